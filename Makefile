@@ -1,0 +1,61 @@
+# The usual calls, thin: the build is described in CMakeLists.txt, once.
+PRESET ?= release
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+MINUTES ?= 10
+PYTHON := build/venv/bin/python
+# `make check` and every preset keep ctest's closing summary as the last thing printed.
+CTEST = ctest --output-on-failure -j$(JOBS)
+
+.PHONY: all demo check test soak format install venv venv-peers bundle faults clean help deps
+
+all: build/$(PRESET)/build.ninja  ## build the library and the program (PRESET=release)
+	@cmake --build build/$(PRESET) -j$(JOBS)
+
+deps:
+	@tools/bootstrap
+
+build/%/build.ninja: | deps
+	@cmake --preset $* >/dev/null
+
+demo: all  ## train a small byte-level GPT on 2 local ranks
+	@tools/demo build/$(PRESET)/shoal
+
+check: all  ## quick tests, under a minute
+	@cd build/$(PRESET) && $(CTEST) -LE slow
+
+test: deps venv  ## everything: release, dev warnings as errors, sanitizers
+	@tools/test_all $(JOBS)
+
+soak: all  ## random checks on fresh seeds for MINUTES=10
+	@tools/soak build/$(PRESET)/shoal $(MINUTES)
+
+bench-%: all  ## one benchmark of bench/
+	@bench/$* build/$(PRESET)/shoal
+
+faults: all  ## break the source on purpose: every patch in tests/faults must turn the tests red
+	@tools/check_faults
+
+format:  ## clang-format the tree
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install: all  ## install to PREFIX (DESTDIR is honoured)
+	@cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+venv: $(PYTHON)  ## a Python with numpy, for the parity tests
+$(PYTHON): | deps
+	@python3 -m venv build/venv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check numpy
+
+venv-peers: venv  ## torch and jax too (CPU)
+	@$(PYTHON) -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
+	@$(PYTHON) -m pip install --quiet jax
+
+bundle: | deps  ## pack the libraries a bare machine lacks, for -DSHOAL_DEPS_DIR
+	@tools/bundle build/bundle
+
+clean:  ## remove build/
+	@rm -rf build
+
+help:  ## this list
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

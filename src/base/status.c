@@ -1,0 +1,147 @@
+// Statuses: one heap block each, struct and strings together. Errors are rare and must be creatable
+// when nothing else works, so they use the C heap and not a caller's allocator; when even that is
+// short, a static status stands in, which free and annotate know.
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shoal_status {
+  shoal_code_t code;
+  int line;
+  const char *file, *message, *hint;  // inside the same block
+};
+
+static struct shoal_status static_oom = {
+    .code = SHOAL_OUT_OF_MEMORY, .file = "", .message = "out of memory", .hint = ""};
+
+// Takes context (may be "") and message apart so that annotating needs no second buffer.
+static shoal_status_t create(shoal_code_t code, const char *file, int line, const char *context,
+                             const char *message, const char *hint) {
+  if (code == SHOAL_OK) code = SHOAL_INTERNAL;  // an error that says OK is a bug of its maker
+  if (!file) file = "";
+  if (!message) message = "";
+  if (!hint) hint = "";
+  const char *joint = context[0] ? ": " : "";
+  size_t file_size = strlen(file) + 1;
+  size_t message_size = strlen(context) + strlen(joint) + strlen(message) + 1;
+  size_t hint_size = strlen(hint) + 1;
+  shoal_status_t status = malloc(sizeof(*status) + file_size + message_size + hint_size);
+  if (!status) return &static_oom;
+  char *at = (char *)(status + 1);
+  *status = (struct shoal_status){.code = code, .line = line};
+  status->file = memcpy(at, file, file_size);
+  at += file_size;
+  snprintf(at, message_size, "%s%s%s", context, joint, message);
+  status->message = at;
+  at += message_size;
+  status->hint = memcpy(at, hint, hint_size);
+  return status;
+}
+
+shoal_status_t shoal_status_create(shoal_code_t code, const char *file, int line,
+                                   const char *message, const char *hint) {
+  return create(code, file, line, "", message, hint);
+}
+
+shoal_status_t shoal_status_annotate(shoal_status_t status, const char *context) {
+  if (!status || !context || !context[0]) return status;
+  shoal_status_t annotated =
+      create(status->code, status->file, status->line, context, status->message, status->hint);
+  if (annotated == &static_oom && status->code != SHOAL_OUT_OF_MEMORY) return status;
+  shoal_status_free(status);
+  return annotated;
+}
+
+void shoal_status_free(shoal_status_t status) {
+  if (status != &static_oom) free(status);
+}
+
+shoal_status_t shoal_status_clone(shoal_status_t status) {
+  if (!status || status == &static_oom) return status;
+  return create(status->code, status->file, status->line, "", status->message, status->hint);
+}
+
+shoal_code_t shoal_status_code(shoal_status_t status) {
+  return status ? status->code : SHOAL_OK;
+}
+
+const char *shoal_status_message(shoal_status_t status) {
+  return status ? status->message : "";
+}
+
+const char *shoal_status_hint(shoal_status_t status) {
+  return status ? status->hint : "";
+}
+
+const char *shoal_status_file(shoal_status_t status) {
+  return status ? status->file : "";
+}
+
+int shoal_status_line(shoal_status_t status) {
+  return status ? status->line : 0;
+}
+
+const char *shoal_code_name(shoal_code_t code) {
+  switch (code) {
+#define SHOAL_STATUS_CODE(id, number, exit_code, text) \
+  case SHOAL_##id:                                     \
+    return #id;
+#include "shoal/status.inc"
+#undef SHOAL_STATUS_CODE
+  }
+  return "UNKNOWN";
+}
+
+int shoal_code_exit(shoal_code_t code) {
+  switch (code) {
+#define SHOAL_STATUS_CODE(id, number, exit_code, text) \
+  case SHOAL_##id:                                     \
+    return exit_code;
+#include "shoal/status.inc"
+#undef SHOAL_STATUS_CODE
+  }
+  return 70;
+}
+
+// Formats into `buffer`, or into a heap block when that is too small; NULL only when memory is short.
+static char *format_into(char *buffer, size_t capacity, const char *format, va_list args) {
+  va_list again;
+  va_copy(again, args);
+  int length = vsnprintf(buffer, capacity, format, args);
+  char *text = buffer;
+  if (length < 0) {
+    buffer[0] = 0;
+  } else if ((size_t)length >= capacity) {
+    text = malloc((size_t)length + 1);
+    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+  }
+  va_end(again);
+  return text;
+}
+
+shoal_status_t shoal_status_format(shoal_code_t code, const char *file, int line, const char *hint,
+                                   const char *format, ...) {
+  char buffer[512];
+  va_list args;
+  va_start(args, format);
+  char *text = format_into(buffer, sizeof buffer, format, args);
+  va_end(args);
+  shoal_status_t status = create(code, file, line, "", text ? text : buffer, hint);
+  if (text != buffer) free(text);
+  return status;
+}
+
+shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format, ...) {
+  if (!status) return NULL;
+  char buffer[512];
+  va_list args;
+  va_start(args, format);
+  char *text = format_into(buffer, sizeof buffer, format, args);
+  va_end(args);
+  status = shoal_status_annotate(status, text ? text : buffer);
+  if (text != buffer) free(text);
+  return status;
+}

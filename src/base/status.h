@@ -1,0 +1,20 @@
+// Internal side of statuses: formatted creation. Only base creates variadic functions; they are hidden
+// symbols and never part of the ABI.
+#ifndef SHOAL_BASE_STATUS_H_
+#define SHOAL_BASE_STATUS_H_
+
+#include "shoal/base.h"
+
+SHOAL_MUST_USE shoal_status_t shoal_status_format(shoal_code_t code, const char *file, int line,
+                                                  const char *hint, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+SHOAL_MUST_USE shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// SHOAL_ERROR(INVALID_ARGUMENT, "axis '%s' has size 0", name)
+#define SHOAL_ERROR(code, ...) shoal_status_format(SHOAL_##code, __FILE__, __LINE__, NULL, __VA_ARGS__)
+#define SHOAL_ERROR_HINT(code, hint, ...) \
+  shoal_status_format(SHOAL_##code, __FILE__, __LINE__, hint, __VA_ARGS__)
+#define SHOAL_OOM() SHOAL_ERROR(OUT_OF_MEMORY, "out of memory")
+
+#endif  // SHOAL_BASE_STATUS_H_

@@ -1,0 +1,90 @@
+// Arenas, growable arrays, and the allocator that fails on purpose.
+#include "base/arena.h"
+#include "base/failing.h"
+#include "base/text.h"
+
+#include "unit/unit.h"
+
+static void blocks_are_zeroed_aligned_and_apart(void **state) {
+  (void)state;
+  shoal_failing_t counter = {0};
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_failing(&counter), &arena);
+  unsigned char *blocks[300];
+  size_t sizes[300];
+  for (int i = 0; i < 300; ++i) {
+    sizes[i] = (size_t)((i * 7919) % 5000) + (i % 50 == 0 ? 100000 : 0);
+    blocks[i] = shoal_arena_alloc(&arena, sizes[i], 1);
+    assert_non_null(blocks[i]);
+    assert_int_equal((uintptr_t)blocks[i] % 16, 0);
+    for (size_t k = 0; k < sizes[i]; ++k) assert_int_equal(blocks[i][k], 0);
+    memset(blocks[i], i & 255, sizes[i]);
+  }
+  for (int i = 0; i < 300; ++i) {
+    for (size_t k = 0; k < sizes[i]; ++k) assert_int_equal(blocks[i][k], i & 255);
+  }
+  assert_null(shoal_arena_alloc(&arena, SIZE_MAX / 2, 4));
+  assert_null(shoal_arena_alloc(&arena, SIZE_MAX - 3, 1));
+  shoal_arena_deinit(&arena);
+  assert_int_equal(counter.live_blocks, 0);
+  assert_int_equal(counter.live_bytes, 0);
+  assert_true(counter.peak_bytes > 600000);
+  assert_null(shoal_arena_alloc(&(shoal_arena_t){.allocator = shoal_allocator_system()}, SIZE_MAX, 1));
+}
+
+static void arrays_grow(void **state) {
+  (void)state;
+  shoal_arena_t *arena;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  struct pair {
+    int a;
+    double b;
+  };
+  SHOAL_VEC(struct pair) pairs = {0};
+  for (int i = 0; i < 1000; ++i) assert_true(SHOAL_PUSH(arena, &pairs, (struct pair){i, i * 0.5}));
+  assert_int_equal(pairs.count, 1000);
+  for (int i = 0; i < 1000; ++i) assert_true(pairs.items[i].a == i && pairs.items[i].b == i * 0.5);
+  assert_string_equal(shoal_arena_printf(arena, "%d-%s", 7, "x"), "7-x");
+  assert_string_equal(shoal_arena_strdup(arena, "abc"), "abc");
+  shoal_arena_free(arena);
+  shoal_arena_free(NULL);
+}
+
+// Every allocation in turn fails: no leak, and the failure is seen.
+static void nth_allocation_fails(void **state) {
+  (void)state;
+  for (int64_t n = 1;; ++n) {
+    shoal_failing_t counter = {.fail_at = n};
+    shoal_allocator_t allocator = shoal_allocator_failing(&counter);
+    shoal_arena_t *arena = NULL;
+    shoal_text_t text;
+    shoal_text_init(allocator, &text);
+    bool failed = false;
+    shoal_status_t status = shoal_arena_create(allocator, &arena);
+    if (!status) {
+      SHOAL_VEC(int64_t) items = {0};
+      for (int i = 0; i < 5000 && !failed; ++i) failed = !SHOAL_PUSH(arena, &items, i);
+      for (int i = 0; i < 200; ++i) shoal_text_addf(&text, "item %d\n", i);
+      status = shoal_text_status(&text);
+    }
+    failed = failed || status;
+    shoal_status_free(status);
+    shoal_text_deinit(&text);
+    shoal_arena_free(arena);
+    assert_int_equal(counter.live_blocks, 0);
+    assert_int_equal(failed, counter.calls >= n);
+    if (counter.calls < n) {
+      assert_true(n > 5);
+      break;
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_are_zeroed_aligned_and_apart),
+      cmocka_unit_test(arrays_grow),
+      cmocka_unit_test(nth_allocation_fails),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
