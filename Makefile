@@ -9,14 +9,14 @@ CTEST = ctest --output-on-failure -j$(JOBS)
 
 .PHONY: all demo check test soak format install venv venv-peers bundle faults clean help deps
 
-all: build/$(PRESET)/build.ninja  ## build the library and the program (PRESET=release)
+all: build/$(PRESET)/CMakeCache.txt  ## build the library and the program (PRESET=release)
 	@cmake --build build/$(PRESET) -j$(JOBS)
 
 deps:
 	@tools/bootstrap
 
-build/%/build.ninja: | deps
-	@cmake --preset $* >/dev/null
+build/%/CMakeCache.txt: | deps
+	@cmake --preset $* $(if $(shell command -v ninja),,-G "Unix Makefiles") >/dev/null
 
 demo: all  ## train a small byte-level GPT on 2 local ranks
 	@tools/demo build/$(PRESET)/shoal

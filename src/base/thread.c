@@ -1,0 +1,112 @@
+// pthread and futex behind statuses. Conditions and futexes use the monotonic clock. Futexes are the shared
+// kind: the same word may be slept on from several processes.
+#include "base/thread.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+typedef struct start {
+  shoal_thread_fn_t fn;
+  void *self;
+} start_t;
+
+static void *run_thread(void *argument) {
+  start_t start = *(start_t *)argument;
+  free(argument);
+  start.fn(start.self);
+  return NULL;
+}
+
+shoal_status_t shoal_thread_start(shoal_thread_fn_t fn, void *self, shoal_thread_t *out_thread) {
+  *out_thread = (shoal_thread_t){0};
+  start_t *start = malloc(sizeof *start);
+  if (!start) return SHOAL_OOM();
+  *start = (start_t){fn, self};
+  int error = pthread_create(&out_thread->handle, NULL, run_thread, start);
+  if (error) {
+    free(start);
+    return SHOAL_ERROR(UNAVAILABLE, "a thread could not be started: %s", strerror(error));
+  }
+  out_thread->started = true;
+  return NULL;
+}
+
+void shoal_thread_join(shoal_thread_t *thread) {
+  if (!thread->started) return;
+  pthread_join(thread->handle, NULL);
+  thread->started = false;
+}
+
+shoal_status_t shoal_mutex_init(shoal_mutex_t *out_mutex) {
+  int error = pthread_mutex_init(&out_mutex->handle, NULL);
+  return error ? SHOAL_ERROR(UNAVAILABLE, "no mutex: %s", strerror(error)) : NULL;
+}
+
+void shoal_mutex_deinit(shoal_mutex_t *mutex) {
+  pthread_mutex_destroy(&mutex->handle);
+}
+
+void shoal_mutex_lock(shoal_mutex_t *mutex) {
+  pthread_mutex_lock(&mutex->handle);
+}
+
+void shoal_mutex_unlock(shoal_mutex_t *mutex) {
+  pthread_mutex_unlock(&mutex->handle);
+}
+
+shoal_status_t shoal_cond_init(shoal_cond_t *out_cond) {
+  pthread_condattr_t attributes;
+  int error = pthread_condattr_init(&attributes);
+  if (!error) {
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&out_cond->handle, &attributes);
+    pthread_condattr_destroy(&attributes);
+  }
+  return error ? SHOAL_ERROR(UNAVAILABLE, "no condition: %s", strerror(error)) : NULL;
+}
+
+void shoal_cond_deinit(shoal_cond_t *cond) {
+  pthread_cond_destroy(&cond->handle);
+}
+
+static struct timespec timespec_of(int64_t ns) {
+  if (ns < 0) ns = 0;
+  return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+void shoal_cond_wait(shoal_cond_t *cond, shoal_mutex_t *mutex) {
+  pthread_cond_wait(&cond->handle, &mutex->handle);
+}
+
+bool shoal_cond_wait_until(shoal_cond_t *cond, shoal_mutex_t *mutex, int64_t deadline_ns) {
+  struct timespec deadline = timespec_of(deadline_ns);
+  return pthread_cond_timedwait(&cond->handle, &mutex->handle, &deadline) != ETIMEDOUT;
+}
+
+void shoal_cond_signal(shoal_cond_t *cond) {
+  pthread_cond_signal(&cond->handle);
+}
+
+void shoal_cond_broadcast(shoal_cond_t *cond) {
+  pthread_cond_broadcast(&cond->handle);
+}
+
+bool shoal_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline_ns) {
+  // FUTEX_WAIT_BITSET takes an absolute time, FUTEX_WAIT a relative one
+  struct timespec deadline = timespec_of(deadline_ns);
+  long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected, deadline_ns ? &deadline : NULL,
+                        NULL, FUTEX_BITSET_MATCH_ANY);
+  return !(result < 0 && errno == ETIMEDOUT);
+}
+
+void shoal_futex_wake(_Atomic uint32_t *word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}

@@ -1,0 +1,177 @@
+// Option tables: flags, environment, help, hints; and logs.
+#include "base/options.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "unit/unit.h"
+
+typedef struct options {
+  bool fast;
+  int64_t batch_size, ranks, memory, threads;
+  double lr;
+  const char *strategy;
+  int format;
+} options_t;
+
+static const char *const formats[] = {"text", "json", "html", NULL};
+static const shoal_option_t table[] = {
+    SHOAL_OPTION(options_t, BOOL, fast, NULL, "go fast"),
+    SHOAL_OPTION(options_t, INT, batch_size, "8", "rows of a batch"),
+    SHOAL_OPTION(options_t, INT, ranks, "1", "ranks", .letter = 'n'),
+    SHOAL_OPTION(options_t, SIZE, memory, "64M", "bytes to use"),
+    SHOAL_OPTION(options_t, INT, threads, "auto", "threads"),
+    SHOAL_OPTION(options_t, REAL, lr, "0.001", "learning rate"),
+    SHOAL_OPTION(options_t, STRING, strategy, "auto", "how to split"),
+    SHOAL_OPTION(options_t, ENUM, format, "text", "how to print", .choices = formats),
+};
+enum { COUNT = sizeof table / sizeof *table };
+
+static shoal_arena_t arena;
+
+static int setup(void **state) {
+  (void)state;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  shoal_arena_deinit(&arena);
+  return 0;
+}
+
+static void parses_everything(void **state) {
+  (void)state;
+  options_t o = {0};
+  shoal_words_t words;
+  assert_ok(shoal_options_defaults(table, COUNT, &arena, &o));
+  assert_true(!o.fast && o.batch_size == 8 && o.memory == 64 << 20 && o.lr == 0.001 && !o.format);
+  assert_string_equal(o.strategy, "auto");
+  const char *argv[] = {"gpt",    "--fast",  "--batch-size=3", "-n",         "4",  "--memory", "1.5G",
+                        "--lr",   "-2e-3",   "--format",       "json",       "-1", "-",        "--threads",
+                        "auto",   "--",      "prog",           "--unrelated"};
+  assert_ok(shoal_options_parse(table, COUNT, sizeof argv / sizeof *argv, argv, &arena, &o, &words));
+  assert_true(o.fast && o.batch_size == 3 && o.ranks == 4 && o.memory == 3 << 29 && o.lr == -2e-3);
+  assert_int_equal(o.format, 1);
+  assert_int_equal(words.count, 5);
+  assert_int_equal(words.after_dashes, 3);
+  assert_string_equal(words.items[1], "-1");
+  assert_string_equal(words.items[4], "--unrelated");
+  const char *more[] = {"--no-fast", "--batch_size", "5", "-n7"};
+  assert_ok(shoal_options_parse(table, COUNT, 4, more, &arena, &o, &words));
+  assert_true(!o.fast && o.batch_size == 5 && o.ranks == 7 && words.after_dashes == 0);
+}
+
+static void refuses_with_a_hint(void **state) {
+  (void)state;
+  static const struct {
+    const char *argv[2], *message;
+  } cases[] = {
+      {{"--batchsize=1"}, "did you mean '--batch-size'?"},
+      {{"--bach-size=1"}, "did you mean '--batch-size'?"},
+      {{"--zebra"}, "unknown option '--zebra'"},
+      {{"-q"}, "unknown option '-q'"},
+      {{"-n"}, "-n needs a value"},
+      {{"--lr"}, "--lr needs a value"},
+      {{"--lr=fast"}, "--lr: 'fast' is not a number"},
+      {{"--batch-size=3x"}, "'3x' is not a whole number"},
+      {{"--batch-size=99999999999999999999"}, "not a whole number"},
+      {{"--batch-size=auto"}, "'auto' is not a whole number"},
+      {{"--memory=3Q"}, "not a size such as"},
+      {{"--memory=-3"}, "not a size such as"},
+      {{"--fast=maybe"}, "not true or false"},
+      {{"--no-lr"}, "unknown option '--no-lr'"},
+      {{"--format", "jsn"}, "did you mean 'json'?"},
+      {{"--format", "pdf"}, "is not one of text, json, html"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    options_t o = {0};
+    shoal_words_t words;
+    assert_error(INVALID_ARGUMENT, cases[i].message,
+                 shoal_options_parse(table, COUNT, cases[i].argv[1] ? 2 : 1, cases[i].argv, &arena, &o,
+                                     &words));
+  }
+}
+
+static void environment_and_names(void **state) {
+  (void)state;
+  options_t o = {0};
+  setenv("SHOAL_BATCH_SIZE", "12", 1);
+  setenv("SHOAL_STRATEGY", "tensor", 1);
+  assert_ok(shoal_options_environment(table, COUNT, &arena, &o));
+  assert_int_equal(o.batch_size, 12);
+  assert_string_equal(o.strategy, "tensor");
+  setenv("SHOAL_BATCH_SIZE", "many", 1);
+  assert_error(INVALID_ARGUMENT, "SHOAL_BATCH_SIZE: 'many'",
+               shoal_options_environment(table, COUNT, &arena, &o));
+  unsetenv("SHOAL_BATCH_SIZE");
+  unsetenv("SHOAL_STRATEGY");
+  assert_ok(shoal_options_set(table, COUNT, "lr", "0.5", "config.json", &arena, &o));
+  assert_true(o.lr == 0.5);
+  assert_error(INVALID_ARGUMENT, "did you mean 'lr'?",
+               shoal_options_set(table, COUNT, "l", "1", NULL, &arena, &o));
+}
+
+static void sizes(void **state) {
+  (void)state;
+  int64_t bytes;
+  assert_true(shoal_size_parse("0", &bytes) && bytes == 0);
+  assert_true(shoal_size_parse("2KiB", &bytes) && bytes == 2048);
+  assert_true(shoal_size_parse("3m", &bytes) && bytes == 3 << 20);
+  assert_true(shoal_size_parse("1T", &bytes) && bytes == INT64_C(1) << 40);
+  assert_true(shoal_size_parse("100B", &bytes) && bytes == 100);
+  assert_false(shoal_size_parse("1.3", &bytes));
+  assert_false(shoal_size_parse("", &bytes));
+  assert_false(shoal_size_parse("9999999999T", &bytes));
+}
+
+static void help_names_everything(void **state) {
+  (void)state;
+  shoal_text_t text;
+  shoal_text_init(shoal_allocator_system(), &text);
+  shoal_options_help(table, COUNT, &text);
+  assert_non_null(strstr(text.data, "  -n, --ranks N "));
+  assert_non_null(strstr(text.data, "rows of a batch (default 8) [SHOAL_BATCH_SIZE]\n"));
+  assert_non_null(strstr(text.data, "--format text|json|html"));
+  shoal_text_deinit(&text);
+}
+
+static char last_line[2000];
+static int lines;
+
+static void sink(void *self, shoal_log_level_t level, const char *line) {
+  (void)self, (void)level;
+  snprintf(last_line, sizeof last_line, "%s", line);
+  ++lines;
+}
+
+static void logs(void **state) {
+  (void)state;
+  shoal_log_t log = {.sink = sink, .level = SHOAL_LOG_INFO, .rank = 3};
+  shoal_log(&log, SHOAL_LOG_INFO, "step %d", 10);
+  assert_string_equal(last_line, "[3] step 10");
+  shoal_log(&log, SHOAL_LOG_DEBUG, "no");
+  shoal_log_progress(&log, "not from rank 3");
+  shoal_log(NULL, SHOAL_LOG_INFO, "no");
+  shoal_log(&(shoal_log_t){0}, SHOAL_LOG_WARNING, "no");
+  assert_int_equal(lines, 1);
+  log.rank = -1;
+  shoal_log_progress(&log, "planned");
+  assert_string_equal(last_line, "planned");
+  char big[3000];
+  memset(big, 'x', sizeof big);
+  big[sizeof big - 1] = 0;
+  shoal_log(&log, SHOAL_LOG_WARNING, "%s", big);
+  assert_int_equal(strlen(last_line), 1023);
+  assert_string_equal(last_line + 1019, "x...");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parses_everything), cmocka_unit_test(refuses_with_a_hint),
+      cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
+      cmocka_unit_test(help_names_everything), cmocka_unit_test(logs),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

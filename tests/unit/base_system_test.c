@@ -1,0 +1,125 @@
+// Threads, futexes between processes, time, files.
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "base/time.h"
+#include "unit/unit.h"
+
+typedef struct shared {
+  shoal_mutex_t mutex;
+  shoal_cond_t cond;
+  int64_t counter;  // guarded by mutex
+  int waiting;
+} shared_t;
+
+static void count_up(void *self) {
+  shared_t *shared = self;
+  for (int i = 0; i < 10000; ++i) {
+    shoal_mutex_lock(&shared->mutex);
+    ++shared->counter;
+    shoal_mutex_unlock(&shared->mutex);
+  }
+  shoal_mutex_lock(&shared->mutex);
+  ++shared->waiting;
+  shoal_cond_broadcast(&shared->cond);
+  while (shared->waiting < 4) shoal_cond_wait(&shared->cond, &shared->mutex);
+  shoal_mutex_unlock(&shared->mutex);
+}
+
+static void threads_and_locks(void **state) {
+  (void)state;
+  shared_t shared = {0};
+  assert_ok(shoal_mutex_init(&shared.mutex));
+  assert_ok(shoal_cond_init(&shared.cond));
+  shoal_thread_t threads[4];
+  for (int i = 0; i < 4; ++i) assert_ok(shoal_thread_start(count_up, &shared, &threads[i]));
+  for (int i = 0; i < 4; ++i) shoal_thread_join(&threads[i]);
+  assert_int_equal(shared.counter, 40000);
+  shoal_mutex_lock(&shared.mutex);
+  int64_t start = shoal_time_ns();
+  assert_false(shoal_cond_wait_until(&shared.cond, &shared.mutex, start + 20000000));
+  assert_true(shoal_time_ns() - start >= 20000000);
+  shoal_mutex_unlock(&shared.mutex);
+  shoal_cond_deinit(&shared.cond);
+  shoal_mutex_deinit(&shared.mutex);
+  shoal_thread_join(&(shoal_thread_t){0});
+}
+
+// Two processes hand a turn to and fro.
+static void futex_between_processes(void **state) {
+  (void)state;
+  _Atomic uint32_t *turn =
+      mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(turn != MAP_FAILED);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  uint32_t parity = child == 0;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    uint32_t wanted = 2 * i + parity, seen;
+    while ((seen = atomic_load(turn)) != wanted) {
+      if (!shoal_futex_wait(turn, seen, shoal_time_ns() + INT64_C(20000000000))) _exit(1);
+    }
+    atomic_store(turn, wanted + 1);
+    shoal_futex_wake(turn, 1);
+  }
+  if (child == 0) _exit(0);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  assert_int_equal(atomic_load(turn), 2000);
+  int64_t start = shoal_time_ns();
+  assert_false(shoal_futex_wait(turn, 2000, start + 10000000));
+  assert_true(shoal_time_ns() - start >= 10000000);
+  assert_true(shoal_futex_wait(turn, 1, 0));  // not equal: returns at once
+  munmap((void *)turn, 4096);
+}
+
+static void files(void **state) {
+  (void)state;
+  char folder[] = "/tmp/shoal_test_XXXXXX", path[200], deep[200];
+  assert_non_null(mkdtemp(folder));
+  snprintf(deep, sizeof deep, "%s/a/b//c", folder);
+  assert_ok(shoal_file_make_folder(deep));
+  assert_ok(shoal_file_make_folder(deep));
+  snprintf(path, sizeof path, "%s/a/b/c/file", folder);
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  const char *data;
+  int64_t size;
+  assert_error(NOT_FOUND, path, shoal_file_read(path, &arena, &data, &size));
+  assert_ok(shoal_file_write(path, "a\0b", 3));
+  assert_ok(shoal_file_read(path, &arena, &data, &size));
+  assert_int_equal(size, 3);
+  assert_memory_equal(data, "a\0b", 4);
+  assert_ok(shoal_file_write(path, "", 0));
+  assert_ok(shoal_file_read(path, &arena, &data, &size));
+  assert_int_equal(size, 0);
+  assert_ok(shoal_file_read("/proc/self/maps", &arena, &data, &size));  // says size 0
+  assert_true(size > 100 && strlen(data) == (size_t)size);
+  assert_error(IO, "directory", shoal_file_read(deep, &arena, &data, &size));
+  assert_error(IO, deep, shoal_file_write(deep, "x", 1));  // a folder is in the way
+  assert_error(IO, "cannot make folder", shoal_file_make_folder(path));
+  char missing[220];
+  snprintf(missing, sizeof missing, "%s/none/file", folder);
+  assert_error(NOT_FOUND, "cannot write", shoal_file_write(missing, "x", 1));
+  // nothing temporary stays behind
+  char command[300];
+  snprintf(command, sizeof command, "test \"$(find %s -type f | wc -l)\" = 1 && rm -r %s", folder,
+           folder);
+  assert_int_equal(system(command), 0);
+  shoal_arena_deinit(&arena);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(threads_and_locks),
+      cmocka_unit_test(futex_between_processes),
+      cmocka_unit_test(files),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
