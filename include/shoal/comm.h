@@ -1,0 +1,99 @@
+// Shoal, comm: ranks and how they talk.
+//
+// A *world* is this rank's handle on all ranks. It is joined from the environment (`shoal run`), made of
+// threads, or alone ("self"). A *group* is an ordered list of its ranks. Functions marked *Collective*
+// must be called by every rank of the group in the same order; they block unless said otherwise, and an
+// error on one rank becomes an error on all: the world is then *broken* and every later call returns that
+// error.
+#ifndef SHOAL_COMM_H_
+#define SHOAL_COMM_H_
+
+#include "shoal/base.h"
+#include "shoal/layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shoal_world shoal_world_t;
+typedef struct shoal_group shoal_group_t;
+
+typedef struct shoal_world_options {
+  shoal_allocator_t allocator;  // zero: the system's
+  const char *backend;          // NULL: chosen from the environment
+  int64_t timeout_ms;           // without progress; 0: SHOAL_TIMEOUT_MS or 300000
+} shoal_world_options_t;
+
+// Joins the world the environment describes (SHOAL_RANK, SHOAL_SIZE, SHOAL_LOCAL_FD set by `shoal run`);
+// alone without it. Joining again returns the same world, reference-counted. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_join(const shoal_world_options_t *options,
+                                                         shoal_world_t **out_world);
+// n worlds for n threads of this process. Not collective: one thread makes all.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_threads(const shoal_world_options_t *options, int32_t n,
+                                                            shoal_world_t **out_worlds);
+SHOAL_API void shoal_world_retain(shoal_world_t *world);
+SHOAL_API void shoal_world_release(shoal_world_t *world);
+SHOAL_API int32_t shoal_world_rank(const shoal_world_t *world);
+SHOAL_API int32_t shoal_world_size(const shoal_world_t *world);
+SHOAL_API const char *shoal_world_backend(const shoal_world_t *world);
+
+// Takes this rank's status; returns OK if it is OK on all ranks, else - on every rank - the error of the
+// lowest failing rank (annotated with its number on the others). *Collective.* Does not break the world.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status);
+// Breaks the world: every rank's present and future calls return ABORTED quoting `reason`. Not collective.
+SHOAL_API void shoal_world_abort(shoal_world_t *world, shoal_status_t reason);
+
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count,
+                                                           const int32_t *ranks, shoal_group_t **out_group);
+SHOAL_API void shoal_group_free(shoal_group_t *group);
+SHOAL_API int32_t shoal_group_size(const shoal_group_t *group);
+SHOAL_API int32_t shoal_group_rank(const shoal_group_t *group);  // mine in it, or -1
+
+// Collectives. Buffers are dense. Reductions run in ascending group rank, bf16/f16 accumulate in f32: same
+// bits on every rank, every time. `send` may equal `recv` (in place) in all_reduce and broadcast.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_barrier(shoal_group_t *group);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_broadcast(shoal_group_t *group, void *data, int64_t bytes, int32_t root);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_reduce(shoal_group_t *group, shoal_dtype_t dtype,
+                                                         shoal_reduce_t reduce, int64_t count,
+                                                         const void *send, void *recv);
+// counts[i] elements come from / go to group rank i.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_gather(shoal_group_t *group, shoal_dtype_t dtype,
+                                                         const int64_t *counts, const void *send, void *recv);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reduce_scatter(shoal_group_t *group, shoal_dtype_t dtype,
+                                                             shoal_reduce_t reduce, const int64_t *counts,
+                                                             const void *send, void *recv);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_to_all(shoal_group_t *group, shoal_dtype_t dtype,
+                                                         const int64_t *send_counts, const void *send,
+                                                         const int64_t *recv_counts, void *recv);
+
+// Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must agree
+// (else MISMATCH naming both sides). Several exchanges may be in flight: start any number, wait in order.
+typedef struct shoal_message {
+  int32_t peer;   // rank in the world
+  int32_t tag;
+  int64_t bytes;
+  void *data;     // sent from, or received into
+} shoal_message_t;
+
+// A started exchange; caller's storage, no allocation. Messages must stay valid until it is done.
+typedef struct shoal_exchange {
+  shoal_world_t *world;
+  int32_t send_count, recv_count;
+  const shoal_message_t *sends, *recvs;
+  struct shoal_exchange *next;    // private from here
+  int64_t progress[2];
+  uint64_t state;
+  void *private_data;
+} shoal_exchange_t;
+
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
+                                                             const shoal_message_t *sends,
+                                                             int32_t recv_count,
+                                                             const shoal_message_t *recvs,
+                                                             shoal_exchange_t *out_exchange);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // SHOAL_COMM_H_

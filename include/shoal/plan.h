@@ -1,0 +1,62 @@
+// Shoal, plan: how a model is cut over ranks, as data.
+//
+// A plan has two parts. The *intent* is what a person or a strategy says: meshes, layouts of some states,
+// inputs and values by name or pattern, stages. The *resolved* part is what completion works out from it:
+// for every node its way along every axis and its mesh, for every state its resting layout. Layouts of
+// values follow from the ways; where producer and consumer differ, lowering puts a reshard.
+// Planners produce plans; lowering reads nothing else.
+#ifndef SHOAL_PLAN_H_
+#define SHOAL_PLAN_H_
+
+#include "shoal/rules.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shoal_plan shoal_plan_t;
+
+// A pattern ('*' matches anything) and what it stands for. Later entries win over earlier ones.
+typedef struct shoal_intent_entry {
+  const char *pattern;
+  const char *value;
+} shoal_intent_entry_t;
+
+typedef struct shoal_intent {
+  const char *strategy;               // who made it: "data", "explicit" ...
+  int64_t mesh_count;
+  const char *const *meshes;          // texts: "data=2,micro=3", "b!data=3@2-4"
+  int64_t layout_count;
+  const shoal_intent_entry_t *layouts;  // of states, inputs and values by name: "block*/fc1/weight": "tensor:1"
+  int64_t stage_count;
+  const shoal_intent_entry_t *stages;   // of nodes by name: "block1/*": "b" (a mesh's name)
+  int64_t expand_count;
+  const char *const *expand;          // patterns of nodes replaced by their op's decomposition
+} shoal_intent_t;
+
+// Completes an intent for a model: "no way along micro" and the like are errors that name the node. The
+// plan keeps `model` (or the expanded copy it makes) and needs `model` to outlive it.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules,
+                                                          const shoal_intent_t *intent, int32_t world,
+                                                          shoal_allocator_t allocator,
+                                                          shoal_plan_t **out_plan);
+SHOAL_API void shoal_plan_free(shoal_plan_t *plan);
+
+// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else it is rebuilt from the
+// intent and *out_rebuilt (may be NULL) is set. Unknown keys are errors with a suggestion.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                                         const char **out_text);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(const char *name, const char *text,
+                                                         const shoal_model_t *model, shoal_rules_t *rules,
+                                                         int32_t world, shoal_allocator_t allocator,
+                                                         bool *out_rebuilt, shoal_plan_t **out_plan);
+SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
+// Resting layout of a state, printed.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *state,
+                                                                shoal_arena_t *arena,
+                                                                const char **out_text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // SHOAL_PLAN_H_

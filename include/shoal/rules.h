@@ -1,0 +1,92 @@
+// Shoal, rules: how ops may be cut, found by executing them cut and whole (ShardCombine).
+//
+// A *rule* is the list of *ways* of one call (op, attributes, input types). A way cuts an *item space* of
+// `items` items and says of each operand (inputs, then outputs) how it follows:
+//   whole      every rank has (or computes) all of it
+//   cut        dim `dim` is `repeat` copies of the window [offset, offset + w) of the item space, each item
+//              `scale` elements long, widened by a halo of before/after elements
+//   flat       row-major range (all flat operands have the same number of elements)
+//   partial    unreduced: parts are joined by `reduce`
+// Printed:  matmul: {a:0 -> out:0} {b:1 -> out:1} {a:1, b:0 -> out:sum}
+//   reshape [B,T,768] -> [B,T,12,64]:  {x:2/64 -> out:2}        scale 64
+//   reshape [B,T] -> [B*T], cut on T:  {x:1 -> out:0*B}         repeat B
+//   slice 768..1536 of 2304:           {x:1 -> out:1@768}       window from offset 768
+//   conv, stride 2, kernel 3, pad 1:   {x:2/2#+1+0 -> out:2}    '#': x is dealt by the output's items
+//   add: {a:sum, b:sum -> out:sum}; adamw: {w:flat, g:flat, ... -> ...}
+// A way marked "~" stays right when its items are dealt in chunks or any other order (element-wise dims).
+// Operands that are whole are not written. Rules are discovered and verified on uneven cuts, never typed in.
+#ifndef SHOAL_RULES_H_
+#define SHOAL_RULES_H_
+
+#include "shoal/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum shoal_operand_kind {
+  SHOAL_OPERAND_WHOLE, SHOAL_OPERAND_CUT, SHOAL_OPERAND_FLAT, SHOAL_OPERAND_PARTIAL
+} shoal_operand_kind_t;
+
+typedef struct shoal_way_operand {
+  shoal_operand_kind_t kind;
+  shoal_reduce_t reduce;          // PARTIAL
+  int32_t dim;                    // CUT
+  int64_t scale, repeat, offset;  // CUT; scale and repeat are >= 1
+  int64_t before, after;          // halo
+  bool dealt_by_items;            // '#': the dim's length is not items * scale
+} shoal_way_operand_t;
+
+typedef struct shoal_way {
+  int32_t input_count, output_count;
+  const shoal_way_operand_t *operands;  // inputs, then outputs
+  int64_t items;                        // size of the item space; 0 for flat and partial-only ways
+  bool any_order;                       // "~"
+} shoal_way_t;
+
+typedef struct shoal_rule {
+  const char *op;
+  int32_t way_count;
+  const shoal_way_t *ways;
+} shoal_rule_t;
+
+// How a plan deals a way's items over an axis: units, chunks (lengths in items) and weights.
+typedef struct shoal_item_cut {
+  int64_t unit;  // items per unit; 0 means 1
+  int32_t chunk_count;
+  shoal_chunk_t chunks[SHOAL_MAX_CHUNKS];
+  const int64_t *weights;
+} shoal_item_cut_t;
+
+typedef struct shoal_rules shoal_rules_t;  // a store: discovers on first use, remembers by signature
+
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_create(shoal_allocator_t allocator,
+                                                           shoal_rules_t **out_rules);
+SHOAL_API void shoal_rules_free(shoal_rules_t *rules);
+// The rule of a call on the whole; borrowed, lives as long as the store.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
+                                                        const shoal_rule_t **out_rule);
+// Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses back.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_way_t *way,
+                                                        shoal_arena_t *arena, const char **out_text);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
+                                                         shoal_arena_t *arena, const char **out_text);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_parse(const char *text, const shoal_op_t *op,
+                                                        int32_t input_count, shoal_arena_t *arena,
+                                                        shoal_way_t *out_way);
+
+// From way to layout: the cut of operand `operand` (whole shape given) when the way is used along `axis`.
+// Sets *out_cuts false (and leaves out_cut alone) when the operand is whole.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_cut(const shoal_way_t *way, int32_t operand,
+                                                      const shoal_shape_t *shape, int32_t axis,
+                                                      const shoal_item_cut_t *item_cut, bool *out_cuts,
+                                                      shoal_cut_t *out_cut);
+// And back: which item cut makes the operand be cut like `cut` (kinds and dims agree, scale divides)? False
+// if none. Halos are not compared.
+SHOAL_API bool shoal_way_match(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape,
+                               const shoal_cut_t *cut, shoal_item_cut_t *out_item_cut);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // SHOAL_RULES_H_

@@ -1,0 +1,87 @@
+// Shoal, session: a model, parallel, running.
+#ifndef SHOAL_SESSION_H_
+#define SHOAL_SESSION_H_
+
+#include "shoal/comm.h"
+#include "shoal/graph.h"
+#include "shoal/plan.h"
+#include "shoal/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct shoal_session shoal_session_t;
+
+// Executes a compute instruction whose op has no device kernel: tensors lie in planned buffers.
+typedef shoal_status_t (*shoal_provider_fn_t)(void *self, const shoal_call_t *call,
+                                              const shoal_tensor_t *inputs, const shoal_tensor_t *outputs);
+
+// Called on the rank's thread after an instruction materialised a value: `data` is the rank's dense part.
+typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, const char *value,
+                               const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro,
+                               const void *data, int64_t bytes);
+
+typedef struct shoal_parallelize_options {
+  shoal_allocator_t allocator;
+  shoal_world_t *world;           // NULL: joins the environment's
+  const char *strategy;           // NULL: "auto". "single", "data", "tensor", "explicit" ...
+  const char *mesh;               // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
+  const char *plan;               // text of a plan file; overrides strategy and mesh
+  const char *cluster;            // path of a cluster file
+  const char *const *fetches;     // names of further values to fetch, NULL-terminated
+  bool opaque;                    // CPU device in opaque mode, queues concurrent
+  bool through_text;              // run from the re-parsed text of plan and program
+  bool dry_run;                   // plan, lower, check - and stop: runs return OK without doing anything
+  shoal_provider_fn_t provider;
+  void *provider_self;
+  shoal_tap_fn_t tap;
+  void *tap_self;
+} shoal_parallelize_options_t;
+
+// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank gets it.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_parallelize(const shoal_model_t *model,
+                                                          const shoal_parallelize_options_t *options,
+                                                          shoal_session_t **out_session);
+// Loads a given program instead (it is checked). *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_create(const shoal_program_t *program,
+                                                             const shoal_parallelize_options_t *options,
+                                                             shoal_session_t **out_session);
+SHOAL_API void shoal_session_free(shoal_session_t *session);
+
+// Feeds the whole batch (every rank the same), or only this rank's rows, in the order of its boxes. The
+// data is copied. Not collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, const char *name,
+                                                   const void *data, size_t size);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
+                                                        const void *data, size_t size);
+// Runs a graph. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
+// The one-device answer, on every rank; outputs always, other values if asked for at creation. `size` is
+// checked. Not collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data,
+                                                    size_t size);
+// Reads or sets a whole state. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *session, const char *state,
+                                                          void *data, size_t size);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *session, const char *state,
+                                                          const void *data, size_t size);
+// Checkpoint: a directory with model.safetensors in one-device shapes and names; written atomically, loads
+// on any mesh. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
+
+SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
+SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
+SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
+
+typedef struct shoal_memory_report {
+  int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell
+  int64_t allocations;                   // by Shoal's allocator since creation, all ranks of this process
+} shoal_memory_report_t;
+SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // SHOAL_SESSION_H_

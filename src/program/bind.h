@@ -1,0 +1,87 @@
+// Binding: what one rank of a class does, with sizes, places, addresses and transfers worked out.
+// Done once at load; the executor then only walks these arrays.
+#ifndef SHOAL_PROGRAM_BIND_H_
+#define SHOAL_PROGRAM_BIND_H_
+
+#include "base/arena.h"
+#include "shoal/program.h"
+
+// One rank's part of a buffer in one micro-batch.
+typedef struct shoal_bound_buffer {
+  shoal_boxes_t boxes;
+  shoal_type_t type;    // local
+  int64_t count;        // elements
+  int64_t offset;       // in the arena, slot applied
+} shoal_bound_buffer_t;
+
+// One message of a reshard.
+typedef struct shoal_bound_message {
+  int32_t peer;                 // rank in the world
+  int64_t staging;              // byte offset in the instruction's workspace
+  int64_t count;                // elements
+  int64_t piece_count;
+  const shoal_piece_t *pack;    // SEND: buffer -> staging (dense). RECV: staging -> buffer
+} shoal_bound_message_t;
+
+typedef struct shoal_bound_reshard {
+  shoal_reshard_kind_t kind;
+  bool reduces;
+  shoal_reduce_t reduce;
+  bool all_reduce;                     // the group below reduces the buffer in place, same part on all
+  int32_t group_count;
+  const int32_t *group;                // ranks, ascending coordinate
+  int32_t send_count, recv_count;
+  const shoal_bound_message_t *sends, *recvs;
+  // The joined result in fixed order: per step either a local piece list (from the input buffer) or a
+  // received message; the first writes, the rest accumulate. With !reduces all of them write.
+  int32_t step_count;
+  const struct shoal_reshard_step {
+    int32_t message;                   // index into recvs, or -1: local
+    int64_t piece_count;
+    const shoal_piece_t *pieces;       // local: input buffer -> output buffer
+    bool accumulate;
+  } *steps;
+  bool clear;                          // fill the output with the identity first (parts without source)
+} shoal_bound_reshard_t;
+
+typedef struct shoal_bound_instruction {
+  const shoal_instruction_t *instruction;
+  const shoal_bound_buffer_t **inputs, **outputs;  // NULL where this rank takes no part
+  shoal_call_t call;                   // COMPUTE: local types and bound attributes
+  bool idle;                           // this rank has nothing to do here
+  const shoal_bound_buffer_t *predicate;
+  const shoal_bound_reshard_t *reshard;
+  int64_t piece_count;                 // COPY, ACCUMULATE
+  const shoal_piece_t *pieces;
+} shoal_bound_instruction_t;
+
+typedef struct shoal_bound_call {
+  int32_t segment, micro;
+  int64_t instruction_count;
+  const shoal_bound_instruction_t *instructions;
+} shoal_bound_call_t;
+
+typedef struct shoal_bound_order {
+  const char *graph;
+  int64_t call_count;
+  const shoal_bound_call_t *calls;
+} shoal_bound_order_t;
+
+typedef struct shoal_bound {
+  const shoal_program_t *program;
+  const shoal_class_t *rank_class;
+  int32_t rank;
+  int64_t order_count;
+  const shoal_bound_order_t *orders;
+} shoal_bound_t;
+
+SHOAL_MUST_USE shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
+                                                 shoal_arena_t *arena, shoal_bound_t *out_bound);
+// The rank's part of one buffer in micro-batch `micro` (-1: outside the loop).
+SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
+                                                shoal_arena_t *arena, shoal_bound_buffer_t *out_bound);
+// Bytes of workspace a reshard needs on its worst rank.
+SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
+                                                      shoal_arena_t *scratch, int64_t *out_bytes);
+
+#endif  // SHOAL_PROGRAM_BIND_H_
