@@ -19,7 +19,7 @@ build/%/CMakeCache.txt: | deps
 	@cmake --preset $* $(if $(shell command -v ninja),,-G "Unix Makefiles") >/dev/null
 
 demo: all  ## train a small byte-level GPT on 2 local ranks
-	@tools/demo build/$(PRESET)/shoal
+	@build/$(PRESET)/shoal train gpt -n 2
 
 check: all  ## quick tests, under a minute
 	@cd build/$(PRESET) && $(CTEST) -LE slow
@@ -31,7 +31,7 @@ soak: all  ## random checks on fresh seeds for MINUTES=10
 	@tools/soak build/$(PRESET)/shoal $(MINUTES)
 
 bench-%: all  ## one benchmark of bench/
-	@bench/$* build/$(PRESET)/shoal
+	@build/$(PRESET)/bench/$*
 
 faults: all  ## break the source on purpose: every patch in tests/faults must turn the tests red
 	@tools/check_faults
