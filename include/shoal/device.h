@@ -22,6 +22,8 @@ typedef struct shoal_device_options {
   shoal_allocator_t allocator;
   const char *kind;   // NULL: "cpu"
   bool opaque;        // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
+  bool concurrent;    // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1).
+                      // Neither: work runs in the calling thread when it is enqueued
 } shoal_device_options_t;
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_create(const shoal_device_options_t *options,
@@ -32,7 +34,8 @@ SHOAL_API const char *shoal_device_kind(const shoal_device_t *device);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
                                                            shoal_address_t *out_address);  // zeroed
 SHOAL_API void shoal_device_release(shoal_device_t *device, shoal_address_t address);
-// Highest byte touched since allocation, exact where the device can tell (opaque CPU), else -1.
+// Bytes from the start up to the last one that work was given since allocation (the CPU counts every
+// launch, copy, fill, transfer and view; exact in opaque mode, where nothing else can); -1: cannot tell.
 SHOAL_API int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address);
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_create(shoal_device_t *device, shoal_queue_t **out_queue);
@@ -60,8 +63,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_upload(shoal_queue_t *queue,
                                                            shoal_address_t device, int64_t bytes);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_download(shoal_queue_t *queue, shoal_address_t device,
                                                              void *host, int64_t bytes);
-// Strided copies, device to device (pieces' offsets and strides are in elements of `element` bytes). With
-// `accumulate`, dst = reduce(dst, src) in `dtype`.
+// Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their blocks
+// do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to `dtype`.
 typedef struct shoal_copy {
   shoal_address_t src, dst;
   shoal_dtype_t dtype;
@@ -77,6 +80,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_fill(shoal_queue_t *queue, s
 // Runs a function in queue order, as communication does: it may use shoal_device_view inside.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_call(shoal_queue_t *queue,
                                                          shoal_status_t (*function)(void *self), void *self);
+// Events, as on CUDA: an await waits for the latest record of the event that was enqueued *before* it (for
+// none: it does not wait), so queues cannot wait for each other in a circle. An event may be recorded again
+// and again, by one queue at a time.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_record(shoal_queue_t *queue, shoal_event_t *event);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_await(shoal_queue_t *queue, shoal_event_t *event);
 // Blocks until everything enqueued is done; returns and clears the queue's first error.

@@ -1,0 +1,113 @@
+// The CPU's ops table: creation, and commands for the queues. See cpu.h for the modes.
+#include "device/backends/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static bool asked_for(const char *variable) {
+  const char *value = getenv(variable);
+  return value && value[0] && strcmp(value, "0") != 0;
+}
+
+static shoal_status_t cpu_create(const shoal_device_options_t *options,
+                                 shoal_device_t **out_device) {
+  shoal_cpu_device_t *device = options->allocator.alloc(options->allocator.self, sizeof *device);
+  if (!device) return SHOAL_OOM();
+  *device = (shoal_cpu_device_t){0};
+  device->opaque = options->opaque || asked_for("SHOAL_DEVICE_OPAQUE");
+  device->concurrent =
+      device->opaque || options->concurrent || asked_for("SHOAL_DEVICE_CONCURRENT");
+  shoal_status_t status = shoal_mutex_init(&device->lock);
+  if (status) {
+    options->allocator.free(options->allocator.self, device);
+    return status;
+  }
+  *out_device = &device->base;
+  return NULL;
+}
+
+static void cpu_free(shoal_device_t *base) {
+  shoal_cpu_device_t *device = (shoal_cpu_device_t *)base;
+  while (device->allocations) shoal_cpu_release(base, device->allocations->address);
+  shoal_mutex_deinit(&device->lock);
+  shoal_allocator_t allocator = base->allocator;
+  allocator.free(allocator.self, device);
+}
+
+static shoal_target_t cpu_target(const shoal_device_t *device) {
+  (void)device;
+  return shoal_target_cpu();
+}
+
+static shoal_status_t cpu_record(shoal_queue_t *queue, shoal_event_t *event) {
+  return shoal_cpu_enqueue(
+      queue,
+      &(shoal_cpu_command_t){.kind = SHOAL_CPU_RECORD, .event.event = (shoal_cpu_event_t *)event});
+}
+
+static shoal_status_t cpu_await(shoal_queue_t *queue, shoal_event_t *event) {
+  return shoal_cpu_enqueue(
+      queue,
+      &(shoal_cpu_command_t){.kind = SHOAL_CPU_AWAIT, .event.event = (shoal_cpu_event_t *)event});
+}
+
+static shoal_status_t cpu_launch(shoal_queue_t *queue, const shoal_launch_t *launch) {
+  return shoal_cpu_enqueue(queue,
+                           &(shoal_cpu_command_t){.kind = SHOAL_CPU_LAUNCH, .launch = launch});
+}
+
+static shoal_status_t cpu_copy(shoal_queue_t *queue, const shoal_copy_t *copy) {
+  return shoal_cpu_enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_COPY, .copy = copy});
+}
+
+static shoal_status_t cpu_upload(shoal_queue_t *queue, const void *host, shoal_address_t device,
+                                 int64_t bytes) {
+  return shoal_cpu_enqueue(
+      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_UPLOAD,
+                                    .transfer = {.address = device, .from = host, .bytes = bytes}});
+}
+
+static shoal_status_t cpu_download(shoal_queue_t *queue, shoal_address_t device, void *host,
+                                   int64_t bytes) {
+  return shoal_cpu_enqueue(
+      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_DOWNLOAD,
+                                    .transfer = {.address = device, .to = host, .bytes = bytes}});
+}
+
+static shoal_status_t cpu_fill(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
+                               int64_t count, double value) {
+  return shoal_cpu_enqueue(
+      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_FILL, .fill = {device, dtype, count, value}});
+}
+
+static shoal_status_t cpu_call(shoal_queue_t *queue, shoal_status_t (*function)(void *self),
+                               void *self) {
+  return shoal_cpu_enqueue(
+      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_CALL, .call = {function, self}});
+}
+
+const shoal_device_ops_t shoal_device_cpu = {
+    .kind = "cpu",
+    .create = cpu_create,
+    .free = cpu_free,
+    .target = cpu_target,
+    .alloc = shoal_cpu_alloc,
+    .release = shoal_cpu_release,
+    .touched = shoal_cpu_touched,
+    .view = shoal_cpu_view,
+    .queue_create = shoal_cpu_queue_create,
+    .queue_free = shoal_cpu_queue_free,
+    .event_create = shoal_cpu_event_create,
+    .event_free = shoal_cpu_event_free,
+    .record = cpu_record,
+    .await = cpu_await,
+    .wait = shoal_cpu_queue_wait,
+    .launch = cpu_launch,
+    .copy = cpu_copy,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .fill = cpu_fill,
+    .call = cpu_call,
+};

@@ -1,0 +1,206 @@
+// What one command does. Every operand is resolved, hence checked and marked, before it is used.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/backends/cpu/cpu.h"
+#include "device/reduce.h"
+
+// A predicate names the address of a bool in device memory.
+static shoal_status_t enabled(shoal_cpu_queue_t *queue, const shoal_address_t *predicate,
+                              bool *out_enabled) {
+  *out_enabled = true;
+  if (!predicate) return NULL;
+  void *flag;
+  SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, *predicate, 1, "predicate", &flag));
+  *out_enabled = *(const uint8_t *)flag != 0;
+  return NULL;
+}
+
+// ---- kernels ------------------------------------------------------------------------
+
+// Room for `count` operands; grows while warming up.
+static shoal_status_t reserve_tensors(shoal_cpu_queue_t *queue, int64_t count) {
+  if (count <= queue->tensor_capacity) return NULL;
+  shoal_allocator_t allocator = queue->device->base.allocator;
+  shoal_tensor_t *tensors = allocator.alloc(allocator.self, (size_t)count * sizeof *tensors);
+  if (!tensors) return SHOAL_OOM();
+  allocator.free(allocator.self, queue->tensors);
+  queue->tensors = tensors;
+  queue->tensor_capacity = count;
+  return NULL;
+}
+
+static shoal_status_t resolve_operands(shoal_cpu_queue_t *queue, const shoal_op_t *op,
+                                       const char *side, int32_t count, const shoal_type_t *types,
+                                       const shoal_address_t *addresses,
+                                       shoal_tensor_t *out_tensors) {
+  char what[128];
+  for (int32_t i = 0; i < count; ++i) {
+    int64_t bytes;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_dtype_bytes(types[i].dtype, shoal_shape_count(&types[i].shape), &bytes));
+    snprintf(what, sizeof what, "%s %d of '%s'", side, i, op->name);
+    void *data;
+    SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, addresses[i], bytes, what, &data));
+    out_tensors[i] = (shoal_tensor_t){data, types[i].dtype, types[i].shape};
+  }
+  return NULL;
+}
+
+static shoal_status_t execute_launch(shoal_cpu_queue_t *queue, const shoal_launch_t *launch) {
+  bool run;
+  SHOAL_RETURN_IF_ERROR(enabled(queue, launch->predicate, &run));
+  if (!run) return NULL;
+  const shoal_call_t *call = &launch->call;
+  SHOAL_RETURN_IF_ERROR(reserve_tensors(queue, (int64_t)call->input_count + call->output_count));
+  shoal_tensor_t *inputs = queue->tensors, *outputs = inputs + call->input_count;
+  SHOAL_RETURN_IF_ERROR(resolve_operands(queue, call->op, "input", call->input_count, call->inputs,
+                                         launch->inputs, inputs));
+  SHOAL_RETURN_IF_ERROR(resolve_operands(queue, call->op, "output", call->output_count,
+                                         call->outputs, launch->outputs, outputs));
+  if (launch->provider) return launch->provider(launch->provider_self, call, inputs, outputs);
+  int64_t scratch = call->op->workspace ? call->op->workspace(call) : 0;
+  void *workspace = NULL;
+  if (scratch > 0) {
+    SHOAL_RETURN_IF_ERROR(
+        shoal_cpu_resolve(queue->device, launch->workspace, scratch, "workspace", &workspace));
+  }
+  return call->op->kernel(call, inputs, outputs, workspace);
+}
+
+// ---- copies -------------------------------------------------------------------------
+
+// Elements the block spans on one side: the lowest and the highest offset.
+static void span_of(const shoal_piece_t *piece, int64_t offset, const int64_t *strides,
+                    int64_t *out_low, int64_t *out_high) {
+  *out_low = *out_high = offset;
+  for (int32_t d = 0; d < piece->rank; ++d) {
+    int64_t reach = (piece->size[d] - 1) * strides[d];
+    *(reach < 0 ? out_low : out_high) += reach;
+  }
+}
+
+// The side's element 0: the block's span is what gets resolved, the pointer goes back to the
+// origin.
+static shoal_status_t resolve_side(shoal_cpu_queue_t *queue, const shoal_piece_t *piece,
+                                   shoal_address_t base, int64_t offset, const int64_t *strides,
+                                   int64_t element, const char *what, uint8_t **out_first) {
+  int64_t low, high;
+  span_of(piece, offset, strides, &low, &high);
+  void *data;
+  SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, base + (uint64_t)(low * element),
+                                          (high - low + 1) * element, what, &data));
+  *out_first = (uint8_t *)data + (offset - low) * element;
+  return NULL;
+}
+
+static void copy_row(const shoal_copy_t *copy, int64_t element, int64_t count, const uint8_t *src,
+                     int64_t src_stride, uint8_t *dst, int64_t dst_stride) {
+  if (copy->accumulate) {
+    shoal_reduce_into(copy->dtype, copy->reduce, count, src, src_stride, dst, dst_stride);
+  } else if (src_stride == 1 && dst_stride == 1) {
+    memmove(dst, src, (size_t)(count * element));
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      memmove(dst + i * dst_stride * element, src + i * src_stride * element, (size_t)element);
+    }
+  }
+}
+
+static shoal_status_t copy_piece(shoal_cpu_queue_t *queue, const shoal_copy_t *copy,
+                                 const shoal_piece_t *piece) {
+  for (int32_t d = 0; d < piece->rank; ++d) {
+    if (piece->size[d] <= 0) return NULL;
+  }
+  const int64_t element = (int64_t)shoal_dtype_size(copy->dtype);
+  uint8_t *src, *dst;
+  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->src, piece->src_offset, piece->src_stride,
+                                     element, "source of a copy", &src));
+  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->dst, piece->dst_offset, piece->dst_stride,
+                                     element, "destination of a copy", &dst));
+  const int32_t last = piece->rank - 1;  // the row; outer dims are counted through
+  const int64_t row = last >= 0 ? piece->size[last] : 1;
+  const int64_t src_step = last >= 0 ? piece->src_stride[last] : 1;
+  const int64_t dst_step = last >= 0 ? piece->dst_stride[last] : 1;
+  int64_t at[SHOAL_MAX_RANK] = {0};
+  for (;;) {
+    int64_t from = 0, to = 0;
+    for (int32_t d = 0; d < last; ++d) {
+      from += at[d] * piece->src_stride[d];
+      to += at[d] * piece->dst_stride[d];
+    }
+    copy_row(copy, element, row, src + from * element, src_step, dst + to * element, dst_step);
+    int32_t d = last - 1;
+    while (d >= 0 && ++at[d] == piece->size[d]) at[d--] = 0;
+    if (d < 0) return NULL;
+  }
+}
+
+static shoal_status_t execute_copy(shoal_cpu_queue_t *queue, const shoal_copy_t *copy) {
+  bool run;
+  SHOAL_RETURN_IF_ERROR(enabled(queue, copy->predicate, &run));
+  for (int64_t i = 0; run && i < copy->piece_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(copy_piece(queue, copy, &copy->pieces[i]));
+  }
+  return NULL;
+}
+
+// ---- the rest -----------------------------------------------------------------------
+
+static shoal_status_t execute_transfer(shoal_cpu_queue_t *queue,
+                                       const shoal_cpu_command_t *command) {
+  const bool up = command->kind == SHOAL_CPU_UPLOAD;
+  const size_t bytes = (size_t)command->transfer.bytes;
+  void *data;
+  SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, command->transfer.address,
+                                          command->transfer.bytes, up ? "upload" : "download",
+                                          &data));
+  if (bytes == 0) return NULL;
+  memcpy(up ? data : command->transfer.to, up ? command->transfer.from : data, bytes);
+  return NULL;
+}
+
+static shoal_status_t execute_fill(shoal_cpu_queue_t *queue, const shoal_cpu_command_t *command) {
+  const shoal_dtype_t dtype = command->fill.dtype;
+  const int64_t count = command->fill.count, element = (int64_t)shoal_dtype_size(dtype);
+  int64_t bytes;
+  SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(dtype, count, &bytes));
+  void *data;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_cpu_resolve(queue->device, command->fill.address, bytes, "fill", &data));
+  if (count == 0) return NULL;
+  uint8_t *at = data;
+  shoal_dtype_store(dtype, at, 0, command->fill.value);
+  for (int64_t i = 1; i < count; ++i) memcpy(at + i * element, at, (size_t)element);
+  return NULL;
+}
+
+shoal_status_t shoal_cpu_execute(shoal_cpu_queue_t *queue, const shoal_cpu_command_t *command) {
+  const shoal_cpu_device_t *before = shoal_cpu_enter(queue->device);
+  shoal_status_t status = NULL;
+  switch (command->kind) {
+    case SHOAL_CPU_LAUNCH:
+      status = execute_launch(queue, command->launch);
+      break;
+    case SHOAL_CPU_COPY:
+      status = execute_copy(queue, command->copy);
+      break;
+    case SHOAL_CPU_UPLOAD:
+    case SHOAL_CPU_DOWNLOAD:
+      status = execute_transfer(queue, command);
+      break;
+    case SHOAL_CPU_FILL:
+      status = execute_fill(queue, command);
+      break;
+    case SHOAL_CPU_CALL:
+      status = command->call.function(command->call.self);
+      break;
+    case SHOAL_CPU_RECORD:
+    case SHOAL_CPU_AWAIT:
+      break;
+  }
+  shoal_cpu_enter(before);
+  return status;
+}

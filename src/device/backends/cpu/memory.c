@@ -1,0 +1,116 @@
+// Memory of the CPU device: pages from the system, zeroed and not yet present. In opaque mode a
+// second mapping of the same length without access rights gives the addresses.
+#include <stdalign.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "device/backends/cpu/cpu.h"
+
+// The device this thread runs work for: translation is valid only then.
+static _Thread_local const shoal_cpu_device_t *working_for;
+
+const shoal_cpu_device_t *shoal_cpu_enter(const shoal_cpu_device_t *device) {
+  const shoal_cpu_device_t *before = working_for;
+  working_for = device;
+  return before;
+}
+
+static void *map(size_t bytes, int protection, int flags) {
+  void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void unmap(shoal_device_t *device, shoal_cpu_allocation_t *allocation) {
+  if (allocation->real) munmap(allocation->real, allocation->mapped);
+  if (allocation->address && allocation->address != (shoal_address_t)(uintptr_t)allocation->real) {
+    munmap((void *)(uintptr_t)allocation->address, allocation->mapped);
+  }
+  device->allocator.free(device->allocator.self, allocation);
+}
+
+shoal_status_t shoal_cpu_alloc(shoal_device_t *base, int64_t bytes, shoal_address_t *out_address) {
+  shoal_cpu_device_t *device = (shoal_cpu_device_t *)base;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if ((uint64_t)bytes > SIZE_MAX / 2) return SHOAL_OOM();
+  size_t mapped = ((size_t)(bytes ? bytes : 1) + page - 1) / page * page;
+  shoal_cpu_allocation_t *allocation =
+      base->allocator.alloc(base->allocator.self, sizeof *allocation);
+  if (!allocation) return SHOAL_OOM();
+  *allocation = (shoal_cpu_allocation_t){.bytes = bytes, .mapped = mapped};
+  allocation->real = map(mapped, PROT_READ | PROT_WRITE, 0);
+  allocation->address = (uintptr_t)allocation->real;
+  if (device->opaque) allocation->address = (uintptr_t)map(mapped, PROT_NONE, MAP_NORESERVE);
+  if (!allocation->real || !allocation->address) {
+    unmap(base, allocation);
+    return SHOAL_ERROR(OUT_OF_MEMORY, "the cpu device has no %lld bytes", (long long)bytes);
+  }
+  shoal_mutex_lock(&device->lock);
+  allocation->next = device->allocations;
+  device->allocations = allocation;
+  shoal_mutex_unlock(&device->lock);
+  *out_address = allocation->address;
+  return NULL;
+}
+
+void shoal_cpu_release(shoal_device_t *base, shoal_address_t address) {
+  shoal_cpu_device_t *device = (shoal_cpu_device_t *)base;
+  shoal_mutex_lock(&device->lock);
+  shoal_cpu_allocation_t **at = &device->allocations;
+  while (*at && (*at)->address != address) at = &(*at)->next;
+  shoal_cpu_allocation_t *found = *at;
+  if (found) *at = found->next;
+  shoal_mutex_unlock(&device->lock);
+  if (found) unmap(base, found);
+}
+
+// The allocation that has [address, address + bytes), or NULL.
+static shoal_cpu_allocation_t *find(shoal_cpu_device_t *device, shoal_address_t address,
+                                    int64_t bytes) {
+  shoal_mutex_lock(&device->lock);
+  shoal_cpu_allocation_t *found = device->allocations;
+  for (; found; found = found->next) {
+    if (address >= found->address && address - found->address <= (uint64_t)found->bytes &&
+        bytes <= found->bytes - (int64_t)(address - found->address)) {
+      break;
+    }
+  }
+  shoal_mutex_unlock(&device->lock);
+  return found;
+}
+
+int64_t shoal_cpu_touched(shoal_device_t *base, shoal_address_t address) {
+  shoal_cpu_allocation_t *found = find((shoal_cpu_device_t *)base, address, 0);
+  return found && found->address == address ? atomic_load(&found->touched) : -1;
+}
+
+shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address, int64_t bytes,
+                                 const char *what, void **out_data) {
+  static alignas(64) uint8_t nothing[64];  // a valid pointer for zero bytes; never read or written
+  if (bytes == 0) {
+    *out_data = nothing;
+    return NULL;
+  }
+  if (device->opaque && working_for != device) {
+    return SHOAL_ERROR(INTERNAL, "%s: device memory is only readable inside queue work", what);
+  }
+  shoal_cpu_allocation_t *found = bytes > 0 ? find(device, address, bytes) : NULL;
+  if (!found) {
+    return SHOAL_ERROR(INTERNAL, "%s: %lld bytes at 0x%llx do not lie inside one allocation", what,
+                       (long long)bytes, (unsigned long long)address);
+  }
+  int64_t offset = (int64_t)(address - found->address), end = offset + bytes;
+  int64_t before = atomic_load_explicit(&found->touched, memory_order_relaxed);
+  while (before < end && !atomic_compare_exchange_weak(&found->touched, &before, end)) {
+  }
+  *out_data = found->real + offset;
+  return NULL;
+}
+
+void *shoal_cpu_view(shoal_device_t *base, shoal_address_t address, int64_t bytes) {
+  void *data = NULL;
+  shoal_status_t status =
+      shoal_cpu_resolve((shoal_cpu_device_t *)base, address, bytes, "view", &data);
+  shoal_status_free(status);
+  return status ? NULL : data;
+}

@@ -1,0 +1,189 @@
+// Devices: argument checks and dispatch to a backend's ops table. No backend knows another.
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "device/device_impl.h"
+#include "device/reduce.h"
+
+static const shoal_device_ops_t *const backends[] = {
+#define SHOAL_DEVICE_BACKEND(name) &shoal_device_##name,
+#include "device/backends.inc"
+#undef SHOAL_DEVICE_BACKEND
+};
+#define BACKEND_COUNT ((int64_t)(sizeof backends / sizeof backends[0]))
+
+static shoal_status_t find_backend(const char *kind, const shoal_device_ops_t **out_ops) {
+  const char *names[BACKEND_COUNT];
+  for (int64_t i = 0; i < BACKEND_COUNT; ++i) {
+    names[i] = backends[i]->kind;
+    if (!kind || strcmp(kind, names[i]) == 0) {
+      *out_ops = backends[i];
+      return NULL;
+    }
+  }
+  const char *nearest = shoal_text_nearest(kind, names, BACKEND_COUNT);
+  return SHOAL_ERROR(NOT_FOUND, "there is no device kind '%s'; did you mean '%s'?", kind,
+                     nearest ? nearest : names[0]);
+}
+
+shoal_status_t shoal_device_create(const shoal_device_options_t *options,
+                                   shoal_device_t **out_device) {
+  shoal_device_options_t filled = options ? *options : (shoal_device_options_t){0};
+  if (!filled.allocator.alloc) filled.allocator = shoal_allocator_system();
+  const shoal_device_ops_t *ops;
+  SHOAL_RETURN_IF_ERROR(find_backend(filled.kind, &ops));
+  shoal_device_t *device;
+  SHOAL_RETURN_IF_ERROR(ops->create(&filled, &device));
+  device->ops = ops;
+  device->allocator = filled.allocator;
+  *out_device = device;
+  return NULL;
+}
+
+void shoal_device_free(shoal_device_t *device) {
+  if (device) device->ops->free(device);
+}
+
+const char *shoal_device_kind(const shoal_device_t *device) {
+  return device->ops->kind;
+}
+
+shoal_target_t shoal_device_target(const shoal_device_t *device) {
+  return device->ops->target(device);
+}
+
+// ---- memory -------------------------------------------------------------------------
+
+shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
+                                  shoal_address_t *out_address) {
+  if (bytes < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "cannot allocate %lld bytes", (long long)bytes);
+  }
+  return device->ops->alloc(device, bytes, out_address);
+}
+
+void shoal_device_release(shoal_device_t *device, shoal_address_t address) {
+  if (address) device->ops->release(device, address);
+}
+
+int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address) {
+  return device->ops->touched ? device->ops->touched(device, address) : -1;
+}
+
+void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t bytes) {
+  return device->ops->view ? device->ops->view(device, address, bytes) : NULL;
+}
+
+// ---- queues and events --------------------------------------------------------------
+
+shoal_status_t shoal_queue_create(shoal_device_t *device, shoal_queue_t **out_queue) {
+  SHOAL_RETURN_IF_ERROR(device->ops->queue_create(device, out_queue));
+  (*out_queue)->device = device;
+  return NULL;
+}
+
+void shoal_queue_free(shoal_queue_t *queue) {
+  if (queue) queue->device->ops->queue_free(queue);
+}
+
+shoal_status_t shoal_event_create(shoal_device_t *device, shoal_event_t **out_event) {
+  SHOAL_RETURN_IF_ERROR(device->ops->event_create(device, out_event));
+  (*out_event)->device = device;
+  return NULL;
+}
+
+void shoal_event_free(shoal_event_t *event) {
+  if (event) event->device->ops->event_free(event);
+}
+
+static shoal_status_t check_event(const shoal_queue_t *queue, const shoal_event_t *event) {
+  if (event && event->device == queue->device) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "the event is missing or belongs to another device");
+}
+
+shoal_status_t shoal_queue_record(shoal_queue_t *queue, shoal_event_t *event) {
+  SHOAL_RETURN_IF_ERROR(check_event(queue, event));
+  return queue->device->ops->record(queue, event);
+}
+
+shoal_status_t shoal_queue_await(shoal_queue_t *queue, shoal_event_t *event) {
+  SHOAL_RETURN_IF_ERROR(check_event(queue, event));
+  return queue->device->ops->await(queue, event);
+}
+
+shoal_status_t shoal_queue_wait(shoal_queue_t *queue) {
+  return queue->device->ops->wait(queue);
+}
+
+// ---- work ---------------------------------------------------------------------------
+
+shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *launch) {
+  const shoal_call_t *call = launch ? &launch->call : NULL;
+  if (!call || !call->op) return SHOAL_ERROR(INVALID_ARGUMENT, "a launch needs an op");
+  if ((call->input_count > 0 && (!call->inputs || !launch->inputs)) ||
+      (call->output_count > 0 && (!call->outputs || !launch->outputs))) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "launch of '%s' lacks types or addresses of its operands",
+                       call->op->name);
+  }
+  shoal_target_t target = shoal_device_target(queue->device);
+  if (!launch->provider && !shoal_target_has_kernel(&target, call->op)) {
+    return SHOAL_ERROR_HINT(UNSUPPORTED, "give the launch a kernel provider",
+                            "op '%s' has no kernel on device '%s'", call->op->name,
+                            shoal_device_kind(queue->device));
+  }
+  return queue->device->ops->launch(queue, launch);
+}
+
+shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy) {
+  if (!copy || (copy->piece_count > 0 && !copy->pieces)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a copy needs its pieces");
+  }
+  if (shoal_dtype_size(copy->dtype) == 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "copy of an unknown element type %d", (int)copy->dtype);
+  }
+  if (copy->accumulate && !shoal_reduce_supported(copy->dtype, copy->reduce)) {
+    return SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by %s",
+                       shoal_dtype_name(copy->dtype), shoal_reduce_name(copy->reduce));
+  }
+  for (int64_t i = 0; i < copy->piece_count; ++i) {
+    if (copy->pieces[i].rank < 0 || copy->pieces[i].rank > SHOAL_MAX_RANK) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "piece %lld of a copy has %d dims", (long long)i,
+                         copy->pieces[i].rank);
+    }
+  }
+  return queue->device->ops->copy(queue, copy);
+}
+
+static shoal_status_t check_bytes(const void *host, int64_t bytes) {
+  if (bytes >= 0 && (host || bytes == 0)) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "a transfer of %lld bytes needs host memory",
+                     (long long)bytes);
+}
+
+shoal_status_t shoal_queue_upload(shoal_queue_t *queue, const void *host, shoal_address_t device,
+                                  int64_t bytes) {
+  SHOAL_RETURN_IF_ERROR(check_bytes(host, bytes));
+  return queue->device->ops->upload(queue, host, device, bytes);
+}
+
+shoal_status_t shoal_queue_download(shoal_queue_t *queue, shoal_address_t device, void *host,
+                                    int64_t bytes) {
+  SHOAL_RETURN_IF_ERROR(check_bytes(host, bytes));
+  return queue->device->ops->download(queue, device, host, bytes);
+}
+
+shoal_status_t shoal_queue_fill(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
+                                int64_t count, double value) {
+  if (shoal_dtype_size(dtype) == 0 || count < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "cannot fill %lld elements of %s", (long long)count,
+                       shoal_dtype_name(dtype));
+  }
+  return queue->device->ops->fill(queue, device, dtype, count, value);
+}
+
+shoal_status_t shoal_queue_call(shoal_queue_t *queue, shoal_status_t (*function)(void *self),
+                                void *self) {
+  if (!function) return SHOAL_ERROR(INVALID_ARGUMENT, "a call needs a function");
+  return queue->device->ops->call(queue, function, self);
+}

@@ -1,0 +1,35 @@
+// Target: what lowering, planning and simulation may ask about a device. A value, filled by a
+// device (shoal_device_target) or described without one: so facts about hardware reach the compiler
+// although it never includes a device. Rates are for estimates; alignment and workspace are
+// binding.
+#ifndef SHOAL_TARGET_TARGET_H_
+#define SHOAL_TARGET_TARGET_H_
+
+#include "shoal/op.h"
+
+typedef struct shoal_target {
+  char name[SHOAL_NAME_SIZE];
+  double flops_per_second[SHOAL_DTYPE_COUNT];  // 0: not computed in this type
+  double bytes_per_second;                     // of its memory
+  int64_t memory;                              // bytes; 0: not known
+  int64_t alignment;                           // of every buffer: a power of two
+  const void *self;                            // handed to the functions below
+  // Optional. Bytes of scratch this call wants; NULL: what the op's record says.
+  int64_t (*workspace)(const void *self, const shoal_call_t *call);
+  // Optional. Can it run this op itself? NULL: if the record has a reference kernel.
+  bool (*has_kernel)(const void *self, const shoal_op_t *op);
+} shoal_target_t;
+
+// The CPU of issue: reference kernels, 64-byte alignment, nominal rates of one core.
+shoal_target_t shoal_target_cpu(void);
+// A machine that is only described (a cluster file's device). `flops_per_second` is for f32; f64
+// runs at half, 2-byte floats at twice that rate. Runs whatever has a reference kernel.
+shoal_target_t shoal_target_described(const char *name, double flops_per_second,
+                                      double bytes_per_second, int64_t memory);
+
+int64_t shoal_target_workspace(const shoal_target_t *target, const shoal_call_t *call);
+bool shoal_target_has_kernel(const shoal_target_t *target, const shoal_op_t *op);
+// Seconds one call takes by the roofline: the longer of computing and moving its bytes.
+double shoal_target_seconds(const shoal_target_t *target, const shoal_call_t *call);
+
+#endif  // SHOAL_TARGET_TARGET_H_
