@@ -27,9 +27,10 @@ typedef struct shoal_bound_reshard {
   shoal_reshard_kind_t kind;
   bool reduces;
   shoal_reduce_t reduce;
-  bool all_reduce;                     // the group below reduces the buffer in place, same part on all
+  // The ranks of `group` join their inputs, in this order, and each gets the result: no messages, no steps.
+  bool all_reduce;
   int32_t group_count;
-  const int32_t *group;                // ranks, ascending coordinate
+  const int32_t *group;                // ranks, ascending coordinate of what is joined
   int32_t send_count, recv_count;
   const shoal_bound_message_t *sends, *recvs;
   // The joined result in fixed order: per step either a local piece list (from the input buffer) or a
@@ -41,7 +42,8 @@ typedef struct shoal_bound_reshard {
     const shoal_piece_t *pieces;       // local: input buffer -> output buffer
     bool accumulate;
   } *steps;
-  bool clear;                          // fill the output with the identity first (parts without source)
+  bool clear;                          // fill the output with reduce's identity (no part has a source)
+  int64_t workspace;                   // bytes of staging, sends first
 } shoal_bound_reshard_t;
 
 typedef struct shoal_bound_instruction {

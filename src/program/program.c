@@ -1,0 +1,102 @@
+// Programs: names and small questions.
+#include <stdio.h>
+
+#include "base/dtype.h"
+#include "program/program_impl.h"
+
+const char *shoal_opcode_name(shoal_opcode_t opcode) {
+  static const char *const names[] = {
+#define SHOAL_OPCODE(id, name, doc) [SHOAL_OPCODE_##id] = name,
+#include "shoal/opcodes.inc"
+#undef SHOAL_OPCODE
+  };
+  return (unsigned)opcode < SHOAL_OPCODE_COUNT ? names[opcode] : "?";
+}
+
+const char *shoal_queue_name(shoal_queue_kind_t queue) {
+  static const char *const names[] = {
+      [SHOAL_QUEUE_COMPUTE] = "compute", [SHOAL_QUEUE_COMM] = "comm", [SHOAL_QUEUE_COPY] = "copy"};
+  return (unsigned)queue < SHOAL_QUEUE_COUNT ? names[queue] : "?";
+}
+
+const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind) {
+  static const char *const names[] = {[SHOAL_BUFFER_TEMP] = "temp",
+                                      [SHOAL_BUFFER_STATE] = "state",
+                                      [SHOAL_BUFFER_INPUT] = "input",
+                                      [SHOAL_BUFFER_OUTPUT] = "output"};
+  return (unsigned)kind <= SHOAL_BUFFER_OUTPUT ? names[kind] : "?";
+}
+
+void shoal_program_free(shoal_program_t *program) {
+  if (program) shoal_arena_free(program->arena);  // the program lies in it
+}
+
+const shoal_class_t *shoal_program_class_of(const shoal_program_t *program, int32_t rank) {
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    const shoal_class_t *class = &program->classes[c];
+    int64_t low = 0, high = class->rank_count;  // the first rank >= rank lies in [low, high]
+    while (low < high) {
+      int64_t middle = low + (high - low) / 2;
+      if (class->ranks[middle] < rank)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    if (low < class->rank_count && class->ranks[low] == rank) return class;
+  }
+  return NULL;
+}
+
+bool shoal_program_has_micro(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    if (layout->cuts[i].axis == SHOAL_AXIS_MICRO) return true;
+  }
+  return false;
+}
+
+const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->axis == SHOAL_AXIS_MICRO && cut->kind == SHOAL_CUT_PARTIAL) return cut;
+  }
+  return NULL;
+}
+
+bool shoal_program_micro_uneven(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->axis == SHOAL_AXIS_MICRO && (cut->weights || cut->items)) return true;
+  }
+  return false;
+}
+
+shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {
+  shoal_layout_t result = {.mesh = layout->mesh};
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    if (layout->cuts[i].axis != SHOAL_AXIS_MICRO) result.cuts[result.cut_count++] = layout->cuts[i];
+  }
+  return result;
+}
+
+bool shoal_program_type_equal(const shoal_type_t *a, const shoal_type_t *b) {
+  return a->dtype == b->dtype && shoal_shape_equal(&a->shape, &b->shape);
+}
+
+const char *shoal_program_type_format(const shoal_type_t *type, char *buffer, size_t capacity) {
+  int length = snprintf(buffer, capacity, "%s", shoal_dtype_name(type->dtype));
+  if (length > 0 && (size_t)length < capacity) {
+    shoal_shape_format(&type->shape, buffer + length, capacity - (size_t)length);
+  }
+  return buffer;
+}
+
+void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs) {
+  static const struct {
+    int32_t inputs, outputs;
+  } arity[] = {[SHOAL_OPCODE_COMPUTE] = {-1, -1}, [SHOAL_OPCODE_RESHARD] = {1, 1},
+               [SHOAL_OPCODE_COPY] = {1, 1},      [SHOAL_OPCODE_ACCUMULATE] = {1, 1},
+               [SHOAL_OPCODE_FILL] = {0, 1},      [SHOAL_OPCODE_FEED] = {0, 1},
+               [SHOAL_OPCODE_FETCH] = {1, 0}};
+  *out_inputs = arity[opcode].inputs;
+  *out_outputs = arity[opcode].outputs;
+}

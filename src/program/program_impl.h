@@ -1,0 +1,80 @@
+// Program, inside: what the files of this folder share. Nothing here is public.
+//
+//   program.c       names and small questions
+//   bind.c          a rank's parts, addresses, local calls        bind_reshard.c  a rank's share of
+//   a reshard print.c         text form, out                                parse.c, parse_class.c
+//   and in check.c         the static check: order of its parts          check_structure.c  tables
+//   and instructions check_memory.c  definedness and happens-before                memory_map.c who
+//   owns which bytes check_comm.c    matching and deadlock                         mutate.c
+//   programs broken on purpose
+#ifndef SHOAL_PROGRAM_IMPL_H_
+#define SHOAL_PROGRAM_IMPL_H_
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "program/bind.h"
+
+#define SHOAL_PROGRAM_ALIGN 64  // of buffers, workspaces and staged messages
+#define SHOAL_PROGRAM_MAX_WORLD (1 << 20)
+#define SHOAL_PROGRAM_MAX_MICRO (1 << 16)
+
+static inline int64_t shoal_program_align(int64_t bytes) {
+  return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);
+}
+
+// Does the layout speak of micro, as a cut or as a partial? Such a value exists once per
+// micro-batch.
+bool shoal_program_has_micro(const shoal_layout_t *layout);
+// The layout's partial along micro, or NULL.
+const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout);
+// Is micro dealt so that looking at the first, second and last micro-batch does not show all sizes?
+bool shoal_program_micro_uneven(const shoal_layout_t *layout);
+// The same cuts without those along micro.
+shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout);
+// The micro-batch a value of this layout is bound at, in a call with index `micro`.
+static inline int64_t shoal_program_micro_of(const shoal_layout_t *layout, int64_t micro) {
+  return shoal_program_has_micro(layout) ? micro : -1;
+}
+bool shoal_program_type_equal(const shoal_type_t *a, const shoal_type_t *b);
+// "f32[7, 64]"
+const char *shoal_program_type_format(const shoal_type_t *type, char *buffer, size_t capacity);
+const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
+
+// ---- one rank's share of a reshard
+// -----------------------------------------------------------------
+
+// The transfers of a channel in one call. The reshard borrows nothing but `arena`.
+SHOAL_MUST_USE shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
+                                                    shoal_arena_t *arena,
+                                                    shoal_reshard_t *out_reshard);
+
+typedef enum shoal_share {
+  SHOAL_SHARE_NONE,
+  SHOAL_SHARE_SEND,
+  SHOAL_SHARE_RECV,
+  SHOAL_SHARE_LOCAL
+} shoal_share_t;
+// What `rank` has to do with a transfer, and with whom. All-reduces have no messages: their
+// transfers only name the group.
+shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_transfer_t *transfer,
+                                  int32_t rank, int32_t *out_peer);
+
+SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel,
+                                                 const shoal_reshard_t *reshard, int32_t rank,
+                                                 const shoal_bound_buffer_t *output,
+                                                 shoal_arena_t *arena,
+                                                 shoal_bound_reshard_t *out_bound);
+
+// Binds these orders of a class for one of its ranks.
+SHOAL_MUST_USE shoal_status_t shoal_bind_orders(const shoal_program_t *program,
+                                                const shoal_class_t *class, int32_t rank,
+                                                int64_t order_count, const shoal_order_t *list,
+                                                shoal_arena_t *arena, shoal_bound_t *out_bound);
+
+// ---- one instruction
+// -------------------------------------------------------------------------------
+
+// How many buffers an opcode takes and gives; COMPUTE asks its op (-1 here).
+void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs);
+
+#endif  // SHOAL_PROGRAM_IMPL_H_
