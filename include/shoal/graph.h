@@ -66,7 +66,7 @@ SHOAL_API shoal_value_t shoal_input_at(shoal_graph_t *graph, const char *name, s
 
 SHOAL_API void shoal_output_at(shoal_graph_t *graph, const char *name, shoal_value_t value,
                                const char *file, int line);
-#define shoal_output(graph, name, value) shoal_output_at(graph, name, value, SHOAL_HERE)
+#define shoal_output(graph, name, ...) shoal_output_at(graph, name, __VA_ARGS__, SHOAL_HERE)
 
 SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);       // of the null value: f32 scalar
 SHOAL_API const char *shoal_value_name(shoal_value_t value);
@@ -122,7 +122,7 @@ SHOAL_API shoal_value_t shoal_state_at(shoal_graph_t *graph, const char *name, s
 // Assigns the state that `state` reads, once per graph, at the end of the step.
 SHOAL_API void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
                                const char *file, int line);
-#define shoal_assign(graph, state, value) shoal_assign_at(graph, state, value, SHOAL_HERE)
+#define shoal_assign(graph, ...) shoal_assign_at(graph, __VA_ARGS__, SHOAL_HERE)  // graph, state, value
 
 // The step number, an i64 scalar state "step": 0 after init; a graph that calls shoal_step sees the number
 // of the step it runs (1 for the first) and stores it.

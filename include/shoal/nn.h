@@ -9,21 +9,46 @@
 extern "C" {
 #endif
 
-// y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out]. dtype follows x.
-SHOAL_API shoal_value_t shoal_nn_linear(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                        int64_t out_features);
-SHOAL_API shoal_value_t shoal_nn_embedding(shoal_graph_t *graph, const char *name, shoal_value_t ids,
-                                           int64_t rows, int64_t width, shoal_dtype_t dtype);
-SHOAL_API shoal_value_t shoal_nn_layer_norm(shoal_graph_t *graph, const char *name, shoal_value_t x);
-SHOAL_API shoal_value_t shoal_nn_dropout(shoal_graph_t *graph, const char *name, shoal_value_t x, double p);
-SHOAL_API shoal_value_t shoal_nn_conv2d(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                        int64_t channels, int64_t kernel, int64_t stride, int64_t padding);
-// Mean over all labels of -log softmax(logits)[label].
-SHOAL_API shoal_value_t shoal_nn_cross_entropy(shoal_graph_t *graph, shoal_value_t logits,
-                                               shoal_value_t labels);
-// Multi-head causal self-attention on [B, T, C] with one fused QKV weight [C, 3 C].
-SHOAL_API shoal_value_t shoal_nn_self_attention(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                                int64_t heads);
+// Layers. States live in scope `name`; their dtype follows x. The macros without _at blame the caller.
+
+// y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
+SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                           int64_t out_features, const char *file, int line);
+// Rows of the state "name/table" [rows, width].
+SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
+                                              int64_t rows, int64_t width, shoal_dtype_t dtype,
+                                              const char *file, int line);
+// Over the last dim; states "name/gamma" and "name/beta".
+SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                               const char *file, int line);
+// Zeroes elements with probability p and scales the others by 1 / (1 - p); its stream is "name". Counts steps.
+SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                            double p, const char *file, int line);
+// x [N, C, H, W]; states "name/weight" [channels, C, kernel, kernel] and "name/bias" [channels].
+SHOAL_API shoal_value_t shoal_nn_conv2d_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                           int64_t channels, int64_t kernel, int64_t stride,
+                                           int64_t padding, const char *file, int line);
+// Mean over all labels of -log softmax(logits)[label]; logits [..., classes], labels [...].
+SHOAL_API shoal_value_t shoal_nn_cross_entropy_at(shoal_graph_t *graph, shoal_value_t logits,
+                                                  shoal_value_t labels, const char *file, int line);
+// Multi-head causal self-attention on [B, T, C] with one fused QKV weight: states "name/qkv/weight"
+// [C, 3 C], "name/qkv/bias", "name/proj/weight" [C, C], "name/proj/bias".
+SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const char *name,
+                                                   shoal_value_t x, int64_t heads, const char *file,
+                                                   int line);
+
+#define shoal_nn_linear(graph, name, x, out_features) \
+  shoal_nn_linear_at(graph, name, x, out_features, SHOAL_HERE)
+#define shoal_nn_embedding(graph, name, ids, rows, width, dtype) \
+  shoal_nn_embedding_at(graph, name, ids, rows, width, dtype, SHOAL_HERE)
+#define shoal_nn_layer_norm(graph, name, x) shoal_nn_layer_norm_at(graph, name, x, SHOAL_HERE)
+#define shoal_nn_dropout(graph, name, x, p) shoal_nn_dropout_at(graph, name, x, p, SHOAL_HERE)
+#define shoal_nn_conv2d(graph, name, x, channels, kernel, stride, padding) \
+  shoal_nn_conv2d_at(graph, name, x, channels, kernel, stride, padding, SHOAL_HERE)
+#define shoal_nn_cross_entropy(graph, logits, labels) \
+  shoal_nn_cross_entropy_at(graph, logits, labels, SHOAL_HERE)
+#define shoal_nn_self_attention(graph, name, x, heads) \
+  shoal_nn_self_attention_at(graph, name, x, heads, SHOAL_HERE)
 
 // Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if given.
 typedef struct shoal_sgd {
@@ -35,9 +60,14 @@ typedef struct shoal_adamw {
   shoal_value_t lr_value;
 } shoal_adamw_t;
 
-// Adds backward and update nodes for every trainable state the graph reads. States "name#adamw.m" etc.
-SHOAL_API void shoal_minimize_sgd(shoal_graph_t *graph, shoal_value_t loss, const shoal_sgd_t *options);
-SHOAL_API void shoal_minimize(shoal_graph_t *graph, shoal_value_t loss, const shoal_adamw_t *options);
+// Adds backward and update nodes for every trainable state the graph reads that is not frozen, and counts
+// the step. Moments are states "name#adamw.m", "name#adamw.v", "name#sgd.momentum". Options may be NULL.
+SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_sgd_t *options,
+                                     const char *file, int line);
+SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_adamw_t *options,
+                                 const char *file, int line);
+#define shoal_minimize_sgd(graph, loss, ...) shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
 // Zoo: builds graphs "train" and "eval". All-zero options are small sizes for a demo.
 typedef struct shoal_mlp_options {

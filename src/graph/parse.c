@@ -1,0 +1,340 @@
+// Reading a printed model (the form is shown in print.c). Any bytes are fit to be read: what is
+// wrong is said with line and column, nothing is trusted - every node passes through append.c like
+// a built one.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "graph/builder.h"
+
+typedef struct parse {
+  shoal_scan_t scan;
+  shoal_model_t *model;
+  shoal_graph_t *graph;  // the one being read, or NULL
+  shoal_arena_t scratch;
+  const char *counted;  // lines before here are in `line`
+  int line;
+} parse_t;
+
+// Turns a failed check into a scan error; false if there was one.
+static bool check(parse_t *p, shoal_status_t status) {
+  if (!status) return true;
+  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !p->scan.error) {
+    p->scan.error = status;
+    return false;
+  }
+  shoal_scan_fail(&p->scan, "%s", shoal_status_message(status));
+  shoal_status_free(status);
+  return false;
+}
+
+static int line_here(parse_t *p) {
+  for (; p->counted < p->scan.at; ++p->counted) p->line += *p->counted == '\n';
+  return p->line;
+}
+
+// A string as long as it needs to be, from the scratch arena.
+static bool read_quoted(parse_t *p, const char **out_string) {
+  if (!shoal_scan_peek(&p->scan, "\"")) return shoal_scan_quoted(&p->scan, (char[1]){0}, 1);
+  size_t room = strcspn(p->scan.at, "\n") + 1;
+  char *buffer = shoal_arena_alloc(&p->scratch, room, 1);
+  *out_string = buffer;
+  return buffer ? shoal_scan_quoted(&p->scan, buffer, room) : check(p, SHOAL_OOM());
+}
+
+static bool read_name(parse_t *p, const char **out_name) {
+  const char *name;
+  if (shoal_scan_peek(&p->scan, "\"")) {
+    if (!read_quoted(p, &name)) return false;
+  } else {
+    char buffer[SHOAL_NAME_LIMIT];
+    if (!shoal_scan_word(&p->scan, buffer, sizeof buffer)) return false;
+    name = shoal_arena_strdup(&p->scratch, buffer);
+    if (!name) return check(p, SHOAL_OOM());
+  }
+  // the init graph has no scope open: this only checks the name, and makes the model's copy
+  return check(p, shoal_name_join(p->model->graphs.items[0], name, out_name));
+}
+
+static bool read_ints(parse_t *p, int32_t *out_count, int64_t values[SHOAL_MAX_RANK]) {
+  *out_count = 0;
+  if (!shoal_scan_expect(&p->scan, "[")) return false;
+  if (shoal_scan_accept(&p->scan, "]")) return true;
+  do {
+    if (*out_count == SHOAL_MAX_RANK) {
+      return shoal_scan_fail(&p->scan, "more than %d numbers", SHOAL_MAX_RANK);
+    }
+    if (!shoal_scan_int(&p->scan, &values[(*out_count)++])) return false;
+  } while (shoal_scan_accept(&p->scan, ","));
+  return shoal_scan_expect(&p->scan, "]");
+}
+
+static bool read_dtype(parse_t *p, shoal_dtype_t *out_dtype) {
+  char word[16];
+  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
+  return shoal_dtype_parse(word, out_dtype) ||
+         shoal_scan_fail(&p->scan, "unknown element type '%s'", word);
+}
+
+static bool read_type(parse_t *p, shoal_type_t *out_type) {
+  *out_type = (shoal_type_t){0};
+  return read_dtype(p, &out_type->dtype) &&
+         read_ints(p, &out_type->shape.rank, out_type->shape.dims);
+}
+
+static bool read_state_line(parse_t *p) {
+  shoal_state_info_t state = {.line = line_here(p)};
+  shoal_init_t *init = &state.options.init;
+  if (!read_name(p, &state.name) || !read_type(p, &state.type)) return false;
+  if (shoal_model_find_state(p->model, state.name) >= 0) {
+    return shoal_scan_fail(&p->scan, "state '%s' is declared twice", state.name);
+  }
+  int numbers = 0;
+  if (shoal_scan_accept(&p->scan, "fill")) {
+    init->kind = SHOAL_INIT_FILL, numbers = 1;
+  } else if (shoal_scan_accept(&p->scan, "uniform")) {
+    init->kind = SHOAL_INIT_UNIFORM, numbers = 2;
+  } else if (shoal_scan_accept(&p->scan, "normal")) {
+    init->kind = SHOAL_INIT_NORMAL, numbers = 2;
+  } else if (!shoal_scan_expect(&p->scan, "zeros")) {
+    return false;
+  }
+  if (numbers && !(shoal_scan_expect(&p->scan, "(") && shoal_scan_double(&p->scan, &init->a)))
+    return false;
+  if (numbers == 2 &&
+      !(shoal_scan_expect(&p->scan, ",") && shoal_scan_double(&p->scan, &init->b))) {
+    return false;
+  }
+  if (numbers && !shoal_scan_expect(&p->scan, ")")) return false;
+  state.options.trainable = shoal_scan_accept(&p->scan, "trainable");
+  state.options.not_saved = shoal_scan_accept(&p->scan, "not_saved");
+  state.file = shoal_arena_strdup(&p->model->arena, p->scan.name);
+  int32_t index;
+  return check(p, state.file ? shoal_model_add_state(p->model, &state, &index) : SHOAL_OOM());
+}
+
+static bool read_value(parse_t *p, int32_t *out_id) {
+  int64_t number;
+  if (!shoal_scan_expect(&p->scan, "%") || !shoal_scan_int(&p->scan, &number)) return false;
+  if (number < 0 || number >= p->graph->values.count) {
+    return shoal_scan_fail(&p->scan, "%%%lld is not defined above", (long long)number);
+  }
+  *out_id = (int32_t)number;
+  return true;
+}
+
+static bool read_attr(parse_t *p, const shoal_op_t *op, shoal_attr_t *out_attr) {
+  char name[64];
+  if (!shoal_scan_word(&p->scan, name, sizeof name)) return false;
+  const shoal_attr_schema_t *schema = NULL;
+  for (int32_t i = 0; i < op->attr_count && !schema; ++i) {
+    if (strcmp(op->attrs[i].name, name) == 0) schema = &op->attrs[i];
+  }
+  if (!schema || schema->kind == SHOAL_ATTR_PLACE) {
+    return shoal_scan_fail(&p->scan, "%s has no attribute '%s' to be written here", op->name, name);
+  }
+  *out_attr = (shoal_attr_t){.name = schema->name, .kind = schema->kind};
+  shoal_attr_value_t *value = &out_attr->value;
+  shoal_dtype_t dtype;
+  if (!shoal_scan_expect(&p->scan, "=")) return false;
+  switch (schema->kind) {
+    case SHOAL_ATTR_INT:
+      return shoal_scan_int(&p->scan, &value->i);
+    case SHOAL_ATTR_INTS:
+      return read_ints(p, &value->count, value->ints);
+    case SHOAL_ATTR_REAL:
+      return shoal_scan_double(&p->scan, &value->f);
+    case SHOAL_ATTR_STRING:
+      return read_quoted(p, &value->s);
+    case SHOAL_ATTR_DTYPE:
+      if (!read_dtype(p, &dtype)) return false;
+      value->i = dtype;
+      return true;
+    case SHOAL_ATTR_PLACE:
+      break;
+  }
+  return false;
+}
+
+// "{a=1, b=[2, 3]}" or nothing -> values in schema order.
+static bool read_attrs(parse_t *p, const shoal_op_t *op, shoal_attr_value_t **out_values) {
+  shoal_attr_t *attrs = SHOAL_NEW(&p->scratch, shoal_attr_t, op->attr_count + 1);
+  if (!attrs) return check(p, SHOAL_OOM());
+  int32_t count = 0;
+  if (shoal_scan_accept(&p->scan, "{")) {
+    do {
+      if (!read_attr(p, op, &attrs[count++])) return false;
+      if (count > op->attr_count) return shoal_scan_fail(&p->scan, "an attribute is given twice");
+    } while (shoal_scan_accept(&p->scan, ","));
+    if (!shoal_scan_expect(&p->scan, "}")) return false;
+  }
+  return check(p, shoal_op_attrs(op, count, attrs, &p->scratch, out_values));
+}
+
+static bool read_inputs(parse_t *p, shoal_node_spec_t *spec) {
+  SHOAL_VEC(int32_t) inputs = {0};
+  if (!shoal_scan_expect(&p->scan, "(")) return false;
+  if (!shoal_scan_accept(&p->scan, ")")) {
+    do {
+      int32_t id;
+      if (!read_value(p, &id)) return false;
+      if (!SHOAL_PUSH(&p->scratch, &inputs, id)) return check(p, SHOAL_OOM());
+    } while (shoal_scan_accept(&p->scan, ","));
+    if (!shoal_scan_expect(&p->scan, ")")) return false;
+  }
+  spec->input_count = (int32_t)inputs.count;
+  spec->inputs = inputs.items;
+  return true;
+}
+
+// From the quoted name on. `renames` has `count` entries, NULL where the value has its node's name.
+static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
+  shoal_node_spec_t spec = {.file = p->scan.name, .line = line_here(p)};
+  char op_name[256];
+  if (!read_name(p, &spec.name) || !shoal_scan_expect(&p->scan, "=") ||
+      !shoal_scan_word(&p->scan, op_name, sizeof op_name) ||
+      !check(p, shoal_op_find(p->model->registry, op_name, &spec.op))) {
+    return false;
+  }
+  if (spec.op->output_count != count) {
+    return shoal_scan_fail(&p->scan, "%s has %d outputs, not %lld", op_name,
+                           (int)spec.op->output_count, (long long)count);
+  }
+  shoal_attr_value_t *attrs;
+  if (!read_inputs(p, &spec) || !read_attrs(p, spec.op, &attrs)) return false;
+  spec.attrs = attrs;
+  int32_t *ids = SHOAL_NEW(&p->scratch, int32_t, count);
+  if (!check(p, ids ? shoal_graph_append(p->graph, &spec, ids) : SHOAL_OOM())) return false;
+  for (int64_t i = 0; i < count; ++i) {
+    shoal_type_t type;
+    if (!shoal_scan_expect(&p->scan, i ? "," : ":") || !read_type(p, &type)) return false;
+    const shoal_type_t *inferred = &p->graph->values.items[ids[i]].type;
+    if (type.dtype != inferred->dtype || !shoal_shape_equal(&type.shape, &inferred->shape)) {
+      char shape[160];
+      shoal_shape_format(&inferred->shape, shape, sizeof shape);
+      return shoal_scan_fail(&p->scan, "%s gives %s%s here", op_name,
+                             shoal_dtype_name(inferred->dtype), shape);
+    }
+    if (renames[i] && !check(p, shoal_graph_rename(p->graph, ids[i], renames[i]))) return false;
+  }
+  return true;
+}
+
+// "%3 = input ...", "%3 = state ...", "%3, %4 as "x" "name" = op(...)"
+static bool read_value_line(parse_t *p) {
+  SHOAL_VEC(const char *) renames = {0};
+  do {
+    int64_t number, next = p->graph->values.count + renames.count;
+    const char *rename = NULL;
+    if (!shoal_scan_expect(&p->scan, "%") || !shoal_scan_int(&p->scan, &number)) return false;
+    if (number != next) {
+      return shoal_scan_fail(&p->scan, "values are numbered in order: %%%lld is next",
+                             (long long)next);
+    }
+    if (shoal_scan_accept(&p->scan, "as") && !read_name(p, &rename)) return false;
+    if (!SHOAL_PUSH(&p->scratch, &renames, rename)) return check(p, SHOAL_OOM());
+  } while (shoal_scan_accept(&p->scan, ","));
+  if (shoal_scan_peek(&p->scan, "\"")) return read_node(p, renames.count, renames.items);
+  if (renames.count != 1 || renames.items[0]) {
+    return shoal_scan_fail(&p->scan, "expected a quoted name of the node");
+  }
+  const char *name;
+  int32_t id;
+  int line = line_here(p);
+  if (!shoal_scan_expect(&p->scan, "=")) return false;
+  if (shoal_scan_accept(&p->scan, "input")) {
+    shoal_type_t type;
+    return read_name(p, &name) && read_type(p, &type) &&
+           check(p, shoal_graph_add_input(p->graph, name, type, p->scan.name, line, &id));
+  }
+  if (!shoal_scan_expect(&p->scan, "state") || !read_name(p, &name)) return false;
+  int32_t state = shoal_model_find_state(p->model, name);
+  if (state < 0) return shoal_scan_fail(&p->scan, "there is no state '%s'", name);
+  int64_t before = p->graph->values.count;
+  if (!check(p, shoal_graph_read_state(p->graph, state, p->scan.name, line, &id))) return false;
+  return p->graph->values.count > before ||
+         shoal_scan_fail(&p->scan, "state '%s' is read twice", name);
+}
+
+static bool read_graph_line(parse_t *p) {
+  const char *name;
+  int32_t id;
+  if (!p->graph) return shoal_scan_fail(&p->scan, "expected 'graph NAME' before its lines");
+  if (shoal_scan_accept(&p->scan, "assign")) {
+    if (!read_name(p, &name) || !shoal_scan_expect(&p->scan, "=") || !read_value(p, &id))
+      return false;
+    int32_t state = shoal_model_find_state(p->model, name);
+    if (state < 0) return shoal_scan_fail(&p->scan, "there is no state '%s'", name);
+    return check(p, shoal_graph_assign(p->graph, state, id));
+  }
+  if (shoal_scan_accept(&p->scan, "output")) {
+    return read_name(p, &name) && shoal_scan_expect(&p->scan, "=") && read_value(p, &id) &&
+           check(p, shoal_graph_add_output(p->graph, name, id));
+  }
+  return read_value_line(p);
+}
+
+static bool read_line(parse_t *p) {
+  const char *name;
+  if (shoal_scan_accept(&p->scan, "freeze")) {
+    if (!read_quoted(p, &name)) return false;
+    shoal_freeze_at(p->model, name, p->scan.name, line_here(p));
+    return check(p, shoal_model_status(p->model));
+  }
+  if (shoal_scan_accept(&p->scan, "state")) return read_state_line(p);
+  if (shoal_scan_accept(&p->scan, "graph")) {
+    if (!read_name(p, &name)) return false;
+    const shoal_graph_t *old = shoal_model_find_graph(p->model, name);
+    if (old && (old->values.count || old != p->model->graphs.items[0])) {
+      return shoal_scan_fail(&p->scan, "graph '%s' is there twice", name);
+    }
+    return check(p, shoal_model_add_graph(p->model, name, &p->graph));
+  }
+  return read_graph_line(p);
+}
+
+static bool read_model(parse_t *p) {
+  int64_t seed;
+  bool init_given = false;
+  while (shoal_scan_accept(&p->scan, "\n")) {
+  }
+  if (!shoal_scan_expect(&p->scan, "model") || !shoal_scan_expect(&p->scan, "seed") ||
+      !shoal_scan_expect(&p->scan, "=") || !shoal_scan_int(&p->scan, &seed)) {
+    return false;
+  }
+  p->model->seed = (uint64_t)seed;
+  p->model->init_rewritten =
+      true;  // states write no initial values until we know whether the text does
+  while (!shoal_scan_at_end(&p->scan)) {
+    if (!shoal_scan_expect(&p->scan, "\n")) return false;
+    if (shoal_scan_peek(&p->scan, "\n") || shoal_scan_at_end(&p->scan)) continue;
+    if (!read_line(p)) return false;
+    init_given |= p->graph == p->model->graphs.items[0];
+  }
+  p->model->init_rewritten = init_given;
+  for (int32_t i = 0; !init_given && i < p->model->states.count; ++i) {
+    if (!check(p, shoal_model_write_init(p->model, i))) return false;
+  }
+  return !p->scan.error;
+}
+
+shoal_status_t shoal_model_parse(const char *name, const char *text,
+                                 const shoal_model_options_t *options, shoal_model_t **out_model) {
+  *out_model = NULL;
+  parse_t p = {.line = 1, .counted = text};
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(options, &p.model));
+  shoal_arena_init(p.model->allocator, &p.scratch);
+  shoal_scan_init(name, text, &p.scan);
+  p.scan.lines = p.scan.comments = true;
+  bool ok = read_model(&p);
+  shoal_status_t status = shoal_scan_status(&p.scan);
+  if (ok && !status) status = shoal_model_verify(p.model);
+  shoal_arena_deinit(&p.scratch);
+  if (status) {
+    shoal_model_free(p.model);
+  } else {
+    *out_model = p.model;
+  }
+  return status;
+}
