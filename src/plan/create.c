@@ -1,0 +1,362 @@
+// Making a plan from an intent: meshes, resting layouts of states, meshes of nodes. Completion of ways is
+// in complete.c. Invariant: every layout in a plan points at one of plan->meshes.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "plan/complete.h"
+#include "plan/plan.h"
+
+static shoal_status_t copy_entries(shoal_arena_t *arena, int64_t count,
+                                   const shoal_intent_entry_t *entries,
+                                   const shoal_intent_entry_t **out_entries) {
+  shoal_intent_entry_t *copy = SHOAL_NEW(arena, shoal_intent_entry_t, count);
+  if (!copy) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    copy[i].pattern = shoal_arena_strdup(arena, entries[i].pattern);
+    copy[i].value = shoal_arena_strdup(arena, entries[i].value);
+    if (!copy[i].pattern || !copy[i].value) return SHOAL_OOM();
+  }
+  *out_entries = copy;
+  return NULL;
+}
+
+static shoal_status_t copy_strings(shoal_arena_t *arena, int64_t count, const char *const *strings,
+                                   const char *const **out_strings) {
+  const char **copy = SHOAL_NEW(arena, const char *, count);
+  if (!copy) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i)
+    if (!(copy[i] = shoal_arena_strdup(arena, strings[i]))) return SHOAL_OOM();
+  *out_strings = copy;
+  return NULL;
+}
+
+static shoal_status_t copy_intent(shoal_arena_t *arena, const shoal_intent_t *intent,
+                                  shoal_intent_t *out_intent) {
+  *out_intent = *intent;
+  out_intent->strategy = shoal_arena_strdup(arena, intent->strategy ? intent->strategy : "explicit");
+  if (!out_intent->strategy) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(copy_strings(arena, intent->mesh_count, intent->meshes, &out_intent->meshes));
+  SHOAL_RETURN_IF_ERROR(copy_strings(arena, intent->expand_count, intent->expand, &out_intent->expand));
+  SHOAL_RETURN_IF_ERROR(
+      copy_entries(arena, intent->layout_count, intent->layouts, &out_intent->layouts));
+  return copy_entries(arena, intent->stage_count, intent->stages, &out_intent->stages);
+}
+
+// Parses the meshes; checks them against the world and each other.
+static shoal_status_t make_meshes(shoal_plan_t *plan) {
+  const shoal_intent_t *intent = &plan->intent;
+  if (intent->mesh_count < 1)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "add \"meshes\": [\"data=2\"]", "the plan has no mesh");
+  plan->meshes = SHOAL_NEW(&plan->arena, shoal_mesh_t, intent->mesh_count);
+  if (!plan->meshes) return SHOAL_OOM();
+  plan->mesh_count = intent->mesh_count;
+  plan->micro = 1;
+  for (int64_t i = 0; i < plan->mesh_count; ++i) {
+    shoal_mesh_t *mesh = &plan->meshes[i];
+    SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(intent->meshes[i], &plan->arena, mesh));
+    int64_t micro = mesh->micro > 1 ? mesh->micro : 1;
+    if (i == 0) plan->micro = micro;
+    if (micro != plan->micro)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give every mesh the same micro=n",
+                              "meshes '%s' and '%s' differ in micro-batches", intent->meshes[0],
+                              intent->meshes[i]);
+    for (int64_t j = 0; j < i; ++j)
+      if (strcmp(plan->meshes[j].name, mesh->name) == 0)
+        return SHOAL_ERROR(INVALID_ARGUMENT, "two meshes are called '%s'", mesh->name);
+    int64_t size = shoal_mesh_size(mesh);
+    if (plan->mesh_count == 1 && !mesh->ranks && size != plan->world)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                              "make the product of the axes equal the number of ranks, or list ranks "
+                              "with @",
+                              "mesh '%s' has %lld ranks, the world has %d", intent->meshes[i],
+                              (long long)size, plan->world);
+    for (int64_t p = 0; p < size; ++p)
+      if (shoal_mesh_rank(mesh, p) >= plan->world)
+        return SHOAL_ERROR(INVALID_ARGUMENT, "mesh '%s' names rank %d, the world has %d ranks",
+                           intent->meshes[i], shoal_mesh_rank(mesh, p), plan->world);
+  }
+  return NULL;
+}
+
+// Replaces nodes by their decomposition where the intent asks for it.
+static shoal_status_t expand_model(shoal_plan_t *plan) {
+  const shoal_intent_t *intent = &plan->intent;
+  for (int64_t g = 0; intent->expand_count > 0 && g < plan->model->graphs.count; ++g) {
+    const shoal_graph_t *graph = plan->model->graphs.items[g];
+    SHOAL_VEC(const char *) names = {0};
+    for (int64_t n = 0; n < graph->nodes.count; ++n) {
+      const shoal_node_t *node = &graph->nodes.items[n];
+      for (int64_t e = 0; e < intent->expand_count && node->op->decompose; ++e)
+        if (shoal_pattern_match(intent->expand[e], node->name)) {
+          if (!SHOAL_PUSH(&plan->arena, &names, node->name)) return SHOAL_OOM();
+          break;
+        }
+    }
+    if (names.count == 0) continue;
+    shoal_model_t *expanded = NULL;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_model_expand(plan->model, graph->name, names.items, names.count, &expanded));
+    shoal_model_free(plan->owned_model);
+    plan->owned_model = expanded;
+    plan->model = expanded;
+  }
+  return NULL;
+}
+
+const shoal_intent_entry_t *shoal_intent_find(int64_t count, const shoal_intent_entry_t *entries,
+                                              const char *name) {
+  for (int64_t i = count; i-- > 0;)
+    if (shoal_pattern_match(entries[i].pattern, name)) return &entries[i];
+  return NULL;
+}
+
+static int32_t find_mesh(const shoal_plan_t *plan, const char *name, size_t length) {
+  for (int64_t i = 0; i < plan->mesh_count; ++i)
+    if (strlen(plan->meshes[i].name) == length && strncmp(plan->meshes[i].name, name, length) == 0)
+      return (int32_t)i;
+  return -1;
+}
+
+// The mesh a node is told to run on, or -1. A backward node "grad/NAME/op" follows NAME.
+static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32_t *out_mesh) {
+  const shoal_intent_t *intent = &plan->intent;
+  const shoal_intent_entry_t *entry = shoal_intent_find(intent->stage_count, intent->stages, node);
+  if (!entry && strncmp(node, "grad/", 5) == 0)
+    entry = shoal_intent_find(intent->stage_count, intent->stages, node + 5);
+  *out_mesh = -1;
+  if (!entry) return NULL;
+  *out_mesh = find_mesh(plan, entry->value, strlen(entry->value));
+  if (*out_mesh < 0)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "stage '%s' asks for mesh '%s', which the plan does not have",
+                       entry->pattern, entry->value);
+  return NULL;
+}
+
+shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *text, int32_t mesh,
+                                       const char *what, const shoal_shape_t *shape,
+                                       shoal_layout_t *out_layout) {
+  shoal_arena_t *arena = (shoal_arena_t *)&plan->arena;
+  shoal_status_t status =
+      strchr(text, '!') || mesh < 0
+          ? shoal_layout_parse(text, plan->meshes, plan->mesh_count, arena, out_layout)
+          : shoal_layout_parse(text, &plan->meshes[mesh], 1, arena, out_layout);
+  if (!status) status = shoal_layout_check(out_layout, shape);
+  if (status) return shoal_status_annotatef(status, "layout '%s' of '%s'", text, what);
+  return NULL;
+}
+
+// The mesh of the first node that reads a state and was given one by a stage, "train" before others.
+static int32_t reader_mesh(const shoal_plan_t *plan, int32_t *const *meshes, int32_t state) {
+  for (int pass = 0; pass < 2; ++pass)
+    for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
+      const shoal_graph_t *graph = plan->model->graphs.items[g];
+      if ((strcmp(graph->name, "train") == 0) != (pass == 0)) continue;
+      for (int64_t n = 0; n < graph->nodes.count; ++n) {
+        const shoal_node_t *node = &graph->nodes.items[n];
+        for (int32_t i = 0; i < node->input_count; ++i) {
+          const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+          if (value->source == SHOAL_FROM_STATE && value->index == state && meshes[g][n] >= 0)
+            return meshes[g][n];
+        }
+      }
+    }
+  return -1;
+}
+
+// Resting layouts. "name#adamw.m" follows "name" unless it has a layout of its own.
+static shoal_status_t place_states(shoal_plan_t *plan, int32_t *const *meshes) {
+  const shoal_model_t *model = plan->model;
+  plan->states = SHOAL_NEW(&plan->arena, shoal_layout_t, model->states.count);
+  if (!plan->states) return SHOAL_OOM();
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    const shoal_state_info_t *state = &model->states.items[s];
+    const shoal_intent_entry_t *entry =
+        shoal_intent_find(plan->intent.layout_count, plan->intent.layouts, state->name);
+    int32_t base = -1;
+    const char *hash = strchr(state->name, '#');
+    if (hash) {
+      char *name = shoal_arena_strdup(&plan->arena, state->name);
+      if (!name) return SHOAL_OOM();
+      name[hash - state->name] = 0;
+      base = shoal_model_find_state(model, name);
+      if (base >= s) base = -1;
+    }
+    int32_t mesh = base >= 0 ? (int32_t)(plan->states[base].mesh - plan->meshes)
+                             : reader_mesh(plan, meshes, (int32_t)s);
+    if (mesh < 0) mesh = 0;
+    plan->states[s].mesh = &plan->meshes[mesh];
+    if (entry)
+      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->value, mesh, state->name,
+                                                    &state->type.shape, &plan->states[s]));
+    else if (base >= 0 &&
+             shoal_shape_equal(&model->states.items[base].type.shape, &state->type.shape))
+      plan->states[s] = plan->states[base];
+    if (shoal_layout_is_partial(&plan->states[s]))
+      return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
+    for (int32_t c = 0; c < plan->states[s].cut_count; ++c)
+      if (plan->states[s].cuts[c].axis == SHOAL_AXIS_MICRO)
+        return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot be cut along micro: it outlives the step",
+                           state->name);
+  }
+  return NULL;
+}
+
+// Meshes of nodes no stage names: with the state they update or read, else their producer, else consumer.
+static void spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph, int32_t *meshes) {
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    for (int32_t i = 0; i < node->input_count && meshes[n] < 0; ++i) {
+      const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+      if (value->source == SHOAL_FROM_STATE && value->type.shape.rank > 0)
+        meshes[n] = (int32_t)(plan->states[value->index].mesh - plan->meshes);
+    }
+    for (int32_t i = node->input_count; i-- > 0 && meshes[n] < 0;) {
+      const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+      if (value->source == SHOAL_FROM_NODE) meshes[n] = meshes[value->node];
+    }
+  }
+  for (int64_t a = 0; a < graph->assigns.count; ++a) {
+    const shoal_value_info_t *value = &graph->values.items[graph->assigns.items[a].value];
+    if (value->source == SHOAL_FROM_NODE && meshes[value->node] < 0)
+      meshes[value->node] =
+          (int32_t)(plan->states[graph->assigns.items[a].state].mesh - plan->meshes);
+  }
+  for (int64_t n = graph->nodes.count; n-- > 0;) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    if (meshes[n] < 0) meshes[n] = 0;
+    for (int32_t i = 0; i < node->input_count; ++i) {
+      const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+      if (value->source == SHOAL_FROM_NODE && meshes[value->node] < 0)
+        meshes[value->node] = meshes[n];
+    }
+  }
+}
+
+// Layouts of inputs: as the intent says, on the mesh of their first reader.
+static shoal_status_t place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
+  const shoal_graph_t *graph = gp->graph;
+  for (int64_t i = 0; i < graph->inputs.count; ++i) {
+    const shoal_named_t *input = &graph->inputs.items[i];
+    int32_t mesh = 0;
+    bool found = false;
+    for (int64_t n = 0; n < graph->nodes.count && !found; ++n)
+      for (int32_t k = 0; k < graph->nodes.items[n].input_count && !found; ++k)
+        if (graph->nodes.items[n].inputs[k] == input->value) mesh = gp->nodes[n].mesh, found = true;
+    gp->values[input->value].mesh = &plan->meshes[mesh];
+    const shoal_intent_entry_t *entry =
+        shoal_intent_find(plan->intent.layout_count, plan->intent.layouts, input->name);
+    if (!entry) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->value, mesh, input->name,
+                                                  &graph->values.items[input->value].type.shape,
+                                                  &gp->values[input->value]));
+  }
+  return NULL;
+}
+
+// Every pattern must name something: a typo must not silently replicate.
+static shoal_status_t check_patterns(const shoal_plan_t *plan) {
+  const shoal_model_t *model = plan->model;
+  for (int64_t e = 0; e < plan->intent.layout_count; ++e) {
+    const char *pattern = plan->intent.layouts[e].pattern;
+    bool found = strcmp(pattern, "*") == 0;
+    for (int64_t s = 0; s < model->states.count && !found; ++s)
+      found = shoal_pattern_match(pattern, model->states.items[s].name);
+    for (int64_t g = 0; g < model->graphs.count && !found; ++g)
+      for (int64_t v = 0; v < model->graphs.items[g]->values.count && !found; ++v)
+        found = shoal_pattern_match(pattern, model->graphs.items[g]->values.items[v].name);
+    if (found) continue;
+    SHOAL_VEC(const char *) names = {0};
+    for (int64_t s = 0; s < model->states.count; ++s)
+      if (!SHOAL_PUSH((shoal_arena_t *)&plan->arena, &names, model->states.items[s].name))
+        return SHOAL_OOM();
+    const char *nearest = shoal_text_nearest(pattern, names.items, names.count);
+    return SHOAL_ERROR_HINT(NOT_FOUND, nearest, "layout pattern '%s' matches no state, input or value%s",
+                            pattern, nearest ? "; did you mean the one in the hint?" : "");
+  }
+  return NULL;
+}
+
+static shoal_status_t build(shoal_plan_t *plan) {
+  SHOAL_RETURN_IF_ERROR(make_meshes(plan));
+  SHOAL_RETURN_IF_ERROR(expand_model(plan));
+  SHOAL_RETURN_IF_ERROR(check_patterns(plan));
+  const shoal_model_t *model = plan->model;
+  plan->graphs = SHOAL_NEW(&plan->arena, shoal_graph_plan_t, model->graphs.count);
+  int32_t **meshes = SHOAL_NEW(&plan->arena, int32_t *, model->graphs.count);
+  if (!plan->graphs || !meshes) return SHOAL_OOM();
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    meshes[g] = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
+    if (!meshes[g]) return SHOAL_OOM();
+    for (int64_t n = 0; n < graph->nodes.count; ++n)
+      SHOAL_RETURN_IF_ERROR(stage_of(plan, graph->nodes.items[n].name, &meshes[g][n]));
+  }
+  SHOAL_RETURN_IF_ERROR(place_states(plan, meshes));
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    shoal_graph_plan_t *gp = &plan->graphs[g];
+    const shoal_graph_t *graph = gp->graph = model->graphs.items[g];
+    gp->nodes = SHOAL_NEW(&plan->arena, shoal_node_plan_t, graph->nodes.count);
+    gp->values = SHOAL_NEW(&plan->arena, shoal_layout_t, graph->values.count);
+    if (!gp->nodes || !gp->values) return SHOAL_OOM();
+    spread_meshes(plan, graph, meshes[g]);
+    for (int64_t n = 0; n < graph->nodes.count; ++n) gp->nodes[n].mesh = meshes[g][n];
+    SHOAL_RETURN_IF_ERROR(place_inputs(plan, gp));
+    for (int64_t v = 0; v < graph->values.count; ++v)
+      if (graph->values.items[v].source == SHOAL_FROM_STATE)
+        gp->values[v] = plan->states[graph->values.items[v].index];
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rules,
+                                  const shoal_intent_t *intent, int32_t world,
+                                  shoal_allocator_t allocator, shoal_plan_t **out_plan) {
+  *out_plan = NULL;
+  if (!allocator.alloc) allocator = shoal_allocator_system();
+  SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
+  shoal_plan_t *plan = allocator.alloc(allocator.self, sizeof *plan);
+  if (!plan) return SHOAL_OOM();
+  *plan = (shoal_plan_t){.allocator = allocator, .model = model, .rules = rules, .world = world};
+  shoal_arena_init(allocator, &plan->arena);
+  shoal_status_t status = copy_intent(&plan->arena, intent, &plan->intent);
+  if (!status) status = build(plan);
+  if (status) {
+    shoal_plan_free(plan);
+    return status;
+  }
+  *out_plan = plan;
+  return NULL;
+}
+
+shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules,
+                                 const shoal_intent_t *intent, int32_t world,
+                                 shoal_allocator_t allocator, shoal_plan_t **out_plan) {
+  SHOAL_RETURN_IF_ERROR(shoal_plan_prepare(model, rules, intent, world, allocator, out_plan));
+  shoal_status_t status = NULL;
+  for (int64_t g = 0; g < (*out_plan)->model->graphs.count && !status; ++g)
+    status = shoal_plan_complete(*out_plan, &(*out_plan)->graphs[g]);
+  if (status) {
+    shoal_plan_free(*out_plan);
+    *out_plan = NULL;
+  }
+  return status;
+}
+
+void shoal_plan_free(shoal_plan_t *plan) {
+  if (!plan) return;
+  shoal_allocator_t allocator = plan->allocator;
+  shoal_model_free(plan->owned_model);
+  shoal_arena_deinit(&plan->arena);
+  allocator.free(allocator.self, plan);
+}
+
+const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) { return &plan->intent; }
+
+shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *state,
+                                       shoal_arena_t *arena, const char **out_text) {
+  int32_t index = shoal_model_find_state(plan->model, state);
+  if (index < 0) return SHOAL_ERROR(NOT_FOUND, "the model has no state '%s'", state);
+  return shoal_layout_print(&plan->states[index], arena, out_text);
+}

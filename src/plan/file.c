@@ -1,0 +1,381 @@
+// Plan files: JSON with an intent, portable between batch sizes, and a resolved part guarded by hashes of
+// model and rules. Reading prefers the resolved part if the guard fits, else completes the intent anew.
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "plan/complete.h"
+
+// ---------------------------------------------------------------------------------------------------
+// Writing
+// ---------------------------------------------------------------------------------------------------
+
+static void write_entries(shoal_json_writer_t *w, const char *key, int64_t count,
+                          const shoal_intent_entry_t *entries) {
+  shoal_json_begin(w, key, '{', false);
+  for (int64_t i = 0; i < count; ++i) {
+    bool repeated = false;  // a later entry of the same pattern wins: only that one is written
+    for (int64_t j = i + 1; j < count; ++j)
+      repeated |= strcmp(entries[i].pattern, entries[j].pattern) == 0;
+    if (!repeated) shoal_json_string(w, entries[i].pattern, entries[i].value);
+  }
+  shoal_json_end(w, '}');
+}
+
+static void write_strings(shoal_json_writer_t *w, const char *key, int64_t count,
+                          const char *const *strings) {
+  shoal_json_begin(w, key, '[', true);
+  for (int64_t i = 0; i < count; ++i) shoal_json_string(w, NULL, strings[i]);
+  shoal_json_end(w, ']');
+}
+
+static void write_intent(shoal_json_writer_t *w, const shoal_intent_t *intent) {
+  shoal_json_begin(w, "intent", '{', false);
+  shoal_json_string(w, "strategy", intent->strategy);
+  write_strings(w, "meshes", intent->mesh_count, intent->meshes);
+  write_entries(w, "layouts", intent->layout_count, intent->layouts);
+  write_entries(w, "stages", intent->stage_count, intent->stages);
+  write_strings(w, "expand", intent->expand_count, intent->expand);
+  shoal_json_end(w, '}');
+}
+
+static const char *slot_name(const shoal_mesh_t *mesh, int32_t slot) {
+  return slot == 0 ? "micro" : mesh->axes[slot - 1].name;
+}
+
+static shoal_status_t write_choice(shoal_json_writer_t *w, const shoal_mesh_t *mesh, int32_t slot,
+                                   const shoal_op_t *op, const shoal_choice_t *choice,
+                                   shoal_arena_t *scratch) {
+  const char *text = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_way_print(op, choice->way, scratch, &text));
+  const shoal_item_cut_t *cut = &choice->item_cut;
+  if (cut->unit <= 1 && cut->chunk_count == 0 && !cut->weights) {
+    shoal_json_string(w, slot_name(mesh, slot), text);
+    return NULL;
+  }
+  shoal_json_begin(w, slot_name(mesh, slot), '{', true);
+  shoal_json_string(w, "way", text);
+  if (cut->unit > 1) shoal_json_int(w, "unit", cut->unit);
+  if (cut->chunk_count > 0) {
+    shoal_json_begin(w, "chunks", '[', true);
+    for (int32_t i = 0; i < cut->chunk_count; ++i) {
+      shoal_json_begin(w, NULL, '[', true);
+      shoal_json_int(w, NULL, cut->chunks[i].length);
+      shoal_json_int(w, NULL, cut->chunks[i].unit);
+      shoal_json_end(w, ']');
+      if (cut->chunks[0].length == 0) break;  // equal chunks: one entry says how many
+    }
+    shoal_json_end(w, ']');
+    if (cut->chunks[0].length == 0) shoal_json_int(w, "equal_chunks", cut->chunk_count);
+  }
+  if (cut->weights) {
+    int64_t count = slot == 0 ? mesh->micro : mesh->axes[slot - 1].size;
+    shoal_json_begin(w, "weights", '[', true);
+    for (int64_t i = 0; i < count; ++i) shoal_json_int(w, NULL, cut->weights[i]);
+    shoal_json_end(w, ']');
+  }
+  shoal_json_end(w, '}');
+  return NULL;
+}
+
+static shoal_status_t write_graph(shoal_json_writer_t *w, const shoal_plan_t *plan,
+                                  const shoal_graph_plan_t *gp, shoal_arena_t *scratch) {
+  shoal_json_begin(w, gp->graph->name, '{', false);
+  for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
+    const shoal_node_t *node = &gp->graph->nodes.items[n];
+    const shoal_node_plan_t *np = &gp->nodes[n];
+    const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+    shoal_json_begin(w, node->name, '{', true);
+    if (plan->mesh_count > 1) shoal_json_string(w, "mesh", mesh->name);
+    shoal_json_begin(w, "ways", '{', true);
+    for (int32_t slot = 0; slot <= mesh->axis_count; ++slot)
+      if (np->choices[slot].way)
+        SHOAL_RETURN_IF_ERROR(write_choice(w, mesh, slot, node->op, &np->choices[slot], scratch));
+    shoal_json_end(w, '}');
+    shoal_json_end(w, '}');
+  }
+  shoal_json_end(w, '}');
+  return NULL;
+}
+
+static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena, const char **out_model,
+                               const char **out_rules) {
+  uint64_t rules = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, plan->model, &rules));
+  *out_model = shoal_arena_printf(arena, "%016" PRIx64, shoal_model_hash(plan->model));
+  *out_rules = shoal_arena_printf(arena, "%016" PRIx64, rules);
+  return *out_model && *out_rules ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena, const char **out_text) {
+  shoal_text_t text;
+  shoal_text_init(plan->allocator, &text);
+  shoal_json_writer_t w;
+  shoal_json_writer_init(&text, &w);
+  shoal_json_begin(&w, NULL, '{', false);
+  shoal_json_int(&w, "shoal_plan", 1);
+  write_intent(&w, &plan->intent);
+  shoal_json_begin(&w, "resolved", '{', false);
+  const char *model_hash = NULL, *rules_hash = NULL;
+  shoal_status_t status = guard_of(plan, arena, &model_hash, &rules_hash);
+  if (!status) {
+    shoal_json_string(&w, "model", model_hash);
+    shoal_json_string(&w, "rules", rules_hash);
+    shoal_json_int(&w, "world", plan->world);
+    shoal_json_begin(&w, "states", '{', false);
+    for (int64_t s = 0; s < plan->model->states.count && !status; ++s) {
+      const char *layout = NULL;
+      status = shoal_layout_print(&plan->states[s], arena, &layout);
+      if (!status) shoal_json_string(&w, plan->model->states.items[s].name, layout);
+    }
+    shoal_json_end(&w, '}');
+    shoal_json_begin(&w, "nodes", '{', false);
+    for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
+      status = write_graph(&w, plan, &plan->graphs[g], arena);
+    shoal_json_end(&w, '}');
+  }
+  shoal_json_end(&w, '}');
+  shoal_json_end(&w, '}');
+  shoal_text_add(&text, "\n");
+  if (!status) status = shoal_text_status(&text);
+  if (!status && !(*out_text = shoal_arena_strdup(arena, shoal_text_string(&text)))) status = SHOAL_OOM();
+  shoal_text_deinit(&text);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Reading
+// ---------------------------------------------------------------------------------------------------
+
+static shoal_status_t read_entries(const shoal_json_t *intent, const char *key, shoal_arena_t *arena,
+                                   int64_t *out_count, const shoal_intent_entry_t **out_entries) {
+  *out_count = 0;
+  if (!shoal_json_find(intent, key)) return NULL;
+  const shoal_json_t *object = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(intent, key, SHOAL_JSON_OBJECT, &object));
+  shoal_intent_entry_t *entries = SHOAL_NEW(arena, shoal_intent_entry_t, object->count);
+  if (!entries) return SHOAL_OOM();
+  for (int64_t i = 0; i < object->count; ++i) {
+    entries[i].pattern = object->children[i].key;
+    if (object->children[i].kind != SHOAL_JSON_STRING)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be a string", object->children[i].path);
+    entries[i].value = object->children[i].string;
+  }
+  *out_count = object->count;
+  *out_entries = entries;
+  return NULL;
+}
+
+static shoal_status_t read_strings(const shoal_json_t *intent, const char *key, shoal_arena_t *arena,
+                                   int64_t *out_count, const char *const **out_strings) {
+  *out_count = 0;
+  if (!shoal_json_find(intent, key)) return NULL;
+  const shoal_json_t *array = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(intent, key, SHOAL_JSON_ARRAY, &array));
+  const char **strings = SHOAL_NEW(arena, const char *, array->count);
+  if (!strings) return SHOAL_OOM();
+  for (int64_t i = 0; i < array->count; ++i) {
+    if (array->children[i].kind != SHOAL_JSON_STRING)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be a string", array->children[i].path);
+    strings[i] = array->children[i].string;
+  }
+  *out_count = array->count;
+  *out_strings = strings;
+  return NULL;
+}
+
+static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena,
+                                  shoal_intent_t *out_intent) {
+  static const char *const keys[] = {"strategy", "meshes", "layouts", "stages", "expand"};
+  const shoal_json_t *intent = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "intent", SHOAL_JSON_OBJECT, &intent));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(intent, keys, 5));
+  memset(out_intent, 0, sizeof *out_intent);
+  if (shoal_json_find(intent, "strategy"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(intent, "strategy", &out_intent->strategy));
+  SHOAL_RETURN_IF_ERROR(
+      read_strings(intent, "meshes", arena, &out_intent->mesh_count, &out_intent->meshes));
+  SHOAL_RETURN_IF_ERROR(
+      read_strings(intent, "expand", arena, &out_intent->expand_count, &out_intent->expand));
+  SHOAL_RETURN_IF_ERROR(
+      read_entries(intent, "layouts", arena, &out_intent->layout_count, &out_intent->layouts));
+  return read_entries(intent, "stages", arena, &out_intent->stage_count, &out_intent->stages);
+}
+
+static shoal_status_t read_item_cut(const shoal_json_t *entry, int64_t axis_size, shoal_arena_t *arena,
+                                    shoal_item_cut_t *out_cut) {
+  static const char *const keys[] = {"way", "unit", "chunks", "equal_chunks", "weights"};
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 5));
+  if (shoal_json_find(entry, "unit")) SHOAL_RETURN_IF_ERROR(shoal_json_get_int(entry, "unit", &out_cut->unit));
+  const shoal_json_t *list = NULL;
+  if (shoal_json_find(entry, "chunks")) {
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "chunks", SHOAL_JSON_ARRAY, &list));
+    if (list->count > SHOAL_MAX_CHUNKS)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s has more than %d chunks", list->path, SHOAL_MAX_CHUNKS);
+    out_cut->chunk_count = (int32_t)list->count;
+    for (int64_t i = 0; i < list->count; ++i) {
+      const shoal_json_t *pair = &list->children[i];
+      if (pair->kind != SHOAL_JSON_ARRAY || pair->count != 2 ||
+          pair->children[0].kind != SHOAL_JSON_INT || pair->children[1].kind != SHOAL_JSON_INT)
+        return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be [length, unit]", pair->path);
+      out_cut->chunks[i] = (shoal_chunk_t){pair->children[0].integer, pair->children[1].integer};
+    }
+  }
+  if (shoal_json_find(entry, "equal_chunks")) {
+    int64_t count = 0;
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(entry, "equal_chunks", &count));
+    out_cut->chunk_count = (int32_t)count;
+  }
+  if (shoal_json_find(entry, "weights")) {
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "weights", SHOAL_JSON_ARRAY, &list));
+    int64_t *weights = SHOAL_NEW(arena, int64_t, axis_size);
+    if (!weights) return SHOAL_OOM();
+    if (list->count != axis_size)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s needs one weight per rank of the axis", list->path);
+    for (int64_t i = 0; i < axis_size; ++i) weights[i] = list->children[i].integer;
+    out_cut->weights = weights;
+  }
+  return NULL;
+}
+
+// Finds the way of that text in the node's rule; names what is there if it is not.
+static shoal_status_t find_way(const shoal_rule_t *rule, const shoal_op_t *op, const char *text,
+                               const char *path, shoal_arena_t *scratch, const shoal_way_t **out_way) {
+  for (int32_t w = 0; w < rule->way_count; ++w) {
+    const char *printed = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(op, &rule->ways[w], scratch, &printed));
+    if (strcmp(printed, text) == 0) {
+      *out_way = &rule->ways[w];
+      return NULL;
+    }
+  }
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "`shoal rules` lists the ways of an op",
+                          "%s: '%s' is no way of %s", path, text, op->name);
+}
+
+static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int32_t n,
+                                const shoal_json_t *entry, shoal_arena_t *scratch) {
+  static const char *const keys[] = {"mesh", "ways"};
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  shoal_node_plan_t *np = &gp->nodes[n];
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 2));
+  const char *mesh_name = NULL;
+  if (shoal_json_find(entry, "mesh")) {
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "mesh", &mesh_name));
+    np->mesh = -1;
+    for (int64_t m = 0; m < plan->mesh_count; ++m)
+      if (strcmp(plan->meshes[m].name, mesh_name) == 0) np->mesh = (int32_t)m;
+    if (np->mesh < 0) return SHOAL_ERROR(INVALID_ARGUMENT, "%s: no mesh '%s'", entry->path, mesh_name);
+  }
+  const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+  const shoal_json_t *ways = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "ways", SHOAL_JSON_OBJECT, &ways));
+  shoal_call_t call;
+  const shoal_rule_t *rule = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_node_call(gp->graph, node, scratch, &call));
+  SHOAL_RETURN_IF_ERROR(shoal_rules_get(plan->rules, &call, &rule));
+  for (int64_t i = 0; i < ways->count; ++i) {
+    const shoal_json_t *way = &ways->children[i];
+    int32_t slot = strcmp(way->key, "micro") == 0 ? 0 : shoal_mesh_axis(mesh, way->key) + 1;
+    if (slot == 0 && strcmp(way->key, "micro") != 0)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: the mesh has no axis '%s'", way->path, way->key);
+    shoal_choice_t *choice = &np->choices[slot];
+    const char *text = NULL;
+    if (way->kind == SHOAL_JSON_OBJECT) {
+      SHOAL_RETURN_IF_ERROR(shoal_json_get_string(way, "way", &text));
+      int64_t size = slot == 0 ? mesh->micro : mesh->axes[slot - 1].size;
+      SHOAL_RETURN_IF_ERROR(read_item_cut(way, size, &plan->arena, &choice->item_cut));
+    } else if (way->kind == SHOAL_JSON_STRING) {
+      text = way->string;
+    } else {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be a way or an object with one", way->path);
+    }
+    SHOAL_RETURN_IF_ERROR(find_way(rule, node->op, text, way->path, scratch, &choice->way));
+  }
+  return shoal_plan_set_outputs(plan, gp, n);
+}
+
+static shoal_status_t read_nodes(shoal_plan_t *plan, const shoal_json_t *resolved,
+                                 shoal_arena_t *scratch) {
+  const shoal_json_t *nodes = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(resolved, "nodes", SHOAL_JSON_OBJECT, &nodes));
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
+    shoal_graph_plan_t *gp = &plan->graphs[g];
+    const shoal_json_t *graph = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(nodes, gp->graph->name, SHOAL_JSON_OBJECT, &graph));
+    if (graph->count != gp->graph->nodes.count)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s lists %lld nodes, the graph has %lld", graph->path,
+                         (long long)graph->count, (long long)gp->graph->nodes.count);
+    for (int32_t n = 0; n < gp->graph->nodes.count; ++n) {
+      const shoal_json_t *entry = NULL;
+      SHOAL_RETURN_IF_ERROR(
+          shoal_json_get_child(graph, gp->graph->nodes.items[n].name, SHOAL_JSON_OBJECT, &entry));
+      SHOAL_RETURN_IF_ERROR(read_node(plan, gp, n, entry, scratch));
+    }
+  }
+  return NULL;
+}
+
+// Does the resolved part speak of this model, these rules and this world?
+static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *resolved,
+                                 shoal_arena_t *scratch, bool *out_fits) {
+  static const char *const keys[] = {"model", "rules", "world", "states", "nodes"};
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(resolved, keys, 5));
+  const char *model = NULL, *rules = NULL, *model_now = NULL, *rules_now = NULL;
+  int64_t world = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "model", &model));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "rules", &rules));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_int(resolved, "world", &world));
+  SHOAL_RETURN_IF_ERROR(guard_of(plan, scratch, &model_now, &rules_now));
+  *out_fits = world == plan->world && strcmp(model, model_now) == 0 && strcmp(rules, rules_now) == 0;
+  return NULL;
+}
+
+static shoal_status_t parse(const char *name, const char *text, const shoal_model_t *model,
+                            shoal_rules_t *rules, int32_t world, shoal_allocator_t allocator,
+                            shoal_arena_t *scratch, bool *out_rebuilt, shoal_plan_t **out_plan) {
+  static const char *const keys[] = {"shoal_plan", "intent", "resolved"};
+  const shoal_json_t *root = NULL;
+  shoal_intent_t intent;
+  int64_t version = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_json_parse(name, text, scratch, &root));
+  if (root->kind != SHOAL_JSON_OBJECT)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a plan is a JSON object", name);
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 3));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "shoal_plan", &version));
+  if (version != 1)
+    return SHOAL_ERROR(UNSUPPORTED, "%s: plan format %lld; this version reads 1", name,
+                       (long long)version);
+  SHOAL_RETURN_IF_ERROR(read_intent(root, scratch, &intent));
+  const shoal_json_t *resolved = shoal_json_find(root, "resolved");
+  bool fits = false;
+  if (resolved) {
+    SHOAL_RETURN_IF_ERROR(shoal_plan_prepare(model, rules, &intent, world, allocator, out_plan));
+    SHOAL_RETURN_IF_ERROR(guard_fits(*out_plan, resolved, scratch, &fits));
+    if (fits) return read_nodes(*out_plan, resolved, scratch);
+    shoal_plan_free(*out_plan);
+    *out_plan = NULL;
+  }
+  if (out_rebuilt) *out_rebuilt = true;
+  return shoal_plan_create(model, rules, &intent, world, allocator, out_plan);
+}
+
+shoal_status_t shoal_plan_parse(const char *name, const char *text, const shoal_model_t *model,
+                                shoal_rules_t *rules, int32_t world, shoal_allocator_t allocator,
+                                bool *out_rebuilt, shoal_plan_t **out_plan) {
+  *out_plan = NULL;
+  if (out_rebuilt) *out_rebuilt = false;
+  if (!allocator.alloc) allocator = shoal_allocator_system();
+  shoal_arena_t scratch;
+  shoal_arena_init(allocator, &scratch);
+  shoal_status_t status =
+      parse(name, text, model, rules, world, allocator, &scratch, out_rebuilt, out_plan);
+  shoal_arena_deinit(&scratch);
+  if (status) {
+    shoal_plan_free(*out_plan);
+    *out_plan = NULL;
+    return shoal_status_annotatef(status, "plan '%s'", name);
+  }
+  return NULL;
+}

@@ -1,0 +1,151 @@
+// The table of strategies, the context they write their intent into, and shoal_plan_make.
+#include "planners/planners.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+#define SHOAL_STRATEGY(name, doc) \
+  shoal_status_t shoal_strategy_##name(shoal_strategy_context_t *context, void *user_data);
+#include "planners/strategies.inc"
+#undef SHOAL_STRATEGY
+
+static const shoal_strategy_t native[] = {
+#define SHOAL_STRATEGY(name_, doc_) {.name = #name_, .doc = doc_, .plan = shoal_strategy_##name_},
+#include "planners/strategies.inc"
+#undef SHOAL_STRATEGY
+};
+#define NATIVE_COUNT ((int64_t)(sizeof native / sizeof native[0]))
+
+struct shoal_strategies {
+  shoal_allocator_t allocator;
+  shoal_arena_t arena;
+  SHOAL_VEC(shoal_strategy_t) users;
+};
+
+shoal_status_t shoal_strategies_create(shoal_allocator_t allocator, shoal_strategies_t **out_strategies) {
+  *out_strategies = NULL;
+  if (!allocator.alloc) allocator = shoal_allocator_system();
+  shoal_strategies_t *strategies = allocator.alloc(allocator.self, sizeof *strategies);
+  if (!strategies) return SHOAL_OOM();
+  *strategies = (shoal_strategies_t){.allocator = allocator};
+  shoal_arena_init(allocator, &strategies->arena);
+  *out_strategies = strategies;
+  return NULL;
+}
+
+void shoal_strategies_free(shoal_strategies_t *strategies) {
+  if (!strategies) return;
+  shoal_allocator_t allocator = strategies->allocator;
+  shoal_arena_deinit(&strategies->arena);
+  allocator.free(allocator.self, strategies);
+}
+
+int64_t shoal_strategies_count(const shoal_strategies_t *strategies) {
+  return NATIVE_COUNT + (strategies ? strategies->users.count : 0);
+}
+
+const shoal_strategy_t *shoal_strategies_get(const shoal_strategies_t *strategies, int64_t index) {
+  if (index < 0 || index >= shoal_strategies_count(strategies)) return NULL;
+  return index < NATIVE_COUNT ? &native[index] : &strategies->users.items[index - NATIVE_COUNT];
+}
+
+static const shoal_strategy_t *find(const shoal_strategies_t *strategies, const char *name) {
+  for (int64_t i = 0; i < shoal_strategies_count(strategies); ++i)
+    if (strcmp(shoal_strategies_get(strategies, i)->name, name) == 0)
+      return shoal_strategies_get(strategies, i);
+  return NULL;
+}
+
+shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies, const shoal_strategy_t *strategy) {
+  if (!strategy->name || !strategy->plan)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a strategy needs a name and a plan function");
+  if (find(strategies, strategy->name))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "there is a strategy '%s' already", strategy->name);
+  if (!SHOAL_PUSH(&strategies->arena, &strategies->users, *strategy)) return SHOAL_OOM();
+  return NULL;
+}
+
+const shoal_model_t *shoal_context_model(const shoal_strategy_context_t *context) {
+  return context->model;
+}
+
+const shoal_plan_options_t *shoal_context_options(const shoal_strategy_context_t *context) {
+  return context->options;
+}
+
+shoal_status_t shoal_context_mesh(shoal_strategy_context_t *context, const char *mesh) {
+  const char *copy = shoal_arena_strdup(context->arena, mesh);
+  if (!copy || !SHOAL_PUSH(context->arena, &context->meshes, copy)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t copy_entry(shoal_strategy_context_t *context, const char *pattern, const char *value,
+                                 shoal_intent_entry_t *out_entry) {
+  out_entry->pattern = shoal_arena_strdup(context->arena, pattern);
+  out_entry->value = shoal_arena_strdup(context->arena, value);
+  return out_entry->pattern && out_entry->value ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_context_layout(shoal_strategy_context_t *context, const char *pattern,
+                                    const char *layout) {
+  shoal_intent_entry_t entry;
+  SHOAL_RETURN_IF_ERROR(copy_entry(context, pattern, layout, &entry));
+  return SHOAL_PUSH(context->arena, &context->layouts, entry) ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_context_stage(shoal_strategy_context_t *context, const char *pattern,
+                                   const char *mesh) {
+  shoal_intent_entry_t entry;
+  SHOAL_RETURN_IF_ERROR(copy_entry(context, pattern, mesh, &entry));
+  return SHOAL_PUSH(context->arena, &context->stages, entry) ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_context_expand(shoal_strategy_context_t *context, const char *pattern) {
+  const char *copy = shoal_arena_strdup(context->arena, pattern);
+  if (!copy || !SHOAL_PUSH(context->arena, &context->expand, copy)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t unknown_strategy(const shoal_plan_options_t *options, shoal_arena_t *arena) {
+  SHOAL_VEC(const char *) names = {0};
+  for (int64_t i = 0; i < shoal_strategies_count(options->strategies); ++i)
+    if (!SHOAL_PUSH(arena, &names, shoal_strategies_get(options->strategies, i)->name))
+      return SHOAL_OOM();
+  const char *nearest = shoal_text_nearest(options->strategy, names.items, names.count);
+  char *hint = nearest ? shoal_arena_printf(arena, "did you mean '%s'?", nearest) : NULL;
+  return SHOAL_ERROR_HINT(NOT_FOUND, hint ? hint : "`shoal info` lists the strategies",
+                          "there is no strategy '%s'", options->strategy);
+}
+
+shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
+                               const shoal_plan_options_t *options, shoal_plan_t **out_plan) {
+  *out_plan = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
+  if (options->world < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a plan needs at least one rank");
+  shoal_allocator_t allocator =
+      options->allocator.alloc ? options->allocator : shoal_allocator_system();
+  shoal_plan_options_t filled = *options;
+  if (!filled.strategy) filled.strategy = "auto";
+  filled.allocator = allocator;
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  shoal_strategy_context_t context = {.model = model, .rules = rules, .options = &filled, .arena = &arena};
+  const shoal_strategy_t *strategy = find(filled.strategies, filled.strategy);
+  shoal_status_t status = strategy ? strategy->plan(&context, strategy->user_data)
+                                   : unknown_strategy(&filled, &arena);
+  for (int64_t i = 0; i < options->layout_count && !status; ++i)
+    status = shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value);
+  if (!status) {
+    shoal_intent_t intent = {.strategy = filled.strategy,
+                             .mesh_count = context.meshes.count, .meshes = context.meshes.items,
+                             .layout_count = context.layouts.count, .layouts = context.layouts.items,
+                             .stage_count = context.stages.count, .stages = context.stages.items,
+                             .expand_count = context.expand.count, .expand = context.expand.items};
+    status = shoal_plan_create(model, rules, &intent, filled.world, allocator, out_plan);
+  }
+  shoal_arena_deinit(&arena);
+  if (status) return shoal_status_annotatef(status, "strategy '%s'", filled.strategy);
+  return NULL;
+}

@@ -1,0 +1,19 @@
+// Planners: who makes plans. Each strategy is one file and one line in strategies.inc; it writes an intent,
+// completion (plan/) does the rest. `auto` simulates what it can enumerate and takes the best.
+#ifndef SHOAL_PLANNERS_PLANNERS_H_
+#define SHOAL_PLANNERS_PLANNERS_H_
+
+#include "plan/plan.h"
+#include "shoal/planners.h"
+
+typedef struct shoal_strategy_context {
+  const shoal_model_t *model;
+  shoal_rules_t *rules;
+  const shoal_plan_options_t *options;
+  shoal_arena_t *arena;              // what the intent points to
+  SHOAL_VEC(const char *) meshes;
+  SHOAL_VEC(shoal_intent_entry_t) layouts, stages;
+  SHOAL_VEC(const char *) expand;
+} shoal_strategy_context_t;
+
+#endif  // SHOAL_PLANNERS_PLANNERS_H_
