@@ -1,0 +1,337 @@
+// One graph: a compute instruction per node, and between nodes whatever brings a value from the layout it
+// was made in to the layout it is wanted in. Three steps, each only where needed:
+//   leave the loop    micro:partial is accumulated, micro:dim is gathered, once per micro-batch
+//   reshard           between layouts of one mesh or two; the only communication
+//   enter the loop    a micro-batch's part is sliced out
+// so a gradient is summed over micro-batches first and reduced over ranks once.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "lower/build.h"
+#include "plan/cut.h"
+
+typedef struct graph_lowering {
+  build_t *b;
+  const shoal_graph_plan_t *gp;
+  const shoal_graph_t *graph;
+  graph_build_t *out;
+  int32_t *homes;                 // buffer of each value as produced; -1: not yet
+  SHOAL_VEC(int32_t) copies;      // buffers of values in other layouts
+} graph_lowering_t;
+
+static global_buffer_t *buffer_at(const graph_lowering_t *l, int32_t index) {
+  return l->b->buffers.items[index];
+}
+
+static shoal_status_t new_buffer(graph_lowering_t *l, global_buffer_t proto, int32_t *out_index) {
+  global_buffer_t *buffer = SHOAL_NEW(l->b->arena, global_buffer_t, 1);
+  if (!buffer) return SHOAL_OOM();
+  *buffer = proto;
+  *out_index = (int32_t)l->b->buffers.count;
+  if (!SHOAL_PUSH(l->b->arena, &l->b->buffers, buffer)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t new_instruction(graph_lowering_t *l, shoal_opcode_t opcode, const char *name,
+                                      phase_t phase, int32_t depth, int32_t input, int32_t output,
+                                      global_instruction_t **out_instruction) {
+  global_instruction_t *in = SHOAL_NEW(l->b->arena, global_instruction_t, 1);
+  if (!in) return SHOAL_OOM();
+  in->phase = phase;
+  in->depth = in->send_depth = depth;
+  in->one_input = input;
+  in->one_output = output;
+  in->code = (shoal_instruction_t){.opcode = opcode, .name = name, .channel = -1, .predicate = -1};
+  in->code.queue = opcode == SHOAL_OPCODE_RESHARD                                    ? SHOAL_QUEUE_COMM
+                   : opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH ? SHOAL_QUEUE_COPY
+                                                                                     : SHOAL_QUEUE_COMPUTE;
+  if (input >= 0) in->code.inputs = &in->one_input, in->code.input_count = 1;
+  if (output >= 0) in->code.outputs = &in->one_output, in->code.output_count = 1;
+  if (!SHOAL_PUSH(l->b->arena, &l->out->instructions, in)) return SHOAL_OOM();
+  if (out_instruction) *out_instruction = in;
+  return NULL;
+}
+
+static shoal_layout_t without_micro(const shoal_layout_t *layout) {
+  shoal_layout_t out = *layout;
+  out.cut_count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    if (layout->cuts[i].axis != SHOAL_AXIS_MICRO) out.cuts[out.cut_count++] = layout->cuts[i];
+  return out;
+}
+
+static double identity_of(shoal_reduce_t reduce) {
+  switch (reduce) {
+    case SHOAL_REDUCE_MAX: return -__builtin_inf();
+    case SHOAL_REDUCE_MIN: return __builtin_inf();
+    case SHOAL_REDUCE_PROD: return 1;
+    default: return 0;
+  }
+}
+
+// A copy of `value` in this layout that exists already, or -1. `loop_exit`: usable only after the loop.
+static int32_t find_copy(const graph_lowering_t *l, int32_t value, const shoal_layout_t *layout) {
+  for (int64_t i = 0; i < l->copies.count; ++i) {
+    const global_buffer_t *buffer = buffer_at(l, l->copies.items[i]);
+    if (buffer->value == value && shoal_layout_equal(&buffer->layout, layout)) return l->copies.items[i];
+  }
+  return -1;
+}
+
+static shoal_status_t new_copy(graph_lowering_t *l, int32_t from, const shoal_layout_t *layout,
+                               phase_t phase, int32_t depth, int32_t *out_index) {
+  const global_buffer_t *source = buffer_at(l, from);
+  SHOAL_RETURN_IF_ERROR(new_buffer(l, (global_buffer_t){.name = source->name, .value = source->value,
+                                                        .kind = SHOAL_BUFFER_TEMP, .state = -1,
+                                                        .type = source->type, .layout = *layout,
+                                                        .phase = phase, .depth = depth},
+                                   out_index));
+  if (!SHOAL_PUSH(l->b->arena, &l->copies, *out_index)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t leave_loop(graph_lowering_t *l, int32_t from, const shoal_cut_t *micro,
+                                 int32_t *out_index) {
+  const global_buffer_t *source = buffer_at(l, from);
+  shoal_layout_t layout = without_micro(&source->layout);
+  if ((*out_index = find_copy(l, source->value, &layout)) >= 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, &layout, PHASE_AFTER, 0, out_index));
+  global_instruction_t *in = NULL;
+  if (micro->kind == SHOAL_CUT_PARTIAL) {
+    SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_FILL, source->name, PHASE_BEFORE, 0, -1,
+                                          *out_index, &in));
+    in->code.value = identity_of(micro->reduce);
+    SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_ACCUMULATE, source->name, PHASE_LOOP,
+                                          source->depth, from, *out_index, &in));
+    in->code.reduce = micro->reduce;
+    return NULL;
+  }
+  return new_instruction(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, source->depth, from,
+                         *out_index, NULL);
+}
+
+static shoal_status_t enter_loop(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
+                                 int32_t *out_index) {
+  const global_buffer_t *source = buffer_at(l, from);
+  if (source->phase == PHASE_AFTER)
+    return SHOAL_ERROR_HINT(UNSUPPORTED,
+                            "use fewer micro-batches, or a layout that keeps this value in the loop",
+                            "'%s' is known only after all micro-batches but is needed in each of them",
+                            source->name);
+  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
+  int32_t depth = source->phase == PHASE_LOOP ? source->depth : 0;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, PHASE_LOOP, depth, out_index));
+  return new_instruction(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, depth, from, *out_index,
+                         NULL);
+}
+
+static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
+                              int32_t *out_index) {
+  const global_buffer_t *source = buffer_at(l, from);
+  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
+  int32_t depth = source->depth + (source->layout.mesh != need->mesh);
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, source->phase, depth, out_index));
+  shoal_channel_t channel = {.type = source->type, .src = source->layout, .dst = *need,
+                             .micro = source->phase == PHASE_LOOP};
+  global_instruction_t *in = NULL;
+  SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth,
+                                        from, *out_index, &in));
+  in->send_depth = source->depth;
+  in->code.channel = (int32_t)l->b->channels.count;
+  if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t home_of(graph_lowering_t *l, int32_t value, int32_t *out_index);
+
+// The buffer in which `value` has layout `need`; makes it if there is none.
+static shoal_status_t bring(graph_lowering_t *l, int32_t value, const shoal_layout_t *need,
+                            int32_t *out_index) {
+  int32_t at = -1;
+  SHOAL_RETURN_IF_ERROR(home_of(l, value, &at));
+  const shoal_shape_t *shape = &buffer_at(l, at)->type.shape;
+  const shoal_cut_t *have_micro = shoal_layout_along(&buffer_at(l, at)->layout, SHOAL_AXIS_MICRO);
+  const shoal_cut_t *need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO);
+  bool same_micro = shoal_cut_same(have_micro, need_micro, shape, false);
+  if (!same_micro && have_micro && need_micro)
+    return SHOAL_ERROR(UNSUPPORTED, "'%s' is cut along micro in two different ways",
+                       buffer_at(l, at)->name);
+  if (!same_micro && have_micro) SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
+  shoal_layout_t between = !same_micro && need_micro ? without_micro(need) : *need;
+  if (!shoal_layout_equal(&buffer_at(l, at)->layout, &between))
+    SHOAL_RETURN_IF_ERROR(reshard(l, at, &between, &at));
+  if (!same_micro && need_micro) SHOAL_RETURN_IF_ERROR(enter_loop(l, at, need, &at));
+  *out_index = at;
+  return NULL;
+}
+
+static shoal_layout_t on_program_mesh(const graph_lowering_t *l, const shoal_layout_t *layout) {
+  shoal_layout_t out = *layout;
+  out.mesh = &l->b->meshes[layout->mesh - l->b->plan->meshes];
+  return out;
+}
+
+static shoal_status_t feed(graph_lowering_t *l, int32_t value, int32_t *out_index) {
+  const shoal_value_info_t *info = &l->graph->values.items[value];
+  shoal_layout_t layout = on_program_mesh(l, &l->gp->values[value]);
+  phase_t phase = shoal_layout_along(&layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
+  char *name = shoal_arena_strdup(l->b->arena, info->name);
+  if (!name) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(new_buffer(l, (global_buffer_t){.name = name, .kind = SHOAL_BUFFER_INPUT,
+                                                        .state = -1, .value = value,
+                                                        .type = info->type, .layout = layout,
+                                                        .phase = phase},
+                                   out_index));
+  return new_instruction(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
+}
+
+static shoal_status_t home_of(graph_lowering_t *l, int32_t value, int32_t *out_index) {
+  if (l->homes[value] < 0) {
+    const shoal_value_info_t *info = &l->graph->values.items[value];
+    if (info->source == SHOAL_FROM_INPUT) {
+      SHOAL_RETURN_IF_ERROR(feed(l, value, &l->homes[value]));
+    } else if (info->source == SHOAL_FROM_STATE) {
+      // Copies are found by value, which is a number of this graph: so each graph has its own record of
+      // the state's home. emit.c knows that they are one buffer.
+      global_buffer_t home = *buffer_at(l, l->b->state_buffers[info->index]);
+      home.value = value;
+      SHOAL_RETURN_IF_ERROR(new_buffer(l, home, &l->homes[value]));
+    } else {
+      return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made", info->name);
+    }
+  }
+  *out_index = l->homes[value];
+  return NULL;
+}
+
+static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
+  build_t *b = l->b;
+  const shoal_node_t *node = &l->graph->nodes.items[index];
+  const shoal_node_plan_t *np = &l->gp->nodes[index];
+  int32_t *inputs = SHOAL_NEW(b->arena, int32_t, node->input_count);
+  int32_t *outputs = SHOAL_NEW(b->arena, int32_t, node->output_count);
+  char *name = shoal_arena_strdup(b->arena, node->name);
+  shoal_attr_value_t *attrs =
+      shoal_arena_copy(b->arena, node->attrs, (size_t)node->op->attr_count, sizeof *attrs);
+  if (!inputs || !outputs || !name || !attrs) return SHOAL_OOM();
+  for (int32_t a = 0; a < node->op->attr_count; ++a)
+    if (node->op->attrs[a].kind == SHOAL_ATTR_STRING && attrs[a].s &&
+        !(attrs[a].s = shoal_arena_strdup(b->arena, attrs[a].s)))
+      return SHOAL_OOM();
+  bool loop = np->choices[0].way != NULL;
+  phase_t phase = loop ? PHASE_LOOP : PHASE_BEFORE;
+  for (int32_t i = 0; i < node->input_count; ++i) {
+    shoal_layout_t need;
+    SHOAL_RETURN_IF_ERROR(shoal_plan_operand(b->plan, l->gp, index, i, &need));
+    need = on_program_mesh(l, &need);
+    SHOAL_RETURN_IF_ERROR(bring(l, node->inputs[i], &need, &inputs[i]));
+    const global_buffer_t *buffer = buffer_at(l, inputs[i]);
+    if (loop && buffer->phase == PHASE_AFTER)
+      return SHOAL_ERROR_HINT(
+          UNSUPPORTED, "run without micro-batches, or cut the batch another way",
+          "node '%s' runs once per micro-batch but needs '%s', which is known only after all of them "
+          "(the op that makes it has no way along micro)",
+          node->name, buffer->name);
+    if (!loop && buffer->phase != PHASE_BEFORE) phase = PHASE_AFTER;
+  }
+  int32_t depth = 0;
+  for (int32_t i = 0; i < node->input_count; ++i)
+    if (buffer_at(l, inputs[i])->phase == phase && buffer_at(l, inputs[i])->depth > depth)
+      depth = buffer_at(l, inputs[i])->depth;
+  for (int32_t o = 0; o < node->output_count; ++o) {
+    int32_t value = node->outputs[o];
+    const shoal_value_info_t *info = &l->graph->values.items[value];
+    char *value_name = shoal_arena_strdup(b->arena, info->name);
+    if (!value_name) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(new_buffer(
+        l, (global_buffer_t){.name = value_name, .kind = SHOAL_BUFFER_TEMP, .state = -1, .value = value,
+                             .type = info->type, .layout = on_program_mesh(l, &l->gp->values[value]),
+                             .phase = phase, .depth = depth},
+        &outputs[o]));
+    l->homes[value] = outputs[o];
+  }
+  global_instruction_t *in = NULL;
+  SHOAL_RETURN_IF_ERROR(
+      new_instruction(l, SHOAL_OPCODE_COMPUTE, name, phase, depth, -1, -1, &in));
+  in->code.op = node->op;
+  in->code.attrs = attrs;
+  in->code.input_count = node->input_count;
+  in->code.inputs = inputs;
+  in->code.output_count = node->output_count;
+  in->code.outputs = outputs;
+  return NULL;
+}
+
+// Brings a value to all ranks and downloads it.
+static shoal_status_t fetch(graph_lowering_t *l, const char *port, int32_t value) {
+  build_t *b = l->b;
+  for (int64_t i = 0; i < b->outputs.count; ++i)
+    if (strcmp(b->outputs.items[i].graph, l->out->name) == 0 &&
+        strcmp(b->outputs.items[i].name, port) == 0)
+      return NULL;
+  shoal_layout_t everywhere = {.mesh = b->world};
+  int32_t at = -1;
+  SHOAL_RETURN_IF_ERROR(bring(l, value, &everywhere, &at));
+  const global_buffer_t *buffer = buffer_at(l, at);
+  char *name = shoal_arena_strdup(b->arena, port);
+  if (!name) return SHOAL_OOM();
+  phase_t phase = buffer->phase == PHASE_LOOP ? PHASE_AFTER : buffer->phase;
+  SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_FETCH, name, phase,
+                                        phase == buffer->phase ? buffer->depth : 0, at, -1, NULL));
+  shoal_program_port_t record = {.graph = l->out->name, .name = name, .type = buffer->type};
+  if (!SHOAL_PUSH(b->arena, &b->outputs, record)) return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t fetch_named(graph_lowering_t *l, const char *name) {
+  for (int64_t v = 0; v < l->graph->values.count; ++v)
+    if (strcmp(l->graph->values.items[v].name, name) == 0) return fetch(l, name, (int32_t)v);
+  return NULL;  // another graph may have it; session checks that some graph does
+}
+
+static shoal_status_t assign(graph_lowering_t *l, const shoal_assignment_t *assignment) {
+  int32_t home = l->b->state_buffers[assignment->state], at = -1;
+  shoal_layout_t rest = buffer_at(l, home)->layout;
+  SHOAL_RETURN_IF_ERROR(bring(l, assignment->value, &rest, &at));
+  const global_buffer_t *buffer = buffer_at(l, at);
+  if (buffer->kind == SHOAL_BUFFER_STATE) {
+    if (buffer->state == assignment->state) return NULL;
+    // Another state's value: taken aside before any state changes.
+    int32_t aside = -1;
+    SHOAL_RETURN_IF_ERROR(new_copy(l, at, &rest, PHASE_AFTER, 0, &aside));
+    SHOAL_RETURN_IF_ERROR(
+        new_instruction(l, SHOAL_OPCODE_COPY, buffer->name, PHASE_AFTER, 0, at, aside, NULL));
+    at = aside;
+  }
+  return new_instruction(l, SHOAL_OPCODE_COPY, buffer_at(l, home)->name, PHASE_COMMIT, 0, at, home,
+                         NULL);
+}
+
+shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp, graph_build_t *out_graph) {
+  const shoal_graph_t *graph = gp->graph;
+  out_graph->name = shoal_arena_strdup(b->arena, graph->name);
+  graph_lowering_t l = {.b = b, .gp = gp, .graph = graph, .out = out_graph};
+  l.homes = SHOAL_NEW(b->arena, int32_t, graph->values.count);
+  if (!out_graph->name || !l.homes) return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count; ++v) l.homes[v] = -1;
+  for (int64_t i = 0; i < graph->inputs.count; ++i) {
+    const shoal_named_t *input = &graph->inputs.items[i];
+    shoal_program_port_t port = {.graph = out_graph->name, .type = graph->values.items[input->value].type};
+    port.name = shoal_arena_strdup(b->arena, input->name);
+    if (!port.name || !SHOAL_PUSH(b->arena, &b->inputs, port)) return SHOAL_OOM();
+  }
+  for (int32_t n = 0; n < graph->nodes.count; ++n) {
+    shoal_status_t status = lower_node(&l, n);
+    if (status)
+      return shoal_status_annotatef(status, "while lowering node %d '%s'", n, graph->nodes.items[n].name);
+  }
+  for (int64_t i = 0; i < graph->outputs.count; ++i)
+    SHOAL_RETURN_IF_ERROR(fetch(&l, graph->outputs.items[i].name, graph->outputs.items[i].value));
+  for (const char *const *name = b->options->fetches; name && *name; ++name)
+    SHOAL_RETURN_IF_ERROR(fetch_named(&l, *name));
+  for (int64_t i = 0; i < graph->assigns.count; ++i)
+    SHOAL_RETURN_IF_ERROR(assign(&l, &graph->assigns.items[i]));
+  return NULL;
+}

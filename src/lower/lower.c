@@ -1,0 +1,119 @@
+// Driver of lowering: meshes and states of the program, then graph by graph, then class by class.
+#include "lower/lower.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "lower/build.h"
+
+static bool covers_world(const shoal_mesh_t *mesh, int32_t world) {
+  if (shoal_mesh_size(mesh) != world) return false;
+  for (int32_t r = 0; r < world; ++r)
+    if (shoal_mesh_rank(mesh, r) != r) return false;
+  return true;
+}
+
+// Copies the plan's meshes and makes sure that one of them has all ranks: outputs go there.
+static shoal_status_t copy_meshes(build_t *b) {
+  const shoal_plan_t *plan = b->plan;
+  shoal_program_t *program = b->program;
+  program->meshes = b->meshes = SHOAL_NEW(b->arena, shoal_mesh_t, plan->mesh_count + 1);
+  if (!b->meshes) return SHOAL_OOM();
+  for (int64_t i = 0; i < plan->mesh_count; ++i) {
+    b->meshes[i] = plan->meshes[i];
+    if (plan->meshes[i].ranks) {
+      b->meshes[i].ranks =
+          shoal_arena_copy(b->arena, plan->meshes[i].ranks,
+                           (size_t)shoal_mesh_size(&plan->meshes[i]), sizeof(int32_t));
+      if (!b->meshes[i].ranks) return SHOAL_OOM();
+    }
+    if (!b->world && covers_world(&b->meshes[i], plan->world)) b->world = &b->meshes[i];
+  }
+  program->mesh_count = plan->mesh_count;
+  if (!b->world) {
+    shoal_mesh_t *mesh = &b->meshes[program->mesh_count++];
+    *mesh = (shoal_mesh_t){.name = "world", .axis_count = 1, .micro = plan->meshes[0].micro};
+    mesh->axes[0] = (shoal_axis_t){.name = "all", .size = plan->world};
+    for (int64_t i = 0; i < plan->mesh_count; ++i)
+      if (strcmp(b->meshes[i].name, mesh->name) == 0)
+        return SHOAL_ERROR(INVALID_ARGUMENT, "'world' is the name of the mesh of all ranks; call '%s' "
+                           "something else", mesh->name);
+    b->world = mesh;
+  }
+  return NULL;
+}
+
+static shoal_status_t copy_states(build_t *b) {
+  const shoal_model_t *model = b->plan->model;
+  shoal_program_t *program = b->program;
+  program->state_count = model->states.count;
+  program->states = SHOAL_NEW(b->arena, shoal_program_state_t, model->states.count);
+  b->state_buffers = SHOAL_NEW(b->arena, int32_t, model->states.count);
+  if (!program->states || !b->state_buffers) return SHOAL_OOM();
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    const shoal_state_info_t *state = &model->states.items[s];
+    shoal_layout_t layout = b->plan->states[s];
+    layout.mesh = &b->meshes[layout.mesh - b->plan->meshes];
+    char *name = shoal_arena_strdup(b->arena, state->name);
+    global_buffer_t *buffer = SHOAL_NEW(b->arena, global_buffer_t, 1);
+    if (!name || !buffer) return SHOAL_OOM();
+    program->states[s] = (shoal_program_state_t){.name = name, .type = state->type, .layout = layout,
+                                                 .saved = !state->options.not_saved};
+    *buffer = (global_buffer_t){.name = name, .kind = SHOAL_BUFFER_STATE, .state = (int32_t)s,
+                                .value = -1, .type = state->type, .layout = layout,
+                                .phase = PHASE_BEFORE};
+    b->state_buffers[s] = (int32_t)b->buffers.count;
+    if (!SHOAL_PUSH(b->arena, &b->buffers, buffer)) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+static shoal_status_t lower_all(build_t *b) {
+  const shoal_model_t *model = b->plan->model;
+  SHOAL_RETURN_IF_ERROR(copy_meshes(b));
+  SHOAL_RETURN_IF_ERROR(copy_states(b));
+  b->graphs = SHOAL_NEW(b->arena, graph_build_t, model->graphs.count);
+  if (!b->graphs) return SHOAL_OOM();
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    shoal_status_t status = shoal_lower_graph(b, &b->plan->graphs[g], &b->graphs[g]);
+    if (status)
+      return shoal_status_annotatef(status, "while lowering graph '%s'", model->graphs.items[g]->name);
+  }
+  shoal_program_t *program = b->program;
+  program->channels = b->channels.items;
+  program->channel_count = b->channels.count;
+  program->inputs = b->inputs.items;
+  program->input_count = b->inputs.count;
+  program->outputs = b->outputs.items;
+  program->output_count = b->outputs.count;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_emit(b));
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(shoal_lower_memory(b, &program->classes[c]));
+    SHOAL_RETURN_IF_ERROR(shoal_lower_waits(b, &program->classes[c]));
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t *options,
+                           shoal_program_t **out_program) {
+  *out_program = NULL;
+  shoal_lower_options_t defaults = {0};
+  if (!options) options = &defaults;
+  shoal_allocator_t allocator = options->allocator.alloc ? options->allocator : plan->allocator;
+  shoal_arena_t *arena = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(allocator, &arena));
+  shoal_program_t *program = SHOAL_NEW(arena, shoal_program_t, 1);
+  if (!program) {
+    shoal_arena_free(arena);
+    return SHOAL_OOM();
+  }
+  *program = (shoal_program_t){.arena = arena, .world = plan->world, .micro = plan->micro};
+  build_t build = {.plan = plan, .options = options, .arena = arena, .program = program};
+  shoal_status_t status = lower_all(&build);
+  if (status) {
+    shoal_program_free(program);
+    return status;
+  }
+  *out_program = program;
+  return NULL;
+}
