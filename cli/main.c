@@ -1,0 +1,56 @@
+// `shoal`: finds the sub-command, runs it, prints its error and turns it into an exit code.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+
+typedef struct command {
+  const char *name, *arguments, *doc;
+  shoal_status_t (*run)(int argc, char **argv, FILE *out);
+} command_t;
+
+static const command_t commands[] = {
+#define SHOAL_COMMAND(name, arguments, doc) {#name, arguments, doc, cli_##name},
+#include "commands.inc"
+#undef SHOAL_COMMAND
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static void print_help(FILE *out) {
+  fprintf(out, "usage: shoal COMMAND [ARGUMENTS]; shoal COMMAND --help\n\n");
+  for (size_t i = 0; i < COMMAND_COUNT; ++i)
+    fprintf(out, "  %-9s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].doc);
+}
+
+static int report(shoal_status_t status) {
+  if (!status) return 0;
+  fprintf(stderr, "shoal: error: %s: %s\n", shoal_code_name(shoal_status_code(status)),
+          shoal_status_message(status));
+  if (shoal_status_hint(status)[0]) fprintf(stderr, "hint: %s\n", shoal_status_hint(status));
+  int code = shoal_code_exit(shoal_status_code(status));
+  shoal_status_free(status);
+  return code;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    print_help(argc < 2 ? stderr : stdout);
+    return argc < 2 ? shoal_code_exit(SHOAL_INVALID_ARGUMENT) : 0;
+  }
+  const char *names[COMMAND_COUNT];
+  for (size_t i = 0; i < COMMAND_COUNT; ++i) {
+    names[i] = commands[i].name;
+    if (strcmp(argv[1], commands[i].name) != 0) continue;
+    int code = report(commands[i].run(argc - 2, argv + 2, stdout));
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+      fprintf(stderr, "shoal: error: IO: standard output could not be written\n");
+      return code ? code : shoal_code_exit(SHOAL_IO);
+    }
+    return code;
+  }
+  const char *nearest = shoal_text_nearest(argv[1], names, COMMAND_COUNT);
+  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s\n", argv[1],
+          nearest ? "did you mean " : "shoal --help lists them", nearest ? nearest : "");
+  return shoal_code_exit(SHOAL_INVALID_ARGUMENT);
+}
