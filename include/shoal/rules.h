@@ -3,17 +3,20 @@
 // A *rule* is the list of *ways* of one call (op, attributes, input types). A way cuts an *item space* of
 // `items` items and says of each operand (inputs, then outputs) how it follows:
 //   whole      every rank has (or computes) all of it
-//   cut        dim `dim` is `repeat` copies of the window [offset, offset + w) of the item space, each item
-//              `scale` elements long, widened by a halo of before/after elements
+//   cut        dim `dim` is `repeat` copies of the window [offset, offset + length) of the item space, each
+//              item `scale` elements long, widened by a halo of before/after elements
 //   flat       row-major range (all flat operands have the same number of elements)
 //   partial    unreduced: parts are joined by `reduce`
 // Printed:  matmul: {a:0 -> out:0} {b:1 -> out:1} {a:1, b:0 -> out:sum}
 //   reshape [B,T,768] -> [B,T,12,64]:  {x:2/64 -> out:2}        scale 64
 //   reshape [B,T] -> [B*T], cut on T:  {x:1 -> out:0*B}         repeat B
-//   slice 768..1536 of 2304:           {x:1 -> out:1@768}       window from offset 768
-//   conv, stride 2, kernel 3, pad 1:   {x:2/2#+1+0 -> out:2}    '#': x is dealt by the output's items
+//   reshape [A,B,C] -> [A*B*C], on B:  {x:1 -> out:0*A/C}       both
+//   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; where windows begin or end, items
+//                                                               are cut anew (they are chunks)
+//   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x is dealt by the output's 8 items
 //   add: {a:sum, b:sum -> out:sum}; adamw: {w:flat, g:flat, ... -> ...}
-// A way marked "~" stays right when its items are dealt in chunks or any other order (element-wise dims).
+// A way marked "~" behind its brace stays right when its items are dealt in chunks or any other order
+// (element-wise dims). Variadic inputs are written x[0], x[1].
 // Operands that are whole are not written. Rules are discovered and verified on uneven cuts, never typed in.
 #ifndef SHOAL_RULES_H_
 #define SHOAL_RULES_H_
@@ -35,12 +38,14 @@ typedef struct shoal_way_operand {
   int64_t scale, repeat, offset;  // CUT; scale and repeat are >= 1
   int64_t before, after;          // halo
   bool dealt_by_items;            // '#': the dim's length is not items * scale
+  int64_t length;                 // CUT: items in the window; 0: all of them
 } shoal_way_operand_t;
 
 typedef struct shoal_way {
   int32_t input_count, output_count;
   const shoal_way_operand_t *operands;  // inputs, then outputs
-  int64_t items;                        // size of the item space; 0 for flat and partial-only ways
+  int64_t items;                        // size of the item space; 0 for flat and partial-only ways, and
+                                        // for parsed ones whose text does not say ('#')
   bool any_order;                       // "~"
 } shoal_way_t;
 

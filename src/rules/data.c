@@ -1,0 +1,183 @@
+// Trials, first half: random data for a call, and its result on the whole.
+//
+// Floats are computed as f64 where the op has a reference kernel, so that parts can be compared tightly.
+// Which values an op accepts is not known: integers may be indices into a dim of another input, floats may
+// have to be positive. Draws are tried in a fixed order, and the first whose results are all finite is kept
+// (or else the first that can be executed). Two sets of values are drawn; a single integer or bool (a
+// condition, a step) differs between them for sure.
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/philox.h"
+#include "base/status.h"
+#include "rules/trial.h"
+
+enum { EXECUTION_LIMIT = 60000 };  // parts per call: discovery keeps what it has found by then
+
+typedef struct draw {
+  int64_t limit;     // integers are below
+  bool from_one;     // integers are not 0 (step counts)
+  int32_t positive;  // this input's floats are positive; -1: none; INT32_MAX: all
+} draw_t;
+
+static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, const draw_t *draw) {
+  int64_t count = shoal_shape_count(&tensor->shape);
+  bool positive = draw->positive == input || draw->positive == INT32_MAX;
+  int64_t low = draw->from_one, range = draw->limit > low ? draw->limit - low : 1;
+  if (tensor->dtype == SHOAL_BOOL) low = 0, range = 2;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t word = shoal_random_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
+    double u = shoal_random_uniform(word);
+    int64_t number = count == 1 ? set : (int64_t)(word >> 8);
+    if (shoal_dtype_is_float(tensor->dtype)) {
+      shoal_dtype_store(tensor->dtype, tensor->data, i, positive ? 0.1 + u : 2 * u - 1);
+    } else {
+      shoal_dtype_store_int(tensor->dtype, tensor->data, i, low + number % range);
+    }
+  }
+}
+
+static bool all_finite(const trial_t *trial, int32_t set) {
+  for (int32_t i = trial->input_count; i < trial->input_count + trial->output_count; ++i) {
+    const shoal_tensor_t *t = &trial->sets[set][i];
+    if (!shoal_dtype_is_float(t->dtype)) continue;
+    for (int64_t k = 0; k < shoal_shape_count(&t->shape); ++k) {
+      if (!isfinite(shoal_dtype_load(t->dtype, t->data, k))) return false;
+    }
+  }
+  return true;
+}
+
+// Values that are indices for every dim of every other input, and for every size attribute.
+static int64_t index_limit(const trial_t *trial) {
+  int64_t limit = INT64_MAX;
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    if (!shoal_dtype_is_float(trial->types[i].dtype)) continue;
+    for (int32_t d = 0; d < trial->types[i].shape.rank; ++d) {
+      int64_t size = trial->types[i].shape.dims[d];
+      if (size >= 2 && size < limit) limit = size;
+    }
+  }
+  for (int32_t i = 0; i < trial->op->attr_count; ++i) {
+    const shoal_attr_schema_t *schema = &trial->op->attrs[i];
+    if (schema->role != SHOAL_ROLE_SIZE) continue;
+    bool many = schema->kind == SHOAL_ATTR_INTS;
+    for (int32_t d = 0; d < (many ? trial->attrs[i].count : 1); ++d) {
+      int64_t size = many ? trial->attrs[i].ints[d] : trial->attrs[i].i;
+      if (size >= 2 && size < limit) limit = size;
+    }
+  }
+  return limit == INT64_MAX ? 2 : limit;
+}
+
+static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw) {
+  shoal_tensor_t *whole = trial->sets[set];
+  for (int32_t i = 0; i < trial->input_count; ++i) fill(&whole[i], i, set, draw);
+  shoal_call_t call = {.op = trial->op,
+                       .input_count = trial->input_count,
+                       .output_count = trial->output_count,
+                       .inputs = trial->types,
+                       .outputs = trial->types + trial->input_count,
+                       .attrs = trial->attrs};
+  return trial->executor.execute(trial->executor.self, &call, whole,
+                                 whole + trial->input_count);
+}
+
+// Tries draws until one gives finite results; settles for the first that runs.
+static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
+  int32_t variants = trial->input_count + 2;
+  const int64_t limits[] = {index_limit(trial), 2, 1};
+  bool any = false;
+  shoal_status_t refused = NULL;
+  for (int32_t k = 0; k < 4 * variants; ++k) {
+    int32_t mode = k / variants, which = k % variants;
+    draw_t draw = {.limit = limits[mode < 2 ? 0 : mode - 1],
+                   .from_one = mode == 1,
+                   .positive = which == 0                 ? -1
+                               : which < variants - 1 ? which - 1
+                                                      : INT32_MAX};
+    shoal_status_t status = run_whole(trial, 0, &draw);
+    bool finite = !status && all_finite(trial, 0);
+    if (finite || (!status && !any)) *out_draw = draw;
+    if (finite) {
+      shoal_status_free(refused);
+      return NULL;
+    }
+    any |= !status;
+    if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) {
+      shoal_status_free(refused);
+      return status;
+    }
+    if (!refused) refused = status;
+    else shoal_status_free(status);
+  }
+  if (!any) return refused;
+  shoal_status_free(refused);
+  return run_whole(trial, 0, out_draw);
+}
+
+static shoal_status_t draw_data(trial_t *trial) {
+  draw_t draw;
+  SHOAL_RETURN_IF_ERROR(draw_first(trial, &draw));
+  trial->whole = trial->sets[0];
+  for (trial->set_count = 1; trial->set_count < TRIAL_SETS; ++trial->set_count) {
+    shoal_status_t status = run_whole(trial, trial->set_count, &draw);
+    if (!status) continue;
+    shoal_status_free(status);
+    break;
+  }
+  return NULL;
+}
+
+static bool alloc_tensor(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out_tensor) {
+  size_t count = (size_t)shoal_shape_count(&type->shape);
+  void *data = shoal_arena_alloc(arena, count, shoal_dtype_size(type->dtype));
+  *out_tensor = (shoal_tensor_t){data, type->dtype, type->shape};
+  return data;
+}
+
+static shoal_status_t prepare(trial_t *trial, const shoal_call_t *call, bool promote) {
+  int32_t count = trial->input_count + trial->output_count;
+  trial->types = SHOAL_NEW(&trial->arena, shoal_type_t, count);
+  if (!trial->types) return SHOAL_OOM();
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    trial->types[i] = call->inputs[i];
+    if (promote && shoal_dtype_is_float(call->inputs[i].dtype)) trial->types[i].dtype = SHOAL_F64;
+  }
+  shoal_call_t whole = *call;
+  whole.inputs = trial->types;
+  whole.outputs = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, trial->types + trial->input_count));
+  for (int32_t set = 0; set < TRIAL_SETS; ++set) {
+    shoal_tensor_t *tensors = trial->sets[set] = SHOAL_NEW(&trial->arena, shoal_tensor_t, count);
+    for (int32_t i = 0; i < count; ++i) {
+      if (!tensors || !alloc_tensor(&trial->arena, &trial->types[i], &tensors[i])) return SHOAL_OOM();
+    }
+  }
+  return draw_data(trial);
+}
+
+shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,
+                          shoal_allocator_t allocator, trial_t *out_trial) {
+  *out_trial = (trial_t){.allocator = allocator,
+                         .executor = executor,
+                         .op = call->op,
+                         .input_count = call->input_count,
+                         .output_count = call->op->output_count,
+                         .attrs = call->attrs,
+                         .limit = EXECUTION_LIMIT};
+  shoal_arena_init(allocator, &out_trial->arena);
+  if (call->op->kernel) {
+    shoal_status_t status = prepare(out_trial, call, true);
+    if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
+    shoal_status_free(status);
+  }
+  return prepare(out_trial, call, false);
+}
+
+void trial_deinit(trial_t *trial) {
+  shoal_arena_deinit(&trial->arena);
+  shoal_status_free(trial->error);
+  trial->error = NULL;
+}

@@ -1,0 +1,312 @@
+// Discovery: seeds. Rules are found by executing a call cut and whole (ShardCombine; EasyDist's search, made
+// to see uneven parts, merged dims, windows, halos, flat ranges and unreduced inputs).
+//
+// A way is sought per *seed*: the first input that is cut, and its dim. For a seed the inputs behind it are
+// tried whole or cut along dims that could follow: those as long as the seed's; where sizes are attributes
+// (reshape) also those that are a multiple or a part of it; where positions are attributes, or inputs are
+// variadic, windows. First all inputs at once that have a dim like the seed's at the same distance from
+// their end, then as few cuts as possible; the first that holds is taken. Further seeds: outputs alone
+// (random numbers, rows of a gradient), everything flat, inputs that are sums not yet made.
+//
+// Bounds: at most TRIES assignments of the other inputs per seed form, each executed on at most 20 parts
+// (settle.c), nearly all refused by shape before the first; trial_t.limit bounds the parts per call.
+#include "base/status.h"
+#include "rules/search.h"
+
+enum { TRIES = 300 };
+
+// ---- the other inputs ------------------------------------------------------------------------------
+
+typedef struct choices {
+  int32_t count, natural;  // forms[0] is whole; `natural` is tried first
+  shoal_way_operand_t forms[SEARCH_MAX_FORMS];
+} choices_t;
+
+typedef struct assignment {
+  search_t *s;
+  candidate_t *candidate;
+  choices_t *choices;  // by input
+  int32_t tries;
+} assignment_t;
+
+// What input `input` can be when the seed's dim lies `from_end` dims before the end of its shape.
+static void list_choices(const search_t *s, int32_t input, int32_t from_end, int32_t seed_dim,
+                         int64_t items, bool related, choices_t *out) {
+  const shoal_shape_t *shape = search_shape(s, input);
+  *out = (choices_t){.count = 1};
+  for (int32_t d = 0; d < shape->rank; ++d) {
+    bool aligned = shape->rank - d == from_end;
+    if (shape->dims[d] != items && !s->has_sizes && !(related && (aligned || d == seed_dim))) continue;
+    if (shape->dims[d] != items && !related) continue;
+    int32_t added =
+        search_forms(d, shape->dims[d], items, s->has_sizes, out->count, out->forms);
+    if (added && aligned) out->natural = out->count;
+    out->count += added;
+  }
+}
+
+static bool try_assignment(assignment_t *a) {
+  if (a->tries++ >= TRIES) return false;
+  return search_try(a->s, a->candidate);
+}
+
+// Assignments of the inputs from `input` on with exactly `cuts` of them cut.
+static bool assign(assignment_t *a, int32_t input, int32_t cuts) {
+  if (input == a->s->trial->input_count) return cuts == 0 && try_assignment(a);
+  if (cuts > a->s->trial->input_count - input || a->tries >= TRIES) return false;
+  shoal_way_operand_t *operand = &a->candidate->operands[input];
+  for (int32_t i = 0; i < a->choices[input].count; ++i) {
+    if (i > 0 && cuts == 0) break;
+    *operand = a->choices[input].forms[i];
+    if (assign(a, input + 1, cuts - (i > 0))) return true;
+  }
+  *operand = (shoal_way_operand_t){0};
+  return false;
+}
+
+// A way that cuts `input` (first of all inputs) as `form` says. related: other dims may be multiples.
+static bool seed_input(search_t *s, int32_t input, const shoal_way_operand_t *form, int64_t items,
+                       bool related) {
+  shoal_arena_t scratch;
+  shoal_arena_init(s->trial->allocator, &scratch);
+  candidate_t candidate;
+  bool found = false;
+  int32_t count = s->trial->input_count, natural = 0;
+  choices_t *choices = SHOAL_NEW(&scratch, choices_t, count);
+  if (!choices || !search_candidate(s, &scratch, &candidate)) {
+    if (!s->trial->error) s->trial->error = SHOAL_OOM();
+    goto done;
+  }
+  assignment_t a = {.s = s, .candidate = &candidate, .choices = choices};
+  candidate.operands[input] = *form;
+  candidate.items = items;
+  int32_t from_end = search_shape(s, input)->rank - form->dim;
+  for (int32_t i = input + 1; i < count; ++i) {
+    list_choices(s, i, from_end, form->dim, items, related, &choices[i]);
+    candidate.operands[i] = choices[i].forms[choices[i].natural];
+    natural += choices[i].natural > 0;
+  }
+  found = natural && try_assignment(&a);
+  for (int32_t cuts = 0; !found && !s->trial->error && cuts < count - input; ++cuts) {
+    found = assign(&a, input + 1, cuts);
+  }
+done:
+  shoal_arena_deinit(&scratch);
+  return found;
+}
+
+// ---- merged and split dims -------------------------------------------------------------------------
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Item spaces that the dim may share with another operand's: common divisors, largest first. Unless sizes
+// are attributes, only with dims in the same place (grouped heads).
+static int32_t shared_items(const search_t *s, int32_t input, int32_t dim, int64_t out[SEARCH_MAX_FORMS]) {
+  const shoal_shape_t *shape = search_shape(s, input);
+  int32_t count = 0;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    const shoal_shape_t *other = search_shape(s, i);
+    for (int32_t d = 0; i != input && d < other->rank; ++d) {
+      bool placed = d == dim || other->rank - d == shape->rank - dim;
+      int64_t items = gcd(shape->dims[dim], other->dims[d]);
+      if (items < 2 || other->dims[d] < 2 || (!s->has_sizes && !placed)) continue;
+      if (!s->has_sizes && items != shape->dims[dim] && items != other->dims[d]) continue;
+      int32_t at = 0;
+      while (at < count && out[at] > items) ++at;
+      if ((at < count && out[at] == items) || count == SEARCH_MAX_FORMS) continue;
+      for (int32_t k = count++; k > at; --k) out[k] = out[k - 1];
+      out[at] = items;
+    }
+  }
+  return count;
+}
+
+// Where sizes are attributes a dim may have several ways (a split dim: its outer and its inner part).
+static bool seed_related(search_t *s, int32_t input, int32_t dim) {
+  int64_t items[SEARCH_MAX_FORMS], length = search_shape(s, input)->dims[dim];
+  int32_t count = shared_items(s, input, dim, items);
+  bool found = false;
+  for (int32_t i = 0; i < count; ++i) {
+    shoal_way_operand_t forms[SEARCH_MAX_FORMS];
+    int32_t form_count = search_forms(dim, length, items[i], s->has_sizes, 0, forms);
+    for (int32_t k = 0; k < form_count && !s->trial->error; ++k) {
+      found |= seed_input(s, input, &forms[k], items[i], true);
+      if (found && !s->has_sizes) return true;
+    }
+  }
+  return found;
+}
+
+// ---- windows ---------------------------------------------------------------------------------------
+
+// All variadic inputs one behind the other along `dim`.
+static bool seed_row(search_t *s, int32_t input, int32_t dim) {
+  trial_t *trial = s->trial;
+  if (!trial->op->variadic || input != trial->op->input_count - 1) return false;
+  if (trial->input_count - input < 2) return false;
+  candidate_t c;
+  if (!search_candidate(s, &trial->arena, &c)) return false;
+  for (int32_t i = input; i < trial->input_count; ++i) {
+    const shoal_shape_t *shape = search_shape(s, i);
+    if (dim >= shape->rank) return false;
+    if (shape->dims[dim] == 0) continue;
+    c.operands[i] = search_cut(dim, 1, 1);
+    c.operands[i].offset = c.items;
+    c.operands[i].length = shape->dims[dim];
+    c.items += shape->dims[dim];
+  }
+  return search_try(s, &c);
+}
+
+// The position along `dim` that an attribute gives, or -1.
+static int64_t position(const trial_t *trial, int32_t attr, int32_t dim) {
+  const shoal_attr_schema_t *schema = &trial->op->attrs[attr];
+  const shoal_attr_value_t *value = &trial->attrs[attr];
+  if (schema->role != SHOAL_ROLE_POSITION) return -1;
+  if (schema->kind == SHOAL_ATTR_INTS) return dim < value->count ? value->ints[dim] : -1;
+  int32_t operand = schema->operand < 0 ? trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+  int32_t own = schema->dim < 0 ? schema->dim + trial->types[operand].shape.rank : schema->dim;
+  return own == dim ? value->i : -1;
+}
+
+// The input is a window of an output along `dim`, or an output of the input.
+static bool seed_window(search_t *s, int32_t input, int32_t dim) {
+  trial_t *trial = s->trial;
+  int64_t length = search_shape(s, input)->dims[dim];
+  for (int32_t a = 0; a < trial->op->attr_count; ++a) {
+    int64_t at = position(trial, a, dim);
+    for (int32_t o = 0; at >= 0 && o < trial->output_count; ++o) {
+      const shoal_shape_t *shape = search_shape(s, trial->input_count + o);
+      if (dim >= shape->rank || shape->dims[dim] == length || shape->dims[dim] == 0) continue;
+      int64_t other = shape->dims[dim], inner = length < other ? length : other;
+      candidate_t c;
+      if (!search_candidate(s, &trial->arena, &c)) return false;
+      c.items = length + other - inner;
+      if (at + inner > c.items) continue;
+      c.operands[input] = c.operands[trial->input_count + o] = search_cut(dim, 1, 1);
+      c.decided[o] = true;
+      shoal_way_operand_t *window = &c.operands[length == inner ? input : trial->input_count + o];
+      window->offset = at;
+      window->length = inner;
+      if (search_try(s, &c)) return true;
+    }
+  }
+  return false;
+}
+
+// ---- seeds -----------------------------------------------------------------------------------------
+
+static void seed_dim(search_t *s, int32_t input, int32_t dim) {
+  int64_t length = search_shape(s, input)->dims[dim];
+  if (length < 2 || s->trial->error) return;
+  if (search_spatial(s, input, dim) || seed_row(s, input, dim) || seed_window(s, input, dim)) return;
+  shoal_way_operand_t plain = search_cut(dim, 1, 1);
+  if (seed_input(s, input, &plain, length, false)) return;
+  if (!seed_related(s, input, dim)) search_sliding(s, input, dim);
+}
+
+// Every rank has all inputs and makes its part of an output.
+static void seed_output(search_t *s, int32_t output, int32_t dim) {
+  int32_t operand = s->trial->input_count + output;
+  candidate_t c;
+  if (search_shape(s, operand)->dims[dim] < 2 || search_found(s, operand, dim)) return;
+  if (!search_candidate(s, &s->trial->arena, &c)) return;
+  c.operands[operand] = search_cut(dim, 1, 1);
+  c.items = search_shape(s, operand)->dims[dim];
+  c.decided[output] = true;
+  search_try(s, &c);
+}
+
+// All operands with as many elements as the largest one.
+static void seed_flat(search_t *s) {
+  int64_t largest = 0;
+  candidate_t c;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    int64_t count = shoal_shape_count(search_shape(s, i));
+    if (count > largest) largest = count;
+  }
+  if (largest < 2 || !search_candidate(s, &s->trial->arena, &c)) return;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    if (shoal_shape_count(search_shape(s, i)) != largest) continue;
+    c.operands[i].kind = SHOAL_OPERAND_FLAT;
+    if (i >= s->trial->input_count) c.decided[i - s->trial->input_count] = true;
+  }
+  search_try(s, &c);
+}
+
+// Input `input` is a sum not yet made; -1: all float inputs are.
+static void seed_partial(search_t *s, int32_t input) {
+  candidate_t c;
+  if (!search_candidate(s, &s->trial->arena, &c)) return;
+  for (int32_t i = 0; i < s->trial->input_count; ++i) {
+    if (!shoal_dtype_is_float(s->trial->types[i].dtype) || (input >= 0 && i != input)) continue;
+    c.operands[i] = (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = SHOAL_REDUCE_SUM};
+  }
+  search_try(s, &c);
+}
+
+static void look_at_roles(search_t *s) {
+  const shoal_op_t *op = s->trial->op;
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *schema = &op->attrs[i];
+    bool output = schema->operand < 0;
+    int32_t operand = output ? s->trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+    if (schema->role == SHOAL_ROLE_PLAIN || schema->role == SHOAL_ROLE_COUNT) continue;
+    if (operand < 0 || operand >= s->operand_count) continue;
+    s->has_role[operand] = true;
+    s->has_place[operand] |= schema->role == SHOAL_ROLE_PLACE;
+    s->has_sizes |= schema->role == SHOAL_ROLE_SIZE;
+  }
+}
+
+static void seed_all(search_t *s) {
+  trial_t *trial = s->trial;
+  look_at_roles(s);
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    for (int32_t d = 0; d < search_shape(s, i)->rank; ++d) seed_dim(s, i, d);
+  }
+  for (int32_t o = 0; o < trial->output_count; ++o) {
+    int32_t operand = trial->input_count + o;
+    if (!s->has_role[operand]) continue;
+    for (int32_t d = 0; d < search_shape(s, operand)->rank; ++d) seed_output(s, o, d);
+  }
+  seed_flat(s);
+  int32_t floats = 0;
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    if (!shoal_dtype_is_float(trial->types[i].dtype)) continue;
+    seed_partial(s, i);
+    ++floats;
+  }
+  if (floats > 1) seed_partial(s, -1);
+}
+
+shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t executor,
+                                    shoal_allocator_t allocator, shoal_arena_t *arena,
+                                    shoal_rule_t *out_rule) {
+  trial_t trial;
+  shoal_status_t status = trial_init(call, executor, allocator, &trial);
+  if (status) goto done;
+  search_t s = {.trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};
+  s.has_place = SHOAL_NEW(&trial.arena, bool, s.operand_count);
+  s.has_role = SHOAL_NEW(&trial.arena, bool, s.operand_count);
+  const char *name = shoal_arena_strdup(arena, call->op->name);
+  if (!s.has_place || !s.has_role || !name) {
+    status = SHOAL_OOM();
+    goto done;
+  }
+  seed_all(&s);
+  status = trial.error;
+  trial.error = NULL;
+  *out_rule = (shoal_rule_t){.op = name, .way_count = (int32_t)s.ways.count, .ways = s.ways.items};
+done:
+  trial_deinit(&trial);
+  return status ? shoal_status_annotatef(status, "while looking for ways to cut '%s'", call->op->name)
+                : NULL;
+}

@@ -1,0 +1,65 @@
+// Discovery inside: what the search for ways shares. Private to rules/.
+//
+//   discover.c   seeds: which operand is cut first, and what could follow it
+//   settle.c     a candidate's outputs: what they turn out to be, on several deals; ways found so far
+//   spatial.c    windows that slide: halo ways
+//   data.c trial.c   executing and comparing
+#ifndef SHOAL_RULES_SEARCH_H_
+#define SHOAL_RULES_SEARCH_H_
+
+#include "rules/trial.h"
+
+#define SEARCH_MAX_FORMS 64
+
+typedef struct search {
+  trial_t *trial;
+  shoal_arena_t *arena;      // what is found lives here
+  SHOAL_VEC(shoal_way_t) ways;
+  int32_t operand_count;
+  bool *has_place;           // by operand: is it told where its part lies?
+  bool *has_role;            // by operand: do attributes depend on how it is cut?
+  bool has_sizes;            // sizes are attributes: dims may be merged and split
+} search_t;
+
+// A candidate: operands in the making. Outputs that are not `decided` are found out by executing.
+typedef struct candidate {
+  shoal_way_operand_t *operands;
+  bool *decided;             // by output
+  int64_t items;
+  bool any_order;
+} candidate_t;
+
+static inline const shoal_shape_t *search_shape(const search_t *s, int32_t operand) {
+  return &s->trial->types[operand].shape;
+}
+static inline shoal_way_operand_t search_cut(int32_t dim, int64_t scale, int64_t repeat) {
+  return (shoal_way_operand_t){.kind = SHOAL_OPERAND_CUT, .dim = dim, .scale = scale, .repeat = repeat};
+}
+
+// A candidate with every operand whole and no output decided; false when memory is short.
+bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out);
+// The ways to see `length` as items: 1 x items first, then scaled, then repeated, then both. Returns how
+// many were appended to forms[count...].
+int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
+                     shoal_way_operand_t forms[SEARCH_MAX_FORMS]);
+
+// Executes the candidate on several deals and settles its outputs. False: there is no such way.
+bool search_settle(search_t *s, candidate_t *candidate);
+// Tries every hypothesis for outputs that attributes depend on, settles the others, and keeps what holds.
+bool search_try(search_t *s, candidate_t *candidate);
+// Adds a settled candidate, unless a way found before says as much.
+void search_keep(search_t *s, candidate_t *candidate);
+// Has a way been found that cuts this operand along this dim?
+bool search_found(const search_t *s, int32_t operand, int32_t dim);
+
+// Halo ways of input `input` along `dim`. True if one was found.
+bool search_spatial(search_t *s, int32_t input, int32_t dim);
+// The same for ops that know nothing of places: the halo is what the sizes leave.
+bool search_sliding(search_t *s, int32_t input, int32_t dim);
+
+// All ways of a call, into the arena.
+SHOAL_MUST_USE shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t executor,
+                                                   shoal_allocator_t allocator, shoal_arena_t *arena,
+                                                   shoal_rule_t *out_rule);
+
+#endif  // SHOAL_RULES_SEARCH_H_

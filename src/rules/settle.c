@@ -1,0 +1,238 @@
+// Discovery: a candidate says how the inputs are cut; executing it says what becomes of the outputs.
+//
+// A candidate is executed on four deals: two parts, three parts, two uneven parts of two-item units, and
+// three of which two are empty. Every hypothesis about an output (cut along a dim, whole, sum, max, min)
+// must hold on all of them, and on two sets of values; of several that do, the first in this order is taken.
+// At most 20 executions per candidate, and candidates that fail mostly fail before the first (shapes).
+#include "base/status.h"
+#include "rules/search.h"
+
+static const int64_t UNEVEN[] = {1, 3}, EMPTY[] = {0, 1, 0};
+static const deal_t DEALS[] = {
+    {.parts = 2, .unit = 1},
+    {.parts = 3, .unit = 1},
+    {.parts = 2, .unit = 2, .weights = UNEVEN},
+    {.parts = 3, .unit = 1, .weights = EMPTY},
+};
+enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS };
+
+// ---- candidates ------------------------------------------------------------------------------------
+
+bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out) {
+  *out = (candidate_t){.operands = SHOAL_NEW(arena, shoal_way_operand_t, s->operand_count),
+                       .decided = SHOAL_NEW(arena, bool, s->trial->output_count)};
+  if (out->operands && out->decided) return true;
+  if (!s->trial->error) s->trial->error = SHOAL_OOM();
+  return false;
+}
+
+int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
+                     shoal_way_operand_t forms[SEARCH_MAX_FORMS]) {
+  if (items < 2 || length < items || length % items) return 0;
+  int64_t each = length / items;
+  int32_t added = 0;
+  for (int32_t pass = 0; pass < 3; ++pass) {  // scaled, repeated, both
+    for (int64_t repeat = 1; repeat <= each; ++repeat) {
+      if (each % repeat) continue;
+      int32_t kind = repeat == 1 ? 0 : repeat == each ? 1 : 2;
+      if (kind != pass || (kind && !repeats) || count + added == SEARCH_MAX_FORMS) continue;
+      forms[count + added++] = search_cut(dim, each / repeat, repeat);
+    }
+  }
+  return added;
+}
+
+static shoal_way_t way_of(const search_t *s, const candidate_t *candidate) {
+  return (shoal_way_t){.input_count = s->trial->input_count,
+                       .output_count = s->trial->output_count,
+                       .operands = candidate->operands,
+                       .items = candidate->items,
+                       .any_order = candidate->any_order};
+}
+
+// ---- outputs ---------------------------------------------------------------------------------------
+
+typedef struct forms {
+  int32_t count;
+  shoal_way_operand_t items[SEARCH_MAX_FORMS];
+} forms_t;
+
+static void add_joined(forms_t *forms, bool only_sum) {
+  static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN};
+  forms->items[forms->count++] = (shoal_way_operand_t){.kind = SHOAL_OPERAND_WHOLE};
+  for (int32_t i = 0; i < (only_sum ? 1 : 3); ++i) {
+    forms->items[forms->count++] =
+        (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = reduces[i]};
+  }
+}
+
+// What an output may turn out to be.
+static void output_forms(const search_t *s, const candidate_t *c, int32_t output, bool only_sum,
+                         forms_t *out) {
+  int32_t operand = s->trial->input_count + output;
+  const shoal_way_operand_t *given = &c->operands[operand];
+  out->count = 0;
+  if (c->decided[output] && given->kind != SHOAL_OPERAND_WHOLE) {
+    out->items[out->count++] = *given;
+    return;
+  }
+  if (!s->has_role[operand] && c->items) {
+    const shoal_shape_t *shape = search_shape(s, operand);
+    for (int32_t pass = 0; pass < 2; ++pass) {  // dims of just the items first
+      for (int32_t d = 0; d < shape->rank; ++d) {
+        if ((shape->dims[d] == c->items) != (pass == 0) || out->count > SEARCH_MAX_FORMS - 16) continue;
+        out->count += search_forms(d, shape->dims[d], c->items, true, out->count, out->items);
+      }
+    }
+    if (out->count > SEARCH_MAX_FORMS - 4) out->count = SEARCH_MAX_FORMS - 4;
+  }
+  add_joined(out, only_sum);
+}
+
+static bool applies(const search_t *s, const candidate_t *c, const deal_t *deal) {
+  int64_t items = c->items;
+  bool partial = false;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    if (c->operands[i].kind == SHOAL_OPERAND_FLAT) items = shoal_shape_count(search_shape(s, i));
+    partial |= i < s->trial->input_count && c->operands[i].kind == SHOAL_OPERAND_PARTIAL;
+  }
+  return partial ? !deal->weights : deal->unit < 2 || items > 2;
+}
+
+// Drops the hypotheses that do not hold on this deal. False: the candidate cannot be executed, or an output
+// has none left.
+static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, forms_t *forms) {
+  shoal_arena_t scratch;
+  shoal_arena_init(s->trial->allocator, &scratch);
+  shoal_way_t way = way_of(s, c);
+  trial_parts_t parts;
+  bool good = trial_run(s->trial, &way, deal, &scratch, &parts);
+  for (int32_t o = 0; good && o < s->trial->output_count; ++o) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < forms[o].count; ++i) {
+      if (!trial_holds(s->trial, &way, o, &forms[o].items[i], deal, &parts, &scratch)) continue;
+      forms[o].items[kept++] = forms[o].items[i];
+    }
+    forms[o].count = kept;
+    good = kept > 0;
+  }
+  shoal_arena_deinit(&scratch);
+  return good;
+}
+
+// Does it hold when the items are dealt like cards?
+static bool holds_in_any_order(search_t *s, const candidate_t *c, forms_t *forms) {
+  if (c->items < 2) return false;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    const shoal_way_operand_t *o = &c->operands[i];
+    if (o->before || o->after || o->dealt_by_items) return false;
+  }
+  for (int32_t o = 0; o < s->trial->output_count; ++o) {
+    forms[o].count = 1;
+    forms[o].items[0] = c->operands[s->trial->input_count + o];
+  }
+  return filter(s, c, &(deal_t){.parts = 2, .unit = 1, .alternate = true}, forms);
+}
+
+bool search_settle(search_t *s, candidate_t *c) {
+  trial_t *trial = s->trial;
+  shoal_arena_t scratch;
+  shoal_arena_init(trial->allocator, &scratch);
+  bool good = false, only_sum = false;
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    only_sum |= c->operands[i].kind == SHOAL_OPERAND_PARTIAL;
+  }
+  forms_t *forms = SHOAL_NEW(&scratch, forms_t, trial->output_count);
+  if (!forms) {
+    if (!trial->error) trial->error = SHOAL_OOM();
+    goto done;
+  }
+  for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &forms[o]);
+  for (int32_t i = 0; i < DEAL_COUNT * trial->set_count; ++i) {
+    trial->whole = trial->sets[i / DEAL_COUNT];
+    const deal_t *deal = &DEALS[i % DEAL_COUNT];
+    if (applies(s, c, deal) && !filter(s, c, deal, forms)) goto done;
+  }
+  for (int32_t o = 0; o < trial->output_count; ++o) {
+    c->operands[trial->input_count + o] = forms[o].items[0];
+    good |= forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;
+  }
+  if (good) c->any_order = holds_in_any_order(s, c, forms);
+done:
+  trial->whole = trial->sets[0];
+  shoal_arena_deinit(&scratch);
+  return good && !trial->error;
+}
+
+// Hypotheses for the outputs from `output` on that have roles and are not decided; then all is settled.
+static bool try_outputs(search_t *s, candidate_t *c, int32_t output) {
+  trial_t *trial = s->trial;
+  while (output < trial->output_count &&
+         (c->decided[output] || !s->has_role[trial->input_count + output])) {
+    ++output;
+  }
+  if (output == trial->output_count) return search_settle(s, c);
+  int32_t operand = trial->input_count + output, count = 0;
+  const shoal_shape_t *shape = search_shape(s, operand);
+  shoal_way_operand_t forms[SEARCH_MAX_FORMS];
+  for (int32_t d = 0; c->items && d < shape->rank; ++d) {
+    if (!s->has_sizes && shape->dims[d] != c->items) continue;
+    count += search_forms(d, shape->dims[d], c->items, s->has_sizes, count, forms);
+  }
+  c->decided[output] = true;
+  bool found = false;
+  for (int32_t i = 0; !found && i <= count; ++i) {
+    c->operands[operand] = i < count ? forms[i] : (shoal_way_operand_t){.kind = SHOAL_OPERAND_WHOLE};
+    found = try_outputs(s, c, output + 1);
+  }
+  c->decided[output] = false;
+  return found;
+}
+
+bool search_try(search_t *s, candidate_t *c) {
+  if (s->trial->error || !try_outputs(s, c, 0)) return false;
+  search_keep(s, c);
+  return true;
+}
+
+// ---- ways found so far -----------------------------------------------------------------------------
+
+// Does way `a` say all that `b` does? Coarser items of `b` are units of `a`, items in turns its chunks.
+static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
+  int64_t units = 0, turns = 0;
+  for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
+    const shoal_way_operand_t *x = &a->operands[i], *y = &b->operands[i];
+    if (x->kind != y->kind) return false;
+    if (x->kind == SHOAL_OPERAND_PARTIAL && x->reduce != y->reduce) return false;
+    if (x->kind != SHOAL_OPERAND_CUT) continue;
+    if (x->dim != y->dim || x->offset != y->offset || x->length != y->length || x->before != y->before ||
+        x->after != y->after || x->dealt_by_items != y->dealt_by_items) {
+      return false;
+    }
+    if (y->scale % x->scale || y->repeat % x->repeat) return false;
+    if (units && (units != y->scale / x->scale || turns != y->repeat / x->repeat)) return false;
+    units = y->scale / x->scale;
+    turns = y->repeat / x->repeat;
+  }
+  return !units || (a->items == b->items * units * turns && (turns == 1 || a->any_order));
+}
+
+void search_keep(search_t *s, candidate_t *c) {
+  shoal_way_t way = way_of(s, c);
+  for (int64_t i = 0; i < s->ways.count; ++i) {
+    if (covers(&s->ways.items[i], &way)) return;
+  }
+  way.operands =
+      shoal_arena_copy(s->arena, c->operands, (size_t)s->operand_count, sizeof *c->operands);
+  if ((!way.operands || !SHOAL_PUSH(s->arena, &s->ways, way)) && !s->trial->error) {
+    s->trial->error = SHOAL_OOM();
+  }
+}
+
+bool search_found(const search_t *s, int32_t operand, int32_t dim) {
+  for (int64_t i = 0; i < s->ways.count; ++i) {
+    const shoal_way_operand_t *o = &s->ways.items[i].operands[operand];
+    if (o->kind == SHOAL_OPERAND_CUT && o->dim == dim) return true;
+  }
+  return false;
+}

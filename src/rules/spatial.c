@@ -1,0 +1,131 @@
+// Discovery: halo ways, for ops whose windows slide (convolution, pooling and their gradients).
+//
+// The item space is a dim of one operand that has a place (an output if it can be: a convolution's rows of
+// results). Every operand with a place follows along the same dim: as many elements per item as the sizes
+// suggest (the stride), dealt by items where that does not come out even. Inputs start with a halo that is
+// wide enough for anything reasonable; each side is then replaced by the smallest that still holds. A halo
+// that amounts to the whole input is no way at all.
+#include "rules/search.h"
+
+enum { WIDEST = 16, LARGEST_SCALE = 4 };
+
+typedef struct slide {
+  search_t *s;
+  int32_t dim, leader;  // the operand whose dim is the item space
+  int64_t items;
+  candidate_t candidate;
+} slide_t;
+
+static bool same_shape(const search_t *s, int32_t a, int32_t b) {
+  return shoal_shape_equal(search_shape(s, a), search_shape(s, b));
+}
+
+// Operands that have a place, and inputs shaped like one of them (a pooling's result in its gradient).
+static bool takes_part(const search_t *s, int32_t operand, int32_t dim) {
+  if (dim >= search_shape(s, operand)->rank) return false;
+  if (s->has_place[operand]) return true;
+  for (int32_t i = 0; operand < s->trial->input_count && i < s->operand_count; ++i) {
+    if (s->has_place[i] && same_shape(s, operand, i)) return true;
+  }
+  return false;
+}
+
+// Elements per item: rounded, then down, then up. 0: these sizes have nothing to do with each other.
+static int64_t scale_of(int64_t length, int64_t items, int32_t variant) {
+  int64_t scale = variant == 0   ? (2 * length + items) / (2 * items)
+                  : variant == 1 ? length / items
+                                 : (length + items - 1) / items;
+  return scale > LARGEST_SCALE ? 0 : scale;
+}
+
+static bool set_out(slide_t *slide, int32_t variant, bool leader_halo) {
+  search_t *s = slide->s;
+  for (int32_t i = 0; i < s->operand_count; ++i) {
+    shoal_way_operand_t *o = &slide->candidate.operands[i];
+    *o = (shoal_way_operand_t){0};
+    if (i >= s->trial->input_count) slide->candidate.decided[i - s->trial->input_count] = false;
+    if (!takes_part(s, i, slide->dim)) continue;
+    int64_t length = search_shape(s, i)->dims[slide->dim];
+    int64_t scale = scale_of(length, slide->items, variant);
+    if (scale == 0) return false;
+    *o = search_cut(slide->dim, scale, 1);
+    o->dealt_by_items = length != slide->items * scale;
+    if (i >= s->trial->input_count) {
+      slide->candidate.decided[i - s->trial->input_count] = true;
+    } else if (leader_halo || !same_shape(s, i, slide->leader)) {
+      o->before = o->after = length < WIDEST ? length : WIDEST;
+    }
+  }
+  slide->candidate.items = slide->items;
+  return true;
+}
+
+// The smallest value of one side of a halo that still holds.
+static void shrink(slide_t *slide, int64_t *side) {
+  int64_t widest = *side;
+  for (*side = 0; *side < widest; ++*side) {
+    if (search_settle(slide->s, &slide->candidate)) return;
+  }
+}
+
+static bool shrink_all(slide_t *slide) {
+  search_t *s = slide->s;
+  for (int32_t i = 0; i < s->trial->input_count; ++i) {
+    shoal_way_operand_t *o = &slide->candidate.operands[i];
+    if (o->kind != SHOAL_OPERAND_CUT || o->before == 0) continue;
+    shrink(slide, &o->before);
+    shrink(slide, &o->after);
+    if (o->before + o->after >= slide->items * o->scale) return false;
+  }
+  return search_settle(s, &slide->candidate);
+}
+
+static bool try_leader(search_t *s, int32_t dim, int32_t leader) {
+  int64_t items = dim < search_shape(s, leader)->rank ? search_shape(s, leader)->dims[dim] : 0;
+  slide_t slide = {.s = s, .dim = dim, .leader = leader, .items = items};
+  if (items < 2 || !search_candidate(s, &s->trial->arena, &slide.candidate)) return false;
+  for (int32_t variant = 0; variant < 3; ++variant) {
+    for (int32_t halo = 1; halo >= 0 && !s->trial->error; --halo) {
+      if (!set_out(&slide, variant, halo) || !search_settle(s, &slide.candidate)) continue;
+      if (!shrink_all(&slide)) continue;
+      search_keep(s, &slide.candidate);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool search_spatial(search_t *s, int32_t input, int32_t dim) {
+  int32_t places = 0;
+  for (int32_t i = 0; i < s->operand_count; ++i) places += s->has_place[i];
+  if (places < 2 || !takes_part(s, input, dim)) return false;
+  for (int32_t i = s->operand_count - 1; i >= 0; --i) {  // outputs before inputs
+    if (s->has_place[i] && try_leader(s, dim, i)) return true;
+  }
+  return false;
+}
+
+bool search_sliding(search_t *s, int32_t input, int32_t dim) {
+  trial_t *trial = s->trial;
+  int64_t length = search_shape(s, input)->dims[dim];
+  if (s->has_sizes) return false;
+  for (int32_t o = 0; o < trial->output_count; ++o) {
+    int32_t operand = trial->input_count + o;
+    int64_t items = dim < search_shape(s, operand)->rank ? search_shape(s, operand)->dims[dim] : 0;
+    if (items < 2 || items >= length || s->has_role[operand]) continue;
+    for (int64_t scale = 1; scale <= LARGEST_SCALE && !trial->error; ++scale) {
+      int64_t after = length - items * scale;
+      candidate_t c;
+      if (after == 0 || after <= -scale || after > WIDEST) continue;
+      if (!search_candidate(s, &trial->arena, &c)) return false;
+      c.items = items;
+      c.operands[input] = search_cut(dim, scale, 1);
+      c.operands[input].after = after;
+      c.operands[input].dealt_by_items = true;
+      c.operands[operand] = search_cut(dim, 1, 1);
+      c.decided[o] = true;
+      if (search_try(s, &c)) return true;
+    }
+  }
+  return false;
+}
