@@ -1,0 +1,147 @@
+// `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their kind,
+// memory per class - or, with --program, the program itself.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "cli.h"
+#include "lower/lower.h"
+#include "models.h"
+#include "planning.h"
+#include "program/bind.h"
+
+typedef struct explain_command {
+  cli_model_options_t model;
+  cli_plan_options_t planning;
+  bool program, graph, help;
+} explain_command_t;
+
+static const shoal_option_t table[] = {
+    CLI_PLAN_OPTIONS(explain_command_t),
+    SHOAL_OPTION(explain_command_t, BOOL, program, NULL, "print the program instead"),
+    SHOAL_OPTION(explain_command_t, BOOL, graph, NULL, "print the model's graphs instead"),
+    CLI_MODEL_OPTIONS(explain_command_t),
+    SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+static void print_type(const shoal_type_t *type, FILE *out) {
+  char shape[128];
+  shoal_shape_format(&type->shape, shape, sizeof shape);
+  fprintf(out, "%s%s", shoal_dtype_name(type->dtype), shape);
+}
+
+static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena, FILE *out) {
+  fprintf(out, "states at rest\n");
+  for (int64_t s = 0; s < plan->model->states.count; ++s) {
+    const shoal_state_info_t *state = &plan->model->states.items[s];
+    const char *layout = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&plan->states[s], arena, &layout));
+    fprintf(out, "  %-36s ", state->name);
+    print_type(&state->type, out);
+    fprintf(out, "  %s\n", layout[0] ? layout : "replicated");
+  }
+  return NULL;
+}
+
+static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                    shoal_arena_t *arena, FILE *out) {
+  fprintf(out, "graph %s\n", gp->graph->name);
+  for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
+    const shoal_node_t *node = &gp->graph->nodes.items[n];
+    const shoal_node_plan_t *np = &gp->nodes[n];
+    const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+    fprintf(out, "  %-44s", node->name);
+    bool any = false;
+    for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
+      if (!np->choices[slot].way) continue;
+      const char *way = NULL;
+      SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, np->choices[slot].way, arena, &way));
+      fprintf(out, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
+      any = true;
+    }
+    fprintf(out, "%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
+            plan->mesh_count > 1 ? mesh->name : "");
+  }
+  return NULL;
+}
+
+static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
+  fprintf(out, "reshards\n");
+  for (int64_t c = 0; c < program->channel_count; ++c) {
+    const shoal_channel_t *channel = &program->channels[c];
+    const char *name = "", *src = NULL, *dst = NULL;
+    for (int64_t k = 0; k < program->class_count; ++k)
+      for (int64_t s = 0; s < program->classes[k].segment_count; ++s)
+        for (int64_t i = 0; i < program->classes[k].segments[s].instruction_count; ++i)
+          if (program->classes[k].segments[s].instructions[i].channel == c)
+            name = program->classes[k].segments[s].instructions[i].name;
+    shoal_reshard_t reshard;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, channel->micro ? 0 : -1, &channel->dst,
+                                               channel->micro ? 0 : -1, &channel->type.shape, arena,
+                                               &reshard));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->src, arena, &src));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->dst, arena, &dst));
+    fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));
+    print_type(&channel->type, out);
+    fprintf(out, "  %s -> %s\n", src[0] ? src : "replicated", dst[0] ? dst : "replicated");
+  }
+  return NULL;
+}
+
+static shoal_status_t explain(const explain_command_t *command, const shoal_plan_t *plan,
+                              const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
+  const char *text = NULL;
+  if (command->program || command->graph) {
+    SHOAL_RETURN_IF_ERROR(command->program ? shoal_program_print(program, arena, &text)
+                                           : shoal_model_print(plan->model, arena, &text));
+    fputs(text, out);
+    return NULL;
+  }
+  for (int64_t m = 0; m < plan->mesh_count; ++m) fprintf(out, "mesh %s\n", plan->intent.meshes[m]);
+  SHOAL_RETURN_IF_ERROR(explain_states(plan, arena, out));
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
+    SHOAL_RETURN_IF_ERROR(explain_nodes(plan, &plan->graphs[g], arena, out));
+  SHOAL_RETURN_IF_ERROR(explain_reshards(program, arena, out));
+  fprintf(out, "memory\n");
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    int64_t states = 0;
+    for (int64_t b = 0; b < program->classes[c].buffer_count; ++b)
+      if (program->classes[c].buffers[b].kind == SHOAL_BUFFER_STATE)
+        states += program->classes[c].buffers[b].bytes;
+    fprintf(out, "  class %lld: arena %lld bytes a rank, states %lld\n", (long long)c,
+            (long long)program->classes[c].arena_bytes, (long long)states);
+  }
+  return NULL;
+}
+
+static shoal_status_t run(const explain_command_t *command, const char *name, shoal_arena_t *arena,
+                          FILE *out) {
+  shoal_model_t *model = NULL;
+  shoal_rules_t *rules = NULL;
+  shoal_plan_t *plan = NULL;
+  shoal_program_t *program = NULL;
+  bool rebuilt = false;
+  shoal_status_t status = cli_model_create(name, &command->model, shoal_allocator_system(), &model);
+  if (!status) status = shoal_rules_create(shoal_allocator_system(), &rules);
+  if (!status) status = cli_plan_make(&command->planning, model, rules, arena, &rebuilt, &plan);
+  if (!status) status = shoal_lower(plan, NULL, &program);
+  if (!status) status = explain(command, plan, program, arena, out);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_rules_free(rules);
+  shoal_model_free(model);
+  return status;
+}
+
+shoal_status_t cli_explain(int argc, char **argv, FILE *out) {
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  explain_command_t command = {0};
+  shoal_words_t words = {0};
+  shoal_status_t status =
+      cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+  if (!status && !command.help) status = cli_one_model(&words);
+  if (!status && !command.help) status = run(&command, words.items[0], &arena, out);
+  shoal_arena_deinit(&arena);
+  return status;
+}

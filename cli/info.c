@@ -1,0 +1,29 @@
+// `shoal info`: what this build and this machine have.
+#include <unistd.h>
+
+#include "base/status.h"
+#include "cli.h"
+#include "shoal/comm.h"
+#include "shoal/device.h"
+#include "shoal/op.h"
+#include "shoal/planners.h"
+
+shoal_status_t cli_info(int argc, char **argv, FILE *out) {
+  if (argc > 0 && argv)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "shoal info takes no arguments");
+  shoal_registry_t *registry = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
+  fprintf(out, "cores %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
+  fprintf(out, "devices cpu\n");
+  fprintf(out, "communication self local\n");
+  fprintf(out, "unavailable mpi nccl cuda (not in this version)\n");
+  fprintf(out, "strategies");
+  for (int64_t i = 0; i < shoal_strategies_count(NULL); ++i)
+    fprintf(out, " %s", shoal_strategies_get(NULL, i)->name);
+  fprintf(out, "\nops %lld:", (long long)shoal_registry_count(registry));
+  for (int64_t i = 0; i < shoal_registry_count(registry); ++i)
+    fprintf(out, " %s", shoal_registry_op(registry, i)->name);
+  fprintf(out, "\nmodels mlp gpt cnn\n");
+  shoal_registry_release(registry);
+  return NULL;
+}

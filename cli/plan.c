@@ -1,0 +1,97 @@
+// `shoal plan MODEL`: makes a plan and prints it, or says in a few lines what it decided.
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "cli.h"
+#include "lower/lower.h"
+#include "models.h"
+#include "planning.h"
+
+typedef struct plan_command {
+  cli_model_options_t model;
+  cli_plan_options_t planning;
+  const char *output, *format;
+  bool help;
+} plan_command_t;
+
+static const shoal_option_t table[] = {
+    CLI_PLAN_OPTIONS(plan_command_t),
+    SHOAL_OPTION(plan_command_t, STRING, output, NULL, "file to write the plan to", .letter = 'o'),
+    SHOAL_OPTION(plan_command_t, STRING, format, "text", "text, or json: the plan file itself"),
+    CLI_MODEL_OPTIONS(plan_command_t),
+    SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t *program,
+                                const cli_plan_options_t *options, shoal_arena_t *arena, FILE *out) {
+  const shoal_intent_t *intent = shoal_plan_intent(plan);
+  shoal_cluster_t cluster;
+  SHOAL_RETURN_IF_ERROR(cli_cluster(options, arena, &cluster));
+  fprintf(out, "strategy %s\n", intent->strategy);
+  for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(out, "mesh %s\n", intent->meshes[i]);
+  for (int64_t i = 0; i < intent->layout_count; ++i)
+    fprintf(out, "layout %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
+  for (int64_t i = 0; i < intent->stage_count; ++i)
+    fprintf(out, "stage %s: mesh %s\n", intent->stages[i].pattern, intent->stages[i].value);
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    const shoal_class_t *rank_class = &program->classes[c];
+    int64_t instructions = 0;
+    for (int64_t s = 0; s < rank_class->segment_count; ++s)
+      instructions += rank_class->segments[s].instruction_count;
+    fprintf(out, "class %lld: %lld ranks from %d, %lld segments, %lld instructions, arena %lld bytes\n",
+            (long long)c, (long long)rank_class->rank_count, rank_class->ranks[0],
+            (long long)rank_class->segment_count, (long long)instructions,
+            (long long)rank_class->arena_bytes);
+  }
+  for (int64_t o = 0; o < program->classes[0].order_count; ++o) {
+    const char *graph = program->classes[0].orders[o].graph;
+    shoal_simulation_t sim;
+    SHOAL_RETURN_IF_ERROR(shoal_simulate(program, graph, &cluster, shoal_allocator_system(), &sim));
+    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n", graph,
+            sim.seconds, sim.compute_seconds, sim.comm_seconds, sim.comm_bytes);
+  }
+  return NULL;
+}
+
+static shoal_status_t run(const plan_command_t *command, const char *name, shoal_arena_t *arena,
+                          FILE *out) {
+  shoal_model_t *model = NULL;
+  shoal_rules_t *rules = NULL;
+  shoal_plan_t *plan = NULL;
+  shoal_program_t *program = NULL;
+  bool rebuilt = false;
+  const char *text = NULL;
+  shoal_status_t status = cli_model_create(name, &command->model, shoal_allocator_system(), &model);
+  if (!status) status = shoal_rules_create(shoal_allocator_system(), &rules);
+  if (!status) status = cli_plan_make(&command->planning, model, rules, arena, &rebuilt, &plan);
+  if (!status && rebuilt)
+    fprintf(stderr, "shoal: the plan file was for another model, rules or world: rebuilt from its intent\n");
+  if (!status) status = shoal_lower(plan, NULL, &program);
+  if (!status) status = shoal_program_check(program, shoal_allocator_system());
+  if (!status) status = shoal_plan_print(plan, arena, &text);
+  if (!status && command->output)
+    status = shoal_file_write(command->output, text, (int64_t)strlen(text));
+  if (!status && strcmp(command->format, "json") == 0)
+    fputs(text, out);
+  else if (!status)
+    status = summarize(plan, program, &command->planning, arena, out);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_rules_free(rules);
+  shoal_model_free(model);
+  return status;
+}
+
+shoal_status_t cli_plan(int argc, char **argv, FILE *out) {
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  plan_command_t command = {0};
+  shoal_words_t words = {0};
+  shoal_status_t status =
+      cli_options("plan", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+  if (!status && !command.help) status = cli_one_model(&words);
+  if (!status && !command.help) status = run(&command, words.items[0], &arena, out);
+  shoal_arena_deinit(&arena);
+  return status;
+}

@@ -1,0 +1,86 @@
+// See planning.h.
+#include "planning.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+
+shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
+                           int64_t count, int argc, char **argv, shoal_arena_t *arena, void *options,
+                           shoal_words_t *out_words, FILE *out) {
+  SHOAL_RETURN_IF_ERROR(shoal_options_defaults(table, count, arena, options));
+  SHOAL_RETURN_IF_ERROR(shoal_options_parse(table, count, argc, (const char *const *)argv, arena, options,
+                                            out_words));
+  const bool *help = (const bool *)((const char *)options + table[count - 1].offset);
+  if (!*help) return NULL;
+  shoal_text_t text;
+  shoal_text_init(shoal_allocator_system(), &text);
+  shoal_options_help(table, count, &text);
+  shoal_status_t status = shoal_text_status(&text);
+  if (!status)
+    fprintf(out, "usage: shoal %s %s [OPTIONS]\n\n%s", command, arguments, shoal_text_string(&text));
+  shoal_text_deinit(&text);
+  return status;
+}
+
+shoal_status_t cli_one_model(const shoal_words_t *words) {
+  if (words->count == 1) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: gpt -n 2", "name one model: mlp, gpt or cnn");
+}
+
+shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena, int64_t *out_count,
+                                 const shoal_intent_entry_t **out_entries) {
+  SHOAL_VEC(shoal_intent_entry_t) entries = {0};
+  char *rest = shoal_arena_strdup(arena, text ? text : "");
+  if (!rest) return SHOAL_OOM();
+  while (*rest) {
+    char *end = strchr(rest, ';');
+    if (end) *end = 0;
+    char *equals = strchr(rest, '=');
+    if (!equals)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write pattern=layout;pattern=layout",
+                              "'%s' in --layouts has no '='", rest);
+    *equals = 0;
+    shoal_intent_entry_t entry = {rest, equals + 1};
+    if (!SHOAL_PUSH(arena, &entries, entry)) return SHOAL_OOM();
+    if (!end) break;
+    rest = end + 1;
+  }
+  *out_count = entries.count;
+  *out_entries = entries.items;
+  return NULL;
+}
+
+shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_model_t *model,
+                             shoal_rules_t *rules, shoal_arena_t *arena, bool *out_rebuilt,
+                             shoal_plan_t **out_plan) {
+  *out_rebuilt = false;
+  if (options->ranks < 1 || options->ranks > 1 << 20)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank is needed", (long long)options->ranks);
+  int64_t size = 0;
+  shoal_allocator_t allocator = shoal_allocator_system();
+  if (options->plan) {
+    const char *text = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->plan, arena, &text, &size));
+    return shoal_plan_parse(options->plan, text, model, rules, (int32_t)options->ranks, allocator,
+                            out_rebuilt, out_plan);
+  }
+  shoal_plan_options_t make = {.strategy = options->strategy, .mesh = options->mesh,
+                               .world = (int32_t)options->ranks};
+  if (options->cluster)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &make.cluster, &size));
+  SHOAL_RETURN_IF_ERROR(
+      cli_layouts_parse(options->layouts, arena, &make.layout_count, &make.layouts));
+  return shoal_plan_make(model, rules, &make, out_plan);
+}
+
+shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,
+                           shoal_cluster_t *out_cluster) {
+  *out_cluster = shoal_cluster_default();
+  if (!options->cluster) return NULL;
+  const char *text = NULL;
+  int64_t size = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &text, &size));
+  return shoal_cluster_parse(options->cluster, text, out_cluster);
+}

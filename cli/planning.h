@@ -1,0 +1,50 @@
+// From command-line options to a plan: what `plan`, `explain` and `train` share.
+#ifndef SHOAL_CLI_PLANNING_H_
+#define SHOAL_CLI_PLANNING_H_
+
+#include <stdio.h>
+
+#include "base/options.h"
+#include "shoal/planners.h"
+#include "shoal/simulate.h"
+
+typedef struct cli_plan_options {
+  int64_t ranks;
+  const char *strategy, *mesh, *plan, *cluster, *layouts;
+} cli_plan_options_t;
+
+// Rows for an option table of a struct that has a `cli_plan_options_t planning` member.
+#define CLI_PLAN_OPTION(type, kind_, field, value_, doc_, ...)                                     \
+  {.name = #field, .kind = SHOAL_OPTION_##kind_,                                                   \
+   .offset = offsetof(type, planning) + offsetof(cli_plan_options_t, field), .value = value_,      \
+   .doc = doc_, __VA_ARGS__}
+#define CLI_PLAN_OPTIONS(type)                                                                     \
+  CLI_PLAN_OPTION(type, INT, ranks, "1", "ranks", .letter = 'n'),                                  \
+      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, single, data, tensor or explicit"),     \
+      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),         \
+      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),         \
+      CLI_PLAN_OPTION(type, STRING, cluster, NULL, "cluster file to plan for"),                    \
+      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                                 \
+                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'")
+
+// Defaults, environment, command line; prints the help when the table's last row, `help`, is asked for
+// (the caller's struct has it as a bool: nothing else to do then).
+SHOAL_MUST_USE shoal_status_t cli_options(const char *command, const char *arguments,
+                                          const shoal_option_t *table, int64_t count, int argc,
+                                          char **argv, shoal_arena_t *arena, void *options,
+                                          shoal_words_t *out_words, FILE *out);
+// Is there exactly one word, the model?
+SHOAL_MUST_USE shoal_status_t cli_one_model(const shoal_words_t *words);
+// Parses "pattern=layout;pattern=layout".
+SHOAL_MUST_USE shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena,
+                                                int64_t *out_count,
+                                                const shoal_intent_entry_t **out_entries);
+// Plans the model as the options say. *out_rebuilt: the plan file was for something else.
+SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_model_t *model,
+                                            shoal_rules_t *rules, shoal_arena_t *arena,
+                                            bool *out_rebuilt, shoal_plan_t **out_plan);
+// The cluster file's content, or the default machine.
+SHOAL_MUST_USE shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,
+                                          shoal_cluster_t *out_cluster);
+
+#endif  // SHOAL_CLI_PLANNING_H_
