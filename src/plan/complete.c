@@ -9,6 +9,8 @@
 #include "plan/complete.h"
 #include "plan/cut.h"
 
+enum { MAX_TRIES = 24 };  // item cuts tried per way: two per operand and the plain one
+
 static int32_t axis_of(int32_t slot) { return slot == 0 ? SHOAL_AXIS_MICRO : slot - 1; }
 
 // Does the cut `inner` count inside chunks of `outer`'s units? Then it must be written after it: a unit of
@@ -127,6 +129,16 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
   return cost + (whole_to_partial ? 3 * c->largest : 0);
 }
 
+// An operand that is one of several equal windows (the gradient of a slice of fused QKV) says how its own
+// window is dealt; the others are dealt alike, so that the pieces' sum needs no reshard.
+static bool split_evenly(const shoal_way_t *way, const shoal_way_operand_t *operand,
+                         shoal_item_cut_t *cut) {
+  if (!way->any_order || cut->chunk_count != 0 || operand->kind != SHOAL_OPERAND_CUT) return false;
+  if (operand->length == 0 || way->items % operand->length != 0) return false;
+  cut->chunk_count = (int32_t)(way->items / operand->length);
+  return cut->chunk_count > 1;
+}
+
 // Along an axis where no input is cut a node stays whole unless a pin pays for a cut.
 static shoal_choice_t choose(const chooser_t *c) {
   shoal_choice_t best = {0};
@@ -134,13 +146,16 @@ static shoal_choice_t choose(const chooser_t *c) {
   int32_t operand_count = c->node->input_count + c->node->output_count;
   for (int32_t w = 0; w < c->rule->way_count && best_cost > 0; ++w) {
     const shoal_way_t *way = &c->rule->ways[w];
-    shoal_choice_t tries[1 + SHOAL_MAX_RANK];
+    shoal_choice_t tries[MAX_TRIES];
     int32_t try_count = 0;
-    for (int32_t k = 0; k < operand_count && try_count < SHOAL_MAX_RANK; ++k) {
+    for (int32_t k = 0; k < operand_count && try_count + 2 < MAX_TRIES; ++k) {
       shoal_choice_t choice = {.way = way};
-      if (c->operands[k].cut && shoal_way_match(way, k, &c->operands[k].type->shape,
-                                                c->operands[k].cut, &choice.item_cut))
-        tries[try_count++] = choice;
+      if (!c->operands[k].cut || !shoal_way_match(way, k, &c->operands[k].type->shape,
+                                                  c->operands[k].cut, &choice.item_cut))
+        continue;
+      shoal_choice_t even = choice;
+      if (split_evenly(way, &way->operands[k], &even.item_cut)) tries[try_count++] = even;
+      tries[try_count++] = choice;
     }
     tries[try_count++] = (shoal_choice_t){.way = way};
     for (int32_t t = 0; t < try_count; ++t) {

@@ -66,7 +66,7 @@ static void follow(const tensor_planner_t *p, int32_t value, int32_t dim, int64_
   }
 }
 
-// "tensor:1*(768/64,768/64,768/64)"
+// "tensor:1*3/64" or, with unequal chunks, "tensor:1*(2048/64,512/64,512/64)"
 static shoal_status_t print_cut(const tensor_planner_t *p, int32_t dim, int64_t length,
                                 const grain_t *grain, const char **out_text) {
   shoal_arena_t *arena = p->context->arena;
@@ -74,6 +74,14 @@ static shoal_status_t print_cut(const tensor_planner_t *p, int32_t dim, int64_t 
     *out_text = grain->unit > 1
                     ? shoal_arena_printf(arena, "tensor:%d/%lld", dim, (long long)grain->unit)
                     : shoal_arena_printf(arena, "tensor:%d", dim);
+    return *out_text ? NULL : SHOAL_OOM();
+  }
+  bool equal = true;
+  int64_t each = length / (grain->break_count + 1);
+  for (int32_t i = 0; i < grain->break_count; ++i) equal &= grain->breaks[i] == (i + 1) * each;
+  if (equal && each * (grain->break_count + 1) == length) {
+    *out_text = shoal_arena_printf(arena, "tensor:%d*%d/%lld", dim, grain->break_count + 1,
+                                   (long long)grain->unit);
     return *out_text ? NULL : SHOAL_OOM();
   }
   char *text = shoal_arena_printf(arena, "tensor:%d*(", dim);
@@ -160,16 +168,13 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
   for (int32_t k = 0; k < node->input_count && node->input_count == 2 && !done; ++k)
     if (state_input(p, node, k, 2)) SHOAL_RETURN_IF_ERROR(place_weight(p, n, k, &done));
   if (done || !any_cut) return NULL;
-  bool follows = false;  // does some way carry a cut from a cut input to an output?
-  for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
-    const shoal_way_t *way = &p->rules[n]->ways[w];
+  bool follows = false;  // does some way carry a cut on from a cut input?
+  for (int32_t w = 0; w < p->rules[n]->way_count; ++w)
     for (int32_t k = 0; k < node->input_count; ++k) {
-      const shoal_shape_t *shape = &p->graph->values.items[node->inputs[k]].type.shape;
-      if (p->cut[node->inputs[k]] && way->operands[k].kind == SHOAL_OPERAND_CUT &&
-          (way->operands[k].dim > 0 || shape->rank == 1))
-        follows = follows || way->operands[k].dim == shape->rank - 1 || node->output_count > 0;
+      const shoal_way_operand_t *in = &p->rules[n]->ways[w].operands[k];
+      int32_t rank = p->graph->values.items[node->inputs[k]].type.shape.rank;
+      follows |= p->cut[node->inputs[k]] && in->kind == SHOAL_OPERAND_CUT && (in->dim > 0 || rank == 1);
     }
-  }
   // The loss over a cut vocabulary: no way along the classes, but the decomposition has one.
   const shoal_shape_t *first = &p->graph->values.items[node->inputs[0]].type.shape;
   if (node->op->decompose && p->cut[node->inputs[0]] && first->rank > 0) {
