@@ -1,0 +1,328 @@
+// Reading one class of a printed program: buffers, segments, orders.
+#include <string.h>
+
+#include "op/reduce.h"
+#include "program/parse_impl.h"
+
+static bool out_of_memory(parse_t *p) {
+  return shoal_parse_check(p, SHOAL_OOM());
+}
+
+// "0-3,7": ascending.
+static bool read_ranks(parse_t *p, shoal_class_t *class) {
+  SHOAL_VEC(int32_t) ranks = {0};
+  int32_t world = p->program->world, low = 0;
+  do {
+    int32_t first, last;
+    if (!shoal_parse_int32(p, "rank", low, world - 1, &first)) return false;
+    last = first;
+    if (shoal_scan_accept(&p->scan, "-") &&
+        !shoal_parse_int32(p, "rank", first, world - 1, &last)) {
+      return false;
+    }
+    p->ranks += last - first + 1;
+    if (p->ranks > world) return shoal_scan_fail(&p->scan, "the classes have too many ranks");
+    for (int32_t rank = first; rank <= last; ++rank) {
+      if (!SHOAL_PUSH(p->arena, &ranks, rank)) return out_of_memory(p);
+    }
+    low = last + 1;
+  } while (shoal_scan_accept(&p->scan, ","));
+  class->ranks = ranks.items;
+  class->rank_count = ranks.count;
+  return true;
+}
+
+// ---- buffers
+// ---------------------------------------------------------------------------------------
+
+static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
+  for (int kind = 0; kind <= SHOAL_BUFFER_OUTPUT; ++kind) {
+    buffer->kind = (shoal_buffer_kind_t)kind;
+    if (shoal_scan_accept(&p->scan, shoal_buffer_kind_name(buffer->kind))) return true;
+  }
+  return shoal_scan_fail(&p->scan, "a buffer is temp, state, input or output");
+}
+
+static bool read_buffer(parse_t *p, int64_t index, shoal_buffer_t *buffer) {
+  *buffer = (shoal_buffer_t){.state = -1, .count = -1};
+  if (!shoal_parse_index(p, "buffer", index) || !read_kind(p, buffer)) return false;
+  if (buffer->kind == SHOAL_BUFFER_STATE &&
+      !shoal_parse_int32(p, "state", 0, p->program->state_count - 1, &buffer->state)) {
+    return false;
+  }
+  if (!shoal_parse_quoted(p, &buffer->name) || !shoal_parse_type(p, &buffer->type)) return false;
+  if (!shoal_parse_layout(p, &buffer->type, &buffer->layout)) return false;
+  int64_t most = INT64_MAX / SHOAL_PROGRAM_MAX_MICRO / 4;
+  if (!shoal_scan_expect(&p->scan, "slots")) return false;
+  if (!shoal_parse_int32(p, "slots", 1, p->program->micro, &buffer->slots)) return false;
+  if (!shoal_scan_expect(&p->scan, "bytes")) return false;
+  if (!shoal_parse_int(p, "bytes", 0, most, &buffer->bytes)) return false;
+  if (!shoal_scan_expect(&p->scan, "offset")) return false;
+  if (!shoal_parse_int(p, "offset", 0, INT64_MAX / 4, &buffer->offset)) return false;
+  if (!shoal_scan_accept(&p->scan, "count")) return shoal_parse_line_end(p);
+  return shoal_parse_int32(p, "count", 0, INT32_MAX, &buffer->count) && shoal_parse_line_end(p);
+}
+
+static bool read_buffers(parse_t *p, shoal_class_t *class) {
+  SHOAL_VEC(shoal_buffer_t) buffers = {0};
+  while (shoal_scan_accept(&p->scan, "buffer")) {
+    shoal_buffer_t buffer;
+    if (!read_buffer(p, buffers.count, &buffer)) return false;
+    if (!SHOAL_PUSH(p->arena, &buffers, buffer)) return out_of_memory(p);
+  }
+  if (buffers.count > INT32_MAX) return shoal_scan_fail(&p->scan, "too many buffers");
+  for (int64_t i = 0; i < buffers.count; ++i) {
+    if (buffers.items[i].count < buffers.count) continue;
+    return shoal_scan_fail(&p->scan, "buffer %lld counts in buffer %d, which is not there",
+                           (long long)i, buffers.items[i].count);
+  }
+  class->buffers = buffers.items;
+  class->buffer_count = buffers.count;
+  return !p->scan.error;
+}
+
+// ---- instructions
+// ----------------------------------------------------------------------------------
+
+static bool read_queue(parse_t *p, shoal_queue_kind_t *out_queue) {
+  for (int queue = 0; queue < SHOAL_QUEUE_COUNT; ++queue) {
+    *out_queue = (shoal_queue_kind_t)queue;
+    if (shoal_scan_accept(&p->scan, shoal_queue_name(*out_queue))) return true;
+  }
+  return shoal_scan_fail(&p->scan, "a queue is compute, comm or copy");
+}
+
+static bool read_opcode(parse_t *p, shoal_opcode_t *out_opcode) {
+  static const char *const names[] = {
+#define SHOAL_OPCODE(id, name, doc) name,
+#include "shoal/opcodes.inc"
+#undef SHOAL_OPCODE
+  };
+  char word[32];
+  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
+  for (int i = 0; i < SHOAL_OPCODE_COUNT; ++i) {
+    *out_opcode = (shoal_opcode_t)i;
+    if (strcmp(names[i], word) == 0) return true;
+  }
+  const char *nearest = shoal_text_nearest(word, names, SHOAL_OPCODE_COUNT);
+  if (nearest) shoal_scan_fail(&p->scan, "'%s' is no opcode: did you mean '%s'?", word, nearest);
+  return shoal_scan_fail(&p->scan, "'%s' is no opcode", word);
+}
+
+// "(0, 1, -)"; '(' was read. Only a reshard may leave a side out.
+static bool read_operands(parse_t *p, const shoal_class_t *class, bool may_lack, int32_t *out_count,
+                          const int32_t **out_list) {
+  SHOAL_VEC(int32_t) list = {0};
+  do {
+    int32_t buffer = -1;
+    if (!(may_lack && shoal_scan_accept(&p->scan, "-")) &&
+        !shoal_parse_int32(p, "buffer", 0, class->buffer_count - 1, &buffer)) {
+      return false;
+    }
+    if (!SHOAL_PUSH(p->arena, &list, buffer)) return out_of_memory(p);
+  } while (shoal_scan_accept(&p->scan, ","));
+  *out_count = (int32_t)list.count;
+  *out_list = list.items;
+  return shoal_scan_expect(&p->scan, ")");
+}
+
+static bool read_attr(parse_t *p, const shoal_op_t *op, shoal_attr_t *out_attr) {
+  char word[64];
+  if (!shoal_scan_word(&p->scan, word, sizeof word) || !shoal_scan_expect(&p->scan, "="))
+    return false;
+  const shoal_attr_schema_t *schema = NULL;
+  for (int32_t i = 0; i < op->attr_count && !schema; ++i) {
+    if (strcmp(op->attrs[i].name, word) == 0) schema = &op->attrs[i];
+  }
+  if (!schema || schema->kind == SHOAL_ATTR_PLACE) {
+    return shoal_scan_fail(&p->scan, "%s has no attribute '%s' to be written here", op->name, word);
+  }
+  *out_attr = (shoal_attr_t){.name = schema->name, .kind = schema->kind};
+  shoal_attr_value_t *value = &out_attr->value;
+  shoal_dtype_t dtype;
+  switch (schema->kind) {
+    case SHOAL_ATTR_INT:
+      return shoal_scan_int(&p->scan, &value->i);
+    case SHOAL_ATTR_INTS:
+      return shoal_parse_ints(p, &value->count, value->ints);
+    case SHOAL_ATTR_REAL:
+      return shoal_scan_double(&p->scan, &value->f);
+    case SHOAL_ATTR_STRING:
+      return shoal_parse_quoted(p, &value->s);
+    default:
+      if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
+      if (!shoal_dtype_parse(word, &dtype)) {
+        return shoal_scan_fail(&p->scan, "'%s' is no element type", word);
+      }
+      value->i = (int64_t)dtype;
+      return true;
+  }
+}
+
+static bool read_attrs(parse_t *p, shoal_instruction_t *in) {
+  SHOAL_VEC(shoal_attr_t) attrs = {0};
+  if (shoal_scan_accept(&p->scan, "{")) {
+    do {
+      shoal_attr_t attr;
+      if (!read_attr(p, in->op, &attr)) return false;
+      if (!SHOAL_PUSH(p->arena, &attrs, attr)) return out_of_memory(p);
+    } while (shoal_scan_accept(&p->scan, ","));
+    if (!shoal_scan_expect(&p->scan, "}")) return false;
+  }
+  shoal_attr_value_t *values;
+  if (!shoal_parse_check(
+          p, shoal_op_attrs(in->op, (int32_t)attrs.count, attrs.items, p->arena, &values))) {
+    return false;
+  }
+  in->attrs = values;
+  return true;
+}
+
+static bool read_reduce(parse_t *p, shoal_reduce_t *out_reduce) {
+  char word[32];
+  if (!shoal_scan_expect(&p->scan, "reduce")) return false;
+  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
+  return shoal_reduce_parse(word, out_reduce) ||
+         shoal_scan_fail(&p->scan, "there is no reduction '%s'", word);
+}
+
+// What only this opcode has, and the number of its operands.
+static bool read_details(parse_t *p, shoal_instruction_t *in) {
+  int32_t inputs, outputs;
+  shoal_opcode_arity(in->opcode, &inputs, &outputs);
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) {
+    inputs = in->op->variadic && in->input_count > in->op->input_count ? in->input_count
+                                                                       : in->op->input_count;
+    outputs = in->op->output_count;
+  }
+  if (in->input_count != inputs || in->output_count != outputs) {
+    return shoal_scan_fail(&p->scan, "%s takes %d buffers and gives %d, not %d and %d",
+                           in->op ? in->op->name : shoal_opcode_name(in->opcode), inputs, outputs,
+                           in->input_count, in->output_count);
+  }
+  switch (in->opcode) {
+    case SHOAL_OPCODE_COMPUTE:
+      return read_attrs(p, in);
+    case SHOAL_OPCODE_RESHARD:
+      return shoal_scan_expect(&p->scan, "channel") &&
+             shoal_parse_int32(p, "channel", 0, p->program->channel_count - 1, &in->channel);
+    case SHOAL_OPCODE_ACCUMULATE:
+      return read_reduce(p, &in->reduce);
+    case SHOAL_OPCODE_FILL:
+      return shoal_scan_expect(&p->scan, "value") && shoal_scan_double(&p->scan, &in->value);
+    default:
+      return true;
+  }
+}
+
+static bool read_tail(parse_t *p, const shoal_class_t *class, int64_t index,
+                      shoal_instruction_t *in) {
+  if (!shoal_parse_quoted(p, &in->name)) return false;
+  if (shoal_scan_accept(&p->scan, "predicate") &&
+      !shoal_parse_int32(p, "buffer", 0, class->buffer_count - 1, &in->predicate)) {
+    return false;
+  }
+  if (shoal_scan_accept(&p->scan, "workspace")) {
+    if (!shoal_parse_int(p, "workspace", 1, INT64_MAX / 4, &in->workspace)) return false;
+    if (!shoal_scan_expect(&p->scan, "@")) return false;
+    if (!shoal_parse_int(p, "offset", 0, INT64_MAX / 4, &in->workspace_offset)) return false;
+  }
+  if (!shoal_scan_accept(&p->scan, "wait")) return shoal_parse_line_end(p);
+  SHOAL_VEC(int32_t) waits = {0};
+  do {
+    int32_t wait;
+    if (!shoal_parse_int32(p, "an instruction to wait for,", 0, index - 1, &wait)) return false;
+    if (!SHOAL_PUSH(p->arena, &waits, wait)) return out_of_memory(p);
+  } while (!shoal_scan_at_end(&p->scan) && !shoal_scan_peek(&p->scan, "\n"));
+  in->waits = waits.items;
+  in->wait_count = (int32_t)waits.count;
+  return shoal_parse_line_end(p);
+}
+
+static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t index,
+                             shoal_instruction_t *in) {
+  *in = (shoal_instruction_t){.channel = -1, .predicate = -1};
+  if (!shoal_parse_index(p, "instruction", index)) return false;
+  if (!read_queue(p, &in->queue) || !read_opcode(p, &in->opcode)) return false;
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) {
+    const char *name;
+    if (!shoal_parse_name(p, &name)) return false;
+    if (!shoal_parse_check(p, shoal_op_find(p->registry, name, &in->op))) return false;
+  }
+  bool may_lack = in->opcode == SHOAL_OPCODE_RESHARD;
+  if (shoal_scan_accept(&p->scan, "(") &&
+      !read_operands(p, class, may_lack, &in->input_count, &in->inputs)) {
+    return false;
+  }
+  if (shoal_scan_accept(&p->scan, "->") &&
+      !(shoal_scan_expect(&p->scan, "(") &&
+        read_operands(p, class, may_lack, &in->output_count, &in->outputs))) {
+    return false;
+  }
+  return read_details(p, in) && read_tail(p, class, index, in);
+}
+
+// ---- segments and orders
+// ---------------------------------------------------------------------------
+
+static bool at_digit(parse_t *p) {
+  return !shoal_scan_at_end(&p->scan) && *p->scan.at >= '0' && *p->scan.at <= '9';
+}
+
+static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
+                         shoal_segment_t *segment) {
+  *segment = (shoal_segment_t){0};
+  if (!shoal_parse_index(p, "segment", index) || !shoal_parse_name(p, &segment->name)) return false;
+  if (!shoal_parse_line_end(p)) return false;
+  SHOAL_VEC(shoal_instruction_t) list = {0};
+  while (at_digit(p)) {
+    shoal_instruction_t in;
+    if (!read_instruction(p, class, list.count, &in)) return false;
+    if (!SHOAL_PUSH(p->arena, &list, in)) return out_of_memory(p);
+  }
+  segment->instructions = list.items;
+  segment->instruction_count = list.count;
+  return !p->scan.error;
+}
+
+static bool read_order(parse_t *p, const shoal_class_t *class, shoal_order_t *order) {
+  *order = (shoal_order_t){0};
+  if (!shoal_parse_name(p, &order->graph)) return false;
+  SHOAL_VEC(shoal_segment_call_t) calls = {0};
+  while (at_digit(p)) {
+    shoal_segment_call_t call = {.micro = -1};
+    if (!shoal_parse_int32(p, "segment", 0, class->segment_count - 1, &call.segment)) return false;
+    if (shoal_scan_accept(&p->scan, ":") &&
+        !shoal_parse_int32(p, "micro-batch", 0, p->program->micro - 1, &call.micro)) {
+      return false;
+    }
+    if (!SHOAL_PUSH(p->arena, &calls, call)) return out_of_memory(p);
+  }
+  order->calls = calls.items;
+  order->call_count = calls.count;
+  return shoal_parse_line_end(p);
+}
+
+bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *class) {
+  if (!shoal_parse_index(p, "class", index) || !shoal_scan_expect(&p->scan, "ranks")) return false;
+  if (!read_ranks(p, class) || !shoal_scan_expect(&p->scan, "arena")) return false;
+  if (!shoal_parse_int(p, "arena", 0, INT64_MAX / 4, &class->arena_bytes)) return false;
+  if (!shoal_parse_line_end(p) || !read_buffers(p, class)) return false;
+  SHOAL_VEC(shoal_segment_t) segments = {0};
+  while (shoal_scan_accept(&p->scan, "segment")) {
+    shoal_segment_t segment;
+    if (!read_segment(p, class, segments.count, &segment)) return false;
+    if (!SHOAL_PUSH(p->arena, &segments, segment)) return out_of_memory(p);
+  }
+  class->segments = segments.items;
+  class->segment_count = segments.count;
+  SHOAL_VEC(shoal_order_t) orders = {0};
+  while (shoal_scan_accept(&p->scan, "order")) {
+    shoal_order_t order;
+    if (!read_order(p, class, &order)) return false;
+    if (!SHOAL_PUSH(p->arena, &orders, order)) return out_of_memory(p);
+  }
+  class->orders = orders.items;
+  class->order_count = orders.count;
+  return !p->scan.error;
+}

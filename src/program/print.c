@@ -1,0 +1,293 @@
+// Printing a program: one record a line, one instruction a line. parse.c reads it back.
+//
+//   shoal_program 1
+//   world 5
+//   micro 3
+//   mesh a!data=2,micro=3@0-1
+//   state fc1/weight f32[784, 256] "a!tensor:1" saved
+//   input train x f32[7, 64]
+//   output train loss f32[]
+//   channel 0 f32[7, 64] "a!micro:0,data:0" -> "b!micro:0,data:0" micro
+//   class 0 ranks 0-1 arena 4096
+//     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" slots 1 bytes 2048 offset 0 count 5
+//     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" slots 1 bytes 2048 offset 2048
+//     segment 0 train.loop.0
+//       0 copy feed -> (0) "x"
+//       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" workspace
+//       128@64 wait 0 2 comm reshard (2) -> (-) channel 0 "fc1/einsum" wait 1 3 compute fill -> (4)
+//       value 0 "grad" predicate 6 4 compute accumulate (3) -> (4) reduce sum "grad"
+//     order train 0:0 0:1 0:2 1
+//
+// Attributes that have their default are left out; `-` stands for the side of a reshard that this
+// class has no part in; a call is segment:micro-batch, or the segment alone outside the loop.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/text.h"
+#include "op/reduce.h"
+#include "program/program_impl.h"
+
+// What a scanner takes as one word; everything else is quoted.
+static bool is_word(const char *name) {
+  char c = name[0];
+  if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_')) return false;
+  if (strlen(name) > 250) return false;
+  return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789./#-") ==
+         strlen(name);
+}
+
+static void add_name(shoal_text_t *text, const char *name) {
+  if (is_word(name))
+    shoal_text_add(text, name);
+  else
+    shoal_text_add_quoted(text, name);
+}
+
+static void add_ints(shoal_text_t *text, int32_t count, const int64_t *values) {
+  shoal_text_add(text, "[");
+  for (int32_t i = 0; i < count; ++i) {
+    shoal_text_addf(text, "%s%lld", i ? ", " : "", (long long)values[i]);
+  }
+  shoal_text_add(text, "]");
+}
+
+static void add_type(shoal_text_t *text, const shoal_type_t *type) {
+  shoal_text_add(text, shoal_dtype_name(type->dtype));
+  add_ints(text, type->shape.rank, type->shape.dims);
+}
+
+static shoal_status_t add_layout(shoal_text_t *text, const shoal_layout_t *layout,
+                                 shoal_arena_t *arena) {
+  const char *printed;
+  SHOAL_RETURN_IF_ERROR(shoal_layout_print(layout, arena, &printed));
+  shoal_text_add_quoted(text, printed);
+  return NULL;
+}
+
+// ---- tables
+// ----------------------------------------------------------------------------------------
+
+static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, shoal_arena_t *arena) {
+  shoal_text_addf(text, "shoal_program 1\nworld %d\nmicro %lld\n", p->world, (long long)p->micro);
+  for (int64_t i = 0; i < p->mesh_count; ++i) {
+    const char *printed;
+    SHOAL_RETURN_IF_ERROR(shoal_mesh_print(&p->meshes[i], arena, &printed));
+    shoal_text_addf(text, "mesh %s\n", printed);
+  }
+  for (int64_t i = 0; i < p->state_count; ++i) {
+    const shoal_program_state_t *state = &p->states[i];
+    shoal_text_add(text, "state ");
+    add_name(text, state->name);
+    shoal_text_add(text, " ");
+    add_type(text, &state->type);
+    shoal_text_add(text, " ");
+    SHOAL_RETURN_IF_ERROR(add_layout(text, &state->layout, arena));
+    shoal_text_add(text, state->saved ? " saved\n" : "\n");
+  }
+  for (int64_t i = 0; i < p->input_count + p->output_count; ++i) {
+    bool input = i < p->input_count;
+    const shoal_program_port_t *port = input ? &p->inputs[i] : &p->outputs[i - p->input_count];
+    shoal_text_add(text, input ? "input " : "output ");
+    add_name(text, port->graph);
+    shoal_text_add(text, " ");
+    add_name(text, port->name);
+    shoal_text_add(text, " ");
+    add_type(text, &port->type);
+    shoal_text_add(text, "\n");
+  }
+  for (int64_t i = 0; i < p->channel_count; ++i) {
+    const shoal_channel_t *channel = &p->channels[i];
+    shoal_text_addf(text, "channel %lld ", (long long)i);
+    add_type(text, &channel->type);
+    shoal_text_add(text, " ");
+    SHOAL_RETURN_IF_ERROR(add_layout(text, &channel->src, arena));
+    shoal_text_add(text, " -> ");
+    SHOAL_RETURN_IF_ERROR(add_layout(text, &channel->dst, arena));
+    shoal_text_add(text, channel->micro ? " micro\n" : "\n");
+  }
+  return NULL;
+}
+
+static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_buffer_t *buffer,
+                                 shoal_arena_t *arena) {
+  shoal_text_addf(text, "  buffer %lld %s ", (long long)index,
+                  shoal_buffer_kind_name(buffer->kind));
+  if (buffer->kind == SHOAL_BUFFER_STATE) shoal_text_addf(text, "%d ", buffer->state);
+  shoal_text_add_quoted(text, buffer->name);
+  shoal_text_add(text, " ");
+  add_type(text, &buffer->type);
+  shoal_text_add(text, " ");
+  SHOAL_RETURN_IF_ERROR(add_layout(text, &buffer->layout, arena));
+  shoal_text_addf(text, " slots %d bytes %lld offset %lld", buffer->slots, (long long)buffer->bytes,
+                  (long long)buffer->offset);
+  if (buffer->count >= 0) shoal_text_addf(text, " count %d", buffer->count);
+  shoal_text_add(text, "\n");
+  return NULL;
+}
+
+// ---- instructions
+// ----------------------------------------------------------------------------------
+
+static bool is_default(const shoal_attr_schema_t *schema, const shoal_attr_value_t *value) {
+  const shoal_attr_value_t *fallback = &schema->fallback;
+  if (schema->kind == SHOAL_ATTR_PLACE) return value->place == NULL;
+  if (!schema->optional) return false;
+  switch (schema->kind) {
+    case SHOAL_ATTR_REAL:
+      return memcmp(&value->f, &fallback->f, sizeof value->f) == 0;
+    case SHOAL_ATTR_STRING:
+      return fallback->s && value->s && strcmp(value->s, fallback->s) == 0;
+    case SHOAL_ATTR_INTS:
+      return value->count == fallback->count &&
+             memcmp(value->ints, fallback->ints, (size_t)value->count * sizeof(int64_t)) == 0;
+    default:
+      return value->i == fallback->i;
+  }
+}
+
+static shoal_status_t add_attrs(shoal_text_t *text, const shoal_instruction_t *in) {
+  const char *separator = " {";
+  for (int32_t i = 0; i < in->op->attr_count; ++i) {
+    const shoal_attr_schema_t *schema = &in->op->attrs[i];
+    const shoal_attr_value_t *value = &in->attrs[i];
+    if (is_default(schema, value)) continue;
+    shoal_text_addf(text, "%s%s=", separator, schema->name);
+    separator = ", ";
+    switch (schema->kind) {
+      case SHOAL_ATTR_INT:
+        shoal_text_addf(text, "%lld", (long long)value->i);
+        break;
+      case SHOAL_ATTR_INTS:
+        add_ints(text, value->count, value->ints);
+        break;
+      case SHOAL_ATTR_REAL:
+        shoal_text_add_double(text, value->f);
+        break;
+      case SHOAL_ATTR_STRING:
+        shoal_text_add_quoted(text, value->s ? value->s : "");
+        break;
+      case SHOAL_ATTR_DTYPE:
+        shoal_text_add(text, shoal_dtype_name((shoal_dtype_t)value->i));
+        break;
+      case SHOAL_ATTR_PLACE:
+        return SHOAL_ERROR(
+            UNSUPPORTED, "'%s': a program speaks of the whole; places are bound at load", in->name);
+    }
+  }
+  if (separator[0] == ',') shoal_text_add(text, "}");
+  return NULL;
+}
+
+static void add_buffers(shoal_text_t *text, const char *before, int32_t count,
+                        const int32_t *list) {
+  if (count == 0) return;
+  for (int32_t i = 0; i < count; ++i) {
+    shoal_text_add(text, i ? ", " : before);
+    if (list[i] < 0)
+      shoal_text_add(text, "-");
+    else
+      shoal_text_addf(text, "%d", list[i]);
+  }
+  shoal_text_add(text, ")");
+}
+
+static shoal_status_t add_instruction(shoal_text_t *text, int64_t index,
+                                      const shoal_instruction_t *in) {
+  shoal_text_addf(text, "    %lld %s %s", (long long)index, shoal_queue_name(in->queue),
+                  shoal_opcode_name(in->opcode));
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) {
+    shoal_text_add(text, " ");
+    add_name(text, in->op->name);
+  }
+  add_buffers(text, " (", in->input_count, in->inputs);
+  add_buffers(text, " -> (", in->output_count, in->outputs);
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) SHOAL_RETURN_IF_ERROR(add_attrs(text, in));
+  if (in->opcode == SHOAL_OPCODE_RESHARD) shoal_text_addf(text, " channel %d", in->channel);
+  if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
+    shoal_text_addf(text, " reduce %s", shoal_reduce_name(in->reduce));
+  }
+  if (in->opcode == SHOAL_OPCODE_FILL) {
+    shoal_text_add(text, " value ");
+    shoal_text_add_double(text, in->value);
+  }
+  shoal_text_add(text, " ");
+  shoal_text_add_quoted(text, in->name);
+  if (in->predicate >= 0) shoal_text_addf(text, " predicate %d", in->predicate);
+  if (in->workspace > 0) {
+    shoal_text_addf(text, " workspace %lld@%lld", (long long)in->workspace,
+                    (long long)in->workspace_offset);
+  }
+  for (int32_t i = 0; i < in->wait_count; ++i) {
+    shoal_text_addf(text, "%s%d", i ? " " : " wait ", in->waits[i]);
+  }
+  shoal_text_add(text, "\n");
+  return NULL;
+}
+
+// ---- all together
+// ----------------------------------------------------------------------------------
+
+static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_class_t *class,
+                                shoal_arena_t *arena) {
+  shoal_text_addf(text, "class %lld ranks ", (long long)index);
+  for (int64_t i = 0, next; i < class->rank_count; i = next) {
+    for (next = i + 1;
+         next < class->rank_count && class->ranks[next] == class->ranks[next - 1] + 1;) {
+      ++next;
+    }
+    shoal_text_addf(text, "%s%d", i ? "," : "", class->ranks[i]);
+    if (next > i + 1) shoal_text_addf(text, "-%d", class->ranks[next - 1]);
+  }
+  shoal_text_addf(text, " arena %lld\n", (long long)class->arena_bytes);
+  for (int64_t i = 0; i < class->buffer_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(add_buffer(text, i, &class->buffers[i], arena));
+  }
+  for (int64_t s = 0; s < class->segment_count; ++s) {
+    const shoal_segment_t *segment = &class->segments[s];
+    shoal_text_addf(text, "  segment %lld ", (long long)s);
+    add_name(text, segment->name);
+    shoal_text_add(text, "\n");
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      SHOAL_RETURN_IF_ERROR(add_instruction(text, i, &segment->instructions[i]));
+    }
+  }
+  for (int64_t i = 0; i < class->order_count; ++i) {
+    const shoal_order_t *order = &class->orders[i];
+    shoal_text_add(text, "  order ");
+    add_name(text, order->graph);
+    for (int64_t k = 0; k < order->call_count; ++k) {
+      shoal_text_addf(text, " %d", order->calls[k].segment);
+      if (order->calls[k].micro >= 0) shoal_text_addf(text, ":%d", order->calls[k].micro);
+    }
+    shoal_text_add(text, "\n");
+  }
+  return NULL;
+}
+
+static shoal_status_t add_program(shoal_text_t *text, const shoal_program_t *p,
+                                  shoal_arena_t *arena) {
+  SHOAL_RETURN_IF_ERROR(add_head(text, p, arena));
+  for (int64_t c = 0; c < p->class_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(add_class(text, c, &p->classes[c], arena));
+  }
+  return shoal_text_status(text);
+}
+
+shoal_status_t shoal_program_print(const shoal_program_t *program, shoal_arena_t *arena,
+                                   const char **out_text) {
+  shoal_text_t text;
+  shoal_arena_t scratch;
+  shoal_text_init(arena->allocator, &text);
+  shoal_arena_init(arena->allocator, &scratch);
+  shoal_status_t status = add_program(&text, program, &scratch);
+  if (!status) {
+    const char *copy = shoal_arena_strdup(arena, shoal_text_string(&text));
+    if (copy)
+      *out_text = copy;
+    else
+      status = SHOAL_OOM();
+  }
+  shoal_arena_deinit(&scratch);
+  shoal_text_deinit(&text);
+  return status;
+}
