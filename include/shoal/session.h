@@ -43,22 +43,26 @@ typedef struct shoal_parallelize_options {
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_parallelize(const shoal_model_t *model,
                                                           const shoal_parallelize_options_t *options,
                                                           shoal_session_t **out_session);
-// Loads a given program instead (it is checked). *Collective.*
+// Loads a given program instead (it is checked, and must outlive the session) and runs its "init", if it has
+// one. Of the options, those about planning are not looked at. *Collective.*
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_create(const shoal_program_t *program,
                                                              const shoal_parallelize_options_t *options,
                                                              shoal_session_t **out_session);
 SHOAL_API void shoal_session_free(shoal_session_t *session);
 
-// Feeds the whole batch (every rank the same), or only this rank's rows, in the order of its boxes. The
-// data is copied. Not collective.
+// Feeds the whole batch (every rank the same), or only this rank's part. The data is copied and stays until
+// it is fed again; where several graphs have an input of that name, those of that size are fed. A part is
+// what the rank's boxes hold (halos included), packed dense: micro-batch 0's, then micro-batch 1's, and so
+// on. `size` is checked. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, const char *name,
                                                    const void *data, size_t size);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
-// Runs a graph. *Collective.*
+// Runs a graph. *Collective.* An error in the middle of it breaks the world: all ranks return it, then and
+// from every later collective call.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
-// The one-device answer, on every rank; outputs always, other values if asked for at creation. `size` is
-// checked. Not collective.
+// The one-device answer, on every rank; outputs always, other values if asked for at creation. Where several
+// graphs have an output of that name, the last run's. `size` is checked. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data,
                                                     size_t size);
 // Reads or sets a whole state. *Collective.*
@@ -71,13 +75,19 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *sessi
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
 
+// From now on SIGTERM and SIGINT do not end this process: after the run in which one of the ranks got one,
+// shoal_session_should_stop says so on all of them, so that they can save and leave together. A second
+// signal ends the process. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_catch_signals(shoal_session_t *session);
+SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
+
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
 
 typedef struct shoal_memory_report {
   int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell
-  int64_t allocations;                   // by Shoal's allocator since creation, all ranks of this process
+  int64_t allocations;                   // by this session since its creation
 } shoal_memory_report_t;
 SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);
 

@@ -1,0 +1,177 @@
+// The executor: walks an order, enqueues what load.c built, joins the queues at the end of each call.
+//
+// An error in the middle of a run breaks the world, so that no rank waits for what will not come; the run
+// ends with an agreement, so that every rank returns the same error.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "run/run_impl.h"
+
+// ---- on the queues ---------------------------------------------------------------------------------
+
+static shoal_status_t view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes, void **out) {
+  *out = NULL;
+  if (address == 0 || bytes == 0) return NULL;
+  *out = shoal_device_view(runner->device, address, bytes);
+  if (*out) return NULL;
+  return SHOAL_ERROR(UNSUPPORTED, "the host cannot read memory of device '%s'",
+                     shoal_device_kind(runner->device));
+}
+
+static shoal_status_t move_views(shoal_run_move_t *move) {
+  shoal_runner_t *runner = move->runner;
+  shoal_mover_t *mover = &move->mover;
+  const int64_t element = (int64_t)shoal_dtype_size(mover->dtype);
+  void *input, *output, *staging;
+  SHOAL_RETURN_IF_ERROR(view(runner, move->input, mover->input_count * element, &input));
+  SHOAL_RETURN_IF_ERROR(view(runner, move->output, mover->output_count * element, &output));
+  SHOAL_RETURN_IF_ERROR(view(runner, move->workspace, move->workspace_bytes, &staging));
+  return shoal_mover_run(mover, input, output, staging);
+}
+
+static shoal_status_t run_move(void *self) {
+  shoal_run_move_t *move = self;
+  shoal_status_t status = move_views(move);
+  if (!status) return NULL;
+  return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'", move->runner->rank,
+                                move->name, move->segment);
+}
+
+static shoal_status_t run_fill(void *self) {
+  const shoal_run_fill_t *fill = self;
+  void *predicate, *data;
+  SHOAL_RETURN_IF_ERROR(view(fill->runner, *fill->predicate, 1, &predicate));
+  if (!*(const uint8_t *)predicate) return NULL;
+  const int64_t bytes = fill->count * (int64_t)shoal_dtype_size(fill->dtype);
+  SHOAL_RETURN_IF_ERROR(view(fill->runner, fill->address, bytes, &data));
+  for (int64_t i = 0; i < fill->count; ++i) shoal_dtype_store(fill->dtype, data, i, fill->value);
+  return NULL;
+}
+
+// ---- enqueueing ------------------------------------------------------------------------------------
+
+static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action) {
+  if (action->bound->idle) return NULL;
+  switch (action->bound->instruction->opcode) {
+    case SHOAL_OPCODE_COMPUTE: return shoal_queue_launch(queue, &action->launch);
+    case SHOAL_OPCODE_COPY:
+    case SHOAL_OPCODE_ACCUMULATE: return shoal_queue_copy(queue, &action->copy);
+    case SHOAL_OPCODE_FILL:
+      if (action->fill.predicate) return shoal_queue_call(queue, run_fill, &action->fill);
+      return shoal_queue_fill(queue, action->fill.address, action->fill.dtype, action->fill.count,
+                              action->fill.value);
+    case SHOAL_OPCODE_FEED: return shoal_run_feed(queue, &action->transfer);
+    case SHOAL_OPCODE_FETCH: return shoal_run_fetch(queue, &action->transfer);
+    case SHOAL_OPCODE_RESHARD: return shoal_queue_call(queue, run_move, action->move);
+    case SHOAL_OPCODE_COUNT: break;
+  }
+  return SHOAL_ERROR(INTERNAL, "an instruction without opcode");
+}
+
+static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action) {
+  shoal_queue_t *queue = runner->queues[action->bound->instruction->queue];
+  for (int32_t i = 0; i < action->await_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, action->awaits[i]));
+  }
+  SHOAL_RETURN_IF_ERROR(enqueue_work(queue, action));
+  return action->record ? shoal_queue_record(queue, action->record) : NULL;
+}
+
+void shoal_run_break(shoal_runner_t *runner, shoal_status_t status) {
+  if (status && shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
+}
+
+shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status) {
+  return shoal_world_agree(runner->world, status);
+}
+
+shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
+  if (status && shoal_world_size(runner->world) > 1) {
+    shoal_run_break(runner, status);
+    shoal_status_free(status);  // every rank, this one too, returns what broke the world
+    status = NULL;
+  }
+  return shoal_runner_agree(runner, status);
+}
+
+// Waits for all queues. The world is broken at the first error: another queue may hang on peers that
+// will not come.
+static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status) {
+  shoal_run_break(runner, status);
+  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
+    shoal_status_t next = shoal_queue_wait(runner->queues[i]);
+    if (!status) shoal_run_break(runner, next);
+    status = shoal_run_first(status, next);
+  }
+  return status;
+}
+
+// ---- taps ------------------------------------------------------------------------------------------
+
+static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t micro,
+                          const shoal_bound_instruction_t *bound) {
+  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  for (int32_t i = 0; i < bound->instruction->output_count && !bound->idle; ++i) {
+    const shoal_bound_buffer_t *part = bound->outputs[i];
+    if (!part || bound->instruction->outputs[i] < 0) continue;
+    const shoal_buffer_t *buffer = &runner->bound.rank_class->buffers[bound->instruction->outputs[i]];
+    const int64_t bytes = part->count * (int64_t)shoal_dtype_size(part->type.dtype);
+    SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part->offset,
+                                               runner->tap_data, bytes));
+    SHOAL_RETURN_IF_ERROR(shoal_queue_wait(queue));
+    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name, &buffer->layout,
+                        &buffer->type, micro, runner->tap_data, bytes);
+  }
+  return NULL;
+}
+
+// ---- running ---------------------------------------------------------------------------------------
+
+static shoal_status_t run_call(shoal_runner_t *runner, const char *graph, const shoal_run_call_t *call) {
+  shoal_status_t status = NULL;
+  for (int64_t i = 0; i < call->action_count && !status; ++i) {
+    shoal_action_t *action = &call->actions[i];
+    status = enqueue(runner, action);
+    if (!runner->options.tap) continue;
+    status = join_queues(runner, status);
+    if (!status) status = tap(runner, graph, call->micro, action->bound);
+  }
+  status = join_queues(runner, status);
+  for (int64_t i = 0; i < call->action_count && !status; ++i) {
+    const shoal_action_t *action = &call->actions[i];
+    if (action->bound->instruction->opcode != SHOAL_OPCODE_FETCH || action->bound->idle) continue;
+    status = shoal_run_fetched(&action->transfer, runner->run_count);
+  }
+  return status;
+}
+
+static shoal_status_t find_order(const shoal_runner_t *runner, const char *graph,
+                                 const shoal_run_order_t **out_order) {
+  for (int64_t i = 0; i < runner->order_count; ++i) {
+    *out_order = &runner->orders[i];
+    if (strcmp(runner->orders[i].graph, graph) == 0) return NULL;
+  }
+  shoal_arena_t arena;
+  shoal_arena_init(runner->allocator, &arena);
+  const char **names = SHOAL_NEW(&arena, const char *, runner->order_count);
+  for (int64_t i = 0; names && i < runner->order_count; ++i) names[i] = runner->orders[i].graph;
+  shoal_status_t status =
+      shoal_run_unknown("graph", graph, names, names ? runner->order_count : 0);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
+  const shoal_run_order_t *order = NULL;
+  shoal_status_t status = find_order(runner, graph, &order);
+  if (!status) status = shoal_run_feed_check(runner, graph);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, status));
+  ++runner->run_count;
+  for (int64_t i = 0; i < order->call_count && !status; ++i) {
+    status = run_call(runner, graph, &order->calls[i]);
+  }
+  shoal_run_break(runner, status);
+  shoal_status_t drained = shoal_postbox_drain(&runner->postbox);
+  return shoal_run_finish(runner, shoal_run_first(status, drained));
+}

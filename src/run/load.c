@@ -1,0 +1,382 @@
+// Loading a program: binds it to this rank, takes the arena, and builds every launch, copy and message, so
+// that a run only enqueues. What is built per call grows with micro-batches; events and staging do not.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "run/run_impl.h"
+
+// ---- per instruction -------------------------------------------------------------------------------
+
+static shoal_address_t address_of(const shoal_runner_t *runner, const shoal_bound_buffer_t *buffer) {
+  return buffer ? runner->memory + (shoal_address_t)buffer->offset : 0;
+}
+
+static shoal_status_t addresses_of(shoal_runner_t *runner, const shoal_bound_buffer_t *const *buffers,
+                                   int32_t count, const shoal_address_t **out_addresses) {
+  shoal_address_t *addresses = SHOAL_NEW(&runner->arena, shoal_address_t, count);
+  if (!addresses) return SHOAL_OOM();
+  for (int32_t i = 0; i < count; ++i) addresses[i] = address_of(runner, buffers[i]);
+  *out_addresses = addresses;
+  return NULL;
+}
+
+static shoal_status_t predicate_of(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
+                                   const shoal_address_t **out_predicate) {
+  *out_predicate = NULL;
+  if (!bound->predicate) return NULL;
+  return addresses_of(runner, &bound->predicate, 1, out_predicate);
+}
+
+static shoal_status_t build_launch(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
+                                   shoal_launch_t *out_launch) {
+  const shoal_instruction_t *instruction = bound->instruction;
+  const bool foreign = !instruction->op->kernel;
+  if (foreign && !runner->options.provider) {
+    return SHOAL_ERROR_HINT(UNAVAILABLE, "give a kernel provider in the options",
+                            "op '%s' of node '%s' has no kernel", instruction->op->name,
+                            instruction->name);
+  }
+  *out_launch = (shoal_launch_t){
+      .call = bound->call,
+      .workspace = instruction->workspace > 0
+                       ? runner->memory + (shoal_address_t)instruction->workspace_offset
+                       : 0,
+      .provider = foreign ? runner->options.provider : NULL,
+      .provider_self = runner->options.provider_self,
+  };
+  SHOAL_RETURN_IF_ERROR(
+      addresses_of(runner, bound->inputs, instruction->input_count, &out_launch->inputs));
+  SHOAL_RETURN_IF_ERROR(
+      addresses_of(runner, bound->outputs, instruction->output_count, &out_launch->outputs));
+  return predicate_of(runner, bound, &out_launch->predicate);
+}
+
+static shoal_status_t build_copy(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
+                                 shoal_copy_t *out_copy) {
+  *out_copy = (shoal_copy_t){
+      .src = address_of(runner, bound->inputs[0]),
+      .dst = address_of(runner, bound->outputs[0]),
+      .dtype = bound->outputs[0]->type.dtype,
+      .accumulate = bound->instruction->opcode == SHOAL_OPCODE_ACCUMULATE,
+      .reduce = bound->instruction->reduce,
+      .piece_count = bound->piece_count,
+      .pieces = bound->pieces,
+  };
+  return predicate_of(runner, bound, &out_copy->predicate);
+}
+
+static shoal_status_t build_fill(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
+                                 shoal_run_fill_t *out_fill) {
+  *out_fill = (shoal_run_fill_t){
+      .runner = runner,
+      .address = address_of(runner, bound->outputs[0]),
+      .dtype = bound->outputs[0]->type.dtype,
+      .count = bound->outputs[0]->count,
+      .value = bound->instruction->value,
+  };
+  return predicate_of(runner, bound, &out_fill->predicate);
+}
+
+static int32_t tag_of(const shoal_program_t *program, int32_t channel, int32_t micro) {
+  return (int32_t)(((int64_t)channel * (program->micro + 1) + micro + 1) & INT32_MAX);
+}
+
+static shoal_status_t build_move(shoal_runner_t *runner, const char *segment, int32_t micro,
+                                 const shoal_bound_instruction_t *bound, shoal_run_move_t **out_move) {
+  const shoal_instruction_t *instruction = bound->instruction;
+  const shoal_bound_buffer_t *input = bound->inputs[0], *output = bound->outputs[0];
+  shoal_run_move_t *move = SHOAL_NEW(&runner->arena, shoal_run_move_t, 1);
+  if (!move) return SHOAL_OOM();
+  *move = (shoal_run_move_t){
+      .runner = runner,
+      .name = instruction->name,
+      .segment = segment,
+      .input = address_of(runner, input),
+      .output = address_of(runner, output),
+      .workspace = runner->memory + (shoal_address_t)instruction->workspace_offset,
+      .workspace_bytes = instruction->workspace,
+  };
+  const shoal_dtype_t dtype = runner->program->channels[instruction->channel].type.dtype;
+  SHOAL_RETURN_IF_ERROR(shoal_mover_init(
+      bound->reshard, dtype, input ? input->count : 0, output ? output->count : 0,
+      tag_of(runner->program, instruction->channel, micro), &runner->postbox, &runner->arena,
+      &move->mover));
+  if (shoal_mover_needs_scratch(bound->reshard, dtype) && output) {
+    if (output->count > runner->scratch_count) runner->scratch_count = output->count;
+  }
+  *out_move = move;
+  return NULL;
+}
+
+static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
+                                   const shoal_bound_call_t *call, int64_t index, char *staging,
+                                   shoal_action_t *action) {
+  const shoal_bound_instruction_t *bound = action->bound;
+  const char *segment = runner->bound.rank_class->segments[call->segment].name;
+  if (bound->idle) return NULL;
+  shoal_status_t status = NULL;
+  switch (bound->instruction->opcode) {
+    case SHOAL_OPCODE_COMPUTE: status = build_launch(runner, bound, &action->launch); break;
+    case SHOAL_OPCODE_COPY:
+    case SHOAL_OPCODE_ACCUMULATE: status = build_copy(runner, bound, &action->copy); break;
+    case SHOAL_OPCODE_FILL: status = build_fill(runner, bound, &action->fill); break;
+    case SHOAL_OPCODE_FEED:
+    case SHOAL_OPCODE_FETCH:
+      status = shoal_run_transfer_init(runner, graph, call->micro, bound, staging, &action->transfer);
+      break;
+    case SHOAL_OPCODE_RESHARD:
+      status = build_move(runner, segment, call->micro, bound, &action->move);
+      break;
+    case SHOAL_OPCODE_COUNT: status = SHOAL_ERROR(INTERNAL, "an instruction without opcode"); break;
+  }
+  return shoal_status_annotatef(status, "instruction %lld of segment '%s'", (long long)index, segment);
+}
+
+// ---- per segment: events and staging ---------------------------------------------------------------
+
+static shoal_status_t build_events(shoal_runner_t *runner) {
+  const shoal_class_t *rank_class = runner->bound.rank_class;
+  runner->events = SHOAL_NEW(&runner->arena, shoal_event_t **, rank_class->segment_count);
+  if (!runner->events) return SHOAL_OOM();
+  for (int64_t s = 0; s < rank_class->segment_count; ++s) {
+    const shoal_segment_t *segment = &rank_class->segments[s];
+    shoal_event_t **events = SHOAL_NEW(&runner->arena, shoal_event_t *, segment->instruction_count);
+    if (!events) return SHOAL_OOM();
+    runner->events[s] = events;
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *instruction = &segment->instructions[i];
+      for (int32_t w = 0; w < instruction->wait_count; ++w) {
+        const int32_t other = instruction->waits[w];
+        if (!events[other]) {
+          SHOAL_RETURN_IF_ERROR(shoal_event_create(runner->device, &events[other]));
+        }
+      }
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t build_awaits(shoal_runner_t *runner, int32_t segment,
+                                   const shoal_instruction_t *instruction, shoal_action_t *action) {
+  shoal_event_t **awaits = SHOAL_NEW(&runner->arena, shoal_event_t *, instruction->wait_count);
+  if (!awaits) return SHOAL_OOM();
+  for (int32_t w = 0; w < instruction->wait_count; ++w) {
+    awaits[w] = runner->events[segment][instruction->waits[w]];
+  }
+  action->awaits = awaits;
+  action->await_count = instruction->wait_count;
+  return NULL;
+}
+
+// Host memory for the largest part of a FEED or FETCH; calls are joined, so all of a segment's share it.
+static shoal_status_t staging_of(shoal_runner_t *runner, char ***staging, int32_t segment, int64_t index,
+                                 const shoal_instruction_t *instruction, char **out_staging) {
+  const bool feed = instruction->opcode == SHOAL_OPCODE_FEED;
+  *out_staging = NULL;
+  if (!feed && instruction->opcode != SHOAL_OPCODE_FETCH) return NULL;
+  const shoal_class_t *rank_class = runner->bound.rank_class;
+  if (!staging[segment]) {
+    staging[segment] =
+        SHOAL_NEW(&runner->arena, char *, rank_class->segments[segment].instruction_count);
+    if (!staging[segment]) return SHOAL_OOM();
+  }
+  char **slot = &staging[segment][index];
+  if (!*slot) {
+    const int32_t buffer = feed ? instruction->outputs[0] : instruction->inputs[0];
+    *slot = shoal_arena_alloc(&runner->arena, (size_t)rank_class->buffers[buffer].bytes, 1);
+    if (!*slot) return SHOAL_OOM();
+  }
+  *out_staging = *slot;
+  return NULL;
+}
+
+// ---- all together ----------------------------------------------------------------------------------
+
+static shoal_status_t build_call(shoal_runner_t *runner, const char *graph,
+                                 const shoal_bound_call_t *bound, char ***staging,
+                                 shoal_run_call_t *out_call) {
+  shoal_action_t *actions = SHOAL_NEW(&runner->arena, shoal_action_t, bound->instruction_count);
+  if (!actions) return SHOAL_OOM();
+  for (int64_t i = 0; i < bound->instruction_count; ++i) {
+    const shoal_instruction_t *instruction = bound->instructions[i].instruction;
+    shoal_action_t *action = &actions[i];
+    char *part;
+    action->bound = &bound->instructions[i];
+    action->record = runner->events[bound->segment][i];
+    SHOAL_RETURN_IF_ERROR(build_awaits(runner, bound->segment, instruction, action));
+    SHOAL_RETURN_IF_ERROR(staging_of(runner, staging, bound->segment, i, instruction, &part));
+    SHOAL_RETURN_IF_ERROR(build_action(runner, graph, bound, i, part, action));
+  }
+  *out_call = (shoal_run_call_t){.segment = bound->segment,
+                                 .micro = bound->micro,
+                                 .action_count = bound->instruction_count,
+                                 .actions = actions};
+  return NULL;
+}
+
+static shoal_status_t build_orders(shoal_runner_t *runner) {
+  const shoal_bound_t *bound = &runner->bound;
+  char ***staging = SHOAL_NEW(&runner->arena, char **, bound->rank_class->segment_count);
+  runner->orders = SHOAL_NEW(&runner->arena, shoal_run_order_t, bound->order_count);
+  if (!staging || !runner->orders) return SHOAL_OOM();
+  runner->order_count = bound->order_count;
+  for (int64_t o = 0; o < bound->order_count; ++o) {
+    const shoal_bound_order_t *from = &bound->orders[o];
+    shoal_run_order_t *to = &runner->orders[o];
+    *to = (shoal_run_order_t){.graph = from->graph,
+                              .call_count = from->call_count,
+                              .calls = SHOAL_NEW(&runner->arena, shoal_run_call_t, from->call_count)};
+    if (!to->calls) return SHOAL_OOM();
+    for (int64_t c = 0; c < from->call_count; ++c) {
+      SHOAL_RETURN_IF_ERROR(
+          build_call(runner, from->graph, &from->calls[c], staging, &to->calls[c]));
+    }
+  }
+  return NULL;
+}
+
+// ---- what all reshards share -----------------------------------------------------------------------
+
+typedef shoal_status_t (*mover_fn_t)(shoal_runner_t *runner, shoal_mover_t *mover);
+
+static shoal_status_t for_each_mover(shoal_runner_t *runner, mover_fn_t fn) {
+  for (int64_t o = 0; o < runner->order_count; ++o) {
+    for (int64_t c = 0; c < runner->orders[o].call_count; ++c) {
+      const shoal_run_call_t *call = &runner->orders[o].calls[c];
+      for (int64_t i = 0; i < call->action_count; ++i) {
+        const shoal_bound_instruction_t *bound = call->actions[i].bound;
+        if (bound->idle || bound->instruction->opcode != SHOAL_OPCODE_RESHARD) continue;
+        SHOAL_RETURN_IF_ERROR(fn(runner, &call->actions[i].move->mover));
+      }
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t give_scratch(shoal_runner_t *runner, shoal_mover_t *mover) {
+  mover->scratch = runner->scratch;
+  return NULL;
+}
+
+static shoal_status_t share_scratch(shoal_runner_t *runner) {
+  if (runner->scratch_count == 0) return NULL;
+  runner->scratch = SHOAL_NEW(&runner->arena, float, runner->scratch_count);
+  return runner->scratch ? for_each_mover(runner, give_scratch) : SHOAL_OOM();
+}
+
+// Groups are made once per list of ranks.
+static shoal_status_t give_group(shoal_runner_t *runner, shoal_mover_t *mover) {
+  const shoal_bound_reshard_t *bound = mover->bound;
+  if (!bound->all_reduce) return NULL;
+  for (int64_t i = 0; i < runner->groups.count; ++i) {
+    const shoal_run_group_t *known = &runner->groups.items[i];
+    if (known->count != bound->group_count ||
+        memcmp(known->ranks, bound->group, sizeof *bound->group * (size_t)known->count) != 0) {
+      continue;
+    }
+    mover->group = known->group;
+    return NULL;
+  }
+  // The slot first: then a group that was made is always found again and freed.
+  if (!SHOAL_PUSH(&runner->arena, &runner->groups,
+                  ((shoal_run_group_t){bound->group_count, bound->group, NULL}))) {
+    return SHOAL_OOM();
+  }
+  SHOAL_RETURN_IF_ERROR(
+      shoal_group_create(runner->world, bound->group_count, bound->group, &mover->group));
+  runner->groups.items[runner->groups.count - 1].group = mover->group;
+  return NULL;
+}
+
+static shoal_status_t tap_memory(shoal_runner_t *runner) {
+  if (!runner->options.tap) return NULL;
+  const shoal_class_t *rank_class = runner->bound.rank_class;
+  int64_t most = 1;
+  for (int64_t i = 0; i < rank_class->buffer_count; ++i) {
+    if (rank_class->buffers[i].bytes > most) most = rank_class->buffers[i].bytes;
+  }
+  runner->tap_data = shoal_arena_alloc(&runner->arena, (size_t)most, 1);
+  return runner->tap_data ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t load(shoal_runner_t *runner) {
+  const shoal_program_t *program = runner->program;
+  const int32_t size = shoal_world_size(runner->world);
+  if (program->world != size) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d", program->world,
+                       size);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_program_bind(program, runner->rank, &runner->arena, &runner->bound));
+  if (runner->bound.rank_class->arena_bytes > 0) {
+    SHOAL_RETURN_IF_ERROR(shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes,
+                                             &runner->memory));
+  }
+  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->queues[i]));
+  }
+  SHOAL_RETURN_IF_ERROR(build_events(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
+  SHOAL_RETURN_IF_ERROR(build_orders(runner));
+  SHOAL_RETURN_IF_ERROR(share_scratch(runner));
+  return tap_memory(runner);
+}
+
+shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t *world,
+                                   shoal_device_t *device, const shoal_runner_options_t *options,
+                                   shoal_runner_t **out_runner) {
+  *out_runner = NULL;
+  shoal_runner_options_t filled = options ? *options : (shoal_runner_options_t){0};
+  if (!filled.allocator.alloc) filled.allocator = shoal_allocator_system();
+  shoal_runner_t *runner = filled.allocator.alloc(filled.allocator.self, sizeof *runner);
+  shoal_status_t status = NULL;
+  if (runner) {
+    *runner = (shoal_runner_t){
+        .allocator = filled.allocator,
+        .options = filled,
+        .program = program,
+        .world = world,
+        .device = device,
+        .rank = shoal_world_rank(world),
+        .postbox = {.world = world},
+    };
+    shoal_arena_init(filled.allocator, &runner->arena);
+    status = shoal_status_annotate(load(runner), "while loading the program");
+  } else {
+    status = SHOAL_OOM();
+  }
+  status = shoal_world_agree(world, status);
+  // Groups last, when no rank can fail any more for reasons of its own: all must make the same ones.
+  if (!status) status = shoal_world_agree(world, for_each_mover(runner, give_group));
+  if (status) {
+    shoal_runner_free(runner);
+    return status;
+  }
+  *out_runner = runner;
+  return NULL;
+}
+
+void shoal_runner_free(shoal_runner_t *runner) {
+  if (!runner) return;
+  const shoal_class_t *rank_class = runner->bound.rank_class;
+  for (int64_t i = 0; i < runner->groups.count; ++i) shoal_group_free(runner->groups.items[i].group);
+  for (int64_t s = 0; runner->events && s < rank_class->segment_count; ++s) {
+    for (int64_t i = 0; runner->events[s] && i < rank_class->segments[s].instruction_count; ++i) {
+      shoal_event_free(runner->events[s][i]);
+    }
+  }
+  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) shoal_queue_free(runner->queues[i]);
+  if (runner->memory) shoal_device_release(runner->device, runner->memory);
+  shoal_arena_deinit(&runner->arena);
+  shoal_allocator_t allocator = runner->allocator;
+  allocator.free(allocator.self, runner);
+}
+
+const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner) { return runner->program; }
+
+int32_t shoal_runner_rank(const shoal_runner_t *runner) { return runner->rank; }
+
+void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched) {
+  *out_planned = runner->bound.rank_class->arena_bytes;
+  *out_touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
+}

@@ -1,0 +1,160 @@
+// The runner, inside: what its files share.
+//
+//   load.c       create and free: everything a run enqueues is built here
+//   executor.c   run
+//   feed.c       inputs and outputs
+//   states.c     get, set, gather
+//   reshard.c    one reshard on this rank; strided.c the copies in it
+//   checkpoint.c, safetensors.c   save and load
+#ifndef SHOAL_RUN_IMPL_H_
+#define SHOAL_RUN_IMPL_H_
+
+#include "base/arena.h"
+#include "program/bind.h"
+#include "run/reshard.h"
+#include "run/run.h"
+
+// An input: the fed data, whole or this rank's part over all micro-batches.
+typedef struct shoal_run_input {
+  const shoal_program_port_t *port;
+  int64_t whole_bytes;
+  int64_t part_bytes;     // over all micro-batches
+  int64_t *offsets;       // of micro-batch m's part at [m + 1]; [0] is outside the loop
+  int32_t buffer;         // that this rank feeds; -1: this rank takes no part
+  bool several;           // fed into several buffers: only the whole can be fed
+  char *host;             // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
+  bool fed, is_part;
+} shoal_run_input_t;
+
+typedef struct shoal_run_output {
+  const shoal_program_port_t *port;
+  int64_t whole_bytes;
+  int64_t covered;        // elements this rank fetches
+  char *host;             // whole_bytes; NULL when this rank fetches nothing
+  int64_t run;            // number of the run that wrote it; 0: none
+} shoal_run_output_t;
+
+// FEED and FETCH in one call.
+typedef struct shoal_run_transfer {
+  shoal_run_input_t *input;
+  shoal_run_output_t *output;
+  const shoal_bound_buffer_t *part;
+  shoal_address_t address;
+  int64_t bytes;
+  int64_t part_offset;    // FEED: in the input's host data when a part was fed
+  char *staging;          // of the part; NULL when the part is the whole
+} shoal_run_transfer_t;
+
+typedef struct shoal_run_fill {
+  shoal_runner_t *runner;
+  shoal_address_t address;
+  shoal_dtype_t dtype;
+  int64_t count;
+  double value;
+  const shoal_address_t *predicate;
+} shoal_run_fill_t;
+
+typedef struct shoal_run_move {
+  shoal_runner_t *runner;
+  const char *name, *segment;
+  shoal_mover_t mover;
+  shoal_address_t input, output, workspace;
+  int64_t workspace_bytes;
+} shoal_run_move_t;
+
+// One instruction of one call, ready to be enqueued.
+typedef struct shoal_action {
+  const shoal_bound_instruction_t *bound;
+  shoal_event_t *record;            // NULL: nobody waits
+  int32_t await_count;
+  shoal_event_t *const *awaits;
+  union {
+    shoal_launch_t launch;
+    shoal_copy_t copy;
+    shoal_run_fill_t fill;
+    shoal_run_transfer_t transfer;
+    shoal_run_move_t *move;
+  };
+} shoal_action_t;
+
+typedef struct shoal_run_call {
+  int32_t segment, micro;
+  int64_t action_count;
+  shoal_action_t *actions;
+} shoal_run_call_t;
+
+typedef struct shoal_run_order {
+  const char *graph;
+  int64_t call_count;
+  shoal_run_call_t *calls;
+} shoal_run_order_t;
+
+typedef struct shoal_run_group {
+  int32_t count;
+  const int32_t *ranks;
+  shoal_group_t *group;
+} shoal_run_group_t;
+
+struct shoal_runner {
+  shoal_allocator_t allocator;
+  shoal_arena_t arena;              // everything on the host
+  shoal_runner_options_t options;
+  const shoal_program_t *program;
+  shoal_world_t *world;
+  shoal_device_t *device;
+  int32_t rank;
+  shoal_bound_t bound;
+  shoal_address_t memory;           // the arena on the device
+  shoal_queue_t *queues[SHOAL_QUEUE_COUNT];
+  shoal_event_t ***events;          // [segment][instruction], NULL where nobody waits
+  int64_t order_count;
+  shoal_run_order_t *orders;
+  shoal_run_input_t *inputs;        // one per port of the program
+  shoal_run_output_t *outputs;
+  SHOAL_VEC(shoal_run_group_t) groups;
+  shoal_postbox_t postbox;
+  float *scratch;                   // for joins in half precision, shared: the queue is in order
+  int64_t scratch_count;
+  char *tap_data;                   // the largest part, when there is a tap
+  int64_t run_count;
+};
+
+// ---- feed.c ----------------------------------------------------------------------------------------
+
+// Walks the bound orders: who feeds and fetches what on this rank, and the host memory for it.
+SHOAL_MUST_USE shoal_status_t shoal_run_ports_init(shoal_runner_t *runner);
+// FEED or FETCH in one call; `staging` has room for the buffer's largest part.
+SHOAL_MUST_USE shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, const char *graph,
+                                                      int32_t micro,
+                                                      const shoal_bound_instruction_t *bound,
+                                                      char *staging, shoal_run_transfer_t *out_transfer);
+// Is everything fed that this rank needs to run the graph?
+SHOAL_MUST_USE shoal_status_t shoal_run_feed_check(const shoal_runner_t *runner, const char *graph);
+// Enqueues the upload of a FEED (its staging is packed at once), the download of a FETCH.
+SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue, const shoal_run_transfer_t *feed);
+SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue, const shoal_run_transfer_t *fetch);
+// Once the queue is done: the fetched part goes into the whole.
+SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run);
+
+// ---- executor.c ------------------------------------------------------------------------------------
+
+// Breaks the world, so that no rank waits for what will not come. Alone there is nobody to tell. NULL is
+// allowed.
+void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);
+// Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
+SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
+
+// ---- names and sizes -------------------------------------------------------------------------------
+
+// NOT_FOUND: "no input 'xs'", with the nearest of the names as its hint.
+SHOAL_MUST_USE shoal_status_t shoal_run_unknown(const char *what, const char *name,
+                                                const char *const *names, int64_t count);
+// INVALID_ARGUMENT when the sizes differ: "'x' is f32[64, 784], 200704 bytes; 4 bytes were given".
+SHOAL_MUST_USE shoal_status_t shoal_run_check_size(const char *what, const char *name,
+                                                   const shoal_type_t *type, int64_t expected,
+                                                   size_t given);
+int64_t shoal_run_type_bytes(const shoal_type_t *type);
+// The status that goes on: the first error; the other is freed.
+shoal_status_t shoal_run_first(shoal_status_t first, shoal_status_t second);
+
+#endif  // SHOAL_RUN_IMPL_H_

@@ -1,0 +1,196 @@
+// States from outside: whole in, whole out, whatever their resting layout. Each is a reshard between the
+// resting layout and one that has everything on the ranks that want it, run by the same code as a
+// program's. Memory is taken for one state at a time.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "op/reduce.h"
+#include "program/program_impl.h"
+#include "run/run_impl.h"
+#include "run/states.h"
+#include "run/strided.h"
+
+shoal_status_t shoal_run_state_find(const shoal_runner_t *runner, const char *name,
+                                    int64_t *out_state) {
+  const shoal_program_t *program = runner->program;
+  for (int64_t i = 0; i < program->state_count; ++i) {
+    *out_state = i;
+    if (strcmp(program->states[i].name, name) == 0) return NULL;
+  }
+  shoal_arena_t arena;
+  shoal_arena_init(runner->allocator, &arena);
+  const char **names = SHOAL_NEW(&arena, const char *, program->state_count);
+  for (int64_t i = 0; names && i < program->state_count; ++i) names[i] = program->states[i].name;
+  shoal_status_t status = shoal_run_unknown("state", name, names, names ? program->state_count : 0);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+// This rank's part of a state as it rests. count 0 and offset -1 when it holds none.
+static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state, shoal_arena_t *arena,
+                                   shoal_bound_buffer_t *out_part) {
+  const shoal_program_state_t *info = &runner->program->states[state];
+  const shoal_class_t *rank_class = runner->bound.rank_class;
+  *out_part = (shoal_bound_buffer_t){.type.dtype = info->type.dtype, .offset = -1};
+  if (shoal_mesh_position(info->layout.mesh, runner->rank) < 0) return NULL;
+  for (int64_t i = 0; i < rank_class->buffer_count; ++i) {
+    const shoal_buffer_t *buffer = &rank_class->buffers[i];
+    if (buffer->kind != SHOAL_BUFFER_STATE || buffer->state != state) continue;
+    if (!shoal_layout_equal(&buffer->layout, &info->layout)) continue;
+    return shoal_buffer_bind(buffer, runner->rank, -1, arena, out_part);
+  }
+  return SHOAL_ERROR(INVALID_ARGUMENT, "the program has no buffer for state '%s' on rank %d", info->name,
+                     runner->rank);
+}
+
+static int64_t bytes_of(const shoal_bound_buffer_t *part) {
+  return part->count * (int64_t)shoal_dtype_size(part->type.dtype);
+}
+
+// A mesh of all ranks, or of rank `only`.
+static void mesh_of(const shoal_runner_t *runner, const int32_t *only, shoal_mesh_t *out_mesh) {
+  *out_mesh = (shoal_mesh_t){
+      .name = "whole",
+      .axis_count = 1,
+      .axes = {{.name = "whole", .size = only ? 1 : shoal_world_size(runner->world)}},
+      .ranks = only,
+  };
+}
+
+// ---- reading ---------------------------------------------------------------------------------------
+
+typedef struct gather {
+  shoal_mesh_t mesh;
+  shoal_channel_t channel;
+  shoal_bound_reshard_t bound;
+  shoal_mover_t mover;
+  char *part, *staging;
+} gather_t;
+
+// Everything that can fail on one rank alone comes before the first message.
+static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, const int32_t *root,
+                                     shoal_arena_t *arena, gather_t *gather) {
+  const shoal_program_state_t *info = &runner->program->states[state];
+  shoal_bound_buffer_t part;
+  SHOAL_RETURN_IF_ERROR(resting_part(runner, state, arena, &part));
+  mesh_of(runner, root, &gather->mesh);
+  gather->channel = (shoal_channel_t){
+      .type = info->type, .src = info->layout, .dst = {.mesh = &gather->mesh}};
+  const bool receives = !root || *root == runner->rank;
+  shoal_bound_buffer_t whole = {.type = info->type, .count = shoal_shape_count(&info->type.shape)};
+  shoal_reshard_t reshard;
+  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&gather->channel, -1, arena, &reshard));
+  // As messages: a collective would need a group made for this once.
+  if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) reshard.kind = SHOAL_RESHARD_BETWEEN;
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank,
+                                           receives ? &whole : NULL, arena, &gather->bound));
+  SHOAL_RETURN_IF_ERROR(shoal_mover_init(&gather->bound, info->type.dtype, part.count,
+                                         receives ? whole.count : 0, INT32_MAX, &runner->postbox, arena,
+                                         &gather->mover));
+  if (receives && shoal_mover_needs_scratch(&gather->bound, info->type.dtype)) {
+    gather->mover.scratch = SHOAL_NEW(arena, float, whole.count);
+    if (!gather->mover.scratch) return SHOAL_OOM();
+  }
+  gather->part = shoal_arena_alloc(arena, (size_t)bytes_of(&part), 1);
+  gather->staging = shoal_arena_alloc(arena, (size_t)gather->bound.workspace, 1);
+  if (!gather->part || !gather->staging) return SHOAL_OOM();
+  if (part.count == 0) return NULL;
+  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part.offset,
+                                             gather->part, bytes_of(&part)));
+  return shoal_queue_wait(queue);
+}
+
+shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_t root, void *data) {
+  shoal_arena_t arena;
+  shoal_arena_init(runner->allocator, &arena);
+  gather_t gather = {0};
+  shoal_status_t status = gather_prepare(runner, state, root < 0 ? NULL : &root, &arena, &gather);
+  status = shoal_runner_agree(runner, status);
+  if (!status) {
+    status = shoal_mover_run(&gather.mover, gather.part, data, gather.staging);
+    shoal_run_break(runner, status);
+    // The arena goes: nothing may stay under way.
+    status = shoal_run_first(status, shoal_postbox_drain(&runner->postbox));
+    status = shoal_run_finish(runner, status);
+  }
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *name, void *data, size_t size) {
+  int64_t state = 0;
+  shoal_status_t status = shoal_run_state_find(runner, name, &state);
+  if (!status) {
+    const shoal_type_t *type = &runner->program->states[state].type;
+    status = shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, status));
+  return shoal_runner_gather(runner, state, -1, data);
+}
+
+// ---- writing ---------------------------------------------------------------------------------------
+
+shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t state, shoal_arena_t *arena,
+                                      shoal_run_state_part_t *out_part) {
+  const shoal_program_state_t *info = &runner->program->states[state];
+  *out_part = (shoal_run_state_part_t){.dtype = info->type.dtype};
+  shoal_bound_buffer_t part;
+  SHOAL_RETURN_IF_ERROR(resting_part(runner, state, arena, &part));
+  if (part.count == 0) return NULL;
+  out_part->count = part.count;
+  out_part->address = runner->memory + (shoal_address_t)part.offset;
+  // From a mesh on which this rank alone has everything: what it gets is local.
+  shoal_mesh_t mesh;
+  mesh_of(runner, &runner->rank, &mesh);
+  shoal_channel_t channel = {.type = info->type, .src = {.mesh = &mesh}, .dst = info->layout};
+  shoal_reshard_t reshard;
+  shoal_bound_reshard_t bound;
+  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&channel, -1, arena, &reshard));
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&channel, &reshard, runner->rank, &part, arena, &bound));
+  out_part->clear = bound.clear;  // partial, and this rank is not the one that brings the value
+  out_part->reduce = bound.reduce;
+  if (bound.step_count == 0) return NULL;
+  if (bound.step_count != 1 || bound.steps[0].message >= 0) {
+    return SHOAL_ERROR(INTERNAL, "state '%s' has several sources on rank %d", info->name, runner->rank);
+  }
+  out_part->piece_count = bound.steps[0].piece_count;
+  out_part->pieces = bound.steps[0].pieces;
+  return NULL;
+}
+
+shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_state_part_t *part,
+                                     const void *whole, shoal_arena_t *arena) {
+  if (part->count == 0) return NULL;
+  const size_t element = shoal_dtype_size(part->dtype);
+  char *data = shoal_arena_alloc(arena, (size_t)part->count, element);
+  if (!data) return SHOAL_OOM();
+  if (part->clear) shoal_reduce_fill(part->reduce, part->dtype, part->count, data);
+  shoal_strided_copy(part->dtype, part->piece_count, part->pieces, whole, data);
+  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  SHOAL_RETURN_IF_ERROR(
+      shoal_queue_upload(queue, data, part->address, part->count * (int64_t)element));
+  return shoal_queue_wait(queue);
+}
+
+static shoal_status_t set(shoal_runner_t *runner, const char *name, const void *data, size_t size,
+                          shoal_arena_t *arena) {
+  int64_t state;
+  SHOAL_RETURN_IF_ERROR(shoal_run_state_find(runner, name, &state));
+  const shoal_type_t *type = &runner->program->states[state].type;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size));
+  shoal_run_state_part_t part;
+  SHOAL_RETURN_IF_ERROR(shoal_run_state_pieces(runner, state, arena, &part));
+  return shoal_run_state_store(runner, &part, data, arena);
+}
+
+shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *name, const void *data,
+                                size_t size) {
+  shoal_arena_t arena;
+  shoal_arena_init(runner->allocator, &arena);
+  shoal_status_t status = set(runner, name, data, size, &arena);
+  shoal_arena_deinit(&arena);
+  return shoal_runner_agree(runner, status);
+}

@@ -1,0 +1,118 @@
+// Folders "step-N": which there are, which is the newest, which to drop.
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "run/checkpoint.h"
+
+typedef struct step {
+  int64_t number;
+  bool complete;  // has its file
+  const char *path;
+} step_t;
+
+typedef SHOAL_VEC(step_t) steps_t;
+
+static shoal_status_t failed(const char *what, const char *path, int error) {
+  return SHOAL_ERROR(IO, "cannot %s '%s': %s", what, path, strerror(error));
+}
+
+// "step-" and digits without a leading zero.
+static bool parse_name(const char *name, int64_t *out_number) {
+  if (strncmp(name, "step-", 5) != 0) return false;
+  const char *digits = name + 5;
+  if (!digits[0] || (digits[0] == '0' && digits[1]) || strlen(digits) > 18) return false;
+  *out_number = 0;
+  for (; *digits; ++digits) {
+    if (*digits < '0' || *digits > '9') return false;
+    *out_number = *out_number * 10 + (*digits - '0');
+  }
+  return true;
+}
+
+static int newest_first(const void *a, const void *b) {
+  const step_t *x = a, *y = b;
+  return (x->number < y->number) - (x->number > y->number);
+}
+
+static shoal_status_t add_step(const char *folder, const char *name, int64_t number,
+                               shoal_arena_t *arena, steps_t *steps) {
+  struct stat info;
+  const char *path = shoal_arena_printf(arena, "%s/%s", folder, name);
+  const char *file = shoal_arena_printf(arena, "%s/%s/model.safetensors", folder, name);
+  if (!path || !file) return SHOAL_OOM();
+  if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return NULL;
+  step_t step = {.number = number, .complete = stat(file, &info) == 0, .path = path};
+  return SHOAL_PUSH(arena, steps, step) ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t list_steps(const char *folder, shoal_arena_t *arena, steps_t *steps) {
+  DIR *entries = opendir(folder);
+  if (!entries) return errno == ENOENT ? NULL : failed("read", folder, errno);
+  shoal_status_t status = NULL;
+  for (const struct dirent *entry; !status && (entry = readdir(entries));) {
+    int64_t number;
+    if (parse_name(entry->d_name, &number)) {
+      status = add_step(folder, entry->d_name, number, arena, steps);
+    }
+  }
+  closedir(entries);
+  if (!status && steps->count > 0) {
+    qsort(steps->items, (size_t)steps->count, sizeof *steps->items, newest_first);
+  }
+  return status;
+}
+
+// Removes what Shoal wrote; a folder with anything else in it stays, and is an error.
+static shoal_status_t remove_step(const step_t *step, shoal_arena_t *arena) {
+  static const char *const names[] = {"model.safetensors", "model.safetensors.tmp"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    const char *file = shoal_arena_printf(arena, "%s/%s", step->path, names[i]);
+    if (!file) return SHOAL_OOM();
+    if (unlink(file) != 0 && errno != ENOENT) return failed("remove", file, errno);
+  }
+  return rmdir(step->path) != 0 ? failed("remove", step->path, errno) : NULL;
+}
+
+static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *arena) {
+  steps_t steps = {0};
+  SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
+  int64_t kept = 0;
+  for (int64_t i = 0; i < steps.count; ++i) {
+    const step_t *step = &steps.items[i];
+    // An incomplete one newer than all complete ones may be being written.
+    if (step->complete ? kept++ < keep : kept == 0) continue;
+    SHOAL_RETURN_IF_ERROR(remove_step(step, arena));
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep, shoal_allocator_t allocator) {
+  if (keep <= 0) return NULL;
+  shoal_arena_t arena;
+  shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
+  shoal_status_t status = prune(folder, keep, &arena);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena, const char **out_path,
+                                       int64_t *out_step) {
+  steps_t steps = {0};
+  *out_path = NULL;
+  *out_step = -1;
+  SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
+  for (int64_t i = 0; i < steps.count; ++i) {
+    if (!steps.items[i].complete) continue;
+    *out_path = steps.items[i].path;
+    *out_step = steps.items[i].number;
+    return NULL;
+  }
+  return NULL;
+}

@@ -1,0 +1,233 @@
+// From a model, or a given program, to a session.
+//
+// Planning and lowering are the same computation on every rank; what they made is compared before anything
+// runs, because ranks with different programs would wait for each other for ever. Everything that can fail
+// on one rank ends in an agreement.
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "graph/graph.h"
+#include "lower/lower.h"
+#include "session/session_impl.h"
+#include "shoal/planners.h"
+
+// ---- texts -----------------------------------------------------------------------------------------
+
+// The plan as its own text says it.
+static shoal_status_t plan_through_text(shoal_session_t *session, const shoal_model_t *model) {
+  const char *text;
+  shoal_plan_t *parsed;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_print(session->plan, &session->arena, &text));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_parse("printed plan", text, model, session->rules,
+                                         shoal_world_size(session->world), session->allocator, NULL,
+                                         &parsed));
+  shoal_plan_free(session->plan);
+  session->plan = parsed;
+  return NULL;
+}
+
+static shoal_status_t program_through_text(shoal_session_t *session, const shoal_registry_t *registry) {
+  const char *text;
+  shoal_program_t *parsed;
+  SHOAL_RETURN_IF_ERROR(shoal_program_print(session->program, &session->arena, &text));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_program_parse("printed program", text, registry, session->allocator, &parsed));
+  shoal_program_free(session->owned_program);
+  session->program = session->owned_program = parsed;
+  return NULL;
+}
+
+// The native ops, and whatever others the program uses.
+static shoal_status_t registry_of(shoal_session_t *session) {
+  const shoal_program_t *program = session->program;
+  SHOAL_RETURN_IF_ERROR(shoal_registry_create(session->allocator, &session->registry));
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    for (int64_t s = 0; s < program->classes[c].segment_count; ++s) {
+      const shoal_segment_t *segment = &program->classes[c].segments[s];
+      for (int64_t i = 0; i < segment->instruction_count; ++i) {
+        const shoal_op_t *op = segment->instructions[i].op, *known;
+        if (!op) continue;
+        shoal_status_t missing = shoal_op_find(session->registry, op->name, &known);
+        if (!missing) continue;
+        shoal_status_free(missing);
+        SHOAL_RETURN_IF_ERROR(shoal_op_register(session->registry, op));
+      }
+    }
+  }
+  return NULL;
+}
+
+// ---- planning: on each rank alone ------------------------------------------------------------------
+
+static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *model,
+                                const shoal_parallelize_options_t *options) {
+  const int32_t world = shoal_world_size(session->world);
+  if (options->plan) {
+    return shoal_plan_parse("plan", options->plan, model, session->rules, world, session->allocator,
+                            NULL, &session->plan);
+  }
+  const char *cluster = NULL;
+  int64_t size;
+  if (options->cluster) {
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, &session->arena, &cluster, &size));
+  }
+  const shoal_plan_options_t plan_options = {
+      .allocator = session->allocator,
+      .strategy = options->strategy,
+      .mesh = options->mesh,
+      .cluster = cluster,
+      .world = world,
+  };
+  return shoal_plan_make(model, session->rules, &plan_options, &session->plan);
+}
+
+static shoal_status_t compile(shoal_session_t *session, const shoal_model_t *model,
+                              const shoal_parallelize_options_t *options) {
+  SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
+  session->seed = model->seed;
+  session->has_seed = true;
+  SHOAL_RETURN_IF_ERROR(shoal_rules_create(session->allocator, &session->rules));
+  SHOAL_RETURN_IF_ERROR(shoal_status_annotate(make_plan(session, model, options), "while planning"));
+  if (options->through_text) SHOAL_RETURN_IF_ERROR(plan_through_text(session, model));
+  const shoal_lower_options_t lower = {.allocator = session->allocator, .fetches = options->fetches};
+  SHOAL_RETURN_IF_ERROR(shoal_status_annotate(
+      shoal_lower(session->plan, &lower, &session->owned_program), "while lowering"));
+  session->program = session->owned_program;
+  if (options->through_text) SHOAL_RETURN_IF_ERROR(program_through_text(session, model->registry));
+  return shoal_status_annotate(shoal_program_check(session->program, session->allocator),
+                               "while checking the program");
+}
+
+static shoal_status_t accept_program(shoal_session_t *session, const shoal_program_t *program,
+                                     const shoal_parallelize_options_t *options) {
+  session->program = program;
+  const int32_t world = shoal_world_size(session->world);
+  if (program->world != world) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d", program->world,
+                       world);
+  }
+  if (options->through_text) {
+    SHOAL_RETURN_IF_ERROR(registry_of(session));
+    SHOAL_RETURN_IF_ERROR(program_through_text(session, session->registry));
+  }
+  return shoal_status_annotate(shoal_program_check(session->program, session->allocator),
+                               "while checking the program");
+}
+
+// ---- loading: together -----------------------------------------------------------------------------
+
+static shoal_status_t hash_program(shoal_session_t *session, int64_t *out_hash) {
+  *out_hash = 0;
+  if (shoal_world_size(session->world) == 1) return NULL;
+  shoal_arena_t arena;
+  shoal_arena_init(session->allocator, &arena);
+  const char *text;
+  shoal_status_t status = shoal_program_print(session->program, &arena, &text);
+  if (!status) *out_hash = (int64_t)(shoal_hash_string(SHOAL_HASH_START, text) >> 2);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+static shoal_status_t make_everyone(shoal_session_t *session) {
+  const int32_t size = shoal_world_size(session->world);
+  int32_t *ranks = SHOAL_NEW(&session->arena, int32_t, size);
+  if (!ranks) return SHOAL_OOM();
+  for (int32_t i = 0; i < size; ++i) ranks[i] = i;
+  return shoal_group_create(session->world, size, ranks, &session->everyone);
+}
+
+// The smallest and the largest hash of all ranks are the same.
+static shoal_status_t compare_programs(shoal_session_t *session, int64_t hash) {
+  int64_t extremes[2] = {hash, -hash};
+  SHOAL_RETURN_IF_ERROR(
+      shoal_all_reduce(session->everyone, SHOAL_I64, SHOAL_REDUCE_MIN, 2, extremes, extremes));
+  if (extremes[0] == -extremes[1]) return NULL;
+  return SHOAL_ERROR_HINT(MISMATCH, "give every rank the same model, options and plan",
+                          "the ranks made different programs");
+}
+
+static bool has_init(const shoal_program_t *program) {
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    for (int64_t o = 0; o < program->classes[c].order_count; ++o) {
+      if (strcmp(program->classes[c].orders[o].graph, "init") == 0) return true;
+    }
+  }
+  return false;
+}
+
+// Its errors are agreed.
+static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_options_t *options) {
+  int64_t hash = 0;
+  shoal_status_t status = hash_program(session, &hash);
+  if (!status && !options->dry_run) {
+    status = shoal_device_create(
+        &(shoal_device_options_t){.allocator = session->allocator, .opaque = options->opaque},
+        &session->device);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, status));
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, make_everyone(session)));
+  SHOAL_RETURN_IF_ERROR(compare_programs(session, hash));
+  if (options->dry_run) return NULL;
+  const shoal_runner_options_t runner_options = {
+      .allocator = session->allocator,
+      .provider = options->provider,
+      .provider_self = options->provider_self,
+      .tap = options->tap,
+      .tap_self = options->tap_self,
+  };
+  SHOAL_RETURN_IF_ERROR(shoal_runner_create(session->program, session->world, session->device,
+                                            &runner_options, &session->runner));
+  return has_init(session->program) ? shoal_runner_run(session->runner, "init") : NULL;
+}
+
+// ---- creating --------------------------------------------------------------------------------------
+
+static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *program,
+                             const shoal_parallelize_options_t *given, shoal_session_t **out_session) {
+  *out_session = NULL;
+  shoal_parallelize_options_t options = given ? *given : (shoal_parallelize_options_t){0};
+  if (!options.allocator.alloc) options.allocator = shoal_allocator_system();
+  shoal_world_t *world = options.world;
+  if (world) {
+    shoal_world_retain(world);
+  } else {
+    SHOAL_RETURN_IF_ERROR(
+        shoal_world_join(&(shoal_world_options_t){.allocator = options.allocator}, &world));
+  }
+  shoal_session_t *session = options.allocator.alloc(options.allocator.self, sizeof *session);
+  shoal_status_t status = NULL;
+  if (session) {
+    *session = (shoal_session_t){.outer = options.allocator, .world = world};
+    session->counting.inner = options.allocator;
+    session->allocator = shoal_allocator_failing(&session->counting);
+    shoal_arena_init(session->allocator, &session->arena);
+    status = model ? compile(session, model, &options) : accept_program(session, program, &options);
+  } else {
+    status = SHOAL_OOM();
+  }
+  status = shoal_world_agree(world, status);
+  if (!status) status = load(session, &options);
+  if (!status) {
+    *out_session = session;
+    return NULL;
+  }
+  if (session) {
+    shoal_session_free(session);
+  } else {
+    shoal_world_release(world);
+  }
+  return status;
+}
+
+shoal_status_t shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t *options,
+                                 shoal_session_t **out_session) {
+  return create(model, NULL, options, out_session);
+}
+
+shoal_status_t shoal_session_create(const shoal_program_t *program,
+                                    const shoal_parallelize_options_t *options,
+                                    shoal_session_t **out_session) {
+  return create(NULL, program, options, out_session);
+}

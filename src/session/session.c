@@ -1,0 +1,117 @@
+// A session's daily life: thin over the runner. In a dry run nothing is executed and values are zero.
+#include "shoal/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "run/checkpoint.h"
+#include "run/signal.h"
+#include "session/session_impl.h"
+
+void shoal_session_free(shoal_session_t *session) {
+  if (!session) return;
+  if (session->catches_signals) shoal_signals_release();
+  shoal_runner_free(session->runner);
+  shoal_device_free(session->device);
+  shoal_program_free(session->owned_program);
+  shoal_plan_free(session->plan);
+  shoal_rules_free(session->rules);
+  if (session->registry) shoal_registry_release(session->registry);
+  shoal_group_free(session->everyone);
+  shoal_arena_deinit(&session->arena);
+  shoal_world_release(session->world);
+  shoal_allocator_t outer = session->outer;
+  outer.free(outer.self, session);
+}
+
+static shoal_status_t dry(void *data, size_t size) {
+  if (data && size > 0) memset(data, 0, size);
+  return NULL;
+}
+
+shoal_status_t shoal_feed(shoal_session_t *session, const char *name, const void *data, size_t size) {
+  if (!session->runner) return NULL;
+  return shoal_runner_feed(session->runner, name, data, size);
+}
+
+shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name, const void *data,
+                               size_t size) {
+  if (!session->runner) return NULL;
+  return shoal_runner_feed_part(session->runner, name, data, size);
+}
+
+// All ranks see a signal after the same run, whichever of them got it.
+static shoal_status_t agree_to_stop(shoal_session_t *session) {
+  if (!session->catches_signals || session->stop) return NULL;
+  int32_t stop = shoal_signals_raised();
+  SHOAL_RETURN_IF_ERROR(
+      shoal_all_reduce(session->everyone, SHOAL_I32, SHOAL_REDUCE_MAX, 1, &stop, &stop));
+  session->stop = stop != 0;
+  return NULL;
+}
+
+shoal_status_t shoal_run(shoal_session_t *session, const char *graph) {
+  if (!session->runner) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_runner_run(session->runner, graph));
+  return agree_to_stop(session);
+}
+
+shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data, size_t size) {
+  if (!session->runner) return dry(data, size);
+  return shoal_runner_fetch(session->runner, name, data, size);
+}
+
+shoal_status_t shoal_session_get(shoal_session_t *session, const char *state, void *data, size_t size) {
+  if (!session->runner) return dry(data, size);
+  return shoal_runner_get(session->runner, state, data, size);
+}
+
+shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, const void *data,
+                                 size_t size) {
+  if (!session->runner) return NULL;
+  return shoal_runner_set(session->runner, state, data, size);
+}
+
+shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
+  if (!session->runner) return NULL;
+  char seed[32];
+  snprintf(seed, sizeof seed, "%llu", (unsigned long long)session->seed);
+  const shoal_safetensors_note_t notes[] = {{"shoal_checkpoint", "1"}, {"seed", seed}};
+  return shoal_checkpoint_save(session->runner, path, notes, session->has_seed ? 2 : 1);
+}
+
+shoal_status_t shoal_load(shoal_session_t *session, const char *path) {
+  if (!session->runner) return NULL;
+  return shoal_checkpoint_load(session->runner, path);
+}
+
+shoal_status_t shoal_session_catch_signals(shoal_session_t *session) {
+  shoal_status_t status = session->catches_signals ? NULL : shoal_signals_catch();
+  const bool caught = !session->catches_signals && !status;
+  status = shoal_world_agree(session->world, status);
+  if (status && caught) shoal_signals_release();
+  if (!status) session->catches_signals = true;
+  return status;
+}
+
+bool shoal_session_should_stop(const shoal_session_t *session) { return session->stop; }
+
+shoal_world_t *shoal_session_world(const shoal_session_t *session) { return session->world; }
+
+const shoal_plan_t *shoal_session_plan(const shoal_session_t *session) { return session->plan; }
+
+const shoal_program_t *shoal_session_program(const shoal_session_t *session) { return session->program; }
+
+shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
+  shoal_memory_report_t report = {.arena_touched = -1,
+                                  .allocations = atomic_load(&session->counting.calls)};
+  if (session->runner) {
+    shoal_runner_memory(session->runner, &report.arena_planned, &report.arena_touched);
+    return report;
+  }
+  const shoal_class_t *rank_class =
+      shoal_program_class_of(session->program, shoal_world_rank(session->world));
+  if (rank_class) report.arena_planned = rank_class->arena_bytes;
+  return report;
+}
