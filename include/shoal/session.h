@@ -5,6 +5,7 @@
 #include "shoal/comm.h"
 #include "shoal/graph.h"
 #include "shoal/plan.h"
+#include "shoal/planners.h"
 #include "shoal/program.h"
 
 #ifdef __cplusplus
@@ -29,6 +30,9 @@ typedef struct shoal_parallelize_options {
   const char *mesh;               // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
   const char *plan;               // text of a plan file; overrides strategy and mesh
   const char *cluster;            // path of a cluster file
+  shoal_strategies_t *strategies; // with strategies of your own; NULL: native ones only. Borrowed
+  int64_t layout_count;           // layouts on top of the strategy's
+  const shoal_intent_entry_t *layouts;
   const char *const *fetches;     // names of further values to fetch, NULL-terminated
   bool opaque;                    // CPU device in opaque mode, queues concurrent
   bool through_text;              // run from the re-parsed text of plan and program

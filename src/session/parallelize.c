@@ -79,6 +79,9 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
       .mesh = options->mesh,
       .cluster = cluster,
       .world = world,
+      .strategies = options->strategies,
+      .layout_count = options->layout_count,
+      .layouts = options->layouts,
   };
   return shoal_plan_make(model, session->rules, &plan_options, &session->plan);
 }
