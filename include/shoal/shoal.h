@@ -1,0 +1,29 @@
+// Shoal: write the training step for one device; run it on many.
+//
+//   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers, zoo models
+//   session.h              shoal_parallelize, feed, run, fetch, save, load
+//   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
+//   rules.h, layout.h      how ops may be cut; who holds what
+//   op.h                   ops of your own
+//   program.h, simulate.h  what ranks execute; what it would cost
+//   comm.h, device.h       ranks and where they run
+#ifndef SHOAL_SHOAL_H_
+#define SHOAL_SHOAL_H_
+
+#include "shoal/base.h"
+#include "shoal/cluster.h"
+#include "shoal/comm.h"
+#include "shoal/device.h"
+#include "shoal/graph.h"
+#include "shoal/layout.h"
+#include "shoal/nn.h"
+#include "shoal/op.h"
+#include "shoal/ops.h"
+#include "shoal/plan.h"
+#include "shoal/planners.h"
+#include "shoal/program.h"
+#include "shoal/rules.h"
+#include "shoal/session.h"
+#include "shoal/simulate.h"
+
+#endif  // SHOAL_SHOAL_H_
