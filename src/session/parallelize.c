@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "session/session_impl.h"
+#include "rules/rules.h"
 #include "shoal/planners.h"
 
 // ---- texts -----------------------------------------------------------------------------------------
@@ -86,12 +87,26 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
   return shoal_plan_make(model, session->rules, &plan_options, &session->plan);
 }
 
+// Rules of ops without a kernel are found by running whoever will execute them.
+static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
+                              const shoal_tensor_t *outputs) {
+  const shoal_session_t *session = self;
+  if (!call->op->kernel) return session->provider(session->provider_self, call, inputs, outputs);
+  const shoal_executor_t reference = shoal_executor_reference(&session->allocator);
+  return reference.execute(reference.self, call, inputs, outputs);
+}
+
 static shoal_status_t compile(shoal_session_t *session, const shoal_model_t *model,
                               const shoal_parallelize_options_t *options) {
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   session->seed = model->seed;
   session->has_seed = true;
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(session->allocator, &session->rules));
+  if (options->provider) {
+    session->provider = options->provider;
+    session->provider_self = options->provider_self;
+    shoal_rules_set_executor(session->rules, (shoal_executor_t){session, execute});
+  }
   SHOAL_RETURN_IF_ERROR(shoal_status_annotate(make_plan(session, model, options), "while planning"));
   if (options->through_text) SHOAL_RETURN_IF_ERROR(plan_through_text(session, model));
   const shoal_lower_options_t lower = {.allocator = session->allocator, .fetches = options->fetches};

@@ -20,6 +20,8 @@ struct shoal_session {
   shoal_group_t *everyone;          // all ranks, for what the session itself agrees on
   shoal_registry_t *registry;       // parsed programs: their ops. Owned, may be NULL
   shoal_rules_t *rules;
+  shoal_provider_fn_t provider;  // of the options: executes ops without a kernel
+  void *provider_self;
   shoal_plan_t *plan;               // NULL for a given program
   shoal_program_t *owned_program;   // NULL when `program` is the user's
   const shoal_program_t *program;
