@@ -140,7 +140,7 @@ struct shoal_op {
   // Optional. Emits the same computation in simpler ops, for ways that need several phases.
   void (*decompose)(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,
                     shoal_ref_t *out_outputs);
-  // Optional. NULL: bytes of the operands, one flop per output element.
+  // Optional. NULL: bytes of the operands, one flop per output element; *out_cost comes filled with that.
   void (*cost)(const shoal_call_t *call, shoal_cost_t *out_cost);
   // Optional. Bytes of scratch the kernel wants; NULL: none.
   int64_t (*workspace)(const shoal_call_t *call);

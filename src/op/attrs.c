@@ -1,0 +1,112 @@
+// Attributes: made by name, put into the schema's order.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "shoal/op.h"
+
+shoal_attr_t shoal_attr_int(const char *name, int64_t value) {
+  return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_INT, .value = {.i = value}};
+}
+
+// Too many values are kept as their number only: shoal_op_attrs refuses them.
+shoal_attr_t shoal_attr_ints(const char *name, int32_t count, const int64_t *values) {
+  shoal_attr_t attr = {.name = name, .kind = SHOAL_ATTR_INTS, .value = {.count = count}};
+  for (int32_t i = 0; i < count && i < SHOAL_MAX_RANK; ++i) attr.value.ints[i] = values[i];
+  return attr;
+}
+
+shoal_attr_t shoal_attr_shape(const char *name, const shoal_shape_t *shape) {
+  return shoal_attr_ints(name, shape->rank, shape->dims);
+}
+
+shoal_attr_t shoal_attr_real(const char *name, double value) {
+  return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_REAL, .value = {.f = value}};
+}
+
+shoal_attr_t shoal_attr_string(const char *name, const char *value) {
+  return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_STRING, .value = {.s = value}};
+}
+
+shoal_attr_t shoal_attr_dtype(const char *name, shoal_dtype_t value) {
+  return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_DTYPE, .value = {.i = (int64_t)value}};
+}
+
+shoal_attr_t shoal_attr_place(const char *name, const shoal_place_t *value) {
+  return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_PLACE, .value = {.place = value}};
+}
+
+static const char *const kind_names[] = {
+    [SHOAL_ATTR_INT] = "an integer", [SHOAL_ATTR_INTS] = "a list of integers",
+    [SHOAL_ATTR_REAL] = "a real",    [SHOAL_ATTR_STRING] = "a string",
+    [SHOAL_ATTR_DTYPE] = "a dtype",  [SHOAL_ATTR_PLACE] = "a place"};
+
+static shoal_status_t unknown_attr(const shoal_op_t *op, const char *name) {
+  const char *names[64], *nearest = NULL;
+  char hint[128];
+  int64_t count = 0;
+  for (int32_t i = 0; i < op->attr_count && i < 64; ++i) names[count++] = op->attrs[i].name;
+  nearest = shoal_text_nearest(name, names, count);
+  if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, nearest ? hint : NULL, "%s has no attribute '%s'",
+                          op->name, name);
+}
+
+// Checks the value and copies what it borrows.
+static shoal_status_t take(const shoal_op_t *op, const shoal_attr_schema_t *schema,
+                           const shoal_attr_t *attr, shoal_arena_t *arena,
+                           shoal_attr_value_t *out_value) {
+  if (attr->kind != schema->kind) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' must be %s, not %s", op->name,
+                       attr->name, kind_names[schema->kind],
+                       (size_t)attr->kind <= SHOAL_ATTR_PLACE ? kind_names[attr->kind] : "that");
+  }
+  *out_value = attr->value;
+  if (attr->kind == SHOAL_ATTR_INTS &&
+      (attr->value.count < 0 || attr->value.count > SHOAL_MAX_RANK)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' may have %d values, not %d", op->name,
+                       attr->name, SHOAL_MAX_RANK, attr->value.count);
+  }
+  if (attr->kind == SHOAL_ATTR_DTYPE && (attr->value.i < 0 || attr->value.i >= SHOAL_DTYPE_COUNT)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' is no dtype", op->name, attr->name);
+  }
+  if (attr->kind == SHOAL_ATTR_STRING) {
+    if (!attr->value.s) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' is NULL", op->name, attr->name);
+    }
+    out_value->s = shoal_arena_strdup(arena, attr->value.s);
+    if (!out_value->s) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_op_attrs(const shoal_op_t *op, int32_t attr_count, const shoal_attr_t *attrs,
+                              shoal_arena_t *arena, shoal_attr_value_t **out_values) {
+  shoal_attr_value_t *values = SHOAL_NEW(arena, shoal_attr_value_t, op->attr_count);
+  bool *given = SHOAL_NEW(arena, bool, op->attr_count);
+  if (!values || !given) return SHOAL_OOM();
+  for (int32_t i = 0; i < attr_count; ++i) {
+    int32_t slot = 0;
+    const char *name = attrs[i].name ? attrs[i].name : "";
+    while (slot < op->attr_count && strcmp(op->attrs[slot].name, name) != 0) ++slot;
+    if (slot == op->attr_count) return unknown_attr(op, name);
+    if (given[slot]) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' is given twice", op->name, name);
+    }
+    given[slot] = true;
+    SHOAL_RETURN_IF_ERROR(take(op, &op->attrs[slot], &attrs[i], arena, &values[slot]));
+  }
+  for (int32_t slot = 0; slot < op->attr_count; ++slot) {
+    const shoal_attr_schema_t *schema = &op->attrs[slot];
+    if (given[slot]) continue;
+    if (!schema->optional && schema->kind != SHOAL_ATTR_PLACE) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s needs the attribute '%s' (%s)", op->name,
+                         schema->name, kind_names[schema->kind]);
+    }
+    values[slot] = schema->fallback;
+  }
+  *out_values = values;
+  return NULL;
+}

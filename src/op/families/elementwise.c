@@ -1,0 +1,278 @@
+// Element-wise ops of two and more operands, with numpy's broadcasting: arithmetic, comparison,
+// choice; and cast. Integers wrap around; bool counts as 0 and 1, and what is not 0 is stored as 1.
+// max and min pass NaN on. Element-wise ops of one operand are in unary.c.
+#ifndef KERNELS_HERE
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+
+#define EACH (EACH_REAL + EACH_HALF + EACH_INT)
+#define KERNELS "op/families/elementwise.c"
+#include "op/families/each.h"
+
+MAP_KERNEL(add, TABLE_ALL)
+MAP_KERNEL(sub, TABLE_ALL)
+MAP_KERNEL(mul, TABLE_ALL)
+MAP_KERNEL(div, TABLE_FLOAT)
+MAP_KERNEL(maximum, TABLE_ALL)
+MAP_KERNEL(minimum, TABLE_ALL)
+MAP_KERNEL(greater_equal, TABLE_ALL)
+MAP_KERNEL(equal, TABLE_ALL)
+MAP_KERNEL(where, TABLE_ALL)
+
+// ---- shapes
+// -----------------------------------------------------------------------------------------
+
+static shoal_status_t binary_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_type_t *a = &call->inputs[0], *b = &call->inputs[1];
+  REQUIRE(call, a->dtype == b->dtype, "a and b must have the same dtype");
+  REQUIRE(call, shoal_shape_broadcast(&a->shape, &b->shape, &out_types[0].shape),
+          "the shapes can't be broadcast together");
+  out_types[0].dtype = a->dtype;
+  return NULL;
+}
+
+static shoal_status_t div_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
+  return binary_infer(call, out_types);
+}
+
+static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(binary_infer(call, out_types));
+  out_types[0].dtype = SHOAL_BOOL;
+  return NULL;
+}
+
+static shoal_status_t where_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_type_t *in = call->inputs;
+  REQUIRE(call, in[0].dtype == SHOAL_BOOL, "condition must be bool");
+  REQUIRE(call, in[1].dtype == in[2].dtype, "a and b must have the same dtype");
+  shoal_shape_t shape;
+  REQUIRE(call,
+          shoal_shape_broadcast(&in[0].shape, &in[1].shape, &shape) &&
+              shoal_shape_broadcast(&shape, &in[2].shape, &shape),
+          "the shapes can't be broadcast together");
+  out_types[0] = (shoal_type_t){in[1].dtype, shape};
+  return NULL;
+}
+
+// ---- gradients
+// --------------------------------------------------------------------------------------
+
+#define GRADIENT(name)                                                                             \
+  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
+                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
+                              shoal_ref_t *in_grads)
+
+// Gradients of a and b before broadcasting is undone.
+static void finish(const shoal_call_t *call, shoal_emitter_t *e, int32_t first, shoal_ref_t da,
+                   shoal_ref_t db, shoal_ref_t *in_grads) {
+  in_grads[first] = shoal_emit_sum_to(e, da, &call->inputs[first].shape);
+  in_grads[first + 1] = shoal_emit_sum_to(e, db, &call->inputs[first + 1].shape);
+}
+
+GRADIENT(add) {
+  (void)in, (void)out;
+  finish(call, e, 0, grads[0], grads[0], in_grads);
+}
+
+GRADIENT(sub) {
+  (void)in, (void)out;
+  finish(call, e, 0, grads[0], shoal_emit_unary(e, "shoal.neg", grads[0]), in_grads);
+}
+
+GRADIENT(mul) {
+  (void)out;
+  finish(call, e, 0, shoal_emit_binary(e, "shoal.mul", grads[0], in[1]),
+         shoal_emit_binary(e, "shoal.mul", grads[0], in[0]), in_grads);
+}
+
+// d(a/b)/db = -(a/b)/b
+GRADIENT(div) {
+  const shoal_ref_t da = shoal_emit_binary(e, "shoal.div", grads[0], in[1]);
+  const shoal_ref_t db = shoal_emit_binary(e, "shoal.mul", da, out[0]);
+  finish(call, e, 0, da, shoal_emit_unary(e, "shoal.neg", db), in_grads);
+}
+
+// The chosen operand gets the gradient; at ties that is a.
+static void choose(const shoal_call_t *call, shoal_emitter_t *e, int32_t first,
+                   shoal_ref_t condition, shoal_ref_t dy, shoal_ref_t *in_grads) {
+  const shoal_ref_t zero = shoal_emit_scalar(e, call->inputs[first].dtype, 0);
+  finish(call, e, first, shoal_emit_where(e, condition, dy, zero),
+         shoal_emit_where(e, condition, zero, dy), in_grads);
+}
+
+GRADIENT(maximum) {
+  (void)out;
+  choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[0], in[1]), grads[0], in_grads);
+}
+
+GRADIENT(minimum) {
+  (void)out;
+  choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[1], in[0]), grads[0], in_grads);
+}
+
+GRADIENT(where) {
+  (void)out;
+  choose(call, e, 1, in[0], grads[0], in_grads);
+}
+
+// ---- records
+// ----------------------------------------------------------------------------------------
+
+#define BINARY(op_name, text, infer_fn, gradient_fn, ...) \
+  const shoal_op_t shoal_op_##op_name = {                 \
+      .name = "shoal." #op_name,                          \
+      .doc = text,                                        \
+      SHOAL_OP_INPUTS("a", "b"),                          \
+      SHOAL_OP_OUTPUTS("out"),                            \
+      .infer = infer_fn,                                  \
+      .gradient = gradient_fn,                            \
+      .kernel = op_name##_kernel,                         \
+      SHOAL_OP_CASES(__VA_ARGS__),                        \
+  }
+#define ARITHMETIC_CASES                                                               \
+  "f64[3,5], f64[3,5]", "f32[2,3,5], f32[5]", "f64[3,1], f64[7,1,5]", "f64[], f64[4]", \
+      "bf16[3,5], bf16[3,1]", "i64[7]<100, i64[7]<9", "i32[3,5]<9, i32[]<9", "f32[0,3], f32[3]"
+
+BINARY(add, "a + b, broadcast like numpy.", binary_infer, add_gradient, ARITHMETIC_CASES);
+BINARY(sub, "a - b, broadcast like numpy.", binary_infer, sub_gradient, ARITHMETIC_CASES);
+BINARY(mul, "a * b, broadcast like numpy.", binary_infer, mul_gradient, ARITHMETIC_CASES);
+BINARY(div, "a / b of floats, broadcast like numpy.", div_infer, div_gradient,
+       "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+", "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+");
+BINARY(maximum, "The larger of a and b, broadcast like numpy.", binary_infer, maximum_gradient,
+       ARITHMETIC_CASES);
+BINARY(minimum, "The smaller of a and b, broadcast like numpy.", binary_infer, minimum_gradient,
+       ARITHMETIC_CASES);
+BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
+       ARITHMETIC_CASES);
+BINARY(equal, "a == b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
+       "f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "i32[3,5]<3, i32[3,5]<3", "u8[7]<4, u8[]<4",
+       "bool[3,5], bool[5]", "i64[0], i64[1]");
+
+const shoal_op_t shoal_op_where = {
+    .name = "shoal.where",
+    .doc = "a where condition is true, b elsewhere; broadcast like numpy.",
+    SHOAL_OP_INPUTS("condition", "a", "b"),
+    SHOAL_OP_OUTPUTS("out"),
+    .infer = where_infer,
+    .gradient = where_gradient,
+    .kernel = where_kernel,
+    SHOAL_OP_CASES("bool[3,5], f64[3,5], f64[3,5]", "bool[3,5], f32[2,3,5], f32[]",
+                   "bool[5], f64[3,1], f64[5]", "bool[3,5], i32[3,5]<9, i32[5]<9",
+                   "bool[], bf16[7], bf16[7]"),
+};
+
+// ---- cast
+// -------------------------------------------------------------------------------------------
+
+static shoal_status_t cast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  out_types[0] = (shoal_type_t){(shoal_dtype_t)call->attrs[0].i, call->inputs[0].shape};
+  return NULL;
+}
+
+GRADIENT(cast) {
+  (void)in, (void)out;
+  const shoal_dtype_t from = call->inputs[0].dtype;
+  if (shoal_dtype_is_float(from)) in_grads[0] = shoal_emit_cast(e, grads[0], from);
+}
+
+static shoal_status_t cast_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                  const shoal_tensor_t *outputs, void *workspace) {
+  (void)call, (void)workspace;
+  const shoal_dtype_t from = inputs->dtype, to = outputs->dtype;
+  const int64_t count = shoal_shape_count(&inputs->shape);
+  const void *x = inputs->data;
+  void *y = outputs->data;
+  if (from == to) {
+    if (count) memcpy(y, x, (size_t)count * shoal_dtype_size(from));
+  } else if (shoal_dtype_is_float(from) || shoal_dtype_is_float(to)) {
+    for (int64_t i = 0; i < count; ++i) shoal_dtype_store(to, y, i, shoal_dtype_load(from, x, i));
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      shoal_dtype_store_int(to, y, i, shoal_dtype_load_int(from, x, i));
+    }
+  }
+  return NULL;
+}
+
+const shoal_op_t shoal_op_cast = {
+    .name = "shoal.cast",
+    .doc =
+        "x as another dtype. Floats round to nearest even; to integers they are truncated; to "
+        "bool, "
+        "what is not 0 is 1.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),
+    .infer = cast_infer,
+    .gradient = cast_gradient,
+    .kernel = cast_kernel,
+    SHOAL_OP_CASES("f64[3,5] ; dtype=f32", "f32[7] ; dtype=f64", "f32[3,5] ; dtype=bf16",
+                   "i32[3,5]<9 ; dtype=f32", "f32[5] ; dtype=i64", "bf16[3] ; dtype=f16",
+                   "i64[5]<300 ; dtype=u8", "f32[0,2] ; dtype=f64"),
+};
+
+#else  // per element type
+
+static inline R K(larger)(R x, R y) {
+  return x > y || IS_NAN(x) ? x : y;
+}
+
+static inline R K(smaller)(R x, R y) {
+  return x < y || IS_NAN(x) ? x : y;
+}
+
+// One loop per common pattern of steps, so that the compiler can vectorise it.
+#define PAIR_LOOP(name, O, RESULT)                                                      \
+  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
+                      const double *params) {                                           \
+    const S *restrict a = in[0], *restrict b = in[1];                                   \
+    O *restrict o = out;                                                                \
+    (void)params;                                                                       \
+    if (step[0] == 1 && step[1] == 1) {                                                 \
+      for (int64_t i = 0; i < n; ++i) {                                                 \
+        const R x = LOAD(a[i]), y = LOAD(b[i]);                                         \
+        o[i] = RESULT;                                                                  \
+      }                                                                                 \
+    } else if (step[0] == 1 && step[1] == 0) {                                          \
+      const R y = LOAD(b[0]);                                                           \
+      for (int64_t i = 0; i < n; ++i) {                                                 \
+        const R x = LOAD(a[i]);                                                         \
+        o[i] = RESULT;                                                                  \
+      }                                                                                 \
+    } else if (step[0] == 0 && step[1] == 1) {                                          \
+      const R x = LOAD(a[0]);                                                           \
+      for (int64_t i = 0; i < n; ++i) {                                                 \
+        const R y = LOAD(b[i]);                                                         \
+        o[i] = RESULT;                                                                  \
+      }                                                                                 \
+    } else {                                                                            \
+      for (int64_t i = 0; i < n; ++i) {                                                 \
+        const R x = LOAD(a[i * step[0]]), y = LOAD(b[i * step[1]]);                     \
+        o[i] = RESULT;                                                                  \
+      }                                                                                 \
+    }                                                                                   \
+  }
+
+PAIR_LOOP(add, S, STORE((R)((W)x + (W)y)))
+PAIR_LOOP(sub, S, STORE((R)((W)x - (W)y)))
+PAIR_LOOP(mul, S, STORE((R)((W)x *(W)y)))
+PAIR_LOOP(maximum, S, STORE(K(larger)(x, y)))
+PAIR_LOOP(minimum, S, STORE(K(smaller)(x, y)))
+PAIR_LOOP(greater_equal, uint8_t, x >= y)
+PAIR_LOOP(equal, uint8_t, x == y)
+
+static void K(where)(int64_t n, const void *const *in, const int64_t *step, void *out,
+                     const double *params) {
+  const uint8_t *restrict c = in[0];
+  const S *restrict a = in[1], *restrict b = in[2];
+  S *restrict o = out;
+  (void)params;
+  for (int64_t i = 0; i < n; ++i) o[i] = c[i * step[0]] ? a[i * step[1]] : b[i * step[2]];
+}
+
+#if FLOATING
+PAIR_LOOP(div, S, STORE(x / y))
+#endif
+
+#endif

@@ -1,0 +1,285 @@
+// Reading and adding rows by index: embedding (rows of a table) and pick (one element of each row),
+// with their adjoints. An index that lies in the whole but not in the part contributes 0, so that a
+// table cut along its rows gives partial sums; one outside the whole is the caller's mistake and
+// refused.
+#ifndef KERNELS_HERE
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+
+// Position in the part of index i of `ids`, -1 where the part does not have it.
+static shoal_status_t local_index(const shoal_call_t *call, const shoal_place_t *place, int32_t dim,
+                                  const shoal_tensor_t *ids, int64_t i, int64_t *out_local) {
+  const int64_t id = shoal_dtype_load_int(ids->dtype, ids->data, i);
+  REQUIRE(call, id >= 0 && id < place->whole.dims[dim], "index %lld (at %lld) is not in [0, %lld)",
+          (long long)id, (long long)i, (long long)place->whole.dims[dim]);
+  *out_local = shoal_place_local(place, dim, id);
+  return NULL;
+}
+
+// shape with `size` appended.
+static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *shape, int64_t size,
+                                shoal_shape_t *out_shape) {
+  REQUIRE(call, shape->rank < SHOAL_MAX_RANK, "the result would have more than %d dims",
+          SHOAL_MAX_RANK);
+  *out_shape = *shape;
+  out_shape->dims[out_shape->rank++] = size;
+  return NULL;
+}
+
+#define EACH EACH_REAL
+#define KERNELS "op/families/index.c"
+#include "op/families/each.h"
+
+#define GRADIENT(name)                                                                             \
+  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
+                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
+                              shoal_ref_t *in_grads)
+#define KERNEL(name)                                                                          \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace)
+
+// Rows of x and their length.
+static int64_t row_count(const shoal_shape_t *x) {
+  return shoal_shape_product(x, 0, x->rank - 1);
+}
+
+static int64_t row_length(const shoal_shape_t *x) {
+  return x->dims[x->rank - 1];
+}
+
+// ---- embedding
+// --------------------------------------------------------------------------------------
+
+static shoal_status_t embedding_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_type_t *table = &call->inputs[0];
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 2));
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &table->shape, &place));
+  out_types[0].dtype = table->dtype;
+  return with_last(call, &call->inputs[1].shape, table->shape.dims[1], &out_types[0].shape);
+}
+
+GRADIENT(embedding) {
+  (void)out;
+  in_grads[0] = shoal_emit_one(e, "shoal.embedding_grad", REFS(in[1], grads[0]),
+                               ATTRS(shoal_attr_int("rows", call->inputs[0].shape.dims[0])));
+}
+
+KERNEL(embedding) {
+  (void)workspace;
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
+  const int64_t count = shoal_shape_count(&inputs[1].shape);
+  const size_t row = (size_t)inputs[0].shape.dims[1] * shoal_dtype_size(inputs[0].dtype);
+  const char *table = inputs[0].data;
+  char *out = outputs->data;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = -1;
+    SHOAL_RETURN_IF_ERROR(local_index(call, &place, 0, &inputs[1], i, &at));
+    if (row == 0) continue;
+    if (at >= 0) {
+      memcpy(out + (size_t)i * row, table + (size_t)at * row, row);
+    } else {
+      memset(out + (size_t)i * row, 0, row);
+    }
+  }
+  return NULL;
+}
+
+static void move_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  (void)call;
+  out_cost->flops = 0;
+}
+
+const shoal_op_t shoal_op_embedding = {
+    .name = "shoal.embedding",
+    .doc = "Rows of the table [V, C] by index: out[.., :] = table[ids[..], :].",
+    SHOAL_OP_INPUTS("table", "ids"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
+    .infer = embedding_infer,
+    .gradient = embedding_gradient,
+    .cost = move_cost,
+    .kernel = embedding_kernel,
+    SHOAL_OP_CASES("f64[7,3], i64[5]<7", "f32[9,5], i32[2,3]<9", "f64[5,3], i32[]<5",
+                   "bf16[7,3], u8[5]<7", "f32[7,3], i64[0]<7"),
+};
+
+enum { ROWS, ROWS_PLACE };
+
+static shoal_status_t embedding_grad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_type_t *ids = &call->inputs[0], *dy = &call->inputs[1];
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 1, 1));
+  REQUIRE(call, dy->shape.rank == ids->shape.rank + 1, "dy must have one dim more than ids");
+  const shoal_shape_t leading = shoal_shape_part(&dy->shape, 0, ids->shape.rank);
+  REQUIRE(call, shoal_shape_equal(&leading, &ids->shape), "dy must have the leading dims of ids");
+  REQUIRE(call, call->attrs[ROWS].i >= 0, "rows must not be negative");
+  out_types[0] = (shoal_type_t){
+      dy->dtype, {.rank = 2, .dims = {call->attrs[ROWS].i, dy->shape.dims[ids->shape.rank]}}};
+  return shoal_check_place(call, ROWS_PLACE, &out_types[0].shape, &place);
+}
+
+KERNEL(embedding_grad) {
+  if (shoal_kernel_is_half(call)) {
+    return shoal_kernel_widened(call, inputs, outputs, workspace, embedding_grad_kernel);
+  }
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, ROWS_PLACE, &outputs->shape, &place));
+  const int64_t count = shoal_shape_count(&inputs[0].shape), width = outputs->shape.dims[1];
+  const int64_t size = shoal_shape_count(&outputs->shape);
+  if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = -1;
+    SHOAL_RETURN_IF_ERROR(local_index(call, &place, 0, &inputs[0], i, &at));
+    if (at < 0) continue;
+    (outputs->dtype == SHOAL_F64 ? add_row_f64 : add_row_f32)(inputs[1].data, i * width,
+                                                              outputs->data, at * width, width);
+  }
+  return NULL;
+}
+
+static void embedding_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  out_cost->flops = (double)shoal_shape_count(&call->inputs[1].shape);
+}
+
+const shoal_op_t shoal_op_embedding_grad = {
+    .name = "shoal.embedding_grad",
+    .doc = "Adjoint of embedding: zeros [rows, C] with dy[i, :] added to row ids[i], in order.",
+    SHOAL_OP_INPUTS("ids", "dy"),
+    SHOAL_OP_OUTPUTS("dtable"),
+    SHOAL_OP_ATTRS({.name = "rows",
+                    .kind = SHOAL_ATTR_INT,
+                    .role = SHOAL_ROLE_SIZE,
+                    .operand = SHOAL_OUTPUT(0),
+                    .dim = 0,
+                    .doc = "rows of the table"},
+                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    .infer = embedding_grad_infer,
+    .cost = embedding_grad_cost,
+    .workspace = shoal_kernel_widen_bytes,
+    .kernel = embedding_grad_kernel,
+    SHOAL_OP_CASES("i64[5]<7, f64[5,3] ; rows=7", "i32[2,3]<9, f32[2,3,5] ; rows=9",
+                   "u8[9]<3, bf16[9,3] ; rows=3", "i64[0]<3, f32[0,3] ; rows=3"),
+};
+
+// ---- pick
+// -------------------------------------------------------------------------------------------
+
+// out[to] = x[from], or 0 where from is -1.
+static void copy_one(shoal_dtype_t dtype, const void *x, int64_t from, void *out, int64_t to) {
+  const int64_t size = (int64_t)shoal_dtype_size(dtype);
+  char *target = (char *)out + to * size;
+  if (from < 0) {
+    memset(target, 0, (size_t)size);
+  } else {
+    memcpy(target, (const char *)x + from * size, (size_t)size);
+  }
+}
+
+static shoal_status_t pick_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_type_t *x = &call->inputs[0];
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 1));
+  REQUIRE(call, x->shape.rank >= 1, "x needs a last dim to pick from");
+  const shoal_shape_t leading = shoal_shape_part(&x->shape, 0, x->shape.rank - 1);
+  SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, 1, &leading));
+  out_types[0] = (shoal_type_t){x->dtype, leading};
+  return shoal_check_place(call, 0, &x->shape, &place);
+}
+
+GRADIENT(pick) {
+  (void)out;
+  in_grads[0] = shoal_emit_one(e, "shoal.pick_grad", REFS(in[1], grads[0]),
+                               ATTRS(shoal_attr_int("size", row_length(&call->inputs[0].shape))));
+}
+
+KERNEL(pick) {
+  (void)workspace;
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
+  const int64_t rows = row_count(&inputs[0].shape), width = row_length(&inputs[0].shape);
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t at = -1;
+    SHOAL_RETURN_IF_ERROR(local_index(call, &place, inputs[0].shape.rank - 1, &inputs[1], i, &at));
+    copy_one(inputs->dtype, inputs[0].data, at < 0 ? -1 : i * width + at, outputs->data, i);
+  }
+  return NULL;
+}
+
+const shoal_op_t shoal_op_pick = {
+    .name = "shoal.pick",
+    .doc = "One element of each row: out[..] = x[.., labels[..]].",
+    SHOAL_OP_INPUTS("x", "labels"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
+    .infer = pick_infer,
+    .gradient = pick_gradient,
+    .cost = move_cost,
+    .kernel = pick_kernel,
+    SHOAL_OP_CASES("f64[5,7], i64[5]<7", "f32[2,3,5], i32[2,3]<5", "f64[7], i32[]<7",
+                   "bf16[5,9], u8[5]<9"),
+};
+
+enum { SIZE, SIZE_PLACE };
+
+static shoal_status_t pick_grad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 1, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, 1, &call->inputs[0].shape));
+  REQUIRE(call, call->attrs[SIZE].i >= 0, "size must not be negative");
+  out_types[0].dtype = call->inputs[1].dtype;
+  SHOAL_RETURN_IF_ERROR(
+      with_last(call, &call->inputs[0].shape, call->attrs[SIZE].i, &out_types[0].shape));
+  return shoal_check_place(call, SIZE_PLACE, &out_types[0].shape, &place);
+}
+
+KERNEL(pick_grad) {
+  (void)workspace;
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, SIZE_PLACE, &outputs->shape, &place));
+  const int64_t rows = row_count(&outputs->shape), width = row_length(&outputs->shape);
+  const int64_t size = shoal_shape_count(&outputs->shape);
+  if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t at = -1;
+    SHOAL_RETURN_IF_ERROR(local_index(call, &place, outputs->shape.rank - 1, &inputs[0], i, &at));
+    if (at >= 0) copy_one(outputs->dtype, inputs[1].data, i, outputs->data, i * width + at);
+  }
+  return NULL;
+}
+
+const shoal_op_t shoal_op_pick_grad = {
+    .name = "shoal.pick_grad",
+    .doc = "Adjoint of pick: zeros with dy[..] at [.., labels[..]].",
+    SHOAL_OP_INPUTS("labels", "dy"),
+    SHOAL_OP_OUTPUTS("dx"),
+    SHOAL_OP_ATTRS({.name = "size",
+                    .kind = SHOAL_ATTR_INT,
+                    .role = SHOAL_ROLE_SIZE,
+                    .operand = SHOAL_OUTPUT(0),
+                    .dim = -1,
+                    .doc = "size of the last dim"},
+                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    .infer = pick_grad_infer,
+    .cost = move_cost,
+    .kernel = pick_grad_kernel,
+    SHOAL_OP_CASES("i64[5]<7, f64[5] ; size=7", "i32[2,3]<5, f32[2,3] ; size=5",
+                   "i32[]<7, f64[] ; size=7", "u8[5]<9, bf16[5] ; size=9"),
+};
+
+#else  // per element type
+
+// out[to ..] += x[from ..], n elements.
+static inline void K(add_row)(const void *x, int64_t from, void *out, int64_t to, int64_t n) {
+  const S *restrict a = (const S *)x + from;
+  S *restrict b = (S *)out + to;
+  for (int64_t i = 0; i < n; ++i) b[i] += a[i];
+}
+
+#endif

@@ -1,0 +1,309 @@
+// 2-d max-pooling of [N,C,H,W] and its gradient. Windows lie in global coordinates (window.h).
+// Padding never wins. The gradient goes to the first maximum of a window in row-major order, found
+// again from x.
+#ifndef KERNELS_HERE
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+#include "op/families/window.h"
+
+// For each window: positions of its taps in x (rows, columns) and, backward, in dx.
+typedef struct pool_taps {
+  int64_t kernel[2];
+  int64_t *x[2], *dx[2];
+} pool_taps_t;
+
+#define EACH EACH_REAL
+#define KERNELS "op/families/pool.c"
+#include "op/families/each.h"
+
+#define KERNEL(name)                                                                          \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace)
+
+static shoal_status_t pool_window(const shoal_call_t *call, int32_t kernel, int32_t stride,
+                                  int32_t padding, shoal_window_t *out_window) {
+  shoal_shape_t size;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, call->input_count));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, kernel, &size));
+  REQUIRE(call, size.rank == 2, "kernel needs two numbers (rows, columns)");
+  SHOAL_RETURN_IF_ERROR(
+      shoal_window_read(call, size.dims[0], size.dims[1], stride, padding, -1, out_window));
+  for (int32_t i = 0; i < 2; ++i) {
+    REQUIRE(call, 2 * out_window->padding[i] <= out_window->kernel[i],
+            "padding %lld is more than half of the kernel's %lld",
+            (long long)out_window->padding[i], (long long)out_window->kernel[i]);
+  }
+  return NULL;
+}
+
+// Entries of a table of taps for all windows of [N,C,H,W].
+static int64_t tap_count(const shoal_shape_t *windows, const int64_t kernel[2], int32_t i) {
+  return windows->dims[2 + i] * kernel[i];
+}
+
+// ---- forward
+// ----------------------------------------------------------------------------------------
+
+enum { KERNEL_SIZE, STRIDE, PADDING, HEIGHT, WIDTH, PLACE_X, PLACE_OUT };
+
+static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_window,
+                                  shoal_shape_t *out_shape, shoal_place_t *out_x,
+                                  shoal_place_t *out_out) {
+  SHOAL_RETURN_IF_ERROR(pool_window(call, KERNEL_SIZE, STRIDE, PADDING, out_window));
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, &call->inputs[0].shape, out_x));
+  *out_shape = call->inputs[0].shape;
+  for (int32_t i = 0; i < 2; ++i) {
+    const int64_t given = call->attrs[HEIGHT + i].i;
+    out_shape->dims[2 + i] =
+        given >= 0 ? given : shoal_window_count(out_window, i, out_x->whole.dims[2 + i]);
+  }
+  return shoal_check_place(call, PLACE_OUT, out_shape, out_out);
+}
+
+static void max_pool2d_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
+  shoal_window_t window;
+  shoal_status_t status = pool_window(call, KERNEL_SIZE, STRIDE, PADDING, &window);
+  for (int32_t i = 0; i < 2 && !status; ++i) {
+    if (attrs[HEIGHT + i].i >= 0) continue;
+    attrs[HEIGHT + i].i = shoal_window_count(&window, i, call->inputs[0].shape.dims[2 + i]);
+  }
+  shoal_status_free(status);  // infer says it again
+}
+
+static shoal_status_t max_pool2d_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_window_t window;
+  shoal_place_t x, out;
+  out_types[0].dtype = call->inputs[0].dtype;
+  return pool_places(call, &window, &out_types[0].shape, &x, &out);
+}
+
+static int64_t max_pool2d_workspace(const shoal_call_t *call) {
+  const int64_t *kernel = call->attrs[KERNEL_SIZE].ints;
+  const shoal_shape_t *out = &call->outputs[0].shape;
+  const int64_t entries = tap_count(out, kernel, 0) + tap_count(out, kernel, 1);
+  return entries * (int64_t)sizeof(int64_t) + shoal_kernel_widen_bytes(call);
+}
+
+KERNEL(max_pool2d) {
+  if (shoal_kernel_is_half(call)) {
+    return shoal_kernel_widened(call, inputs, outputs, workspace, max_pool2d_kernel);
+  }
+  shoal_window_t window;
+  shoal_shape_t shape;
+  shoal_place_t x, out;
+  SHOAL_RETURN_IF_ERROR(pool_places(call, &window, &shape, &x, &out));
+  pool_taps_t taps = {.kernel = {window.kernel[0], window.kernel[1]}};
+  int64_t *at = workspace;
+  for (int32_t i = 0; i < 2; ++i) {
+    taps.x[i] = at;
+    at += tap_count(&shape, window.kernel, i);
+    SHOAL_RETURN_IF_ERROR(
+        shoal_window_check(call, i, "x", shoal_window_inputs(&window, i, &x, &out, taps.x[i])));
+  }
+  (inputs->dtype == SHOAL_F64 ? max_pool2d_f64 : max_pool2d_f32)(&taps, inputs, outputs);
+  return NULL;
+}
+
+static void max_pool2d_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
+                                const shoal_ref_t *out, const shoal_ref_t *grads,
+                                shoal_ref_t *in_grads) {
+  const shoal_attr_value_t *a = call->attrs;
+  (void)out;
+  in_grads[0] = shoal_emit_one(e, "shoal.max_pool2d_grad", REFS(in[0], grads[0]),
+                               ATTRS(shoal_attr_ints("kernel", 2, a[KERNEL_SIZE].ints),
+                                     shoal_attr_ints("stride", 2, a[STRIDE].ints),
+                                     shoal_attr_ints("padding", 2, a[PADDING].ints),
+                                     shoal_attr_shape("shape", &call->inputs[0].shape)));
+}
+
+static void max_pool2d_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  const int64_t *kernel = call->attrs[KERNEL_SIZE].ints;
+  out_cost->flops =
+      (double)shoal_shape_count(&call->outputs[0].shape) * (double)kernel[0] * (double)kernel[1];
+}
+
+#define KERNEL_ATTR SHOAL_WINDOW_ATTR("kernel", "size of the window: rows, columns")
+
+const shoal_op_t shoal_op_max_pool2d = {
+    .name = "shoal.max_pool2d",
+    .doc = "Largest element of each window of x [N, C, H, W]; padding does not count.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING,
+                   SHOAL_WINDOW_SIZE("height", 2), SHOAL_WINDOW_SIZE("width", 3),
+                   SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
+                   SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
+    .complete = max_pool2d_complete,
+    .infer = max_pool2d_infer,
+    .gradient = max_pool2d_gradient,
+    .cost = max_pool2d_cost,
+    .workspace = max_pool2d_workspace,
+    .kernel = max_pool2d_kernel,
+    SHOAL_OP_CASES("f64[2,3,7,5] ; kernel=[2,2], stride=[2,2], padding=[0,0]",
+                   "f32[1,2,9,7] ; kernel=[3,3], stride=[2,2], padding=[1,1]",
+                   "f64[1,2,6,5] ; kernel=[3,2], stride=[1,1], padding=[1,0]",
+                   "bf16[1,2,6,6] ; kernel=[2,2], stride=[2,2], padding=[0,0]"),
+};
+
+// ---- gradient
+// ---------------------------------------------------------------------------------------
+
+enum { G_KERNEL, G_STRIDE, G_PADDING, G_SHAPE, G_PLACE_X, G_PLACE_DY, G_PLACE_DX };
+
+static shoal_status_t grad_places(const shoal_call_t *call, shoal_window_t *out_window,
+                                  shoal_shape_t *out_shape, shoal_place_t *out_x,
+                                  shoal_place_t *out_dy, shoal_place_t *out_dx) {
+  const shoal_shape_t *x = &call->inputs[0].shape, *dy = &call->inputs[1].shape;
+  SHOAL_RETURN_IF_ERROR(pool_window(call, G_KERNEL, G_STRIDE, G_PADDING, out_window));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, G_SHAPE, out_shape));
+  REQUIRE(call,
+          out_shape->rank == 4 && out_shape->dims[0] == x->dims[0] && x->dims[0] == dy->dims[0] &&
+              out_shape->dims[1] == x->dims[1] && x->dims[1] == dy->dims[1],
+          "x, dy and shape must agree in N and C");
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, G_PLACE_X, x, out_x));
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, G_PLACE_DY, dy, out_dy));
+  return shoal_check_place(call, G_PLACE_DX, out_shape, out_dx);
+}
+
+static shoal_status_t max_pool2d_grad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_window_t window;
+  shoal_place_t x, dy, dx;
+  out_types[0].dtype = call->inputs[0].dtype;
+  return grad_places(call, &window, &out_types[0].shape, &x, &dy, &dx);
+}
+
+// Tables by window (in x, in dx) and one by element of dx, for the check.
+static int64_t max_pool2d_grad_workspace(const shoal_call_t *call) {
+  const int64_t *kernel = call->attrs[G_KERNEL].ints;
+  const shoal_shape_t *dy = &call->inputs[1].shape, *dx = &call->outputs[0].shape;
+  int64_t entries = 0;
+  for (int32_t i = 0; i < 2; ++i)
+    entries += 2 * tap_count(dy, kernel, i) + tap_count(dx, kernel, i);
+  return entries * (int64_t)sizeof(int64_t) + shoal_kernel_widen_bytes(call);
+}
+
+// Every window that reaches into dx must be there, and all that it sees of x.
+static shoal_status_t grad_taps(const shoal_call_t *call, const shoal_window_t *window, int32_t i,
+                                const shoal_place_t *x, const shoal_place_t *dy,
+                                const shoal_place_t *dx, int64_t **at, pool_taps_t *taps) {
+  const int64_t count = tap_count(&dy->part, window->kernel, i);
+  taps->x[i] = *at;
+  taps->dx[i] = *at + count;
+  int64_t *by_element = *at + 2 * count;
+  *at = by_element + tap_count(&dx->part, window->kernel, i);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_window_check(call, i, "dy", shoal_window_outputs(window, i, dx, dy, by_element)));
+  const int64_t missing = shoal_window_inputs(window, i, x, dy, taps->x[i]);
+  shoal_window_inputs(window, i, dx, dy, taps->dx[i]);
+  for (int64_t first = 0; first < count; first += window->kernel[i]) {
+    bool reaches = false, lacks = false;
+    for (int64_t t = first; t < first + window->kernel[i]; ++t) {
+      reaches = reaches || taps->dx[i][t] >= 0;
+      lacks = lacks || taps->x[i][t] == SHOAL_TAP_MISSING;
+    }
+    if (reaches && lacks) return shoal_window_check(call, i, "x", missing);
+  }
+  return NULL;
+}
+
+KERNEL(max_pool2d_grad) {
+  if (shoal_kernel_is_half(call)) {
+    return shoal_kernel_widened(call, inputs, outputs, workspace, max_pool2d_grad_kernel);
+  }
+  shoal_window_t window;
+  shoal_shape_t shape;
+  shoal_place_t x, dy, dx;
+  SHOAL_RETURN_IF_ERROR(grad_places(call, &window, &shape, &x, &dy, &dx));
+  pool_taps_t taps = {.kernel = {window.kernel[0], window.kernel[1]}};
+  int64_t *at = workspace;
+  for (int32_t i = 0; i < 2; ++i) {
+    SHOAL_RETURN_IF_ERROR(grad_taps(call, &window, i, &x, &dy, &dx, &at, &taps));
+  }
+  (inputs->dtype == SHOAL_F64 ? max_pool2d_grad_f64 : max_pool2d_grad_f32)(&taps, inputs, outputs);
+  return NULL;
+}
+
+static void max_pool2d_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  const int64_t *kernel = call->attrs[G_KERNEL].ints;
+  out_cost->flops =
+      (double)shoal_shape_count(&call->inputs[1].shape) * (double)kernel[0] * (double)kernel[1];
+}
+
+const shoal_op_t shoal_op_max_pool2d_grad = {
+    .name = "shoal.max_pool2d_grad",
+    .doc = "Gradient of max_pool2d: each dy goes to the first maximum of its window in x.",
+    SHOAL_OP_INPUTS("x", "dy"),
+    SHOAL_OP_OUTPUTS("dx"),
+    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING,
+                   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"),
+                   SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
+                   SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(1)),
+                   SHOAL_ATTR_PLACE_OF("place_dx", SHOAL_OUTPUT(0))),
+    .infer = max_pool2d_grad_infer,
+    .cost = max_pool2d_grad_cost,
+    .workspace = max_pool2d_grad_workspace,
+    .kernel = max_pool2d_grad_kernel,
+    SHOAL_OP_CASES(
+        "f64[2,3,7,5], f64[2,3,3,2] ; kernel=[2,2], stride=[2,2], padding=[0,0], shape=[2,3,7,5]",
+        "f32[1,2,9,7], f32[1,2,5,4] ; kernel=[3,3], stride=[2,2], padding=[1,1], shape=[1,2,9,7]",
+        "bf16[1,2,6,6], bf16[1,2,3,3] ; kernel=[2,2], stride=[2,2], padding=[0,0], "
+        "shape=[1,2,6,6]"),
+};
+
+#else  // per element type
+
+// First maximum of window (row, column) of a plane of x; returns its tap, or -1 if it sees nothing.
+static int64_t K(first_max)(const pool_taps_t *taps, int64_t row, int64_t column, const R *plane,
+                            int64_t width, R *out_max) {
+  const int64_t kh = taps->kernel[0], kw = taps->kernel[1];
+  int64_t best = -1;
+  R max = -INFINITY;
+  for (int64_t t = 0; t < kh * kw; ++t) {
+    const int64_t y = taps->x[0][row * kh + t / kw], x = taps->x[1][column * kw + t % kw];
+    if (y < 0 || x < 0) continue;
+    const R value = plane[y * width + x];
+    if (best < 0 || value > max || (IS_NAN(value) && !IS_NAN(max))) {
+      best = t;
+      max = value;
+    }
+  }
+  *out_max = max;
+  return best;
+}
+
+static void K(max_pool2d)(const pool_taps_t *taps, const shoal_tensor_t *inputs,
+                          const shoal_tensor_t *outputs) {
+  const int64_t *in = inputs->shape.dims, *dims = outputs->shape.dims;
+  const R *plane = inputs->data;
+  R *out = outputs->data;
+  for (int64_t nc = 0; nc < dims[0] * dims[1]; ++nc, plane += in[2] * in[3]) {
+    for (int64_t window = 0; window < dims[2] * dims[3]; ++window) {
+      K(first_max)(taps, window / dims[3], window % dims[3], plane, in[3], out++);
+    }
+  }
+}
+
+static void K(max_pool2d_grad)(const pool_taps_t *taps, const shoal_tensor_t *inputs,
+                               const shoal_tensor_t *outputs) {
+  const int64_t *in = inputs[0].shape.dims, *dims = inputs[1].shape.dims;
+  const int64_t *out = outputs->shape.dims, kh = taps->kernel[0], kw = taps->kernel[1];
+  const R *plane = inputs[0].data, *dy = inputs[1].data;
+  R *dx = outputs->data;
+  for (int64_t i = 0; i < shoal_shape_count(&outputs->shape); ++i) dx[i] = 0;
+  for (int64_t nc = 0; nc < dims[0] * dims[1]; ++nc) {
+    for (int64_t window = 0; window < dims[2] * dims[3]; ++window, ++dy) {
+      const int64_t row = window / dims[3], column = window % dims[3];
+      R max;
+      const int64_t tap = K(first_max)(taps, row, column, plane, in[3], &max);
+      if (tap < 0) continue;
+      const int64_t y = taps->dx[0][row * kh + tap / kw], x = taps->dx[1][column * kw + tap % kw];
+      if (y >= 0 && x >= 0) dx[y * out[3] + x] += *dy;
+    }
+    plane += in[2] * in[3];
+    dx += out[2] * out[3];
+  }
+}
+
+#endif

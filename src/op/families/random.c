@@ -1,0 +1,179 @@
+// Random numbers: contract 2 of the design. The word of an element is drawn from Philox by the key
+// (an attribute), the step (an input) and the element's row-major index in the whole - so the same
+// bits come out on every layout. Values are computed in f64 and rounded once.
+#ifndef KERNELS_HERE
+#include "base/philox.h"
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+
+enum { RANDOM_SHAPE, RANDOM_KEY, RANDOM_DTYPE, RANDOM_PLACE, RANDOM_A, RANDOM_B };
+
+static shoal_status_t random_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 0));
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
+  const shoal_dtype_t dtype = (shoal_dtype_t)call->attrs[RANDOM_DTYPE].i;
+  REQUIRE(call, shoal_dtype_is_float(dtype), "dtype must be a float, not %s",
+          shoal_dtype_name(dtype));
+  out_types[0].dtype = dtype;
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, RANDOM_SHAPE, &out_types[0].shape));
+  return shoal_check_place(call, RANDOM_PLACE, &out_types[0].shape, &place);
+}
+
+static uint32_t draw(const shoal_place_t *place, int64_t key, int64_t step, int64_t element) {
+  return shoal_random_word((uint64_t)key, 0, (uint64_t)step,
+                           (uint64_t)shoal_place_global(place, element));
+}
+
+static shoal_status_t random_fill(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                  const shoal_tensor_t *outputs, bool normal) {
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, RANDOM_PLACE, &outputs->shape, &place));
+  const int64_t step = shoal_dtype_load_int(inputs->dtype, inputs->data, 0);
+  const int64_t key = call->attrs[RANDOM_KEY].i, count = shoal_shape_count(&outputs->shape);
+  const double a = call->attrs[RANDOM_A].f, b = call->attrs[RANDOM_B].f;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t word = draw(&place, key, step, i);
+    const double value =
+        normal ? a + b * shoal_random_normal(word) : a + (b - a) * shoal_random_uniform(word);
+    shoal_dtype_store(outputs->dtype, outputs->data, i, value);
+  }
+  return NULL;
+}
+
+static shoal_status_t uniform_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                     const shoal_tensor_t *outputs, void *workspace) {
+  (void)workspace;
+  return random_fill(call, inputs, outputs, false);
+}
+
+static shoal_status_t normal_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                    const shoal_tensor_t *outputs, void *workspace) {
+  (void)workspace;
+  return random_fill(call, inputs, outputs, true);
+}
+
+static void random_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  (void)call;
+  out_cost->flops *= 50;  // ten rounds and a polynomial
+}
+
+#define KEY_ATTR                                              \
+  {                                                           \
+    .name = "key", .kind = SHOAL_ATTR_INT,                    \
+    .doc = "key of the stream: seed ^ hash(name of the node)" \
+  }
+#define RANDOM_ATTRS(a, a_text, b, b_text)                                       \
+  SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"), KEY_ATTR,   \
+      {.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}, \
+      SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0)),                             \
+      {.name = a, .kind = SHOAL_ATTR_REAL, .doc = a_text}, {                     \
+    .name = b, .kind = SHOAL_ATTR_REAL, .doc = b_text                            \
+  }
+
+const shoal_op_t shoal_op_random_uniform = {
+    .name = "shoal.random_uniform",
+    .doc = "Uniform random numbers between low and high, one 32-bit word of Philox each.",
+    SHOAL_OP_INPUTS("step"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(RANDOM_ATTRS("low", "least value", "high", "upper bound")),
+    .infer = random_infer,
+    .gradient = shoal_gradient_none,
+    .cost = random_cost,
+    .kernel = uniform_kernel,
+    SHOAL_OP_CASES("i64[]<9 ; shape=[3,5], key=77, dtype=f64, low=-1, high=2",
+                   "i64[]<9 ; shape=[7], key=-5, dtype=f32, low=0, high=1",
+                   "i32[]<9 ; shape=[3,3,2], key=1, dtype=bf16, low=0, high=1"),
+};
+
+const shoal_op_t shoal_op_random_normal = {
+    .name = "shoal.random_normal",
+    .doc =
+        "Normal random numbers of the given mean and standard deviation, one 32-bit word of Philox "
+        "each.",
+    SHOAL_OP_INPUTS("step"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(RANDOM_ATTRS("mean", "mean", "std", "standard deviation")),
+    .infer = random_infer,
+    .gradient = shoal_gradient_none,
+    .cost = random_cost,
+    .kernel = normal_kernel,
+    SHOAL_OP_CASES("i64[]<9 ; shape=[3,5], key=77, dtype=f64, mean=0, std=1",
+                   "i64[]<9 ; shape=[7,3], key=-5, dtype=f32, mean=0.5, std=0.02",
+                   "i32[]<9 ; shape=[5], key=1, dtype=f16, mean=0, std=1"),
+};
+
+// ---- dropout
+// ----------------------------------------------------------------------------------------
+
+enum { DROPOUT_P, DROPOUT_KEY, DROPOUT_PLACE };
+
+#define EACH (EACH_REAL + EACH_HALF)
+#define KERNELS "op/families/random.c"
+#include "op/families/each.h"
+
+static shoal_status_t dropout_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 1));
+  const double p = call->attrs[DROPOUT_P].f;
+  REQUIRE(call, p >= 0 && p <= 1, "p must be in [0, 1], not %g", p);
+  out_types[0] = call->inputs[0];
+  return shoal_check_place(call, DROPOUT_PLACE, &call->inputs[0].shape, &place);
+}
+
+static void dropout_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
+                             const shoal_ref_t *out, const shoal_ref_t *grads,
+                             shoal_ref_t *in_grads) {
+  (void)out;
+  in_grads[0] = shoal_emit_one(e, "shoal.dropout", REFS(grads[0], in[1]),
+                               ATTRS(shoal_attr_real("p", call->attrs[DROPOUT_P].f),
+                                     shoal_attr_int("key", call->attrs[DROPOUT_KEY].i)));
+}
+
+static shoal_status_t dropout_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                     const shoal_tensor_t *outputs, void *workspace) {
+  typedef void (*loop_t)(int64_t, const shoal_place_t *, int64_t, int64_t, double, const void *,
+                         void *);
+  static const loop_t loops[SHOAL_DTYPE_COUNT] = TABLE_FLOAT(dropout);
+  (void)workspace;
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, DROPOUT_PLACE, &outputs->shape, &place));
+  const int64_t step = shoal_dtype_load_int(inputs[1].dtype, inputs[1].data, 0);
+  loops[inputs->dtype](shoal_shape_count(&outputs->shape), &place, call->attrs[DROPOUT_KEY].i, step,
+                       call->attrs[DROPOUT_P].f, inputs->data, outputs->data);
+  return NULL;
+}
+
+const shoal_op_t shoal_op_dropout = {
+    .name = "shoal.dropout",
+    .doc =
+        "Each element is 0 with probability p, else x / (1 - p). Its gradient draws the same "
+        "numbers.",
+    SHOAL_OP_INPUTS("x", "step"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "p", .kind = SHOAL_ATTR_REAL, .doc = "probability of 0"}, KEY_ATTR,
+                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    .infer = dropout_infer,
+    .gradient = dropout_gradient,
+    .cost = random_cost,
+    .kernel = dropout_kernel,
+    SHOAL_OP_CASES("f64[3,5], i64[]<9 ; p=0.3, key=77", "f32[7,3], i64[]<9 ; p=0.5, key=-5",
+                   "bf16[9], i32[]<9 ; p=0.1, key=1"),
+};
+
+#else  // per element type
+
+static void K(dropout)(int64_t n, const shoal_place_t *place, int64_t key, int64_t step, double p,
+                       const void *in, void *result) {
+  const S *x = in;
+  S *out = result;
+  const R scale = (R)(p < 1 ? 1 / (1 - p) : 0);
+  for (int64_t i = 0; i < n; ++i) {
+    const bool kept = shoal_random_uniform(draw(place, key, step, i)) >= p;
+    out[i] = kept ? STORE(LOAD(x[i]) * scale) : 0;
+  }
+}
+
+#endif

@@ -1,0 +1,359 @@
+// Ops that move elements without looking at them: reshape, transpose, slice, pad, concat,
+// broadcast_to. They work for every dtype. Sizes and positions are attributes with roles, so that a
+// part gets its own numbers.
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+
+#define GRADIENT(name)                                                                             \
+  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
+                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
+                              shoal_ref_t *in_grads)
+#define KERNEL(name)                                                                          \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace)
+
+// ---- reshape
+// ----------------------------------------------------------------------------------------
+
+// One size may be -1: the rest.
+static void reshape_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
+  int64_t known = 1, *open = NULL;
+  for (int32_t d = 0; d < attrs[0].count; ++d) {
+    if (attrs[0].ints[d] == -1 && !open) {
+      open = &attrs[0].ints[d];
+    } else if (__builtin_mul_overflow(known, attrs[0].ints[d], &known)) {
+      return;
+    }
+  }
+  const int64_t count = shoal_shape_count(&call->inputs[0].shape);
+  if (open && known > 0 && count % known == 0) *open = count / known;
+}
+
+static shoal_status_t reshape_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_shape_t shape;
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 0, &shape));
+  char text[128];
+  shoal_shape_format(&shape, text, sizeof text);
+  REQUIRE(call, shoal_shape_count(&shape) == shoal_shape_count(&call->inputs[0].shape),
+          "%lld elements can't be reshaped to %s",
+          (long long)shoal_shape_count(&call->inputs[0].shape), text);
+  out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
+  return NULL;
+}
+
+GRADIENT(reshape) {
+  (void)in, (void)out;
+  in_grads[0] = shoal_emit_reshape(e, grads[0], &call->inputs[0].shape);
+}
+
+KERNEL(reshape) {
+  (void)call, (void)workspace;
+  const size_t bytes = (size_t)shoal_shape_count(&inputs->shape) * shoal_dtype_size(inputs->dtype);
+  if (bytes) memcpy(outputs->data, inputs->data, bytes);
+  return NULL;
+}
+
+static void move_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  (void)call;
+  out_cost->flops = 0;
+}
+
+const shoal_op_t shoal_op_reshape = {
+    .name = "shoal.reshape",
+    .doc = "The same elements in row-major order, in another shape. One size may be -1: the rest.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+    .complete = reshape_complete,
+    .infer = reshape_infer,
+    .gradient = reshape_gradient,
+    .cost = move_cost,
+    .kernel = reshape_kernel,
+    SHOAL_OP_CASES("f64[3,10] ; shape=[3,5,2]", "f32[3,5,2] ; shape=[15,2]",
+                   "f64[3,5,4] ; shape=[3,-1]", "i32[6] ; shape=[1,2,3]", "bool[] ; shape=[1,1]",
+                   "bf16[0,3] ; shape=[3,0]"),
+};
+
+// ---- transpose
+// --------------------------------------------------------------------------------------
+
+static shoal_status_t transpose_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_shape_t *x = &call->inputs[0].shape;
+  const shoal_attr_value_t *perm = &call->attrs[0];
+  REQUIRE(call, perm->count == x->rank, "perm has %d entries for %d dims", perm->count, x->rank);
+  shoal_shape_t shape = {.rank = x->rank};
+  bool used[SHOAL_MAX_RANK] = {false};
+  for (int32_t d = 0; d < x->rank; ++d) {
+    const int64_t from = perm->ints[d];
+    REQUIRE(call, from >= 0 && from < x->rank && !used[from], "perm is no permutation of the dims");
+    used[from] = true;
+    shape.dims[d] = x->dims[from];
+  }
+  out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
+  return NULL;
+}
+
+GRADIENT(transpose) {
+  (void)in, (void)out;
+  int64_t inverse[SHOAL_MAX_RANK];
+  const shoal_attr_value_t *perm = &call->attrs[0];
+  for (int32_t d = 0; d < perm->count; ++d) inverse[perm->ints[d]] = d;
+  in_grads[0] = shoal_emit_one(e, "shoal.transpose", REFS(grads[0]),
+                               ATTRS(shoal_attr_ints("perm", perm->count, inverse)));
+}
+
+KERNEL(transpose) {
+  (void)workspace;
+  int64_t own[SHOAL_MAX_RANK], src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
+  shoal_strides(&inputs->shape, own);
+  shoal_strides(&outputs->shape, dst);
+  for (int32_t d = 0; d < outputs->shape.rank; ++d) src[d] = own[call->attrs[0].ints[d]];
+  shoal_copy_box(&outputs->shape, shoal_dtype_size(inputs->dtype), inputs->data, 0, src,
+                 outputs->data, 0, dst);
+  return NULL;
+}
+
+const shoal_op_t shoal_op_transpose = {
+    .name = "shoal.transpose",
+    .doc = "Dims in another order: dim d of the result is dim perm[d] of x.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "perm", .kind = SHOAL_ATTR_INTS, .doc = "a permutation of the dims"}),
+    .infer = transpose_infer,
+    .gradient = transpose_gradient,
+    .cost = move_cost,
+    .kernel = transpose_kernel,
+    SHOAL_OP_CASES("f64[3,5] ; perm=[1,0]", "f32[2,3,5,7] ; perm=[0,2,1,3]",
+                   "f64[3,5,2] ; perm=[2,0,1]", "u8[3,5]<9 ; perm=[1,0]",
+                   "bf16[3,0,2] ; perm=[2,1,0]"),
+};
+
+// ---- slice and its adjoint, pad
+// ---------------------------------------------------------------------
+
+// `inner` at `start` lies inside `outer`?
+static shoal_status_t check_inside(const shoal_call_t *call, const shoal_attr_value_t *start,
+                                   const shoal_shape_t *inner, const shoal_shape_t *outer) {
+  REQUIRE(call, start->count == outer->rank && inner->rank == outer->rank,
+          "start and size need one entry per dim");
+  for (int32_t d = 0; d < outer->rank; ++d) {
+    const int64_t from = start->ints[d];
+    REQUIRE(call, from >= 0 && from <= outer->dims[d] && inner->dims[d] <= outer->dims[d] - from,
+            "[%lld, %lld) along dim %d is not inside [0, %lld)", (long long)from,
+            (long long)(from + inner->dims[d]), d, (long long)outer->dims[d]);
+  }
+  return NULL;
+}
+
+static int64_t offset_of(const shoal_attr_value_t *start, const int64_t *strides) {
+  int64_t offset = 0;
+  for (int32_t d = 0; d < start->count; ++d) offset += start->ints[d] * strides[d];
+  return offset;
+}
+
+static shoal_status_t slice_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_shape_t size;
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 1, &size));
+  SHOAL_RETURN_IF_ERROR(check_inside(call, &call->attrs[0], &size, &call->inputs[0].shape));
+  out_types[0] = (shoal_type_t){call->inputs[0].dtype, size};
+  return NULL;
+}
+
+static shoal_ref_t emit_pad(shoal_emitter_t *e, shoal_ref_t x, const shoal_attr_value_t *start,
+                            const shoal_shape_t *shape) {
+  return shoal_emit_one(
+      e, "shoal.pad", REFS(x),
+      ATTRS(shoal_attr_ints("start", start->count, start->ints), shoal_attr_shape("shape", shape)));
+}
+
+static shoal_ref_t emit_slice(shoal_emitter_t *e, shoal_ref_t x, const shoal_attr_value_t *start,
+                              const shoal_shape_t *size) {
+  return shoal_emit_one(
+      e, "shoal.slice", REFS(x),
+      ATTRS(shoal_attr_ints("start", start->count, start->ints), shoal_attr_shape("size", size)));
+}
+
+GRADIENT(slice) {
+  (void)in, (void)out;
+  in_grads[0] = emit_pad(e, grads[0], &call->attrs[0], &call->inputs[0].shape);
+}
+
+KERNEL(slice) {
+  (void)workspace;
+  int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
+  shoal_strides(&inputs->shape, src);
+  shoal_strides(&outputs->shape, dst);
+  shoal_copy_box(&outputs->shape, shoal_dtype_size(inputs->dtype), inputs->data,
+                 offset_of(&call->attrs[0], src), src, outputs->data, 0, dst);
+  return NULL;
+}
+
+const shoal_op_t shoal_op_slice = {
+    .name = "shoal.slice",
+    .doc = "The box of x that begins at start and has the given size.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "start",
+                    .kind = SHOAL_ATTR_INTS,
+                    .role = SHOAL_ROLE_POSITION,
+                    .operand = SHOAL_INPUT(0),
+                    .doc = "first index along each dim"},
+                   SHOAL_ATTR_SIZES("size", SHOAL_OUTPUT(0), "shape of the result")),
+    .infer = slice_infer,
+    .gradient = slice_gradient,
+    .cost = move_cost,
+    .kernel = slice_kernel,
+    SHOAL_OP_CASES("f64[5,7] ; start=[1,2], size=[3,4]", "f32[3,5,6] ; start=[0,0,2], size=[3,5,2]",
+                   "i64[9]<50 ; start=[4], size=[5]", "bf16[5,3] ; start=[5,0], size=[0,3]"),
+};
+
+static shoal_status_t pad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_shape_t shape;
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 1, &shape));
+  SHOAL_RETURN_IF_ERROR(check_inside(call, &call->attrs[0], &call->inputs[0].shape, &shape));
+  out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
+  return NULL;
+}
+
+GRADIENT(pad) {
+  (void)in, (void)out;
+  in_grads[0] = emit_slice(e, grads[0], &call->attrs[0], &call->inputs[0].shape);
+}
+
+KERNEL(pad) {
+  (void)workspace;
+  const size_t element = shoal_dtype_size(inputs->dtype);
+  const int64_t count = shoal_shape_count(&outputs->shape);
+  if (count) memset(outputs->data, 0, (size_t)count * element);
+  int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
+  shoal_strides(&inputs->shape, src);
+  shoal_strides(&outputs->shape, dst);
+  shoal_copy_box(&inputs->shape, element, inputs->data, 0, src, outputs->data,
+                 offset_of(&call->attrs[0], dst), dst);
+  return NULL;
+}
+
+const shoal_op_t shoal_op_pad = {
+    .name = "shoal.pad",
+    .doc = "Zeros of the given shape, with x placed at start: the adjoint of slice.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "start",
+                    .kind = SHOAL_ATTR_INTS,
+                    .role = SHOAL_ROLE_POSITION,
+                    .operand = SHOAL_OUTPUT(0),
+                    .doc = "index of x's first element along each dim"},
+                   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+    .infer = pad_infer,
+    .gradient = pad_gradient,
+    .cost = move_cost,
+    .kernel = pad_kernel,
+    SHOAL_OP_CASES("f64[3,4] ; start=[1,2], shape=[5,7]",
+                   "f32[3,5,2] ; start=[0,0,2], shape=[3,5,6]", "i32[5]<50 ; start=[4], shape=[9]",
+                   "bf16[0,3] ; start=[2,0], shape=[3,3]"),
+};
+
+// ---- concat
+// -----------------------------------------------------------------------------------------
+
+static shoal_status_t concat_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_type_t type = call->inputs[0];
+  int32_t axis;
+  SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[0].i, type.shape.rank, &axis));
+  for (int32_t i = 1; i < call->input_count; ++i) {
+    const shoal_type_t *next = &call->inputs[i];
+    bool fits = next->dtype == type.dtype && next->shape.rank == type.shape.rank;
+    for (int32_t d = 0; fits && d < type.shape.rank; ++d) {
+      fits = d == axis || next->shape.dims[d] == type.shape.dims[d];
+    }
+    REQUIRE(call, fits, "input %d differs from the first in more than dim %d", i, axis);
+    type.shape.dims[axis] += next->shape.dims[axis];
+  }
+  out_types[0] = type;
+  return NULL;
+}
+
+GRADIENT(concat) {
+  (void)in, (void)out;
+  const int32_t rank = call->inputs[0].shape.rank;
+  const int32_t axis = shoal_normal_axis(call->attrs[0].i, rank);
+  shoal_attr_value_t start = {.count = rank};
+  for (int32_t i = 0; i < call->input_count; ++i) {
+    in_grads[i] = emit_slice(e, grads[0], &start, &call->inputs[i].shape);
+    start.ints[axis] += call->inputs[i].shape.dims[axis];
+  }
+}
+
+KERNEL(concat) {
+  (void)workspace;
+  const int32_t axis = shoal_normal_axis(call->attrs[0].i, inputs->shape.rank);
+  int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK], at = 0;
+  shoal_strides(&outputs->shape, dst);
+  for (int32_t i = 0; i < call->input_count; ++i) {
+    shoal_strides(&inputs[i].shape, src);
+    shoal_copy_box(&inputs[i].shape, shoal_dtype_size(inputs->dtype), inputs[i].data, 0, src,
+                   outputs->data, at * dst[axis], dst);
+    at += inputs[i].shape.dims[axis];
+  }
+  return NULL;
+}
+
+const shoal_op_t shoal_op_concat = {
+    .name = "shoal.concat",
+    .doc = "The inputs one behind the other along axis; other dims are equal.",
+    SHOAL_OP_INPUTS("xs"),
+    SHOAL_OP_OUTPUTS("out"),
+    .variadic = true,
+    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"}),
+    .infer = concat_infer,
+    .gradient = concat_gradient,
+    .cost = move_cost,
+    .kernel = concat_kernel,
+    SHOAL_OP_CASES("f64[3,5], f64[3,2] ; axis=1", "f32[3,5], f32[1,5], f32[4,5] ; axis=0",
+                   "i64[7]<9 ; axis=0", "bf16[3,0], bf16[3,2] ; axis=-1"),
+};
+
+// ---- broadcast_to
+// -----------------------------------------------------------------------------------
+
+static shoal_status_t broadcast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_shape_t shape, joined;
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 0, &shape));
+  char text[128];
+  shoal_shape_format(&shape, text, sizeof text);
+  REQUIRE(call,
+          shoal_shape_broadcast(&call->inputs[0].shape, &shape, &joined) &&
+              shoal_shape_equal(&joined, &shape),
+          "x can't be broadcast to %s", text);
+  out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
+  return NULL;
+}
+
+GRADIENT(broadcast_to) {
+  (void)in, (void)out;
+  in_grads[0] = shoal_emit_sum_to(e, grads[0], &call->inputs[0].shape);
+}
+
+KERNEL(broadcast_to) {
+  (void)call, (void)workspace;
+  int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
+  shoal_strides_in(&inputs->shape, &outputs->shape, src);
+  shoal_strides(&outputs->shape, dst);
+  shoal_copy_box(&outputs->shape, shoal_dtype_size(inputs->dtype), inputs->data, 0, src,
+                 outputs->data, 0, dst);
+  return NULL;
+}
+
+const shoal_op_t shoal_op_broadcast_to = {
+    .name = "shoal.broadcast_to",
+    .doc = "x repeated along new leading dims and dims of size 1, by numpy's rule.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+    .infer = broadcast_infer,
+    .gradient = broadcast_to_gradient,
+    .cost = move_cost,
+    .kernel = broadcast_to_kernel,
+    SHOAL_OP_CASES("f64[5] ; shape=[3,5]", "f32[3,1] ; shape=[2,3,7]", "f64[] ; shape=[3,5]",
+                   "u8[3,1]<9 ; shape=[3,4]", "bf16[1,3] ; shape=[0,3]"),
+};

@@ -1,0 +1,180 @@
+// Element-wise ops of one operand (and the fused gradients of relu and gelu), for floats.
+//
+// gelu is the tanh form, as in GPT-2: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+#ifndef KERNELS_HERE
+#include "op/families/emit.h"
+#include "op/families/kernel.h"
+
+#define EACH (EACH_REAL + EACH_HALF)
+#define KERNELS "op/families/unary.c"
+#include "op/families/each.h"
+
+MAP_KERNEL(neg, TABLE_FLOAT)
+MAP_KERNEL(exp, TABLE_FLOAT)
+MAP_KERNEL(log, TABLE_FLOAT)
+MAP_KERNEL(sqrt, TABLE_FLOAT)
+MAP_KERNEL(tanh, TABLE_FLOAT)
+MAP_KERNEL(square, TABLE_FLOAT)
+MAP_KERNEL(relu, TABLE_FLOAT)
+MAP_KERNEL(gelu, TABLE_FLOAT)
+MAP_KERNEL(relu_grad, TABLE_FLOAT)
+MAP_KERNEL(gelu_grad, TABLE_FLOAT)
+
+enum { AFFINE_SCALE, AFFINE_SHIFT };
+
+static shoal_status_t affine_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                    const shoal_tensor_t *outputs, void *workspace) {
+  static const shoal_map_fn_t loops[SHOAL_DTYPE_COUNT] = TABLE_FLOAT(affine);
+  const double params[2] = {call->attrs[AFFINE_SCALE].f, call->attrs[AFFINE_SHIFT].f};
+  (void)workspace;
+  return shoal_map_run(inputs, 1, outputs, loops[inputs->dtype], params);
+}
+
+static shoal_status_t unary_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
+  out_types[0] = call->inputs[0];
+  return NULL;
+}
+
+static shoal_status_t grad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
+  SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, 1, &call->inputs[0].shape));
+  out_types[0] = call->inputs[0];
+  return NULL;
+}
+
+// ---- gradients
+// --------------------------------------------------------------------------------------
+
+#define GRADIENT(name, result)                                                                     \
+  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
+                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
+                              shoal_ref_t *in_grads) {                                             \
+    const shoal_ref_t x = in[0], y = out[0], dy = grads[0];                                        \
+    (void)call, (void)x, (void)y;                                                                  \
+    in_grads[0] = result;                                                                          \
+  }
+
+GRADIENT(neg, shoal_emit_unary(e, "shoal.neg", dy))
+GRADIENT(exp, shoal_emit_binary(e, "shoal.mul", dy, y))
+GRADIENT(log, shoal_emit_binary(e, "shoal.div", dy, x))
+GRADIENT(sqrt, shoal_emit_binary(e, "shoal.div", shoal_emit_affine(e, dy, 0.5, 0), y))
+GRADIENT(tanh,
+         shoal_emit_binary(e, "shoal.mul", dy,
+                           shoal_emit_affine(e, shoal_emit_unary(e, "shoal.square", y), -1, 1)))
+GRADIENT(square, shoal_emit_binary(e, "shoal.mul", dy, shoal_emit_affine(e, x, 2, 0)))
+GRADIENT(relu, shoal_emit_binary(e, "shoal.relu_grad", x, dy))
+GRADIENT(gelu, shoal_emit_binary(e, "shoal.gelu_grad", x, dy))
+GRADIENT(affine, shoal_emit_affine(e, dy, call->attrs[AFFINE_SCALE].f, 0))
+
+// ---- records
+// ----------------------------------------------------------------------------------------
+
+// Functions of libm count as ten flops.
+static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  (void)call;
+  out_cost->flops *= 10;
+}
+
+#define UNARY(op_name, text, cost_fn, ...) \
+  const shoal_op_t shoal_op_##op_name = {  \
+      .name = "shoal." #op_name,           \
+      .doc = text,                         \
+      SHOAL_OP_INPUTS("x"),                \
+      SHOAL_OP_OUTPUTS("out"),             \
+      .infer = unary_infer,                \
+      .gradient = op_name##_gradient,      \
+      .cost = cost_fn,                     \
+      .kernel = op_name##_kernel,          \
+      SHOAL_OP_CASES(__VA_ARGS__),         \
+  }
+#define ANY_CASES "f64[3,5]", "f32[7,3]", "f64[]", "bf16[9]", "f16[5]", "f32[0,3]"
+#define POSITIVE_CASES "f64[3,5]+", "f32[7,3]+", "f64[]+", "bf16[9]+"
+
+UNARY(neg, "-x.", NULL, ANY_CASES);
+UNARY(exp, "e to the power of x.", libm_cost, ANY_CASES);
+UNARY(log, "Natural logarithm of x.", libm_cost, POSITIVE_CASES);
+UNARY(sqrt, "Square root of x.", NULL, POSITIVE_CASES);
+UNARY(tanh, "Hyperbolic tangent of x.", libm_cost, ANY_CASES);
+UNARY(square, "x * x.", NULL, ANY_CASES);
+UNARY(relu, "x where x > 0, else 0.", NULL, ANY_CASES);
+UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of gelu.", libm_cost,
+      ANY_CASES);
+
+#define GRAD(op_name, text, cost_fn)                                                  \
+  const shoal_op_t shoal_op_##op_name = {                                             \
+      .name = "shoal." #op_name,                                                      \
+      .doc = text,                                                                    \
+      SHOAL_OP_INPUTS("x", "dy"),                                                     \
+      SHOAL_OP_OUTPUTS("dx"),                                                         \
+      .infer = grad_infer,                                                            \
+      .cost = cost_fn,                                                                \
+      .kernel = op_name##_kernel,                                                     \
+      SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[7], f32[7]", "bf16[3,5], bf16[3,5]"), \
+  }
+
+GRAD(relu_grad, "Gradient of relu: dy where x > 0, else 0.", NULL);
+GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", libm_cost);
+
+const shoal_op_t shoal_op_affine = {
+    .name = "shoal.affine",
+    .doc = "scale * x + shift, with numbers that are known when the graph is built.",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS({.name = "scale", .kind = SHOAL_ATTR_REAL, .doc = "factor"},
+                   {.name = "shift", .kind = SHOAL_ATTR_REAL, .doc = "summand"}),
+    .infer = unary_infer,
+    .gradient = affine_gradient,
+    .kernel = affine_kernel,
+    SHOAL_OP_CASES("f64[3,5] ; scale=1.5, shift=-0.25", "f32[7,3] ; scale=-2, shift=0",
+                   "bf16[5] ; scale=0.5, shift=1"),
+};
+
+#else  // per element type
+
+#define SINGLE_LOOP(name, RESULT)                                                       \
+  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
+                      const double *params) {                                           \
+    const S *restrict a = in[0];                                                        \
+    S *restrict o = out;                                                                \
+    (void)params, (void)step; /* shapes are equal: always 1 */                          \
+    for (int64_t i = 0; i < n; ++i) {                                                   \
+      const R x = LOAD(a[i]);                                                           \
+      o[i] = STORE(RESULT);                                                             \
+    }                                                                                   \
+  }
+#define GRAD_LOOP(name, RESULT)                                                         \
+  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
+                      const double *params) {                                           \
+    const S *restrict a = in[0], *restrict b = in[1];                                   \
+    S *restrict o = out;                                                                \
+    (void)params, (void)step;                                                           \
+    for (int64_t i = 0; i < n; ++i) {                                                   \
+      const R x = LOAD(a[i]), dy = LOAD(b[i]);                                          \
+      o[i] = STORE(RESULT);                                                             \
+    }                                                                                   \
+  }
+
+static inline R K(gelu_tanh)(R x) {
+  return tanh((R)0.7978845608028654 * (x + (R)0.044715 * x * x * x));
+}
+
+static inline R K(gelu_slope)(R x) {
+  const R t = K(gelu_tanh)(x);
+  const R inner = (R)0.7978845608028654 * (1 + (R)(3 * 0.044715) * x * x);
+  return (R)0.5 * (1 + t) + (R)0.5 * x * (1 - t * t) * inner;
+}
+
+SINGLE_LOOP(neg, -x)
+SINGLE_LOOP(exp, exp(x))
+SINGLE_LOOP(log, log(x))
+SINGLE_LOOP(sqrt, sqrt(x))
+SINGLE_LOOP(tanh, tanh(x))
+SINGLE_LOOP(square, x *x)
+SINGLE_LOOP(relu, x > 0 || IS_NAN(x) ? x : 0)
+SINGLE_LOOP(gelu, (R)0.5 * x * (1 + K(gelu_tanh)(x)))
+SINGLE_LOOP(affine, (R)params[0] * x + (R)params[1])
+GRAD_LOOP(relu_grad, x > 0 ? dy : 0)
+GRAD_LOOP(gelu_grad, dy *K(gelu_slope)(x))
+
+#endif

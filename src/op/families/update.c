@@ -1,0 +1,174 @@
+// Optimizer updates, as pure element-wise ops: any shape, also a flat part. Learning rate and step
+// are scalars, values of the graph; other settings are attributes. With weight decay d:
+//   sgd      w' = w - lr (g + d w)
+//   momentum m' = momentum m + (g + d w),   w' = w - lr m'
+//   adamw    m' = b1 m + (1 - b1) g,  v' = b2 v + (1 - b2) g^2,
+//            w' = w - lr (m' / (1 - b1^step) / (sqrt(v' / (1 - b2^step)) + eps) + d w) (Loshchilov
+//            2019)
+// Steps count from 1; a smaller one is taken for 1.
+// Half-size floats are updated in f32 and rounded once.
+#ifndef KERNELS_HERE
+#include "op/families/kernel.h"
+
+enum { SGD_DECAY };
+enum { MOMENTUM, MOMENTUM_DECAY };
+enum { BETA1, BETA2, EPS, DECAY };
+
+#define EACH (EACH_REAL + EACH_HALF)
+#define KERNELS "op/families/update.c"
+#include "op/families/each.h"
+
+// The first `count` inputs (w, g, m, v) agree in dtype and shape; input `count` is the learning
+// rate.
+static shoal_status_t check_update(const shoal_call_t *call, int32_t count) {
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, count));
+  for (int32_t i = 1; i < count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, i, &call->inputs[0].shape));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, count));
+  return shoal_check_floats(call, count, 1);
+}
+
+static shoal_status_t sgd_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  out_types[0] = call->inputs[0];
+  return check_update(call, 2);
+}
+
+static shoal_status_t momentum_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  out_types[0] = out_types[1] = call->inputs[0];
+  return check_update(call, 3);
+}
+
+static shoal_status_t adamw_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  out_types[0] = out_types[1] = out_types[2] = call->inputs[0];
+  SHOAL_RETURN_IF_ERROR(check_update(call, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 5));
+  return shoal_check_integer(call, 5);
+}
+
+typedef void (*update_fn_t)(int64_t n, const shoal_attr_value_t *attrs, double lr, int64_t step,
+                            const shoal_tensor_t *inputs, const shoal_tensor_t *outputs);
+
+#define KERNEL(name, lr_input, step_of)                                                       \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace) {       \
+    static const update_fn_t loops[SHOAL_DTYPE_COUNT] = TABLE_FLOAT(name);                    \
+    const double lr = shoal_dtype_load(inputs[lr_input].dtype, inputs[lr_input].data, 0);     \
+    (void)workspace;                                                                          \
+    loops[inputs->dtype](shoal_shape_count(&inputs->shape), call->attrs, lr, step_of, inputs, \
+                         outputs);                                                            \
+    return NULL;                                                                              \
+  }
+
+KERNEL(sgd, 2, 0)
+KERNEL(momentum, 3, 0)
+KERNEL(adamw, 4, shoal_dtype_load_int(inputs[5].dtype, inputs[5].data, 0))
+
+static void momentum_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  out_cost->flops = 6.0 * (double)shoal_shape_count(&call->inputs[0].shape);
+}
+
+static void adamw_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  out_cost->flops = 15.0 * (double)shoal_shape_count(&call->inputs[0].shape);
+}
+
+#define REAL(attr_name, text) \
+  { .name = attr_name, .kind = SHOAL_ATTR_REAL, .doc = text }
+
+const shoal_op_t shoal_op_sgd_update = {
+    .name = "shoal.sgd_update",
+    .doc = "w - lr (g + weight_decay w).",
+    SHOAL_OP_INPUTS("w", "g", "lr"),
+    SHOAL_OP_OUTPUTS("w"),
+    SHOAL_OP_ATTRS(REAL("weight_decay", "weight decay")),
+    .infer = sgd_infer,
+    .cost = momentum_cost,
+    .kernel = sgd_kernel,
+    SHOAL_OP_CASES("f64[3,5], f64[3,5], f64[]+ ; weight_decay=0.1",
+                   "f32[7], f32[7], f32[]+ ; weight_decay=0",
+                   "bf16[3,5], bf16[3,5], f32[]+ ; weight_decay=0.1"),
+};
+
+const shoal_op_t shoal_op_sgd_momentum_update = {
+    .name = "shoal.sgd_momentum_update",
+    .doc = "m' = momentum m + g + weight_decay w; w' = w - lr m'.",
+    SHOAL_OP_INPUTS("w", "g", "m", "lr"),
+    SHOAL_OP_OUTPUTS("w", "m"),
+    SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"), REAL("weight_decay", "weight decay")),
+    .infer = momentum_infer,
+    .cost = momentum_cost,
+    .kernel = momentum_kernel,
+    SHOAL_OP_CASES("f64[3,5], f64[3,5], f64[3,5], f64[]+ ; momentum=0.9, weight_decay=0.1",
+                   "f32[7], f32[7], f32[7], f32[]+ ; momentum=0.5, weight_decay=0",
+                   "bf16[5], bf16[5], bf16[5], f32[]+ ; momentum=0.9, weight_decay=0"),
+};
+
+const shoal_op_t shoal_op_adamw_update = {
+    .name = "shoal.adamw_update",
+    .doc =
+        "AdamW with decoupled weight decay and bias correction for the step, which counts from 1.",
+    SHOAL_OP_INPUTS("w", "g", "m", "v", "lr", "step"),
+    SHOAL_OP_OUTPUTS("w", "m", "v"),
+    SHOAL_OP_ATTRS(REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),
+                   REAL("eps", "added to the root of v"), REAL("weight_decay", "weight decay")),
+    .infer = adamw_infer,
+    .cost = adamw_cost,
+    .kernel = adamw_kernel,
+    SHOAL_OP_CASES("f64[3,5], f64[3,5], f64[3,5], f64[3,5]+, f32[]+, i64[]<9+ ; "
+                   "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1",
+                   "f32[7], f32[7], f32[7], f32[7]+, f32[]+, i64[]<9+ ; "
+                   "beta1=0.8, beta2=0.95, eps=1e-8, weight_decay=0",
+                   "bf16[5], bf16[5], bf16[5], bf16[5]+, f32[]+, i64[]<9+ ; "
+                   "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1"),
+};
+
+#else  // per element type
+
+static void K(sgd)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                   const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data;
+  S *restrict new_w = outputs[0].data;
+  const R lr = (R)lr_in, decay = (R)attrs[SGD_DECAY].f;
+  (void)step;
+  for (int64_t i = 0; i < n; ++i) {
+    const R x = LOAD(w[i]);
+    new_w[i] = STORE(x - lr * (LOAD(g[i]) + decay * x));
+  }
+}
+
+static void K(momentum)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                        const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data, *restrict m = inputs[2].data;
+  S *restrict new_w = outputs[0].data, *restrict new_m = outputs[1].data;
+  const R lr = (R)lr_in, keep = (R)attrs[MOMENTUM].f, decay = (R)attrs[MOMENTUM_DECAY].f;
+  (void)step;
+  for (int64_t i = 0; i < n; ++i) {
+    const R x = LOAD(w[i]), moved = keep * LOAD(m[i]) + (LOAD(g[i]) + decay * x);
+    new_m[i] = STORE(moved);
+    new_w[i] = STORE(x - lr * moved);
+  }
+}
+
+static void K(adamw)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                     const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data;
+  const S *restrict m = inputs[2].data, *restrict v = inputs[3].data;
+  S *restrict new_w = outputs[0].data, *restrict new_m = outputs[1].data;
+  S *restrict new_v = outputs[2].data;
+  const double beta1 = attrs[BETA1].f, beta2 = attrs[BETA2].f;
+  const R b1 = (R)beta1, c1 = (R)(1 - beta1), b2 = (R)beta2, c2 = (R)(1 - beta2);
+  const double steps = step < 1 ? 1 : (double)step;
+  const R fix1 = (R)(1 / (1 - pow(beta1, steps))), fix2 = (R)(1 / (1 - pow(beta2, steps)));
+  const R lr = (R)lr_in, eps = (R)attrs[EPS].f, decay = (R)attrs[DECAY].f;
+  for (int64_t i = 0; i < n; ++i) {
+    const R x = LOAD(w[i]), slope = LOAD(g[i]);
+    const R first = b1 * LOAD(m[i]) + c1 * slope;
+    const R second = b2 * LOAD(v[i]) + c2 * slope * slope;
+    const R change = first * fix1 / (sqrt(second * fix2) + eps);
+    new_m[i] = STORE(first);
+    new_v[i] = STORE(second);
+    new_w[i] = STORE(x - lr * (change + decay * x));
+  }
+}
+
+#endif

@@ -1,0 +1,82 @@
+// Using a record: emitting, completing, inferring, cost. Registry, attributes, binding and cases
+// have their own files.
+#include "shoal/op.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "op/emitter.h"
+
+// ---- emitter
+// ----------------------------------------------------------------------------------------
+
+void shoal_emit(shoal_emitter_t *emitter, const char *op, int32_t input_count,
+                const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
+                int32_t output_count, shoal_ref_t *out_outputs) {
+  for (int32_t i = 0; i < output_count; ++i) out_outputs[i] = SHOAL_NO_REF;
+  for (int32_t i = 0; i < input_count; ++i) {
+    if (inputs[i] == SHOAL_NO_REF) return;  // an error has happened before
+  }
+  emitter->ops->emit(emitter, op, input_count, inputs, attr_count, attrs, output_count,
+                     out_outputs);
+}
+
+shoal_type_t shoal_emit_type(shoal_emitter_t *emitter, shoal_ref_t ref) {
+  if (ref == SHOAL_NO_REF) return (shoal_type_t){.dtype = SHOAL_F32};
+  return emitter->ops->type(emitter, ref);
+}
+
+void shoal_emit_fail(shoal_emitter_t *emitter, shoal_status_t status) {
+  emitter->ops->fail(emitter, status);
+}
+
+// ---- types
+// ------------------------------------------------------------------------------------------
+
+void shoal_op_complete(const shoal_op_t *op, int32_t input_count, const shoal_type_t *inputs,
+                       shoal_attr_value_t *attrs) {
+  int32_t least = op->input_count;
+  if (!op->complete || input_count < least) return;  // infer says what is wrong
+  const shoal_call_t call = {.op = op,
+                             .input_count = input_count,
+                             .output_count = op->output_count,
+                             .inputs = inputs,
+                             .attrs = attrs};
+  op->complete(&call, attrs);
+}
+
+shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const shoal_op_t *op = call->op;
+  const bool enough =
+      op->variadic ? call->input_count >= op->input_count : call->input_count == op->input_count;
+  if (!enough) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s takes %s%d input%s, not %d", op->name,
+                       op->variadic ? "at least " : "", op->input_count,
+                       op->input_count == 1 ? "" : "s", call->input_count);
+  }
+  SHOAL_RETURN_IF_ERROR(op->infer(call, out_types));
+  for (int32_t i = 0; i < op->output_count; ++i) {
+    int64_t bytes;
+    shoal_status_t status =
+        shoal_dtype_bytes(out_types[i].dtype, shoal_shape_count(&out_types[i].shape), &bytes);
+    if (status) return shoal_status_annotate(status, op->name);
+  }
+  return NULL;
+}
+
+// ---- cost
+// -------------------------------------------------------------------------------------------
+
+static double type_bytes(const shoal_type_t *type) {
+  return (double)shoal_shape_count(&type->shape) * (double)shoal_dtype_size(type->dtype);
+}
+
+shoal_cost_t shoal_op_cost(const shoal_call_t *call) {
+  shoal_cost_t cost = {0};
+  for (int32_t i = 0; i < call->input_count; ++i) cost.bytes += type_bytes(&call->inputs[i]);
+  for (int32_t i = 0; call->outputs && i < call->output_count; ++i) {
+    cost.bytes += type_bytes(&call->outputs[i]);
+    cost.flops += (double)shoal_shape_count(&call->outputs[i].shape);
+  }
+  if (call->op->cost) call->op->cost(call, &cost);  // finds the defaults in place
+  return cost;
+}
