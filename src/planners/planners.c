@@ -6,11 +6,6 @@
 #include "base/status.h"
 #include "base/text.h"
 
-#define SHOAL_STRATEGY(name, doc) \
-  shoal_status_t shoal_strategy_##name(shoal_strategy_context_t *context, void *user_data);
-#include "planners/strategies.inc"
-#undef SHOAL_STRATEGY
-
 static const shoal_strategy_t native[] = {
 #define SHOAL_STRATEGY(name_, doc_) {.name = #name_, .doc = doc_, .plan = shoal_strategy_##name_},
 #include "planners/strategies.inc"

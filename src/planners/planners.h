@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "shoal/planners.h"
 
-typedef struct shoal_strategy_context {
+struct shoal_strategy_context {
   const shoal_model_t *model;
   shoal_rules_t *rules;
   const shoal_plan_options_t *options;
@@ -14,6 +14,11 @@ typedef struct shoal_strategy_context {
   SHOAL_VEC(const char *) meshes;
   SHOAL_VEC(shoal_intent_entry_t) layouts, stages;
   SHOAL_VEC(const char *) expand;
-} shoal_strategy_context_t;
+};
+
+#define SHOAL_STRATEGY(name, doc) \
+  SHOAL_MUST_USE shoal_status_t shoal_strategy_##name(shoal_strategy_context_t *context, void *user_data);
+#include "planners/strategies.inc"
+#undef SHOAL_STRATEGY
 
 #endif  // SHOAL_PLANNERS_PLANNERS_H_

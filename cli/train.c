@@ -1,0 +1,219 @@
+// `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or the ranks
+// `shoal run` made - with progress, a report and checkpoints.
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "cli.h"
+#include "graph/graph.h"
+#include "models.h"
+#include "planning.h"
+#include "ranks.h"
+#include "run/checkpoint.h"
+#include "source.h"
+
+typedef struct train_command {
+  cli_model_options_t model;
+  cli_plan_options_t planning;
+  int64_t steps, log_every, save_every, keep;
+  const char *data, *save;
+  bool resume, threads, opaque, dry_run, help;
+} train_command_t;
+
+static const shoal_option_t table[] = {
+    SHOAL_OPTION(train_command_t, INT, steps, "200", "steps to train"),
+    SHOAL_OPTION(train_command_t, STRING, data, NULL, "text to learn from (gpt)"),
+    SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines"),
+    SHOAL_OPTION(train_command_t, STRING, save, NULL, "folder for checkpoints step-N; also on SIGTERM"),
+    SHOAL_OPTION(train_command_t, INT, save_every, NULL, "steps between checkpoints (0: only at the end)"),
+    SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
+    SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
+    SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes"),
+    SHOAL_OPTION(train_command_t, BOOL, opaque, NULL, "device memory the host cannot touch; real queues"),
+    SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL, "plan, lower and check, then stop"),
+    CLI_PLAN_OPTIONS(train_command_t),
+    CLI_MODEL_OPTIONS(train_command_t),
+    SHOAL_OPTION(train_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+// One rank's training; `talks` on rank 0.
+typedef struct trainer {
+  const train_command_t *command;
+  shoal_model_t *model;
+  shoal_session_t *session;
+  cli_source_t *source;
+  shoal_arena_t arena;
+  FILE *out;
+  bool talks;
+  double first_loss, loss;
+} trainer_t;
+
+static shoal_status_t fetch_loss(trainer_t *t, const char *graph, double *out_loss) {
+  const shoal_graph_t *g = shoal_model_find_graph(t->model, graph);
+  for (int64_t i = 0; i < g->outputs.count; ++i) {
+    if (strcmp(g->outputs.items[i].name, "loss") != 0) continue;
+    uint64_t storage = 0;
+    shoal_dtype_t dtype = g->values.items[g->outputs.items[i].value].type.dtype;
+    SHOAL_RETURN_IF_ERROR(shoal_fetch(t->session, "loss", &storage, shoal_dtype_size(dtype)));
+    *out_loss = shoal_dtype_load(dtype, &storage, 0);
+    return NULL;
+  }
+  return SHOAL_ERROR(NOT_FOUND, "graph '%s' has no output 'loss'", graph);
+}
+
+static void print_plan(const trainer_t *t) {
+  const shoal_intent_t *intent = shoal_plan_intent(shoal_session_plan(t->session));
+  const shoal_program_t *program = shoal_session_program(t->session);
+  int64_t parameters = 0;
+  for (int64_t s = 0; s < t->model->states.count; ++s)
+    if (t->model->states.items[s].options.trainable)
+      parameters += shoal_shape_count(&t->model->states.items[s].type.shape);
+  fprintf(t->out, "model: %lld parameters\n", (long long)parameters);
+  fprintf(t->out, "plan: strategy %s, ranks %d", intent->strategy, program->world);
+  for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(t->out, ", mesh %s", intent->meshes[i]);
+  fprintf(t->out, "\n");
+  for (int64_t i = 0; i < intent->layout_count; ++i)
+    fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
+  for (int64_t c = 0; c < program->class_count; ++c)
+    fprintf(t->out, "  class %lld: %lld ranks, %lld segments, arena %.2f MiB a rank\n", (long long)c,
+            (long long)program->classes[c].rank_count, (long long)program->classes[c].segment_count,
+            (double)program->classes[c].arena_bytes / (1 << 20));
+  fflush(t->out);
+}
+
+static shoal_status_t save(trainer_t *t, int64_t step) {
+  const train_command_t *command = t->command;
+  if (!command->save) return NULL;
+  char *path = shoal_arena_printf(&t->arena, "%s/step-%lld", command->save, (long long)step);
+  if (!path) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_save(t->session, path));
+  if (!t->talks) return NULL;
+  fprintf(t->out, "saved %s\n", path);
+  return shoal_checkpoint_prune(command->save, command->keep, shoal_allocator_system());
+}
+
+static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
+  const char *path = NULL;
+  *out_step = 0;
+  if (!t->command->resume) return NULL;
+  if (!t->command->save)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR", "--resume needs the folder of the checkpoints");
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, &t->arena, &path, out_step));
+  if (!path) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_load(t->session, path));
+  if (t->talks) fprintf(t->out, "resumed from %s\n", path);
+  return NULL;
+}
+
+static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step) {
+  const train_command_t *command = t->command;
+  int64_t logged_step = start, every = command->log_every > 0 ? command->log_every : 1;
+  int64_t logged_time = shoal_time_ns();
+  for (int64_t step = start + 1; step <= command->steps; ++step) {
+    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, step - 1, t->session));
+    SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "train"));
+    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "train", &t->loss));
+    if (step == start + 1) t->first_loss = t->loss;
+    *out_step = step;
+    if (!isfinite(t->loss))
+      return SHOAL_ERROR_HINT(MISMATCH, "lower --lr", "the loss is %g at step %lld", t->loss,
+                              (long long)step);
+    if (t->talks && (step % every == 0 || step == start + 1 || step == command->steps)) {
+      int64_t now = shoal_time_ns();
+      double rate = (double)((step - logged_step) * cli_source_count(t->source)) /
+                    ((double)(now - logged_time) * 1e-9);
+      fprintf(t->out, "step %lld loss %.4f %s/s %.0f\n", (long long)step, t->loss,
+              cli_source_unit(t->source), rate);
+      fflush(t->out);
+      logged_step = step;
+      logged_time = now;
+    }
+    if (shoal_session_should_stop(t->session)) {
+      if (t->talks) fprintf(t->out, "stopped by a signal at step %lld\n", (long long)step);
+      return NULL;
+    }
+    if (command->save_every > 0 && step % command->save_every == 0 && step < command->steps)
+      SHOAL_RETURN_IF_ERROR(save(t, step));
+  }
+  return NULL;
+}
+
+static shoal_status_t report(trainer_t *t) {
+  double loss = 0;
+  if (shoal_model_find_graph(t->model, "eval")) {
+    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, t->command->steps, t->session));
+    SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "eval"));
+    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "eval", &loss));
+  }
+  shoal_memory_report_t memory = shoal_session_memory(t->session);
+  if (!t->talks) return NULL;
+  fprintf(t->out, "report: loss %.4f -> %.4f, on an unseen batch %.4f; arena planned %.2f MiB", t->first_loss,
+          t->loss, loss, (double)memory.arena_planned / (1 << 20));
+  if (memory.arena_touched >= 0)
+    fprintf(t->out, ", touched %.2f MiB", (double)memory.arena_touched / (1 << 20));
+  fprintf(t->out, "\n");
+  return NULL;
+}
+
+static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name) {
+  const train_command_t *command = t->command;
+  const cli_plan_options_t *planning = &command->planning;
+  shoal_parallelize_options_t options = {.world = world, .strategy = planning->strategy,
+                                         .mesh = planning->mesh, .cluster = planning->cluster,
+                                         .opaque = command->opaque, .dry_run = command->dry_run};
+  int64_t size = 0, start = 0, step = 0;
+  SHOAL_RETURN_IF_ERROR(cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
+  if (planning->plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, &t->arena, &options.plan, &size));
+  SHOAL_RETURN_IF_ERROR(
+      cli_layouts_parse(planning->layouts, &t->arena, &options.layout_count, &options.layouts));
+  if (!command->dry_run)
+    SHOAL_RETURN_IF_ERROR(
+        cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
+  SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
+  t->talks = shoal_world_rank(shoal_session_world(t->session)) == 0;
+  if (t->talks) print_plan(t);
+  if (command->dry_run) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));
+  SHOAL_RETURN_IF_ERROR(resume(t, &start));
+  step = start;
+  SHOAL_RETURN_IF_ERROR(train_steps(t, start, &step));
+  SHOAL_RETURN_IF_ERROR(save(t, step));
+  return report(t);
+}
+
+typedef struct train_job {
+  const train_command_t *command;
+  const char *name;
+  FILE *out;
+} train_job_t;
+
+static shoal_status_t train_rank(void *self, shoal_world_t *world) {
+  const train_job_t *job = self;
+  trainer_t t = {.command = job->command, .out = job->out};
+  shoal_arena_init(shoal_allocator_system(), &t.arena);
+  shoal_status_t status = train(&t, world, job->name);
+  shoal_session_free(t.session);
+  cli_source_close(t.source);
+  shoal_model_free(t.model);
+  shoal_arena_deinit(&t.arena);
+  return status;
+}
+
+shoal_status_t cli_train(int argc, char **argv, FILE *out) {
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  train_command_t command = {0};
+  shoal_words_t words = {0};
+  shoal_status_t status =
+      cli_options("train", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+  if (!status && !command.help) status = cli_one_model(&words);
+  if (!status && !command.help) {
+    train_job_t job = {&command, words.items[0], out};
+    status = cli_ranks_run(command.planning.ranks, command.threads, train_rank, &job);
+  }
+  shoal_arena_deinit(&arena);
+  return status;
+}
