@@ -1,15 +1,17 @@
-// Boxes: the meaning of a layout. This is the only file that knows how a dim is dealt out; the rules are
-// at the head of shoal/layout.h.
+// Boxes: the meaning of a layout. This is the only file that knows how a dim is dealt out; the
+// rules are at the head of shoal/layout.h.
 //
-// Dims are independent: along each, the cuts are applied outermost first. Between two cuts a part is a
-// list of owned intervals plus, where there are no chunks (so that it is one interval), the *origin* that
-// items count from and the held interval that an inner halo is clipped to. The origin of a part that lies
-// behind the dim's end (items reach further than the dim) keeps its place, so its halo is right.
+// Dims are independent: along each, the cuts are applied outermost first. Between two cuts a part
+// is a list of owned intervals plus, where there are no chunks (so that it is one interval), the
+// *origin* that items count from and the held interval that an inner halo is clipped to. The origin
+// of a part that lies behind the dim's end (items reach further than the dim) keeps its place, so
+// its halo is right.
 #include "layout/layout_impl.h"
 
 __extension__ typedef __int128 wide_t;  // units times weights
 
-// ---- dealing ---------------------------------------------------------------------------------------
+// ---- dealing
+// ---------------------------------------------------------------------------------------
 
 typedef struct quota {
   int64_t floor, rest;  // units * weight = floor * sum + rest
@@ -25,16 +27,18 @@ static void deal_weighted(int64_t units, int64_t parts, const int64_t *weights, 
   int64_t sum = 0, left = units;
   for (int64_t i = 0; i < parts; ++i) sum += weights[i];
   for (int64_t i = 0; i < parts; ++i) left -= quota(units, weights[i], sum).floor;
-  // `left` parts get one more unit: those whose rest is above a limit, and the first few at the limit.
-  // The limit is the largest value that at least `left` rests reach.
+  // `left` parts get one more unit: those whose rest is above a limit, and the first few at the
+  // limit. The limit is the largest value that at least `left` rests reach.
   int64_t limit = sum, above = 0;
   if (left > 0) {
     int64_t low = 0;  // reached by at least `left`; `limit` is not
     while (limit - low > 1) {
       int64_t middle = low + (limit - low) / 2, count = 0;
       for (int64_t i = 0; i < parts; ++i) count += quota(units, weights[i], sum).rest >= middle;
-      if (count >= left) low = middle;
-      else limit = middle;
+      if (count >= left)
+        low = middle;
+      else
+        limit = middle;
     }
     limit = low;
     for (int64_t i = 0; i < parts; ++i) above += quota(units, weights[i], sum).rest > limit;
@@ -73,7 +77,8 @@ static void deal_length(int64_t length, int64_t unit, int64_t parts, const int64
   *out_to = to == units ? length : to * unit;
 }
 
-// ---- one dim ---------------------------------------------------------------------------------------
+// ---- one dim
+// ---------------------------------------------------------------------------------------
 
 typedef struct list {
   shoal_interval_t *items;
@@ -99,12 +104,14 @@ static int64_t list_size(const list_t *list) {
 static void list_add(list_t *list, int64_t start, int64_t size) {
   if (size <= 0) return;
   shoal_interval_t *last = list->count ? &list->items[list->count - 1] : NULL;
-  if (last && last->start + last->size == start) last->size += size;
-  else list->items[list->count++] = (shoal_interval_t){start, size};
+  if (last && last->start + last->size == start)
+    last->size += size;
+  else
+    list->items[list->count++] = (shoal_interval_t){start, size};
 }
 
-// Appends what lies at packed positions [from, to) of `list` between the indices low and high of the dim.
-// Packed positions count only what lies between low and high.
+// Appends what lies at packed positions [from, to) of `list` between the indices low and high of
+// the dim. Packed positions count only what lies between low and high.
 static void list_add_slice(list_t *out, const list_t *list, int64_t low, int64_t high, int64_t from,
                            int64_t to) {
   int64_t packed = 0;
@@ -127,10 +134,11 @@ static int64_t list_size_between(const list_t *list, int64_t low, int64_t high) 
   return size;
 }
 
-// The elements [out_start, out_end) that a part's items make of a packed `length`; out_end may lie behind
-// it. False: the part has no items.
-static bool deal_items(const shoal_cut_t *cut, int64_t items, int64_t unit, int64_t length, int64_t parts,
-                       int64_t index, int64_t *out_start, int64_t *out_end, int64_t *out_items) {
+// The elements [out_start, out_end) that a part's items make of a packed `length`; out_end may lie
+// behind it. False: the part has no items.
+static bool deal_items(const shoal_cut_t *cut, int64_t items, int64_t unit, int64_t length,
+                       int64_t parts, int64_t index, int64_t *out_start, int64_t *out_end,
+                       int64_t *out_items) {
   int64_t from, to;
   shoal_layout_deal(items, parts, cut->weights, index, &from, &to);
   *out_items = to - from;
@@ -231,7 +239,8 @@ shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim, 
   return NULL;
 }
 
-// ---- flat, and all together ------------------------------------------------------------------------
+// ---- flat, and all together
+// ------------------------------------------------------------------------
 
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
                              int64_t *out_from, int64_t *out_to) {
@@ -240,8 +249,9 @@ void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords
     const shoal_cut_t *cut = &layout->cuts[i];
     if (cut->kind != SHOAL_CUT_FLAT) continue;
     int64_t a, b;
-    deal_length(to - from, shoal_max64(cut->unit, 1), shoal_layout_axis_size(layout->mesh, cut->axis),
-                cut->weights, coords[cut->axis], &a, &b);
+    deal_length(to - from, shoal_max64(cut->unit, 1),
+                shoal_layout_axis_size(layout->mesh, cut->axis), cut->weights, coords[cut->axis],
+                &a, &b);
     to = from + b;
     from += a;
   }
@@ -270,8 +280,8 @@ shoal_status_t shoal_layout_boxes(const shoal_layout_t *layout, const shoal_shap
   shoal_boxes_t boxes = {.whole = *shape, .flat = shoal_layout_is_flat(layout)};
   int64_t total = 1;
   for (int32_t d = 0; d < shape->rank; ++d) {
-    SHOAL_RETURN_IF_ERROR(shoal_layout_dim_part(layout, d, shape->dims[d], coords, micro, arena,
-                                                &boxes.dims[d]));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_layout_dim_part(layout, d, shape->dims[d], coords, micro, arena, &boxes.dims[d]));
     total *= boxes.dims[d].own_size;
   }
   if (boxes.flat) shoal_layout_flat_range(layout, coords, total, &boxes.from, &boxes.to);

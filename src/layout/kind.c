@@ -1,5 +1,5 @@
-// Which collective a reshard amounts to. Decided from the transfers and part sizes, not from how the
-// layouts are written; whoever wants a collective may rely on what each test below says.
+// Which collective a reshard amounts to. Decided from the transfers and part sizes, not from how
+// the layouts are written; whoever wants a collective may rely on what each test below says.
 #include <string.h>
 
 #include "layout/layout_impl.h"
@@ -51,6 +51,7 @@ static bool is_local(const shoal_reshard_facts_t *facts, const shoal_reshard_t *
 }
 
 // Does every transfer carry its whole source buffer to a destination buffer that is stored alike?
+// Elements keep their order, so one block that fills both buffers is all of both, from 0.
 static bool is_identity(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard,
                         const sizes_t *sizes) {
   const shoal_mesh_t *sm = facts->src->layout->mesh, *dm = facts->dst->layout->mesh;
@@ -62,10 +63,7 @@ static bool is_identity(const shoal_reshard_facts_t *facts, const shoal_reshard_
   }
   for (int64_t i = 0; i < reshard->transfer_count; ++i) {
     const shoal_transfer_t *t = &reshard->transfers[i];
-    const shoal_piece_t *p = &t->pieces[0];
     if (t->count != sizes->dst_stored[t->dst] || t->piece_count != 1) return false;
-    if (p->rank != 1 || p->src_offset || p->dst_offset) return false;
-    if (p->src_stride[0] != 1 || p->dst_stride[0] != 1) return false;
   }
   return true;
 }
@@ -85,7 +83,8 @@ static bool stays_within(const shoal_reshard_facts_t *facts, const shoal_reshard
   return true;
 }
 
-// Sums `value` over groups of positions that differ along `axes` only; the sum stands at each member.
+// Sums `value` over groups of positions that differ along `axes` only; the sum stands at each
+// member.
 static shoal_status_t sum_groups(const shoal_mesh_t *mesh, const bool axes[SHOAL_MAX_AXES],
                                  const int64_t *value, shoal_arena_t *arena, int64_t **out_sum) {
   int64_t size = shoal_mesh_size(mesh), coords[SHOAL_MAX_AXES];
@@ -139,7 +138,8 @@ static shoal_status_t classify_join(const shoal_reshard_facts_t *facts, const si
     reshard->kind = SHOAL_RESHARD_ALL_REDUCE;
     return NULL;
   }
-  // Along every joined axis the destination is dealt out, so that each group's parts make up the source's.
+  // Along every joined axis the destination is dealt out, so that each group's parts make up the
+  // source's.
   for (int32_t k = 0; k < mesh->axis_count; ++k) {
     if (facts->joined[k] && !facts->dst->cuts[k]) return NULL;
   }

@@ -1,20 +1,22 @@
-// Layouts: what is allowed, and comparison. The first half of the check needs no shape and runs at parse;
-// everything behind it may rely on: axes exist and are used once, micro cuts come first and flat last,
-// no sum or product of the numbers in a cut overflows.
+// Layouts: what is allowed, and comparison. The first half of the check needs no shape and runs at
+// parse; everything behind it may rely on: axes exist and are used once, micro cuts come first and
+// flat last, no sum or product of the numbers in a cut overflows.
 #include <stdio.h>
 
 #include "layout/layout_impl.h"
 
-enum { ITEM = 160 };                        // room for an item in a message
+enum { ITEM = 160 };                            // room for an item in a message
 static const int64_t LARGEST = INT64_MAX / 64;  // of any size or halo: sums over all cuts still fit
 
 static bool has_halo(const shoal_cut_t *cut) {
   return cut->before != 0 || cut->after != 0;
 }
 
-// ---- without a shape -------------------------------------------------------------------------------
+// ---- without a shape
+// -------------------------------------------------------------------------------
 
-#define REFUSE(code, hint, ...) return SHOAL_ERROR_HINT(code, hint, "layout item '%s': " __VA_ARGS__)
+#define REFUSE(code, hint, ...) \
+  return SHOAL_ERROR_HINT(code, hint, "layout item '%s': " __VA_ARGS__)
 
 static shoal_status_t check_numbers(const shoal_layout_t *layout, const shoal_cut_t *cut,
                                     const char *item) {
@@ -24,9 +26,11 @@ static shoal_status_t check_numbers(const shoal_layout_t *layout, const shoal_cu
     REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "a number is out of range", item);
   }
   int64_t extent;
-  if (cut->items > 0 && (__builtin_mul_overflow(cut->items, cut->unit > 1 ? cut->unit : 1, &extent) ||
-                         extent > LARGEST)) {
-    REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "items times unit is out of range", item);
+  if (cut->items > 0 &&
+      (__builtin_mul_overflow(cut->items, cut->unit > 1 ? cut->unit : 1, &extent) ||
+       extent > LARGEST)) {
+    REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "items times unit is out of range",
+           item);
   }
   if (cut->chunk_count < 0 || (cut->chunk_count > SHOAL_MAX_CHUNKS && cut->chunks[0].length != 0)) {
     REFUSE(INVALID_ARGUMENT, "give at most 8 lengths, or equal chunks", "%d chunks", item,
@@ -44,8 +48,8 @@ static shoal_status_t check_numbers(const shoal_layout_t *layout, const shoal_cu
     int64_t sum = 0, size = shoal_layout_axis_size(layout->mesh, cut->axis);
     for (int64_t i = 0; i < size; ++i) {
       if (cut->weights[i] < 0 || __builtin_add_overflow(sum, cut->weights[i], &sum)) {
-        REFUSE(INVALID_ARGUMENT, "use small non-negative weights", "weight %lld is out of range", item,
-               (long long)i);
+        REFUSE(INVALID_ARGUMENT, "use small non-negative weights", "weight %lld is out of range",
+               item, (long long)i);
       }
     }
     if (sum == 0) {
@@ -61,7 +65,8 @@ static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index, c
   const char *axis = shoal_layout_axis_name(layout->mesh, cut->axis);
   bool micro = cut->axis == SHOAL_AXIS_MICRO;
   if (micro && cut->kind == SHOAL_CUT_FLAT) {
-    REFUSE(UNSUPPORTED, "cut the batch dim: 'micro:0'", "micro is outermost and cannot cut flat", item);
+    REFUSE(UNSUPPORTED, "cut the batch dim: 'micro:0'", "micro is outermost and cannot cut flat",
+           item);
   }
   const shoal_cut_t *outer = NULL;  // the cut just outside on the same dim
   for (int32_t i = 0; i < index; ++i) {
@@ -82,7 +87,8 @@ static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index, c
     if (cut->kind == SHOAL_CUT_FLAT && has_halo(other)) {
       REFUSE(UNSUPPORTED, "drop the halo, or the flat cut", "flat with a halo", item);
     }
-    if (cut->kind != SHOAL_CUT_DIM || other->kind != SHOAL_CUT_DIM || other->dim != cut->dim) continue;
+    if (cut->kind != SHOAL_CUT_DIM || other->kind != SHOAL_CUT_DIM || other->dim != cut->dim)
+      continue;
     if ((cut->chunk_count && has_halo(other)) || (other->chunk_count && has_halo(cut))) {
       REFUSE(UNSUPPORTED, "drop the halo, or the chunks of this dim", "halo with chunks", item);
     }
@@ -111,7 +117,8 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
     char item[ITEM];
     shoal_layout_item_format(layout, i, item, sizeof item);
     if (cut->kind == SHOAL_CUT_FLAT && (cut->chunk_count || cut->items || has_halo(cut))) {
-      REFUSE(UNSUPPORTED, "flat takes a unit and weights only", "flat with chunks, items or halo", item);
+      REFUSE(UNSUPPORTED, "flat takes a unit and weights only", "flat with chunks, items or halo",
+             item);
     }
     if (cut->kind != SHOAL_CUT_PARTIAL) SHOAL_RETURN_IF_ERROR(check_numbers(layout, cut, item));
     SHOAL_RETURN_IF_ERROR(check_order(layout, i, item));
@@ -119,7 +126,8 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
   return NULL;
 }
 
-// ---- with a shape ----------------------------------------------------------------------------------
+// ---- with a shape
+// ----------------------------------------------------------------------------------
 
 static shoal_status_t check_chunks(const shoal_layout_t *layout, int32_t index, int64_t length) {
   const shoal_cut_t *cut = &layout->cuts[index];
@@ -170,9 +178,11 @@ shoal_status_t shoal_layout_check(const shoal_layout_t *layout, const shoal_shap
   return NULL;
 }
 
-// ---- comparison ------------------------------------------------------------------------------------
+// ---- comparison
+// ------------------------------------------------------------------------------------
 
-// An axis of size 1 cuts nothing - unless halo or items on its dim make its place in the order matter.
+// An axis of size 1 cuts nothing - unless halo or items on its dim make its place in the order
+// matter.
 static bool is_idle(const shoal_layout_t *layout, const shoal_cut_t *cut) {
   if (shoal_layout_axis_size(layout->mesh, cut->axis) > 1) return false;
   if (cut->kind != SHOAL_CUT_DIM) return true;

@@ -7,9 +7,9 @@
 //   lists.c       a part as lists of boxes; copies between a whole tensor and a part
 //   place.c       a part as an op sees it
 //   products.c    sets of elements as products of intervals: intersect, subtract, flat ranges
-//   side.c        one layout of a reshard: parts and buffers of all its ranks, blocks between two buffers
-//   reshard.c     who sends what to whom
-//   kind.c        which collective a reshard amounts to
+//   side.c        one layout of a reshard: parts and buffers of all its ranks, blocks between two
+//   buffers reshard.c     who sends what to whom kind.c        which collective a reshard amounts
+//   to
 #ifndef SHOAL_LAYOUT_IMPL_H_
 #define SHOAL_LAYOUT_IMPL_H_
 
@@ -24,32 +24,38 @@ static inline int64_t shoal_max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// ---- axes ------------------------------------------------------------------------------------------
+// ---- axes
+// ------------------------------------------------------------------------------------------
 
 // `axis` is an index into the mesh or SHOAL_AXIS_MICRO. Sizes are at least 1.
 int64_t shoal_layout_axis_size(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_reduce_name(shoal_reduce_t reduce);
 
-// ---- text ------------------------------------------------------------------------------------------
+// ---- text
+// ------------------------------------------------------------------------------------------
 
 // Item `index` as it is written, for messages and printing. Like snprintf: returns the full length.
-int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *buffer, size_t capacity);
+int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *buffer,
+                             size_t capacity);
 
-// The part of a check that needs no shape. Called when a layout is parsed, and by shoal_layout_check.
+// The part of a check that needs no shape. Called when a layout is parsed, and by
+// shoal_layout_check.
 SHOAL_MUST_USE shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout);
 
-// ---- meaning ---------------------------------------------------------------------------------------
+// ---- meaning
+// ---------------------------------------------------------------------------------------
 
 // Units [out_from, out_to) that part `index` of `parts` gets. weights may be NULL.
 void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
                        int64_t *out_from, int64_t *out_to);
 
-// One rank's part along one dim. `coords` are its mesh coordinates; micro < 0 ignores cuts along it.
-// The layout must have passed shoal_layout_check for the whole's shape.
+// One rank's part along one dim. `coords` are its mesh coordinates; micro < 0 ignores cuts along
+// it. The layout must have passed shoal_layout_check for the whole's shape.
 SHOAL_MUST_USE shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim,
-                                                    int64_t length, const int64_t *coords, int64_t micro,
-                                                    shoal_arena_t *arena, shoal_dim_part_t *out_part);
+                                                    int64_t length, const int64_t *coords,
+                                                    int64_t micro, shoal_arena_t *arena,
+                                                    shoal_dim_part_t *out_part);
 
 bool shoal_layout_is_flat(const shoal_layout_t *layout);
 
@@ -57,7 +63,8 @@ bool shoal_layout_is_flat(const shoal_layout_t *layout);
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
                              int64_t *out_from, int64_t *out_to);
 
-// ---- products of intervals -------------------------------------------------------------------------
+// ---- products of intervals
+// -------------------------------------------------------------------------
 
 // Intervals of one dim: disjoint, sorted, none empty.
 typedef struct shoal_spans {
@@ -75,21 +82,23 @@ typedef SHOAL_VEC(shoal_product_t) shoal_products_t;  // disjoint
 // Products are of `rank` dims throughout; results borrow from their arguments and from the arena.
 // Appends what a and b share, if anything.
 SHOAL_MUST_USE shoal_status_t shoal_product_intersect(int32_t rank, const shoal_product_t *a,
-                                                      const shoal_product_t *b, shoal_arena_t *arena,
-                                                      shoal_products_t *out);
+                                                      const shoal_product_t *b,
+                                                      shoal_arena_t *arena, shoal_products_t *out);
 // Appends what is in a but not in b.
 SHOAL_MUST_USE shoal_status_t shoal_product_subtract(int32_t rank, const shoal_product_t *a,
                                                      const shoal_product_t *b, shoal_arena_t *arena,
                                                      shoal_products_t *out);
-// Appends the row-major range [from, to) of `packed`, packed dense: at most 2 * rank + 1 products, in order.
+// Appends the row-major range [from, to) of `packed`, packed dense: at most 2 * rank + 1 products,
+// in order.
 SHOAL_MUST_USE shoal_status_t shoal_product_range(int32_t rank, const shoal_product_t *packed,
                                                   int64_t from, int64_t to, shoal_arena_t *arena,
                                                   shoal_products_t *out);
 
-// ---- reshard ---------------------------------------------------------------------------------------
+// ---- reshard
+// ---------------------------------------------------------------------------------------
 
-// One of the two layouts of a reshard. A dim's part depends only on the axes that cut it: the parts are
-// kept per dim and *slot*, the row-major index of the coordinates along those axes.
+// One of the two layouts of a reshard. A dim's part depends only on the axes that cut it: the parts
+// are kept per dim and *slot*, the row-major index of the coordinates along those axes.
 typedef struct shoal_side {
   const shoal_layout_t *layout;
   const shoal_shape_t *shape;
@@ -110,13 +119,14 @@ typedef struct shoal_side_part {
   const shoal_dim_part_t *dims[SHOAL_MAX_RANK];
   const int64_t *offsets[SHOAL_MAX_RANK];
   int64_t stride[SHOAL_MAX_RANK];
-  int64_t from, to;     // of the packed part, what the buffer stores
-  int64_t owned;        // elements
-  bool halo;            // holds more than it owns
+  int64_t from, to;  // of the packed part, what the buffer stores
+  int64_t owned;     // elements
+  bool halo;         // holds more than it owns
 } shoal_side_part_t;
 
-SHOAL_MUST_USE shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t *shape,
-                                              int64_t micro, shoal_arena_t *arena, shoal_side_t *out_side);
+SHOAL_MUST_USE shoal_status_t shoal_side_init(const shoal_layout_t *layout,
+                                              const shoal_shape_t *shape, int64_t micro,
+                                              shoal_arena_t *arena, shoal_side_t *out_side);
 int64_t shoal_side_slot(const shoal_side_t *side, int32_t dim, const int64_t *coords);
 void shoal_side_part(const shoal_side_t *side, const int64_t *coords, shoal_side_part_t *out_part);
 // What a part owns, or with `held` what it holds, as products.
@@ -139,6 +149,7 @@ typedef struct shoal_reshard_facts {
 } shoal_reshard_facts_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_reshard_classify(const shoal_reshard_facts_t *facts,
-                                                     shoal_arena_t *arena, shoal_reshard_t *reshard);
+                                                     shoal_arena_t *arena,
+                                                     shoal_reshard_t *reshard);
 
 #endif  // SHOAL_LAYOUT_IMPL_H_

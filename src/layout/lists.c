@@ -1,15 +1,17 @@
 // A part as lists of boxes, and copies between a whole tensor and a part's dense buffer.
 //
-// Own and held parts are products of interval lists, so their boxes in row-major order of the lists are
-// sorted by start. What is held beyond the owned part is decomposed by its first dim outside: boxes with
-// dims before d owned, dim d in the halo, dims behind d held. That choice is canonical: no two of these
-// boxes join to a box. (With a halo every dim is one interval; if nothing is owned it is all of held.)
+// Own and held parts are products of interval lists, so their boxes in row-major order of the lists
+// are sorted by start. What is held beyond the owned part is decomposed by its first dim outside:
+// boxes with dims before d owned, dim d in the halo, dims behind d held. That choice is canonical:
+// no two of these boxes join to a box. (With a halo every dim is one interval; if nothing is owned
+// it is all of held.)
 #include <stdlib.h>
 #include <string.h>
 
 #include "layout/layout_impl.h"
 
-// ---- lists -----------------------------------------------------------------------------------------
+// ---- lists
+// -----------------------------------------------------------------------------------------
 
 typedef struct intervals {
   const shoal_interval_t *items;
@@ -62,7 +64,8 @@ static int compare_boxes(const void *a, const void *b) {
   return 0;
 }
 
-// What a dim holds beyond what it owns: at most an interval before and one behind (out has room for two).
+// What a dim holds beyond what it owns: at most an interval before and one behind (out has room for
+// two).
 static intervals_t beyond(const shoal_dim_part_t *part, shoal_interval_t *out) {
   intervals_t result = {out, 0};
   if (part->held_size == part->own_size) return result;
@@ -106,15 +109,16 @@ shoal_status_t shoal_boxes_halo(const shoal_boxes_t *boxes, shoal_arena_t *arena
   return NULL;
 }
 
-// ---- copies ----------------------------------------------------------------------------------------
+// ---- copies
+// ----------------------------------------------------------------------------------------
 
 // A walk over a part, row by row. Dims behind `last` are whole and folded into `inner` elements.
 typedef struct walk {
-  int32_t last;              // dim of the runs; -1: the whole tensor is one run
-  int64_t inner;             // elements per index of dim `last`
-  bool owned;                // only what is owned is visited
+  int32_t last;   // dim of the runs; -1: the whole tensor is one run
+  int64_t inner;  // elements per index of dim `last`
+  bool owned;     // only what is owned is visited
   int64_t whole_stride[SHOAL_MAX_RANK], part_stride[SHOAL_MAX_RANK];  // in elements
-  int64_t from, to;          // of the part's dense elements, those in its buffer
+  int64_t from, to;  // of the part's dense elements, those in its buffer
 } walk_t;
 
 typedef void copy_fn_t(void *self, int64_t whole, int64_t part, int64_t count);  // in elements
@@ -141,8 +145,8 @@ static walk_t walk_init(const shoal_boxes_t *boxes, bool owned) {
 }
 
 // Copies `count` elements, of which only those in the buffer's range exist.
-static void walk_run(const walk_t *walk, int64_t whole, int64_t part, int64_t count, copy_fn_t *copy,
-                     void *self) {
+static void walk_run(const walk_t *walk, int64_t whole, int64_t part, int64_t count,
+                     copy_fn_t *copy, void *self) {
   int64_t a = shoal_max64(part, walk->from), b = shoal_min64(part + count, walk->to);
   if (a < b) copy(self, whole + (a - part), a - walk->from, b - a);
 }
@@ -158,7 +162,8 @@ static void walk_dim(const walk_t *walk, const shoal_boxes_t *boxes, int32_t dim
   int64_t whole_stride = walk->whole_stride[dim], part_stride = walk->part_stride[dim];
   const shoal_interval_t *runs = walk->owned ? dims->own : dims->held;
   int32_t count = walk->owned ? dims->own_count : dims->held_count;
-  // With only the owned part visited, the buffer still has the halo before it: a halo means one interval.
+  // With only the owned part visited, the buffer still has the halo before it: a halo means one
+  // interval.
   int64_t at = walk->owned && !boxes->flat && count && dims->held_size != dims->own_size
                    ? dims->own[0].start - dims->held[0].start
                    : 0;
@@ -205,8 +210,8 @@ static shoal_status_t check_bytes(const shoal_boxes_t *boxes, size_t element) {
   size_t bytes = element;
   for (int32_t d = 0; d < boxes->whole.rank; ++d) {
     if (__builtin_mul_overflow(bytes, (size_t)shoal_max64(boxes->whole.dims[d], 1), &bytes)) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "elements of %zu bytes make a tensor that fits no memory",
-                         element);
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "elements of %zu bytes make a tensor that fits no memory", element);
     }
   }
   return NULL;

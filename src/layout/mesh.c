@@ -76,14 +76,17 @@ bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b) {
   return true;
 }
 
-// ---- parse -----------------------------------------------------------------------------------------
+// ---- parse
+// -----------------------------------------------------------------------------------------
 
 static shoal_status_t parse_axis(const char *text, cursor_t *at, shoal_mesh_t *mesh) {
   char name[SHOAL_NAME_SIZE];
   int64_t size = 0;
+  cursor_blanks(at);
+  cursor_t start = *at;
   if (!cursor_name(at, name) || !cursor_accept(at, '=') || !cursor_int(at, &size)) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write axis=size, as in 'data=4,tensor=2'",
-                            "mesh '%s': expected axis=size at '%s'", text, *at);
+                            "mesh '%s': expected axis=size at '%s'", text, start);
   }
   if (size < 1) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give it a size of at least 1, or leave the axis out",
@@ -124,7 +127,8 @@ static shoal_status_t parse_ranks(const char *text, cursor_t *at, shoal_arena_t 
   if (!ranks || !sorted) return SHOAL_OOM();
   do {
     int64_t first = 0, last = 0;
-    if (!cursor_int(at, &first) || (last = first, cursor_accept(at, '-') && !cursor_int(at, &last))) {
+    if (!cursor_int(at, &first) ||
+        (last = first, cursor_accept(at, '-') && !cursor_int(at, &last))) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write ranks as in '@0,2-4'",
                               "mesh '%s': expected a rank at '%s'", text, *at);
     }
@@ -175,7 +179,8 @@ shoal_status_t shoal_mesh_parse(const char *text, shoal_arena_t *arena, shoal_me
   return NULL;
 }
 
-// ---- print -----------------------------------------------------------------------------------------
+// ---- print
+// -----------------------------------------------------------------------------------------
 
 shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
                                 const char **out_text) {
@@ -184,7 +189,8 @@ shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
   if (mesh->name[0]) shoal_text_addf(&text, "%s!", mesh->name);
   const char *separator = "";
   for (int32_t i = 0; i < mesh->axis_count; ++i, separator = ",") {
-    shoal_text_addf(&text, "%s%s=%lld", separator, mesh->axes[i].name, (long long)mesh->axes[i].size);
+    shoal_text_addf(&text, "%s%s=%lld", separator, mesh->axes[i].name,
+                    (long long)mesh->axes[i].size);
   }
   if (mesh->micro) shoal_text_addf(&text, "%smicro=%lld", separator, (long long)mesh->micro);
   if (mesh->ranks) {
@@ -198,8 +204,10 @@ shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
   shoal_status_t status = shoal_text_status(&text);
   if (!status) {
     const char *copy = shoal_arena_strdup(arena, shoal_text_string(&text));
-    if (copy) *out_text = copy;
-    else status = SHOAL_OOM();
+    if (copy)
+      *out_text = copy;
+    else
+      status = SHOAL_OOM();
   }
   shoal_text_deinit(&text);
   return status;

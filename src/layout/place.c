@@ -49,8 +49,10 @@ int64_t shoal_place_local(const shoal_place_t *place, int32_t dim, int64_t globa
   int64_t low = 0, high = size;  // the first index >= global lies in [low, high]
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
-    if (index[middle] < global) low = middle + 1;
-    else high = middle;
+    if (index[middle] < global)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low < size && index[low] == global ? low : -1;
 }

@@ -1,4 +1,5 @@
-// Sets of elements as disjoint products of interval lists. Small and exact: no element is ever listed.
+// Sets of elements as disjoint products of interval lists. Small and exact: no element is ever
+// listed.
 #include "layout/layout_impl.h"
 
 static shoal_status_t spans_intersect(shoal_spans_t a, shoal_spans_t b, shoal_arena_t *arena,
@@ -15,8 +16,10 @@ static shoal_status_t spans_intersect(shoal_spans_t a, shoal_spans_t b, shoal_ar
       }
       items[count++] = (shoal_interval_t){start, size};
     }
-    if (a_to <= b_to) ++i;
-    else ++j;
+    if (a_to <= b_to)
+      ++i;
+    else
+      ++j;
   }
   *out = (shoal_spans_t){items, count};
   return NULL;
@@ -52,8 +55,9 @@ shoal_status_t shoal_product_intersect(int32_t rank, const shoal_product_t *a,
 }
 
 // By the first dim that lies outside b: dims before it inside, dims behind it anywhere in a.
-shoal_status_t shoal_product_subtract(int32_t rank, const shoal_product_t *a, const shoal_product_t *b,
-                                      shoal_arena_t *arena, shoal_products_t *out) {
+shoal_status_t shoal_product_subtract(int32_t rank, const shoal_product_t *a,
+                                      const shoal_product_t *b, shoal_arena_t *arena,
+                                      shoal_products_t *out) {
   shoal_product_t outside = *a;
   for (int32_t d = 0; d < rank; ++d) {
     shoal_spans_t inside;
@@ -66,7 +70,8 @@ shoal_status_t shoal_product_subtract(int32_t rank, const shoal_product_t *a, co
   return NULL;
 }
 
-// ---- flat ranges -----------------------------------------------------------------------------------
+// ---- flat ranges
+// -----------------------------------------------------------------------------------
 
 // Packed positions [from, to) of a list.
 static shoal_status_t spans_slice(shoal_spans_t a, int64_t from, int64_t to, shoal_arena_t *arena,
@@ -89,8 +94,8 @@ static int64_t spans_size(shoal_spans_t a) {
 }
 
 // Appends [from, to) of the dims from `dim` on; the dims before it are fixed in `at`.
-static shoal_status_t range_dim(int32_t rank, const shoal_product_t *packed, int32_t dim, int64_t from,
-                                int64_t to, shoal_product_t *at, shoal_arena_t *arena,
+static shoal_status_t range_dim(int32_t rank, const shoal_product_t *packed, int32_t dim,
+                                int64_t from, int64_t to, shoal_product_t *at, shoal_arena_t *arena,
                                 shoal_products_t *out) {
   if (from >= to) return NULL;
   if (dim == rank) return SHOAL_PUSH(arena, out, *at) ? NULL : SHOAL_OOM();
@@ -100,8 +105,8 @@ static shoal_status_t range_dim(int32_t rank, const shoal_product_t *packed, int
   int64_t head = from % stride, tail = to % stride;
   if (head) {  // a part of the first index; it may be all there is
     SHOAL_RETURN_IF_ERROR(spans_slice(packed->dims[dim], first, first + 1, arena, &at->dims[dim]));
-    SHOAL_RETURN_IF_ERROR(range_dim(rank, packed, dim + 1, head, first == last ? tail : stride, at,
-                                    arena, out));
+    SHOAL_RETURN_IF_ERROR(
+        range_dim(rank, packed, dim + 1, head, first == last ? tail : stride, at, arena, out));
     if (first == last) return NULL;
     ++first;
   }

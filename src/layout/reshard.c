@@ -1,11 +1,12 @@
 // Reshard: which elements move between which ranks to get from one layout to another.
 //
 // Source axes play one of four parts. *Joined*: partial there and not kept by the destination; one
-// contribution comes from each coordinate. *Kept*: partial on both sides with the same reduction, name
-// and size; a destination takes from its own coordinate. *Cutting*: the owner's coordinate follows from
-// the element. *Replicating*: a destination takes its own coordinate if its rank is on the source's mesh,
-// else that of an axis of the same name and size, else the digits of its position, so that replicas share
-// the load. The owner of an element for a given destination and joined coordinates is thus one rank.
+// contribution comes from each coordinate. *Kept*: partial on both sides with the same reduction,
+// name and size; a destination takes from its own coordinate. *Cutting*: the owner's coordinate
+// follows from the element. *Replicating*: a destination takes its own coordinate if its rank is on
+// the source's mesh, else that of an axis of the same name and size, else the digits of its
+// position, so that replicas share the load. The owner of an element for a given destination and
+// joined coordinates is thus one rank.
 //
 // Partials along micro are joined in time, by accumulation, not here.
 #include <stdlib.h>
@@ -16,18 +17,22 @@
 typedef struct plan {
   shoal_side_t src, dst;
   const shoal_mesh_t *src_mesh, *dst_mesh;
-  shoal_arena_t *out;               // what the caller keeps
-  shoal_arena_t *keep;              // lives as long as the planning
+  shoal_arena_t *out;   // what the caller keeps
+  shoal_arena_t *keep;  // lives as long as the planning
   int32_t rank;
-  bool joined[SHOAL_MAX_AXES];      // by source axis
-  int32_t twin[SHOAL_MAX_AXES];     // by source axis: the destination's axis of that name and size, or -1
-  bool spread[SHOAL_MAX_AXES];      // by destination axis: partial here only; coordinate 0 gets the value
-  int64_t joins;                    // contributions per element
-  const shoal_spans_t *hits[SHOAL_MAX_RANK];  // [destination's slot]: source slots as intervals of size 1
+  bool joined[SHOAL_MAX_AXES];  // by source axis
+  int32_t
+      twin[SHOAL_MAX_AXES];  // by source axis: the destination's axis of that name and size, or -1
+  bool spread[SHOAL_MAX_AXES];  // by destination axis: partial here only; coordinate 0 gets the
+                                // value
+  int64_t joins;                // contributions per element
+  const shoal_spans_t
+      *hits[SHOAL_MAX_RANK];  // [destination's slot]: source slots as intervals of size 1
   SHOAL_VEC(shoal_transfer_t) transfers;
 } plan_t;
 
-// ---- what the axes do ------------------------------------------------------------------------------
+// ---- what the axes do
+// ------------------------------------------------------------------------------
 
 static shoal_status_t one_reduction(int32_t *seen, int32_t reduce) {
   if (*seen >= 0 && *seen != reduce) {
@@ -76,7 +81,8 @@ static bool is_micro_partial(const shoal_layout_t *layout) {
   return false;
 }
 
-// ---- which slots of the source a destination's slot needs ------------------------------------------
+// ---- which slots of the source a destination's slot needs
+// ------------------------------------------
 
 typedef struct owner {
   int64_t start, end, slot;
@@ -116,8 +122,10 @@ static shoal_status_t find_hits(plan_t *plan, int32_t dim) {
       int64_t start = part->held[i].start, end = start + part->held[i].size, low = 0, high = count;
       while (low < high) {  // the first owner that ends behind start
         int64_t middle = low + (high - low) / 2;
-        if (owner[middle].end <= start) low = middle + 1;
-        else high = middle;
+        if (owner[middle].end <= start)
+          low = middle + 1;
+        else
+          high = middle;
       }
       for (; low < count && owner[low].start < end; ++low) {
         if (stamp[owner[low].slot] == slot + 1) continue;
@@ -134,16 +142,17 @@ static shoal_status_t find_hits(plan_t *plan, int32_t dim) {
   return NULL;
 }
 
-// ---- one destination -------------------------------------------------------------------------------
+// ---- one destination
+// -------------------------------------------------------------------------------
 
 typedef struct destination {
   int64_t position;
   int64_t coords[SHOAL_MAX_AXES];
   shoal_side_part_t part;
-  shoal_products_t need;        // what it holds
-  int64_t self;                 // its rank's position on the source's mesh, or -1
+  shoal_products_t need;           // what it holds
+  int64_t self;                    // its rank's position on the source's mesh, or -1
   int64_t source[SHOAL_MAX_AXES];  // source coordinates, but for cutting and joined axes
-  shoal_products_t covered;     // of the current joined coordinates, for the message
+  shoal_products_t covered;        // of the current joined coordinates, for the message
   shoal_arena_t *scratch;
 } destination_t;
 
@@ -174,22 +183,23 @@ static shoal_status_t add_transfer(plan_t *plan, destination_t *to, const int64_
   shoal_products_t shared = {0};
   for (int64_t i = 0; i < need->count; ++i) {
     for (int64_t j = 0; j < have->count; ++j) {
-      SHOAL_RETURN_IF_ERROR(shoal_product_intersect(plan->rank, &need->items[i], &have->items[j],
-                                                    scratch, &shared));
+      SHOAL_RETURN_IF_ERROR(
+          shoal_product_intersect(plan->rank, &need->items[i], &have->items[j], scratch, &shared));
     }
   }
   if (shared.count == 0) return NULL;
   shoal_pieces_t pieces = {0};
   for (int64_t i = 0; i < shared.count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_pieces_add(plan->rank, part, &to->part, &shared.items[i], scratch,
-                                           &pieces));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_pieces_add(plan->rank, part, &to->part, &shared.items[i], scratch, &pieces));
     if (!SHOAL_PUSH(scratch, &to->covered, shared.items[i])) return SHOAL_OOM();
   }
   shoal_transfer_t transfer = {
       .src = shoal_mesh_at(plan->src_mesh, coords),
       .dst = to->position,
       .piece_count = pieces.count,
-      .pieces = shoal_arena_copy(plan->out, pieces.items, (size_t)pieces.count, sizeof *pieces.items),
+      .pieces =
+          shoal_arena_copy(plan->out, pieces.items, (size_t)pieces.count, sizeof *pieces.items),
   };
   if (!transfer.pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < pieces.count; ++i) {
@@ -269,11 +279,12 @@ static shoal_status_t nobody_owns(const plan_t *plan, destination_t *to) {
   for (int64_t i = 0; i < to->covered.count; ++i) {
     shoal_products_t next = {0};
     for (int64_t j = 0; j < left.count; ++j) {
-      SHOAL_RETURN_IF_ERROR(shoal_product_subtract(plan->rank, &left.items[j], &to->covered.items[i],
-                                                   to->scratch, &next));
+      SHOAL_RETURN_IF_ERROR(shoal_product_subtract(plan->rank, &left.items[j],
+                                                   &to->covered.items[i], to->scratch, &next));
     }
     left = next;
   }
+  if (left.count == 0) return SHOAL_ERROR(INTERNAL, "an element was sent twice in a reshard");
   shoal_shape_t first = {.rank = plan->rank};
   for (int64_t i = 0; i < left.count; ++i) {
     bool earlier = i == 0;
@@ -362,7 +373,8 @@ static shoal_status_t plan_destination(plan_t *plan, int64_t position, shoal_are
   return NULL;
 }
 
-// ---- all together ----------------------------------------------------------------------------------
+// ---- all together
+// ----------------------------------------------------------------------------------
 
 static shoal_status_t plan_all(plan_t *plan, const shoal_layout_t *src, int64_t src_micro,
                                const shoal_layout_t *dst, int64_t dst_micro,
@@ -408,8 +420,7 @@ shoal_status_t shoal_layout_reshard(const shoal_layout_t *src, int64_t src_micro
   shoal_arena_init(arena->allocator, &keep);
   plan_t plan = {.out = arena, .keep = &keep};
   shoal_reshard_t reshard = {0};
-  shoal_status_t status =
-      plan_all(&plan, src, src_micro, dst, dst_micro, shape, &reshard);
+  shoal_status_t status = plan_all(&plan, src, src_micro, dst, dst_micro, shape, &reshard);
   shoal_arena_deinit(&keep);
   if (!status) *out_reshard = reshard;
   return status;

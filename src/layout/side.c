@@ -1,8 +1,8 @@
 // One side of a reshard: the parts of all its ranks, and the geometry of their buffers.
 //
-// A buffer stores what a rank holds, packed dense and row-major; with flat, the range [from, to) of the
-// packed owned part (there is no halo then). In both cases element (i0, i1, ...) of the packed part lies
-// at sum(i_d * stride_d) - from.
+// A buffer stores what a rank holds, packed dense and row-major; with flat, the range [from, to) of
+// the packed owned part (there is no halo then). In both cases element (i0, i1, ...) of the packed
+// part lies at sum(i_d * stride_d) - from.
 #include "layout/layout_impl.h"
 
 static shoal_status_t init_dim(shoal_side_t *side, int32_t dim, shoal_arena_t *arena) {
@@ -35,8 +35,8 @@ static shoal_status_t init_dim(shoal_side_t *side, int32_t dim, shoal_arena_t *a
   return NULL;
 }
 
-shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t *shape, int64_t micro,
-                               shoal_arena_t *arena, shoal_side_t *out_side) {
+shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                               int64_t micro, shoal_arena_t *arena, shoal_side_t *out_side) {
   SHOAL_RETURN_IF_ERROR(shoal_layout_check(layout, shape));
   int64_t micros = shoal_layout_axis_size(layout->mesh, SHOAL_AXIS_MICRO);
   if (micro < -1 || micro >= micros) {
@@ -50,7 +50,8 @@ shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t
     const shoal_cut_t *cut = &layout->cuts[i];
     if (cut->axis == SHOAL_AXIS_MICRO) continue;
     if (cut->kind == SHOAL_CUT_PARTIAL) {
-      if (layout->mesh->axes[cut->axis].size > 1) out_side->partial[cut->axis] = (int32_t)cut->reduce;
+      if (layout->mesh->axes[cut->axis].size > 1)
+        out_side->partial[cut->axis] = (int32_t)cut->reduce;
       continue;
     }
     out_side->cuts[cut->axis] = true;
@@ -95,8 +96,8 @@ void shoal_side_part(const shoal_side_t *side, const int64_t *coords, shoal_side
   *out_part = part;
 }
 
-shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_part_t *part, bool held,
-                                   shoal_arena_t *arena, shoal_products_t *out) {
+shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_part_t *part,
+                                   bool held, shoal_arena_t *arena, shoal_products_t *out) {
   shoal_product_t product = {0};
   for (int32_t d = 0; d < side->shape->rank; ++d) {
     const shoal_dim_part_t *dim = part->dims[d];
@@ -110,7 +111,8 @@ shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_pa
   return SHOAL_PUSH(arena, out, product) ? NULL : SHOAL_OOM();
 }
 
-// ---- blocks ----------------------------------------------------------------------------------------
+// ---- blocks
+// ----------------------------------------------------------------------------------------
 
 // A stretch of one dim that is contiguous in both buffers.
 typedef struct run {
@@ -122,8 +124,10 @@ static int64_t local_index(const shoal_dim_part_t *dim, const int64_t *offsets, 
   int64_t low = 0, high = dim->held_count;  // the last interval that starts at or before global
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
-    if (dim->held[middle].start <= global) low = middle;
-    else high = middle;
+    if (dim->held[middle].start <= global)
+      low = middle;
+    else
+      high = middle;
   }
   return offsets[low] + global - dim->held[low].start;
 }
@@ -145,8 +149,10 @@ static int64_t make_runs(shoal_spans_t spans, const shoal_side_part_t *src,
   return count;
 }
 
-// Appends dim (size, strides) to a block; dims that continue the one outside them are folded into it.
-static void piece_add_dim(shoal_piece_t *piece, int64_t size, int64_t src_stride, int64_t dst_stride) {
+// Appends dim (size, strides) to a block; dims that continue the one outside them are folded into
+// it.
+static void piece_add_dim(shoal_piece_t *piece, int64_t size, int64_t src_stride,
+                          int64_t dst_stride) {
   if (size == 1) return;
   int32_t r = piece->rank;
   if (r && piece->src_stride[r - 1] == size * src_stride &&

@@ -1,5 +1,6 @@
-// Layouts as text: [mesh!]item,item,... (the grammar is in shoal/layout.h). Printing gives the canonical
-// spelling: units of 1 and halos of zero are left out. What parses has passed shoal_layout_check_items.
+// Layouts as text: [mesh!]item,item,... (the grammar is in shoal/layout.h). Printing gives the
+// canonical spelling: units of 1 and halos of zero are left out. What parses has passed
+// shoal_layout_check_items.
 #include <stdio.h>
 
 #include "base/text.h"
@@ -16,7 +17,8 @@ const char *shoal_layout_reduce_name(shoal_reduce_t reduce) {
   return (unsigned)reduce < REDUCE_COUNT ? reduce_names[reduce] : "?";
 }
 
-// ---- parse -----------------------------------------------------------------------------------------
+// ---- parse
+// -----------------------------------------------------------------------------------------
 
 typedef struct parser {
   const char *text;  // the whole layout, for messages
@@ -26,19 +28,20 @@ typedef struct parser {
 } parser_t;
 
 static shoal_status_t bad(parser_t *p, const char *expected) {
-  return SHOAL_ERROR_HINT(
-      INVALID_ARGUMENT,
-      "items are axis:dim[*chunks][/unit][#items][(weights)][+before+after], "
-      "axis:flat[/unit][(weights)] and axis:partial(sum|max|min|lse)",
-      "layout '%s': expected %s at '%s'", p->text, expected, p->at);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          "items are axis:dim[*chunks][/unit][#items][(weights)][+before+after], "
+                          "axis:flat[/unit][(weights)] and axis:partial(sum|max|min|lse)",
+                          "layout '%s': expected %s at '%s'", p->text, expected, p->at);
 }
 
 static shoal_status_t parse_mesh(parser_t *p, const shoal_mesh_t *meshes, int64_t mesh_count) {
-  if (mesh_count < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "layout '%s': there is no mesh", p->text);
+  if (mesh_count < 1)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "layout '%s': there is no mesh", p->text);
   p->layout->mesh = &meshes[0];
   if (!strchr(p->text, '!')) return NULL;
   char name[SHOAL_NAME_SIZE];
-  if (!cursor_name(&p->at, name) || !cursor_accept(&p->at, '!')) return bad(p, "a mesh name and '!'");
+  if (!cursor_name(&p->at, name) || !cursor_accept(&p->at, '!'))
+    return bad(p, "a mesh name and '!'");
   for (int64_t i = 0; i < mesh_count; ++i) {
     if (strcmp(meshes[i].name, name) == 0) {
       p->layout->mesh = &meshes[i];
@@ -62,7 +65,8 @@ static shoal_status_t unknown_axis(parser_t *p, const char *name) {
   size_t length = strlen(hint);
   for (int32_t i = 0; i < mesh->axis_count; ++i) {
     names[i] = mesh->axes[i].name;
-    length += (size_t)snprintf(hint + length, sizeof hint - length, "%s%s", i ? ", " : "", names[i]);
+    length +=
+        (size_t)snprintf(hint + length, sizeof hint - length, "%s%s", i ? ", " : "", names[i]);
   }
   if (mesh->axis_count == 0) snprintf(hint + length, sizeof hint - length, "no axes");
   names[mesh->axis_count] = "micro";
@@ -132,9 +136,10 @@ static shoal_status_t parse_reduce(parser_t *p, shoal_cut_t *cut) {
       return NULL;
     }
   }
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          "use sum, max, min or lse; a mean is a sum with the whole's count as divisor",
-                          "layout '%s': there is no partial(%s)", p->text, name);
+  return SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      "use sum, max, min or lse; a mean is a sum with the whole's count as divisor",
+      "layout '%s': there is no partial(%s)", p->text, name);
 }
 
 static shoal_status_t parse_item(parser_t *p) {
@@ -201,7 +206,8 @@ shoal_status_t shoal_layout_parse(const char *text, const shoal_mesh_t *meshes, 
   return NULL;
 }
 
-// ---- print -----------------------------------------------------------------------------------------
+// ---- print
+// -----------------------------------------------------------------------------------------
 
 typedef struct sink {
   char *buffer;
@@ -244,8 +250,10 @@ int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *
     put(&sink, shoal_layout_reduce_name(cut->reduce));
     put(&sink, ")");
   } else {
-    if (cut->kind == SHOAL_CUT_FLAT) put(&sink, ":flat");
-    else put_int(&sink, ":", cut->dim);
+    if (cut->kind == SHOAL_CUT_FLAT)
+      put(&sink, ":flat");
+    else
+      put_int(&sink, ":", cut->dim);
     if (cut->chunk_count > 0) put_chunks(&sink, cut);
     if (cut->unit > 1) put_int(&sink, "/", cut->unit);
     if (cut->items) put_int(&sink, "#", cut->items == SHOAL_NO_ITEMS ? 0 : cut->items);
