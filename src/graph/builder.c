@@ -137,10 +137,11 @@ void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count
   shoal_status_t status = add_node(graph, op, input_count, inputs, attr_count, attrs, file, line,
                                    output_count, out_outputs);
   if (!status) return;
-  struct shoal_graph_builder *b = graph->builder;
+  // records name themselves and their operands; others' messages get the op's name here
+  if (op && !strstr(shoal_status_message(status), op)) status = shoal_status_annotate(status, op);
+  const struct shoal_graph_builder *b = graph->builder;
   const char *scope = b->scopes.count ? b->scopes.items[b->scopes.count - 1] : "";
-  status = scope[0] ? shoal_status_annotatef(status, "%s in '%s'", op ? op : "node", scope)
-                    : shoal_status_annotate(status, op ? op : "node");
+  if (scope[0]) status = shoal_status_annotatef(status, "in '%s'", scope);
   shoal_model_fail_at(graph->model, status, file, line);
 }
 

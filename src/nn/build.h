@@ -1,0 +1,33 @@
+// What layers share: the caller's place, parameters, initial values. Private to nn/.
+#ifndef SHOAL_NN_BUILD_H_
+#define SHOAL_NN_BUILD_H_
+
+#include "shoal/nn.h"
+#include "shoal/ops.h"
+
+// Makes the model fail with this message, blamed on the graph's site.
+void shoal_nn_refuse(shoal_graph_t *graph, const char *message);
+
+// Scope and site at once, as every layer opens and closes them.
+void shoal_nn_enter(shoal_graph_t *graph, const char *name, const char *file, int line);
+void shoal_nn_leave(shoal_graph_t *graph);
+
+// All-zero options are defaults.
+static inline int64_t shoal_nn_size(int64_t value, int64_t fallback) {
+  return value ? value : fallback;
+}
+
+// A trainable state in the current scope.
+shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
+                                 shoal_shape_t shape, shoal_init_t init);
+// x W over the last dim of x: "btc,cn->btn"; with `transposed`, W is [n, c].
+shoal_value_t shoal_nn_product(shoal_graph_t *graph, shoal_value_t x, shoal_value_t weight,
+                               bool transposed);
+// linear with the weight's initial value given, and the bias left out if asked for.
+shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                               int64_t out_features, shoal_init_t init, bool no_bias);
+// self_attention with the weights' initial values given.
+shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                              int64_t heads, shoal_init_t qkv_init, shoal_init_t proj_init);
+
+#endif  // SHOAL_NN_BUILD_H_

@@ -1,0 +1,181 @@
+// Optimizers: what the update nodes compute, against a computation by hand; which states they
+// touch.
+#include "graph_support.h"
+#include "shoal/nn.h"
+
+enum { N = 3 };
+
+// loss = sum(x * w): the gradient of w is x, whatever w is.
+static shoal_value_t build(shoal_graph_t *g, shoal_value_t *out_w) {
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(N));
+  shoal_state_options_t options = {.trainable = true, .init = {SHOAL_INIT_FILL, 0.5, 0}};
+  *out_w = shoal_state(g, "w", SHOAL_F64, SHOAL_SHAPE(N), &options);
+  shoal_value_t product = node(g, "shoal.mul", x, *out_w), sum;
+  shoal_node_add(g, "shoal.reduce_sum", 1, &product, 1,
+                 (shoal_attr_t[]){shoal_attr_ints("dims", 1, (int64_t[]){0})}, 1, &sum);
+  return sum;
+}
+
+static shoal_interpreter_t *start(shoal_model_t *model) {
+  shoal_interpreter_t *in;
+  assert_ok(shoal_model_verify(model));
+  assert_ok(shoal_interpreter_create(model, NULL, &in));
+  assert_ok(shoal_interpreter_run(in, "init"));
+  return in;
+}
+
+static double state_of(shoal_interpreter_t *in, shoal_model_t *model, const char *name, int64_t i) {
+  shoal_tensor_t tensor;
+  int32_t state = shoal_model_find_state(model, name);
+  assert_true(state >= 0);
+  assert_ok(shoal_interpreter_state(in, state, &tensor));
+  return element(tensor, i);
+}
+
+static void feed_step(shoal_interpreter_t *in, int step, double x[N]) {
+  for (int i = 0; i < N; ++i) x[i] = 0.3 * (i + 1) - 0.4 * step + (step == 3 ? 2 : 0);
+  assert_ok(shoal_interpreter_feed(in, "x", x, N * sizeof(double)));
+  assert_ok(shoal_interpreter_run(in, "train"));
+}
+
+static void adamw(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w_value, loss = build(g, &w_value);
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.125, .beta1 = 0.8, .weight_decay = 0.01});
+  shoal_interpreter_t *in = start(model);
+  double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, v[N] = {0}, x[N];
+  for (int step = 1; step <= 5; ++step) {
+    feed_step(in, step, x);
+    for (int i = 0; i < N; ++i) {
+      m[i] = 0.8 * m[i] + 0.2 * x[i];
+      v[i] = 0.999 * v[i] + 0.001 * x[i] * x[i];
+      double mh = m[i] / (1 - pow(0.8, step)), vh = v[i] / (1 - pow(0.999, step));
+      w[i] -= 0.125 * (mh / (sqrt(vh) + 1e-8) + 0.01 * w[i]);
+      assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-12);
+      assert_true(fabs(state_of(in, model, "w#adamw.m", i) - m[i]) < 1e-14);
+      assert_true(fabs(state_of(in, model, "w#adamw.v", i) - v[i]) < 1e-14);
+    }
+    assert_true(state_of(in, model, "step", 0) == step);
+  }
+  assert_false(model->states.items[shoal_model_find_state(model, "w#adamw.m")].options.trainable);
+  assert_int_equal(model->states.items[shoal_model_find_state(model, "lr")].type.dtype, SHOAL_F32);
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+static void adamw_defaults(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w, loss = build(g, &w);
+  shoal_minimize(g, loss, NULL);
+  assert_ok(shoal_model_status(model));
+  assert_true(model->states.items[shoal_model_find_state(model, "lr")].options.init.a == 1e-3);
+  const shoal_node_t *update = NULL;
+  for (int64_t i = 0; i < g->nodes.count; ++i) {
+    if (strcmp(g->nodes.items[i].op->name, "shoal.adamw_update") == 0) update = &g->nodes.items[i];
+  }
+  assert_non_null(update);
+  assert_string_equal(update->name, "update/w/adamw_update");
+  assert_true(update->attrs[0].f == 0.9 && update->attrs[1].f == 0.999 &&
+              update->attrs[2].f == 1e-8 && update->attrs[3].f == 0);
+  shoal_model_free(model);
+}
+
+static void sgd(void **state) {
+  (void)state;
+  for (int with_momentum = 0; with_momentum < 2; ++with_momentum) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t w_value, loss = build(g, &w_value);
+    double momentum = with_momentum ? 0.9 : 0;
+    shoal_minimize_sgd(g, loss,
+                       &(shoal_sgd_t){.lr = 0.25, .momentum = momentum, .weight_decay = 0.1});
+    shoal_interpreter_t *in = start(model);
+    double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, x[N];
+    for (int step = 1; step <= 4; ++step) {
+      feed_step(in, step, x);
+      for (int i = 0; i < N; ++i) {
+        m[i] = momentum * m[i] + x[i] + 0.1 * w[i];
+        w[i] -= 0.25 * m[i];
+        assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-13);
+      }
+    }
+    assert_int_equal(shoal_model_find_state(model, "w#sgd.momentum") >= 0, with_momentum);
+    assert_true(state_of(in, model, "step", 0) == 4);
+    shoal_interpreter_free(in);
+    shoal_model_free(model);
+  }
+}
+
+// A learning rate that is computed, not stored.
+static void learning_rate_value(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w, loss = build(g, &w);
+  shoal_value_t lr = shoal_input(g, "rate", SHOAL_F64, SHOAL_SCALAR);
+  shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.lr_value = lr});
+  assert_int_equal(shoal_model_find_state(model, "lr"), -1);
+  shoal_interpreter_t *in = start(model);
+  double rate = 2, x[N];
+  assert_ok(shoal_interpreter_feed(in, "rate", &rate, sizeof rate));
+  feed_step(in, 1, x);
+  assert_true(fabs(state_of(in, model, "w", 1) - (0.5 - 2 * x[1])) < 1e-14);
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+static void frozen_states_rest(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_freeze(model, "old*");
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w, loss = build(g, &w);
+  shoal_state_options_t options = {.trainable = true, .init = {SHOAL_INIT_FILL, 2, 0}};
+  shoal_value_t old = shoal_state(g, "old", SHOAL_F64, SHOAL_SCALAR, &options);
+  shoal_value_t unused = shoal_state(g, "unused", SHOAL_F64, SHOAL_SCALAR, &options);
+  (void)unused;
+  loss = node(g, "shoal.mul", loss, old);
+  shoal_scope_push(g, "somewhere");  // names of moments do not depend on where minimize is called
+  shoal_minimize(g, loss, NULL);
+  shoal_scope_pop(g);
+  assert_ok(shoal_model_verify(model));
+  assert_true(shoal_model_find_state(model, "w#adamw.m") >= 0);
+  assert_true(shoal_model_find_state(model, "unused#adamw.m") >= 0);  // gets zero gradients
+  assert_int_equal(shoal_model_find_state(model, "old#adamw.m"), -1);
+  assert_true(shoal_model_find_state(model, "lr") >= 0);
+  shoal_model_free(model);
+}
+
+static void errors_blame_the_caller(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SCALAR);
+  shoal_minimize(g, x, NULL);
+  int line = __LINE__ - 1;
+  shoal_status_t status = shoal_model_status(model);
+  assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+  assert_non_null(strstr(shoal_status_message(status), "no trainable state"));
+  assert_non_null(strstr(shoal_status_file(status), "nn_optimizer_test.c"));
+  assert_int_equal(shoal_status_line(status), line);
+  shoal_status_free(status);
+  shoal_minimize_sgd(g, x, NULL);  // harmless
+  shoal_minimize(NULL, x, NULL);
+  shoal_model_free(model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(adamw),
+      cmocka_unit_test(adamw_defaults),
+      cmocka_unit_test(sgd),
+      cmocka_unit_test(learning_rate_value),
+      cmocka_unit_test(frozen_states_rest),
+      cmocka_unit_test(errors_blame_the_caller),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
