@@ -93,7 +93,7 @@ static shoal_status_t read_tensor(const char *path, const shoal_json_t *json, in
   static const char *const keys[] = {"dtype", "shape", "data_offsets"};
   const char *dtype;
   const shoal_json_t *shape, *offsets;
-  int64_t count, bytes;
+  int64_t count = 0, bytes;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(json, "dtype", &dtype));
   SHOAL_RETURN_IF_ERROR(shoal_json_only(json, keys, 3));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_child(json, "shape", SHOAL_JSON_ARRAY, &shape));
