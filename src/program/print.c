@@ -13,9 +13,10 @@
 //     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" slots 1 bytes 2048 offset 2048
 //     segment 0 train.loop.0
 //       0 copy feed -> (0) "x"
-//       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" workspace
-//       128@64 wait 0 2 comm reshard (2) -> (-) channel 0 "fc1/einsum" wait 1 3 compute fill -> (4)
-//       value 0 "grad" predicate 6 4 compute accumulate (3) -> (4) reduce sum "grad"
+//       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" wait 0
+//       2 comm reshard (2) -> (-) channel 0 "fc1/einsum" workspace 128@4096 wait 1
+//       3 compute fill -> (4) value 0 "grad" predicate 6
+//       4 compute accumulate (3) -> (4) reduce sum "grad"
 //     order train 0:0 0:1 0:2 1
 //
 // Attributes that have their default are left out; `-` stands for the side of a reshard that this

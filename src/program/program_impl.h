@@ -1,12 +1,13 @@
 // Program, inside: what the files of this folder share. Nothing here is public.
 //
 //   program.c       names and small questions
-//   bind.c          a rank's parts, addresses, local calls        bind_reshard.c  a rank's share of
-//   a reshard print.c         text form, out                                parse.c, parse_class.c
-//   and in check.c         the static check: order of its parts          check_structure.c  tables
-//   and instructions check_memory.c  definedness and happens-before                memory_map.c who
-//   owns which bytes check_comm.c    matching and deadlock                         mutate.c
-//   programs broken on purpose
+//   bind.c          a rank's parts, addresses, local calls
+//   bind_reshard.c  a rank's share of a reshard
+//   largest.c       what buffers are planned at
+//   print.c         text form
+//   parse*.c        and back
+//   check*.c        the static check (check_impl.h)
+//   mutate.c        programs broken on purpose
 #ifndef SHOAL_PROGRAM_IMPL_H_
 #define SHOAL_PROGRAM_IMPL_H_
 

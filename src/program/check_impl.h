@@ -1,0 +1,57 @@
+// The static check, inside. Its parts, in the order they run; each may rely on what the ones before
+// it have proven:
+//   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
+//   check_instructions.c  every instruction by itself
+//   check.c               local types: some ranks of each class are bound as they would be at load
+//   check_memory.c        per class and order: every read sees its value, conflicts are ordered
+//   check_comm.c          per graph: messages and collectives match, and nobody waits for ever
+#ifndef SHOAL_PROGRAM_CHECK_IMPL_H_
+#define SHOAL_PROGRAM_CHECK_IMPL_H_
+
+#include "program/program_impl.h"
+
+// Where an error is. Negative numbers are left out of the message.
+typedef struct place {
+  const shoal_program_t *program;
+  int64_t class, segment, instruction;
+  const char *graph;  // NULL: in any
+  int64_t micro;
+} place_t;
+
+// "graph 'train', class 0, segment 1 'train.loop.0', instruction 3 compute 'fc1', micro-batch 2"
+const char *shoal_program_check_where(const place_t *place, char *buffer, size_t capacity);
+// Says where, and makes a MISMATCH of whatever was found; out of memory stays what it is. Takes
+// status.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_at(const place_t *place, shoal_status_t status);
+
+// MISMATCH(place, hint, format, ...): an error at `place`.
+#define MISMATCH(place, hint, ...) \
+  shoal_program_check_at((place), SHOAL_ERROR_HINT(MISMATCH, hint, __VA_ARGS__))
+
+static inline const shoal_class_t *place_class(const place_t *place) {
+  return &place->program->classes[place->class];
+}
+
+// Does any of the class's ranks lie on the mesh?
+bool shoal_program_check_on_mesh(const shoal_class_t *class, const shoal_mesh_t *mesh);
+// The port a FEED or FETCH stands for in `graph`: called as the instruction is, or as its buffer;
+// or -1.
+int64_t shoal_program_check_port(const shoal_program_t *program, const shoal_class_t *class,
+                                 const char *graph, const shoal_instruction_t *in);
+
+// `scratch` lives as long as the check.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const shoal_program_t *program,
+                                                            shoal_arena_t *scratch);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const shoal_program_t *program,
+                                                               int64_t class_index,
+                                                               shoal_arena_t *scratch);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const shoal_program_t *program,
+                                                         int64_t class_index,
+                                                         shoal_arena_t *scratch);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const shoal_program_t *program,
+                                                       shoal_arena_t *scratch);
+
+// The identity of a reduction, as FILL writes it.
+double shoal_program_check_identity(shoal_reduce_t reduce);
+
+#endif  // SHOAL_PROGRAM_CHECK_IMPL_H_

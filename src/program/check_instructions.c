@@ -1,0 +1,272 @@
+// Structure of instructions: each by itself, and channels, which a class uses once.
+#include <string.h>
+
+#include "program/check_impl.h"
+
+static shoal_status_t check_indices(const shoal_class_t *class, const shoal_instruction_t *in,
+                                    int64_t channel_count) {
+  int32_t inputs, outputs;
+  if ((unsigned)in->opcode >= SHOAL_OPCODE_COUNT || (unsigned)in->queue >= SHOAL_QUEUE_COUNT) {
+    return SHOAL_ERROR(MISMATCH, "it has no opcode or no queue");
+  }
+  shoal_opcode_arity(in->opcode, &inputs, &outputs);
+  if (inputs >= 0 && (in->input_count != inputs || in->output_count != outputs)) {
+    return SHOAL_ERROR(MISMATCH, "it has %d inputs and %d outputs, not %d and %d", in->input_count,
+                       in->output_count, inputs, outputs);
+  }
+  bool reshard = in->opcode == SHOAL_OPCODE_RESHARD;
+  for (int32_t i = 0; i < in->input_count + in->output_count; ++i) {
+    int32_t buffer = i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count];
+    if (buffer < (reshard ? -1 : 0) || buffer >= class->buffer_count) {
+      return SHOAL_ERROR(MISMATCH, "there is no buffer %d", buffer);
+    }
+  }
+  if (reshard && (in->channel < 0 || in->channel >= channel_count)) {
+    return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channel);
+  }
+  if (in->predicate >= class->buffer_count) {
+    return SHOAL_ERROR(MISMATCH, "there is no buffer %d", in->predicate);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_queue(const shoal_instruction_t *in) {
+  bool fits;
+  switch (in->opcode) {
+    case SHOAL_OPCODE_COMPUTE:
+      fits = in->queue == SHOAL_QUEUE_COMPUTE;
+      break;
+    case SHOAL_OPCODE_RESHARD:
+      fits = in->queue == SHOAL_QUEUE_COMM;
+      break;
+    default:
+      fits = in->queue != SHOAL_QUEUE_COMM;
+  }
+  if (fits) return NULL;
+  return SHOAL_ERROR_HINT(
+      MISMATCH, "ops run on the compute queue, reshards on comm, the rest on compute or copy",
+      "it lies on queue %s", shoal_queue_name(in->queue));
+}
+
+static shoal_status_t check_waits(const shoal_segment_t *segment, int64_t index) {
+  const shoal_instruction_t *in = &segment->instructions[index];
+  for (int32_t i = 0; i < in->wait_count; ++i) {
+    int32_t other = in->waits[i];
+    if (other >= 0 && other < index && segment->instructions[other].queue != in->queue) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "wait for earlier instructions on other queues",
+                            "it waits for instruction %d", other);
+  }
+  return NULL;
+}
+
+// A predicate decides the same on all ranks: a bool that every rank has whole, and not per
+// micro-batch.
+static shoal_status_t check_predicate(const shoal_class_t *class, const shoal_instruction_t *in) {
+  if (in->predicate < 0) return NULL;
+  if (in->opcode == SHOAL_OPCODE_RESHARD || in->opcode == SHOAL_OPCODE_FEED ||
+      in->opcode == SHOAL_OPCODE_FETCH) {
+    return SHOAL_ERROR_HINT(MISMATCH, "leave the predicate out", "%s cannot be skipped",
+                            shoal_opcode_name(in->opcode));
+  }
+  const shoal_buffer_t *buffer = &class->buffers[in->predicate];
+  if (buffer->type.dtype != SHOAL_BOOL || buffer->type.shape.rank != 0) {
+    return SHOAL_ERROR_HINT(MISMATCH, "use a bool scalar", "predicate '%s' is no bool scalar",
+                            buffer->name);
+  }
+  if (shoal_layout_is_partial(&buffer->layout) || shoal_program_has_micro(&buffer->layout)) {
+    return SHOAL_ERROR_HINT(MISMATCH, "reduce it first, so that all ranks agree",
+                            "predicate '%s' differs between ranks or micro-batches", buffer->name);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_workspace(const shoal_class_t *class, const shoal_instruction_t *in) {
+  if (in->workspace == 0) return NULL;
+  if (in->workspace < 0 || in->workspace_offset < 0 ||
+      in->workspace_offset % SHOAL_PROGRAM_ALIGN != 0 || in->workspace > class->arena_bytes ||
+      in->workspace_offset > class->arena_bytes - in->workspace) {
+    return SHOAL_ERROR_HINT(
+        MISMATCH, "plan the memory again",
+        "its workspace of %lld bytes at %lld is not aligned, or behind the arena",
+        (long long)in->workspace, (long long)in->workspace_offset);
+  }
+  return NULL;
+}
+
+// ---- by opcode
+// -------------------------------------------------------------------------------------
+
+// On the whole: what the op makes of the inputs' types is what the outputs are.
+static shoal_status_t check_compute(const shoal_class_t *class, const shoal_instruction_t *in,
+                                    shoal_arena_t *scratch) {
+  if (!in->op) return SHOAL_ERROR(MISMATCH, "it has no op");
+  const shoal_op_t *op = in->op;
+  shoal_type_t *types = SHOAL_NEW(scratch, shoal_type_t, in->input_count);
+  shoal_type_t *made = SHOAL_NEW(scratch, shoal_type_t, op->output_count);
+  if (!types || !made) return SHOAL_OOM();
+  if (in->output_count != op->output_count) {
+    return SHOAL_ERROR(MISMATCH, "%s has %d outputs, not %d", op->name, op->output_count,
+                       in->output_count);
+  }
+  for (int32_t i = 0; i < in->input_count; ++i) types[i] = class->buffers[in->inputs[i]].type;
+  shoal_call_t call = {.op = op,
+                       .input_count = in->input_count,
+                       .output_count = in->output_count,
+                       .inputs = types,
+                       .attrs = in->attrs};
+  SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, made));
+  for (int32_t i = 0; i < in->output_count; ++i) {
+    const shoal_buffer_t *buffer = &class->buffers[in->outputs[i]];
+    if (shoal_program_type_equal(&made[i], &buffer->type)) continue;
+    char is[160], should[160];
+    return SHOAL_ERROR_HINT(MISMATCH, "give the buffer the type the op makes",
+                            "%s makes %s, but output %d '%s' is %s", op->name,
+                            shoal_program_type_format(&made[i], should, sizeof should), i,
+                            buffer->name, shoal_program_type_format(&buffer->type, is, sizeof is));
+  }
+  return NULL;
+}
+
+static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel_t *channel,
+                                 bool source, int32_t index) {
+  const char *side = source ? "source" : "destination";
+  const shoal_layout_t *layout = source ? &channel->src : &channel->dst;
+  if ((index >= 0) != shoal_program_check_on_mesh(class, layout->mesh)) {
+    return SHOAL_ERROR_HINT(
+        MISMATCH, "give a buffer where the class is on the mesh, and only there",
+        "the class %s a buffer for the channel's %s", index >= 0 ? "has" : "lacks", side);
+  }
+  if (index < 0) return NULL;
+  const shoal_buffer_t *buffer = &class->buffers[index];
+  if (!shoal_program_type_equal(&buffer->type, &channel->type) ||
+      !shoal_layout_equal(&buffer->layout, layout)) {
+    return SHOAL_ERROR_HINT(MISMATCH, "use the channel of this value and these two layouts",
+                            "buffer %d '%s' and the channel's %s differ in type or layout", index,
+                            buffer->name, side);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const shoal_buffer_t *from = &class->buffers[in->inputs[0]];
+  const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
+  if (in->inputs[0] == in->outputs[0] || !shoal_program_type_equal(&from->type, &to->type)) {
+    return SHOAL_ERROR_HINT(MISMATCH, "copy between two buffers of one type",
+                            "it copies '%s' to '%s'", from->name, to->name);
+  }
+  if (in->opcode == SHOAL_OPCODE_COPY) return NULL;  // layouts: bind.c, which knows what is local
+  const shoal_cut_t *partial = shoal_program_micro_partial(&from->layout);
+  if (!partial || partial->reduce != in->reduce || shoal_program_has_micro(&to->layout)) {
+    return SHOAL_ERROR_HINT(MISMATCH,
+                            "accumulate what is partial along micro, with the same reduction",
+                            "it joins '%s' otherwise than its layout says", from->name);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_host(const shoal_class_t *class, const shoal_instruction_t *in) {
+  bool feed = in->opcode == SHOAL_OPCODE_FEED;
+  const shoal_buffer_t *buffer = &class->buffers[feed ? in->outputs[0] : in->inputs[0]];
+  if (feed && buffer->kind != SHOAL_BUFFER_INPUT) {
+    return SHOAL_ERROR(MISMATCH, "it feeds '%s', which is no input buffer", buffer->name);
+  }
+  const shoal_mesh_t *mesh = buffer->layout.mesh;
+  for (int32_t i = 0; i < buffer->layout.cut_count; ++i) {
+    const shoal_cut_t *cut = &buffer->layout.cuts[i];
+    bool micro = cut->axis == SHOAL_AXIS_MICRO, partial = cut->kind == SHOAL_CUT_PARTIAL;
+    if ((micro ? mesh->micro : mesh->axes[cut->axis].size) <= 1) continue;
+    if (!partial && (feed || micro)) continue;
+    return SHOAL_ERROR_HINT(
+        MISMATCH, feed ? "feed a part, not a summand" : "bring the whole to every rank first",
+        "the host and '%s' cannot be copied: rank or micro-batch has no part of "
+        "the whole that stands by itself",
+        buffer->name);
+  }
+  return NULL;
+}
+
+// FILL may set anything, but an accumulator starts at the identity of what is accumulated.
+static shoal_status_t check_fill(const shoal_class_t *class, const shoal_instruction_t *in) {
+  for (int64_t s = 0; s < class->segment_count; ++s) {
+    const shoal_segment_t *segment = &class->segments[s];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *other = &segment->instructions[i];
+      if (other->opcode != SHOAL_OPCODE_ACCUMULATE || other->outputs[0] != in->outputs[0]) continue;
+      if (in->value == shoal_program_check_identity(other->reduce)) continue;
+      return SHOAL_ERROR_HINT(MISMATCH, "start at the identity of the reduction",
+                              "it fills accumulator '%s' with %g",
+                              class->buffers[in->outputs[0]].name, in->value);
+    }
+  }
+  return NULL;
+}
+
+// ---- all together
+// ----------------------------------------------------------------------------------
+
+static shoal_status_t check_one(const shoal_program_t *program, const shoal_class_t *class,
+                                const shoal_segment_t *segment, int64_t index,
+                                const shoal_instruction_t **users, shoal_arena_t *scratch) {
+  const shoal_instruction_t *in = &segment->instructions[index];
+  SHOAL_RETURN_IF_ERROR(check_queue(in));
+  SHOAL_RETURN_IF_ERROR(check_waits(segment, index));
+  SHOAL_RETURN_IF_ERROR(check_predicate(class, in));
+  SHOAL_RETURN_IF_ERROR(check_workspace(class, in));
+  switch (in->opcode) {
+    case SHOAL_OPCODE_COMPUTE:
+      return check_compute(class, in, scratch);
+    case SHOAL_OPCODE_COPY:
+    case SHOAL_OPCODE_ACCUMULATE:
+      return check_copy(class, in);
+    case SHOAL_OPCODE_FILL:
+      return check_fill(class, in);
+    case SHOAL_OPCODE_FEED:
+    case SHOAL_OPCODE_FETCH:
+      return check_host(class, in);
+    case SHOAL_OPCODE_RESHARD:
+      if (users[in->channel]) {
+        return SHOAL_ERROR_HINT(MISMATCH, "each reshard has a channel of its own",
+                                "channel %d is used by '%s' too", in->channel,
+                                users[in->channel]->name);
+      }
+      users[in->channel] = in;
+      const shoal_channel_t *channel = &program->channels[in->channel];
+      SHOAL_RETURN_IF_ERROR(check_side(class, channel, true, in->inputs[0]));
+      return check_side(class, channel, false, in->outputs[0]);
+    case SHOAL_OPCODE_COUNT:
+      break;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_program_check_instructions(const shoal_program_t *program, int64_t c,
+                                                shoal_arena_t *scratch) {
+  const shoal_class_t *class = &program->classes[c];
+  place_t place = {.program = program, .class = c, .segment = -1, .instruction = -1, .micro = -1};
+  const shoal_instruction_t **users =
+      SHOAL_NEW(scratch, const shoal_instruction_t *, program->channel_count);
+  if (!users) return SHOAL_OOM();
+  for (int pass = 0; pass < 2; ++pass) {  // indices first: a FILL looks at other instructions
+    for (place.segment = 0; place.segment < class->segment_count; ++place.segment) {
+      const shoal_segment_t *segment = &class->segments[place.segment];
+      for (int64_t i = 0; i < segment->instruction_count; ++i) {
+        place.instruction = i;
+        shoal_status_t status =
+            pass == 0 ? check_indices(class, &segment->instructions[i], program->channel_count)
+                      : check_one(program, class, segment, i, users, scratch);
+        if (status) return shoal_program_check_at(&place, status);
+      }
+    }
+  }
+  place.segment = -1;
+  for (int64_t i = 0; i < program->channel_count; ++i) {
+    const shoal_channel_t *channel = &program->channels[i];
+    if (users[i] || !(shoal_program_check_on_mesh(class, channel->src.mesh) ||
+                      shoal_program_check_on_mesh(class, channel->dst.mesh))) {
+      continue;
+    }
+    return MISMATCH(&place, "every class on a channel's meshes takes part in its reshard",
+                    "channel %lld is not used, though the class is on its meshes", (long long)i);
+  }
+  return NULL;
+}

@@ -1,0 +1,526 @@
+// Memory, per class and order: every read sees the value it asks for, and accesses to the same
+// bytes of which one writes are ordered.
+//
+// The arena is cut at every edge of a buffer's slot or a workspace. Each span of it knows whose
+// value it holds (buffer and slot; nobody's after a workspace used it) and, within the present
+// call, who wrote it last and who has read it since on each queue. An order is walked once in
+// program order. A write takes its spans over, whoever owned them; a read needs all its spans to be
+// the buffer's own: so a wrong offset, size or slot is found where it destroys a value. Vector
+// clocks over queues and waits tell whether an access comes after the last conflicting ones:
+// program order is then the only order that matters, and calls are ordered among themselves.
+//
+// It is done once per class with the planned sizes, which no rank exceeds.
+//
+// Values have a history, too: a slot holds one micro-batch's value at a time; an accumulator is
+// filled once, before the loop, and read when every micro-batch has been joined to it; a value
+// copied together from micro-batches is read when all of them are there; nothing is written twice
+// in a call.
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/check_impl.h"
+
+typedef struct span {
+  int32_t buffer, slot;  // whose; -1: nobody's
+  int64_t call;          // writer and readers are of this call
+  int32_t writer, readers[SHOAL_QUEUE_COUNT];
+} span_t;
+
+typedef struct history {
+  bool written;
+  int64_t micro;                 // whose value
+  int64_t call, instruction;     // of the last write
+  bool filled;                   // by FILL, in this order
+  int64_t joined;                // accumulations since
+  const shoal_layout_t *pieces;  // copied together from values of this layout
+  int64_t piece_count;
+  bool *piece;  // by micro-batch
+} history_t;
+
+typedef struct memory {
+  const shoal_program_t *program;
+  const shoal_class_t *class;
+  shoal_arena_t *arena;
+  place_t place;
+  int64_t span_count;
+  int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
+  span_t *spans;
+  history_t **histories;  // [buffer][slot]
+  int64_t *joins;         // by buffer: accumulations in this order
+  int64_t *fetches;       // by output port
+  int64_t call;           // number of the present one, from 1
+  int64_t (
+      *clocks)[SHOAL_QUEUE_COUNT];  // by instruction of the segment: last one done on each queue
+  const shoal_instruction_t *in;
+} memory_t;
+
+// ---- spans
+// -----------------------------------------------------------------------------------------
+
+static int compare_bounds(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static shoal_status_t make_spans(memory_t *m) {
+  SHOAL_VEC(int64_t) bounds = {0};
+  for (int64_t b = 0; b < m->class->buffer_count; ++b) {
+    const shoal_buffer_t *buffer = &m->class->buffers[b];
+    for (int32_t s = 0; s <= buffer->slots; ++s) {
+      if (!SHOAL_PUSH(m->arena, &bounds, buffer->offset + s * buffer->bytes)) return SHOAL_OOM();
+    }
+  }
+  for (int64_t s = 0; s < m->class->segment_count; ++s) {
+    const shoal_segment_t *segment = &m->class->segments[s];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *in = &segment->instructions[i];
+      if (in->workspace == 0) continue;
+      if (!SHOAL_PUSH(m->arena, &bounds, in->workspace_offset) ||
+          !SHOAL_PUSH(m->arena, &bounds, in->workspace_offset + in->workspace)) {
+        return SHOAL_OOM();
+      }
+    }
+  }
+  if (bounds.count == 0) return NULL;
+  qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
+  int64_t count = 1;
+  for (int64_t i = 1; i < bounds.count; ++i) {
+    if (bounds.items[i] != bounds.items[count - 1]) bounds.items[count++] = bounds.items[i];
+  }
+  m->bounds = bounds.items;
+  m->span_count = count - 1;
+  m->spans = SHOAL_NEW(m->arena, span_t, count);
+  return m->spans ? NULL : SHOAL_OOM();
+}
+
+// The first span that starts at or behind `at`; edges of buffers and workspaces are always bounds.
+static int64_t span_at(const memory_t *m, int64_t at) {
+  int64_t low = 0, high = m->span_count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (m->bounds[middle] < at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+typedef struct range {
+  int64_t from, to;  // spans
+} range_t;
+
+static range_t range_of(const memory_t *m, int64_t offset, int64_t bytes) {
+  if (bytes == 0) return (range_t){0, 0};
+  return (range_t){span_at(m, offset), span_at(m, offset + bytes)};
+}
+
+// Which micro-batch's value of the buffer the present call means; -1: there is only one.
+static int64_t micro_of(const memory_t *m, int32_t index) {
+  if (m->program->micro == 1) return -1;
+  return shoal_program_micro_of(&m->class->buffers[index].layout, m->place.micro);
+}
+
+static int32_t slot_of(const memory_t *m, int32_t index) {
+  int64_t micro = micro_of(m, index);
+  return micro > 0 ? (int32_t)(micro % m->class->buffers[index].slots) : 0;
+}
+
+static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  return range_of(m, buffer->offset + slot * buffer->bytes, buffer->bytes);
+}
+
+// ---- happens-before
+// --------------------------------------------------------------------------------
+
+static const shoal_instruction_t *instruction(const memory_t *m, int64_t index) {
+  return &m->class->segments[m->place.segment].instructions[index];
+}
+
+// Has instruction `other` of this call finished before the present one starts?
+static bool is_after(const memory_t *m, int64_t other) {
+  return other < 0 || m->clocks[m->place.instruction][instruction(m, other)->queue] >= other;
+}
+
+static shoal_status_t unordered(const memory_t *m, int64_t other, const char *what,
+                                const char *did) {
+  if (other == m->place.instruction) {
+    return MISMATCH(&m->place, "operands and workspace of one instruction must not overlap",
+                    "%s overlaps another of its own operands", what);
+  }
+  const shoal_instruction_t *in = instruction(m, other);
+  return MISMATCH(
+      &m->place, "add a wait",
+      "%s touches bytes that instruction %lld %s '%s' on queue %s %s, and nothing orders the two",
+      what, (long long)other, shoal_opcode_name(in->opcode), in->name, shoal_queue_name(in->queue),
+      did);
+}
+
+static void enter_span(const memory_t *m, span_t *span) {
+  if (span->call == m->call) return;
+  span->call = m->call;
+  span->writer = -1;
+  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) span->readers[q] = -1;
+}
+
+static shoal_status_t touch_read(memory_t *m, range_t range, const char *what) {
+  for (int64_t i = range.from; i < range.to; ++i) {
+    span_t *span = &m->spans[i];
+    enter_span(m, span);
+    if (!is_after(m, span->writer)) return unordered(m, span->writer, what, "writes");
+    span->readers[m->in->queue] = (int32_t)m->place.instruction;
+  }
+  return NULL;
+}
+
+static shoal_status_t touch_write(memory_t *m, range_t range, int32_t buffer, int32_t slot,
+                                  const char *what) {
+  for (int64_t i = range.from; i < range.to; ++i) {
+    span_t *span = &m->spans[i];
+    enter_span(m, span);
+    int32_t self = (int32_t)m->place.instruction;
+    if (span->writer == self || !is_after(m, span->writer)) {
+      return unordered(m, span->writer, what, "writes");
+    }
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+      if (span->readers[q] == self || !is_after(m, span->readers[q])) {
+        return unordered(m, span->readers[q], what, "reads");
+      }
+      span->readers[q] = -1;
+    }
+    span->writer = self;
+    span->buffer = buffer;
+    span->slot = slot;
+  }
+  return NULL;
+}
+
+// ---- definedness
+// -----------------------------------------------------------------------------------
+
+// Whose value the buffer's bytes hold, if not all of them are its own; else -2.
+static int32_t stranger(const memory_t *m, int32_t index, int32_t slot) {
+  range_t range = buffer_range(m, index, slot);
+  for (int64_t i = range.from; i < range.to; ++i) {
+    const span_t *span = &m->spans[i];
+    if (span->buffer != index || span->slot != slot) return span->buffer;
+  }
+  return -2;
+}
+
+static shoal_status_t lost(const memory_t *m, int32_t index, int32_t owner) {
+  const char *name = m->class->buffers[index].name;
+  if (owner < 0) {
+    return MISMATCH(&m->place, "plan the memory again",
+                    "buffer %d '%s' has been overwritten by a workspace before it is read", index,
+                    name);
+  }
+  return MISMATCH(&m->place, "plan the memory again",
+                  "buffer %d '%s' has been overwritten by buffer %d '%s' before it is read", index,
+                  name, owner, m->class->buffers[owner].name);
+}
+
+// In the call's micro-batch; `piece`: only this micro-batch of a value over all of them is read.
+static shoal_status_t need(const memory_t *m, int32_t index, bool piece) {
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  int32_t slot = slot_of(m, index);
+  const history_t *history = &m->histories[index][slot];
+  int64_t micro = micro_of(m, index);
+  if (!history->written) {
+    return MISMATCH(&m->place, "write it first, in this order",
+                    "buffer %d '%s' is read before it is written", index, buffer->name);
+  }
+  if (history->micro != micro) {
+    return MISMATCH(&m->place, "give it more slots, or write it in this micro-batch",
+                    "buffer %d '%s' holds micro-batch %lld, not %lld", index, buffer->name,
+                    (long long)history->micro, (long long)micro);
+  }
+  int32_t owner = stranger(m, index, slot);
+  if (owner != -2) return lost(m, index, owner);
+  if (history->pieces && history->piece_count < m->program->micro &&
+      !(piece && history->piece[m->place.micro])) {
+    return MISMATCH(&m->place, "read it after the loop",
+                    "buffer %d '%s' has %lld of %lld micro-batches when it is read", index,
+                    buffer->name, (long long)history->piece_count, (long long)m->program->micro);
+  }
+  if (history->joined != m->joins[index]) {
+    return MISMATCH(&m->place, "read it after the loop",
+                    "accumulator %d '%s' has %lld of %lld joins when it is read", index,
+                    buffer->name, (long long)history->joined, (long long)m->joins[index]);
+  }
+  return NULL;
+}
+
+static shoal_status_t read_buffer(memory_t *m, int32_t index, bool piece) {
+  if (index < 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(need(m, index, piece));
+  SHOAL_RETURN_IF_ERROR(touch_read(m, buffer_range(m, index, slot_of(m, index)), "an input"));
+  int32_t count = m->class->buffers[index].count;
+  return count >= 0 ? read_buffer(m, count, false) : NULL;
+}
+
+// A micro-batch of a value over all of them.
+static shoal_status_t write_piece(memory_t *m, int32_t index, const shoal_layout_t *layout) {
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  history_t *history = &m->histories[index][0];
+  int64_t micro = m->place.micro;
+  bool whole = history->written && stranger(m, index, 0) == -2;
+  if (!whole || !history->pieces) {
+    *history = (history_t){.pieces = layout};
+    history->piece = SHOAL_NEW(m->arena, bool, m->program->micro);
+    if (!history->piece) return SHOAL_OOM();
+  } else if (!shoal_layout_equal(history->pieces, layout) || history->piece[micro]) {
+    return MISMATCH(&m->place, "copy each micro-batch in once, all cut alike",
+                    "buffer %d '%s' has micro-batch %lld already, or is cut otherwise", index,
+                    buffer->name, (long long)micro);
+  }
+  history->written = true;
+  history->micro = -1;
+  history->piece[micro] = true;
+  ++history->piece_count;
+  return NULL;
+}
+
+static shoal_status_t write_joined(memory_t *m, int32_t index) {
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  history_t *history = &m->histories[index][0];
+  int32_t owner = history->written ? stranger(m, index, 0) : -2;
+  if (owner != -2) return lost(m, index, owner);
+  if (!history->filled) {
+    return MISMATCH(&m->place, "fill it once before the loop",
+                    "accumulator %d '%s' has not been filled in this order", index, buffer->name);
+  }
+  ++history->joined;
+  return NULL;
+}
+
+static shoal_status_t write_whole(memory_t *m, int32_t index) {
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  int32_t slot = slot_of(m, index);
+  history_t *history = &m->histories[index][slot];
+  int64_t micro = micro_of(m, index);
+  bool fill = m->in->opcode == SHOAL_OPCODE_FILL && m->joins[index] > 0;
+  if (fill && (history->filled || m->place.micro >= 0)) {
+    return MISMATCH(&m->place, "fill an accumulator once, before the loop",
+                    "accumulator %d '%s' is filled again, or in the loop", index, buffer->name);
+  }
+  if (history->written && history->call == m->call && history->micro == micro &&
+      stranger(m, index, slot) == -2) {
+    return MISMATCH(&m->place, "drop one of the two",
+                    "buffer %d '%s' is written twice in one call; instruction %lld wrote it", index,
+                    buffer->name, (long long)history->instruction);
+  }
+  *history = (history_t){.written = true,
+                         .micro = micro,
+                         .call = m->call,
+                         .instruction = m->place.instruction,
+                         .filled = fill};
+  return NULL;
+}
+
+// With a predicate the write may not happen: the old value must be one, too, and stays one.
+static shoal_status_t write_buffer(memory_t *m, int32_t index) {
+  if (index < 0) return NULL;
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  int32_t slot = slot_of(m, index);
+  bool copy = m->in->opcode == SHOAL_OPCODE_COPY;
+  const shoal_layout_t *from = copy ? &m->class->buffers[m->in->inputs[0]].layout : NULL;
+  if (m->in->opcode == SHOAL_OPCODE_ACCUMULATE) {
+    SHOAL_RETURN_IF_ERROR(write_joined(m, index));
+  } else if (m->in->predicate >= 0) {
+    SHOAL_RETURN_IF_ERROR(need(m, index, false));
+  } else if (copy && m->place.micro >= 0 && shoal_program_has_micro(from) &&
+             !shoal_program_has_micro(&buffer->layout)) {
+    SHOAL_RETURN_IF_ERROR(write_piece(m, index, from));
+  } else {
+    SHOAL_RETURN_IF_ERROR(write_whole(m, index));
+  }
+  return touch_write(m, buffer_range(m, index, slot), index, slot, "an output");
+}
+
+// ---- instructions
+// ----------------------------------------------------------------------------------
+
+static shoal_status_t check_port(memory_t *m) {
+  bool feed = m->in->opcode == SHOAL_OPCODE_FEED;
+  int64_t port = shoal_program_check_port(m->program, m->class, m->place.graph, m->in);
+  if (port < 0) {
+    return MISMATCH(&m->place, "list it among the program's ports",
+                    "the graph has no %s of that name", feed ? "input" : "output");
+  }
+  const shoal_type_t *type =
+      feed ? &m->program->inputs[port].type : &m->program->outputs[port].type;
+  const shoal_buffer_t *buffer = &m->class->buffers[feed ? m->in->outputs[0] : m->in->inputs[0]];
+  if (!shoal_program_type_equal(type, &buffer->type)) {
+    return MISMATCH(&m->place, "give both the same type",
+                    "buffer '%s' and the graph's %s differ in type", buffer->name,
+                    feed ? "input" : "output");
+  }
+  if (feed) return NULL;
+  // A whole fetched once counts as all of its micro-batches.
+  bool piece = shoal_program_has_micro(&buffer->layout);
+  m->fetches[port] += piece ? 1 : m->program->micro;
+  return NULL;
+}
+
+static shoal_status_t check_micro(const memory_t *m, int32_t index) {
+  if (index < 0 || m->place.micro >= 0 || m->program->micro == 1) return NULL;
+  if (!shoal_program_has_micro(&m->class->buffers[index].layout)) return NULL;
+  return MISMATCH(&m->place, "touch it inside the loop",
+                  "buffer %d '%s' exists per micro-batch, and this call is outside the loop", index,
+                  m->class->buffers[index].name);
+}
+
+static shoal_status_t check_instruction(memory_t *m) {
+  const shoal_instruction_t *in = m->in;
+  int64_t *clock = m->clocks[m->place.instruction];
+  for (int32_t i = 0; i < in->wait_count; ++i) {
+    const int64_t *other = m->clocks[in->waits[i]];
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
+      clock[q] = other[q] > clock[q] ? other[q] : clock[q];
+  }
+  clock[in->queue] = m->place.instruction;
+  for (int32_t i = 0; i < in->input_count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_micro(m, in->inputs[i]));
+  for (int32_t i = 0; i < in->output_count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_micro(m, in->outputs[i]));
+  if (in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH) {
+    SHOAL_RETURN_IF_ERROR(check_port(m));
+  }
+  if (in->opcode == SHOAL_OPCODE_RESHARD &&
+      m->program->channels[in->channel].micro != (m->place.micro >= 0)) {
+    return MISMATCH(&m->place, "call it where its channel says",
+                    "channel %d and the call disagree whether this is inside the loop",
+                    in->channel);
+  }
+  bool piece = in->opcode == SHOAL_OPCODE_COPY && m->place.micro >= 0 &&
+               shoal_program_has_micro(&m->class->buffers[in->outputs[0]].layout);
+  SHOAL_RETURN_IF_ERROR(read_buffer(m, in->predicate, false));
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(read_buffer(m, in->inputs[i], piece));
+  }
+  for (int32_t i = 0; i < in->output_count; ++i)
+    SHOAL_RETURN_IF_ERROR(write_buffer(m, in->outputs[i]));
+  return touch_write(m, range_of(m, in->workspace_offset, in->workspace), -1, -1, "its workspace");
+}
+
+static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) {
+  const shoal_segment_t *segment = &m->class->segments[call->segment];
+  ++m->call;
+  m->place.segment = call->segment;
+  m->place.micro = call->micro;
+  int64_t last[SHOAL_QUEUE_COUNT];
+  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) last[q] = -1;
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    m->place.instruction = i;
+    m->in = &segment->instructions[i];
+    int64_t before = last[m->in->queue];
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
+      m->clocks[i][q] = before >= 0 ? m->clocks[before][q] : -1;
+    SHOAL_RETURN_IF_ERROR(check_instruction(m));
+    last[m->in->queue] = i;
+  }
+  m->place.instruction = m->place.segment = m->place.micro = -1;
+  return NULL;
+}
+
+// ---- orders
+// ----------------------------------------------------------------------------------------
+
+// States have their values, but for "init", which makes them; nothing else has.
+static void start_order(memory_t *m, bool init) {
+  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i] = (span_t){.buffer = -1, .slot = -1};
+  for (int64_t b = 0; b < m->class->buffer_count; ++b) {
+    const shoal_buffer_t *buffer = &m->class->buffers[b];
+    m->joins[b] = 0;
+    for (int32_t s = 0; s < buffer->slots; ++s) m->histories[b][s] = (history_t){0};
+    if (buffer->kind != SHOAL_BUFFER_STATE || init) continue;
+    m->histories[b][0] = (history_t){.written = true, .micro = -1};
+    range_t range = buffer_range(m, (int32_t)b, 0);
+    for (int64_t i = range.from; i < range.to; ++i) {
+      m->spans[i].buffer = (int32_t)b;
+      m->spans[i].slot = 0;
+    }
+  }
+}
+
+static shoal_status_t end_order(memory_t *m, bool init) {
+  for (int64_t b = 0; b < m->class->buffer_count; ++b) {
+    const shoal_buffer_t *buffer = &m->class->buffers[b];
+    if (buffer->kind != SHOAL_BUFFER_STATE) continue;
+    if (init && !m->histories[b][0].written) {
+      return MISMATCH(&m->place, "write every state in \"init\"",
+                      "state '%s' (buffer %lld) is not written", buffer->name, (long long)b);
+    }
+    int32_t owner = stranger(m, (int32_t)b, 0);
+    if (owner != -2) return lost(m, (int32_t)b, owner);
+  }
+  for (int64_t p = 0; p < m->program->output_count; ++p) {
+    const shoal_program_port_t *port = &m->program->outputs[p];
+    if (strcmp(port->graph, m->place.graph) != 0 || m->fetches[p] == m->program->micro) continue;
+    return MISMATCH(&m->place, "fetch it once, or once in each micro-batch, on every rank",
+                    "output '%s' is fetched %lld times in %lld micro-batches", port->name,
+                    (long long)(m->fetches[p] > m->program->micro ? 2 : m->fetches[p]),
+                    (long long)m->program->micro);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_order(memory_t *m, const shoal_order_t *order) {
+  bool init = strcmp(order->graph, "init") == 0;
+  m->place.graph = order->graph;
+  m->place.segment = m->place.instruction = m->place.micro = -1;
+  start_order(m, init);
+  for (int64_t p = 0; p < m->program->output_count; ++p) m->fetches[p] = 0;
+  for (int64_t k = 0; k < order->call_count; ++k) {
+    const shoal_segment_t *segment = &m->class->segments[order->calls[k].segment];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *in = &segment->instructions[i];
+      if (in->opcode == SHOAL_OPCODE_ACCUMULATE) ++m->joins[in->outputs[0]];
+    }
+  }
+  for (int64_t k = 0; k < order->call_count; ++k) {
+    SHOAL_RETURN_IF_ERROR(check_call(m, &order->calls[k]));
+  }
+  return end_order(m, init);
+}
+
+static bool has_order(const shoal_class_t *class, const char *graph) {
+  for (int64_t i = 0; i < class->order_count; ++i) {
+    if (strcmp(class->orders[i].graph, graph) == 0) return true;
+  }
+  return false;
+}
+
+shoal_status_t shoal_program_check_memory(const shoal_program_t *program, int64_t class_index,
+                                          shoal_arena_t *scratch) {
+  const shoal_class_t *class = &program->classes[class_index];
+  memory_t m = {.program = program, .class = class, .arena = scratch};
+  m.place = (place_t){
+      .program = program, .class = class_index, .segment = -1, .instruction = -1, .micro = -1};
+  int64_t longest = 0;
+  for (int64_t s = 0; s < class->segment_count; ++s) {
+    int64_t count = class->segments[s].instruction_count;
+    longest = count > longest ? count : longest;
+  }
+  m.histories = SHOAL_NEW(scratch, history_t *, class->buffer_count);
+  m.joins = SHOAL_NEW(scratch, int64_t, class->buffer_count);
+  m.fetches = SHOAL_NEW(scratch, int64_t, program->output_count);
+  m.clocks = shoal_arena_alloc(scratch, (size_t)longest, sizeof *m.clocks);
+  if (!m.histories || !m.joins || !m.fetches || !m.clocks) return SHOAL_OOM();
+  for (int64_t b = 0; b < class->buffer_count; ++b) {
+    m.histories[b] = SHOAL_NEW(scratch, history_t, class->buffers[b].slots);
+    if (!m.histories[b]) return SHOAL_OOM();
+  }
+  SHOAL_RETURN_IF_ERROR(make_spans(&m));
+  for (int64_t i = 0; i < class->order_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(check_order(&m, &class->orders[i]));
+  }
+  for (int64_t b = 0; b < class->buffer_count; ++b) {
+    if (class->buffers[b].kind != SHOAL_BUFFER_STATE || has_order(class, "init")) continue;
+    return MISMATCH(&m.place, "add an order for graph \"init\"",
+                    "nothing gives state '%s' its first value", class->buffers[b].name);
+  }
+  return NULL;
+}
