@@ -40,9 +40,13 @@ SHOAL_API const char *shoal_world_backend(const shoal_world_t *world);
 // Takes this rank's status; returns OK if it is OK on all ranks, else - on every rank - the error of the
 // lowest failing rank (annotated with its number on the others). *Collective.* Does not break the world.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status);
-// Breaks the world: every rank's present and future calls return ABORTED quoting `reason`. Not collective.
+// Breaks the world: every rank's present and future calls return ABORTED quoting `reason`, which stays the
+// caller's. Not collective.
 SHOAL_API void shoal_world_abort(shoal_world_t *world, shoal_status_t reason);
 
+// An ordered list of ranks (NULL: all of them; this rank need not be among them). Exchanges no message, but
+// the ranks of a group must create groups of the same list in the same order. Groups do not disturb each
+// other: each may be used from a thread of its own.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count,
                                                            const int32_t *ranks, shoal_group_t **out_group);
 SHOAL_API void shoal_group_free(shoal_group_t *group);
@@ -67,7 +71,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_to_all(shoal_group_t *group, s
                                                          const int64_t *recv_counts, void *recv);
 
 // Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must agree
-// (else MISMATCH naming both sides). Several exchanges may be in flight: start any number, wait in order.
+// (else MISMATCH naming both sides, on every rank). A rank may send to itself. Several exchanges may be in
+// flight: start any number, never blocking, wait for them in any order and from any thread; while a rank
+// waits for anything, all it has started moves on.
 typedef struct shoal_message {
   int32_t peer;   // rank in the world
   int32_t tag;

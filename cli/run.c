@@ -1,0 +1,91 @@
+// shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see comm/launch.h.
+//
+// --threads starts the program once, with SHOAL_THREADS=N: whether its ranks are threads is then
+// the program's own business (shoal_world_threads); Shoal's commands `train` and `check` honour it.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "cli.h"
+#include "comm/launch.h"
+
+typedef struct run_options {
+  int64_t ranks, timeout_ms, grace_ms;
+  bool threads, no_prefix, help;
+} run_options_t;
+
+static const shoal_option_t OPTIONS[] = {
+    SHOAL_OPTION(run_options_t, INT, ranks, "auto", "ranks to start; auto: one per core",
+                 .letter = 'n'),
+    SHOAL_OPTION(run_options_t, BOOL, threads, NULL,
+                 "start the program once with SHOAL_THREADS set: it makes its ranks itself"),
+    SHOAL_OPTION(run_options_t, INT, timeout_ms, "auto",
+                 "how long a rank waits without progress; auto: 300000"),
+    SHOAL_OPTION(run_options_t, INT, grace_ms, "5000",
+                 "how long the others may go on after a rank has failed"),
+    SHOAL_OPTION(run_options_t, BOOL, no_prefix, NULL, "lines without the rank in front"),
+    SHOAL_OPTION(run_options_t, BOOL, help, NULL, "say what the options are", .letter = 'h'),
+};
+enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
+
+static shoal_status_t print_help(FILE *out) {
+  shoal_text_t text;
+  shoal_text_init(shoal_allocator_system(), &text);
+  shoal_text_add(&text, "usage: shoal run -n N [OPTIONS] -- PROGRAM [ARGS]\n\n");
+  shoal_options_help(OPTIONS, OPTION_COUNT, &text);
+  fputs(shoal_text_string(&text), out);
+  shoal_status_t status = shoal_text_status(&text);
+  shoal_text_deinit(&text);
+  return status;
+}
+
+// The options before "--"; the program and its arguments, as they are, behind it.
+static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  int dashes = 0;
+  while (dashes < argc && strcmp(argv[dashes], "--") != 0) ++dashes;
+  run_options_t options;
+  shoal_words_t words;
+  SHOAL_RETURN_IF_ERROR(shoal_options_defaults(OPTIONS, OPTION_COUNT, arena, &options));
+  SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, dashes,
+                                            (const char *const *)argv, arena, &options, &words));
+  if (options.help) return print_help(out);
+  if (words.count > 0 || dashes + 1 >= argc) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal run -n N -- PROGRAM [ARGS]", "%s%s",
+                            words.count > 0 ? "the program follows \"--\", before it stands "
+                                            : "there is no program to run",
+                            words.count > 0 ? words.items[0] : "");
+  }
+  if (options.ranks == 0) options.ranks = sysconf(_SC_NPROCESSORS_ONLN);
+  if (options.ranks < 1 || options.ranks > INT32_MAX) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank", (long long)options.ranks);
+  }
+  char **program = argv + dashes + 1;  // argv ends with NULL
+  if (options.threads) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)options.ranks);
+    setenv("SHOAL_THREADS", text, 1);
+    if (options.timeout_ms > 0) {
+      snprintf(text, sizeof text, "%lld", (long long)options.timeout_ms);
+      setenv("SHOAL_TIMEOUT_MS", text, 1);
+    }
+    fflush(out);
+    execvp(program[0], program);
+    return SHOAL_ERROR(NOT_FOUND, "cannot run '%s': %s", program[0], strerror(errno));
+  }
+  return shoal_launch_program(&(shoal_launch_options_t){.size = (int32_t)options.ranks,
+                                                        .timeout_ms = options.timeout_ms,
+                                                        .grace_ms = options.grace_ms,
+                                                        .no_prefix = options.no_prefix},
+                              program);
+}
+
+shoal_status_t cli_run(int argc, char **argv, FILE *out) {
+  shoal_arena_t *arena;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_status_t status = run(argc, argv, arena, out);
+  shoal_arena_free(arena);
+  return status;
+}

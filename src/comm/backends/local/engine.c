@@ -1,0 +1,374 @@
+// The progress engine of `local`.
+//
+// Whoever waits moves everything of its rank forward: all channels, sends and receives. So two
+// ranks that send each other more than a ring holds never block each other, and a send that was
+// only started goes out while its rank waits for anything else.
+//
+// A sleeper reads its bell, looks for work, and sleeps only if the bell has not rung since: no
+// wake-up is lost. Everything here runs under the world's mutex, except sleeping and ringing.
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "comm/backends/local/local.h"
+
+#define SPINS 400  // looks at the bell before sleeping, where every rank has a core
+#define SLICE_NS INT64_C(100000000)  // how often a sleeper looks whether its peers live
+
+// What a pass over all channels did.
+typedef struct pass {
+  uint64_t ring[SHOAL_HUB_MAX_RANKS / 64];  // ranks for which something changed
+  bool moved;
+  const shoal_exchange_t *mine;  // finishing any other wakes its waiter, a thread of this rank
+} pass_t;
+
+static void mark(pass_t *pass, int32_t rank) {
+  pass->ring[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
+static void ring_marked(shoal_local_world_t *world, const pass_t *pass) {
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    if (pass->ring[i / 64] >> (i % 64) & 1) shoal_hub_ring_bell(world->hub, i);
+  }
+}
+
+// ---- bytes through a ring -------------------------------------------------------------
+
+static void put(uint8_t *ring, uint32_t size, uint64_t at, const void *data, int64_t bytes) {
+  const uint64_t from = at & (size - 1), first = size - from;
+  if (bytes <= 0) return;
+  if ((uint64_t)bytes <= first) {
+    memcpy(ring + from, data, (size_t)bytes);
+  } else {
+    memcpy(ring + from, data, (size_t)first);
+    memcpy(ring, (const uint8_t *)data + first, (size_t)bytes - (size_t)first);
+  }
+}
+
+static void take(const uint8_t *ring, uint32_t size, uint64_t at, void *data, int64_t bytes) {
+  const uint64_t from = at & (size - 1), first = size - from;
+  if (bytes <= 0) return;
+  if ((uint64_t)bytes <= first) {
+    memcpy(data, ring + from, (size_t)bytes);
+  } else {
+    memcpy(data, ring + from, (size_t)first);
+    memcpy((uint8_t *)data + first, ring, (size_t)bytes - (size_t)first);
+  }
+}
+
+// A message is through: on to the next.
+static void finish(shoal_local_world_t *world, shoal_local_channel_t *channel,
+                   shoal_local_stream_t *stream, shoal_direction_t direction, int32_t peer,
+                   pass_t *pass) {
+  ++stream->sequence;
+  stream->offset = 0;
+  stream->lane = -1;
+  shoal_exchange_t *done = shoal_cursor_finish(&stream->cursor, direction, peer, &channel->pending);
+  if (done && done != pass->mine) mark(pass, world->base.rank);
+}
+
+// ---- sending --------------------------------------------------------------------------
+
+// The lane bound to this channel, else one that is free to be; -1: all are in use by others.
+static int find_lane(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer) {
+  shoal_local_channel_t **sending = world->sending + peer * SHOAL_HUB_LANES;
+  int free_lane = -1;
+  for (int i = 0; i < SHOAL_HUB_LANES; ++i) {
+    shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, i);
+    const uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+    if (lane->channel == channel->base.id && tail > 0) return i;
+    if (free_lane < 0 && !sending[i] &&
+        atomic_load_explicit(&lane->head, memory_order_acquire) == tail) {
+      free_lane = i;
+    }
+  }
+  if (free_lane >= 0) {
+    shoal_hub_lane(world->hub, world->base.rank, peer, free_lane)->channel = channel->base.id;
+  }
+  return free_lane;
+}
+
+static void push(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer,
+                 pass_t *pass) {
+  shoal_local_stream_t *stream = &channel->sends[peer];
+  const uint32_t size = world->hub->ring;
+  while (stream->cursor.exchange) {
+    const shoal_message_t *message = shoal_cursor_message(&stream->cursor, SHOAL_SEND);
+    const bool begun = stream->lane >= 0;
+    const int index = begun ? stream->lane : find_lane(world, channel, peer);
+    if (index < 0) return;
+    shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, index);
+    uint8_t *ring = shoal_hub_ring(world->hub, world->base.rank, peer, index);
+    uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+    int64_t space =
+        (int64_t)(size - (tail - atomic_load_explicit(&lane->head, memory_order_acquire)));
+    if (!begun) {
+      shoal_hub_header_t header = {channel->base.id, stream->sequence, message->bytes, message->tag,
+                                   SHOAL_HUB_CHECK};
+      if (space < (int64_t)sizeof header) return;
+      put(ring, size, tail, &header, sizeof header);
+      tail += sizeof header;
+      space -= (int64_t)sizeof header;
+      stream->lane = (int8_t)index;
+      world->sending[peer * SHOAL_HUB_LANES + index] = channel;
+    }
+    const int64_t left = message->bytes - stream->offset, bytes = left < space ? left : space;
+    if (begun && bytes == 0) return;
+    put(ring, size, tail, (const uint8_t *)message->data + stream->offset, bytes);
+    atomic_store_explicit(&lane->tail, tail + (uint64_t)bytes, memory_order_release);
+    stream->offset += bytes;
+    ++channel->moved;
+    pass->moved = true;
+    mark(pass, peer);
+    if (stream->offset < message->bytes) return;  // the ring is full
+    world->sending[peer * SHOAL_HUB_LANES + index] = NULL;
+    finish(world, channel, stream, SHOAL_SEND, peer, pass);
+  }
+}
+
+// ---- receiving ------------------------------------------------------------------------
+
+static shoal_local_channel_t *find_channel(shoal_local_world_t *world, uint64_t id) {
+  shoal_local_channel_t *channel = world->channels;
+  while (channel && channel->base.id != id) channel = channel->next;
+  return channel;
+}
+
+// Both sides by name: what this rank expects, and what came.
+static void fail_mismatch(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer,
+                          const shoal_message_t *expected, const shoal_hub_header_t *came) {
+  char want[64], have[64], message[400];
+  shoal_channel_describe(&channel->base, expected->tag, want, sizeof want);
+  shoal_channel_describe(&channel->base, came->tag, have, sizeof have);
+  snprintf(message, sizeof message,
+           "rank %d expects %s, %lld bytes from rank %d, but rank %d sent %s, %lld bytes "
+           "(message %llu between them)",
+           world->base.rank, want, (long long)expected->bytes, peer, peer, have,
+           (long long)came->bytes, (unsigned long long)came->sequence);
+  shoal_hub_fail(world->hub, SHOAL_MISMATCH, world->base.rank, message);
+}
+
+// Reads the header at the front of a lane if somebody expects its message. NULL: leave the lane
+// alone.
+static shoal_local_channel_t *open_message(shoal_local_world_t *world, int32_t peer,
+                                           const uint8_t *ring, uint64_t head) {
+  shoal_hub_header_t header;
+  take(ring, world->hub->ring, head, &header, sizeof header);
+  shoal_local_channel_t *channel = find_channel(world, header.channel);
+  if (!channel || !channel->recvs[peer].cursor.exchange) return NULL;
+  shoal_local_stream_t *stream = &channel->recvs[peer];
+  const shoal_message_t *expected = shoal_cursor_message(&stream->cursor, SHOAL_RECV);
+  if (header.check != SHOAL_HUB_CHECK || header.sequence != stream->sequence ||
+      header.tag != expected->tag || header.bytes != expected->bytes) {
+    fail_mismatch(world, channel, peer, expected, &header);
+    return NULL;
+  }
+  return channel;
+}
+
+static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pass) {
+  shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, peer, world->base.rank, index);
+  const uint8_t *ring = shoal_hub_ring(world->hub, peer, world->base.rank, index);
+  shoal_local_channel_t **receiving = &world->receiving[peer * SHOAL_HUB_LANES + index];
+  uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+  for (;;) {
+    int64_t ready = (int64_t)(atomic_load_explicit(&lane->tail, memory_order_acquire) - head);
+    const bool begun = *receiving != NULL;
+    if (!begun) {
+      if (ready < (int64_t)sizeof(shoal_hub_header_t)) return;
+      *receiving = open_message(world, peer, ring, head);
+      if (!*receiving) return;
+      head += sizeof(shoal_hub_header_t);
+      ready -= (int64_t)sizeof(shoal_hub_header_t);
+    }
+    shoal_local_channel_t *channel = *receiving;
+    shoal_local_stream_t *stream = &channel->recvs[peer];
+    const shoal_message_t *message = shoal_cursor_message(&stream->cursor, SHOAL_RECV);
+    const int64_t left = message->bytes - stream->offset, bytes = left < ready ? left : ready;
+    if (begun && bytes == 0) return;
+    take(ring, world->hub->ring, head, (uint8_t *)message->data + stream->offset, bytes);
+    head += (uint64_t)bytes;
+    atomic_store_explicit(&lane->head, head, memory_order_release);
+    stream->offset += bytes;
+    ++channel->moved;
+    pass->moved = true;
+    mark(pass, peer);
+    if (stream->offset < message->bytes) return;  // the rest is not here yet
+    *receiving = NULL;
+    finish(world, channel, stream, SHOAL_RECV, peer, pass);
+  }
+}
+
+// ---- one pass -------------------------------------------------------------------------
+
+static void progress(shoal_local_world_t *world, pass_t *pass) {
+  if (shoal_failure_is_set(&world->hub->failure)) return;  // exchanges may be gone
+  for (shoal_local_channel_t *c = world->channels; c; c = c->next) {
+    if (!c->pending.first) continue;
+    for (int32_t peer = 0; peer < world->base.size; ++peer) push(world, c, peer, pass);
+  }
+  for (int32_t peer = 0; peer < world->base.size; ++peer) {
+    for (int lane = 0; lane < SHOAL_HUB_LANES; ++lane) pull(world, peer, lane, pass);
+  }
+}
+
+shoal_status_t shoal_local_exchange_start(shoal_channel_t *base, shoal_exchange_t *exchange) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base->world;
+  shoal_local_channel_t *channel = (shoal_local_channel_t *)base;
+  SHOAL_RETURN_IF_ERROR(shoal_failure_status(&world->hub->failure));
+  if (shoal_exchange_done(exchange)) return NULL;  // it is empty
+  pass_t pass = {.mine = exchange};
+  shoal_mutex_lock(&world->mutex);
+  shoal_pending_add(&channel->pending, exchange);
+  for (int32_t i = 0; i < exchange->send_count; ++i) {
+    const int32_t peer = exchange->sends[i].peer;
+    shoal_cursor_offer(&channel->sends[peer].cursor, SHOAL_SEND, peer, exchange);
+  }
+  for (int32_t i = 0; i < exchange->recv_count; ++i) {
+    const int32_t peer = exchange->recvs[i].peer;
+    shoal_cursor_offer(&channel->recvs[peer].cursor, SHOAL_RECV, peer, exchange);
+  }
+  progress(world, &pass);
+  shoal_mutex_unlock(&world->mutex);
+  ring_marked(world, &pass);
+  return NULL;
+}
+
+// ---- waiting --------------------------------------------------------------------------
+
+// The first message of the exchange that is still to come. Mutex held.
+static const shoal_message_t *first_missing(shoal_local_channel_t *channel,
+                                            const shoal_exchange_t *exchange,
+                                            shoal_direction_t *out_direction, int64_t *out_moved) {
+  for (int d = SHOAL_RECV; d >= SHOAL_SEND; --d) {
+    const shoal_direction_t direction = (shoal_direction_t)d;
+    const shoal_message_t *messages = shoal_exchange_messages(exchange, direction);
+    for (int32_t i = 0; i < shoal_exchange_count(exchange, direction); ++i) {
+      const shoal_local_stream_t *stream =
+          &(direction == SHOAL_SEND ? channel->sends : channel->recvs)[messages[i].peer];
+      if (!shoal_cursor_is_ahead(&stream->cursor, exchange, i)) continue;
+      const bool current = stream->cursor.exchange == exchange && stream->cursor.index == i;
+      *out_direction = direction;
+      *out_moved = current ? stream->offset : 0;
+      return &messages[i];
+    }
+  }
+  return NULL;
+}
+
+// "rank 1 waits to receive tag 5, 64 bytes (16 there) from rank 0". Mutex held.
+static void describe_wait(shoal_local_world_t *world, shoal_local_channel_t *channel,
+                          const shoal_exchange_t *exchange, char *buffer, size_t capacity) {
+  shoal_direction_t direction;
+  int64_t moved;
+  const shoal_message_t *m = first_missing(channel, exchange, &direction, &moved);
+  if (!m) {
+    snprintf(buffer, capacity, "rank %d waits", world->base.rank);
+    return;
+  }
+  char what[64];
+  shoal_channel_describe(&channel->base, m->tag, what, sizeof what);
+  const int64_t more = exchange->send_count + exchange->recv_count -
+                       exchange->progress[SHOAL_SEND] - exchange->progress[SHOAL_RECV] - 1;
+  const bool recv = direction == SHOAL_RECV;
+  int length = snprintf(buffer, capacity, "rank %d waits to %s %s, %lld bytes (%lld %s) %s rank %d",
+                        world->base.rank, recv ? "receive" : "send", what, (long long)m->bytes,
+                        (long long)moved, recv ? "there" : "taken", recv ? "from" : "to", m->peer);
+  if (more > 0 && (size_t)length < capacity) {
+    snprintf(buffer + length, capacity - (size_t)length, ", and for %lld more messages",
+             (long long)more);
+  }
+}
+
+// A peer that this exchange needs has left or died: nothing will come any more. Mutex held, and a
+// pass was made after its state was read.
+static void check_left(shoal_local_world_t *world, shoal_local_channel_t *channel,
+                       const shoal_exchange_t *exchange, const uint64_t *left) {
+  shoal_direction_t direction;
+  int64_t moved;
+  const shoal_message_t *m = first_missing(channel, exchange, &direction, &moved);
+  if (!m || !(left[m->peer / 64] >> (m->peer % 64) & 1)) return;
+  char waits[300], message[400];
+  describe_wait(world, channel, exchange, waits, sizeof waits);
+  const bool gone = atomic_load(&world->hub->ranks[m->peer].state) == SHOAL_HUB_GONE;
+  snprintf(message, sizeof message, "rank %d has %s; %s", m->peer, gone ? "ended" : "left", waits);
+  shoal_hub_fail(world->hub, SHOAL_ABORTED, m->peer, message);
+}
+
+static void read_left(shoal_local_world_t *world, uint64_t *out_left) {
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    shoal_hub_rank_t *r = &world->hub->ranks[i];
+    const int32_t state = atomic_load(&r->state);
+    // One that left an earlier time and has not joined again yet will do so.
+    const bool left = state == SHOAL_HUB_GONE ||
+                      (state == SHOAL_HUB_LEFT && atomic_load(&r->generation) >= world->generation);
+    if (left) out_left[i / 64] |= UINT64_C(1) << (i % 64);
+  }
+}
+
+// Until the bell has rung since `bell`, or a slice of time has passed.
+static void sleep_at_bell(shoal_local_world_t *world, uint32_t bell, int64_t until) {
+  shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
+  for (int i = 0; world->spin && i < SPINS; ++i) {
+    if (atomic_load_explicit(&own->bell, memory_order_relaxed) != bell) return;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  atomic_fetch_add(&own->sleepers, 1);
+  shoal_futex_wait(&own->bell, bell, until);
+  atomic_fetch_sub(&own->sleepers, 1);
+}
+
+shoal_status_t shoal_local_exchange_wait(shoal_channel_t *base, shoal_exchange_t *exchange) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base->world;
+  shoal_local_channel_t *channel = (shoal_local_channel_t *)base;
+  shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
+  const int64_t limit = base->world->timeout_ms * 1000000;
+  int64_t deadline = 0, next_check = 0;
+  uint64_t seen = 0;
+  for (;;) {
+    pass_t pass = {.mine = exchange};
+    uint64_t left[SHOAL_HUB_MAX_RANKS / 64] = {0};
+    read_left(world, left);
+    const uint32_t bell = atomic_load(&own->bell);
+    shoal_mutex_lock(&world->mutex);
+    progress(world, &pass);
+    const bool done = shoal_exchange_done(exchange);
+    const bool broken = !done && shoal_failure_is_set(&world->hub->failure);
+    if (broken) {  // the caller's storage goes away, and nothing moves any more
+      shoal_pending_remove(&channel->pending, exchange);
+    } else if (!done && !pass.moved) {
+      check_left(world, channel, exchange, left);
+    }
+    const int64_t now = done || pass.moved ? 0 : shoal_time_ns();
+    const bool stuck = now && deadline && channel->moved == seen && now >= deadline;
+    char waits[300] = "";
+    if (stuck && !broken) describe_wait(world, channel, exchange, waits, sizeof waits);
+    const uint64_t moved = channel->moved;
+    shoal_mutex_unlock(&world->mutex);
+    ring_marked(world, &pass);
+    if (done) return NULL;
+    if (broken) return shoal_failure_status(&world->hub->failure);
+    if (pass.moved) continue;
+    if (stuck) {
+      char message[400];
+      snprintf(message, sizeof message, "no progress in %lld ms: %s",
+               (long long)base->world->timeout_ms, waits);
+      shoal_hub_fail(world->hub, SHOAL_DEADLINE, world->base.rank, message);
+      continue;
+    }
+    if (!deadline || moved != seen) {
+      deadline = now + limit;
+      seen = moved;
+    }
+    if (!world->threads && now >= next_check) {
+      if (next_check) shoal_hub_check_processes(world->hub, world->base.rank);
+      next_check = now + SLICE_NS;
+    }
+    const int64_t slice = now + SLICE_NS;
+    sleep_at_bell(world, bell, slice < deadline ? slice : deadline);
+  }
+}

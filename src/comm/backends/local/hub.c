@@ -1,0 +1,174 @@
+// The hub: its memory, bells, and who is alive.
+#include "comm/backends/local/hub.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+#define MAGIC UINT64_C(0x3162756c616f6873)  // "shoalub1": changes with the layout of the structs
+#define RINGS_BYTES (32 << 20)  // what all rings together aim at; untouched pages cost nothing
+#define MIN_RING 512
+#define MAX_RING (64 << 10)
+
+// ---- memory ---------------------------------------------------------------------------
+
+static int64_t round_up(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+// Sizes and offsets for `size` ranks.
+static shoal_hub_t plan(int32_t size) {
+  const int64_t lanes = (int64_t)size * size * SHOAL_HUB_LANES;
+  int64_t ring = MAX_RING;
+  while (ring > MIN_RING && ring * lanes > RINGS_BYTES) ring /= 2;
+  shoal_hub_t hub = {.magic = MAGIC, .size = size, .ring = (uint32_t)ring};
+  const int64_t header = (int64_t)sizeof(shoal_hub_t) + size * (int64_t)sizeof(shoal_hub_rank_t);
+  hub.lanes_at = round_up(header, 64);
+  hub.rings_at = round_up(hub.lanes_at + lanes * (int64_t)sizeof(shoal_hub_lane_t), 4096);
+  hub.bytes = hub.rings_at + lanes * ring;
+  return hub;
+}
+
+static shoal_status_t map(int fd, int64_t bytes, shoal_hub_t **out_hub) {
+  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) {
+    return SHOAL_ERROR(OUT_OF_MEMORY, "cannot map %lld bytes for the ranks' messages: %s",
+                       (long long)bytes, strerror(errno));
+  }
+  *out_hub = memory;
+  return NULL;
+}
+
+shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_hub_t **out_hub) {
+  if (size < 1 || size > SHOAL_HUB_MAX_RANKS) {
+    return SHOAL_ERROR(UNSUPPORTED, "backend 'local' has 1 to %d ranks, not %d",
+                       SHOAL_HUB_MAX_RANKS, size);
+  }
+  shoal_hub_t planned = plan(size);
+  int fd = -1;
+  if (out_fd) {
+    fd = memfd_create("shoal", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, planned.bytes) != 0) {
+      shoal_status_t status =
+          SHOAL_ERROR(UNAVAILABLE, "cannot create shared memory of %lld bytes: %s",
+                      (long long)planned.bytes, strerror(errno));
+      if (fd >= 0) close(fd);
+      return status;
+    }
+  }
+  shoal_hub_t *hub;
+  shoal_status_t status = map(fd, planned.bytes, &hub);
+  if (status) {
+    if (fd >= 0) close(fd);
+    return status;
+  }
+  *hub = planned;  // the rest is zero
+  if (out_fd) *out_fd = fd;
+  *out_hub = hub;
+  return NULL;
+}
+
+shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub) {
+  if (size < 1 || size > SHOAL_HUB_MAX_RANKS) {
+    return SHOAL_ERROR(UNSUPPORTED, "backend 'local' has 1 to %d ranks, not %d",
+                       SHOAL_HUB_MAX_RANKS, size);
+  }
+  const shoal_hub_t planned = plan(size);
+  struct stat stat;
+  if (fstat(fd, &stat) != 0 || stat.st_size != planned.bytes) {
+    return SHOAL_ERROR_HINT(UNAVAILABLE, "start the program with `shoal run -n N -- program`",
+                            "descriptor %d is not the shared memory of %d local ranks", fd, size);
+  }
+  shoal_hub_t *hub;
+  SHOAL_RETURN_IF_ERROR(map(fd, planned.bytes, &hub));
+  if (hub->magic != MAGIC || hub->size != size) {
+    munmap(hub, (size_t)planned.bytes);
+    return SHOAL_ERROR(UNAVAILABLE, "the launcher is of another version of Shoal");
+  }
+  *out_hub = hub;
+  return NULL;
+}
+
+void shoal_hub_close(shoal_hub_t *hub) {
+  if (hub) munmap(hub, (size_t)hub->bytes);
+}
+
+// ---- bells ----------------------------------------------------------------------------
+
+void shoal_hub_ring_bell(shoal_hub_t *hub, int32_t rank) {
+  shoal_hub_rank_t *r = &hub->ranks[rank];
+  atomic_fetch_add(&r->bell, 1);
+  if (atomic_load(&r->sleepers) > 0) shoal_futex_wake(&r->bell, INT32_MAX);
+}
+
+static void ring_all(shoal_hub_t *hub) {
+  for (int32_t i = 0; i < hub->size; ++i) shoal_hub_ring_bell(hub, i);
+}
+
+void shoal_hub_fail(shoal_hub_t *hub, shoal_code_t code, int32_t rank, const char *message) {
+  shoal_failure_set(&hub->failure, code, rank, message);
+  ring_all(hub);
+}
+
+// ---- who is alive ---------------------------------------------------------------------
+
+// State letter and start time of a process; false when there is none.
+static bool read_process(int64_t pid, char *out_state, uint64_t *out_born) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return false;
+  text[length] = 0;
+  const char *at = strrchr(text, ')');  // the name may contain anything
+  if (!at || at[1] != ' ') return false;
+  *out_state = at[2];
+  // The state is field 3, the start time field 22.
+  at += 2;
+  for (int field = 3; field < 22; ++field) {
+    at = strchr(at, ' ');
+    if (!at) return false;
+    ++at;
+  }
+  *out_born = strtoull(at, NULL, 10);
+  return true;
+}
+
+void shoal_hub_set_process(shoal_hub_t *hub, int32_t rank, int64_t pid) {
+  char state;
+  uint64_t born = 0;
+  read_process(pid, &state, &born);
+  atomic_store(&hub->ranks[rank].born, born);
+  atomic_store(&hub->ranks[rank].pid, pid);
+}
+
+void shoal_hub_set_state(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state) {
+  atomic_store(&hub->ranks[rank].state, (int32_t)state);
+  ring_all(hub);
+}
+
+void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank) {
+  for (int32_t i = 0; i < hub->size; ++i) {
+    shoal_hub_rank_t *r = &hub->ranks[i];
+    const int64_t pid = atomic_load(&r->pid);
+    const uint64_t born = atomic_load(&r->born);
+    if (i == own_rank || pid == 0 || atomic_load(&r->state) != SHOAL_HUB_JOINED) continue;
+    char state;
+    uint64_t now_born;
+    if (read_process(pid, &state, &now_born) && state != 'Z' && state != 'X' && now_born == born) {
+      continue;
+    }
+    int32_t joined = SHOAL_HUB_JOINED;  // unless it left just before it ended
+    if (atomic_compare_exchange_strong(&r->state, &joined, SHOAL_HUB_GONE)) ring_all(hub);
+  }
+}

@@ -1,0 +1,90 @@
+// The hub of `local`: one block of memory that all ranks of a world see. An anonymous memfd between
+// processes (its descriptor is inherited, so there is no name to leave behind), plain memory
+// between threads.
+//
+//   header   who is there, why the world is broken
+//   ranks    one *bell* each: a futex that others ring when something changed for that rank
+//   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
+//
+// A lane has one writer and one reader rank. It carries the messages of one channel at a time, each
+// behind a header, and may change channel only when it is empty: so a channel whose receiver comes
+// late never holds up another. Positions count bytes and never wrap; the byte is at position mod
+// ring size.
+#ifndef SHOAL_COMM_BACKENDS_LOCAL_HUB_H_
+#define SHOAL_COMM_BACKENDS_LOCAL_HUB_H_
+
+#include <stdalign.h>
+
+#include "comm/comm_impl.h"
+
+#define SHOAL_HUB_LANES 8
+#define SHOAL_HUB_MAX_RANKS 128
+
+typedef enum shoal_hub_state {
+  SHOAL_HUB_ABSENT,  // not joined yet
+  SHOAL_HUB_JOINED,
+  SHOAL_HUB_LEFT,  // of its own will; may join again
+  SHOAL_HUB_GONE   // its process has ended
+} shoal_hub_state_t;
+
+typedef struct shoal_hub_rank {
+  alignas(64) _Atomic uint32_t bell;
+  _Atomic uint32_t sleepers;    // threads waiting at the bell
+  _Atomic int32_t state;        // shoal_hub_state_t
+  _Atomic uint32_t generation;  // how often it joined
+  _Atomic int64_t pid;          // 0: a thread of this process
+  _Atomic uint64_t born;        // start time of that process: pids are used again
+} shoal_hub_rank_t;
+
+typedef struct shoal_hub_lane {
+  alignas(64) _Atomic uint64_t tail;  // written so far
+  uint64_t channel;                   // whose it is; the writer's business only
+  alignas(64) _Atomic uint64_t head;  // read so far
+} shoal_hub_lane_t;
+
+typedef struct shoal_hub {
+  uint64_t magic;
+  int64_t bytes;               // of the whole hub
+  int32_t size;                // ranks
+  uint32_t ring;               // bytes of one lane's ring, a power of two
+  int64_t lanes_at, rings_at;  // offsets
+  _Atomic int32_t references;  // of threads' worlds; the last one unmaps
+  shoal_failure_t failure;
+  shoal_hub_rank_t ranks[];
+} shoal_hub_t;
+
+// Precedes every message in a lane.
+typedef struct shoal_hub_header {
+  uint64_t channel;
+  uint64_t sequence;  // of the channel's messages between the two ranks
+  int64_t bytes;
+  int32_t tag;
+  uint32_t check;  // constant: the stream is still in step
+} shoal_hub_header_t;
+#define SHOAL_HUB_CHECK 0x5ca1ab1eu
+
+// A hub for `size` ranks; out_fd NULL: plain memory. The descriptor is close-on-exec.
+SHOAL_MUST_USE shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_hub_t **out_hub);
+SHOAL_MUST_USE shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub);
+void shoal_hub_close(shoal_hub_t *hub);  // unmaps
+
+static inline shoal_hub_lane_t *shoal_hub_lane(shoal_hub_t *hub, int32_t src, int32_t dst,
+                                               int lane) {
+  return (shoal_hub_lane_t *)((uint8_t *)hub + hub->lanes_at) +
+         ((int64_t)src * hub->size + dst) * SHOAL_HUB_LANES + lane;
+}
+static inline uint8_t *shoal_hub_ring(shoal_hub_t *hub, int32_t src, int32_t dst, int lane) {
+  return (uint8_t *)hub + hub->rings_at +
+         (((int64_t)src * hub->size + dst) * SHOAL_HUB_LANES + lane) * hub->ring;
+}
+
+void shoal_hub_ring_bell(shoal_hub_t *hub, int32_t rank);
+// Breaks the world and wakes everybody. The first failure stays.
+void shoal_hub_fail(shoal_hub_t *hub, shoal_code_t code, int32_t rank, const char *message);
+// Says which process a rank is; its start time is looked up. Wakes those who wait for it.
+void shoal_hub_set_process(shoal_hub_t *hub, int32_t rank, int64_t pid);
+void shoal_hub_set_state(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state);
+// Ranks whose process is dead are gone: who waits for one of them then fails.
+void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank);
+
+#endif  // SHOAL_COMM_BACKENDS_LOCAL_HUB_H_

@@ -1,0 +1,180 @@
+// `local`: ranks on one machine, as threads of one process or as processes that inherited a hub
+// from `shoal run`. Joining, leaving, channels; engine.c moves the bytes.
+#include "comm/backends/local/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+// ---- joining --------------------------------------------------------------------------
+
+static bool local_detect(void) {
+  return getenv("SHOAL_LOCAL_FD") || getenv("SHOAL_SIZE") || getenv("SHOAL_RANK");
+}
+
+static shoal_status_t read_variable(const char *name, int32_t *out_value) {
+  const char *text = getenv(name);
+  char *end = NULL;
+  long value = text ? strtol(text, &end, 10) : -1;
+  if (!text || !text[0] || *end || value < 0 || value > INT32_MAX) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "start the program with `shoal run -n N -- program`",
+                            "%s is %s%s%s, not a number", name, text ? "'" : "not set",
+                            text ? text : "", text ? "'" : "");
+  }
+  *out_value = (int32_t)value;
+  return NULL;
+}
+
+static void local_world_free(shoal_world_t *base);
+
+static shoal_status_t world_create(const shoal_world_options_t *options, shoal_hub_t *hub,
+                                   int32_t rank, bool threads, shoal_local_world_t **out_world) {
+  shoal_allocator_t allocator = options->allocator;
+  const size_t lanes = (size_t)hub->size * SHOAL_HUB_LANES;
+  shoal_local_world_t *world =
+      allocator.alloc(allocator.self, sizeof *world + 2 * lanes * sizeof(void *));
+  if (!world) return SHOAL_OOM();
+  *world = (shoal_local_world_t){.base = {.ops = &shoal_comm_local,
+                                          .allocator = allocator,
+                                          .references = 1,
+                                          .rank = rank,
+                                          .size = hub->size,
+                                          .timeout_ms = options->timeout_ms},
+                                 .hub = hub,
+                                 .threads = threads,
+                                 .spin = hub->size <= sysconf(_SC_NPROCESSORS_ONLN)};
+  world->sending = (shoal_local_channel_t **)(world + 1);
+  world->receiving = world->sending + lanes;
+  memset(world->sending, 0, 2 * lanes * sizeof(void *));
+  shoal_status_t status = shoal_mutex_init(&world->mutex);
+  if (status) {
+    allocator.free(allocator.self, world);
+    return status;
+  }
+  world->generation = atomic_fetch_add(&hub->ranks[rank].generation, 1) + 1;
+  *out_world = world;
+  return NULL;
+}
+
+static shoal_status_t local_join(const shoal_world_options_t *options, shoal_world_t **out_world) {
+  int32_t fd, rank, size;
+  SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_RANK", &rank));
+  SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_SIZE", &size));
+  SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_LOCAL_FD", &fd));
+  if (rank >= size) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_RANK is %d but SHOAL_SIZE is %d", rank, size);
+  }
+  shoal_hub_t *hub;
+  SHOAL_RETURN_IF_ERROR(shoal_hub_open(fd, size, &hub));
+  if (atomic_load(&hub->ranks[rank].state) == SHOAL_HUB_JOINED &&
+      atomic_load(&hub->ranks[rank].pid) != getpid()) {
+    shoal_hub_close(hub);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "another process is rank %d already", rank);
+  }
+  shoal_local_world_t *world;
+  shoal_status_t status = world_create(options, hub, rank, false, &world);
+  if (status) {
+    shoal_hub_close(hub);
+    return status;
+  }
+  shoal_hub_set_process(hub, rank, getpid());
+  shoal_hub_set_state(hub, rank, SHOAL_HUB_JOINED);
+  *out_world = &world->base;
+  return NULL;
+}
+
+static shoal_status_t local_threads(const shoal_world_options_t *options, int32_t n,
+                                    shoal_world_t **out_worlds) {
+  shoal_hub_t *hub;
+  SHOAL_RETURN_IF_ERROR(shoal_hub_create(n, NULL, &hub));
+  atomic_store(&hub->references, 1);  // this function's
+  shoal_status_t status = NULL;
+  for (int32_t i = 0; i < n && !status; ++i) {
+    shoal_local_world_t *world;
+    status = world_create(options, hub, i, true, &world);
+    if (status) {
+      while (i > 0) local_world_free(out_worlds[--i]);
+      break;
+    }
+    atomic_fetch_add(&hub->references, 1);
+    shoal_hub_set_state(hub, i, SHOAL_HUB_JOINED);
+    out_worlds[i] = &world->base;
+  }
+  if (atomic_fetch_sub(&hub->references, 1) == 1) shoal_hub_close(hub);
+  return status;
+}
+
+static void local_world_free(shoal_world_t *base) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base;
+  shoal_hub_set_state(world->hub, base->rank, SHOAL_HUB_LEFT);
+  if (!world->threads || atomic_fetch_sub(&world->hub->references, 1) == 1) {
+    shoal_hub_close(world->hub);
+  }
+  shoal_mutex_deinit(&world->mutex);
+  shoal_allocator_t allocator = base->allocator;
+  allocator.free(allocator.self, world);
+}
+
+// ---- failing --------------------------------------------------------------------------
+
+static void local_fail(shoal_world_t *base, shoal_code_t code, const char *message) {
+  shoal_hub_fail(((shoal_local_world_t *)base)->hub, code, base->rank, message);
+}
+
+static shoal_status_t local_broken(shoal_world_t *base) {
+  return shoal_failure_status(&((shoal_local_world_t *)base)->hub->failure);
+}
+
+// ---- channels -------------------------------------------------------------------------
+
+static shoal_status_t local_channel_create(shoal_world_t *base, uint64_t id,
+                                           shoal_channel_t **out_channel) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base;
+  const size_t n = (size_t)base->size;
+  shoal_local_channel_t *channel = base->allocator.alloc(
+      base->allocator.self, sizeof *channel + 2 * n * sizeof(shoal_local_stream_t));
+  if (!channel) return SHOAL_OOM();
+  *channel = (shoal_local_channel_t){.base = {.world = base, .id = id}};
+  channel->sends = (shoal_local_stream_t *)(channel + 1);
+  channel->recvs = channel->sends + n;
+  for (size_t i = 0; i < 2 * n; ++i) channel->sends[i] = (shoal_local_stream_t){.lane = -1};
+  shoal_mutex_lock(&world->mutex);
+  channel->next = world->channels;
+  world->channels = channel;
+  shoal_mutex_unlock(&world->mutex);
+  *out_channel = &channel->base;
+  return NULL;
+}
+
+static void local_channel_free(shoal_channel_t *base) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base->world;
+  shoal_mutex_lock(&world->mutex);
+  shoal_local_channel_t **at = &world->channels;
+  while (*at && &(*at)->base != base) at = &(*at)->next;
+  if (*at) *at = (*at)->next;
+  // Only a broken world has messages half through.
+  for (int32_t i = 0; i < base->world->size * SHOAL_HUB_LANES; ++i) {
+    if (world->sending[i] && &world->sending[i]->base == base) world->sending[i] = NULL;
+    if (world->receiving[i] && &world->receiving[i]->base == base) world->receiving[i] = NULL;
+  }
+  shoal_mutex_unlock(&world->mutex);
+  shoal_allocator_t allocator = base->world->allocator;
+  allocator.free(allocator.self, base);
+}
+
+const shoal_comm_ops_t shoal_comm_local = {
+    .name = "local",
+    .detect = local_detect,
+    .join = local_join,
+    .threads = local_threads,
+    .world_free = local_world_free,
+    .fail = local_fail,
+    .broken = local_broken,
+    .channel_create = local_channel_create,
+    .channel_free = local_channel_free,
+    .exchange_start = shoal_local_exchange_start,
+    .exchange_wait = shoal_local_exchange_wait,
+};

@@ -1,0 +1,165 @@
+// A world of one rank: the smallest backend, and the one to copy. Messages to oneself are matched
+// and copied; collectives are composed. Threads may share it, so a wait may be ended by another
+// thread.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "comm/comm_impl.h"
+#include "comm/pending.h"
+
+typedef struct self_world {
+  shoal_world_t base;
+  shoal_mutex_t mutex;
+  shoal_cond_t changed;
+  shoal_failure_t failure;
+} self_world_t;
+
+typedef struct self_channel {
+  shoal_channel_t base;
+  shoal_pending_t pending;
+  shoal_cursor_t sends, recvs;
+} self_channel_t;
+
+static bool self_detect(void) {
+  return true;
+}
+
+static shoal_status_t self_threads(const shoal_world_options_t *options, int32_t n,
+                                   shoal_world_t **out_worlds) {
+  if (n != 1) return SHOAL_ERROR(INVALID_ARGUMENT, "backend 'self' has one rank, not %d", n);
+  shoal_allocator_t allocator = options->allocator;
+  self_world_t *world = allocator.alloc(allocator.self, sizeof *world);
+  if (!world) return SHOAL_OOM();
+  *world = (self_world_t){.base = {.ops = &shoal_comm_self,
+                                   .allocator = allocator,
+                                   .references = 1,
+                                   .size = 1,
+                                   .timeout_ms = options->timeout_ms}};
+  shoal_status_t status = shoal_mutex_init(&world->mutex);
+  if (!status) {
+    status = shoal_cond_init(&world->changed);
+    if (status) shoal_mutex_deinit(&world->mutex);
+  }
+  if (status) {
+    allocator.free(allocator.self, world);
+    return status;
+  }
+  out_worlds[0] = &world->base;
+  return NULL;
+}
+
+static shoal_status_t self_join(const shoal_world_options_t *options, shoal_world_t **out_world) {
+  return self_threads(options, 1, out_world);
+}
+
+static void self_world_free(shoal_world_t *base) {
+  self_world_t *world = (self_world_t *)base;
+  shoal_cond_deinit(&world->changed);
+  shoal_mutex_deinit(&world->mutex);
+  shoal_allocator_t allocator = base->allocator;
+  allocator.free(allocator.self, world);
+}
+
+static void self_fail(shoal_world_t *base, shoal_code_t code, const char *message) {
+  self_world_t *world = (self_world_t *)base;
+  shoal_mutex_lock(&world->mutex);
+  shoal_failure_set(&world->failure, code, 0, message);
+  shoal_cond_broadcast(&world->changed);
+  shoal_mutex_unlock(&world->mutex);
+}
+
+static shoal_status_t self_broken(shoal_world_t *base) {
+  return shoal_failure_status(&((self_world_t *)base)->failure);
+}
+
+static shoal_status_t self_channel_create(shoal_world_t *world, uint64_t id,
+                                          shoal_channel_t **out_channel) {
+  self_channel_t *channel = world->allocator.alloc(world->allocator.self, sizeof *channel);
+  if (!channel) return SHOAL_OOM();
+  *channel = (self_channel_t){.base = {.world = world, .id = id}};
+  *out_channel = &channel->base;
+  return NULL;
+}
+
+static void self_channel_free(shoal_channel_t *channel) {
+  shoal_allocator_t allocator = channel->world->allocator;
+  allocator.free(allocator.self, channel);
+}
+
+// Moves all it can; called with the mutex held.
+static void progress(self_world_t *world, self_channel_t *channel) {
+  while (channel->sends.exchange && channel->recvs.exchange) {
+    const shoal_message_t *send = shoal_cursor_message(&channel->sends, SHOAL_SEND);
+    const shoal_message_t *recv = shoal_cursor_message(&channel->recvs, SHOAL_RECV);
+    if (send->tag != recv->tag || send->bytes != recv->bytes) {
+      char message[200];
+      snprintf(message, sizeof message,
+               "rank 0 expects tag %d, %lld bytes from rank 0, but rank 0 sent tag %d, %lld bytes",
+               recv->tag, (long long)recv->bytes, send->tag, (long long)send->bytes);
+      shoal_failure_set(&world->failure, SHOAL_MISMATCH, 0, message);
+      shoal_cond_broadcast(&world->changed);
+      return;
+    }
+    if (send->bytes > 0) memmove(recv->data, send->data, (size_t)send->bytes);
+    shoal_cursor_finish(&channel->sends, SHOAL_SEND, 0, &channel->pending);
+    shoal_cursor_finish(&channel->recvs, SHOAL_RECV, 0, &channel->pending);
+    shoal_cond_broadcast(&world->changed);
+  }
+}
+
+static shoal_status_t self_exchange_start(shoal_channel_t *base, shoal_exchange_t *exchange) {
+  self_world_t *world = (self_world_t *)base->world;
+  self_channel_t *channel = (self_channel_t *)base;
+  SHOAL_RETURN_IF_ERROR(self_broken(base->world));
+  if (shoal_exchange_done(exchange)) return NULL;  // it is empty
+  shoal_mutex_lock(&world->mutex);
+  shoal_pending_add(&channel->pending, exchange);
+  shoal_cursor_offer(&channel->sends, SHOAL_SEND, 0, exchange);
+  shoal_cursor_offer(&channel->recvs, SHOAL_RECV, 0, exchange);
+  progress(world, channel);
+  shoal_mutex_unlock(&world->mutex);
+  return NULL;
+}
+
+static shoal_status_t self_exchange_wait(shoal_channel_t *base, shoal_exchange_t *exchange) {
+  self_world_t *world = (self_world_t *)base->world;
+  self_channel_t *channel = (self_channel_t *)base;
+  const int64_t deadline = shoal_time_ns() + base->world->timeout_ms * 1000000;
+  shoal_mutex_lock(&world->mutex);
+  while (!shoal_exchange_done(exchange) && !shoal_failure_is_set(&world->failure)) {
+    if (!shoal_cond_wait_until(&world->changed, &world->mutex, deadline)) {
+      char message[160];
+      snprintf(message, sizeof message,
+               "rank 0 waited %lld ms for a message between itself and itself: %lld of %d sent, "
+               "%lld of %d received",
+               (long long)base->world->timeout_ms, (long long)exchange->progress[SHOAL_SEND],
+               exchange->send_count, (long long)exchange->progress[SHOAL_RECV],
+               exchange->recv_count);
+      shoal_failure_set(&world->failure, SHOAL_DEADLINE, 0, message);
+      shoal_cond_broadcast(&world->changed);
+    }
+  }
+  const bool done = shoal_exchange_done(exchange);
+  if (!done) {  // the caller's storage goes away; nothing moves in a broken world
+    shoal_pending_remove(&channel->pending, exchange);
+    channel->sends.exchange = channel->recvs.exchange = NULL;
+  }
+  shoal_mutex_unlock(&world->mutex);
+  return done ? NULL : self_broken(base->world);
+}
+
+const shoal_comm_ops_t shoal_comm_self = {
+    .name = "self",
+    .detect = self_detect,
+    .join = self_join,
+    .threads = self_threads,
+    .world_free = self_world_free,
+    .fail = self_fail,
+    .broken = self_broken,
+    .channel_create = self_channel_create,
+    .channel_free = self_channel_free,
+    .exchange_start = self_exchange_start,
+    .exchange_wait = self_exchange_wait,
+};

@@ -1,0 +1,144 @@
+// Collectives as users call them: checks, then the backend's own or the composed one.
+//
+// An error on one rank - also a wrong argument - breaks the world: the other ranks are already
+// waiting for this one and must not wait for ever.
+#include <stdio.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "comm/comm_impl.h"
+#include "device/reduce.h"
+
+static bool is_reduction(shoal_collective_kind_t kind) {
+  return kind == SHOAL_COLLECTIVE_REDUCE || kind == SHOAL_COLLECTIVE_ALL_REDUCE ||
+         kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || kind == SHOAL_COLLECTIVE_SCAN ||
+         kind == SHOAL_COLLECTIVE_EXSCAN;
+}
+
+static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dtype,
+                                   const int64_t *counts) {
+  int64_t total = 0;
+  for (int32_t i = 0; counts && i < group->size; ++i) {
+    if (counts[i] < 0 || __builtin_add_overflow(total, counts[i], &total)) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "count %lld for group rank %d", (long long)counts[i], i);
+    }
+  }
+  int64_t bytes;
+  return shoal_dtype_bytes(dtype, total, &bytes);
+}
+
+static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t *c) {
+  if (shoal_dtype_size(c->dtype) == 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "unknown element type %d", (int)c->dtype);
+  }
+  if (is_reduction(c->kind) && !shoal_reduce_supported(c->dtype, c->reduce)) {
+    return SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by %s",
+                       shoal_dtype_name(c->dtype), shoal_reduce_name(c->reduce));
+  }
+  if (c->root < 0 || c->root >= group->size) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "root %d in a group of %d", c->root, group->size);
+  }
+  int64_t bytes;
+  SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(c->dtype, c->count, &bytes));
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts));
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts));
+  const bool needs_send =
+      c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
+  const bool needs_recv =
+      c->kind == SHOAL_COLLECTIVE_ALL_GATHER || c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
+  if ((needs_send && !c->send_counts) || (needs_recv && !c->recv_counts)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the counts of every rank are missing");
+  }
+  if (needs_send && needs_recv && c->send_counts[group->rank] != c->recv_counts[group->rank]) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a rank sends %lld elements to itself but receives %lld",
+                       (long long)c->send_counts[group->rank],
+                       (long long)c->recv_counts[group->rank]);
+  }
+  if (c->count > 0 && (!c->send || !c->recv)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%lld elements but no buffer", (long long)c->count);
+  }
+  return NULL;
+}
+
+static shoal_status_t run(shoal_group_t *group, const shoal_collective_t *collective) {
+  const shoal_comm_ops_t *ops = group->world->ops;
+  SHOAL_RETURN_IF_ERROR(check(group, collective));
+  shoal_collective_fn_t function = ops->collective[collective->kind];
+  if (!function) function = shoal_collective_composed[collective->kind];
+  if (!function) {
+    return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no %s", ops->name,
+                       shoal_collective_name(collective->kind));
+  }
+  return function(group, collective);
+}
+
+shoal_status_t shoal_collective_run(shoal_group_t *group, const shoal_collective_t *collective) {
+  shoal_world_t *world = group->world;
+  if (group->rank < 0) {  // nobody waits for this rank
+    return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not in the group", world->rank);
+  }
+  SHOAL_RETURN_IF_ERROR(world->ops->broken(world));
+  shoal_status_t status = run(group, collective);
+  if (!status) return NULL;
+  char message[1400];
+  snprintf(message, sizeof message, "rank %d in %s: %s", world->rank,
+           shoal_collective_name(collective->kind), shoal_status_message(status));
+  world->ops->fail(world, shoal_status_code(status), message);  // unless it is broken already
+  return status;
+}
+
+// ---- one function per collective ------------------------------------------------------
+
+shoal_status_t shoal_barrier(shoal_group_t *group) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_BARRIER});
+}
+
+shoal_status_t shoal_broadcast(shoal_group_t *group, void *data, int64_t bytes, int32_t root) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_BROADCAST,
+                                                           .dtype = SHOAL_U8,
+                                                           .root = root,
+                                                           .count = bytes,
+                                                           .send = data,
+                                                           .recv = data});
+}
+
+shoal_status_t shoal_all_reduce(shoal_group_t *group, shoal_dtype_t dtype, shoal_reduce_t reduce,
+                                int64_t count, const void *send, void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                                                           .dtype = dtype,
+                                                           .reduce = reduce,
+                                                           .count = count,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_all_gather(shoal_group_t *group, shoal_dtype_t dtype, const int64_t *counts,
+                                const void *send, void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_GATHER,
+                                                           .dtype = dtype,
+                                                           .recv_counts = counts,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_reduce_scatter(shoal_group_t *group, shoal_dtype_t dtype,
+                                    shoal_reduce_t reduce, const int64_t *counts, const void *send,
+                                    void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_REDUCE_SCATTER,
+                                                           .dtype = dtype,
+                                                           .reduce = reduce,
+                                                           .send_counts = counts,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_all_to_all(shoal_group_t *group, shoal_dtype_t dtype,
+                                const int64_t *send_counts, const void *send,
+                                const int64_t *recv_counts, void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_TO_ALL,
+                                                           .dtype = dtype,
+                                                           .send_counts = send_counts,
+                                                           .recv_counts = recv_counts,
+                                                           .send = send,
+                                                           .recv = recv});
+}

@@ -1,0 +1,267 @@
+// Worlds: joining, agreeing, aborting, and exchanges. Checks and dispatch; backends do the work.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/comm_impl.h"
+
+#define DEFAULT_TIMEOUT_MS 300000
+
+static const shoal_comm_ops_t *const backends[] = {
+#define SHOAL_COMM_BACKEND(name) &shoal_comm_##name,
+#include "comm/backends.inc"
+#undef SHOAL_COMM_BACKEND
+};
+#define BACKEND_COUNT ((int64_t)(sizeof backends / sizeof backends[0]))
+
+// The environment's world, one per process: the library's only process-wide variable.
+static struct {
+  pthread_mutex_t lock;
+  shoal_world_t *world;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// ---- joining --------------------------------------------------------------------------
+
+static shoal_status_t fill_options(const shoal_world_options_t *given,
+                                   shoal_world_options_t *out_options) {
+  shoal_world_options_t options = given ? *given : (shoal_world_options_t){0};
+  if (!options.allocator.alloc) options.allocator = shoal_allocator_system();
+  const char *text = getenv("SHOAL_TIMEOUT_MS");
+  if (options.timeout_ms == 0 && text && text[0]) {
+    char *end;
+    options.timeout_ms = strtoll(text, &end, 10);
+    if (*end || options.timeout_ms <= 0) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_TIMEOUT_MS is '%s', not a positive number", text);
+    }
+  }
+  if (options.timeout_ms == 0) options.timeout_ms = DEFAULT_TIMEOUT_MS;
+  if (options.timeout_ms < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a timeout of %lld ms", (long long)options.timeout_ms);
+  }
+  *out_options = options;
+  return NULL;
+}
+
+static shoal_status_t find_backend(const char *name, const shoal_comm_ops_t **out_ops) {
+  const char *names[BACKEND_COUNT];
+  for (int64_t i = 0; i < BACKEND_COUNT; ++i) {
+    names[i] = backends[i]->name;
+    if (name ? strcmp(name, names[i]) == 0 : backends[i]->detect()) {
+      *out_ops = backends[i];
+      return NULL;
+    }
+  }
+  const char *nearest = name ? shoal_text_nearest(name, names, BACKEND_COUNT) : NULL;
+  return SHOAL_ERROR(NOT_FOUND, "there is no communication backend '%s'; did you mean '%s'?",
+                     name ? name : "", nearest ? nearest : names[BACKEND_COUNT - 1]);
+}
+
+static void world_free(shoal_world_t *world) {
+  shoal_group_free(world->all);
+  if (world->channel) world->ops->channel_free(world->channel);
+  while (world->group_counts) {
+    shoal_group_count_t *next = world->group_counts->next;
+    world->allocator.free(world->allocator.self, world->group_counts);
+    world->group_counts = next;
+  }
+  if (world->lock_ready) shoal_mutex_deinit(&world->lock);
+  world->ops->world_free(world);
+}
+
+// What every world has, whatever its backend.
+static shoal_status_t complete(shoal_world_t *world) {
+  SHOAL_RETURN_IF_ERROR(shoal_mutex_init(&world->lock));
+  world->lock_ready = true;
+  SHOAL_RETURN_IF_ERROR(world->ops->channel_create(world, 0, &world->channel));
+  return shoal_group_create(world, world->size, NULL, &world->all);
+}
+
+static shoal_status_t join(const shoal_world_options_t *given, shoal_world_t **out_world) {
+  shoal_world_options_t options;
+  SHOAL_RETURN_IF_ERROR(fill_options(given, &options));
+  const shoal_comm_ops_t *ops;
+  SHOAL_RETURN_IF_ERROR(find_backend(options.backend, &ops));
+  shoal_world_t *world;
+  SHOAL_RETURN_IF_ERROR(ops->join(&options, &world));
+  world->joined = true;
+  shoal_status_t status = complete(world);
+  if (status) {
+    world_free(world);
+    return status;
+  }
+  *out_world = world;
+  return NULL;
+}
+
+shoal_status_t shoal_world_join(const shoal_world_options_t *options, shoal_world_t **out_world) {
+  shoal_status_t status = NULL;
+  pthread_mutex_lock(&process.lock);
+  if (process.world) {
+    shoal_world_retain(process.world);
+  } else {
+    status = join(options, &process.world);
+  }
+  if (!status) *out_world = process.world;
+  pthread_mutex_unlock(&process.lock);
+  return status;
+}
+
+void shoal_world_forget_joined(void) {
+  pthread_mutex_init(&process.lock, NULL);
+  process.world = NULL;
+}
+
+shoal_status_t shoal_world_threads(const shoal_world_options_t *given, int32_t n,
+                                   shoal_world_t **out_worlds) {
+  shoal_world_options_t options;
+  SHOAL_RETURN_IF_ERROR(fill_options(given, &options));
+  const shoal_comm_ops_t *ops;
+  SHOAL_RETURN_IF_ERROR(find_backend(options.backend ? options.backend : "local", &ops));
+  if (!ops->threads) {
+    return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no threads as ranks", ops->name);
+  }
+  if (n < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a world of %d ranks", n);
+  SHOAL_RETURN_IF_ERROR(ops->threads(&options, n, out_worlds));
+  shoal_status_t status = NULL;
+  for (int32_t i = 0; i < n && !status; ++i) status = complete(out_worlds[i]);
+  for (int32_t i = 0; i < n && status; ++i) {
+    world_free(out_worlds[i]);
+    out_worlds[i] = NULL;
+  }
+  return status;
+}
+
+void shoal_world_retain(shoal_world_t *world) {
+  atomic_fetch_add(&world->references, 1);
+}
+
+void shoal_world_release(shoal_world_t *world) {
+  if (!world) return;
+  const bool joined = world->joined;
+  if (joined) pthread_mutex_lock(&process.lock);  // against a join in between
+  if (atomic_fetch_sub(&world->references, 1) == 1) {
+    if (joined && process.world == world) process.world = NULL;
+    world_free(world);
+  }
+  if (joined) pthread_mutex_unlock(&process.lock);
+}
+
+int32_t shoal_world_rank(const shoal_world_t *world) {
+  return world->rank;
+}
+
+int32_t shoal_world_size(const shoal_world_t *world) {
+  return world->size;
+}
+
+const char *shoal_world_backend(const shoal_world_t *world) {
+  return world->ops->name;
+}
+
+// ---- agreeing and aborting ------------------------------------------------------------
+
+// A status as a message of fixed size.
+typedef struct flat_status {
+  int32_t code, line;
+  char file[120], message[1400], hint[520];
+} flat_status_t;
+
+static void flatten(shoal_status_t status, flat_status_t *out_flat) {
+  *out_flat = (flat_status_t){.code = (int32_t)shoal_status_code(status),
+                              .line = shoal_status_line(status)};
+  snprintf(out_flat->file, sizeof out_flat->file, "%s", shoal_status_file(status));
+  snprintf(out_flat->message, sizeof out_flat->message, "%s", shoal_status_message(status));
+  snprintf(out_flat->hint, sizeof out_flat->hint, "%s", shoal_status_hint(status));
+}
+
+// Which rank failed first in rank order, and how: size when none did.
+static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status, int64_t *out_rank,
+                                     flat_status_t *out_flat) {
+  int64_t lowest = status ? world->rank : world->size;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_all_reduce(world->all, SHOAL_I64, SHOAL_REDUCE_MIN, 1, &lowest, &lowest));
+  *out_rank = lowest;
+  if (lowest == world->size) return NULL;
+  flatten(lowest == world->rank ? status : NULL, out_flat);
+  return shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest);
+}
+
+shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
+  int64_t rank;
+  flat_status_t flat;
+  shoal_status_t broken = lowest_failing(world, status, &rank, &flat);
+  if (broken) {
+    if (status) {
+      broken = shoal_status_annotatef(broken, "this rank failed too (%s: %s)",
+                                      shoal_code_name(shoal_status_code(status)),
+                                      shoal_status_message(status));
+    }
+    shoal_status_free(status);
+    return broken;
+  }
+  if (rank == world->rank || rank == world->size) return status;
+  shoal_status_free(status);
+  return shoal_status_annotatef(shoal_status_create((shoal_code_t)flat.code, flat.file, flat.line,
+                                                    flat.message, flat.hint[0] ? flat.hint : NULL),
+                                "rank %d", (int)rank);
+}
+
+void shoal_world_abort(shoal_world_t *world, shoal_status_t reason) {
+  char message[1400];
+  snprintf(message, sizeof message, "rank %d aborted: %s: %s", world->rank,
+           shoal_code_name(shoal_status_code(reason)), shoal_status_message(reason));
+  world->ops->fail(world, SHOAL_ABORTED, message);
+}
+
+// ---- exchanges ------------------------------------------------------------------------
+
+static shoal_status_t check_messages(const shoal_world_t *world, const char *verb, int32_t count,
+                                     const shoal_message_t *messages) {
+  if (count < 0 || (count > 0 && !messages)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%d messages to %s", count, verb);
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    const shoal_message_t *m = &messages[i];
+    if (m->peer < 0 || m->peer >= world->size || m->bytes < 0 || (m->bytes > 0 && !m->data)) {
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "message %d to %s has peer %d of %d, %lld bytes, and %s data", i, verb,
+                         m->peer, world->size, (long long)m->bytes, m->data ? "some" : "no");
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t start(shoal_channel_t *channel, int32_t send_count,
+                            const shoal_message_t *sends, int32_t recv_count,
+                            const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
+  *out_exchange = (shoal_exchange_t){.world = channel->world,
+                                     .send_count = send_count,
+                                     .recv_count = recv_count,
+                                     .sends = sends,
+                                     .recvs = recvs,
+                                     .private_data = channel};
+  return channel->world->ops->exchange_start(channel, out_exchange);
+}
+
+shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
+                                    const shoal_message_t *sends, int32_t recv_count,
+                                    const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
+  SHOAL_RETURN_IF_ERROR(check_messages(world, "send", send_count, sends));
+  SHOAL_RETURN_IF_ERROR(check_messages(world, "receive", recv_count, recvs));
+  return start(world->channel, send_count, sends, recv_count, recvs, out_exchange);
+}
+
+shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange) {
+  shoal_channel_t *channel = exchange->private_data;
+  return channel->world->ops->exchange_wait(channel, exchange);
+}
+
+shoal_status_t shoal_channel_exchange(shoal_channel_t *channel, int32_t send_count,
+                                      const shoal_message_t *sends, int32_t recv_count,
+                                      const shoal_message_t *recvs) {
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(start(channel, send_count, sends, recv_count, recvs, &exchange));
+  return shoal_exchange_wait(&exchange);
+}

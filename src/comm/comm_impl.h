@@ -1,0 +1,205 @@
+// The ops table of communication. comm.c, group.c and collective.c check arguments and dispatch
+// here; a backend embeds the structs below as the first member of its own. backends/self is the one
+// to copy.
+//
+// A slot is required unless it says *optional*; then it says what NULL means. The least a backend
+// gives is channels, exchanges and failing: every collective is composed from exchanges where its
+// slot is NULL.
+#ifndef SHOAL_COMM_COMM_IMPL_H_
+#define SHOAL_COMM_COMM_IMPL_H_
+
+#include <stdatomic.h>
+
+#include "base/thread.h"
+#include "shoal/comm.h"
+
+typedef struct shoal_comm_ops shoal_comm_ops_t;
+
+// ---- channels -------------------------------------------------------------------------
+
+// An order of messages of its own: those of one channel match in order between each pair of ranks,
+// and a channel never holds up another. Point-to-point exchanges share one; every group has one, so
+// that groups may be used from different threads.
+typedef struct shoal_channel {
+  shoal_world_t *world;
+  uint64_t id;      // the same on all its ranks
+  bool collective;  // tags are shoal_collective_tag's
+} shoal_channel_t;
+
+// ---- worlds and groups ----------------------------------------------------------------
+
+typedef struct shoal_group_count {  // how many groups of these ranks were made: part of a channel's
+                                    // id
+  uint64_t ranks;                   // hash
+  uint64_t count;
+  struct shoal_group_count *next;
+} shoal_group_count_t;
+
+struct shoal_world {
+  const shoal_comm_ops_t *ops;
+  shoal_allocator_t allocator;
+  _Atomic int32_t references;
+  bool joined;  // from the environment: the process's one world
+  int32_t rank, size;
+  int64_t timeout_ms;
+  // Filled by comm.c after the backend's join:
+  shoal_channel_t *channel;  // of shoal_exchange_start
+  shoal_group_t *all;        // every rank, for shoal_world_agree
+  shoal_mutex_t lock;        // of group_counts
+  bool lock_ready;
+  shoal_group_count_t *group_counts;
+};
+
+struct shoal_group {
+  shoal_world_t *world;
+  shoal_channel_t *channel;
+  int32_t size, rank;  // rank -1: this rank is not in it
+  int32_t *ranks;
+  // For composed collectives; grown while warming up, never shrunk.
+  shoal_message_t *messages;  // 2 * size: sends, recvs
+  const void **sources;       // size
+  int64_t *counts;            // size
+  void *scratch;
+  int64_t scratch_bytes;
+};
+
+// ---- collectives ----------------------------------------------------------------------
+
+typedef enum shoal_collective_kind {
+#define SHOAL_COLLECTIVE(id, name) SHOAL_COLLECTIVE_##id,
+#include "comm/collectives.inc"
+#undef SHOAL_COLLECTIVE
+  SHOAL_COLLECTIVE_COUNT
+} shoal_collective_kind_t;
+
+// One collective call, whatever its kind; fields that a kind does not use are zero.
+typedef struct shoal_collective {
+  shoal_collective_kind_t kind;
+  shoal_dtype_t dtype;  // broadcast: u8
+  shoal_reduce_t reduce;
+  int32_t root;                              // group rank
+  int64_t count;                             // elements, for kinds with one count
+  const int64_t *send_counts, *recv_counts;  // one per group rank, for kinds with many
+  // Optional: the counts above are capacities; the real ones are read here when the collective
+  // runs.
+  const int64_t *send_counts_at_run, *recv_counts_at_run;
+  const void *send;
+  void *recv;
+} shoal_collective_t;
+
+const char *shoal_collective_name(shoal_collective_kind_t kind);  // "all_reduce"
+// What all ranks of a call must agree on, as a message's tag, and back as text for errors.
+int32_t shoal_collective_tag(const shoal_collective_t *collective);
+// "tag 7", or "all_reduce of f32 by sum" on a group's channel.
+void shoal_channel_describe(const shoal_channel_t *channel, int32_t tag, char *buffer,
+                            size_t capacity);
+
+typedef shoal_status_t (*shoal_collective_fn_t)(shoal_group_t *group,
+                                                const shoal_collective_t *collective);
+// The composition from exchanges (compose.c); NULL for kinds that are not composed yet.
+extern const shoal_collective_fn_t shoal_collective_composed[SHOAL_COLLECTIVE_COUNT];
+
+// An asynchronous collective in flight; a backend embeds it.
+typedef struct shoal_request {
+  shoal_group_t *group;
+} shoal_request_t;
+
+// ---- windows --------------------------------------------------------------------------
+
+// A named state shard with one version counter per writer; see DESIGN's "window".
+typedef struct shoal_window {
+  shoal_world_t *world;
+  int64_t bytes;
+} shoal_window_t;
+
+// ---- failing --------------------------------------------------------------------------
+
+// Why a world is broken. The first failure stays. Lives in memory that all ranks see.
+typedef struct shoal_failure {
+  _Atomic uint32_t state;  // 0: fine, 1: being written, 2: set
+  int32_t code, rank;
+  char message[1400];
+} shoal_failure_t;
+
+bool shoal_failure_set(shoal_failure_t *failure, shoal_code_t code, int32_t rank,
+                       const char *message);
+static inline bool shoal_failure_is_set(const shoal_failure_t *failure) {
+  return atomic_load_explicit(&failure->state, memory_order_acquire) != 0;
+}
+SHOAL_MUST_USE shoal_status_t
+shoal_failure_status(const shoal_failure_t *failure);  // OK if not set
+
+// ---- the table ------------------------------------------------------------------------
+
+struct shoal_comm_ops {
+  const char *name;
+
+  // ---- worlds. options: allocator and timeout are set; base members of the world are the
+  // backend's to fill, but for what comm.c says above.
+  bool (*detect)(void);  // does the environment describe a world of this kind?
+  shoal_status_t (*join)(const shoal_world_options_t *options, shoal_world_t **out_world);
+  // Optional: n worlds in one process. NULL: ranks are always processes.
+  shoal_status_t (*threads)(const shoal_world_options_t *options, int32_t n,
+                            shoal_world_t **out_worlds);
+  void (*world_free)(shoal_world_t *world);
+
+  // ---- failing. Breaks the world and wakes every rank; the first failure stays.
+  void (*fail)(shoal_world_t *world, shoal_code_t code, const char *message);
+  shoal_status_t (*broken)(shoal_world_t *world);  // OK while it is not
+
+  // ---- exchanges: any number may be started; waiting for one moves all of this rank's forward.
+  // The exchange is filled in; `start` never blocks. Both lock: several threads may use one world.
+  shoal_status_t (*channel_create)(shoal_world_t *world, uint64_t id,
+                                   shoal_channel_t **out_channel);
+  void (*channel_free)(shoal_channel_t *channel);
+  shoal_status_t (*exchange_start)(shoal_channel_t *channel, shoal_exchange_t *exchange);
+  shoal_status_t (*exchange_wait)(shoal_channel_t *channel, shoal_exchange_t *exchange);
+
+  // ---- collectives, by kind. Optional: NULL is composed from exchanges. Counts may differ between
+  // ranks and be zero (the "v" forms are not apart).
+  shoal_collective_fn_t collective[SHOAL_COLLECTIVE_COUNT];
+
+  // ---- asynchronous collectives, of any kind, that progress without the caller. Optional,
+  // together; NULL: run uses blocking ones on a queue of their own.
+  shoal_status_t (*start)(shoal_group_t *group, const shoal_collective_t *collective,
+                          shoal_request_t **out_request);
+  shoal_status_t (*test)(shoal_request_t *request, bool *out_done);
+  shoal_status_t (*finish)(shoal_request_t *request);  // waits and frees
+
+  // ---- memory that all ranks of the node can address. Optional, together; NULL: private memory,
+  // and collectives copy through buffers of their own.
+  shoal_status_t (*alloc)(shoal_world_t *world, int64_t bytes, void **out_memory);
+  void (*release)(shoal_world_t *world, void *memory);
+  void *(*peer)(shoal_world_t *world, int32_t rank,
+                const void *memory);  // its address in this process
+
+  // ---- windows. Optional, together; NULL: UNSUPPORTED.
+  shoal_status_t (*window_create)(shoal_group_t *group, int64_t bytes, shoal_window_t **out_window);
+  void (*window_free)(shoal_window_t *window);
+  // Adds to `owner`'s shard; visible together with this writer's version + 1.
+  shoal_status_t (*window_put_add)(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
+                                   int64_t offset, int64_t count, const void *data);
+  shoal_status_t (*window_get)(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
+                               void *data, uint64_t *out_versions);  // never torn
+  shoal_status_t (*window_wait)(shoal_window_t *window, int32_t owner, int32_t writer,
+                                uint64_t version);  // writer -1: all of them
+};
+
+#define SHOAL_COMM_BACKEND(name) extern const shoal_comm_ops_t shoal_comm_##name;
+#include "comm/backends.inc"
+#undef SHOAL_COMM_BACKEND
+
+// Starts and waits on a channel: what compose.c is made of.
+SHOAL_MUST_USE shoal_status_t shoal_channel_exchange(shoal_channel_t *channel, int32_t send_count,
+                                                     const shoal_message_t *sends,
+                                                     int32_t recv_count,
+                                                     const shoal_message_t *recvs);
+// Runs one checked collective; an error of this rank breaks the world, so that nobody waits for it.
+SHOAL_MUST_USE shoal_status_t shoal_collective_run(shoal_group_t *group,
+                                                   const shoal_collective_t *collective);
+// Room in the group's scratch.
+SHOAL_MUST_USE shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes);
+// After fork: the child is not in its parent's world.
+void shoal_world_forget_joined(void);
+
+#endif  // SHOAL_COMM_COMM_IMPL_H_

@@ -1,0 +1,76 @@
+// Why a world is broken: written once, by whoever comes first, read by every rank. Also the texts
+// that errors share.
+#include <stdio.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "comm/comm_impl.h"
+#include "op/reduce.h"
+
+bool shoal_failure_set(shoal_failure_t *failure, shoal_code_t code, int32_t rank,
+                       const char *message) {
+  uint32_t fine = 0;
+  if (!atomic_compare_exchange_strong(&failure->state, &fine, 1)) return false;
+  failure->code = (int32_t)code;
+  failure->rank = rank;
+  snprintf(failure->message, sizeof failure->message, "%s", message);
+  atomic_store_explicit(&failure->state, 2, memory_order_release);
+  return true;
+}
+
+shoal_status_t shoal_failure_status(const shoal_failure_t *failure) {
+  if (!shoal_failure_is_set(failure)) return NULL;
+  // The writer may have died in between: do not wait for it long.
+  for (int i = 0; i < 100; ++i) {
+    if (atomic_load_explicit(&failure->state, memory_order_acquire) == 2) {
+      return shoal_status_create((shoal_code_t)failure->code, __FILE__, __LINE__, failure->message,
+                                 NULL);
+    }
+    shoal_time_sleep_ns(1000000);
+  }
+  return SHOAL_ERROR(ABORTED, "another rank failed and died before it could say why");
+}
+
+// ---- texts ----------------------------------------------------------------------------
+
+const char *shoal_collective_name(shoal_collective_kind_t kind) {
+  static const char *const names[] = {
+#define SHOAL_COLLECTIVE(id, name) [SHOAL_COLLECTIVE_##id] = name,
+#include "comm/collectives.inc"
+#undef SHOAL_COLLECTIVE
+  };
+  return (unsigned)kind < SHOAL_COLLECTIVE_COUNT ? names[kind] : "?";
+}
+
+// Bits 0-7 kind, 8-11 dtype, 12-15 reduction, 16-30 root.
+int32_t shoal_collective_tag(const shoal_collective_t *collective) {
+  return (int32_t)((uint32_t)collective->kind | (uint32_t)collective->dtype << 8 |
+                   (uint32_t)collective->reduce << 12 |
+                   ((uint32_t)collective->root & 0x7fff) << 16);
+}
+
+void shoal_channel_describe(const shoal_channel_t *channel, int32_t tag, char *buffer,
+                            size_t capacity) {
+  if (!channel->collective) {
+    snprintf(buffer, capacity, "tag %d", tag);
+    return;
+  }
+  shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0xff);
+  const char *name = shoal_collective_name(kind);
+  const char *dtype = shoal_dtype_name((shoal_dtype_t)(tag >> 8 & 0xf));
+  switch (kind) {
+    case SHOAL_COLLECTIVE_BARRIER:
+      snprintf(buffer, capacity, "%s", name);
+      break;
+    case SHOAL_COLLECTIVE_BROADCAST:
+      snprintf(buffer, capacity, "%s from group rank %d", name, tag >> 16);
+      break;
+    case SHOAL_COLLECTIVE_ALL_GATHER:
+    case SHOAL_COLLECTIVE_ALL_TO_ALL:
+      snprintf(buffer, capacity, "%s of %s", name, dtype);
+      break;
+    default:
+      snprintf(buffer, capacity, "%s of %s by %s", name, dtype,
+               shoal_reduce_name((shoal_reduce_t)(tag >> 12 & 0xf)));
+  }
+}

@@ -1,0 +1,106 @@
+// Groups: ordered lists of a world's ranks, each with a channel and the storage composed
+// collectives need.
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "comm/comm_impl.h"
+
+// Groups of the same ranks, made in the same order on each of them, get the same channel id without
+// a message: a hash of the ranks and of how many such groups were made before.
+static shoal_status_t channel_id(shoal_world_t *world, int32_t count, const int32_t *ranks,
+                                 uint64_t *out_id) {
+  uint64_t hash = SHOAL_HASH_START;
+  for (int32_t i = 0; i < count; ++i) hash = shoal_hash_int(hash, ranks[i]);
+  shoal_mutex_lock(&world->lock);
+  shoal_group_count_t *entry = world->group_counts;
+  while (entry && entry->ranks != hash) entry = entry->next;
+  if (!entry) {
+    entry = world->allocator.alloc(world->allocator.self, sizeof *entry);
+    if (entry) {
+      *entry = (shoal_group_count_t){.ranks = hash, .next = world->group_counts};
+      world->group_counts = entry;
+    }
+  }
+  uint64_t id = entry ? shoal_hash_int(hash, (int64_t)entry->count++) : 0;
+  shoal_mutex_unlock(&world->lock);
+  if (!entry) return SHOAL_OOM();
+  *out_id = id ? id : 1;  // 0 is the exchanges' channel
+  return NULL;
+}
+
+static shoal_status_t check_ranks(const shoal_world_t *world, int32_t count, const int32_t *ranks) {
+  for (int32_t i = 0; i < count; ++i) {
+    if (ranks[i] < 0 || ranks[i] >= world->size) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not in a world of %d", ranks[i],
+                         world->size);
+    }
+    for (int32_t j = 0; j < i; ++j) {
+      if (ranks[j] == ranks[i]) {
+        return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is twice in a group", ranks[i]);
+      }
+    }
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int32_t *ranks,
+                                  shoal_group_t **out_group) {
+  if (count < 1 || count > world->size) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a group of %d ranks in a world of %d", count,
+                       world->size);
+  }
+  if (ranks) SHOAL_RETURN_IF_ERROR(check_ranks(world, count, ranks));
+  // One block: the group, then its arrays, the widest elements first.
+  const size_t n = (size_t)count;
+  shoal_group_t *group = world->allocator.alloc(
+      world->allocator.self, sizeof *group + n * (2 * sizeof(shoal_message_t) + sizeof(void *) +
+                                                  sizeof(int64_t) + sizeof(int32_t)));
+  if (!group) return SHOAL_OOM();
+  *group = (shoal_group_t){.world = world, .size = count, .rank = -1};
+  group->messages = (shoal_message_t *)(group + 1);
+  group->sources = (const void **)(group->messages + 2 * n);
+  group->counts = (int64_t *)(group->sources + n);
+  group->ranks = (int32_t *)(group->counts + n);
+  for (int32_t i = 0; i < count; ++i) {
+    group->ranks[i] = ranks ? ranks[i] : i;
+    if (group->ranks[i] == world->rank) group->rank = i;
+  }
+  uint64_t id;
+  shoal_status_t status = channel_id(world, count, group->ranks, &id);
+  if (!status) status = world->ops->channel_create(world, id, &group->channel);
+  if (status) {
+    world->allocator.free(world->allocator.self, group);
+    return status;
+  }
+  group->channel->collective = true;
+  *out_group = group;
+  return NULL;
+}
+
+void shoal_group_free(shoal_group_t *group) {
+  if (!group) return;
+  shoal_world_t *world = group->world;
+  world->ops->channel_free(group->channel);
+  world->allocator.free(world->allocator.self, group->scratch);
+  world->allocator.free(world->allocator.self, group);
+}
+
+int32_t shoal_group_size(const shoal_group_t *group) {
+  return group->size;
+}
+
+int32_t shoal_group_rank(const shoal_group_t *group) {
+  return group->rank;
+}
+
+shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes) {
+  if (bytes <= group->scratch_bytes) return NULL;
+  shoal_allocator_t allocator = group->world->allocator;
+  allocator.free(allocator.self, group->scratch);
+  group->scratch_bytes = 0;
+  group->scratch = allocator.alloc(allocator.self, (size_t)bytes);
+  if (!group->scratch) return SHOAL_OOM();
+  group->scratch_bytes = bytes;
+  return NULL;
+}

@@ -1,0 +1,31 @@
+// Starting local ranks as processes: a hub, one child per rank, their output with the rank in front
+// of every line. Nothing is left behind: children die with their parent, and the hub has no name.
+#ifndef SHOAL_COMM_LAUNCH_H_
+#define SHOAL_COMM_LAUNCH_H_
+
+#include "shoal/comm.h"
+
+typedef struct shoal_launch_options {
+  shoal_allocator_t allocator;  // zero: the system's
+  int32_t size;                 // ranks
+  int64_t timeout_ms;           // SHOAL_TIMEOUT_MS of the children; 0: as it is
+  int64_t grace_ms;             // from the first failure until the rest is ended; 0: 5000
+  bool no_prefix;               // lines as they are, without "[rank] "
+} shoal_launch_options_t;
+
+// Forks `size` children that run child(self, rank) and end with what it returns. In a child,
+// shoal_world_join joins the new world, whatever the parent had joined.
+//
+// Blocks until all have ended. When one ends abnormally the world is aborted, the others get
+// grace_ms, then SIGTERM and SIGKILL. SIGINT and SIGTERM are forwarded. Returns OK if all ended
+// with 0; else an error that names the first failing rank, why (signal, exit code) and its last
+// words on stderr. Its code is the one whose shoal_code_exit the child ended with, ABORTED if there
+// is none. *Not collective.*
+SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
+                                                     int (*child)(void *self, int rank),
+                                                     void *self);
+// The same with a program instead of a function; argv is NULL-terminated and searched in PATH.
+SHOAL_MUST_USE shoal_status_t shoal_launch_program(const shoal_launch_options_t *options,
+                                                   char *const *argv);
+
+#endif  // SHOAL_COMM_LAUNCH_H_

@@ -1,0 +1,297 @@
+// Conformance of communication backends: one list of cases, run on every backend and number of ranks,
+// compared bit by bit with a serial model. Each rank has different data.
+#include <stdlib.h>
+
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "comm_ranks.h"
+#include "op/reduce.h"
+
+// Serial model ----------------------------------------------------------------------------------------
+
+// Element i of what `rank` contributes to test `salt`. Floats need all their bits, so that a wrong order
+// of summation shows.
+static void fill(shoal_dtype_t dtype, int32_t rank, int64_t salt, int64_t count, void *data) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint64_t hash = shoal_hash_int(shoal_hash_int(shoal_hash_int(SHOAL_HASH_START, rank), salt), i);
+    hash ^= hash >> 29;
+    if (shoal_dtype_is_float(dtype)) {
+      shoal_dtype_store(dtype, data, i, 0.75 + (double)(hash % 100003) / 100003.0);
+    } else {
+      shoal_dtype_store_int(dtype, data, i, (int64_t)(hash % 200) - (dtype == SHOAL_U8 ? 0 : 100));
+    }
+  }
+}
+
+// Ranks' elements joined in order: floats of 2 and 4 bytes in f32, rounded at the end.
+static void model_reduce(shoal_dtype_t dtype, shoal_reduce_t reduce, int32_t n, const int32_t *ranks,
+                         int64_t salt, int64_t count, void *out) {
+  uint8_t *one = out;
+  int64_t element = (int64_t)shoal_dtype_size(dtype);
+  double *sums = malloc((size_t)(count + 1) * sizeof *sums);
+  void *data = malloc((size_t)(count * element + 1));
+  for (int32_t r = 0; r < n; ++r) {
+    fill(dtype, ranks[r], salt, count, data);
+    for (int64_t i = 0; i < count; ++i) {
+      if (!shoal_dtype_is_float(dtype)) {
+        if (r == 0) shoal_dtype_store_int(dtype, one, i, shoal_dtype_load_int(dtype, data, i));
+        if (r > 0) {
+          shoal_reduce_join(reduce, dtype, 1, (uint8_t *)data + i * element, one + i * element);
+        }
+        continue;
+      }
+      double a = sums[i], b = shoal_dtype_load(dtype, data, i), c = 0;
+      if (r == 0) c = b;
+      else if (reduce == SHOAL_REDUCE_SUM) c = a + b;
+      else if (reduce == SHOAL_REDUCE_PROD) c = a * b;
+      else if (reduce == SHOAL_REDUCE_MAX) c = a > b ? a : b;
+      else c = a < b ? a : b;
+      sums[i] = dtype == SHOAL_F64 ? c : (double)(float)c;
+      shoal_dtype_store(dtype, out, i, sums[i]);
+    }
+  }
+  free(data);
+  free(sums);
+}
+
+// Buffers of a rank's case --------------------------------------------------------------------------------
+
+#define CAPACITY 40000  // elements
+typedef struct buffers {
+  double send[CAPACITY], recv[CAPACITY], want[CAPACITY];
+} buffers_t;
+
+static const shoal_dtype_t dtypes[] = {SHOAL_F64, SHOAL_F32, SHOAL_BF16, SHOAL_F16,
+                                       SHOAL_I64, SHOAL_I32, SHOAL_U8,   SHOAL_BOOL};
+static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
+                                         SHOAL_REDUCE_PROD};
+static const int64_t sizes[] = {0, 1, 5, 1027, 20011};
+
+// Counts per group rank: uneven, with zeros, by pattern.
+static int64_t count_of(int pattern, int32_t i) {
+  switch (pattern) {
+    case 0: return 0;
+    case 1: return 3;
+    case 2: return (i * 7 + 2) % 5;  // 2 4 1 3 0 ...
+    case 3: return i == 0 ? 0 : i * 311;
+    default: return i % 2 ? 17 : 2500;
+  }
+}
+#define PATTERNS 5
+
+static shoal_status_t compare(const buffers_t *b, shoal_dtype_t dtype, int64_t count) {
+  const size_t element = shoal_dtype_size(dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    if (memcmp((const uint8_t *)b->recv + (size_t)i * element,
+               (const uint8_t *)b->want + (size_t)i * element, element) != 0) {
+      return SHOAL_ERROR(MISMATCH, "element %lld of %lld %s is %.17g, not %.17g", (long long)i,
+                         (long long)count, shoal_dtype_name(dtype),
+                         shoal_dtype_load(dtype, b->recv, i), shoal_dtype_load(dtype, b->want, i));
+    }
+  }
+  return NULL;
+}
+
+// The cases: each is one collective over one group ----------------------------------------------------------
+
+static shoal_status_t case_all_reduce(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                      buffers_t *b) {
+  int32_t me = ranks[shoal_group_rank(group)];
+  int64_t salt = 1;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (size_t r = 0; r < sizeof reduces / sizeof *reduces; ++r) {
+      for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s, ++salt) {
+        if (sizes[s] > 2000 && dtypes[d] != SHOAL_F32 && r != 0) continue;
+        const bool in_place = salt % 2 == 0;
+        fill(dtypes[d], me, salt, sizes[s], in_place ? b->recv : b->send);
+        SHOAL_RETURN_IF_ERROR(shoal_all_reduce(group, dtypes[d], reduces[r], sizes[s],
+                                               in_place ? b->recv : b->send, b->recv));
+        model_reduce(dtypes[d], reduces[r], n, ranks, salt, sizes[s], b->want);
+        SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], sizes[s]), "all_reduce %s",
+                                                     shoal_reduce_name(reduces[r])));
+      }
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t case_reduce_scatter(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                          buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 1000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (int pattern = 0; pattern < PATTERNS; ++pattern, ++salt) {
+      int64_t counts[MAX_RANKS], total = 0, before = 0;
+      for (int32_t i = 0; i < n; ++i) {
+        counts[i] = count_of(pattern, i);
+        if (i < own) before += counts[i];
+        total += counts[i];
+      }
+      const shoal_reduce_t reduce = reduces[salt % 4];
+      fill(dtypes[d], ranks[own], salt, total, b->send);
+      SHOAL_RETURN_IF_ERROR(
+          shoal_reduce_scatter(group, dtypes[d], reduce, counts, b->send, b->recv));
+      model_reduce(dtypes[d], reduce, n, ranks, salt, total, b->want);
+      const size_t element = shoal_dtype_size(dtypes[d]);
+      memmove(b->want, (uint8_t *)b->want + (size_t)before * element,
+              (size_t)counts[own] * element);
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], counts[own]),
+                                                   "reduce_scatter pattern %d", pattern));
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t case_all_gather(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                      buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 2000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    const size_t element = shoal_dtype_size(dtypes[d]);
+    for (int pattern = 0; pattern < PATTERNS; ++pattern, ++salt) {
+      int64_t counts[MAX_RANKS], total = 0;
+      for (int32_t i = 0; i < n; ++i) {
+        counts[i] = count_of(pattern, i);
+        fill(dtypes[d], ranks[i], salt, counts[i], (uint8_t *)b->want + (size_t)total * element);
+        total += counts[i];
+      }
+      fill(dtypes[d], ranks[own], salt, counts[own], b->send);
+      SHOAL_RETURN_IF_ERROR(shoal_all_gather(group, dtypes[d], counts, b->send, b->recv));
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], total),
+                                                   "all_gather pattern %d", pattern));
+    }
+  }
+  return NULL;
+}
+
+// From i to j go count_of(pattern, (i + 2 j) mod n) elements, at j's place in fill(i).
+static shoal_status_t case_all_to_all(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                      buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 3000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    const size_t element = shoal_dtype_size(dtypes[d]);
+    for (int pattern = 0; pattern < PATTERNS; ++pattern, ++salt) {
+      int64_t sends[MAX_RANKS], recvs[MAX_RANKS], sent = 0, received = 0;
+      for (int32_t i = 0; i < n; ++i) {
+        sends[i] = count_of(pattern, (own + 2 * i) % n);
+        recvs[i] = count_of(pattern, (i + 2 * own) % n);
+        sent += sends[i];
+      }
+      for (int32_t i = 0; i < n; ++i) {
+        int64_t before = 0, total = 0;
+        for (int32_t j = 0; j < n; ++j) {
+          if (j < own) before += count_of(pattern, (i + 2 * j) % n);
+          total += count_of(pattern, (i + 2 * j) % n);
+        }
+        fill(dtypes[d], ranks[i], salt, total, b->recv);
+        memcpy((uint8_t *)b->want + (size_t)received * element,
+               (uint8_t *)b->recv + (size_t)before * element, (size_t)recvs[i] * element);
+        received += recvs[i];
+      }
+      fill(dtypes[d], ranks[own], salt, sent, b->send);
+      SHOAL_RETURN_IF_ERROR(
+          shoal_all_to_all(group, dtypes[d], sends, b->send, recvs, b->recv));
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], received),
+                                                   "all_to_all pattern %d", pattern));
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t case_broadcast(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                     buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  for (int32_t root = 0; root < n; ++root) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+      const int64_t salt = 4000 + root * 10 + (int64_t)s;
+      fill(SHOAL_U8, ranks[own], salt, sizes[s], b->recv);
+      SHOAL_RETURN_IF_ERROR(shoal_broadcast(group, b->recv, sizes[s], root));
+      fill(SHOAL_U8, ranks[root], salt, sizes[s], b->want);
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, SHOAL_U8, sizes[s]), "broadcast from %d",
+                                                   root));
+    }
+  }
+  return NULL;
+}
+
+// Nobody leaves before the last one came: everyone tells, then everyone has been told.
+static shoal_status_t case_barrier(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                   buffers_t *b) {
+  (void)n, (void)ranks, (void)b;
+  for (int i = 0; i < 20; ++i) SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  return NULL;
+}
+
+typedef shoal_status_t (*case_fn_t)(shoal_group_t *, int32_t, const int32_t *, buffers_t *);
+static const struct {
+  const char *name;
+  case_fn_t run;
+} cases[] = {
+    {"barrier", case_barrier},       {"broadcast", case_broadcast},
+    {"all_reduce", case_all_reduce}, {"reduce_scatter", case_reduce_scatter},
+    {"all_gather", case_all_gather}, {"all_to_all", case_all_to_all},
+};
+
+// Groups: all ranks, all backwards, every second one, each alone ----------------------------------------------
+
+static int32_t group_ranks(int kind, int32_t me, int32_t size, int32_t *out_ranks) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < size; ++i) {
+    if (kind == 0) out_ranks[count++] = i;
+    if (kind == 1) out_ranks[count++] = size - 1 - i;
+    if (kind == 2 && i % 2 == me % 2) out_ranks[count++] = i;
+    if (kind == 3 && i == me) out_ranks[count++] = i;
+  }
+  return count;
+}
+
+static shoal_status_t conformance(shoal_world_t *world, void *self) {
+  (void)self;
+  buffers_t *buffers = malloc(sizeof *buffers);
+  shoal_status_t status = NULL;
+  for (int kind = 0; kind < 4 && !status; ++kind) {
+    int32_t ranks[MAX_RANKS];
+    int32_t n = group_ranks(kind, shoal_world_rank(world), shoal_world_size(world), ranks);
+    shoal_group_t *group = NULL;
+    status = shoal_group_create(world, n, ranks, &group);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases && !status; ++c) {
+      if (kind > 1 && cases[c].run == case_all_reduce && n > 1) continue;  // time
+      status = shoal_status_annotatef(cases[c].run(group, n, ranks, buffers), "%s, group %d",
+                                      cases[c].name, kind);
+    }
+    shoal_group_free(group);
+  }
+  free(buffers);
+  return status;
+}
+
+static void test_self(void **state) {
+  (void)state;
+  run_threads(&(shoal_world_options_t){.backend = "self"}, 1, conformance, NULL);
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  const int32_t counts[] = {1, 2, 3, 4, 7, 8};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
+    run_threads(NULL, counts[i], conformance, NULL);
+  }
+}
+
+static void test_processes(void **state) {
+  (void)state;
+  const int32_t counts[] = {2, 3, 5};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
+    assert_ok(run_processes(NULL, counts[i], conformance, NULL));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_self),
+      cmocka_unit_test(test_processes),
+      cmocka_unit_test(test_threads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
