@@ -62,6 +62,20 @@ static shoal_layout_t without_micro(const shoal_layout_t *layout) {
   return out;
 }
 
+// `layout` without micro and without what is cut inside it along the same dim. Micro-batches are outermost:
+// a rank's rows of all of them are not the rows it would have without them, so a value enters and leaves the
+// loop whole along that dim.
+static shoal_layout_t outside_loop(const shoal_layout_t *layout, const shoal_cut_t *micro, bool keep_micro) {
+  shoal_layout_t out = *layout;
+  out.cut_count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    bool inside = cut->kind == SHOAL_CUT_FLAT || (cut->kind == SHOAL_CUT_DIM && cut->dim == micro->dim);
+    if (cut->axis == SHOAL_AXIS_MICRO ? keep_micro : !inside) out.cuts[out.cut_count++] = *cut;
+  }
+  return out;
+}
+
 static double identity_of(shoal_reduce_t reduce) {
   switch (reduce) {
     case SHOAL_REDUCE_MAX: return -__builtin_inf();
@@ -92,8 +106,16 @@ static shoal_status_t new_copy(graph_lowering_t *l, int32_t from, const shoal_la
   return NULL;
 }
 
+static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
+                              int32_t *out_index);
+
 static shoal_status_t leave_loop(graph_lowering_t *l, int32_t from, const shoal_cut_t *micro,
                                  int32_t *out_index) {
+  if (micro->kind == SHOAL_CUT_DIM) {
+    shoal_layout_t whole = outside_loop(&buffer_at(l, from)->layout, micro, true);
+    if (!shoal_layout_equal(&buffer_at(l, from)->layout, &whole))
+      SHOAL_RETURN_IF_ERROR(reshard(l, from, &whole, &from));
+  }
   const global_buffer_t *source = buffer_at(l, from);
   shoal_layout_t layout = without_micro(&source->layout);
   if ((*out_index = find_copy(l, source->value, &layout)) >= 0) return NULL;
@@ -159,10 +181,15 @@ static shoal_status_t bring(graph_lowering_t *l, int32_t value, const shoal_layo
     return SHOAL_ERROR(UNSUPPORTED, "'%s' is cut along micro in two different ways",
                        buffer_at(l, at)->name);
   if (!same_micro && have_micro) SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
-  shoal_layout_t between = !same_micro && need_micro ? without_micro(need) : *need;
+  shoal_layout_t between =
+      !same_micro && need_micro ? outside_loop(need, need_micro, false) : *need;
   if (!shoal_layout_equal(&buffer_at(l, at)->layout, &between))
     SHOAL_RETURN_IF_ERROR(reshard(l, at, &between, &at));
-  if (!same_micro && need_micro) SHOAL_RETURN_IF_ERROR(enter_loop(l, at, need, &at));
+  if (!same_micro && need_micro) {
+    shoal_layout_t inside = outside_loop(need, need_micro, true);
+    SHOAL_RETURN_IF_ERROR(enter_loop(l, at, &inside, &at));
+    if (!shoal_layout_equal(&inside, need)) SHOAL_RETURN_IF_ERROR(reshard(l, at, need, &at));
+  }
   *out_index = at;
   return NULL;
 }

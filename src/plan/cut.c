@@ -48,7 +48,9 @@ double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need, const 
   // A local slice moves nothing, but whoever wants the whole again pays: so a little more than nothing.
   if (!have) return need->kind == SHOAL_CUT_PARTIAL ? 3 * bytes : 0.02 * bytes;
   if (!need) return have->kind == SHOAL_CUT_PARTIAL ? 2 * bytes : bytes;
-  if (have->kind == SHOAL_CUT_PARTIAL) return need->kind == SHOAL_CUT_PARTIAL ? INFINITY : bytes;
+  // A reduce-scatter moves half of what an all-reduce does, but the other half comes due when the whole is
+  // wanted again: it is not taken for its own sake, only where a pin or another input asks for the cut.
+  if (have->kind == SHOAL_CUT_PARTIAL) return need->kind == SHOAL_CUT_PARTIAL ? INFINITY : 2 * bytes;
   if (need->kind == SHOAL_CUT_PARTIAL) return 4 * bytes;
   if (shoal_cut_same(have, need, shape, true)) return 0.05 * bytes;  // only halos are exchanged
   return bytes;
