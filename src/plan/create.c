@@ -123,8 +123,15 @@ static int32_t find_mesh(const shoal_plan_t *plan, const char *name, size_t leng
 static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32_t *out_mesh) {
   const shoal_intent_t *intent = &plan->intent;
   const shoal_intent_entry_t *entry = shoal_intent_find(intent->stage_count, intent->stages, node);
-  if (!entry && strncmp(node, "grad/", 5) == 0)
+  if (!entry && strncmp(node, "grad/", 5) == 0) {
     entry = shoal_intent_find(intent->stage_count, intent->stages, node + 5);
+    char *forward = shoal_arena_strdup((shoal_arena_t *)&plan->arena, node + 5);
+    if (!forward) return SHOAL_OOM();
+    for (char *slash; !entry && (slash = strrchr(forward, '/'));) {
+      *slash = 0;
+      entry = shoal_intent_find(intent->stage_count, intent->stages, forward);
+    }
+  }
   *out_mesh = -1;
   if (!entry) return NULL;
   *out_mesh = find_mesh(plan, entry->value, strlen(entry->value));
