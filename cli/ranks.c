@@ -1,11 +1,17 @@
 // See ranks.h.
 #include "ranks.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "comm/launch.h"
 
 typedef struct rank_job {
   cli_rank_fn_t function;
@@ -50,11 +56,62 @@ static shoal_status_t run_alone(cli_rank_fn_t function, void *self) {
   return status;
 }
 
+// What forked ranks share: a pipe on which rank 0 hands its error - all ranks agree on it - to the parent.
+typedef struct process_job {
+  cli_rank_fn_t function;
+  void *self;
+  int error_pipe[2];
+} process_job_t;
+
+enum { ERROR_SIZE = 4096 };  // PIPE_BUF: written in one piece
+
+static int run_process(void *self, int rank) {
+  const process_job_t *job = self;
+  shoal_status_t status = run_alone(job->function, job->self);
+  fflush(stdout);
+  int code = shoal_code_exit(shoal_status_code(status));
+  if (status && rank == 0) {
+    char text[ERROR_SIZE] = {0};
+    int length = snprintf(text, sizeof text, "%d%c%s%c%s", (int)shoal_status_code(status), 0,
+                          shoal_status_message(status), 0, shoal_status_hint(status));
+    size_t size = length < ERROR_SIZE - 1 ? (size_t)length + 1 : ERROR_SIZE;
+    if (write(job->error_pipe[1], text, size) < 0) code = shoal_code_exit(SHOAL_IO);
+  }
+  shoal_status_free(status);
+  return code;
+}
+
+// The error rank 0 handed over, or `status` itself if there is none: a rank died without a word.
+static shoal_status_t handed_over(int pipe_end, shoal_status_t status) {
+  char text[ERROR_SIZE + 1] = {0};
+  ssize_t size = read(pipe_end, text, ERROR_SIZE);
+  if (size <= 2) return status;
+  const char *message = text + strlen(text) + 1;
+  const char *hint = message + strlen(message) + 1;
+  bool has_hint = hint < text + size && hint[0];
+  shoal_status_t theirs = shoal_status_create((shoal_code_t)strtol(text, NULL, 10), __FILE__, __LINE__,
+                                              message, has_hint ? hint : NULL);
+  shoal_status_free(status);
+  return theirs;
+}
+
+static shoal_status_t run_processes(int32_t count, cli_rank_fn_t function, void *self) {
+  process_job_t job = {function, self, {-1, -1}};
+  if (pipe2(job.error_pipe, O_CLOEXEC) != 0) return SHOAL_ERROR(IO, "pipe: %s", strerror(errno));
+  fflush(stdout);  // or every child would print what is buffered
+  shoal_status_t status = shoal_launch_processes(
+      &(shoal_launch_options_t){.size = count, .no_prefix = true}, run_process, &job);
+  close(job.error_pipe[1]);
+  if (status) status = handed_over(job.error_pipe[0], status);
+  close(job.error_pipe[0]);
+  return status;
+}
+
 shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self) {
   if (count < 1 || count > 1024)
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: between 1 and 1024 local ranks", (long long)count);
   if (getenv("SHOAL_RANK") || count == 1) return run_alone(function, self);
-  (void)threads;
+  if (!threads) return run_processes((int32_t)count, function, self);
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_status_t status = run_threads((int32_t)count, function, self, &arena);
