@@ -1,0 +1,142 @@
+// `shoal check`: parallel equals serial, on a model and plan, at random, or for programs broken on purpose.
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "cli.h"
+#include "models.h"
+#include "planning.h"
+#include "prove/prove.h"
+
+typedef struct check_options {
+  cli_plan_options_t planning;
+  cli_model_options_t model;
+  int64_t steps, seed, random;
+  bool threads, processes, opaque, direct;
+  const char *kase;
+  bool mutate, assert_coverage, no_shrink, verbose;
+  double minutes;
+  int64_t stride;
+  bool help;
+} check_options_t;
+
+#define CHECK_OPTION(kind, field, value, doc) SHOAL_OPTION(check_options_t, kind, field, value, doc)
+static const shoal_option_t table[] = {
+    CLI_PLAN_OPTIONS(check_options_t),
+    CHECK_OPTION(INT, steps, "2", "training steps to compare"),
+    CHECK_OPTION(BOOL, threads, NULL, "ranks are threads (the default)"),
+    CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
+    CHECK_OPTION(BOOL, opaque, NULL, "device memory is unmapped on the host, queues run concurrently"),
+    CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
+    CHECK_OPTION(INT, seed, NULL, "of data and random cases (0: from the clock)"),
+    CHECK_OPTION(INT, random, NULL, "check that many random models and plans"),
+    {.name = "case", .kind = SHOAL_OPTION_STRING, .offset = offsetof(check_options_t, kase),
+     .doc = "rerun one random case from its text"},
+    CHECK_OPTION(BOOL, mutate, NULL, "break printed programs in every way and see who notices"),
+    CHECK_OPTION(INT, stride, "1", "with --mutate: every n-th mutation"),
+    CHECK_OPTION(REAL, minutes, NULL, "stop random cases or mutations after that time"),
+    CHECK_OPTION(BOOL, assert_coverage, NULL, "fail if an op, reshard kind or feature never occurs"),
+    CHECK_OPTION(BOOL, no_shrink, NULL, "leave a failing case as it is"),
+    CHECK_OPTION(BOOL, verbose, NULL, "a line per case"),
+    CLI_MODEL_OPTIONS(check_options_t),
+    SHOAL_OPTION(check_options_t, BOOL, help, NULL, "this text"),
+};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+static void print_line(void *self, const char *line) {
+  fprintf(self, "%s\n", line);
+  fflush(self);
+}
+
+static shoal_status_t check_model(const check_options_t *o, const char *name, shoal_arena_t *arena,
+                                  FILE *out) {
+  cli_model_options_t model_options = o->model;
+  if (model_options.eps == 0) {
+    model_options.eps = 1e-3;
+    fprintf(out, "optimizer eps 0.001 (at 1e-8 a gradient that is zero but for rounding becomes noise)\n");
+  }
+  shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks, .strategy = o->planning.strategy,
+                                 .mesh = o->planning.mesh, .steps = o->steps, .processes = o->processes,
+                                 .opaque = o->opaque, .direct = o->direct, .seed = (uint64_t)o->seed};
+  int64_t size = 0;
+  if (o->planning.plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
+  SHOAL_RETURN_IF_ERROR(
+      cli_layouts_parse(o->planning.layouts, arena, &check.layout_count, &check.layouts));
+  shoal_model_t *model = NULL;
+  SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
+  shoal_check_report_t report;
+  shoal_status_t status = shoal_check_model(model, &check, &report);
+  fprintf(out, "%s: %s %s %s on %lld %s%s, seed %lld: %lld values, %lld parts compared",
+          !status ? "passed" : report.refused ? "refused" : "FAILED", name, o->model.dtype,
+          o->planning.plan       ? o->planning.plan
+          : o->planning.strategy ? o->planning.strategy
+                                 : "auto",
+          (long long)o->planning.ranks, o->processes ? "processes" : "threads", o->opaque ? ", opaque" : "",
+          (long long)o->seed, (long long)report.values, (long long)report.parts);
+  if (report.worst > 0)
+    fprintf(out, ", worst %.2g of what is allowed in '%s'", report.worst, report.worst_value);
+  if (report.decisions > 0) fprintf(out, ", %lld decisions imposed", (long long)report.decisions);
+  fprintf(out, "\n%d passed, %d failed, %d refused\n", !status, status && !report.refused,
+          status && report.refused);
+  shoal_model_free(model);
+  return status;
+}
+
+static shoal_status_t check_random(const check_options_t *o, FILE *out) {
+  shoal_random_options_t random = {.count = o->random, .seed = (uint64_t)o->seed, .minutes = o->minutes,
+                                   .processes = o->processes, .assert_coverage = o->assert_coverage,
+                                   .no_shrink = o->no_shrink, .verbose = o->verbose, .line = print_line,
+                                   .line_self = out};
+  if (o->kase) {
+    shoal_check_report_t report;
+    shoal_status_t status = shoal_check_case(o->kase, &random, &report);
+    fprintf(out, "%d passed, %d failed, %d refused\n", !status, status && !report.refused,
+            status && report.refused);
+    return status;
+  }
+  fprintf(out, "random seed %lld\n", (long long)o->seed);
+  shoal_random_report_t report;
+  shoal_status_t status = shoal_check_random(&random, &report);
+  fprintf(out, "%lld passed, %lld failed, %lld refused\n", (long long)report.passed,
+          (long long)report.failed, (long long)report.refused);
+  return status;
+}
+
+static shoal_status_t check_mutations(const check_options_t *o, FILE *out) {
+  shoal_mutate_options_t mutate = {.seed = (uint64_t)o->seed, .stride = o->stride, .minutes = o->minutes,
+                                   .verbose = o->verbose, .line = print_line, .line_self = out};
+  shoal_mutate_report_t report;
+  shoal_status_t status = shoal_check_mutations(&mutate, &report);
+  fprintf(out, "%lld mutations of %lld plans: %lld do not parse, %lld caught by the static check, %lld by "
+          "running, %lld compute the same, %lld survived\n",
+          (long long)report.mutations, (long long)report.plans, (long long)report.by_parse,
+          (long long)report.by_static_check, (long long)report.by_run, (long long)report.explained,
+          (long long)report.survivors);
+  return status;
+}
+
+static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  shoal_words_t words = {0};
+  SHOAL_RETURN_IF_ERROR(cli_options("check", "[MODEL]", table, TABLE_COUNT, argc, argv, arena, o, &words, out));
+  if (o->help) return NULL;
+  if (o->seed == 0) o->seed = (int64_t)time(NULL);
+  if (o->threads && o->processes)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "ranks are threads or processes, not both");
+  if (o->planning.ranks < 1 || o->planning.ranks > 1024)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to 1024 ranks can be checked",
+                       (long long)o->planning.ranks);
+  if (o->mutate) return check_mutations(o, out);
+  if (o->random > 0 || o->kase) return check_random(o, out);
+  SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
+  return check_model(o, words.items[0], arena, out);
+}
+
+shoal_status_t cli_check(int argc, char **argv, FILE *out) {
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  check_options_t options = {0};
+  shoal_status_t status = run(&options, argc, argv, &arena, out);
+  shoal_arena_deinit(&arena);
+  return status;
+}

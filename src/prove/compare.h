@@ -1,0 +1,55 @@
+// Comparison of what the ranks saw with the one-device runs.
+//   join.c     a value's parts: where each lies, unreduced ones joined
+//   compare.c  run by run, value by value in program order
+#ifndef SHOAL_PROVE_COMPARE_H_
+#define SHOAL_PROVE_COMPARE_H_
+
+#include "prove/record.h"
+#include "prove/reference.h"
+
+// One element of a part: floats as f64, integers as they are.
+typedef union shoal_cell {
+  double f;
+  int64_t i;
+} shoal_cell_t;
+
+// All records of one value in one layout, in one run.
+typedef struct shoal_group_parts {
+  const shoal_layout_t *layout;
+  shoal_type_t type;
+  int64_t micro_count;              // 1 when the layout does not speak of micro
+  const shoal_record_t **table;     // [micro][position]; NULL: no record
+} shoal_group_parts_t;
+
+bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout);
+// Is this the first of the positions (and micro-batches) that are joined into one part?
+bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro);
+// Boxes of a part; the same for all that are joined into it.
+SHOAL_MUST_USE shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t position,
+                                               int64_t micro, shoal_arena_t *arena,
+                                               shoal_boxes_t *out_boxes);
+// The elements, unreduced ones joined. MISMATCH if a rank's part is missing or has the wrong size.
+SHOAL_MUST_USE shoal_status_t shoal_part_join(const shoal_group_parts_t *group, int64_t position,
+                                              int64_t micro, int64_t count, shoal_arena_t *arena,
+                                              shoal_cell_t **out_cells);
+
+typedef struct shoal_comparison shoal_comparison_t;
+
+typedef struct shoal_rank_log {
+  const char *data;
+  int64_t size;
+} shoal_rank_log_t;
+
+// `program` says what the meshes and resting layouts are. `expanded` is the plan's model where that differs
+// from `model`, else NULL. Everything is allocated from `arena`.
+SHOAL_MUST_USE shoal_status_t shoal_comparison_create(const shoal_model_t *model,
+                                                      const shoal_program_t *program, int32_t ranks,
+                                                      const shoal_rank_log_t *logs, shoal_arena_t *arena,
+                                                      shoal_comparison_t **out_comparison);
+// Compares run `run`, which the references (the second may be NULL) have just made.
+SHOAL_MUST_USE shoal_status_t shoal_comparison_run(shoal_comparison_t *comparison, int32_t run,
+                                                   shoal_reference_t *reference,
+                                                   shoal_reference_t *expanded,
+                                                   shoal_check_report_t *report);
+
+#endif  // SHOAL_PROVE_COMPARE_H_

@@ -1,0 +1,122 @@
+// A value's parts: which ranks and micro-batches hold unreduced pieces of the same elements, and their sum
+// (or maximum ...). With several unreduced axes the last written is joined first, as a reshard does.
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "prove/compare.h"
+
+bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    if (layout->cuts[i].axis == SHOAL_AXIS_MICRO) return true;
+  return false;
+}
+
+bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro) {
+  int64_t coords[SHOAL_MAX_AXES];
+  shoal_mesh_coords(group->layout->mesh, position, coords);
+  for (int32_t i = 0; i < group->layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &group->layout->cuts[i];
+    if (cut->kind != SHOAL_CUT_PARTIAL) continue;
+    if ((cut->axis == SHOAL_AXIS_MICRO ? micro : coords[cut->axis]) != 0) return false;
+  }
+  return true;
+}
+
+shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t position, int64_t micro,
+                                shoal_arena_t *arena, shoal_boxes_t *out_boxes) {
+  int64_t at = shoal_layout_speaks_of_micro(group->layout) ? micro : -1;
+  return shoal_layout_boxes(group->layout, &group->type.shape, position, at, arena, out_boxes);
+}
+
+static shoal_cell_t load(shoal_dtype_t dtype, const void *data, int64_t index) {
+  shoal_cell_t cell;
+  if (shoal_dtype_is_float(dtype)) cell.f = shoal_dtype_load(dtype, data, index);
+  else cell.i = shoal_dtype_load_int(dtype, data, index);
+  return cell;
+}
+
+static double log_add(double a, double b) {
+  double high = fmax(a, b);
+  return isinf(high) ? high : high + log(exp(a - high) + exp(b - high));
+}
+
+static shoal_cell_t join_cells(shoal_reduce_t reduce, bool floats, shoal_cell_t a, shoal_cell_t b) {
+  shoal_cell_t out = a;
+  switch (reduce) {
+    case SHOAL_REDUCE_SUM:
+      if (floats) out.f = a.f + b.f;
+      else out.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i);
+      break;
+    case SHOAL_REDUCE_MAX:
+      if (floats) out.f = isnan(a.f) || a.f > b.f ? a.f : b.f;
+      else out.i = a.i > b.i ? a.i : b.i;
+      break;
+    case SHOAL_REDUCE_MIN:
+      if (floats) out.f = isnan(a.f) || a.f < b.f ? a.f : b.f;
+      else out.i = a.i < b.i ? a.i : b.i;
+      break;
+    case SHOAL_REDUCE_PROD:
+      if (floats) out.f = a.f * b.f;
+      else out.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i);
+      break;
+    case SHOAL_REDUCE_LSE:
+      if (floats) out.f = log_add(a.f, b.f);
+      break;
+  }
+  return out;
+}
+
+typedef struct joiner {
+  const shoal_group_parts_t *group;
+  shoal_arena_t *arena;
+  int64_t coords[SHOAL_MAX_AXES], micro, count;
+} joiner_t;
+
+static shoal_status_t one_part(const joiner_t *j, shoal_cell_t **out_cells) {
+  const shoal_group_parts_t *group = j->group;
+  const shoal_mesh_t *mesh = group->layout->mesh;
+  int64_t position = shoal_mesh_at(mesh, j->coords);
+  const shoal_record_t *record = group->table[j->micro * shoal_mesh_size(mesh) + position];
+  int32_t rank = shoal_mesh_rank(mesh, position);
+  if (!record) return SHOAL_ERROR(MISMATCH, "rank %d never made its part", rank);
+  int64_t bytes = j->count * (int64_t)shoal_dtype_size(group->type.dtype);
+  if (record->bytes != bytes)
+    return SHOAL_ERROR(MISMATCH, "rank %d's part has %lld bytes instead of %lld", rank,
+                       (long long)record->bytes, (long long)bytes);
+  shoal_cell_t *cells = SHOAL_NEW(j->arena, shoal_cell_t, j->count);
+  if (!cells) return SHOAL_OOM();
+  for (int64_t i = 0; i < j->count; ++i) cells[i] = load(group->type.dtype, record->data, i);
+  *out_cells = cells;
+  return NULL;
+}
+
+// Joins over the unreduced axes among cuts[cut..].
+static shoal_status_t join_from(joiner_t *j, int32_t cut, shoal_cell_t **out_cells) {
+  const shoal_layout_t *layout = j->group->layout;
+  while (cut < layout->cut_count && layout->cuts[cut].kind != SHOAL_CUT_PARTIAL) ++cut;
+  if (cut == layout->cut_count) return one_part(j, out_cells);
+  const shoal_cut_t *partial = &layout->cuts[cut];
+  bool micro = partial->axis == SHOAL_AXIS_MICRO;
+  bool floats = shoal_dtype_is_float(j->group->type.dtype);
+  int64_t size = micro ? j->group->micro_count : layout->mesh->axes[partial->axis].size;
+  int64_t *coord = micro ? &j->micro : &j->coords[partial->axis];
+  for (int64_t c = 0; c < size; ++c) {
+    shoal_cell_t *more = NULL;
+    *coord = c;
+    SHOAL_RETURN_IF_ERROR(join_from(j, cut + 1, &more));
+    for (int64_t i = 0; c > 0 && i < j->count; ++i)
+      (*out_cells)[i] = join_cells(partial->reduce, floats, (*out_cells)[i], more[i]);
+    if (c == 0) *out_cells = more;
+  }
+  *coord = 0;
+  return NULL;
+}
+
+shoal_status_t shoal_part_join(const shoal_group_parts_t *group, int64_t position, int64_t micro,
+                               int64_t count, shoal_arena_t *arena, shoal_cell_t **out_cells) {
+  joiner_t j = {.group = group, .arena = arena, .micro = micro, .count = count};
+  shoal_mesh_coords(group->layout->mesh, position, j.coords);
+  return join_from(&j, 0, out_cells);
+}

@@ -1,0 +1,267 @@
+// What each rank does in a check: a session with taps through the whole schedule, then one without - taps
+// make instructions run one after the other, so only the second shows whether queues wait for each other.
+#include "prove/ranks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "comm/launch.h"
+
+typedef struct rank_task {
+  const shoal_check_job_t *job;
+  shoal_world_t *world;
+  shoal_record_log_t log;
+  shoal_thread_t thread;
+  shoal_status_t status;
+} rank_task_t;
+
+static int64_t type_bytes(const shoal_type_t *type) {
+  return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
+}
+
+static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const shoal_graph_t *graph,
+                           shoal_arena_t *arena) {
+  for (int64_t i = 0; i < graph->inputs.count; ++i) {
+    const shoal_named_t *input = &graph->inputs.items[i];
+    int64_t bytes = type_bytes(&graph->values.items[input->value].type);
+    void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
+    if (!data) return SHOAL_OOM();
+    shoal_feed_fill(task->job->options, graph, input->value, task->log.run, data);
+    SHOAL_RETURN_IF_ERROR(shoal_feed(session, input->name, data, (size_t)bytes));
+  }
+  return NULL;
+}
+
+static shoal_status_t fetch(rank_task_t *task, shoal_session_t *session, const shoal_graph_t *graph,
+                            shoal_arena_t *arena) {
+  for (int64_t i = 0; i < graph->outputs.count; ++i) {
+    const shoal_named_t *output = &graph->outputs.items[i];
+    int64_t bytes = type_bytes(&graph->values.items[output->value].type);
+    void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
+    if (!data) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_fetch(session, output->name, data, (size_t)bytes));
+    shoal_record_add(&task->log, SHOAL_RECORD_OUTPUT, -1, -1, output->name, data, bytes);
+  }
+  return NULL;
+}
+
+static shoal_status_t get_states(rank_task_t *task, shoal_session_t *session, shoal_arena_t *arena) {
+  const shoal_model_t *model = task->job->model;
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    int64_t bytes = type_bytes(&model->states.items[s].type);
+    void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
+    if (!data) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_session_get(session, model->states.items[s].name, data, (size_t)bytes));
+    shoal_record_add(&task->log, SHOAL_RECORD_STATE, -1, -1, model->states.items[s].name, data, bytes);
+  }
+  return NULL;
+}
+
+// One run of the schedule ("init" has been run by the session). Counts what Shoal allocates meanwhile.
+static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, shoal_arena_t *arena,
+                              int64_t *out_allocations) {
+  const shoal_graph_t *graph =
+      shoal_model_find_graph(task->job->model, task->job->graphs[task->log.run]);
+  int64_t before = shoal_session_memory(session).allocations;
+  if (task->log.run > 0) {
+    SHOAL_RETURN_IF_ERROR(feed(task, session, graph, arena));
+    SHOAL_RETURN_IF_ERROR(shoal_run(session, graph->name));
+    SHOAL_RETURN_IF_ERROR(fetch(task, session, graph, arena));
+  }
+  *out_allocations = shoal_session_memory(session).allocations - before;
+  return get_states(task, session, arena);
+}
+
+static shoal_status_t open_session(rank_task_t *task, bool tapped, shoal_session_t **out_session) {
+  const shoal_check_job_t *job = task->job;
+  shoal_parallelize_options_t options = {
+      .allocator = job->allocator, .world = task->world, .plan = job->plan,
+      .opaque = job->options->opaque, .through_text = !job->program};
+  if (tapped) options.tap = shoal_record_tap, options.tap_self = &task->log;
+  if (job->program) return shoal_session_create(job->program, &options, out_session);
+  return shoal_parallelize(job->model, &options, out_session);
+}
+
+static shoal_status_t one_session(rank_task_t *task, bool tapped) {
+  const shoal_check_job_t *job = task->job;
+  shoal_session_t *session = NULL;
+  shoal_arena_t arena;
+  shoal_arena_init(job->allocator, &arena);
+  shoal_check_memory_t memory = {.steady_run = -1};
+  task->log.run = 0;
+  shoal_status_t status = open_session(task, tapped, &session);
+  for (int32_t run = 0; run < job->run_count && !status; ++run) {
+    int64_t allocations = 0;
+    task->log.run = run;
+    status = one_run(task, session, &arena, &allocations);
+    if (status) {
+      status = shoal_status_annotatef(status, "run %d, graph '%s'%s", run, job->graphs[run],
+                                      tapped ? "" : " (without taps)");
+    } else if (run >= 3 && strcmp(job->graphs[run], job->graphs[1]) == 0 && allocations > 0 &&
+               memory.steady_run < 0) {
+      memory.steady_run = run;
+      memory.steady_allocations = allocations;
+    }
+  }
+  if (!status && !tapped) {
+    shoal_memory_report_t report = shoal_session_memory(session);
+    memory.planned = report.arena_planned;
+    memory.touched = report.arena_touched;
+    shoal_record_add(&task->log, SHOAL_RECORD_MEMORY, -1, -1, "memory", &memory, sizeof memory);
+  }
+  shoal_session_free(session);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+static shoal_status_t rank_run(rank_task_t *task) {
+  shoal_status_t status = one_session(task, true);
+  if (!status) status = one_session(task, false);
+  if (!status && task->log.failed) status = SHOAL_OOM();
+  if (status) shoal_world_abort(task->world, status);  // the others may be on their way into a collective
+  return status;
+}
+
+// ---- threads ----------------------------------------------------------------------------------------
+
+static void thread_main(void *self) {
+  rank_task_t *task = self;
+  task->status = rank_run(task);
+}
+
+// The error of the lowest rank that has its own: what others quote comes second.
+static shoal_status_t first_error(rank_task_t *tasks, int32_t count) {
+  shoal_status_t status = NULL;
+  for (int pass = 0; pass < 2; ++pass)
+    for (int32_t r = 0; r < count; ++r) {
+      if (!tasks[r].status || (pass == 0 && shoal_status_code(tasks[r].status) == SHOAL_ABORTED)) continue;
+      if (status) shoal_status_free(tasks[r].status);
+      else status = shoal_status_annotatef(tasks[r].status, "rank %d", r);
+      tasks[r].status = NULL;
+    }
+  return status;
+}
+
+static shoal_status_t run_threads(const shoal_check_job_t *job, shoal_arena_t *arena,
+                                  shoal_rank_log_t *out_logs) {
+  int32_t count = job->options->ranks;
+  rank_task_t *tasks = SHOAL_NEW(arena, rank_task_t, count);
+  shoal_world_t **worlds = SHOAL_NEW(arena, shoal_world_t *, count);
+  if (!tasks || !worlds) return SHOAL_OOM();
+  shoal_world_options_t world_options = {.allocator = job->allocator,
+                                         .timeout_ms = job->options->timeout_ms};
+  SHOAL_RETURN_IF_ERROR(shoal_world_threads(&world_options, count, worlds));
+  shoal_status_t status = NULL;
+  for (int32_t r = 0; r < count; ++r) {
+    tasks[r] = (rank_task_t){.job = job, .world = worlds[r]};
+    shoal_record_log_init(job->allocator, &tasks[r].log);
+  }
+  for (int32_t r = 0; r < count && !status; ++r) {
+    status = shoal_thread_start(thread_main, &tasks[r], &tasks[r].thread);
+    if (status) shoal_world_abort(worlds[r], status);
+  }
+  for (int32_t r = 0; r < count; ++r) shoal_thread_join(&tasks[r].thread);
+  for (int32_t r = 0; r < count; ++r) shoal_world_release(worlds[r]);
+  shoal_status_t error = first_error(tasks, count);
+  if (!status) status = error;
+  else shoal_status_free(error);
+  for (int32_t r = 0; r < count; ++r) {
+    out_logs[r].size = tasks[r].log.size;
+    out_logs[r].data =
+        status ? NULL : shoal_arena_copy(arena, tasks[r].log.data, (size_t)tasks[r].log.size, 1);
+    if (!status && !out_logs[r].data) status = SHOAL_OOM();
+    shoal_record_log_deinit(&tasks[r].log);
+  }
+  return status;
+}
+
+// ---- processes --------------------------------------------------------------------------------------
+
+// A child writes its records, or its error, into a folder that only this check knows.
+typedef struct process_job {
+  const shoal_check_job_t *job;
+  char folder[256];
+} process_job_t;
+
+static void file_name(const process_job_t *p, int32_t rank, const char *what, char *buffer, size_t size) {
+  snprintf(buffer, size, "%s/%s.%d", p->folder, what, rank);
+}
+
+static shoal_status_t child_run(const process_job_t *p, int32_t rank) {
+  rank_task_t task = {.job = p->job};
+  char path[320];
+  shoal_world_options_t options = {.allocator = p->job->allocator, .timeout_ms = p->job->options->timeout_ms};
+  SHOAL_RETURN_IF_ERROR(shoal_world_join(&options, &task.world));
+  shoal_record_log_init(p->job->allocator, &task.log);
+  shoal_status_t status = rank_run(&task);
+  file_name(p, rank, "records", path, sizeof path);
+  if (!status) status = shoal_file_write(path, task.log.data, task.log.size);
+  shoal_record_log_deinit(&task.log);
+  shoal_world_release(task.world);
+  return status;
+}
+
+static int child_main(void *self, int rank) {
+  const process_job_t *p = self;
+  shoal_status_t status = child_run(p, rank);
+  if (!status) return 0;
+  char path[320];
+  file_name(p, rank, "error", path, sizeof path);
+  const char *message = shoal_status_message(status);
+  shoal_status_t lost = shoal_file_write(path, message, (int64_t)strlen(message));
+  shoal_status_free(lost);  // the exit code is left
+  int code = shoal_code_exit(shoal_status_code(status));
+  shoal_status_free(status);
+  return code;
+}
+
+// The message of the lowest rank that has its own error.
+static shoal_status_t child_error(const process_job_t *p, shoal_status_t status, shoal_arena_t *arena) {
+  for (int32_t r = 0; r < p->job->options->ranks; ++r) {
+    char path[320];
+    const char *message = NULL;
+    int64_t size = 0;
+    file_name(p, r, "error", path, sizeof path);
+    shoal_status_t missing = shoal_file_read(path, arena, &message, &size);
+    if (missing) {
+      shoal_status_free(missing);
+      continue;
+    }
+    return shoal_status_annotatef(status, "rank %d: %s", r, message);
+  }
+  return status;
+}
+
+static shoal_status_t run_processes(const shoal_check_job_t *job, shoal_arena_t *arena,
+                                    shoal_rank_log_t *out_logs) {
+  process_job_t p = {.job = job};
+  const char *base = getenv("TMPDIR");
+  snprintf(p.folder, sizeof p.folder, "%s/shoal-check-XXXXXX", base && *base ? base : "/tmp");
+  if (!mkdtemp(p.folder))
+    return SHOAL_ERROR(IO, "no folder for the ranks' records: %s: %s", p.folder, strerror(errno));
+  shoal_launch_options_t options = {.allocator = job->allocator, .size = job->options->ranks,
+                                    .timeout_ms = job->options->timeout_ms};
+  shoal_status_t status = shoal_launch_processes(&options, child_main, &p);
+  if (status) status = child_error(&p, status, arena);
+  for (int32_t r = 0; r < job->options->ranks; ++r) {
+    char path[320];
+    file_name(&p, r, "records", path, sizeof path);
+    if (!status) status = shoal_file_read(path, arena, &out_logs[r].data, &out_logs[r].size);
+    unlink(path);
+    file_name(&p, r, "error", path, sizeof path);
+    unlink(path);
+  }
+  rmdir(p.folder);
+  return status;
+}
+
+shoal_status_t shoal_check_ranks(const shoal_check_job_t *job, shoal_arena_t *arena,
+                                 shoal_rank_log_t *out_logs) {
+  return job->options->processes ? run_processes(job, arena, out_logs) : run_threads(job, arena, out_logs);
+}

@@ -1,0 +1,348 @@
+// Runs the reference interpreter twice - own dtypes, and promoted to f64 - and keeps for each value what a
+// comparison needs: what is expected, how large tensors of its kind are, how far the one-device run is off.
+#include "prove/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#define F64_EPSILON 0x1p-52
+
+enum { OWN, WIDE };
+
+typedef struct named_value {
+  const char *name;
+  int32_t value;
+} named_value_t;
+
+struct shoal_reference {
+  const shoal_model_t *model;
+  const shoal_check_options_t *options;
+  shoal_allocator_t allocator;
+  shoal_interpreter_t *interpreters[2];  // WIDE may be NULL: everything is f64
+  double *state_epsilon, *saved_epsilon;
+  void **saved[2];                       // states before the last run
+  shoal_arena_t states;                  // what the above lie in
+  // the last run
+  shoal_arena_t arena;
+  const shoal_graph_t *graph;
+  int32_t run;
+  shoal_expected_t *values, *after;      // of the graph; states after it
+  double *allowed;                       // per value, of the first try
+  double **before[2];                    // values as they were before decisions were imposed
+  named_value_t *index;                  // sorted by name
+  double scale[SHOAL_KIND_COUNT];
+  // imposing
+  int side;
+  shoal_impose_fn_t impose;
+  void *impose_self;
+  int64_t imposed;
+  bool failed;
+};
+
+static bool rounds(const shoal_model_t *model) {
+  for (int64_t g = 1; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    for (int64_t v = 0; v < graph->values.count; ++v) {
+      const shoal_value_info_t *info = &graph->values.items[v];
+      if (info->source == SHOAL_FROM_NODE && shoal_dtype_is_float(info->type.dtype) &&
+          info->type.dtype != SHOAL_F64)
+        return true;
+    }
+  }
+  return false;
+}
+
+// Ops whose result jumps: those that make integers of floats, and those that compare inside.
+static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
+  if (!shoal_dtype_is_float(graph->values.items[value].type.dtype)) return false;
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    bool reads = false;
+    for (int32_t i = 0; i < node->input_count; ++i) reads |= node->inputs[i] == value;
+    if (!reads) continue;
+    if (strstr(node->op->name, "relu_grad") || strstr(node->op->name, "pool")) return true;
+    for (int32_t o = 0; o < node->output_count; ++o)
+      if (!shoal_dtype_is_float(graph->values.items[node->outputs[o]].type.dtype)) return true;
+  }
+  return false;
+}
+
+// ---- imposing ---------------------------------------------------------------------------------------
+
+static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
+  shoal_reference_t *r = self;
+  if (!r->impose || r->failed || !feeds_decision(graph, value)) return;
+  int64_t count = shoal_shape_count(&tensor.shape);
+  double *plain = SHOAL_NEW(&r->arena, double, count), *changed = SHOAL_NEW(&r->arena, double, count);
+  if (!plain || !changed) {
+    r->failed = true;
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    plain[i] = changed[i] = shoal_dtype_load(tensor.dtype, tensor.data, i);
+  if (!r->impose(r->impose_self, graph, value, count, r->allowed[value], changed)) return;
+  r->before[r->side][value] = plain;
+  if (r->side == OWN) ++r->imposed;
+  for (int64_t i = 0; i < count; ++i) shoal_dtype_store(tensor.dtype, tensor.data, i, changed[i]);
+}
+
+// ---- create -----------------------------------------------------------------------------------------
+
+shoal_status_t shoal_reference_create(const shoal_model_t *model, const shoal_check_options_t *options,
+                                      shoal_allocator_t allocator, shoal_reference_t **out_reference) {
+  *out_reference = NULL;
+  shoal_reference_t *r = allocator.alloc(allocator.self, sizeof *r);
+  if (!r) return SHOAL_OOM();
+  *r = (shoal_reference_t){.model = model, .options = options, .allocator = allocator};
+  shoal_arena_init(allocator, &r->states);
+  shoal_arena_init(allocator, &r->arena);
+  shoal_status_t status = NULL;
+  for (int side = OWN; side <= (rounds(model) ? WIDE : OWN); ++side) {
+    shoal_interpreter_options_t io = {.allocator = allocator, .promote = side == WIDE,
+                                      .observe = observe, .observe_self = r};
+    SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_create(model, &io, &r->interpreters[side]));
+    r->saved[side] = SHOAL_NEW(&r->states, void *, model->states.count);
+    if (!r->saved[side]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
+    for (int64_t s = 0; s < model->states.count; ++s) {
+      r->saved[side][s] =
+          shoal_arena_alloc(&r->states, (size_t)shoal_shape_count(&model->states.items[s].type.shape), 8);
+      if (!r->saved[side][s]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
+    }
+  }
+  r->state_epsilon = SHOAL_NEW(&r->states, double, model->states.count);
+  r->saved_epsilon = SHOAL_NEW(&r->states, double, model->states.count);
+  if (!r->state_epsilon || !r->saved_epsilon) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
+  *out_reference = r;
+done:
+  if (status) shoal_reference_free(r);
+  return status;
+}
+
+void shoal_reference_free(shoal_reference_t *r) {
+  if (!r) return;
+  for (int side = OWN; side <= WIDE; ++side) shoal_interpreter_free(r->interpreters[side]);
+  shoal_arena_deinit(&r->states);
+  shoal_arena_deinit(&r->arena);
+  shoal_allocator_t allocator = r->allocator;
+  allocator.free(allocator.self, r);
+}
+
+// ---- what is expected -------------------------------------------------------------------------------
+
+static double finite_magnitude(double x) {
+  return isfinite(x) ? fabs(x) : 0;
+}
+
+// Fills floats, largest and own_error from the two runs' tensors; `before` overrides imposed ones.
+static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own, const shoal_tensor_t *wide,
+                              const double *own_before, const double *wide_before,
+                              shoal_expected_t *out) {
+  out->own = own->data;
+  if (!shoal_dtype_is_float(out->type.dtype)) return NULL;
+  int64_t count = shoal_shape_count(&out->type.shape);
+  double *floats = SHOAL_NEW(&r->arena, double, count);
+  if (!floats) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    double b = own_before ? own_before[i] : shoal_dtype_load(own->dtype, own->data, i);
+    double c = !wide ? b : wide_before ? wide_before[i] : shoal_dtype_load(wide->dtype, wide->data, i);
+    floats[i] = c;
+    out->largest = fmax(out->largest, finite_magnitude(b));
+    out->own_error = fmax(out->own_error, finite_magnitude(b - c));
+  }
+  out->floats = floats;
+  return NULL;
+}
+
+static shoal_value_kind_t kind_of(const shoal_reference_t *r, const shoal_value_info_t *info) {
+  if (info->source == SHOAL_FROM_STATE || r->run == 0) return SHOAL_KIND_PARAMETER;
+  if (strncmp(info->name, "grad/", 5) == 0) return SHOAL_KIND_GRADIENT;
+  if (info->source == SHOAL_FROM_INPUT) return SHOAL_KIND_ACTIVATION;
+  const shoal_node_t *node = &r->graph->nodes.items[info->node];
+  for (int32_t i = 0; i < node->input_count; ++i) {
+    shoal_value_kind_t kind = r->values[node->inputs[i]].kind;
+    if (kind == SHOAL_KIND_GRADIENT || kind == SHOAL_KIND_UPDATE) return SHOAL_KIND_UPDATE;
+  }
+  return SHOAL_KIND_ACTIVATION;
+}
+
+static double epsilon_of(const shoal_reference_t *r, const shoal_value_info_t *info) {
+  if (info->source == SHOAL_FROM_INPUT) return 0;
+  if (info->source == SHOAL_FROM_STATE) return r->state_epsilon[info->index];
+  double epsilon = shoal_dtype_epsilon(info->type.dtype);
+  const shoal_node_t *node = &r->graph->nodes.items[info->node];
+  for (int32_t i = 0; i < node->input_count; ++i)
+    epsilon = fmax(epsilon, r->values[node->inputs[i]].epsilon);
+  return epsilon;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const named_value_t *)a)->name, ((const named_value_t *)b)->name);
+}
+
+static shoal_status_t expect_value(shoal_reference_t *r, int32_t v) {
+  const shoal_value_info_t *info = &r->graph->values.items[v];
+  shoal_expected_t *e = &r->values[v];
+  e->name = info->name;
+  e->type = info->type;
+  e->kind = kind_of(r, info);
+  e->epsilon = epsilon_of(r, info);
+  e->exact = !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
+  shoal_tensor_t own, wide;
+  SHOAL_RETURN_IF_ERROR(shoal_interpreter_value(r->interpreters[OWN], v, &own));
+  bool two = r->interpreters[WIDE] && r->run > 0;
+  if (two) SHOAL_RETURN_IF_ERROR(shoal_interpreter_value(r->interpreters[WIDE], v, &wide));
+  SHOAL_RETURN_IF_ERROR(
+      measure(r, &own, two ? &wide : NULL, r->before[OWN][v], r->before[WIDE][v], e));
+  r->scale[e->kind] = fmax(r->scale[e->kind], e->largest);
+  r->index[v] = (named_value_t){info->name, v};
+  return NULL;
+}
+
+static shoal_status_t expect(shoal_reference_t *r) {
+  int64_t count = r->graph->values.count, state_count = r->model->states.count;
+  r->values = SHOAL_NEW(&r->arena, shoal_expected_t, count);
+  r->index = SHOAL_NEW(&r->arena, named_value_t, count);
+  r->after = SHOAL_NEW(&r->arena, shoal_expected_t, state_count);
+  if (!r->values || !r->index || !r->after) return SHOAL_OOM();
+  memset(r->scale, 0, sizeof r->scale);
+  for (int32_t v = 0; v < count; ++v) SHOAL_RETURN_IF_ERROR(expect_value(r, v));
+  qsort(r->index, (size_t)count, sizeof *r->index, by_name);
+  for (int64_t a = 0; a < r->graph->assigns.count; ++a)
+    r->state_epsilon[r->graph->assigns.items[a].state] =
+        r->run == 0 ? 0 : r->values[r->graph->assigns.items[a].value].epsilon;
+  for (int32_t s = 0; s < state_count; ++s) {
+    const shoal_state_info_t *info = &r->model->states.items[s];
+    shoal_expected_t *e = &r->after[s];
+    *e = (shoal_expected_t){.name = info->name, .type = info->type, .kind = SHOAL_KIND_PARAMETER,
+                            .epsilon = r->state_epsilon[s]};
+    e->exact = !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
+    shoal_tensor_t own, wide;
+    SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[OWN], s, &own));
+    bool two = r->interpreters[WIDE] && r->run > 0;
+    if (two) SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[WIDE], s, &wide));
+    SHOAL_RETURN_IF_ERROR(measure(r, &own, two ? &wide : NULL, NULL, NULL, e));
+    r->scale[SHOAL_KIND_PARAMETER] = fmax(r->scale[SHOAL_KIND_PARAMETER], e->largest);
+  }
+  return NULL;
+}
+
+// ---- run --------------------------------------------------------------------------------------------
+
+static size_t state_bytes(const shoal_tensor_t *tensor) {
+  return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
+}
+
+// Copies states out of (restore: back into) both interpreters.
+static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
+  for (int side = OWN; side <= WIDE && r->interpreters[side]; ++side)
+    for (int32_t s = 0; s < r->model->states.count; ++s) {
+      shoal_tensor_t tensor;
+      SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[side], s, &tensor));
+      memcpy(restore ? tensor.data : r->saved[side][s], restore ? r->saved[side][s] : tensor.data,
+             state_bytes(&tensor));
+    }
+  memcpy(restore ? r->state_epsilon : r->saved_epsilon, restore ? r->saved_epsilon : r->state_epsilon,
+         (size_t)r->model->states.count * sizeof(double));
+  return NULL;
+}
+
+static shoal_status_t feed(shoal_reference_t *r, int side) {
+  for (int64_t i = 0; i < r->graph->inputs.count; ++i) {
+    const shoal_named_t *input = &r->graph->inputs.items[i];
+    const shoal_type_t *type = &r->graph->values.items[input->value].type;
+    size_t bytes = (size_t)shoal_shape_count(&type->shape) * shoal_dtype_size(type->dtype);
+    void *data = shoal_arena_alloc(&r->arena, bytes ? bytes : 1, 1);
+    if (!data) return SHOAL_OOM();
+    shoal_feed_fill(r->options, r->graph, input->value, r->run, data);
+    SHOAL_RETURN_IF_ERROR(shoal_interpreter_feed(r->interpreters[side], input->name, data, bytes));
+  }
+  return NULL;
+}
+
+// After "init" the promoted run starts from the same rounded states.
+static shoal_status_t widen_states(shoal_reference_t *r) {
+  for (int32_t s = 0; s < r->model->states.count; ++s) {
+    shoal_tensor_t own, wide;
+    SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[OWN], s, &own));
+    SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[WIDE], s, &wide));
+    int64_t count = shoal_shape_count(&own.shape);
+    if (own.dtype == wide.dtype) memcpy(wide.data, own.data, state_bytes(&own));
+    else
+      for (int64_t i = 0; i < count; ++i)
+        shoal_dtype_store(wide.dtype, wide.data, i, shoal_dtype_load(own.dtype, own.data, i));
+  }
+  return NULL;
+}
+
+static shoal_status_t run_both(shoal_reference_t *r) {
+  for (int side = OWN; side <= WIDE; ++side) {
+    r->before[side] = SHOAL_NEW(&r->arena, double *, r->graph->values.count);
+    if (!r->before[side]) return SHOAL_OOM();
+    if (!r->interpreters[side]) continue;
+    r->side = side;
+    SHOAL_RETURN_IF_ERROR(feed(r, side));
+    SHOAL_RETURN_IF_ERROR(shoal_interpreter_run(r->interpreters[side], r->graph->name));
+  }
+  if (r->failed) return SHOAL_OOM();
+  if (r->run == 0 && r->interpreters[WIDE]) SHOAL_RETURN_IF_ERROR(widen_states(r));
+  return expect(r);
+}
+
+shoal_status_t shoal_reference_run(shoal_reference_t *r, const char *graph, int32_t run) {
+  shoal_arena_deinit(&r->arena);
+  shoal_arena_init(r->allocator, &r->arena);
+  r->graph = shoal_model_find_graph(r->model, graph);
+  if (!r->graph) return SHOAL_ERROR(NOT_FOUND, "the model has no graph '%s'", graph);
+  r->run = run;
+  r->impose = NULL;
+  SHOAL_RETURN_IF_ERROR(keep_states(r, false));
+  return shoal_status_annotatef(run_both(r), "on one device");
+}
+
+shoal_status_t shoal_reference_repeat(shoal_reference_t *r, shoal_impose_fn_t impose, void *self,
+                                      int64_t *out_imposed) {
+  r->allowed = SHOAL_NEW(&r->arena, double, r->graph->values.count);
+  if (!r->allowed) return SHOAL_OOM();
+  for (int64_t v = 0; v < r->graph->values.count; ++v)
+    r->allowed[v] = shoal_reference_allowed(r, &r->values[v]);
+  SHOAL_RETURN_IF_ERROR(keep_states(r, true));
+  r->impose = impose;
+  r->impose_self = self;
+  r->imposed = 0;
+  shoal_status_t status = run_both(r);
+  r->impose = NULL;
+  *out_imposed = r->imposed;
+  return shoal_status_annotatef(status, "on one device, with the program's decisions");
+}
+
+// ---- answers ----------------------------------------------------------------------------------------
+
+const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *r) {
+  return r->graph;
+}
+
+int32_t shoal_reference_find(const shoal_reference_t *r, const char *name) {
+  named_value_t key = {name, 0};
+  const named_value_t *found =
+      bsearch(&key, r->index, (size_t)r->graph->values.count, sizeof key, by_name);
+  return found ? found->value : -1;
+}
+
+const shoal_expected_t *shoal_reference_value(const shoal_reference_t *r, int32_t value) {
+  return &r->values[value];
+}
+
+const shoal_expected_t *shoal_reference_state(const shoal_reference_t *r, int32_t state) {
+  return &r->after[state];
+}
+
+double shoal_reference_allowed(const shoal_reference_t *r, const shoal_expected_t *e) {
+  if (e->exact) return 0;
+  double size = fmax(e->largest, 1e-3 * r->scale[e->kind]);
+  if (e->epsilon <= F64_EPSILON) return 1e-10 * size;
+  return 4 * fmax(e->own_error, 2 * e->epsilon * size);
+}

@@ -1,0 +1,65 @@
+// The one-device runs a check compares with: in the model's own dtypes and, where that is not f64
+// throughout, promoted to f64 from the same rounded states. Also how far off a value may be.
+#ifndef SHOAL_PROVE_REFERENCE_H_
+#define SHOAL_PROVE_REFERENCE_H_
+
+#include "graph/interpret.h"
+#include "prove/prove.h"
+
+typedef enum shoal_value_kind {
+  SHOAL_KIND_ACTIVATION, SHOAL_KIND_GRADIENT, SHOAL_KIND_UPDATE, SHOAL_KIND_PARAMETER, SHOAL_KIND_COUNT
+} shoal_value_kind_t;
+
+// A value as the one-device run has it.
+typedef struct shoal_expected {
+  const char *name;
+  shoal_type_t type;
+  shoal_value_kind_t kind;
+  bool exact;               // integers; and everything in "init"
+  double epsilon;           // of the coarsest float it was rounded to on its way; 0: never rounded
+  const void *own;          // whole, in its own dtype
+  const double *floats;     // floats: what is compared with
+  double largest;           // floats: magnitude
+  double own_error;         // floats: of the one-device run in its own dtypes
+} shoal_expected_t;
+
+typedef struct shoal_reference shoal_reference_t;
+
+// Asked for values that feed a decision (a comparison, relu's gradient ...) when a run is repeated with
+// the program's decisions: overwrites those of the `count` elements that the program has and that lie within
+// `allowed` of it. Returns whether it changed any.
+typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
+                                  double allowed, double *elements);
+
+// Allocates from `allocator`; keeps model and options.
+SHOAL_MUST_USE shoal_status_t shoal_reference_create(const shoal_model_t *model,
+                                                     const shoal_check_options_t *options,
+                                                     shoal_allocator_t allocator,
+                                                     shoal_reference_t **out_reference);
+void shoal_reference_free(shoal_reference_t *reference);
+// Runs a graph as number `run` of the schedule.
+SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
+                                                  int32_t run);
+// Takes the last run back and repeats it with imposed decisions; counts the values that changed.
+SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference, shoal_impose_fn_t impose,
+                                                     void *self, int64_t *out_imposed);
+
+// Of the last run: the graph; its values by number; states after it. Borrowed until the next run.
+const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *reference);
+int32_t shoal_reference_find(const shoal_reference_t *reference, const char *name);  // value, or -1
+const shoal_expected_t *shoal_reference_value(const shoal_reference_t *reference, int32_t value);
+const shoal_expected_t *shoal_reference_state(const shoal_reference_t *reference, int32_t state);
+// The largest difference contract 1 allows.
+double shoal_reference_allowed(const shoal_reference_t *reference, const shoal_expected_t *expected);
+
+// ---- feeds (feeds.c) -------------------------------------------------------------------------------
+
+// Deterministic data of an input in run `run`: different everywhere. `data` has room for the whole.
+void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph, int32_t value,
+                     int32_t run, void *data);
+// The graphs a check runs, in order: "init", "train" x steps, every other one once.
+SHOAL_MUST_USE shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps,
+                                                   shoal_arena_t *arena, const char *const **out_graphs,
+                                                   int32_t *out_count);
+
+#endif  // SHOAL_PROVE_REFERENCE_H_
