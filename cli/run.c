@@ -46,7 +46,7 @@ static shoal_status_t print_help(FILE *out) {
 static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   int dashes = 0;
   while (dashes < argc && strcmp(argv[dashes], "--") != 0) ++dashes;
-  run_options_t options;
+  run_options_t options = {0};
   shoal_words_t words;
   SHOAL_RETURN_IF_ERROR(shoal_options_defaults(OPTIONS, OPTION_COUNT, arena, &options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, dashes,
