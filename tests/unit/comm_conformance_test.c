@@ -56,7 +56,7 @@ static void model_reduce(shoal_dtype_t dtype, shoal_reduce_t reduce, int32_t n, 
 
 // Buffers of a rank's case --------------------------------------------------------------------------------
 
-#define CAPACITY 40000  // elements
+#define CAPACITY 20000  // elements
 typedef struct buffers {
   double send[CAPACITY], recv[CAPACITY], want[CAPACITY];
 } buffers_t;
@@ -65,7 +65,7 @@ static const shoal_dtype_t dtypes[] = {SHOAL_F64, SHOAL_F32, SHOAL_BF16, SHOAL_F
                                        SHOAL_I64, SHOAL_I32, SHOAL_U8,   SHOAL_BOOL};
 static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
                                          SHOAL_REDUCE_PROD};
-static const int64_t sizes[] = {0, 1, 5, 1027, 20011};
+static const int64_t sizes[] = {0, 1, 5, 1027, 4099};
 
 // Counts per group rank: uneven, with zeros, by pattern.
 static int64_t count_of(int pattern, int32_t i) {
@@ -215,6 +215,38 @@ static shoal_status_t case_broadcast(shoal_group_t *group, int32_t n, const int3
   return NULL;
 }
 
+// Parts longer than a block: everyone's element i is small enough for exact sums in any order.
+static shoal_status_t case_large(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                 buffers_t *b) {
+  (void)b;
+  const int64_t count = 300007;
+  const int32_t own = shoal_group_rank(group);
+  float *data = malloc((size_t)count * sizeof *data), *part = malloc((size_t)count * sizeof *part);
+  int64_t counts[MAX_RANKS], before = 0, rank_sum = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    counts[i] = i == n - 1 ? count - 40000 * (n - 1) : 40000;
+    if (i < own) before += counts[i];
+    rank_sum += ranks[i] + 1;
+  }
+  for (int64_t i = 0; i < count; ++i) data[i] = (float)((i % 1009) * (ranks[own] + 1));
+  shoal_status_t status =
+      shoal_reduce_scatter(group, SHOAL_F32, SHOAL_REDUCE_SUM, counts, data, part);
+  for (int64_t i = 0; i < counts[own] && !status; ++i) {
+    if (part[i] != (float)(((before + i) % 1009) * rank_sum)) {
+      status = SHOAL_ERROR(MISMATCH, "reduce_scatter element %lld", (long long)i);
+    }
+  }
+  if (!status) status = shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, count, data, data);
+  for (int64_t i = 0; i < count && !status; ++i) {
+    if (data[i] != (float)((i % 1009) * rank_sum)) {
+      status = SHOAL_ERROR(MISMATCH, "all_reduce element %lld", (long long)i);
+    }
+  }
+  free(part);
+  free(data);
+  return status;
+}
+
 // Nobody leaves before the last one came: everyone tells, then everyone has been told.
 static shoal_status_t case_barrier(shoal_group_t *group, int32_t n, const int32_t *ranks,
                                    buffers_t *b) {
@@ -231,6 +263,7 @@ static const struct {
     {"barrier", case_barrier},       {"broadcast", case_broadcast},
     {"all_reduce", case_all_reduce}, {"reduce_scatter", case_reduce_scatter},
     {"all_gather", case_all_gather}, {"all_to_all", case_all_to_all},
+    {"large", case_large},
 };
 
 // Groups: all ranks, all backwards, every second one, each alone ----------------------------------------------

@@ -1,0 +1,232 @@
+// Exchanges: large messages both ways at once, many in flight, waits in any order, self messages, two
+// threads on one world, groups that do not hold each other up, and no allocation in the steady state.
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/failing.h"
+#include "comm_ranks.h"
+
+static uint8_t byte_of(int32_t from, int32_t to, int64_t i) {
+  return (uint8_t)(from * 31 + to * 17 + i * 7 + (i >> 8));
+}
+
+// Everyone sends everyone, itself too, more than any ring holds.
+static shoal_status_t mutual(shoal_world_t *world, void *self) {
+  const int64_t bytes = *(const int64_t *)self;
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  shoal_message_t sends[MAX_RANKS], recvs[MAX_RANKS];
+  uint8_t *memory = malloc((size_t)(2 * n * bytes + 1));
+  for (int32_t i = 0; i < n; ++i) {
+    sends[i] = (shoal_message_t){i, 40 + i, bytes, memory + 2 * i * bytes};
+    recvs[i] = (shoal_message_t){i, 40 + me, bytes, memory + (2 * i + 1) * bytes};
+    for (int64_t k = 0; k < bytes; ++k) ((uint8_t *)sends[i].data)[k] = byte_of(me, i, k);
+  }
+  shoal_exchange_t exchange;
+  shoal_status_t status = shoal_exchange_start(world, n, sends, n, recvs, &exchange);
+  if (!status) status = shoal_exchange_wait(&exchange);
+  for (int32_t i = 0; i < n && !status; ++i) {
+    for (int64_t k = 0; k < bytes && !status; ++k) {
+      if (((uint8_t *)recvs[i].data)[k] != byte_of(i, me, k)) {
+        status = SHOAL_ERROR(MISMATCH, "byte %lld from rank %d", (long long)k, i);
+      }
+    }
+  }
+  free(memory);
+  return status;
+}
+
+static void test_mutual_large(void **state) {
+  (void)state;
+  int64_t bytes = 8 << 20;
+  run_threads(NULL, 2, mutual, &bytes);
+  assert_ok(run_processes(NULL, 2, mutual, &bytes));
+  bytes = 300001;
+  run_threads(NULL, 5, mutual, &bytes);
+  run_threads(&(shoal_world_options_t){.backend = "self"}, 1, mutual, &bytes);
+  bytes = 0;
+  run_threads(NULL, 3, mutual, &bytes);
+}
+
+// Many exchanges started, waited for in reverse; a send that nobody waits for goes out meanwhile.
+#define FLIGHT 40
+static shoal_status_t in_flight(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  static const int64_t sizes[] = {0, 3, 5000, 70000};
+  shoal_exchange_t sent[FLIGHT], received[FLIGHT];
+  shoal_message_t sends[FLIGHT], recvs[FLIGHT];
+  uint8_t *memory = malloc(FLIGHT * 2 * 70000);
+  shoal_status_t status = NULL;
+  for (int i = 0; i < FLIGHT && !status; ++i) {
+    const int64_t bytes = sizes[i % 4];
+    sends[i] = (shoal_message_t){(me + 1) % n, i, bytes, memory + 140000 * i};
+    recvs[i] = (shoal_message_t){(me + n - 1) % n, i, bytes, memory + 140000 * i + 70000};
+    for (int64_t k = 0; k < bytes; ++k) ((uint8_t *)sends[i].data)[k] = byte_of(me, i, k);
+    status = shoal_exchange_start(world, 1, &sends[i], 0, NULL, &sent[i]);
+    if (!status) status = shoal_exchange_start(world, 0, NULL, 1, &recvs[i], &received[i]);
+  }
+  for (int i = FLIGHT - 1; i >= 0 && !status; --i) status = shoal_exchange_wait(&received[i]);
+  for (int i = 0; i < FLIGHT && !status; ++i) status = shoal_exchange_wait(&sent[i]);
+  for (int i = 0; i < FLIGHT && !status; ++i) {
+    for (int64_t k = 0; k < recvs[i].bytes && !status; ++k) {
+      if (((uint8_t *)recvs[i].data)[k] != byte_of((me + n - 1) % n, i, k)) {
+        status = SHOAL_ERROR(MISMATCH, "byte %lld of message %d", (long long)k, i);
+      }
+    }
+  }
+  free(memory);
+  return status;
+}
+
+static void test_in_flight(void **state) {
+  (void)state;
+  run_threads(NULL, 1, in_flight, NULL);
+  run_threads(NULL, 3, in_flight, NULL);
+  run_threads(&(shoal_world_options_t){.backend = "self"}, 1, in_flight, NULL);
+  assert_ok(run_processes(NULL, 2, in_flight, NULL));
+}
+
+// Two threads of a rank use two groups of the same ranks, in opposite orders on different ranks: neither
+// may hold the other up, and messages must not mix.
+typedef struct half {
+  shoal_group_t *group;
+  int64_t add, rounds;
+  shoal_status_t status;
+} half_t;
+
+static void run_half(void *self) {
+  half_t *half = self;
+  const int32_t me = shoal_group_rank(half->group), n = shoal_group_size(half->group);
+  int64_t *data = malloc(20000 * sizeof *data);
+  for (int64_t round = 0; round < half->rounds && !half->status; ++round) {
+    const int64_t count = round % 3 == 0 ? 20000 : 5;
+    for (int64_t i = 0; i < count; ++i) data[i] = half->add + me + i + round;
+    half->status =
+        shoal_all_reduce(half->group, SHOAL_I64, SHOAL_REDUCE_SUM, count, data, data);
+    for (int64_t i = 0; i < count && !half->status; ++i) {
+      if (data[i] != n * (half->add + i + round) + n * (n - 1) / 2) {
+        half->status = SHOAL_ERROR(MISMATCH, "round %lld", (long long)round);
+      }
+    }
+  }
+  free(data);
+}
+
+static shoal_status_t two_threads(shoal_world_t *world, void *self) {
+  (void)self;
+  half_t a = {.add = 1000, .rounds = 60}, b = {.add = 5, .rounds = 60};
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &a.group));
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &b.group));
+  shoal_thread_t thread;
+  const bool odd = shoal_world_rank(world) % 2;
+  SHOAL_RETURN_IF_ERROR(shoal_thread_start(run_half, odd ? &a : &b, &thread));
+  run_half(odd ? &b : &a);
+  shoal_thread_join(&thread);
+  shoal_group_free(a.group);
+  shoal_group_free(b.group);
+  if (!a.status) return b.status;
+  shoal_status_free(b.status);
+  return a.status;
+}
+
+// One thread, but the receiver takes the groups in another order than the sender: eager messages of one
+// group lie in their lane and do not block the other's.
+static shoal_status_t other_order(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *groups[6];
+  for (int i = 0; i < 6; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &groups[i]));
+  }
+  for (int i = 0; i < 6; ++i) {
+    const int k = shoal_world_rank(world) == 0 ? i : 5 - i;
+    int64_t value = shoal_world_rank(world) == 0 ? 100 + k : 0;
+    SHOAL_RETURN_IF_ERROR(shoal_broadcast(groups[k], &value, sizeof value, 0));
+    CHECK(value == 100 + k, "group %d got %lld", k, (long long)value);
+  }
+  for (int i = 0; i < 6; ++i) shoal_group_free(groups[i]);
+  return NULL;
+}
+
+static void test_threads_of_a_rank(void **state) {
+  (void)state;
+  run_threads(NULL, 2, two_threads, NULL);
+  run_threads(NULL, 3, two_threads, NULL);
+  run_threads(NULL, 2, other_order, NULL);
+#ifndef SHOAL_SANITIZE_THREAD  // which does not support threads after fork
+  assert_ok(run_processes(NULL, 2, two_threads, NULL));
+#endif
+}
+
+// Once warm, collectives and exchanges allocate nothing.
+static shoal_status_t steady(shoal_world_t *world, void *self) {
+  shoal_failing_t *counter = self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  float data[3000];
+  int64_t before = 0;
+  for (int round = 0; round < 4; ++round) {
+    SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+    if (round == 1) before = atomic_load(&counter->calls);
+    SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+    for (int i = 0; i < 3000; ++i) data[i] = (float)i;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 3000, data, data));
+    SHOAL_RETURN_IF_ERROR(shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 3, data, data));
+    SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  const int64_t after = atomic_load(&counter->calls);
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  CHECK(after == before, "%lld allocations in the steady state", (long long)(after - before));
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_no_allocation(void **state) {
+  (void)state;
+  shoal_failing_t counter = {0};
+  run_threads(&(shoal_world_options_t){.allocator = shoal_allocator_failing(&counter)}, 3, steady,
+              &counter);
+  assert_int_equal(atomic_load(&counter.live_blocks), 0);
+}
+
+// Joining twice gives the same world; after leaving, all may join again.
+static shoal_status_t join_again(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_world_t *same;
+  SHOAL_RETURN_IF_ERROR(shoal_world_join(NULL, &same));
+  CHECK(same == world, "another world");
+  shoal_world_release(same);
+  return shoal_world_agree(world, NULL);
+}
+
+static int run_join_again(void *self, int rank) {
+  for (int i = 0; i < 5; ++i) {
+    rank_process_t process = {NULL, join_again, self};
+    int code = run_rank_process(&process, rank);
+    if (code) return code;
+  }
+  return 0;
+}
+
+static void test_join_again(void **state) {
+  (void)state;
+  assert_ok(shoal_launch_processes(&(shoal_launch_options_t){.size = 3}, run_join_again, NULL));
+  shoal_world_t *alone, *again;
+  assert_ok(shoal_world_join(NULL, &alone));
+  assert_string_equal(shoal_world_backend(alone), "self");
+  assert_int_equal(shoal_world_size(alone), 1);
+  assert_ok(shoal_world_join(NULL, &again));
+  assert_ptr_equal(alone, again);
+  shoal_world_release(again);
+  shoal_world_release(alone);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_mutual_large),       cmocka_unit_test(test_in_flight),
+      cmocka_unit_test(test_threads_of_a_rank),  cmocka_unit_test(test_no_allocation),
+      cmocka_unit_test(test_join_again),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

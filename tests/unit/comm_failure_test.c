@@ -1,0 +1,361 @@
+// What goes wrong must end on every rank with the named status: mismatches, aborts, time limits, ranks
+// that leave or die, bad arguments, allocations that fail.
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/failing.h"
+#include "comm_ranks.h"
+
+#define SHORT_MS 300  // where a time limit must pass
+
+// ---- mismatches -----------------------------------------------------------------------
+
+typedef struct sides {
+  int32_t send_tag, recv_tag;
+  int64_t send_bytes, recv_bytes;
+} sides_t;
+
+// Rank 0 sends, rank 1 receives something else; both must hear of it.
+static shoal_status_t mismatch(shoal_world_t *world, void *self) {
+  const sides_t *sides = self;
+  char data[64] = {0};
+  shoal_message_t send = {1, sides->send_tag, sides->send_bytes, data};
+  shoal_message_t recv = {0, sides->recv_tag, sides->recv_bytes, data};
+  shoal_message_t answer = {1 - shoal_world_rank(world), 9, 1, data};
+  shoal_exchange_t exchange;
+  shoal_status_t status =
+      shoal_world_rank(world) == 0
+          ? shoal_exchange_start(world, 1, &send, 0, NULL, &exchange)
+          : shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange);
+  if (!status) status = shoal_exchange_wait(&exchange);
+  if (!status && shoal_world_rank(world) == 0) {  // a small send is done before the other side looks
+    status = shoal_exchange_start(world, 0, NULL, 1, &answer, &exchange);
+    if (!status) status = shoal_exchange_wait(&exchange);
+  }
+  CHECK_ERROR(MISMATCH, "rank 1 expects tag", status);
+  CHECK_ERROR(MISMATCH, "rank 0 sent tag", shoal_world_agree(world, NULL));
+  return NULL;
+}
+
+static shoal_status_t other_collective(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  int32_t data[4] = {0};
+  shoal_status_t status =
+      shoal_world_rank(world) == 0
+          ? shoal_all_reduce(group, SHOAL_I32, SHOAL_REDUCE_SUM, 2, data, data)
+          : shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 2, data, data);
+  if (!status) status = shoal_barrier(group);
+  CHECK_ERROR(MISMATCH, "all_reduce of f32 by sum", status);
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_mismatch(void **state) {
+  (void)state;
+  sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, none = {1, 2, 0, 0};
+  run_threads(NULL, 2, mismatch, &tags);
+  run_threads(NULL, 2, mismatch, &bytes);
+  run_threads(NULL, 2, mismatch, &none);
+  assert_ok(run_processes(NULL, 2, mismatch, &tags));
+  run_threads(NULL, 2, other_collective, NULL);
+}
+
+static void test_self_mismatch(void **state) {
+  (void)state;
+  shoal_world_t *world;
+  assert_ok(shoal_world_threads(&(shoal_world_options_t){.backend = "self"}, 1, &world));
+  char data[8] = {0};
+  shoal_message_t send = {0, 1, 4, data}, recv = {0, 1, 5, data + 4};
+  shoal_exchange_t exchange;
+  assert_ok(shoal_exchange_start(world, 1, &send, 1, &recv, &exchange));
+  assert_error(MISMATCH, "rank 0 sent tag 1, 4 bytes", shoal_exchange_wait(&exchange));
+  shoal_world_release(world);
+}
+
+// ---- aborting and agreeing ------------------------------------------------------------
+
+static shoal_status_t aborts(shoal_world_t *world, void *self) {
+  const int32_t who = *(const int32_t *)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  shoal_status_t first = shoal_barrier(group);  // some may still be in it when the other aborts
+  if (first) CHECK_ERROR(ABORTED, "the disk is on fire", first);
+  if (shoal_world_rank(world) == who) {
+    shoal_status_t reason = SHOAL_ERROR(IO, "the disk is on fire");
+    shoal_world_abort(world, reason);
+    shoal_status_free(reason);
+  }
+  CHECK_ERROR(ABORTED, "the disk is on fire", shoal_barrier(group));  // present and
+  CHECK_ERROR(ABORTED, "IO", shoal_barrier(group));                   // future
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_abort(void **state) {
+  (void)state;
+  int32_t who = 1;
+  run_threads(NULL, 4, aborts, &who);
+  assert_ok(run_processes(NULL, 3, aborts, &who));
+  who = 0;
+  run_threads(&(shoal_world_options_t){.backend = "self"}, 1, aborts, &who);
+}
+
+static shoal_status_t agrees(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world), n = shoal_world_size(world);
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  for (int32_t lowest = 0; lowest < n; ++lowest) {
+    shoal_status_t mine =
+        me >= lowest && (me - lowest) % 2 == 0
+            ? SHOAL_ERROR_HINT(NOT_FOUND, "look again", "rank %d lost its keys", me)
+            : NULL;
+    shoal_status_t agreed = shoal_world_agree(world, mine);
+    char part[32];
+    snprintf(part, sizeof part, "rank %d lost", lowest);
+    CHECK(shoal_status_code(agreed) == SHOAL_NOT_FOUND, "code");
+    CHECK(strstr(shoal_status_message(agreed), part), "message %s", shoal_status_message(agreed));
+    CHECK(strcmp(shoal_status_hint(agreed), "look again") == 0, "hint");
+    shoal_status_free(agreed);
+  }
+  return shoal_world_agree(world, NULL);  // it is not broken
+}
+
+static void test_agree(void **state) {
+  (void)state;
+  run_threads(NULL, 1, agrees, NULL);
+  run_threads(NULL, 2, agrees, NULL);
+  run_threads(NULL, 5, agrees, NULL);
+  run_threads(&(shoal_world_options_t){.backend = "self"}, 1, agrees, NULL);
+  assert_ok(run_processes(NULL, 3, agrees, NULL));
+}
+
+// ---- time limits ----------------------------------------------------------------------
+
+// Rank 1 waits for a message that rank 0 never sends; rank 0 waits for rank 1's.
+static shoal_status_t deadline(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world);
+  char data[32];
+  shoal_message_t recv = {1 - me, 77, 32, data};
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange));
+  CHECK_ERROR(DEADLINE, "waits to receive tag 77, 32 bytes (0 there) from rank",
+              shoal_exchange_wait(&exchange));
+  CHECK_ERROR(DEADLINE, "waits to receive", shoal_world_agree(world, NULL));
+  return NULL;
+}
+
+static shoal_status_t deadline_send(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world);
+  const int64_t bytes = 1 << 20;
+  void *data = calloc(1, (size_t)bytes);
+  shoal_message_t send = {1 - me, 3, bytes, data};
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &send, 0, NULL, &exchange));
+  shoal_status_t status = shoal_exchange_wait(&exchange);
+  free(data);
+  CHECK_ERROR(DEADLINE, "waits to send tag 3, 1048576 bytes", status);
+  return NULL;
+}
+
+static void test_deadline(void **state) {
+  (void)state;
+  shoal_world_options_t options = {.timeout_ms = SHORT_MS};
+  run_threads(&options, 2, deadline, NULL);
+  run_threads(&options, 2, deadline_send, NULL);
+  assert_ok(run_processes(&options, 2, deadline, NULL));
+
+  options.backend = "self";
+  shoal_world_t *world;
+  assert_ok(shoal_world_threads(&options, 1, &world));
+  char data[4];
+  shoal_message_t recv = {0, 1, 4, data};
+  shoal_exchange_t exchange;
+  assert_ok(shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange));
+  assert_error(DEADLINE, "0 of 1 received", shoal_exchange_wait(&exchange));
+  shoal_world_release(world);
+}
+
+// ---- ranks that leave or die ----------------------------------------------------------
+
+static shoal_status_t leaves(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  shoal_status_t status = NULL;
+  if (shoal_world_rank(world) != 1) status = shoal_barrier(group);
+  shoal_group_free(group);
+  if (shoal_world_rank(world) != 1) CHECK_ERROR(ABORTED, "rank 1 has left", status);
+  return NULL;
+}
+
+static void test_leave(void **state) {
+  (void)state;
+  run_threads(NULL, 2, leaves, NULL);
+  run_threads(NULL, 4, leaves, NULL);
+}
+
+// Rank `who` kills itself while the others wait for it; they must be told, not time out.
+static shoal_status_t dies(shoal_world_t *world, void *self) {
+  const int32_t who = *(const int32_t *)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  if (shoal_world_rank(world) == who) kill(getpid(), SIGKILL);
+  shoal_status_t status = shoal_barrier(group);
+  shoal_group_free(group);
+  CHECK(shoal_status_code(status) == SHOAL_ABORTED, "survivor got %s",
+        shoal_status_message(status));
+  fprintf(stderr, "survivor %d heard\n", shoal_world_rank(world));
+  return status;
+}
+
+static void test_killed(void **state) {
+  (void)state;
+  for (int32_t who = 0; who < 3; ++who) {
+    char part[64];
+    snprintf(part, sizeof part, "rank %d was killed by signal 9 (SIGKILL)", who);
+    shoal_status_t status = run_processes(NULL, 3, dies, &who);
+    assert_error(ABORTED, part, status);
+  }
+}
+
+// Without the launcher's help: waiters see by themselves that a process is dead.
+static int dies_alone(void *self, int rank) {
+  rank_process_t process = {NULL, dies, self};
+  int code = run_rank_process(&process, rank);
+  // Only the survivor gets here; its launcher must not be the one who told it.
+  return code == shoal_code_exit(SHOAL_ABORTED) ? 0 : 1;
+}
+
+static int middle_man(void *self, int rank) {
+  // Rank 1 puts itself behind a process that does not end: the launcher sees nothing.
+  if (rank == 1) {
+    pid_t inner = fork();
+    if (inner == 0) _exit(dies_alone(self, rank));
+    // The other rank ends first; being ended by the launcher afterwards is this one's fate.
+    int status;
+    waitpid(inner, &status, 0);
+    for (;;) pause();
+  }
+  int code = dies_alone(self, rank);
+  return code == 0 ? shoal_code_exit(SHOAL_MISMATCH) : 1;  // tells the launcher, by a code of its own
+}
+
+static void test_death_seen_by_peers(void **state) {
+  (void)state;
+  int32_t who = 1;
+  shoal_launch_options_t options = {.size = 2, .grace_ms = 10};
+  assert_error(MISMATCH, "rank 0 ended with exit code 8",
+               shoal_launch_processes(&options, middle_man, &who));
+}
+
+// ---- bad arguments, failing allocations -----------------------------------------------
+
+static shoal_status_t bad_arguments(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
+  CHECK_ERROR(INVALID_ARGUMENT, "rank 9", shoal_group_create(world, 1, (int32_t[]){9}, &group));
+  CHECK_ERROR(INVALID_ARGUMENT, "twice", shoal_group_create(world, 2, (int32_t[]){0, 0}, &group));
+  CHECK_ERROR(INVALID_ARGUMENT, "3 ranks", shoal_group_create(world, 3, NULL, &group));
+  shoal_exchange_t exchange;
+  shoal_message_t message = {5, 0, 4, NULL};
+  CHECK_ERROR(INVALID_ARGUMENT, "peer 5",
+              shoal_exchange_start(world, 1, &message, 0, NULL, &exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 1, (int32_t[]){0}, &group));
+  if (shoal_world_rank(world) == 1) {
+    CHECK_ERROR(INVALID_ARGUMENT, "not in the group", shoal_barrier(group));
+  }
+  shoal_group_free(group);
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  // From here on the world is broken: one rank's error is everyone's.
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  int64_t data[2] = {0};
+  shoal_status_t status =
+      shoal_world_rank(world) == 0
+          ? shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_LSE, 1, data, data)
+          : shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_SUM, 1, data, data);
+  CHECK_ERROR(UNSUPPORTED, "cannot be joined by lse", status);
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_bad_arguments(void **state) {
+  (void)state;
+  run_threads(NULL, 2, bad_arguments, NULL);
+  shoal_world_t *world;
+  assert_error(NOT_FOUND, "local",
+               shoal_world_join(&(shoal_world_options_t){.backend = "lokal"}, &world));
+  assert_error(INVALID_ARGUMENT, "0 ranks", shoal_world_threads(NULL, 0, &world));
+  assert_error(UNSUPPORTED, "ranks", shoal_world_threads(NULL, 100000, NULL));
+  setenv("SHOAL_SIZE", "2", 1);
+  assert_error(INVALID_ARGUMENT, "SHOAL_RANK", shoal_world_join(NULL, &world));
+  setenv("SHOAL_RANK", "1", 1);
+  assert_error(INVALID_ARGUMENT, "SHOAL_LOCAL_FD", shoal_world_join(NULL, &world));
+  setenv("SHOAL_LOCAL_FD", "0", 1);
+  assert_error(UNAVAILABLE, "shared memory", shoal_world_join(NULL, &world));
+  setenv("SHOAL_RANK", "x2", 1);
+  assert_error(INVALID_ARGUMENT, "'x2'", shoal_world_join(NULL, &world));
+  unsetenv("SHOAL_SIZE");
+  unsetenv("SHOAL_RANK");
+  unsetenv("SHOAL_LOCAL_FD");
+}
+
+// A session's shape: create, agree on it, reduce.
+static shoal_status_t small_session(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group = NULL;
+  shoal_status_t status = shoal_world_agree(
+      world, shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  float data[2000] = {0};
+  if (!status) status = shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 2000, data, data);
+  shoal_group_free(group);
+  return status;
+}
+
+static void test_nth_allocation(void **state) {
+  (void)state;
+  int64_t failed = 0;
+  for (int64_t n = 1;; ++n) {
+    shoal_failing_t failing = {.fail_at = n};
+    shoal_world_options_t options = {.allocator = shoal_allocator_failing(&failing)};
+    shoal_world_t *worlds[2];
+    shoal_status_t status = shoal_world_threads(&options, 2, worlds);
+    shoal_status_t statuses[2] = {NULL, NULL};
+    rank_thread_t ranks[2] = {0};
+    for (int32_t i = 0; i < 2 && !status; ++i) {
+      ranks[i] = (rank_thread_t){.world = worlds[i], .function = small_session};
+      assert_ok(shoal_thread_start(run_rank_thread, &ranks[i], &ranks[i].thread));
+    }
+    for (int32_t i = 0; i < 2 && !status; ++i) {
+      shoal_thread_join(&ranks[i].thread);
+      statuses[i] = ranks[i].status;
+    }
+    assert_int_equal(atomic_load(&failing.live_blocks), 0);
+    assert_int_equal(shoal_status_code(statuses[0]), shoal_status_code(statuses[1]));
+    const shoal_code_t code = shoal_status_code(status ? status : statuses[0]);
+    shoal_status_free(status);
+    shoal_status_free(statuses[0]);
+    shoal_status_free(statuses[1]);
+    if (code == SHOAL_OK) break;
+    assert_int_equal(code, SHOAL_OUT_OF_MEMORY);
+    ++failed;
+  }
+  assert_true(failed >= 8);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_mismatch),    cmocka_unit_test(test_self_mismatch),
+      cmocka_unit_test(test_abort),       cmocka_unit_test(test_agree),
+      cmocka_unit_test(test_deadline),    cmocka_unit_test(test_leave),
+      cmocka_unit_test(test_killed),      cmocka_unit_test(test_death_seen_by_peers),
+      cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_nth_allocation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
