@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# `shoal run`: ranks and environment, prefixes, exit codes, last words, signals, no orphans, nothing left.
+# labels: san
+set -u
+shoal=${SHOAL_BIN:?}
+failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
+# run NAME EXPECTED_CODE ARGS...: stdout and stderr go to $work/out and $work/err
+run() {
+  local name=$1 expected=$2
+  shift 2
+  "$shoal" run "$@" >"$work/out" 2>"$work/err" </dev/null
+  local code=$?
+  [ $code -eq "$expected" ] || { fail "$name: exit code $code, not $expected"; cat "$work/err" >&2; }
+}
+has() { grep -qF -- "$2" "$work/$1" || { fail "$1 lacks '$2':"; cat "$work/$1" >&2; }; }
+
+# Every rank gets its number; lines carry it, on both streams; a line without an end gets one.
+run environment 0 -n 3 -- sh -c 'echo "$SHOAL_RANK of $SHOAL_SIZE"; echo "talk $SHOAL_RANK" >&2; printf end'
+for i in 0 1 2; do
+  has out "[$i] $i of 3"
+  has err "[$i] talk $i"
+  has out "[$i] end"
+done
+[ "$(wc -l <"$work/out")" -eq 6 ] || fail "environment: not six lines"
+run timeout 0 -n 1 --timeout-ms 1234 --no-prefix -- sh -c 'echo $SHOAL_TIMEOUT_MS'
+[ "$(cat "$work/out")" = 1234 ] || fail "--timeout-ms does not arrive"
+run threads 0 -n 4 --threads -- sh -c 'echo threads $SHOAL_THREADS; env | grep -c SHOAL_RANK || true'
+has out "threads 4"
+has out "0"
+run long 0 -n 2 -- sh -c 'head -c 20000 /dev/zero | tr "\0" x; echo'
+[ "$(tr -cd x <"$work/out" | wc -c)" -eq 40000 ] || fail "long lines lose bytes"
+
+# Failures: which rank, why, its last words; the code of the status the rank ended with.
+run exit_code 8 -n 3 --grace-ms 100 -- sh -c 'if [ $SHOAL_RANK = 1 ]; then echo "my last words" >&2; exit 8; fi; exec sleep 60'
+has err "rank 1 ended with exit code 8"
+has err "my last words"
+has err "MISMATCH"
+run unknown_code 9 -n 2 --grace-ms 10 -- sh -c 'if [ $SHOAL_RANK = 0 ]; then exit 42; fi; exec sleep 60'
+has err "rank 0 ended with exit code 42"
+run killed 9 -n 3 --grace-ms 10 -- sh -c 'if [ $SHOAL_RANK = 2 ]; then kill -9 $$; fi; exec sleep 60'
+has err "rank 2 was killed by signal 9 (SIGKILL)"
+run stubborn 9 -n 2 --grace-ms 10 -- sh -c 'trap "" TERM; if [ $SHOAL_RANK = 0 ]; then exit 1; fi; sleep 60'
+has err "rank 0 ended with exit code 1"
+run no_program 3 -n 2 -- ./there-is-no-such-program
+has err "cannot run './there-is-no-such-program'"
+
+# Bad usage stops before anything runs.
+run nothing 2 -n 2
+has err "no program"
+run no_ranks 2 -n -1 -- true
+run bad_option 2 --rangs 2 -- true
+has err "ranks"
+run before 2 -n 2 true
+run too_many 6 -n 100000 -- true
+
+# No orphans: what the ranks started ends with them, also when the launcher itself is killed.
+marker="shoal-run-test-$$"
+alive() { pgrep -f "$marker" >/dev/null; }
+gone() { for _ in $(seq 100); do alive || return 0; sleep 0.1; done; return 1; }
+run children 9 -n 2 --grace-ms 10 -- \
+  bash -c "bash -c 'exec -a $marker sleep 60' & sleep 0.2; [ \$SHOAL_RANK = 0 ] && exit 1; wait"
+gone || fail "children of ranks outlive them"
+
+for signal in INT TERM; do
+  "$shoal" run -n 2 --grace-ms 10 -- bash -c "echo up; exec -a $marker sleep 60" >"$work/out" 2>"$work/err" &
+  launcher=$!
+  for _ in $(seq 100); do [ "$(grep -c up "$work/out")" -eq 2 ] && break; sleep 0.1; done
+  # A shell without job control starts background jobs with SIGINT ignored; the launcher still sees it.
+  kill -$signal $launcher
+  wait $launcher
+  code=$?
+  [ $code -eq 9 ] || fail "SIG$signal: exit code $code, not 9"
+  has err "interrupted by SIG$signal"
+  gone || fail "SIG$signal leaves ranks behind"
+done
+
+"$shoal" run -n 2 -- bash -c "echo up; exec -a $marker sleep 60" >"$work/out" 2>"$work/err" &
+launcher=$!
+for _ in $(seq 100); do [ "$(grep -c up "$work/out")" -eq 2 ] && break; sleep 0.1; done
+kill -KILL $launcher
+wait $launcher 2>/dev/null
+gone || fail "ranks outlive a killed launcher"
+
+[ $failures -eq 0 ] && echo "shoal run: all well"
+exit $((failures > 0))
