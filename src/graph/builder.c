@@ -132,11 +132,14 @@ void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count
                        const shoal_value_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
                        int32_t output_count, shoal_value_t *out_outputs, const char *file,
                        int line) {
+  // out_outputs may be the inputs' own variables: it is written last.
+  bool alive = begin(graph, &file, &line);
+  shoal_status_t status = alive ? add_node(graph, op, input_count, inputs, attr_count, attrs, file,
+                                           line, output_count, out_outputs)
+                                : NULL;
+  if (alive && !status) return;
   for (int32_t i = 0; i < output_count; ++i) out_outputs[i] = NULL_VALUE;
-  if (!begin(graph, &file, &line)) return;
-  shoal_status_t status = add_node(graph, op, input_count, inputs, attr_count, attrs, file, line,
-                                   output_count, out_outputs);
-  if (!status) return;
+  if (!alive) return;
   // records name themselves and their operands; others' messages get the op's name here
   if (op && !strstr(shoal_status_message(status), op)) status = shoal_status_annotate(status, op);
   const struct shoal_graph_builder *b = graph->builder;

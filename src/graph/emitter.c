@@ -7,22 +7,20 @@ static void emit(shoal_emitter_t *base, const char *op, int32_t input_count,
                  const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
                  int32_t output_count, shoal_ref_t *out_outputs) {
   shoal_graph_emitter_t *emitter = base->self;
-  for (int32_t i = 0; i < output_count; ++i) out_outputs[i] = SHOAL_NO_REF;
-  if (emitter->error) return;
   shoal_graph_t *graph = emitter->graph;
   shoal_status_t status = NULL;
-  for (int32_t i = 0; i < input_count && !status; ++i) {
+  for (int32_t i = 0; i < input_count && !status && !emitter->error; ++i) {
     if (inputs[i] < 0 || inputs[i] >= graph->values.count) {
       status = SHOAL_ERROR(INTERNAL, "input %d is not a value", (int)i);
     }
   }
-  if (!status) {
+  if (!status && !emitter->error) {  // out_outputs may be the inputs' own variables: written last
     status = shoal_graph_emit(graph, op, input_count, inputs, attr_count, attrs, emitter->file,
                               emitter->line, output_count, out_outputs);
+    if (!status) return;
   }
-  if (!status) return;
   for (int32_t i = 0; i < output_count; ++i) out_outputs[i] = SHOAL_NO_REF;
-  emitter->error = shoal_status_annotatef(status, "emitting %s", op);
+  if (status) emitter->error = shoal_status_annotatef(status, "emitting %s", op);
 }
 
 static shoal_type_t type(shoal_emitter_t *base, shoal_ref_t ref) {
