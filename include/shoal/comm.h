@@ -38,7 +38,8 @@ SHOAL_API int32_t shoal_world_size(const shoal_world_t *world);
 SHOAL_API const char *shoal_world_backend(const shoal_world_t *world);
 
 // Takes this rank's status; returns OK if it is OK on all ranks, else - on every rank - the error of the
-// lowest failing rank (annotated with its number on the others). *Collective.* Does not break the world.
+// lowest failing rank (annotated with its number on the others, unless they failed alike). *Collective.*
+// Does not break the world.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status);
 // Breaks the world: every rank's present and future calls return ABORTED quoting `reason`, which stays the
 // caller's. Not collective.

@@ -185,7 +185,18 @@ static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status
   *out_rank = lowest;
   if (lowest == world->size) return NULL;
   flatten(lowest == world->rank ? status : NULL, out_flat);
-  return shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest));
+  // A failed rank often ends next, and a launcher then breaks the world: nobody leaves before all know.
+  // Whatever happens here, this rank knows already.
+  shoal_status_free(shoal_barrier(world->all));
+  return NULL;
+}
+
+// Ranks that do the same work fail alike: then there is nobody to point at.
+static bool is_same(shoal_status_t status, const flat_status_t *flat) {
+  return status && shoal_status_code(status) == (shoal_code_t)flat->code &&
+         strncmp(shoal_status_message(status), flat->message, sizeof flat->message - 1) == 0;
 }
 
 shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
@@ -201,7 +212,7 @@ shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
     shoal_status_free(status);
     return broken;
   }
-  if (rank == world->rank || rank == world->size) return status;
+  if (rank == world->rank || rank == world->size || is_same(status, &flat)) return status;
   shoal_status_free(status);
   return shoal_status_annotatef(shoal_status_create((shoal_code_t)flat.code, flat.file, flat.line,
                                                     flat.message, flat.hint[0] ? flat.hint : NULL),
