@@ -3,7 +3,7 @@
 // Buffers are bound once per micro-batch, segments once per (segment, micro-batch), however many
 // orders call them. A rank that is not on the mesh of an instruction's buffers is idle there: that
 // is how one class may serve ranks with nothing to do.
-#include <string.h>
+#include <stdio.h>
 
 #include "base/dtype.h"
 #include "program/program_impl.h"
@@ -400,11 +400,12 @@ static shoal_status_t bind_segment(binder_t *b, int32_t index, int64_t micro,
       const shoal_instruction_t *in = &segment->instructions[i];
       shoal_status_t status = bind_instruction(b, in, micro, &bound[i]);
       if (status) {
+        char loop[40] = "";
+        if (micro >= 0) snprintf(loop, sizeof loop, ", micro-batch %lld", (long long)micro);
         return shoal_status_annotatef(
-            status,
-            "class %lld, segment %d '%s', instruction %lld %s '%s', rank %d, micro-batch %lld",
+            status, "class %lld, segment %d '%s', instruction %lld %s '%s', rank %d%s",
             (long long)(b->class - b->program->classes), index, segment->name, (long long)i,
-            shoal_opcode_name(in->opcode), in->name, b->rank, (long long)micro);
+            shoal_opcode_name(in->opcode), in->name, b->rank, loop);
       }
     }
     *entry = bound;

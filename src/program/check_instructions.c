@@ -164,6 +164,25 @@ static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruc
   return NULL;
 }
 
+// A source is joined to a target once in a call.
+static shoal_status_t check_join(const shoal_class_t *class, const shoal_instruction_t *in) {
+  SHOAL_RETURN_IF_ERROR(check_copy(class, in));
+  for (int64_t s = 0; s < class->segment_count; ++s) {
+    const shoal_segment_t *segment = &class->segments[s];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *other = &segment->instructions[i];
+      if (other == in || other->opcode != SHOAL_OPCODE_ACCUMULATE) continue;
+      if (other->inputs[0] != in->inputs[0] || other->outputs[0] != in->outputs[0]) continue;
+      return SHOAL_ERROR_HINT(MISMATCH, "drop one of the two",
+                              "'%s' is joined to the same accumulator twice: in segment %lld '%s', "
+                              "instruction %lld, too",
+                              class->buffers[in->inputs[0]].name, (long long)s, segment->name,
+                              (long long)i);
+    }
+  }
+  return NULL;
+}
+
 static shoal_status_t check_host(const shoal_class_t *class, const shoal_instruction_t *in) {
   bool feed = in->opcode == SHOAL_OPCODE_FEED;
   const shoal_buffer_t *buffer = &class->buffers[feed ? in->outputs[0] : in->inputs[0]];
@@ -216,8 +235,9 @@ static shoal_status_t check_one(const shoal_program_t *program, const shoal_clas
     case SHOAL_OPCODE_COMPUTE:
       return check_compute(class, in, scratch);
     case SHOAL_OPCODE_COPY:
-    case SHOAL_OPCODE_ACCUMULATE:
       return check_copy(class, in);
+    case SHOAL_OPCODE_ACCUMULATE:
+      return check_join(class, in);
     case SHOAL_OPCODE_FILL:
       return check_fill(class, in);
     case SHOAL_OPCODE_FEED:

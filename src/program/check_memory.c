@@ -211,14 +211,14 @@ static int32_t stranger(const memory_t *m, int32_t index, int32_t slot) {
 
 static shoal_status_t lost(const memory_t *m, int32_t index, int32_t owner) {
   const char *name = m->class->buffers[index].name;
+  const char *when = m->place.instruction >= 0 ? "before it is read" : "when the order ends";
   if (owner < 0) {
     return MISMATCH(&m->place, "plan the memory again",
-                    "buffer %d '%s' has been overwritten by a workspace before it is read", index,
-                    name);
+                    "buffer %d '%s' has been overwritten by a workspace %s", index, name, when);
   }
   return MISMATCH(&m->place, "plan the memory again",
-                  "buffer %d '%s' has been overwritten by buffer %d '%s' before it is read", index,
-                  name, owner, m->class->buffers[owner].name);
+                  "buffer %d '%s' has been overwritten by buffer %d '%s' %s", index, name, owner,
+                  m->class->buffers[owner].name, when);
 }
 
 // In the call's micro-batch; `piece`: only this micro-batch of a value over all of them is read.

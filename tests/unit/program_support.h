@@ -1,0 +1,166 @@
+// Programs that the tests of program/ share, as text.
+#ifndef SHOAL_TESTS_PROGRAM_SUPPORT_H_
+#define SHOAL_TESTS_PROGRAM_SUPPORT_H_
+
+#include "base/arena.h"
+#include "program/bind.h"
+#include "unit/unit.h"
+
+// Two ranks, 7 rows in 3 micro-batches. y = x * w; g = sum of y's rows, over micro-batches and ranks; w += g.
+// y is gathered, micro-batch by micro-batch.
+static const char TRAIN[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 3\n"
+    "mesh data=2,micro=3\n"
+    "state w f32[4] \"\" saved\n"
+    "input train x f32[7, 4]\n"
+    "output train y f32[7, 4]\n"
+    "output train g f32[4]\n"
+    "channel 0 f32[4] \"data:partial(sum)\" -> \"\"\n"
+    "channel 1 f32[7, 4] \"micro:0,data:0\" -> \"micro:0\" micro\n"
+    "class 0 ranks 0-1 arena 704\n"
+    "  buffer 0 state 0 \"w\" f32[4] \"\" slots 1 bytes 64 offset 0\n"
+    "  buffer 1 temp \"w/full\" f32[4] \"\" slots 1 bytes 64 offset 64\n"
+    "  buffer 2 input \"x\" f32[7, 4] \"micro:0,data:0\" slots 1 bytes 64 offset 64\n"
+    "  buffer 3 temp \"y\" f32[7, 4] \"micro:0,data:0\" slots 1 bytes 64 offset 128\n"
+    "  buffer 4 temp \"g\" f32[4] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 offset 192\n"
+    "  buffer 5 temp \"g\" f32[4] \"data:partial(sum)\" slots 1 bytes 64 offset 256\n"
+    "  buffer 6 temp \"g\" f32[4] \"\" slots 1 bytes 64 offset 64\n"
+    "  buffer 7 temp \"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128\n"
+    "  buffer 8 temp \"y\" f32[7, 4] \"micro:0\" slots 1 bytes 64 offset 320\n"
+    "  buffer 9 temp \"y\" f32[7, 4] \"\" slots 1 bytes 128 offset 384\n"
+    "  segment 0 init\n"
+    "    0 compute compute shoal.full -> (1) {shape=[4], value=0.5, dtype=f32} \"w/full\"\n"
+    "    1 compute copy (1) -> (0) \"w\"\n"
+    "  segment 1 train.before\n"
+    "    0 compute fill -> (5) value 0 \"g\"\n"
+    "  segment 2 train.loop\n"
+    "    0 copy feed -> (2) \"x\"\n"
+    "    1 compute compute shoal.mul (2, 0) -> (3) \"y\" wait 0\n"
+    "    2 comm reshard (3) -> (8) channel 1 \"y\" workspace 192@512 wait 1\n"
+    "    3 compute compute shoal.reduce_sum (3) -> (4) {dims=[0]} \"g\"\n"
+    "    4 compute accumulate (4) -> (5) reduce sum \"g\"\n"
+    "    5 copy copy (8) -> (9) \"y\" wait 2\n"
+    "  segment 3 train.after\n"
+    "    0 comm reshard (5) -> (6) channel 0 \"g\"\n"
+    "    1 copy fetch (9) \"y\"\n"
+    "    2 copy fetch (6) \"g\" wait 0\n"
+    "    3 compute compute shoal.add (0, 6) -> (7) \"w/add\" wait 0\n"
+    "  segment 4 train.commit\n"
+    "    0 compute copy (7) -> (0) \"w\"\n"
+    "  order init 0\n"
+    "  order train 1 2:0 2:1 2:2 3 4\n";
+
+// Stage a on ranks 0 and 1, stage b on ranks 2 to 4: a row of x goes from a to b as its negative, and comes
+// back squared; all micro-batches are alive at once. Rank 5 has nothing to do but to fetch.
+static const char STAGES[] =
+    "shoal_program 1\n"
+    "world 6\n"
+    "micro 2\n"
+    "mesh a!data=2,micro=2@0-1\n"
+    "mesh b!data=3,micro=2@2-4\n"
+    "mesh all!r=6,micro=2\n"
+    "input run x f64[5, 8]\n"
+    "output run z f64[8]\n"
+    "channel 0 f64[5, 8] \"a!micro:0,data:0\" -> \"b!micro:0,data:0\" micro\n"
+    "channel 1 f64[5, 8] \"b!micro:0,data:0\" -> \"a!micro:0,data:1\" micro\n"
+    "channel 2 f64[8] \"a!data:0\" -> \"all!\"\n"
+    "class 0 ranks 0-1 arena 1024\n"
+    "  buffer 0 input \"x\" f64[5, 8] \"a!micro:0,data:0\" slots 1 bytes 128 offset 0\n"
+    "  buffer 1 temp \"n\" f64[5, 8] \"a!micro:0,data:0\" slots 1 bytes 128 offset 128\n"
+    "  buffer 2 temp \"s\" f64[5, 8] \"a!micro:0,data:1\" slots 1 bytes 128 offset 256\n"
+    "  buffer 3 temp \"t\" f64[8] \"a!micro:partial(sum),data:0\" slots 1 bytes 64 offset 384\n"
+    "  buffer 4 temp \"t\" f64[8] \"a!data:0\" slots 1 bytes 64 offset 448\n"
+    "  buffer 5 temp \"t\" f64[8] \"all!\" slots 1 bytes 64 offset 512\n"
+    "  segment 0 before\n"
+    "    0 compute fill -> (4) value 0 \"t\"\n"
+    "  segment 1 forward\n"
+    "    0 copy feed -> (0) \"x\"\n"
+    "    1 compute compute shoal.neg (0) -> (1) \"n\" wait 0\n"
+    "    2 comm reshard (1) -> (-) channel 0 \"n\" workspace 448@576 wait 1\n"
+    "  segment 2 backward\n"
+    "    0 comm reshard (-) -> (2) channel 1 \"s\" workspace 448@576\n"
+    "    1 compute compute shoal.reduce_sum (2) -> (3) {dims=[0]} \"t\" wait 0\n"
+    "    2 compute accumulate (3) -> (4) reduce sum \"t\"\n"
+    "  segment 3 after\n"
+    "    0 comm reshard (4) -> (5) channel 2 \"t\" workspace 448@576\n"
+    "    1 copy fetch (5) \"z\" wait 0\n"
+    "  order run 0 1:0 1:1 2:0 2:1 3\n"
+    "class 1 ranks 2-4 arena 1024\n"
+    "  buffer 0 temp \"n\" f64[5, 8] \"b!micro:0,data:0\" slots 2 bytes 64 offset 0\n"
+    "  buffer 1 temp \"s\" f64[5, 8] \"b!micro:0,data:0\" slots 2 bytes 64 offset 128\n"
+    "  buffer 2 temp \"t\" f64[8] \"all!\" slots 1 bytes 64 offset 256\n"
+    "  segment 0 forward\n"
+    "    0 comm reshard (-) -> (0) channel 0 \"n\" workspace 448@576\n"
+    "    1 compute compute shoal.square (0) -> (1) \"s\" wait 0\n"
+    "  segment 1 backward\n"
+    "    0 comm reshard (1) -> (-) channel 1 \"s\" workspace 448@576\n"
+    "  segment 2 after\n"
+    "    0 comm reshard (-) -> (2) channel 2 \"t\" workspace 448@576\n"
+    "    1 copy fetch (2) \"z\" wait 0\n"
+    "  order run 0:0 0:1 1:0 1:1 2\n"
+    "class 2 ranks 5 arena 1024\n"
+    "  buffer 0 temp \"t\" f64[8] \"all!\" slots 1 bytes 64 offset 0\n"
+    "  segment 0 after\n"
+    "    0 comm reshard (-) -> (0) channel 2 \"t\" workspace 448@576\n"
+    "    1 copy fetch (0) \"z\" wait 0\n"
+    "  order run 0\n";
+
+// A predicate: w is only updated while the largest of g is below a limit, which all ranks agree on. And a
+// bounded size: of the 8 rows of x only the first n count.
+static const char GUARDED[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh data=2\n"
+    "state w f32[4] \"\"\n"
+    "input train x f32[8, 4]\n"
+    "input train n i32[]\n"
+    "output train w f32[4]\n"
+    "channel 0 f32[4] \"data:partial(sum)\" -> \"\"\n"
+    "class 0 ranks 0-1 arena 640\n"
+    "  buffer 0 state 0 \"w\" f32[4] \"\" slots 1 bytes 64 offset 0\n"
+    "  buffer 1 input \"x\" f32[8, 4] \"data:0\" slots 1 bytes 64 offset 64 count 2\n"
+    "  buffer 2 input \"n\" i32[] \"\" slots 1 bytes 64 offset 128\n"
+    "  buffer 3 temp \"g\" f32[4] \"data:partial(sum)\" slots 1 bytes 64 offset 192\n"
+    "  buffer 4 temp \"g\" f32[4] \"\" slots 1 bytes 64 offset 256\n"
+    "  buffer 5 temp \"max\" f32[] \"\" slots 1 bytes 64 offset 320\n"
+    "  buffer 6 temp \"limit\" f32[] \"\" slots 1 bytes 64 offset 384\n"
+    "  buffer 7 temp \"ok\" bool[] \"\" slots 1 bytes 64 offset 448\n"
+    "  buffer 8 temp \"w/add\" f32[4] \"\" slots 1 bytes 64 offset 512\n"
+    "  segment 0 init\n"
+    "    0 compute fill -> (0) value 1.5 \"w\"\n"
+    "  segment 1 train\n"
+    "    0 copy feed -> (2) \"n\"\n"
+    "    1 copy feed -> (1) \"x\"\n"
+    "    2 compute compute shoal.reduce_sum (1) -> (3) {dims=[0]} \"g\" wait 1\n"
+    "    3 comm reshard (3) -> (4) channel 0 \"g\" wait 2\n"
+    "    4 compute compute shoal.reduce_max (4) -> (5) {dims=[0]} \"max\" wait 3\n"
+    "    5 compute compute shoal.full -> (6) {shape=[], value=100, dtype=f32} \"limit\"\n"
+    "    6 compute compute shoal.greater_equal (6, 5) -> (7) \"ok\"\n"
+    "    7 compute compute shoal.add (0, 4) -> (8) \"w/add\"\n"
+    "    8 compute copy (8) -> (0) \"w\" predicate 7\n"
+    "    9 copy fetch (0) \"w\" wait 8\n"
+    "  order init 0\n"
+    "  order train 1\n";
+
+static inline shoal_registry_t *test_registry(void) {
+  shoal_registry_t *registry = NULL;
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
+  return registry;
+}
+
+// The text with the first `from` replaced by `to`; the caller owns it.
+static inline char *edit(const char *text, const char *from, const char *to) {
+  const char *at = strstr(text, from);
+  if (!at) fail_msg("the text has no '%s'", from);
+  size_t before = (size_t)(at - text), rest = strlen(at) - strlen(from);
+  char *result = test_malloc(before + strlen(to) + rest + 1);
+  memcpy(result, text, before);
+  strcpy(result + before, to);
+  strcat(result, at + strlen(from));
+  return result;
+}
+
+#endif  // SHOAL_TESTS_PROGRAM_SUPPORT_H_

@@ -1,0 +1,278 @@
+// Programs as text: what is printed parses back and prints the same; what is wrong is named with its line;
+// no bytes crash the parser, and no lack of memory leaks.
+#include "base/failing.h"
+#include "base/philox.h"
+#include "program_support.h"
+#include "shoal/program.h"
+
+static const char *const programs[] = {TRAIN, STAGES, GUARDED};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+static void round_trips(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  for (int i = 0; i < PROGRAMS; ++i) {
+    shoal_program_t *program = NULL;
+    const char *text = NULL;
+    assert_ok(shoal_program_parse("p", programs[i], registry, shoal_allocator_system(), &program));
+    assert_ok(shoal_program_print(program, &arena, &text));
+    assert_string_equal(text, programs[i]);
+    shoal_program_free(program);
+  }
+  shoal_arena_deinit(&arena);
+  shoal_registry_release(registry);
+}
+
+// Everything the form has, and names that need quotes.
+static void odd_things_round_trip(void **state) {
+  (void)state;
+  static const char text[] =
+      "shoal_program 1\nworld 4\nmicro 1\nmesh a!data=2,tensor=2@3,0-2\nmesh b!x=1@2\n"
+      "state \"7 \\\"up\\\"\" bf16[0, 3] \"a!tensor:1(3,1)\"\n"
+      "state w#adamw.m f64[] \"b!\" saved\n"
+      "input \"my graph\" \"x y\" u8[2, 2, 2]\n"
+      "channel 0 f32[12] \"a!tensor:0*(8/4,4/2),data:flat\" -> \"a!data:0/3#4+1-1\"\n"
+      "class 0 ranks 0,2-3 arena 0\n"
+      "  buffer 0 output \"a\\\\b\" bool[] \"b!\" slots 1 bytes 64 offset 0\n"
+      "  segment 0 \"seg 1\"\n"
+      "    0 compute fill -> (0) value inf \"\"\n"
+      "    1 copy fill -> (0) value -2.5e-300 \"n\" predicate 0 workspace 1@64 wait 0\n"
+      "    2 comm reshard (-) -> (-) channel 0 \"n\" wait 0 1\n"
+      "  segment 1 empty\n"
+      "  order \"my graph\" 1 0:0\n"
+      "  order nothing\n"
+      "class 1 ranks 1 arena 64\n";
+  shoal_registry_t *registry = test_registry();
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  shoal_program_t *program = NULL;
+  const char *printed = NULL;
+  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_print(program, &arena, &printed));
+  assert_string_equal(printed, text);
+  assert_ptr_equal(shoal_program_class_of(program, 3), &program->classes[0]);
+  assert_ptr_equal(shoal_program_class_of(program, 1), &program->classes[1]);
+  assert_null(shoal_program_class_of(program, 4));
+  shoal_program_free(program);
+
+  // Blank lines, comments and blanks between tokens are allowed.
+  char *loose = edit(text, "micro 1\n", "\n# so many\n  micro   1 # one\n\n");
+  assert_ok(shoal_program_parse("p", loose, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_print(program, &arena, &printed));
+  assert_string_equal(printed, text);
+  shoal_program_free(program);
+  test_free(loose);
+  shoal_arena_deinit(&arena);
+  shoal_registry_release(registry);
+}
+
+static void attributes_of_every_kind_round_trip(void **state) {
+  (void)state;
+  static const char line[] =
+      "    0 compute compute shoal.full -> (1) {shape=[4], value=0.5, dtype=f32} \"w/full\"\n";
+  static const char *const lines[] = {
+      "    0 compute compute shoal.full -> (1) {shape=[4], value=1e-300, dtype=bf16} \"w/full\"\n",
+      "    0 compute compute shoal.einsum (0, 0) -> (1) {equation=\"a,b->ab\"} \"e\"\n",
+      "    0 compute compute shoal.reduce_sum (0) -> (1) {dims=[0, 1], keep=1} \"r\"\n",
+      "    0 compute compute shoal.concat (0, 1, 0) -> (1) {axis=-1} \"c\"\n",
+  };
+  shoal_registry_t *registry = test_registry();
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+    char *text = edit(TRAIN, line, lines[i]);
+    shoal_program_t *program = NULL;
+    const char *printed = NULL;
+    shoal_status_t status =
+        shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
+    assert_ok(status);
+    assert_ok(shoal_program_print(program, &arena, &printed));
+    assert_string_equal(printed, text);
+    shoal_program_free(program);
+    test_free(text);
+  }
+  shoal_arena_deinit(&arena);
+  shoal_registry_release(registry);
+}
+
+static void errors_name_the_line(void **state) {
+  (void)state;
+  static const struct {
+    const char *from, *to, *message;
+  } cases[] = {
+      {"shoal_program 1", "shoal_program 2", "p:1:16: version 2 is not between 1 and 1"},
+      {"world 2", "world 0", "p:2:8: world 0"},
+      {"micro 3\n", "micro 99999999\n", "p:3:15: micro 99999999"},
+      {"mesh data=2,micro=3", "mesh data=3,micro=3", "p:4:6: the mesh has 3 ranks, the world 2"},
+      {"mesh data=2,micro=3", "mesh data=2000000000,micro=3@0", "ranks, the world 2"},
+      {"mesh data=2,micro=3", "mesh data=2,micro=3@0,5", "the mesh has rank 5"},
+      {"mesh data=2,micro=3", "mesh data=2", "the mesh has 1 micro-batches, the program 3"},
+      {"mesh data=2,micro=3", "mesh data", "axis=size"},
+      {"mesh data=2,micro=3\n", "", "p:4:1: expected 'mesh', found 'state'"},
+      {"mesh data=2,micro=3\n", "mesh data=2,micro=3\nmesh data=2,micro=3\n", "two meshes"},
+      {"state w f32[4]", "state w f31[4]", "p:5:12: 'f31' is no element type"},
+      {"state w f32[4]", "state w f32[-4]", "dim 0 has length -4"},
+      {"state w f32[4]", "state w f32[9223372036854775807]", "out of range"},
+      {"state w f32[4] \"\"", "state w f32[4] \"tensr:0\"", "no axis 'tensr'"},
+      {"channel 0", "channel 1", "p:9:10: channel 0 must come here, found 1"},
+      {"\"micro:0\" micro", "\"micro:2\" micro", "there is no dim 2"},
+      {"class 0 ranks 0-1", "class 0 ranks 1-0", "rank 0 is not between 1 and 1"},
+      {"class 0 ranks 0-1", "class 0 ranks 0,0", "rank 0"},
+      {"buffer 1 temp", "buffer 1 tmp", "p:13:12: a buffer is temp, state, input or output"},
+      {"buffer 0 state 0", "buffer 0 state 1", "state 1 is not between 0 and 0"},
+      {"offset 384", "offset 384 count 10", "buffer 9 counts in buffer 10"},
+      {"slots 1", "slots 4", "slots 4 is not between 1 and 3"},
+      {"0 compute compute", "0 cmopute compute", "a queue is compute, comm or copy"},
+      {"compute accumulate", "compute acumulate", "did you mean 'accumulate'?"},
+      {"shoal.full", "shoal.fullx", "did you mean 'shoal.full'?"},
+      {"shape=[4]", "shap=[4]", "has no attribute 'shap'"},
+      {"shape=[4], ", "", "needs the attribute 'shape'"},
+      {"value=0.5", "value=\"x\"", "expected a number"},
+      {"dtype=f32}", "dtype=f32, shape=[4]}", "given twice"},
+      {"(2, 0) -> (3)", "(2, 10) -> (3)", "buffer 10 is not between 0 and 9"},
+      {"(2, 0) -> (3)", "(2) -> (3)", "shoal.mul takes 2 buffers and gives 1, not 1 and 1"},
+      {"(2, 0) -> (3)", "(2, -) -> (3)", "expected a whole number"},
+      {"copy (1) -> (0)", "copy (1)", "copy takes 1 buffers and gives 1, not 1 and 0"},
+      {"channel 1 \"y\"", "channel 2 \"y\"", "channel 2 is not between 0 and 1"},
+      {"reduce sum", "reduce mean", "there is no reduction 'mean'"},
+      {"\"y\" wait 0", "\"y\" wait 1", "an instruction to wait for, 1 is not between 0 and 0"},
+      {"\"y\" wait 0", "\"y\" whait 0", "expected the end of the line, found 'whait'"},
+      {"    1 compute copy", "    2 compute copy", "instruction 1 must come here, found 2"},
+      {"order init 0", "order init 5", "segment 5 is not between 0 and 4"},
+      {"2:2 3 4", "2:3 3 4", "micro-batch 3 is not between 0 and 2"},
+      {"2:2 3 4\n", "2:2 3 4\nhello\n", "this is no line of a program"},
+      {"class 0 ranks 0-1 arena 704", "class 0", "expected 'ranks', found the end of the line"},
+  };
+  shoal_registry_t *registry = test_registry();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    char *text = edit(TRAIN, cases[i].from, cases[i].to);
+    shoal_program_t *program = NULL;
+    assert_error(INVALID_ARGUMENT, cases[i].message,
+                 shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+    assert_null(program);
+    test_free(text);
+  }
+  shoal_registry_release(registry);
+}
+
+// Random edits: bytes changed, cut out, moved in from elsewhere, the end cut off. Whatever still parses is
+// checked and bound, too, and prints what parses again.
+static void survives_any_bytes(void **state) {
+  (void)state;
+  static const char alphabet[] = " \n\"()[]{}-+:,@!#*/=>0123456789abcdefgmprstuxz\\\x01\xff";
+  enum { ROUNDS = 6000 };
+  shoal_registry_t *registry = test_registry();
+  int parsed = 0;
+  for (uint64_t round = 0; round < ROUNDS; ++round) {
+    const char *base = programs[round % PROGRAMS];
+    uint64_t draw = 0, length = strlen(base);
+#define DRAW(n) (shoal_random_word(7, round, 1, draw++) % (uint64_t)(n))
+    char *text = test_malloc(length + 1);
+    memcpy(text, base, length + 1);
+    for (uint64_t edits = 1 + DRAW(3); edits > 0; --edits) {
+      uint64_t at = DRAW(length), size = 1 + DRAW(12);
+      if (at + size > length) size = length - at;
+      uint64_t kind = DRAW(8);
+      if (kind < 4) {  // a number, so that more than a few still parse
+        while (text[at] && (text[at] < '0' || text[at] > '9')) ++at;
+        if (text[at]) text[at] = (char)('0' + DRAW(10));
+      } else if (kind == 4) {
+        text[at] = alphabet[DRAW(sizeof alphabet - 1)];
+      } else if (kind == 5) {
+        memmove(text + at, text + at + size, length - at - size + 1);
+      } else if (kind == 6) {
+        memcpy(text + at, base + DRAW(strlen(base) - size), size);
+      } else {
+        text[at] = DRAW(8) == 0 ? 0 : (char)DRAW(256);
+      }
+      length = strlen(text);
+      if (length == 0) break;
+    }
+#undef DRAW
+    shoal_program_t *program = NULL, *again = NULL;
+    shoal_status_t status =
+        shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
+    if (!status) {
+      ++parsed;
+      shoal_arena_t arena;
+      shoal_arena_init(shoal_allocator_system(), &arena);
+      const char *printed = NULL, *reprinted = NULL;
+      assert_ok(shoal_program_print(program, &arena, &printed));
+      assert_ok(shoal_program_parse("q", printed, registry, shoal_allocator_system(), &again));
+      assert_ok(shoal_program_print(again, &arena, &reprinted));
+      assert_string_equal(printed, reprinted);
+      shoal_status_free(shoal_program_check(program, shoal_allocator_system()));
+      shoal_bound_t bound;
+      shoal_status_free(shoal_program_bind(program, 0, &arena, &bound));
+      shoal_arena_deinit(&arena);
+    }
+    shoal_status_free(status);
+    shoal_program_free(program);
+    shoal_program_free(again);
+    test_free(text);
+  }
+  assert_in_range(parsed, ROUNDS / 20, ROUNDS - 1);
+  shoal_registry_release(registry);
+}
+
+static void every_prefix_is_refused_or_read(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  for (size_t length = 0; length < sizeof TRAIN - 1; ++length) {
+    char text[sizeof TRAIN];
+    memcpy(text, TRAIN, length);
+    text[length] = 0;
+    shoal_program_t *program = NULL;
+    shoal_status_t status =
+        shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
+    assert_true((status == NULL) == (program != NULL));
+    shoal_status_free(status);
+    shoal_program_free(program);
+  }
+  shoal_registry_release(registry);
+}
+
+// Parsing, checking, binding and printing with the Nth allocation failing: no leak, and the right status.
+static void survives_short_memory(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  for (int i = 0; i < PROGRAMS; ++i) {
+    for (int64_t n = 1;; ++n) {
+      shoal_failing_t counter = {.fail_at = n};
+      shoal_allocator_t allocator = shoal_allocator_failing(&counter);
+      shoal_program_t *program = NULL;
+      shoal_arena_t arena;
+      shoal_arena_init(allocator, &arena);
+      shoal_bound_t bound;
+      const char *text;
+      shoal_status_t status = shoal_program_parse("p", programs[i], registry, allocator, &program);
+      if (!status) status = shoal_program_check(program, allocator);
+      if (!status) status = shoal_program_bind(program, 0, &arena, &bound);
+      if (!status) status = shoal_program_print(program, &arena, &text);
+      assert_int_equal(shoal_status_code(status),
+                       counter.calls >= n ? SHOAL_OUT_OF_MEMORY : SHOAL_OK);
+      bool done = !status;
+      shoal_status_free(status);
+      shoal_arena_deinit(&arena);
+      shoal_program_free(program);
+      assert_int_equal(counter.live_blocks, 0);
+      if (done) break;
+    }
+  }
+  shoal_registry_release(registry);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trips),
+      cmocka_unit_test(odd_things_round_trip),
+      cmocka_unit_test(attributes_of_every_kind_round_trip),
+      cmocka_unit_test(errors_name_the_line),
+      cmocka_unit_test(survives_any_bytes),
+      cmocka_unit_test(every_prefix_is_refused_or_read),
+      cmocka_unit_test(survives_short_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
