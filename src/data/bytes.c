@@ -1,5 +1,5 @@
-// Shuffling without a table: a permutation of [0, n) by a Feistel network whose round function is Philox,
-// walked until it lands inside [0, n) (Black & Rogaway, CT-RSA 2002).
+// Shuffling without a table: a permutation of [0, n) by a Feistel network whose round function is
+// Philox, walked until it lands inside [0, n) (Black & Rogaway, CT-RSA 2002).
 #include "data/bytes.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct shoal_bytes {
   unsigned char *window;  // length + 1 bytes
 };
 
-// ---- order -----------------------------------------------------------------------------------------
+// ---- order ----------------------------------------------------------------------------
 
 static uint64_t round_word(uint64_t seed, int64_t epoch, int round, uint64_t half) {
   const uint32_t counter[4] = {(uint32_t)half, (uint32_t)(half >> 32), (uint32_t)round, 0};
@@ -61,7 +61,7 @@ static int64_t position(const shoal_bytes_t *bytes, int64_t sample) {
   return shift + window * bytes->options.length;
 }
 
-// ---- the file --------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------
 
 static shoal_status_t failed(const char *path, int error) {
   return shoal_status_format(error == ENOENT ? SHOAL_NOT_FOUND : SHOAL_IO, __FILE__, __LINE__, NULL,
@@ -113,14 +113,19 @@ void shoal_bytes_close(shoal_bytes_t *bytes) {
   bytes->allocator.free(bytes->allocator.self, bytes);
 }
 
-int64_t shoal_bytes_size(const shoal_bytes_t *bytes) { return bytes->size; }
+int64_t shoal_bytes_size(const shoal_bytes_t *bytes) {
+  return bytes->size;
+}
 
-int64_t shoal_bytes_windows(const shoal_bytes_t *bytes) { return bytes->windows; }
+int64_t shoal_bytes_windows(const shoal_bytes_t *bytes) {
+  return bytes->windows;
+}
 
 static shoal_status_t read_window(shoal_bytes_t *bytes, int64_t at) {
   const int64_t size = bytes->options.length + 1;
   for (int64_t done = 0; done < size;) {
-    ssize_t got = pread(bytes->file, bytes->window + done, (size_t)(size - done), (off_t)(at + done));
+    ssize_t got =
+        pread(bytes->file, bytes->window + done, (size_t)(size - done), (off_t)(at + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed(bytes->path, errno);
     if (got == 0) return SHOAL_ERROR(IO, "'%s' has become shorter", bytes->path);

@@ -1,5 +1,5 @@
-// Saving and loading states. Saving takes memory for the largest state on rank 0; loading for a rank's
-// part and the span of the file that it lies in.
+// Saving and loading states. Saving takes memory for the largest state on rank 0; loading for a
+// rank's part and the span of the file that it lies in.
 #include "run/checkpoint.h"
 
 #include <errno.h>
@@ -28,19 +28,19 @@ static shoal_status_t join_path(char out[PATH_MAX], const char *folder, const ch
   return length < 0 || length >= PATH_MAX ? failed("use", folder, ENAMETOOLONG) : NULL;
 }
 
-// ---- saving ----------------------------------------------------------------------------------------
+// ---- saving ---------------------------------------------------------------------------
 
 typedef struct saver {
   shoal_runner_t *runner;
   const char *path;
-  bool writes;              // this is rank 0
+  bool writes;  // this is rank 0
   bool made_folder;
   int file;
   char temporary[PATH_MAX], final[PATH_MAX];
   int64_t state_count;
-  int64_t *states;          // those that are saved
+  int64_t *states;  // those that are saved
   shoal_safetensor_t *tensors;
-  char *data;               // rank 0: the largest state
+  char *data;  // rank 0: the largest state
   SHOAL_VEC(shoal_safetensors_note_t) notes;
   shoal_arena_t arena;
 } saver_t;
@@ -111,8 +111,9 @@ static shoal_status_t write_header(saver_t *saver) {
   if (!saver->writes) return NULL;
   const char *header;
   int64_t size;
-  SHOAL_RETURN_IF_ERROR(shoal_safetensors_header(saver->tensors, saver->state_count, saver->notes.items,
-                                                 saver->notes.count, &saver->arena, &header, &size));
+  SHOAL_RETURN_IF_ERROR(shoal_safetensors_header(saver->tensors, saver->state_count,
+                                                 saver->notes.items, saver->notes.count,
+                                                 &saver->arena, &header, &size));
   return write_all(saver, header, size);
 }
 
@@ -134,8 +135,10 @@ static shoal_status_t publish(saver_t *saver) {
   return NULL;
 }
 
-// Phases that can fail on one rank end in an agreement: the others never wait for a rank that gave up.
-static shoal_status_t save(saver_t *saver, const shoal_safetensors_note_t *notes, int64_t note_count) {
+// Phases that can fail on one rank end in an agreement: the others never wait for a rank that gave
+// up.
+static shoal_status_t save(saver_t *saver, const shoal_safetensors_note_t *notes,
+                           int64_t note_count) {
   shoal_runner_t *runner = saver->runner;
   SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, prepare(saver, notes, note_count)));
   SHOAL_RETURN_IF_ERROR(gather_notes(saver));
@@ -165,9 +168,10 @@ shoal_status_t shoal_checkpoint_save(shoal_runner_t *runner, const char *path,
   return status ? shoal_status_annotatef(status, "while saving '%s'", path) : NULL;
 }
 
-// ---- loading ---------------------------------------------------------------------------------------
+// ---- loading --------------------------------------------------------------------------
 
-static shoal_status_t check_tensor(const shoal_safetensors_t *file, const shoal_program_state_t *state) {
+static shoal_status_t check_tensor(const shoal_safetensors_t *file,
+                                   const shoal_program_state_t *state) {
   const shoal_safetensor_t *tensor = shoal_safetensors_find(file, state->name);
   if (!tensor) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "was it saved from another model or optimizer?",
@@ -195,8 +199,9 @@ static shoal_status_t check_tensors(const shoal_runner_t *runner, const shoal_sa
   }
   for (int64_t t = 0; t < file->count && file->count > saved; ++t) {
     int64_t i = 0;
-    while (i < program->state_count && (!program->states[i].saved ||
-                                        strcmp(program->states[i].name, file->tensors[t].name) != 0)) {
+    while (i < program->state_count &&
+           (!program->states[i].saved ||
+            strcmp(program->states[i].name, file->tensors[t].name) != 0)) {
       ++i;
     }
     if (i == program->state_count) {
@@ -220,8 +225,8 @@ static void span_of(const shoal_run_state_part_t *part, int64_t *out_low, int64_
   }
 }
 
-static shoal_status_t load_state(shoal_runner_t *runner, const shoal_safetensors_t *file, int64_t state,
-                                 shoal_arena_t *arena) {
+static shoal_status_t load_state(shoal_runner_t *runner, const shoal_safetensors_t *file,
+                                 int64_t state, shoal_arena_t *arena) {
   const shoal_safetensor_t *tensor =
       shoal_safetensors_find(file, runner->program->states[state].name);
   shoal_run_state_part_t part;
@@ -235,8 +240,8 @@ static shoal_status_t load_state(shoal_runner_t *runner, const shoal_safetensors
   if (!span || !pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < part.piece_count; ++i) pieces[i].src_offset -= low;
   part.pieces = pieces;
-  SHOAL_RETURN_IF_ERROR(shoal_safetensors_read(file, tensor->begin + low * element,
-                                               (high - low) * element, span));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_safetensors_read(file, tensor->begin + low * element, (high - low) * element, span));
   return shoal_run_state_store(runner, &part, span, arena);
 }
 

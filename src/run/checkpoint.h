@@ -7,18 +7,19 @@
 #include "run/run.h"
 #include "run/safetensors.h"
 
-// Writes all saved states: rank 0 gathers and writes them one at a time. The file appears under its name
-// only when it is complete and on the disk; a failed save leaves the one before it whole. *Collective.*
+// Writes all saved states: rank 0 gathers and writes them one at a time. The file appears under its
+// name only when it is complete and on the disk; a failed save leaves the one before it whole.
+// *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_checkpoint_save(shoal_runner_t *runner, const char *path,
                                                     const shoal_safetensors_note_t *notes,
                                                     int64_t note_count);
-// Sets all saved states from a checkpoint made on any mesh; `path` is its folder, or a .safetensors file.
-// Every rank reads its own part. Nothing is set unless the whole header fits the program: tensors that
-// are missing, unknown, or of another type are named. *Collective.*
+// Sets all saved states from a checkpoint made on any mesh; `path` is its folder, or a .safetensors
+// file. Every rank reads its own part. Nothing is set unless the whole header fits the program:
+// tensors that are missing, unknown, or of another type are named. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_checkpoint_load(shoal_runner_t *runner, const char *path);
 
-// Folders "step-N" below `folder`: removes all but the `keep` newest that are complete, and what failed
-// saves before those left behind. keep 0 removes nothing. Not collective: one rank does it.
+// Folders "step-N" below `folder`: removes all but the `keep` newest that are complete, and what
+// failed saves before those left behind. keep 0 removes nothing. Not collective: one rank does it.
 SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
                                                      shoal_allocator_t allocator);
 // The newest complete "step-N" below `folder`; *out_path is NULL when there is none.

@@ -1,16 +1,18 @@
-// The executor: walks an order, enqueues what load.c built, joins the queues at the end of each call.
+// The executor: walks an order, enqueues what load.c built, joins the queues at the end of each
+// call.
 //
-// An error in the middle of a run breaks the world, so that no rank waits for what will not come; the run
-// ends with an agreement, so that every rank returns the same error.
+// An error in the middle of a run breaks the world, so that no rank waits for what will not come;
+// the run ends with an agreement, so that every rank returns the same error.
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
 #include "run/run_impl.h"
 
-// ---- on the queues ---------------------------------------------------------------------------------
+// ---- on the queues --------------------------------------------------------------------
 
-static shoal_status_t view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes, void **out) {
+static shoal_status_t view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes,
+                           void **out) {
   *out = NULL;
   if (address == 0 || bytes == 0) return NULL;
   *out = shoal_device_view(runner->device, address, bytes);
@@ -34,8 +36,8 @@ static shoal_status_t run_move(void *self) {
   shoal_run_move_t *move = self;
   shoal_status_t status = move_views(move);
   if (!status) return NULL;
-  return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'", move->runner->rank,
-                                move->name, move->segment);
+  return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'",
+                                move->runner->rank, move->name, move->segment);
 }
 
 static shoal_status_t run_fill(void *self) {
@@ -49,22 +51,28 @@ static shoal_status_t run_fill(void *self) {
   return NULL;
 }
 
-// ---- enqueueing ------------------------------------------------------------------------------------
+// ---- enqueueing -----------------------------------------------------------------------
 
 static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action) {
   if (action->bound->idle) return NULL;
   switch (action->bound->instruction->opcode) {
-    case SHOAL_OPCODE_COMPUTE: return shoal_queue_launch(queue, &action->launch);
+    case SHOAL_OPCODE_COMPUTE:
+      return shoal_queue_launch(queue, &action->launch);
     case SHOAL_OPCODE_COPY:
-    case SHOAL_OPCODE_ACCUMULATE: return shoal_queue_copy(queue, &action->copy);
+    case SHOAL_OPCODE_ACCUMULATE:
+      return shoal_queue_copy(queue, &action->copy);
     case SHOAL_OPCODE_FILL:
       if (action->fill.predicate) return shoal_queue_call(queue, run_fill, &action->fill);
       return shoal_queue_fill(queue, action->fill.address, action->fill.dtype, action->fill.count,
                               action->fill.value);
-    case SHOAL_OPCODE_FEED: return shoal_run_feed(queue, &action->transfer);
-    case SHOAL_OPCODE_FETCH: return shoal_run_fetch(queue, &action->transfer);
-    case SHOAL_OPCODE_RESHARD: return shoal_queue_call(queue, run_move, action->move);
-    case SHOAL_OPCODE_COUNT: break;
+    case SHOAL_OPCODE_FEED:
+      return shoal_run_feed(queue, &action->transfer);
+    case SHOAL_OPCODE_FETCH:
+      return shoal_run_fetch(queue, &action->transfer);
+    case SHOAL_OPCODE_RESHARD:
+      return shoal_queue_call(queue, run_move, action->move);
+    case SHOAL_OPCODE_COUNT:
+      break;
   }
   return SHOAL_ERROR(INTERNAL, "an instruction without opcode");
 }
@@ -87,16 +95,17 @@ shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status)
 }
 
 shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
-  if (status && shoal_world_size(runner->world) > 1) {
-    shoal_run_break(runner, status);
+  shoal_run_break(runner, status);
+  if (status && shoal_world_size(runner->world) > 1 &&
+      shoal_status_code(status) != SHOAL_DEADLINE) {
     shoal_status_free(status);  // every rank, this one too, returns what broke the world
-    status = NULL;
+    status = NULL;              // (where nobody came, each says in which instruction it waited)
   }
   return shoal_runner_agree(runner, status);
 }
 
-// Waits for all queues. The world is broken at the first error: another queue may hang on peers that
-// will not come.
+// Waits for all queues. The world is broken at the first error: another queue may hang on peers
+// that will not come.
 static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status) {
   shoal_run_break(runner, status);
   for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
@@ -107,7 +116,7 @@ static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status)
   return status;
 }
 
-// ---- taps ------------------------------------------------------------------------------------------
+// ---- taps -----------------------------------------------------------------------------
 
 static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t micro,
                           const shoal_bound_instruction_t *bound) {
@@ -115,20 +124,22 @@ static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t mic
   for (int32_t i = 0; i < bound->instruction->output_count && !bound->idle; ++i) {
     const shoal_bound_buffer_t *part = bound->outputs[i];
     if (!part || bound->instruction->outputs[i] < 0) continue;
-    const shoal_buffer_t *buffer = &runner->bound.rank_class->buffers[bound->instruction->outputs[i]];
+    const shoal_buffer_t *buffer =
+        &runner->bound.rank_class->buffers[bound->instruction->outputs[i]];
     const int64_t bytes = part->count * (int64_t)shoal_dtype_size(part->type.dtype);
-    SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part->offset,
-                                               runner->tap_data, bytes));
+    SHOAL_RETURN_IF_ERROR(shoal_queue_download(
+        queue, runner->memory + (shoal_address_t)part->offset, runner->tap_data, bytes));
     SHOAL_RETURN_IF_ERROR(shoal_queue_wait(queue));
-    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name, &buffer->layout,
-                        &buffer->type, micro, runner->tap_data, bytes);
+    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name,
+                        &buffer->layout, &buffer->type, micro, runner->tap_data, bytes);
   }
   return NULL;
 }
 
-// ---- running ---------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------
 
-static shoal_status_t run_call(shoal_runner_t *runner, const char *graph, const shoal_run_call_t *call) {
+static shoal_status_t run_call(shoal_runner_t *runner, const char *graph,
+                               const shoal_run_call_t *call) {
   shoal_status_t status = NULL;
   for (int64_t i = 0; i < call->action_count && !status; ++i) {
     shoal_action_t *action = &call->actions[i];
@@ -156,8 +167,7 @@ static shoal_status_t find_order(const shoal_runner_t *runner, const char *graph
   shoal_arena_init(runner->allocator, &arena);
   const char **names = SHOAL_NEW(&arena, const char *, runner->order_count);
   for (int64_t i = 0; names && i < runner->order_count; ++i) names[i] = runner->orders[i].graph;
-  shoal_status_t status =
-      shoal_run_unknown("graph", graph, names, names ? runner->order_count : 0);
+  shoal_status_t status = shoal_run_unknown("graph", graph, names, names ? runner->order_count : 0);
   shoal_arena_deinit(&arena);
   return status;
 }

@@ -1,8 +1,9 @@
-// Inputs and outputs. Fed data is copied to the host memory of its input; a FEED instruction packs this
-// rank's part of a micro-batch and uploads it. A FETCH downloads; its part goes into the output's whole.
+// Inputs and outputs. Fed data is copied to the host memory of its input; a FEED instruction packs
+// this rank's part of a micro-batch and uploads it. A FETCH downloads; its part goes into the
+// output's whole.
 //
-// Graphs may share names: shoal_feed feeds every graph's input of that name and size; a fetch returns what
-// the last run wrote.
+// Graphs may share names: shoal_feed feeds every graph's input of that name and size; a fetch
+// returns what the last run wrote.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "base/text.h"
 #include "run/run_impl.h"
 
-// ---- names and sizes -------------------------------------------------------------------------------
+// ---- names and sizes ------------------------------------------------------------------
 
 int64_t shoal_run_type_bytes(const shoal_type_t *type) {
   return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
@@ -43,8 +44,8 @@ shoal_status_t shoal_run_check_size(const char *what, const char *name, const sh
   if ((size_t)expected == given) return NULL;
   char shape[256];
   shoal_shape_format(&type->shape, shape, sizeof shape);
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s '%s' is %s%s, %lld bytes; %zu bytes were given", what, name,
-                     shoal_dtype_name(type->dtype), shape, (long long)expected, given);
+  return SHOAL_ERROR(INVALID_ARGUMENT, "%s '%s' is %s%s, %lld bytes; %zu bytes were given", what,
+                     name, shoal_dtype_name(type->dtype), shape, (long long)expected, given);
 }
 
 static shoal_status_t unknown_port(const shoal_runner_t *runner, bool input, const char *name) {
@@ -60,7 +61,7 @@ static shoal_status_t unknown_port(const shoal_runner_t *runner, bool input, con
   return status;
 }
 
-// ---- load ------------------------------------------------------------------------------------------
+// ---- load -----------------------------------------------------------------------------
 
 static int64_t find_port(const shoal_program_port_t *ports, int64_t count, const char *graph,
                          const char *name) {
@@ -81,8 +82,8 @@ static shoal_status_t port_of(const shoal_runner_t *runner, const char *graph,
   *out_index = find_port(ports, count, graph, instruction->name);
   if (*out_index < 0) *out_index = find_port(ports, count, graph, buffer_name);
   if (*out_index >= 0) return NULL;
-  return SHOAL_ERROR(INVALID_ARGUMENT, "the program's graph '%s' %s '%s', which it does not list", graph,
-                     feed ? "feeds" : "fetches", instruction->name);
+  return SHOAL_ERROR(INVALID_ARGUMENT, "the program's graph '%s' %s '%s', which it does not list",
+                     graph, feed ? "feeds" : "fetches", instruction->name);
 }
 
 static const shoal_bound_buffer_t *part_of(const shoal_bound_instruction_t *bound) {
@@ -190,7 +191,8 @@ shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, const char *graph
   const shoal_type_t *whole =
       feed ? &runner->program->inputs[index].type : &runner->program->outputs[index].type;
   if (whole->dtype != part->type.dtype || !shoal_shape_equal(&whole->shape, &part->boxes.whole)) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "the buffer of '%s' and the %s of graph '%s' differ in type",
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "the buffer of '%s' and the %s of graph '%s' differ in type",
                        bound->instruction->name, feed ? "input" : "output", graph);
   }
   *out_transfer = (shoal_run_transfer_t){
@@ -205,7 +207,7 @@ shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, const char *graph
   return NULL;
 }
 
-// ---- run -------------------------------------------------------------------------------------------
+// ---- run ------------------------------------------------------------------------------
 
 shoal_status_t shoal_run_feed_check(const shoal_runner_t *runner, const char *graph) {
   for (int64_t i = 0; i < runner->program->input_count; ++i) {
@@ -223,8 +225,8 @@ shoal_status_t shoal_run_feed(shoal_queue_t *queue, const shoal_run_transfer_t *
   if (feed->input->is_part) {
     data += feed->part_offset;
   } else if (feed->staging) {
-    SHOAL_RETURN_IF_ERROR(shoal_boxes_pack(&feed->part->boxes, shoal_dtype_size(feed->part->type.dtype),
-                                           data, feed->staging));
+    SHOAL_RETURN_IF_ERROR(shoal_boxes_pack(
+        &feed->part->boxes, shoal_dtype_size(feed->part->type.dtype), data, feed->staging));
     data = feed->staging;
   }
   return shoal_queue_upload(queue, data, feed->address, feed->bytes);
@@ -244,7 +246,7 @@ shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run)
                             fetch->staging, true, fetch->output->host);
 }
 
-// ---- what users call -------------------------------------------------------------------------------
+// ---- what users call ------------------------------------------------------------------
 
 static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void *data, size_t size,
                            bool is_part) {
@@ -267,9 +269,9 @@ static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void 
   }
   if (taken) return NULL;
   if (!named) return unknown_port(runner, true, name);
-  shoal_status_t status =
-      shoal_run_check_size(is_part ? "this rank's part of input" : "input", name, &named->port->type,
-                           is_part ? named->part_bytes : named->whole_bytes, size);
+  shoal_status_t status = shoal_run_check_size(
+      is_part ? "this rank's part of input" : "input", name, &named->port->type,
+      is_part ? named->part_bytes : named->whole_bytes, size);
   return is_part ? shoal_status_annotatef(status, "rank %d", runner->rank) : status;
 }
 
@@ -295,12 +297,13 @@ shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name
   SHOAL_RETURN_IF_ERROR(
       shoal_run_check_size("output", name, &found->port->type, found->whole_bytes, size));
   if (found->covered < shoal_shape_count(&found->port->type.shape)) {
-    return SHOAL_ERROR(UNSUPPORTED, "the program does not bring the whole of output '%s' to rank %d",
-                       name, runner->rank);
+    return SHOAL_ERROR(UNSUPPORTED,
+                       "the program does not bring the whole of output '%s' to rank %d", name,
+                       runner->rank);
   }
   if (found->run == 0 && found->whole_bytes > 0) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run the graph first", "output '%s' of graph '%s' has no value yet",
-                            name, found->port->graph);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run the graph first",
+                            "output '%s' of graph '%s' has no value yet", name, found->port->graph);
   }
   if (size > 0) memcpy(data, found->host, size);
   return NULL;

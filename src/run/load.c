@@ -1,19 +1,24 @@
-// Loading a program: binds it to this rank, takes the arena, and builds every launch, copy and message, so
-// that a run only enqueues. What is built per call grows with micro-batches; events and staging do not.
+// Loading a program: binds it to this rank, takes the arena, and builds every launch, copy and
+// message, so that a run only enqueues. What is built per call grows with micro-batches; events and
+// staging do not.
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
 #include "run/run_impl.h"
 
-// ---- per instruction -------------------------------------------------------------------------------
+enum { BLOCK = 64 };  // what buffers are aligned to
 
-static shoal_address_t address_of(const shoal_runner_t *runner, const shoal_bound_buffer_t *buffer) {
+// ---- per instruction ------------------------------------------------------------------
+
+static shoal_address_t address_of(const shoal_runner_t *runner,
+                                  const shoal_bound_buffer_t *buffer) {
   return buffer ? runner->memory + (shoal_address_t)buffer->offset : 0;
 }
 
-static shoal_status_t addresses_of(shoal_runner_t *runner, const shoal_bound_buffer_t *const *buffers,
-                                   int32_t count, const shoal_address_t **out_addresses) {
+static shoal_status_t addresses_of(shoal_runner_t *runner,
+                                   const shoal_bound_buffer_t *const *buffers, int32_t count,
+                                   const shoal_address_t **out_addresses) {
   shoal_address_t *addresses = SHOAL_NEW(&runner->arena, shoal_address_t, count);
   if (!addresses) return SHOAL_OOM();
   for (int32_t i = 0; i < count; ++i) addresses[i] = address_of(runner, buffers[i]);
@@ -83,7 +88,8 @@ static int32_t tag_of(const shoal_program_t *program, int32_t channel, int32_t m
 }
 
 static shoal_status_t build_move(shoal_runner_t *runner, const char *segment, int32_t micro,
-                                 const shoal_bound_instruction_t *bound, shoal_run_move_t **out_move) {
+                                 const shoal_bound_instruction_t *bound,
+                                 shoal_run_move_t **out_move) {
   const shoal_instruction_t *instruction = bound->instruction;
   const shoal_bound_buffer_t *input = bound->inputs[0], *output = bound->outputs[0];
   shoal_run_move_t *move = SHOAL_NEW(&runner->arena, shoal_run_move_t, 1);
@@ -98,10 +104,10 @@ static shoal_status_t build_move(shoal_runner_t *runner, const char *segment, in
       .workspace_bytes = instruction->workspace,
   };
   const shoal_dtype_t dtype = runner->program->channels[instruction->channel].type.dtype;
-  SHOAL_RETURN_IF_ERROR(shoal_mover_init(
-      bound->reshard, dtype, input ? input->count : 0, output ? output->count : 0,
-      tag_of(runner->program, instruction->channel, micro), &runner->postbox, &runner->arena,
-      &move->mover));
+  SHOAL_RETURN_IF_ERROR(shoal_mover_init(bound->reshard, dtype, input ? input->count : 0,
+                                         output ? output->count : 0,
+                                         tag_of(runner->program, instruction->channel, micro),
+                                         &runner->postbox, &runner->arena, &move->mover));
   if (shoal_mover_needs_scratch(bound->reshard, dtype) && output) {
     if (output->count > runner->scratch_count) runner->scratch_count = output->count;
   }
@@ -117,23 +123,33 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
   if (bound->idle) return NULL;
   shoal_status_t status = NULL;
   switch (bound->instruction->opcode) {
-    case SHOAL_OPCODE_COMPUTE: status = build_launch(runner, bound, &action->launch); break;
+    case SHOAL_OPCODE_COMPUTE:
+      status = build_launch(runner, bound, &action->launch);
+      break;
     case SHOAL_OPCODE_COPY:
-    case SHOAL_OPCODE_ACCUMULATE: status = build_copy(runner, bound, &action->copy); break;
-    case SHOAL_OPCODE_FILL: status = build_fill(runner, bound, &action->fill); break;
+    case SHOAL_OPCODE_ACCUMULATE:
+      status = build_copy(runner, bound, &action->copy);
+      break;
+    case SHOAL_OPCODE_FILL:
+      status = build_fill(runner, bound, &action->fill);
+      break;
     case SHOAL_OPCODE_FEED:
     case SHOAL_OPCODE_FETCH:
-      status = shoal_run_transfer_init(runner, graph, call->micro, bound, staging, &action->transfer);
+      status =
+          shoal_run_transfer_init(runner, graph, call->micro, bound, staging, &action->transfer);
       break;
     case SHOAL_OPCODE_RESHARD:
       status = build_move(runner, segment, call->micro, bound, &action->move);
       break;
-    case SHOAL_OPCODE_COUNT: status = SHOAL_ERROR(INTERNAL, "an instruction without opcode"); break;
+    case SHOAL_OPCODE_COUNT:
+      status = SHOAL_ERROR(INTERNAL, "an instruction without opcode");
+      break;
   }
-  return shoal_status_annotatef(status, "instruction %lld of segment '%s'", (long long)index, segment);
+  return shoal_status_annotatef(status, "instruction %lld of segment '%s'", (long long)index,
+                                segment);
 }
 
-// ---- per segment: events and staging ---------------------------------------------------------------
+// ---- per segment: events and staging --------------------------------------------------
 
 static shoal_status_t build_events(shoal_runner_t *runner) {
   const shoal_class_t *rank_class = runner->bound.rank_class;
@@ -169,9 +185,11 @@ static shoal_status_t build_awaits(shoal_runner_t *runner, int32_t segment,
   return NULL;
 }
 
-// Host memory for the largest part of a FEED or FETCH; calls are joined, so all of a segment's share it.
-static shoal_status_t staging_of(shoal_runner_t *runner, char ***staging, int32_t segment, int64_t index,
-                                 const shoal_instruction_t *instruction, char **out_staging) {
+// Host memory for the largest part of a FEED or FETCH; calls are joined, so all of a segment's
+// share it.
+static shoal_status_t staging_of(shoal_runner_t *runner, char ***staging, int32_t segment,
+                                 int64_t index, const shoal_instruction_t *instruction,
+                                 char **out_staging) {
   const bool feed = instruction->opcode == SHOAL_OPCODE_FEED;
   *out_staging = NULL;
   if (!feed && instruction->opcode != SHOAL_OPCODE_FETCH) return NULL;
@@ -191,7 +209,7 @@ static shoal_status_t staging_of(shoal_runner_t *runner, char ***staging, int32_
   return NULL;
 }
 
-// ---- all together ----------------------------------------------------------------------------------
+// ---- all together ---------------------------------------------------------------------
 
 static shoal_status_t build_call(shoal_runner_t *runner, const char *graph,
                                  const shoal_bound_call_t *bound, char ***staging,
@@ -224,9 +242,10 @@ static shoal_status_t build_orders(shoal_runner_t *runner) {
   for (int64_t o = 0; o < bound->order_count; ++o) {
     const shoal_bound_order_t *from = &bound->orders[o];
     shoal_run_order_t *to = &runner->orders[o];
-    *to = (shoal_run_order_t){.graph = from->graph,
-                              .call_count = from->call_count,
-                              .calls = SHOAL_NEW(&runner->arena, shoal_run_call_t, from->call_count)};
+    *to =
+        (shoal_run_order_t){.graph = from->graph,
+                            .call_count = from->call_count,
+                            .calls = SHOAL_NEW(&runner->arena, shoal_run_call_t, from->call_count)};
     if (!to->calls) return SHOAL_OOM();
     for (int64_t c = 0; c < from->call_count; ++c) {
       SHOAL_RETURN_IF_ERROR(
@@ -236,7 +255,7 @@ static shoal_status_t build_orders(shoal_runner_t *runner) {
   return NULL;
 }
 
-// ---- what all reshards share -----------------------------------------------------------------------
+// ---- what all reshards share ----------------------------------------------------------
 
 typedef shoal_status_t (*mover_fn_t)(shoal_runner_t *runner, shoal_mover_t *mover);
 
@@ -304,13 +323,13 @@ static shoal_status_t load(shoal_runner_t *runner) {
   const shoal_program_t *program = runner->program;
   const int32_t size = shoal_world_size(runner->world);
   if (program->world != size) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d", program->world,
-                       size);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d",
+                       program->world, size);
   }
   SHOAL_RETURN_IF_ERROR(shoal_program_bind(program, runner->rank, &runner->arena, &runner->bound));
   if (runner->bound.rank_class->arena_bytes > 0) {
-    SHOAL_RETURN_IF_ERROR(shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes,
-                                             &runner->memory));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes, &runner->memory));
   }
   for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
     SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->queues[i]));
@@ -346,7 +365,8 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
     status = SHOAL_OOM();
   }
   status = shoal_world_agree(world, status);
-  // Groups last, when no rank can fail any more for reasons of its own: all must make the same ones.
+  // Groups last, when no rank can fail any more for reasons of its own: all must make the same
+  // ones.
   if (!status) status = shoal_world_agree(world, for_each_mover(runner, give_group));
   if (status) {
     shoal_runner_free(runner);
@@ -359,7 +379,8 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
 void shoal_runner_free(shoal_runner_t *runner) {
   if (!runner) return;
   const shoal_class_t *rank_class = runner->bound.rank_class;
-  for (int64_t i = 0; i < runner->groups.count; ++i) shoal_group_free(runner->groups.items[i].group);
+  for (int64_t i = 0; i < runner->groups.count; ++i)
+    shoal_group_free(runner->groups.items[i].group);
   for (int64_t s = 0; runner->events && s < rank_class->segment_count; ++s) {
     for (int64_t i = 0; runner->events[s] && i < rank_class->segments[s].instruction_count; ++i) {
       shoal_event_free(runner->events[s][i]);
@@ -372,11 +393,17 @@ void shoal_runner_free(shoal_runner_t *runner) {
   allocator.free(allocator.self, runner);
 }
 
-const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner) { return runner->program; }
+const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner) {
+  return runner->program;
+}
 
-int32_t shoal_runner_rank(const shoal_runner_t *runner) { return runner->rank; }
+int32_t shoal_runner_rank(const shoal_runner_t *runner) {
+  return runner->rank;
+}
 
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched) {
+  // Buffers are planned in whole blocks; the last one may be touched in part.
+  const int64_t touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
   *out_planned = runner->bound.rank_class->arena_bytes;
-  *out_touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
+  *out_touched = touched < 0 ? -1 : (touched + BLOCK - 1) / BLOCK * BLOCK;
 }

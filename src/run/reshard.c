@@ -1,5 +1,5 @@
-// Executing a reshard. The order of joins is the bound reshard's: every rank gets the same bits each time.
-// bf16 and f16 are joined in f32 and rounded once.
+// Executing a reshard. The order of joins is the bound reshard's: every rank gets the same bits
+// each time. bf16 and f16 are joined in f32 and rounded once.
 #include "run/reshard.h"
 
 #include <string.h>
@@ -11,14 +11,16 @@
 
 enum { ALIGNMENT = 64 };
 
-static bool is_half(shoal_dtype_t dtype) { return dtype == SHOAL_BF16 || dtype == SHOAL_F16; }
+static bool is_half(shoal_dtype_t dtype) {
+  return dtype == SHOAL_BF16 || dtype == SHOAL_F16;
+}
 
 bool shoal_mover_needs_scratch(const shoal_bound_reshard_t *bound, shoal_dtype_t dtype) {
   return bound->reduces && !bound->all_reduce && is_half(dtype);
 }
 
-static shoal_message_t *new_messages(const shoal_bound_message_t *bound, int32_t count, size_t element,
-                                     int32_t tag, shoal_arena_t *arena) {
+static shoal_message_t *new_messages(const shoal_bound_message_t *bound, int32_t count,
+                                     size_t element, int32_t tag, shoal_arena_t *arena) {
   shoal_message_t *messages = SHOAL_NEW(arena, shoal_message_t, count);
   for (int32_t i = 0; messages && i < count; ++i) {
     messages[i] = (shoal_message_t){
@@ -61,7 +63,7 @@ shoal_status_t shoal_mover_init(const shoal_bound_reshard_t *bound, shoal_dtype_
   return NULL;
 }
 
-// ---- the postbox -----------------------------------------------------------------------------------
+// ---- the postbox ----------------------------------------------------------------------
 
 static shoal_status_t drain_until(shoal_postbox_t *postbox, const shoal_mover_t *last) {
   shoal_status_t first = NULL;
@@ -82,12 +84,14 @@ static shoal_status_t drain_until(shoal_postbox_t *postbox, const shoal_mover_t 
   return first;
 }
 
-shoal_status_t shoal_postbox_drain(shoal_postbox_t *postbox) { return drain_until(postbox, NULL); }
+shoal_status_t shoal_postbox_drain(shoal_postbox_t *postbox) {
+  return drain_until(postbox, NULL);
+}
 
 static shoal_status_t post(shoal_mover_t *mover) {
   shoal_postbox_t *postbox = mover->postbox;
-  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(postbox->world, mover->bound->send_count, mover->sends, 0,
-                                             NULL, &mover->exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(postbox->world, mover->bound->send_count, mover->sends,
+                                             0, NULL, &mover->exchange));
   mover->pending = true;
   if (postbox->last) {
     postbox->last->next = mover;
@@ -98,7 +102,7 @@ static shoal_status_t post(shoal_mover_t *mover) {
   return NULL;
 }
 
-// ---- running ---------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------
 
 static void pack(shoal_mover_t *mover, const void *input) {
   const shoal_bound_reshard_t *bound = mover->bound;
@@ -140,7 +144,8 @@ static void join(shoal_mover_t *mover, const void *input, void *output) {
   }
 }
 
-shoal_status_t shoal_mover_run(shoal_mover_t *mover, const void *input, void *output, void *staging) {
+shoal_status_t shoal_mover_run(shoal_mover_t *mover, const void *input, void *output,
+                               void *staging) {
   const shoal_bound_reshard_t *bound = mover->bound;
   if (bound->all_reduce) {
     if (mover->output_count == 0) return NULL;
@@ -162,8 +167,9 @@ shoal_status_t shoal_mover_run(shoal_mover_t *mover, const void *input, void *ou
       mover->recvs[i].data = (char *)staging + bound->recvs[i].staging;
     }
     pack(mover, input);
-    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(mover->postbox->world, bound->send_count, mover->sends,
-                                               bound->recv_count, mover->recvs, &mover->exchange));
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(mover->postbox->world, bound->send_count,
+                                               mover->sends, bound->recv_count, mover->recvs,
+                                               &mover->exchange));
     SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&mover->exchange));
   }
   join(mover, input, output);

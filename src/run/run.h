@@ -1,8 +1,9 @@
-// Run: executes a program on this rank. A *runner* binds the program to the rank, allocates the arena on
-// the device once, builds every launch, copy and message at load, and then only enqueues.
+// Run: executes a program on this rank. A *runner* binds the program to the rank, allocates the
+// arena on the device once, builds every launch, copy and message at load, and then only enqueues.
 //
-// It knows programs, devices and ranks; never graphs, rules or plans. Functions marked *Collective* must be
-// called by all ranks of the world in the same order; an error on one rank becomes the same error on all.
+// It knows programs, devices and ranks; never graphs, rules or plans. Functions marked *Collective*
+// must be called by all ranks of the world in the same order; an error on one rank becomes the same
+// error on all.
 #ifndef SHOAL_RUN_RUN_H_
 #define SHOAL_RUN_RUN_H_
 
@@ -21,42 +22,45 @@ typedef void (*shoal_run_tap_fn_t)(void *self, int32_t rank, const char *graph, 
                                    int64_t micro, const void *data, int64_t bytes);
 
 typedef struct shoal_runner_options {
-  shoal_allocator_t allocator;       // zero: the system's
-  shoal_run_provider_fn_t provider;  // executes ops that have no kernel; NULL: such a program is refused
+  shoal_allocator_t allocator;  // zero: the system's
+  shoal_run_provider_fn_t
+      provider;  // executes ops that have no kernel; NULL: such a program is refused
   void *provider_self;
-  shoal_run_tap_fn_t tap;            // NULL: none. With one, instructions run one after the other
+  shoal_run_tap_fn_t tap;  // NULL: none. With one, instructions run one after the other
   void *tap_self;
 } shoal_runner_options_t;
 
 // Loads a program, which must outlive the runner, as `world` and `device` must. *Collective.*
-SHOAL_MUST_USE shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t *world,
-                                                  shoal_device_t *device,
+SHOAL_MUST_USE shoal_status_t shoal_runner_create(const shoal_program_t *program,
+                                                  shoal_world_t *world, shoal_device_t *device,
                                                   const shoal_runner_options_t *options,
                                                   shoal_runner_t **out_runner);
 void shoal_runner_free(shoal_runner_t *runner);
 
-// Feeds the whole of an input, or this rank's part of it (session.h says in which order). The data is
-// copied and kept until fed again. Not collective.
+// Feeds the whole of an input, or this rank's part of it (session.h says in which order). The data
+// is copied and kept until fed again. Not collective.
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed(shoal_runner_t *runner, const char *name,
                                                 const void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, const char *name,
                                                      const void *data, size_t size);
-// Runs a graph's order to its end. *Collective.* After an error in the middle of it the world is broken.
+// Runs a graph's order to its end. *Collective.* After an error in the middle of it the world is
+// broken.
 SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph);
 // An output of the graph that ran last among those that have it. Not collective.
 SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name,
                                                  void *data, size_t size);
 
-// ---- states ----------------------------------------------------------------------------------------
+// ---- states ---------------------------------------------------------------------------
 
 // Reads or sets a whole state. *Collective.* Every rank sets the same value.
-SHOAL_MUST_USE shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *state, void *data,
-                                               size_t size);
+SHOAL_MUST_USE shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *state,
+                                               void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *state,
                                                const void *data, size_t size);
-// Gathers a whole state on rank `root` (data is ignored elsewhere), or on every rank (root -1). *Collective.*
-SHOAL_MUST_USE shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_t root,
-                                                  void *data);
+// Gathers a whole state on rank `root` (data is ignored elsewhere), or on every rank (root -1).
+// *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state,
+                                                  int32_t root, void *data);
 // Where an error of a collective call on this rank goes: OK on all ranks, or the same error on all.
 // Ends a phase that every rank goes through. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);

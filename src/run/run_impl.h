@@ -18,20 +18,20 @@
 typedef struct shoal_run_input {
   const shoal_program_port_t *port;
   int64_t whole_bytes;
-  int64_t part_bytes;     // over all micro-batches
-  int64_t *offsets;       // of micro-batch m's part at [m + 1]; [0] is outside the loop
-  int32_t buffer;         // that this rank feeds; -1: this rank takes no part
-  bool several;           // fed into several buffers: only the whole can be fed
-  char *host;             // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
+  int64_t part_bytes;  // over all micro-batches
+  int64_t *offsets;    // of micro-batch m's part at [m + 1]; [0] is outside the loop
+  int32_t buffer;      // that this rank feeds; -1: this rank takes no part
+  bool several;        // fed into several buffers: only the whole can be fed
+  char *host;          // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
   bool fed, is_part;
 } shoal_run_input_t;
 
 typedef struct shoal_run_output {
   const shoal_program_port_t *port;
   int64_t whole_bytes;
-  int64_t covered;        // elements this rank fetches
-  char *host;             // whole_bytes; NULL when this rank fetches nothing
-  int64_t run;            // number of the run that wrote it; 0: none
+  int64_t covered;  // elements this rank fetches
+  char *host;       // whole_bytes; NULL when this rank fetches nothing
+  int64_t run;      // number of the run that wrote it; 0: none
 } shoal_run_output_t;
 
 // FEED and FETCH in one call.
@@ -41,8 +41,8 @@ typedef struct shoal_run_transfer {
   const shoal_bound_buffer_t *part;
   shoal_address_t address;
   int64_t bytes;
-  int64_t part_offset;    // FEED: in the input's host data when a part was fed
-  char *staging;          // of the part; NULL when the part is the whole
+  int64_t part_offset;  // FEED: in the input's host data when a part was fed
+  char *staging;        // of the part; NULL when the part is the whole
 } shoal_run_transfer_t;
 
 typedef struct shoal_run_fill {
@@ -65,7 +65,7 @@ typedef struct shoal_run_move {
 // One instruction of one call, ready to be enqueued.
 typedef struct shoal_action {
   const shoal_bound_instruction_t *bound;
-  shoal_event_t *record;            // NULL: nobody waits
+  shoal_event_t *record;  // NULL: nobody waits
   int32_t await_count;
   shoal_event_t *const *awaits;
   union {
@@ -97,29 +97,29 @@ typedef struct shoal_run_group {
 
 struct shoal_runner {
   shoal_allocator_t allocator;
-  shoal_arena_t arena;              // everything on the host
+  shoal_arena_t arena;  // everything on the host
   shoal_runner_options_t options;
   const shoal_program_t *program;
   shoal_world_t *world;
   shoal_device_t *device;
   int32_t rank;
   shoal_bound_t bound;
-  shoal_address_t memory;           // the arena on the device
+  shoal_address_t memory;  // the arena on the device
   shoal_queue_t *queues[SHOAL_QUEUE_COUNT];
-  shoal_event_t ***events;          // [segment][instruction], NULL where nobody waits
+  shoal_event_t ***events;  // [segment][instruction], NULL where nobody waits
   int64_t order_count;
   shoal_run_order_t *orders;
-  shoal_run_input_t *inputs;        // one per port of the program
+  shoal_run_input_t *inputs;  // one per port of the program
   shoal_run_output_t *outputs;
   SHOAL_VEC(shoal_run_group_t) groups;
   shoal_postbox_t postbox;
-  float *scratch;                   // for joins in half precision, shared: the queue is in order
+  float *scratch;  // for joins in half precision, shared: the queue is in order
   int64_t scratch_count;
-  char *tap_data;                   // the largest part, when there is a tap
+  char *tap_data;  // the largest part, when there is a tap
   int64_t run_count;
 };
 
-// ---- feed.c ----------------------------------------------------------------------------------------
+// ---- feed.c ---------------------------------------------------------------------------
 
 // Walks the bound orders: who feeds and fetches what on this rank, and the host memory for it.
 SHOAL_MUST_USE shoal_status_t shoal_run_ports_init(shoal_runner_t *runner);
@@ -127,24 +127,27 @@ SHOAL_MUST_USE shoal_status_t shoal_run_ports_init(shoal_runner_t *runner);
 SHOAL_MUST_USE shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, const char *graph,
                                                       int32_t micro,
                                                       const shoal_bound_instruction_t *bound,
-                                                      char *staging, shoal_run_transfer_t *out_transfer);
+                                                      char *staging,
+                                                      shoal_run_transfer_t *out_transfer);
 // Is everything fed that this rank needs to run the graph?
 SHOAL_MUST_USE shoal_status_t shoal_run_feed_check(const shoal_runner_t *runner, const char *graph);
 // Enqueues the upload of a FEED (its staging is packed at once), the download of a FETCH.
-SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue, const shoal_run_transfer_t *feed);
-SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue, const shoal_run_transfer_t *fetch);
+SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue,
+                                             const shoal_run_transfer_t *feed);
+SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
+                                              const shoal_run_transfer_t *fetch);
 // Once the queue is done: the fetched part goes into the whole.
 SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run);
 
-// ---- executor.c ------------------------------------------------------------------------------------
+// ---- executor.c -----------------------------------------------------------------------
 
-// Breaks the world, so that no rank waits for what will not come. Alone there is nobody to tell. NULL is
-// allowed.
+// Breaks the world, so that no rank waits for what will not come. Alone there is nobody to tell.
+// NULL is allowed.
 void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);
 // Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
 SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
 
-// ---- names and sizes -------------------------------------------------------------------------------
+// ---- names and sizes ------------------------------------------------------------------
 
 // NOT_FOUND: "no input 'xs'", with the nearest of the names as its hint.
 SHOAL_MUST_USE shoal_status_t shoal_run_unknown(const char *what, const char *name,

@@ -22,7 +22,7 @@ static const char *const dtype_names[SHOAL_DTYPE_COUNT] = {
     [SHOAL_I64] = "I64", [SHOAL_I32] = "I32", [SHOAL_U8] = "U8",     [SHOAL_BOOL] = "BOOL",
 };
 
-// ---- reading ---------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 static shoal_status_t system_error(const char *path, int error) {
   return shoal_status_format(error == ENOENT ? SHOAL_NOT_FOUND : SHOAL_IO, __FILE__, __LINE__, NULL,
@@ -38,11 +38,12 @@ __attribute__((format(printf, 3, 4))) static shoal_status_t bad(const char *path
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   return shoal_status_format(SHOAL_INVALID_ARGUMENT, __FILE__, line,
-                             "the file is damaged, or is no safetensors file", "%s: %s", path, message);
+                             "the file is damaged, or is no safetensors file", "%s: %s", path,
+                             message);
 }
 
-shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file, int64_t offset, int64_t bytes,
-                                      void *out_data) {
+shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file, int64_t offset,
+                                      int64_t bytes, void *out_data) {
   char *at = out_data;
   while (bytes > 0) {
     ssize_t got = pread(file->file, at, (size_t)bytes, (off_t)offset);
@@ -58,8 +59,8 @@ shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file, int64_t o
   return NULL;
 }
 
-static shoal_status_t read_shape(const char *path, const shoal_json_t *json, shoal_shape_t *out_shape,
-                                 int64_t *out_count) {
+static shoal_status_t read_shape(const char *path, const shoal_json_t *json,
+                                 shoal_shape_t *out_shape, int64_t *out_count) {
   if (json->count > SHOAL_MAX_RANK) {
     return BAD(path, "%s has %lld dims; the most is %d", json->path, (long long)json->count,
                SHOAL_MAX_RANK);
@@ -111,7 +112,8 @@ static shoal_status_t read_tensor(const char *path, const shoal_json_t *json, in
   const int64_t begin = offsets->children[0].integer, end = offsets->children[1].integer;
   if (begin < 0 || end < begin) return BAD(path, "%s is no range", offsets->path);
   if (end > data_bytes) {
-    return BAD(path, "the file is truncated: tensor '%s' ends at byte %lld of the data, which has %lld",
+    return BAD(path,
+               "the file is truncated: tensor '%s' ends at byte %lld of the data, which has %lld",
                json->key, (long long)end, (long long)data_bytes);
   }
   if (end - begin != bytes) {
@@ -157,19 +159,21 @@ static shoal_status_t check_tiling(const char *path, const shoal_safetensors_t *
   return BAD(path, "%lld bytes behind the last tensor", (long long)(size - at));
 }
 
-static shoal_status_t read_header(const char *path, shoal_arena_t *arena, shoal_safetensors_t *file) {
+static shoal_status_t read_header(const char *path, shoal_arena_t *arena,
+                                  shoal_safetensors_t *file) {
   struct stat info;
   if (fstat(file->file, &info) != 0) return system_error(path, errno);
   if (!S_ISREG(info.st_mode)) return system_error(path, S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
   const int64_t size = (int64_t)info.st_size;
   unsigned char length_bytes[LENGTH_BYTES];
-  if (size < LENGTH_BYTES) return BAD(path, "the file is truncated: it has %lld bytes", (long long)size);
+  if (size < LENGTH_BYTES)
+    return BAD(path, "the file is truncated: it has %lld bytes", (long long)size);
   SHOAL_RETURN_IF_ERROR(shoal_safetensors_read(file, 0, LENGTH_BYTES, length_bytes));
   uint64_t length = 0;
   for (int i = LENGTH_BYTES - 1; i >= 0; --i) length = length << 8 | length_bytes[i];
   if (length > MOST_HEADER || (int64_t)length > size - LENGTH_BYTES) {
-    return BAD(path, "the header would have %llu bytes; the file has %lld", (unsigned long long)length,
-               (long long)size);
+    return BAD(path, "the header would have %llu bytes; the file has %lld",
+               (unsigned long long)length, (long long)size);
   }
   char *text = shoal_arena_alloc(arena, (size_t)length + 1, 1);
   if (!text) return SHOAL_OOM();
@@ -186,11 +190,13 @@ static shoal_status_t read_header(const char *path, shoal_arena_t *arena, shoal_
     if (strcmp(child->key, "__metadata__") == 0) {
       SHOAL_RETURN_IF_ERROR(read_notes(path, child, arena, file));
     } else {
-      SHOAL_RETURN_IF_ERROR(read_tensor(path, child, data, size - data, &file->tensors[file->count]));
+      SHOAL_RETURN_IF_ERROR(
+          read_tensor(path, child, data, size - data, &file->tensors[file->count]));
       ++file->count;
     }
   }
-  if (file->count > 0) qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, compare_tensors);
+  if (file->count > 0)
+    qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, compare_tensors);
   return check_tiling(path, file, data, size);
 }
 
@@ -214,7 +220,8 @@ void shoal_safetensors_close(shoal_safetensors_t *file) {
   file->file = -1;
 }
 
-const shoal_safetensor_t *shoal_safetensors_find(const shoal_safetensors_t *file, const char *name) {
+const shoal_safetensor_t *shoal_safetensors_find(const shoal_safetensors_t *file,
+                                                 const char *name) {
   for (int64_t i = 0; i < file->count; ++i) {
     if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];
   }
@@ -228,7 +235,7 @@ const char *shoal_safetensors_note(const shoal_safetensors_t *file, const char *
   return NULL;
 }
 
-// ---- writing ---------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------
 
 static void print_header(shoal_text_t *text, const shoal_safetensor_t *tensors, int64_t count,
                          const shoal_safetensors_note_t *notes, int64_t note_count) {

@@ -1,8 +1,8 @@
-// safetensors files: an 8-byte little-endian length, a JSON header, then the tensors' bytes, dense and
-// little-endian. (https://huggingface.co/docs/safetensors, the format section.)
+// safetensors files: an 8-byte little-endian length, a JSON header, then the tensors' bytes, dense
+// and little-endian. (https://huggingface.co/docs/safetensors, the format section.)
 //
-// Reading trusts nothing: lengths, JSON, dtypes, shapes and ranges are all checked against the file before
-// anything is believed, and ranges must tile the data without holes.
+// Reading trusts nothing: lengths, JSON, dtypes, shapes and ranges are all checked against the file
+// before anything is believed, and ranges must tile the data without holes.
 #ifndef SHOAL_RUN_SAFETENSORS_H_
 #define SHOAL_RUN_SAFETENSORS_H_
 
@@ -35,10 +35,11 @@ void shoal_safetensors_close(shoal_safetensors_t *file);
 const shoal_safetensor_t *shoal_safetensors_find(const shoal_safetensors_t *file, const char *name);
 const char *shoal_safetensors_note(const shoal_safetensors_t *file, const char *key);  // or NULL
 // Bytes [offset, offset + bytes) of the file.
-SHOAL_MUST_USE shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file, int64_t offset,
-                                                     int64_t bytes, void *out_data);
+SHOAL_MUST_USE shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file,
+                                                     int64_t offset, int64_t bytes, void *out_data);
 
-// What a file begins with, for tensors written one after the other in this order; sets their ranges.
+// What a file begins with, for tensors written one after the other in this order; sets their
+// ranges.
 SHOAL_MUST_USE shoal_status_t shoal_safetensors_header(shoal_safetensor_t *tensors, int64_t count,
                                                        const shoal_safetensors_note_t *notes,
                                                        int64_t note_count, shoal_arena_t *arena,

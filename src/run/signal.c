@@ -52,4 +52,6 @@ void shoal_signals_release(void) {
   pthread_mutex_unlock(&lock);
 }
 
-bool shoal_signals_raised(void) { return atomic_load(&raised); }
+bool shoal_signals_raised(void) {
+  return atomic_load(&raised);
+}

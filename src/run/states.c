@@ -1,6 +1,6 @@
-// States from outside: whole in, whole out, whatever their resting layout. Each is a reshard between the
-// resting layout and one that has everything on the ranks that want it, run by the same code as a
-// program's. Memory is taken for one state at a time.
+// States from outside: whole in, whole out, whatever their resting layout. Each is a reshard
+// between the resting layout and one that has everything on the ranks that want it, run by the same
+// code as a program's. Memory is taken for one state at a time.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -28,8 +28,8 @@ shoal_status_t shoal_run_state_find(const shoal_runner_t *runner, const char *na
 }
 
 // This rank's part of a state as it rests. count 0 and offset -1 when it holds none.
-static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state, shoal_arena_t *arena,
-                                   shoal_bound_buffer_t *out_part) {
+static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state,
+                                   shoal_arena_t *arena, shoal_bound_buffer_t *out_part) {
   const shoal_program_state_t *info = &runner->program->states[state];
   const shoal_class_t *rank_class = runner->bound.rank_class;
   *out_part = (shoal_bound_buffer_t){.type.dtype = info->type.dtype, .offset = -1};
@@ -40,8 +40,8 @@ static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state, 
     if (!shoal_layout_equal(&buffer->layout, &info->layout)) continue;
     return shoal_buffer_bind(buffer, runner->rank, -1, arena, out_part);
   }
-  return SHOAL_ERROR(INVALID_ARGUMENT, "the program has no buffer for state '%s' on rank %d", info->name,
-                     runner->rank);
+  return SHOAL_ERROR(INVALID_ARGUMENT, "the program has no buffer for state '%s' on rank %d",
+                     info->name, runner->rank);
 }
 
 static int64_t bytes_of(const shoal_bound_buffer_t *part) {
@@ -58,7 +58,7 @@ static void mesh_of(const shoal_runner_t *runner, const int32_t *only, shoal_mes
   };
 }
 
-// ---- reading ---------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 typedef struct gather {
   shoal_mesh_t mesh;
@@ -75,8 +75,8 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   shoal_bound_buffer_t part;
   SHOAL_RETURN_IF_ERROR(resting_part(runner, state, arena, &part));
   mesh_of(runner, root, &gather->mesh);
-  gather->channel = (shoal_channel_t){
-      .type = info->type, .src = info->layout, .dst = {.mesh = &gather->mesh}};
+  gather->channel =
+      (shoal_channel_t){.type = info->type, .src = info->layout, .dst = {.mesh = &gather->mesh}};
   const bool receives = !root || *root == runner->rank;
   shoal_bound_buffer_t whole = {.type = info->type, .count = shoal_shape_count(&info->type.shape)};
   shoal_reshard_t reshard;
@@ -86,8 +86,8 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank,
                                            receives ? &whole : NULL, arena, &gather->bound));
   SHOAL_RETURN_IF_ERROR(shoal_mover_init(&gather->bound, info->type.dtype, part.count,
-                                         receives ? whole.count : 0, INT32_MAX, &runner->postbox, arena,
-                                         &gather->mover));
+                                         receives ? whole.count : 0, INT32_MAX, &runner->postbox,
+                                         arena, &gather->mover));
   if (receives && shoal_mover_needs_scratch(&gather->bound, info->type.dtype)) {
     gather->mover.scratch = SHOAL_NEW(arena, float, whole.count);
     if (!gather->mover.scratch) return SHOAL_OOM();
@@ -102,7 +102,8 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   return shoal_queue_wait(queue);
 }
 
-shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_t root, void *data) {
+shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_t root,
+                                   void *data) {
   shoal_arena_t arena;
   shoal_arena_init(runner->allocator, &arena);
   gather_t gather = {0};
@@ -130,10 +131,10 @@ shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *name, void *
   return shoal_runner_gather(runner, state, -1, data);
 }
 
-// ---- writing ---------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------
 
-shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t state, shoal_arena_t *arena,
-                                      shoal_run_state_part_t *out_part) {
+shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t state,
+                                      shoal_arena_t *arena, shoal_run_state_part_t *out_part) {
   const shoal_program_state_t *info = &runner->program->states[state];
   *out_part = (shoal_run_state_part_t){.dtype = info->type.dtype};
   shoal_bound_buffer_t part;
@@ -153,7 +154,8 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   out_part->reduce = bound.reduce;
   if (bound.step_count == 0) return NULL;
   if (bound.step_count != 1 || bound.steps[0].message >= 0) {
-    return SHOAL_ERROR(INTERNAL, "state '%s' has several sources on rank %d", info->name, runner->rank);
+    return SHOAL_ERROR(INTERNAL, "state '%s' has several sources on rank %d", info->name,
+                       runner->rank);
   }
   out_part->piece_count = bound.steps[0].piece_count;
   out_part->pieces = bound.steps[0].pieces;

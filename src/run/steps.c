@@ -93,7 +93,8 @@ static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *are
   return NULL;
 }
 
-shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep, shoal_allocator_t allocator) {
+shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
+                                      shoal_allocator_t allocator) {
   if (keep <= 0) return NULL;
   shoal_arena_t arena;
   shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
@@ -102,8 +103,8 @@ shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep, shoal_al
   return status;
 }
 
-shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena, const char **out_path,
-                                       int64_t *out_step) {
+shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena,
+                                       const char **out_path, int64_t *out_step) {
   steps_t steps = {0};
   *out_path = NULL;
   *out_step = -1;

@@ -1,5 +1,5 @@
-// Strided copies. A piece is walked row by row: its innermost dims that are dense on both sides make one
-// row, so that most pieces are a few memory copies.
+// Strided copies. A piece is walked row by row: its innermost dims that are dense on both sides
+// make one row, so that most pieces are a few memory copies.
 #include "run/strided.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ static void walk(const shoal_piece_t *piece, row_fn_t fn, void *self) {
   }
 }
 
-// ---- copy ------------------------------------------------------------------------------------------
+// ---- copy -----------------------------------------------------------------------------
 
 typedef struct copier {
   size_t element;
@@ -90,7 +90,7 @@ void shoal_strided_copy(shoal_dtype_t dtype, int64_t piece_count, const shoal_pi
   }
 }
 
-// ---- join ------------------------------------------------------------------------------------------
+// ---- join -----------------------------------------------------------------------------
 
 typedef struct joiner {
   shoal_reduce_t reduce;
@@ -117,7 +117,8 @@ static void join_wide_row(void *self, const row_t *row, int64_t src, int64_t dst
   const joiner_t *joiner = self;
   float *to = (float *)(void *)joiner->dst + dst;
   for (int64_t i = 0; i < row->count; ++i, to += row->dst_stride) {
-    const float value = (float)shoal_dtype_load(joiner->dtype, joiner->src, src + i * row->src_stride);
+    const float value =
+        (float)shoal_dtype_load(joiner->dtype, joiner->src, src + i * row->src_stride);
     if (joiner->accumulate) {
       shoal_reduce_into(SHOAL_F32, joiner->reduce, 1, &value, 1, to, 1);
     } else {

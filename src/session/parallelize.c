@@ -1,8 +1,8 @@
 // From a model, or a given program, to a session.
 //
-// Planning and lowering are the same computation on every rank; what they made is compared before anything
-// runs, because ranks with different programs would wait for each other for ever. Everything that can fail
-// on one rank ends in an agreement.
+// Planning and lowering are the same computation on every rank; what they made is compared before
+// anything runs, because ranks with different programs would wait for each other for ever.
+// Everything that can fail on one rank ends in an agreement.
 #include <string.h>
 
 #include "base/file.h"
@@ -10,11 +10,11 @@
 #include "base/status.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
-#include "session/session_impl.h"
 #include "rules/rules.h"
+#include "session/session_impl.h"
 #include "shoal/planners.h"
 
-// ---- texts -----------------------------------------------------------------------------------------
+// ---- texts ----------------------------------------------------------------------------
 
 // The plan as its own text says it.
 static shoal_status_t plan_through_text(shoal_session_t *session, const shoal_model_t *model) {
@@ -29,7 +29,8 @@ static shoal_status_t plan_through_text(shoal_session_t *session, const shoal_mo
   return NULL;
 }
 
-static shoal_status_t program_through_text(shoal_session_t *session, const shoal_registry_t *registry) {
+static shoal_status_t program_through_text(shoal_session_t *session,
+                                           const shoal_registry_t *registry) {
   const char *text;
   shoal_program_t *parsed;
   SHOAL_RETURN_IF_ERROR(shoal_program_print(session->program, &session->arena, &text));
@@ -60,7 +61,7 @@ static shoal_status_t registry_of(shoal_session_t *session) {
   return NULL;
 }
 
-// ---- planning: on each rank alone ------------------------------------------------------------------
+// ---- planning: on each rank alone -----------------------------------------------------
 
 static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *model,
                                 const shoal_parallelize_options_t *options) {
@@ -107,9 +108,11 @@ static shoal_status_t compile(shoal_session_t *session, const shoal_model_t *mod
     session->provider_self = options->provider_self;
     shoal_rules_set_executor(session->rules, (shoal_executor_t){session, execute});
   }
-  SHOAL_RETURN_IF_ERROR(shoal_status_annotate(make_plan(session, model, options), "while planning"));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_status_annotate(make_plan(session, model, options), "while planning"));
   if (options->through_text) SHOAL_RETURN_IF_ERROR(plan_through_text(session, model));
-  const shoal_lower_options_t lower = {.allocator = session->allocator, .fetches = options->fetches};
+  const shoal_lower_options_t lower = {.allocator = session->allocator,
+                                       .fetches = options->fetches};
   SHOAL_RETURN_IF_ERROR(shoal_status_annotate(
       shoal_lower(session->plan, &lower, &session->owned_program), "while lowering"));
   session->program = session->owned_program;
@@ -123,8 +126,8 @@ static shoal_status_t accept_program(shoal_session_t *session, const shoal_progr
   session->program = program;
   const int32_t world = shoal_world_size(session->world);
   if (program->world != world) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d", program->world,
-                       world);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the world has %d",
+                       program->world, world);
   }
   if (options->through_text) {
     SHOAL_RETURN_IF_ERROR(registry_of(session));
@@ -134,7 +137,7 @@ static shoal_status_t accept_program(shoal_session_t *session, const shoal_progr
                                "while checking the program");
 }
 
-// ---- loading: together -----------------------------------------------------------------------------
+// ---- loading: together ----------------------------------------------------------------
 
 static shoal_status_t hash_program(shoal_session_t *session, int64_t *out_hash) {
   *out_hash = 0;
@@ -200,10 +203,11 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
   return has_init(session->program) ? shoal_runner_run(session->runner, "init") : NULL;
 }
 
-// ---- creating --------------------------------------------------------------------------------------
+// ---- creating -------------------------------------------------------------------------
 
 static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *program,
-                             const shoal_parallelize_options_t *given, shoal_session_t **out_session) {
+                             const shoal_parallelize_options_t *given,
+                             shoal_session_t **out_session) {
   *out_session = NULL;
   shoal_parallelize_options_t options = given ? *given : (shoal_parallelize_options_t){0};
   if (!options.allocator.alloc) options.allocator = shoal_allocator_system();
@@ -239,7 +243,8 @@ static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *
   return status;
 }
 
-shoal_status_t shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t *options,
+shoal_status_t shoal_parallelize(const shoal_model_t *model,
+                                 const shoal_parallelize_options_t *options,
                                  shoal_session_t **out_session) {
   return create(model, NULL, options, out_session);
 }

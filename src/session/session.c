@@ -1,4 +1,5 @@
-// A session's daily life: thin over the runner. In a dry run nothing is executed and values are zero.
+// A session's daily life: thin over the runner. In a dry run nothing is executed and values are
+// zero.
 #include "shoal/session.h"
 
 #include <stdio.h>
@@ -30,7 +31,8 @@ static shoal_status_t dry(void *data, size_t size) {
   return NULL;
 }
 
-shoal_status_t shoal_feed(shoal_session_t *session, const char *name, const void *data, size_t size) {
+shoal_status_t shoal_feed(shoal_session_t *session, const char *name, const void *data,
+                          size_t size) {
   if (!session->runner) return NULL;
   return shoal_runner_feed(session->runner, name, data, size);
 }
@@ -62,7 +64,8 @@ shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *dat
   return shoal_runner_fetch(session->runner, name, data, size);
 }
 
-shoal_status_t shoal_session_get(shoal_session_t *session, const char *state, void *data, size_t size) {
+shoal_status_t shoal_session_get(shoal_session_t *session, const char *state, void *data,
+                                 size_t size) {
   if (!session->runner) return dry(data, size);
   return shoal_runner_get(session->runner, state, data, size);
 }
@@ -95,13 +98,25 @@ shoal_status_t shoal_session_catch_signals(shoal_session_t *session) {
   return status;
 }
 
-bool shoal_session_should_stop(const shoal_session_t *session) { return session->stop; }
+bool shoal_session_should_stop(const shoal_session_t *session) {
+  return session->stop;
+}
 
-shoal_world_t *shoal_session_world(const shoal_session_t *session) { return session->world; }
+shoal_world_t *shoal_session_world(const shoal_session_t *session) {
+  return session->world;
+}
 
-const shoal_plan_t *shoal_session_plan(const shoal_session_t *session) { return session->plan; }
+const shoal_plan_t *shoal_session_plan(const shoal_session_t *session) {
+  return session->plan;
+}
 
-const shoal_program_t *shoal_session_program(const shoal_session_t *session) { return session->program; }
+const shoal_program_t *shoal_session_program(const shoal_session_t *session) {
+  return session->program;
+}
+
+shoal_rules_t *shoal_session_rules(const shoal_session_t *session) {
+  return session->rules;
+}
 
 shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
   shoal_memory_report_t report = {.arena_touched = -1,

@@ -1,4 +1,5 @@
-// The byte dataset: batches are windows of the file, an epoch visits each once, any batch can be made alone.
+// The byte dataset: batches are windows of the file, an epoch visits each once, any batch can be
+// made alone.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -58,7 +59,8 @@ static void test_epoch_is_a_permutation(void **state) {
   assert_int_equal(write(file, data, sizeof data), sizeof data);
   close(file);
   shoal_bytes_t *bytes;
-  assert_ok(shoal_bytes_open(other, &(shoal_bytes_options_t){.batch = 1, .length = 8, .seed = 3}, &bytes));
+  assert_ok(shoal_bytes_open(other, &(shoal_bytes_options_t){.batch = 1, .length = 8, .seed = 3},
+                             &bytes));
   const int64_t windows = shoal_bytes_windows(bytes);
   assert_int_equal(windows, 30);
   int32_t ids[8], labels[8], order[2][30];
@@ -98,15 +100,18 @@ static void test_any_batch_alone(void **state) {
 static void test_errors(void **state) {
   (void)state;
   shoal_bytes_t *bytes;
-  assert_error(NOT_FOUND, "no_such_file",
-               shoal_bytes_open("/no_such_file", &(shoal_bytes_options_t){.batch = 1, .length = 1}, &bytes));
-  assert_error(INVALID_ARGUMENT, "has 1000 bytes; sequences of 1000 need at least 1001",
-               shoal_bytes_open(path, &(shoal_bytes_options_t){.batch = 1, .length = 1000}, &bytes));
+  assert_error(
+      NOT_FOUND, "no_such_file",
+      shoal_bytes_open("/no_such_file", &(shoal_bytes_options_t){.batch = 1, .length = 1}, &bytes));
+  assert_error(
+      INVALID_ARGUMENT, "has 1000 bytes; sequences of 1000 need at least 1001",
+      shoal_bytes_open(path, &(shoal_bytes_options_t){.batch = 1, .length = 1000}, &bytes));
   assert_ok(shoal_bytes_open(path, &(shoal_bytes_options_t){.batch = 1, .length = 999}, &bytes));
   shoal_bytes_close(bytes);
   assert_error(INVALID_ARGUMENT, "batches of 0",
                shoal_bytes_open(path, &(shoal_bytes_options_t){.length = 4}, &bytes));
-  assert_error(IO, "/tmp", shoal_bytes_open("/tmp", &(shoal_bytes_options_t){.batch = 1, .length = 1}, &bytes));
+  assert_error(IO, "/tmp",
+               shoal_bytes_open("/tmp", &(shoal_bytes_options_t){.batch = 1, .length = 1}, &bytes));
 }
 
 int main(void) {

@@ -31,7 +31,7 @@ static int remove_folder(void **state) {
   return system(command);
 }
 
-// ---- programs with the same states on different meshes ---------------------------------------------
+// ---- programs with the same states on different meshes --------------------------------
 
 typedef struct layouts {
   int32_t world;
@@ -48,7 +48,8 @@ static const layouts_t meshes[] = {
 };
 enum { MESH_COUNT = sizeof meshes / sizeof meshes[0] };
 
-static shoal_program_t *make_program(const layouts_t *l, const char *w_type, shoal_registry_t *registry) {
+static shoal_program_t *make_program(const layouts_t *l, const char *w_type,
+                                     shoal_registry_t *registry) {
   char text[2048];
   snprintf(text, sizeof text,
            "shoal_program 1\n"
@@ -71,8 +72,8 @@ static shoal_program_t *make_program(const layouts_t *l, const char *w_type, sho
            "    2 compute fill -> (2) value 9 \"step\"\n"
            "    3 compute fill -> (3) value 9 \"cache\"\n"
            "  order init 0\n",
-           l->world, l->mesh, l->other_mesh, w_type, l->w, l->b, l->step, l->world - 1, w_type, l->w,
-           l->b, l->step);
+           l->world, l->mesh, l->other_mesh, w_type, l->w, l->b, l->step, l->world - 1, w_type,
+           l->w, l->b, l->step);
   return parse_program(text, registry);
 }
 
@@ -135,8 +136,10 @@ static void run_job(const layouts_t *l, const char *w_type, const char *save_pat
   shoal_registry_t *registry = test_registry();
   shoal_program_t *program = make_program(l, w_type, registry);
   job_t job = {.program = program, .save = save_path, .load = load_path};
-  if (statuses) run_ranks(l->world, rank_body, &job, statuses);
-  else run_ranks_ok(l->world, rank_body, &job);
+  if (statuses)
+    run_ranks(l->world, rank_body, &job, statuses);
+  else
+    run_ranks_ok(l->world, rank_body, &job);
   shoal_program_free(program);
   shoal_registry_release(registry);
 }
@@ -147,7 +150,8 @@ static void test_any_mesh_to_any(void **state) {
   (void)state;
   for (int from = 0; from < MESH_COUNT; ++from) {
     run_job(&meshes[from], W, in_folder("any/deep"), NULL, NULL);
-    for (int to = 0; to < MESH_COUNT; ++to) run_job(&meshes[to], W, NULL, in_folder("any/deep"), NULL);
+    for (int to = 0; to < MESH_COUNT; ++to)
+      run_job(&meshes[to], W, NULL, in_folder("any/deep"), NULL);
   }
 }
 
@@ -169,20 +173,22 @@ static void test_header(void **state) {
   assert_int_not_equal(access(in_folder("header/model.safetensors.tmp"), F_OK), 0);
 }
 
-// ---- files that do not fit -------------------------------------------------------------------------
+// ---- files that do not fit ------------------------------------------------------------
 
-static void expect_load_error(const layouts_t *l, const char *w_type, shoal_code_t code, const char *path,
-                              const char *part) {
+static void expect_load_error(const layouts_t *l, const char *w_type, shoal_code_t code,
+                              const char *path, const char *part) {
   shoal_status_t statuses[MOST_RANKS];
   run_job(l, w_type, NULL, path, statuses);
   for (int32_t r = 0; r < l->world; ++r) {
     assert_int_equal(shoal_status_code(statuses[r]), code);
-    if (!strstr(shoal_status_message(statuses[r]), part)) fail_msg("%s", shoal_status_message(statuses[r]));
+    if (!strstr(shoal_status_message(statuses[r]), part))
+      fail_msg("%s", shoal_status_message(statuses[r]));
     shoal_status_free(statuses[r]);
   }
 }
 
-static void replace(const char *data, int64_t size, const char *from, const char *to, const char *path) {
+static void replace(const char *data, int64_t size, const char *from, const char *to,
+                    const char *path) {
   assert_int_equal(strlen(from), strlen(to));
   char *copy = malloc((size_t)size);
   memcpy(copy, data, (size_t)size);
@@ -202,7 +208,8 @@ static void test_misfits(void **state) {
   int64_t size;
   run_job(two, W, in_folder("misfits"), NULL, NULL);
   assert_ok(shoal_file_read(path, &arena, &data, &size));
-  expect_load_error(two, "i32[5, 6]", SHOAL_INVALID_ARGUMENT, path, "tensor 'w' is f32[5, 6], the model has i32[5, 6]");
+  expect_load_error(two, "i32[5, 6]", SHOAL_INVALID_ARGUMENT, path,
+                    "tensor 'w' is f32[5, 6], the model has i32[5, 6]");
   expect_load_error(two, "f32[6, 5]", SHOAL_INVALID_ARGUMENT, path, "the model has f32[6, 5]");
   expect_load_error(two, W, SHOAL_NOT_FOUND, in_folder("nowhere"), "nowhere/model.safetensors");
   replace(data, size, "\"w\"", "\"v\"", path);
@@ -279,7 +286,7 @@ static void test_damaged(void **state) {
   shoal_arena_deinit(&arena);
 }
 
-// ---- failing saves ---------------------------------------------------------------------------------
+// ---- failing saves --------------------------------------------------------------------
 
 static void test_failed_save_keeps_the_old(void **state) {
   (void)state;
@@ -309,13 +316,14 @@ static void test_save_nowhere(void **state) {
   for (int r = 0; r < 2; ++r) assert_error(IO, "a_file", statuses[r]);
 }
 
-// ---- steps -----------------------------------------------------------------------------------------
+// ---- steps ----------------------------------------------------------------------------
 
 static void make_step(const char *name, bool complete) {
   char path[300];
   snprintf(path, sizeof path, "%s/steps/%s", folder, name);
   assert_ok(shoal_file_make_folder(path));
-  snprintf(path, sizeof path, "%s/steps/%s/model.safetensors%s", folder, name, complete ? "" : ".tmp");
+  snprintf(path, sizeof path, "%s/steps/%s/model.safetensors%s", folder, name,
+           complete ? "" : ".tmp");
   assert_ok(shoal_file_write(path, "x", 1));
 }
 
@@ -356,14 +364,10 @@ static void test_steps(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_any_mesh_to_any),
-      cmocka_unit_test(test_header),
-      cmocka_unit_test(test_misfits),
-      cmocka_unit_test(test_unknown_tensor),
-      cmocka_unit_test(test_damaged),
-      cmocka_unit_test(test_failed_save_keeps_the_old),
-      cmocka_unit_test(test_save_nowhere),
-      cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_any_mesh_to_any), cmocka_unit_test(test_header),
+      cmocka_unit_test(test_misfits),         cmocka_unit_test(test_unknown_tensor),
+      cmocka_unit_test(test_damaged),         cmocka_unit_test(test_failed_save_keeps_the_old),
+      cmocka_unit_test(test_save_nowhere),    cmocka_unit_test(test_steps),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,5 +1,5 @@
-// The executor on hand-written programs: compute, feeds and fetches, micro-batches, predicates, providers,
-// states, opaque devices, errors on one rank.
+// The executor on hand-written programs: compute, feeds and fetches, micro-batches, predicates,
+// providers, states, opaque devices, errors on one rank.
 #include "base/failing.h"
 #include "run/run.h"
 #include "run_support.h"
@@ -19,10 +19,11 @@ static shoal_status_t rank_body(void *self, shoal_world_t *world) {
   shoal_runner_t *runner = NULL;
   SHOAL_RETURN_IF_ERROR(
       shoal_device_create(&(shoal_device_options_t){.opaque = context->opaque}, &device));
-  shoal_status_t status = shoal_runner_create(
-      context->program, world, device,
-      &(shoal_runner_options_t){.provider = context->provider, .provider_self = context->provider_self},
-      &runner);
+  shoal_status_t status =
+      shoal_runner_create(context->program, world, device,
+                          &(shoal_runner_options_t){.provider = context->provider,
+                                                    .provider_self = context->provider_self},
+                          &runner);
   if (!status) status = context->body(runner, shoal_world_rank(world));
   shoal_runner_free(runner);
   shoal_device_free(device);
@@ -38,16 +39,19 @@ static void run_program(const char *text, context_t context, shoal_status_t *sta
     shoal_status_t got[MOST_RANKS];
     run_ranks(program->world, rank_body, &context, got);
     for (int32_t r = 0; r < program->world; ++r) {
-      if (opaque && statuses) statuses[r] = got[r];
-      else if (statuses) shoal_status_free(got[r]);
-      else assert_ok(got[r]);
+      if (opaque && statuses)
+        statuses[r] = got[r];
+      else if (statuses)
+        shoal_status_free(got[r]);
+      else
+        assert_ok(got[r]);
     }
   }
   shoal_program_free(program);
   shoal_registry_release(registry);
 }
 
-// ---- one rank --------------------------------------------------------------------------------------
+// ---- one rank -------------------------------------------------------------------------
 
 static const char one_rank[] =
     "shoal_program 1\n"
@@ -89,7 +93,8 @@ static shoal_status_t one_rank_body(shoal_runner_t *runner, int32_t rank) {
   for (int step = 1; step <= 3; ++step) {
     SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "train"));
     SHOAL_RETURN_IF_ERROR(shoal_runner_fetch(runner, "y", y, sizeof y));
-    for (int i = 0; i < 6; ++i) EXPECT(y[i] == 1 + (float)step * x[i], "y[%d] is %g", i, (double)y[i]);
+    for (int i = 0; i < 6; ++i)
+      EXPECT(y[i] == 1 + (float)step * x[i], "y[%d] is %g", i, (double)y[i]);
   }
   SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "off"));  // the predicate is false: w stays
   SHOAL_RETURN_IF_ERROR(shoal_runner_get(runner, "w", w, sizeof w));
@@ -107,14 +112,15 @@ static void test_one_rank(void **state) {
   run_program(one_rank, (context_t){.body = one_rank_body}, NULL);
 }
 
-#define EXPECT_ERROR(code, part, expr)                                                              \
-  do {                                                                                              \
-    shoal_status_t got_ = (expr);                                                                   \
-    EXPECT(got_, "succeeded: " #expr);                                                              \
-    bool right_ = shoal_status_code(got_) == SHOAL_##code &&                                        \
-                  (strstr(shoal_status_message(got_), part) || strstr(shoal_status_hint(got_), part)); \
-    if (!right_) return got_;                                                                       \
-    shoal_status_free(got_);                                                                        \
+#define EXPECT_ERROR(code, part, expr)                                                       \
+  do {                                                                                       \
+    shoal_status_t got_ = (expr);                                                            \
+    EXPECT(got_, "succeeded: " #expr);                                                       \
+    bool right_ =                                                                            \
+        shoal_status_code(got_) == SHOAL_##code &&                                           \
+        (strstr(shoal_status_message(got_), part) || strstr(shoal_status_hint(got_), part)); \
+    if (!right_) return got_;                                                                \
+    shoal_status_free(got_);                                                                 \
   } while (0)
 
 static shoal_status_t misuse_body(shoal_runner_t *runner, int32_t rank) {
@@ -140,7 +146,7 @@ static void test_misuse(void **state) {
   run_program(one_rank, (context_t){.body = misuse_body}, NULL);
 }
 
-// ---- two ranks, three unequal micro-batches --------------------------------------------------------
+// ---- two ranks, three unequal micro-batches -------------------------------------------
 
 // total = sum of x over everything; half[i] = x[i] / 2, gathered; w rests flat over data.
 static const char micro[] =
@@ -156,7 +162,8 @@ static const char micro[] =
     "channel 1 f32[7, 2] \"micro:0,data:0\" -> \"micro:0\" micro\n"
     "class 0 ranks 0-1 arena 1024\n"
     "  buffer 0 input \"x\" f32[7, 2] \"micro:0,data:0\" slots 1 bytes 64 offset 0\n"
-    "  buffer 1 temp \"part\" f32[] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 offset 64\n"
+    "  buffer 1 temp \"part\" f32[] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 "
+    "offset 64\n"
     "  buffer 2 temp \"sum\" f32[] \"data:partial(sum)\" slots 1 bytes 64 offset 128\n"
     "  buffer 3 output \"total\" f32[] \"\" slots 1 bytes 64 offset 192\n"
     "  buffer 4 state 0 \"w\" f32[5] \"data:flat\" slots 1 bytes 64 offset 256\n"
@@ -193,7 +200,8 @@ static shoal_status_t micro_body(shoal_runner_t *runner, int32_t rank) {
         part[count++] = x[2 * rows[rank][i]];
         part[count++] = x[2 * rows[rank][i] + 1];
       }
-      SHOAL_RETURN_IF_ERROR(shoal_runner_feed_part(runner, "x", part, (size_t)count * sizeof *part));
+      SHOAL_RETURN_IF_ERROR(
+          shoal_runner_feed_part(runner, "x", part, (size_t)count * sizeof *part));
     }
     SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "train"));
     SHOAL_RETURN_IF_ERROR(shoal_runner_fetch(runner, "total", &total, sizeof total));
@@ -235,7 +243,7 @@ static void test_one_rank_misfed(void **state) {
   run_program(micro, (context_t){.body = one_misfed_body}, NULL);
 }
 
-// ---- two stages: sends that nobody waits for yet ---------------------------------------------------
+// ---- two stages: sends that nobody waits for yet --------------------------------------
 
 // Stage a (rank 0) sends all micro-batches forward before it receives anything back.
 static const char stages[] =
@@ -306,7 +314,7 @@ static void test_stages(void **state) {
   run_program(stages, (context_t){.body = stages_body, .provider = twice}, NULL);
 }
 
-// ---- errors on one rank ----------------------------------------------------------------------------
+// ---- errors on one rank ---------------------------------------------------------------
 
 static void test_no_provider(void **state) {
   (void)state;
@@ -324,7 +332,10 @@ static void test_provider_fails(void **state) {
     int64_t countdown = at;
     shoal_registry_t *registry = test_registry();
     shoal_program_t *program = parse_program(stages, registry);
-    context_t context = {.program = program, .opaque = at % 2, .body = stages_body, .provider = twice,
+    context_t context = {.program = program,
+                         .opaque = at % 2,
+                         .body = stages_body,
+                         .provider = twice,
                          .provider_self = &countdown};
     shoal_status_t statuses[MOST_RANKS];
     run_ranks(2, rank_body, &context, statuses);
@@ -332,6 +343,34 @@ static void test_provider_fails(void **state) {
     shoal_program_free(program);
     shoal_registry_release(registry);
   }
+}
+
+// A program nobody checked: rank 1 never sends back. Both say where they waited.
+static void test_nobody_comes(void **state) {
+  (void)state;
+  char text[sizeof stages];
+  memcpy(text, stages, sizeof stages);
+  char *line = strstr(text, "    1 comm reshard (1) -> (-) channel 1");
+  memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n')));
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = parse_program(text, registry);
+  for (int opaque = 0; opaque < 2; ++opaque) {
+    context_t context = {
+        .program = program, .opaque = opaque, .body = stages_body, .provider = twice};
+    shoal_status_t statuses[MOST_RANKS];
+    run_ranks_within(300, 2, rank_body, &context, statuses);
+    bool named = false;
+    for (int r = 0; r < 2; ++r) {
+      named |= strstr(shoal_status_message(statuses[r]),
+                      "reshard of 'back' in segment 'backward'") != NULL;
+      named |=
+          strstr(shoal_status_message(statuses[r]), "reshard of 'y' in segment 'after'") != NULL;
+      assert_error(DEADLINE, "rank", statuses[r]);
+    }
+    assert_true(named);
+  }
+  shoal_program_free(program);
+  shoal_registry_release(registry);
 }
 
 static shoal_status_t wrong_world_body(shoal_runner_t *runner, int32_t rank) {
@@ -360,6 +399,7 @@ int main(void) {
       cmocka_unit_test(test_micro),          cmocka_unit_test(test_one_rank_misfed),
       cmocka_unit_test(test_stages),         cmocka_unit_test(test_no_provider),
       cmocka_unit_test(test_provider_fails), cmocka_unit_test(test_wrong_world),
+      cmocka_unit_test(test_nobody_comes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Every kind of reshard, executed: feeds a value in one layout, reshards it, taps it in the other, and
-// compares with what the layouts mean. Each rank has data of its own.
+// Every kind of reshard, executed: feeds a value in one layout, reshards it, taps it in the other,
+// and compares with what the layouts mean. Each rank has data of its own.
 #include "base/dtype.h"
 #include "program/bind.h"
 #include "run/run.h"
@@ -62,22 +62,27 @@ static double value_at(int64_t global, int64_t coordinate) {
 static const shoal_cut_t *partial_cut(const shoal_layout_t *layout, const char *axis) {
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind == SHOAL_CUT_PARTIAL && strcmp(layout->mesh->axes[cut->axis].name, axis) == 0) return cut;
+    if (cut->kind == SHOAL_CUT_PARTIAL && strcmp(layout->mesh->axes[cut->axis].name, axis) == 0)
+      return cut;
   }
   return NULL;
 }
 
 static double joined(shoal_reduce_t reduce, double a, double b) {
-  return reduce == SHOAL_REDUCE_SUM ? a + b : reduce == SHOAL_REDUCE_MAX ? (a > b ? a : b) : (a < b ? a : b);
+  return reduce == SHOAL_REDUCE_SUM   ? a + b
+         : reduce == SHOAL_REDUCE_MAX ? (a > b ? a : b)
+                                      : (a < b ? a : b);
 }
 
-// What the destination at `coords` must hold at `global`; *out_identity: the identity of `*out_reduce`.
+// What the destination at `coords` must hold at `global`; *out_identity: the identity of
+// `*out_reduce`.
 static double expected(const shoal_layout_t *src, const shoal_layout_t *dst, const int64_t *coords,
                        int64_t global, bool *out_identity, shoal_reduce_t *out_reduce) {
   *out_identity = false;
   for (int32_t i = 0; i < dst->cut_count; ++i) {
     const shoal_cut_t *cut = &dst->cuts[i];
-    if (cut->kind != SHOAL_CUT_PARTIAL || partial_cut(src, dst->mesh->axes[cut->axis].name)) continue;
+    if (cut->kind != SHOAL_CUT_PARTIAL || partial_cut(src, dst->mesh->axes[cut->axis].name))
+      continue;
     if (coords[cut->axis] != 0) {
       *out_identity = true;
       *out_reduce = cut->reduce;
@@ -93,9 +98,12 @@ static double expected(const shoal_layout_t *src, const shoal_layout_t *dst, con
     for (int32_t a = 0; a < src->mesh->axis_count; ++a) {
       const shoal_cut_t *cut = partial_cut(src, src->mesh->axes[a].name);
       int32_t twin = shoal_mesh_axis(dst->mesh, src->mesh->axes[a].name);
-      if (!cut) counts = counts && source[a] == 0;
-      else if (twin >= 0 && partial_cut(dst, src->mesh->axes[a].name)) counts = counts && source[a] == coords[twin];
-      else reduce = cut->reduce;
+      if (!cut)
+        counts = counts && source[a] == 0;
+      else if (twin >= 0 && partial_cut(dst, src->mesh->axes[a].name))
+        counts = counts && source[a] == coords[twin];
+      else
+        reduce = cut->reduce;
     }
     if (!counts) continue;
     double value = value_at(global, partial_coordinate(src, source));
@@ -119,8 +127,8 @@ typedef struct test {
 } test_t;
 
 static void tap(void *self, int32_t rank, const char *graph, const char *value,
-                const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro, const void *data,
-                int64_t bytes) {
+                const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro,
+                const void *data, int64_t bytes) {
   (void)layout;
   (void)whole;
   test_t *test = self;
@@ -148,11 +156,13 @@ static shoal_status_t feed_part(const test_t *test, shoal_runner_t *runner, int3
     for (int64_t i = 0; i < count; ++i) {
       const int64_t coordinate = partial_coordinate(&test->src, coords);
       const int64_t global = shoal_place_global(&place, i);
-      shoal_dtype_store(test->type.dtype, data, i,
-                        test->value ? test->value(global, coordinate) : value_at(global, coordinate));
+      shoal_dtype_store(
+          test->type.dtype, data, i,
+          test->value ? test->value(global, coordinate) : value_at(global, coordinate));
     }
   }
-  return shoal_runner_feed_part(runner, "x", data, (size_t)count * shoal_dtype_size(test->type.dtype));
+  return shoal_runner_feed_part(runner, "x", data,
+                                (size_t)count * shoal_dtype_size(test->type.dtype));
 }
 
 static shoal_status_t rank_body(void *self, shoal_world_t *world) {
@@ -175,9 +185,10 @@ static shoal_status_t rank_body(void *self, shoal_world_t *world) {
   return status;
 }
 
-// ---- the program -----------------------------------------------------------------------------------
+// ---- the program ----------------------------------------------------------------------
 
-static int64_t part_bytes(const shoal_layout_t *layout, const shoal_type_t *type, shoal_arena_t *arena) {
+static int64_t part_bytes(const shoal_layout_t *layout, const shoal_type_t *type,
+                          shoal_arena_t *arena) {
   int64_t most = 64;
   for (int64_t p = 0; p < shoal_mesh_size(layout->mesh); ++p) {
     shoal_boxes_t boxes;
@@ -196,7 +207,8 @@ static shoal_program_t *make_program(const reshard_case_t *c, shoal_registry_t *
   int length = snprintf(text, sizeof text, "shoal_program 1\nworld %d\nmicro 1\n", c->world);
   for (; mesh_count < 3 && c->meshes[mesh_count]; ++mesh_count) {
     assert_ok(shoal_mesh_parse(c->meshes[mesh_count], arena, &meshes[mesh_count]));
-    length += snprintf(text + length, sizeof text - (size_t)length, "mesh %s\n", c->meshes[mesh_count]);
+    length +=
+        snprintf(text + length, sizeof text - (size_t)length, "mesh %s\n", c->meshes[mesh_count]);
   }
   assert_ok(shoal_layout_parse(c->src, meshes, mesh_count, arena, &test->src));
   assert_ok(shoal_layout_parse(c->dst, meshes, mesh_count, arena, &test->dst));
@@ -218,13 +230,14 @@ static shoal_program_t *make_program(const reshard_case_t *c, shoal_registry_t *
            "    0 copy feed -> (0) \"x\"\n"
            "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace %lld@%lld wait 0\n"
            "  order t 0\n",
-           type, type, c->src, c->dst, c->world - 1, (long long)(from + to + workspace), type, c->src,
-           (long long)from, type, c->dst, (long long)to, (long long)from, (long long)workspace,
-           (long long)(from + to));
+           type, type, c->src, c->dst, c->world - 1, (long long)(from + to + workspace), type,
+           c->src, (long long)from, type, c->dst, (long long)to, (long long)from,
+           (long long)workspace, (long long)(from + to));
   return parse_program(text, registry);
 }
 
-static void compare(const reshard_case_t *c, const test_t *test, int32_t rank, shoal_arena_t *arena) {
+static void compare(const reshard_case_t *c, const test_t *test, int32_t rank,
+                    shoal_arena_t *arena) {
   const int64_t position = shoal_mesh_position(test->dst.mesh, rank);
   if (position < 0) {
     assert_int_equal(test->got[rank].taps, 0);
@@ -243,10 +256,13 @@ static void compare(const reshard_case_t *c, const test_t *test, int32_t rank, s
   for (int64_t i = 0; i < count; ++i) {
     bool identity;
     shoal_reduce_t reduce = SHOAL_REDUCE_SUM;
-    double want = expected(&test->src, &test->dst, coords, shoal_place_global(&place, i), &identity, &reduce);
+    double want =
+        expected(&test->src, &test->dst, coords, shoal_place_global(&place, i), &identity, &reduce);
     const double got = shoal_dtype_load(test->type.dtype, test->got[rank].data, i);
     // the identity of max is minus infinity, or the least integer: below everything there is
-    const bool right = !identity ? got == want : reduce == SHOAL_REDUCE_SUM ? got == 0 : got < -1000;
+    const bool right = !identity                    ? got == want
+                       : reduce == SHOAL_REDUCE_SUM ? got == 0
+                                                    : got < -1000;
     if (!right) {
       fail_msg("%s -> %s, %s, rank %d, element %lld: %g, not %g", c->src, c->dst,
                shoal_dtype_name(test->type.dtype), rank, (long long)i, got, identity ? 0 : want);

@@ -1,4 +1,5 @@
-// What the tests of run and session share: ranks as threads, parsed programs, an op without a kernel.
+// What the tests of run and session share: ranks as threads, parsed programs, an op without a
+// kernel.
 #ifndef SHOAL_TESTS_RUN_SUPPORT_H_
 #define SHOAL_TESTS_RUN_SUPPORT_H_
 
@@ -15,9 +16,9 @@
 #define MOST_RANKS 8
 
 // cmocka's assertions jump and may not be used off the main thread: rank functions return statuses.
-#define EXPECT(condition, ...)                                       \
-  do {                                                               \
-    if (!(condition)) return SHOAL_ERROR(MISMATCH, __VA_ARGS__);     \
+#define EXPECT(condition, ...)                                   \
+  do {                                                           \
+    if (!(condition)) return SHOAL_ERROR(MISMATCH, __VA_ARGS__); \
   } while (0)
 
 typedef shoal_status_t (*rank_fn_t)(void *self, shoal_world_t *world);
@@ -36,10 +37,11 @@ static inline void rank_main(void *self) {
 }
 
 // Runs fn on n ranks in a new world; statuses[r] is what rank r returned.
-static inline void run_ranks(int32_t n, rank_fn_t fn, void *self, shoal_status_t *statuses) {
+static inline void run_ranks_within(int64_t timeout_ms, int32_t n, rank_fn_t fn, void *self,
+                                    shoal_status_t *statuses) {
   shoal_world_t *worlds[MOST_RANKS] = {0};
   rank_thread_t ranks[MOST_RANKS] = {0};
-  assert_ok(shoal_world_threads(&(shoal_world_options_t){.timeout_ms = 60000}, n, worlds));
+  assert_ok(shoal_world_threads(&(shoal_world_options_t){.timeout_ms = timeout_ms}, n, worlds));
   for (int32_t r = 0; r < n; ++r) {
     ranks[r] = (rank_thread_t){.fn = fn, .self = self, .world = worlds[r]};
     assert_ok(shoal_thread_start(rank_main, &ranks[r], &ranks[r].thread));
@@ -51,13 +53,17 @@ static inline void run_ranks(int32_t n, rank_fn_t fn, void *self, shoal_status_t
   }
 }
 
+static inline void run_ranks(int32_t n, rank_fn_t fn, void *self, shoal_status_t *statuses) {
+  run_ranks_within(60000, n, fn, self, statuses);
+}
+
 static inline void run_ranks_ok(int32_t n, rank_fn_t fn, void *self) {
   shoal_status_t statuses[MOST_RANKS];
   run_ranks(n, fn, self, statuses);
   for (int32_t r = 0; r < n; ++r) assert_ok(statuses[r]);
 }
 
-// ---- an op that only a provider can execute: y = 2 x ------------------------------------------------
+// ---- an op that only a provider can execute: y = 2 x ----------------------------------
 
 static inline shoal_status_t twice_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
@@ -68,9 +74,13 @@ static inline shoal_registry_t *test_registry(void) {
   static const char *const inputs[] = {"x"}, *const outputs[] = {"y"};
   shoal_registry_t *registry;
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
-  assert_ok(shoal_op_register(
-      registry, &(shoal_op_t){.name = "test.twice", .doc = "2 x", .input_count = 1, .inputs = inputs,
-                              .output_count = 1, .outputs = outputs, .infer = twice_infer}));
+  assert_ok(shoal_op_register(registry, &(shoal_op_t){.name = "test.twice",
+                                                      .doc = "2 x",
+                                                      .input_count = 1,
+                                                      .inputs = inputs,
+                                                      .output_count = 1,
+                                                      .outputs = outputs,
+                                                      .infer = twice_infer}));
   return registry;
 }
 

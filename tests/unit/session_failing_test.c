@@ -1,6 +1,6 @@
-// Failure on purpose: the Nth allocation of one rank of two fails. The session's life must end in the same
-// status on both ranks, or in success where the allocation was not needed, without a leak and without a hang.
-// links: all
+// Failure on purpose: the Nth allocation of one rank of two fails. The session's life must end in
+// the same status on both ranks, or in success where the allocation was not needed, without a leak
+// and without a hang. links: all
 #include <math.h>
 
 #include "base/failing.h"
@@ -30,7 +30,8 @@ static shoal_status_t live(shoal_session_t *session, const char *path) {
     SHOAL_RETURN_IF_ERROR(shoal_fetch(session, "loss", &loss, sizeof loss));
   }
   const shoal_program_state_t *state = &shoal_session_program(session)->states[0];
-  const size_t bytes = (size_t)shoal_shape_count(&state->type.shape) * shoal_dtype_size(state->type.dtype);
+  const size_t bytes =
+      (size_t)shoal_shape_count(&state->type.shape) * shoal_dtype_size(state->type.dtype);
   SHOAL_RETURN_IF_ERROR(shoal_session_get(session, state->name, weight, bytes));
   SHOAL_RETURN_IF_ERROR(shoal_session_set(session, state->name, weight, bytes));
   SHOAL_RETURN_IF_ERROR(shoal_save(session, path));
@@ -92,12 +93,17 @@ static void test_nth_allocation(void **state) {
   } cases[] = {{"data", "data=2,micro=2", false}, {"tensor", NULL, true}};
   shoal_model_t *model;
   assert_ok(shoal_model_create(NULL, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = BATCH, .in_features = IN, .hidden = 4,
-                                              .classes = 2, .layers = 1, .sgd = true});
+  shoal_zoo_mlp(
+      model,
+      &(shoal_mlp_options_t){
+          .batch = BATCH, .in_features = IN, .hidden = 4, .classes = 2, .layers = 1, .sgd = true});
   assert_ok(shoal_model_status(model));
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
-    job_t job = {.model = model, .strategy = cases[i].strategy, .mesh = cases[i].mesh,
-                 .opaque = cases[i].opaque, .path = "/tmp/shoal_failing_XXXXXX"};
+    job_t job = {.model = model,
+                 .strategy = cases[i].strategy,
+                 .mesh = cases[i].mesh,
+                 .opaque = cases[i].opaque,
+                 .path = "/tmp/shoal_failing_XXXXXX"};
     assert_non_null(mkdtemp(job.path));
     assert_int_equal(live_once(&job, 0, 0), SHOAL_OK);
     const int64_t total = job.failing[0].calls;
@@ -108,7 +114,8 @@ static void test_nth_allocation(void **state) {
     for (int64_t n = 1; n <= total; n += n + 400 < total ? stride : every ? 1 : 3) {
       failed += live_once(&job, (int)(n / stride % 2), n) != SHOAL_OK;
     }
-    print_message("%s: %lld allocations, %lld failures\n", job.strategy, (long long)total, (long long)failed);
+    print_message("%s: %lld allocations, %lld failures\n", job.strategy, (long long)total,
+                  (long long)failed);
     assert_true(failed > 50);
     assert_int_equal(live_once(&job, 0, total + 1), SHOAL_OK);
     char command[128];
