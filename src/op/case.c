@@ -65,7 +65,7 @@ static bool scan_attr(shoal_scan_t *scan, const shoal_op_t *op, shoal_arena_t *a
     case SHOAL_ATTR_STRING:
       if (!shoal_scan_quoted(scan, string, sizeof string)) return false;
       out_attr->value.s = shoal_arena_strdup(arena, string);
-      return out_attr->value.s || shoal_scan_fail(scan, "out of memory");
+      return out_attr->value.s != NULL;  // no error in the scanner: memory is short
     case SHOAL_ATTR_DTYPE:
       if (!scan_dtype(scan, &dtype)) return false;
       out_attr->value.i = (int64_t)dtype;
@@ -96,6 +96,7 @@ shoal_status_t shoal_case_parse(const shoal_op_t *op, const char *text, shoal_ar
     } while (ok && shoal_scan_accept(&scan, ","));
   }
   if (ok && !shoal_scan_at_end(&scan)) shoal_scan_fail(&scan, "expected ',' or the end");
+  if (!ok && !scan.error) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_scan_status(&scan));
   SHOAL_RETURN_IF_ERROR(shoal_op_attrs(op, attr_count, attrs, arena, &test_case.attrs));
   shoal_op_complete(op, test_case.input_count, test_case.inputs, test_case.attrs);

@@ -1,0 +1,138 @@
+// Every case of every native op: there are enough of them, infer and kernel agree, results depend
+// on the inputs only (not on what outputs and workspace held), and all float dtypes compute what
+// f64 computes.
+#include "op_support.h"
+
+typedef void (*check_fn_t)(bench_t *b, const shoal_case_t *c, const char *text);
+
+static void for_each_case(check_fn_t check) {
+  bench_t b;
+  bench_init(&b);
+  for (int64_t i = 0; i < shoal_registry_count(b.registry); ++i) {
+    const shoal_op_t *op = shoal_registry_op(b.registry, i);
+    for (int32_t k = 0; op->cases && op->cases[k]; ++k) {
+      shoal_arena_t keep = b.arena;
+      shoal_arena_init(shoal_allocator_system(), &b.arena);
+      shoal_case_t c;
+      assert_ok(shoal_case_parse(op, op->cases[k], &b.arena, &c));
+      check(&b, &c, op->cases[k]);
+      shoal_arena_deinit(&b.arena);
+      b.arena = keep;
+    }
+  }
+  bench_deinit(&b);
+}
+
+// Inputs of a case, with floats in `dtype` unless it is SHOAL_DTYPE_COUNT; values as rounded to the
+// case's own.
+static void fill_inputs(bench_t *b, const shoal_case_t *c, shoal_dtype_t dtype,
+                        shoal_tensor_t *out_inputs) {
+  for (int32_t i = 0; i < c->input_count; ++i) {
+    const shoal_type_t *type = &c->inputs[i];
+    shoal_tensor_t own = new_tensor(b, type->dtype, type->shape, 0);
+    shoal_case_fill(c, i, 11, own);
+    out_inputs[i] = own;
+    if (!shoal_dtype_is_float(type->dtype) || dtype == SHOAL_DTYPE_COUNT) continue;
+    out_inputs[i] = new_tensor(b, dtype, type->shape, 0);
+    for (int64_t k = 0; k < shoal_shape_count(&type->shape); ++k) {
+      shoal_dtype_store(dtype, out_inputs[i].data, k, at(&own, k));
+    }
+  }
+}
+
+static void depends_on_inputs_only(bench_t *b, const shoal_case_t *c, const char *text) {
+  shoal_tensor_t in[MAX_OPERANDS], first[MAX_OPERANDS], second[MAX_OPERANDS];
+  fill_inputs(b, c, SHOAL_DTYPE_COUNT, in);
+  assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0x00, first));
+  assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0xff, second));
+  for (int32_t i = 0; i < c->op->output_count; ++i) {
+    const int64_t bytes = bytes_of(first[i].dtype, &first[i].shape);
+    if (bytes && memcmp(first[i].data, second[i].data, (size_t)bytes) != 0) {
+      fail_msg("%s '%s': output %d depends on what was there", c->op->name, text, i);
+    }
+  }
+}
+
+static void cases_run(void **state) {
+  (void)state;
+  for_each_case(depends_on_inputs_only);
+}
+
+// The dtype of an attribute decides the output's, not the inputs'.
+static bool has_dtype(const shoal_op_t *op) {
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    if (op->attrs[i].kind == SHOAL_ATTR_DTYPE) return true;
+  }
+  return false;
+}
+
+static void agrees_with_f64(bench_t *b, const shoal_case_t *c, const char *text) {
+  double eps = 0;
+  for (int32_t i = 0; i < c->input_count; ++i) {
+    eps = fmax(eps, shoal_dtype_epsilon(c->inputs[i].dtype));
+  }
+  if (eps <= shoal_dtype_epsilon(SHOAL_F64) || has_dtype(c->op)) return;
+  shoal_tensor_t in[MAX_OPERANDS], own[MAX_OPERANDS], wide[MAX_OPERANDS];
+  fill_inputs(b, c, SHOAL_DTYPE_COUNT, in);
+  assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0, own));
+  fill_inputs(b, c, SHOAL_F64, in);
+  assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0, wide));
+  for (int32_t i = 0; i < c->op->output_count; ++i) {
+    assert_true(shoal_shape_equal(&own[i].shape, &wide[i].shape));
+    const int64_t count = shoal_shape_count(&own[i].shape);
+    double scale = 1;
+    for (int64_t k = 0; k < count; ++k) {
+      if (isfinite(at(&wide[i], k))) scale = fmax(scale, fabs(at(&wide[i], k)));
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      const double x = at(&own[i], k), y = at(&wide[i], k);
+      if (x == y || fabs(x - y) <= 4 * eps * scale) continue;
+      fail_msg("%s '%s': output %d[%lld] is %g, in f64 %g", c->op->name, text, i, (long long)k, x,
+               y);
+    }
+  }
+}
+
+static void dtypes_agree(void **state) {
+  (void)state;
+  for_each_case(agrees_with_f64);
+}
+
+// At least two cases, among them f64 and f32; documentation everywhere; a cost that is not
+// negative.
+static void records_are_complete(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (int64_t i = 0; i < shoal_registry_count(b.registry); ++i) {
+    const shoal_op_t *op = shoal_registry_op(b.registry, i);
+    int32_t cases = 0;
+    bool seen[SHOAL_DTYPE_COUNT] = {false};
+    assert_non_null(op->doc);
+    assert_non_null(op->kernel);
+    for (int32_t k = 0; k < op->attr_count; ++k) assert_non_null(op->attrs[k].doc);
+    for (; op->cases && op->cases[cases]; ++cases) {
+      shoal_case_t c;
+      assert_ok(shoal_case_parse(op, op->cases[cases], &b.arena, &c));
+      shoal_type_t out[MAX_OPERANDS];
+      shoal_call_t call = {op, c.input_count, op->output_count, c.inputs, NULL, c.attrs};
+      assert_ok(shoal_op_infer(&call, out));
+      call.outputs = out;
+      const shoal_cost_t cost = shoal_op_cost(&call);
+      assert_true(cost.flops >= 0 && cost.bytes >= 0);
+      for (int32_t k = 0; k < c.input_count; ++k) seen[c.inputs[k].dtype] = true;
+      for (int32_t k = 0; k < op->output_count; ++k) seen[out[k].dtype] = true;
+    }
+    if (cases < 2 || !seen[SHOAL_F64] || !seen[SHOAL_F32]) fail_msg("%s: too few cases", op->name);
+  }
+  bench_deinit(&b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(records_are_complete),
+      cmocka_unit_test(cases_run),
+      cmocka_unit_test(dtypes_agree),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,255 @@
+// The registry, attributes by name, the case language, reductions, and what is refused with which
+// words.
+#include "base/failing.h"
+#include "op/reduce.h"
+#include "op_support.h"
+
+static shoal_status_t same_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  out_types[0] = call->inputs[0];
+  return NULL;
+}
+
+static const char *const x_name[] = {"x"}, *const y_name[] = {"y"};
+
+static void registers_user_ops(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const int64_t native = shoal_registry_count(b.registry);
+  shoal_op_t op = {.name = "user.same",
+                   .input_count = 1,
+                   .inputs = x_name,
+                   .output_count = 1,
+                   .outputs = y_name,
+                   .infer = same_infer};
+  for (int32_t i = 0; i < 100; ++i) {  // the table grows; records stay where they are
+    char *name = shoal_arena_printf(&b.arena, "user.same%d", i);
+    op.name = name;
+    assert_ok(shoal_op_register(b.registry, &op));
+  }
+  const shoal_op_t *first = bench_op(&b, "user.same0");
+  assert_ptr_equal(first, shoal_registry_op(b.registry, native));
+  assert_int_equal(shoal_registry_count(b.registry), native + 100);
+  assert_null(shoal_registry_op(b.registry, native + 100));
+  assert_error(INVALID_ARGUMENT, "exists", shoal_op_register(b.registry, first));
+  op.name = "plain";
+  assert_error(INVALID_ARGUMENT, "user.my_op", shoal_op_register(b.registry, &op));
+  op.name = "user.broken";
+  op.infer = NULL;
+  assert_error(INVALID_ARGUMENT, "infer", shoal_op_register(b.registry, &op));
+  op.infer = same_infer;
+  const shoal_attr_schema_t bad = {
+      .name = "n", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_SIZE, .operand = SHOAL_OUTPUT(1)};
+  op.attr_count = 1;
+  op.attrs = &bad;
+  assert_error(INVALID_ARGUMENT, "output 1", shoal_op_register(b.registry, &op));
+  shoal_registry_retain(b.registry);
+  shoal_registry_release(b.registry);
+  assert_error(NOT_FOUND, "shoal.matmul", shoal_op_find(b.registry, "shoal.matmull", &first));
+  bench_deinit(&b);
+}
+
+static void takes_attributes_by_name(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const shoal_op_t *op = bench_op(&b, "shoal.random_normal");
+  shoal_attr_value_t *values;
+  const shoal_shape_t shape = SHOAL_SHAPE(3, 4);
+  shoal_attr_t attrs[] = {shoal_attr_real("std", 2),
+                          shoal_attr_shape("shape", &shape),
+                          shoal_attr_dtype("dtype", SHOAL_F32),
+                          shoal_attr_int("key", 7),
+                          shoal_attr_real("mean", 1),
+                          shoal_attr_int("keys", 7)};
+  assert_ok(shoal_op_attrs(op, 5, attrs, &b.arena, &values));
+  assert_int_equal(values[0].count, 2);
+  assert_int_equal(values[0].ints[1], 4);
+  assert_int_equal(values[1].i, 7);
+  assert_null(values[3].place);
+  assert_true(values[4].f == 1 && values[5].f == 2);
+  assert_error(INVALID_ARGUMENT, "'key'", shoal_op_attrs(op, 6, attrs, &b.arena, &values));
+  assert_error(INVALID_ARGUMENT, "needs the attribute 'mean'",
+               shoal_op_attrs(op, 4, attrs, &b.arena, &values));
+  attrs[5] = attrs[0];
+  assert_error(INVALID_ARGUMENT, "twice", shoal_op_attrs(op, 6, attrs, &b.arena, &values));
+  attrs[0] = shoal_attr_int("std", 2);
+  assert_error(INVALID_ARGUMENT, "must be a real, not an integer",
+               shoal_op_attrs(op, 5, attrs, &b.arena, &values));
+  attrs[0] = shoal_attr_real("std", 2);
+  const int64_t many[9] = {0};
+  attrs[1] = shoal_attr_ints("shape", 9, many);
+  assert_error(INVALID_ARGUMENT, "8 values", shoal_op_attrs(op, 5, attrs, &b.arena, &values));
+  bench_deinit(&b);
+}
+
+static void reads_cases(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const shoal_op_t *op = bench_op(&b, "shoal.concat");
+  shoal_case_t c;
+  assert_ok(shoal_case_parse(op, "i32[2,3]<9+, i32[2,1] ; axis=-1", &b.arena, &c));
+  assert_int_equal(c.input_count, 2);
+  assert_int_equal(c.limit[0], 9);
+  assert_int_equal(c.limit[1], 2);
+  assert_true(c.positive[0] && !c.positive[1]);
+  assert_int_equal(c.attrs[0].i, -1);
+  shoal_tensor_t t = new_tensor(&b, SHOAL_I32, SHOAL_SHAPE(1000), 0);
+  bool seen[9] = {false};
+  shoal_case_fill(&c, 0, 1, t);
+  for (int64_t i = 0; i < 1000; ++i) seen[(int64_t)at(&t, i)] = true;
+  assert_false(seen[0]);
+  for (int32_t i = 1; i < 9; ++i) assert_true(seen[i]);
+  assert_error(INVALID_ARGUMENT, "no dtype", shoal_case_parse(op, "f33[2]", &b.arena, &c));
+  assert_error(INVALID_ARGUMENT, "no attribute 'dim'",
+               shoal_case_parse(op, "f32[2] ; dim=1", &b.arena, &c));
+  assert_error(INVALID_ARGUMENT, "end", shoal_case_parse(op, "f32[2] ; axis=1 1", &b.arena, &c));
+  bench_deinit(&b);
+}
+
+static void reduces(void **state) {
+  (void)state;
+  shoal_reduce_t kind;
+  assert_true(shoal_reduce_parse("lse", &kind) && kind == SHOAL_REDUCE_LSE);
+  assert_false(shoal_reduce_parse("mean", &kind));
+  assert_string_equal(shoal_reduce_name(SHOAL_REDUCE_PROD), "prod");
+  const shoal_reduce_t kinds[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
+                                  SHOAL_REDUCE_PROD, SHOAL_REDUCE_LSE};
+  for (int32_t k = 0; k < 5; ++k) {  // the identity is one, in every dtype
+    for (int32_t d = 0; d < SHOAL_DTYPE_COUNT; ++d) {
+      const shoal_dtype_t dtype = (shoal_dtype_t)d;
+      if (kinds[k] == SHOAL_REDUCE_LSE && !shoal_dtype_is_float(dtype)) continue;
+      uint64_t a, b;
+      shoal_dtype_store(dtype, &a, 0, 1);
+      shoal_reduce_fill(kinds[k], dtype, 1, &b);
+      shoal_reduce_join(kinds[k], dtype, 1, &a, &b);
+      assert_true(shoal_dtype_load(dtype, &b, 0) == 1);
+      shoal_reduce_fill(kinds[k], dtype, 1, &b);
+      shoal_reduce_join(kinds[k], dtype, 1, &b, &a);
+      assert_true(shoal_dtype_load(dtype, &a, 0) == 1);
+    }
+  }
+  double x = 3, y = 5;
+  shoal_reduce_join(SHOAL_REDUCE_LSE, SHOAL_F64, 1, &y, &x);
+  check_near(x, log(exp(3) + exp(5)), 1e-14, "lse", 0);
+  int64_t i = 6, j = 7;
+  shoal_reduce_join(SHOAL_REDUCE_PROD, SHOAL_I64, 1, &j, &i);
+  assert_int_equal(i, 42);
+}
+
+// Refused calls: inputs and attributes in the case language, and what the message must contain.
+static const struct {
+  const char *op, *text, *message;
+} refused[] = {
+    {"shoal.add", "f32[3], f32[4]", "shoal.add(a f32[3], b f32[4])"},
+    {"shoal.add", "f32[3], f64[3]", "same dtype"},
+    {"shoal.add", "f32[3]", "takes 2 inputs, not 1"},
+    {"shoal.div", "i32[3], i32[3]", "a must be a float"},
+    {"shoal.where", "f32[3], f32[3], f32[3]", "must be bool"},
+    {"shoal.exp", "i64[3]", "must be a float"},
+    {"shoal.matmul", "f32[3,4], f32[5,6]", "4 and 5"},
+    {"shoal.matmul", "f32[3], f32[3]", "at least 2"},
+    {"shoal.matmul", "f32[2,3,4], f32[3,4,5]", "batch dim 0"},
+    {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"ab,b\"", "form"},
+    {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"aa,b->a\"", "form"},
+    {"shoal.einsum", "f32[3,4], f32[5] ; equation=\"ab,b->a\"", "two sizes"},
+    {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"abc,b->a\"", "3 letters for 2 dims"},
+    {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"ab,b->c\"", "neither operand"},
+    {"shoal.reduce_sum", "f32[3,4] ; dims=[2]", "axis 2"},
+    {"shoal.reduce_sum", "f32[3,4] ; dims=[0,-2]", "twice"},
+    {"shoal.reduce_mean", "i32[3,4] ; dims=[0]", "float"},
+    {"shoal.reshape", "f32[3,4] ; shape=[5,2]", "12 elements can't be reshaped to [5, 2]"},
+    {"shoal.reshape", "f32[3,4] ; shape=[5,-1]", "negative"},
+    {"shoal.transpose", "f32[3,4] ; perm=[0,0]", "permutation"},
+    {"shoal.slice", "f32[3,4] ; start=[1,2], size=[3,2]", "[1, 4) along dim 0"},
+    {"shoal.pad", "f32[3,4] ; start=[1,2], shape=[3,8]", "along dim 0"},
+    {"shoal.concat", "f32[3,4], f32[2,4] ; axis=1", "input 1"},
+    {"shoal.concat", "; axis=1", "at least 1"},
+    {"shoal.broadcast_to", "f32[3] ; shape=[4]", "[4]"},
+    {"shoal.full", "; shape=[-2], value=1, dtype=f32", "negative"},
+    {"shoal.iota", "; shape=[2], axis=1, dtype=i32", "axis 1"},
+    {"shoal.random_normal", "f32[] ; shape=[2], key=1, dtype=f32, mean=0, std=1", "step must be"},
+    {"shoal.random_normal", "i64[] ; shape=[2], key=1, dtype=i32, mean=0, std=1", "float"},
+    {"shoal.dropout", "f32[2], i64[] ; p=1.5, key=1", "[0, 1]"},
+    {"shoal.dropout", "f32[2], i64[1] ; p=0.5, key=1", "scalar"},
+    {"shoal.softmax", "f32[3] ; axis=1", "axis 1"},
+    {"shoal.layer_norm", "f32[3,4], f32[3], f32[4] ; eps=1e-5", "gamma must have shape [4]"},
+    {"shoal.attention", "f32[1,2,3,4], f32[1,2,3,5], f32[1,2,3,5] ; causal=1", "k must have shape"},
+    {"shoal.cross_entropy", "f32[3,4], i32[4]", "labels must have shape [3]"},
+    {"shoal.cross_entropy", "f32[3,4], f32[3]", "labels must be i64"},
+    {"shoal.embedding", "f32[3], i32[3]", "table must have 2 dims"},
+    {"shoal.conv2d", "f32[1,2,5,5], f32[1,3,3,3] ; stride=[1,1], padding=[0,0]",
+     "2 channels and w 3"},
+    {"shoal.conv2d", "f32[1,2,5,5], f32[1,2,3,3] ; stride=[0,1], padding=[0,0]", "stride must be"},
+    {"shoal.conv2d", "f32[1,2,5,5], f32[1,2,3,3] ; stride=[1], padding=[0,0]", "two numbers"},
+    {"shoal.max_pool2d", "f32[1,2,5,5] ; kernel=[2,2], stride=[1,1], padding=[2,2]", "half"},
+    {"shoal.adamw_update",
+     "f32[3], f64[3], f32[3], f32[3], f32[], i64[] ; beta1=0, beta2=0, eps=1, weight_decay=0",
+     "g must be f32 like w"},
+    {"shoal.sgd_update", "f32[3], f32[3], f32[1] ; weight_decay=0", "lr must be a scalar"},
+};
+
+static void refuses_bad_calls(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; ++i) {
+    const shoal_op_t *op = bench_op(&b, refused[i].op);
+    shoal_case_t c;
+    shoal_type_t out[MAX_OPERANDS];
+    assert_ok(shoal_case_parse(op, refused[i].text, &b.arena, &c));
+    const shoal_call_t call = {op, c.input_count, op->output_count, c.inputs, NULL, c.attrs};
+    assert_error(INVALID_ARGUMENT, refused[i].message, shoal_op_infer(&call, out));
+    assert_error(INVALID_ARGUMENT, op->name, shoal_op_infer(&call, out));
+  }
+  // what only the kernel can see
+  shoal_tensor_t out[1];
+  shoal_tensor_t table = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3, 2), 2, 1);
+  assert_error(
+      INVALID_ARGUMENT, "index 5",
+      run_named(&b, "shoal.embedding", TENSORS(table, scalar_int(&b, 5)), NO_ATTRS, out, NULL));
+  shoal_tensor_t label = scalar_int(&b, -1),
+                 row = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3), 2, 1);
+  assert_error(INVALID_ARGUMENT, "label -1",
+               run_named(&b, "shoal.cross_entropy", TENSORS(row, label), NO_ATTRS, out, NULL));
+  bench_deinit(&b);
+}
+
+// Every allocation of the registry and of attributes may fail: the status says so and nothing
+// leaks.
+static void survives_short_memory(void **state) {
+  (void)state;
+  bool done = false;
+  for (int64_t n = 1; !done; ++n) {
+    assert_true(n < 100);
+    shoal_failing_t failing = {.fail_at = n};
+    const shoal_allocator_t allocator = shoal_allocator_failing(&failing);
+    shoal_registry_t *registry = NULL;
+    shoal_arena_t arena;
+    shoal_arena_init(allocator, &arena);
+    shoal_status_t status = shoal_registry_create(allocator, &registry);
+    const shoal_op_t *op = NULL;
+    if (!status) status = shoal_op_find(registry, "shoal.einsum", &op);
+    shoal_case_t c;
+    if (!status) status = shoal_case_parse(op, op->cases[0], &arena, &c);
+    shoal_op_t mine = {
+        .name = "user.mine", .output_count = 1, .outputs = y_name, .infer = same_infer};
+    if (!status) status = shoal_op_register(registry, &mine);
+    done = !status;
+    if (status) assert_int_equal(shoal_status_code(status), SHOAL_OUT_OF_MEMORY);
+    shoal_status_free(status);
+    shoal_arena_deinit(&arena);
+    shoal_registry_release(registry);
+    assert_int_equal(failing.live_blocks, 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(registers_user_ops), cmocka_unit_test(takes_attributes_by_name),
+      cmocka_unit_test(reads_cases),        cmocka_unit_test(reduces),
+      cmocka_unit_test(refuses_bad_calls),  cmocka_unit_test(survives_short_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
