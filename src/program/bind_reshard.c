@@ -27,8 +27,7 @@ shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_tr
   return from == rank ? SHOAL_SHARE_SEND : SHOAL_SHARE_NONE;
 }
 
-// ---- staging
-// ---------------------------------------------------------------------------------------
+// ---- staging ------------------------------------------------------------------------
 
 // Takes room for `count` elements; *at is the end so far.
 static shoal_status_t stage(shoal_dtype_t dtype, int64_t count, int64_t *at, int64_t *out_start) {
@@ -67,8 +66,7 @@ static shoal_status_t stage_pieces(const shoal_transfer_t *transfer, bool send,
   return NULL;
 }
 
-// ---- binding
-// ---------------------------------------------------------------------------------------
+// ---- binding ------------------------------------------------------------------------
 
 // All-reduce: the ranks that contribute to this rank's part are the group, in the order they are
 // joined.
@@ -168,8 +166,7 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
   return bind_messages(channel, reshard, rank, output, arena, out_bound);
 }
 
-// ---- workspace
-// -------------------------------------------------------------------------------------
+// ---- workspace ----------------------------------------------------------------------
 
 // The most staging any rank needs in one call, from the transfers alone.
 static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t micro, int64_t *bytes,

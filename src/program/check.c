@@ -6,8 +6,7 @@
 
 #include "program/check_impl.h"
 
-// ---- places
-// ----------------------------------------------------------------------------------------
+// ---- places -------------------------------------------------------------------------
 
 typedef struct line {
   char *buffer;
@@ -56,8 +55,7 @@ shoal_status_t shoal_program_check_at(const place_t *place, shoal_status_t statu
   return found;
 }
 
-// ---- small questions
-// -------------------------------------------------------------------------------
+// ---- small questions ----------------------------------------------------------------
 
 bool shoal_program_check_on_mesh(const shoal_class_t *class, const shoal_mesh_t *mesh) {
   for (int64_t i = 0; i < class->rank_count; ++i) {
@@ -93,8 +91,7 @@ double shoal_program_check_identity(shoal_reduce_t reduce) {
   return identities[reduce];
 }
 
-// ---- local types
-// -----------------------------------------------------------------------------------
+// ---- local types --------------------------------------------------------------------
 
 // The calls outside the loop, and of the loop the first, second and last micro-batch.
 static shoal_status_t sample_calls(const shoal_class_t *class, int64_t micro, shoal_arena_t *arena,
@@ -142,8 +139,7 @@ static shoal_status_t check_types(const shoal_program_t *program, int64_t index,
   return NULL;
 }
 
-// ---- all together
-// ----------------------------------------------------------------------------------
+// ---- all together -------------------------------------------------------------------
 
 static shoal_status_t check_all(const shoal_program_t *program, shoal_allocator_t allocator,
                                 shoal_arena_t *scratch) {

@@ -60,8 +60,7 @@ typedef struct comm {
   mailbox_t *boxes;    // [from * walker_count + to]
 } comm_t;
 
-// ---- events
-// ----------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------
 
 // The micro-batch whose transfers stand for those of `micro`.
 static int64_t representative(const comm_t *c, const shoal_channel_t *channel, int64_t micro) {
@@ -128,8 +127,7 @@ static shoal_status_t list_events(comm_t *c, int64_t index) {
   return NULL;
 }
 
-// ---- who is walked
-// ---------------------------------------------------------------------------------
+// ---- who is walked ------------------------------------------------------------------
 
 static shoal_status_t add_walker(comm_t *c, int32_t rank, int64_t class) {
   if (c->walker_of[rank] >= 0 || c->walker_count == MAX_WALKED) return NULL;
@@ -192,8 +190,7 @@ static mailbox_t *box(comm_t *c, int64_t from, int64_t to) {
   return &c->boxes[from * c->walker_count + to];
 }
 
-// ---- what is said
-// ----------------------------------------------------------------------------------
+// ---- what is said -------------------------------------------------------------------
 
 static void describe(const comm_t *c, int64_t class, const event_t *event, char *buffer,
                      size_t size) {
@@ -230,8 +227,7 @@ static shoal_status_t stuck(const comm_t *c, const walker_t *walker) {
                   there);
 }
 
-// ---- walking
-// ---------------------------------------------------------------------------------------
+// ---- walking ------------------------------------------------------------------------
 
 static shoal_status_t post(comm_t *c, int64_t self, const event_t *event) {
   walker_t *walker = &c->walkers[self];
@@ -264,8 +260,8 @@ static shoal_status_t exchange(comm_t *c, int64_t self, const event_t *event, bo
     if (walker->taken[t] || from < 0) continue;
     mailbox_t *mail = box(c, from, self);
     if (mail->taken == mail->sent.count) {
+      if (done) walker->waiting = from;
       done = false;
-      walker->waiting = from;
       continue;
     }
     const message_t *message = &mail->sent.items[mail->taken];

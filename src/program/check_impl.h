@@ -3,6 +3,7 @@
 //   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
 //   check_instructions.c  every instruction by itself
 //   check.c               local types: some ranks of each class are bound as they would be at load
+//   check_spans.c         spans of the arena, vector clocks
 //   check_memory.c        per class and order: every read sees its value, conflicts are ordered
 //   check_comm.c          per graph: messages and collectives match, and nobody waits for ever
 #ifndef SHOAL_PROGRAM_CHECK_IMPL_H_

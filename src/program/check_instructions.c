@@ -93,8 +93,7 @@ static shoal_status_t check_workspace(const shoal_class_t *class, const shoal_in
   return NULL;
 }
 
-// ---- by opcode
-// -------------------------------------------------------------------------------------
+// ---- by opcode ----------------------------------------------------------------------
 
 // On the whole: what the op makes of the inputs' types is what the outputs are.
 static shoal_status_t check_compute(const shoal_class_t *class, const shoal_instruction_t *in,
@@ -220,8 +219,7 @@ static shoal_status_t check_fill(const shoal_class_t *class, const shoal_instruc
   return NULL;
 }
 
-// ---- all together
-// ----------------------------------------------------------------------------------
+// ---- all together -------------------------------------------------------------------
 
 static shoal_status_t check_one(const shoal_program_t *program, const shoal_class_t *class,
                                 const shoal_segment_t *segment, int64_t index,

@@ -15,105 +15,9 @@
 // filled once, before the loop, and read when every micro-batch has been joined to it; a value
 // copied together from micro-batches is read when all of them are there; nothing is written twice
 // in a call.
-#include <stdlib.h>
 #include <string.h>
 
-#include "program/check_impl.h"
-
-typedef struct span {
-  int32_t buffer, slot;  // whose; -1: nobody's
-  int64_t call;          // writer and readers are of this call
-  int32_t writer, readers[SHOAL_QUEUE_COUNT];
-} span_t;
-
-typedef struct history {
-  bool written;
-  int64_t micro;                 // whose value
-  int64_t call, instruction;     // of the last write
-  bool filled;                   // by FILL, in this order
-  int64_t joined;                // accumulations since
-  const shoal_layout_t *pieces;  // copied together from values of this layout
-  int64_t piece_count;
-  bool *piece;  // by micro-batch
-} history_t;
-
-typedef struct memory {
-  const shoal_program_t *program;
-  const shoal_class_t *class;
-  shoal_arena_t *arena;
-  place_t place;
-  int64_t span_count;
-  int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
-  span_t *spans;
-  history_t **histories;  // [buffer][slot]
-  int64_t *joins;         // by buffer: accumulations in this order
-  int64_t *fetches;       // by output port
-  int64_t call;           // number of the present one, from 1
-  int64_t (
-      *clocks)[SHOAL_QUEUE_COUNT];  // by instruction of the segment: last one done on each queue
-  const shoal_instruction_t *in;
-} memory_t;
-
-// ---- spans
-// -----------------------------------------------------------------------------------------
-
-static int compare_bounds(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
-static shoal_status_t make_spans(memory_t *m) {
-  SHOAL_VEC(int64_t) bounds = {0};
-  for (int64_t b = 0; b < m->class->buffer_count; ++b) {
-    const shoal_buffer_t *buffer = &m->class->buffers[b];
-    for (int32_t s = 0; s <= buffer->slots; ++s) {
-      if (!SHOAL_PUSH(m->arena, &bounds, buffer->offset + s * buffer->bytes)) return SHOAL_OOM();
-    }
-  }
-  for (int64_t s = 0; s < m->class->segment_count; ++s) {
-    const shoal_segment_t *segment = &m->class->segments[s];
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *in = &segment->instructions[i];
-      if (in->workspace == 0) continue;
-      if (!SHOAL_PUSH(m->arena, &bounds, in->workspace_offset) ||
-          !SHOAL_PUSH(m->arena, &bounds, in->workspace_offset + in->workspace)) {
-        return SHOAL_OOM();
-      }
-    }
-  }
-  if (bounds.count == 0) return NULL;
-  qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
-  int64_t count = 1;
-  for (int64_t i = 1; i < bounds.count; ++i) {
-    if (bounds.items[i] != bounds.items[count - 1]) bounds.items[count++] = bounds.items[i];
-  }
-  m->bounds = bounds.items;
-  m->span_count = count - 1;
-  m->spans = SHOAL_NEW(m->arena, span_t, count);
-  return m->spans ? NULL : SHOAL_OOM();
-}
-
-// The first span that starts at or behind `at`; edges of buffers and workspaces are always bounds.
-static int64_t span_at(const memory_t *m, int64_t at) {
-  int64_t low = 0, high = m->span_count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (m->bounds[middle] < at)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-typedef struct range {
-  int64_t from, to;  // spans
-} range_t;
-
-static range_t range_of(const memory_t *m, int64_t offset, int64_t bytes) {
-  if (bytes == 0) return (range_t){0, 0};
-  return (range_t){span_at(m, offset), span_at(m, offset + bytes)};
-}
+#include "program/check_memory.h"
 
 // Which micro-batch's value of the buffer the present call means; -1: there is only one.
 static int64_t micro_of(const memory_t *m, int32_t index) {
@@ -128,76 +32,10 @@ static int32_t slot_of(const memory_t *m, int32_t index) {
 
 static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
   const shoal_buffer_t *buffer = &m->class->buffers[index];
-  return range_of(m, buffer->offset + slot * buffer->bytes, buffer->bytes);
+  return shoal_spans_range(m, buffer->offset + slot * buffer->bytes, buffer->bytes);
 }
 
-// ---- happens-before
-// --------------------------------------------------------------------------------
-
-static const shoal_instruction_t *instruction(const memory_t *m, int64_t index) {
-  return &m->class->segments[m->place.segment].instructions[index];
-}
-
-// Has instruction `other` of this call finished before the present one starts?
-static bool is_after(const memory_t *m, int64_t other) {
-  return other < 0 || m->clocks[m->place.instruction][instruction(m, other)->queue] >= other;
-}
-
-static shoal_status_t unordered(const memory_t *m, int64_t other, const char *what,
-                                const char *did) {
-  if (other == m->place.instruction) {
-    return MISMATCH(&m->place, "operands and workspace of one instruction must not overlap",
-                    "%s overlaps another of its own operands", what);
-  }
-  const shoal_instruction_t *in = instruction(m, other);
-  return MISMATCH(
-      &m->place, "add a wait",
-      "%s touches bytes that instruction %lld %s '%s' on queue %s %s, and nothing orders the two",
-      what, (long long)other, shoal_opcode_name(in->opcode), in->name, shoal_queue_name(in->queue),
-      did);
-}
-
-static void enter_span(const memory_t *m, span_t *span) {
-  if (span->call == m->call) return;
-  span->call = m->call;
-  span->writer = -1;
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) span->readers[q] = -1;
-}
-
-static shoal_status_t touch_read(memory_t *m, range_t range, const char *what) {
-  for (int64_t i = range.from; i < range.to; ++i) {
-    span_t *span = &m->spans[i];
-    enter_span(m, span);
-    if (!is_after(m, span->writer)) return unordered(m, span->writer, what, "writes");
-    span->readers[m->in->queue] = (int32_t)m->place.instruction;
-  }
-  return NULL;
-}
-
-static shoal_status_t touch_write(memory_t *m, range_t range, int32_t buffer, int32_t slot,
-                                  const char *what) {
-  for (int64_t i = range.from; i < range.to; ++i) {
-    span_t *span = &m->spans[i];
-    enter_span(m, span);
-    int32_t self = (int32_t)m->place.instruction;
-    if (span->writer == self || !is_after(m, span->writer)) {
-      return unordered(m, span->writer, what, "writes");
-    }
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
-      if (span->readers[q] == self || !is_after(m, span->readers[q])) {
-        return unordered(m, span->readers[q], what, "reads");
-      }
-      span->readers[q] = -1;
-    }
-    span->writer = self;
-    span->buffer = buffer;
-    span->slot = slot;
-  }
-  return NULL;
-}
-
-// ---- definedness
-// -----------------------------------------------------------------------------------
+// ---- definedness --------------------------------------------------------------------
 
 // Whose value the buffer's bytes hold, if not all of them are its own; else -2.
 static int32_t stranger(const memory_t *m, int32_t index, int32_t slot) {
@@ -255,7 +93,7 @@ static shoal_status_t need(const memory_t *m, int32_t index, bool piece) {
 static shoal_status_t read_buffer(memory_t *m, int32_t index, bool piece) {
   if (index < 0) return NULL;
   SHOAL_RETURN_IF_ERROR(need(m, index, piece));
-  SHOAL_RETURN_IF_ERROR(touch_read(m, buffer_range(m, index, slot_of(m, index)), "an input"));
+  SHOAL_RETURN_IF_ERROR(shoal_spans_read(m, buffer_range(m, index, slot_of(m, index)), "an input"));
   int32_t count = m->class->buffers[index].count;
   return count >= 0 ? read_buffer(m, count, false) : NULL;
 }
@@ -265,8 +103,10 @@ static shoal_status_t write_piece(memory_t *m, int32_t index, const shoal_layout
   const shoal_buffer_t *buffer = &m->class->buffers[index];
   history_t *history = &m->histories[index][0];
   int64_t micro = m->place.micro;
-  bool whole = history->written && stranger(m, index, 0) == -2;
-  if (!whole || !history->pieces) {
+  int32_t owner = history->written ? stranger(m, index, 0) : -1;
+  bool begun = history->written && history->pieces && history->piece_count < m->program->micro;
+  if (begun && owner != -2) return lost(m, index, owner);
+  if (owner != -2 || !history->pieces) {
     *history = (history_t){.pieces = layout};
     history->piece = SHOAL_NEW(m->arena, bool, m->program->micro);
     if (!history->piece) return SHOAL_OOM();
@@ -320,6 +160,19 @@ static shoal_status_t write_whole(memory_t *m, int32_t index) {
 }
 
 // With a predicate the write may not happen: the old value must be one, too, and stays one.
+static shoal_status_t write_guarded(memory_t *m, int32_t index) {
+  history_t *history = &m->histories[index][slot_of(m, index)];
+  SHOAL_RETURN_IF_ERROR(need(m, index, false));
+  if (history->guarded == m->call && history->predicate == m->in->predicate) {
+    return MISMATCH(&m->place, "drop one of the two",
+                    "buffer %d '%s' is written twice in one call under the same predicate", index,
+                    m->class->buffers[index].name);
+  }
+  history->guarded = m->call;
+  history->predicate = m->in->predicate;
+  return NULL;
+}
+
 static shoal_status_t write_buffer(memory_t *m, int32_t index) {
   if (index < 0) return NULL;
   const shoal_buffer_t *buffer = &m->class->buffers[index];
@@ -329,18 +182,17 @@ static shoal_status_t write_buffer(memory_t *m, int32_t index) {
   if (m->in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     SHOAL_RETURN_IF_ERROR(write_joined(m, index));
   } else if (m->in->predicate >= 0) {
-    SHOAL_RETURN_IF_ERROR(need(m, index, false));
+    SHOAL_RETURN_IF_ERROR(write_guarded(m, index));
   } else if (copy && m->place.micro >= 0 && shoal_program_has_micro(from) &&
              !shoal_program_has_micro(&buffer->layout)) {
     SHOAL_RETURN_IF_ERROR(write_piece(m, index, from));
   } else {
     SHOAL_RETURN_IF_ERROR(write_whole(m, index));
   }
-  return touch_write(m, buffer_range(m, index, slot), index, slot, "an output");
+  return shoal_spans_write(m, buffer_range(m, index, slot), index, slot, "an output");
 }
 
-// ---- instructions
-// ----------------------------------------------------------------------------------
+// ---- instructions -------------------------------------------------------------------
 
 static shoal_status_t check_port(memory_t *m) {
   bool feed = m->in->opcode == SHOAL_OPCODE_FEED;
@@ -374,13 +226,6 @@ static shoal_status_t check_micro(const memory_t *m, int32_t index) {
 
 static shoal_status_t check_instruction(memory_t *m) {
   const shoal_instruction_t *in = m->in;
-  int64_t *clock = m->clocks[m->place.instruction];
-  for (int32_t i = 0; i < in->wait_count; ++i) {
-    const int64_t *other = m->clocks[in->waits[i]];
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
-      clock[q] = other[q] > clock[q] ? other[q] : clock[q];
-  }
-  clock[in->queue] = m->place.instruction;
   for (int32_t i = 0; i < in->input_count; ++i)
     SHOAL_RETURN_IF_ERROR(check_micro(m, in->inputs[i]));
   for (int32_t i = 0; i < in->output_count; ++i)
@@ -402,7 +247,8 @@ static shoal_status_t check_instruction(memory_t *m) {
   }
   for (int32_t i = 0; i < in->output_count; ++i)
     SHOAL_RETURN_IF_ERROR(write_buffer(m, in->outputs[i]));
-  return touch_write(m, range_of(m, in->workspace_offset, in->workspace), -1, -1, "its workspace");
+  return shoal_spans_write(m, shoal_spans_range(m, in->workspace_offset, in->workspace), -1, -1,
+                           "its workspace");
 }
 
 static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) {
@@ -415,9 +261,7 @@ static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) 
   for (int64_t i = 0; i < segment->instruction_count; ++i) {
     m->place.instruction = i;
     m->in = &segment->instructions[i];
-    int64_t before = last[m->in->queue];
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
-      m->clocks[i][q] = before >= 0 ? m->clocks[before][q] : -1;
+    shoal_spans_clock(m, last[m->in->queue]);
     SHOAL_RETURN_IF_ERROR(check_instruction(m));
     last[m->in->queue] = i;
   }
@@ -425,8 +269,7 @@ static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) 
   return NULL;
 }
 
-// ---- orders
-// ----------------------------------------------------------------------------------------
+// ---- orders -------------------------------------------------------------------------
 
 // States have their values, but for "init", which makes them; nothing else has.
 static void start_order(memory_t *m, bool init) {
@@ -507,13 +350,13 @@ shoal_status_t shoal_program_check_memory(const shoal_program_t *program, int64_
   m.histories = SHOAL_NEW(scratch, history_t *, class->buffer_count);
   m.joins = SHOAL_NEW(scratch, int64_t, class->buffer_count);
   m.fetches = SHOAL_NEW(scratch, int64_t, program->output_count);
-  m.clocks = shoal_arena_alloc(scratch, (size_t)longest, sizeof *m.clocks);
+  m.clocks = SHOAL_NEW(scratch, queue_clock_t, longest);
   if (!m.histories || !m.joins || !m.fetches || !m.clocks) return SHOAL_OOM();
   for (int64_t b = 0; b < class->buffer_count; ++b) {
     m.histories[b] = SHOAL_NEW(scratch, history_t, class->buffers[b].slots);
     if (!m.histories[b]) return SHOAL_OOM();
   }
-  SHOAL_RETURN_IF_ERROR(make_spans(&m));
+  SHOAL_RETURN_IF_ERROR(shoal_spans_make(&m));
   for (int64_t i = 0; i < class->order_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_order(&m, &class->orders[i]));
   }

@@ -11,8 +11,7 @@
     .program = (program_), .class = (class_), .segment = -1, .instruction = -1, .micro = -1 \
   }
 
-// ---- program
-// ---------------------------------------------------------------------------------------
+// ---- program ------------------------------------------------------------------------
 
 static shoal_status_t check_layout(const shoal_program_t *program, const shoal_layout_t *layout,
                                    const shoal_shape_t *shape) {
@@ -105,8 +104,7 @@ static shoal_status_t check_partition(const shoal_program_t *program, shoal_aren
   return NULL;
 }
 
-// ---- buffers
-// ---------------------------------------------------------------------------------------
+// ---- buffers ------------------------------------------------------------------------
 
 static shoal_status_t check_space(const shoal_class_t *class, int64_t offset, int64_t bytes,
                                   const char *what) {
@@ -204,8 +202,7 @@ static shoal_status_t check_buffers(const shoal_program_t *program, int64_t c,
   return NULL;
 }
 
-// ---- orders
-// ----------------------------------------------------------------------------------------
+// ---- orders -------------------------------------------------------------------------
 
 // Each segment is called once, or once in each micro-batch. (A schedule that runs something again,
 // to recompute it, has a segment for that.)
@@ -284,8 +281,7 @@ static shoal_status_t check_orders(const shoal_program_t *program, int64_t c,
   return NULL;
 }
 
-// ---- all together
-// ----------------------------------------------------------------------------------
+// ---- all together -------------------------------------------------------------------
 
 shoal_status_t shoal_program_check_structure(const shoal_program_t *program,
                                              shoal_arena_t *scratch) {

@@ -25,8 +25,7 @@ typedef struct walk {
   bool failed;
 } walk_t;
 
-// ---- copies
-// ----------------------------------------------------------------------------------------
+// ---- copies -------------------------------------------------------------------------
 
 static void *own(walk_t *w, const void *data, int64_t count, size_t size) {
   void *copy = shoal_arena_copy(w->arena, data, (size_t)count, size);
@@ -77,8 +76,7 @@ static shoal_order_t *own_order(walk_t *w, int64_t index) {
   return w->failed ? NULL : order;
 }
 
-// ---- counting
-// --------------------------------------------------------------------------------------
+// ---- counting -----------------------------------------------------------------------
 
 // Is this the mutation that is looked for? Then it gets its description.
 static bool due(walk_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -96,8 +94,7 @@ static bool due(walk_t *w, const char *format, ...) {
   return !w->failed;
 }
 
-// ---- waits
-// -----------------------------------------------------------------------------------------
+// ---- waits --------------------------------------------------------------------------
 
 typedef SHOAL_VEC(int32_t) waits_t;
 
@@ -145,8 +142,7 @@ static int32_t *identity_map(walk_t *w, int64_t count) {
   return map;
 }
 
-// ---- instructions
-// ----------------------------------------------------------------------------------
+// ---- instructions -------------------------------------------------------------------
 
 static void drop(walk_t *w, const shoal_segment_t *former) {
   shoal_segment_t *segment = own_segment(w);
@@ -273,8 +269,7 @@ static void walk_instruction(walk_t *w, const shoal_segment_t *segment) {
   }
 }
 
-// ---- buffers, orders, channels
-// ---------------------------------------------------------------------
+// ---- buffers, orders, channels ------------------------------------------------------
 
 static void walk_buffer(walk_t *w, int64_t index) {
   const shoal_buffer_t *buffer = &place_class(&w->place)->buffers[index];
@@ -360,8 +355,7 @@ static void walk_all(walk_t *w) {
   }
 }
 
-// ---- public
-// ----------------------------------------------------------------------------------------
+// ---- public -------------------------------------------------------------------------
 
 int64_t shoal_program_mutations(const shoal_program_t *program) {
   walk_t walk = {.from = program, .index = -1};

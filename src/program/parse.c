@@ -7,8 +7,7 @@
 #include "base/dtype.h"
 #include "program/parse_impl.h"
 
-// ---- tokens
-// ----------------------------------------------------------------------------------------
+// ---- tokens -------------------------------------------------------------------------
 
 bool shoal_parse_check(parse_t *p, shoal_status_t status) {
   if (!status) return true;
@@ -129,8 +128,7 @@ bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *ou
          shoal_parse_check(p, shoal_layout_check(out_layout, &type->shape));
 }
 
-// ---- tables
-// ----------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------
 
 // The text up to the blank. Its size is looked at before its list of ranks makes room for itself.
 static bool read_mesh(parse_t *p, shoal_mesh_t *out_mesh) {

@@ -32,8 +32,7 @@ static bool read_ranks(parse_t *p, shoal_class_t *class) {
   return true;
 }
 
-// ---- buffers
-// ---------------------------------------------------------------------------------------
+// ---- buffers ------------------------------------------------------------------------
 
 static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
   for (int kind = 0; kind <= SHOAL_BUFFER_OUTPUT; ++kind) {
@@ -81,8 +80,7 @@ static bool read_buffers(parse_t *p, shoal_class_t *class) {
   return !p->scan.error;
 }
 
-// ---- instructions
-// ----------------------------------------------------------------------------------
+// ---- instructions -------------------------------------------------------------------
 
 static bool read_queue(parse_t *p, shoal_queue_kind_t *out_queue) {
   for (int queue = 0; queue < SHOAL_QUEUE_COUNT; ++queue) {
@@ -262,8 +260,7 @@ static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t ind
   return read_details(p, in) && read_tail(p, class, index, in);
 }
 
-// ---- segments and orders
-// ---------------------------------------------------------------------------
+// ---- segments and orders ------------------------------------------------------------
 
 static bool at_digit(parse_t *p) {
   return !shoal_scan_at_end(&p->scan) && *p->scan.at >= '0' && *p->scan.at <= '9';

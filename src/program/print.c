@@ -65,8 +65,7 @@ static shoal_status_t add_layout(shoal_text_t *text, const shoal_layout_t *layou
   return NULL;
 }
 
-// ---- tables
-// ----------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------
 
 static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, shoal_arena_t *arena) {
   shoal_text_addf(text, "shoal_program 1\nworld %d\nmicro %lld\n", p->world, (long long)p->micro);
@@ -126,8 +125,7 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   return NULL;
 }
 
-// ---- instructions
-// ----------------------------------------------------------------------------------
+// ---- instructions -------------------------------------------------------------------
 
 static bool is_default(const shoal_attr_schema_t *schema, const shoal_attr_value_t *value) {
   const shoal_attr_value_t *fallback = &schema->fallback;
@@ -225,8 +223,7 @@ static shoal_status_t add_instruction(shoal_text_t *text, int64_t index,
   return NULL;
 }
 
-// ---- all together
-// ----------------------------------------------------------------------------------
+// ---- all together -------------------------------------------------------------------
 
 static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_class_t *class,
                                 shoal_arena_t *arena) {

@@ -2,6 +2,7 @@
 //
 //   program.c       names and small questions
 //   bind.c          a rank's parts, addresses, local calls
+//   bind_copy.c     copies in and out of micro-batches
 //   bind_reshard.c  a rank's share of a reshard
 //   largest.c       what buffers are planned at
 //   print.c         text form
@@ -41,8 +42,7 @@ bool shoal_program_type_equal(const shoal_type_t *a, const shoal_type_t *b);
 const char *shoal_program_type_format(const shoal_type_t *type, char *buffer, size_t capacity);
 const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
 
-// ---- one rank's share of a reshard
-// -----------------------------------------------------------------
+// ---- one rank's share of a reshard --------------------------------------------------
 
 // The transfers of a channel in one call. The reshard borrows nothing but `arena`.
 SHOAL_MUST_USE shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
@@ -66,14 +66,20 @@ SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel,
                                                  shoal_arena_t *arena,
                                                  shoal_bound_reshard_t *out_bound);
 
+// COPY and ACCUMULATE: the pieces of `bound`, whose operands are bound already.
+SHOAL_MUST_USE shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro,
+                                              shoal_arena_t *arena, shoal_arena_t *scratch,
+                                              shoal_bound_instruction_t *bound);
+SHOAL_MUST_USE shoal_status_t shoal_bind_accumulate(const shoal_class_t *class,
+                                                    shoal_arena_t *arena,
+                                                    shoal_bound_instruction_t *bound);
 // Binds these orders of a class for one of its ranks.
 SHOAL_MUST_USE shoal_status_t shoal_bind_orders(const shoal_program_t *program,
                                                 const shoal_class_t *class, int32_t rank,
                                                 int64_t order_count, const shoal_order_t *list,
                                                 shoal_arena_t *arena, shoal_bound_t *out_bound);
 
-// ---- one instruction
-// -------------------------------------------------------------------------------
+// ---- one instruction ----------------------------------------------------------------
 
 // How many buffers an opcode takes and gives; COMPUTE asks its op (-1 here).
 void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs);

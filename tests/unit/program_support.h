@@ -88,7 +88,7 @@ static const char STAGES[] =
     "    1 copy fetch (5) \"z\" wait 0\n"
     "  order run 0 1:0 1:1 2:0 2:1 3\n"
     "class 1 ranks 2-4 arena 1024\n"
-    "  buffer 0 temp \"n\" f64[5, 8] \"b!micro:0,data:0\" slots 2 bytes 64 offset 0\n"
+    "  buffer 0 temp \"n\" f64[5, 8] \"b!micro:0,data:0\" slots 1 bytes 64 offset 0\n"
     "  buffer 1 temp \"s\" f64[5, 8] \"b!micro:0,data:0\" slots 2 bytes 64 offset 128\n"
     "  buffer 2 temp \"t\" f64[8] \"all!\" slots 1 bytes 64 offset 256\n"
     "  segment 0 forward\n"
