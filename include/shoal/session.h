@@ -88,6 +88,8 @@ SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
+// The store its plan was made from, to ask how calls may be cut; NULL where a program was given.
+SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);
 
 typedef struct shoal_memory_report {
   int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell

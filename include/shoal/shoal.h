@@ -7,6 +7,7 @@
 //   op.h                   ops of your own
 //   program.h, simulate.h  what ranks execute; what it would cost
 //   comm.h, device.h       ranks and where they run
+//   dlpack.h               tensors for other frameworks
 #ifndef SHOAL_SHOAL_H_
 #define SHOAL_SHOAL_H_
 
@@ -14,6 +15,7 @@
 #include "shoal/cluster.h"
 #include "shoal/comm.h"
 #include "shoal/device.h"
+#include "shoal/dlpack.h"
 #include "shoal/graph.h"
 #include "shoal/layout.h"
 #include "shoal/nn.h"
