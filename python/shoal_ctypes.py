@@ -1,0 +1,568 @@
+"""Shoal through ctypes: build a model, bring ops whose kernels are numpy functions, run on ranks.
+
+Thin on purpose: no planning logic lives here. Structures mirror include/shoal/*.h field by field
+(tests/numpy_provider.py compares sizes and offsets with the compiler's). Foreign calls release the GIL, so
+ranks may be Python threads; callbacks take it again.
+
+    registry = Registry()
+    registry.register("user.softsign", inputs=["x"], outputs=["out"], infer=lambda types, attrs: [types[0]])
+    model = Model(registry)
+    g = model.graph("train")
+    ...
+    with Session(model, kernels={"user.softsign": softsign}) as s:      # collective
+        s.feed("x", xs); s.run("train"); loss = s.fetch("loss", np.float64, ())
+
+A kernel is f(inputs, outputs, attrs): numpy arrays over Shoal's planned buffers (through DLPack, no copy),
+valid during the call only; it writes outputs in place. The same function is run by rule discovery.
+
+The library is found in SHOAL_LIBRARY, else where the system's linker looks.
+"""
+
+import collections
+import ctypes
+import os
+import sys
+from ctypes import CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char_p, c_double, c_int, c_int32, \
+    c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+
+import numpy as np
+
+MAX_RANK = 8
+F64, F32, BF16, F16, I64, I32, U8, BOOL = range(8)
+NUMPY = {F64: np.float64, F32: np.float32, F16: np.float16, I64: np.int64, I32: np.int32, U8: np.uint8,
+         BOOL: np.bool_}
+INT, INTS, REAL, STRING, DTYPE, PLACE = range(6)  # kinds of attributes
+INVALID_ARGUMENT, UNSUPPORTED, INTERNAL = 1, 5, 10
+NO_REF = -1
+
+Type = collections.namedtuple("Type", "dtype shape")
+
+# ---- mirrors of include/shoal/*.h ---------------------------------------------------------------------
+
+
+class Shape(Structure):
+    _fields_ = [("rank", c_int32), ("dims", c_int64 * MAX_RANK)]
+
+
+class Tensor(Structure):
+    _fields_ = [("data", c_void_p), ("dtype", c_int), ("shape", Shape)]
+
+
+class Allocator(Structure):
+    _fields_ = [("self", c_void_p), ("alloc", c_void_p), ("free", c_void_p)]
+
+
+class AttrUnion(Union):
+    _fields_ = [("i", c_int64), ("f", c_double), ("s", c_char_p), ("ints", c_int64 * MAX_RANK),
+                ("place", c_void_p)]
+
+
+class AttrValue(Structure):
+    _anonymous_ = ["u"]
+    _fields_ = [("count", c_int32), ("u", AttrUnion)]
+
+
+class AttrSchema(Structure):
+    _fields_ = [("name", c_char_p), ("kind", c_int), ("role", c_int), ("operand", c_int32), ("dim", c_int32),
+                ("optional", c_bool), ("fallback", AttrValue), ("doc", c_char_p)]
+
+
+class Attr(Structure):
+    _fields_ = [("name", c_char_p), ("kind", c_int), ("value", AttrValue)]
+
+
+class CType(Structure):
+    _fields_ = [("dtype", c_int), ("shape", Shape)]
+
+
+class Op(Structure):
+    pass
+
+
+class Call(Structure):
+    _fields_ = [("op", POINTER(Op)), ("input_count", c_int32), ("output_count", c_int32),
+                ("inputs", POINTER(CType)), ("outputs", POINTER(CType)), ("attrs", POINTER(AttrValue))]
+
+
+COMPLETE = CFUNCTYPE(None, POINTER(Call), POINTER(AttrValue))
+INFER = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(CType))
+GRADIENT = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32), POINTER(c_int32),
+                     POINTER(c_int32))
+DECOMPOSE = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32))
+COST = CFUNCTYPE(None, POINTER(Call), POINTER(c_double))
+WORKSPACE = CFUNCTYPE(c_int64, POINTER(Call))
+KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_void_p)
+PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor))
+
+Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
+               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool),
+               ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
+               ("infer", INFER), ("gradient", GRADIENT), ("decompose", DECOMPOSE), ("cost", COST),
+               ("workspace", WORKSPACE), ("kernel", KERNEL), ("cases", POINTER(c_char_p)),
+               ("user_data", c_void_p)]
+
+
+class Value(Structure):
+    _fields_ = [("graph", c_void_p), ("id", c_int32)]
+
+
+class ModelOptions(Structure):
+    _fields_ = [("allocator", Allocator), ("registry", c_void_p), ("seed", c_uint64)]
+
+
+class Sgd(Structure):
+    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("lr_value", Value)]
+
+
+class ParallelizeOptions(Structure):
+    _fields_ = [("allocator", Allocator), ("world", c_void_p), ("strategy", c_char_p), ("mesh", c_char_p),
+                ("plan", c_char_p), ("cluster", c_char_p), ("strategies", c_void_p),
+                ("layout_count", c_int64), ("layouts", c_void_p), ("fetches", POINTER(c_char_p)),
+                ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool), ("provider", PROVIDER),
+                ("provider_self", c_void_p), ("tap", c_void_p), ("tap_self", c_void_p)]
+
+
+class DlpackTensor(Structure):
+    _fields_ = [("data", c_void_p), ("device_kind", c_int32), ("device_id", c_int32), ("rank", c_int32),
+                ("element_kind", c_uint8), ("element_bits", c_uint8), ("lanes", c_uint16),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+class Dlpack(Structure):
+    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("manager", c_void_p),
+                ("deleter", CFUNCTYPE(None, c_void_p)), ("flags", c_uint64), ("tensor", DlpackTensor)]
+
+
+MIRRORS = {  # C name -> mirror
+    "shoal_shape_t": Shape, "shoal_tensor_t": Tensor, "shoal_allocator_t": Allocator,
+    "shoal_attr_value_t": AttrValue, "shoal_attr_schema_t": AttrSchema, "shoal_attr_t": Attr,
+    "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_value_t": Value,
+    "shoal_model_options_t": ModelOptions, "shoal_sgd_t": Sgd,
+    "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
+    "shoal_dlpack_t": Dlpack}
+
+# ---- functions ----------------------------------------------------------------------------------------
+
+_HERE = [c_char_p, c_int]  # file, line
+_STATUS = c_void_p
+_FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
+    "status_create": (_STATUS, [c_int, c_char_p, c_int, c_char_p, c_char_p]),
+    "status_code": (c_int, [_STATUS]), "status_message": (c_char_p, [_STATUS]),
+    "status_hint": (c_char_p, [_STATUS]), "status_free": (None, [_STATUS]), "code_name": (c_char_p, [c_int]),
+    "allocator_system": (Allocator, []),
+    "arena_create": (_STATUS, [Allocator, POINTER(c_void_p)]), "arena_free": (None, [c_void_p]),
+    "registry_create": (_STATUS, [Allocator, POINTER(c_void_p)]), "registry_release": (None, [c_void_p]),
+    "op_register": (_STATUS, [c_void_p, POINTER(Op)]),
+    "op_find": (_STATUS, [c_void_p, c_char_p, POINTER(POINTER(Op))]),
+    "op_attrs": (_STATUS, [POINTER(Op), c_int32, POINTER(Attr), c_void_p, POINTER(POINTER(AttrValue))]),
+    "op_complete": (None, [POINTER(Op), c_int32, POINTER(CType), POINTER(AttrValue)]),
+    "emit": (None, [c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, POINTER(Attr), c_int32,
+                    POINTER(c_int32)]),
+    "emit_type": (CType, [c_void_p, c_int32]), "emit_fail": (None, [c_void_p, _STATUS]),
+    "model_create": (_STATUS, [POINTER(ModelOptions), POINTER(c_void_p)]), "model_free": (None, [c_void_p]),
+    "model_status": (_STATUS, [c_void_p]), "model_graph": (c_void_p, [c_void_p, c_char_p]),
+    "model_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
+    "input_at": (Value, [c_void_p, c_char_p, c_int, Shape, *_HERE]),
+    "output_at": (None, [c_void_p, c_char_p, Value, *_HERE]),
+    "state_at": (Value, [c_void_p, c_char_p, c_int, Shape, c_void_p, *_HERE]),
+    "node_add_at": (None, [c_void_p, c_char_p, c_int32, POINTER(Value), c_int32, POINTER(Attr), c_int32,
+                           POINTER(Value), *_HERE]),
+    "gradients_at": (None, [c_void_p, Value, c_int32, POINTER(Value), POINTER(Value), *_HERE]),
+    "nn_linear_at": (Value, [c_void_p, c_char_p, Value, c_int64, *_HERE]),
+    "nn_cross_entropy_at": (Value, [c_void_p, Value, Value, *_HERE]),
+    "minimize_sgd_at": (None, [c_void_p, Value, POINTER(Sgd), *_HERE]),
+    "world_join": (_STATUS, [c_void_p, POINTER(c_void_p)]),
+    "world_threads": (_STATUS, [c_void_p, c_int32, POINTER(c_void_p)]),
+    "world_release": (None, [c_void_p]), "world_rank": (c_int32, [c_void_p]),
+    "world_size": (c_int32, [c_void_p]),
+    "parallelize": (_STATUS, [c_void_p, POINTER(ParallelizeOptions), POINTER(c_void_p)]),
+    "session_free": (None, [c_void_p]), "session_plan": (c_void_p, [c_void_p]),
+    "session_rules": (c_void_p, [c_void_p]), "session_world": (c_void_p, [c_void_p]),
+    "feed": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]), "run": (_STATUS, [c_void_p, c_char_p]),
+    "fetch": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "session_get": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "session_set": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "plan_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
+    "rules_get": (_STATUS, [c_void_p, POINTER(Call), POINTER(c_void_p)]),
+    "rule_print": (_STATUS, [POINTER(Op), c_void_p, c_void_p, POINTER(c_char_p)]),
+    "tensor_to_dlpack": (_STATUS, [POINTER(Tensor), c_bool, Allocator, POINTER(POINTER(Dlpack))]),
+}
+
+
+class _Library:
+    """The functions above as attributes: lib.op_find is shoal_op_find."""
+
+    def __init__(self):
+        self._dll = ctypes.CDLL(os.environ.get("SHOAL_LIBRARY", "libshoal.so"))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(self._dll, "shoal_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+
+lib = _Library()
+
+
+class Error(Exception):
+    """A shoal_status_t that is not OK."""
+
+    def __init__(self, code, message, hint=""):
+        super().__init__(message + (f" ({hint})" if hint else ""))
+        self.code, self.message, self.hint = code, message, hint
+        self.name = lib.code_name(code).decode()
+
+
+def check(status):
+    """Raises what a call returned; takes the status."""
+    if status:
+        error = Error(lib.status_code(status), lib.status_message(status).decode(),
+                      lib.status_hint(status).decode())
+        lib.status_free(status)
+        raise error
+
+
+def _status(error, where):
+    """A Python exception as a status, for callbacks: they must not raise into C."""
+    if isinstance(error, Error):
+        code, text = error.code, error.message
+    else:
+        code = INVALID_ARGUMENT if isinstance(error, ValueError) else INTERNAL
+        text = f"{type(error).__name__}: {error}"
+    return lib.status_create(code, b"python", 0, f"{where}: {text}".encode(), None)
+
+
+def _site():
+    """File and line of the first frame outside this module: builder errors blame it."""
+    frame = sys._getframe(1)
+    while frame.f_globals is globals():
+        frame = frame.f_back
+    return frame.f_code.co_filename.encode(), frame.f_lineno
+
+
+def _strings(words):
+    return (c_char_p * max(len(words), 1))(*[w.encode() for w in words])
+
+
+class _Arena:
+    def __enter__(self):
+        self.handle = c_void_p()
+        check(lib.arena_create(lib.allocator_system(), byref(self.handle)))
+        return self.handle
+
+    def __exit__(self, *_):
+        lib.arena_free(self.handle)
+
+
+# ---- types, attributes, tensors -----------------------------------------------------------------------
+
+
+def to_shape(dims):
+    return Shape(len(dims), (c_int64 * MAX_RANK)(*dims))
+
+
+def from_shape(shape):
+    return tuple(shape.dims[:shape.rank])
+
+
+def _types(pointer, count):
+    return [Type(pointer[i].dtype, from_shape(pointer[i].shape)) for i in range(count)]
+
+
+def _attr_value(value):
+    """A Python value as kind and value: int, float, str, or a list of ints."""
+    if isinstance(value, bool) or isinstance(value, int):
+        return INT, AttrValue(i=int(value))
+    if isinstance(value, float):
+        return REAL, AttrValue(f=value)
+    if isinstance(value, str):
+        return STRING, AttrValue(s=value.encode())
+    result = AttrValue(count=len(value))
+    result.ints[:len(value)] = value
+    return INTS, result
+
+
+def _attrs(given):
+    items = [(name.encode(), *_attr_value(value)) for name, value in given.items()]
+    return (Attr * max(len(items), 1))(*[Attr(*item) for item in items])
+
+
+def call_attrs(call):
+    """The attributes of a call as a dict. A place is given as its address, or None for the whole."""
+    result = {}
+    for i in range(call.op.contents.attr_count):
+        schema, value = call.op.contents.attrs[i], call.attrs[i]
+        result[schema.name.decode()] = {
+            INT: lambda v: v.i, DTYPE: lambda v: v.i, REAL: lambda v: v.f, PLACE: lambda v: v.place,
+            STRING: lambda v: v.s.decode() if v.s else "", INTS: lambda v: tuple(v.ints[:v.count]),
+        }[schema.kind](value)
+    return result
+
+
+_CAPSULE = b"dltensor_versioned"
+_capsule_new = ctypes.pythonapi.PyCapsule_New
+_capsule_new.restype, _capsule_new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+_capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_valid.restype, _capsule_valid.argtypes = c_int, [ctypes.py_object, c_char_p]
+
+
+class _Export:
+    """What np.from_dlpack asks: it takes the capsule, and with it the structure."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return 1, 0  # host
+
+
+def as_array(tensor, writable):
+    """A numpy array over a Shoal tensor's memory: no copy, valid as long as that memory."""
+    dlpack = POINTER(Dlpack)()
+    check(lib.tensor_to_dlpack(byref(tensor), not writable, lib.allocator_system(), byref(dlpack)))
+    capsule = _capsule_new(ctypes.cast(dlpack, c_void_p), _CAPSULE, None)
+    try:
+        return np.from_dlpack(_Export(capsule))
+    finally:
+        if _capsule_valid(capsule, _CAPSULE):  # not taken: ours to delete
+            dlpack.contents.deleter(ctypes.cast(dlpack, c_void_p))
+
+
+# ---- ops ----------------------------------------------------------------------------------------------
+
+
+class Emitter:
+    """Writes the nodes of a gradient; refs are ints, NO_REF where there is none."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __call__(self, op, *inputs, outputs=1, **attrs):
+        refs = (c_int32 * outputs)()
+        lib.emit(self._handle, op.encode(), len(inputs), (c_int32 * max(len(inputs), 1))(*inputs), len(attrs),
+                 _attrs(attrs), outputs, refs)
+        return refs[0] if outputs == 1 else list(refs)
+
+    def type(self, ref):
+        found = lib.emit_type(self._handle, ref)
+        return Type(found.dtype, from_shape(found.shape))
+
+
+class Registry:
+    """Native ops and those registered here. Lives as long as the models that use it."""
+
+    def __init__(self):
+        self.handle = c_void_p()
+        self._kept = []  # what the C records point to
+        check(lib.registry_create(lib.allocator_system(), byref(self.handle)))
+
+    def __del__(self):
+        lib.registry_release(self.handle)
+
+    def register(self, name, inputs, outputs, infer, attrs=None, gradient=None, doc=""):
+        """infer(types, attrs) -> types of the outputs; gradient(emit, attrs, inputs, outputs, output_grads)
+        -> a ref or NO_REF per input. attrs: names with their defaults."""
+
+        @INFER
+        def infer_callback(call, out_types):
+            try:
+                call = call.contents
+                found = infer(_types(call.inputs, call.input_count), call_attrs(call))
+                for i, (dtype, shape) in enumerate(found):
+                    out_types[i] = CType(dtype, to_shape(shape))
+                return None
+            except Exception as error:
+                return _status(error, name)
+
+        @GRADIENT
+        def gradient_callback(call, emitter, inputs, outputs, output_grads, out_grads):
+            try:
+                call = call.contents
+                found = gradient(Emitter(emitter), call_attrs(call), inputs[:call.input_count],
+                                 outputs[:call.output_count], output_grads[:call.output_count])
+                for i, ref in enumerate(found):
+                    out_grads[i] = ref
+            except Exception as error:
+                lib.emit_fail(emitter, _status(error, f"gradient of {name}"))
+
+        attrs = attrs or {}
+        schema = (AttrSchema * max(len(attrs), 1))()
+        for i, (key, default) in enumerate(attrs.items()):
+            kind, value = _attr_value(default)
+            schema[i] = AttrSchema(name=key.encode(), kind=kind, optional=True, fallback=value)
+        op = Op(name=name.encode(), doc=doc.encode(), input_count=len(inputs), inputs=_strings(inputs),
+                output_count=len(outputs), outputs=_strings(outputs), attr_count=len(attrs), attrs=schema,
+                infer=infer_callback)
+        if gradient:
+            op.gradient = gradient_callback
+        self._kept.append((op, schema, infer_callback, gradient_callback))
+        check(lib.op_register(self.handle, byref(op)))
+
+
+# ---- models -------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """Builder calls keep the model's first error, which blames the Python line; Session raises it."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def input(self, name, dtype, shape):
+        return lib.input_at(self._handle, name.encode(), dtype, to_shape(shape), *_site())
+
+    def output(self, name, value):
+        lib.output_at(self._handle, name.encode(), value, *_site())
+
+    def state(self, name, dtype, shape):
+        return lib.state_at(self._handle, name.encode(), dtype, to_shape(shape), None, *_site())
+
+    def node(self, op, *inputs, outputs=1, **attrs):
+        values = (Value * outputs)()
+        lib.node_add_at(self._handle, op.encode(), len(inputs), (Value * max(len(inputs), 1))(*inputs),
+                        len(attrs), _attrs(attrs), outputs, values, *_site())
+        return values[0] if outputs == 1 else list(values)
+
+    def linear(self, name, x, out_features):
+        return lib.nn_linear_at(self._handle, name.encode(), x, out_features, *_site())
+
+    def cross_entropy(self, logits, labels):
+        return lib.nn_cross_entropy_at(self._handle, logits, labels, *_site())
+
+    def gradients(self, loss, wrt):
+        found = (Value * len(wrt))()
+        lib.gradients_at(self._handle, loss, len(wrt), (Value * len(wrt))(*wrt), found, *_site())
+        return list(found)
+
+    def minimize_sgd(self, loss, lr, momentum=0.0):
+        lib.minimize_sgd_at(self._handle, loss, byref(Sgd(lr=lr, momentum=momentum)), *_site())
+
+
+class Model:
+    def __init__(self, registry=None, seed=0):
+        self.registry = registry or Registry()
+        self.handle = c_void_p()
+        check(lib.model_create(byref(ModelOptions(registry=self.registry.handle, seed=seed)),
+                               byref(self.handle)))
+
+    def __del__(self):
+        lib.model_free(self.handle)
+
+    def graph(self, name):
+        return Graph(lib.model_graph(self.handle, name.encode()))
+
+    def text(self):
+        check(lib.model_status(self.handle))
+        with _Arena() as arena:
+            text = c_char_p()
+            check(lib.model_print(self.handle, arena, byref(text)))
+            return text.value.decode()
+
+
+# ---- ranks and sessions -------------------------------------------------------------------------------
+
+
+class World:
+    def __init__(self, handle):
+        self.handle = handle
+        self.rank, self.size = lib.world_rank(handle), lib.world_size(handle)
+
+    def __del__(self):
+        lib.world_release(self.handle)
+
+
+def join():
+    """The world of the environment (`shoal run`), or of one rank."""
+    handle = c_void_p()
+    check(lib.world_join(None, byref(handle)))
+    return World(handle)
+
+
+def threads(count):
+    """Worlds for `count` Python threads of this process."""
+    handles = (c_void_p * count)()
+    check(lib.world_threads(None, count, handles))
+    return [World(c_void_p(handle)) for handle in handles]
+
+
+class Session:
+    """shoal_parallelize. Collective; use it as a context."""
+
+    def __init__(self, model, world=None, kernels=None, strategy=None, mesh=None, plan=None, opaque=False,
+                 through_text=False):
+        self._model, self._world, self._kernels = model, world, kernels or {}
+        self._provider = PROVIDER(self._execute)  # kept: C calls it as long as the session lives
+        self.handle = c_void_p()
+        options = ParallelizeOptions(opaque=opaque, through_text=through_text)
+        options.world = world.handle if world else None
+        options.strategy = strategy.encode() if strategy else None
+        options.mesh = mesh.encode() if mesh else None
+        options.plan = plan.encode() if plan else None
+        if kernels:
+            options.provider = self._provider
+        check(lib.parallelize(model.handle, byref(options), byref(self.handle)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        lib.session_free(self.handle)
+        self.handle = c_void_p()
+
+    def _execute(self, _, call, inputs, outputs):
+        name = "?"
+        try:
+            call = call.contents
+            name = call.op.contents.name.decode()
+            if name not in self._kernels:
+                raise Error(UNSUPPORTED, "no kernel in Python")
+            self._kernels[name]([as_array(inputs[i], False) for i in range(call.input_count)],
+                                [as_array(outputs[i], True) for i in range(call.output_count)],
+                                call_attrs(call))
+            return None
+        except Exception as error:
+            return _status(error, name)
+
+    def feed(self, name, array):
+        array = np.ascontiguousarray(array)
+        check(lib.feed(self.handle, name.encode(), array.ctypes.data, array.nbytes))
+
+    def run(self, graph):
+        check(lib.run(self.handle, graph.encode()))
+
+    def fetch(self, name, dtype, shape):
+        array = np.empty(shape, dtype)
+        check(lib.fetch(self.handle, name.encode(), array.ctypes.data, array.nbytes))
+        return array
+
+    def get(self, state, dtype, shape):
+        array = np.empty(shape, dtype)
+        check(lib.session_get(self.handle, state.encode(), array.ctypes.data, array.nbytes))
+        return array
+
+    def set(self, state, array):
+        array = np.ascontiguousarray(array)
+        check(lib.session_set(self.handle, state.encode(), array.ctypes.data, array.nbytes))
+
+    def plan(self):
+        """The plan as its file says it."""
+        with _Arena() as arena:
+            text = c_char_p()
+            check(lib.plan_print(lib.session_plan(self.handle), arena, byref(text)))
+            return text.value.decode()
+
+    def rule(self, name, types, **attrs):
+        """How op `name` may be cut on inputs of these types, as it was discovered: printed."""
+        with _Arena() as arena:
+            op, values, rule, text = POINTER(Op)(), POINTER(AttrValue)(), c_void_p(), c_char_p()
+            check(lib.op_find(self._model.registry.handle, name.encode(), byref(op)))
+            check(lib.op_attrs(op, len(attrs), _attrs(attrs), arena, byref(values)))
+            inputs = (CType * max(len(types), 1))(*[CType(dtype, to_shape(shape)) for dtype, shape in types])
+            lib.op_complete(op, len(types), inputs, values)
+            call = Call(op=op, input_count=len(types), output_count=op.contents.output_count, inputs=inputs,
+                        attrs=values)
+            check(lib.rules_get(lib.session_rules(self.handle), byref(call), byref(rule)))
+            check(lib.rule_print(op, rule, arena, byref(text)))
+            return text.value.decode()
