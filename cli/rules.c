@@ -1,5 +1,5 @@
-// shoal rules [op] [--format json]: how ops may be cut, found by running them. Without an op, all native ones;
-// each on the example calls of its record.
+// shoal rules [op] [--format json]: how ops may be cut, found by running them. Without an op, all
+// native ones; each on the example calls of its record.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,11 +12,13 @@
 
 typedef struct rules_options {
   int format;
+  bool help;
 } rules_options_t;
 
 static const char *const FORMATS[] = {"text", "json", NULL};
 static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(rules_options_t, ENUM, format, "text", "text or json", .choices = FORMATS),
+    SHOAL_OPTION(rules_options_t, BOOL, help, NULL, "say what the options are", .letter = 'h'),
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
 
@@ -49,8 +51,10 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
   for (int32_t i = 0; i < rule->way_count; ++i) {
     const char *way;
     SHOAL_RETURN_IF_ERROR(shoal_way_print(op, &rule->ways[i], p->arena, &way));
-    if (p->json) shoal_json_string(&p->writer, NULL, way);
-    else fprintf(p->out, "    %s\n", way);
+    if (p->json)
+      shoal_json_string(&p->writer, NULL, way);
+    else
+      fprintf(p->out, "    %s\n", way);
   }
   if (p->json) {
     shoal_json_end(&p->writer, ']');
@@ -72,8 +76,8 @@ static shoal_status_t print_op(printer_t *p, const shoal_op_t *op) {
 }
 
 // "matmul" stands for "shoal.matmul".
-static shoal_status_t find_op(const shoal_registry_t *registry, const char *name, shoal_arena_t *arena,
-                              const shoal_op_t **out_op) {
+static shoal_status_t find_op(const shoal_registry_t *registry, const char *name,
+                              shoal_arena_t *arena, const shoal_op_t **out_op) {
   const char *full = strchr(name, '.') ? name : shoal_arena_printf(arena, "shoal.%s", name);
   return full ? shoal_op_find(registry, full, out_op) : SHOAL_OOM();
 }
@@ -88,10 +92,16 @@ shoal_status_t cli_rules(int argc, char **argv, FILE *out) {
   shoal_status_t status = NULL;
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_text_init(shoal_allocator_system(), &text);
-  SHOAL_GOTO_IF_ERROR(status, done, shoal_options_defaults(OPTIONS, OPTION_COUNT, &arena, &options));
   SHOAL_GOTO_IF_ERROR(status, done,
-                      shoal_options_parse(OPTIONS, OPTION_COUNT, argc, (const char *const *)argv, &arena,
-                                          &options, &words));
+                      shoal_options_defaults(OPTIONS, OPTION_COUNT, &arena, &options));
+  SHOAL_GOTO_IF_ERROR(status, done,
+                      shoal_options_parse(OPTIONS, OPTION_COUNT, argc, (const char *const *)argv,
+                                          &arena, &options, &words));
+  if (options.help) {
+    shoal_options_help(OPTIONS, OPTION_COUNT, &text);
+    fprintf(out, "shoal rules [op]\n%s", shoal_text_string(&text));
+    goto done;
+  }
   if (words.count > 1) {
     status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal rules [op] [--format json]",
                               "rules takes one op, not %lld", (long long)words.count);

@@ -1,10 +1,10 @@
 // Trials, first half: random data for a call, and its result on the whole.
 //
-// Floats are computed as f64 where the op has a reference kernel, so that parts can be compared tightly.
-// Which values an op accepts is not known: integers may be indices into a dim of another input, floats may
-// have to be positive. Draws are tried in a fixed order, and the first whose results are all finite is kept
-// (or else the first that can be executed). Two sets of values are drawn; a single integer or bool (a
-// condition, a step) differs between them for sure.
+// Floats are computed as f64 where the op has a reference kernel, so that parts can be compared
+// tightly. Which values an op accepts is not known: integers may be indices into a dim of another
+// input, floats may have to be positive. Draws are tried in a fixed order, and the first whose
+// results are all finite is kept (or else the first that can be executed). Two sets of values are
+// drawn; a single integer or bool (a condition, a step) differs between them for sure.
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, const draw_
   int64_t low = draw->from_one, range = draw->limit > low ? draw->limit - low : 1;
   if (tensor->dtype == SHOAL_BOOL) low = 0, range = 2;
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t word = shoal_random_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
+    uint32_t word =
+        shoal_random_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
     double u = shoal_random_uniform(word);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8);
     if (shoal_dtype_is_float(tensor->dtype)) {
@@ -80,8 +81,7 @@ static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw)
                        .inputs = trial->types,
                        .outputs = trial->types + trial->input_count,
                        .attrs = trial->attrs};
-  return trial->executor.execute(trial->executor.self, &call, whole,
-                                 whole + trial->input_count);
+  return trial->executor.execute(trial->executor.self, &call, whole, whole + trial->input_count);
 }
 
 // Tries draws until one gives finite results; settles for the first that runs.
@@ -94,7 +94,7 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
     int32_t mode = k / variants, which = k % variants;
     draw_t draw = {.limit = limits[mode < 2 ? 0 : mode - 1],
                    .from_one = mode == 1,
-                   .positive = which == 0                 ? -1
+                   .positive = which == 0             ? -1
                                : which < variants - 1 ? which - 1
                                                       : INT32_MAX};
     shoal_status_t status = run_whole(trial, 0, &draw);
@@ -109,8 +109,10 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
       shoal_status_free(refused);
       return status;
     }
-    if (!refused) refused = status;
-    else shoal_status_free(status);
+    if (!refused)
+      refused = status;
+    else
+      shoal_status_free(status);
   }
   if (!any) return refused;
   shoal_status_free(refused);
@@ -130,7 +132,8 @@ static shoal_status_t draw_data(trial_t *trial) {
   return NULL;
 }
 
-static bool alloc_tensor(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out_tensor) {
+static bool alloc_tensor(shoal_arena_t *arena, const shoal_type_t *type,
+                         shoal_tensor_t *out_tensor) {
   size_t count = (size_t)shoal_shape_count(&type->shape);
   void *data = shoal_arena_alloc(arena, count, shoal_dtype_size(type->dtype));
   *out_tensor = (shoal_tensor_t){data, type->dtype, type->shape};
@@ -139,20 +142,21 @@ static bool alloc_tensor(shoal_arena_t *arena, const shoal_type_t *type, shoal_t
 
 static shoal_status_t prepare(trial_t *trial, const shoal_call_t *call, bool promote) {
   int32_t count = trial->input_count + trial->output_count;
-  trial->types = SHOAL_NEW(&trial->arena, shoal_type_t, count);
-  if (!trial->types) return SHOAL_OOM();
+  shoal_type_t *types = SHOAL_NEW(&trial->arena, shoal_type_t, count);
+  if (!types) return SHOAL_OOM();
+  trial->types = types;
   for (int32_t i = 0; i < trial->input_count; ++i) {
-    trial->types[i] = call->inputs[i];
-    if (promote && shoal_dtype_is_float(call->inputs[i].dtype)) trial->types[i].dtype = SHOAL_F64;
+    types[i] = call->inputs[i];
+    if (promote && shoal_dtype_is_float(call->inputs[i].dtype)) types[i].dtype = SHOAL_F64;
   }
   shoal_call_t whole = *call;
-  whole.inputs = trial->types;
+  whole.inputs = types;
   whole.outputs = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, trial->types + trial->input_count));
+  SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, types + trial->input_count));
   for (int32_t set = 0; set < TRIAL_SETS; ++set) {
     shoal_tensor_t *tensors = trial->sets[set] = SHOAL_NEW(&trial->arena, shoal_tensor_t, count);
     for (int32_t i = 0; i < count; ++i) {
-      if (!tensors || !alloc_tensor(&trial->arena, &trial->types[i], &tensors[i])) return SHOAL_OOM();
+      if (!tensors || !alloc_tensor(&trial->arena, &types[i], &tensors[i])) return SHOAL_OOM();
     }
   }
   return draw_data(trial);

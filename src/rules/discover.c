@@ -1,21 +1,25 @@
-// Discovery: seeds. Rules are found by executing a call cut and whole (ShardCombine; EasyDist's search, made
-// to see uneven parts, merged dims, windows, halos, flat ranges and unreduced inputs).
+// Discovery: seeds. Rules are found by executing a call cut and whole (ShardCombine; EasyDist's
+// search, made to see uneven parts, merged dims, windows, halos, flat ranges and unreduced inputs).
 //
-// A way is sought per *seed*: the first input that is cut, and its dim. For a seed the inputs behind it are
-// tried whole or cut along dims that could follow: those as long as the seed's; where sizes are attributes
-// (reshape) also those that are a multiple or a part of it; where positions are attributes, or inputs are
-// variadic, windows. First all inputs at once that have a dim like the seed's at the same distance from
-// their end, then as few cuts as possible; the first that holds is taken. Further seeds: outputs alone
-// (random numbers, rows of a gradient), everything flat, inputs that are sums not yet made.
+// A way is sought per *seed*: the first input that is cut, and its dim. For a seed the inputs
+// behind it are tried whole or cut along dims that could follow: those as long as the seed's; where
+// sizes are attributes (reshape) also those that are a multiple or a part of it; where positions
+// are attributes, or inputs are variadic, windows. First all inputs at once that have a dim like
+// the seed's at the same distance from their end, then as few cuts as possible; the first that
+// holds is taken. Further seeds: outputs alone (random numbers, rows of a gradient), everything
+// flat, inputs that are sums not yet made.
 //
-// Bounds: at most TRIES assignments of the other inputs per seed form, each executed on at most 20 parts
-// (settle.c), nearly all refused by shape before the first; trial_t.limit bounds the parts per call.
+// Bounds: at most TRIES assignments of the other inputs per seed form, each executed on at most 20
+// parts (settle.c), nearly all refused by shape before the first; trial_t.limit bounds the parts
+// per call.
 #include "base/status.h"
+#include "rules/likeness.h"
 #include "rules/search.h"
 
 enum { TRIES = 300 };
 
-// ---- the other inputs ------------------------------------------------------------------------------
+// ---- the other inputs
+// ------------------------------------------------------------------------------
 
 typedef struct choices {
   int32_t count, natural;  // forms[0] is whole; `natural` is tried first
@@ -36,10 +40,10 @@ static void list_choices(const search_t *s, int32_t input, int32_t from_end, int
   *out = (choices_t){.count = 1};
   for (int32_t d = 0; d < shape->rank; ++d) {
     bool aligned = shape->rank - d == from_end;
-    if (shape->dims[d] != items && !s->has_sizes && !(related && (aligned || d == seed_dim))) continue;
+    if (shape->dims[d] != items && !s->has_sizes && !(related && (aligned || d == seed_dim)))
+      continue;
     if (shape->dims[d] != items && !related) continue;
-    int32_t added =
-        search_forms(d, shape->dims[d], items, s->has_sizes, out->count, out->forms);
+    int32_t added = search_forms(d, shape->dims[d], items, s->has_sizes, out->count, out->forms);
     if (added && aligned) out->natural = out->count;
     out->count += added;
   }
@@ -64,7 +68,8 @@ static bool assign(assignment_t *a, int32_t input, int32_t cuts) {
   return false;
 }
 
-// A way that cuts `input` (first of all inputs) as `form` says. related: other dims may be multiples.
+// A way that cuts `input` (first of all inputs) as `form` says. related: other dims may be
+// multiples.
 static bool seed_input(search_t *s, int32_t input, const shoal_way_operand_t *form, int64_t items,
                        bool related) {
   shoal_arena_t scratch;
@@ -95,7 +100,8 @@ done:
   return found;
 }
 
-// ---- merged and split dims -------------------------------------------------------------------------
+// ---- merged and split dims
+// -------------------------------------------------------------------------
 
 static int64_t gcd(int64_t a, int64_t b) {
   while (b) {
@@ -106,9 +112,10 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-// Item spaces that the dim may share with another operand's: common divisors, largest first. Unless sizes
-// are attributes, only with dims in the same place (grouped heads).
-static int32_t shared_items(const search_t *s, int32_t input, int32_t dim, int64_t out[SEARCH_MAX_FORMS]) {
+// Item spaces that the dim may share with another operand's: common divisors, largest first. Unless
+// sizes are attributes, only with dims in the same place (grouped heads).
+static int32_t shared_items(const search_t *s, int32_t input, int32_t dim,
+                            int64_t out[SEARCH_MAX_FORMS]) {
   const shoal_shape_t *shape = search_shape(s, input);
   int32_t count = 0;
   for (int32_t i = 0; i < s->operand_count; ++i) {
@@ -128,7 +135,8 @@ static int32_t shared_items(const search_t *s, int32_t input, int32_t dim, int64
   return count;
 }
 
-// Where sizes are attributes a dim may have several ways (a split dim: its outer and its inner part).
+// Where sizes are attributes a dim may have several ways (a split dim: its outer and its inner
+// part).
 static bool seed_related(search_t *s, int32_t input, int32_t dim) {
   int64_t items[SEARCH_MAX_FORMS], length = search_shape(s, input)->dims[dim];
   int32_t count = shared_items(s, input, dim, items);
@@ -144,7 +152,8 @@ static bool seed_related(search_t *s, int32_t input, int32_t dim) {
   return found;
 }
 
-// ---- windows ---------------------------------------------------------------------------------------
+// ---- windows
+// ---------------------------------------------------------------------------------------
 
 // All variadic inputs one behind the other along `dim`.
 static bool seed_row(search_t *s, int32_t input, int32_t dim) {
@@ -171,7 +180,8 @@ static int64_t position(const trial_t *trial, int32_t attr, int32_t dim) {
   const shoal_attr_value_t *value = &trial->attrs[attr];
   if (schema->role != SHOAL_ROLE_POSITION) return -1;
   if (schema->kind == SHOAL_ATTR_INTS) return dim < value->count ? value->ints[dim] : -1;
-  int32_t operand = schema->operand < 0 ? trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+  int32_t operand =
+      schema->operand < 0 ? trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
   int32_t own = schema->dim < 0 ? schema->dim + trial->types[operand].shape.rank : schema->dim;
   return own == dim ? value->i : -1;
 }
@@ -201,15 +211,30 @@ static bool seed_window(search_t *s, int32_t input, int32_t dim) {
   return false;
 }
 
-// ---- seeds -----------------------------------------------------------------------------------------
+// ---- seeds
+// -----------------------------------------------------------------------------------------
+
+// Does the way leave nothing to be reduced?
+static bool is_cut(const shoal_way_t *way) {
+  for (int32_t i = 0; i < way->output_count; ++i) {
+    if (way->operands[way->input_count + i].kind == SHOAL_OPERAND_PARTIAL) return false;
+  }
+  return true;
+}
 
 static void seed_dim(search_t *s, int32_t input, int32_t dim) {
-  int64_t length = search_shape(s, input)->dims[dim];
+  int64_t length = search_shape(s, input)->dims[dim], before = s->ways.count;
   if (length < 2 || s->trial->error) return;
-  if (search_spatial(s, input, dim) || seed_row(s, input, dim) || seed_window(s, input, dim)) return;
+  if (seed_row(s, input, dim) || seed_window(s, input, dim)) return;
   shoal_way_operand_t plain = search_cut(dim, 1, 1);
-  if (seed_input(s, input, &plain, length, false)) return;
-  if (!seed_related(s, input, dim)) search_sliding(s, input, dim);
+  bool found = seed_input(s, input, &plain, length, false), kept = s->ways.count > before;
+  if (found && (!kept || is_cut(&s->ways.items[before]))) return;
+  // Exchanging a halo is cheaper than reducing.
+  if (search_spatial(s, input, dim)) {
+    if (kept && s->ways.count > before + 1) search_drop(s, before);
+    return;
+  }
+  if (!found && !seed_related(s, input, dim)) search_sliding(s, input, dim);
 }
 
 // Every rank has all inputs and makes its part of an output.
@@ -247,7 +272,8 @@ static void seed_partial(search_t *s, int32_t input) {
   if (!search_candidate(s, &s->trial->arena, &c)) return;
   for (int32_t i = 0; i < s->trial->input_count; ++i) {
     if (!shoal_dtype_is_float(s->trial->types[i].dtype) || (input >= 0 && i != input)) continue;
-    c.operands[i] = (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = SHOAL_REDUCE_SUM};
+    c.operands[i] =
+        (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = SHOAL_REDUCE_SUM};
   }
   search_try(s, &c);
 }
@@ -257,7 +283,8 @@ static void look_at_roles(search_t *s) {
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &op->attrs[i];
     bool output = schema->operand < 0;
-    int32_t operand = output ? s->trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+    int32_t operand =
+        output ? s->trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
     if (schema->role == SHOAL_ROLE_PLAIN || schema->role == SHOAL_ROLE_COUNT) continue;
     if (operand < 0 || operand >= s->operand_count) continue;
     s->has_role[operand] = true;
@@ -287,26 +314,95 @@ static void seed_all(search_t *s) {
   if (floats > 1) seed_partial(s, -1);
 }
 
-shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t executor,
-                                    shoal_allocator_t allocator, shoal_arena_t *arena,
-                                    shoal_rule_t *out_rule) {
+// ---- a call
+// ----------------------------------------------------------------------------------------
+
+// Ways of a call by executing it as it is.
+static shoal_status_t discover(const shoal_call_t *call, shoal_executor_t executor,
+                               shoal_allocator_t allocator, shoal_arena_t *arena,
+                               shoal_rule_t *out_rule) {
   trial_t trial;
   shoal_status_t status = trial_init(call, executor, allocator, &trial);
   if (status) goto done;
-  search_t s = {.trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};
+  search_t s = {
+      .trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};
   s.has_place = SHOAL_NEW(&trial.arena, bool, s.operand_count);
   s.has_role = SHOAL_NEW(&trial.arena, bool, s.operand_count);
-  const char *name = shoal_arena_strdup(arena, call->op->name);
-  if (!s.has_place || !s.has_role || !name) {
+  if (!s.has_place || !s.has_role) {
     status = SHOAL_OOM();
     goto done;
   }
   seed_all(&s);
   status = trial.error;
   trial.error = NULL;
-  *out_rule = (shoal_rule_t){.op = name, .way_count = (int32_t)s.ways.count, .ways = s.ways.items};
+  out_rule->way_count = (int32_t)s.ways.count;
+  out_rule->ways = s.ways.items;
 done:
   trial_deinit(&trial);
-  return status ? shoal_status_annotatef(status, "while looking for ways to cut '%s'", call->op->name)
-                : NULL;
+  return status;
+}
+
+// The ways of a likeness as ways of the real call. *out_lifted is false if one cannot be told.
+static shoal_status_t lift(const shoal_call_t *call, const likeness_t *likeness,
+                           const shoal_rule_t *small, shoal_allocator_t allocator,
+                           shoal_arena_t *arena, shoal_rule_t *out_rule, bool *out_lifted) {
+  shoal_way_t *ways = SHOAL_NEW(arena, shoal_way_t, small->way_count);
+  if (!ways) return SHOAL_OOM();
+  *out_lifted = false;
+  for (int32_t i = 0; i < small->way_count; ++i) {
+    shoal_way_operand_t *operands = SHOAL_NEW(arena, shoal_way_operand_t, likeness->operand_count);
+    if (!operands) return SHOAL_OOM();
+    ways[i] = small->ways[i];
+    ways[i].operands = operands;
+    if (!likeness_lift(likeness, &small->ways[i], operands, &ways[i].items)) return NULL;
+    bool fits;
+    SHOAL_RETURN_IF_ERROR(trial_fits(call, likeness->real, &ways[i], allocator, &fits));
+    if (!fits) return NULL;
+  }
+  out_rule->way_count = small->way_count;
+  out_rule->ways = ways;
+  *out_lifted = true;
+  return NULL;
+}
+
+static shoal_status_t discover_by_likeness(const shoal_call_t *call, bool force,
+                                           shoal_executor_t executor, shoal_allocator_t allocator,
+                                           shoal_arena_t *arena, shoal_rule_t *out_rule,
+                                           bool *out_found) {
+  shoal_arena_t scratch;
+  shoal_arena_init(allocator, &scratch);
+  likeness_t likeness;
+  shoal_rule_t small = {0};
+  *out_found = false;
+  shoal_status_t status = likeness_make(call, force, &scratch, &likeness);
+  if (!status && likeness.smaller) {
+    status = discover(&likeness.call, executor, allocator, &scratch, &small);
+    if (!status) status = lift(call, &likeness, &small, allocator, arena, out_rule, out_found);
+    // What does not go on a likeness is tried on the call itself.
+    if (status && shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
+      shoal_status_free(status);
+      status = NULL;
+    }
+  }
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+shoal_status_t shoal_rules_discover(const shoal_call_t *call, rules_likeness_t use,
+                                    shoal_executor_t executor, shoal_allocator_t allocator,
+                                    shoal_arena_t *arena, shoal_rule_t *out_rule) {
+  shoal_rule_t rule = {.op = shoal_arena_strdup(arena, call->op->name)};
+  if (!rule.op) return SHOAL_OOM();
+  bool found = false;
+  shoal_status_t status = NULL;
+  if (use != RULES_LIKENESS_NEVER) {
+    status = discover_by_likeness(call, use == RULES_LIKENESS_ALWAYS, executor, allocator, arena,
+                                  &rule, &found);
+  }
+  if (!status && !found) status = discover(call, executor, allocator, arena, &rule);
+  if (status) {
+    return shoal_status_annotatef(status, "while looking for ways to cut '%s'", call->op->name);
+  }
+  *out_rule = rule;
+  return NULL;
 }

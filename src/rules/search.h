@@ -1,9 +1,9 @@
 // Discovery inside: what the search for ways shares. Private to rules/.
 //
 //   discover.c   seeds: which operand is cut first, and what could follow it
-//   settle.c     a candidate's outputs: what they turn out to be, on several deals; ways found so far
-//   spatial.c    windows that slide: halo ways
-//   data.c trial.c   executing and comparing
+//   settle.c     a candidate's outputs: what they turn out to be, on several deals; ways found so
+//   far spatial.c    windows that slide: halo ways likeness.c   a small call in the place of a
+//   large one data.c trial.c   executing and comparing
 #ifndef SHOAL_RULES_SEARCH_H_
 #define SHOAL_RULES_SEARCH_H_
 
@@ -13,18 +13,18 @@
 
 typedef struct search {
   trial_t *trial;
-  shoal_arena_t *arena;      // what is found lives here
+  shoal_arena_t *arena;  // what is found lives here
   SHOAL_VEC(shoal_way_t) ways;
   int32_t operand_count;
-  bool *has_place;           // by operand: is it told where its part lies?
-  bool *has_role;            // by operand: do attributes depend on how it is cut?
-  bool has_sizes;            // sizes are attributes: dims may be merged and split
+  bool *has_place;  // by operand: is it told where its part lies?
+  bool *has_role;   // by operand: do attributes depend on how it is cut?
+  bool has_sizes;   // sizes are attributes: dims may be merged and split
 } search_t;
 
 // A candidate: operands in the making. Outputs that are not `decided` are found out by executing.
 typedef struct candidate {
   shoal_way_operand_t *operands;
-  bool *decided;             // by output
+  bool *decided;  // by output
   int64_t items;
   bool any_order;
 } candidate_t;
@@ -33,22 +33,28 @@ static inline const shoal_shape_t *search_shape(const search_t *s, int32_t opera
   return &s->trial->types[operand].shape;
 }
 static inline shoal_way_operand_t search_cut(int32_t dim, int64_t scale, int64_t repeat) {
-  return (shoal_way_operand_t){.kind = SHOAL_OPERAND_CUT, .dim = dim, .scale = scale, .repeat = repeat};
+  return (shoal_way_operand_t){
+      .kind = SHOAL_OPERAND_CUT, .dim = dim, .scale = scale, .repeat = repeat};
 }
 
 // A candidate with every operand whole and no output decided; false when memory is short.
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out);
-// The ways to see `length` as items: 1 x items first, then scaled, then repeated, then both. Returns how
-// many were appended to forms[count...].
+// The ways to see `length` as items: 1 x items first, then scaled, then repeated, then both.
+// Returns how many were appended to forms[count...].
 int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
                      shoal_way_operand_t forms[SEARCH_MAX_FORMS]);
 
 // Executes the candidate on several deals and settles its outputs. False: there is no such way.
 bool search_settle(search_t *s, candidate_t *candidate);
-// Tries every hypothesis for outputs that attributes depend on, settles the others, and keeps what holds.
+// The same on parts of single items only: to be settled in full later.
+bool search_settle_quickly(search_t *s, candidate_t *candidate);
+// Tries every hypothesis for outputs that attributes depend on, settles the others, and keeps what
+// holds.
 bool search_try(search_t *s, candidate_t *candidate);
 // Adds a settled candidate, unless a way found before says as much.
 void search_keep(search_t *s, candidate_t *candidate);
+// Takes back the way kept at `index`.
+void search_drop(search_t *s, int64_t index);
 // Has a way been found that cuts this operand along this dim?
 bool search_found(const search_t *s, int32_t operand, int32_t dim);
 
@@ -57,9 +63,17 @@ bool search_spatial(search_t *s, int32_t input, int32_t dim);
 // The same for ops that know nothing of places: the halo is what the sizes leave.
 bool search_sliding(search_t *s, int32_t input, int32_t dim);
 
+// Whether a small likeness of the call is executed in its place (likeness.c). Tests compare.
+typedef enum rules_likeness {
+  RULES_LIKENESS_IF_LARGE,
+  RULES_LIKENESS_ALWAYS,
+  RULES_LIKENESS_NEVER
+} rules_likeness_t;
+
 // All ways of a call, into the arena.
-SHOAL_MUST_USE shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t executor,
-                                                   shoal_allocator_t allocator, shoal_arena_t *arena,
-                                                   shoal_rule_t *out_rule);
+SHOAL_MUST_USE shoal_status_t shoal_rules_discover(const shoal_call_t *call, rules_likeness_t use,
+                                                   shoal_executor_t executor,
+                                                   shoal_allocator_t allocator,
+                                                   shoal_arena_t *arena, shoal_rule_t *out_rule);
 
 #endif  // SHOAL_RULES_SEARCH_H_

@@ -1,9 +1,12 @@
-// Discovery: a candidate says how the inputs are cut; executing it says what becomes of the outputs.
+// Discovery: a candidate says how the inputs are cut; executing it says what becomes of the
+// outputs.
 //
-// A candidate is executed on four deals: two parts, three parts, two uneven parts of two-item units, and
-// three of which two are empty. Every hypothesis about an output (cut along a dim, whole, sum, max, min)
-// must hold on all of them, and on two sets of values; of several that do, the first in this order is taken.
-// At most 20 executions per candidate, and candidates that fail mostly fail before the first (shapes).
+// A candidate is executed on five deals: two parts, three parts, two uneven parts of two-item
+// units, three of which two are empty, and parts of single items, so that every boundary (or those
+// near the ends and in the middle) is tried. Every hypothesis about an output (cut along a dim,
+// whole, sum, max, min) must hold on all of them, all but the last on two sets of values; of
+// several that do, the first in this order is taken. That is at most 32 executions; candidates that
+// fail mostly fail before the first (shapes) or behind it.
 #include "base/status.h"
 #include "rules/search.h"
 
@@ -14,9 +17,10 @@ static const deal_t DEALS[] = {
     {.parts = 2, .unit = 2, .weights = UNEVEN},
     {.parts = 3, .unit = 1, .weights = EMPTY},
 };
-enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS };
+enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS, FINE_PARTS = 5 };
 
-// ---- candidates ------------------------------------------------------------------------------------
+// ---- candidates
+// ------------------------------------------------------------------------------------
 
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out) {
   *out = (candidate_t){.operands = SHOAL_NEW(arena, shoal_way_operand_t, s->operand_count),
@@ -50,7 +54,8 @@ static shoal_way_t way_of(const search_t *s, const candidate_t *candidate) {
                        .any_order = candidate->any_order};
 }
 
-// ---- outputs ---------------------------------------------------------------------------------------
+// ---- outputs
+// ---------------------------------------------------------------------------------------
 
 typedef struct forms {
   int32_t count;
@@ -80,7 +85,8 @@ static void output_forms(const search_t *s, const candidate_t *c, int32_t output
     const shoal_shape_t *shape = search_shape(s, operand);
     for (int32_t pass = 0; pass < 2; ++pass) {  // dims of just the items first
       for (int32_t d = 0; d < shape->rank; ++d) {
-        if ((shape->dims[d] == c->items) != (pass == 0) || out->count > SEARCH_MAX_FORMS - 16) continue;
+        if ((shape->dims[d] == c->items) != (pass == 0) || out->count > SEARCH_MAX_FORMS - 16)
+          continue;
         out->count += search_forms(d, shape->dims[d], c->items, true, out->count, out->items);
       }
     }
@@ -89,18 +95,16 @@ static void output_forms(const search_t *s, const candidate_t *c, int32_t output
   add_joined(out, only_sum);
 }
 
-static bool applies(const search_t *s, const candidate_t *c, const deal_t *deal) {
-  int64_t items = c->items;
-  bool partial = false;
+// How many are dealt; 0: nothing is, inputs are unreduced.
+static int64_t dealt(const search_t *s, const candidate_t *c) {
   for (int32_t i = 0; i < s->operand_count; ++i) {
-    if (c->operands[i].kind == SHOAL_OPERAND_FLAT) items = shoal_shape_count(search_shape(s, i));
-    partial |= i < s->trial->input_count && c->operands[i].kind == SHOAL_OPERAND_PARTIAL;
+    if (c->operands[i].kind == SHOAL_OPERAND_FLAT) return shoal_shape_count(search_shape(s, i));
   }
-  return partial ? !deal->weights : deal->unit < 2 || items > 2;
+  return c->items;
 }
 
-// Drops the hypotheses that do not hold on this deal. False: the candidate cannot be executed, or an output
-// has none left.
+// Drops the hypotheses that do not hold on this deal. False: the candidate cannot be executed, or
+// an output has none left.
 static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, forms_t *forms) {
   shoal_arena_t scratch;
   shoal_arena_init(s->trial->allocator, &scratch);
@@ -120,6 +124,24 @@ static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, forms_
   return good;
 }
 
+static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick, forms_t *forms) {
+  trial_t *trial = s->trial;
+  int64_t items = dealt(s, c);
+  for (int32_t i = 0; !quick && i < DEAL_COUNT * trial->set_count; ++i) {
+    trial->whole = trial->sets[i / DEAL_COUNT];
+    const deal_t *deal = &DEALS[i % DEAL_COUNT];
+    if (items == 0 && deal->weights) continue;
+    if (deal->unit > 1 && items < 3) continue;
+    if (!filter(s, c, deal, forms)) return false;
+  }
+  trial->whole = trial->sets[0];
+  if (items == 0) return true;
+  // Single items, or three of them between large parts.
+  const int64_t weights[FINE_PARTS] = {1, (items - 3) / 2, 1, items - 3 - (items - 3) / 2, 1};
+  bool few = items <= TRIAL_MAX_PARTS;
+  return filter(s, c, &(deal_t){few ? items : FINE_PARTS, 1, few ? NULL : weights, false}, forms);
+}
+
 // Does it hold when the items are dealt like cards?
 static bool holds_in_any_order(search_t *s, const candidate_t *c, forms_t *forms) {
   if (c->items < 2) return false;
@@ -134,7 +156,7 @@ static bool holds_in_any_order(search_t *s, const candidate_t *c, forms_t *forms
   return filter(s, c, &(deal_t){.parts = 2, .unit = 1, .alternate = true}, forms);
 }
 
-bool search_settle(search_t *s, candidate_t *c) {
+static bool settle(search_t *s, candidate_t *c, bool quick) {
   trial_t *trial = s->trial;
   shoal_arena_t scratch;
   shoal_arena_init(trial->allocator, &scratch);
@@ -148,23 +170,28 @@ bool search_settle(search_t *s, candidate_t *c) {
     goto done;
   }
   for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &forms[o]);
-  for (int32_t i = 0; i < DEAL_COUNT * trial->set_count; ++i) {
-    trial->whole = trial->sets[i / DEAL_COUNT];
-    const deal_t *deal = &DEALS[i % DEAL_COUNT];
-    if (applies(s, c, deal) && !filter(s, c, deal, forms)) goto done;
-  }
+  if (!holds_on_deals(s, c, quick, forms)) goto done;
   for (int32_t o = 0; o < trial->output_count; ++o) {
     c->operands[trial->input_count + o] = forms[o].items[0];
     good |= forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;
   }
-  if (good) c->any_order = holds_in_any_order(s, c, forms);
+  if (good && !quick) c->any_order = holds_in_any_order(s, c, forms);
 done:
   trial->whole = trial->sets[0];
   shoal_arena_deinit(&scratch);
   return good && !trial->error;
 }
 
-// Hypotheses for the outputs from `output` on that have roles and are not decided; then all is settled.
+bool search_settle(search_t *s, candidate_t *c) {
+  return settle(s, c, false);
+}
+
+bool search_settle_quickly(search_t *s, candidate_t *c) {
+  return settle(s, c, true);
+}
+
+// Hypotheses for the outputs from `output` on that have roles and are not decided; then all is
+// settled.
 static bool try_outputs(search_t *s, candidate_t *c, int32_t output) {
   trial_t *trial = s->trial;
   while (output < trial->output_count &&
@@ -182,7 +209,8 @@ static bool try_outputs(search_t *s, candidate_t *c, int32_t output) {
   c->decided[output] = true;
   bool found = false;
   for (int32_t i = 0; !found && i <= count; ++i) {
-    c->operands[operand] = i < count ? forms[i] : (shoal_way_operand_t){.kind = SHOAL_OPERAND_WHOLE};
+    c->operands[operand] =
+        i < count ? forms[i] : (shoal_way_operand_t){.kind = SHOAL_OPERAND_WHOLE};
     found = try_outputs(s, c, output + 1);
   }
   c->decided[output] = false;
@@ -195,9 +223,11 @@ bool search_try(search_t *s, candidate_t *c) {
   return true;
 }
 
-// ---- ways found so far -----------------------------------------------------------------------------
+// ---- ways found so far
+// -----------------------------------------------------------------------------
 
-// Does way `a` say all that `b` does? Coarser items of `b` are units of `a`, items in turns its chunks.
+// Does way `a` say all that `b` does? Coarser items of `b` are units of `a`, items in turns its
+// chunks.
 static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
   int64_t units = 0, turns = 0;
   for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
@@ -205,8 +235,8 @@ static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
     if (x->kind != y->kind) return false;
     if (x->kind == SHOAL_OPERAND_PARTIAL && x->reduce != y->reduce) return false;
     if (x->kind != SHOAL_OPERAND_CUT) continue;
-    if (x->dim != y->dim || x->offset != y->offset || x->length != y->length || x->before != y->before ||
-        x->after != y->after || x->dealt_by_items != y->dealt_by_items) {
+    if (x->dim != y->dim || x->offset != y->offset || x->length != y->length ||
+        x->before != y->before || x->after != y->after || x->dealt_by_items != y->dealt_by_items) {
       return false;
     }
     if (y->scale % x->scale || y->repeat % x->repeat) return false;
@@ -217,16 +247,40 @@ static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
   return !units || (a->items == b->items * units * turns && (turns == 1 || a->any_order));
 }
 
+static bool same_operand(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
+  return a->kind == b->kind && a->reduce == b->reduce && a->dim == b->dim && a->scale == b->scale &&
+         a->repeat == b->repeat && a->offset == b->offset && a->length == b->length &&
+         a->before == b->before && a->after == b->after && a->dealt_by_items == b->dealt_by_items;
+}
+
+// Is `b` way `a` with an input left whole that `a` cuts? Who has all of it can take the part for
+// nothing.
+static bool needs_less(const shoal_way_t *a, const shoal_way_t *b) {
+  if (a->items != b->items) return false;
+  for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
+    const shoal_way_operand_t *x = &a->operands[i], *y = &b->operands[i];
+    bool left_whole =
+        i < a->input_count && x->kind == SHOAL_OPERAND_CUT && y->kind == SHOAL_OPERAND_WHOLE;
+    if (!left_whole && !same_operand(x, y)) return false;
+  }
+  return true;
+}
+
 void search_keep(search_t *s, candidate_t *c) {
   shoal_way_t way = way_of(s, c);
   for (int64_t i = 0; i < s->ways.count; ++i) {
-    if (covers(&s->ways.items[i], &way)) return;
+    if (covers(&s->ways.items[i], &way) || needs_less(&s->ways.items[i], &way)) return;
   }
   way.operands =
       shoal_arena_copy(s->arena, c->operands, (size_t)s->operand_count, sizeof *c->operands);
   if ((!way.operands || !SHOAL_PUSH(s->arena, &s->ways, way)) && !s->trial->error) {
     s->trial->error = SHOAL_OOM();
   }
+}
+
+void search_drop(search_t *s, int64_t index) {
+  for (int64_t i = index + 1; i < s->ways.count; ++i) s->ways.items[i - 1] = s->ways.items[i];
+  --s->ways.count;
 }
 
 bool search_found(const search_t *s, int32_t operand, int32_t dim) {

@@ -1,10 +1,12 @@
 // Discovery: halo ways, for ops whose windows slide (convolution, pooling and their gradients).
 //
-// The item space is a dim of one operand that has a place (an output if it can be: a convolution's rows of
-// results). Every operand with a place follows along the same dim: as many elements per item as the sizes
-// suggest (the stride), dealt by items where that does not come out even. Inputs start with a halo that is
-// wide enough for anything reasonable; each side is then replaced by the smallest that still holds. A halo
-// that amounts to the whole input is no way at all.
+// The item space is a dim of one operand that has a place (an output if it can be: a convolution's
+// rows of results; the gradient's rows of a convolution that strides). Every operand with a place
+// follows along the same dim: as many elements per item as the sizes suggest (the stride), dealt by
+// items where that does not come out even. Inputs start with a halo that is wide enough for
+// anything reasonable; each side is then replaced by the smallest that still holds. Of all item
+// spaces and strides the one with the smallest halos is kept; a halo that reaches from end to end
+// is no way at all.
 #include "rules/search.h"
 
 enum { WIDEST = 16, LARGEST_SCALE = 4 };
@@ -20,7 +22,8 @@ static bool same_shape(const search_t *s, int32_t a, int32_t b) {
   return shoal_shape_equal(search_shape(s, a), search_shape(s, b));
 }
 
-// Operands that have a place, and inputs shaped like one of them (a pooling's result in its gradient).
+// Operands that have a place, and inputs shaped like one of them (a pooling's result in its
+// gradient).
 static bool takes_part(const search_t *s, int32_t operand, int32_t dim) {
   if (dim >= search_shape(s, operand)->rank) return false;
   if (s->has_place[operand]) return true;
@@ -30,15 +33,13 @@ static bool takes_part(const search_t *s, int32_t operand, int32_t dim) {
   return false;
 }
 
-// Elements per item: rounded, then down, then up. 0: these sizes have nothing to do with each other.
-static int64_t scale_of(int64_t length, int64_t items, int32_t variant) {
-  int64_t scale = variant == 0   ? (2 * length + items) / (2 * items)
-                  : variant == 1 ? length / items
-                                 : (length + items - 1) / items;
+// Elements per item, rounded down or up. 0: these sizes have nothing to do with each other.
+static int64_t scale_of(int64_t length, int64_t items, bool up) {
+  int64_t scale = (up ? length + items - 1 : length) / items;
   return scale > LARGEST_SCALE ? 0 : scale;
 }
 
-static bool set_out(slide_t *slide, int32_t variant, bool leader_halo) {
+static bool set_out(slide_t *slide, bool up, bool leader_halo) {
   search_t *s = slide->s;
   for (int32_t i = 0; i < s->operand_count; ++i) {
     shoal_way_operand_t *o = &slide->candidate.operands[i];
@@ -46,7 +47,7 @@ static bool set_out(slide_t *slide, int32_t variant, bool leader_halo) {
     if (i >= s->trial->input_count) slide->candidate.decided[i - s->trial->input_count] = false;
     if (!takes_part(s, i, slide->dim)) continue;
     int64_t length = search_shape(s, i)->dims[slide->dim];
-    int64_t scale = scale_of(length, slide->items, variant);
+    int64_t scale = scale_of(length, slide->items, up);
     if (scale == 0) return false;
     *o = search_cut(slide->dim, scale, 1);
     o->dealt_by_items = length != slide->items * scale;
@@ -64,10 +65,11 @@ static bool set_out(slide_t *slide, int32_t variant, bool leader_halo) {
 static void shrink(slide_t *slide, int64_t *side) {
   int64_t widest = *side;
   for (*side = 0; *side < widest; ++*side) {
-    if (search_settle(slide->s, &slide->candidate)) return;
+    if (search_settle_quickly(slide->s, &slide->candidate)) return;
   }
 }
 
+// False: a halo reaches too far to tell.
 static bool shrink_all(slide_t *slide) {
   search_t *s = slide->s;
   for (int32_t i = 0; i < s->trial->input_count; ++i) {
@@ -75,34 +77,50 @@ static bool shrink_all(slide_t *slide) {
     if (o->kind != SHOAL_OPERAND_CUT || o->before == 0) continue;
     shrink(slide, &o->before);
     shrink(slide, &o->after);
-    if (o->before + o->after >= slide->items * o->scale) return false;
+    // Too near to the whole to tell how far the window really reaches.
+    int64_t farthest = (slide->items - 1) * o->scale;
+    if (o->before >= farthest || o->after >= farthest) return false;
   }
-  return search_settle(s, &slide->candidate);
+  return true;
 }
 
-static bool try_leader(search_t *s, int32_t dim, int32_t leader) {
+// Elements exchanged; among equals, what comes out even wins.
+static int64_t price(const slide_t *slide) {
+  int64_t price = 0;
+  for (int32_t i = 0; i < slide->s->operand_count; ++i) {
+    const shoal_way_operand_t *o = &slide->candidate.operands[i];
+    price += (o->before + o->after) * 2 * slide->s->operand_count + o->dealt_by_items;
+  }
+  return price;
+}
+
+// The cheapest way with this leader, if it is cheaper than *best.
+static void try_leader(search_t *s, int32_t dim, int32_t leader, int64_t *best_price,
+                       candidate_t *best) {
   int64_t items = dim < search_shape(s, leader)->rank ? search_shape(s, leader)->dims[dim] : 0;
   slide_t slide = {.s = s, .dim = dim, .leader = leader, .items = items};
-  if (items < 2 || !search_candidate(s, &s->trial->arena, &slide.candidate)) return false;
-  for (int32_t variant = 0; variant < 3; ++variant) {
-    for (int32_t halo = 1; halo >= 0 && !s->trial->error; --halo) {
-      if (!set_out(&slide, variant, halo) || !search_settle(s, &slide.candidate)) continue;
-      if (!shrink_all(&slide)) continue;
-      search_keep(s, &slide.candidate);
-      return true;
-    }
+  for (int32_t variant = 0; items >= 2 && variant < 4 && !s->trial->error; ++variant) {
+    if (!search_candidate(s, &s->trial->arena, &slide.candidate)) return;
+    if (!set_out(&slide, variant & 1, !(variant & 2))) continue;
+    if (!search_settle_quickly(s, &slide.candidate) || !shrink_all(&slide)) continue;
+    if (price(&slide) >= *best_price || !search_settle(s, &slide.candidate)) continue;
+    *best_price = price(&slide);
+    *best = slide.candidate;
   }
-  return false;
 }
 
 bool search_spatial(search_t *s, int32_t input, int32_t dim) {
   int32_t places = 0;
+  int64_t best_price = INT64_MAX;
+  candidate_t best;
   for (int32_t i = 0; i < s->operand_count; ++i) places += s->has_place[i];
   if (places < 2 || !takes_part(s, input, dim)) return false;
   for (int32_t i = s->operand_count - 1; i >= 0; --i) {  // outputs before inputs
-    if (s->has_place[i] && try_leader(s, dim, i)) return true;
+    if (s->has_place[i]) try_leader(s, dim, i, &best_price, &best);
   }
-  return false;
+  if (best_price == INT64_MAX || s->trial->error) return false;
+  search_keep(s, &best);
+  return true;
 }
 
 bool search_sliding(search_t *s, int32_t input, int32_t dim) {

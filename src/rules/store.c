@@ -1,5 +1,5 @@
-// The store: rules by signature (op, attributes on the whole, input types). A rule is discovered when it is
-// first asked for and then never changes or moves: equal calls get the same object.
+// The store: rules by signature (op, attributes on the whole, input types). A rule is discovered
+// when it is first asked for and then never changes or moves: equal calls get the same object.
 #include <string.h>
 
 #include "base/hash.h"
@@ -48,15 +48,19 @@ void shoal_rules_set_executor(shoal_rules_t *rules, shoal_executor_t executor) {
   rules->executor = executor.execute ? executor : shoal_executor_reference(&rules->allocator);
 }
 
-// ---- signatures ------------------------------------------------------------------------------------
+// ---- signatures
+// ------------------------------------------------------------------------------------
 
 static void put_attr(shoal_text_t *text, shoal_attr_kind_t kind, const shoal_attr_value_t *value) {
   switch (kind) {
     case SHOAL_ATTR_INT:
-    case SHOAL_ATTR_DTYPE: shoal_text_addf(text, " %lld", (long long)value->i); break;
+    case SHOAL_ATTR_DTYPE:
+      shoal_text_addf(text, " %lld", (long long)value->i);
+      break;
     case SHOAL_ATTR_INTS:
       shoal_text_add(text, " [");
-      for (int32_t i = 0; i < value->count; ++i) shoal_text_addf(text, "%lld,", (long long)value->ints[i]);
+      for (int32_t i = 0; i < value->count; ++i)
+        shoal_text_addf(text, "%lld,", (long long)value->ints[i]);
       shoal_text_add(text, "]");
       break;
     case SHOAL_ATTR_REAL:
@@ -67,7 +71,8 @@ static void put_attr(shoal_text_t *text, shoal_attr_kind_t kind, const shoal_att
       shoal_text_add(text, " ");
       shoal_text_add_quoted(text, value->s ? value->s : "");
       break;
-    case SHOAL_ATTR_PLACE: break;  // of the whole
+    case SHOAL_ATTR_PLACE:
+      break;  // of the whole
   }
 }
 
@@ -76,8 +81,9 @@ static shoal_status_t put_signature(const shoal_call_t *call, shoal_text_t *text
   shoal_text_add(text, op->name);
   for (int32_t i = 0; i < op->attr_count; ++i) {
     if (op->attrs[i].kind == SHOAL_ATTR_PLACE && call->attrs[i].place) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a rule is of a call on the whole, '%s' speaks of a part",
-                         op->name, op->attrs[i].name);
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "%s: a rule is of a call on the whole, '%s' speaks of a part", op->name,
+                         op->attrs[i].name);
     }
     put_attr(text, op->attrs[i].kind, &call->attrs[i]);
   }
@@ -101,9 +107,10 @@ static entry_t *find(const shoal_rules_t *rules, const char *signature, uint64_t
 static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, const char *signature,
                           uint64_t hash, entry_t **out_entry) {
   entry_t *entry = SHOAL_NEW(&rules->arena, entry_t, 1);
-  if (!entry || !(entry->signature = shoal_arena_strdup(&rules->arena, signature))) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(
-      shoal_rules_discover(call, rules->executor, rules->allocator, &rules->arena, &entry->rule));
+  if (!entry || !(entry->signature = shoal_arena_strdup(&rules->arena, signature)))
+    return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_rules_discover(call, RULES_LIKENESS_IF_LARGE, rules->executor,
+                                             rules->allocator, &rules->arena, &entry->rule));
   const char *text;
   SHOAL_RETURN_IF_ERROR(shoal_rule_print(call->op, &entry->rule, &rules->arena, &text));
   entry->text_hash = shoal_hash_string(SHOAL_HASH_START, text);
@@ -138,9 +145,11 @@ shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
   return NULL;
 }
 
-// ---- hash ------------------------------------------------------------------------------------------
+// ---- hash
+// ------------------------------------------------------------------------------------------
 
-shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model, uint64_t *out_hash) {
+shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
+                                uint64_t *out_hash) {
   uint64_t hash = SHOAL_HASH_START;
   shoal_arena_t scratch;
   shoal_arena_init(rules->allocator, &scratch);

@@ -1,10 +1,10 @@
 // Text of ways and rules, print and parse. The forms are shown at the head of shoal/rules.h:
 //   rule     op: way way ...
 //   way      {operand, ... -> operand, ...}[~]          operands that are whole are left out
-//   operand  name:dim[*repeat][/scale][@from..to][#items][+before+after]  |  name:flat  |  name:sum|max|min|...
-//   name     of the record; variadic inputs are name[0], name[1], ...
-// The size of the item space is written only where an operand is dealt by it ('#'); elsewhere any operand
-// shows it, and a parsed way leaves it 0.
+//   operand  name:dim[*repeat][/scale][@from..to][#items][+before+after]  |  name:flat  |
+//   name:sum|max|min|... name     of the record; variadic inputs are name[0], name[1], ...
+// The size of the item space is written only where an operand is dealt by it ('#'); elsewhere any
+// operand shows it, and a parsed way leaves it 0.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +19,11 @@ static const char *const REDUCE_NAMES[] = {
 };
 enum { REDUCE_COUNT = sizeof REDUCE_NAMES / sizeof *REDUCE_NAMES };
 
-// ---- printing --------------------------------------------------------------------------------------
+// ---- printing
+// --------------------------------------------------------------------------------------
 
-static void put_name(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way, int32_t operand) {
+static void put_name(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way,
+                     int32_t operand) {
   int32_t last = op->input_count - 1;
   if (operand >= way->input_count) {
     shoal_text_add(text, op->outputs[operand - way->input_count]);
@@ -54,8 +56,8 @@ static void put_operand(shoal_text_t *text, const shoal_way_t *way, const shoal_
 }
 
 // Returns whether there were any.
-static bool put_operands(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way, int32_t from,
-                         int32_t to) {
+static bool put_operands(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way,
+                         int32_t from, int32_t to) {
   const char *separator = "";
   for (int32_t i = from; i < to; ++i) {
     if (way->operands[i].kind == SHOAL_OPERAND_WHOLE) continue;
@@ -86,7 +88,8 @@ static shoal_status_t finish(shoal_text_t *text, shoal_arena_t *arena, const cha
 }
 
 static bool fits(const shoal_op_t *op, const shoal_way_t *way) {
-  bool inputs = op->variadic ? way->input_count >= op->input_count : way->input_count == op->input_count;
+  bool inputs =
+      op->variadic ? way->input_count >= op->input_count : way->input_count == op->input_count;
   return inputs && way->output_count == op->output_count;
 }
 
@@ -99,8 +102,8 @@ shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_way_t *way, sho
   return finish(&text, arena, out_text);
 }
 
-shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule, shoal_arena_t *arena,
-                                const char **out_text) {
+shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
+                                shoal_arena_t *arena, const char **out_text) {
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   shoal_text_addf(&text, "%s:", op->name);
@@ -115,7 +118,8 @@ shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule, 
   return finish(&text, arena, out_text);
 }
 
-// ---- parsing ---------------------------------------------------------------------------------------
+// ---- parsing
+// ---------------------------------------------------------------------------------------
 
 typedef struct parser {
   shoal_scan_t scan;
@@ -132,8 +136,8 @@ static int32_t find_operand(parser_t *p, bool output, const char *name) {
   while (found < count && strcmp(names[found], name)) ++found;
   if (found == count) {
     const char *nearest = shoal_text_nearest(name, names, count);
-    shoal_scan_fail(&p->scan, "'%s' has no %s '%s'%s%s", op->name, output ? "output" : "input", name,
-                    nearest ? ", did you mean " : "", nearest ? nearest : "");
+    shoal_scan_fail(&p->scan, "'%s' has no %s '%s'%s%s", op->name, output ? "output" : "input",
+                    name, nearest ? ", did you mean " : "", nearest ? nearest : "");
     return -1;
   }
   if (output) return p->way->input_count + found;
@@ -166,7 +170,8 @@ static bool parse_cut(parser_t *p, shoal_way_operand_t *o) {
   int64_t dim = 0, end = 0, items = 0;
   *o = (shoal_way_operand_t){.kind = SHOAL_OPERAND_CUT, .scale = 1, .repeat = 1};
   if (!shoal_scan_int(scan, &dim)) return false;
-  if (dim < 0 || dim >= SHOAL_MAX_RANK) return shoal_scan_fail(scan, "there is no dim %lld", (long long)dim);
+  if (dim < 0 || dim >= SHOAL_MAX_RANK)
+    return shoal_scan_fail(scan, "there is no dim %lld", (long long)dim);
   o->dim = (int32_t)dim;
   if (shoal_scan_accept(scan, "*") && !scan_positive(scan, &o->repeat)) return false;
   if (shoal_scan_accept(scan, "/") && !scan_positive(scan, &o->scale)) return false;

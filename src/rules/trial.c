@@ -1,8 +1,9 @@
 // Trials, second half: a call executed in parts, and the parts joined and compared with the whole.
 //
-// A part is exactly what a rank would have: layouts made from the way, boxes of the layout, attributes bound
-// by role, local types inferred. Whatever goes wrong (a layout that cannot be written, shapes that do not
-// fit, an executor that refuses) says that the way does not exist; only a lack of memory is an error.
+// A part is exactly what a rank would have: layouts made from the way, boxes of the layout,
+// attributes bound by role, local types inferred. Whatever goes wrong (a layout that cannot be
+// written, shapes that do not fit, an executor that refuses) says that the way does not exist; only
+// a lack of memory is an error.
 #include "rules/trial.h"
 
 #include <math.h>
@@ -15,8 +16,10 @@
 // Keeps a lack of memory, forgets every other error. Returns whether all is well.
 static bool passed(trial_t *trial, shoal_status_t status) {
   if (!status) return !trial->error;
-  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !trial->error) trial->error = status;
-  else shoal_status_free(status);
+  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !trial->error)
+    trial->error = status;
+  else
+    shoal_status_free(status);
   return false;
 }
 
@@ -28,7 +31,8 @@ static size_t tensor_bytes(const shoal_tensor_t *tensor) {
   return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
 }
 
-// ---- boxes -----------------------------------------------------------------------------------------
+// ---- boxes
+// -----------------------------------------------------------------------------------------
 
 // Boxes of an operand whose items are dealt like cards: no layout says that.
 static bool alternate_boxes(trial_t *trial, const shoal_way_t *way, const shoal_way_operand_t *o,
@@ -36,7 +40,8 @@ static bool alternate_boxes(trial_t *trial, const shoal_way_t *way, const shoal_
                             shoal_arena_t *arena, shoal_boxes_t *out) {
   int64_t window = o->length ? o->length : way->items, count = 0;
   if (window * o->repeat * o->scale != shape->dims[o->dim]) return false;
-  shoal_interval_t *list = SHOAL_NEW(arena, shoal_interval_t, o->repeat * (window / deal->parts + 1));
+  shoal_interval_t *list =
+      SHOAL_NEW(arena, shoal_interval_t, o->repeat * (window / deal->parts + 1));
   if (!allocated(trial, list)) return false;
   for (int64_t r = 0; r < o->repeat; ++r) {
     for (int64_t i = o->offset; i < o->offset + window; ++i) {
@@ -76,7 +81,8 @@ static bool part_boxes(trial_t *trial, const shoal_way_t *way, int32_t operand,
          alternate_boxes(trial, way, &way->operands[operand], shape, deal, index, arena, out);
 }
 
-// ---- executing -------------------------------------------------------------------------------------
+// ---- executing
+// -------------------------------------------------------------------------------------
 
 // Additive parts of a whole input: all but the last are random, the last makes up for them.
 static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64_t index,
@@ -87,7 +93,8 @@ static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64
   for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
     double value = 0, last = shoal_dtype_load(out->dtype, trial->whole[input].data, i);
     for (int64_t k = 0; k < deal->parts - 1; ++k) {
-      uint32_t word = shoal_random_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), 1, (uint64_t)i);
+      uint32_t word =
+          shoal_random_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), 1, (uint64_t)i);
       double draw = 2 * shoal_random_uniform(word) - 1;
       if (k == index) value = draw;
       last -= draw;
@@ -97,8 +104,9 @@ static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64
   return true;
 }
 
-static bool part_input(trial_t *trial, const shoal_way_t *way, int32_t input, const shoal_boxes_t *boxes,
-                       const deal_t *deal, int64_t index, shoal_arena_t *arena, shoal_tensor_t *out) {
+static bool part_input(trial_t *trial, const shoal_way_t *way, int32_t input,
+                       const shoal_boxes_t *boxes, const deal_t *deal, int64_t index,
+                       shoal_arena_t *arena, shoal_tensor_t *out) {
   *out = trial->whole[input];
   if (way->operands[input].kind == SHOAL_OPERAND_WHOLE) return true;
   if (way->operands[input].kind == SHOAL_OPERAND_PARTIAL) {
@@ -107,12 +115,12 @@ static bool part_input(trial_t *trial, const shoal_way_t *way, int32_t input, co
   out->shape = shoal_boxes_shape(boxes);
   out->data = shoal_arena_alloc(arena, 1, tensor_bytes(out));
   return allocated(trial, out->data) &&
-         passed(trial, shoal_boxes_pack(boxes, shoal_dtype_size(out->dtype), trial->whole[input].data,
-                                        out->data));
+         passed(trial, shoal_boxes_pack(boxes, shoal_dtype_size(out->dtype),
+                                        trial->whole[input].data, out->data));
 }
 
-// Are the local types of the outputs what the boxes make them? Outputs that are whole are not asked: what
-// they come out as decides what they are.
+// Are the local types of the outputs what the boxes make them? Outputs that are whole are not
+// asked: what they come out as decides what they are.
 static bool outputs_fit(const trial_t *trial, const shoal_way_t *way, const shoal_boxes_t *boxes,
                         const shoal_type_t *types) {
   for (int32_t i = 0; i < trial->output_count; ++i) {
@@ -125,6 +133,7 @@ static bool outputs_fit(const trial_t *trial, const shoal_way_t *way, const shoa
   return true;
 }
 
+// Executes one part; of a trial without data, only its shapes are looked at.
 static bool run_part(trial_t *trial, const shoal_way_t *way, const deal_t *deal, int64_t index,
                      shoal_arena_t *arena, shoal_tensor_t **out_outputs) {
   int32_t ins = trial->input_count, count = ins + trial->output_count;
@@ -137,10 +146,12 @@ static bool run_part(trial_t *trial, const shoal_way_t *way, const deal_t *deal,
     return false;
   }
   for (int32_t i = 0; i < count; ++i) {
-    if (!part_boxes(trial, way, i, &trial->types[i].shape, deal, index, arena, &boxes[i])) return false;
+    if (!part_boxes(trial, way, i, &trial->types[i].shape, deal, index, arena, &boxes[i]))
+      return false;
     types[i] = (shoal_type_t){trial->types[i].dtype, shoal_boxes_shape(&boxes[i])};
   }
-  if (!passed(trial, shoal_op_bind(trial->op, ins, trial->attrs, boxes, boxes + ins, arena, attrs))) {
+  if (!passed(trial,
+              shoal_op_bind(trial->op, ins, trial->attrs, boxes, boxes + ins, arena, attrs))) {
     return false;
   }
   shoal_call_t call = {.op = trial->op,
@@ -150,6 +161,7 @@ static bool run_part(trial_t *trial, const shoal_way_t *way, const deal_t *deal,
                        .attrs = attrs};
   if (!passed(trial, shoal_op_infer(&call, types + ins))) return false;
   if (!outputs_fit(trial, way, boxes + ins, types + ins)) return false;
+  if (!trial->whole) return true;
   for (int32_t i = 0; i < ins; ++i) {
     if (!part_input(trial, way, i, &boxes[i], deal, index, arena, &tensors[i])) return false;
   }
@@ -161,7 +173,8 @@ static bool run_part(trial_t *trial, const shoal_way_t *way, const deal_t *deal,
   call.outputs = types + ins;
   if (trial->executions++ >= trial->limit) return false;
   *out_outputs = tensors + ins;
-  return passed(trial, trial->executor.execute(trial->executor.self, &call, tensors, tensors + ins));
+  return passed(trial,
+                trial->executor.execute(trial->executor.self, &call, tensors, tensors + ins));
 }
 
 bool trial_run(trial_t *trial, const shoal_way_t *way, const deal_t *deal, shoal_arena_t *arena,
@@ -172,15 +185,38 @@ bool trial_run(trial_t *trial, const shoal_way_t *way, const deal_t *deal, shoal
   return true;
 }
 
-// ---- comparing -------------------------------------------------------------------------------------
+shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
+                          const shoal_way_t *way, shoal_allocator_t allocator, bool *out_fits) {
+  trial_t trial = {.allocator = allocator,
+                   .op = call->op,
+                   .input_count = call->input_count,
+                   .output_count = call->op->output_count,
+                   .attrs = call->attrs,
+                   .types = types};
+  shoal_arena_t scratch;
+  shoal_arena_init(allocator, &scratch);
+  trial_parts_t parts;
+  *out_fits = trial_run(&trial, way, &(deal_t){.parts = 2, .unit = 1}, &scratch, &parts) &&
+              trial_run(&trial, way, &(deal_t){.parts = 3, .unit = 1}, &scratch, &parts);
+  shoal_arena_deinit(&scratch);
+  return trial.error;
+}
+
+// ---- comparing
+// -------------------------------------------------------------------------------------
 
 static double tolerance(shoal_dtype_t dtype) {
   switch (dtype) {
-    case SHOAL_F64: return 1e-9;
-    case SHOAL_F32: return 1e-4;
-    case SHOAL_F16: return 16 * 0x1p-10;
-    case SHOAL_BF16: return 8 * 0x1p-7;
-    default: return 0;
+    case SHOAL_F64:
+      return 1e-9;
+    case SHOAL_F32:
+      return 1e-4;
+    case SHOAL_F16:
+      return 16 * 0x1p-10;
+    case SHOAL_BF16:
+      return 8 * 0x1p-7;
+    default:
+      return 0;
   }
 }
 
@@ -206,17 +242,23 @@ static bool same_values(shoal_dtype_t dtype, const void *a, const void *b, int64
 
 static double join(shoal_reduce_t reduce, double a, double b) {
   switch (reduce) {
-    case SHOAL_REDUCE_MAX: return a > b || isnan(a) ? a : b;
-    case SHOAL_REDUCE_MIN: return a < b || isnan(a) ? a : b;
-    default: return a + b;
+    case SHOAL_REDUCE_MAX:
+      return a > b || isnan(a) ? a : b;
+    case SHOAL_REDUCE_MIN:
+      return a < b || isnan(a) ? a : b;
+    default:
+      return a + b;
   }
 }
 
 static int64_t join_int(shoal_reduce_t reduce, int64_t a, int64_t b) {
   switch (reduce) {
-    case SHOAL_REDUCE_MAX: return a > b ? a : b;
-    case SHOAL_REDUCE_MIN: return a < b ? a : b;
-    default: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case SHOAL_REDUCE_MAX:
+      return a > b ? a : b;
+    case SHOAL_REDUCE_MIN:
+      return a < b ? a : b;
+    default:
+      return (int64_t)((uint64_t)a + (uint64_t)b);
   }
 }
 
@@ -240,8 +282,10 @@ static bool partial_holds(trial_t *trial, const shoal_tensor_t *whole, int32_t o
         integer = p ? join_int(reduce, integer, value) : value;
       }
     }
-    if (shoal_dtype_is_float(whole->dtype)) shoal_dtype_store(whole->dtype, joined, i, real);
-    else shoal_dtype_store_int(whole->dtype, joined, i, integer);
+    if (shoal_dtype_is_float(whole->dtype))
+      shoal_dtype_store(whole->dtype, joined, i, real);
+    else
+      shoal_dtype_store_int(whole->dtype, joined, i, integer);
   }
   return same_values(whole->dtype, joined, whole->data, count);
 }
@@ -274,8 +318,9 @@ static bool cut_holds(trial_t *trial, const shoal_way_t *way, int32_t operand,
   return owned == count && same_values(whole->dtype, joined, whole->data, count);
 }
 
-bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output, const shoal_way_operand_t *form,
-                 const deal_t *deal, const trial_parts_t *parts, shoal_arena_t *arena) {
+bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output,
+                 const shoal_way_operand_t *form, const deal_t *deal, const trial_parts_t *parts,
+                 shoal_arena_t *arena) {
   int32_t operand = trial->input_count + output, count = trial->input_count + trial->output_count;
   const shoal_tensor_t *whole = &trial->whole[operand];
   if (form->kind == SHOAL_OPERAND_CUT || form->kind == SHOAL_OPERAND_FLAT) {
@@ -295,7 +340,8 @@ bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output, const s
   }
   for (int64_t p = 0; p < deal->parts; ++p) {
     const shoal_tensor_t *part = &parts->outputs[p][output];
-    if (!same_values(whole->dtype, part->data, whole->data, shoal_shape_count(&whole->shape))) return false;
+    if (!same_values(whole->dtype, part->data, whole->data, shoal_shape_count(&whole->shape)))
+      return false;
   }
   return true;
 }

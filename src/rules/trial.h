@@ -5,22 +5,23 @@
 
 #include "rules/rules.h"
 
-#define TRIAL_MAX_PARTS 3
+#define TRIAL_MAX_PARTS 12
 #define TRIAL_SETS 2
 
 typedef struct trial {
   shoal_allocator_t allocator;
   shoal_executor_t executor;
-  shoal_arena_t arena;              // the whole operands
+  shoal_arena_t arena;  // the whole operands
   const shoal_op_t *op;
   int32_t input_count, output_count;
   const shoal_attr_value_t *attrs;  // of the whole
-  shoal_type_t *types;              // inputs, then outputs; floats are f64 where the op has a kernel
-  shoal_tensor_t *sets[TRIAL_SETS]; // likewise: what holds for one draw of values may not for another
+  const shoal_type_t *types;  // inputs, then outputs; floats are f64 where the op has a kernel
+  shoal_tensor_t
+      *sets[TRIAL_SETS];  // likewise: what holds for one draw of values may not for another
   int32_t set_count;
-  const shoal_tensor_t *whole;      // the set in use
-  int64_t executions, limit;        // parts executed so far; no more than `limit` are
-  shoal_status_t error;             // memory ran short: discovery ends
+  const shoal_tensor_t *whole;  // the set in use
+  int64_t executions, limit;    // parts executed so far; no more than `limit` are
+  shoal_status_t error;         // memory ran short: discovery ends
 } trial_t;
 
 // How a way's items are dealt in a trial.
@@ -40,12 +41,20 @@ SHOAL_MUST_USE shoal_status_t trial_init(const shoal_call_t *call, shoal_executo
                                          shoal_allocator_t allocator, trial_t *out_trial);
 void trial_deinit(trial_t *trial);
 
-// Executes every part of the way; attributes are bound to what the way says of the outputs. False if one
-// cannot be executed, or an output that the way cuts comes out in another shape than its part has.
+// Executes every part of the way; attributes are bound to what the way says of the outputs. False
+// if one cannot be executed, or an output that the way cuts comes out in another shape than its
+// part has.
 bool trial_run(trial_t *trial, const shoal_way_t *way, const deal_t *deal, shoal_arena_t *arena,
                trial_parts_t *out_parts);
 // Do the parts join to the whole of output `output`, if that output is as `form` says?
-bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output, const shoal_way_operand_t *form,
-                 const deal_t *deal, const trial_parts_t *parts, shoal_arena_t *arena);
+bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output,
+                 const shoal_way_operand_t *form, const deal_t *deal, const trial_parts_t *parts,
+                 shoal_arena_t *arena);
+
+// Do the shapes of the way's parts fit, for a call of these types (inputs, then outputs)? Nothing
+// is executed.
+SHOAL_MUST_USE shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
+                                         const shoal_way_t *way, shoal_allocator_t allocator,
+                                         bool *out_fits);
 
 #endif  // SHOAL_RULES_TRIAL_H_

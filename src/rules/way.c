@@ -1,10 +1,12 @@
-// From ways to layouts and back: how an operand is cut when a plan deals a way's items along an axis.
+// From ways to layouts and back: how an operand is cut when a plan deals a way's items along an
+// axis.
 //
-// Everything goes through a list of *pieces*: intervals of the item space that are dealt each on its own.
-// A plan's chunks are pieces; so are the windows of the way's operands, because a boundary of a window must
-// be a boundary of what is dealt (a slice out of a fused matrix). An operand sees the pieces inside its
-// window, `repeat` times, each item `scale` elements long. One piece is a plain cut; pieces that are all
-// alike are written as equal chunks, so that there is one spelling for one cut.
+// Everything goes through a list of *pieces*: intervals of the item space that are dealt each on
+// its own. A plan's chunks are pieces; so are the windows of the way's operands, because a boundary
+// of a window must be a boundary of what is dealt (a slice out of a fused matrix). An operand sees
+// the pieces inside its window, `repeat` times, each item `scale` elements long. One piece is a
+// plain cut; pieces that are all alike are written as equal chunks, so that there is one spelling
+// for one cut.
 #include "rules/rules.h"
 
 #include <string.h>
@@ -31,7 +33,8 @@ static const shoal_chunk_t *piece(const pieces_t *pieces, int64_t index) {
   return &pieces->items[pieces->alike ? 0 : index];
 }
 
-// ---- the item space --------------------------------------------------------------------------------
+// ---- the item space
+// --------------------------------------------------------------------------------
 
 // Items, where the way knows them or this operand shows them; else as far as its windows reach.
 static int64_t item_count(const shoal_way_t *way, const shoal_way_operand_t *o, int64_t length) {
@@ -65,8 +68,10 @@ static int32_t breakpoints(const shoal_way_t *way, int64_t items, int64_t points
   return count;
 }
 
-// Is every point a boundary of the pieces, which lie from `start` on? Points outside them do not matter.
-static bool refines(const pieces_t *pieces, int64_t start, const int64_t *points, int32_t point_count) {
+// Is every point a boundary of the pieces, which lie from `start` on? Points outside them do not
+// matter.
+static bool refines(const pieces_t *pieces, int64_t start, const int64_t *points,
+                    int32_t point_count) {
   if (pieces->alike) {
     int64_t length = pieces->items[0].length, end = start + pieces->count * length;
     for (int32_t i = 0; i < point_count; ++i) {
@@ -111,8 +116,8 @@ static bool given_pieces(int32_t count, const shoal_chunk_t *chunks, int64_t uni
   return total == 0;
 }
 
-static shoal_status_t item_pieces(const shoal_way_t *way, int64_t items, const shoal_item_cut_t *cut,
-                                  pieces_t *out) {
+static shoal_status_t item_pieces(const shoal_way_t *way, int64_t items,
+                                  const shoal_item_cut_t *cut, pieces_t *out) {
   int64_t points[MAX_PIECES], unit = at_least_1(cut->unit);
   int32_t point_count = breakpoints(way, items, points);
   if (point_count < 0) {
@@ -138,25 +143,28 @@ static shoal_status_t item_pieces(const shoal_way_t *way, int64_t items, const s
   return NULL;
 }
 
-// ---- one operand -----------------------------------------------------------------------------------
+// ---- one operand
+// -----------------------------------------------------------------------------------
 
-static shoal_status_t check_operand(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape) {
+static shoal_status_t check_operand(const shoal_way_t *way, int32_t operand,
+                                    const shoal_shape_t *shape) {
   if (operand < 0 || operand >= way->input_count + way->output_count) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the way has no operand %d", operand);
   }
   const shoal_way_operand_t *o = &way->operands[operand];
   if (o->kind != SHOAL_OPERAND_CUT) return NULL;
   if (o->dim < 0 || o->dim >= shape->rank || o->scale < 1 || o->repeat < 1) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "the way cuts dim %d of operand %d, which has %d dims", o->dim,
-                       operand, shape->rank);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the way cuts dim %d of operand %d, which has %d dims",
+                       o->dim, operand, shape->rank);
   }
   int64_t length = shape->dims[o->dim], each = o->scale * o->repeat, all;
   int64_t window = o->length ? o->length : item_count(way, o, length);
   bool fits = !__builtin_mul_overflow(window, each, &all);
   if (fits && (o->dealt_by_items || all == length)) return NULL;
-  return SHOAL_ERROR(INVALID_ARGUMENT,
-                     "the way cuts dim %d of operand %d into %lld items of %lld, but its length is %lld",
-                     o->dim, operand, (long long)window, (long long)each, (long long)length);
+  return SHOAL_ERROR(
+      INVALID_ARGUMENT,
+      "the way cuts dim %d of operand %d into %lld items of %lld, but its length is %lld", o->dim,
+      operand, (long long)window, (long long)each, (long long)length);
 }
 
 // Keeps the pieces inside [from, from + length); boundaries agree.
@@ -182,7 +190,8 @@ static void find_alike(pieces_t *pieces) {
   pieces->alike = true;
 }
 
-// Writes the pieces, `repeat` times, as the chunks of a cut. False when there are too many to write.
+// Writes the pieces, `repeat` times, as the chunks of a cut. False when there are too many to
+// write.
 static bool put_chunks(const pieces_t *pieces, int64_t repeat, int64_t scale, int64_t *out_unit,
                        int32_t *out_count, shoal_chunk_t *out_chunks) {
   int64_t count = pieces->count * repeat;
@@ -262,9 +271,11 @@ shoal_status_t shoal_way_cut(const shoal_way_t *way, int32_t operand, const shoa
   return NULL;
 }
 
-// ---- and back --------------------------------------------------------------------------------------
+// ---- and back
+// --------------------------------------------------------------------------------------
 
-// The cut's pieces in items, of one copy of the window; false if they are not `repeat` equal copies.
+// The cut's pieces in items, of one copy of the window; false if they are not `repeat` equal
+// copies.
 static bool operand_pieces(const shoal_way_operand_t *o, int64_t window, const shoal_cut_t *cut,
                            pieces_t *out) {
   int64_t unit = at_least_1(cut->unit), length = window * o->scale * o->repeat;
@@ -314,7 +325,9 @@ static bool splice(const pieces_t *own, int64_t from, int64_t window, const piec
 static bool same_units(const shoal_way_operand_t *o, int64_t items, int64_t length,
                        const shoal_cut_t *cut) {
   int64_t unit = at_least_1(cut->unit);
-  int64_t given = cut->items == SHOAL_NO_ITEMS ? 0 : cut->items ? cut->items : ceil_div(length, unit);
+  int64_t given = cut->items == SHOAL_NO_ITEMS ? 0
+                  : cut->items                 ? cut->items
+                                               : ceil_div(length, unit);
   return !cut->chunk_count && unit % o->scale == 0 && given == ceil_div(items, unit / o->scale);
 }
 
