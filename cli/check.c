@@ -53,8 +53,12 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
                                   FILE *out) {
   cli_model_options_t model_options = o->model;
   if (model_options.eps == 0) {
-    model_options.eps = 1e-3;
-    fprintf(out, "optimizer eps 0.001 (at 1e-8 a gradient that is zero but for rounding becomes noise)\n");
+    // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger. In f64
+    // 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on their own scale.
+    bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
+    model_options.eps = wide ? 1e-3 : 1;
+    fprintf(out, "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
+            model_options.eps);
   }
   shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks, .strategy = o->planning.strategy,
                                  .mesh = o->planning.mesh, .steps = o->steps, .processes = o->processes,

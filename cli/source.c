@@ -95,13 +95,13 @@ static void make_classes(cli_source_t *source, int64_t number) {
   int64_t width = shoal_shape_count(&source->x_type.shape) / (rows > 0 ? rows : 1);
   for (int64_t i = 0; i < rows; ++i) {
     uint64_t sample = (uint64_t)(number * rows + i);
-    uint32_t word = shoal_random_word(source->seed, CLASS_STREAM, 0, sample);
+    uint32_t word = shoal_philox_word(source->seed, CLASS_STREAM, 0, sample);
     source->y[i] = (int32_t)(word % (uint64_t)source->classes);
     for (int64_t j = 0; j < width; ++j) {
       uint64_t centre = (uint64_t)(source->y[i] * width + j);
       double value =
-          shoal_random_normal(shoal_random_word(source->seed, CENTRE_STREAM, 0, centre)) +
-          shoal_random_normal(shoal_random_word(source->seed, NOISE_STREAM, sample, (uint64_t)j));
+          shoal_philox_normal(shoal_philox_word(source->seed, CENTRE_STREAM, 0, centre)) +
+          shoal_philox_normal(shoal_philox_word(source->seed, NOISE_STREAM, sample, (uint64_t)j));
       shoal_dtype_store(source->x_type.dtype, source->x, i * width + j, value);
     }
   }

@@ -14,7 +14,7 @@ static void emit(const shoal_log_t *log, shoal_log_level_t level, const char *fo
   log->sink(log->self, level, line);
 }
 
-void shoal_log(const shoal_log_t *log, shoal_log_level_t level, const char *format, ...) {
+void shoal_log_write(const shoal_log_t *log, shoal_log_level_t level, const char *format, ...) {
   if (!log || !log->sink || level > log->level) return;
   va_list args;
   va_start(args, format);

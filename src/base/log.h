@@ -20,7 +20,7 @@ typedef struct shoal_log {
   int32_t rank;             // -1: no rank yet, no prefix
 } shoal_log_t;
 
-void shoal_log(const shoal_log_t *log, shoal_log_level_t level, const char *format, ...)
+void shoal_log_write(const shoal_log_t *log, shoal_log_level_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // INFO, but only from rank 0 (or from before there are ranks): what all ranks would say alike.
 void shoal_log_progress(const shoal_log_t *log, const char *format, ...)

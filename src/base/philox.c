@@ -23,7 +23,7 @@ void shoal_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t
   out_words[0] = c0, out_words[1] = c1, out_words[2] = c2, out_words[3] = c3;
 }
 
-uint32_t shoal_random_word(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index) {
+uint32_t shoal_philox_word(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index) {
   uint64_t key = seed ^ stream, block = index / 4;
   uint32_t words[4];
   shoal_philox4x32(
@@ -32,7 +32,7 @@ uint32_t shoal_random_word(uint64_t seed, uint64_t stream, uint64_t step, uint64
   return words[index % 4];
 }
 
-double shoal_random_uniform(uint32_t word) {
+double shoal_philox_uniform(uint32_t word) {
   return ((double)(word >> 9) + 0.5) * 0x1p-23;
 }
 
@@ -62,7 +62,7 @@ static double polynomial(const double c[8], double x) {
   return value;
 }
 
-double shoal_random_normal(uint32_t word) {
+double shoal_philox_normal(uint32_t word) {
   static const double a[8] = {3.3871328727963666080e0, 1.3314166789178437745e2,
                               1.9715909503065514427e3, 1.3731693765509461125e4,
                               4.5921953931549871457e4, 6.7265770927008700853e4,
@@ -81,7 +81,7 @@ double shoal_random_normal(uint32_t word) {
                               6.89767334985100004550e-1, 1.48103976427480074590e-1,
                               1.51986665636164571966e-2, 5.47593808499534494600e-4,
                               1.05075007164441684324e-9};
-  double u = shoal_random_uniform(word), q = u - 0.5;
+  double u = shoal_philox_uniform(word), q = u - 0.5;
   if (q >= -0.425 && q <= 0.425) {
     double r = 0.180625 - q * q;
     return q * polynomial(a, r) / polynomial(b, r);

@@ -8,11 +8,11 @@
 #include "shoal/base.h"
 
 void shoal_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out_words[4]);
-uint32_t shoal_random_word(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index);
+uint32_t shoal_philox_word(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index);
 // ((word >> 9) + 0.5) * 2^-23: in (0, 1), exact in f32 (24 significant bits; one more would round to 1).
-double shoal_random_uniform(uint32_t word);
+double shoal_philox_uniform(uint32_t word);
 // Standard normal from ONE word: inverse normal CDF by a stated rational of IEEE +, *, /, sqrt only
 // (AS 241; compiled without contraction), so that all devices give the same bits. No libm.
-double shoal_random_normal(uint32_t word);
+double shoal_philox_normal(uint32_t word);
 
 #endif  // SHOAL_BASE_PHILOX_H_

@@ -109,9 +109,9 @@ void shoal_case_fill(const shoal_case_t *test_case, int32_t input, uint64_t seed
   const int64_t count = shoal_shape_count(&tensor.shape), limit = test_case->limit[input];
   const bool positive = test_case->positive[input];
   for (int64_t i = 0; i < count; ++i) {
-    const uint32_t word = shoal_random_word(seed, (uint64_t)input + 1, 0, (uint64_t)i);
+    const uint32_t word = shoal_philox_word(seed, (uint64_t)input + 1, 0, (uint64_t)i);
     if (shoal_dtype_is_float(tensor.dtype)) {
-      const double u = shoal_random_uniform(word);
+      const double u = shoal_philox_uniform(word);
       shoal_dtype_store(tensor.dtype, tensor.data, i, positive ? 0.1 + u : 2 * u - 1);
     } else {
       const int64_t from = positive && limit > 1;

@@ -49,10 +49,10 @@ void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *
   uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
   int64_t count = shoal_shape_count(&info->type.shape);
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t word = shoal_random_word(options->seed, stream, (uint64_t)run, (uint64_t)i);
+    uint32_t word = shoal_philox_word(options->seed, stream, (uint64_t)run, (uint64_t)i);
     if (floats)
       shoal_dtype_store(info->type.dtype, data, i,
-                        feed.low + (feed.high - feed.low) * shoal_random_uniform(word));
+                        feed.low + (feed.high - feed.low) * shoal_philox_uniform(word));
     else
       shoal_dtype_store_int(info->type.dtype, data, i, (int64_t)(word % (uint64_t)feed.limit));
   }

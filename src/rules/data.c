@@ -28,8 +28,8 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, const draw_
   if (tensor->dtype == SHOAL_BOOL) low = 0, range = 2;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t word =
-        shoal_random_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
-    double u = shoal_random_uniform(word);
+        shoal_philox_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
+    double u = shoal_philox_uniform(word);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8);
     if (shoal_dtype_is_float(tensor->dtype)) {
       shoal_dtype_store(tensor->dtype, tensor->data, i, positive ? 0.1 + u : 2 * u - 1);

@@ -94,8 +94,8 @@ static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64
     double value = 0, last = shoal_dtype_load(out->dtype, trial->whole[input].data, i);
     for (int64_t k = 0; k < deal->parts - 1; ++k) {
       uint32_t word =
-          shoal_random_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), 1, (uint64_t)i);
-      double draw = 2 * shoal_random_uniform(word) - 1;
+          shoal_philox_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), 1, (uint64_t)i);
+      double draw = 2 * shoal_philox_uniform(word) - 1;
       if (k == index) value = draw;
       last -= draw;
     }

@@ -149,12 +149,12 @@ static void sink(void *self, shoal_log_level_t level, const char *line) {
 static void logs(void **state) {
   (void)state;
   shoal_log_t log = {.sink = sink, .level = SHOAL_LOG_INFO, .rank = 3};
-  shoal_log(&log, SHOAL_LOG_INFO, "step %d", 10);
+  shoal_log_write(&log, SHOAL_LOG_INFO, "step %d", 10);
   assert_string_equal(last_line, "[3] step 10");
-  shoal_log(&log, SHOAL_LOG_DEBUG, "no");
+  shoal_log_write(&log, SHOAL_LOG_DEBUG, "no");
   shoal_log_progress(&log, "not from rank 3");
-  shoal_log(NULL, SHOAL_LOG_INFO, "no");
-  shoal_log(&(shoal_log_t){0}, SHOAL_LOG_WARNING, "no");
+  shoal_log_write(NULL, SHOAL_LOG_INFO, "no");
+  shoal_log_write(&(shoal_log_t){0}, SHOAL_LOG_WARNING, "no");
   assert_int_equal(lines, 1);
   log.rank = -1;
   shoal_log_progress(&log, "planned");
@@ -162,7 +162,7 @@ static void logs(void **state) {
   char big[3000];
   memset(big, 'x', sizeof big);
   big[sizeof big - 1] = 0;
-  shoal_log(&log, SHOAL_LOG_WARNING, "%s", big);
+  shoal_log_write(&log, SHOAL_LOG_WARNING, "%s", big);
   assert_int_equal(strlen(last_line), 1023);
   assert_string_equal(last_line + 1019, "x...");
 }

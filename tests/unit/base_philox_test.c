@@ -31,7 +31,7 @@ static void known_answers(void **state) {
   shoal_philox4x32((uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0x13198a2e, 0x03707344},
                    cases[2].key, expected);
   for (uint64_t i = 0; i < 4; ++i) {
-    assert_int_equal(shoal_random_word(key ^ 99, 99, step, block * 4 + i), expected[i]);
+    assert_int_equal(shoal_philox_word(key ^ 99, 99, step, block * 4 + i), expected[i]);
   }
 }
 
@@ -54,7 +54,7 @@ static void normal_is_the_inverse_cdf(void **state) {
   double worst = 0, previous = -10;
   for (uint64_t k = 0; k < (1 << 23); k += k < 2000 || k > (1 << 23) - 2000 ? 1 : 997) {
     uint32_t word = (uint32_t)(k << 9);
-    double z = shoal_random_normal(word), u = shoal_random_uniform(word);
+    double z = shoal_philox_normal(word), u = shoal_philox_uniform(word);
     assert_true(u > 0 && u < 1 && (double)(float)u == u);
     double tail = u < 0.5 ? u : 1 - u;
     double expected = normal_by_bisection(tail) * (u < 0.5 ? 1 : -1);
@@ -62,8 +62,8 @@ static void normal_is_the_inverse_cdf(void **state) {
     assert_true(z > previous);
     previous = z;
     // symmetric to the bit, and the low 9 bits of a word do not matter
-    assert_true(shoal_random_normal((uint32_t)(((1 << 23) - 1 - k) << 9)) == -z);
-    assert_true(shoal_random_normal(word | 511) == z);
+    assert_true(shoal_philox_normal((uint32_t)(((1 << 23) - 1 - k) << 9)) == -z);
+    assert_true(shoal_philox_normal(word | 511) == z);
   }
   printf("largest error of a normal %g\n", worst);
   assert_true(worst < 1e-12);
@@ -75,9 +75,9 @@ static void moments(void **state) {
   double sum[5] = {0}, uniform = 0;
   uint64_t stream = shoal_hash_string(SHOAL_HASH_START, "dropout");
   for (uint64_t i = 0; i < N; ++i) {
-    uint32_t word = shoal_random_word(1234, stream, 7, i);
-    double z = shoal_random_normal(word), power = z;
-    uniform += shoal_random_uniform(word);
+    uint32_t word = shoal_philox_word(1234, stream, 7, i);
+    double z = shoal_philox_normal(word), power = z;
+    uniform += shoal_philox_uniform(word);
     for (int k = 1; k <= 4; ++k, power *= z) sum[k] += power / N;
   }
   double variance = sum[2] - sum[1] * sum[1];
@@ -94,7 +94,7 @@ static void golden_bits(void **state) {
   static const uint32_t words[] = {0, 0x12345678, 0x7fffffff, 0x80000000, 0xdeadbeef, 0xffffffff};
   uint64_t hash = SHOAL_HASH_START;
   for (size_t i = 0; i < sizeof words / sizeof *words; ++i) {
-    double z = shoal_random_normal(words[i]);
+    double z = shoal_philox_normal(words[i]);
     hash = shoal_hash_bytes(hash, &z, sizeof z);
   }
   assert_true(hash == UINT64_C(0xd41054108cb720ef));

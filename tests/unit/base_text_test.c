@@ -29,8 +29,8 @@ static void doubles_round_trip(void **state) {
   shoal_text_init(shoal_allocator_system(), &text);
   for (uint64_t i = 0; i < 20000; ++i) {
     double value;
-    uint64_t bits = (uint64_t)shoal_random_word(1, 2, 3, 2 * i) << 32;
-    bits |= shoal_random_word(1, 2, 3, 2 * i + 1);
+    uint64_t bits = (uint64_t)shoal_philox_word(1, 2, 3, 2 * i) << 32;
+    bits |= shoal_philox_word(1, 2, 3, 2 * i + 1);
     memcpy(&value, &bits, sizeof value);
     if (i < sizeof special / sizeof *special) value = special[i];
     text.length = 0;

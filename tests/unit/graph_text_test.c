@@ -194,7 +194,7 @@ static void fuzz(void **state) {
   int accepted = 0;
   for (uint64_t round = 0; round < 6000; ++round) {
     uint64_t draw = 0;
-#define DRAW(n) (shoal_random_word(77, round, 0, draw++) % (uint32_t)(n))
+#define DRAW(n) (shoal_philox_word(77, round, 0, draw++) % (uint32_t)(n))
     size_t size = length;
     memcpy(copy, text, length + 1);
     if (round % 4 == 0) {

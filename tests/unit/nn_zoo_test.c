@@ -1,6 +1,7 @@
 // Zoo models: they verify, print and parse back, have the names other layers rely on, their whole
 // gradient agrees with finite differences, they learn, and no failing allocation harms.
 #include "base/failing.h"
+#include "base/hash.h"
 #include "base/philox.h"
 #include "graph_support.h"
 #include "shoal/nn.h"
@@ -45,9 +46,9 @@ static shoal_status_t feed(shoal_interpreter_t *in, const shoal_graph_t *g, int6
     const shoal_type_t *type = &g->values.items[g->inputs.items[i].value].type;
     int64_t count = shoal_shape_count(&type->shape);
     for (int64_t k = 0; k < count; ++k) {
-      uint32_t word = shoal_random_word(4, (uint64_t)g->inputs.items[i].name[0], 0, (uint64_t)k);
+      uint32_t word = shoal_philox_word(4, (uint64_t)g->inputs.items[i].name[0], 0, (uint64_t)k);
       if (shoal_dtype_is_float(type->dtype)) {
-        shoal_dtype_store(type->dtype, data, k, 2 * shoal_random_uniform(word) - 1);
+        shoal_dtype_store(type->dtype, data, k, 2 * shoal_philox_uniform(word) - 1);
       } else {
         shoal_dtype_store_int(type->dtype, data, k, word % limit);
       }
@@ -216,6 +217,44 @@ static void dropout_is_reproducible(void **state) {
   shoal_model_free(model);
 }
 
+static int64_t key_of(const shoal_node_t *node) {
+  for (int32_t i = 0; i < node->op->attr_count; ++i) {
+    if (strcmp(node->op->attrs[i].name, "key") == 0) return node->attrs[i].i;
+  }
+  return 0;
+}
+
+// Contract 2: key = seed xor hash(name), of the node for dropout, of the state for its initial
+// value.
+static void random_streams(void **state) {
+  (void)state;
+  const uint64_t seed = 77;
+  shoal_model_t *model = new_model(seed);
+  build(model, GPT_DROPOUT, SHOAL_F32);
+  const shoal_graph_t *g = shoal_model_find_graph(model, "train"), *init = model->graphs.items[0];
+  int dropouts = 0, draws = 0;
+  for (int64_t i = 0; i < g->nodes.count; ++i) {
+    const shoal_node_t *node = &g->nodes.items[i];
+    if (strcmp(node->op->name, "shoal.dropout") != 0 || strncmp(node->name, "grad/", 5) == 0)
+      continue;
+    uint64_t stream = shoal_hash_string(SHOAL_HASH_START, node->name);
+    assert_true(key_of(node) == (int64_t)(seed ^ stream));
+    ++dropouts;
+  }
+  for (int64_t i = 0; i < init->assigns.count; ++i) {
+    const shoal_node_t *node =
+        &init->nodes.items[init->values.items[init->assigns.items[i].value].node];
+    const shoal_state_info_t *info = &model->states.items[init->assigns.items[i].state];
+    if (info->options.init.kind < SHOAL_INIT_UNIFORM) continue;
+    uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
+    assert_true(key_of(node) == (int64_t)(seed ^ stream));
+    ++draws;
+  }
+  assert_int_equal(dropouts, 5);
+  assert_int_equal(draws, 11);
+  shoal_model_free(model);
+}
+
 static void bad_options(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -280,6 +319,7 @@ int main(void) {
       cmocka_unit_test(whole_gradients),
       cmocka_unit_test(they_learn),
       cmocka_unit_test(dropout_is_reproducible),
+      cmocka_unit_test(random_streams),
       cmocka_unit_test(bad_options),
       cmocka_unit_test(every_allocation_fails),
   };

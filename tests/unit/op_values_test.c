@@ -403,7 +403,7 @@ static void random_statistics(void **state) {
   double sum = 0, squares = 0;
   for (int64_t i = 0; i < n; ++i) {
     assert_true(at(out, i) ==
-                2 + 0.5 * shoal_random_normal(shoal_random_word(99, 0, 3, (uint64_t)i)));
+                2 + 0.5 * shoal_philox_normal(shoal_philox_word(99, 0, 3, (uint64_t)i)));
     sum += at(out, i) - 2;
     squares += (at(out, i) - 2) * (at(out, i) - 2);
   }

@@ -168,7 +168,7 @@ static void survives_any_bytes(void **state) {
   for (uint64_t round = 0; round < ROUNDS; ++round) {
     const char *base = programs[round % PROGRAMS];
     uint64_t draw = 0, length = strlen(base);
-#define DRAW(n) (shoal_random_word(7, round, 1, draw++) % (uint64_t)(n))
+#define DRAW(n) (shoal_philox_word(7, round, 1, draw++) % (uint64_t)(n))
     char *text = test_malloc(length + 1);
     memcpy(text, base, length + 1);
     for (uint64_t edits = 1 + DRAW(3); edits > 0; --edits) {

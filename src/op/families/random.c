@@ -21,7 +21,7 @@ static shoal_status_t random_infer(const shoal_call_t *call, shoal_type_t *out_t
 }
 
 static uint32_t draw(const shoal_place_t *place, int64_t key, int64_t step, int64_t element) {
-  return shoal_random_word((uint64_t)key, 0, (uint64_t)step,
+  return shoal_philox_word((uint64_t)key, 0, (uint64_t)step,
                            (uint64_t)shoal_place_global(place, element));
 }
 
@@ -35,7 +35,7 @@ static shoal_status_t random_fill(const shoal_call_t *call, const shoal_tensor_t
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t word = draw(&place, key, step, i);
     const double value =
-        normal ? a + b * shoal_random_normal(word) : a + (b - a) * shoal_random_uniform(word);
+        normal ? a + b * shoal_philox_normal(word) : a + (b - a) * shoal_philox_uniform(word);
     shoal_dtype_store(outputs->dtype, outputs->data, i, value);
   }
   return NULL;
@@ -171,7 +171,7 @@ static void K(dropout)(int64_t n, const shoal_place_t *place, int64_t key, int64
   S *out = result;
   const R scale = (R)(p < 1 ? 1 / (1 - p) : 0);
   for (int64_t i = 0; i < n; ++i) {
-    const bool kept = shoal_random_uniform(draw(place, key, step, i)) >= p;
+    const bool kept = shoal_philox_uniform(draw(place, key, step, i)) >= p;
     out[i] = kept ? STORE(LOAD(x[i]) * scale) : 0;
   }
 }
