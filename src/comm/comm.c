@@ -185,10 +185,9 @@ static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status
   *out_rank = lowest;
   if (lowest == world->size) return NULL;
   flatten(lowest == world->rank ? status : NULL, out_flat);
-  SHOAL_RETURN_IF_ERROR(
-      shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest));
-  // A failed rank often ends next, and a launcher then breaks the world: nobody leaves before all know.
-  // Whatever happens here, this rank knows already.
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest));
+  // A failed rank often ends next, and a launcher then breaks the world: nobody leaves before all
+  // know. Whatever happens here, this rank knows already.
   shoal_status_free(shoal_barrier(world->all));
   return NULL;
 }

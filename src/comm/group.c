@@ -66,7 +66,7 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
     group->ranks[i] = ranks ? ranks[i] : i;
     if (group->ranks[i] == world->rank) group->rank = i;
   }
-  uint64_t id;
+  uint64_t id = 0;
   shoal_status_t status = channel_id(world, count, group->ranks, &id);
   if (!status) status = world->ops->channel_create(world, id, &group->channel);
   if (status) {

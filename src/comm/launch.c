@@ -187,7 +187,7 @@ static void reap(launch_t *launch, int32_t rank) {
   while (shoal_relay_step(&child->relays[0]) || shoal_relay_step(&child->relays[1])) {
   }
   if (WIFEXITED(child->wait_status) && WEXITSTATUS(child->wait_status) == 0) {
-    shoal_hub_set_state(launch->hub, rank, SHOAL_HUB_GONE);
+    shoal_hub_leave(launch->hub, rank, SHOAL_HUB_GONE);
     return;
   }
   const bool ours = launch->harshness > 0 && WIFSIGNALED(child->wait_status);

@@ -1,5 +1,6 @@
-// Exchanges: large messages both ways at once, many in flight, waits in any order, self messages, two
-// threads on one world, groups that do not hold each other up, and no allocation in the steady state.
+// Exchanges: large messages both ways at once, many in flight, waits in any order, self messages,
+// two threads on one world, groups that do not hold each other up, and no allocation in the steady
+// state.
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -86,8 +87,8 @@ static void test_in_flight(void **state) {
   assert_ok(run_processes(NULL, 2, in_flight, NULL));
 }
 
-// Two threads of a rank use two groups of the same ranks, in opposite orders on different ranks: neither
-// may hold the other up, and messages must not mix.
+// Two threads of a rank use two groups of the same ranks, in opposite orders on different ranks:
+// neither may hold the other up, and messages must not mix.
 typedef struct half {
   shoal_group_t *group;
   int64_t add, rounds;
@@ -101,8 +102,7 @@ static void run_half(void *self) {
   for (int64_t round = 0; round < half->rounds && !half->status; ++round) {
     const int64_t count = round % 3 == 0 ? 20000 : 5;
     for (int64_t i = 0; i < count; ++i) data[i] = half->add + me + i + round;
-    half->status =
-        shoal_all_reduce(half->group, SHOAL_I64, SHOAL_REDUCE_SUM, count, data, data);
+    half->status = shoal_all_reduce(half->group, SHOAL_I64, SHOAL_REDUCE_SUM, count, data, data);
     for (int64_t i = 0; i < count && !half->status; ++i) {
       if (data[i] != n * (half->add + i + round) + n * (n - 1) / 2) {
         half->status = SHOAL_ERROR(MISMATCH, "round %lld", (long long)round);
@@ -129,8 +129,8 @@ static shoal_status_t two_threads(shoal_world_t *world, void *self) {
   return a.status;
 }
 
-// One thread, but the receiver takes the groups in another order than the sender: eager messages of one
-// group lie in their lane and do not block the other's.
+// One thread, but the receiver takes the groups in another order than the sender: eager messages of
+// one group lie in their lane and do not block the other's.
 static shoal_status_t other_order(shoal_world_t *world, void *self) {
   (void)self;
   shoal_group_t *groups[6];
@@ -169,8 +169,7 @@ static shoal_status_t steady(shoal_world_t *world, void *self) {
     if (round == 1) before = atomic_load(&counter->calls);
     SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
     for (int i = 0; i < 3000; ++i) data[i] = (float)i;
-    SHOAL_RETURN_IF_ERROR(
-        shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 3000, data, data));
+    SHOAL_RETURN_IF_ERROR(shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 3000, data, data));
     SHOAL_RETURN_IF_ERROR(shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 3, data, data));
     SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
   }
@@ -224,8 +223,8 @@ static void test_join_again(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mutual_large),       cmocka_unit_test(test_in_flight),
-      cmocka_unit_test(test_threads_of_a_rank),  cmocka_unit_test(test_no_allocation),
+      cmocka_unit_test(test_mutual_large),      cmocka_unit_test(test_in_flight),
+      cmocka_unit_test(test_threads_of_a_rank), cmocka_unit_test(test_no_allocation),
       cmocka_unit_test(test_join_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// What goes wrong must end on every rank with the named status: mismatches, aborts, time limits, ranks
-// that leave or die, bad arguments, allocations that fail.
+// What goes wrong must end on every rank with the named status: mismatches, aborts, time limits,
+// ranks that leave or die, bad arguments, allocations that fail.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -25,12 +25,12 @@ static shoal_status_t mismatch(shoal_world_t *world, void *self) {
   shoal_message_t recv = {0, sides->recv_tag, sides->recv_bytes, data};
   shoal_message_t answer = {1 - shoal_world_rank(world), 9, 1, data};
   shoal_exchange_t exchange;
-  shoal_status_t status =
-      shoal_world_rank(world) == 0
-          ? shoal_exchange_start(world, 1, &send, 0, NULL, &exchange)
-          : shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange);
+  shoal_status_t status = shoal_world_rank(world) == 0
+                              ? shoal_exchange_start(world, 1, &send, 0, NULL, &exchange)
+                              : shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange);
   if (!status) status = shoal_exchange_wait(&exchange);
-  if (!status && shoal_world_rank(world) == 0) {  // a small send is done before the other side looks
+  if (!status &&
+      shoal_world_rank(world) == 0) {  // a small send is done before the other side looks
     status = shoal_exchange_start(world, 0, NULL, 1, &answer, &exchange);
     if (!status) status = shoal_exchange_wait(&exchange);
   }
@@ -44,10 +44,9 @@ static shoal_status_t other_collective(shoal_world_t *world, void *self) {
   shoal_group_t *group;
   SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
   int32_t data[4] = {0};
-  shoal_status_t status =
-      shoal_world_rank(world) == 0
-          ? shoal_all_reduce(group, SHOAL_I32, SHOAL_REDUCE_SUM, 2, data, data)
-          : shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 2, data, data);
+  shoal_status_t status = shoal_world_rank(world) == 0
+                              ? shoal_all_reduce(group, SHOAL_I32, SHOAL_REDUCE_SUM, 2, data, data)
+                              : shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 2, data, data);
   if (!status) status = shoal_barrier(group);
   CHECK_ERROR(MISMATCH, "all_reduce of f32 by sum", status);
   shoal_group_free(group);
@@ -244,7 +243,8 @@ static int middle_man(void *self, int rank) {
     for (;;) pause();
   }
   int code = dies_alone(self, rank);
-  return code == 0 ? shoal_code_exit(SHOAL_MISMATCH) : 1;  // tells the launcher, by a code of its own
+  return code == 0 ? shoal_code_exit(SHOAL_MISMATCH)
+                   : 1;  // tells the launcher, by a code of its own
 }
 
 static void test_death_seen_by_peers(void **state) {
@@ -272,14 +272,18 @@ static shoal_status_t bad_arguments(shoal_world_t *world, void *self) {
     CHECK_ERROR(INVALID_ARGUMENT, "not in the group", shoal_barrier(group));
   }
   shoal_group_free(group);
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
-  // From here on the world is broken: one rank's error is everyone's.
+  return shoal_world_agree(world, NULL);  // nothing of this breaks the world
+}
+
+// Inside a collective one rank's error is everyone's.
+static shoal_status_t bad_collective(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
   SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
   int64_t data[2] = {0};
-  shoal_status_t status =
-      shoal_world_rank(world) == 0
-          ? shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_LSE, 1, data, data)
-          : shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_SUM, 1, data, data);
+  shoal_status_t status = shoal_world_rank(world) == 0
+                              ? shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_LSE, 1, data, data)
+                              : shoal_all_reduce(group, SHOAL_I64, SHOAL_REDUCE_SUM, 1, data, data);
   CHECK_ERROR(UNSUPPORTED, "cannot be joined by lse", status);
   shoal_group_free(group);
   return NULL;
@@ -288,6 +292,7 @@ static shoal_status_t bad_arguments(shoal_world_t *world, void *self) {
 static void test_bad_arguments(void **state) {
   (void)state;
   run_threads(NULL, 2, bad_arguments, NULL);
+  run_threads(NULL, 2, bad_collective, NULL);
   shoal_world_t *world;
   assert_error(NOT_FOUND, "local",
                shoal_world_join(&(shoal_world_options_t){.backend = "lokal"}, &world));
@@ -310,8 +315,8 @@ static void test_bad_arguments(void **state) {
 static shoal_status_t small_session(shoal_world_t *world, void *self) {
   (void)self;
   shoal_group_t *group = NULL;
-  shoal_status_t status = shoal_world_agree(
-      world, shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  shoal_status_t status =
+      shoal_world_agree(world, shoal_group_create(world, shoal_world_size(world), NULL, &group));
   float data[2000] = {0};
   if (!status) status = shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 2000, data, data);
   shoal_group_free(group);
@@ -351,10 +356,10 @@ static void test_nth_allocation(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mismatch),    cmocka_unit_test(test_self_mismatch),
-      cmocka_unit_test(test_abort),       cmocka_unit_test(test_agree),
-      cmocka_unit_test(test_deadline),    cmocka_unit_test(test_leave),
-      cmocka_unit_test(test_killed),      cmocka_unit_test(test_death_seen_by_peers),
+      cmocka_unit_test(test_mismatch),      cmocka_unit_test(test_self_mismatch),
+      cmocka_unit_test(test_abort),         cmocka_unit_test(test_agree),
+      cmocka_unit_test(test_deadline),      cmocka_unit_test(test_leave),
+      cmocka_unit_test(test_killed),        cmocka_unit_test(test_death_seen_by_peers),
       cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_nth_allocation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

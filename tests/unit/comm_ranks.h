@@ -1,5 +1,5 @@
-// Running a function on every rank of a world: alone, as threads, or as processes. What the tests of comm
-// share. cmocka's assertions belong to the main thread, so rank functions return statuses.
+// Running a function on every rank of a world: alone, as threads, or as processes. What the tests
+// of comm share. cmocka's assertions belong to the main thread, so rank functions return statuses.
 #ifndef SHOAL_TESTS_UNIT_COMM_RANKS_H_
 #define SHOAL_TESTS_UNIT_COMM_RANKS_H_
 
@@ -14,22 +14,22 @@
 typedef shoal_status_t (*rank_fn_t)(shoal_world_t *world, void *self);
 
 // CHECK(condition, "rank %d got ...", ...) inside a rank function.
-#define CHECK(condition, ...)                                   \
-  do {                                                          \
+#define CHECK(condition, ...)                                    \
+  do {                                                           \
     if (!(condition)) return SHOAL_ERROR(INTERNAL, __VA_ARGS__); \
   } while (0)
 
 // The expression must fail with `code` and a message that contains `part`.
-#define CHECK_ERROR(code, part, expr)                                                             \
-  do {                                                                                            \
-    shoal_status_t check_status_ = (expr);                                                        \
-    if (shoal_status_code(check_status_) != SHOAL_##code ||                                       \
-        !strstr(shoal_status_message(check_status_), (part))) {                                   \
-      return shoal_status_annotate(                                                               \
-          check_status_ ? check_status_ : SHOAL_ERROR(INTERNAL, "succeeded"),                     \
-          "expected " #code " '" part "' from " #expr);                                           \
-    }                                                                                             \
-    shoal_status_free(check_status_);                                                             \
+#define CHECK_ERROR(code, part, expr)                                         \
+  do {                                                                        \
+    shoal_status_t check_status_ = (expr);                                    \
+    if (shoal_status_code(check_status_) != SHOAL_##code ||                   \
+        !strstr(shoal_status_message(check_status_), (part))) {               \
+      return shoal_status_annotate(                                           \
+          check_status_ ? check_status_ : SHOAL_ERROR(INTERNAL, "succeeded"), \
+          "expected " #code " '" part "' from " #expr);                       \
+    }                                                                         \
+    shoal_status_free(check_status_);                                         \
   } while (0)
 
 typedef struct rank_thread {

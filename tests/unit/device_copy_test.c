@@ -7,13 +7,24 @@
 #define COUNT 600
 
 // A block of 2 x 3 x 4 from a 5 x 6 x 7 array into a 4 x 3 x 2 one, transposed.
-static const shoal_piece_t transposed = {
-    .rank = 3, .size = {2, 3, 4}, .src_offset = 1 * 42 + 2 * 7 + 3, .src_stride = {42, 7, 1},
-    .dst_offset = 5, .dst_stride = {1, 2, 6}};
-static const shoal_piece_t line = {
-    .rank = 1, .size = {50}, .src_offset = 200, .src_stride = {1}, .dst_offset = 100, .dst_stride = {1}};
-static const shoal_piece_t backwards = {
-    .rank = 1, .size = {9}, .src_offset = 308, .src_stride = {-1}, .dst_offset = 300, .dst_stride = {2}};
+static const shoal_piece_t transposed = {.rank = 3,
+                                         .size = {2, 3, 4},
+                                         .src_offset = 1 * 42 + 2 * 7 + 3,
+                                         .src_stride = {42, 7, 1},
+                                         .dst_offset = 5,
+                                         .dst_stride = {1, 2, 6}};
+static const shoal_piece_t line = {.rank = 1,
+                                   .size = {50},
+                                   .src_offset = 200,
+                                   .src_stride = {1},
+                                   .dst_offset = 100,
+                                   .dst_stride = {1}};
+static const shoal_piece_t backwards = {.rank = 1,
+                                        .size = {9},
+                                        .src_offset = 308,
+                                        .src_stride = {-1},
+                                        .dst_offset = 300,
+                                        .dst_stride = {2}};
 static const shoal_piece_t scalar = {.rank = 0, .src_offset = 599, .dst_offset = 599};
 static const shoal_piece_t empty = {.rank = 2, .size = {4, 0}, .src_offset = 1 << 20};
 
@@ -67,7 +78,8 @@ static void check_copy(shoal_device_t *device, shoal_copy_t copy) {
   assert_ok(shoal_queue_wait(queue));
   if (memcmp(dst, want, bytes) != 0) {
     for (int64_t i = 0; i < COUNT; ++i) {
-      const double a = shoal_dtype_load(copy.dtype, dst, i), b = shoal_dtype_load(copy.dtype, want, i);
+      const double a = shoal_dtype_load(copy.dtype, dst, i),
+                   b = shoal_dtype_load(copy.dtype, want, i);
       if (a != b) {
         fail_msg("%s %s: element %d is %g, not %g", shoal_dtype_name(copy.dtype),
                  copy.accumulate ? shoal_reduce_name(copy.reduce) : "copy", (int)i, a, b);
@@ -100,8 +112,11 @@ static void test_copies(void **state) {
 static void test_lse(void **state) {
   (void)state;
   shoal_device_t *device = make_device(0);
-  shoal_copy_t copy = {.dtype = SHOAL_F64, .accumulate = true, .reduce = SHOAL_REDUCE_LSE,
-                       .piece_count = 1, .pieces = &line};
+  shoal_copy_t copy = {.dtype = SHOAL_F64,
+                       .accumulate = true,
+                       .reduce = SHOAL_REDUCE_LSE,
+                       .piece_count = 1,
+                       .pieces = &line};
   check_copy(device, copy);
   shoal_queue_t *queue = make_queue(device);
   copy.dtype = SHOAL_I32;
@@ -116,8 +131,12 @@ static void test_predicate(void **state) {
     shoal_queue_t *queue = make_queue(device);
     shoal_address_t memory = make_buffer(device, 1024), flag = make_buffer(device, 1);
     const shoal_piece_t piece = {.rank = 1, .size = {4}, .src_stride = {1}, .dst_stride = {1}};
-    shoal_copy_t copy = {.src = memory, .dst = memory + 512, .dtype = SHOAL_I32, .piece_count = 1,
-                         .pieces = &piece, .predicate = &flag};
+    shoal_copy_t copy = {.src = memory,
+                         .dst = memory + 512,
+                         .dtype = SHOAL_I32,
+                         .piece_count = 1,
+                         .pieces = &piece,
+                         .predicate = &flag};
     int32_t out[4];
     assert_ok(shoal_queue_fill(queue, memory, SHOAL_I32, 4, 7));
     for (int on = 0; on < 2; ++on) {

@@ -1,4 +1,5 @@
-// What the tests of devices share: the CPU's modes, a small op of their own, host copies of device memory.
+// What the tests of devices share: the CPU's modes, a small op of their own, host copies of device
+// memory.
 #ifndef SHOAL_TESTS_UNIT_DEVICE_MODES_H_
 #define SHOAL_TESTS_UNIT_DEVICE_MODES_H_
 
@@ -9,9 +10,9 @@
 
 static const shoal_device_options_t modes[] = {
     {.kind = "cpu"}, {.kind = "cpu", .concurrent = true}, {.kind = "cpu", .opaque = true}};
-#define FOR_EACH_MODE(device)                                                                     \
-  for (int mode_ = 0; mode_ < 3; ++mode_)                                                         \
-    for (shoal_device_t *device = make_device(mode_); device;                                     \
+#define FOR_EACH_MODE(device)                                 \
+  for (int mode_ = 0; mode_ < 3; ++mode_)                     \
+    for (shoal_device_t *device = make_device(mode_); device; \
          shoal_device_free(device), device = NULL)
 
 static inline shoal_device_t *make_device(int mode) {
@@ -33,7 +34,8 @@ static inline shoal_address_t make_buffer(shoal_device_t *device, int64_t bytes)
   return address;
 }
 
-// out = a + b, element by element, f32; wants 8 bytes of workspace per element and uses the last of them.
+// out = a + b, element by element, f32; wants 8 bytes of workspace per element and uses the last of
+// them.
 static shoal_status_t sum_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
   return NULL;
@@ -55,8 +57,11 @@ static shoal_status_t sum_kernel(const shoal_call_t *call, const shoal_tensor_t 
   return NULL;
 }
 
-static const shoal_op_t sum_op = {.name = "test.sum", .infer = sum_infer, .input_count = 2,
-                                  .output_count = 1, .workspace = sum_workspace,
+static const shoal_op_t sum_op = {.name = "test.sum",
+                                  .infer = sum_infer,
+                                  .input_count = 2,
+                                  .output_count = 1,
+                                  .workspace = sum_workspace,
                                   .kernel = sum_kernel};
 
 typedef struct sum_launch {
@@ -65,13 +70,17 @@ typedef struct sum_launch {
   shoal_address_t addresses[3];
 } sum_launch_t;
 
-static inline void make_sum(int64_t count, shoal_address_t a, shoal_address_t b, shoal_address_t out,
-                            shoal_address_t workspace, sum_launch_t *s) {
+static inline void make_sum(int64_t count, shoal_address_t a, shoal_address_t b,
+                            shoal_address_t out, shoal_address_t workspace, sum_launch_t *s) {
   *s = (sum_launch_t){.addresses = {a, b, out}};
   for (int i = 0; i < 3; ++i) s->types[i] = (shoal_type_t){SHOAL_F32, SHOAL_SHAPE(count)};
-  s->launch = (shoal_launch_t){.call = {.op = &sum_op, .input_count = 2, .output_count = 1,
-                                        .inputs = s->types, .outputs = s->types + 2},
-                               .inputs = s->addresses, .outputs = s->addresses + 2,
+  s->launch = (shoal_launch_t){.call = {.op = &sum_op,
+                                        .input_count = 2,
+                                        .output_count = 1,
+                                        .inputs = s->types,
+                                        .outputs = s->types + 2},
+                               .inputs = s->addresses,
+                               .outputs = s->addresses + 2,
                                .workspace = workspace};
 }
 

@@ -1,4 +1,5 @@
-// Opaque mode: the host cannot read device memory, queue work can, and what was touched is known exactly.
+// Opaque mode: the host cannot read device memory, queue work can, and what was touched is known
+// exactly.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -89,11 +90,12 @@ static void test_touched(void **state) {
   assert_ok(shoal_queue_wait(queue));
   assert_int_equal(shoal_device_touched(device, memory), 88);
   assert_ok(shoal_queue_upload(queue, data, memory, 5));  // lower: stays
-  // A strided copy: rows of 2 at 0, 10, 20 elements from 50 on; the last byte is its last element's.
-  const shoal_piece_t piece = {.rank = 2, .size = {3, 2}, .src_stride = {2, 1}, .dst_offset = 50,
-                               .dst_stride = {10, 1}};
-  shoal_copy_t copy = {.src = other, .dst = memory, .dtype = SHOAL_F32, .piece_count = 1,
-                       .pieces = &piece};
+  // A strided copy: rows of 2 at 0, 10, 20 elements from 50 on; the last byte is its last
+  // element's.
+  const shoal_piece_t piece = {
+      .rank = 2, .size = {3, 2}, .src_stride = {2, 1}, .dst_offset = 50, .dst_stride = {10, 1}};
+  shoal_copy_t copy = {
+      .src = other, .dst = memory, .dtype = SHOAL_F32, .piece_count = 1, .pieces = &piece};
   assert_ok(shoal_queue_copy(queue, &copy));
   assert_ok(shoal_queue_wait(queue));
   assert_int_equal(shoal_device_touched(device, memory), (50 + 20 + 2) * 4);

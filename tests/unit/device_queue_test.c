@@ -77,7 +77,8 @@ static void test_provider_and_predicate(void **state) {
 
 // ---- events ---------------------------------------------------------------------------
 
-// A gate that one queue's work waits at until another queue's work opens it: only true concurrency passes.
+// A gate that one queue's work waits at until another queue's work opens it: only true concurrency
+// passes.
 typedef struct gate {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -139,8 +140,8 @@ static void test_waits_order(void **state) {
     assert_ok(shoal_queue_record(queues[0], events[0]));
     for (int i = 0; i < 20; ++i) {  // cell i + 1 = 2 * cell i
       const int from = i % 2, to = 1 - from;
-      make_sum(1, memory + 64u * (unsigned)i, memory + 64u * (unsigned)i, memory + 64u * (unsigned)(i + 1),
-               memory + 3072u + 64u * (unsigned)to, &sums[i]);
+      make_sum(1, memory + 64u * (unsigned)i, memory + 64u * (unsigned)i,
+               memory + 64u * (unsigned)(i + 1), memory + 3072u + 64u * (unsigned)to, &sums[i]);
       assert_ok(shoal_queue_await(queues[to], events[from]));
       if (i % 5 == 0) assert_ok(shoal_queue_call(queues[to], slow, NULL));
       assert_ok(shoal_queue_launch(queues[to], &sums[i].launch));
@@ -280,7 +281,8 @@ static void test_nth_allocation(void **state) {
 static void test_target(void **state) {
   (void)state;
   shoal_device_t *device = make_device(0);
-  shoal_target_t target = shoal_device_target(device), described = shoal_target_described("a100", 19e12, 2e12, 1 << 30);
+  shoal_target_t target = shoal_device_target(device),
+                 described = shoal_target_described("a100", 19e12, 2e12, 1 << 30);
   assert_string_equal(target.name, "cpu");
   assert_int_equal(target.alignment, 64);
   assert_true(shoal_target_has_kernel(&target, &sum_op));

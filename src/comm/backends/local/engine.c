@@ -292,19 +292,16 @@ static void check_left(shoal_local_world_t *world, shoal_local_channel_t *channe
   if (!m || !(left[m->peer / 64] >> (m->peer % 64) & 1)) return;
   char waits[300], message[400];
   describe_wait(world, channel, exchange, waits, sizeof waits);
-  const bool gone = atomic_load(&world->hub->ranks[m->peer].state) == SHOAL_HUB_GONE;
+  const bool gone = shoal_hub_state(world->hub, m->peer) == SHOAL_HUB_GONE;
   snprintf(message, sizeof message, "rank %d has %s; %s", m->peer, gone ? "ended" : "left", waits);
   shoal_hub_fail(world->hub, SHOAL_ABORTED, m->peer, message);
 }
 
 static void read_left(shoal_local_world_t *world, uint64_t *out_left) {
   for (int32_t i = 0; i < world->base.size; ++i) {
-    shoal_hub_rank_t *r = &world->hub->ranks[i];
-    const int32_t state = atomic_load(&r->state);
-    // One that left an earlier time and has not joined again yet will do so.
-    const bool left = state == SHOAL_HUB_GONE ||
-                      (state == SHOAL_HUB_LEFT && atomic_load(&r->generation) >= world->generation);
-    if (left) out_left[i / 64] |= UINT64_C(1) << (i % 64);
+    if (shoal_hub_has_left(world->hub, i, world->generation)) {
+      out_left[i / 64] |= UINT64_C(1) << (i % 64);
+    }
   }
 }
 

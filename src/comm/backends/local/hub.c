@@ -152,23 +152,41 @@ void shoal_hub_set_process(shoal_hub_t *hub, int32_t rank, int64_t pid) {
   atomic_store(&hub->ranks[rank].pid, pid);
 }
 
-void shoal_hub_set_state(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state) {
-  atomic_store(&hub->ranks[rank].state, (int32_t)state);
+uint32_t shoal_hub_join(shoal_hub_t *hub, int32_t rank) {
+  _Atomic uint32_t *presence = &hub->ranks[rank].presence;
+  const uint32_t generation = atomic_load(presence) / 4 + 1;
+  atomic_store(presence, generation * 4 + SHOAL_HUB_JOINED);
+  return generation;
+}
+
+void shoal_hub_leave(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state) {
+  _Atomic uint32_t *presence = &hub->ranks[rank].presence;
+  atomic_store(presence, atomic_load(presence) / 4 * 4 + (uint32_t)state);
   ring_all(hub);
+}
+
+bool shoal_hub_has_left(shoal_hub_t *hub, int32_t rank, uint32_t generation) {
+  const uint32_t presence = atomic_load(&hub->ranks[rank].presence);
+  return presence % 4 == SHOAL_HUB_GONE ||
+         (presence % 4 == SHOAL_HUB_LEFT && presence / 4 >= generation);
 }
 
 void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank) {
   for (int32_t i = 0; i < hub->size; ++i) {
     shoal_hub_rank_t *r = &hub->ranks[i];
+    uint32_t presence = atomic_load(&r->presence);
     const int64_t pid = atomic_load(&r->pid);
     const uint64_t born = atomic_load(&r->born);
-    if (i == own_rank || pid == 0 || atomic_load(&r->state) != SHOAL_HUB_JOINED) continue;
+    if (i == own_rank || pid == 0 || presence % 4 != SHOAL_HUB_JOINED) continue;
     char state;
     uint64_t now_born;
     if (read_process(pid, &state, &now_born) && state != 'Z' && state != 'X' && now_born == born) {
       continue;
     }
-    int32_t joined = SHOAL_HUB_JOINED;  // unless it left just before it ended
-    if (atomic_compare_exchange_strong(&r->state, &joined, SHOAL_HUB_GONE)) ring_all(hub);
+    // Unless it left just before it ended.
+    if (atomic_compare_exchange_strong(&r->presence, &presence,
+                                       presence / 4 * 4 + SHOAL_HUB_GONE)) {
+      ring_all(hub);
+    }
   }
 }

@@ -29,11 +29,10 @@ typedef enum shoal_hub_state {
 
 typedef struct shoal_hub_rank {
   alignas(64) _Atomic uint32_t bell;
-  _Atomic uint32_t sleepers;    // threads waiting at the bell
-  _Atomic int32_t state;        // shoal_hub_state_t
-  _Atomic uint32_t generation;  // how often it joined
-  _Atomic int64_t pid;          // 0: a thread of this process
-  _Atomic uint64_t born;        // start time of that process: pids are used again
+  _Atomic uint32_t sleepers;  // threads waiting at the bell
+  _Atomic uint32_t presence;  // how often it joined * 4 + shoal_hub_state_t
+  _Atomic int64_t pid;        // 0: a thread of this process
+  _Atomic uint64_t born;      // start time of that process: pids are used again
 } shoal_hub_rank_t;
 
 typedef struct shoal_hub_lane {
@@ -83,7 +82,16 @@ void shoal_hub_ring_bell(shoal_hub_t *hub, int32_t rank);
 void shoal_hub_fail(shoal_hub_t *hub, shoal_code_t code, int32_t rank, const char *message);
 // Says which process a rank is; its start time is looked up. Wakes those who wait for it.
 void shoal_hub_set_process(shoal_hub_t *hub, int32_t rank, int64_t pid);
-void shoal_hub_set_state(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state);
+// Coming and going, seen by all: joining begins a new *generation* of the rank and returns its
+// number; LEFT and GONE end it.
+uint32_t shoal_hub_join(shoal_hub_t *hub, int32_t rank);
+void shoal_hub_leave(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state);
+static inline shoal_hub_state_t shoal_hub_state(shoal_hub_t *hub, int32_t rank) {
+  return (shoal_hub_state_t)(atomic_load(&hub->ranks[rank].presence) & 3);
+}
+// Will nothing more come from this rank to one of that generation? One that left an earlier
+// generation and has not joined the next yet will do so.
+bool shoal_hub_has_left(shoal_hub_t *hub, int32_t rank, uint32_t generation);
 // Ranks whose process is dead are gone: who waits for one of them then fails.
 void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank);
 

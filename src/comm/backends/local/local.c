@@ -54,7 +54,6 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
     allocator.free(allocator.self, world);
     return status;
   }
-  world->generation = atomic_fetch_add(&hub->ranks[rank].generation, 1) + 1;
   *out_world = world;
   return NULL;
 }
@@ -69,7 +68,7 @@ static shoal_status_t local_join(const shoal_world_options_t *options, shoal_wor
   }
   shoal_hub_t *hub;
   SHOAL_RETURN_IF_ERROR(shoal_hub_open(fd, size, &hub));
-  if (atomic_load(&hub->ranks[rank].state) == SHOAL_HUB_JOINED &&
+  if (shoal_hub_state(hub, rank) == SHOAL_HUB_JOINED &&
       atomic_load(&hub->ranks[rank].pid) != getpid()) {
     shoal_hub_close(hub);
     return SHOAL_ERROR(INVALID_ARGUMENT, "another process is rank %d already", rank);
@@ -81,7 +80,7 @@ static shoal_status_t local_join(const shoal_world_options_t *options, shoal_wor
     return status;
   }
   shoal_hub_set_process(hub, rank, getpid());
-  shoal_hub_set_state(hub, rank, SHOAL_HUB_JOINED);
+  world->generation = shoal_hub_join(hub, rank);
   *out_world = &world->base;
   return NULL;
 }
@@ -100,7 +99,7 @@ static shoal_status_t local_threads(const shoal_world_options_t *options, int32_
       break;
     }
     atomic_fetch_add(&hub->references, 1);
-    shoal_hub_set_state(hub, i, SHOAL_HUB_JOINED);
+    world->generation = shoal_hub_join(hub, i);
     out_worlds[i] = &world->base;
   }
   if (atomic_fetch_sub(&hub->references, 1) == 1) shoal_hub_close(hub);
@@ -109,7 +108,7 @@ static shoal_status_t local_threads(const shoal_world_options_t *options, int32_
 
 static void local_world_free(shoal_world_t *base) {
   shoal_local_world_t *world = (shoal_local_world_t *)base;
-  shoal_hub_set_state(world->hub, base->rank, SHOAL_HUB_LEFT);
+  shoal_hub_leave(world->hub, base->rank, SHOAL_HUB_LEFT);
   if (!world->threads || atomic_fetch_sub(&world->hub->references, 1) == 1) {
     shoal_hub_close(world->hub);
   }
