@@ -44,17 +44,22 @@ static shoal_status_t measure(const build_t *b, global_buffer_t *buffer) {
   return NULL;
 }
 
-// Which phase and depth a class runs an instruction in; false if it takes no part.
+// Which depth a class runs an instruction in; false if it takes no part. Everybody who sends runs a reshard
+// where the value is made, also those who receive; the others where it is used. So the messages between two
+// ranks come in the same order on both sides.
 static bool takes_part(const build_t *b, uint64_t mask, const global_instruction_t *in,
                        int32_t *out_depth) {
   *out_depth = in->depth;
+  if (in->code.opcode == SHOAL_OPCODE_RESHARD) {
+    const shoal_mesh_t *source = b->buffers.items[in->code.inputs[0]]->layout.mesh;
+    if (mask >> (source - b->meshes) & 1) {
+      *out_depth = in->send_depth;
+      return true;
+    }
+  }
   int32_t first = in->code.output_count > 0 ? in->code.outputs[0] : in->code.inputs[0];
   const shoal_mesh_t *mesh = b->buffers.items[first]->layout.mesh;
-  if (mask >> (mesh - b->meshes) & 1) return true;
-  if (in->code.opcode != SHOAL_OPCODE_RESHARD) return false;
-  *out_depth = in->send_depth;
-  const shoal_mesh_t *source = b->buffers.items[in->code.inputs[0]]->layout.mesh;
-  return mask >> (source - b->meshes) & 1;
+  return mask >> (mesh - b->meshes) & 1;
 }
 
 typedef struct class_emitter {
