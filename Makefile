@@ -18,8 +18,17 @@ deps:
 build/%/CMakeCache.txt: | deps
 	@cmake --preset $* $(if $(shell command -v ninja),,-G "Unix Makefiles") >/dev/null
 
-demo: all  ## train a small byte-level GPT on 2 local ranks
-	@build/$(PRESET)/shoal train gpt -n 2
+SHOAL = build/$(PRESET)/shoal
+demo: all  ## plan, train and prove a small byte-level GPT on local ranks
+	@echo "== plan: how a small GPT would be cut over 2 ranks"
+	@$(SHOAL) plan gpt -n 2
+	@echo "== train: 2 processes, on the text of the licence"
+	@rm -rf build/demo
+	@$(SHOAL) train gpt -n 2 --data LICENSE --steps 400 --log-every 40 --save build/demo
+	@echo "== resume: the same checkpoint on 3 ranks, cut another way"
+	@$(SHOAL) train gpt -n 3 --strategy tensor --data LICENSE --steps 440 --save build/demo --resume
+	@echo "== prove: 5 ranks, 12 heads, uneven parts, equal to one device"
+	@$(SHOAL) check gpt -n 5 --strategy tensor --dtype f64 --batch 5 --width 36 --heads 12 --context 7 --layers 1
 
 check: all  ## quick tests, under a minute
 	@cd build/$(PRESET) && $(CTEST) -LE slow
@@ -48,8 +57,7 @@ $(PYTHON): | deps
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check numpy
 
 venv-peers: venv  ## torch and jax too (CPU)
-	@$(PYTHON) -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
-	@$(PYTHON) -m pip install --quiet jax
+	@$(PYTHON) -m pip install --quiet torch jax
 
 bundle: | deps  ## pack the libraries a bare machine lacks, for -DSHOAL_DEPS_DIR
 	@tools/bundle build/bundle

@@ -1,6 +1,8 @@
 // See batch.h.
 #include "planners/batch.h"
 
+#include <string.h>
+
 #include "base/status.h"
 
 shoal_status_t shoal_strategy_mesh(shoal_strategy_context_t *context, const char *axis,
@@ -18,6 +20,10 @@ shoal_status_t shoal_strategy_cut_inputs(shoal_strategy_context_t *context, cons
     for (int64_t i = 0; i < graph->inputs.count; ++i) {
       const shoal_named_t *input = &graph->inputs.items[i];
       if (graph->values.items[input->value].type.shape.rank == 0) continue;
+      bool known = false;  // graphs share names of inputs
+      for (int64_t k = 0; k < context->layouts.count; ++k)
+        known |= strcmp(context->layouts.items[k].pattern, input->name) == 0;
+      if (known) continue;
       SHOAL_RETURN_IF_ERROR(shoal_context_layout(context, input->name, layout));
     }
   }
