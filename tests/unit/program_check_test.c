@@ -181,6 +181,9 @@ static void values(void **state) {
       {"192@512 wait 1", "192@512", "instruction 1 compute 'y' on queue compute writes"},
       {"(9) \"y\" wait 2", "(9) \"y\"", "instruction 2 reshard 'y' on queue comm writes"},
       {"\"g\" wait 0\n    3", "\"g\"\n    3", "instruction 0 reshard 'g' on queue comm writes"},
+      {"\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128",
+       "\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 384",
+       "an output touches bytes that instruction 1 fetch 'y' on queue copy reads"},
   };
   ALL_ARE_CAUGHT(TRAIN, cases);
 }
@@ -261,6 +264,61 @@ static void collectives_in_another_order(void **state) {
   }
 }
 
+// Rank 2 -> 0 -> 1 is one reshard; 3 -> 1 and 0 -> 3 are two more. If rank 1 first waits for 3, that for 0,
+// and 0 for its message to 1 to be taken, nothing moves unless messages are buffered without end.
+static void senders_that_receive_wait(void **state) {
+  (void)state;
+  static const char base[] =
+      "shoal_program 1\nworld 4\nmicro 1\n"
+      "mesh s!x=2@2,0\nmesh t!x=2@0-1\nmesh a!@0\nmesh b!@1\nmesh d!@3\n"
+      "channel 0 f32[4] \"s!x:0\" -> \"t!x:0\"\n"
+      "channel 1 f32[4] \"d!\" -> \"b!\"\n"
+      "channel 2 f32[4] \"a!\" -> \"d!\"\n"
+      "class 0 ranks 0 arena 512\n"
+      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" slots 1 bytes 64 offset 0\n"
+      "  buffer 1 temp \"u\" f32[4] \"t!x:0\" slots 1 bytes 64 offset 64\n"
+      "  buffer 2 temp \"v\" f32[4] \"a!\" slots 1 bytes 64 offset 128\n"
+      "  segment 0 s\n"
+      "    0 compute fill -> (0) value 1 \"u\"\n"
+      "    1 compute fill -> (2) value 1 \"v\"\n"
+      "    2 comm reshard (0) -> (1) channel 0 \"u\" workspace 128@256 wait 1\n"
+      "    3 comm reshard (2) -> (-) channel 2 \"v\" workspace 128@256\n"
+      "  order run 0\n"
+      "class 1 ranks 1 arena 512\n"
+      "  buffer 0 temp \"u\" f32[4] \"t!x:0\" slots 1 bytes 64 offset 0\n"
+      "  buffer 1 temp \"w\" f32[4] \"b!\" slots 1 bytes 64 offset 64\n"
+      "  segment 0 s\n"
+      "    0 comm reshard (-) -> (0) channel 0 \"u\" workspace 128@256\n"
+      "    1 comm reshard (-) -> (1) channel 1 \"w\" workspace 128@256\n"
+      "  order run 0\n"
+      "class 2 ranks 2 arena 512\n"
+      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" slots 1 bytes 64 offset 0\n"
+      "  segment 0 s\n"
+      "    0 compute fill -> (0) value 1 \"u\"\n"
+      "    1 comm reshard (0) -> (-) channel 0 \"u\" workspace 128@256 wait 0\n"
+      "  order run 0\n"
+      "class 3 ranks 3 arena 512\n"
+      "  buffer 0 temp \"v\" f32[4] \"d!\" slots 1 bytes 64 offset 0\n"
+      "  segment 0 s\n"
+      "    0 comm reshard (-) -> (0) channel 2 \"v\" workspace 128@256\n"
+      "    1 comm reshard (0) -> (-) channel 1 \"v\" workspace 128@256\n"
+      "  order run 0\n";
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", base, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+  static const corruption_t cases[] = {
+      {"    0 comm reshard (-) -> (0) channel 0 \"u\" workspace 128@256\n"
+       "    1 comm reshard (-) -> (1) channel 1 \"w\" workspace 128@256\n",
+       "    0 comm reshard (-) -> (1) channel 1 \"w\" workspace 128@256\n"
+       "    1 comm reshard (-) -> (0) channel 0 \"u\" workspace 128@256\n",
+       "deadlock: rank 0 waits here for rank 1"},
+  };
+  ALL_ARE_CAUGHT(base, cases);
+}
+
 static void predicates_and_bounded_sizes(void **state) {
   (void)state;
   static const corruption_t cases[] = {
@@ -326,6 +384,7 @@ int main(void) {
       cmocka_unit_test(slots),
       cmocka_unit_test(communication),
       cmocka_unit_test(collectives_in_another_order),
+      cmocka_unit_test(senders_that_receive_wait),
       cmocka_unit_test(predicates_and_bounded_sizes),
       cmocka_unit_test(large_worlds),
   };
