@@ -65,34 +65,27 @@ shoal_status_t shoal_mover_init(const shoal_bound_reshard_t *bound, shoal_dtype_
 
 // ---- the postbox ----------------------------------------------------------------------
 
-static shoal_status_t drain_until(shoal_postbox_t *postbox, const shoal_mover_t *last) {
+shoal_status_t shoal_postbox_drain(shoal_postbox_t *postbox) {
   shoal_status_t first = NULL;
   while (postbox->first) {
     shoal_mover_t *mover = postbox->first;
     postbox->first = mover->next;
-    if (!postbox->first) postbox->last = NULL;
     mover->next = NULL;
-    mover->pending = false;
     shoal_status_t status = shoal_exchange_wait(&mover->exchange);
     if (first) {
       shoal_status_free(status);
     } else {
       first = status;
     }
-    if (mover == last) break;
   }
+  postbox->last = NULL;
   return first;
-}
-
-shoal_status_t shoal_postbox_drain(shoal_postbox_t *postbox) {
-  return drain_until(postbox, NULL);
 }
 
 static shoal_status_t post(shoal_mover_t *mover) {
   shoal_postbox_t *postbox = mover->postbox;
   SHOAL_RETURN_IF_ERROR(shoal_exchange_start(postbox->world, mover->bound->send_count, mover->sends,
                                              0, NULL, &mover->exchange));
-  mover->pending = true;
   if (postbox->last) {
     postbox->last->next = mover;
   } else {
@@ -156,7 +149,6 @@ shoal_status_t shoal_mover_run(shoal_mover_t *mover, const void *input, void *ou
                             output);
   }
   if (mover->lazy) {
-    if (mover->pending) SHOAL_RETURN_IF_ERROR(drain_until(mover->postbox, mover));
     pack(mover, input);
     SHOAL_RETURN_IF_ERROR(post(mover));
   } else if (bound->send_count + bound->recv_count > 0) {

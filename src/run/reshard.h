@@ -3,8 +3,8 @@
 //
 // A reshard in which this rank only sends is *lazy*: it is started from staging of its own and
 // completed later, because the receivers may get to it long after (a pipeline's next stage). Its
-// exchange is pending until shoal_postbox_drain, or until the same reshard of the same micro-batch
-// comes round again.
+// exchange is under way until shoal_postbox_drain, at the end of a run: every call of an order has
+// a mover of its own, so that its staging is not needed again before.
 #ifndef SHOAL_RUN_RESHARD_H_
 #define SHOAL_RUN_RESHARD_H_
 
@@ -26,7 +26,7 @@ typedef struct shoal_mover {
   shoal_group_t *group;               // all_reduce; borrowed
   int64_t input_count, output_count;  // elements of the parts; 0 where there is none
   shoal_message_t *sends, *recvs;
-  bool lazy, pending;
+  bool lazy;
   char *staging;   // lazy: of its own
   float *scratch;  // half precision and several contributions: output_count floats, borrowed
   shoal_exchange_t exchange;

@@ -45,6 +45,7 @@ static const layouts_t meshes[] = {
     {4, "data=2,tensor=2", "", "tensor:1/2,data:flat", "data:0", ""},
     {3, "a!data=2@0,2", "mesh b!data=1@1\n", "a!data:1*3", "b!", "a!"},
     {3, "data=3", "", "data:1", "data:0/4", ""},
+    {2, "data=2", "", "data:partial(sum)", "data:partial(max)", ""},
 };
 enum { MESH_COUNT = sizeof meshes / sizeof meshes[0] };
 

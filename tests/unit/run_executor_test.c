@@ -314,6 +314,71 @@ static void test_stages(void **state) {
   run_program(stages, (context_t){.body = stages_body, .provider = twice}, NULL);
 }
 
+// ---- a send that comes round again before it was received ------------------------------
+
+// Rank 0 sends 2, 4, 8; rank 1 adds them up. The messages are larger than what fits on the way.
+#define MANY "f32[262144]"
+#define MANY_BYTES "1048576"
+static const char repeated[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh a!data=1@0\n"
+    "mesh b!data=1@1\n"
+    "state s " MANY
+    " \"a!\" saved\n"
+    "state sum " MANY
+    " \"b!\" saved\n"
+    "channel 0 " MANY
+    " \"a!\" -> \"b!\"\n"
+    "class 0 ranks 0 arena 3145728\n"
+    "  buffer 0 state 0 \"s\" " MANY " \"a!\" slots 1 bytes " MANY_BYTES
+    " offset 0\n"
+    "  buffer 1 temp \"t\" " MANY " \"a!\" slots 1 bytes " MANY_BYTES
+    " offset 1048576\n"
+    "  segment 0 start\n"
+    "    0 compute fill -> (0) value 1 \"s\"\n"
+    "  segment 1 send\n"
+    "    0 compute compute shoal.add (0, 0) -> (1) \"t\"\n"
+    "    1 compute copy (1) -> (0) \"s\"\n"
+    "    2 comm reshard (1) -> (-) channel 0 \"t\" workspace " MANY_BYTES
+    "@2097152 wait 1\n"
+    "  order train 0 1 1 1\n"
+    "class 1 ranks 1 arena 4194304\n"
+    "  buffer 0 state 1 \"sum\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    " offset 0\n"
+    "  buffer 1 temp \"t\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    " offset 1048576\n"
+    "  buffer 2 temp \"u\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    " offset 2097152\n"
+    "  segment 0 start\n"
+    "    0 compute fill -> (0) value 0 \"sum\"\n"
+    "  segment 1 receive\n"
+    "    0 comm reshard (-) -> (1) channel 0 \"t\" workspace " MANY_BYTES
+    "@3145728\n"
+    "    1 compute compute shoal.add (0, 1) -> (2) \"u\" wait 0\n"
+    "    2 compute copy (2) -> (0) \"sum\"\n"
+    "  order train 0 1 1 1\n";
+
+static shoal_status_t repeated_body(shoal_runner_t *runner, int32_t rank) {
+  (void)rank;
+  enum { COUNT = 262144 };
+  float *sum = malloc(COUNT * sizeof *sum);
+  shoal_status_t status = shoal_runner_run(runner, "train");
+  if (!status) status = shoal_runner_run(runner, "train");
+  if (!status) status = shoal_runner_get(runner, "sum", sum, COUNT * sizeof *sum);
+  for (int i = 0; i < COUNT && !status; ++i) {
+    if (sum[i] != 14) status = SHOAL_ERROR(MISMATCH, "sum[%d] is %g", i, (double)sum[i]);
+  }
+  free(sum);
+  return status;
+}
+
+static void test_repeated_send(void **state) {
+  (void)state;
+  run_program(repeated, (context_t){.body = repeated_body}, NULL);
+}
+
 // ---- errors on one rank ---------------------------------------------------------------
 
 static void test_no_provider(void **state) {
@@ -395,11 +460,11 @@ static void test_wrong_world(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_rank),       cmocka_unit_test(test_misuse),
-      cmocka_unit_test(test_micro),          cmocka_unit_test(test_one_rank_misfed),
-      cmocka_unit_test(test_stages),         cmocka_unit_test(test_no_provider),
-      cmocka_unit_test(test_provider_fails), cmocka_unit_test(test_wrong_world),
-      cmocka_unit_test(test_nobody_comes),
+      cmocka_unit_test(test_one_rank),    cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_micro),       cmocka_unit_test(test_one_rank_misfed),
+      cmocka_unit_test(test_stages),      cmocka_unit_test(test_repeated_send),
+      cmocka_unit_test(test_no_provider), cmocka_unit_test(test_provider_fails),
+      cmocka_unit_test(test_wrong_world), cmocka_unit_test(test_nobody_comes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,22 @@ static void test_kinds(void **state) {
   }
 }
 
+// Pieces that are dense in neither buffer, several dims deep.
+static void test_many_dims(void **state) {
+  (void)state;
+  static const reshard_case_t deep[] = {
+      {{"data=2,tensor=2"}, 4, "data:1,tensor:2", "tensor:1,data:3"},
+      {{"data=2,tensor=2"}, 4, "data:1,tensor:3/2", ""},
+      {{"data=2,tensor=2"}, 4, "tensor:partial(sum),data:2", "tensor:1,data:3"},
+      {{"data=3"}, 3, "data:flat", "data:2"},
+      {{"data=3"}, 3, "data:2+1+1", "data:1"},
+  };
+  for (size_t i = 0; i < sizeof deep / sizeof deep[0]; ++i) {
+    check_case(&deep[i], (shoal_type_t){SHOAL_F32, {4, {2, 3, 5, 6}}}, i % 2);
+    check_case(&deep[i], (shoal_type_t){SHOAL_F16, {4, {3, 4, 5, 6}}}, i % 2);
+  }
+}
+
 static void test_dtypes(void **state) {
   (void)state;
   static const shoal_dtype_t dtypes[] = {SHOAL_F64, SHOAL_BF16, SHOAL_F16, SHOAL_I64, SHOAL_I32};
@@ -336,6 +352,7 @@ static void test_rounds_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_many_dims),
       cmocka_unit_test(test_dtypes),
       cmocka_unit_test(test_rounds_once),
   };
