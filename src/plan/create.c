@@ -132,12 +132,7 @@ static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32
       entry = shoal_intent_find(intent->stage_count, intent->stages, forward);
     }
   }
-  *out_mesh = -1;
-  if (!entry) return NULL;
-  *out_mesh = find_mesh(plan, entry->value, strlen(entry->value));
-  if (*out_mesh < 0)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "stage '%s' asks for mesh '%s', which the plan does not have",
-                       entry->pattern, entry->value);
+  *out_mesh = entry ? find_mesh(plan, entry->value, strlen(entry->value)) : -1;
   return NULL;
 }
 
@@ -258,37 +253,77 @@ static shoal_status_t place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
     SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->value, mesh, input->name,
                                                   &graph->values.items[input->value].type.shape,
                                                   &gp->values[input->value]));
+    if (shoal_layout_is_partial(&gp->values[input->value]))
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "cut it along a dim, or leave it whole",
+                              "input '%s' cannot be fed unreduced", input->name);
   }
   return NULL;
 }
 
-// Every pattern must name something: a typo must not silently replicate.
-static shoal_status_t check_patterns(const shoal_plan_t *plan) {
+static bool matches_node(const shoal_model_t *model, const char *pattern) {
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    for (int64_t n = 0; n < model->graphs.items[g]->nodes.count; ++n)
+      if (shoal_pattern_match(pattern, model->graphs.items[g]->nodes.items[n].name)) return true;
+  return false;
+}
+
+static bool matches_value(const shoal_model_t *model, const char *pattern) {
+  for (int64_t s = 0; s < model->states.count; ++s)
+    if (shoal_pattern_match(pattern, model->states.items[s].name)) return true;
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    for (int64_t v = 0; v < model->graphs.items[g]->values.count; ++v)
+      if (shoal_pattern_match(pattern, model->graphs.items[g]->values.items[v].name)) return true;
+  return false;
+}
+
+// NOT_FOUND with the nearest of the names people write patterns for.
+static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char *pattern, bool nodes) {
+  SHOAL_VEC(const char *) names = {0};
   const shoal_model_t *model = plan->model;
-  for (int64_t e = 0; e < plan->intent.layout_count; ++e) {
-    const char *pattern = plan->intent.layouts[e].pattern;
-    bool found = strcmp(pattern, "*") == 0;
-    for (int64_t s = 0; s < model->states.count && !found; ++s)
-      found = shoal_pattern_match(pattern, model->states.items[s].name);
-    for (int64_t g = 0; g < model->graphs.count && !found; ++g)
-      for (int64_t v = 0; v < model->graphs.items[g]->values.count && !found; ++v)
-        found = shoal_pattern_match(pattern, model->graphs.items[g]->values.items[v].name);
-    if (found) continue;
-    SHOAL_VEC(const char *) names = {0};
-    for (int64_t s = 0; s < model->states.count; ++s)
-      if (!SHOAL_PUSH((shoal_arena_t *)&plan->arena, &names, model->states.items[s].name))
-        return SHOAL_OOM();
-    const char *nearest = shoal_text_nearest(pattern, names.items, names.count);
-    return SHOAL_ERROR_HINT(NOT_FOUND, nearest, "layout pattern '%s' matches no state, input or value%s",
-                            pattern, nearest ? "; did you mean the one in the hint?" : "");
+  for (int64_t s = 0; s < model->states.count && !nodes; ++s)
+    if (!SHOAL_PUSH(&plan->arena, &names, model->states.items[s].name)) return SHOAL_OOM();
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    for (int64_t i = 0; i < graph->inputs.count && !nodes; ++i)
+      if (!SHOAL_PUSH(&plan->arena, &names, graph->inputs.items[i].name)) return SHOAL_OOM();
+    for (int64_t n = 0; n < graph->nodes.count; ++n)
+      if (!SHOAL_PUSH(&plan->arena, &names, graph->nodes.items[n].name)) return SHOAL_OOM();
   }
+  const char *nearest = shoal_text_nearest(pattern, names.items, names.count);
+  char *hint = nearest ? shoal_arena_printf(&plan->arena, "did you mean '%s'?", nearest) : NULL;
+  return SHOAL_ERROR_HINT(NOT_FOUND, hint ? hint : "`shoal explain MODEL --graph` lists the names",
+                          "%s '%s' matches no %s", kind, pattern,
+                          nodes ? "node" : "state, input or value");
+}
+
+// Every pattern must name something: a typo must not silently replicate. `original` is the model before
+// nodes were expanded: their names count too.
+static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *original) {
+  const shoal_intent_t *intent = &plan->intent;
+  for (int64_t e = 0; e < intent->layout_count; ++e) {
+    const char *pattern = intent->layouts[e].pattern;
+    if (strcmp(pattern, "*") != 0 && !matches_value(plan->model, pattern))
+      return no_match(plan, "layout", pattern, false);
+  }
+  for (int64_t e = 0; e < intent->stage_count; ++e) {
+    const shoal_intent_entry_t *entry = &intent->stages[e];
+    if (find_mesh(plan, entry->value, strlen(entry->value)) < 0)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "stage '%s' asks for mesh '%s', which the plan does not have",
+                         entry->pattern, entry->value);
+    if (!matches_node(original, entry->pattern) && !matches_node(plan->model, entry->pattern))
+      return no_match(plan, "stage", entry->pattern, true);
+  }
+  for (int64_t e = 0; e < intent->expand_count; ++e)
+    if (!matches_node(original, intent->expand[e]))
+      return no_match(plan, "expand", intent->expand[e], true);
   return NULL;
 }
 
 static shoal_status_t build(shoal_plan_t *plan) {
   SHOAL_RETURN_IF_ERROR(make_meshes(plan));
+  const shoal_model_t *original = plan->model;
   SHOAL_RETURN_IF_ERROR(expand_model(plan));
-  SHOAL_RETURN_IF_ERROR(check_patterns(plan));
+  SHOAL_RETURN_IF_ERROR(check_patterns(plan, original));
   const shoal_model_t *model = plan->model;
   plan->graphs = SHOAL_NEW(&plan->arena, shoal_graph_plan_t, model->graphs.count);
   int32_t **meshes = SHOAL_NEW(&plan->arena, int32_t *, model->graphs.count);

@@ -188,7 +188,10 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
       char *gradient = shoal_arena_printf(p->context->arena, "grad/%s*", node->name);
       if (!gradient) return SHOAL_OOM();
       SHOAL_RETURN_IF_ERROR(shoal_context_expand(p->context, node->name));
-      return shoal_context_expand(p->context, gradient);
+      for (int64_t i = n + 1; i < p->graph->nodes.count; ++i)
+        if (shoal_pattern_match(gradient, p->graph->nodes.items[i].name))
+          return shoal_context_expand(p->context, gradient);
+      return NULL;
     }
   }
   for (int32_t k = 0; k < node->input_count; ++k)
