@@ -44,22 +44,32 @@ static shoal_status_t measure(const build_t *b, global_buffer_t *buffer) {
   return NULL;
 }
 
-// Which depth a class runs an instruction in; false if it takes no part. Everybody who sends runs a reshard
-// where the value is made, also those who receive; the others where it is used. So the messages between two
-// ranks come in the same order on both sides.
-static bool takes_part(const build_t *b, uint64_t mask, const global_instruction_t *in,
-                       int32_t *out_depth) {
-  *out_depth = in->depth;
-  if (in->code.opcode == SHOAL_OPCODE_RESHARD) {
-    const shoal_mesh_t *source = b->buffers.items[in->code.inputs[0]]->layout.mesh;
-    if (mask >> (source - b->meshes) & 1) {
-      *out_depth = in->send_depth;
-      return true;
-    }
-  }
-  int32_t first = in->code.output_count > 0 ? in->code.outputs[0] : in->code.inputs[0];
+static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
+  return mask >> (b->buffers.items[buffer]->layout.mesh - b->meshes) & 1;
+}
+
+// What a class does with an instruction. Between meshes that share no rank, a value is sent where it is made
+// and received where it is used; in any other reshard all run it together, where it is used.
+typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
+
+static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
   const shoal_mesh_t *mesh = b->buffers.items[first]->layout.mesh;
-  return mask >> (mesh - b->meshes) & 1;
+  const shoal_mesh_t *other = b->buffers.items[second]->layout.mesh;
+  for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p)
+    if (shoal_mesh_position(other, shoal_mesh_rank(mesh, p)) >= 0) return true;
+  return false;
+}
+
+static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in, int32_t *out_depth) {
+  *out_depth = in->depth;
+  int32_t first = in->code.output_count > 0 ? in->code.outputs[0] : in->code.inputs[0];
+  bool works = on_mesh(b, mask, first);
+  if (in->code.opcode != SHOAL_OPCODE_RESHARD) return works ? ROLE_WORKER : ROLE_NONE;
+  bool sends = on_mesh(b, mask, in->code.inputs[0]);
+  if (!sends && !works) return ROLE_NONE;
+  if (share_ranks(b, in->code.inputs[0], in->code.outputs[0])) return ROLE_WORKER;
+  if (sends) *out_depth = in->send_depth;
+  return sends ? ROLE_SENDER : ROLE_RECEIVER;
 }
 
 typedef struct class_emitter {
@@ -177,18 +187,22 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
     int32_t deepest = -1, depth = 0;
     for (int64_t i = 0; i < graph->instructions.count; ++i) {
       const global_instruction_t *in = graph->instructions.items[i];
-      if (in->phase == (phase_t)phase && takes_part(b, e->mask, in, &depth) && depth > deepest)
+      if (in->phase == (phase_t)phase && role_of(b, e->mask, in, &depth) && depth > deepest)
         deepest = depth;
     }
     for (int32_t d = 0; d <= deepest; ++d) {
       SHOAL_VEC(shoal_instruction_t) list = {0};
-      for (int64_t i = 0; i < graph->instructions.count; ++i) {
-        const global_instruction_t *in = graph->instructions.items[i];
-        if (in->phase != (phase_t)phase || !takes_part(b, e->mask, in, &depth) || depth != d) continue;
-        shoal_instruction_t code;
-        SHOAL_RETURN_IF_ERROR(emit_instruction(e, in, d, &code));
-        if (!SHOAL_PUSH(b->arena, &list, code)) return SHOAL_OOM();
-      }
+      // What is only received comes first and what is only sent last, so that the messages between two ranks
+      // come in the same order on both sides, whatever else the two do together at this depth.
+      for (int role = ROLE_RECEIVER; role <= ROLE_SENDER; ++role)
+        for (int64_t i = 0; i < graph->instructions.count; ++i) {
+          const global_instruction_t *in = graph->instructions.items[i];
+          if (in->phase != (phase_t)phase || role_of(b, e->mask, in, &depth) != (role_t)role || depth != d)
+            continue;
+          shoal_instruction_t code;
+          SHOAL_RETURN_IF_ERROR(emit_instruction(e, in, d, &code));
+          if (!SHOAL_PUSH(b->arena, &list, code)) return SHOAL_OOM();
+        }
       if (list.count == 0) continue;
       shoal_segment_t segment = {.instruction_count = list.count, .instructions = list.items};
       segment.name = shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[phase], d);
