@@ -38,7 +38,7 @@ static const shoal_option_t table[] = {
     CHECK_OPTION(REAL, minutes, NULL, "stop random cases or mutations after that time"),
     CHECK_OPTION(BOOL, assert_coverage, NULL, "fail if an op, reshard kind or feature never occurs"),
     CHECK_OPTION(BOOL, no_shrink, NULL, "leave a failing case as it is"),
-    CHECK_OPTION(BOOL, verbose, NULL, "a line per case"),
+    CHECK_OPTION(BOOL, verbose, NULL, "a line per case; with one case or model, its program"),
     CLI_MODEL_OPTIONS(check_options_t),
     SHOAL_OPTION(check_options_t, BOOL, help, NULL, "this text"),
 };
@@ -63,6 +63,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks, .strategy = o->planning.strategy,
                                  .mesh = o->planning.mesh, .steps = o->steps, .processes = o->processes,
                                  .opaque = o->opaque, .direct = o->direct, .seed = (uint64_t)o->seed};
+  if (o->verbose) check.line = print_line, check.line_self = out;
   int64_t size = 0;
   if (o->planning.plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
   SHOAL_RETURN_IF_ERROR(

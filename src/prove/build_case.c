@@ -134,17 +134,19 @@ static shoal_value_t apply(shoal_graph_t *graph, const char *op, int32_t count, 
   return out;
 }
 
-// mean(v t): t makes the gradient of what is constant in sum (a softmax) not vanish.
-static shoal_value_t weighted_mean(case_builder_t *b, int32_t index, shoal_value_t value) {
+// mean((v - t)^2): gradients of what is constant in sum (a softmax) do not vanish, and nothing cancels, so
+// that in f32 the loss is as accurate as its size says.
+static shoal_value_t mean_distance(case_builder_t *b, int32_t index, shoal_value_t value) {
   char name[16];
   snprintf(name, sizeof name, "t%d", index);
   shoal_type_t type = shoal_value_type(value);
   shoal_value_t pair[2] = {value, shoal_input(b->graph, name, type.dtype, type.shape)};
-  shoal_value_t product = apply(b->graph, "shoal.mul", 2, pair, 0, NULL);
+  shoal_value_t square = apply(b->graph, "shoal.sub", 2, pair, 0, NULL);
+  square = apply(b->graph, "shoal.square", 1, &square, 0, NULL);
   int64_t dims[SHOAL_MAX_RANK];
   for (int32_t d = 0; d < type.shape.rank; ++d) dims[d] = d;
   shoal_attr_t over = shoal_attr_ints("dims", type.shape.rank, dims);
-  return apply(b->graph, "shoal.reduce_mean", 1, &product, 1, &over);
+  return apply(b->graph, "shoal.reduce_mean", 1, &square, 1, &over);
 }
 
 static shoal_status_t build_graph(case_builder_t *b, bool train) {
@@ -165,7 +167,7 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
     if (!shoal_dtype_is_float(shoal_value_type(value).dtype) || !train)
       shoal_output(b->graph, name, value);
     if (!shoal_dtype_is_float(shoal_value_type(value).dtype)) continue;
-    shoal_value_t mean = weighted_mean(b, n, value);
+    shoal_value_t mean = mean_distance(b, n, value);
     shoal_dtype_t dtype = shoal_value_type(any ? loss : mean).dtype;
     if (shoal_value_type(mean).dtype != dtype) {
       shoal_attr_t as = shoal_attr_dtype("dtype", dtype);
@@ -228,20 +230,25 @@ static shoal_status_t feeds_of(const shoal_random_case_t *c, shoal_arena_t *aren
 }
 
 shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_registry_t *registry,
-                                       shoal_rules_t *rules, shoal_coverage_t *coverage,
-                                       shoal_allocator_t allocator, shoal_check_report_t *out_report) {
+                                       const shoal_check_options_t *with,
+                                       shoal_check_report_t *out_report) {
   *out_report = (shoal_check_report_t){0};
   shoal_model_t *model = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_random_case_build(c, registry, allocator, &model));
+  SHOAL_RETURN_IF_ERROR(shoal_random_case_build(c, registry, with->allocator, &model));
   shoal_arena_t arena;
-  shoal_arena_init(allocator, &arena);
+  shoal_arena_init(with->allocator, &arena);
   const shoal_intent_t intent = {
       .strategy = "random",           .mesh_count = c->meshes.count,   .meshes = c->meshes.items,
       .layout_count = c->pins.count,  .layouts = c->pins.items,        .stage_count = c->stages.count,
       .stages = c->stages.items,      .expand_count = c->expand.count, .expand = c->expand.items};
-  shoal_check_options_t options = {.allocator = allocator, .ranks = (int32_t)c->ranks, .intent = &intent,
-                                   .processes = c->processes, .opaque = c->opaque, .direct = true,
-                                   .seed = c->seed, .rules = rules, .coverage = coverage, .steps = 3};
+  shoal_check_options_t options = *with;
+  options.ranks = (int32_t)c->ranks;
+  options.intent = &intent;
+  options.processes = c->processes;
+  options.opaque = c->opaque;
+  options.direct = true;
+  options.seed = c->seed;
+  options.steps = 3;
   shoal_status_t status = feeds_of(c, &arena, &options);
   if (!status) status = shoal_check_model(model, &options, out_report);
   shoal_arena_deinit(&arena);

@@ -65,9 +65,21 @@ static shoal_status_t plan_round_trip(check_t *c, const char **out_text) {
   return same_text("plan", *out_text, again);
 }
 
+// Hands a text out line by line.
+static void show(const check_t *c, const char *text) {
+  char line[1024];
+  while (c->options.line && *text) {
+    size_t length = strcspn(text, "\n");
+    snprintf(line, sizeof line, "%.*s", (int)length, text);
+    c->options.line(c->options.line_self, line);
+    text += length + (text[length] == '\n');
+  }
+}
+
 static shoal_status_t program_round_trip(check_t *c) {
   const char *text = NULL, *again = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_program_print(c->program, &c->arena, &text));
+  show(c, text);
   shoal_status_t status = shoal_program_parse("printed program", text, c->model->registry,
                                               c->options.allocator, &c->parsed_program);
   if (status) return shoal_status_annotatef(status, "parsing the printed program back");

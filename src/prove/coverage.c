@@ -23,7 +23,7 @@ struct shoal_coverage {
 
 // What a plan can have besides ops, ways and reshards.
 static const char *const features[] = {
-    "uneven",      "empty part",   "unit",       "chunk",     "flat",     "halo",        "trim",
+    "uneven",      "empty part",   "unit",       "chunk",     "flat",     "halo",
     "weights",     "items",        "3 axes",     "two meshes", "rank list", "idle rank", "micro",
     "uneven micro", "partial sum", "partial max", "partial min", "expanded", "eval",     "f64",
     "f32",         "bf16",         "threads",    "processes", "opaque",    "ranks 1",    "ranks 2",
@@ -99,9 +99,9 @@ shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way, 
       *to++ = *at++;
       continue;
     }
+    while (isdigit((unsigned char)*at)) ++at;
     *to = to[-1] == ':' ? 'd' : 'n';
     ++to;
-    while (isdigit((unsigned char)*at)) ++at;
   }
   *to = 0;
   *out_name = name;

@@ -15,6 +15,9 @@
 
 typedef struct shoal_coverage shoal_coverage_t;
 
+// Where checks report to. `line` has no line break.
+typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
+
 // How an input is fed. Without one: floats in (-1, 1), integers below what their consumers index.
 typedef struct shoal_check_feed {
   const char *name;
@@ -44,6 +47,8 @@ typedef struct shoal_check_options {
   const shoal_check_feed_t *feeds;
   shoal_rules_t *rules;                  // a store to use and fill; NULL: a new one
   shoal_coverage_t *coverage;            // may be NULL: what the plan and program exercise is added
+  shoal_check_line_fn_t line;            // may be NULL: gets the program's text
+  void *line_self;
 } shoal_check_options_t;
 
 typedef struct shoal_check_report {
@@ -63,9 +68,6 @@ typedef struct shoal_check_report {
 SHOAL_MUST_USE shoal_status_t shoal_check_model(const shoal_model_t *model,
                                                 const shoal_check_options_t *options,
                                                 shoal_check_report_t *out_report);
-
-// Where checks of many cases report to. `line` has no line break.
-typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
 
 typedef struct shoal_random_options {
   shoal_allocator_t allocator;

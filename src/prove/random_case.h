@@ -4,8 +4,8 @@
 //   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*
 //
 // i: inputs ("<n" limits integers, "+" asks for positive numbers), s: trainable states, v: nodes (v3.1: their
-// second output), "step": the step number. Every result nobody reads goes into the loss: its mean, weighted
-// by an input t3. Without an optimizer the graph "train" only computes the loss.
+// second output), "step": the step number. Every result nobody reads goes into the loss: its mean squared
+// distance from an input t3. Without an optimizer the graph "train" only computes the loss.
 #ifndef SHOAL_PROVE_RANDOM_CASE_H_
 #define SHOAL_PROVE_RANDOM_CASE_H_
 
@@ -67,11 +67,10 @@ SHOAL_MUST_USE shoal_status_t shoal_random_case_build(const shoal_random_case_t 
                                                       shoal_registry_t *registry,
                                                       shoal_allocator_t allocator,
                                                       shoal_model_t **out_model);
-// Builds and checks it.
+// Builds and checks it. `with` gives allocator, rules, coverage and line; the case says the rest.
 SHOAL_MUST_USE shoal_status_t shoal_random_case_check(const shoal_random_case_t *c,
-                                                      shoal_registry_t *registry, shoal_rules_t *rules,
-                                                      shoal_coverage_t *coverage,
-                                                      shoal_allocator_t allocator,
+                                                      shoal_registry_t *registry,
+                                                      const shoal_check_options_t *with,
                                                       shoal_check_report_t *out_report);
 
 #endif  // SHOAL_PROVE_RANDOM_CASE_H_
