@@ -114,25 +114,6 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
   return NULL;
 }
 
-static shoal_status_t run(const explain_command_t *command, const char *name, shoal_arena_t *arena,
-                          FILE *out) {
-  shoal_model_t *model = NULL;
-  shoal_rules_t *rules = NULL;
-  shoal_plan_t *plan = NULL;
-  shoal_program_t *program = NULL;
-  bool rebuilt = false;
-  shoal_status_t status = cli_model_create(name, &command->model, shoal_allocator_system(), &model);
-  if (!status) status = shoal_rules_create(shoal_allocator_system(), &rules);
-  if (!status) status = cli_plan_make(&command->planning, model, rules, arena, &rebuilt, &plan);
-  if (!status) status = shoal_lower(plan, NULL, &program);
-  if (!status) status = explain(command, plan, program, arena, out);
-  shoal_program_free(program);
-  shoal_plan_free(plan);
-  shoal_rules_free(rules);
-  shoal_model_free(model);
-  return status;
-}
-
 shoal_status_t cli_explain(int argc, char **argv, FILE *out) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
@@ -141,7 +122,11 @@ shoal_status_t cli_explain(int argc, char **argv, FILE *out) {
   shoal_status_t status =
       cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
-  if (!status && !command.help) status = run(&command, words.items[0], &arena, out);
+  cli_planned_t planned = {0};
+  if (!status && !command.help)
+    status = cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
+  if (!status && !command.help) status = explain(&command, planned.plan, planned.program, &arena, out);
+  cli_planned_free(&planned);
   shoal_arena_deinit(&arena);
   return status;
 }

@@ -54,33 +54,16 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
   return NULL;
 }
 
-static shoal_status_t run(const plan_command_t *command, const char *name, shoal_arena_t *arena,
-                          FILE *out) {
-  shoal_model_t *model = NULL;
-  shoal_rules_t *rules = NULL;
-  shoal_plan_t *plan = NULL;
-  shoal_program_t *program = NULL;
-  bool rebuilt = false;
+static shoal_status_t show(const plan_command_t *command, const cli_planned_t *planned,
+                           shoal_arena_t *arena, FILE *out) {
   const char *text = NULL;
-  shoal_status_t status = cli_model_create(name, &command->model, shoal_allocator_system(), &model);
-  if (!status) status = shoal_rules_create(shoal_allocator_system(), &rules);
-  if (!status) status = cli_plan_make(&command->planning, model, rules, arena, &rebuilt, &plan);
-  if (!status && rebuilt)
-    fprintf(stderr, "shoal: the plan file was for another model, rules or world: rebuilt from its intent\n");
-  if (!status) status = shoal_lower(plan, NULL, &program);
-  if (!status) status = shoal_program_check(program, shoal_allocator_system());
-  if (!status) status = shoal_plan_print(plan, arena, &text);
-  if (!status && command->output)
-    status = shoal_file_write(command->output, text, (int64_t)strlen(text));
-  if (!status && strcmp(command->format, "json") == 0)
-    fputs(text, out);
-  else if (!status)
-    status = summarize(plan, program, &command->planning, arena, out);
-  shoal_program_free(program);
-  shoal_plan_free(plan);
-  shoal_rules_free(rules);
-  shoal_model_free(model);
-  return status;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_print(planned->plan, arena, &text));
+  if (command->output)
+    SHOAL_RETURN_IF_ERROR(shoal_file_write(command->output, text, (int64_t)strlen(text)));
+  if (strcmp(command->format, "json") != 0)
+    return summarize(planned->plan, planned->program, &command->planning, arena, out);
+  fputs(text, out);
+  return NULL;
 }
 
 shoal_status_t cli_plan(int argc, char **argv, FILE *out) {
@@ -91,7 +74,11 @@ shoal_status_t cli_plan(int argc, char **argv, FILE *out) {
   shoal_status_t status =
       cli_options("plan", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
-  if (!status && !command.help) status = run(&command, words.items[0], &arena, out);
+  cli_planned_t planned = {0};
+  if (!status && !command.help)
+    status = cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
+  if (!status && !command.help) status = show(&command, &planned, &arena, out);
+  cli_planned_free(&planned);
   shoal_arena_deinit(&arena);
   return status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "lower/lower.h"
 
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
                            int64_t count, int argc, char **argv, shoal_arena_t *arena, void *options,
@@ -73,6 +74,28 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(options->layouts, arena, &make.layout_count, &make.layouts));
   return shoal_plan_make(model, rules, &make, out_plan);
+}
+
+shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,
+                                  const cli_plan_options_t *options, shoal_arena_t *arena,
+                                  cli_planned_t *out) {
+  bool rebuilt = false;
+  shoal_allocator_t allocator = shoal_allocator_system();
+  SHOAL_RETURN_IF_ERROR(cli_model_create(model, model_options, allocator, &out->model));
+  SHOAL_RETURN_IF_ERROR(shoal_rules_create(allocator, &out->rules));
+  SHOAL_RETURN_IF_ERROR(cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
+  if (rebuilt && !options->strategy)
+    fprintf(stderr, "shoal: the plan file has no resolved part for this model, rules and world: completed "
+                    "from its intent\n");
+  SHOAL_RETURN_IF_ERROR(shoal_lower(out->plan, NULL, &out->program));
+  return shoal_program_check(out->program, allocator);
+}
+
+void cli_planned_free(cli_planned_t *planned) {
+  shoal_program_free(planned->program);
+  shoal_plan_free(planned->plan);
+  shoal_rules_free(planned->rules);
+  shoal_model_free(planned->model);
 }
 
 shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,

@@ -5,7 +5,9 @@
 #include <stdio.h>
 
 #include "base/options.h"
+#include "models.h"
 #include "shoal/planners.h"
+#include "shoal/program.h"
 #include "shoal/simulate.h"
 
 typedef struct cli_plan_options {
@@ -39,6 +41,19 @@ SHOAL_MUST_USE shoal_status_t cli_one_model(const shoal_words_t *words);
 SHOAL_MUST_USE shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena,
                                                 int64_t *out_count,
                                                 const shoal_intent_entry_t **out_entries);
+// A zoo model, planned and lowered: what `plan` and `explain` look at. Zeroed ones may be freed.
+typedef struct cli_planned {
+  shoal_model_t *model;
+  shoal_rules_t *rules;
+  shoal_plan_t *plan;
+  shoal_program_t *program;  // checked
+} cli_planned_t;
+// Says on stderr when a plan file was for another model, rules or world. Free it also after an error.
+SHOAL_MUST_USE shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,
+                                                 const cli_plan_options_t *options, shoal_arena_t *arena,
+                                                 cli_planned_t *out_planned);
+void cli_planned_free(cli_planned_t *planned);
+
 // Plans the model as the options say. *out_rebuilt: the plan file was for something else.
 SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_model_t *model,
                                             shoal_rules_t *rules, shoal_arena_t *arena,
