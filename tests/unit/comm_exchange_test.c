@@ -1,6 +1,7 @@
 // Exchanges: large messages both ways at once, many in flight, waits in any order, self messages,
 // two threads on one world, groups that do not hold each other up, and no allocation in the steady
 // state.
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -147,11 +148,47 @@ static shoal_status_t other_order(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// A message is half through and its lane looks empty: another channel must not take that lane.
+typedef struct midway {
+  _Atomic int drained;
+} midway_t;
+
+static shoal_status_t mid_message(shoal_world_t *world, void *self) {
+  midway_t *midway = self;
+  const int64_t bytes = 1 << 20;
+  uint8_t *data = malloc((size_t)bytes);
+  int64_t value = 0;
+  shoal_group_t *group;
+  shoal_message_t message = {1 - shoal_world_rank(world), 1, bytes, data};
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  if (shoal_world_rank(world) == 0) {
+    for (int64_t i = 0; i < bytes; ++i) data[i] = byte_of(0, 1, i);
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &message, 0, NULL, &exchange));
+    atomic_store(&midway->drained, 1);
+    while (atomic_load(&midway->drained) != 2) sched_yield();
+    value = 4711;
+  } else {
+    while (atomic_load(&midway->drained) != 1) sched_yield();
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 0, NULL, 1, &message, &exchange));
+    atomic_store(&midway->drained, 2);  // starting took what was there
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(group, &value, sizeof value, 0));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&exchange));
+  CHECK(value == 4711, "broadcast got %lld", (long long)value);
+  for (int64_t i = 0; i < bytes; ++i) CHECK(data[i] == byte_of(0, 1, i), "byte %lld", (long long)i);
+  free(data);
+  shoal_group_free(group);
+  return NULL;
+}
+
 static void test_threads_of_a_rank(void **state) {
   (void)state;
   run_threads(NULL, 2, two_threads, NULL);
   run_threads(NULL, 3, two_threads, NULL);
   run_threads(NULL, 2, other_order, NULL);
+  midway_t midway = {0};
+  run_threads(NULL, 2, mid_message, &midway);
 #ifndef SHOAL_SANITIZE_THREAD  // which does not support threads after fork
   assert_ok(run_processes(NULL, 2, two_threads, NULL));
 #endif

@@ -224,35 +224,36 @@ static void test_killed(void **state) {
   }
 }
 
-// Without the launcher's help: waiters see by themselves that a process is dead.
-static int dies_alone(void *self, int rank) {
-  rank_process_t process = {NULL, dies, self};
-  int code = run_rank_process(&process, rank);
-  // Only the survivor gets here; its launcher must not be the one who told it.
-  return code == shoal_code_exit(SHOAL_ABORTED) ? 0 : 1;
-}
+// Without the launcher's help: waiters see by themselves that a process is dead, a zombie or not.
+typedef struct middle {
+  int32_t who;
+  bool reap;
+} middle_t;
 
 static int middle_man(void *self, int rank) {
-  // Rank 1 puts itself behind a process that does not end: the launcher sees nothing.
-  if (rank == 1) {
-    pid_t inner = fork();
-    if (inner == 0) _exit(dies_alone(self, rank));
-    // The other rank ends first; being ended by the launcher afterwards is this one's fate.
-    int status;
-    waitpid(inner, &status, 0);
-    for (;;) pause();
+  const middle_t *middle = self;
+  rank_process_t process = {NULL, dies, self};  // which reads `who`
+  if (rank != middle->who) {
+    int code = run_rank_process(&process, rank);
+    // It tells the launcher by a code of its own that it was told.
+    return code == shoal_code_exit(SHOAL_ABORTED) ? shoal_code_exit(SHOAL_MISMATCH) : 1;
   }
-  int code = dies_alone(self, rank);
-  return code == 0 ? shoal_code_exit(SHOAL_MISMATCH)
-                   : 1;  // tells the launcher, by a code of its own
+  // This rank lives in a process that the launcher does not see end.
+  pid_t inner = fork();
+  if (inner == 0) _exit(run_rank_process(&process, rank));
+  int status;
+  if (middle->reap) waitpid(inner, &status, 0);
+  for (;;) pause();  // until the launcher ends it
 }
 
 static void test_death_seen_by_peers(void **state) {
   (void)state;
-  int32_t who = 1;
-  shoal_launch_options_t options = {.size = 2, .grace_ms = 10};
-  assert_error(MISMATCH, "rank 0 ended with exit code 8",
-               shoal_launch_processes(&options, middle_man, &who));
+  for (int reap = 0; reap < 2; ++reap) {
+    middle_t middle = {1, reap};
+    shoal_launch_options_t options = {.size = 2, .grace_ms = 10, .timeout_ms = 20000};
+    assert_error(MISMATCH, "rank 0 ended with exit code 8",
+                 shoal_launch_processes(&options, middle_man, &middle));
+  }
 }
 
 // ---- bad arguments, failing allocations -----------------------------------------------
