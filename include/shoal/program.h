@@ -131,18 +131,28 @@ typedef struct shoal_program {
   shoal_class_t *classes;
 } shoal_program_t;
 
+// Everything below is *Not collective* and does not block.
+
+// Frees a program and all it points to; NULL is allowed.
 SHOAL_API void shoal_program_free(shoal_program_t *program);
+// Readable text, one instruction a line; it parses back to a program that prints the same. Lies in `arena`.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_print(const shoal_program_t *program,
                                                             shoal_arena_t *arena, const char **out_text);
+// `name` stands for the text in messages ("name:12:7: ..."). Indices, shapes, layouts, ops and attributes are
+// checked (INVALID_ARGUMENT); whether the program makes sense is shoal_program_check's question. The program
+// borrows op records from `registry`, which must outlive it.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, const char *text,
                                                             const shoal_registry_t *registry,
                                                             shoal_allocator_t allocator,
                                                             shoal_program_t **out_program);
+// Proves what the head of this file says, for all ranks and all graphs, or names class, segment and
+// instruction (MISMATCH) and what to do. `allocator` is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_t *program,
                                                             shoal_allocator_t allocator);
-SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);
-SHOAL_API const char *shoal_queue_name(shoal_queue_kind_t queue);
-SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program, int32_t rank);
+SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);       // "compute"
+SHOAL_API const char *shoal_queue_name(shoal_queue_kind_t queue);     // "comm"
+SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program,
+                                                      int32_t rank);  // NULL: no such rank
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
-// Binding: parts, addresses and pieces of known programs; and reshards of many kinds executed on bound
-// messages and steps, as the executor would, against the whole tensor. Every rank has different data.
+// Binding: parts, addresses and pieces of known programs; and reshards of many kinds executed on
+// bound messages and steps, as the executor would, against the whole tensor. Every rank has
+// different data.
 #include "base/text.h"
 #include "program_support.h"
 #include "shoal/program.h"
@@ -12,7 +13,8 @@ static shoal_program_t *parse(const char *text, shoal_registry_t *registry) {
   return program;
 }
 
-// ---- known programs --------------------------------------------------------------------------------
+// ---- known programs
+// --------------------------------------------------------------------------------
 
 static void parts_of_micro_batches(void **state) {
   (void)state;
@@ -94,20 +96,23 @@ static void slots_and_idle_sides(void **state) {
   assert_int_equal(calls[1].instructions[0].outputs[0]->offset, 0);    // one slot for all
   assert_null(calls[0].instructions[0].inputs[0]);
   assert_int_equal(calls[0].instructions[0].reshard->send_count, 0);
-  // Micro-batch 0 has rows 0,1 | 2 on a and 0 | 1 | 2 on b; micro-batch 1 rows 3 | 4 and 3 | 4 | none.
+  // Micro-batch 0 has rows 0,1 | 2 on a and 0 | 1 | 2 on b; micro-batch 1 rows 3 | 4 and 3 | 4 |
+  // none.
   assert_int_equal(calls[0].instructions[0].reshard->recvs[0].peer, 0);
   assert_int_equal(calls[1].instructions[0].reshard->recvs[0].peer, 1);
   assert_ok(shoal_program_bind(program, 4, &arena, &bound));
   calls = bound.orders[0].calls;
   assert_false(calls[0].instructions[0].idle);
   assert_true(calls[1].instructions[0].idle);
-  assert_int_equal(calls[1].instructions[1].outputs[0]->count, 0);  // an empty part is computed, too
+  assert_int_equal(calls[1].instructions[1].outputs[0]->count,
+                   0);  // an empty part is computed, too
   shoal_arena_deinit(&arena);
   shoal_program_free(program);
   shoal_registry_release(registry);
 }
 
-// ---- reshards, executed ----------------------------------------------------------------------------
+// ---- reshards, executed
+// ----------------------------------------------------------------------------
 
 typedef struct reshard_case {
   const char *type, *src, *dst;
@@ -174,8 +179,9 @@ static double join(shoal_reduce_t reduce, double a, double b) {
   return reduce == SHOAL_REDUCE_MAX ? (a > b ? a : b) : (a < b ? a : b);
 }
 
-// What the destination must hold at `coords`, from the definition: partial axes that both keep fix the
-// source's coordinate, others are joined; where only the destination is partial, coordinate 0 has it all.
+// What the destination must hold at `coords`, from the definition: partial axes that both keep fix
+// the source's coordinate, others are joined; where only the destination is partial, coordinate 0
+// has it all.
 static double expected(const shoal_channel_t *channel, const int64_t *coords, int64_t element) {
   const shoal_layout_t *src = &channel->src, *dst = &channel->dst;
   for (int32_t a = 0; a < dst->mesh->axis_count; ++a) {
@@ -192,9 +198,12 @@ static double expected(const shoal_channel_t *channel, const int64_t *coords, in
     for (int32_t a = 0; a < src->mesh->axis_count; ++a) {
       const char *name = src->mesh->axes[a].name;
       const shoal_cut_t *partial = partial_along(src, name);
-      if (!partial) counts = counts && at[a] == 0;
-      else if (partial_along(dst, name)) counts = counts && at[a] == coords[shoal_mesh_axis(dst->mesh, name)];
-      else reduce = partial->reduce;
+      if (!partial)
+        counts = counts && at[a] == 0;
+      else if (partial_along(dst, name))
+        counts = counts && at[a] == coords[shoal_mesh_axis(dst->mesh, name)];
+      else
+        reduce = partial->reduce;
     }
     if (!counts) continue;
     double value = summand(src, at, element);
@@ -274,9 +283,7 @@ static void run_rank(rank_memory_t *ranks, int32_t rank) {
 
 // A program of one reshard, with a class per rank.
 static void add_classes(shoal_text_t *text, const reshard_case_t *c) {
-  static const struct {
-    int first, last;
-  } members[2] = {{0, 5}, {2, 6}};
+  static const struct { int first, last; } members[2] = {{0, 5}, {2, 6}};
   for (int rank = 0; rank < MAX_RANKS; ++rank) {
     bool has[2];
     for (int side = 0; side < 2; ++side) {
@@ -287,11 +294,12 @@ static void add_classes(shoal_text_t *text, const reshard_case_t *c) {
     int count = 0;
     for (int side = 0; side < 2; ++side) {
       if (!has[side]) continue;
-      shoal_text_addf(text, "  buffer %d temp \"v\" %s \"%s\" slots 1 bytes 4096 offset %d\n", count++,
-                      c->type, side ? c->dst : c->src, side * 4096);
+      shoal_text_addf(text, "  buffer %d temp \"v\" %s \"%s\" slots 1 bytes 4096 offset %d\n",
+                      count++, c->type, side ? c->dst : c->src, side * 4096);
     }
     if (count == 0) continue;
-    shoal_text_addf(text, "  segment 0 s\n    0 comm reshard (%s) -> (%s) channel 0 \"v\" workspace "
+    shoal_text_addf(text,
+                    "  segment 0 s\n    0 comm reshard (%s) -> (%s) channel 0 \"v\" workspace "
                     "32768@8192\n  order run 0\n",
                     has[0] ? "0" : "-", has[1] ? (has[0] ? "1" : "0") : "-");
   }
@@ -300,7 +308,8 @@ static void add_classes(shoal_text_t *text, const reshard_case_t *c) {
 static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
   shoal_text_t text;
   shoal_text_init(shoal_allocator_system(), &text);
-  shoal_text_addf(&text, "shoal_program 1\nworld 8\nmicro 1\n" MESHES "channel 0 %s \"%s\" -> \"%s\"\n",
+  shoal_text_addf(&text,
+                  "shoal_program 1\nworld 8\nmicro 1\n" MESHES "channel 0 %s \"%s\" -> \"%s\"\n",
                   c->type, c->src, c->dst);
   add_classes(&text, c);
   shoal_program_t *program = parse(text.data, registry);
@@ -367,17 +376,25 @@ static void reshards_move_the_right_elements(void **state) {
   shoal_registry_release(registry);
 }
 
-// ---- sizes -----------------------------------------------------------------------------------------
+// ---- sizes
+// -----------------------------------------------------------------------------------------
 
 static void largest_parts(void **state) {
   (void)state;
   static const struct {
     const char *mesh, *layout;
     int64_t rows;  // of 100
-  } sizes[] = {{"d=3", "", 100},        {"d=3", "d:0", 34},          {"d=64", "d:0/7", 7},
-               {"d=64", "d:0+1+1", 4},  {"d=20", "d:0+1+1", 7},      {"d=3", "d:0(1,8,1)", 80},
-               {"d=16,micro=16", "micro:0", 7}, {"d=2,micro=16", "micro:0,d:0", 4},
-               {"d=12", "d:0#3", 98},   {"micro=12", "micro:0#3", 98}, {"d=7", "d:flat", 15},
+  } sizes[] = {{"d=3", "", 100},
+               {"d=3", "d:0", 34},
+               {"d=64", "d:0/7", 7},
+               {"d=64", "d:0+1+1", 4},
+               {"d=20", "d:0+1+1", 7},
+               {"d=3", "d:0(1,8,1)", 80},
+               {"d=16,micro=16", "micro:0", 7},
+               {"d=2,micro=16", "micro:0,d:0", 4},
+               {"d=12", "d:0#3", 98},
+               {"micro=12", "micro:0#3", 98},
+               {"d=7", "d:flat", 15},
                {"d=3,micro=20", "micro:partial(sum),d:partial(sum)", 100}};
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);

@@ -26,7 +26,8 @@ static void all_are_caught(const char *base, const corruption_t *cases, size_t c
     char *text = edit(base, cases[i].from, cases[i].to);
     shoal_program_t *program = NULL;
     assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-    assert_error(MISMATCH, cases[i].message, shoal_program_check(program, shoal_allocator_system()));
+    assert_error(MISMATCH, cases[i].message,
+                 shoal_program_check(program, shoal_allocator_system()));
     shoal_program_free(program);
     test_free(text);
   }
@@ -38,10 +39,12 @@ static void structure(void **state) {
   (void)state;
   static const corruption_t cases[] = {
       {"ranks 0-1", "ranks 0", "rank 1 is in no class"},
-      {"state w f32[4] \"\"", "state w f32[4] \"data:partial(sum)\"", "state 'w': a state rests unreduced"},
+      {"state w f32[4] \"\"", "state w f32[4] \"data:partial(sum)\"",
+       "state 'w': a state rests unreduced"},
       {"state w f32[4] \"\"", "state w f32[4] \"data:0\"", "differs from state 'w'"},
       {"state w f32[4]", "state w f32[5]", "differs from state 'w'"},
-      {"buffer 0 state 0", "buffer 0 temp", "state 'w' rests on ranks of this class but has no buffer"},
+      {"buffer 0 state 0", "buffer 0 temp",
+       "state 'w' rests on ranks of this class but has no buffer"},
       {"buffer 1 temp", "buffer 1 state 0", "buffer 1 'w/full': the state has two buffers"},
       {"\"micro:0\" micro", "\"micro:0\"", "channel 1: it moves a micro-batch, outside the loop"},
       // sizes
@@ -53,10 +56,11 @@ static void structure(void **state) {
       {"192@512", "192@576", "its workspace of 192 bytes at 576"},
       {"192@512", "64@512", "the messages of channel 1 need 128 bytes of workspace here"},
       // types
-      {"value=0.5, dtype=f32", "value=0.5, dtype=f64", "shoal.full makes f64[4], but output 0 'w/full' is f32[4]"},
+      {"value=0.5, dtype=f32", "value=0.5, dtype=f64",
+       "shoal.full makes f64[4], but output 0 'w/full' is f32[4]"},
       {"shape=[4]", "shape=[5]", "shoal.full makes f32[5]"},
-      {"buffer 3 temp \"y\" f32[7, 4] \"micro:0,data:0\"", "buffer 3 temp \"y\" f32[7, 4] \"data:0\"",
-       "differ in type or layout"},
+      {"buffer 3 temp \"y\" f32[7, 4] \"micro:0,data:0\"",
+       "buffer 3 temp \"y\" f32[7, 4] \"data:0\"", "differ in type or layout"},
       {"buffer 7 temp \"w/add\" f32[4] \"\"", "buffer 7 temp \"w/add\" f32[4] \"data:0\"",
        "shoal.add makes f32[4] of this rank's parts, but its part of output 0 'w/add' is f32[2]"},
       // queues and waits
@@ -65,9 +69,12 @@ static void structure(void **state) {
       {"5 copy copy (8) -> (9) \"y\" wait 2", "5 copy copy (8) -> (9) \"y\" wait 0 2",
        "it waits for instruction 0"},
       // channels
-      {"(3) -> (8) channel 1", "(3) -> (8) channel 0", "buffer 3 'y' and the channel's source differ"},
-      {"(3) -> (8) channel 1", "(3) -> (9) channel 1", "buffer 9 'y' and the channel's destination differ"},
-      {"(3) -> (8) channel 1", "(3) -> (-) channel 1", "lacks a buffer for the channel's destination"},
+      {"(3) -> (8) channel 1", "(3) -> (8) channel 0",
+       "buffer 3 'y' and the channel's source differ"},
+      {"(3) -> (8) channel 1", "(3) -> (9) channel 1",
+       "buffer 9 'y' and the channel's destination differ"},
+      {"(3) -> (8) channel 1", "(3) -> (-) channel 1",
+       "lacks a buffer for the channel's destination"},
       {"channel 0 f32[4]", "channel 0 f32[5]", "the channel's source differ in type or layout"},
       {"channel 0 f32[4] \"data:partial(sum)\"", "channel 0 f32[4] \"data:partial(max)\"",
        "the channel's source differ in type or layout"},
@@ -75,7 +82,8 @@ static void structure(void **state) {
       {"copy (8) -> (9)", "copy (3) -> (9)", "may only add or drop micro-batches"},
       {"copy (8) -> (9)", "copy (8) -> (8)", "it copies 'y' to 'y'"},
       {"copy (7) -> (0)", "copy (5) -> (0)", "may only add or drop micro-batches"},
-      {"accumulate (4) -> (5)", "accumulate (5) -> (6)", "joins 'g' otherwise than its layout says"},
+      {"accumulate (4) -> (5)", "accumulate (5) -> (6)",
+       "joins 'g' otherwise than its layout says"},
       {"accumulate (4) -> (5)", "accumulate (4) -> (6)", "cannot accumulate 'g' into 'g'"},
       {"reduce sum", "reduce max", "it fills accumulator 'g' with 0"},
       {"reduce sum", "reduce lse", "it fills accumulator 'g' with 0"},
@@ -90,7 +98,8 @@ static void structure(void **state) {
       {"2:0 2:1 2:2", "2:0 2:1 2:2 2", "segment 2 'train.loop' is called again"},
       {"2:2 3 4", "2:2 3", "class 0, segment 4 'train.commit': no order calls it"},
       {"order init 0", "order train 0", "it has two orders for graph 'train'"},
-      {"2:0 2:1 2:2", "2", "buffer 2 'x' exists per micro-batch, and this call is outside the loop"},
+      {"2:0 2:1 2:2", "2",
+       "buffer 2 'x' exists per micro-batch, and this call is outside the loop"},
   };
   ALL_ARE_CAUGHT(TRAIN, cases);
 }
@@ -123,18 +132,21 @@ static void harmless_changes_pass(void **state) {
   shoal_registry_release(registry);
 }
 
-// Micro-batches are cut outside the ranks: row 2 is rank 1's in its micro-batch, but rank 0's in the whole.
+// Micro-batches are cut outside the ranks: row 2 is rank 1's in its micro-batch, but rank 0's in
+// the whole.
 static void copies_are_local(void **state) {
   (void)state;
   char *text = edit(TRAIN, "\"y\" f32[7, 4] \"\" slots 1", "\"y\" f32[7, 4] \"data:0\" slots 1");
   const corruption_t cases[] = {
       {"copy (8) -> (9)", "copy (3) -> (9)", "the host and 'y' cannot be copied"}};
   ALL_ARE_CAUGHT(text, cases);
-  char *unfetched = edit(text, "    1 copy fetch (9) \"y\"\n    2 copy fetch (6) \"g\" wait 0\n    3",
-                         "    1 copy fetch (6) \"g\" wait 0\n    2");
+  char *unfetched =
+      edit(text, "    1 copy fetch (9) \"y\"\n    2 copy fetch (6) \"g\" wait 0\n    3",
+           "    1 copy fetch (6) \"g\" wait 0\n    2");
   char *portless = edit(unfetched, "output train y f32[7, 4]\n", "");
-  const corruption_t local[] = {{"copy (8) -> (9)", "copy (3) -> (9)",
-                                 "copying 'y' needs elements that this rank does not have: 0 of 4"}};
+  const corruption_t local[] = {
+      {"copy (8) -> (9)", "copy (3) -> (9)",
+       "copying 'y' needs elements that this rank does not have: 0 of 4"}};
   ALL_ARE_CAUGHT(portless, local);
   test_free(text);
   test_free(unfetched);
@@ -147,20 +159,25 @@ static void values(void **state) {
       // dropped, doubled, swapped
       {"    0 copy feed -> (2) \"x\"\n    1 compute compute shoal.mul (2, 0) -> (3) \"y\" wait 0\n",
        "    0 compute compute shoal.mul (2, 0) -> (3) \"y\"\n    1 copy feed -> (2) \"x\" wait 0\n",
-       "segment 2 'train.loop', instruction 0 compute 'y', micro-batch 0: buffer 2 'x' is read before it is "
+       "segment 2 'train.loop', instruction 0 compute 'y', micro-batch 0: buffer 2 'x' is read "
+       "before it is "
        "written"},
-      {"    1 compute copy (1) -> (0) \"w\"\n", "", "graph 'init', class 0: state 'w' (buffer 0) is not written"},
+      {"    1 compute copy (1) -> (0) \"w\"\n", "",
+       "graph 'init', class 0: state 'w' (buffer 0) is not written"},
       {"    1 compute copy (1) -> (0) \"w\"\n",
        "    1 compute copy (1) -> (0) \"w\"\n    2 compute copy (1) -> (0) \"w\"\n",
        "buffer 0 'w' is written twice in one call; instruction 1 wrote it"},
-      {"    0 compute fill -> (5) value 0 \"g\"\n", "", "accumulator 5 'g' has not been filled in this order"},
+      {"    0 compute fill -> (5) value 0 \"g\"\n", "",
+       "accumulator 5 'g' has not been filled in this order"},
       {"    0 compute fill -> (5) value 0 \"g\"\n",
        "    0 compute fill -> (5) value 0 \"g\"\n    1 compute fill -> (5) value 0 \"g\"\n",
        "accumulator 5 'g' is filled again"},
       {"    2 copy fetch (6) \"g\" wait 0\n    3", "    2", "output 'g' is fetched 0 times"},
-      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 3 2:2 4", "accumulator 5 'g' has 2 of 3 joins when it is read"},
+      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 3 2:2 4",
+       "accumulator 5 'g' has 2 of 3 joins when it is read"},
       {"train 1 2:0 2:1 2:2 3 4", "train 2:0 1 2:1 2:2 3 4", "has not been filled in this order"},
-      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 2:2 4 3", "buffer 7 'w/add' is read before it is written"},
+      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 2:2 4 3",
+       "buffer 7 'w/add' is read before it is written"},
       // addresses: a live value is overwritten
       {"\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128",
        "\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 0",
@@ -173,11 +190,13 @@ static void values(void **state) {
       {"192@512", "192@384", "buffer 9 'y' has been overwritten by a workspace"},
       {"\"\" slots 1 bytes 128 offset 384", "\"\" slots 1 bytes 192 offset 384",
        "buffer 9 'y' has been overwritten by a workspace"},
-      {"\"g\" f32[4] \"\" slots 1 bytes 64 offset 64", "\"g\" f32[4] \"\" slots 1 bytes 64 offset 0",
+      {"\"g\" f32[4] \"\" slots 1 bytes 64 offset 64",
+       "\"g\" f32[4] \"\" slots 1 bytes 64 offset 0",
        "has been overwritten by buffer 6 'g' before it is read"},
       // waits
       {"\"y\" wait 0\n    2", "\"y\"\n    2",
-       "an input touches bytes that instruction 0 feed 'x' on queue copy writes, and nothing orders the two"},
+       "an input touches bytes that instruction 0 feed 'x' on queue copy writes, and nothing "
+       "orders the two"},
       {"192@512 wait 1", "192@512", "instruction 1 compute 'y' on queue compute writes"},
       {"(9) \"y\" wait 2", "(9) \"y\"", "instruction 2 reshard 'y' on queue comm writes"},
       {"\"g\" wait 0\n    3", "\"g\"\n    3", "instruction 0 reshard 'g' on queue comm writes"},
@@ -191,9 +210,11 @@ static void values(void **state) {
 static void slots(void **state) {
   (void)state;
   static const corruption_t cases[] = {
-      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128", "\"b!micro:0,data:0\" slots 1 bytes 64 offset 128",
+      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128",
+       "\"b!micro:0,data:0\" slots 1 bytes 64 offset 128",
        "buffer 1 's' holds micro-batch 1, not 0"},
-      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128", "\"b!micro:0,data:0\" slots 2 bytes 64 offset 0",
+      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128",
+       "\"b!micro:0,data:0\" slots 2 bytes 64 offset 0",
        "an output overlaps another of its own operands"},
       {"1:0 1:1 2\n", "2 1:0 1:1\n", "deadlock"},
   };
@@ -205,10 +226,12 @@ static void communication(void **state) {
   static const corruption_t cases[] = {
       // b answers before it has been asked: a waits for b, b for a
       {"order run 0 1:0 1:1 2:0 2:1 3", "order run 0 2:0 2:1 1:0 1:1 3",
-       "deadlock: rank 0 waits here for rank 2, which is in class 1, segment 0 'forward', instruction 0"},
+       "deadlock: rank 0 waits here for rank 2, which is in class 1, segment 0 'forward', "
+       "instruction 0"},
       // micro-batches in another order on one side
       {"order run 0:0 0:1 1:0 1:1 2", "order run 0:1 0:0 1:0 1:1 2",
-       "expects 8 elements of channel 0 from rank 0, whose next message is 8 elements of channel 0"},
+       "expects 8 elements of channel 0 from rank 0, whose next message is 8 elements of channel "
+       "0"},
       // b sends its answers in another order
       {"order run 0:0 0:1 1:0 1:1 2", "order run 0:0 0:1 1:1 1:0 2", "channel 1"},
       // one class leaves a reshard out, or does another
@@ -217,15 +240,18 @@ static void communication(void **state) {
        "channel 0 is used by 'n' too"},
       {"(-) -> (2) channel 1 \"s\"", "(1) -> (2) channel 1 \"s\"",
        "the class has a buffer for the channel's source"},
-      {"    0 comm reshard (-) -> (0) channel 2 \"t\" workspace 448@576\n    1 copy fetch (0) \"z\" wait 0\n",
-       "    0 copy fill -> (0) value 0 \"t\"\n    1 copy fetch (0) \"z\"\n", "class 2: channel 2 is not used"},
+      {"    0 comm reshard (-) -> (0) channel 2 \"t\" workspace 448@576\n    1 copy fetch (0) "
+       "\"z\" wait 0\n",
+       "    0 copy fill -> (0) value 0 \"t\"\n    1 copy fetch (0) \"z\"\n",
+       "class 2: channel 2 is not used"},
       {"order run 0:0 0:1 1:0 1:1 2\n", "order run 0:0 0:1 1:0 1:1 2\n  order walk\n",
        "it has an order for graph 'walk', class 0 has none"},
   };
   ALL_ARE_CAUGHT(STAGES, cases);
 }
 
-// Two all-reduces in different order on two ranks, which are classes of their own: each waits for the other.
+// Two all-reduces in different order on two ranks, which are classes of their own: each waits for
+// the other.
 static void collectives_in_another_order(void **state) {
   (void)state;
   shoal_text_t text;
@@ -239,8 +265,8 @@ static void collectives_in_another_order(void **state) {
       int first = swapped && c == 1, second = 1 - first;
       shoal_text_addf(&text, "class %d ranks %d arena 256\n", c, c);
       for (int b = 0; b < 4; ++b) {
-        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" slots 1 bytes 64 offset %d\n", b,
-                        b < 2 ? "d:partial(sum)" : "", 64 * b);
+        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" slots 1 bytes 64 offset %d\n",
+                        b, b < 2 ? "d:partial(sum)" : "", 64 * b);
       }
       shoal_text_addf(&text,
                       "  segment 0 s\n    0 compute fill -> (0) value 1 \"v\"\n"
@@ -264,8 +290,9 @@ static void collectives_in_another_order(void **state) {
   }
 }
 
-// Rank 2 -> 0 -> 1 is one reshard; 3 -> 1 and 0 -> 3 are two more. If rank 1 first waits for 3, that for 0,
-// and 0 for its message to 1 to be taken, nothing moves unless messages are buffered without end.
+// Rank 2 -> 0 -> 1 is one reshard; 3 -> 1 and 0 -> 3 are two more. If rank 1 first waits for 3,
+// that for 0, and 0 for its message to 1 to be taken, nothing moves unless messages are buffered
+// without end.
 static void senders_that_receive_wait(void **state) {
   (void)state;
   static const char base[] =
@@ -325,21 +352,24 @@ static void predicates_and_bounded_sizes(void **state) {
       {"predicate 7", "predicate 5", "predicate 'max' is no bool scalar"},
       {"\"ok\" bool[] \"\"", "\"ok\" bool[] \"data:partial(max)\"",
        "predicate 'ok' differs between ranks or micro-batches"},
-      {"3 comm reshard (3) -> (4) channel 0 \"g\"", "3 comm reshard (3) -> (4) channel 0 \"g\" predicate 7",
-       "reshard cannot be skipped"},
-      {"    9 copy fetch (0) \"w\"", "    9 copy fetch (0) \"w\" predicate 7", "fetch cannot be skipped"},
+      {"3 comm reshard (3) -> (4) channel 0 \"g\"",
+       "3 comm reshard (3) -> (4) channel 0 \"g\" predicate 7", "reshard cannot be skipped"},
+      {"    9 copy fetch (0) \"w\"", "    9 copy fetch (0) \"w\" predicate 7",
+       "fetch cannot be skipped"},
       // skipped, the write leaves nothing there
       {"(0, 4) -> (8) \"w/add\"", "(0, 4) -> (8) \"w/add\" predicate 7",
        "buffer 8 'w/add' is read before it is written"},
       {"fill -> (0) value 1.5 \"w\"", "fill -> (0) value 1.5 \"w\" predicate 7",
        "buffer 7 'ok' is read before it is written"},
-      {"(6, 5) -> (7) \"ok\"", "(6, 5) -> (7) \"ok\" workspace 64@448", "workspace overlaps another"},
+      {"(6, 5) -> (7) \"ok\"", "(6, 5) -> (7) \"ok\" workspace 64@448",
+       "workspace overlaps another"},
       // bounded
       {"count 2", "count 5", "buffer 5 'max' cannot hold a number of rows"},
       {"\"limit\" f32[] \"\" slots 1 bytes 64 offset 384",
        "\"limit\" f32[] \"\" slots 1 bytes 64 offset 384 count 2", "a scalar has no rows to count"},
       {"    0 copy feed -> (2) \"n\"\n    1 copy feed -> (1) \"x\"\n",
-       "    0 copy feed -> (1) \"x\"\n    1 copy feed -> (1) \"x\"\n", "buffer 1 'x' is written twice"},
+       "    0 copy feed -> (1) \"x\"\n    1 copy feed -> (1) \"x\"\n",
+       "buffer 1 'x' is written twice"},
       {"    2 compute compute shoal.reduce_sum (1) -> (3) {dims=[0]} \"g\" wait 1",
        "    2 compute compute shoal.reduce_sum (1) -> (3) {dims=[0]} \"g\"",
        "instruction 1 feed 'x' on queue copy writes"},

@@ -1,5 +1,6 @@
-// Mutations: every one is a program that parses and differs in what it says; nearly all are caught, and those
-// that are not are listed here with the reason why they compute the same, or why only a run can tell.
+// Mutations: every one is a program that parses and differs in what it says; nearly all are caught,
+// and those that are not are listed here with the reason why they compute the same, or why only a
+// run can tell.
 #include "program/mutate.h"
 
 #include "program_support.h"
@@ -35,9 +36,9 @@ static void mutants_are_caught(void **state) {
   (void)state;
   static const char *const programs[] = {TRAIN, STAGES, GUARDED};
   // Of these kinds not one may live.
-  static const char *const deadly[] = {"do it twice",     "do not wait for", "use channel",
-                                       "the reduction",   "64 bytes less",   "take a slot",
-                                       "drop call",       "drop the last cut"};
+  static const char *const deadly[] = {"do it twice",   "do not wait for",  "use channel",
+                                       "the reduction", "64 bytes less",    "take a slot",
+                                       "drop call",     "drop the last cut"};
   enum { DEADLY = sizeof deadly / sizeof *deadly };
   int64_t met[DEADLY] = {0};
   shoal_registry_t *registry = test_registry();

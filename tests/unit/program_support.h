@@ -6,8 +6,8 @@
 #include "program/bind.h"
 #include "unit/unit.h"
 
-// Two ranks, 7 rows in 3 micro-batches. y = x * w; g = sum of y's rows, over micro-batches and ranks; w += g.
-// y is gathered, micro-batch by micro-batch.
+// Two ranks, 7 rows in 3 micro-batches. y = x * w; g = sum of y's rows, over micro-batches and
+// ranks; w += g. y is gathered, micro-batch by micro-batch.
 static const char TRAIN[] =
     "shoal_program 1\n"
     "world 2\n"
@@ -24,7 +24,8 @@ static const char TRAIN[] =
     "  buffer 1 temp \"w/full\" f32[4] \"\" slots 1 bytes 64 offset 64\n"
     "  buffer 2 input \"x\" f32[7, 4] \"micro:0,data:0\" slots 1 bytes 64 offset 64\n"
     "  buffer 3 temp \"y\" f32[7, 4] \"micro:0,data:0\" slots 1 bytes 64 offset 128\n"
-    "  buffer 4 temp \"g\" f32[4] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 offset 192\n"
+    "  buffer 4 temp \"g\" f32[4] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 offset "
+    "192\n"
     "  buffer 5 temp \"g\" f32[4] \"data:partial(sum)\" slots 1 bytes 64 offset 256\n"
     "  buffer 6 temp \"g\" f32[4] \"\" slots 1 bytes 64 offset 64\n"
     "  buffer 7 temp \"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128\n"
@@ -52,8 +53,9 @@ static const char TRAIN[] =
     "  order init 0\n"
     "  order train 1 2:0 2:1 2:2 3 4\n";
 
-// Stage a on ranks 0 and 1, stage b on ranks 2 to 4: a row of x goes from a to b as its negative, and comes
-// back squared; all micro-batches are alive at once. Rank 5 has nothing to do but to fetch.
+// Stage a on ranks 0 and 1, stage b on ranks 2 to 4: a row of x goes from a to b as its negative,
+// and comes back squared; all micro-batches are alive at once. Rank 5 has nothing to do but to
+// fetch.
 static const char STAGES[] =
     "shoal_program 1\n"
     "world 6\n"
@@ -107,8 +109,8 @@ static const char STAGES[] =
     "    1 copy fetch (0) \"z\" wait 0\n"
     "  order run 0\n";
 
-// A predicate: w is only updated while the largest of g is below a limit, which all ranks agree on. And a
-// bounded size: of the 8 rows of x only the first n count.
+// A predicate: w is only updated while the largest of g is below a limit, which all ranks agree on.
+// And a bounded size: of the 8 rows of x only the first n count.
 static const char GUARDED[] =
     "shoal_program 1\n"
     "world 2\n"

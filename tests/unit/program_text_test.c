@@ -1,5 +1,5 @@
-// Programs as text: what is printed parses back and prints the same; what is wrong is named with its line;
-// no bytes crash the parser, and no lack of memory leaks.
+// Programs as text: what is printed parses back and prints the same; what is wrong is named with
+// its line; no bytes crash the parser, and no lack of memory leaks.
 #include "base/failing.h"
 #include "base/philox.h"
 #include "program_support.h"
@@ -157,8 +157,8 @@ static void errors_name_the_line(void **state) {
   shoal_registry_release(registry);
 }
 
-// Random edits: bytes changed, cut out, moved in from elsewhere, the end cut off. Whatever still parses is
-// checked and bound, too, and prints what parses again.
+// Random edits: bytes changed, cut out, moved in from elsewhere, the end cut off. Whatever still
+// parses is checked and bound, too, and prints what parses again.
 static void survives_any_bytes(void **state) {
   (void)state;
   static const char alphabet[] = " \n\"()[]{}-+:,@!#*/=>0123456789abcdefgmprstuxz\\\x01\xff";
@@ -234,7 +234,8 @@ static void every_prefix_is_refused_or_read(void **state) {
   shoal_registry_release(registry);
 }
 
-// Parsing, checking, binding and printing with the Nth allocation failing: no leak, and the right status.
+// Parsing, checking, binding and printing with the Nth allocation failing: no leak, and the right
+// status.
 static void survives_short_memory(void **state) {
   (void)state;
   shoal_registry_t *registry = test_registry();
