@@ -260,6 +260,8 @@ static void print_header(shoal_text_t *text, const shoal_safetensor_t *tensors, 
     shoal_json_end(&w, '}');
   }
   shoal_json_end(&w, '}');
+  // Behind the object only spaces are allowed.
+  if (!text->failed && text->data[text->length - 1] == '\n') text->data[text->length - 1] = ' ';
   // The data starts aligned, so that a mapped file can be used in place.
   while ((text->length + LENGTH_BYTES) % ALIGNMENT != 0 && !text->failed) shoal_text_add(text, " ");
 }
