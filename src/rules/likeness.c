@@ -42,6 +42,7 @@ typedef struct size_class {
   int64_t times, plus;  // or times * factors[0] + plus
   bool windowed;
   bool slid_over;  // kernels may move along such a dim
+  bool kernel;     // and have such a size, which must not change
 } size_class_t;
 
 typedef struct maker {
@@ -97,7 +98,8 @@ static void find_slid_over(maker_t *m) {
       int64_t size = shape->dims[d];
       size_class_t *c = find_class(m, size);
       if (m->has_place[i] && d >= shape->rank - 2 && c) c->slid_over = true;
-      bool kernel = !m->has_place[i] && size < 16 && !in_placed(m, size);
+      bool kernel = !m->has_place[i] && !in_placed(m, size);
+      if (kernel && c) c->kernel = true;
       if (kernel && size > m->largest_plain) m->largest_plain = size;
     }
   }
@@ -175,14 +177,16 @@ static bool in_same_place(const maker_t *m, int64_t a, int64_t b) {
 
 static void link(maker_t *m, int32_t index) {
   size_class_t *c = &m->classes[index];
-  if (c->windowed) return;
+  if (c->windowed || c->kernel) return;
   if (m->has_sizes && !m->slides && find_product(m, c->real, index, 0, c->factors)) return;
   for (int32_t i = 0; i < 4; ++i) c->factors[i] = -1;
   for (int32_t i = index - 1; i >= 0; --i) {
     int64_t other = m->classes[i].real, times = (c->real + other / 2) / other;
     int64_t plus = c->real - times * other;
-    bool near = m->slides ? times <= 4 && llabs(plus) <= 8 && other >= 2 * llabs(plus)
-                          : times <= 16 && plus == 0;
+    bool strided =
+        plus == 0 ? times <= 32 : times <= 4 && llabs(plus) <= 8 && other >= 2 * llabs(plus);
+    bool near =
+        m->slides ? strided && c->slid_over && m->classes[i].slid_over : times <= 16 && plus == 0;
     if (!near || !in_same_place(m, c->real, other)) continue;
     c->factors[0] = i;
     c->times = times;
@@ -331,7 +335,7 @@ static shoal_status_t accepted(maker_t *m, bool *out_accepted) {
 // Gives the class the smallest size that it may become.
 static shoal_status_t shrink_class(maker_t *m, size_class_t *c) {
   int32_t followed = c->factors[0];
-  if (c->windowed || (followed >= 0 && (m->slides || !c->times))) return NULL;
+  if (c->windowed || c->kernel || (followed >= 0 && (m->slides || !c->times))) return NULL;
   c->factors[0] = -1;
   int64_t least = c->slid_over && m->largest_plain + 2 > LEAST ? m->largest_plain + 2 : LEAST;
   for (int32_t i = 0; i < SIZE_COUNT; ++i) {

@@ -9,7 +9,7 @@
 // is no way at all.
 #include "rules/search.h"
 
-enum { WIDEST = 16, LARGEST_SCALE = 4 };
+enum { WIDEST = 16, LARGEST_SCALE = 32 };
 
 typedef struct slide {
   search_t *s;

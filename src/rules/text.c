@@ -161,7 +161,9 @@ static bool scan_positive(shoal_scan_t *scan, int64_t *out_value) {
 }
 
 static bool scan_signed(shoal_scan_t *scan, int64_t *out_value) {
-  if (shoal_scan_peek(scan, "-")) return shoal_scan_int(scan, out_value);
+  if (shoal_scan_peek(scan, "-") && !shoal_scan_peek(scan, "->")) {
+    return shoal_scan_int(scan, out_value);
+  }
   return shoal_scan_expect(scan, "+") && shoal_scan_int(scan, out_value);
 }
 

@@ -210,7 +210,12 @@ static bool put_chunks(const pieces_t *pieces, int64_t repeat, int64_t scale, in
 
 static shoal_status_t cut_dim(const shoal_way_t *way, const shoal_way_operand_t *o, int64_t length,
                               const shoal_item_cut_t *item_cut, shoal_cut_t *cut) {
-  int64_t items = item_count(way, o, length);
+  int64_t items = item_count(way, o, length), given = 0;
+  for (int32_t i = 0; i < item_cut->chunk_count && i < SHOAL_MAX_CHUNKS; ++i) {
+    given += item_cut->chunks[i].length;
+  }
+  if (!way->items && o->length && given > items)
+    items = given;  // a parsed way: its text does not say
   cut->dim = o->dim;
   cut->before = o->before;
   cut->after = o->after;

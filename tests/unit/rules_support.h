@@ -1,0 +1,67 @@
+// What the rules tests share: a registry, a store, and calls written as in src/op/case.h.
+#ifndef SHOAL_TESTS_RULES_SUPPORT_H_
+#define SHOAL_TESTS_RULES_SUPPORT_H_
+
+#include "base/arena.h"
+#include "op/case.h"
+#include "rules/rules.h"
+#include "unit.h"
+
+typedef struct bench {
+  shoal_registry_t *registry;
+  shoal_rules_t *rules;
+  shoal_arena_t arena;
+} bench_t;
+
+static inline void bench_init(bench_t *b) {
+  *b = (bench_t){0};
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &b->registry));
+  assert_ok(shoal_rules_create(shoal_allocator_system(), &b->rules));
+  shoal_arena_init(shoal_allocator_system(), &b->arena);
+}
+
+static inline void bench_deinit(bench_t *b) {
+  shoal_arena_deinit(&b->arena);
+  shoal_rules_free(b->rules);
+  shoal_registry_release(b->registry);
+}
+
+static inline const shoal_op_t *bench_op(bench_t *b, const char *name) {
+  const shoal_op_t *op = NULL;
+  assert_ok(shoal_op_find(b->registry, name, &op));
+  return op;
+}
+
+// A call on the whole, with the types of its outputs.
+static inline shoal_call_t bench_call(bench_t *b, const shoal_op_t *op, const char *text) {
+  shoal_case_t *example = SHOAL_NEW(&b->arena, shoal_case_t, 1);
+  shoal_type_t *outputs = SHOAL_NEW(&b->arena, shoal_type_t, op->output_count);
+  assert_ok(shoal_case_parse(op, text, &b->arena, example));
+  shoal_call_t call = {.op = op,
+                       .input_count = example->input_count,
+                       .output_count = op->output_count,
+                       .inputs = example->inputs,
+                       .attrs = example->attrs};
+  assert_ok(shoal_op_infer(&call, outputs));
+  call.outputs = outputs;
+  return call;
+}
+
+static inline const shoal_rule_t *bench_rule(bench_t *b, const shoal_call_t *call) {
+  const shoal_rule_t *rule = NULL;
+  assert_ok(shoal_rules_get(b->rules, call, &rule));
+  return rule;
+}
+
+static inline const char *rule_text(bench_t *b, const shoal_op_t *op, const shoal_rule_t *rule) {
+  const char *text = "";
+  assert_ok(shoal_rule_print(op, rule, &b->arena, &text));
+  return text + strlen(op->name) + 1;
+}
+
+static inline const shoal_shape_t *operand_shape(const shoal_call_t *call, int32_t operand) {
+  return operand < call->input_count ? &call->inputs[operand].shape
+                                     : &call->outputs[operand - call->input_count].shape;
+}
+
+#endif  // SHOAL_TESTS_RULES_SUPPORT_H_
