@@ -36,6 +36,10 @@ static void flag_name(const char *name, char out_flag[NAME_SIZE]) {
   }
 }
 
+static bool has_environment(const shoal_option_t *option) {
+  return !option->no_environment && strcmp(option->name, "help") != 0;
+}
+
 static void environment_name(const char *name, char out_variable[NAME_SIZE]) {
   snprintf(out_variable, NAME_SIZE, "SHOAL_%s", name);
   for (char *at = out_variable; *at; ++at) *at = (char)toupper((unsigned char)*at);
@@ -190,6 +194,7 @@ shoal_status_t shoal_options_environment(const shoal_option_t *table, int64_t co
                                          shoal_arena_t *arena, void *options) {
   for (int64_t i = 0; i < count; ++i) {
     char variable[NAME_SIZE];
+    if (!has_environment(&table[i])) continue;
     environment_name(table[i].name, variable);
     const char *value = getenv(variable);
     if (value) SHOAL_RETURN_IF_ERROR(set(&table[i], value, variable, arena, options));
@@ -277,6 +282,7 @@ void shoal_options_help(const shoal_option_t *table, int64_t count, shoal_text_t
     shoal_text_addf(text, strlen(left) > 26 ? "  %s\n%30s" : "  %-26s  %s", left, "");
     shoal_text_addf(text, "%s", option->doc);
     if (option->value && option->value[0]) shoal_text_addf(text, " (default %s)", option->value);
-    shoal_text_addf(text, " [%s]\n", variable);
+    if (has_environment(option)) shoal_text_addf(text, " [%s]", variable);
+    shoal_text_add(text, "\n");
   }
 }

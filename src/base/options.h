@@ -24,6 +24,7 @@ typedef struct shoal_option {
   const char *doc;             // one line, lower case
   char letter;                 // 'n' for -n, or 0
   const char *const *choices;  // SHOAL_OPTION_ENUM: NULL-terminated
+  bool no_environment;         // SHOAL_NAME says something else (a launcher's SHOAL_RANK)
 } shoal_option_t;
 
 // SHOAL_OPTION(shoal_train_options_t, INT, steps, "1000", "steps to train", .letter = 's')
@@ -44,7 +45,7 @@ SHOAL_MUST_USE shoal_status_t shoal_options_defaults(const shoal_option_t *table
 SHOAL_MUST_USE shoal_status_t shoal_options_set(const shoal_option_t *table, int64_t count,
                                                 const char *name, const char *value, const char *from,
                                                 shoal_arena_t *arena, void *options);
-// Takes what SHOAL_NAME variables say.
+// Takes what SHOAL_NAME variables say, but for `help` and options marked no_environment.
 SHOAL_MUST_USE shoal_status_t shoal_options_environment(const shoal_option_t *table, int64_t count,
                                                         shoal_arena_t *arena, void *options);
 // Parses argv[0..argc): --name=value, --name value, -n 2, -n2. An unknown option is an
