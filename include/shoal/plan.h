@@ -42,8 +42,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_create(const shoal_model_t *m
                                                           shoal_plan_t **out_plan);
 SHOAL_API void shoal_plan_free(shoal_plan_t *plan);
 
-// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else it is rebuilt from the
-// intent and *out_rebuilt (may be NULL) is set. Unknown keys are errors with a suggestion.
+// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else the plan is completed from
+// the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown keys are errors with a suggestion.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
                                                          const char **out_text);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(const char *name, const char *text,

@@ -357,7 +357,7 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
     shoal_plan_free(*out_plan);
     *out_plan = NULL;
   }
-  if (out_rebuilt) *out_rebuilt = true;
+  if (out_rebuilt) *out_rebuilt = resolved != NULL;
   return shoal_plan_create(model, rules, &intent, world, allocator, out_plan);
 }
 
@@ -375,7 +375,8 @@ shoal_status_t shoal_plan_parse(const char *name, const char *text, const shoal_
   if (status) {
     shoal_plan_free(*out_plan);
     *out_plan = NULL;
-    return shoal_status_annotatef(status, "plan '%s'", name);
+    bool named = strstr(shoal_status_message(status), name) != NULL;  // "name:3:7: ..." says it
+    return named ? status : shoal_status_annotatef(status, "plan '%s'", name);
   }
   return NULL;
 }
