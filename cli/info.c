@@ -3,14 +3,19 @@
 
 #include "base/status.h"
 #include "cli.h"
+#include "planning.h"
 #include "shoal/comm.h"
 #include "shoal/device.h"
 #include "shoal/op.h"
 #include "shoal/planners.h"
 
-shoal_status_t cli_info(int argc, char **argv, FILE *out) {
-  if (argc > 0 && argv)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "shoal info takes no arguments");
+typedef struct info_command {
+  bool help;
+} info_command_t;
+
+static const shoal_option_t table[] = {SHOAL_OPTION(info_command_t, BOOL, help, NULL, "this list")};
+
+static shoal_status_t print_info(FILE *out) {
   shoal_registry_t *registry = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
   fprintf(out, "cores %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
@@ -26,4 +31,17 @@ shoal_status_t cli_info(int argc, char **argv, FILE *out) {
   fprintf(out, "\nmodels mlp gpt cnn\n");
   shoal_registry_release(registry);
   return NULL;
+}
+
+shoal_status_t cli_info(int argc, char **argv, FILE *out) {
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  info_command_t command = {0};
+  shoal_words_t words = {0};
+  shoal_status_t status = cli_options("info", "", table, 1, argc, argv, &arena, &command, &words, out);
+  if (!status && words.count > 0)
+    status = SHOAL_ERROR(INVALID_ARGUMENT, "shoal info takes no argument '%s'", words.items[0]);
+  if (!status && !command.help) status = print_info(out);
+  shoal_arena_deinit(&arena);
+  return status;
 }

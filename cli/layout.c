@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "cli.h"
 #include "layout/layout_impl.h"
+#include "planning.h"
 #include "shoal/layout.h"
 
 typedef struct layout_options {
@@ -30,10 +31,12 @@ static const shoal_option_t OPTIONS[] = {
                  "lengths of the dims: 10,768; '' is a scalar"),
     SHOAL_OPTION(layout_options_t, STRING, mesh, "", "axes: data=2,tensor=5"),
     SHOAL_OPTION(layout_options_t, STRING, layout, "", "cuts: tensor:1/64,data:0; '' replicates"),
-    SHOAL_OPTION(layout_options_t, INT, rank, "-1", "only the rank at this position; -1: all"),
+    SHOAL_OPTION(layout_options_t, INT, rank, "-1", "only the rank at this position; -1: all",
+                 .no_environment = true),
     SHOAL_OPTION(layout_options_t, ENUM, format, "text", "text or json", .choices = FORMATS),
     SHOAL_OPTION(layout_options_t, STRING, batch, NULL,
-                 "a file of 'shape|mesh|layout' lines; prints one json object per line"),
+                 "a file of 'shape|mesh|layout' lines; prints one json object per line",
+                 .no_environment = true),
     SHOAL_OPTION(layout_options_t, BOOL, help, NULL, "say what the options are", .letter = 'h'),
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
@@ -438,14 +441,9 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, shoal_tex
   layout_options_t options = {0};
   shoal_words_t words;
   query_t query;
-  SHOAL_RETURN_IF_ERROR(shoal_options_defaults(OPTIONS, OPTION_COUNT, arena, &options));
-  SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, argc, (const char *const *)argv,
-                                            arena, &options, &words));
-  if (options.help) {
-    shoal_text_add(text, "shoal layout --shape DIMS --mesh MESH --layout LAYOUT: who holds what\n");
-    shoal_options_help(OPTIONS, OPTION_COUNT, text);
-    return flush(text, out);
-  }
+  SHOAL_RETURN_IF_ERROR(cli_options("layout", "--shape DIMS --mesh MESH --layout LAYOUT", OPTIONS,
+                                    OPTION_COUNT, argc, argv, arena, &options, &words, out));
+  if (options.help) return NULL;
   if (words.count) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give --shape, --mesh and --layout",
                             "layout takes no argument '%s'", words.items[0]);

@@ -50,7 +50,8 @@ int main(int argc, char **argv) {
     return code;
   }
   const char *nearest = shoal_text_nearest(argv[1], names, COMMAND_COUNT);
-  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s\n", argv[1],
-          nearest ? "did you mean " : "shoal --help lists them", nearest ? nearest : "");
+  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s%s\n", argv[1],
+          nearest ? "did you mean '" : "shoal --help lists them", nearest ? nearest : "",
+          nearest ? "'?" : "");
   return shoal_code_exit(SHOAL_INVALID_ARGUMENT);
 }

@@ -1,6 +1,7 @@
 // See models.h.
 #include "models.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -43,7 +44,9 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
   }
   if (index == ZOO_COUNT) {
     const char *nearest = shoal_text_nearest(name, names, (int64_t)ZOO_COUNT);
-    return SHOAL_ERROR_HINT(NOT_FOUND, nearest ? nearest : "models are mlp, gpt and cnn",
+    char hint[64];
+    snprintf(hint, sizeof hint, "did you mean '%s'?", nearest ? nearest : "");
+    return SHOAL_ERROR_HINT(NOT_FOUND, nearest ? hint : "models are mlp, gpt and cnn",
                             "there is no model '%s'", name);
   }
   shoal_dtype_t dtype;

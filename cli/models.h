@@ -16,10 +16,10 @@ typedef struct cli_model_options {
 } cli_model_options_t;
 
 // Rows for an option table of a struct that has a `cli_model_options_t model` member.
-#define CLI_MODEL_OPTION(type, kind_, field, value_, doc_)                                     \
+#define CLI_MODEL_OPTION(type, kind_, field, value_, doc_, ...)                                \
   {.name = #field, .kind = SHOAL_OPTION_##kind_,                                               \
    .offset = offsetof(type, model) + offsetof(cli_model_options_t, field), .value = value_,    \
-   .doc = doc_}
+   .doc = doc_, __VA_ARGS__}
 #define CLI_MODEL_OPTIONS(type)                                                                \
   CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch"),                                 \
       CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens of a row"),                      \
@@ -31,7 +31,7 @@ typedef struct cli_model_options {
       CLI_MODEL_OPTION(type, INT, hidden, NULL, "mlp: width of hidden layers"),                \
       CLI_MODEL_OPTION(type, INT, classes, NULL, "mlp, cnn: classes"),                         \
       CLI_MODEL_OPTION(type, INT, channels, NULL, "cnn: input channels"),                      \
-      CLI_MODEL_OPTION(type, INT, size, NULL, "cnn: height and width"),                        \
+      CLI_MODEL_OPTION(type, INT, size, NULL, "cnn: height and width", .no_environment = true), \
       CLI_MODEL_OPTION(type, STRING, dtype, "f32", "f64, f32, bf16 or f16"),                   \
       CLI_MODEL_OPTION(type, REAL, dropout, NULL, "probability of dropping an activation"),    \
       CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate (0: the model's default)"),        \

@@ -11,14 +11,18 @@
 typedef struct plan_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
-  const char *output, *format;
+  const char *output;
+  int format;
   bool help;
 } plan_command_t;
 
+enum { FORMAT_TEXT, FORMAT_JSON };
+static const char *const formats[] = {"text", "json", NULL};
 static const shoal_option_t table[] = {
     CLI_PLAN_OPTIONS(plan_command_t),
     SHOAL_OPTION(plan_command_t, STRING, output, NULL, "file to write the plan to", .letter = 'o'),
-    SHOAL_OPTION(plan_command_t, STRING, format, "text", "text, or json: the plan file itself"),
+    SHOAL_OPTION(plan_command_t, ENUM, format, "text", "text, or json: the plan file itself",
+                 .choices = formats),
     CLI_MODEL_OPTIONS(plan_command_t),
     SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
@@ -60,7 +64,7 @@ static shoal_status_t show(const plan_command_t *command, const cli_planned_t *p
   SHOAL_RETURN_IF_ERROR(shoal_plan_print(planned->plan, arena, &text));
   if (command->output)
     SHOAL_RETURN_IF_ERROR(shoal_file_write(command->output, text, (int64_t)strlen(text)));
-  if (strcmp(command->format, "json") != 0)
+  if (command->format == FORMAT_TEXT)
     return summarize(planned->plan, planned->program, &command->planning, arena, out);
   fputs(text, out);
   return NULL;

@@ -11,6 +11,7 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
                            int64_t count, int argc, char **argv, shoal_arena_t *arena, void *options,
                            shoal_words_t *out_words, FILE *out) {
   SHOAL_RETURN_IF_ERROR(shoal_options_defaults(table, count, arena, options));
+  SHOAL_RETURN_IF_ERROR(shoal_options_environment(table, count, arena, options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(table, count, argc, (const char *const *)argv, arena, options,
                                             out_words));
   const bool *help = (const bool *)((const char *)options + table[count - 1].offset);
@@ -20,14 +21,28 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
   shoal_options_help(table, count, &text);
   shoal_status_t status = shoal_text_status(&text);
   if (!status)
-    fprintf(out, "usage: shoal %s %s [OPTIONS]\n\n%s", command, arguments, shoal_text_string(&text));
+    fprintf(out, "usage: shoal %s%s%s [OPTIONS]\n\n%s", command, arguments[0] ? " " : "", arguments,
+            shoal_text_string(&text));
   shoal_text_deinit(&text);
   return status;
 }
 
 shoal_status_t cli_one_model(const shoal_words_t *words) {
   if (words->count == 1) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: gpt -n 2", "name one model: mlp, gpt or cnn");
+  if (words->count == 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: mlp -n 2", "name one model: mlp, gpt or cnn");
+  return SHOAL_ERROR(INVALID_ARGUMENT, "one model at a time: after '%s' stands '%s'", words->items[0],
+                     words->items[1]);
+}
+
+shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
+  const char *other = options->strategy  ? "--strategy"
+                      : options->mesh    ? "--mesh"
+                      : options->layouts ? "--layouts"
+                                         : NULL;
+  if (!options->plan || !other) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "edit the plan file's intent, or leave one of them out",
+                          "--plan and %s do not go together: a plan file says it all", other);
 }
 
 shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena, int64_t *out_count,
@@ -59,8 +74,11 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
   *out_rebuilt = false;
   if (options->ranks < 1 || options->ranks > 1 << 20)
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank is needed", (long long)options->ranks);
+  SHOAL_RETURN_IF_ERROR(cli_plan_check(options));
   int64_t size = 0;
   shoal_allocator_t allocator = shoal_allocator_system();
+  shoal_cluster_t cluster;  // its errors name the file
+  SHOAL_RETURN_IF_ERROR(cli_cluster(options, arena, &cluster));
   if (options->plan) {
     const char *text = NULL;
     SHOAL_RETURN_IF_ERROR(shoal_file_read(options->plan, arena, &text, &size));
@@ -84,8 +102,8 @@ shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *
   SHOAL_RETURN_IF_ERROR(cli_model_create(model, model_options, allocator, &out->model));
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(allocator, &out->rules));
   SHOAL_RETURN_IF_ERROR(cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
-  if (rebuilt && !options->strategy)
-    fprintf(stderr, "shoal: the plan file has no resolved part for this model, rules and world: completed "
+  if (rebuilt)
+    fprintf(stderr, "shoal: the plan file was resolved for another model, rules or world: completed anew "
                     "from its intent\n");
   SHOAL_RETURN_IF_ERROR(shoal_lower(out->plan, NULL, &out->program));
   return shoal_program_check(out->program, allocator);

@@ -37,6 +37,8 @@ SHOAL_MUST_USE shoal_status_t cli_options(const char *command, const char *argum
                                           shoal_words_t *out_words, FILE *out);
 // Is there exactly one word, the model?
 SHOAL_MUST_USE shoal_status_t cli_one_model(const shoal_words_t *words);
+// A plan file excludes the options that make a plan.
+SHOAL_MUST_USE shoal_status_t cli_plan_check(const cli_plan_options_t *options);
 // Parses "pattern=layout;pattern=layout".
 SHOAL_MUST_USE shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena,
                                                 int64_t *out_count,

@@ -25,6 +25,13 @@ static void run_thread(void *self) {
   job->status = job->function(job->self, job->world);
 }
 
+// Ranks agree on an error; "rank 2: " before it says whose it is.
+static bool is_alike(shoal_status_t status, shoal_status_t other) {
+  return shoal_status_code(status) == shoal_status_code(other) &&
+         (strstr(shoal_status_message(other), shoal_status_message(status)) ||
+          strstr(shoal_status_message(status), shoal_status_message(other)));
+}
+
 static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *self, shoal_arena_t *arena) {
   shoal_world_t **worlds = SHOAL_NEW(arena, shoal_world_t *, count);
   rank_job_t *jobs = SHOAL_NEW(arena, rank_job_t, count);
@@ -38,11 +45,19 @@ static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *s
     if (status) shoal_world_abort(worlds[r], shoal_status_clone(status));
   }
   for (int32_t r = 0; r < count; ++r) shoal_thread_join(&threads[r]);
+  int32_t first = 0;
   for (int32_t r = 0; r < count; ++r) {
-    if (!status)
-      status = jobs[r].status;
-    else
-      shoal_status_free(jobs[r].status);
+    shoal_status_t other = jobs[r].status;
+    if (!status) {
+      status = other;
+      first = r;
+    } else if (other) {
+      if (!is_alike(status, other))
+        status = shoal_status_annotatef(status, "rank %d fails otherwise (%s: %s), rank %d so", r,
+                                        shoal_code_name(shoal_status_code(other)),
+                                        shoal_status_message(other), first);
+      shoal_status_free(other);
+    }
     shoal_world_release(worlds[r]);
   }
   return status;
@@ -110,6 +125,14 @@ static shoal_status_t run_processes(int32_t count, cli_rank_fn_t function, void 
 shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self) {
   if (count < 1 || count > 1024)
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: between 1 and 1024 local ranks", (long long)count);
+  const char *launched = getenv("SHOAL_THREADS");  // by `shoal run --threads`
+  if (launched) {
+    char *end;
+    count = strtoll(launched, &end, 10);
+    if (*end || count < 1 || count > 1024)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks", launched);
+    threads = true;
+  }
   if (getenv("SHOAL_RANK") || count == 1) return run_alone(function, self);
   if (!threads) return run_processes((int32_t)count, function, self);
   shoal_arena_t arena;

@@ -7,7 +7,8 @@
 
 typedef shoal_status_t (*cli_rank_fn_t)(void *self, shoal_world_t *world);
 
-// Returns the lowest failing rank's error. `count` is ignored under a launcher.
+// Returns the lowest failing rank's error. `count` is ignored under `shoal run`; with --threads (variable
+// SHOAL_THREADS) ranks are threads, as many as it says.
 SHOAL_MUST_USE shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self);
 
 #endif  // SHOAL_CLI_RANKS_H_

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cli.h"
 #include "op/case.h"
+#include "planning.h"
 #include "shoal/rules.h"
 
 typedef struct rules_options {
@@ -93,15 +94,9 @@ shoal_status_t cli_rules(int argc, char **argv, FILE *out) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_text_init(shoal_allocator_system(), &text);
   SHOAL_GOTO_IF_ERROR(status, done,
-                      shoal_options_defaults(OPTIONS, OPTION_COUNT, &arena, &options));
-  SHOAL_GOTO_IF_ERROR(status, done,
-                      shoal_options_parse(OPTIONS, OPTION_COUNT, argc, (const char *const *)argv,
-                                          &arena, &options, &words));
-  if (options.help) {
-    shoal_options_help(OPTIONS, OPTION_COUNT, &text);
-    fprintf(out, "shoal rules [op]\n%s", shoal_text_string(&text));
-    goto done;
-  }
+                      cli_options("rules", "[OP]", OPTIONS, OPTION_COUNT, argc, argv, &arena, &options,
+                                  &words, out));
+  if (options.help) goto done;
   if (words.count > 1) {
     status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal rules [op] [--format json]",
                               "rules takes one op, not %lld", (long long)words.count);

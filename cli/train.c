@@ -31,7 +31,8 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, INT, save_every, NULL, "steps between checkpoints (0: only at the end)"),
     SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
     SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
-    SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes"),
+    SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+                 .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL, "device memory the host cannot touch; real queues"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL, "plan, lower and check, then stop"),
     CLI_PLAN_OPTIONS(train_command_t),
@@ -99,8 +100,6 @@ static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
   const char *path = NULL;
   *out_step = 0;
   if (!t->command->resume) return NULL;
-  if (!t->command->save)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR", "--resume needs the folder of the checkpoints");
   SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, &t->arena, &path, out_step));
   if (!path) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_load(t->session, path));
@@ -202,6 +201,19 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world) {
   return status;
 }
 
+// What can be known before any rank starts.
+static shoal_status_t check_command(const train_command_t *command) {
+  const int64_t counts[] = {command->steps, command->log_every, command->save_every, command->keep};
+  static const char *const names[] = {"--steps", "--log-every", "--save-every", "--keep"};
+  for (int i = 0; i < 4; ++i)
+    if (counts[i] < 0)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s %lld: a number of %s is not negative", names[i],
+                         (long long)counts[i], i < 3 ? "steps" : "checkpoints");
+  if (command->resume && !command->save)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR", "--resume needs the folder of the checkpoints");
+  return cli_plan_check(&command->planning);
+}
+
 shoal_status_t cli_train(int argc, char **argv, FILE *out) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
@@ -210,6 +222,7 @@ shoal_status_t cli_train(int argc, char **argv, FILE *out) {
   shoal_status_t status =
       cli_options("train", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
+  if (!status && !command.help) status = check_command(&command);
   if (!status && !command.help) {
     train_job_t job = {&command, words.items[0], out};
     status = cli_ranks_run(command.planning.ranks, command.threads, train_rank, &job);
