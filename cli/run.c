@@ -21,7 +21,8 @@ static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(run_options_t, INT, ranks, "auto", "ranks to start; auto: one per core",
                  .letter = 'n'),
     SHOAL_OPTION(run_options_t, BOOL, threads, NULL,
-                 "start the program once with SHOAL_THREADS set: it makes its ranks itself"),
+                 "start the program once with SHOAL_THREADS set: it makes its ranks itself",
+                 .no_environment = true),
     SHOAL_OPTION(run_options_t, INT, timeout_ms, "auto",
                  "how long a rank waits without progress; auto: 300000"),
     SHOAL_OPTION(run_options_t, INT, grace_ms, "5000",
@@ -49,6 +50,7 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
   run_options_t options = {0};
   shoal_words_t words;
   SHOAL_RETURN_IF_ERROR(shoal_options_defaults(OPTIONS, OPTION_COUNT, arena, &options));
+  SHOAL_RETURN_IF_ERROR(shoal_options_environment(OPTIONS, OPTION_COUNT, arena, &options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, dashes,
                                             (const char *const *)argv, arena, &options, &words));
   if (options.help) return print_help(out);
