@@ -25,7 +25,8 @@ typedef struct check_options {
 static const shoal_option_t table[] = {
     CLI_PLAN_OPTIONS(check_options_t),
     CHECK_OPTION(INT, steps, "2", "training steps to compare"),
-    CHECK_OPTION(BOOL, threads, NULL, "ranks are threads (the default)"),
+    SHOAL_OPTION(check_options_t, BOOL, threads, NULL, "ranks are threads (the default)",
+                 .no_environment = true),
     CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
     CHECK_OPTION(BOOL, opaque, NULL, "device memory is unmapped on the host, queues run concurrently"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
