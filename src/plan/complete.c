@@ -101,10 +101,20 @@ static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *la
   return shoal_layout_along(layout, axis);
 }
 
+// What an unreduced output costs that comes of an unreduced input: the reduction is only put off, and each
+// consumer that needs the sum pays on its own. Sums over micro-batches are reduced once, behind the loop.
+static double deferred_cost(const chooser_t *c, int32_t operand) {
+  const operand_view_t *view = &c->operands[operand];
+  const shoal_node_plan_t *np = &c->graph->nodes[c->node - c->graph->graph->nodes.items];
+  const shoal_way_t *micro = np->choices[0].way;
+  bool accumulated = micro && micro->operands[operand].kind == SHOAL_OPERAND_PARTIAL;
+  return 2 * view->bytes / (double)(accumulated ? c->plan->micro : 1);
+}
+
 static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
-  double cost = 0;
+  double cost = 0, deferred = 0;
   int32_t operand_count = c->node->input_count + c->node->output_count;
-  bool whole_to_partial = false, micro = c->slot == 0;
+  bool whole_to_partial = false, stays_partial = false, micro = c->slot == 0;
   for (int32_t k = 0; k < operand_count; ++k) {
     const operand_view_t *view = &c->operands[k];
     const shoal_shape_t *shape = &view->type->shape;
@@ -119,14 +129,16 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
       }
     }
     const shoal_cut_t *way = cuts ? &cut : NULL;
-    if (k >= c->node->input_count && !view->pinned) continue;
-    bool input = k < c->node->input_count;
+    bool input = k < c->node->input_count, partial = way && way->kind == SHOAL_CUT_PARTIAL;
+    if (!input && partial && !micro) deferred += deferred_cost(c, k);
+    if (!input && !view->pinned) continue;
     const shoal_cut_t *have = input ? view->cut : way, *need = input ? way : view->cut;
-    if (input && !have && need && need->kind == SHOAL_CUT_PARTIAL) whole_to_partial = true;
+    if (input && partial && !have) whole_to_partial = true;
+    if (input && partial && have) stays_partial = true;
     cost += micro ? shoal_cut_change_micro(have, need, shape, view->bytes)
                   : shoal_cut_change(have, need, shape, view->bytes);
   }
-  return cost + (whole_to_partial ? 3 * c->largest : 0);
+  return cost + (whole_to_partial ? 3 * c->largest : 0) + (stays_partial ? deferred : 0);
 }
 
 // An operand that is one of several equal windows (the gradient of a slice of fused QKV) says how its own
