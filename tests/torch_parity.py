@@ -4,7 +4,7 @@
 after AdamW steps agree. Shoal runs through its C interface (ctypes on libshoal.so, strategy `single`); the
 PyTorch side is written here from the models' descriptions, not from Shoal's graphs.
 
-Skipped (exit 77) where torch is not installed: `make venv-peers`.
+Skipped (exit 77) where torch is not installed: `make venv`.
 """
 import ctypes as c
 import os
