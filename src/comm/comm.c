@@ -60,7 +60,7 @@ static shoal_status_t find_backend(const char *name, const shoal_comm_ops_t **ou
 
 static void world_free(shoal_world_t *world) {
   shoal_group_free(world->all);
-  if (world->channel) world->ops->channel_free(world->channel);
+  if (world->stream) world->ops->stream_free(world->stream);
   while (world->group_counts) {
     shoal_group_count_t *next = world->group_counts->next;
     world->allocator.free(world->allocator.self, world->group_counts);
@@ -74,7 +74,7 @@ static void world_free(shoal_world_t *world) {
 static shoal_status_t complete(shoal_world_t *world) {
   SHOAL_RETURN_IF_ERROR(shoal_mutex_init(&world->lock));
   world->lock_ready = true;
-  SHOAL_RETURN_IF_ERROR(world->ops->channel_create(world, 0, &world->channel));
+  SHOAL_RETURN_IF_ERROR(world->ops->stream_create(world, 0, &world->stream));
   return shoal_group_create(world, world->size, NULL, &world->all);
 }
 
@@ -243,16 +243,16 @@ static shoal_status_t check_messages(const shoal_world_t *world, const char *ver
   return NULL;
 }
 
-static shoal_status_t start(shoal_channel_t *channel, int32_t send_count,
+static shoal_status_t start(shoal_stream_t *stream, int32_t send_count,
                             const shoal_message_t *sends, int32_t recv_count,
                             const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
-  *out_exchange = (shoal_exchange_t){.world = channel->world,
+  *out_exchange = (shoal_exchange_t){.world = stream->world,
                                      .send_count = send_count,
                                      .recv_count = recv_count,
                                      .sends = sends,
                                      .recvs = recvs,
-                                     .private_data = channel};
-  return channel->world->ops->exchange_start(channel, out_exchange);
+                                     .private_data = stream};
+  return stream->world->ops->exchange_start(stream, out_exchange);
 }
 
 shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
@@ -260,18 +260,18 @@ shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
                                     const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
   SHOAL_RETURN_IF_ERROR(check_messages(world, "send", send_count, sends));
   SHOAL_RETURN_IF_ERROR(check_messages(world, "receive", recv_count, recvs));
-  return start(world->channel, send_count, sends, recv_count, recvs, out_exchange);
+  return start(world->stream, send_count, sends, recv_count, recvs, out_exchange);
 }
 
 shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange) {
-  shoal_channel_t *channel = exchange->private_data;
-  return channel->world->ops->exchange_wait(channel, exchange);
+  shoal_stream_t *stream = exchange->private_data;
+  return stream->world->ops->exchange_wait(stream, exchange);
 }
 
-shoal_status_t shoal_channel_exchange(shoal_channel_t *channel, int32_t send_count,
-                                      const shoal_message_t *sends, int32_t recv_count,
-                                      const shoal_message_t *recvs) {
+shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,
+                                     const shoal_message_t *sends, int32_t recv_count,
+                                     const shoal_message_t *recvs) {
   shoal_exchange_t exchange;
-  SHOAL_RETURN_IF_ERROR(start(channel, send_count, sends, recv_count, recvs, &exchange));
+  SHOAL_RETURN_IF_ERROR(start(stream, send_count, sends, recv_count, recvs, &exchange));
   return shoal_exchange_wait(&exchange);
 }

@@ -3,7 +3,7 @@
 // to copy.
 //
 // A slot is required unless it says *optional*; then it says what NULL means. The least a backend
-// gives is channels, exchanges and failing: every collective is composed from exchanges where its
+// gives is streams, exchanges and failing: every collective is composed from exchanges where its
 // slot is NULL.
 #ifndef SHOAL_COMM_COMM_IMPL_H_
 #define SHOAL_COMM_COMM_IMPL_H_
@@ -15,20 +15,20 @@
 
 typedef struct shoal_comm_ops shoal_comm_ops_t;
 
-// ---- channels -------------------------------------------------------------------------
+// ---- streams -------------------------------------------------------------------------
 
-// An order of messages of its own: those of one channel match in order between each pair of ranks,
-// and a channel never holds up another. Point-to-point exchanges share one; every group has one, so
+// An order of messages of its own: those of one stream match in order between each pair of ranks,
+// and a stream never holds up another. Point-to-point exchanges share one; every group has one, so
 // that groups may be used from different threads.
-typedef struct shoal_channel {
+typedef struct shoal_stream {
   shoal_world_t *world;
   uint64_t id;      // the same on all its ranks
   bool collective;  // tags are shoal_collective_tag's
-} shoal_channel_t;
+} shoal_stream_t;
 
 // ---- worlds and groups ----------------------------------------------------------------
 
-typedef struct shoal_group_count {  // how many groups of these ranks were made: part of a channel's
+typedef struct shoal_group_count {  // how many groups of these ranks were made: part of a stream's
                                     // id
   uint64_t ranks;                   // hash
   uint64_t count;
@@ -43,16 +43,16 @@ struct shoal_world {
   int32_t rank, size;
   int64_t timeout_ms;
   // Filled by comm.c after the backend's join:
-  shoal_channel_t *channel;  // of shoal_exchange_start
-  shoal_group_t *all;        // every rank, for shoal_world_agree
-  shoal_mutex_t lock;        // of group_counts
+  shoal_stream_t *stream;  // of shoal_exchange_start
+  shoal_group_t *all;      // every rank, for shoal_world_agree
+  shoal_mutex_t lock;      // of group_counts
   bool lock_ready;
   shoal_group_count_t *group_counts;
 };
 
 struct shoal_group {
   shoal_world_t *world;
-  shoal_channel_t *channel;
+  shoal_stream_t *stream;
   int32_t size, rank;  // rank -1: this rank is not in it
   int32_t *ranks;
   // For composed collectives; grown while warming up, never shrunk.
@@ -90,9 +90,9 @@ typedef struct shoal_collective {
 const char *shoal_collective_name(shoal_collective_kind_t kind);  // "all_reduce"
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
-// "tag 7", or "all_reduce of f32 by sum" on a group's channel.
-void shoal_channel_describe(const shoal_channel_t *channel, int32_t tag, char *buffer,
-                            size_t capacity);
+// "tag 7", or "all_reduce of f32 by sum" on a group's stream.
+void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buffer,
+                           size_t capacity);
 
 typedef shoal_status_t (*shoal_collective_fn_t)(shoal_group_t *group,
                                                 const shoal_collective_t *collective);
@@ -149,11 +149,10 @@ struct shoal_comm_ops {
 
   // ---- exchanges: any number may be started; waiting for one moves all of this rank's forward.
   // The exchange is filled in; `start` never blocks. Both lock: several threads may use one world.
-  shoal_status_t (*channel_create)(shoal_world_t *world, uint64_t id,
-                                   shoal_channel_t **out_channel);
-  void (*channel_free)(shoal_channel_t *channel);
-  shoal_status_t (*exchange_start)(shoal_channel_t *channel, shoal_exchange_t *exchange);
-  shoal_status_t (*exchange_wait)(shoal_channel_t *channel, shoal_exchange_t *exchange);
+  shoal_status_t (*stream_create)(shoal_world_t *world, uint64_t id, shoal_stream_t **out_stream);
+  void (*stream_free)(shoal_stream_t *stream);
+  shoal_status_t (*exchange_start)(shoal_stream_t *stream, shoal_exchange_t *exchange);
+  shoal_status_t (*exchange_wait)(shoal_stream_t *stream, shoal_exchange_t *exchange);
 
   // ---- collectives, by kind. Optional: NULL is composed from exchanges. Counts may differ between
   // ranks and be zero (the "v" forms are not apart).
@@ -189,11 +188,11 @@ struct shoal_comm_ops {
 #include "comm/backends.inc"
 #undef SHOAL_COMM_BACKEND
 
-// Starts and waits on a channel: what compose.c is made of.
-SHOAL_MUST_USE shoal_status_t shoal_channel_exchange(shoal_channel_t *channel, int32_t send_count,
-                                                     const shoal_message_t *sends,
-                                                     int32_t recv_count,
-                                                     const shoal_message_t *recvs);
+// Starts and waits on a stream: what compose.c is made of.
+SHOAL_MUST_USE shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,
+                                                    const shoal_message_t *sends,
+                                                    int32_t recv_count,
+                                                    const shoal_message_t *recvs);
 // Runs one checked collective; an error of this rank breaks the world, so that nobody waits for it.
 SHOAL_MUST_USE shoal_status_t shoal_collective_run(shoal_group_t *group,
                                                    const shoal_collective_t *collective);

@@ -40,8 +40,8 @@ static void add_recv(batch_t *batch, int32_t from, void *data, int64_t bytes) {
 
 static shoal_status_t run_batch(batch_t *batch) {
   shoal_group_t *group = batch->group;
-  shoal_status_t status = shoal_channel_exchange(group->channel, batch->send_count, group->messages,
-                                                 batch->recv_count, group->messages + group->size);
+  shoal_status_t status = shoal_stream_exchange(group->stream, batch->send_count, group->messages,
+                                                batch->recv_count, group->messages + group->size);
   batch->send_count = batch->recv_count = 0;
   return status;
 }

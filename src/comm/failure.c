@@ -49,9 +49,9 @@ int32_t shoal_collective_tag(const shoal_collective_t *collective) {
                    ((uint32_t)collective->root & 0x7fff) << 16);
 }
 
-void shoal_channel_describe(const shoal_channel_t *channel, int32_t tag, char *buffer,
-                            size_t capacity) {
-  if (!channel->collective) {
+void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buffer,
+                           size_t capacity) {
+  if (!stream->collective) {
     snprintf(buffer, capacity, "tag %d", tag);
     return;
   }

@@ -1,4 +1,4 @@
-// Groups: ordered lists of a world's ranks, each with a channel and the storage composed
+// Groups: ordered lists of a world's ranks, each with a stream and the storage composed
 // collectives need.
 #include <string.h>
 
@@ -6,10 +6,10 @@
 #include "base/status.h"
 #include "comm/comm_impl.h"
 
-// Groups of the same ranks, made in the same order on each of them, get the same channel id without
+// Groups of the same ranks, made in the same order on each of them, get the same stream id without
 // a message: a hash of the ranks and of how many such groups were made before.
-static shoal_status_t channel_id(shoal_world_t *world, int32_t count, const int32_t *ranks,
-                                 uint64_t *out_id) {
+static shoal_status_t stream_id(shoal_world_t *world, int32_t count, const int32_t *ranks,
+                                uint64_t *out_id) {
   uint64_t hash = SHOAL_HASH_START;
   for (int32_t i = 0; i < count; ++i) hash = shoal_hash_int(hash, ranks[i]);
   shoal_mutex_lock(&world->lock);
@@ -25,7 +25,7 @@ static shoal_status_t channel_id(shoal_world_t *world, int32_t count, const int3
   uint64_t id = entry ? shoal_hash_int(hash, (int64_t)entry->count++) : 0;
   shoal_mutex_unlock(&world->lock);
   if (!entry) return SHOAL_OOM();
-  *out_id = id ? id : 1;  // 0 is the exchanges' channel
+  *out_id = id ? id : 1;  // 0 is the exchanges' stream
   return NULL;
 }
 
@@ -67,13 +67,13 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
     if (group->ranks[i] == world->rank) group->rank = i;
   }
   uint64_t id = 0;
-  shoal_status_t status = channel_id(world, count, group->ranks, &id);
-  if (!status) status = world->ops->channel_create(world, id, &group->channel);
+  shoal_status_t status = stream_id(world, count, group->ranks, &id);
+  if (!status) status = world->ops->stream_create(world, id, &group->stream);
   if (status) {
     world->allocator.free(world->allocator.self, group);
     return status;
   }
-  group->channel->collective = true;
+  group->stream->collective = true;
   *out_group = group;
   return NULL;
 }
@@ -81,7 +81,7 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
 void shoal_group_free(shoal_group_t *group) {
   if (!group) return;
   shoal_world_t *world = group->world;
-  world->ops->channel_free(group->channel);
+  world->ops->stream_free(group->stream);
   world->allocator.free(world->allocator.self, group->scratch);
   world->allocator.free(world->allocator.self, group);
 }

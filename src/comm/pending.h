@@ -1,4 +1,4 @@
-// Started exchanges of one channel, and cursors that go through their messages. No allocation: the
+// Started exchanges of one stream, and cursors that go through their messages. No allocation: the
 // list runs through the callers' exchanges, and one cursor per direction and peer is all the state
 // there is, because messages between two ranks move one after the other.
 #ifndef SHOAL_COMM_PENDING_H_

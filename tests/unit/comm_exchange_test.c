@@ -148,7 +148,7 @@ static shoal_status_t other_order(shoal_world_t *world, void *self) {
   return NULL;
 }
 
-// A message is half through and its lane looks empty: another channel must not take that lane.
+// A message is half through and its lane looks empty: another stream must not take that lane.
 typedef struct midway {
   _Atomic int drained;
 } midway_t;

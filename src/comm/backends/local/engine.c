@@ -1,6 +1,6 @@
 // The progress engine of `local`.
 //
-// Whoever waits moves everything of its rank forward: all channels, sends and receives. So two
+// Whoever waits moves everything of its rank forward: all streams, sends and receives. So two
 // ranks that send each other more than a ring holds never block each other, and a send that was
 // only started goes out while its rank waits for anything else.
 //
@@ -17,7 +17,7 @@
 #define SPINS 400  // looks at the bell before sleeping, where every rank has a core
 #define SLICE_NS INT64_C(100000000)  // how often a sleeper looks whether its peers live
 
-// What a pass over all channels did.
+// What a pass over all streams did.
 typedef struct pass {
   uint64_t ring[SHOAL_HUB_MAX_RANKS / 64];  // ranks for which something changed
   bool moved;
@@ -59,45 +59,45 @@ static void take(const uint8_t *ring, uint32_t size, uint64_t at, void *data, in
 }
 
 // A message is through: on to the next.
-static void finish(shoal_local_world_t *world, shoal_local_channel_t *channel,
-                   shoal_local_stream_t *stream, shoal_direction_t direction, int32_t peer,
+static void finish(shoal_local_world_t *world, shoal_local_stream_t *stream,
+                   shoal_local_flow_t *flow, shoal_direction_t direction, int32_t peer,
                    pass_t *pass) {
-  ++stream->sequence;
-  stream->offset = 0;
-  stream->lane = -1;
-  shoal_exchange_t *done = shoal_cursor_finish(&stream->cursor, direction, peer, &channel->pending);
+  ++flow->sequence;
+  flow->offset = 0;
+  flow->lane = -1;
+  shoal_exchange_t *done = shoal_cursor_finish(&flow->cursor, direction, peer, &stream->pending);
   if (done && done != pass->mine) mark(pass, world->base.rank);
 }
 
 // ---- sending --------------------------------------------------------------------------
 
-// The lane bound to this channel, else one that is free to be; -1: all are in use by others.
-static int find_lane(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer) {
-  shoal_local_channel_t **sending = world->sending + peer * SHOAL_HUB_LANES;
+// The lane bound to this stream, else one that is free to be; -1: all are in use by others.
+static int find_lane(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer) {
+  shoal_local_stream_t **sending = world->sending + peer * SHOAL_HUB_LANES;
   int free_lane = -1;
   for (int i = 0; i < SHOAL_HUB_LANES; ++i) {
     shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, i);
     const uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
-    if (lane->channel == channel->base.id && tail > 0) return i;
+    if (lane->stream == stream->base.id && tail > 0) return i;
     if (free_lane < 0 && !sending[i] &&
         atomic_load_explicit(&lane->head, memory_order_acquire) == tail) {
       free_lane = i;
     }
   }
   if (free_lane >= 0) {
-    shoal_hub_lane(world->hub, world->base.rank, peer, free_lane)->channel = channel->base.id;
+    shoal_hub_lane(world->hub, world->base.rank, peer, free_lane)->stream = stream->base.id;
   }
   return free_lane;
 }
 
-static void push(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer,
+static void push(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer,
                  pass_t *pass) {
-  shoal_local_stream_t *stream = &channel->sends[peer];
+  shoal_local_flow_t *flow = &stream->sends[peer];
   const uint32_t size = world->hub->ring;
-  while (stream->cursor.exchange) {
-    const shoal_message_t *message = shoal_cursor_message(&stream->cursor, SHOAL_SEND);
-    const bool begun = stream->lane >= 0;
-    const int index = begun ? stream->lane : find_lane(world, channel, peer);
+  while (flow->cursor.exchange) {
+    const shoal_message_t *message = shoal_cursor_message(&flow->cursor, SHOAL_SEND);
+    const bool begun = flow->lane >= 0;
+    const int index = begun ? flow->lane : find_lane(world, stream, peer);
     if (index < 0) return;
     shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, index);
     uint8_t *ring = shoal_hub_ring(world->hub, world->base.rank, peer, index);
@@ -105,43 +105,43 @@ static void push(shoal_local_world_t *world, shoal_local_channel_t *channel, int
     int64_t space =
         (int64_t)(size - (tail - atomic_load_explicit(&lane->head, memory_order_acquire)));
     if (!begun) {
-      shoal_hub_header_t header = {channel->base.id, stream->sequence, message->bytes, message->tag,
+      shoal_hub_header_t header = {stream->base.id, flow->sequence, message->bytes, message->tag,
                                    SHOAL_HUB_CHECK};
       if (space < (int64_t)sizeof header) return;
       put(ring, size, tail, &header, sizeof header);
       tail += sizeof header;
       space -= (int64_t)sizeof header;
-      stream->lane = (int8_t)index;
-      world->sending[peer * SHOAL_HUB_LANES + index] = channel;
+      flow->lane = (int8_t)index;
+      world->sending[peer * SHOAL_HUB_LANES + index] = stream;
     }
-    const int64_t left = message->bytes - stream->offset, bytes = left < space ? left : space;
+    const int64_t left = message->bytes - flow->offset, bytes = left < space ? left : space;
     if (begun && bytes == 0) return;
-    put(ring, size, tail, (const uint8_t *)message->data + stream->offset, bytes);
+    put(ring, size, tail, (const uint8_t *)message->data + flow->offset, bytes);
     atomic_store_explicit(&lane->tail, tail + (uint64_t)bytes, memory_order_release);
-    stream->offset += bytes;
-    ++channel->moved;
+    flow->offset += bytes;
+    ++stream->moved;
     pass->moved = true;
     mark(pass, peer);
-    if (stream->offset < message->bytes) return;  // the ring is full
+    if (flow->offset < message->bytes) return;  // the ring is full
     world->sending[peer * SHOAL_HUB_LANES + index] = NULL;
-    finish(world, channel, stream, SHOAL_SEND, peer, pass);
+    finish(world, stream, flow, SHOAL_SEND, peer, pass);
   }
 }
 
 // ---- receiving ------------------------------------------------------------------------
 
-static shoal_local_channel_t *find_channel(shoal_local_world_t *world, uint64_t id) {
-  shoal_local_channel_t *channel = world->channels;
-  while (channel && channel->base.id != id) channel = channel->next;
-  return channel;
+static shoal_local_stream_t *find_stream(shoal_local_world_t *world, uint64_t id) {
+  shoal_local_stream_t *stream = world->streams;
+  while (stream && stream->base.id != id) stream = stream->next;
+  return stream;
 }
 
 // Both sides by name: what this rank expects, and what came.
-static void fail_mismatch(shoal_local_world_t *world, shoal_local_channel_t *channel, int32_t peer,
+static void fail_mismatch(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer,
                           const shoal_message_t *expected, const shoal_hub_header_t *came) {
   char want[64], have[64], message[400];
-  shoal_channel_describe(&channel->base, expected->tag, want, sizeof want);
-  shoal_channel_describe(&channel->base, came->tag, have, sizeof have);
+  shoal_stream_describe(&stream->base, expected->tag, want, sizeof want);
+  shoal_stream_describe(&stream->base, came->tag, have, sizeof have);
   snprintf(message, sizeof message,
            "rank %d expects %s, %lld bytes from rank %d, but rank %d sent %s, %lld bytes "
            "(message %llu between them)",
@@ -152,26 +152,26 @@ static void fail_mismatch(shoal_local_world_t *world, shoal_local_channel_t *cha
 
 // Reads the header at the front of a lane if somebody expects its message. NULL: leave the lane
 // alone.
-static shoal_local_channel_t *open_message(shoal_local_world_t *world, int32_t peer,
-                                           const uint8_t *ring, uint64_t head) {
+static shoal_local_stream_t *open_message(shoal_local_world_t *world, int32_t peer,
+                                          const uint8_t *ring, uint64_t head) {
   shoal_hub_header_t header;
   take(ring, world->hub->ring, head, &header, sizeof header);
-  shoal_local_channel_t *channel = find_channel(world, header.channel);
-  if (!channel || !channel->recvs[peer].cursor.exchange) return NULL;
-  shoal_local_stream_t *stream = &channel->recvs[peer];
-  const shoal_message_t *expected = shoal_cursor_message(&stream->cursor, SHOAL_RECV);
-  if (header.check != SHOAL_HUB_CHECK || header.sequence != stream->sequence ||
+  shoal_local_stream_t *stream = find_stream(world, header.stream);
+  if (!stream || !stream->recvs[peer].cursor.exchange) return NULL;
+  shoal_local_flow_t *flow = &stream->recvs[peer];
+  const shoal_message_t *expected = shoal_cursor_message(&flow->cursor, SHOAL_RECV);
+  if (header.check != SHOAL_HUB_CHECK || header.sequence != flow->sequence ||
       header.tag != expected->tag || header.bytes != expected->bytes) {
-    fail_mismatch(world, channel, peer, expected, &header);
+    fail_mismatch(world, stream, peer, expected, &header);
     return NULL;
   }
-  return channel;
+  return stream;
 }
 
 static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pass) {
   shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, peer, world->base.rank, index);
   const uint8_t *ring = shoal_hub_ring(world->hub, peer, world->base.rank, index);
-  shoal_local_channel_t **receiving = &world->receiving[peer * SHOAL_HUB_LANES + index];
+  shoal_local_stream_t **receiving = &world->receiving[peer * SHOAL_HUB_LANES + index];
   uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
   for (;;) {
     int64_t ready = (int64_t)(atomic_load_explicit(&lane->tail, memory_order_acquire) - head);
@@ -183,21 +183,21 @@ static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pa
       head += sizeof(shoal_hub_header_t);
       ready -= (int64_t)sizeof(shoal_hub_header_t);
     }
-    shoal_local_channel_t *channel = *receiving;
-    shoal_local_stream_t *stream = &channel->recvs[peer];
-    const shoal_message_t *message = shoal_cursor_message(&stream->cursor, SHOAL_RECV);
-    const int64_t left = message->bytes - stream->offset, bytes = left < ready ? left : ready;
+    shoal_local_stream_t *stream = *receiving;
+    shoal_local_flow_t *flow = &stream->recvs[peer];
+    const shoal_message_t *message = shoal_cursor_message(&flow->cursor, SHOAL_RECV);
+    const int64_t left = message->bytes - flow->offset, bytes = left < ready ? left : ready;
     if (begun && bytes == 0) return;
-    take(ring, world->hub->ring, head, (uint8_t *)message->data + stream->offset, bytes);
+    take(ring, world->hub->ring, head, (uint8_t *)message->data + flow->offset, bytes);
     head += (uint64_t)bytes;
     atomic_store_explicit(&lane->head, head, memory_order_release);
-    stream->offset += bytes;
-    ++channel->moved;
+    flow->offset += bytes;
+    ++stream->moved;
     pass->moved = true;
     mark(pass, peer);
-    if (stream->offset < message->bytes) return;  // the rest is not here yet
+    if (flow->offset < message->bytes) return;  // the rest is not here yet
     *receiving = NULL;
-    finish(world, channel, stream, SHOAL_RECV, peer, pass);
+    finish(world, stream, flow, SHOAL_RECV, peer, pass);
   }
 }
 
@@ -205,7 +205,7 @@ static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pa
 
 static void progress(shoal_local_world_t *world, pass_t *pass) {
   if (shoal_failure_is_set(&world->hub->failure)) return;  // exchanges may be gone
-  for (shoal_local_channel_t *c = world->channels; c; c = c->next) {
+  for (shoal_local_stream_t *c = world->streams; c; c = c->next) {
     if (!c->pending.first) continue;
     for (int32_t peer = 0; peer < world->base.size; ++peer) push(world, c, peer, pass);
   }
@@ -214,21 +214,21 @@ static void progress(shoal_local_world_t *world, pass_t *pass) {
   }
 }
 
-shoal_status_t shoal_local_exchange_start(shoal_channel_t *base, shoal_exchange_t *exchange) {
+shoal_status_t shoal_local_exchange_start(shoal_stream_t *base, shoal_exchange_t *exchange) {
   shoal_local_world_t *world = (shoal_local_world_t *)base->world;
-  shoal_local_channel_t *channel = (shoal_local_channel_t *)base;
+  shoal_local_stream_t *stream = (shoal_local_stream_t *)base;
   SHOAL_RETURN_IF_ERROR(shoal_failure_status(&world->hub->failure));
   if (shoal_exchange_done(exchange)) return NULL;  // it is empty
   pass_t pass = {.mine = exchange};
   shoal_mutex_lock(&world->mutex);
-  shoal_pending_add(&channel->pending, exchange);
+  shoal_pending_add(&stream->pending, exchange);
   for (int32_t i = 0; i < exchange->send_count; ++i) {
     const int32_t peer = exchange->sends[i].peer;
-    shoal_cursor_offer(&channel->sends[peer].cursor, SHOAL_SEND, peer, exchange);
+    shoal_cursor_offer(&stream->sends[peer].cursor, SHOAL_SEND, peer, exchange);
   }
   for (int32_t i = 0; i < exchange->recv_count; ++i) {
     const int32_t peer = exchange->recvs[i].peer;
-    shoal_cursor_offer(&channel->recvs[peer].cursor, SHOAL_RECV, peer, exchange);
+    shoal_cursor_offer(&stream->recvs[peer].cursor, SHOAL_RECV, peer, exchange);
   }
   progress(world, &pass);
   shoal_mutex_unlock(&world->mutex);
@@ -239,19 +239,19 @@ shoal_status_t shoal_local_exchange_start(shoal_channel_t *base, shoal_exchange_
 // ---- waiting --------------------------------------------------------------------------
 
 // The first message of the exchange that is still to come. Mutex held.
-static const shoal_message_t *first_missing(shoal_local_channel_t *channel,
+static const shoal_message_t *first_missing(shoal_local_stream_t *stream,
                                             const shoal_exchange_t *exchange,
                                             shoal_direction_t *out_direction, int64_t *out_moved) {
   for (int d = SHOAL_RECV; d >= SHOAL_SEND; --d) {
     const shoal_direction_t direction = (shoal_direction_t)d;
     const shoal_message_t *messages = shoal_exchange_messages(exchange, direction);
     for (int32_t i = 0; i < shoal_exchange_count(exchange, direction); ++i) {
-      const shoal_local_stream_t *stream =
-          &(direction == SHOAL_SEND ? channel->sends : channel->recvs)[messages[i].peer];
-      if (!shoal_cursor_is_ahead(&stream->cursor, exchange, i)) continue;
-      const bool current = stream->cursor.exchange == exchange && stream->cursor.index == i;
+      const shoal_local_flow_t *flow =
+          &(direction == SHOAL_SEND ? stream->sends : stream->recvs)[messages[i].peer];
+      if (!shoal_cursor_is_ahead(&flow->cursor, exchange, i)) continue;
+      const bool current = flow->cursor.exchange == exchange && flow->cursor.index == i;
       *out_direction = direction;
-      *out_moved = current ? stream->offset : 0;
+      *out_moved = current ? flow->offset : 0;
       return &messages[i];
     }
   }
@@ -259,17 +259,17 @@ static const shoal_message_t *first_missing(shoal_local_channel_t *channel,
 }
 
 // "rank 1 waits to receive tag 5, 64 bytes (16 there) from rank 0". Mutex held.
-static void describe_wait(shoal_local_world_t *world, shoal_local_channel_t *channel,
+static void describe_wait(shoal_local_world_t *world, shoal_local_stream_t *stream,
                           const shoal_exchange_t *exchange, char *buffer, size_t capacity) {
   shoal_direction_t direction;
   int64_t moved;
-  const shoal_message_t *m = first_missing(channel, exchange, &direction, &moved);
+  const shoal_message_t *m = first_missing(stream, exchange, &direction, &moved);
   if (!m) {
     snprintf(buffer, capacity, "rank %d waits", world->base.rank);
     return;
   }
   char what[64];
-  shoal_channel_describe(&channel->base, m->tag, what, sizeof what);
+  shoal_stream_describe(&stream->base, m->tag, what, sizeof what);
   const int64_t more = exchange->send_count + exchange->recv_count -
                        exchange->progress[SHOAL_SEND] - exchange->progress[SHOAL_RECV] - 1;
   const bool recv = direction == SHOAL_RECV;
@@ -284,14 +284,14 @@ static void describe_wait(shoal_local_world_t *world, shoal_local_channel_t *cha
 
 // A peer that this exchange needs has left or died: nothing will come any more. Mutex held, and a
 // pass was made after its state was read.
-static void check_left(shoal_local_world_t *world, shoal_local_channel_t *channel,
+static void check_left(shoal_local_world_t *world, shoal_local_stream_t *stream,
                        const shoal_exchange_t *exchange, const uint64_t *left) {
   shoal_direction_t direction;
   int64_t moved;
-  const shoal_message_t *m = first_missing(channel, exchange, &direction, &moved);
+  const shoal_message_t *m = first_missing(stream, exchange, &direction, &moved);
   if (!m || !(left[m->peer / 64] >> (m->peer % 64) & 1)) return;
   char waits[300], message[400];
-  describe_wait(world, channel, exchange, waits, sizeof waits);
+  describe_wait(world, stream, exchange, waits, sizeof waits);
   const bool gone = shoal_hub_state(world->hub, m->peer) == SHOAL_HUB_GONE;
   snprintf(message, sizeof message, "rank %d has %s; %s", m->peer, gone ? "ended" : "left", waits);
   shoal_hub_fail(world->hub, SHOAL_ABORTED, m->peer, message);
@@ -319,9 +319,9 @@ static void sleep_at_bell(shoal_local_world_t *world, uint32_t bell, int64_t unt
   atomic_fetch_sub(&own->sleepers, 1);
 }
 
-shoal_status_t shoal_local_exchange_wait(shoal_channel_t *base, shoal_exchange_t *exchange) {
+shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
   shoal_local_world_t *world = (shoal_local_world_t *)base->world;
-  shoal_local_channel_t *channel = (shoal_local_channel_t *)base;
+  shoal_local_stream_t *stream = (shoal_local_stream_t *)base;
   shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
   const int64_t limit = base->world->timeout_ms * 1000000;
   int64_t deadline = 0, next_check = 0;
@@ -336,15 +336,15 @@ shoal_status_t shoal_local_exchange_wait(shoal_channel_t *base, shoal_exchange_t
     const bool done = shoal_exchange_done(exchange);
     const bool broken = !done && shoal_failure_is_set(&world->hub->failure);
     if (broken) {  // the caller's storage goes away, and nothing moves any more
-      shoal_pending_remove(&channel->pending, exchange);
+      shoal_pending_remove(&stream->pending, exchange);
     } else if (!done && !pass.moved) {
-      check_left(world, channel, exchange, left);
+      check_left(world, stream, exchange, left);
     }
     const int64_t now = done || pass.moved ? 0 : shoal_time_ns();
-    const bool stuck = now && deadline && channel->moved == seen && now >= deadline;
+    const bool stuck = now && deadline && stream->moved == seen && now >= deadline;
     char waits[300] = "";
-    if (stuck && !broken) describe_wait(world, channel, exchange, waits, sizeof waits);
-    const uint64_t moved = channel->moved;
+    if (stuck && !broken) describe_wait(world, stream, exchange, waits, sizeof waits);
+    const uint64_t moved = stream->moved;
     shoal_mutex_unlock(&world->mutex);
     ring_marked(world, &pass);
     if (done) return NULL;

@@ -64,7 +64,7 @@ shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_hub_t **out_hub
       return status;
     }
   }
-  shoal_hub_t *hub;
+  shoal_hub_t *hub = NULL;
   shoal_status_t status = map(fd, planned.bytes, &hub);
   if (status) {
     if (fd >= 0) close(fd);
@@ -87,7 +87,7 @@ shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub) {
     return SHOAL_ERROR_HINT(UNAVAILABLE, "start the program with `shoal run -n N -- program`",
                             "descriptor %d is not the shared memory of %d local ranks", fd, size);
   }
-  shoal_hub_t *hub;
+  shoal_hub_t *hub = NULL;
   SHOAL_RETURN_IF_ERROR(map(fd, planned.bytes, &hub));
   if (hub->magic != MAGIC || hub->size != size) {
     munmap(hub, (size_t)planned.bytes);

@@ -6,8 +6,8 @@
 //   ranks    one *bell* each: a futex that others ring when something changed for that rank
 //   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
 //
-// A lane has one writer and one reader rank. It carries the messages of one channel at a time, each
-// behind a header, and may change channel only when it is empty: so a channel whose receiver comes
+// A lane has one writer and one reader rank. It carries the messages of one stream at a time, each
+// behind a header, and may change stream only when it is empty: so a stream whose receiver comes
 // late never holds up another. Positions count bytes and never wrap; the byte is at position mod
 // ring size.
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_HUB_H_
@@ -37,7 +37,7 @@ typedef struct shoal_hub_rank {
 
 typedef struct shoal_hub_lane {
   alignas(64) _Atomic uint64_t tail;  // written so far
-  uint64_t channel;                   // whose it is; the writer's business only
+  uint64_t stream;                    // whose it is; the writer's business only
   alignas(64) _Atomic uint64_t head;  // read so far
 } shoal_hub_lane_t;
 
@@ -54,11 +54,11 @@ typedef struct shoal_hub {
 
 // Precedes every message in a lane.
 typedef struct shoal_hub_header {
-  uint64_t channel;
-  uint64_t sequence;  // of the channel's messages between the two ranks
+  uint64_t stream;
+  uint64_t sequence;  // of the stream's messages between the two ranks
   int64_t bytes;
   int32_t tag;
-  uint32_t check;  // constant: the stream is still in step
+  uint32_t check;  // constant: the flow is still in step
 } shoal_hub_header_t;
 #define SHOAL_HUB_CHECK 0x5ca1ab1eu
 

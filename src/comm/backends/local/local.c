@@ -1,5 +1,5 @@
 // `local`: ranks on one machine, as threads of one process or as processes that inherited a hub
-// from `shoal run`. Joining, leaving, channels; engine.c moves the bytes.
+// from `shoal run`. Joining, leaving, streams; engine.c moves the bytes.
 #include "comm/backends/local/local.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
                                  .hub = hub,
                                  .threads = threads,
                                  .spin = hub->size <= sysconf(_SC_NPROCESSORS_ONLN)};
-  world->sending = (shoal_local_channel_t **)(world + 1);
+  world->sending = (shoal_local_stream_t **)(world + 1);
   world->receiving = world->sending + lanes;
   memset(world->sending, 0, 2 * lanes * sizeof(void *));
   shoal_status_t status = shoal_mutex_init(&world->mutex);
@@ -59,21 +59,21 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
 }
 
 static shoal_status_t local_join(const shoal_world_options_t *options, shoal_world_t **out_world) {
-  int32_t fd, rank, size;
+  int32_t fd = -1, rank = 0, size = 0;
   SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_RANK", &rank));
   SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_SIZE", &size));
   SHOAL_RETURN_IF_ERROR(read_variable("SHOAL_LOCAL_FD", &fd));
   if (rank >= size) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_RANK is %d but SHOAL_SIZE is %d", rank, size);
   }
-  shoal_hub_t *hub;
+  shoal_hub_t *hub = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_hub_open(fd, size, &hub));
   if (shoal_hub_state(hub, rank) == SHOAL_HUB_JOINED &&
       atomic_load(&hub->ranks[rank].pid) != getpid()) {
     shoal_hub_close(hub);
     return SHOAL_ERROR(INVALID_ARGUMENT, "another process is rank %d already", rank);
   }
-  shoal_local_world_t *world;
+  shoal_local_world_t *world = NULL;
   shoal_status_t status = world_create(options, hub, rank, false, &world);
   if (status) {
     shoal_hub_close(hub);
@@ -87,12 +87,12 @@ static shoal_status_t local_join(const shoal_world_options_t *options, shoal_wor
 
 static shoal_status_t local_threads(const shoal_world_options_t *options, int32_t n,
                                     shoal_world_t **out_worlds) {
-  shoal_hub_t *hub;
+  shoal_hub_t *hub = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_hub_create(n, NULL, &hub));
   atomic_store(&hub->references, 1);  // this function's
   shoal_status_t status = NULL;
   for (int32_t i = 0; i < n && !status; ++i) {
-    shoal_local_world_t *world;
+    shoal_local_world_t *world = NULL;
     status = world_create(options, hub, i, true, &world);
     if (status) {
       while (i > 0) local_world_free(out_worlds[--i]);
@@ -127,31 +127,31 @@ static shoal_status_t local_broken(shoal_world_t *base) {
   return shoal_failure_status(&((shoal_local_world_t *)base)->hub->failure);
 }
 
-// ---- channels -------------------------------------------------------------------------
+// ---- streams -------------------------------------------------------------------------
 
-static shoal_status_t local_channel_create(shoal_world_t *base, uint64_t id,
-                                           shoal_channel_t **out_channel) {
+static shoal_status_t local_stream_create(shoal_world_t *base, uint64_t id,
+                                          shoal_stream_t **out_stream) {
   shoal_local_world_t *world = (shoal_local_world_t *)base;
   const size_t n = (size_t)base->size;
-  shoal_local_channel_t *channel = base->allocator.alloc(
-      base->allocator.self, sizeof *channel + 2 * n * sizeof(shoal_local_stream_t));
-  if (!channel) return SHOAL_OOM();
-  *channel = (shoal_local_channel_t){.base = {.world = base, .id = id}};
-  channel->sends = (shoal_local_stream_t *)(channel + 1);
-  channel->recvs = channel->sends + n;
-  for (size_t i = 0; i < 2 * n; ++i) channel->sends[i] = (shoal_local_stream_t){.lane = -1};
+  shoal_local_stream_t *stream = base->allocator.alloc(
+      base->allocator.self, sizeof *stream + 2 * n * sizeof(shoal_local_flow_t));
+  if (!stream) return SHOAL_OOM();
+  *stream = (shoal_local_stream_t){.base = {.world = base, .id = id}};
+  stream->sends = (shoal_local_flow_t *)(stream + 1);
+  stream->recvs = stream->sends + n;
+  for (size_t i = 0; i < 2 * n; ++i) stream->sends[i] = (shoal_local_flow_t){.lane = -1};
   shoal_mutex_lock(&world->mutex);
-  channel->next = world->channels;
-  world->channels = channel;
+  stream->next = world->streams;
+  world->streams = stream;
   shoal_mutex_unlock(&world->mutex);
-  *out_channel = &channel->base;
+  *out_stream = &stream->base;
   return NULL;
 }
 
-static void local_channel_free(shoal_channel_t *base) {
+static void local_stream_free(shoal_stream_t *base) {
   shoal_local_world_t *world = (shoal_local_world_t *)base->world;
   shoal_mutex_lock(&world->mutex);
-  shoal_local_channel_t **at = &world->channels;
+  shoal_local_stream_t **at = &world->streams;
   while (*at && &(*at)->base != base) at = &(*at)->next;
   if (*at) *at = (*at)->next;
   // Only a broken world has messages half through.
@@ -172,8 +172,8 @@ const shoal_comm_ops_t shoal_comm_local = {
     .world_free = local_world_free,
     .fail = local_fail,
     .broken = local_broken,
-    .channel_create = local_channel_create,
-    .channel_free = local_channel_free,
+    .stream_create = local_stream_create,
+    .stream_free = local_stream_free,
     .exchange_start = shoal_local_exchange_start,
     .exchange_wait = shoal_local_exchange_wait,
 };

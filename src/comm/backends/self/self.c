@@ -16,11 +16,11 @@ typedef struct self_world {
   shoal_failure_t failure;
 } self_world_t;
 
-typedef struct self_channel {
-  shoal_channel_t base;
+typedef struct self_stream {
+  shoal_stream_t base;
   shoal_pending_t pending;
   shoal_cursor_t sends, recvs;
-} self_channel_t;
+} self_stream_t;
 
 static bool self_detect(void) {
   return true;
@@ -74,25 +74,25 @@ static shoal_status_t self_broken(shoal_world_t *base) {
   return shoal_failure_status(&((self_world_t *)base)->failure);
 }
 
-static shoal_status_t self_channel_create(shoal_world_t *world, uint64_t id,
-                                          shoal_channel_t **out_channel) {
-  self_channel_t *channel = world->allocator.alloc(world->allocator.self, sizeof *channel);
-  if (!channel) return SHOAL_OOM();
-  *channel = (self_channel_t){.base = {.world = world, .id = id}};
-  *out_channel = &channel->base;
+static shoal_status_t self_stream_create(shoal_world_t *world, uint64_t id,
+                                         shoal_stream_t **out_stream) {
+  self_stream_t *stream = world->allocator.alloc(world->allocator.self, sizeof *stream);
+  if (!stream) return SHOAL_OOM();
+  *stream = (self_stream_t){.base = {.world = world, .id = id}};
+  *out_stream = &stream->base;
   return NULL;
 }
 
-static void self_channel_free(shoal_channel_t *channel) {
-  shoal_allocator_t allocator = channel->world->allocator;
-  allocator.free(allocator.self, channel);
+static void self_stream_free(shoal_stream_t *stream) {
+  shoal_allocator_t allocator = stream->world->allocator;
+  allocator.free(allocator.self, stream);
 }
 
 // Moves all it can; called with the mutex held.
-static void progress(self_world_t *world, self_channel_t *channel) {
-  while (channel->sends.exchange && channel->recvs.exchange) {
-    const shoal_message_t *send = shoal_cursor_message(&channel->sends, SHOAL_SEND);
-    const shoal_message_t *recv = shoal_cursor_message(&channel->recvs, SHOAL_RECV);
+static void progress(self_world_t *world, self_stream_t *stream) {
+  while (stream->sends.exchange && stream->recvs.exchange) {
+    const shoal_message_t *send = shoal_cursor_message(&stream->sends, SHOAL_SEND);
+    const shoal_message_t *recv = shoal_cursor_message(&stream->recvs, SHOAL_RECV);
     if (send->tag != recv->tag || send->bytes != recv->bytes) {
       char message[200];
       snprintf(message, sizeof message,
@@ -103,29 +103,29 @@ static void progress(self_world_t *world, self_channel_t *channel) {
       return;
     }
     if (send->bytes > 0) memmove(recv->data, send->data, (size_t)send->bytes);
-    shoal_cursor_finish(&channel->sends, SHOAL_SEND, 0, &channel->pending);
-    shoal_cursor_finish(&channel->recvs, SHOAL_RECV, 0, &channel->pending);
+    shoal_cursor_finish(&stream->sends, SHOAL_SEND, 0, &stream->pending);
+    shoal_cursor_finish(&stream->recvs, SHOAL_RECV, 0, &stream->pending);
     shoal_cond_broadcast(&world->changed);
   }
 }
 
-static shoal_status_t self_exchange_start(shoal_channel_t *base, shoal_exchange_t *exchange) {
+static shoal_status_t self_exchange_start(shoal_stream_t *base, shoal_exchange_t *exchange) {
   self_world_t *world = (self_world_t *)base->world;
-  self_channel_t *channel = (self_channel_t *)base;
+  self_stream_t *stream = (self_stream_t *)base;
   SHOAL_RETURN_IF_ERROR(self_broken(base->world));
   if (shoal_exchange_done(exchange)) return NULL;  // it is empty
   shoal_mutex_lock(&world->mutex);
-  shoal_pending_add(&channel->pending, exchange);
-  shoal_cursor_offer(&channel->sends, SHOAL_SEND, 0, exchange);
-  shoal_cursor_offer(&channel->recvs, SHOAL_RECV, 0, exchange);
-  progress(world, channel);
+  shoal_pending_add(&stream->pending, exchange);
+  shoal_cursor_offer(&stream->sends, SHOAL_SEND, 0, exchange);
+  shoal_cursor_offer(&stream->recvs, SHOAL_RECV, 0, exchange);
+  progress(world, stream);
   shoal_mutex_unlock(&world->mutex);
   return NULL;
 }
 
-static shoal_status_t self_exchange_wait(shoal_channel_t *base, shoal_exchange_t *exchange) {
+static shoal_status_t self_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
   self_world_t *world = (self_world_t *)base->world;
-  self_channel_t *channel = (self_channel_t *)base;
+  self_stream_t *stream = (self_stream_t *)base;
   const int64_t deadline = shoal_time_ns() + base->world->timeout_ms * 1000000;
   shoal_mutex_lock(&world->mutex);
   while (!shoal_exchange_done(exchange) && !shoal_failure_is_set(&world->failure)) {
@@ -143,8 +143,8 @@ static shoal_status_t self_exchange_wait(shoal_channel_t *base, shoal_exchange_t
   }
   const bool done = shoal_exchange_done(exchange);
   if (!done) {  // the caller's storage goes away; nothing moves in a broken world
-    shoal_pending_remove(&channel->pending, exchange);
-    channel->sends.exchange = channel->recvs.exchange = NULL;
+    shoal_pending_remove(&stream->pending, exchange);
+    stream->sends.exchange = stream->recvs.exchange = NULL;
   }
   shoal_mutex_unlock(&world->mutex);
   return done ? NULL : self_broken(base->world);
@@ -158,8 +158,8 @@ const shoal_comm_ops_t shoal_comm_self = {
     .world_free = self_world_free,
     .fail = self_fail,
     .broken = self_broken,
-    .channel_create = self_channel_create,
-    .channel_free = self_channel_free,
+    .stream_create = self_stream_create,
+    .stream_free = self_stream_free,
     .exchange_start = self_exchange_start,
     .exchange_wait = self_exchange_wait,
 };
