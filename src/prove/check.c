@@ -165,7 +165,7 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program, const 
   SHOAL_RETURN_IF_ERROR(
       shoal_comparison_create(c->model, program, c->options.ranks, logs, &c->arena, &comparison));
   SHOAL_RETURN_IF_ERROR(shoal_reference_create(c->model, &c->options, allocator, &c->reference));
-  const shoal_model_t *expanded = c->parsed_plan ? c->parsed_plan->owned_model : NULL;
+  const shoal_model_t *expanded = c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
   if (expanded)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(expanded, &c->options, allocator, &c->expanded));
   for (int32_t run = 0; run < job->run_count; ++run) {

@@ -29,7 +29,8 @@ typedef struct shoal_check_options {
   shoal_allocator_t allocator;           // zero: the system's
   int32_t ranks;                         // 0: 1
   // The plan: the first of these that is given.
-  const shoal_program_t *program;        // a program for this model, not lowered here (mutations)
+  const shoal_program_t *program;        // a program for this model, not lowered here (mutations) ...
+  const shoal_model_t *expanded;         // ... and the model with expanded nodes it came from, or NULL
   const char *plan;                      // text of a plan file
   const shoal_intent_t *intent;
   const char *strategy, *mesh;           // NULL: "auto" and its default mesh
