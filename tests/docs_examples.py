@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""What README.md and docs/guide.md show is so.
+
+In a box, `$ shoal ...` is run (`# exit N` behind it: it must end so) and every line shown must be printed, in that
+order; `...` stands for anything, also inside a line. A box marked ```c FILE or ```json FILE must quote that file.
+The table of exit codes is include/shoal/status.inc, and every SHOAL_ variable named exists in the source.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("SHOAL_SOURCE_DIR", Path(__file__).resolve().parent.parent))
+SHOAL = os.environ.get("SHOAL_BIN", str(SOURCE / "build/release/shoal"))
+failures = []
+
+
+def fail(where, what):
+    failures.append(f"{where}: {what}")
+
+
+def boxes(text):
+    """(line number, info string, lines) of every fenced box."""
+    start, info, lines = None, "", []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            if start is None:
+                start, info, lines = number, line[3:].strip(), []
+            else:
+                yield start, info, lines
+                start = None
+        elif start is not None:
+            lines.append(line)
+
+
+def pattern(line):
+    return re.compile(".*".join(re.escape(part) for part in line.rstrip().split("...")) + r"\s*")
+
+
+def shown_in(where, shown, printed):
+    """Every shown line is printed, in order; without a `...` between, next to each other is not asked."""
+    at = 0
+    for line in shown:
+        if line.strip() in ("...", ""):
+            continue
+        wanted = pattern(line)
+        while at < len(printed) and not wanted.fullmatch(printed[at]):
+            at += 1
+        if at == len(printed):
+            fail(where, f"is not printed (or not there): {line}")
+            return
+        at += 1
+
+
+def run_box(where, lines, folder):
+    commands = []
+    for line in lines:
+        if line.startswith("$ "):
+            commands.append((line[2:], []))
+        elif commands:
+            commands[-1][1].append(line)
+    for command, shown in commands:
+        if not command.startswith("shoal "):
+            continue
+        text, _, code = command.partition("# exit ")
+        environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        result = subprocess.run(["bash", "-c", text], cwd=folder, env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=250)
+        if result.returncode != int(code or 0):
+            fail(where, f"'{command}' ended with {result.returncode}:\n{result.stdout[-2000:]}")
+        else:
+            shown_in(f"{where} '{text.strip()}'", shown, result.stdout.splitlines())
+
+
+def check_page(page, folder):
+    text = (SOURCE / page).read_text()
+    for number, info, lines in boxes(text):
+        where = f"{page}:{number}"
+        language, _, name = info.partition(" ")
+        if name:
+            shown_in(f"{where} {name}", lines, (SOURCE / name).read_text().splitlines())
+        elif lines and lines[0].startswith("$ "):
+            run_box(where, lines, folder)
+    sources = "\n".join(path.read_text() for folder in ("src", "cli", "python") for path in
+                        (SOURCE / folder).rglob("*") if path.suffix in {".c", ".h", ".py"})
+    for variable in set(re.findall(r"`(SHOAL_[A-Z_]+)", text)):
+        option = variable[len("SHOAL_"):].lower()
+        if variable not in sources and not re.search(rf"\b{option},", sources):
+            fail(page, f"{variable} is nowhere in the source")
+
+
+def check_codes():
+    table = re.findall(r'SHOAL_STATUS_CODE\((\w+), \d+, (\d+), "([^"]*)"\)',
+                       (SOURCE / "include/shoal/status.inc").read_text())
+    guide = (SOURCE / "docs/guide.md").read_text()
+    for name, code, meaning in table:
+        if f"| {code} | {name} | {meaning} |" not in guide:
+            fail("docs/guide.md", f"its table of exit codes lacks {code} {name}: {meaning}")
+
+
+def main():
+    if os.environ.get("SHOAL_SANITIZE"):
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "bin").mkdir()
+        Path(folder, "bin/shoal").symlink_to(SHOAL)
+        for name in ("examples", "LICENSE"):
+            Path(folder, name).symlink_to(SOURCE / name)
+        for page in sys.argv[1:] or ["README.md", "docs/guide.md"]:
+            check_page(page, folder)
+    check_codes()
+    print("\n".join(failures) or "what the pages show is so")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
