@@ -21,5 +21,8 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, 
                                                       int32_t mesh, const char *what,
                                                       const shoal_shape_t *shape,
                                                       shoal_layout_t *out_layout);
+// The same for the resting layout of a state: neither unreduced nor along micro.
+SHOAL_MUST_USE shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t state, const char *text,
+                                                    int32_t mesh);
 
 #endif  // SHOAL_PLAN_COMPLETE_H_

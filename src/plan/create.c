@@ -62,6 +62,9 @@ static shoal_status_t make_meshes(shoal_plan_t *plan) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give every mesh the same micro=n",
                               "meshes '%s' and '%s' differ in micro-batches", intent->meshes[0],
                               intent->meshes[i]);
+    if (i > 0 && !mesh->name[0])
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "put a name before it: \"b!data=3@2-4\"",
+                              "mesh '%s' is not the first and has no name", intent->meshes[i]);
     for (int64_t j = 0; j < i; ++j)
       if (strcmp(plan->meshes[j].name, mesh->name) == 0)
         return SHOAL_ERROR(INVALID_ARGUMENT, "two meshes are called '%s'", mesh->name);
@@ -149,6 +152,20 @@ shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *tex
   return NULL;
 }
 
+shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *text, int32_t mesh) {
+  const shoal_state_info_t *state = &plan->model->states.items[s];
+  shoal_layout_t *layout = &plan->states[s];
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_parse_layout(plan, text, mesh, state->name, &state->type.shape, layout));
+  if (shoal_layout_is_partial(layout))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
+  for (int32_t c = 0; c < layout->cut_count; ++c)
+    if (layout->cuts[c].axis == SHOAL_AXIS_MICRO)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot be cut along micro: it outlives the step",
+                         state->name);
+  return NULL;
+}
+
 // The mesh of the first node that reads a state and was given one by a stage, "train" before others.
 static int32_t reader_mesh(const shoal_plan_t *plan, int32_t *const *meshes, int32_t state) {
   for (int pass = 0; pass < 2; ++pass)
@@ -190,17 +207,10 @@ static shoal_status_t place_states(shoal_plan_t *plan, int32_t *const *meshes) {
     if (mesh < 0) mesh = 0;
     plan->states[s].mesh = &plan->meshes[mesh];
     if (entry)
-      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->value, mesh, state->name,
-                                                    &state->type.shape, &plan->states[s]));
+      SHOAL_RETURN_IF_ERROR(shoal_plan_rest_state(plan, (int32_t)s, entry->value, mesh));
     else if (base >= 0 &&
              shoal_shape_equal(&model->states.items[base].type.shape, &state->type.shape))
       plan->states[s] = plan->states[base];
-    if (shoal_layout_is_partial(&plan->states[s]))
-      return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
-    for (int32_t c = 0; c < plan->states[s].cut_count; ++c)
-      if (plan->states[s].cuts[c].axis == SHOAL_AXIS_MICRO)
-        return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot be cut along micro: it outlives the step",
-                           state->name);
   }
   return NULL;
 }

@@ -57,17 +57,17 @@ static shoal_status_t write_choice(shoal_json_writer_t *w, const shoal_mesh_t *m
   shoal_json_begin(w, slot_name(mesh, slot), '{', true);
   shoal_json_string(w, "way", text);
   if (cut->unit > 1) shoal_json_int(w, "unit", cut->unit);
-  if (cut->chunk_count > 0) {
+  if (cut->chunk_count > 0 && cut->chunks[0].length == 0) {
+    shoal_json_int(w, "equal_chunks", cut->chunk_count);
+  } else if (cut->chunk_count > 0) {
     shoal_json_begin(w, "chunks", '[', true);
     for (int32_t i = 0; i < cut->chunk_count; ++i) {
       shoal_json_begin(w, NULL, '[', true);
       shoal_json_int(w, NULL, cut->chunks[i].length);
       shoal_json_int(w, NULL, cut->chunks[i].unit);
       shoal_json_end(w, ']');
-      if (cut->chunks[0].length == 0) break;  // equal chunks: one entry says how many
     }
     shoal_json_end(w, ']');
-    if (cut->chunks[0].length == 0) shoal_json_int(w, "equal_chunks", cut->chunk_count);
   }
   if (cut->weights) {
     int64_t count = slot == 0 ? mesh->micro : mesh->axes[slot - 1].size;
@@ -203,39 +203,56 @@ static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena
   return read_entries(intent, "stages", arena, &out_intent->stage_count, &out_intent->stages);
 }
 
+// A number of at least `low`, small enough that sums of them do not overflow.
+static shoal_status_t read_number(const shoal_json_t *number, int64_t low, int64_t *out_value) {
+  if (number->kind != SHOAL_JSON_INT || number->integer < low || number->integer > INT32_MAX)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be a number from %lld to %d", number->path,
+                       (long long)low, INT32_MAX);
+  *out_value = number->integer;
+  return NULL;
+}
+
+static shoal_status_t read_chunks(const shoal_json_t *entry, shoal_item_cut_t *out_cut) {
+  const shoal_json_t *list = NULL, *equal = shoal_json_find(entry, "equal_chunks");
+  if (equal) {
+    int64_t count = 0;
+    if (shoal_json_find(entry, "chunks"))
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: give \"chunks\" or \"equal_chunks\"", entry->path);
+    SHOAL_RETURN_IF_ERROR(read_number(equal, 1, &count));
+    out_cut->chunk_count = (int32_t)count;
+  }
+  if (!shoal_json_find(entry, "chunks")) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "chunks", SHOAL_JSON_ARRAY, &list));
+  if (list->count < 1 || list->count > SHOAL_MAX_CHUNKS)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s needs 1 to %d chunks", list->path, SHOAL_MAX_CHUNKS);
+  out_cut->chunk_count = (int32_t)list->count;
+  for (int64_t i = 0; i < list->count; ++i) {
+    const shoal_json_t *pair = &list->children[i];
+    if (pair->kind != SHOAL_JSON_ARRAY || pair->count != 2)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be [length, unit]", pair->path);
+    SHOAL_RETURN_IF_ERROR(read_number(&pair->children[0], 1, &out_cut->chunks[i].length));
+    SHOAL_RETURN_IF_ERROR(read_number(&pair->children[1], 0, &out_cut->chunks[i].unit));
+  }
+  return NULL;
+}
+
 static shoal_status_t read_item_cut(const shoal_json_t *entry, int64_t axis_size, shoal_arena_t *arena,
                                     shoal_item_cut_t *out_cut) {
   static const char *const keys[] = {"way", "unit", "chunks", "equal_chunks", "weights"};
   SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 5));
-  if (shoal_json_find(entry, "unit")) SHOAL_RETURN_IF_ERROR(shoal_json_get_int(entry, "unit", &out_cut->unit));
+  const shoal_json_t *unit = shoal_json_find(entry, "unit");
+  if (unit) SHOAL_RETURN_IF_ERROR(read_number(unit, 1, &out_cut->unit));
+  SHOAL_RETURN_IF_ERROR(read_chunks(entry, out_cut));
+  if (!shoal_json_find(entry, "weights")) return NULL;
   const shoal_json_t *list = NULL;
-  if (shoal_json_find(entry, "chunks")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "chunks", SHOAL_JSON_ARRAY, &list));
-    if (list->count > SHOAL_MAX_CHUNKS)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s has more than %d chunks", list->path, SHOAL_MAX_CHUNKS);
-    out_cut->chunk_count = (int32_t)list->count;
-    for (int64_t i = 0; i < list->count; ++i) {
-      const shoal_json_t *pair = &list->children[i];
-      if (pair->kind != SHOAL_JSON_ARRAY || pair->count != 2 ||
-          pair->children[0].kind != SHOAL_JSON_INT || pair->children[1].kind != SHOAL_JSON_INT)
-        return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be [length, unit]", pair->path);
-      out_cut->chunks[i] = (shoal_chunk_t){pair->children[0].integer, pair->children[1].integer};
-    }
-  }
-  if (shoal_json_find(entry, "equal_chunks")) {
-    int64_t count = 0;
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(entry, "equal_chunks", &count));
-    out_cut->chunk_count = (int32_t)count;
-  }
-  if (shoal_json_find(entry, "weights")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "weights", SHOAL_JSON_ARRAY, &list));
-    int64_t *weights = SHOAL_NEW(arena, int64_t, axis_size);
-    if (!weights) return SHOAL_OOM();
-    if (list->count != axis_size)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s needs one weight per rank of the axis", list->path);
-    for (int64_t i = 0; i < axis_size; ++i) weights[i] = list->children[i].integer;
-    out_cut->weights = weights;
-  }
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "weights", SHOAL_JSON_ARRAY, &list));
+  int64_t *weights = SHOAL_NEW(arena, int64_t, axis_size);
+  if (!weights) return SHOAL_OOM();
+  if (list->count != axis_size)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s needs one weight per rank of the axis", list->path);
+  for (int64_t i = 0; i < axis_size; ++i)
+    SHOAL_RETURN_IF_ERROR(read_number(&list->children[i], 0, &weights[i]));
+  out_cut->weights = weights;
   return NULL;
 }
 
@@ -293,7 +310,36 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     }
     SHOAL_RETURN_IF_ERROR(find_way(rule, node->op, text, way->path, scratch, &choice->way));
   }
+  for (int32_t k = 0; k < node->input_count + node->output_count; ++k) {
+    const shoal_type_t *type = k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
+    shoal_layout_t layout;
+    shoal_status_t status = shoal_plan_operand(plan, gp, n, k, &layout);
+    if (!status) status = shoal_layout_check(&layout, &type->shape);
+    if (status) return shoal_status_annotatef(status, "%s", entry->path);
+  }
   return shoal_plan_set_outputs(plan, gp, n);
+}
+
+// Resting layouts as they were resolved; the intent's are what they were made from.
+static shoal_status_t read_states(shoal_plan_t *plan, const shoal_json_t *resolved) {
+  const shoal_model_t *model = plan->model;
+  const shoal_json_t *states = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(resolved, "states", SHOAL_JSON_OBJECT, &states));
+  if (states->count != model->states.count)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s lists %lld states, the model has %lld", states->path,
+                       (long long)states->count, (long long)model->states.count);
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    const char *text = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(states, model->states.items[s].name, &text));
+    SHOAL_RETURN_IF_ERROR(shoal_plan_rest_state(plan, (int32_t)s, text, -1));
+  }
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    for (int64_t v = 0; v < graph->values.count; ++v)
+      if (graph->values.items[v].source == SHOAL_FROM_STATE)
+        plan->graphs[g].values[v] = plan->states[graph->values.items[v].index];
+  }
+  return NULL;
 }
 
 static shoal_status_t read_nodes(shoal_plan_t *plan, const shoal_json_t *resolved,
@@ -353,7 +399,10 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
   if (resolved) {
     SHOAL_RETURN_IF_ERROR(shoal_plan_prepare(model, rules, &intent, world, allocator, out_plan));
     SHOAL_RETURN_IF_ERROR(guard_fits(*out_plan, resolved, scratch, &fits));
-    if (fits) return read_nodes(*out_plan, resolved, scratch);
+    if (fits) {
+      SHOAL_RETURN_IF_ERROR(read_states(*out_plan, resolved));
+      return read_nodes(*out_plan, resolved, scratch);
+    }
     shoal_plan_free(*out_plan);
     *out_plan = NULL;
   }
