@@ -45,6 +45,8 @@ static void test_meshes(void **state) {
                  STRINGS("a!data=2,micro=3@0-1", "b!data=3@2-4"));
   expect_refused(INVALID_ARGUMENT, "two meshes are called 'a'", 4,
                  STRINGS("a!data=2@0-1", "a!data=2@2-3"));
+  expect_refused(INVALID_ARGUMENT, "is not the first and has no name", 4,
+                 STRINGS("a!data=2@0-1", "data=2@2-3"));
   expect_refused(INVALID_ARGUMENT, "data=two", 2, STRINGS("data=two"));
 }
 
