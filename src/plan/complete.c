@@ -68,6 +68,7 @@ typedef struct operand_view {
   const shoal_type_t *type;
   double bytes;
   bool pinned;               // outputs: somebody said how it should be cut
+  bool elsewhere;            // inputs: it comes from another mesh
   const shoal_cut_t *cut;    // inputs: as it is; outputs: as pinned. NULL: whole
   shoal_cut_t storage;
 } operand_view_t;
@@ -83,7 +84,7 @@ typedef struct chooser {
 } chooser_t;
 
 // The item of `layout` along the chooser's axis. From another mesh, the axis of the same name counts:
-// stages of different size cut the batch alike.
+// stages of different size cut the batch alike, and a sum may arrive as one summand.
 static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *layout,
                                     shoal_cut_t *storage) {
   int32_t axis = axis_of(c->slot);
@@ -92,7 +93,7 @@ static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *la
     int32_t other = shoal_mesh_axis(layout->mesh, mesh->axes[axis].name);
     if (other < 0) return NULL;
     const shoal_cut_t *found = shoal_layout_along(layout, other);
-    if (!found || found->kind == SHOAL_CUT_PARTIAL) return NULL;
+    if (!found || (found->kind == SHOAL_CUT_PARTIAL && found->reduce == SHOAL_REDUCE_LSE)) return NULL;
     *storage = *found;
     storage->axis = axis;
     storage->weights = NULL;
@@ -135,6 +136,8 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     const shoal_cut_t *have = input ? view->cut : way, *need = input ? way : view->cut;
     if (input && partial && !have) whole_to_partial = true;
     if (input && partial && have) stays_partial = true;
+    // A sum over micro-batches that changes mesh should do so once, not once per micro-batch.
+    if (input && partial && micro && view->elsewhere) cost += (double)(c->plan->micro - 1) * view->bytes;
     cost += micro ? shoal_cut_change_micro(have, need, shape, view->bytes)
                   : shoal_cut_change(have, need, shape, view->bytes);
   }
@@ -252,6 +255,7 @@ static shoal_status_t complete_node(shoal_plan_t *plan, shoal_graph_plan_t *grap
       view->pinned = !input && pinned[k - node->input_count];
       const shoal_layout_t *layout =
           input ? &graph->values[node->inputs[k]] : &pins[k - node->input_count];
+      view->elsewhere = input && layout->mesh != &plan->meshes[c.mesh];
       view->cut = input || view->pinned ? cut_along(&c, layout, &view->storage) : NULL;
     }
     np->choices[c.slot] = choose(&c);
