@@ -332,7 +332,8 @@ static void test_processes(void **state) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "join") == 0) return run_joined(NULL, conformance, NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_self),
       cmocka_unit_test(test_processes),

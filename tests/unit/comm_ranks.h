@@ -105,4 +105,24 @@ SHOAL_MUST_USE static inline shoal_status_t run_processes(const shoal_world_opti
   return shoal_launch_processes(&(shoal_launch_options_t){.size = n}, run_rank_process, &process);
 }
 
+// For a test program that mpirun, srun or `shoal run` started: this process is one rank of the
+// environment's world. Returns the exit code.
+static inline int run_joined(const shoal_world_options_t *options, rank_fn_t function, void *self) {
+  shoal_world_t *world = NULL;
+  shoal_status_t status = shoal_world_join(options, &world);
+  if (!status) status = function(world, self);
+  if (!status) {
+    printf("rank %d of %d over %s: well\n", shoal_world_rank(world), shoal_world_size(world),
+           shoal_world_backend(world));
+  } else {
+    fprintf(stderr, "rank %d: %s: %s\nhint: %s\n", world ? shoal_world_rank(world) : -1,
+            shoal_code_name(shoal_status_code(status)), shoal_status_message(status),
+            shoal_status_hint(status));
+  }
+  shoal_world_release(world);
+  int code = shoal_code_exit(shoal_status_code(status));
+  shoal_status_free(status);
+  return code;
+}
+
 #endif  // SHOAL_TESTS_UNIT_COMM_RANKS_H_
