@@ -101,6 +101,14 @@ def check_codes():
             fail("docs/guide.md", f"its table of exit codes lacks {code} {name}: {meaning}")
 
 
+def check_map():
+    """Every layer has its line in the README, in the order of src/LAYERS."""
+    layers = re.findall(r"^([a-z]+):", (SOURCE / "src/LAYERS").read_text(), re.M)
+    listed = re.findall(r"^\| `src/(\w+)` \|", (SOURCE / "README.md").read_text(), re.M)
+    if listed != layers:
+        fail("README.md", f"its source map has {listed}, src/LAYERS {layers}")
+
+
 def main():
     if os.environ.get("SHOAL_SANITIZE"):
         return 77
@@ -112,6 +120,7 @@ def main():
         for page in sys.argv[1:] or ["README.md", "docs/guide.md"]:
             check_page(page, folder)
     check_codes()
+    check_map()
     print("\n".join(failures) or "what the pages show is so")
     return 1 if failures else 0
 
