@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# labels: san
+# Bad input, one clear error each: exit code by include/shoal/status.inc, the message and (where there is one) the
+# hint; the same text on every rank. And --help of every command.
+set -uo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+shoal=$SHOAL_BIN
+wrong=0
+fail() { echo "FAILED $*"; wrong=$((wrong + 1)); }
+code_of() { sed -nE "s/^SHOAL_STATUS_CODE\($1, [0-9]+, ([0-9]+),.*/\1/p" "$SHOAL_SOURCE_DIR/include/shoal/status.inc"; }
+
+# bad CODE 'message' 'hint or empty' arguments...: message and hint are fixed strings found in the error
+bad() {
+  local code=$1 message=$2 hint=$3 got
+  shift 3
+  "$shoal" "$@" >out 2>err
+  got=$?
+  [ "$got" = "$(code_of "$code")" ] || fail "shoal $*: exit $got, not $code ($(head -1 err))"
+  head -1 err | grep -qF "shoal: error: $code: " || fail "shoal $*: $(head -1 err)"
+  head -1 err | grep -qF -- "$message" || fail "shoal $*: no '$message' in: $(head -1 err)"
+  if [ -n "$hint" ]; then
+    grep '^hint: ' err | grep -qF -- "$hint" || fail "shoal $*: no '$hint' in: $(cat err)"
+  fi
+  [ "$(grep -c '^shoal: error:' err)" = 1 ] || fail "shoal $*: not one error: $(cat err)"
+  [ "$(wc -l <err)" -le 2 ] || fail "shoal $*: more than an error and a hint: $(cat err)"
+}
+
+# ---- help ---------------------------------------------------------------------------------------------
+"$shoal" --help >help || fail "shoal --help"
+for command in train run plan explain rules check layout info; do
+  grep -q "^  $command " help || fail "shoal --help does not list $command"
+  "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
+  head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
+  grep -q -- '--help' out || fail "$command --help does not list itself"
+  [ -s err ] && fail "$command --help talks on stderr"
+done
+[ "$(grep -c '^  ' help)" = 8 ] || fail "a command is missing in this test: $(cat help)"
+
+# ---- commands and options -----------------------------------------------------------------------------
+bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai
+bad INVALID_ARGUMENT "name one model" "mlp -n 2" train
+bad INVALID_ARGUMENT "after 'mlp' stands 'gpt'" "" plan mlp gpt
+bad NOT_FOUND "there is no model 'mlpp'" "did you mean 'mlp'?" explain mlpp
+bad INVALID_ARGUMENT "unknown option '--step'" "did you mean '--steps'?" train mlp --step 3
+bad INVALID_ARGUMENT "--steps: 'many' is not a whole number" "" train mlp --steps many
+bad INVALID_ARGUMENT "--steps needs a value" "" train mlp --steps
+bad INVALID_ARGUMENT "--steps -3" "" train mlp --steps -3
+bad INVALID_ARGUMENT "--keep -1" "" train mlp --keep -1
+bad INVALID_ARGUMENT "--lr: 'fast' is not a number" "" train mlp --lr fast
+bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --format xml
+bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
+bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
+bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
+bad INVALID_ARGUMENT "-n 5000" "" train mlp -n 5000
+bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume
+bad INVALID_ARGUMENT "takes no argument 'now'" "" info now
+SHOAL_STEPS=soon bad INVALID_ARGUMENT "SHOAL_STEPS: 'soon' is not a whole number" "" train mlp
+SHOAL_TIMEOUT_MS=-4 bad INVALID_ARGUMENT "SHOAL_TIMEOUT_MS is '-4'" "" train mlp
+
+# ---- shapes -------------------------------------------------------------------------------------------
+bad INVALID_ARGUMENT "dim 0 is negative (-3)" "" train mlp --batch -3
+bad INVALID_ARGUMENT "C a multiple of heads" "" plan gpt --width 64 --heads 5
+bad INVALID_ARGUMENT "'i32' is no float type" "f64, f32, bf16 or f16" plan mlp --dtype i32
+
+# ---- data and checkpoints -----------------------------------------------------------------------------
+bad INVALID_ARGUMENT "none was given" "--data FILE" train gpt
+bad NOT_FOUND "'nowhere.txt'" "" train gpt --data nowhere.txt
+bad IO "Is a directory" "" train gpt --data .
+echo "too short" >short.txt
+bad INVALID_ARGUMENT "short.txt" "" train gpt --data short.txt
+: >file
+bad IO "file" "" train mlp --steps 1 --save file/out
+"$shoal" train mlp --steps 1 --save saved >/dev/null || fail "a checkpoint could not be saved"
+bad INVALID_ARGUMENT "tensor 'fc1/weight' is f32[64, 128], the model has f32[64, 5]" "" train mlp --hidden 5 --steps 2 --save saved --resume
+printf 'no tensors' >saved/step-1/model.safetensors
+bad INVALID_ARGUMENT "model.safetensors" "" train mlp --steps 2 --save saved --resume
+
+# ---- strategies, meshes, layouts ----------------------------------------------------------------------
+plan="plan mlp -n 2"
+bad NOT_FOUND "there is no strategy 'dat'" "did you mean 'data'?" $plan --strategy dat
+bad INVALID_ARGUMENT "mesh 'data=3' has 3 ranks, the world has 2" "product of the axes" $plan --mesh data=3
+bad INVALID_ARGUMENT "expected axis=size at 'data'" "write axis=size" $plan --mesh data
+bad INVALID_ARGUMENT "axis 'data' is there twice" "" $plan --mesh data=1,data=2
+bad INVALID_ARGUMENT "has size 0" "" $plan --mesh data=2,micro=0
+bad INVALID_ARGUMENT "rank 0 is listed twice" "" $plan --mesh data=2@0,0
+bad INVALID_ARGUMENT "has no axis 'tensor'" "tensor=2" $plan --strategy tensor --mesh data=2
+bad INVALID_ARGUMENT "needs a mesh" "--mesh" $plan --strategy explicit
+explicit="$plan --strategy explicit --mesh tensor=2 --layouts"
+bad NOT_FOUND "'fc9/weight' matches no state, input or value" "did you mean 'fc1/weight'?" $explicit fc9/weight=tensor:1
+bad NOT_FOUND "no axis 'tensr'" "did you mean 'tensor'?" $explicit fc1/weight=tensr:1
+bad INVALID_ARGUMENT "there is no dim 7" "from 0 to 1" $explicit fc1/weight=tensor:7
+bad INVALID_ARGUMENT "expected axis:dim" "axis:flat" $explicit fc1/weight=tensor
+bad INVALID_ARGUMENT "has no '='" "pattern=layout" $explicit fc1/weight
+bad INVALID_ARGUMENT "--plan and --mesh do not go together" "" $plan --plan x.json --mesh data=2
+bad INVALID_ARGUMENT "--plan and --strategy do not go together" "" train mlp --plan x.json --strategy data
+
+# ---- plan files ---------------------------------------------------------------------------------------
+# plan_file TEXT: writes plan.json
+plan_file() { printf '%s\n' "$1" >plan.json; }
+file="plan mlp -n 2 --plan plan.json"
+bad NOT_FOUND "'missing.json'" "" plan mlp --plan missing.json
+plan_file '{"shoal_plan": 1, "intent": {'
+bad INVALID_ARGUMENT "plan.json:2" "" $file
+plan_file '[]'
+bad INVALID_ARGUMENT "plan.json" "" $file
+plan_file '{"shoal_plan": 2, "intent": {"meshes": ["data=2"]}}'
+bad UNSUPPORTED "plan format 2; this version reads 1" "" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshs": ["data=2"]}}'
+bad INVALID_ARGUMENT "unknown key 'meshs'" "did you mean 'meshes'?" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshes": []}}'
+bad INVALID_ARGUMENT "mesh" "" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshes": ["data=2"], "layouts": {"z": "data:0"}}}'
+bad NOT_FOUND "'z' matches no" "" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshes": ["data=2"], "stages": {"fc1/*": "b"}}}'
+bad INVALID_ARGUMENT "asks for mesh 'b'" "" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshes": ["a!data=2,micro=2", "b!data=2,micro=3"]}}'
+bad INVALID_ARGUMENT "differ in micro-batches" "" $file
+plan_file '{"shoal_plan": 1, "intent": {"meshes": ["data=2@5,6"]}}'
+bad INVALID_ARGUMENT "rank" "" $file
+
+# ---- clusters -----------------------------------------------------------------------------------------
+bad NOT_FOUND "'none.yml'" "" $plan --cluster none.yml
+printf 'shoal_cluster: 1\nrank: 3\n' >bad.yml
+bad INVALID_ARGUMENT "unknown key 'rank'" "did you mean 'ranks'?" $plan --cluster bad.yml
+bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
+printf 'shoal_cluster: [\n' >bad.yml
+bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
+
+# ---- rules, layout, run -------------------------------------------------------------------------------
+bad NOT_FOUND "there is no op 'shoal.matmull'" "did you mean 'shoal.matmul'?" rules matmull
+bad INVALID_ARGUMENT "one op, not 2" "" rules add mul
+bad INVALID_ARGUMENT "--shape is missing" "--shape" layout
+bad INVALID_ARGUMENT "cannot read 'x'" "10,768" layout --shape 3,x --mesh a=2 --layout a:0
+bad NOT_FOUND "no axis 'b'" "did you mean 'a'?" layout --shape 3 --mesh a=2 --layout b:0
+bad INVALID_ARGUMENT "2 ranks and 1 weights" "" layout --shape 3 --mesh a=2 --layout 'a:0(1)'
+bad INVALID_ARGUMENT "--rank 7" "" layout --shape 3 --mesh a=2 --layout a:0 --rank 7
+bad INVALID_ARGUMENT "there is no program to run" "-- PROGRAM" run -n 2
+bad INVALID_ARGUMENT "before it stands x" "-- PROGRAM" run -n 2 x -- true
+bad INVALID_ARGUMENT "-n: 'two' is not a whole number" "" run -n two -- true
+
+# ---- every rank says the same ---------------------------------------------------------------------------
+# alike CODE arguments...: as 3 processes under `shoal run`, each printing its own error, and as 3 threads
+alike() {
+  local code=$1 got
+  shift
+  "$shoal" run -n 3 -- "$shoal" "$@" >out 2>err
+  got=$?
+  [ "$got" = "$(code_of "$code")" ] || fail "run -n 3 -- shoal $*: exit $got, not $code"
+  for rank in 0 1 2; do sed -n "s/^\[$rank\] //p" err >err.$rank; done
+  [ -s err.0 ] && cmp -s err.0 err.1 && cmp -s err.0 err.2 || fail "ranks differ for shoal $*: $(cat err)"
+  for kind in --threads --no-threads; do
+    "$shoal" "$@" -n 3 $kind >out 2>err
+    got=$?
+    [ "$got" = "$(code_of "$code")" ] || fail "shoal $* -n 3 $kind: exit $got, not $code"
+    cmp -s err err.0 || fail "shoal $* -n 3 $kind says $(cat err), a rank by itself $(cat err.0)"
+  done
+}
+alike NOT_FOUND train mlp --strategy dat
+alike INVALID_ARGUMENT train mlp --mesh data=2
+alike INVALID_ARGUMENT train gpt --heads 5 --data "$SHOAL_SOURCE_DIR/LICENSE"
+alike NOT_FOUND train gpt --data nowhere.txt
+alike NOT_FOUND train mlp --plan missing.json
+plan_file '{"shoal_plan": 1, "intent": {"meshes": ["data=3"], "layouts": {"z": "data:0"}}}'
+alike NOT_FOUND train mlp --plan plan.json
+alike INVALID_ARGUMENT train mlp --steps 2 --save saved --resume
+
+[ $wrong = 0 ] && echo "every error is clear"
+exit $((wrong > 0))
