@@ -54,14 +54,63 @@ SHOAL_API void shoal_group_free(shoal_group_t *group);
 SHOAL_API int32_t shoal_group_size(const shoal_group_t *group);
 SHOAL_API int32_t shoal_group_rank(const shoal_group_t *group);  // mine in it, or -1
 
-// Collectives. Buffers are dense. Reductions run in ascending group rank, bf16/f16 accumulate in f32: same
-// bits on every rank, every time. `send` may equal `recv` (in place) in all_reduce and broadcast.
+// ---------------------------------------------------------------------------------------------------
+// Collectives. Buffers are dense; counts may be zero and differ between ranks. Reductions (sum, prod, max,
+// min) join the ranks' elements in ascending group rank, bf16 and f16 in f32 with one rounding: the same
+// bits on every rank, every time. In place: `send` equals `recv` where both are as long; else the shorter
+// one may be this rank's own part of the longer. Not so for all_to_all, whose buffers must not overlap.
+// ---------------------------------------------------------------------------------------------------
+
+typedef enum shoal_collective_kind {
+#define SHOAL_COLLECTIVE(id, name) SHOAL_COLLECTIVE_##id,
+#include "shoal/collectives.inc"
+#undef SHOAL_COLLECTIVE
+  SHOAL_COLLECTIVE_COUNT
+} shoal_collective_kind_t;
+
+// One collective call, whatever its kind; fields that a kind does not use are zero. The functions below
+// fill it in; written out it also starts asynchronous calls and bounded ones.
+//
+// `bounded` (on all ranks alike): send_counts and recv_counts are capacities, which say where parts lie in
+// the buffers; how many elements move is read when the call runs, from *send_counts_at_run: one count per
+// group rank for scatter (at the root), reduce_scatter (the same on all ranks) and all_to_all, else this
+// rank's one. What came is written to *recv_counts_at_run if that is not NULL: one count per group rank for
+// gather (at the root), all_gather and all_to_all; else one. A count above its capacity is an error.
+typedef struct shoal_collective {
+  shoal_collective_kind_t kind;
+  shoal_dtype_t dtype;
+  shoal_reduce_t reduce;
+  int32_t root;                // group rank
+  bool bounded;
+  int64_t count;               // elements: barrier 0, broadcast, reduce, all_reduce, scan, exscan
+  const int64_t *send_counts;  // one per group rank: scatter, reduce_scatter, all_to_all
+  const int64_t *recv_counts;  // one per group rank: gather, all_gather, all_to_all
+  const int64_t *send_counts_at_run;
+  int64_t *recv_counts_at_run;
+  const void *send;            // broadcast: equals recv
+  void *recv;                  // reduce, gather: used at the root only
+} shoal_collective_t;
+
+SHOAL_API const char *shoal_collective_name(shoal_collective_kind_t kind);  // "all_reduce"
+// Runs any of them. *Collective*; blocks.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_collective_run(shoal_group_t *group,
+                                                             const shoal_collective_t *collective);
+
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_barrier(shoal_group_t *group);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_broadcast(shoal_group_t *group, void *data, int64_t bytes, int32_t root);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reduce_to(shoal_group_t *group, shoal_dtype_t dtype,
+                                                        shoal_reduce_t reduce, int64_t count,
+                                                        const void *send, void *recv, int32_t root);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_reduce(shoal_group_t *group, shoal_dtype_t dtype,
                                                          shoal_reduce_t reduce, int64_t count,
                                                          const void *send, void *recv);
 // counts[i] elements come from / go to group rank i.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_gather_to(shoal_group_t *group, shoal_dtype_t dtype,
+                                                        const int64_t *counts, const void *send,
+                                                        void *recv, int32_t root);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_scatter_from(shoal_group_t *group, shoal_dtype_t dtype,
+                                                           const int64_t *counts, const void *send,
+                                                           void *recv, int32_t root);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_gather(shoal_group_t *group, shoal_dtype_t dtype,
                                                          const int64_t *counts, const void *send, void *recv);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reduce_scatter(shoal_group_t *group, shoal_dtype_t dtype,
@@ -70,6 +119,14 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reduce_scatter(shoal_group_t *grou
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_to_all(shoal_group_t *group, shoal_dtype_t dtype,
                                                          const int64_t *send_counts, const void *send,
                                                          const int64_t *recv_counts, void *recv);
+// Joined over the group ranks up to this one (scan), or before it (exclusive; group rank 0 gets the
+// reduction's identity).
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_scan(shoal_group_t *group, shoal_dtype_t dtype,
+                                                   shoal_reduce_t reduce, int64_t count, const void *send,
+                                                   void *recv);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exclusive_scan(shoal_group_t *group, shoal_dtype_t dtype,
+                                                             shoal_reduce_t reduce, int64_t count,
+                                                             const void *send, void *recv);
 
 // Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must agree
 // (else MISMATCH naming both sides, on every rank). A rank may send to itself. Several exchanges may be in

@@ -9,11 +9,13 @@
 #include "comm/comm_impl.h"
 #include "device/reduce.h"
 
-static bool is_reduction(shoal_collective_kind_t kind) {
-  return kind == SHOAL_COLLECTIVE_REDUCE || kind == SHOAL_COLLECTIVE_ALL_REDUCE ||
-         kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || kind == SHOAL_COLLECTIVE_SCAN ||
-         kind == SHOAL_COLLECTIVE_EXSCAN;
-}
+// Kinds with a count per rank, on the sending and on the receiving side.
+#define SEND_COUNTS                                                         \
+  (1u << SHOAL_COLLECTIVE_SCATTER | 1u << SHOAL_COLLECTIVE_REDUCE_SCATTER | \
+   1u << SHOAL_COLLECTIVE_ALL_TO_ALL)
+#define RECV_COUNTS                                                    \
+  (1u << SHOAL_COLLECTIVE_GATHER | 1u << SHOAL_COLLECTIVE_ALL_GATHER | \
+   1u << SHOAL_COLLECTIVE_ALL_TO_ALL)
 
 static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dtype,
                                    const int64_t *counts) {
@@ -28,10 +30,13 @@ static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dty
 }
 
 static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t *c) {
+  if ((unsigned)c->kind >= SHOAL_COLLECTIVE_COUNT) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "there is no collective %d", (int)c->kind);
+  }
   if (shoal_dtype_size(c->dtype) == 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "unknown element type %d", (int)c->dtype);
   }
-  if (is_reduction(c->kind) && !shoal_reduce_supported(c->dtype, c->reduce)) {
+  if (shoal_collective_is_reduction(c->kind) && !shoal_reduce_supported(c->dtype, c->reduce)) {
     return SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by %s",
                        shoal_dtype_name(c->dtype), shoal_reduce_name(c->reduce));
   }
@@ -42,19 +47,27 @@ static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(c->dtype, c->count, &bytes));
   SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts));
   SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts));
-  const bool needs_send =
-      c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
-  const bool needs_recv =
-      c->kind == SHOAL_COLLECTIVE_ALL_GATHER || c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
-  if ((needs_send && !c->send_counts) || (needs_recv && !c->recv_counts)) {
+  const unsigned kind = 1u << c->kind;
+  if (((kind & SEND_COUNTS) && !c->send_counts) || ((kind & RECV_COUNTS) && !c->recv_counts)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the counts of every rank are missing");
   }
-  if (needs_send && needs_recv && c->send_counts[group->rank] != c->recv_counts[group->rank]) {
+  if (c->bounded && !(kind & (SEND_COUNTS | RECV_COUNTS))) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "it has one count and cannot be bounded");
+  }
+  const bool sends = c->kind != SHOAL_COLLECTIVE_SCATTER || group->rank == c->root;
+  const bool receives =
+      (c->kind != SHOAL_COLLECTIVE_REDUCE && c->kind != SHOAL_COLLECTIVE_GATHER) ||
+      group->rank == c->root;
+  if (c->bounded && sends && !c->send_counts_at_run) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "it is bounded, but there are no counts to read");
+  }
+  if (c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL && !c->bounded &&
+      c->send_counts[group->rank] != c->recv_counts[group->rank]) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a rank sends %lld elements to itself but receives %lld",
                        (long long)c->send_counts[group->rank],
                        (long long)c->recv_counts[group->rank]);
   }
-  if (c->count > 0 && (!c->send || !c->recv)) {
+  if (c->count > 0 && (!c->send || (receives && !c->recv))) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%lld elements but no buffer", (long long)c->count);
   }
   return NULL;
@@ -105,6 +118,58 @@ shoal_status_t shoal_broadcast(shoal_group_t *group, void *data, int64_t bytes, 
 shoal_status_t shoal_all_reduce(shoal_group_t *group, shoal_dtype_t dtype, shoal_reduce_t reduce,
                                 int64_t count, const void *send, void *recv) {
   return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                                                           .dtype = dtype,
+                                                           .reduce = reduce,
+                                                           .count = count,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_reduce_to(shoal_group_t *group, shoal_dtype_t dtype, shoal_reduce_t reduce,
+                               int64_t count, const void *send, void *recv, int32_t root) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_REDUCE,
+                                                           .dtype = dtype,
+                                                           .reduce = reduce,
+                                                           .root = root,
+                                                           .count = count,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_gather_to(shoal_group_t *group, shoal_dtype_t dtype, const int64_t *counts,
+                               const void *send, void *recv, int32_t root) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_GATHER,
+                                                           .dtype = dtype,
+                                                           .root = root,
+                                                           .recv_counts = counts,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_scatter_from(shoal_group_t *group, shoal_dtype_t dtype, const int64_t *counts,
+                                  const void *send, void *recv, int32_t root) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_SCATTER,
+                                                           .dtype = dtype,
+                                                           .root = root,
+                                                           .send_counts = counts,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_scan(shoal_group_t *group, shoal_dtype_t dtype, shoal_reduce_t reduce,
+                          int64_t count, const void *send, void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_SCAN,
+                                                           .dtype = dtype,
+                                                           .reduce = reduce,
+                                                           .count = count,
+                                                           .send = send,
+                                                           .recv = recv});
+}
+
+shoal_status_t shoal_exclusive_scan(shoal_group_t *group, shoal_dtype_t dtype,
+                                    shoal_reduce_t reduce, int64_t count, const void *send,
+                                    void *recv) {
+  return shoal_collective_run(group, &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_EXSCAN,
                                                            .dtype = dtype,
                                                            .reduce = reduce,
                                                            .count = count,

@@ -58,36 +58,15 @@ struct shoal_group {
   // For composed collectives; grown while warming up, never shrunk.
   shoal_message_t *messages;  // 2 * size: sends, recvs
   const void **sources;       // size
-  int64_t *counts;            // size
+  int64_t *counts;            // 2 * size
   void *scratch;
   int64_t scratch_bytes;
 };
 
 // ---- collectives ----------------------------------------------------------------------
 
-typedef enum shoal_collective_kind {
-#define SHOAL_COLLECTIVE(id, name) SHOAL_COLLECTIVE_##id,
-#include "comm/collectives.inc"
-#undef SHOAL_COLLECTIVE
-  SHOAL_COLLECTIVE_COUNT
-} shoal_collective_kind_t;
-
-// One collective call, whatever its kind; fields that a kind does not use are zero.
-typedef struct shoal_collective {
-  shoal_collective_kind_t kind;
-  shoal_dtype_t dtype;  // broadcast: u8
-  shoal_reduce_t reduce;
-  int32_t root;                              // group rank
-  int64_t count;                             // elements, for kinds with one count
-  const int64_t *send_counts, *recv_counts;  // one per group rank, for kinds with many
-  // Optional: the counts above are capacities; the real ones are read here when the collective
-  // runs.
-  const int64_t *send_counts_at_run, *recv_counts_at_run;
-  const void *send;
-  void *recv;
-} shoal_collective_t;
-
-const char *shoal_collective_name(shoal_collective_kind_t kind);  // "all_reduce"
+bool shoal_collective_is_reduction(shoal_collective_kind_t kind);
+bool shoal_collective_has_root(shoal_collective_kind_t kind);
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
 // "tag 7", or "all_reduce of f32 by sum" on a group's stream.
@@ -193,9 +172,6 @@ SHOAL_MUST_USE shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int3
                                                     const shoal_message_t *sends,
                                                     int32_t recv_count,
                                                     const shoal_message_t *recvs);
-// Runs one checked collective; an error of this rank breaks the world, so that nobody waits for it.
-SHOAL_MUST_USE shoal_status_t shoal_collective_run(shoal_group_t *group,
-                                                   const shoal_collective_t *collective);
 // Room in the group's scratch.
 SHOAL_MUST_USE shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes);
 // After fork: the child is not in its parent's world.

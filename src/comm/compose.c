@@ -6,6 +6,7 @@
 // all-reduce in place works because a part is overwritten only after everyone who needs it has it.
 #include <string.h>
 
+#include "base/status.h"
 #include "comm/comm_impl.h"
 #include "device/reduce.h"
 
@@ -56,6 +57,76 @@ static int64_t sum_before(const int64_t *counts, int32_t end) {
   return sum;
 }
 
+// ---- counts ---------------------------------------------------------------------------
+
+// How many elements move, where capacities say where they lie.
+typedef struct counts {
+  const int64_t *send, *recv;  // of every group rank; NULL where the kind has none
+} counts_t;
+
+static shoal_status_t check_capacity(const shoal_group_t *group, const int64_t *counts,
+                                     const int64_t *capacities, int32_t from, int32_t to) {
+  for (int32_t i = from; i < to; ++i) {
+    if (counts[i] < 0 || counts[i] > capacities[i]) {
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "rank %d has %lld elements for group rank %d, whose capacity is %lld",
+                         group->world->rank, (long long)counts[i], i, (long long)capacities[i]);
+    }
+  }
+  return NULL;
+}
+
+// Reads this rank's counts, tells those who receive, hears from those who send.
+static shoal_status_t read_counts(shoal_group_t *group, const shoal_collective_t *c,
+                                  counts_t *out_counts) {
+  *out_counts = (counts_t){c->send_counts, c->recv_counts};
+  if (!c->bounded) return NULL;
+  const int32_t n = group->size, me = group->rank;
+  int64_t *send = group->counts, *recv = group->counts + n;
+  const bool many = c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL || c->kind == SHOAL_COLLECTIVE_SCATTER ||
+                    c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER;
+  const bool to_all = c->kind != SHOAL_COLLECTIVE_GATHER;     // else only to the root
+  const bool from_all = c->kind != SHOAL_COLLECTIVE_SCATTER;  // else only from the root
+  for (int32_t i = 0; i < n; ++i) {
+    if (!from_all && me != c->root) break;
+    send[i] = c->send_counts_at_run[many ? i : 0];
+  }
+  if (many && (from_all || me == c->root)) {
+    SHOAL_RETURN_IF_ERROR(check_capacity(group, send, c->send_counts, 0, n));
+  } else if (!many) {
+    SHOAL_RETURN_IF_ERROR(check_capacity(group, send, c->recv_counts, me, me + 1));
+  }
+  if (c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER) {
+    out_counts->send = send;
+    if (c->recv_counts_at_run) c->recv_counts_at_run[0] = send[me];
+    return NULL;
+  }
+  batch_t batch = batch_of(group, c);
+  for (int32_t i = 0; i < n; ++i) {
+    if (i == me) {
+      recv[i] = send[i];
+      continue;
+    }
+    if ((to_all || i == c->root) && (from_all || me == c->root)) {
+      add_send(&batch, i, &send[i], sizeof *send);
+    }
+    if ((to_all || me == c->root) && (from_all || i == c->root)) {
+      add_recv(&batch, i, &recv[i], sizeof *recv);
+    }
+  }
+  SHOAL_RETURN_IF_ERROR(run_batch(&batch));
+  if (c->kind == SHOAL_COLLECTIVE_SCATTER) {
+    recv[me] = recv[c->root];  // the one there is
+    SHOAL_RETURN_IF_ERROR(check_capacity(group, recv, c->send_counts, me, me + 1));
+    if (c->recv_counts_at_run) c->recv_counts_at_run[0] = recv[me];
+  } else if (to_all || me == c->root) {
+    SHOAL_RETURN_IF_ERROR(check_capacity(group, recv, c->recv_counts, 0, n));
+    for (int32_t i = 0; i < n && c->recv_counts_at_run; ++i) c->recv_counts_at_run[i] = recv[i];
+  }
+  *out_counts = (counts_t){send, recv};
+  return NULL;
+}
+
 // ---- moving ---------------------------------------------------------------------------
 
 // Dissemination: in round k everyone hears from the rank 2^k before it.
@@ -71,45 +142,74 @@ static shoal_status_t barrier(shoal_group_t *group, const shoal_collective_t *c)
 }
 
 static shoal_status_t broadcast(shoal_group_t *group, const shoal_collective_t *c) {
+  const int64_t bytes = c->count * (int64_t)shoal_dtype_size(c->dtype);
   batch_t batch = batch_of(group, c);
   if (group->rank != c->root) {
-    add_recv(&batch, c->root, c->recv, c->count);
+    add_recv(&batch, c->root, c->recv, bytes);
   } else {
     for (int32_t i = 0; i < group->size; ++i) {
-      if (i != c->root) add_send(&batch, i, c->send, c->count);
+      if (i != c->root) add_send(&batch, i, c->send, bytes);
     }
   }
   return run_batch(&batch);
 }
 
-static shoal_status_t all_gather(shoal_group_t *group, const shoal_collective_t *c) {
+static shoal_status_t gather(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype);
-  const int64_t own = c->recv_counts[group->rank] * element;
+  const bool root_only = c->kind == SHOAL_COLLECTIVE_GATHER;
+  const bool receives = !root_only || group->rank == c->root;
+  counts_t counts = {0};
+  SHOAL_RETURN_IF_ERROR(read_counts(group, c, &counts));
+  const int64_t own = (c->bounded ? counts.send : counts.recv)[group->rank] * element;
   batch_t batch = batch_of(group, c);
   uint8_t *at = c->recv;
   for (int32_t i = 0; i < group->size; ++i) {
     if (i == group->rank) {
-      copy(at, c->send, own);
+      if (receives) copy(at, c->send, own);
     } else {
-      add_send(&batch, i, c->send, own);
-      add_recv(&batch, i, at, c->recv_counts[i] * element);
+      if (!root_only || i == c->root) add_send(&batch, i, c->send, own);
+      if (receives) add_recv(&batch, i, at, counts.recv[i] * element);
     }
-    at += c->recv_counts[i] * element;
+    if (receives) at += c->recv_counts[i] * element;
+  }
+  return run_batch(&batch);
+}
+
+static shoal_status_t scatter(shoal_group_t *group, const shoal_collective_t *c) {
+  const int64_t element = (int64_t)shoal_dtype_size(c->dtype);
+  counts_t counts = {0};
+  SHOAL_RETURN_IF_ERROR(read_counts(group, c, &counts));
+  batch_t batch = batch_of(group, c);
+  if (group->rank != c->root) {
+    const int64_t own = (c->bounded ? counts.recv : counts.send)[group->rank];
+    add_recv(&batch, c->root, c->recv, own * element);
+    return run_batch(&batch);
+  }
+  const uint8_t *at = c->send;
+  for (int32_t i = 0; i < group->size; ++i) {
+    if (i == group->rank) {
+      copy(c->recv, at, counts.send[i] * element);
+    } else {
+      add_send(&batch, i, at, counts.send[i] * element);
+    }
+    at += c->send_counts[i] * element;
   }
   return run_batch(&batch);
 }
 
 static shoal_status_t all_to_all(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype);
+  counts_t counts = {0};
+  SHOAL_RETURN_IF_ERROR(read_counts(group, c, &counts));
   batch_t batch = batch_of(group, c);
   const uint8_t *from = c->send;
   uint8_t *to = c->recv;
   for (int32_t i = 0; i < group->size; ++i) {
     if (i == group->rank) {
-      copy(to, from, min64(c->send_counts[i], c->recv_counts[i]) * element);
+      copy(to, from, min64(counts.send[i], counts.recv[i]) * element);
     } else {
-      add_send(&batch, i, from, c->send_counts[i] * element);
-      add_recv(&batch, i, to, c->recv_counts[i] * element);
+      add_send(&batch, i, from, counts.send[i] * element);
+      add_recv(&batch, i, to, counts.recv[i] * element);
     }
     from += c->send_counts[i] * element;
     to += c->recv_counts[i] * element;
@@ -129,9 +229,11 @@ static void join_sources(shoal_group_t *group, const shoal_collective_t *c, int6
   shoal_reduce_all(c->dtype, c->reduce, count, group->size, group->sources, out);
 }
 
-// counts: of every rank's part of `send`; mine goes to `recv`, which may be that part of `send`.
+// Parts of `send`, one per rank: where they lie and how long they are. Mine goes to `recv`, which
+// may be that part of `send`.
 static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_t *c,
-                                   const int64_t *counts, uint8_t *recv) {
+                                   const int64_t *capacities, const int64_t *counts,
+                                   uint8_t *recv) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype), block = BLOCK_BYTES / element;
   const int64_t own = counts[group->rank];
   const int64_t slot = min64(own, block) * element;
@@ -141,7 +243,7 @@ static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_
     if (counts[i] > longest) longest = counts[i];
   }
   const uint8_t *send = c->send;
-  const uint8_t *mine = send + sum_before(counts, group->rank) * element;
+  const uint8_t *mine = send + sum_before(capacities, group->rank) * element;
   batch_t batch = batch_of(group, c);
   for (int64_t at = 0; at < longest; at += block) {
     const int64_t size = at < own ? min64(own - at, block) : 0;
@@ -153,7 +255,7 @@ static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_
       if (i != group->rank && size > 0) {
         add_recv(&batch, i, (uint8_t *)group->scratch + i * slot, size * element);
       }
-      part += counts[i] * element;
+      part += capacities[i] * element;
     }
     SHOAL_RETURN_IF_ERROR(run_batch(&batch));
     if (size > 0) join_sources(group, c, size, slot, mine + at * element, recv + at * element);
@@ -162,21 +264,25 @@ static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_
 }
 
 static shoal_status_t reduce_scatter(shoal_group_t *group, const shoal_collective_t *c) {
-  return reduce_parts(group, c, c->send_counts, c->recv);
+  counts_t counts = {0};
+  SHOAL_RETURN_IF_ERROR(read_counts(group, c, &counts));
+  return reduce_parts(group, c, c->send_counts, counts.send, c->recv);
 }
 
-// Everyone gets all and joins in the same order.
-static shoal_status_t all_reduce_small(shoal_group_t *group, const shoal_collective_t *c) {
+// Everyone who needs it gets all and joins in the same order.
+static shoal_status_t reduce_small(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t bytes = c->count * (int64_t)shoal_dtype_size(c->dtype);
+  const bool root_only = c->kind == SHOAL_COLLECTIVE_REDUCE;
+  const bool receives = !root_only || group->rank == c->root;
   SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, bytes * group->size));
   batch_t batch = batch_of(group, c);
   for (int32_t i = 0; i < group->size; ++i) {
     if (i == group->rank) continue;
-    add_send(&batch, i, c->send, bytes);
-    add_recv(&batch, i, (uint8_t *)group->scratch + i * bytes, bytes);
+    if (!root_only || i == c->root) add_send(&batch, i, c->send, bytes);
+    if (receives) add_recv(&batch, i, (uint8_t *)group->scratch + i * bytes, bytes);
   }
   SHOAL_RETURN_IF_ERROR(run_batch(&batch));
-  if (bytes > 0) join_sources(group, c, c->count, bytes, c->send, c->recv);
+  if (bytes > 0 && receives) join_sources(group, c, c->count, bytes, c->send, c->recv);
   return NULL;
 }
 
@@ -187,21 +293,71 @@ static shoal_status_t all_reduce(shoal_group_t *group, const shoal_collective_t 
     copy(c->recv, c->send, bytes);
     return NULL;
   }
-  if (bytes <= SMALL_BYTES) return all_reduce_small(group, c);
+  if (bytes <= SMALL_BYTES) return reduce_small(group, c);
   for (int32_t i = 0; i < n; ++i) group->counts[i] = c->count / n + (i < c->count % n);
   uint8_t *own = (uint8_t *)c->recv + sum_before(group->counts, group->rank) * element;
-  SHOAL_RETURN_IF_ERROR(reduce_parts(group, c, group->counts, own));
-  shoal_collective_t gather = *c;
-  gather.recv_counts = group->counts;
-  gather.send = own;
-  return all_gather(group, &gather);
+  SHOAL_RETURN_IF_ERROR(reduce_parts(group, c, group->counts, group->counts, own));
+  shoal_collective_t parts = *c;
+  parts.recv_counts = group->counts;
+  parts.send = own;
+  return gather(group, &parts);
+}
+
+// All ranks' blocks come to the root, one block after the other.
+static shoal_status_t reduce(shoal_group_t *group, const shoal_collective_t *c) {
+  const int64_t element = (int64_t)shoal_dtype_size(c->dtype), block = BLOCK_BYTES / element;
+  int64_t at = 0;
+  do {
+    shoal_collective_t part = *c;
+    part.count = min64(c->count - at, block);
+    part.send = (const uint8_t *)c->send + at * element;
+    if (group->rank == c->root) part.recv = (uint8_t *)c->recv + at * element;
+    SHOAL_RETURN_IF_ERROR(reduce_small(group, &part));
+    at += block;
+  } while (at < c->count);
+  return NULL;
+}
+
+// Every rank's elements go to all that follow, which join what they got.
+static shoal_status_t scan_block(shoal_group_t *group, const shoal_collective_t *c) {
+  const int64_t bytes = c->count * (int64_t)shoal_dtype_size(c->dtype);
+  const bool exclusive = c->kind == SHOAL_COLLECTIVE_EXSCAN;
+  SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, bytes * group->size));
+  batch_t batch = batch_of(group, c);
+  for (int32_t i = 0; i < group->size; ++i) {
+    if (i > group->rank) add_send(&batch, i, c->send, bytes);
+    if (i < group->rank) add_recv(&batch, i, (uint8_t *)group->scratch + i * bytes, bytes);
+    group->sources[i] = i == group->rank ? c->send : (const uint8_t *)group->scratch + i * bytes;
+  }
+  SHOAL_RETURN_IF_ERROR(run_batch(&batch));
+  const int32_t n = exclusive ? group->rank : group->rank + 1;
+  if (n == 0) {
+    shoal_reduce_fill(c->reduce, c->dtype, c->count, c->recv);
+  } else {
+    shoal_reduce_all(c->dtype, c->reduce, c->count, n, group->sources, c->recv);
+  }
+  return NULL;
+}
+
+static shoal_status_t scan(shoal_group_t *group, const shoal_collective_t *c) {
+  const int64_t element = (int64_t)shoal_dtype_size(c->dtype), block = BLOCK_BYTES / element;
+  int64_t at = 0;
+  do {
+    shoal_collective_t part = *c;
+    part.count = min64(c->count - at, block);
+    part.send = (const uint8_t *)c->send + at * element;
+    part.recv = (uint8_t *)c->recv + at * element;
+    SHOAL_RETURN_IF_ERROR(scan_block(group, &part));
+    at += block;
+  } while (at < c->count);
+  return NULL;
 }
 
 const shoal_collective_fn_t shoal_collective_composed[SHOAL_COLLECTIVE_COUNT] = {
-    [SHOAL_COLLECTIVE_BARRIER] = barrier,
-    [SHOAL_COLLECTIVE_BROADCAST] = broadcast,
-    [SHOAL_COLLECTIVE_ALL_REDUCE] = all_reduce,
-    [SHOAL_COLLECTIVE_ALL_GATHER] = all_gather,
-    [SHOAL_COLLECTIVE_REDUCE_SCATTER] = reduce_scatter,
-    [SHOAL_COLLECTIVE_ALL_TO_ALL] = all_to_all,
+    [SHOAL_COLLECTIVE_BARRIER] = barrier,       [SHOAL_COLLECTIVE_BROADCAST] = broadcast,
+    [SHOAL_COLLECTIVE_REDUCE] = reduce,         [SHOAL_COLLECTIVE_ALL_REDUCE] = all_reduce,
+    [SHOAL_COLLECTIVE_GATHER] = gather,         [SHOAL_COLLECTIVE_SCATTER] = scatter,
+    [SHOAL_COLLECTIVE_ALL_GATHER] = gather,     [SHOAL_COLLECTIVE_REDUCE_SCATTER] = reduce_scatter,
+    [SHOAL_COLLECTIVE_ALL_TO_ALL] = all_to_all, [SHOAL_COLLECTIVE_SCAN] = scan,
+    [SHOAL_COLLECTIVE_EXSCAN] = scan,
 };

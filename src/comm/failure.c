@@ -36,16 +36,27 @@ shoal_status_t shoal_failure_status(const shoal_failure_t *failure) {
 const char *shoal_collective_name(shoal_collective_kind_t kind) {
   static const char *const names[] = {
 #define SHOAL_COLLECTIVE(id, name) [SHOAL_COLLECTIVE_##id] = name,
-#include "comm/collectives.inc"
+#include "shoal/collectives.inc"
 #undef SHOAL_COLLECTIVE
   };
   return (unsigned)kind < SHOAL_COLLECTIVE_COUNT ? names[kind] : "?";
 }
 
-// Bits 0-7 kind, 8-11 dtype, 12-15 reduction, 16-30 root.
+bool shoal_collective_is_reduction(shoal_collective_kind_t kind) {
+  return kind == SHOAL_COLLECTIVE_REDUCE || kind == SHOAL_COLLECTIVE_ALL_REDUCE ||
+         kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || kind == SHOAL_COLLECTIVE_SCAN ||
+         kind == SHOAL_COLLECTIVE_EXSCAN;
+}
+
+bool shoal_collective_has_root(shoal_collective_kind_t kind) {
+  return kind == SHOAL_COLLECTIVE_BROADCAST || kind == SHOAL_COLLECTIVE_REDUCE ||
+         kind == SHOAL_COLLECTIVE_GATHER || kind == SHOAL_COLLECTIVE_SCATTER;
+}
+
+// Bits 0-6 kind, 7 bounded, 8-11 dtype, 12-15 reduction, 16-30 root.
 int32_t shoal_collective_tag(const shoal_collective_t *collective) {
-  return (int32_t)((uint32_t)collective->kind | (uint32_t)collective->dtype << 8 |
-                   (uint32_t)collective->reduce << 12 |
+  return (int32_t)((uint32_t)collective->kind | (uint32_t)collective->bounded << 7 |
+                   (uint32_t)collective->dtype << 8 | (uint32_t)collective->reduce << 12 |
                    ((uint32_t)collective->root & 0x7fff) << 16);
 }
 
@@ -55,22 +66,21 @@ void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buff
     snprintf(buffer, capacity, "tag %d", tag);
     return;
   }
-  shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0xff);
-  const char *name = shoal_collective_name(kind);
-  const char *dtype = shoal_dtype_name((shoal_dtype_t)(tag >> 8 & 0xf));
-  switch (kind) {
-    case SHOAL_COLLECTIVE_BARRIER:
-      snprintf(buffer, capacity, "%s", name);
-      break;
-    case SHOAL_COLLECTIVE_BROADCAST:
-      snprintf(buffer, capacity, "%s from group rank %d", name, tag >> 16);
-      break;
-    case SHOAL_COLLECTIVE_ALL_GATHER:
-    case SHOAL_COLLECTIVE_ALL_TO_ALL:
-      snprintf(buffer, capacity, "%s of %s", name, dtype);
-      break;
-    default:
-      snprintf(buffer, capacity, "%s of %s by %s", name, dtype,
-               shoal_reduce_name((shoal_reduce_t)(tag >> 12 & 0xf)));
+  const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x7f);
+  int length =
+      snprintf(buffer, capacity, "%s%s", tag & 0x80 ? "bounded " : "", shoal_collective_name(kind));
+  if (kind == SHOAL_COLLECTIVE_BARRIER || (size_t)length >= capacity) return;
+  if (kind != SHOAL_COLLECTIVE_BROADCAST) {
+    length += snprintf(buffer + length, capacity - (size_t)length, " of %s",
+                       shoal_dtype_name((shoal_dtype_t)(tag >> 8 & 0xf)));
+  }
+  if (shoal_collective_is_reduction(kind) && (size_t)length < capacity) {
+    length += snprintf(buffer + length, capacity - (size_t)length, " by %s",
+                       shoal_reduce_name((shoal_reduce_t)(tag >> 12 & 0xf)));
+  }
+  if (shoal_collective_has_root(kind) && (size_t)length < capacity) {
+    snprintf(buffer + length, capacity - (size_t)length, " %s group rank %d",
+             kind == SHOAL_COLLECTIVE_BROADCAST || kind == SHOAL_COLLECTIVE_SCATTER ? "from" : "to",
+             tag >> 16);
   }
 }

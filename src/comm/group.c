@@ -55,13 +55,13 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
   const size_t n = (size_t)count;
   shoal_group_t *group = world->allocator.alloc(
       world->allocator.self, sizeof *group + n * (2 * sizeof(shoal_message_t) + sizeof(void *) +
-                                                  sizeof(int64_t) + sizeof(int32_t)));
+                                                  2 * sizeof(int64_t) + sizeof(int32_t)));
   if (!group) return SHOAL_OOM();
   *group = (shoal_group_t){.world = world, .size = count, .rank = -1};
   group->messages = (shoal_message_t *)(group + 1);
   group->sources = (const void **)(group->messages + 2 * n);
   group->counts = (int64_t *)(group->sources + n);
-  group->ranks = (int32_t *)(group->counts + n);
+  group->ranks = (int32_t *)(group->counts + 2 * n);
   for (int32_t i = 0; i < count; ++i) {
     group->ranks[i] = ranks ? ranks[i] : i;
     if (group->ranks[i] == world->rank) group->rank = i;

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "comm/comm_impl.h"
 #include "comm_ranks.h"
 #include "op/reduce.h"
 
@@ -226,6 +227,182 @@ static shoal_status_t case_broadcast(shoal_group_t *group, int32_t n, const int3
   return NULL;
 }
 
+// Reduce to every root, and both scans: the reduction of a prefix of the group.
+static shoal_status_t case_reduce(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                  buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 5000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s, ++salt) {
+      const shoal_reduce_t reduce = reduces[salt % 4];
+      const int32_t root = (int32_t)(salt % n);
+      const bool in_place = salt % 3 == 0;
+      fill(dtypes[d], ranks[own], salt, sizes[s], in_place ? b->recv : b->send);
+      SHOAL_RETURN_IF_ERROR(shoal_reduce_to(group, dtypes[d], reduce, sizes[s],
+                                            in_place ? b->recv : b->send,
+                                            own == root || in_place ? b->recv : NULL, root));
+      if (own == root) {
+        model_reduce(dtypes[d], reduce, n, ranks, salt, sizes[s], b->want);
+      } else if (in_place) {  // left alone
+        fill(dtypes[d], ranks[own], salt, sizes[s], b->want);
+      }
+      if (own == root || in_place) {
+        SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], sizes[s]),
+                                                     "reduce to %d by %s", root,
+                                                     shoal_reduce_name(reduce)));
+      }
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t case_scan(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                buffers_t *b) {
+  (void)n;
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 6000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (size_t s = 0; s < 2 * sizeof sizes / sizeof *sizes; ++s, ++salt) {
+      const shoal_reduce_t reduce = reduces[salt / 2 % 4];
+      const int64_t count = sizes[s / 2];
+      const bool exclusive = s % 2, in_place = salt / 3 % 2;
+      const void *send = in_place ? b->recv : b->send;
+      fill(dtypes[d], ranks[own], salt, count, in_place ? b->recv : b->send);
+      SHOAL_RETURN_IF_ERROR(
+          exclusive ? shoal_exclusive_scan(group, dtypes[d], reduce, count, send, b->recv)
+                    : shoal_scan(group, dtypes[d], reduce, count, send, b->recv));
+      const int32_t joined = exclusive ? own : own + 1;
+      if (joined == 0) shoal_reduce_fill(reduce, dtypes[d], count, b->want);
+      model_reduce(dtypes[d], reduce, joined, ranks, salt, count, b->want);
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(
+          compare(b, dtypes[d], count), "%s scan by %s%s", exclusive ? "exclusive" : "inclusive",
+          shoal_reduce_name(reduce), in_place ? " in place" : ""));
+    }
+  }
+  return NULL;
+}
+
+// There and back: parts to one root, and from it. In place, the root's own part lies where it
+// belongs.
+static shoal_status_t case_gather(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                  buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 7000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    const size_t element = shoal_dtype_size(dtypes[d]);
+    for (int pattern = 0; pattern < PATTERNS; ++pattern, ++salt) {
+      int64_t counts[MAX_RANKS], total = 0, before = 0;
+      const int32_t root = (int32_t)(salt % n);
+      for (int32_t i = 0; i < n; ++i) {
+        counts[i] = count_of(pattern, i);
+        if (i < own) before += counts[i];
+        fill(dtypes[d], ranks[i], salt, counts[i], (uint8_t *)b->want + (size_t)total * element);
+        total += counts[i];
+      }
+      const bool in_place = own == root && salt % 2;
+      uint8_t *mine = in_place ? (uint8_t *)b->recv + (size_t)before * element : (uint8_t *)b->send;
+      fill(dtypes[d], ranks[own], salt, counts[own], mine);
+      SHOAL_RETURN_IF_ERROR(
+          shoal_gather_to(group, dtypes[d], counts, mine, own == root ? b->recv : NULL, root));
+      if (own == root) {
+        SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], total),
+                                                     "gather pattern %d to %d", pattern, root));
+      }
+      memset(mine, 0, (size_t)counts[own] * element * !in_place);
+      SHOAL_RETURN_IF_ERROR(
+          shoal_scatter_from(group, dtypes[d], counts, own == root ? b->recv : NULL, mine, root));
+      fill(dtypes[d], ranks[own], salt, counts[own], b->want);
+      memmove(b->recv, mine, (size_t)counts[own] * element);
+      SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(compare(b, dtypes[d], counts[own]),
+                                                   "scatter pattern %d from %d", pattern, root));
+    }
+  }
+  return NULL;
+}
+
+// Bounded: capacities say where parts lie, counts that only their senders know how much moves. What
+// lies behind a count must stay as it is.
+static int64_t bounded_count(int64_t salt, int32_t i, int32_t j, int64_t capacity) {
+  return capacity == 0 ? 0 : (salt * 5 + i * 3 + j * 11) % (capacity + 1);
+}
+
+static shoal_status_t case_bounded(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                   buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  static const shoal_collective_kind_t kinds[] = {
+      SHOAL_COLLECTIVE_ALL_TO_ALL, SHOAL_COLLECTIVE_ALL_GATHER, SHOAL_COLLECTIVE_GATHER,
+      SHOAL_COLLECTIVE_SCATTER, SHOAL_COLLECTIVE_REDUCE_SCATTER};
+  const shoal_dtype_t dtype = SHOAL_F32;
+  const size_t element = sizeof(float);
+  int64_t salt = 8000;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k) {
+    for (int pattern = 0; pattern < PATTERNS; ++pattern, ++salt) {
+      const shoal_collective_kind_t kind = kinds[k];
+      const int32_t root = (int32_t)(salt % n);
+      const bool many = kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
+      const bool reduces_it = kind == SHOAL_COLLECTIVE_REDUCE_SCATTER;
+      const bool gathers =
+          many || kind == SHOAL_COLLECTIVE_ALL_GATHER || kind == SHOAL_COLLECTIVE_GATHER;
+      int64_t capacities[MAX_RANKS], counts[MAX_RANKS], came[MAX_RANKS], total = 0;
+      for (int32_t i = 0; i < n; ++i) {
+        capacities[i] = many ? count_of(pattern, 1) : count_of(pattern, i);
+        total += capacities[i];
+      }
+      for (int32_t i = 0; i < n; ++i) {
+        came[i] = -1;
+        const int32_t from = kind == SHOAL_COLLECTIVE_SCATTER ? root : reduces_it ? 0 : own;
+        counts[i] = bounded_count(salt, from, gathers && !many ? own : i,
+                                  capacities[gathers && !many ? own : i]);
+      }
+      fill(dtype, ranks[own], salt, total, b->send);
+      for (int64_t i = 0; i < total; ++i) ((float *)b->recv)[i] = ((float *)b->want)[i] = -7;
+      // What must come, from rank i.
+      int64_t at = 0, before = 0, want_came[MAX_RANKS];
+      for (int32_t i = 0; i < own; ++i) before += capacities[i];
+      for (int32_t i = 0; i < n && gathers; ++i) {
+        want_came[i] = bounded_count(salt, i, many ? own : i, capacities[i]);
+        float *all = malloc((size_t)(total + 1) * element);
+        fill(dtype, ranks[i], salt, total, all);
+        memcpy((float *)b->want + at, all + (many ? before : 0), (size_t)want_came[i] * element);
+        free(all);
+        at += capacities[i];
+      }
+      if (!gathers) {
+        want_came[0] = bounded_count(salt, reduces_it ? 0 : root, own, capacities[own]);
+        float *all = malloc((size_t)(total + 1) * element);
+        if (reduces_it) {
+          model_reduce(dtype, SHOAL_REDUCE_SUM, n, ranks, salt, total, all);
+        } else {
+          fill(dtype, ranks[root], salt, total, all);
+        }
+        memcpy(b->want, all + before, (size_t)want_came[0] * element);
+        free(all);
+      }
+      const shoal_collective_t c = {.kind = kind,
+                                    .dtype = dtype,
+                                    .reduce = SHOAL_REDUCE_SUM,
+                                    .root = shoal_collective_has_root(kind) ? root : 0,
+                                    .bounded = true,
+                                    .send_counts = many || !gathers ? capacities : NULL,
+                                    .recv_counts = gathers ? capacities : NULL,
+                                    .send_counts_at_run = counts,
+                                    .recv_counts_at_run = came,
+                                    .send = b->send,
+                                    .recv = b->recv};
+      SHOAL_RETURN_IF_ERROR(shoal_collective_run(group, &c));
+      if (kind == SHOAL_COLLECTIVE_GATHER && own != root) continue;
+      SHOAL_RETURN_IF_ERROR(
+          shoal_status_annotatef(compare(b, dtype, gathers ? total : capacities[own]),
+                                 "bounded %s pattern %d", shoal_collective_name(kind), pattern));
+      for (int32_t i = 0; i < (gathers ? n : 1); ++i) {
+        CHECK(came[i] == want_came[i], "bounded %s: %lld came from %d, not %lld",
+              shoal_collective_name(kind), (long long)came[i], i, (long long)want_came[i]);
+      }
+    }
+  }
+  return NULL;
+}
+
 // Parts longer than a block: everyone's element i is small enough for exact sums in any order.
 static shoal_status_t case_large(shoal_group_t *group, int32_t n, const int32_t *ranks,
                                  buffers_t *b) {
@@ -274,6 +451,8 @@ static const struct {
     {"barrier", case_barrier},       {"broadcast", case_broadcast},
     {"all_reduce", case_all_reduce}, {"reduce_scatter", case_reduce_scatter},
     {"all_gather", case_all_gather}, {"all_to_all", case_all_to_all},
+    {"reduce", case_reduce},         {"scan", case_scan},
+    {"gather", case_gather},         {"bounded", case_bounded},
     {"large", case_large},
 };
 
