@@ -1,0 +1,489 @@
+// The progress engine of `mpi`: packets out and in, matching, payloads, news. wait.c waits.
+//
+// Whoever waits moves everything of its rank forward; a thread does so, seldom, while nobody waits.
+// All of this runs under the world's mutex. No allocation once the pools have grown to what a
+// program has in flight.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "comm/backends/mpi/engine.h"
+
+#define CHUNK_BYTES (INT64_C(64) << 20)  // of a payload in one request: what a timeout can see
+#define PACKETS_AT_ONCE 64               // taken in one pass
+#define LINGER_NS INT64_C(1000000000)    // how long leaving waits for what is still on its way
+
+enum { PACKETS, PAYLOADS };  // communicators
+
+// ---- news -----------------------------------------------------------------------------
+
+static void send_news(shoal_mpi_world_t *world, shoal_mpi_news_t *news, shoal_mpi_kind_t kind,
+                      int32_t tag, const char *text) {
+  shoal_mpi_packet_t *packet = &news->packet;
+  packet->header = (shoal_mpi_header_t){.kind = kind, .tag = tag, .check = SHOAL_MPI_CHECK};
+  packet->header.bytes =
+      snprintf((char *)packet->bytes, sizeof packet->bytes, "%s", text ? text : "") + 1;
+  if (packet->header.bytes > SHOAL_MPI_INLINE) packet->header.bytes = SHOAL_MPI_INLINE;
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    if (i == world->base.rank) continue;
+    // What does not go out is told by the launcher, when this process ends.
+    (void)world->plugin->send(&world->comms[PACKETS], i, 0, &packet->header,
+                              (int64_t)sizeof packet->header + packet->header.bytes,
+                              &news->requests[i]);
+  }
+}
+
+// Are all of them out?
+static bool news_are_out(shoal_mpi_world_t *world, shoal_mpi_news_t *news) {
+  bool all = true;
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    bool done = true;
+    if (news->requests[i].active &&
+        world->plugin->test(&news->requests[i], &done, NULL, NULL) == 0 && !done) {
+      all = false;
+    }
+  }
+  return all;
+}
+
+void shoal_mpi_break(shoal_mpi_world_t *world, shoal_code_t code, const char *message) {
+  if (!shoal_failure_set(&world->failure, code, world->base.rank, message)) return;
+  world->plugin->give_up();
+  send_news(world, &world->failed, SHOAL_MPI_FAILED, (int32_t)code, message);
+}
+
+void shoal_mpi_fail(shoal_world_t *base, shoal_code_t code, const char *message) {
+  shoal_mpi_world_t *world = (shoal_mpi_world_t *)base;
+  shoal_mutex_lock(&world->mutex);
+  shoal_mpi_break(world, code, message);
+  shoal_mutex_unlock(&world->mutex);
+}
+
+static void break_by_mpi(shoal_mpi_world_t *world, int32_t peer) {
+  char message[SHOAL_MPI_ERROR_BYTES + 64];
+  snprintf(message, sizeof message, "rank %d, with rank %d: %s", world->base.rank, peer,
+           world->plugin->error);
+  shoal_mpi_break(world, SHOAL_ABORTED, message);
+}
+
+// ---- pools ----------------------------------------------------------------------------
+
+static shoal_mpi_packet_t *take_packet(shoal_mpi_world_t *world) {
+  shoal_mpi_packet_t *packet = world->free_packets;
+  if (packet) {
+    world->free_packets = packet->next;
+  } else {
+    packet = world->base.allocator.alloc(world->base.allocator.self, sizeof *packet);
+  }
+  if (packet) packet->next = NULL;
+  return packet;
+}
+
+static void give_packet(shoal_mpi_world_t *world, shoal_mpi_packet_t *packet) {
+  packet->next = world->free_packets;
+  world->free_packets = packet;
+}
+
+static shoal_mpi_flight_t *take_flight(shoal_mpi_world_t *world) {
+  shoal_mpi_flight_t *flight = world->free_flights;
+  if (flight) {
+    world->free_flights = flight->next;
+  } else {
+    flight = world->base.allocator.alloc(world->base.allocator.self, sizeof *flight);
+    if (!flight) return NULL;
+  }
+  memset(flight, 0, offsetof(shoal_mpi_flight_t, packet));
+  flight->next = world->flights;
+  world->flights = flight;
+  return flight;
+}
+
+// ---- payloads -------------------------------------------------------------------------
+
+static bool start_chunk(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
+  const int64_t left = flight->message->bytes - flight->offset;
+  uint8_t *data = (uint8_t *)flight->message->data + flight->offset;
+  flight->chunk = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+  shoal_mpi_comm_t *comm = &world->comms[PAYLOADS];
+  const int failed = flight->direction == SHOAL_SEND
+                         ? world->plugin->send(comm, flight->peer, flight->payload, data,
+                                               flight->chunk, &flight->payload_request)
+                         : world->plugin->receive(comm, flight->peer, flight->payload, data,
+                                                  flight->chunk, &flight->payload_request);
+  if (failed) break_by_mpi(world, flight->peer);
+  return !failed;
+}
+
+// Moves one flight along; true when it has arrived.
+static bool step_flight(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight, bool *moved) {
+  bool done = true;
+  if (flight->header_request.active) {
+    if (world->plugin->test(&flight->header_request, &done, NULL, NULL)) goto failed;
+    if (done) *moved = true;
+  }
+  while (flight->payload_request.active) {
+    bool chunk_done = false;
+    if (world->plugin->test(&flight->payload_request, &chunk_done, NULL, NULL)) goto failed;
+    if (!chunk_done) return false;
+    *moved = true;
+    if (!flight->stream) return done;  // given up: no more chunks
+    ++flight->stream->moved;
+    flight->offset += flight->chunk;
+    if (flight->offset < flight->message->bytes && !start_chunk(world, flight)) return false;
+  }
+  return done;
+failed:
+  break_by_mpi(world, flight->peer);
+  return false;
+}
+
+// ---- sending --------------------------------------------------------------------------
+
+static shoal_status_t start_send(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream,
+                                 shoal_exchange_t *exchange, const shoal_message_t *message) {
+  shoal_mpi_flight_t *flight = take_flight(world);
+  if (!flight) return SHOAL_OOM();
+  flight->direction = SHOAL_SEND;
+  flight->stream = stream;
+  flight->exchange = exchange;
+  flight->message = message;
+  flight->peer = message->peer;
+  const bool small = message->bytes <= SHOAL_MPI_INLINE;
+  if (!small) {
+    shoal_mpi_peer_t *peer = &world->peers[message->peer];
+    flight->payload = 1 + peer->payloads++ % (world->largest_tag - 1);
+    if (peer->payloads == INT32_MAX) peer->payloads = 0;
+  }
+  shoal_mpi_packet_t *packet = &flight->packet;
+  packet->header = (shoal_mpi_header_t){.stream = stream->base.id,
+                                        .sequence = stream->sent[message->peer]++,
+                                        .bytes = message->bytes,
+                                        .tag = message->tag,
+                                        .kind = SHOAL_MPI_MESSAGE,
+                                        .payload = flight->payload,
+                                        .check = SHOAL_MPI_CHECK};
+  const int64_t behind = small ? message->bytes : 0;
+  if (behind > 0) memcpy(packet->bytes, message->data, (size_t)behind);
+  if (world->plugin->send(&world->comms[PACKETS], message->peer, 0, &packet->header,
+                          (int64_t)sizeof packet->header + behind, &flight->header_request)) {
+    break_by_mpi(world, message->peer);
+  } else if (!small) {
+    start_chunk(world, flight);
+  }
+  return NULL;
+}
+
+// ---- receiving ------------------------------------------------------------------------
+
+static shoal_mpi_stream_t *find_stream(shoal_mpi_world_t *world, uint64_t id) {
+  shoal_mpi_stream_t *stream = world->streams;
+  while (stream && stream->base.id != id) stream = stream->next;
+  return stream;
+}
+
+// Both sides by name: what this rank expects, and what came.
+static void break_by_mismatch(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream, int32_t peer,
+                              const shoal_message_t *expected, const shoal_mpi_header_t *came) {
+  char want[64], have[64], message[400];
+  shoal_stream_describe(&stream->base, expected->tag, want, sizeof want);
+  shoal_stream_describe(&stream->base, came->tag, have, sizeof have);
+  snprintf(message, sizeof message,
+           "rank %d expects %s, %lld bytes from rank %d, but rank %d sent %s, %lld bytes "
+           "(message %llu between them)",
+           world->base.rank, want, (long long)expected->bytes, peer, peer, have,
+           (long long)came->bytes, (unsigned long long)came->sequence);
+  shoal_mpi_break(world, SHOAL_MISMATCH, message);
+}
+
+static void finish_receive(shoal_mpi_stream_t *stream, int32_t peer) {
+  shoal_mpi_receiver_t *receiver = &stream->receivers[peer];
+  receiver->flight = NULL;
+  ++receiver->sequence;
+  ++stream->moved;
+  shoal_cursor_finish(&receiver->cursor, SHOAL_RECV, peer, &stream->pending);
+}
+
+// Gives a packet to whoever expects it; false: it must wait.
+static bool match_packet(shoal_mpi_world_t *world, int32_t peer, const shoal_mpi_packet_t *packet) {
+  const shoal_mpi_header_t *header = &packet->header;
+  shoal_mpi_stream_t *stream = find_stream(world, header->stream);
+  if (!stream) return false;
+  shoal_mpi_receiver_t *receiver = &stream->receivers[peer];
+  if (!receiver->cursor.exchange || receiver->flight) return false;
+  const shoal_message_t *message = shoal_cursor_message(&receiver->cursor, SHOAL_RECV);
+  if (header->check != SHOAL_MPI_CHECK || header->sequence != receiver->sequence ||
+      header->tag != message->tag || header->bytes != message->bytes) {
+    break_by_mismatch(world, stream, peer, message, header);
+    return false;
+  }
+  if (!header->payload) {
+    if (message->bytes > 0) memcpy(message->data, packet->bytes, (size_t)message->bytes);
+    finish_receive(stream, peer);
+    return true;
+  }
+  shoal_mpi_flight_t *flight = take_flight(world);
+  if (!flight) {
+    shoal_mpi_break(world, SHOAL_OUT_OF_MEMORY, "out of memory for a message's payload");
+    return false;
+  }
+  flight->direction = SHOAL_RECV;
+  flight->stream = stream;
+  flight->exchange = receiver->cursor.exchange;
+  flight->message = message;
+  flight->peer = peer;
+  flight->payload = header->payload;
+  receiver->flight = flight;
+  start_chunk(world, flight);
+  return true;
+}
+
+// All that arrived from a peer and somebody expects by now.
+static bool match(shoal_mpi_world_t *world, int32_t rank) {
+  shoal_mpi_peer_t *peer = &world->peers[rank];
+  shoal_mpi_packet_t **at = &peer->first, *before = NULL;
+  bool moved = false;
+  while (*at && !shoal_failure_is_set(&world->failure)) {
+    shoal_mpi_packet_t *packet = *at;
+    if (!match_packet(world, rank, packet)) {
+      before = packet;
+      at = &packet->next;
+      continue;
+    }
+    *at = packet->next;
+    if (peer->last == packet) peer->last = before;
+    give_packet(world, packet);
+    moved = true;
+  }
+  return moved;
+}
+
+static shoal_status_t expect_packet(shoal_mpi_world_t *world) {
+  if (!world->incoming) world->incoming = take_packet(world);
+  if (!world->incoming) return SHOAL_OOM();
+  if (world->plugin->receive(&world->comms[PACKETS], -1, 0, &world->incoming->header,
+                             (int64_t)(sizeof(shoal_mpi_header_t) + SHOAL_MPI_INLINE),
+                             &world->incoming_request)) {
+    return SHOAL_ERROR(ABORTED, "%s", world->plugin->error);
+  }
+  return NULL;
+}
+
+static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *packet) {
+  shoal_mpi_peer_t *peer = &world->peers[rank];
+  switch ((shoal_mpi_kind_t)packet->header.kind) {
+    case SHOAL_MPI_FAILED:
+      packet->bytes[SHOAL_MPI_INLINE - 1] = 0;
+      if (shoal_failure_set(&world->failure, (shoal_code_t)packet->header.tag, rank,
+                            (const char *)packet->bytes)) {
+        world->plugin->give_up();
+      }
+      give_packet(world, packet);
+      break;
+    case SHOAL_MPI_LEFT:
+      peer->left = true;
+      give_packet(world, packet);
+      break;
+    default:
+      packet->next = NULL;
+      if (peer->last) {
+        peer->last->next = packet;
+      } else {
+        peer->first = packet;
+      }
+      peer->last = packet;
+      match(world, rank);
+  }
+}
+
+static bool receive_packets(shoal_mpi_world_t *world) {
+  bool moved = false;
+  for (int i = 0; i < PACKETS_AT_ONCE && world->incoming_request.active; ++i) {
+    bool done = false;
+    int32_t peer = -1;
+    int64_t bytes = 0;
+    if (world->plugin->test(&world->incoming_request, &done, &peer, &bytes)) {
+      break_by_mpi(world, peer);
+      break;
+    }
+    if (!done) break;
+    moved = true;
+    shoal_mpi_packet_t *packet = world->incoming;
+    world->incoming = NULL;
+    take_in(world, peer, packet);
+    shoal_status_t status = expect_packet(world);
+    if (status) {
+      shoal_mpi_break(world, shoal_status_code(status), shoal_status_message(status));
+      shoal_status_free(status);
+    }
+  }
+  return moved;
+}
+
+// ---- one pass -------------------------------------------------------------------------
+
+bool shoal_mpi_progress(shoal_mpi_world_t *world) {
+  bool moved = receive_packets(world);
+  if (shoal_failure_is_set(&world->failure)) {  // exchanges may be gone
+    news_are_out(world, &world->failed);
+    return moved;
+  }
+  shoal_mpi_flight_t **at = &world->flights;
+  while (*at) {
+    shoal_mpi_flight_t *flight = *at;
+    if (!step_flight(world, flight, &moved)) {
+      if (shoal_failure_is_set(&world->failure)) break;
+      at = &flight->next;
+      continue;
+    }
+    *at = flight->next;
+    if (flight->direction == SHOAL_RECV) {
+      finish_receive(flight->stream, flight->peer);
+      flight->next = world->free_flights;
+      world->free_flights = flight;
+      match(world, flight->peer);  // may put new flights in front, which `at` can be
+      at = &world->flights;
+      continue;
+    }
+    shoal_exchange_t *exchange = flight->exchange;
+    ++exchange->progress[SHOAL_SEND];
+    ++flight->stream->moved;
+    if (shoal_exchange_done(exchange)) shoal_pending_remove(&flight->stream->pending, exchange);
+    flight->next = world->free_flights;
+    world->free_flights = flight;
+  }
+  return moved;
+}
+
+shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *base, shoal_exchange_t *exchange) {
+  shoal_mpi_world_t *world = (shoal_mpi_world_t *)base->world;
+  shoal_mpi_stream_t *stream = (shoal_mpi_stream_t *)base;
+  SHOAL_RETURN_IF_ERROR(shoal_failure_status(&world->failure));
+  if (shoal_exchange_done(exchange)) return NULL;  // it is empty
+  shoal_status_t status = NULL;
+  shoal_mutex_lock(&world->mutex);
+  shoal_pending_add(&stream->pending, exchange);
+  for (int32_t i = 0; i < exchange->recv_count; ++i) {
+    const int32_t peer = exchange->recvs[i].peer;
+    shoal_cursor_offer(&stream->receivers[peer].cursor, SHOAL_RECV, peer, exchange);
+  }
+  for (int32_t i = 0; i < exchange->send_count && !status; ++i) {
+    status = start_send(world, stream, exchange, &exchange->sends[i]);
+  }
+  if (status) {  // some may be out: this rank cannot take part any more
+    shoal_mpi_break(world, shoal_status_code(status), shoal_status_message(status));
+    shoal_mpi_abandon(world, stream, exchange);
+  } else {
+    for (int32_t i = 0; i < exchange->recv_count; ++i) match(world, exchange->recvs[i].peer);
+    shoal_mpi_progress(world);
+  }
+  shoal_mutex_unlock(&world->mutex);
+  return status;
+}
+
+// A receive that is on its way would still write to the caller's memory: it is cancelled, and if
+// its bytes are coming already they get a moment to arrive.
+void shoal_mpi_abandon(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream,
+                       shoal_exchange_t *exchange) {
+  shoal_pending_remove(&stream->pending, exchange);
+  const int64_t deadline = shoal_time_ns() + LINGER_NS;
+  for (shoal_mpi_flight_t *flight = world->flights; flight; flight = flight->next) {
+    if (flight->exchange != exchange) continue;
+    flight->exchange = NULL;
+    flight->stream = NULL;
+    if (flight->direction != SHOAL_RECV || !flight->payload_request.active) continue;
+    world->plugin->cancel(&flight->payload_request);
+    bool done = false;
+    while (world->plugin->test(&flight->payload_request, &done, NULL, NULL) == 0 && !done &&
+           shoal_time_ns() < deadline) {
+      shoal_time_sleep_ns(100000);
+    }
+  }
+}
+
+// ---- starting and stopping ------------------------------------------------------------
+
+#define BUSY_NS 200000    // between passes while something is on its way
+#define IDLE_NS 10000000  // and while nothing is
+
+static void run_progress(void *self) {
+  shoal_mpi_world_t *world = self;
+  while (!atomic_load(&world->ending)) {
+    bool busy = false;
+    if (atomic_load(&world->waiters) == 0) {
+      shoal_mutex_lock(&world->mutex);
+      shoal_mpi_progress(world);
+      busy = world->flights != NULL;
+      for (shoal_mpi_stream_t *s = world->streams; s && !busy; s = s->next) busy = s->pending.first;
+      shoal_mutex_unlock(&world->mutex);
+    }
+    shoal_time_sleep_ns(busy ? BUSY_NS : IDLE_NS);
+  }
+}
+
+shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world) {
+  SHOAL_RETURN_IF_ERROR(expect_packet(world));
+  return shoal_thread_start(run_progress, world, &world->progress);
+}
+
+static bool all_is_out(shoal_mpi_world_t *world) {
+  if (!news_are_out(world, &world->left) || !news_are_out(world, &world->failed)) return false;
+  for (const shoal_mpi_flight_t *f = world->flights; f; f = f->next) {
+    if (f->header_request.active || f->payload_request.active) return false;
+  }
+  return true;
+}
+
+// Returns false if MPI may still use the world's memory.
+static bool linger(shoal_mpi_world_t *world) {
+  const int64_t deadline = shoal_time_ns() + LINGER_NS;
+  bool out = false, cancelled = false;
+  do {
+    if (!shoal_failure_is_set(&world->failure)) shoal_mpi_progress(world);
+    out = all_is_out(world);
+    if (out && !cancelled && world->incoming_request.active) {
+      world->plugin->cancel(&world->incoming_request);
+      cancelled = true;
+    }
+    bool done = false;
+    if (cancelled && world->incoming_request.active) {
+      (void)world->plugin->test(&world->incoming_request, &done, NULL, NULL);
+    }
+    if (out && !world->incoming_request.active) return true;
+    shoal_time_sleep_ns(100000);
+  } while (shoal_time_ns() < deadline);
+  return false;
+}
+
+bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
+  atomic_store(&world->ending, true);
+  shoal_thread_join(&world->progress);
+  send_news(world, &world->left, SHOAL_MPI_LEFT, 0, NULL);
+  if (!linger(world)) {
+    world->plugin->give_up();
+    return false;
+  }
+  shoal_allocator_t allocator = world->base.allocator;
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    while (world->peers[i].first) {
+      shoal_mpi_packet_t *packet = world->peers[i].first;
+      world->peers[i].first = packet->next;
+      give_packet(world, packet);
+    }
+  }
+  if (world->incoming) give_packet(world, world->incoming);
+  while (world->free_packets) {
+    shoal_mpi_packet_t *next = world->free_packets->next;
+    allocator.free(allocator.self, world->free_packets);
+    world->free_packets = next;
+  }
+  for (int i = 0; i < 2; ++i) {
+    shoal_mpi_flight_t **list = i == 0 ? &world->flights : &world->free_flights;
+    while (*list) {
+      shoal_mpi_flight_t *next = (*list)->next;
+      allocator.free(allocator.self, *list);
+      *list = next;
+    }
+  }
+  return true;
+}

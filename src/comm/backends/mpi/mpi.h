@@ -1,0 +1,133 @@
+// `mpi`: ranks on many machines, over the MPI that launched them. What its files share.
+//
+//   environment.c  which launcher started this process, as which rank of how many
+//   load.c         finding and loading the plug-in for that launcher's MPI
+//   engine.c       packets, matching, payloads, news; wait.c waits
+//   mpi.c          ops table, joining and leaving
+//   plugin.c       not in libshoal: plugin.h on mpi.h
+//
+// Every message is a *packet* on one communicator: a header, with the bytes behind it when they are
+// few. Packets between two ranks arrive in order, which gives the order of messages and puts news
+// (a rank failed, a rank left) behind everything sent before. More bytes follow as a *payload* on a
+// second communicator, under a tag that the sender numbers and the header tells.
+#ifndef SHOAL_COMM_BACKENDS_MPI_MPI_H_
+#define SHOAL_COMM_BACKENDS_MPI_MPI_H_
+
+#include "comm/backends/mpi/plugin.h"
+#include "comm/comm_impl.h"
+#include "comm/pending.h"
+
+// ---- the environment ------------------------------------------------------------------
+
+typedef struct shoal_mpi_launch {
+  const char *launcher;  // "Open MPI", "Slurm"
+  const char *family;    // plug-in: "openmpi", "mpich"
+  int32_t rank, size;    // as the launcher says
+} shoal_mpi_launch_t;
+
+// False when no launcher that speaks to an MPI started this process. Half-set variables: an error.
+bool shoal_mpi_launched(void);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_read_launch(shoal_mpi_launch_t *out_launch);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_load(const shoal_mpi_launch_t *launch,
+                                             const shoal_mpi_plugin_t **out_plugin);
+
+// ---- packets --------------------------------------------------------------------------
+
+typedef enum shoal_mpi_kind {
+  SHOAL_MPI_MESSAGE,
+  SHOAL_MPI_FAILED,  // the world is broken: tag is the code, the text follows
+  SHOAL_MPI_LEFT     // the sender has left
+} shoal_mpi_kind_t;
+
+#define SHOAL_MPI_INLINE 2048
+
+typedef struct shoal_mpi_header {
+  uint64_t stream, sequence;
+  int64_t bytes;  // of the message
+  int32_t tag, kind;
+  int32_t payload;  // tag of the payload; 0: the bytes are in the packet
+  int32_t check;    // constant
+} shoal_mpi_header_t;
+#define SHOAL_MPI_CHECK 0x5ca1ab1e
+
+typedef struct shoal_mpi_packet {
+  struct shoal_mpi_packet *next;
+  shoal_mpi_header_t header;
+  uint8_t bytes[SHOAL_MPI_INLINE];
+} shoal_mpi_packet_t;
+
+// News to every other rank; storage of its own, so that bad news needs no memory.
+typedef struct shoal_mpi_news {
+  shoal_mpi_packet_t packet;
+  shoal_mpi_request_t *requests;  // one per rank of the world
+} shoal_mpi_news_t;
+
+// ---- the world ------------------------------------------------------------------------
+
+// One packet and its payload on their way out, or one payload on its way in.
+typedef struct shoal_mpi_flight {
+  struct shoal_mpi_flight *next;
+  shoal_direction_t direction;
+  struct shoal_mpi_stream *stream;  // NULL: its waiter has given up
+  shoal_exchange_t *exchange;
+  const shoal_message_t *message;
+  int32_t peer, payload;
+  int64_t offset;  // bytes of the payload that are through
+  int64_t chunk;   // bytes of the request in flight
+  shoal_mpi_request_t header_request, payload_request;
+  shoal_mpi_packet_t packet;  // sending
+} shoal_mpi_flight_t;
+
+typedef struct shoal_mpi_receiver {
+  shoal_cursor_t cursor;
+  uint64_t sequence;
+  shoal_mpi_flight_t *flight;  // the cursor's message, when its payload is on its way
+} shoal_mpi_receiver_t;
+
+typedef struct shoal_mpi_stream {
+  shoal_stream_t base;
+  shoal_pending_t pending;
+  uint64_t moved;                   // grows with everything that moves: what a timeout looks at
+  shoal_mpi_receiver_t *receivers;  // one per rank of the world
+  uint64_t *sent;                   // messages to each rank
+  struct shoal_mpi_stream *next;
+} shoal_mpi_stream_t;
+
+typedef struct shoal_mpi_peer {
+  shoal_mpi_packet_t *first, *last;  // arrived, nobody has asked for them yet
+  int32_t payloads;                  // tags used towards it
+  bool left;
+} shoal_mpi_peer_t;
+
+typedef struct shoal_mpi_world {
+  shoal_world_t base;
+  const shoal_mpi_plugin_t *plugin;
+  shoal_mpi_comm_t comms[2];  // packets, payloads
+  int32_t largest_tag;
+  shoal_failure_t failure;
+  shoal_mpi_news_t failed, left;
+  shoal_mutex_t mutex;  // of all below, of the callers' exchanges, and of every call into MPI
+  shoal_mpi_stream_t *streams;
+  shoal_mpi_peer_t *peers;
+  shoal_mpi_packet_t *incoming;  // what is being received into
+  shoal_mpi_request_t incoming_request;
+  shoal_mpi_flight_t *flights, *free_flights;
+  shoal_mpi_packet_t *free_packets;
+  _Atomic int32_t waiters;  // threads that move things along themselves
+  _Atomic bool ending;
+  shoal_thread_t progress;  // moves things along when nobody waits
+} shoal_mpi_world_t;
+
+// Begins to receive packets.
+SHOAL_MUST_USE shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world);
+// Tells the others that this rank leaves. False: MPI did not let go of the world's memory, which
+// must stay where it is.
+bool shoal_mpi_engine_stop(shoal_mpi_world_t *world);
+// Breaks the world and tells the others; the first failure stays.
+void shoal_mpi_fail(shoal_world_t *world, shoal_code_t code, const char *message);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *stream,
+                                                       shoal_exchange_t *exchange);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *stream,
+                                                      shoal_exchange_t *exchange);
+
+#endif  // SHOAL_COMM_BACKENDS_MPI_MPI_H_
