@@ -2,11 +2,11 @@
 // memory per class - or, with --program, the program itself.
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/status.h"
 #include "cli.h"
 #include "lower/lower.h"
 #include "models.h"
+#include "op/type.h"
 #include "planning.h"
 #include "program/bind.h"
 
@@ -25,9 +25,8 @@ static const shoal_option_t table[] = {
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static void print_type(const shoal_type_t *type, FILE *out) {
-  char shape[128];
-  shoal_shape_format(&type->shape, shape, sizeof shape);
-  fprintf(out, "%s%s", shoal_dtype_name(type->dtype), shape);
+  char text[SHOAL_TYPE_SIZE];
+  fputs(shoal_type_format(type, text, sizeof text), out);
 }
 
 static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena, FILE *out) {

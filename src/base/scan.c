@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -14,6 +15,14 @@ static bool is_digit(char c) {
 
 static bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+// Characters of the word that starts here; 0 if none does.
+static size_t word_length(const char *at) {
+  size_t length = 0;
+  if (!is_letter(*at)) return 0;
+  for (char c = *at; is_letter(c) || is_digit(c) || (c && strchr("./#-", c));) c = at[++length];
+  return length;
 }
 
 void shoal_scan_init(const char *name, const char *text, shoal_scan_t *out_scan) {
@@ -44,6 +53,19 @@ bool shoal_scan_fail(shoal_scan_t *scan, const char *format, ...) {
     if (*at == '\n') ++line, column = 1;
   }
   scan->error = SHOAL_ERROR(INVALID_ARGUMENT, "%s:%d:%d: %s", scan->name, line, column, message);
+  return false;
+}
+
+bool shoal_scan_check(shoal_scan_t *scan, shoal_status_t status) {
+  if (!status) return true;
+  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !scan->error) {
+    scan->error = status;
+    return false;
+  }
+  const char *hint = shoal_status_hint(status);
+  shoal_scan_fail(scan, "%s%s%s%s", shoal_status_message(status), hint[0] ? " (" : "", hint,
+                  hint[0] ? ")" : "");
+  shoal_status_free(status);
   return false;
 }
 
@@ -119,11 +141,8 @@ bool shoal_scan_double(shoal_scan_t *scan, double *out_value) {
 bool shoal_scan_word(shoal_scan_t *scan, char *buffer, size_t capacity) {
   if (scan->error) return false;
   skip_blanks(scan);
-  if (!is_letter(*scan->at)) return fail_expected(scan, "", "a name");
-  size_t length = 0;
-  for (char c = *scan->at; is_letter(c) || is_digit(c) || (c && strchr("./#-", c));) {
-    c = scan->at[++length];
-  }
+  size_t length = word_length(scan->at);
+  if (!length) return fail_expected(scan, "", "a name");
   if (length >= capacity) {
     return shoal_scan_fail(scan, "the name '%.*s...' is longer than %zu characters",
                            (int)(length < 20 ? length : 20), scan->at, capacity - 1);
@@ -171,6 +190,36 @@ bool shoal_scan_quoted(shoal_scan_t *scan, char *buffer, size_t capacity) {
   buffer[length] = 0;
   scan->at = at + 1;
   return true;
+}
+
+bool shoal_scan_string(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_string) {
+  if (!shoal_scan_peek(scan, "\"")) return shoal_scan_quoted(scan, (char[1]){0}, 1);
+  const char *end = scan->at + 1;
+  while (*end && *end != '"' && *end != '\n') end += *end == '\\' && end[1] ? 2 : 1;
+  size_t room = (size_t)(end - scan->at) + 1;
+  char *string = shoal_arena_alloc(arena, room, 1);
+  if (!string) return shoal_scan_check(scan, SHOAL_OOM());
+  *out_string = string;
+  return shoal_scan_quoted(scan, string, room);
+}
+
+bool shoal_scan_name(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_name) {
+  if (shoal_scan_peek(scan, "\"")) return shoal_scan_string(scan, arena, out_name);
+  size_t room = word_length(scan->at) + 1;
+  char *name = shoal_arena_alloc(arena, room, 1);
+  if (!name) return shoal_scan_check(scan, SHOAL_OOM());
+  *out_name = name;
+  return shoal_scan_word(scan, name, room);
+}
+
+// Here because it knows what a word is.
+void shoal_text_add_name(shoal_text_t *text, const char *name) {
+  size_t length = word_length(name);
+  if (length && !name[length]) {
+    shoal_text_add(text, name);
+  } else {
+    shoal_text_add_quoted(text, name);
+  }
 }
 
 bool shoal_scan_at_end(shoal_scan_t *scan) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 void shoal_text_init(shoal_allocator_t allocator, shoal_text_t *out_text) {
@@ -116,6 +117,15 @@ void shoal_text_add_quoted(shoal_text_t *text, const char *string) {
     }
   }
   add_bytes(text, "\"", 1);
+}
+
+shoal_status_t shoal_text_finish(shoal_text_t *text, shoal_arena_t *arena,
+                                 const char **out_string) {
+  const char *copy = text->failed ? NULL : shoal_arena_strdup(arena, shoal_text_string(text));
+  shoal_text_deinit(text);
+  if (!copy) return SHOAL_OOM();
+  *out_string = copy;
+  return NULL;
 }
 
 // Levenshtein distance, or limit + 1 when it is more than that. Words of up to 63 characters.

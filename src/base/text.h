@@ -23,6 +23,11 @@ SHOAL_MUST_USE shoal_status_t shoal_text_status(const shoal_text_t *text);  // O
 void shoal_text_add_double(shoal_text_t *text, double value);
 // A quoted string with \" \\ \n \t \xHH escapes.
 void shoal_text_add_quoted(shoal_text_t *text, const char *string);
+// As it is if it is one word to a scanner, else quoted: shoal_scan_name reads both.
+void shoal_text_add_name(shoal_text_t *text, const char *name);
+// Copies the text into the arena and deinits it (again is harmless).
+SHOAL_MUST_USE shoal_status_t shoal_text_finish(shoal_text_t *text, shoal_arena_t *arena,
+                                                const char **out_string);
 
 // Scanner over a NUL-terminated text. Blanks (space, tab, CR, and LF when `lines` is false) and comments
 // from '#' (when `comments`) are skipped before each token. The first failed expectation is kept with
@@ -45,9 +50,15 @@ bool shoal_scan_double(shoal_scan_t *scan, double *out_value);
 // [A-Za-z_] then [A-Za-z0-9_./#-]*; buffer is NUL-terminated; fails when longer than capacity - 1.
 bool shoal_scan_word(shoal_scan_t *scan, char *buffer, size_t capacity);
 bool shoal_scan_quoted(shoal_scan_t *scan, char *buffer, size_t capacity);
+// As long as they need to be, in the arena: a quoted string; a word or a quoted string.
+bool shoal_scan_string(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_string);
+bool shoal_scan_name(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_name);
 bool shoal_scan_at_end(shoal_scan_t *scan);                     // after blanks
 bool shoal_scan_fail(shoal_scan_t *scan, const char *format, ...)
     __attribute__((format(printf, 2, 3)));                      // always returns false
+// What a check of something just read said (takes it): OK is true; OUT_OF_MEMORY is kept as it is, all else
+// becomes an error of this place, its hint in brackets.
+bool shoal_scan_check(shoal_scan_t *scan, shoal_status_t status);
 SHOAL_MUST_USE shoal_status_t shoal_scan_status(shoal_scan_t *scan);  // takes the error; OK if none
 
 // The candidate nearest to `word` by edit distance (at most a third of its length), or NULL: for hints.

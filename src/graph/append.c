@@ -8,32 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/status.h"
 #include "graph/builder.h"
-
-shoal_status_t shoal_type_check(const shoal_type_t *type) {
-  if ((unsigned)type->dtype >= SHOAL_DTYPE_COUNT) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "unknown element type (%d)", (int)type->dtype);
-  }
-  if (type->shape.rank < 0 || type->shape.rank > SHOAL_MAX_RANK) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "a tensor has 0 to %d dims, not %d", SHOAL_MAX_RANK,
-                       (int)type->shape.rank);
-  }
-  int64_t bytes = (int64_t)shoal_dtype_size(type->dtype);
-  for (int32_t d = 0; d < type->shape.rank; ++d) {
-    if (type->shape.dims[d] < 0) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "dim %d is negative (%lld)", (int)d,
-                         (long long)type->shape.dims[d]);
-    }
-    // an empty dim does not excuse the others: strides must not overflow either
-    int64_t size = type->shape.dims[d] ? type->shape.dims[d] : 1;
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "the tensor's size does not fit 64 bits");
-    }
-  }
-  return NULL;
-}
 
 static shoal_status_t add_value(shoal_graph_t *graph, shoal_value_info_t info, int32_t *out_id) {
   shoal_arena_t *arena = &graph->model->arena;
@@ -126,13 +102,11 @@ shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t v
                          graph->name);
     }
   }
-  if (type->dtype != info->type.dtype || !shoal_shape_equal(&type->shape, &info->type.shape)) {
-    char have[160], want[160];
-    shoal_shape_format(&type->shape, have, sizeof have);
-    shoal_shape_format(&info->type.shape, want, sizeof want);
-    return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' is %s%s and cannot be assigned %s%s",
-                       info->name, shoal_dtype_name(info->type.dtype), want,
-                       shoal_dtype_name(type->dtype), have);
+  if (!shoal_type_equal(type, &info->type)) {
+    char have[SHOAL_TYPE_SIZE], want[SHOAL_TYPE_SIZE];
+    return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' is %s and cannot be assigned %s", info->name,
+                       shoal_type_format(&info->type, want, sizeof want),
+                       shoal_type_format(type, have, sizeof have));
   }
   shoal_assignment_t assign = {state, value};
   return SHOAL_PUSH(&graph->model->arena, &graph->assigns, assign) ? NULL : SHOAL_OOM();

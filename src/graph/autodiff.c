@@ -49,7 +49,7 @@ static shoal_status_t contribute(grad_t *g, const shoal_node_t *from, int32_t va
   shoal_graph_t *graph = g->graph;
   const shoal_type_t *want = &graph->values.items[value].type;
   const shoal_type_t *have = &graph->values.items[ref].type;
-  if (want->dtype != have->dtype || !shoal_shape_equal(&want->shape, &have->shape)) {
+  if (!shoal_type_equal(want, have)) {
     return SHOAL_ERROR(INTERNAL, "%s gave a gradient of another type than its input '%s'",
                        from->op->name, graph->values.items[value].name);
   }
@@ -144,11 +144,10 @@ static shoal_status_t check_operands(const shoal_graph_t *graph, shoal_value_t l
   }
   const shoal_type_t type = shoal_value_type(loss);
   if (type.shape.rank != 0 || !shoal_dtype_is_float(type.dtype)) {
-    char shape[160];
-    shoal_shape_format(&type.shape, shape, sizeof shape);
+    char is[SHOAL_TYPE_SIZE];
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "reduce it with reduce_sum or reduce_mean first",
-                            "only a float scalar can be differentiated; '%s' is %s%s",
-                            shoal_value_name(loss), shoal_dtype_name(type.dtype), shape);
+                            "only a float scalar can be differentiated; '%s' is %s",
+                            shoal_value_name(loss), shoal_type_format(&type, is, sizeof is));
   }
   for (int32_t i = 0; i < count; ++i) {
     if (!shoal_value_ok(wrt[i]) || wrt[i].graph != graph) {

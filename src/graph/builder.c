@@ -2,7 +2,6 @@
 // caller's file and line in errors and keeps the first one; what is written is append.c's business.
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "graph/builder.h"
@@ -214,14 +213,12 @@ static shoal_status_t read_state(shoal_graph_t *graph, const char *name, shoal_t
     SHOAL_RETURN_IF_ERROR(shoal_model_add_state(model, &info, &state));
   } else {
     const shoal_state_info_t *info = &model->states.items[state];
-    if (info->type.dtype != type.dtype || !shoal_shape_equal(&info->type.shape, &type.shape)) {
-      char have[160], want[160];
-      shoal_shape_format(&info->type.shape, have, sizeof have);
-      shoal_shape_format(&type.shape, want, sizeof want);
+    if (!shoal_type_equal(&info->type, &type)) {
+      char have[SHOAL_TYPE_SIZE], want[SHOAL_TYPE_SIZE];
       return SHOAL_ERROR(INVALID_ARGUMENT,
-                         "'%s' was declared %s%s at %s:%d and is now asked for as %s%s", full,
-                         shoal_dtype_name(info->type.dtype), have, info->file, info->line,
-                         shoal_dtype_name(type.dtype), want);
+                         "'%s' was declared %s at %s:%d and is now asked for as %s", full,
+                         shoal_type_format(&info->type, have, sizeof have), info->file, info->line,
+                         shoal_type_format(&type, want, sizeof want));
     }
   }
   return shoal_graph_read_state(graph, state, file, line, out_id);

@@ -6,6 +6,7 @@
 
 #include "graph/graph.h"
 #include "op/emitter.h"
+#include "op/type.h"
 
 #define SHOAL_NAME_LIMIT 1024  // of a full name, NUL included
 
@@ -59,7 +60,6 @@ SHOAL_MUST_USE shoal_status_t shoal_model_add_state(shoal_model_t *model,
                                                     int32_t *out_state);
 // Writes the initial value of a state into "init".
 SHOAL_MUST_USE shoal_status_t shoal_model_write_init(shoal_model_t *model, int32_t state);
-SHOAL_MUST_USE shoal_status_t shoal_type_check(const shoal_type_t *type);
 
 typedef struct shoal_node_spec {
   const shoal_op_t *op;

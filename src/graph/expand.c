@@ -64,7 +64,7 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
                          (int)i);
     }
     const shoal_type_t *want = &call.outputs[i], *have = &x->to->values.items[outputs[i]].type;
-    if (want->dtype != have->dtype || !shoal_shape_equal(&want->shape, &have->shape)) {
+    if (!shoal_type_equal(want, have)) {
       return SHOAL_ERROR(INTERNAL, "the decomposition of %s gives output %d another type",
                          node->op->name, (int)i);
     }

@@ -3,10 +3,9 @@
 // a built one.
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "graph/builder.h"
+#include "op/text.h"
 
 typedef struct parse {
   shoal_scan_t scan;
@@ -17,76 +16,26 @@ typedef struct parse {
   int line;
 } parse_t;
 
-// Turns a failed check into a scan error; false if there was one.
-static bool check(parse_t *p, shoal_status_t status) {
-  if (!status) return true;
-  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !p->scan.error) {
-    p->scan.error = status;
-    return false;
-  }
-  shoal_scan_fail(&p->scan, "%s", shoal_status_message(status));
-  shoal_status_free(status);
-  return false;
-}
-
 static int line_here(parse_t *p) {
   for (; p->counted < p->scan.at; ++p->counted) p->line += *p->counted == '\n';
   return p->line;
 }
 
-// A string as long as it needs to be, from the scratch arena.
-static bool read_quoted(parse_t *p, const char **out_string) {
-  if (!shoal_scan_peek(&p->scan, "\"")) return shoal_scan_quoted(&p->scan, (char[1]){0}, 1);
-  size_t room = strcspn(p->scan.at, "\n") + 1;
-  char *buffer = shoal_arena_alloc(&p->scratch, room, 1);
-  *out_string = buffer;
-  return buffer ? shoal_scan_quoted(&p->scan, buffer, room) : check(p, SHOAL_OOM());
+static bool check(parse_t *p, shoal_status_t status) {
+  return shoal_scan_check(&p->scan, status);
 }
 
 static bool read_name(parse_t *p, const char **out_name) {
   const char *name;
-  if (shoal_scan_peek(&p->scan, "\"")) {
-    if (!read_quoted(p, &name)) return false;
-  } else {
-    char buffer[SHOAL_NAME_LIMIT];
-    if (!shoal_scan_word(&p->scan, buffer, sizeof buffer)) return false;
-    name = shoal_arena_strdup(&p->scratch, buffer);
-    if (!name) return check(p, SHOAL_OOM());
-  }
+  if (!shoal_scan_name(&p->scan, &p->scratch, &name)) return false;
   // the init graph has no scope open: this only checks the name, and makes the model's copy
   return check(p, shoal_name_join(p->model->graphs.items[0], name, out_name));
-}
-
-static bool read_ints(parse_t *p, int32_t *out_count, int64_t values[SHOAL_MAX_RANK]) {
-  *out_count = 0;
-  if (!shoal_scan_expect(&p->scan, "[")) return false;
-  if (shoal_scan_accept(&p->scan, "]")) return true;
-  do {
-    if (*out_count == SHOAL_MAX_RANK) {
-      return shoal_scan_fail(&p->scan, "more than %d numbers", SHOAL_MAX_RANK);
-    }
-    if (!shoal_scan_int(&p->scan, &values[(*out_count)++])) return false;
-  } while (shoal_scan_accept(&p->scan, ","));
-  return shoal_scan_expect(&p->scan, "]");
-}
-
-static bool read_dtype(parse_t *p, shoal_dtype_t *out_dtype) {
-  char word[16];
-  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
-  return shoal_dtype_parse(word, out_dtype) ||
-         shoal_scan_fail(&p->scan, "unknown element type '%s'", word);
-}
-
-static bool read_type(parse_t *p, shoal_type_t *out_type) {
-  *out_type = (shoal_type_t){0};
-  return read_dtype(p, &out_type->dtype) &&
-         read_ints(p, &out_type->shape.rank, out_type->shape.dims);
 }
 
 static bool read_state_line(parse_t *p) {
   shoal_state_info_t state = {.line = line_here(p)};
   shoal_init_t *init = &state.options.init;
-  if (!read_name(p, &state.name) || !read_type(p, &state.type)) return false;
+  if (!read_name(p, &state.name) || !shoal_scan_type(&p->scan, &state.type)) return false;
   if (shoal_model_find_state(p->model, state.name) >= 0) {
     return shoal_scan_fail(&p->scan, "state '%s' is declared twice", state.name);
   }
@@ -124,54 +73,6 @@ static bool read_value(parse_t *p, int32_t *out_id) {
   return true;
 }
 
-static bool read_attr(parse_t *p, const shoal_op_t *op, shoal_attr_t *out_attr) {
-  char name[64];
-  if (!shoal_scan_word(&p->scan, name, sizeof name)) return false;
-  const shoal_attr_schema_t *schema = NULL;
-  for (int32_t i = 0; i < op->attr_count && !schema; ++i) {
-    if (strcmp(op->attrs[i].name, name) == 0) schema = &op->attrs[i];
-  }
-  if (!schema || schema->kind == SHOAL_ATTR_PLACE) {
-    return shoal_scan_fail(&p->scan, "%s has no attribute '%s' to be written here", op->name, name);
-  }
-  *out_attr = (shoal_attr_t){.name = schema->name, .kind = schema->kind};
-  shoal_attr_value_t *value = &out_attr->value;
-  shoal_dtype_t dtype;
-  if (!shoal_scan_expect(&p->scan, "=")) return false;
-  switch (schema->kind) {
-    case SHOAL_ATTR_INT:
-      return shoal_scan_int(&p->scan, &value->i);
-    case SHOAL_ATTR_INTS:
-      return read_ints(p, &value->count, value->ints);
-    case SHOAL_ATTR_REAL:
-      return shoal_scan_double(&p->scan, &value->f);
-    case SHOAL_ATTR_STRING:
-      return read_quoted(p, &value->s);
-    case SHOAL_ATTR_DTYPE:
-      if (!read_dtype(p, &dtype)) return false;
-      value->i = dtype;
-      return true;
-    case SHOAL_ATTR_PLACE:
-      break;
-  }
-  return false;
-}
-
-// "{a=1, b=[2, 3]}" or nothing -> values in schema order.
-static bool read_attrs(parse_t *p, const shoal_op_t *op, shoal_attr_value_t **out_values) {
-  shoal_attr_t *attrs = SHOAL_NEW(&p->scratch, shoal_attr_t, op->attr_count + 1);
-  if (!attrs) return check(p, SHOAL_OOM());
-  int32_t count = 0;
-  if (shoal_scan_accept(&p->scan, "{")) {
-    do {
-      if (!read_attr(p, op, &attrs[count++])) return false;
-      if (count > op->attr_count) return shoal_scan_fail(&p->scan, "an attribute is given twice");
-    } while (shoal_scan_accept(&p->scan, ","));
-    if (!shoal_scan_expect(&p->scan, "}")) return false;
-  }
-  return check(p, shoal_op_attrs(op, count, attrs, &p->scratch, out_values));
-}
-
 static bool read_inputs(parse_t *p, shoal_node_spec_t *spec) {
   SHOAL_VEC(int32_t) inputs = {0};
   if (!shoal_scan_expect(&p->scan, "(")) return false;
@@ -202,19 +103,22 @@ static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
                            (int)spec.op->output_count, (long long)count);
   }
   shoal_attr_value_t *attrs;
-  if (!read_inputs(p, &spec) || !read_attrs(p, spec.op, &attrs)) return false;
+  if (!read_inputs(p, &spec) ||
+      !shoal_scan_attrs(&p->scan, "{", "}", spec.op, &p->scratch, &attrs)) {
+    return false;
+  }
   spec.attrs = attrs;
   int32_t *ids = SHOAL_NEW(&p->scratch, int32_t, count);
   if (!check(p, ids ? shoal_graph_append(p->graph, &spec, ids) : SHOAL_OOM())) return false;
   for (int64_t i = 0; i < count; ++i) {
     shoal_type_t type;
-    if (!shoal_scan_expect(&p->scan, i ? "," : ":") || !read_type(p, &type)) return false;
+    if (!shoal_scan_expect(&p->scan, i ? "," : ":") || !shoal_scan_type(&p->scan, &type))
+      return false;
     const shoal_type_t *inferred = &p->graph->values.items[ids[i]].type;
-    if (type.dtype != inferred->dtype || !shoal_shape_equal(&type.shape, &inferred->shape)) {
-      char shape[160];
-      shoal_shape_format(&inferred->shape, shape, sizeof shape);
-      return shoal_scan_fail(&p->scan, "%s gives %s%s here", op_name,
-                             shoal_dtype_name(inferred->dtype), shape);
+    if (!shoal_type_equal(&type, inferred)) {
+      char made[SHOAL_TYPE_SIZE];
+      return shoal_scan_fail(&p->scan, "%s gives %s here", op_name,
+                             shoal_type_format(inferred, made, sizeof made));
     }
     if (renames[i] && !check(p, shoal_graph_rename(p->graph, ids[i], renames[i]))) return false;
   }
@@ -245,7 +149,7 @@ static bool read_value_line(parse_t *p) {
   if (!shoal_scan_expect(&p->scan, "=")) return false;
   if (shoal_scan_accept(&p->scan, "input")) {
     shoal_type_t type;
-    return read_name(p, &name) && read_type(p, &type) &&
+    return read_name(p, &name) && shoal_scan_type(&p->scan, &type) &&
            check(p, shoal_graph_add_input(p->graph, name, type, p->scan.name, line, &id));
   }
   if (!shoal_scan_expect(&p->scan, "state") || !read_name(p, &name)) return false;
@@ -278,7 +182,7 @@ static bool read_graph_line(parse_t *p) {
 static bool read_line(parse_t *p) {
   const char *name;
   if (shoal_scan_accept(&p->scan, "freeze")) {
-    if (!read_quoted(p, &name)) return false;
+    if (!shoal_scan_string(&p->scan, &p->scratch, &name)) return false;
     shoal_freeze_at(p->model, name, p->scan.name, line_here(p));
     return check(p, shoal_model_status(p->model));
   }

@@ -2,13 +2,8 @@
 // and pointers but no index, type, name or order. Run after parsing and expansion, and by tests.
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/status.h"
 #include "graph/builder.h"
-
-static bool type_equal(const shoal_type_t *a, const shoal_type_t *b) {
-  return a->dtype == b->dtype && shoal_shape_equal(&a->shape, &b->shape);
-}
 
 #define BROKEN(...) SHOAL_ERROR(MISMATCH, __VA_ARGS__)
 
@@ -53,12 +48,11 @@ static shoal_status_t verify_node(const shoal_graph_t *graph, int64_t index,
   call.outputs = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, types));
   for (int32_t i = 0; i < node->output_count; ++i) {
-    if (!type_equal(&types[i], &have[i])) {
-      char want[160], shape[160];
-      shoal_shape_format(&types[i].shape, want, sizeof want);
-      shoal_shape_format(&have[i].shape, shape, sizeof shape);
-      return BROKEN("output %d is %s%s, %s gives %s%s", (int)i, shoal_dtype_name(have[i].dtype),
-                    shape, node->op->name, shoal_dtype_name(types[i].dtype), want);
+    if (!shoal_type_equal(&types[i], &have[i])) {
+      char want[SHOAL_TYPE_SIZE], is[SHOAL_TYPE_SIZE];
+      return BROKEN("output %d is %s, %s gives %s", (int)i,
+                    shoal_type_format(&have[i], is, sizeof is), node->op->name,
+                    shoal_type_format(&types[i], want, sizeof want));
     }
   }
   return NULL;
@@ -79,7 +73,7 @@ static shoal_status_t verify_value(const shoal_graph_t *graph, int32_t id, int32
     case SHOAL_FROM_STATE:
       if (value->index < 0 || value->index >= model->states.count)
         return BROKEN("it reads no state");
-      if (!type_equal(&value->type, &model->states.items[value->index].type) ||
+      if (!shoal_type_equal(&value->type, &model->states.items[value->index].type) ||
           strcmp(value->name, model->states.items[value->index].name) != 0) {
         return BROKEN("it differs in type or name from the state it reads");
       }
@@ -134,7 +128,7 @@ static shoal_status_t verify_assigns(const shoal_graph_t *graph, shoal_arena_t *
     const shoal_state_info_t *state = &model->states.items[assign->state];
     if (assigned[assign->state]) return BROKEN("state '%s' is assigned twice", state->name);
     assigned[assign->state] = true;
-    if (!type_equal(&state->type, &graph->values.items[assign->value].type)) {
+    if (!shoal_type_equal(&state->type, &graph->values.items[assign->value].type)) {
       return BROKEN("state '%s' is assigned a value of another type", state->name);
     }
   }

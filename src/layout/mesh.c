@@ -201,14 +201,5 @@ shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
       if (next > i + 1) shoal_text_addf(&text, "-%d", mesh->ranks[next - 1]);
     }
   }
-  shoal_status_t status = shoal_text_status(&text);
-  if (!status) {
-    const char *copy = shoal_arena_strdup(arena, shoal_text_string(&text));
-    if (copy)
-      *out_text = copy;
-    else
-      status = SHOAL_OOM();
-  }
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_finish(&text, arena, out_text);
 }

@@ -102,14 +102,14 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
   asked.outputs = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&asked, inferred));
   for (int32_t i = 0; i < in->output_count; ++i) {
-    if (shoal_program_type_equal(&inferred[i], &outputs[i])) continue;
+    if (shoal_type_equal(&inferred[i], &outputs[i])) continue;
     char made[160], stored[160];
     return SHOAL_ERROR_HINT(
         MISMATCH, "the layouts of the inputs and of the output do not go together",
         "%s makes %s of this rank's parts, but its part of output %d '%s' is %s", in->op->name,
-        shoal_program_type_format(&inferred[i], made, sizeof made), i,
+        shoal_type_format(&inferred[i], made, sizeof made), i,
         b->class->buffers[in->outputs[i]].name,
-        shoal_program_type_format(&outputs[i], stored, sizeof stored));
+        shoal_type_format(&outputs[i], stored, sizeof stored));
   }
   int64_t workspace = in->op->workspace ? in->op->workspace(&bound->call) : 0;
   if (workspace > in->workspace) {

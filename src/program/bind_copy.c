@@ -104,7 +104,7 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
   const shoal_buffer_t *from = &class->buffers[in->inputs[0]];
   const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
   const shoal_bound_buffer_t *src = bound->inputs[0], *dst = bound->outputs[0];
-  if (!shoal_program_type_equal(&from->type, &to->type)) {
+  if (!shoal_type_equal(&from->type, &to->type)) {
     return SHOAL_ERROR(MISMATCH, "a copy cannot change the type of '%s'", from->name);
   }
   shoal_layout_t a = shoal_program_without_micro(&from->layout);
@@ -142,7 +142,7 @@ shoal_status_t shoal_bind_accumulate(const shoal_class_t *class, shoal_arena_t *
   const shoal_cut_t *partial = shoal_program_micro_partial(&from->layout);
   shoal_layout_t rest = shoal_program_without_micro(&from->layout);
   if (!partial || !shoal_layout_equal(&rest, &to->layout) ||
-      !shoal_program_type_equal(&from->type, &to->type)) {
+      !shoal_type_equal(&from->type, &to->type)) {
     return SHOAL_ERROR_HINT(
         MISMATCH,
         "the source is partial along micro, the target has the same type and the "

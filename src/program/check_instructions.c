@@ -116,12 +116,12 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, made));
   for (int32_t i = 0; i < in->output_count; ++i) {
     const shoal_buffer_t *buffer = &class->buffers[in->outputs[i]];
-    if (shoal_program_type_equal(&made[i], &buffer->type)) continue;
+    if (shoal_type_equal(&made[i], &buffer->type)) continue;
     char is[160], should[160];
     return SHOAL_ERROR_HINT(MISMATCH, "give the buffer the type the op makes",
                             "%s makes %s, but output %d '%s' is %s", op->name,
-                            shoal_program_type_format(&made[i], should, sizeof should), i,
-                            buffer->name, shoal_program_type_format(&buffer->type, is, sizeof is));
+                            shoal_type_format(&made[i], should, sizeof should), i,
+                            buffer->name, shoal_type_format(&buffer->type, is, sizeof is));
   }
   return NULL;
 }
@@ -137,7 +137,7 @@ static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel
   }
   if (index < 0) return NULL;
   const shoal_buffer_t *buffer = &class->buffers[index];
-  if (!shoal_program_type_equal(&buffer->type, &channel->type) ||
+  if (!shoal_type_equal(&buffer->type, &channel->type) ||
       !shoal_layout_equal(&buffer->layout, layout)) {
     return SHOAL_ERROR_HINT(MISMATCH, "use the channel of this value and these two layouts",
                             "buffer %d '%s' and the channel's %s differ in type or layout", index,
@@ -149,7 +149,7 @@ static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel
 static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruction_t *in) {
   const shoal_buffer_t *from = &class->buffers[in->inputs[0]];
   const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
-  if (in->inputs[0] == in->outputs[0] || !shoal_program_type_equal(&from->type, &to->type)) {
+  if (in->inputs[0] == in->outputs[0] || !shoal_type_equal(&from->type, &to->type)) {
     return SHOAL_ERROR_HINT(MISMATCH, "copy between two buffers of one type",
                             "it copies '%s' to '%s'", from->name, to->name);
   }

@@ -204,7 +204,7 @@ static shoal_status_t check_port(memory_t *m) {
   const shoal_type_t *type =
       feed ? &m->program->inputs[port].type : &m->program->outputs[port].type;
   const shoal_buffer_t *buffer = &m->class->buffers[feed ? m->in->outputs[0] : m->in->inputs[0]];
-  if (!shoal_program_type_equal(type, &buffer->type)) {
+  if (!shoal_type_equal(type, &buffer->type)) {
     return MISMATCH(&m->place, "give both the same type",
                     "buffer '%s' and the graph's %s differ in type", buffer->name,
                     feed ? "input" : "output");

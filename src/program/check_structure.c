@@ -126,7 +126,7 @@ static shoal_status_t check_state_buffer(const shoal_program_t *program,
     return SHOAL_ERROR(MISMATCH, "there is no state %d", buffer->state);
   }
   const shoal_program_state_t *state = &program->states[buffer->state];
-  if (!shoal_program_type_equal(&buffer->type, &state->type) ||
+  if (!shoal_type_equal(&buffer->type, &state->type) ||
       !shoal_layout_equal(&buffer->layout, &state->layout)) {
     return SHOAL_ERROR_HINT(MISMATCH, "a state has one type and rests in one layout",
                             "it differs from state '%s' in type or layout", state->name);

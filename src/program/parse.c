@@ -4,58 +4,15 @@
 // shoal_program_check's question.
 #include <string.h>
 
-#include "base/dtype.h"
 #include "program/parse_impl.h"
 
 // ---- tokens -------------------------------------------------------------------------
-
-bool shoal_parse_check(parse_t *p, shoal_status_t status) {
-  if (!status) return true;
-  if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !p->scan.error) {
-    p->scan.error = status;
-    return false;
-  }
-  const char *hint = shoal_status_hint(status);
-  shoal_scan_fail(&p->scan, "%s%s%s%s", shoal_status_message(status), hint[0] ? " (" : "", hint,
-                  hint[0] ? ")" : "");
-  shoal_status_free(status);
-  return false;
-}
 
 bool shoal_parse_line_end(parse_t *p) {
   if (shoal_scan_at_end(&p->scan)) return true;
   if (!shoal_scan_expect(&p->scan, "\n")) return false;
   while (shoal_scan_accept(&p->scan, "\n")) continue;
   return true;
-}
-
-// A token is never longer than what is left of its line.
-static char *room_for_token(parse_t *p, size_t *out_room) {
-  *out_room = strcspn(p->scan.at, "\n") + 1;
-  char *room = shoal_arena_alloc(p->arena, *out_room, 1);
-  if (!room) shoal_parse_check(p, SHOAL_OOM());
-  return room;
-}
-
-bool shoal_parse_quoted(parse_t *p, const char **out_string) {
-  if (!shoal_scan_peek(&p->scan, "\"")) return shoal_scan_expect(&p->scan, "\"");
-  const char *close = strchr(p->scan.at + 1, '"');
-  size_t room = strcspn(p->scan.at, "\n") + 1;
-  // Most strings have no escapes and end at the first quote: do not keep room for the whole line.
-  if (close && (size_t)(close - p->scan.at) < room && close[-1] != '\\') {
-    room = (size_t)(close - p->scan.at) + 1;
-  }
-  char *string = shoal_arena_alloc(p->arena, room, 1);
-  *out_string = string;
-  return string ? shoal_scan_quoted(&p->scan, string, room) : shoal_parse_check(p, SHOAL_OOM());
-}
-
-bool shoal_parse_name(parse_t *p, const char **out_name) {
-  if (shoal_scan_peek(&p->scan, "\"")) return shoal_parse_quoted(p, out_name);
-  char word[256];
-  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
-  *out_name = shoal_arena_strdup(p->arena, word);
-  return *out_name || shoal_parse_check(p, SHOAL_OOM());
 }
 
 bool shoal_parse_int(parse_t *p, const char *what, int64_t low, int64_t high, int64_t *out_value) {
@@ -86,46 +43,13 @@ bool shoal_parse_index(parse_t *p, const char *what, int64_t expected) {
                                               (long long)expected, (long long)value);
 }
 
-bool shoal_parse_ints(parse_t *p, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]) {
-  *out_count = 0;
-  if (!shoal_scan_expect(&p->scan, "[")) return false;
-  if (shoal_scan_accept(&p->scan, "]")) return true;
-  do {
-    if (*out_count == SHOAL_MAX_RANK) {
-      return shoal_scan_fail(&p->scan, "more than %d numbers", SHOAL_MAX_RANK);
-    }
-    if (!shoal_scan_int(&p->scan, &out_values[(*out_count)++])) return false;
-  } while (shoal_scan_accept(&p->scan, ","));
-  return shoal_scan_expect(&p->scan, "]");
-}
-
-bool shoal_parse_type(parse_t *p, shoal_type_t *out_type) {
-  char word[16];
-  *out_type = (shoal_type_t){0};
-  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
-  if (!shoal_dtype_parse(word, &out_type->dtype)) {
-    return shoal_scan_fail(&p->scan, "'%s' is no element type", word);
-  }
-  shoal_shape_t *shape = &out_type->shape;
-  if (!shoal_parse_ints(p, &shape->rank, shape->dims)) return false;
-  int64_t bytes = 64;  // room for alignment, and for sums over a few parts
-  for (int32_t d = 0; d < shape->rank; ++d) {
-    if (shape->dims[d] < 0 ||
-        __builtin_mul_overflow(bytes, shape->dims[d] > 0 ? shape->dims[d] : 1, &bytes)) {
-      return shoal_scan_fail(&p->scan, "dim %d has length %lld, which is out of range", d,
-                             (long long)shape->dims[d]);
-    }
-  }
-  return true;
-}
-
 bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *out_layout) {
   const char *text;
-  if (!shoal_parse_quoted(p, &text)) return false;
+  if (!shoal_scan_string(&p->scan, p->arena, &text)) return false;
   shoal_program_t *program = p->program;
-  return shoal_parse_check(p, shoal_layout_parse(text, program->meshes, program->mesh_count,
-                                                 p->arena, out_layout)) &&
-         shoal_parse_check(p, shoal_layout_check(out_layout, &type->shape));
+  return shoal_scan_check(&p->scan, shoal_layout_parse(text, program->meshes, program->mesh_count,
+                                                       p->arena, out_layout)) &&
+         shoal_scan_check(&p->scan, shoal_layout_check(out_layout, &type->shape));
 }
 
 // ---- tables -------------------------------------------------------------------------
@@ -133,19 +57,18 @@ bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *ou
 // The text up to the blank. Its size is looked at before its list of ranks makes room for itself.
 static bool read_mesh(parse_t *p, shoal_mesh_t *out_mesh) {
   shoal_program_t *program = p->program;
-  size_t room;
   if (shoal_scan_at_end(&p->scan)) return shoal_scan_expect(&p->scan, "a mesh");
-  char *text = room_for_token(p, &room);
-  if (!text) return false;
   size_t length = strcspn(p->scan.at, " \t\r\n"), axes = strcspn(p->scan.at, "@ \t\r\n");
+  char *text = shoal_arena_alloc(p->arena, length + 1, 1);
+  if (!text) return shoal_scan_check(&p->scan, SHOAL_OOM());
   memcpy(text, p->scan.at, axes);
-  if (!shoal_parse_check(p, shoal_mesh_parse(text, p->arena, out_mesh))) return false;
+  if (!shoal_scan_check(&p->scan, shoal_mesh_parse(text, p->arena, out_mesh))) return false;
   if (shoal_mesh_size(out_mesh) > program->world) {
     return shoal_scan_fail(&p->scan, "the mesh has %lld ranks, the world %d",
                            (long long)shoal_mesh_size(out_mesh), program->world);
   }
   memcpy(text, p->scan.at, length);
-  if (!shoal_parse_check(p, shoal_mesh_parse(text, p->arena, out_mesh))) return false;
+  if (!shoal_scan_check(&p->scan, shoal_mesh_parse(text, p->arena, out_mesh))) return false;
   for (int64_t i = 0, size = shoal_mesh_size(out_mesh); out_mesh->ranks && i < size; ++i) {
     if (out_mesh->ranks[i] < program->world) continue;
     return shoal_scan_fail(&p->scan, "the mesh has rank %d, the world %d ranks", out_mesh->ranks[i],
@@ -171,7 +94,7 @@ static bool read_meshes(parse_t *p) {
         return shoal_scan_fail(&p->scan, "two meshes have the name '%s'", mesh.name);
       }
     }
-    if (!SHOAL_PUSH(p->arena, &meshes, mesh)) return shoal_parse_check(p, SHOAL_OOM());
+    if (!SHOAL_PUSH(p->arena, &meshes, mesh)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }
   program->meshes = meshes.items;
@@ -183,10 +106,11 @@ static bool read_states(parse_t *p) {
   SHOAL_VEC(shoal_program_state_t) states = {0};
   while (shoal_scan_accept(&p->scan, "state")) {
     shoal_program_state_t state = {0};
-    if (!shoal_parse_name(p, &state.name) || !shoal_parse_type(p, &state.type)) return false;
+    if (!shoal_scan_name(&p->scan, p->arena, &state.name)) return false;
+    if (!shoal_scan_type(&p->scan, &state.type)) return false;
     if (!shoal_parse_layout(p, &state.type, &state.layout)) return false;
     state.saved = shoal_scan_accept(&p->scan, "saved");
-    if (!SHOAL_PUSH(p->arena, &states, state)) return shoal_parse_check(p, SHOAL_OOM());
+    if (!SHOAL_PUSH(p->arena, &states, state)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }
   p->program->states = states.items;
@@ -199,9 +123,10 @@ static bool read_ports(parse_t *p, const char *keyword, shoal_program_port_t **o
   SHOAL_VEC(shoal_program_port_t) ports = {0};
   while (shoal_scan_accept(&p->scan, keyword)) {
     shoal_program_port_t port = {0};
-    if (!shoal_parse_name(p, &port.graph) || !shoal_parse_name(p, &port.name)) return false;
-    if (!shoal_parse_type(p, &port.type)) return false;
-    if (!SHOAL_PUSH(p->arena, &ports, port)) return shoal_parse_check(p, SHOAL_OOM());
+    if (!shoal_scan_name(&p->scan, p->arena, &port.graph)) return false;
+    if (!shoal_scan_name(&p->scan, p->arena, &port.name)) return false;
+    if (!shoal_scan_type(&p->scan, &port.type)) return false;
+    if (!SHOAL_PUSH(p->arena, &ports, port)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }
   *out_ports = ports.items;
@@ -214,12 +139,12 @@ static bool read_channels(parse_t *p) {
   while (shoal_scan_accept(&p->scan, "channel")) {
     shoal_channel_t channel = {0};
     if (!shoal_parse_index(p, "channel", channels.count)) return false;
-    if (!shoal_parse_type(p, &channel.type)) return false;
+    if (!shoal_scan_type(&p->scan, &channel.type)) return false;
     if (!shoal_parse_layout(p, &channel.type, &channel.src)) return false;
     if (!shoal_scan_expect(&p->scan, "->")) return false;
     if (!shoal_parse_layout(p, &channel.type, &channel.dst)) return false;
     channel.micro = shoal_scan_accept(&p->scan, "micro");
-    if (!SHOAL_PUSH(p->arena, &channels, channel)) return shoal_parse_check(p, SHOAL_OOM());
+    if (!SHOAL_PUSH(p->arena, &channels, channel)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }
   p->program->channels = channels.items;
@@ -232,7 +157,7 @@ static bool read_classes(parse_t *p) {
   while (shoal_scan_accept(&p->scan, "class")) {
     shoal_class_t class = {0};
     if (!shoal_parse_class(p, classes.count, &class)) return false;
-    if (!SHOAL_PUSH(p->arena, &classes, class)) return shoal_parse_check(p, SHOAL_OOM());
+    if (!SHOAL_PUSH(p->arena, &classes, class)) return shoal_scan_check(&p->scan, SHOAL_OOM());
   }
   p->program->classes = classes.items;
   p->program->class_count = classes.count;

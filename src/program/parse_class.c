@@ -5,7 +5,7 @@
 #include "program/parse_impl.h"
 
 static bool out_of_memory(parse_t *p) {
-  return shoal_parse_check(p, SHOAL_OOM());
+  return shoal_scan_check(&p->scan, SHOAL_OOM());
 }
 
 // "0-3,7": ascending.
@@ -49,7 +49,8 @@ static bool read_buffer(parse_t *p, int64_t index, shoal_buffer_t *buffer) {
       !shoal_parse_int32(p, "state", 0, p->program->state_count - 1, &buffer->state)) {
     return false;
   }
-  if (!shoal_parse_quoted(p, &buffer->name) || !shoal_parse_type(p, &buffer->type)) return false;
+  if (!shoal_scan_string(&p->scan, p->arena, &buffer->name)) return false;
+  if (!shoal_scan_type(&p->scan, &buffer->type)) return false;
   if (!shoal_parse_layout(p, &buffer->type, &buffer->layout)) return false;
   int64_t most = INT64_MAX / SHOAL_PROGRAM_MAX_MICRO / 4;
   if (!shoal_scan_expect(&p->scan, "slots")) return false;
@@ -124,58 +125,6 @@ static bool read_operands(parse_t *p, const shoal_class_t *class, bool may_lack,
   return shoal_scan_expect(&p->scan, ")");
 }
 
-static bool read_attr(parse_t *p, const shoal_op_t *op, shoal_attr_t *out_attr) {
-  char word[64];
-  if (!shoal_scan_word(&p->scan, word, sizeof word) || !shoal_scan_expect(&p->scan, "="))
-    return false;
-  const shoal_attr_schema_t *schema = NULL;
-  for (int32_t i = 0; i < op->attr_count && !schema; ++i) {
-    if (strcmp(op->attrs[i].name, word) == 0) schema = &op->attrs[i];
-  }
-  if (!schema || schema->kind == SHOAL_ATTR_PLACE) {
-    return shoal_scan_fail(&p->scan, "%s has no attribute '%s' to be written here", op->name, word);
-  }
-  *out_attr = (shoal_attr_t){.name = schema->name, .kind = schema->kind};
-  shoal_attr_value_t *value = &out_attr->value;
-  shoal_dtype_t dtype;
-  switch (schema->kind) {
-    case SHOAL_ATTR_INT:
-      return shoal_scan_int(&p->scan, &value->i);
-    case SHOAL_ATTR_INTS:
-      return shoal_parse_ints(p, &value->count, value->ints);
-    case SHOAL_ATTR_REAL:
-      return shoal_scan_double(&p->scan, &value->f);
-    case SHOAL_ATTR_STRING:
-      return shoal_parse_quoted(p, &value->s);
-    default:
-      if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
-      if (!shoal_dtype_parse(word, &dtype)) {
-        return shoal_scan_fail(&p->scan, "'%s' is no element type", word);
-      }
-      value->i = (int64_t)dtype;
-      return true;
-  }
-}
-
-static bool read_attrs(parse_t *p, shoal_instruction_t *in) {
-  SHOAL_VEC(shoal_attr_t) attrs = {0};
-  if (shoal_scan_accept(&p->scan, "{")) {
-    do {
-      shoal_attr_t attr;
-      if (!read_attr(p, in->op, &attr)) return false;
-      if (!SHOAL_PUSH(p->arena, &attrs, attr)) return out_of_memory(p);
-    } while (shoal_scan_accept(&p->scan, ","));
-    if (!shoal_scan_expect(&p->scan, "}")) return false;
-  }
-  shoal_attr_value_t *values;
-  if (!shoal_parse_check(
-          p, shoal_op_attrs(in->op, (int32_t)attrs.count, attrs.items, p->arena, &values))) {
-    return false;
-  }
-  in->attrs = values;
-  return true;
-}
-
 static bool read_reduce(parse_t *p, shoal_reduce_t *out_reduce) {
   char word[32];
   if (!shoal_scan_expect(&p->scan, "reduce")) return false;
@@ -198,9 +147,12 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
                            in->op ? in->op->name : shoal_opcode_name(in->opcode), inputs, outputs,
                            in->input_count, in->output_count);
   }
+  shoal_attr_value_t *attrs = NULL;
   switch (in->opcode) {
     case SHOAL_OPCODE_COMPUTE:
-      return read_attrs(p, in);
+      if (!shoal_scan_attrs(&p->scan, "{", "}", in->op, p->arena, &attrs)) return false;
+      in->attrs = attrs;
+      return true;
     case SHOAL_OPCODE_RESHARD:
       return shoal_scan_expect(&p->scan, "channel") &&
              shoal_parse_int32(p, "channel", 0, p->program->channel_count - 1, &in->channel);
@@ -215,7 +167,7 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
 
 static bool read_tail(parse_t *p, const shoal_class_t *class, int64_t index,
                       shoal_instruction_t *in) {
-  if (!shoal_parse_quoted(p, &in->name)) return false;
+  if (!shoal_scan_string(&p->scan, p->arena, &in->name)) return false;
   if (shoal_scan_accept(&p->scan, "predicate") &&
       !shoal_parse_int32(p, "buffer", 0, class->buffer_count - 1, &in->predicate)) {
     return false;
@@ -244,8 +196,8 @@ static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t ind
   if (!read_queue(p, &in->queue) || !read_opcode(p, &in->opcode)) return false;
   if (in->opcode == SHOAL_OPCODE_COMPUTE) {
     const char *name;
-    if (!shoal_parse_name(p, &name)) return false;
-    if (!shoal_parse_check(p, shoal_op_find(p->registry, name, &in->op))) return false;
+    if (!shoal_scan_name(&p->scan, p->arena, &name)) return false;
+    if (!shoal_scan_check(&p->scan, shoal_op_find(p->registry, name, &in->op))) return false;
   }
   bool may_lack = in->opcode == SHOAL_OPCODE_RESHARD;
   if (shoal_scan_accept(&p->scan, "(") &&
@@ -269,7 +221,8 @@ static bool at_digit(parse_t *p) {
 static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
                          shoal_segment_t *segment) {
   *segment = (shoal_segment_t){0};
-  if (!shoal_parse_index(p, "segment", index) || !shoal_parse_name(p, &segment->name)) return false;
+  if (!shoal_parse_index(p, "segment", index)) return false;
+  if (!shoal_scan_name(&p->scan, p->arena, &segment->name)) return false;
   if (!shoal_parse_line_end(p)) return false;
   SHOAL_VEC(shoal_instruction_t) list = {0};
   while (at_digit(p)) {
@@ -284,7 +237,7 @@ static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
 
 static bool read_order(parse_t *p, const shoal_class_t *class, shoal_order_t *order) {
   *order = (shoal_order_t){0};
-  if (!shoal_parse_name(p, &order->graph)) return false;
+  if (!shoal_scan_name(&p->scan, p->arena, &order->graph)) return false;
   SHOAL_VEC(shoal_segment_call_t) calls = {0};
   while (at_digit(p)) {
     shoal_segment_call_t call = {.micro = -1};

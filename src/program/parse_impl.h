@@ -5,7 +5,7 @@
 #ifndef SHOAL_PROGRAM_PARSE_IMPL_H_
 #define SHOAL_PROGRAM_PARSE_IMPL_H_
 
-#include "base/text.h"
+#include "op/text.h"
 #include "program/program_impl.h"
 
 typedef struct parse {
@@ -16,17 +16,11 @@ typedef struct parse {
   int64_t ranks;  // in the classes so far: never more than the world has
 } parse_t;
 
-// Turns a failed check into an error of this place; false if there was one.
-bool shoal_parse_check(parse_t *p, shoal_status_t status);
-bool shoal_parse_line_end(parse_t *p);                     // and the blank lines behind it
-bool shoal_parse_name(parse_t *p, const char **out_name);  // a word or a quoted string
-bool shoal_parse_quoted(parse_t *p, const char **out_string);
+bool shoal_parse_line_end(parse_t *p);  // and the blank lines behind it
 bool shoal_parse_int(parse_t *p, const char *what, int64_t low, int64_t high, int64_t *out_value);
 bool shoal_parse_int32(parse_t *p, const char *what, int64_t low, int64_t high, int32_t *out_value);
 bool shoal_parse_index(parse_t *p, const char *what,
                        int64_t expected);  // the number that must come now
-bool shoal_parse_ints(parse_t *p, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]);
-bool shoal_parse_type(parse_t *p, shoal_type_t *out_type);
 bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *out_layout);
 
 bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *out_class);  // "class" was read

@@ -21,41 +21,9 @@
 //
 // Attributes that have their default are left out; `-` stands for the side of a reshard that this
 // class has no part in; a call is segment:micro-batch, or the segment alone outside the loop.
-#include <string.h>
-
-#include "base/dtype.h"
-#include "base/text.h"
 #include "op/reduce.h"
+#include "op/text.h"
 #include "program/program_impl.h"
-
-// What a scanner takes as one word; everything else is quoted.
-static bool is_word(const char *name) {
-  char c = name[0];
-  if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_')) return false;
-  if (strlen(name) > 250) return false;
-  return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789./#-") ==
-         strlen(name);
-}
-
-static void add_name(shoal_text_t *text, const char *name) {
-  if (is_word(name))
-    shoal_text_add(text, name);
-  else
-    shoal_text_add_quoted(text, name);
-}
-
-static void add_ints(shoal_text_t *text, int32_t count, const int64_t *values) {
-  shoal_text_add(text, "[");
-  for (int32_t i = 0; i < count; ++i) {
-    shoal_text_addf(text, "%s%lld", i ? ", " : "", (long long)values[i]);
-  }
-  shoal_text_add(text, "]");
-}
-
-static void add_type(shoal_text_t *text, const shoal_type_t *type) {
-  shoal_text_add(text, shoal_dtype_name(type->dtype));
-  add_ints(text, type->shape.rank, type->shape.dims);
-}
 
 static shoal_status_t add_layout(shoal_text_t *text, const shoal_layout_t *layout,
                                  shoal_arena_t *arena) {
@@ -77,9 +45,9 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
   for (int64_t i = 0; i < p->state_count; ++i) {
     const shoal_program_state_t *state = &p->states[i];
     shoal_text_add(text, "state ");
-    add_name(text, state->name);
+    shoal_text_add_name(text, state->name);
     shoal_text_add(text, " ");
-    add_type(text, &state->type);
+    shoal_text_add_type(text, &state->type);
     shoal_text_add(text, " ");
     SHOAL_RETURN_IF_ERROR(add_layout(text, &state->layout, arena));
     shoal_text_add(text, state->saved ? " saved\n" : "\n");
@@ -88,17 +56,17 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     bool input = i < p->input_count;
     const shoal_program_port_t *port = input ? &p->inputs[i] : &p->outputs[i - p->input_count];
     shoal_text_add(text, input ? "input " : "output ");
-    add_name(text, port->graph);
+    shoal_text_add_name(text, port->graph);
     shoal_text_add(text, " ");
-    add_name(text, port->name);
+    shoal_text_add_name(text, port->name);
     shoal_text_add(text, " ");
-    add_type(text, &port->type);
+    shoal_text_add_type(text, &port->type);
     shoal_text_add(text, "\n");
   }
   for (int64_t i = 0; i < p->channel_count; ++i) {
     const shoal_channel_t *channel = &p->channels[i];
     shoal_text_addf(text, "channel %lld ", (long long)i);
-    add_type(text, &channel->type);
+    shoal_text_add_type(text, &channel->type);
     shoal_text_add(text, " ");
     SHOAL_RETURN_IF_ERROR(add_layout(text, &channel->src, arena));
     shoal_text_add(text, " -> ");
@@ -115,7 +83,7 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   if (buffer->kind == SHOAL_BUFFER_STATE) shoal_text_addf(text, "%d ", buffer->state);
   shoal_text_add_quoted(text, buffer->name);
   shoal_text_add(text, " ");
-  add_type(text, &buffer->type);
+  shoal_text_add_type(text, &buffer->type);
   shoal_text_add(text, " ");
   SHOAL_RETURN_IF_ERROR(add_layout(text, &buffer->layout, arena));
   shoal_text_addf(text, " slots %d bytes %lld offset %lld", buffer->slots, (long long)buffer->bytes,
@@ -126,56 +94,6 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
 }
 
 // ---- instructions -------------------------------------------------------------------
-
-static bool is_default(const shoal_attr_schema_t *schema, const shoal_attr_value_t *value) {
-  const shoal_attr_value_t *fallback = &schema->fallback;
-  if (schema->kind == SHOAL_ATTR_PLACE) return value->place == NULL;
-  if (!schema->optional) return false;
-  switch (schema->kind) {
-    case SHOAL_ATTR_REAL:
-      return memcmp(&value->f, &fallback->f, sizeof value->f) == 0;
-    case SHOAL_ATTR_STRING:
-      return fallback->s && value->s && strcmp(value->s, fallback->s) == 0;
-    case SHOAL_ATTR_INTS:
-      return value->count == fallback->count &&
-             memcmp(value->ints, fallback->ints, (size_t)value->count * sizeof(int64_t)) == 0;
-    default:
-      return value->i == fallback->i;
-  }
-}
-
-static shoal_status_t add_attrs(shoal_text_t *text, const shoal_instruction_t *in) {
-  const char *separator = " {";
-  for (int32_t i = 0; i < in->op->attr_count; ++i) {
-    const shoal_attr_schema_t *schema = &in->op->attrs[i];
-    const shoal_attr_value_t *value = &in->attrs[i];
-    if (is_default(schema, value)) continue;
-    shoal_text_addf(text, "%s%s=", separator, schema->name);
-    separator = ", ";
-    switch (schema->kind) {
-      case SHOAL_ATTR_INT:
-        shoal_text_addf(text, "%lld", (long long)value->i);
-        break;
-      case SHOAL_ATTR_INTS:
-        add_ints(text, value->count, value->ints);
-        break;
-      case SHOAL_ATTR_REAL:
-        shoal_text_add_double(text, value->f);
-        break;
-      case SHOAL_ATTR_STRING:
-        shoal_text_add_quoted(text, value->s ? value->s : "");
-        break;
-      case SHOAL_ATTR_DTYPE:
-        shoal_text_add(text, shoal_dtype_name((shoal_dtype_t)value->i));
-        break;
-      case SHOAL_ATTR_PLACE:
-        return SHOAL_ERROR(
-            UNSUPPORTED, "'%s': a program speaks of the whole; places are bound at load", in->name);
-    }
-  }
-  if (separator[0] == ',') shoal_text_add(text, "}");
-  return NULL;
-}
 
 static void add_buffers(shoal_text_t *text, const char *before, int32_t count,
                         const int32_t *list) {
@@ -196,11 +114,14 @@ static shoal_status_t add_instruction(shoal_text_t *text, int64_t index,
                   shoal_opcode_name(in->opcode));
   if (in->opcode == SHOAL_OPCODE_COMPUTE) {
     shoal_text_add(text, " ");
-    add_name(text, in->op->name);
+    shoal_text_add_name(text, in->op->name);
   }
   add_buffers(text, " (", in->input_count, in->inputs);
   add_buffers(text, " -> (", in->output_count, in->outputs);
-  if (in->opcode == SHOAL_OPCODE_COMPUTE) SHOAL_RETURN_IF_ERROR(add_attrs(text, in));
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) {
+    shoal_status_t status = shoal_text_add_attrs(text, in->op, in->attrs);
+    if (status) return shoal_status_annotatef(status, "while printing '%s'", in->name);
+  }
   if (in->opcode == SHOAL_OPCODE_RESHARD) shoal_text_addf(text, " channel %d", in->channel);
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_text_addf(text, " reduce %s", shoal_reduce_name(in->reduce));
@@ -243,7 +164,7 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
   for (int64_t s = 0; s < class->segment_count; ++s) {
     const shoal_segment_t *segment = &class->segments[s];
     shoal_text_addf(text, "  segment %lld ", (long long)s);
-    add_name(text, segment->name);
+    shoal_text_add_name(text, segment->name);
     shoal_text_add(text, "\n");
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       SHOAL_RETURN_IF_ERROR(add_instruction(text, i, &segment->instructions[i]));
@@ -252,7 +173,7 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
   for (int64_t i = 0; i < class->order_count; ++i) {
     const shoal_order_t *order = &class->orders[i];
     shoal_text_add(text, "  order ");
-    add_name(text, order->graph);
+    shoal_text_add_name(text, order->graph);
     for (int64_t k = 0; k < order->call_count; ++k) {
       shoal_text_addf(text, " %d", order->calls[k].segment);
       if (order->calls[k].micro >= 0) shoal_text_addf(text, ":%d", order->calls[k].micro);
@@ -268,7 +189,7 @@ static shoal_status_t add_program(shoal_text_t *text, const shoal_program_t *p,
   for (int64_t c = 0; c < p->class_count; ++c) {
     SHOAL_RETURN_IF_ERROR(add_class(text, c, &p->classes[c], arena));
   }
-  return shoal_text_status(text);
+  return NULL;
 }
 
 shoal_status_t shoal_program_print(const shoal_program_t *program, shoal_arena_t *arena,
@@ -278,13 +199,7 @@ shoal_status_t shoal_program_print(const shoal_program_t *program, shoal_arena_t
   shoal_text_init(arena->allocator, &text);
   shoal_arena_init(arena->allocator, &scratch);
   shoal_status_t status = add_program(&text, program, &scratch);
-  if (!status) {
-    const char *copy = shoal_arena_strdup(arena, shoal_text_string(&text));
-    if (copy)
-      *out_text = copy;
-    else
-      status = SHOAL_OOM();
-  }
+  if (!status) status = shoal_text_finish(&text, arena, out_text);
   shoal_arena_deinit(&scratch);
   shoal_text_deinit(&text);
   return status;

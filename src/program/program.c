@@ -1,7 +1,4 @@
 // Programs: names and small questions.
-#include <stdio.h>
-
-#include "base/dtype.h"
 #include "program/program_impl.h"
 
 const char *shoal_opcode_name(shoal_opcode_t opcode) {
@@ -76,18 +73,6 @@ shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {
     if (layout->cuts[i].axis != SHOAL_AXIS_MICRO) result.cuts[result.cut_count++] = layout->cuts[i];
   }
   return result;
-}
-
-bool shoal_program_type_equal(const shoal_type_t *a, const shoal_type_t *b) {
-  return a->dtype == b->dtype && shoal_shape_equal(&a->shape, &b->shape);
-}
-
-const char *shoal_program_type_format(const shoal_type_t *type, char *buffer, size_t capacity) {
-  int length = snprintf(buffer, capacity, "%s", shoal_dtype_name(type->dtype));
-  if (length > 0 && (size_t)length < capacity) {
-    shoal_shape_format(&type->shape, buffer + length, capacity - (size_t)length);
-  }
-  return buffer;
 }
 
 void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs) {

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "op/type.h"
 #include "program/bind.h"
 
 #define SHOAL_PROGRAM_ALIGN 64  // of buffers, workspaces and staged messages
@@ -37,9 +38,6 @@ shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout);
 static inline int64_t shoal_program_micro_of(const shoal_layout_t *layout, int64_t micro) {
   return shoal_program_has_micro(layout) ? micro : -1;
 }
-bool shoal_program_type_equal(const shoal_type_t *a, const shoal_type_t *b);
-// "f32[7, 64]"
-const char *shoal_program_type_format(const shoal_type_t *type, char *buffer, size_t capacity);
 const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
 
 // ---- one rank's share of a reshard --------------------------------------------------

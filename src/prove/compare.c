@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "op/type.h"
 
 // A tap of the run being compared.
 typedef struct entry {
@@ -94,12 +95,10 @@ shoal_status_t shoal_comparison_create(const shoal_model_t *model, const shoal_p
 // ---- messages ---------------------------------------------------------------------------------------
 
 static const char *describe(const shoal_comparison_t *c, const shoal_expected_t *e, shoal_arena_t *arena) {
-  char shape[160];
-  shoal_shape_format(&e->type.shape, shape, sizeof shape);
-  const char *text =
-      shoal_arena_printf(arena, "graph '%s' (run %d), value '%s' %s%s",
-                         shoal_reference_graph(c->references[0])->name, c->run, e->name,
-                         shoal_dtype_name(e->type.dtype), shape);
+  char is[SHOAL_TYPE_SIZE];
+  const char *text = shoal_arena_printf(arena, "graph '%s' (run %d), value '%s' %s",
+                                        shoal_reference_graph(c->references[0])->name, c->run, e->name,
+                                        shoal_type_format(&e->type, is, sizeof is));
   return text ? text : e->name;
 }
 

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/text.h"
+#include "op/text.h"
 
 static const char *const optimizer_names[SHOAL_CASE_OPTIMIZER_COUNT] = {"none", "sgd", "momentum", "adamw"};
 
 // ---- out --------------------------------------------------------------------------------------------
 
+// Without blanks: the line is to be passed around.
 static void add_type(shoal_text_t *text, const shoal_type_t *type) {
   shoal_text_addf(text, "%s[", shoal_dtype_name(type->dtype));
   for (int32_t d = 0; d < type->shape.rank; ++d)
@@ -60,10 +61,7 @@ shoal_status_t shoal_random_case_print(const shoal_random_case_t *c, shoal_arena
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   add_case(&text, c);
-  shoal_status_t status = shoal_text_status(&text);
-  if (!status && !(*out_text = shoal_arena_strdup(arena, shoal_text_string(&text)))) status = SHOAL_OOM();
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_finish(&text, arena, out_text);
 }
 
 // ---- in ---------------------------------------------------------------------------------------------
@@ -76,7 +74,7 @@ typedef struct case_reader {
 } case_reader_t;
 
 static bool no_memory(case_reader_t *r) {
-  return shoal_scan_fail(&r->scan, "out of memory");
+  return shoal_scan_check(&r->scan, SHOAL_OOM());
 }
 
 // What stands before `stop` characters, trimmed.
@@ -90,21 +88,6 @@ static bool read_raw(case_reader_t *r, const char *stop, const char **out_text) 
   memcpy(text, at, length);
   *out_text = text;
   return true;
-}
-
-static bool read_type(case_reader_t *r, shoal_type_t *out_type) {
-  const char *word = NULL;
-  *out_type = (shoal_type_t){0};
-  if (!read_raw(r, "[;", &word)) return false;
-  if (!shoal_dtype_parse(word, &out_type->dtype))
-    return shoal_scan_fail(&r->scan, "'%s' is no dtype", word);
-  if (!shoal_scan_expect(&r->scan, "[")) return false;
-  if (shoal_scan_accept(&r->scan, "]")) return true;
-  do {
-    if (out_type->shape.rank == SHOAL_MAX_RANK) return shoal_scan_fail(&r->scan, "too many dims");
-    if (!shoal_scan_int(&r->scan, &out_type->shape.dims[out_type->shape.rank++])) return false;
-  } while (shoal_scan_accept(&r->scan, ","));
-  return shoal_scan_expect(&r->scan, "]");
 }
 
 static bool read_head(case_reader_t *r) {
@@ -187,7 +170,7 @@ static bool read_definition(case_reader_t *r, char kind) {
   if (number != expected) return shoal_scan_fail(&r->scan, "%c%d is out of order", kind, number);
   if (kind == 'v') return read_node(r);
   shoal_case_input_t input = {0};
-  if (!read_type(r, &input.type)) return false;
+  if (!shoal_scan_type(&r->scan, &input.type)) return false;
   if (kind == 's') return SHOAL_PUSH(r->arena, &r->c->states, input.type) || no_memory(r);
   if (shoal_scan_accept(&r->scan, "<") && !shoal_scan_int(&r->scan, &input.limit)) return false;
   input.positive = shoal_scan_accept(&r->scan, "+");

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "op/type.h"
 #include "run/run_impl.h"
 #include "run/states.h"
 
@@ -177,16 +178,11 @@ static shoal_status_t check_tensor(const shoal_safetensors_t *file,
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "was it saved from another model or optimizer?",
                             "%s: tensor '%s' is missing", file->path, state->name);
   }
-  if (tensor->type.dtype == state->type.dtype &&
-      shoal_shape_equal(&tensor->type.shape, &state->type.shape)) {
-    return NULL;
-  }
-  char has[128], needs[128];
-  shoal_shape_format(&tensor->type.shape, has, sizeof has);
-  shoal_shape_format(&state->type.shape, needs, sizeof needs);
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s: tensor '%s' is %s%s, the model has %s%s", file->path,
-                     state->name, shoal_dtype_name(tensor->type.dtype), has,
-                     shoal_dtype_name(state->type.dtype), needs);
+  if (shoal_type_equal(&tensor->type, &state->type)) return NULL;
+  char has[SHOAL_TYPE_SIZE], needs[SHOAL_TYPE_SIZE];
+  return SHOAL_ERROR(INVALID_ARGUMENT, "%s: tensor '%s' is %s, the model has %s", file->path,
+                     state->name, shoal_type_format(&tensor->type, has, sizeof has),
+                     shoal_type_format(&state->type, needs, sizeof needs));
 }
 
 static shoal_status_t check_tensors(const shoal_runner_t *runner, const shoal_safetensors_t *file) {

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "op/type.h"
 #include "run/run_impl.h"
 
 // ---- names and sizes ------------------------------------------------------------------
@@ -42,10 +43,9 @@ shoal_status_t shoal_run_unknown(const char *what, const char *name, const char 
 shoal_status_t shoal_run_check_size(const char *what, const char *name, const shoal_type_t *type,
                                     int64_t expected, size_t given) {
   if ((size_t)expected == given) return NULL;
-  char shape[256];
-  shoal_shape_format(&type->shape, shape, sizeof shape);
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s '%s' is %s%s, %lld bytes; %zu bytes were given", what,
-                     name, shoal_dtype_name(type->dtype), shape, (long long)expected, given);
+  char is[SHOAL_TYPE_SIZE];
+  return SHOAL_ERROR(INVALID_ARGUMENT, "%s '%s' is %s, %lld bytes; %zu bytes were given", what,
+                     name, shoal_type_format(type, is, sizeof is), (long long)expected, given);
 }
 
 static shoal_status_t unknown_port(const shoal_runner_t *runner, bool input, const char *name) {

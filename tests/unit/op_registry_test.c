@@ -101,7 +101,7 @@ static void reads_cases(void **state) {
   for (int64_t i = 0; i < 1000; ++i) seen[(int64_t)at(&t, i)] = true;
   assert_false(seen[0]);
   for (int32_t i = 1; i < 9; ++i) assert_true(seen[i]);
-  assert_error(INVALID_ARGUMENT, "no dtype", shoal_case_parse(op, "f33[2]", &b.arena, &c));
+  assert_error(INVALID_ARGUMENT, "no element type", shoal_case_parse(op, "f33[2]", &b.arena, &c));
   assert_error(INVALID_ARGUMENT, "no attribute 'dim'",
                shoal_case_parse(op, "f32[2] ; dim=1", &b.arena, &c));
   assert_error(INVALID_ARGUMENT, "end", shoal_case_parse(op, "f32[2] ; axis=1 1", &b.arena, &c));
