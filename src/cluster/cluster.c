@@ -38,11 +38,13 @@ static shoal_status_t read_all(const shoal_json_t *root, shoal_cluster_t *cluste
   int64_t version = 0, ranks = 0;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "shoal_cluster", &version));
   if (version != 1)
-    return SHOAL_ERROR(UNSUPPORTED, "cluster format %lld; this version reads 1", (long long)version);
+    return SHOAL_ERROR(UNSUPPORTED, "%s: cluster format %lld; this version reads 1",
+                       shoal_json_find(root, "shoal_cluster")->path, (long long)version);
   if (shoal_json_find(root, "ranks")) {
     SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "ranks", &ranks));
     if (ranks < 1 || ranks > 1 << 24)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "ranks is %lld; it must be at least 1", (long long)ranks);
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s is %lld; it must be from 1 to %d",
+                         shoal_json_find(root, "ranks")->path, (long long)ranks, 1 << 24);
     cluster->ranks = (int32_t)ranks;
   }
   const shoal_json_t *part = NULL;
