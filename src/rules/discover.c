@@ -18,8 +18,7 @@
 
 enum { TRIES = 300 };
 
-// ---- the other inputs
-// ------------------------------------------------------------------------------
+// ---- the other inputs --------------------------------------------------------------------------
 
 typedef struct choices {
   int32_t count, natural;  // forms[0] is whole; `natural` is tried first
@@ -100,8 +99,7 @@ done:
   return found;
 }
 
-// ---- merged and split dims
-// -------------------------------------------------------------------------
+// ---- merged and split dims ---------------------------------------------------------------------
 
 static int64_t gcd(int64_t a, int64_t b) {
   while (b) {
@@ -112,8 +110,19 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-// Item spaces that the dim may share with another operand's: common divisors, largest first. Unless
-// sizes are attributes, only with dims in the same place (grouped heads).
+// Adds to a list of item spaces, largest first.
+static int32_t add_items(int64_t items, int32_t count, int64_t list[SEARCH_MAX_FORMS]) {
+  int32_t at = 0;
+  while (at < count && list[at] > items) ++at;
+  if (items < 2 || (at < count && list[at] == items) || count == SEARCH_MAX_FORMS) return count;
+  for (int32_t k = count; k > at; --k) list[k] = list[k - 1];
+  list[at] = items;
+  return count + 1;
+}
+
+// Item spaces that the dim may share with another operand's: where sizes are attributes their
+// common divisors, else the shorter of two dims in the same place if it divides the longer (grouped
+// heads).
 static int32_t shared_items(const search_t *s, int32_t input, int32_t dim,
                             int64_t out[SEARCH_MAX_FORMS]) {
   const shoal_shape_t *shape = search_shape(s, input);
@@ -122,38 +131,64 @@ static int32_t shared_items(const search_t *s, int32_t input, int32_t dim,
     const shoal_shape_t *other = search_shape(s, i);
     for (int32_t d = 0; i != input && d < other->rank; ++d) {
       bool placed = d == dim || other->rank - d == shape->rank - dim;
-      int64_t items = gcd(shape->dims[dim], other->dims[d]);
-      if (items < 2 || other->dims[d] < 2 || (!s->has_sizes && !placed)) continue;
-      if (!s->has_sizes && items != shape->dims[dim] && items != other->dims[d]) continue;
-      int32_t at = 0;
-      while (at < count && out[at] > items) ++at;
-      if ((at < count && out[at] == items) || count == SEARCH_MAX_FORMS) continue;
-      for (int32_t k = count++; k > at; --k) out[k] = out[k - 1];
-      out[at] = items;
+      int64_t common = gcd(shape->dims[dim], other->dims[d]);
+      bool divides = common == shape->dims[dim] || common == other->dims[d];
+      if (!s->has_sizes && placed && divides) count = add_items(common, count, out);
+      for (int64_t divisor = common; s->has_sizes && divisor > 1; --divisor) {
+        if (common % divisor == 0) count = add_items(divisor, count, out);
+      }
     }
   }
   return count;
+}
+
+// Would a way that cuts the input like this only be a coarser one than a way found before?
+static bool is_coarser(const search_t *s, int32_t input, const shoal_way_operand_t *form,
+                       int64_t items) {
+  for (int64_t i = 0; i < s->ways.count; ++i) {
+    const shoal_way_t *way = &s->ways.items[i];
+    const shoal_way_operand_t *o = &way->operands[input];
+    if (o->kind != SHOAL_OPERAND_CUT || o->dim != form->dim || o->length || o->dealt_by_items)
+      continue;
+    if (form->scale % o->scale || form->repeat % o->repeat) continue;
+    int64_t turns = form->repeat / o->repeat;
+    if (way->items == items * (form->scale / o->scale) * turns && (turns == 1 || way->any_order)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Where sizes are attributes a dim may have several ways (a split dim: its outer and its inner
 // part).
 static bool seed_related(search_t *s, int32_t input, int32_t dim) {
   int64_t items[SEARCH_MAX_FORMS], length = search_shape(s, input)->dims[dim];
+  int64_t before = s->ways.count;
   int32_t count = shared_items(s, input, dim, items);
   bool found = false;
   for (int32_t i = 0; i < count; ++i) {
     shoal_way_operand_t forms[SEARCH_MAX_FORMS];
     int32_t form_count = search_forms(dim, length, items[i], s->has_sizes, 0, forms);
     for (int32_t k = 0; k < form_count && !s->trial->error; ++k) {
+      if (is_coarser(s, input, &forms[k], items[i])) continue;
       found |= seed_input(s, input, &forms[k], items[i], true);
       if (found && !s->has_sizes) return true;
     }
   }
+  // The outer part of a dim first.
+  for (int64_t i = before + 1; i < s->ways.count; ++i) {
+    shoal_way_t way = s->ways.items[i];
+    int64_t at = i;
+    for (; at > before; --at) {
+      if (s->ways.items[at - 1].operands[input].repeat <= way.operands[input].repeat) break;
+      s->ways.items[at] = s->ways.items[at - 1];
+    }
+    s->ways.items[at] = way;
+  }
   return found;
 }
 
-// ---- windows
-// ---------------------------------------------------------------------------------------
+// ---- windows -----------------------------------------------------------------------------------
 
 // All variadic inputs one behind the other along `dim`.
 static bool seed_row(search_t *s, int32_t input, int32_t dim) {
@@ -211,8 +246,7 @@ static bool seed_window(search_t *s, int32_t input, int32_t dim) {
   return false;
 }
 
-// ---- seeds
-// -----------------------------------------------------------------------------------------
+// ---- seeds -------------------------------------------------------------------------------------
 
 // Does the way leave nothing to be reduced?
 static bool is_cut(const shoal_way_t *way) {
@@ -314,8 +348,7 @@ static void seed_all(search_t *s) {
   if (floats > 1) seed_partial(s, -1);
 }
 
-// ---- a call
-// ----------------------------------------------------------------------------------------
+// ---- a call ------------------------------------------------------------------------------------
 
 // Ways of a call by executing it as it is.
 static shoal_status_t discover(const shoal_call_t *call, shoal_executor_t executor,
@@ -349,40 +382,72 @@ static shoal_status_t lift(const shoal_call_t *call, const likeness_t *likeness,
   shoal_way_t *ways = SHOAL_NEW(arena, shoal_way_t, small->way_count);
   if (!ways) return SHOAL_OOM();
   *out_lifted = false;
+  out_rule->way_count = 0;
+  out_rule->ways = ways;
   for (int32_t i = 0; i < small->way_count; ++i) {
     shoal_way_operand_t *operands = SHOAL_NEW(arena, shoal_way_operand_t, likeness->operand_count);
     if (!operands) return SHOAL_OOM();
-    ways[i] = small->ways[i];
-    ways[i].operands = operands;
-    if (!likeness_lift(likeness, &small->ways[i], operands, &ways[i].items)) return NULL;
+    shoal_way_t *way = &ways[out_rule->way_count];
+    *way = small->ways[i];
+    way->operands = operands;
+    likeness_lifted_t lifted = likeness_lift(likeness, &small->ways[i], operands, &way->items);
+    if (lifted == LIKENESS_DROPPED) continue;
+    if (lifted == LIKENESS_UNCLEAR) return NULL;
     bool fits;
-    SHOAL_RETURN_IF_ERROR(trial_fits(call, likeness->real, &ways[i], allocator, &fits));
+    SHOAL_RETURN_IF_ERROR(trial_fits(call, likeness->real, way, allocator, &fits));
     if (!fits) return NULL;
+    ++out_rule->way_count;
   }
-  out_rule->way_count = small->way_count;
-  out_rule->ways = ways;
   *out_lifted = true;
   return NULL;
 }
 
+// Keeps the ways that `other` has too.
+static void intersect(const shoal_rule_t *other, shoal_rule_t *rule) {
+  shoal_way_t *ways = (shoal_way_t *)rule->ways;
+  int32_t kept = 0;
+  for (int32_t i = 0; i < rule->way_count; ++i) {
+    bool found = false;
+    for (int32_t k = 0; k < other->way_count; ++k)
+      found |= search_same_way(&ways[i], &other->ways[k]);
+    if (found) ways[kept++] = ways[i];
+  }
+  rule->way_count = kept;
+}
+
+// Ways found on small likenesses: on one, or where windows slide on two of different size, because
+// on a small one a wrong stride may do.
 static shoal_status_t discover_by_likeness(const shoal_call_t *call, bool force,
                                            shoal_executor_t executor, shoal_allocator_t allocator,
                                            shoal_arena_t *arena, shoal_rule_t *out_rule,
                                            bool *out_found) {
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);
-  likeness_t likeness;
-  shoal_rule_t small = {0};
+  shoal_status_t status = NULL;
   *out_found = false;
-  shoal_status_t status = likeness_make(call, force, &scratch, &likeness);
-  if (!status && likeness.smaller) {
-    status = discover(&likeness.call, executor, allocator, &scratch, &small);
-    if (!status) status = lift(call, &likeness, &small, allocator, arena, out_rule, out_found);
-    // What does not go on a likeness is tried on the call itself.
-    if (status && shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
-      shoal_status_free(status);
-      status = NULL;
-    }
+  for (int32_t larger = 0; larger < 2; ++larger) {
+    likeness_t likeness;
+    shoal_rule_t small = {0}, lifted = {.op = out_rule->op};
+    SHOAL_GOTO_IF_ERROR(status, done, likeness_make(call, force, larger, &scratch, &likeness));
+    *out_found = false;
+    if (!likeness.smaller) break;
+    SHOAL_GOTO_IF_ERROR(status, done,
+                        discover(&likeness.call, executor, allocator, &scratch, &small));
+    SHOAL_GOTO_IF_ERROR(status, done,
+                        lift(call, &likeness, &small, allocator, arena, &lifted, out_found));
+    if (!*out_found) break;
+    if (larger)
+      intersect(&lifted, out_rule);
+    else
+      *out_rule = lifted;
+    if (!likeness.slides) break;
+  }
+done:
+  // What does not go on a likeness is tried on the call itself.
+  if (status && shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
+    shoal_status_free(status);
+    status = NULL;
+    *out_found = false;
   }
   shoal_arena_deinit(&scratch);
   return status;

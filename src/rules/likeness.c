@@ -5,17 +5,15 @@
 // lifted back.
 //
 // Sizes are *classes*: the distinct lengths of input dims and size attributes. A class follows
-// another if its size is a product of classes (reshape), a multiple of one (grouped heads: only
-// where the op refuses to have them independent) or nearly one (strides, kernels), and is
-// recomputed from it. Windows (slices, rows of inputs) keep their proportions: sizes and positions
-// of such a dim are divided by a common factor. A replacement is kept if the op still accepts its
+// another if its size is a multiple of it (grouped heads: only where the op refuses to have them
+// independent) or nearly one (strides, kernels), and is recomputed from it. Windows (slices, rows
+// of inputs) keep their proportions: sizes and positions of such a dim are divided by a common
+// factor. Reshapes are regrouped (regroup.c). A replacement is kept if the op still accepts its
 // operands and lengths are equal where they were and differ where they did; otherwise that class
 // keeps its size.
 //
 // What is lifted is checked against the real sizes, and its parts' shapes with the real op
-// (discover.c); where anything does not fit, discovery falls back to the real call. A reshape that
-// neither merges nor splits dims ([96,128] to [64,192]) may have ways by common divisors that its
-// likeness has not.
+// (discover.c); where anything does not fit, discovery falls back to the real call.
 #include "rules/likeness.h"
 
 #include <stdlib.h>
@@ -30,16 +28,15 @@ enum {
   MAX_REST = 64,  // elements that a stride leaves over at most
 };
 
-// Small sizes without common divisors. Where sizes are multiplied only primes are told from
-// products.
+// Small sizes without common divisors.
 static const int64_t SIZES[] = {4,  5,  7,  9,  11, 13, 17, 19, 23, 29,
                                 31, 37, 41, 43, 47, 53, 59, 61, 67};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
 typedef struct size_class {
   int64_t real, small;
-  int32_t factors[4];   // classes whose product it is, -1 for none
-  int64_t times, plus;  // or times * factors[0] + plus
+  int32_t followed;  // its size is times * that class's + plus; -1: its own
+  int64_t times, plus;
   bool windowed;
   bool slid_over;  // kernels may move along such a dim
   bool kernel;     // and have such a size, which must not change
@@ -50,17 +47,17 @@ typedef struct maker {
   shoal_type_t *types, *small_types;  // inputs, then outputs
   shoal_attr_value_t *small_attrs;
   int32_t operand_count;
-  bool has_sizes, slides;
+  bool slides;
   bool *has_place;        // by operand
   int64_t largest_plain;  // kernels, strides, paddings: what is slid over stays larger
+  bool larger;            // much larger
   int32_t count;
   size_class_t classes[MAX_CLASSES];      // real sizes ascending
   int64_t window_factor[SHOAL_MAX_RANK];  // by dim; 1: none
   int64_t window_common[SHOAL_MAX_RANK], window_least[SHOAL_MAX_RANK];
 } maker_t;
 
-// ---- classes
-// ---------------------------------------------------------------------------------------
+// ---- classes -----------------------------------------------------------------------------------
 
 static size_class_t *find_class(maker_t *m, int64_t size) {
   for (int32_t i = 0; i < m->count; ++i) {
@@ -73,7 +70,7 @@ static void add_class(maker_t *m, int64_t size) {
   if (size < 2 || m->count == MAX_CLASSES || find_class(m, size)) return;
   int32_t at = m->count++;
   for (; at > 0 && m->classes[at - 1].real > size; --at) m->classes[at] = m->classes[at - 1];
-  m->classes[at] = (size_class_t){.real = size, .small = size, .factors = {-1, -1, -1, -1}};
+  m->classes[at] = (size_class_t){.real = size, .small = size, .followed = -1};
 }
 
 static bool is_size(const maker_t *m, int32_t attr) {
@@ -126,7 +123,6 @@ static void collect(maker_t *m) {
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_value_t *value = &m->real->attrs[i];
     bool many = op->attrs[i].kind == SHOAL_ATTR_INTS;
-    m->has_sizes |= is_size(m, i);
     if (op->attrs[i].kind != SHOAL_ATTR_INT && !many) continue;
     for (int32_t d = 0; d < (many ? value->count : 1); ++d) {
       int64_t number = many ? value->ints[d] : value->i;
@@ -138,21 +134,6 @@ static void collect(maker_t *m) {
   }
   m->slides = places >= 2;
   if (m->slides) find_slid_over(m);
-}
-
-// Is `size` the product of classes below `end`? Their indices go into factors[depth...].
-static bool find_product(const maker_t *m, int64_t size, int32_t end, int32_t depth,
-                         int32_t factors[4]) {
-  for (int32_t i = end - 1; i >= 0; --i) {
-    int64_t factor = m->classes[i].real;
-    if (size % factor) continue;
-    factors[depth] = i;
-    if (size == factor && depth > 0) return true;
-    if (depth < 3 && size > factor && find_product(m, size / factor, i + 1, depth + 1, factors))
-      return true;
-    factors[depth] = -1;
-  }
-  return false;
 }
 
 // Do the two sizes lie along the same dim of two operands, counted from the front (or the end)?
@@ -178,8 +159,6 @@ static bool in_same_place(const maker_t *m, int64_t a, int64_t b) {
 static void link(maker_t *m, int32_t index) {
   size_class_t *c = &m->classes[index];
   if (c->windowed || c->kernel) return;
-  if (m->has_sizes && !m->slides && find_product(m, c->real, index, 0, c->factors)) return;
-  for (int32_t i = 0; i < 4; ++i) c->factors[i] = -1;
   for (int32_t i = index - 1; i >= 0; --i) {
     int64_t other = m->classes[i].real, times = (c->real + other / 2) / other;
     int64_t plus = c->real - times * other;
@@ -188,15 +167,14 @@ static void link(maker_t *m, int32_t index) {
     bool near =
         m->slides ? strided && c->slid_over && m->classes[i].slid_over : times <= 16 && plus == 0;
     if (!near || !in_same_place(m, c->real, other)) continue;
-    c->factors[0] = i;
+    c->followed = i;
     c->times = times;
     c->plus = plus;
     return;
   }
 }
 
-// ---- windows
-// ---------------------------------------------------------------------------------------
+// ---- windows -----------------------------------------------------------------------------------
 
 static int64_t gcd(int64_t a, int64_t b) {
   while (b) {
@@ -245,21 +223,13 @@ static void find_windows(maker_t *m) {
   }
 }
 
-// ---- trying
-// ----------------------------------------------------------------------------------------
+// ---- trying ------------------------------------------------------------------------------------
 
 // Sizes of classes that follow others.
 static void recompute(maker_t *m) {
   for (int32_t i = 0; i < m->count; ++i) {
     size_class_t *c = &m->classes[i];
-    if (c->factors[0] < 0) continue;
-    if (c->times) {
-      c->small = c->times * m->classes[c->factors[0]].small + c->plus;
-      continue;
-    }
-    c->small = 1;
-    for (int32_t k = 0; k < 4 && c->factors[k] >= 0; ++k)
-      c->small *= m->classes[c->factors[k]].small;
+    if (c->followed >= 0) c->small = c->times * m->classes[c->followed].small + c->plus;
   }
 }
 
@@ -334,20 +304,20 @@ static shoal_status_t accepted(maker_t *m, bool *out_accepted) {
 
 // Gives the class the smallest size that it may become.
 static shoal_status_t shrink_class(maker_t *m, size_class_t *c) {
-  int32_t followed = c->factors[0];
-  if (c->windowed || c->kernel || (followed >= 0 && (m->slides || !c->times))) return NULL;
-  c->factors[0] = -1;
+  int32_t followed = c->followed;
+  if (c->windowed || c->kernel || (followed >= 0 && m->slides)) return NULL;
+  c->followed = -1;
   int64_t least = c->slid_over && m->largest_plain + 2 > LEAST ? m->largest_plain + 2 : LEAST;
+  if (c->slid_over && m->larger) least = least * 3 / 2 + 3;
   for (int32_t i = 0; i < SIZE_COUNT; ++i) {
-    bool prime = SIZES[i] != 4 && SIZES[i] != 9;
-    if (SIZES[i] < least || SIZES[i] >= c->real || (m->has_sizes && !m->slides && !prime)) continue;
+    if (SIZES[i] < least || SIZES[i] >= c->real) continue;
     c->small = SIZES[i];
     bool good;
     SHOAL_RETURN_IF_ERROR(accepted(m, &good));
     if (good) return NULL;
   }
   c->small = c->real;
-  c->factors[0] = followed;
+  c->followed = followed;
   return NULL;
 }
 
@@ -365,6 +335,39 @@ static shoal_status_t shrink_windows(maker_t *m) {
   return NULL;
 }
 
+// A reshape: one input, and an attribute that is the output's shape. Accepts it only if the op
+// does.
+static bool regroup(maker_t *m, regroup_t *out) {
+  const shoal_op_t *op = m->real->op;
+  int32_t sizes = -1;
+  if (m->real->input_count != 1 || op->output_count != 1) return false;
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    m->small_attrs[i] = m->real->attrs[i];
+    if (op->attrs[i].role == SHOAL_ROLE_POSITION) return false;
+    bool is_shape = is_size(m, i) && op->attrs[i].kind == SHOAL_ATTR_INTS;
+    if (is_shape && op->attrs[i].operand == SHOAL_OUTPUT(0)) sizes = i;
+  }
+  shoal_type_t *in = &m->small_types[0], inferred;
+  shoal_shape_t shape;
+  *in = m->types[0];
+  if (sizes < 0 || !regroup_make(&m->types[0].shape, &m->types[1].shape, out, &in->shape, &shape)) {
+    out->count = 0;
+    return false;
+  }
+  m->small_attrs[sizes].count = shape.rank;
+  for (int32_t d = 0; d < shape.rank; ++d) m->small_attrs[sizes].ints[d] = shape.dims[d];
+  shoal_call_t call = *m->real;
+  call.inputs = in;
+  call.outputs = NULL;
+  call.attrs = m->small_attrs;
+  shoal_status_t status = shoal_op_infer(&call, &inferred);
+  bool good = !status && shoal_shape_equal(&inferred.shape, &shape);
+  shoal_status_free(status);
+  m->small_types[1] = inferred;
+  if (!good) out->count = 0;
+  return good;
+}
+
 static bool is_small(const shoal_call_t *call, const shoal_type_t *types, int32_t count) {
   int64_t elements = 0;
   for (int32_t i = 0; i < count; ++i) elements += shoal_shape_count(&types[i].shape);
@@ -373,12 +376,12 @@ static bool is_small(const shoal_call_t *call, const shoal_type_t *types, int32_
   return elements <= SMALL_ELEMENTS && shoal_op_cost(&whole).flops <= SMALL_FLOPS;
 }
 
-shoal_status_t likeness_make(const shoal_call_t *call, bool force, shoal_arena_t *arena,
-                             likeness_t *out) {
+shoal_status_t likeness_make(const shoal_call_t *call, bool force, bool larger,
+                             shoal_arena_t *arena, likeness_t *out) {
   *out = (likeness_t){.operand_count = call->input_count + call->op->output_count};
   maker_t *m = SHOAL_NEW(arena, maker_t, 1);
   if (!m) return SHOAL_OOM();
-  *m = (maker_t){.real = call, .operand_count = out->operand_count};
+  *m = (maker_t){.real = call, .operand_count = out->operand_count, .larger = larger};
   m->types = SHOAL_NEW(arena, shoal_type_t, m->operand_count);
   m->small_types = SHOAL_NEW(arena, shoal_type_t, m->operand_count);
   m->small_attrs = SHOAL_NEW(arena, shoal_attr_value_t, call->op->attr_count);
@@ -389,6 +392,7 @@ shoal_status_t likeness_make(const shoal_call_t *call, bool force, shoal_arena_t
   whole.outputs = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, m->types + call->input_count));
   if (!force && is_small(call, m->types, m->operand_count)) return NULL;
+  if (regroup(m, &out->regroup)) goto made;
   collect(m);
   find_windows(m);
   for (int32_t i = 0; i < m->count; ++i) link(m, i);
@@ -401,6 +405,7 @@ shoal_status_t likeness_make(const shoal_call_t *call, bool force, shoal_arena_t
   bool good;
   SHOAL_RETURN_IF_ERROR(accepted(m, &good));
   if (!good) return NULL;
+made:
   for (int32_t i = 0; i < m->operand_count; ++i) {
     out->smaller |= !shoal_shape_equal(&m->types[i].shape, &m->small_types[i].shape);
   }
@@ -410,50 +415,30 @@ shoal_status_t likeness_make(const shoal_call_t *call, bool force, shoal_arena_t
   out->call.attrs = m->small_attrs;
   out->real = m->types;
   out->small = m->small_types;
-  out->has_sizes = m->has_sizes;
   out->slides = m->slides;
   return NULL;
 }
 
-// ---- lifting
-// ---------------------------------------------------------------------------------------
+// ---- lifting -----------------------------------------------------------------------------------
 
-// The real number behind a small one that is a product of neighbouring dims. 0: there are several.
-static int64_t lift_number(const likeness_t *l, int64_t small) {
-  int64_t found = 0;
-  if (small == 1) return 1;
-  for (int32_t i = 0; i < l->operand_count; ++i) {
-    for (int32_t from = 0; from < l->small[i].shape.rank; ++from) {
-      int64_t product = 1, real = 1;
-      for (int32_t d = from; d < l->small[i].shape.rank; ++d) {
-        product *= l->small[i].shape.dims[d];
-        real *= l->real[i].shape.dims[d];
-        if (product != small) continue;
-        if (found && found != real) return 0;
-        found = real;
-      }
-    }
-  }
-  return found ? found : small;
-}
-
-static bool lift_operand(const likeness_t *l, int32_t operand, const shoal_way_operand_t *small,
-                         shoal_way_operand_t *out) {
+static likeness_lifted_t lift_operand(const likeness_t *l, int32_t operand,
+                                      const shoal_way_operand_t *small, shoal_way_operand_t *out) {
   *out = *small;
-  if (small->kind != SHOAL_OPERAND_CUT) return true;
+  if (small->kind != SHOAL_OPERAND_CUT) return LIKENESS_LIFTED;
   int64_t real_length = l->real[operand].shape.dims[small->dim];
   int64_t small_length = l->small[operand].shape.dims[small->dim];
-  if (l->has_sizes) {
-    out->scale = lift_number(l, small->scale);
-    out->repeat = lift_number(l, small->repeat);
-    if (!out->scale || !out->repeat) return false;
+  if (l->regroup.count) {
+    uint32_t crossed = operand ? l->regroup.crossed_out : l->regroup.crossed_in;
+    if (crossed >> small->dim & 1) return LIKENESS_DROPPED;
+    out->scale = regroup_lift(&l->regroup, small->scale);
+    out->repeat = regroup_lift(&l->regroup, small->repeat);
+    return out->scale && out->repeat ? LIKENESS_LIFTED : LIKENESS_UNCLEAR;
   }
-  if (small->length == 0) return true;
+  if (small->length == 0) return LIKENESS_LIFTED;
   int64_t factor = real_length / small_length;
   out->offset = small->offset * factor;
   out->length = small->length * factor;
-  return real_length == small_length * factor && out->scale == small->scale &&
-         out->repeat == small->repeat;
+  return real_length == small_length * factor ? LIKENESS_LIFTED : LIKENESS_UNCLEAR;
 }
 
 // Items of the real call, as an operand shows them that is cut into them evenly; -1 if two
@@ -472,14 +457,15 @@ static int64_t real_items(const likeness_t *l, const shoal_way_operand_t *operan
   return items;
 }
 
-bool likeness_lift(const likeness_t *l, const shoal_way_t *way, shoal_way_operand_t *out_operands,
-                   int64_t *out_items) {
+likeness_lifted_t likeness_lift(const likeness_t *l, const shoal_way_t *way,
+                                shoal_way_operand_t *out_operands, int64_t *out_items) {
   for (int32_t i = 0; i < l->operand_count; ++i) {
-    if (!lift_operand(l, i, &way->operands[i], &out_operands[i])) return false;
+    likeness_lifted_t lifted = lift_operand(l, i, &way->operands[i], &out_operands[i]);
+    if (lifted != LIKENESS_LIFTED) return lifted;
   }
   int64_t items = way->items ? real_items(l, out_operands, true) : 0;
   if (way->items && !items) items = real_items(l, out_operands, false);
-  if (items < 0 || (way->items && !items)) return false;
+  if (items < 0 || (way->items && !items)) return LIKENESS_UNCLEAR;
   for (int32_t i = 0; i < l->operand_count; ++i) {
     shoal_way_operand_t *o = &out_operands[i];
     if (o->kind != SHOAL_OPERAND_CUT) continue;
@@ -487,12 +473,12 @@ bool likeness_lift(const likeness_t *l, const shoal_way_t *way, shoal_way_operan
     bool even = length == (o->length ? o->length : items) * o->scale * o->repeat;
     // Strides need not come out even in both: what is dealt by items is decided by the real sizes.
     if (o->length || o->repeat > 1 || !l->slides) {
-      if (!even) return false;
+      if (!even) return LIKENESS_UNCLEAR;
     } else {
       o->dealt_by_items = !even;
-      if (llabs(length - items * o->scale) > MAX_REST) return false;
+      if (llabs(length - items * o->scale) > MAX_REST) return LIKENESS_UNCLEAR;
     }
   }
   *out_items = items;
-  return true;
+  return LIKENESS_LIFTED;
 }

@@ -53,6 +53,7 @@ bool search_settle_quickly(search_t *s, candidate_t *candidate);
 bool search_try(search_t *s, candidate_t *candidate);
 // Adds a settled candidate, unless a way found before says as much.
 void search_keep(search_t *s, candidate_t *candidate);
+bool search_same_way(const shoal_way_t *a, const shoal_way_t *b);
 // Takes back the way kept at `index`.
 void search_drop(search_t *s, int64_t index);
 // Has a way been found that cuts this operand along this dim?

@@ -19,8 +19,7 @@ static const deal_t DEALS[] = {
 };
 enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS, FINE_PARTS = 5 };
 
-// ---- candidates
-// ------------------------------------------------------------------------------------
+// ---- candidates --------------------------------------------------------------------------------
 
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out) {
   *out = (candidate_t){.operands = SHOAL_NEW(arena, shoal_way_operand_t, s->operand_count),
@@ -54,8 +53,7 @@ static shoal_way_t way_of(const search_t *s, const candidate_t *candidate) {
                        .any_order = candidate->any_order};
 }
 
-// ---- outputs
-// ---------------------------------------------------------------------------------------
+// ---- outputs -----------------------------------------------------------------------------------
 
 typedef struct forms {
   int32_t count;
@@ -223,8 +221,7 @@ bool search_try(search_t *s, candidate_t *c) {
   return true;
 }
 
-// ---- ways found so far
-// -----------------------------------------------------------------------------
+// ---- ways found so far -------------------------------------------------------------------------
 
 // Does way `a` say all that `b` does? Coarser items of `b` are units of `a`, items in turns its
 // chunks.
@@ -262,6 +259,14 @@ static bool needs_less(const shoal_way_t *a, const shoal_way_t *b) {
     bool left_whole =
         i < a->input_count && x->kind == SHOAL_OPERAND_CUT && y->kind == SHOAL_OPERAND_WHOLE;
     if (!left_whole && !same_operand(x, y)) return false;
+  }
+  return true;
+}
+
+bool search_same_way(const shoal_way_t *a, const shoal_way_t *b) {
+  if (a->items != b->items || a->any_order != b->any_order) return false;
+  for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
+    if (!same_operand(&a->operands[i], &b->operands[i])) return false;
   }
   return true;
 }

@@ -84,12 +84,15 @@ static bool shrink_all(slide_t *slide) {
   return true;
 }
 
-// Elements exchanged; among equals, what comes out even wins.
+// Elements exchanged, and those that items of this scale leave over: strides that do not fit have
+// many.
 static int64_t price(const slide_t *slide) {
   int64_t price = 0;
   for (int32_t i = 0; i < slide->s->operand_count; ++i) {
     const shoal_way_operand_t *o = &slide->candidate.operands[i];
-    price += (o->before + o->after) * 2 * slide->s->operand_count + o->dealt_by_items;
+    if (o->kind != SHOAL_OPERAND_CUT) continue;
+    int64_t rest = search_shape(slide->s, i)->dims[slide->dim] - slide->items * o->scale;
+    price += o->before + o->after + (rest < 0 ? -rest : rest);
   }
   return price;
 }

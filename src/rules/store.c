@@ -48,8 +48,7 @@ void shoal_rules_set_executor(shoal_rules_t *rules, shoal_executor_t executor) {
   rules->executor = executor.execute ? executor : shoal_executor_reference(&rules->allocator);
 }
 
-// ---- signatures
-// ------------------------------------------------------------------------------------
+// ---- signatures --------------------------------------------------------------------------------
 
 static void put_attr(shoal_text_t *text, shoal_attr_kind_t kind, const shoal_attr_value_t *value) {
   switch (kind) {
@@ -145,8 +144,7 @@ shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
   return NULL;
 }
 
-// ---- hash
-// ------------------------------------------------------------------------------------------
+// ---- hash --------------------------------------------------------------------------------------
 
 shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
                                 uint64_t *out_hash) {

@@ -19,8 +19,7 @@ static const char *const REDUCE_NAMES[] = {
 };
 enum { REDUCE_COUNT = sizeof REDUCE_NAMES / sizeof *REDUCE_NAMES };
 
-// ---- printing
-// --------------------------------------------------------------------------------------
+// ---- printing ----------------------------------------------------------------------------------
 
 static void put_name(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way,
                      int32_t operand) {
@@ -118,8 +117,7 @@ shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
   return finish(&text, arena, out_text);
 }
 
-// ---- parsing
-// ---------------------------------------------------------------------------------------
+// ---- parsing -----------------------------------------------------------------------------------
 
 typedef struct parser {
   shoal_scan_t scan;

@@ -31,8 +31,7 @@ static size_t tensor_bytes(const shoal_tensor_t *tensor) {
   return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
 }
 
-// ---- boxes
-// -----------------------------------------------------------------------------------------
+// ---- boxes -------------------------------------------------------------------------------------
 
 // Boxes of an operand whose items are dealt like cards: no layout says that.
 static bool alternate_boxes(trial_t *trial, const shoal_way_t *way, const shoal_way_operand_t *o,
@@ -81,8 +80,7 @@ static bool part_boxes(trial_t *trial, const shoal_way_t *way, int32_t operand,
          alternate_boxes(trial, way, &way->operands[operand], shape, deal, index, arena, out);
 }
 
-// ---- executing
-// -------------------------------------------------------------------------------------
+// ---- executing ---------------------------------------------------------------------------------
 
 // Additive parts of a whole input: all but the last are random, the last makes up for them.
 static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64_t index,
@@ -202,8 +200,7 @@ shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
   return trial.error;
 }
 
-// ---- comparing
-// -------------------------------------------------------------------------------------
+// ---- comparing ---------------------------------------------------------------------------------
 
 static double tolerance(shoal_dtype_t dtype) {
   switch (dtype) {

@@ -33,8 +33,7 @@ static const shoal_chunk_t *piece(const pieces_t *pieces, int64_t index) {
   return &pieces->items[pieces->alike ? 0 : index];
 }
 
-// ---- the item space
-// --------------------------------------------------------------------------------
+// ---- the item space ----------------------------------------------------------------------------
 
 // Items, where the way knows them or this operand shows them; else as far as its windows reach.
 static int64_t item_count(const shoal_way_t *way, const shoal_way_operand_t *o, int64_t length) {
@@ -143,8 +142,7 @@ static shoal_status_t item_pieces(const shoal_way_t *way, int64_t items,
   return NULL;
 }
 
-// ---- one operand
-// -----------------------------------------------------------------------------------
+// ---- one operand -------------------------------------------------------------------------------
 
 static shoal_status_t check_operand(const shoal_way_t *way, int32_t operand,
                                     const shoal_shape_t *shape) {
@@ -276,8 +274,7 @@ shoal_status_t shoal_way_cut(const shoal_way_t *way, int32_t operand, const shoa
   return NULL;
 }
 
-// ---- and back
-// --------------------------------------------------------------------------------------
+// ---- and back ----------------------------------------------------------------------------------
 
 // The cut's pieces in items, of one copy of the window; false if they are not `repeat` equal
 // copies.

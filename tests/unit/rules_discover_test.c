@@ -179,8 +179,7 @@ static void test_every_case_has_a_way(void **state) {
   assert_int_equal(wrong, 0);
 }
 
-// ---- likenesses
-// -----------------------------------------------------------------------------------------
+// ---- likenesses --------------------------------------------------------------------------------
 
 static const char *discovered(bench_t *b, const shoal_call_t *call, rules_likeness_t use) {
   static shoal_allocator_t allocator;
@@ -199,6 +198,7 @@ static const expected_t MEDIUM[] = {
     {"reshape", "f64[6,10,24] ; shape=[6,10,8,3]", NULL},
     {"reshape", "f64[6,10,8,12] ; shape=[60,96]", NULL},
     {"reshape", "f64[6,10,8] ; shape=[480]", NULL},
+    {"reshape", "f64[15,2,10] ; shape=[5,60]", NULL},
     {"slice", "f64[10,8,144] ; start=[0,0,48], size=[10,8,48]", NULL},
     {"concat", "f64[6,32], f64[6,16], f64[6,16] ; axis=1", NULL},
     {"attention", "f64[6,8,10,4], f64[6,8,10,4], f64[6,8,10,4] ; causal=1", NULL},
@@ -250,6 +250,8 @@ static const expected_t LARGE[] = {
     {"reshape", "bf16[1536,2048,96,128] ; shape=[3145728,12288]",
      "{x:0 -> out:0/2048}~ {x:1 -> out:0*1536}~ {x:2 -> out:1/128}~ {x:3 -> out:1*96}~ "
      "{x:flat -> out:flat} {x:sum -> out:sum}"},
+    {"reshape", "f32[8,96,128,1024,5] ; shape=[8,1024,12288,5]",  // 96, 128, 1024 cross 1024, 12288
+     "{x:0 -> out:0}~ {x:4 -> out:3}~ {x:flat -> out:flat} {x:sum -> out:sum}"},
     {"slice", "bf16[1536,2048,36864] ; start=[0,0,12288], size=[1536,2048,12288]",
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2 -> out:2@12288..24576}~ {x:sum -> out:sum}"},
     {"attention", "bf16[64,12,1024,64], bf16[64,12,1024,64], bf16[64,12,1024,64] ; causal=1",
@@ -285,8 +287,7 @@ static void test_large_calls(void **state) {
   bench_deinit(&b);
 }
 
-// ---- failures
-// -------------------------------------------------------------------------------------------
+// ---- failures ----------------------------------------------------------------------------------
 
 static void test_short_memory(void **state) {
   (void)state;
