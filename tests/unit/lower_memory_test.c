@@ -52,11 +52,13 @@ static shoal_plan_t *example_plan(const example_t *example, const shoal_model_t 
   static const shoal_intent_entry_t stages[] = {
       {"block1/*", "b"}, {"ln_f/*", "b"}, {"head/*", "b"}, {"cross_entropy", "b"}};
   static const shoal_intent_entry_t rows = {"x", "rows:2"};  // halos
-  shoal_intent_t intent = {.mesh_count = 1, .meshes = (const char *[]){"rows=3"}, .layout_count = 1,
+  static const char *const one_mesh[] = {"rows=3"};
+  static const char *const two_meshes[] = {"a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4"};
+  shoal_intent_t intent = {.mesh_count = 1, .meshes = one_mesh, .layout_count = 1,
                            .layouts = &rows};
   if (strcmp(example->strategy, "stages") == 0)
     intent = (shoal_intent_t){.mesh_count = 2,
-                              .meshes = (const char *[]){"a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4"},
+                              .meshes = two_meshes,
                               .layout_count = COUNT(layouts), .layouts = layouts,
                               .stage_count = COUNT(stages), .stages = stages};
   else if (strcmp(example->strategy, "rows") != 0)
