@@ -34,6 +34,7 @@ check: all  ## quick tests, under a minute
 	@cd build/$(PRESET) && $(CTEST) -LE slow
 
 test: deps venv  ## everything: release, dev warnings as errors, sanitizers
+	@tools/bootstrap --optional
 	@tools/test_all $(JOBS)
 
 soak: all  ## random checks on fresh seeds for MINUTES=10

@@ -2,6 +2,7 @@
 // ranks that leave or die, bad arguments, allocations that fail.
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -355,9 +356,41 @@ static void test_nth_allocation(void **state) {
   assert_true(failed >= 8);
 }
 
+// Rank 0 waits two seconds for rank 1; what that costs it, of a core.
+static shoal_status_t blocked(shoal_world_t *world, void *self) {
+  const double limit = *(const double *)self;
+  const int32_t me = shoal_world_rank(world);
+  char data = 0;
+  shoal_message_t message = {1 - me, 1, 1, &data};
+  shoal_exchange_t exchange;
+  struct rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  if (me == 1) sleep(2);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_exchange_start(world, me == 1, &message, me == 0, &message, &exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&exchange));
+  getrusage(RUSAGE_SELF, &after);
+  const double used = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                      (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
+                      (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec) * 1e-6 +
+                      (double)(after.ru_stime.tv_usec - before.ru_stime.tv_usec) * 1e-6;
+  printf("rank %d %s with %.1f %% of a core\n", me, me ? "slept" : "was blocked", used / 2 * 100);
+  CHECK(used / 2 < limit, "a blocked rank used %.3f s in 2 s", used);
+  return NULL;
+}
+
+// To be killed from outside.
+static shoal_status_t sleeps(shoal_world_t *world, void *self) {
+  (void)self;
+  printf("up %d pid %d\n", shoal_world_rank(world), (int)getpid());
+  fflush(stdout);
+  return shoal_world_rank(world) == 1 ? (sleep(60), NULL) : shoal_world_agree(world, NULL);
+}
+
 // For mpirun and srun: every rank is one of these, then ends with 0 though its world is broken.
 static int join_case(const char *name) {
   static int32_t who = 1;
+  static double share = 0.2;
   static sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, large = {5, 5, 64, 1 << 20};
   static const shoal_world_options_t short_time = {.timeout_ms = SHORT_MS};
   const struct {
@@ -375,6 +408,8 @@ static int join_case(const char *name) {
       {"deadline", &short_time, deadline, NULL},
       {"send", &short_time, deadline_send, NULL},
       {"leave", NULL, leaves, NULL},
+      {"blocked", NULL, blocked, &share},
+      {"sleep", NULL, sleeps, NULL},
   };
   for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
     if (strcmp(name, joined[i].name) != 0) continue;

@@ -426,6 +426,15 @@ shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world) {
   return shoal_thread_start(run_progress, world, &world->progress);
 }
 
+// A launcher may end all ranks when the first one ends after a failure: let them say why first.
+static bool others_know(const shoal_mpi_world_t *world) {
+  if (!shoal_failure_is_set(&world->failure)) return true;
+  for (int32_t i = 0; i < world->base.size; ++i) {
+    if (i != world->base.rank && !world->peers[i].left) return false;
+  }
+  return true;
+}
+
 static bool all_is_out(shoal_mpi_world_t *world) {
   if (!news_are_out(world, &world->left) || !news_are_out(world, &world->failed)) return false;
   for (const shoal_mpi_flight_t *f = world->flights; f; f = f->next) {
@@ -439,8 +448,8 @@ static bool linger(shoal_mpi_world_t *world) {
   const int64_t deadline = shoal_time_ns() + LINGER_NS;
   bool out = false, cancelled = false;
   do {
-    if (!shoal_failure_is_set(&world->failure)) shoal_mpi_progress(world);
-    out = all_is_out(world);
+    if (!cancelled) shoal_mpi_progress(world);
+    out = all_is_out(world) && others_know(world);
     if (out && !cancelled && world->incoming_request.active) {
       world->plugin->cancel(&world->incoming_request);
       cancelled = true;

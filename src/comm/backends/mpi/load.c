@@ -17,7 +17,9 @@ static const char *const folders[] = {"", "/..", "/../lib", "/../lib64"};
 static void own_folder(char buffer[PATH_MAX]) {
   Dl_info info;
   buffer[0] = 0;
-  if (!dladdr((const void *)&shoal_comm_mpi, &info) || !realpath(info.dli_fname, buffer)) return;
+  // A program's file name is what it was called by, which need not be a path.
+  const bool known = dladdr((const void *)&shoal_comm_mpi, &info) && strchr(info.dli_fname, '/');
+  if (!realpath(known ? info.dli_fname : "/proc/self/exe", buffer)) return;
   char *slash = strrchr(buffer, '/');
   if (slash) *slash = 0;
 }
