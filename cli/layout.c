@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "cli.h"
 #include "layout/layout_impl.h"
+#include "layout/reduce.h"
 #include "planning.h"
 #include "shoal/layout.h"
 
@@ -119,7 +120,7 @@ static void write_partial(shoal_json_writer_t *w, const query_t *q) {
     if (!any) shoal_json_begin(w, "partial", '{', true);
     any = true;
     shoal_json_string(w, shoal_layout_axis_name(&q->mesh, cut->axis),
-                      shoal_layout_reduce_name(cut->reduce));
+                      shoal_reduce_name(cut->reduce));
   }
   if (any) shoal_json_end(w, '}');
 }
@@ -368,7 +369,7 @@ static shoal_status_t print_text(const query_t *q, shoal_arena_t *arena, shoal_t
     if (cut->kind != SHOAL_CUT_PARTIAL) continue;
     shoal_text_addf(text, "to be joined along %s by %s\n",
                     shoal_layout_axis_name(&q->mesh, cut->axis),
-                    shoal_layout_reduce_name(cut->reduce));
+                    shoal_reduce_name(cut->reduce));
   }
   return NULL;
 }

@@ -84,7 +84,9 @@ typedef enum shoal_cut_kind { SHOAL_CUT_DIM, SHOAL_CUT_FLAT, SHOAL_CUT_PARTIAL }
 
 // Ways to join unreduced parts (reduce.inc). lse joins a value with its log-sum-exp.
 typedef enum shoal_reduce {
-  SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN, SHOAL_REDUCE_LSE, SHOAL_REDUCE_PROD
+#define SHOAL_REDUCE_KIND(id, name, real_identity, integer_identity) SHOAL_REDUCE_##id,
+#include "shoal/reduce.inc"
+#undef SHOAL_REDUCE_KIND
 } shoal_reduce_t;
 
 typedef struct shoal_chunk {

@@ -30,7 +30,6 @@ static inline int64_t shoal_max64(int64_t a, int64_t b) {
 // `axis` is an index into the mesh or SHOAL_AXIS_MICRO. Sizes are at least 1.
 int64_t shoal_layout_axis_size(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
-const char *shoal_layout_reduce_name(shoal_reduce_t reduce);
 
 // ---- text
 // ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "layout/layout_impl.h"
+#include "layout/reduce.h"
 
 typedef struct plan {
   shoal_side_t src, dst;
@@ -38,8 +39,8 @@ static shoal_status_t one_reduction(int32_t *seen, int32_t reduce) {
   if (*seen >= 0 && *seen != reduce) {
     return SHOAL_ERROR_HINT(UNSUPPORTED, "go through a layout in between: one reduction at a time",
                             "a reshard cannot join partial(%s) and partial(%s) at once",
-                            shoal_layout_reduce_name((shoal_reduce_t)*seen),
-                            shoal_layout_reduce_name((shoal_reduce_t)reduce));
+                            shoal_reduce_name((shoal_reduce_t)*seen),
+                            shoal_reduce_name((shoal_reduce_t)reduce));
   }
   *seen = reduce;
   return NULL;

@@ -6,16 +6,7 @@
 #include "base/text.h"
 #include "layout/cursor.h"
 #include "layout/layout_impl.h"
-
-static const char *const reduce_names[] = {
-    [SHOAL_REDUCE_SUM] = "sum", [SHOAL_REDUCE_MAX] = "max",   [SHOAL_REDUCE_MIN] = "min",
-    [SHOAL_REDUCE_LSE] = "lse", [SHOAL_REDUCE_PROD] = "prod",
-};
-enum { REDUCE_COUNT = sizeof reduce_names / sizeof reduce_names[0] };
-
-const char *shoal_layout_reduce_name(shoal_reduce_t reduce) {
-  return (unsigned)reduce < REDUCE_COUNT ? reduce_names[reduce] : "?";
-}
+#include "layout/reduce.h"
 
 // ---- parse
 // -----------------------------------------------------------------------------------------
@@ -130,12 +121,7 @@ static shoal_status_t parse_reduce(parser_t *p, shoal_cut_t *cut) {
     p->at = start;
     return bad(p, "(sum), (max), (min) or (lse)");
   }
-  for (int32_t i = 0; i < REDUCE_COUNT; ++i) {
-    if (strcmp(name, reduce_names[i]) == 0) {
-      cut->reduce = (shoal_reduce_t)i;
-      return NULL;
-    }
-  }
+  if (shoal_reduce_parse(name, &cut->reduce)) return NULL;
   return SHOAL_ERROR_HINT(
       INVALID_ARGUMENT,
       "use sum, max, min or lse; a mean is a sum with the whole's count as divisor",
@@ -247,7 +233,7 @@ int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *
   put(&sink, known ? shoal_layout_axis_name(layout->mesh, cut->axis) : "?");
   if (cut->kind == SHOAL_CUT_PARTIAL) {
     put(&sink, ":partial(");
-    put(&sink, shoal_layout_reduce_name(cut->reduce));
+    put(&sink, shoal_reduce_name(cut->reduce));
     put(&sink, ")");
   } else {
     if (cut->kind == SHOAL_CUT_FLAT)

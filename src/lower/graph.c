@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "lower/build.h"
+#include "op/reduce.h"
 #include "plan/cut.h"
 
 typedef struct graph_lowering {
@@ -76,15 +77,6 @@ static shoal_layout_t outside_loop(const shoal_layout_t *layout, const shoal_cut
   return out;
 }
 
-static double identity_of(shoal_reduce_t reduce) {
-  switch (reduce) {
-    case SHOAL_REDUCE_MAX: return -__builtin_inf();
-    case SHOAL_REDUCE_MIN: return __builtin_inf();
-    case SHOAL_REDUCE_PROD: return 1;
-    default: return 0;
-  }
-}
-
 // A copy of `value` in this layout that exists already, or -1. `loop_exit`: usable only after the loop.
 static int32_t find_copy(const graph_lowering_t *l, int32_t value, const shoal_layout_t *layout) {
   for (int64_t i = 0; i < l->copies.count; ++i) {
@@ -124,7 +116,7 @@ static shoal_status_t leave_loop(graph_lowering_t *l, int32_t from, const shoal_
   if (micro->kind == SHOAL_CUT_PARTIAL) {
     SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_FILL, source->name, PHASE_BEFORE, 0, -1,
                                           *out_index, &in));
-    in->code.value = identity_of(micro->reduce);
+    in->code.value = shoal_reduce_identity(micro->reduce);
     SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_ACCUMULATE, source->name, PHASE_LOOP,
                                           source->depth, from, *out_index, &in));
     in->code.reduce = micro->reduce;

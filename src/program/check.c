@@ -1,5 +1,4 @@
 // The static check: the order of its parts, places in messages, and binding of sample ranks.
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,15 +79,6 @@ int64_t shoal_program_check_port(const shoal_program_t *program, const shoal_cla
   int64_t port = find_port(ports, count, graph, in->name);
   if (port >= 0) return port;
   return find_port(ports, count, graph, class->buffers[feed ? in->outputs[0] : in->inputs[0]].name);
-}
-
-double shoal_program_check_identity(shoal_reduce_t reduce) {
-  static const double identities[] = {
-#define SHOAL_REDUCE_KIND(id, name, real, integer) [SHOAL_REDUCE_##id] = real,
-#include "op/reduce.inc"
-#undef SHOAL_REDUCE_KIND
-  };
-  return identities[reduce];
 }
 
 // ---- local types --------------------------------------------------------------------

@@ -52,7 +52,4 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const shoal_program_t *
 SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const shoal_program_t *program,
                                                        shoal_arena_t *scratch);
 
-// The identity of a reduction, as FILL writes it.
-double shoal_program_check_identity(shoal_reduce_t reduce);
-
 #endif  // SHOAL_PROGRAM_CHECK_IMPL_H_

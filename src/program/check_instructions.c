@@ -1,6 +1,7 @@
 // Structure of instructions: each by itself, and channels, which a class uses once.
 #include <string.h>
 
+#include "op/reduce.h"
 #include "program/check_impl.h"
 
 static shoal_status_t check_indices(const shoal_class_t *class, const shoal_instruction_t *in,
@@ -210,7 +211,7 @@ static shoal_status_t check_fill(const shoal_class_t *class, const shoal_instruc
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       const shoal_instruction_t *other = &segment->instructions[i];
       if (other->opcode != SHOAL_OPCODE_ACCUMULATE || other->outputs[0] != in->outputs[0]) continue;
-      if (in->value == shoal_program_check_identity(other->reduce)) continue;
+      if (in->value == shoal_reduce_identity(other->reduce)) continue;
       return SHOAL_ERROR_HINT(MISMATCH, "start at the identity of the reduction",
                               "it fills accumulator '%s' with %g",
                               class->buffers[in->outputs[0]].name, in->value);

@@ -1,10 +1,10 @@
 // A value's parts: which ranks and micro-batches hold unreduced pieces of the same elements, and their sum
 // (or maximum ...). With several unreduced axes the last written is joined first, as a reshard does.
-#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "op/reduce.h"
 #include "prove/compare.h"
 
 bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout) {
@@ -37,34 +37,10 @@ static shoal_cell_t load(shoal_dtype_t dtype, const void *data, int64_t index) {
   return cell;
 }
 
-static double log_add(double a, double b) {
-  double high = fmax(a, b);
-  return isinf(high) ? high : high + log(exp(a - high) + exp(b - high));
-}
-
 static shoal_cell_t join_cells(shoal_reduce_t reduce, bool floats, shoal_cell_t a, shoal_cell_t b) {
-  shoal_cell_t out = a;
-  switch (reduce) {
-    case SHOAL_REDUCE_SUM:
-      if (floats) out.f = a.f + b.f;
-      else out.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i);
-      break;
-    case SHOAL_REDUCE_MAX:
-      if (floats) out.f = isnan(a.f) || a.f > b.f ? a.f : b.f;
-      else out.i = a.i > b.i ? a.i : b.i;
-      break;
-    case SHOAL_REDUCE_MIN:
-      if (floats) out.f = isnan(a.f) || a.f < b.f ? a.f : b.f;
-      else out.i = a.i < b.i ? a.i : b.i;
-      break;
-    case SHOAL_REDUCE_PROD:
-      if (floats) out.f = a.f * b.f;
-      else out.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i);
-      break;
-    case SHOAL_REDUCE_LSE:
-      if (floats) out.f = log_add(a.f, b.f);
-      break;
-  }
+  shoal_cell_t out;
+  if (floats) out.f = shoal_reduce_reals(reduce, a.f, b.f);
+  else out.i = shoal_reduce_integers(reduce, a.i, b.i);
   return out;
 }
 

@@ -1,0 +1,10 @@
+// Names of the ways to join unreduced parts (shoal/reduce.inc). What they compute is op/reduce.h's.
+#ifndef SHOAL_LAYOUT_REDUCE_H_
+#define SHOAL_LAYOUT_REDUCE_H_
+
+#include "shoal/layout.h"
+
+const char *shoal_reduce_name(shoal_reduce_t reduce);  // "sum"; "?" for what is none
+bool shoal_reduce_parse(const char *name, shoal_reduce_t *out_reduce);
+
+#endif  // SHOAL_LAYOUT_REDUCE_H_
