@@ -19,6 +19,7 @@ static const launcher_t launchers[] = {
 };
 
 static const launcher_t *find_launcher(void) {
+  if (getenv("TORCHELASTIC_RUN_ID")) return NULL;  // torchrun inside an MPI job is the innermost
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers; ++i) {
     const launcher_t *l = &launchers[i];
     if (getenv(l->size) && (!l->also || getenv(l->also))) return l;
