@@ -46,7 +46,8 @@ typedef struct shoal_buffer {
   int32_t slots;
   int64_t bytes;                // of one slot, at the largest over ranks and micro-batches, aligned
   int64_t offset;               // in the class's arena
-  int32_t count;                // bounded: buffer that holds how many rows of dim 0 are valid; -1 static
+  int32_t count;                // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
+                                // are valid; compute instructions see only these. -1 static
 } shoal_buffer_t;
 
 typedef struct shoal_instruction {

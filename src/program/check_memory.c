@@ -245,8 +245,13 @@ static shoal_status_t check_instruction(memory_t *m) {
   for (int32_t i = 0; i < in->input_count; ++i) {
     SHOAL_RETURN_IF_ERROR(read_buffer(m, in->inputs[i], piece));
   }
-  for (int32_t i = 0; i < in->output_count; ++i)
+  for (int32_t i = 0; i < in->output_count; ++i) {
+    // How many rows are made is read, too.
+    if (in->opcode == SHOAL_OPCODE_COMPUTE) {
+      SHOAL_RETURN_IF_ERROR(read_buffer(m, m->class->buffers[in->outputs[i]].count, false));
+    }
     SHOAL_RETURN_IF_ERROR(write_buffer(m, in->outputs[i]));
+  }
   return shoal_spans_write(m, shoal_spans_range(m, in->workspace_offset, in->workspace), -1, -1,
                            "its workspace");
 }

@@ -57,6 +57,7 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
   if (action->bound->idle) return NULL;
   switch (action->bound->instruction->opcode) {
     case SHOAL_OPCODE_COMPUTE:
+      if (action->bounded) return shoal_queue_call(queue, shoal_run_bounded, action->bounded);
       return shoal_queue_launch(queue, &action->launch);
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:

@@ -125,6 +125,10 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
   switch (bound->instruction->opcode) {
     case SHOAL_OPCODE_COMPUTE:
       status = build_launch(runner, bound, &action->launch);
+      if (!status) {
+        status = shoal_run_bounded_init(runner, bound, call->micro, &action->launch,
+                                        &action->bounded);
+      }
       break;
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:

@@ -2,6 +2,7 @@
 //
 //   load.c       create and free: everything a run enqueues is built here
 //   executor.c   run
+//   bounded.c    compute on as many rows as a buffer says
 //   feed.c       inputs and outputs
 //   states.c     get, set, gather
 //   reshard.c    one reshard on this rank; strided.c the copies in it
@@ -62,12 +63,15 @@ typedef struct shoal_run_move {
   int64_t workspace_bytes;
 } shoal_run_move_t;
 
+typedef struct shoal_run_bounded shoal_run_bounded_t;
+
 // One instruction of one call, ready to be enqueued.
 typedef struct shoal_action {
   const shoal_bound_instruction_t *bound;
   shoal_event_t *record;  // NULL: nobody waits
   int32_t await_count;
   shoal_event_t *const *awaits;
+  shoal_run_bounded_t *bounded;  // COMPUTE on bounded buffers, in the place of the launch; or NULL
   union {
     shoal_launch_t launch;
     shoal_copy_t copy;
@@ -138,6 +142,16 @@ SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
                                               const shoal_run_transfer_t *fetch);
 // Once the queue is done: the fetched part goes into the whole.
 SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run);
+
+// ---- bounded.c ------------------------------------------------------------------------
+
+// What runs in the place of `launch` where the instruction has a bounded operand; NULL where not.
+SHOAL_MUST_USE shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
+                                                     const shoal_bound_instruction_t *bound,
+                                                     int32_t micro, const shoal_launch_t *launch,
+                                                     shoal_run_bounded_t **out_bounded);
+// On a queue; self is a shoal_run_bounded_t.
+SHOAL_MUST_USE shoal_status_t shoal_run_bounded(void *self);
 
 // ---- executor.c -----------------------------------------------------------------------
 
