@@ -50,14 +50,16 @@ static void test_errors(void **state) {
       {"shoal_cluster: 1\nranks: 0\n", SHOAL_INVALID_ARGUMENT, "ranks", "c.yml:2:"},
       {"shoal_cluster: 1\nranks: -2\n", SHOAL_INVALID_ARGUMENT, "ranks", "c.yml:2:"},
       {"shoal_cluster: 1\nranks: 99999999999\n", SHOAL_INVALID_ARGUMENT, "ranks", "c.yml:2:"},
-      {"shoal_cluster: 1\n\nrank: 2\n", SHOAL_INVALID_ARGUMENT, "did you mean 'ranks'?", "unknown key 'rank'"},
+      {"shoal_cluster: 1\n\nrank: 2\n", SHOAL_INVALID_ARGUMENT, "did you mean 'ranks'?",
+       "unknown key 'rank'"},
       {"shoal_cluster: 1\ndevice: {flop: 1}\n", SHOAL_INVALID_ARGUMENT, "flops", "c.yml:2:"},
       {"shoal_cluster: 1\ndevice:\n  flops: 0\n", SHOAL_INVALID_ARGUMENT, "flops", "c.yml:3:"},
       {"shoal_cluster: 1\ndevice:\n  flops: -1e9\n", SHOAL_INVALID_ARGUMENT, "flops", "c.yml:3:"},
       {"shoal_cluster: 1\ndevice:\n  flops: .nan\n", SHOAL_INVALID_ARGUMENT, "flops", "c.yml:3:"},
       {"shoal_cluster: 1\ndevice:\n  flops: fast\n", SHOAL_INVALID_ARGUMENT, "flops", "c.yml:3:"},
       {"shoal_cluster: 1\ndevice: 7\n", SHOAL_INVALID_ARGUMENT, "device", "c.yml:2:"},
-      {"shoal_cluster: 1\ndevice:\n  bandwidth: 1e9\n  memory: 24Q\n", SHOAL_INVALID_ARGUMENT, "memory", "c.yml:4:"},
+      {"shoal_cluster: 1\ndevice:\n  bandwidth: 1e9\n  memory: 24Q\n", SHOAL_INVALID_ARGUMENT,
+       "memory", "c.yml:4:"},
       {"shoal_cluster: 1\ndevice: {memory: -1}\n", SHOAL_INVALID_ARGUMENT, "memory", "c.yml:2:"},
       {"shoal_cluster: 1\ndevice: {memory: [1]}\n", SHOAL_INVALID_ARGUMENT, "memory", "c.yml:2:"},
       {"shoal_cluster: 1\nlink:\n  latency: 0\n", SHOAL_INVALID_ARGUMENT, "latency", "c.yml:3:"},
@@ -70,8 +72,10 @@ static void test_errors(void **state) {
     if (!status) fail_msg("case %zu is taken", i);
     const char *message = shoal_status_message(status), *hint = shoal_status_hint(status);
     if (shoal_status_code(status) != cases[i].code ||
-        (!strstr(message, cases[i].key) && !strstr(hint, cases[i].key)) || !strstr(message, cases[i].line))
-      fail_msg("case %zu: %s: %s (%s)", i, shoal_code_name(shoal_status_code(status)), message, hint);
+        (!strstr(message, cases[i].key) && !strstr(hint, cases[i].key)) ||
+        !strstr(message, cases[i].line))
+      fail_msg("case %zu: %s: %s (%s)", i, shoal_code_name(shoal_status_code(status)), message,
+               hint);
     assert_int_equal(cluster.ranks, 77);  // nothing is written
     shoal_status_free(status);
   }

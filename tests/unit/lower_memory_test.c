@@ -1,5 +1,5 @@
-// Memory plans and waits, checked independently: a shadow of the arena is filled and read in the order of the
-// program, and every wait is needed. links: all
+// Memory plans and waits, checked independently: a shadow of the arena is filled and read in the
+// order of the program, and every wait is needed. links: all
 #include "plan_support.h"
 
 static shoal_rules_t *rules;
@@ -24,14 +24,10 @@ typedef struct example {
 } example_t;
 
 static const example_t EXAMPLES[] = {
-    {"mlp", "single", NULL, 2},
-    {"mlp", "data", "data=2", 2},
-    {"mlp", "data", "data=3,micro=3", 3},
-    {"mlp", "tensor", "data=2,tensor=2,micro=2", 4},
-    {"gpt", "tensor", "tensor=5", 5},
-    {"gpt", "data", "data=2,micro=3", 2},
-    {"tied", "stages", NULL, 5},
-    {"cnn", "rows", NULL, 3},
+    {"mlp", "single", NULL, 2},           {"mlp", "data", "data=2", 2},
+    {"mlp", "data", "data=3,micro=3", 3}, {"mlp", "tensor", "data=2,tensor=2,micro=2", 4},
+    {"gpt", "tensor", "tensor=5", 5},     {"gpt", "data", "data=2,micro=3", 2},
+    {"tied", "stages", NULL, 5},          {"cnn", "rows", NULL, 3},
 };
 
 static shoal_model_t *example_model(const example_t *example) {
@@ -54,17 +50,20 @@ static shoal_plan_t *example_plan(const example_t *example, const shoal_model_t 
   static const shoal_intent_entry_t rows = {"x", "rows:2"};  // halos
   static const char *const one_mesh[] = {"rows=3"};
   static const char *const two_meshes[] = {"a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4"};
-  shoal_intent_t intent = {.mesh_count = 1, .meshes = one_mesh, .layout_count = 1,
-                           .layouts = &rows};
+  shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = one_mesh, .layout_count = 1, .layouts = &rows};
   if (strcmp(example->strategy, "stages") == 0)
     intent = (shoal_intent_t){.mesh_count = 2,
                               .meshes = two_meshes,
-                              .layout_count = COUNT(layouts), .layouts = layouts,
-                              .stage_count = COUNT(stages), .stages = stages};
+                              .layout_count = COUNT(layouts),
+                              .layouts = layouts,
+                              .stage_count = COUNT(stages),
+                              .stages = stages};
   else if (strcmp(example->strategy, "rows") != 0)
     return plan_by(model, rules, example->strategy, example->mesh, example->world);
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules, &intent, example->world, shoal_allocator_system(), &plan));
+  assert_ok(
+      shoal_plan_create(model, rules, &intent, example->world, shoal_allocator_system(), &plan));
   return plan;
 }
 
@@ -117,13 +116,14 @@ static void shadow_write(shadow_t *shadow, int32_t index, int32_t micro) {
   for (int64_t b = e.from / BLOCK; b < e.to / BLOCK; ++b) shadow->owner[b] = id;
 }
 
-static void shadow_read(const shadow_t *shadow, int32_t index, int32_t micro, const shoal_instruction_t *in) {
+static void shadow_read(const shadow_t *shadow, int32_t index, int32_t micro,
+                        const shoal_instruction_t *in) {
   extent_t e = extent_of(shadow, index, micro);
   int64_t id = (int64_t)index * 1000 + slot_of(&shadow->c->buffers[index], micro) + 1;
   for (int64_t b = e.from / BLOCK; b < e.to / BLOCK; ++b)
     if (shadow->owner[b] != id)
-      fail_msg("%s '%s' reads '%s', but byte %lld belongs to '%s'", shoal_opcode_name(in->opcode), in->name,
-               shadow->c->buffers[index].name, (long long)(b * BLOCK),
+      fail_msg("%s '%s' reads '%s', but byte %lld belongs to '%s'", shoal_opcode_name(in->opcode),
+               in->name, shadow->c->buffers[index].name, (long long)(b * BLOCK),
                shadow->owner[b] ? shadow->c->buffers[shadow->owner[b] / 1000].name : "nobody");
 }
 
@@ -199,7 +199,8 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
     for (int64_t i = 0; i < c->buffer_count; ++i) {
       const shoal_buffer_t *buffer = &c->buffers[i];
       int64_t bytes = buffer->bytes * buffer->slots, largest = 0;
-      assert_ok(shoal_layout_largest(&buffer->layout, &buffer->type, shoal_allocator_system(), &largest));
+      assert_ok(
+          shoal_layout_largest(&buffer->layout, &buffer->type, shoal_allocator_system(), &largest));
       assert_true(buffer->bytes >= largest && buffer->bytes < largest + BLOCK);
       sum += bytes;
       if (buffer->kind == SHOAL_BUFFER_STATE) states += bytes;
@@ -215,7 +216,8 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
     assert_int_equal(c->arena_bytes, end);
     assert_true(c->arena_bytes <= sum);
     if (strcmp(example->strategy, "single") != 0 || k == 0)
-      assert_true(c->arena_bytes - states < (sum - states) / 2);  // the graphs and their steps share
+      assert_true(c->arena_bytes - states <
+                  (sum - states) / 2);  // the graphs and their steps share
   }
 }
 
@@ -226,8 +228,8 @@ static void test_sizes(void **state) {
 
 // ---- waits ----------------------------------------------------------------------------
 
-// Each wait taken away alone is noticed: none is there for nothing. (That none is missing, the check of the
-// program as it is has shown.)
+// Each wait taken away alone is noticed: none is there for nothing. (That none is missing, the
+// check of the program as it is has shown.)
 static void expect_waits_needed(const example_t *example, shoal_program_t *program) {
   int64_t waits = 0, tried = 0, stride = strcmp(example->model, "tied") == 0 ? 7 : 1;
   for (int64_t k = 0; k < program->class_count; ++k)
@@ -247,15 +249,17 @@ static void expect_waits_needed(const example_t *example, shoal_program_t *progr
           in->wait_count = rest;
           shoal_status_t status = shoal_program_check(program, shoal_allocator_system());
           if (!status)
-            fail_msg("%s on %s: '%s' of segment '%s' need not wait for instruction %d", example->model,
-                     example->strategy, in->name, program->classes[k].segments[s].name, all[w]);
+            fail_msg("%s on %s: '%s' of segment '%s' need not wait for instruction %d",
+                     example->model, example->strategy, in->name,
+                     program->classes[k].segments[s].name, all[w]);
           assert_int_equal(shoal_status_code(status), SHOAL_MISMATCH);
           shoal_status_free(status);
         }
         in->waits = all;
         in->wait_count = count;
       }
-  if (tried < 4) fail_msg("only %lld waits in %s on %s", (long long)waits, example->model, example->strategy);
+  if (tried < 4)
+    fail_msg("only %lld waits in %s on %s", (long long)waits, example->model, example->strategy);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
 }
 

@@ -1,5 +1,6 @@
-// What lowering makes of states and fetches, executed on thread ranks: states assigned from each other, values
-// from before the step, inner values by name; and what it refuses, by name. links: all
+// What lowering makes of states and fetches, executed on thread ranks: states assigned from each
+// other, values from before the step, inner values by name; and what it refuses, by name. links:
+// all
 #include "plan_support.h"
 #undef UNUSED
 #include "run_support.h"
@@ -32,10 +33,10 @@ static shoal_model_t *swap_model(void) {
   shoal_model_t *model = empty_model();
   shoal_graph_t *g = shoal_model_graph(model, "train");
   const shoal_shape_t shape = SHOAL_SHAPE(ROWS, COLUMNS);
-  shoal_value_t p = shoal_state(g, "p", SHOAL_F64, shape, &(shoal_state_options_t){
-      .init = {SHOAL_INIT_FILL, 1, 0}});
-  shoal_value_t q = shoal_state(g, "q", SHOAL_F64, shape, &(shoal_state_options_t){
-      .init = {SHOAL_INIT_NORMAL, 0, 1}});
+  shoal_value_t p = shoal_state(g, "p", SHOAL_F64, shape,
+                                &(shoal_state_options_t){.init = {SHOAL_INIT_FILL, 1, 0}});
+  shoal_value_t q = shoal_state(g, "q", SHOAL_F64, shape,
+                                &(shoal_state_options_t){.init = {SHOAL_INIT_NORMAL, 0, 1}});
   shoal_value_t r = shoal_state(g, "r", SHOAL_F64, shape, NULL);
   shoal_assign(g, p, q);
   shoal_assign(g, q, p);
@@ -72,7 +73,8 @@ static shoal_status_t swap_rank(void *self, shoal_world_t *world) {
     shoal_session_t *session;
     SHOAL_RETURN_IF_ERROR(shoal_parallelize(
         job->model,
-        &(shoal_parallelize_options_t){.world = world, .plan = job->plan, .opaque = opaque}, &session));
+        &(shoal_parallelize_options_t){.world = world, .plan = job->plan, .opaque = opaque},
+        &session));
     shoal_status_t status = run_swap(session);
     shoal_session_free(session);
     SHOAL_RETURN_IF_ERROR(status);
@@ -93,15 +95,20 @@ static void test_states_change_places(void **state) {
       {3, {"data=3"}, "data:0", "data:1"},
       {3, {"data=3"}, "data:flat", "data:0"},
       {5, {"a!data=2@0-1", "b!data=3@2-4"}, "a!data:0", "b!data:1"},
-      {4, {"a!data=2@0-1", "b!data=2@1-2"}, "a!", "b!data:0"},  // meshes share a rank, rank 3 is idle
+      {4,
+       {"a!data=2@0-1", "b!data=2@1-2"},
+       "a!",
+       "b!data:0"},  // meshes share a rank, rank 3 is idle
   };
   shoal_model_t *model = swap_model();
   for (int64_t i = 0; i < COUNT(cases); ++i) {
     shoal_arena_t arena;
     shoal_arena_init(shoal_allocator_system(), &arena);
     const shoal_intent_entry_t layouts[] = {{"p", cases[i].p}, {"q", cases[i].q}};
-    const shoal_intent_t intent = {.mesh_count = cases[i].meshes[1] ? 2 : 1, .meshes = cases[i].meshes,
-                                   .layout_count = 2, .layouts = layouts};
+    const shoal_intent_t intent = {.mesh_count = cases[i].meshes[1] ? 2 : 1,
+                                   .meshes = cases[i].meshes,
+                                   .layout_count = 2,
+                                   .layouts = layouts};
     job_t job = {.model = model, .plan = plan_text(model, &intent, cases[i].world, &arena)};
     run_ranks_ok(cases[i].world, swap_rank, &job);
     shoal_arena_deinit(&arena);
@@ -123,7 +130,8 @@ static shoal_status_t fetch_rank(void *self, shoal_world_t *world) {
   for (int i = 0; i < ROWS; ++i) y[i] = i % 3;
   for (int k = 0; k < 3; ++k) {
     shoal_session_t *session;
-    shoal_parallelize_options_t options = {.world = world, .strategy = "single", .fetches = fetches};
+    shoal_parallelize_options_t options = {
+        .world = world, .strategy = "single", .fetches = fetches};
     if (k > 0) options.strategy = plans[k - 1].strategy, options.mesh = plans[k - 1].mesh;
     SHOAL_RETURN_IF_ERROR(shoal_parallelize(job->model, &options, &session));
     shoal_status_t status = shoal_feed(session, "x", x, sizeof x);
@@ -210,10 +218,10 @@ static void test_mesh_called_world(void **state) {
   shoal_model_t *model = small_mlp(ROWS);
   shoal_rules_t *rules = new_rules();
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules,
-                              &(shoal_intent_t){.mesh_count = 1,
-                                                .meshes = (const char *[]){"world!data=2@0-1"}},
-                              3, shoal_allocator_system(), &plan));
+  assert_ok(shoal_plan_create(
+      model, rules,
+      &(shoal_intent_t){.mesh_count = 1, .meshes = (const char *[]){"world!data=2@0-1"}}, 3,
+      shoal_allocator_system(), &plan));
   shoal_program_t *program;
   assert_error(INVALID_ARGUMENT, "'world' is the name of the mesh of all ranks",
                shoal_lower(plan, NULL, &program));

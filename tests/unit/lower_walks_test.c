@@ -1,6 +1,6 @@
-// The walks of the design, kept as tests: micro-batches of unequal size (walk 1), two stages on meshes of
-// different size with a tied embedding and flat moments (walk 3); and that programs do not grow with ranks
-// or micro-batches. links: all
+// The walks of the design, kept as tests: micro-batches of unequal size (walk 1), two stages on
+// meshes of different size with a tied embedding and flat moments (walk 3); and that programs do
+// not grow with ranks or micro-batches. links: all
 #include "plan_support.h"
 
 static shoal_rules_t *rules;
@@ -56,8 +56,10 @@ static void test_walk_1_structure(void **state) {
   const shoal_class_t *c = &program->classes[0];
   expect_calls(c, "train", "before.0 loop.0:0 loop.0:1 loop.0:2 after.0 commit.0");
   expect_calls(c, "init", "before.0 commit.0");
-  const shoal_segment_t *before = segment_of(c, "train.before.0"), *loop = segment_of(c, "train.loop.0"),
-                        *after = segment_of(c, "train.after.0"), *commit = segment_of(c, "train.commit.0");
+  const shoal_segment_t *before = segment_of(c, "train.before.0"),
+                        *loop = segment_of(c, "train.loop.0"),
+                        *after = segment_of(c, "train.after.0"),
+                        *commit = segment_of(c, "train.commit.0");
   // Zero at the start, add per call, reduce once.
   for (int64_t i = 0; i < COUNT(GRADIENTS); ++i) {
     const shoal_instruction_t *fill = find(before, SHOAL_OPCODE_FILL, GRADIENTS[i]);
@@ -125,7 +127,8 @@ static void test_walk_1_sizes(void **state) {
 
 // ---- walk 3 ---------------------------------------------------------------------------
 
-static shoal_plan_t *two_stages(const shoal_model_t *model, const char *a, const char *b, int32_t world) {
+static shoal_plan_t *two_stages(const shoal_model_t *model, const char *a, const char *b,
+                                int32_t world) {
   const shoal_intent_entry_t layouts[] = {{"ids", "a!micro:0,data:0"},
                                           {"labels", "b!micro:0,data:0"},
                                           {"wte/table", "a!"},
@@ -134,23 +137,26 @@ static shoal_plan_t *two_stages(const shoal_model_t *model, const char *a, const
   const shoal_intent_entry_t stages[] = {
       {"block1/*", "b"}, {"ln_f/*", "b"}, {"head/*", "b"}, {"cross_entropy", "b"}};
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(
-      model, rules,
-      &(shoal_intent_t){.mesh_count = 2, .meshes = (const char *[]){a, b}, .layout_count = COUNT(layouts),
-                        .layouts = layouts, .stage_count = 4, .stages = stages},
-      world, shoal_allocator_system(), &plan));
+  assert_ok(shoal_plan_create(model, rules,
+                              &(shoal_intent_t){.mesh_count = 2,
+                                                .meshes = (const char *[]){a, b},
+                                                .layout_count = COUNT(layouts),
+                                                .layouts = layouts,
+                                                .stage_count = 4,
+                                                .stages = stages},
+                              world, shoal_allocator_system(), &plan));
   return plan;
 }
 
-static const shoal_channel_t *channel_of(const shoal_program_t *program, int64_t c, const char *segment,
-                                         const char *name) {
+static const shoal_channel_t *channel_of(const shoal_program_t *program, int64_t c,
+                                         const char *segment, const char *name) {
   const shoal_instruction_t *in =
       find(segment_of(&program->classes[c], segment), SHOAL_OPCODE_RESHARD, name);
   return &program->channels[in->channel];
 }
 
-static void expect_channel(const shoal_channel_t *channel, shoal_reshard_kind_t kind, const char *src,
-                           const char *dst) {
+static void expect_channel(const shoal_channel_t *channel, shoal_reshard_kind_t kind,
+                           const char *src, const char *dst) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   const char *from, *to;
@@ -174,18 +180,21 @@ static void test_walk_3(void **state) {
   shoal_program_t *program = lower(plan);
   assert_int_equal(program->class_count, 2);
   // Forward on a, both on b, backward on a: nobody named these segments.
-  expect_calls(&program->classes[0], "train",
-               "before.0 loop.0:0 loop.0:1 loop.0:2 loop.2:0 loop.2:1 loop.2:2 after.0 after.1 commit.0");
-  expect_calls(&program->classes[1], "train",
-               "before.0 before.1 loop.0:0 loop.0:1 loop.0:2 loop.1:0 loop.1:1 loop.1:2 after.0 after.1 "
-               "commit.0");
+  expect_calls(
+      &program->classes[0], "train",
+      "before.0 loop.0:0 loop.0:1 loop.0:2 loop.2:0 loop.2:1 loop.2:2 after.0 after.1 commit.0");
+  expect_calls(
+      &program->classes[1], "train",
+      "before.0 before.1 loop.0:0 loop.0:1 loop.0:2 loop.1:0 loop.1:1 loop.1:2 after.0 after.1 "
+      "commit.0");
   // The boundary: rows of micro-batch i of a are rows of micro-batch i of b.
   expect_channel(channel_of(program, 1, "train.loop.1", "block0/add_1"), SHOAL_RESHARD_BETWEEN,
                  "a!micro:0,data:0", "b!micro:0,data:0");
-  expect_channel(channel_of(program, 0, "train.loop.2", "grad/block0/add_1/add"), SHOAL_RESHARD_BETWEEN,
-                 "b!micro:0,data:0", "a!micro:0,data:0");
+  expect_channel(channel_of(program, 0, "train.loop.2", "grad/block0/add_1/add"),
+                 SHOAL_RESHARD_BETWEEN, "b!micro:0,data:0", "a!micro:0,data:0");
   // The head on b reads the table once a step; its gradient returns as one summand, once.
-  expect_channel(channel_of(program, 1, "train.before.1", "wte/table"), SHOAL_RESHARD_BETWEEN, "a!", "b!");
+  expect_channel(channel_of(program, 1, "train.before.1", "wte/table"), SHOAL_RESHARD_BETWEEN, "a!",
+                 "b!");
   expect_channel(channel_of(program, 0, "train.after.1", "grad/head/einsum/einsum_1"),
                  SHOAL_RESHARD_BETWEEN, "b!data:partial(sum)", "a!data:partial(sum)");
   // Flat moments: the gradient is scattered as it is reduced, the new weight is gathered.
@@ -201,8 +210,10 @@ static void test_walk_3(void **state) {
   const shoal_channel_t *loss = channel_of(program, 0, "train.after.1", "cross_entropy");
   expect_channel(loss, SHOAL_RESHARD_BETWEEN, "b!data:partial(sum)", "world!");
   for (int64_t c = 0; c < 2; ++c)
-    assert_int_equal(count_in(segment_of(&program->classes[c], "train.after.1"), SHOAL_OPCODE_FETCH, "loss"), 1);
-  // Activations made in the forward loop and used in the backward one are alive for all micro-batches.
+    assert_int_equal(
+        count_in(segment_of(&program->classes[c], "train.after.1"), SHOAL_OPCODE_FETCH, "loss"), 1);
+  // Activations made in the forward loop and used in the backward one are alive for all
+  // micro-batches.
   int64_t slotted = 0;
   for (int64_t i = 0; i < program->classes[0].buffer_count; ++i) {
     int32_t slots = program->classes[0].buffers[i].slots;
@@ -212,7 +223,8 @@ static void test_walk_3(void **state) {
   assert_true(slotted > 5);
   for (int64_t i = 0; i < program->classes[1].buffer_count; ++i) {
     const shoal_buffer_t *buffer = &program->classes[1].buffers[i];
-    if (buffer->slots != 1) assert_string_equal(buffer->name, "labels");  // fed before the stage begins
+    if (buffer->slots != 1)
+      assert_string_equal(buffer->name, "labels");  // fed before the stage begins
   }
   shoal_program_free(program);
   shoal_plan_free(plan);
@@ -221,7 +233,8 @@ static void test_walk_3(void **state) {
 
 // ---- nothing grows but the order ------------------------------------------------------
 
-static void expect_alike(const shoal_program_t *small, const shoal_program_t *large, int64_t micro) {
+static void expect_alike(const shoal_program_t *small, const shoal_program_t *large,
+                         int64_t micro) {
   assert_int_equal(small->class_count, large->class_count);
   assert_int_equal(small->channel_count, large->channel_count);
   for (int64_t k = 0; k < small->class_count; ++k) {
@@ -232,7 +245,8 @@ static void expect_alike(const shoal_program_t *small, const shoal_program_t *la
       assert_string_equal(a->segments[s].name, b->segments[s].name);
       assert_int_equal(a->segments[s].instruction_count, b->segments[s].instruction_count);
       for (int64_t i = 0; i < a->segments[s].instruction_count; ++i) {
-        const shoal_instruction_t *x = &a->segments[s].instructions[i], *y = &b->segments[s].instructions[i];
+        const shoal_instruction_t *x = &a->segments[s].instructions[i],
+                                  *y = &b->segments[s].instructions[i];
         assert_int_equal(x->opcode, y->opcode);
         assert_string_equal(x->name, y->name);
       }
@@ -263,13 +277,20 @@ static void test_no_growth(void **state) {
   for (int i = 0; i < 2; ++i) {
     shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = batches[i]});
     expect_no_growth(model, "data", "data=2,micro=3", 2, "data=64,micro=64", 64);
-    expect_no_growth(model, "tensor", "data=2,tensor=2,micro=3", 4, "data=16,tensor=4,micro=64", 64);
+    expect_no_growth(model, "tensor", "data=2,tensor=2,micro=3", 4, "data=16,tensor=4,micro=64",
+                     64);
     shoal_model_free(model);
   }
-  shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){
-      .batch = 64, .context = 6, .vocabulary = 11, .width = 48, .heads = 12, .layers = 2, .tied = true});
-  shoal_plan_t *plans[] = {two_stages(model, "a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4", 5),
-                           two_stages(model, "a!data=8,micro=64@0-7", "b!data=24,micro=64@8-31", 32)};
+  shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){.batch = 64,
+                                                         .context = 6,
+                                                         .vocabulary = 11,
+                                                         .width = 48,
+                                                         .heads = 12,
+                                                         .layers = 2,
+                                                         .tied = true});
+  shoal_plan_t *plans[] = {
+      two_stages(model, "a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4", 5),
+      two_stages(model, "a!data=8,micro=64@0-7", "b!data=24,micro=64@8-31", 32)};
   shoal_program_t *programs[2];
   for (int i = 0; i < 2; ++i) assert_ok(shoal_lower(plans[i], NULL, &programs[i]));
   expect_alike(programs[0], programs[1], 64);

@@ -1,5 +1,5 @@
-// Completion: which ways it takes for mlp and gpt under data, tensor, both, and micro-batches; where that puts
-// reshards, counted by kind. links: all
+// Completion: which ways it takes for mlp and gpt under data, tensor, both, and micro-batches;
+// where that puts reshards, counted by kind. links: all
 #include "plan_support.h"
 
 static shoal_rules_t *rules;
@@ -59,7 +59,8 @@ static void test_mlp_data(void **state) {
   shoal_program_t *program = lower(plan);
   // Four gradients and the loss.
   expect_kinds(program, "train", KINDS([SHOAL_RESHARD_ALL_REDUCE] = 5));
-  expect_kinds(program, "eval", KINDS([SHOAL_RESHARD_ALL_REDUCE] = 1, [SHOAL_RESHARD_ALL_GATHER] = 1));
+  expect_kinds(program, "eval",
+               KINDS([SHOAL_RESHARD_ALL_REDUCE] = 1, [SHOAL_RESHARD_ALL_GATHER] = 1));
   expect_kinds(program, "init", KINDS(0));
   shoal_program_free(program);
   shoal_plan_free(plan);
@@ -121,8 +122,7 @@ static void test_mlp_data_tensor_micro(void **state) {
   expect_layout(plan, "x", "micro:0,data:0");
   expect_layout(plan, "relu", "micro:0,data:0,tensor:1");
   expect_layout(plan, "fc2/einsum", "micro:0,data:0,tensor:partial(sum)");
-  expect_layout(plan, "grad/fc1/einsum/einsum_1",
-                "micro:partial(sum),data:partial(sum),tensor:1");
+  expect_layout(plan, "grad/fc1/einsum/einsum_1", "micro:partial(sum),data:partial(sum),tensor:1");
   expect_layout(plan, "cross_entropy", "micro:partial(sum),data:partial(sum)");
   shoal_program_t *program = lower(plan);
   expect_kinds(program, "train", KINDS([SHOAL_RESHARD_ALL_REDUCE] = 6));
@@ -141,15 +141,16 @@ static bool inside_attention(const char *name) {
   return true;
 }
 
-// Heads 3,3,2,2,2. Between the two products of the attention, forward and backward, everything stays where
-// it is: the only communication are the sums that leave it.
+// Heads 3,3,2,2,2. Between the two products of the attention, forward and backward, everything
+// stays where it is: the only communication are the sums that leave it.
 static void expect_attention_stays(const shoal_program_t *program) {
   const shoal_class_t *c = &program->classes[0];
   for (int64_t s = 0; s < c->segment_count; ++s)
     for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
       const shoal_instruction_t *in = &c->segments[s].instructions[i];
       if (in->opcode != SHOAL_OPCODE_RESHARD || !strstr(in->name, "/attn/")) continue;
-      if (program->micro > 1 && !program->channels[in->channel].micro) continue;  // of weights, over data
+      if (program->micro > 1 && !program->channels[in->channel].micro)
+        continue;  // of weights, over data
       shoal_reshard_kind_t kind = channel_kind(&program->channels[in->channel]);
       if (kind != SHOAL_RESHARD_ALL_REDUCE || inside_attention(in->name))
         fail_msg("%s of '%s'", shoal_reshard_name(kind), in->name);
@@ -162,9 +163,13 @@ static void test_gpt_fused_heads(void **state) {
     int64_t batch, context;
   } sizes[] = {{7, 6}, {4, 200}};  // activations smaller and larger than the weights
   for (int64_t i = 0; i < COUNT(sizes); ++i) {
-    shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){
-        .batch = sizes[i].batch, .context = sizes[i].context, .vocabulary = 11, .width = 768,
-        .heads = 12, .layers = 1, .dtype = SHOAL_F32});
+    shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){.batch = sizes[i].batch,
+                                                           .context = sizes[i].context,
+                                                           .vocabulary = 11,
+                                                           .width = 768,
+                                                           .heads = 12,
+                                                           .layers = 1,
+                                                           .dtype = SHOAL_F32});
     shoal_plan_t *plan = plan_by(model, rules, "tensor", NULL, 5);
     expect_state(plan, "block0/attn/qkv/weight", "tensor:1*3/64");
     expect_state(plan, "block0/attn/qkv/bias", "tensor:0*3/64");
@@ -192,8 +197,8 @@ static void test_gpt_fused_heads(void **state) {
     expect_layout(plan, "block0/attn/proj/einsum", "tensor:partial(sum)");
     shoal_program_t *program = lower(plan);
     expect_attention_stays(program);
-    // Sums: two per block forward and backward, one behind the head; five in the loss and its gradient, over
-    // a cut vocabulary; there a one-hot is sliced.
+    // Sums: two per block forward and backward, one behind the head; five in the loss and its
+    // gradient, over a cut vocabulary; there a one-hot is sliced.
     expect_kinds(program, "train",
                  KINDS([SHOAL_RESHARD_ALL_REDUCE] = 10, [SHOAL_RESHARD_SLICE] = 1));
     expect_kinds(program, "eval",
@@ -257,11 +262,12 @@ static void test_derived_states(void **state) {
   const shoal_intent_entry_t layouts[] = {
       {"fc1/weight", "data:1"}, {"fc2/weight", "data:0"}, {"*#adamw.v", "data:flat"}};
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(
-      model, rules,
-      &(shoal_intent_t){.mesh_count = 1, .meshes = (const char *[]){"data=2"}, .layout_count = 3,
-                        .layouts = layouts},
-      2, shoal_allocator_system(), &plan));
+  assert_ok(shoal_plan_create(model, rules,
+                              &(shoal_intent_t){.mesh_count = 1,
+                                                .meshes = (const char *[]){"data=2"},
+                                                .layout_count = 3,
+                                                .layouts = layouts},
+                              2, shoal_allocator_system(), &plan));
   expect_state(plan, "fc1/weight#adamw.m", "data:1");
   expect_state(plan, "fc2/weight#adamw.m", "data:0");
   expect_state(plan, "fc2/bias#adamw.m", "");
@@ -277,8 +283,11 @@ static void test_expansion(void **state) {
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(
       model, rules,
-      &(shoal_intent_t){.mesh_count = 1, .meshes = (const char *[]){"tensor=2"}, .layout_count = 1,
-                        .layouts = &(shoal_intent_entry_t){"fc2/weight", "tensor:1"}, .expand_count = 1,
+      &(shoal_intent_t){.mesh_count = 1,
+                        .meshes = (const char *[]){"tensor=2"},
+                        .layout_count = 1,
+                        .layouts = &(shoal_intent_entry_t){"fc2/weight", "tensor:1"},
+                        .expand_count = 1,
                         .expand = (const char *[]){"cross_entropy"}},
       2, shoal_allocator_system(), &plan));
   assert_ptr_not_equal(plan->model, model);

@@ -1,5 +1,5 @@
-// Plan files: print and parse give the same text; a guard that does not fit rebuilds from the intent; whatever
-// the bytes, the answer is a plan or an error with a hint. links: all
+// Plan files: print and parse give the same text; a guard that does not fit rebuilds from the
+// intent; whatever the bytes, the answer is a plan or an error with a hint. links: all
 #include <stdlib.h>
 
 #include "base/philox.h"
@@ -66,16 +66,19 @@ static char *edit(const char *text, const char *from, const char *to) {
 }
 
 static shoal_plan_t *two_stages(const shoal_model_t *model) {
-  const shoal_intent_entry_t layouts[] = {
-      {"x", "a!micro:0,data:0"}, {"y", "b!micro:0,data:0(2,1,1)"}, {"*#adamw.m", "data:flat"},
-      {"*#adamw.v", "data:flat"}};
+  const shoal_intent_entry_t layouts[] = {{"x", "a!micro:0,data:0"},
+                                          {"y", "b!micro:0,data:0(2,1,1)"},
+                                          {"*#adamw.m", "data:flat"},
+                                          {"*#adamw.v", "data:flat"}};
   const shoal_intent_entry_t stages[] = {{"fc2/*", "b"}, {"cross_entropy", "b"}};
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(
       model, rules,
       &(shoal_intent_t){.mesh_count = 2,
                         .meshes = (const char *[]){"a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4"},
-                        .layout_count = COUNT(layouts), .layouts = layouts, .stage_count = 2,
+                        .layout_count = COUNT(layouts),
+                        .layouts = layouts,
+                        .stage_count = 2,
                         .stages = stages},
       5, shoal_allocator_system(), &plan));
   return plan;
@@ -105,8 +108,9 @@ static void test_round_trip(void **state) {
   expect_round_trip(plan_by(mlp, rules, "single", NULL, 3), mlp, 3);
   expect_round_trip(plan_by(mlp, rules, "data", "data=2,micro=3", 2), mlp, 2);
   expect_round_trip(plan_by(mlp, rules, "tensor", "data=2,tensor=2,micro=2", 4), mlp, 4);
-  expect_round_trip(plan_by(gpt, rules, "tensor", "tensor=5", 5), gpt, 5);  // units, chunks, expansion
-  expect_round_trip(two_stages(mlp), mlp, 5);                               // meshes, weights, flat
+  expect_round_trip(plan_by(gpt, rules, "tensor", "tensor=5", 5), gpt,
+                    5);                        // units, chunks, expansion
+  expect_round_trip(two_stages(mlp), mlp, 5);  // meshes, weights, flat
 }
 
 // Written twice in an intent, the later one counts; only that one is written.
@@ -114,11 +118,12 @@ static void test_repeated_patterns(void **state) {
   (void)state;
   const shoal_intent_entry_t layouts[] = {{"x", ""}, {"x", "data:0"}};
   shoal_plan_t *plan, *again;
-  assert_ok(shoal_plan_create(
-      mlp, rules,
-      &(shoal_intent_t){.mesh_count = 1, .meshes = (const char *[]){"data=2"}, .layout_count = 2,
-                        .layouts = layouts},
-      2, shoal_allocator_system(), &plan));
+  assert_ok(shoal_plan_create(mlp, rules,
+                              &(shoal_intent_t){.mesh_count = 1,
+                                                .meshes = (const char *[]){"data=2"},
+                                                .layout_count = 2,
+                                                .layouts = layouts},
+                              2, shoal_allocator_system(), &plan));
   char *text = print(plan);
   assert_ok(parse(text, mlp, 2, NULL, &again));
   assert_int_equal(shoal_plan_intent(again)->layout_count, 1);
@@ -214,20 +219,26 @@ static void test_errors(void **state) {
       {"{b:1 -> out:2}~", "{b:1 -> out:3}~", SHOAL_INVALID_ARGUMENT, "`shoal rules`"},
       {"\"ways\": {\"tensor\"", "\"ways\": {\"data\"", SHOAL_INVALID_ARGUMENT, "no axis 'data'"},
       {"\"equal_chunks\": 3", "\"equal_chunks\": 0", SHOAL_INVALID_ARGUMENT, "equal_chunks"},
-      {"\"equal_chunks\": 3", "\"equal_chunks\": 99999999999", SHOAL_INVALID_ARGUMENT, "equal_chunks"},
-      {"\"equal_chunks\": 3", "\"equal_chunks\": 5", SHOAL_INVALID_ARGUMENT, "5 chunks do not make up"},
-      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [24]]", SHOAL_INVALID_ARGUMENT, "[length, unit]"},
-      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [-24, 4]]", SHOAL_INVALID_ARGUMENT, "must be a number"},
+      {"\"equal_chunks\": 3", "\"equal_chunks\": 99999999999", SHOAL_INVALID_ARGUMENT,
+       "equal_chunks"},
+      {"\"equal_chunks\": 3", "\"equal_chunks\": 5", SHOAL_INVALID_ARGUMENT,
+       "5 chunks do not make up"},
+      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [24]]", SHOAL_INVALID_ARGUMENT,
+       "[length, unit]"},
+      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [-24, 4]]", SHOAL_INVALID_ARGUMENT,
+       "must be a number"},
       {"\"equal_chunks\": 3", "\"chunks\": []", SHOAL_INVALID_ARGUMENT, "chunks"},
       {"\"equal_chunks\": 3", "\"weights\": [1, 2]", SHOAL_INVALID_ARGUMENT, "one weight per rank"},
-      {"\"equal_chunks\": 3", "\"weights\": [1, 2, 3, 4, \"x\"]", SHOAL_INVALID_ARGUMENT, "must be a number"},
+      {"\"equal_chunks\": 3", "\"weights\": [1, 2, 3, 4, \"x\"]", SHOAL_INVALID_ARGUMENT,
+       "must be a number"},
       {"\"equal_chunks\": 3", "\"weights\": [0, 0, 0, 0, 0]", SHOAL_INVALID_ARGUMENT, "weight"},
       {"\"equal_chunks\": 3", "\"equal_chunk\": 3", SHOAL_INVALID_ARGUMENT, "equal_chunks"},
       {"\"unit\": 4", "\"unit\": -4", SHOAL_INVALID_ARGUMENT, "unit"},
       {"\"expand\": [\"cross_entropy\"", "\"expand\": [\"crossentropy\"", SHOAL_NOT_FOUND,
        "did you mean 'cross_entropy'"},
       {"{", "", SHOAL_INVALID_ARGUMENT, "test.json"},
-      {"\"intent\": {", "\"intent\": {\"strategy\": \"tensor\", ", SHOAL_INVALID_ARGUMENT, "test.json"},
+      {"\"intent\": {", "\"intent\": {\"strategy\": \"tensor\", ", SHOAL_INVALID_ARGUMENT,
+       "test.json"},
   };
   shoal_plan_t *plan = plan_by(gpt, rules, "tensor", "tensor=5", 5);
   char *text = print(plan);
@@ -250,11 +261,12 @@ static void test_errors(void **state) {
   shoal_plan_free(plan);
 }
 
-// Random edits: bytes changed, dropped, doubled; numbers replaced. A plan that is still taken is lowered and
-// checked: it may be refused there, but nothing crashes.
+// Random edits: bytes changed, dropped, doubled; numbers replaced. A plan that is still taken is
+// lowered and checked: it may be refused there, but nothing crashes.
 static void test_random_edits(void **state) {
   (void)state;
-  static const char *const numbers[] = {"0", "-1", "7", "99999999999", "1e9", "\"\"", "[]", "{}", "null"};
+  static const char *const numbers[] = {"0",    "-1", "7",  "99999999999", "1e9",
+                                        "\"\"", "[]", "{}", "null"};
   shoal_plan_t *plans[] = {plan_by(gpt, rules, "tensor", "tensor=5", 5), two_stages(mlp)};
   const shoal_model_t *models[] = {gpt, mlp};
   int64_t taken = 0, refused = 0;
@@ -266,7 +278,8 @@ static void test_random_edits(void **state) {
     uint32_t edits = 1 + shoal_philox_word(1, round, 0, 0) % 3;
     for (uint32_t e = 0; e < edits; ++e) {
       size_t at = shoal_philox_word(1, round, 3 * e + 1, 0) % strlen(edited);
-      uint32_t how = shoal_philox_word(1, round, 3 * e + 2, 0), what = shoal_philox_word(1, round, 3 * e + 3, 0);
+      uint32_t how = shoal_philox_word(1, round, 3 * e + 2, 0),
+               what = shoal_philox_word(1, round, 3 * e + 3, 0);
       size_t rest = strlen(edited + at);
       if (how % 4 == 0) {
         edited[at] = (char)(1 + what % 126);

@@ -1,5 +1,5 @@
-// What the tests of plan, lower, planners and simulate share: zoo models, intents in a line, questions about
-// plans and programs.
+// What the tests of plan, lower, planners and simulate share: zoo models, intents in a line,
+// questions about plans and programs.
 #ifndef SHOAL_TESTS_PLAN_SUPPORT_H_
 #define SHOAL_TESTS_PLAN_SUPPORT_H_
 
@@ -46,8 +46,13 @@ static UNUSED shoal_model_t *make_gpt(const shoal_gpt_options_t *options) {
 
 // 12 heads of 4 channels; two blocks; odd batch.
 static UNUSED shoal_model_t *small_gpt(bool tied) {
-  return make_gpt(&(shoal_gpt_options_t){.batch = 7, .context = 6, .vocabulary = 11, .width = 48,
-                                         .heads = 12, .layers = 2, .tied = tied});
+  return make_gpt(&(shoal_gpt_options_t){.batch = 7,
+                                         .context = 6,
+                                         .vocabulary = 11,
+                                         .width = 48,
+                                         .heads = 12,
+                                         .layers = 2,
+                                         .tied = tied});
 }
 
 static UNUSED shoal_rules_t *new_rules(void) {
@@ -63,8 +68,8 @@ static UNUSED shoal_plan_t *plan_by(const shoal_model_t *model, shoal_rules_t *r
                                     const char *strategy, const char *mesh, int32_t world) {
   shoal_plan_t *plan;
   assert_ok(shoal_plan_make(
-      model, rules,
-      &(shoal_plan_options_t){.strategy = strategy, .mesh = mesh, .world = world}, &plan));
+      model, rules, &(shoal_plan_options_t){.strategy = strategy, .mesh = mesh, .world = world},
+      &plan));
   return plan;
 }
 
@@ -104,7 +109,8 @@ static UNUSED void expect_way(const shoal_plan_t *plan, const char *node, const 
 }
 
 // The layout of a value of graph "train", as produced, fed or read.
-static UNUSED void expect_layout(const shoal_plan_t *plan, const char *value, const char *expected) {
+static UNUSED void expect_layout(const shoal_plan_t *plan, const char *value,
+                                 const char *expected) {
   const char *text = NULL;
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);

@@ -1,5 +1,5 @@
-// Strategies: every one on worlds of 1 to 6 ranks gives a program that checks; auto takes what simulates
-// fastest; a user's own strategy; errors. links: all
+// Strategies: every one on worlds of 1 to 6 ranks gives a program that checks; auto takes what
+// simulates fastest; a user's own strategy; errors. links: all
 #include "plan_support.h"
 #include "shoal/simulate.h"
 
@@ -29,7 +29,8 @@ static int tear_down(void **state) {
 
 // ---- all of them ----------------------------------------------------------------------
 
-static void expect_valid(const shoal_model_t *model, const char *strategy, const char *mesh, int32_t world) {
+static void expect_valid(const shoal_model_t *model, const char *strategy, const char *mesh,
+                         int32_t world) {
   shoal_plan_t *plan = plan_by(model, rules, strategy, mesh, world);
   assert_string_equal(shoal_plan_intent(plan)->strategy, strategy);
   shoal_program_t *program = lower(plan);
@@ -74,7 +75,8 @@ static void test_single(void **state) {
   assert_int_equal(program->class_count, 2);
   assert_int_equal(program->classes[0].rank_count, 1);
   assert_int_equal(program->classes[1].rank_count, 2);
-  for (int64_t s = 0; s < program->classes[1].segment_count; ++s)  // the others only receive outputs
+  for (int64_t s = 0; s < program->classes[1].segment_count;
+       ++s)  // the others only receive outputs
     assert_int_equal(count_in(&program->classes[1].segments[s], SHOAL_OPCODE_COMPUTE, NULL), 0);
   shoal_program_free(program);
   shoal_plan_free(plan);
@@ -109,8 +111,11 @@ static void test_layouts_on_top(void **state) {
   for (int i = 0; i < 2; ++i) {
     shoal_plan_t *plan;
     assert_ok(shoal_plan_make(mlp, rules,
-                              &(shoal_plan_options_t){.strategy = i ? "auto" : "data", .mesh = "data=2",
-                                                      .world = 2, .layout_count = 2, .layouts = layouts},
+                              &(shoal_plan_options_t){.strategy = i ? "auto" : "data",
+                                                      .mesh = "data=2",
+                                                      .world = 2,
+                                                      .layout_count = 2,
+                                                      .layouts = layouts},
                               &plan));
     expect_state(plan, "fc1/weight", "data:1");
     expect_state(plan, "fc2/weight#adamw.m", "data:flat");
@@ -122,8 +127,8 @@ static void test_layouts_on_top(void **state) {
 
 // ---- auto -----------------------------------------------------------------------------
 
-static double seconds_of(const shoal_model_t *model, const char *strategy, const char *mesh, int32_t world,
-                         const shoal_cluster_t *cluster) {
+static double seconds_of(const shoal_model_t *model, const char *strategy, const char *mesh,
+                         int32_t world, const shoal_cluster_t *cluster) {
   shoal_plan_t *plan = plan_by(model, rules, strategy, mesh, world);
   shoal_program_t *program = lower(plan);
   shoal_simulation_t simulation;
@@ -147,7 +152,8 @@ static void expect_fastest(const shoal_model_t *model, const char *text, const c
     if (seconds[i] < seconds[best]) best = i;
   }
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_make(model, rules, &(shoal_plan_options_t){.cluster = text, .world = 4}, &plan));
+  assert_ok(
+      shoal_plan_make(model, rules, &(shoal_plan_options_t){.cluster = text, .world = 4}, &plan));
   const shoal_intent_t *intent = shoal_plan_intent(plan);
   assert_string_equal(intent->strategy, "auto");
   assert_string_equal(intent->meshes[0], candidates[best].mesh);
@@ -162,11 +168,20 @@ static void expect_fastest(const shoal_model_t *model, const char *text, const c
 
 static void test_auto_takes_the_fastest(void **state) {
   (void)state;
-  // A wide layer on few rows, where a gradient is larger than an activation, and the other way round.
-  shoal_model_t *wide = make_mlp(&(shoal_mlp_options_t){
-      .batch = 8, .in_features = 256, .hidden = 512, .classes = 256, .layers = 2, .dtype = SHOAL_F32});
-  shoal_model_t *tall = make_mlp(&(shoal_mlp_options_t){
-      .batch = 2048, .in_features = 16, .hidden = 32, .classes = 8, .layers = 2, .dtype = SHOAL_F32});
+  // A wide layer on few rows, where a gradient is larger than an activation, and the other way
+  // round.
+  shoal_model_t *wide = make_mlp(&(shoal_mlp_options_t){.batch = 8,
+                                                        .in_features = 256,
+                                                        .hidden = 512,
+                                                        .classes = 256,
+                                                        .layers = 2,
+                                                        .dtype = SHOAL_F32});
+  shoal_model_t *tall = make_mlp(&(shoal_mlp_options_t){.batch = 2048,
+                                                        .in_features = 16,
+                                                        .hidden = 32,
+                                                        .classes = 8,
+                                                        .layers = 2,
+                                                        .dtype = SHOAL_F32});
   static const char slow_link[] =
       "shoal_cluster: 1\n"
       "device: {flops: 1.0e11, bandwidth: 1.0e11}\n"
@@ -185,20 +200,26 @@ static void test_auto_takes_the_fastest(void **state) {
 static void test_auto_and_memory(void **state) {
   (void)state;
   shoal_plan_t *plan;
-  assert_error(UNSUPPORTED, "no plan fits the device's memory",
-               shoal_plan_make(mlp, rules,
-                               &(shoal_plan_options_t){
-                                   .world = 2, .cluster = "shoal_cluster: 1\ndevice: {memory: 1K}\n"},
-                               &plan));
+  assert_error(
+      UNSUPPORTED, "no plan fits the device's memory",
+      shoal_plan_make(mlp, rules,
+                      &(shoal_plan_options_t){
+                          .world = 2, .cluster = "shoal_cluster: 1\ndevice: {memory: 1K}\n"},
+                      &plan));
   assert_null(plan);
-  assert_error(INVALID_ARGUMENT, "memroy",
-               shoal_plan_make(mlp, rules,
-                               &(shoal_plan_options_t){
-                                   .world = 2, .cluster = "shoal_cluster: 1\ndevice: {memroy: 1K}\n"},
-                               &plan));
+  assert_error(
+      INVALID_ARGUMENT, "memroy",
+      shoal_plan_make(mlp, rules,
+                      &(shoal_plan_options_t){
+                          .world = 2, .cluster = "shoal_cluster: 1\ndevice: {memroy: 1K}\n"},
+                      &plan));
   // Only the plan that cuts the weights fits.
-  shoal_model_t *wide = make_mlp(&(shoal_mlp_options_t){
-      .batch = 4, .in_features = 256, .hidden = 256, .classes = 256, .layers = 2, .dtype = SHOAL_F32});
+  shoal_model_t *wide = make_mlp(&(shoal_mlp_options_t){.batch = 4,
+                                                        .in_features = 256,
+                                                        .hidden = 256,
+                                                        .classes = 256,
+                                                        .layers = 2,
+                                                        .dtype = SHOAL_F32});
   shoal_plan_t *data = plan_by(wide, rules, "data", "data=2", 2);
   shoal_program_t *program = lower(data);
   char text[128];
@@ -206,7 +227,8 @@ static void test_auto_and_memory(void **state) {
            (long long)program->classes[0].arena_bytes - 1);
   shoal_program_free(program);
   shoal_plan_free(data);
-  assert_ok(shoal_plan_make(wide, rules, &(shoal_plan_options_t){.world = 2, .cluster = text}, &plan));
+  assert_ok(
+      shoal_plan_make(wide, rules, &(shoal_plan_options_t){.world = 2, .cluster = text}, &plan));
   assert_string_equal(shoal_plan_intent(plan)->meshes[0], "tensor=2");
   shoal_plan_free(plan);
   shoal_model_free(wide);
@@ -233,14 +255,19 @@ static void test_own_strategy(void **state) {
   (void)state;
   shoal_strategies_t *strategies;
   assert_ok(shoal_strategies_create(shoal_allocator_system(), &strategies));
-  assert_ok(shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "rows", .doc = "rows over all",
-                                                                    .plan = plan_rows,
-                                                                    .user_data = (void *)"fc2/weight"}));
-  assert_ok(shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "fails", .plan = plan_fails}));
-  assert_error(INVALID_ARGUMENT, "there is a strategy 'data' already",
-               shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "data", .plan = plan_rows}));
-  assert_error(INVALID_ARGUMENT, "there is a strategy 'rows' already",
-               shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "rows", .plan = plan_rows}));
+  assert_ok(
+      shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "rows",
+                                                              .doc = "rows over all",
+                                                              .plan = plan_rows,
+                                                              .user_data = (void *)"fc2/weight"}));
+  assert_ok(shoal_strategy_register(strategies,
+                                    &(shoal_strategy_t){.name = "fails", .plan = plan_fails}));
+  assert_error(
+      INVALID_ARGUMENT, "there is a strategy 'data' already",
+      shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "data", .plan = plan_rows}));
+  assert_error(
+      INVALID_ARGUMENT, "there is a strategy 'rows' already",
+      shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "rows", .plan = plan_rows}));
   assert_error(INVALID_ARGUMENT, "needs a name and a plan function",
                shoal_strategy_register(strategies, &(shoal_strategy_t){.name = "nothing"}));
   assert_int_equal(shoal_strategies_count(strategies), shoal_strategies_count(NULL) + 2);
@@ -255,7 +282,8 @@ static void test_own_strategy(void **state) {
   shoal_program_free(lower(plan));
   shoal_plan_free(plan);
   options.strategy = "fails";
-  assert_error(UNSUPPORTED, "strategy 'fails': not on a Sunday", shoal_plan_make(mlp, rules, &options, &plan));
+  assert_error(UNSUPPORTED, "strategy 'fails': not on a Sunday",
+               shoal_plan_make(mlp, rules, &options, &plan));
   assert_null(plan);
   options.strategy = "row";
   assert_error(NOT_FOUND, "did you mean 'rows'?", shoal_plan_make(mlp, rules, &options, &plan));
@@ -271,9 +299,11 @@ static void test_errors(void **state) {
   REFUSED(NOT_FOUND, "`shoal info` lists the strategies", .strategy = "something else", .world = 2);
   REFUSED(INVALID_ARGUMENT, "at least one rank", .strategy = "data");
   REFUSED(INVALID_ARGUMENT, "has no axis 'data'", .strategy = "data", .mesh = "rows=2", .world = 2);
-  REFUSED(INVALID_ARGUMENT, "has no axis 'tensor'", .strategy = "tensor", .mesh = "data=2", .world = 2);
+  REFUSED(INVALID_ARGUMENT, "has no axis 'tensor'", .strategy = "tensor", .mesh = "data=2",
+          .world = 2);
   REFUSED(INVALID_ARGUMENT, "needs a mesh", .strategy = "explicit", .world = 2);
-  REFUSED(INVALID_ARGUMENT, "has 3 ranks, the world has 2", .strategy = "data", .mesh = "data=3", .world = 2);
+  REFUSED(INVALID_ARGUMENT, "has 3 ranks, the world has 2", .strategy = "data", .mesh = "data=3",
+          .world = 2);
   REFUSED(INVALID_ARGUMENT, "has 3 ranks, the world has 2", .mesh = "data=3", .world = 2);
   REFUSED(INVALID_ARGUMENT, "data=", .mesh = "data=", .world = 2);
 }

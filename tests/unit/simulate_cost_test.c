@@ -1,5 +1,5 @@
-// Simulation: better machines are never slower, what is sent is what the algorithms send, and queues overlap
-// as far as waits allow. links: all
+// Simulation: better machines are never slower, what is sent is what the algorithms send, and
+// queues overlap as far as waits allow. links: all
 #include "plan_support.h"
 #include "shoal/simulate.h"
 
@@ -17,15 +17,16 @@ static int tear_down(void **state) {
   return 0;
 }
 
-static shoal_program_t *program_by(const shoal_model_t *model, const char *strategy, const char *mesh,
-                                   int32_t world) {
+static shoal_program_t *program_by(const shoal_model_t *model, const char *strategy,
+                                   const char *mesh, int32_t world) {
   shoal_plan_t *plan = plan_by(model, rules, strategy, mesh, world);
   shoal_program_t *program = lower(plan);
   shoal_plan_free(plan);
   return program;
 }
 
-static shoal_simulation_t simulate(const shoal_program_t *program, const char *graph, shoal_cluster_t cluster) {
+static shoal_simulation_t simulate(const shoal_program_t *program, const char *graph,
+                                   shoal_cluster_t cluster) {
   shoal_simulation_t simulation;
   assert_ok(shoal_simulate(program, graph, &cluster, shoal_allocator_system(), &simulation));
   assert_true(simulation.seconds > 0);
@@ -41,8 +42,10 @@ static void test_better_is_not_slower(void **state) {
     int model;
     const char *strategy, *mesh;
     int32_t world;
-  } plans[] = {{0, "data", "data=2,micro=3", 2}, {0, "tensor", "tensor=4", 4},
-               {1, "data", "data=3", 3},          {1, "tensor", "data=2,tensor=2,micro=2", 4}};
+  } plans[] = {{0, "data", "data=2,micro=3", 2},
+               {0, "tensor", "tensor=4", 4},
+               {1, "data", "data=3", 3},
+               {1, "tensor", "data=2,tensor=2,micro=2", 4}};
   int64_t faster[4] = {0};
   for (int64_t i = 0; i < COUNT(plans); ++i) {
     shoal_program_t *program =
@@ -53,7 +56,8 @@ static void test_better_is_not_slower(void **state) {
       if (k == 1) fast.memory_bandwidth *= 2;
       if (k == 2) fast.link_latency /= 2;
       if (k == 3) fast.link_bandwidth *= 2;
-      double before = simulate(program, "train", slow).seconds, after = simulate(program, "train", fast).seconds;
+      double before = simulate(program, "train", slow).seconds,
+             after = simulate(program, "train", fast).seconds;
       assert_true(after <= before);
       faster[k] += after < before;
     }
@@ -63,7 +67,8 @@ static void test_better_is_not_slower(void **state) {
   for (int i = 0; i < 2; ++i) shoal_model_free(models[i]);
 }
 
-// Data parallel: every gradient once around the ring, 2 (n - 1) / n of its bytes, and the scalar loss.
+// Data parallel: every gradient once around the ring, 2 (n - 1) / n of its bytes, and the scalar
+// loss.
 static void test_bytes_of_data_parallel(void **state) {
   (void)state;
   shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = 30, .dtype = SHOAL_F32});
@@ -93,10 +98,11 @@ static void test_bytes_of_flat_moments(void **state) {
       .batch = 32, .in_features = 64, .hidden = 64, .classes = 64, .dtype = SHOAL_F32});
   const shoal_intent_entry_t layouts[] = {{"*#*", "data:flat"}};
   shoal_plan_t *plan;
-  assert_ok(shoal_plan_make(model, rules,
-                            &(shoal_plan_options_t){.strategy = "data", .mesh = "data=4", .world = 4,
-                                                    .layout_count = 1, .layouts = layouts},
-                            &plan));
+  assert_ok(shoal_plan_make(
+      model, rules,
+      &(shoal_plan_options_t){
+          .strategy = "data", .mesh = "data=4", .world = 4, .layout_count = 1, .layouts = layouts},
+      &plan));
   shoal_program_t *flat = lower(plan), *plain = program_by(model, "data", "data=4", 4);
   double sent = simulate(flat, "train", shoal_cluster_default()).comm_bytes;
   double before = simulate(plain, "train", shoal_cluster_default()).comm_bytes;
@@ -127,8 +133,8 @@ static void test_classes_and_graphs(void **state) {
   shoal_model_free(model);
 }
 
-// Communication runs besides computation where nobody waits for it: the step is shorter than both in turn,
-// and not shorter than either.
+// Communication runs besides computation where nobody waits for it: the step is shorter than both
+// in turn, and not shorter than either.
 static void test_queues_overlap(void **state) {
   (void)state;
   shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = 64, .layers = 4});
