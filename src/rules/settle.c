@@ -223,36 +223,15 @@ bool search_try(search_t *s, candidate_t *c) {
 
 // ---- ways found so far -------------------------------------------------------------------------
 
-// Does way `a` say all that `b` does? Coarser items of `b` are units of `a`, items in turns its
-// chunks.
-static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
-  int64_t units = 0, turns = 0;
-  for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
-    const shoal_way_operand_t *x = &a->operands[i], *y = &b->operands[i];
-    if (x->kind != y->kind) return false;
-    if (x->kind == SHOAL_OPERAND_PARTIAL && x->reduce != y->reduce) return false;
-    if (x->kind != SHOAL_OPERAND_CUT) continue;
-    if (x->dim != y->dim || x->offset != y->offset || x->length != y->length ||
-        x->before != y->before || x->after != y->after || x->dealt_by_items != y->dealt_by_items) {
-      return false;
-    }
-    if (y->scale % x->scale || y->repeat % x->repeat) return false;
-    if (units && (units != y->scale / x->scale || turns != y->repeat / x->repeat)) return false;
-    units = y->scale / x->scale;
-    turns = y->repeat / x->repeat;
-  }
-  return !units || (a->items == b->items * units * turns && (turns == 1 || a->any_order));
-}
-
 static bool same_operand(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
   return a->kind == b->kind && a->reduce == b->reduce && a->dim == b->dim && a->scale == b->scale &&
          a->repeat == b->repeat && a->offset == b->offset && a->length == b->length &&
          a->before == b->before && a->after == b->after && a->dealt_by_items == b->dealt_by_items;
 }
 
-// Is `b` way `a` with an input left whole that `a` cuts? Who has all of it can take the part for
-// nothing.
-static bool needs_less(const shoal_way_t *a, const shoal_way_t *b) {
+// Is `b` way `a`, perhaps with an input left whole that `a` cuts? Who has all of it can take the
+// part for nothing. (Coarser items are not even tried, see discover.c.)
+static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
   if (a->items != b->items) return false;
   for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
     const shoal_way_operand_t *x = &a->operands[i], *y = &b->operands[i];
@@ -274,7 +253,7 @@ bool search_same_way(const shoal_way_t *a, const shoal_way_t *b) {
 void search_keep(search_t *s, candidate_t *c) {
   shoal_way_t way = way_of(s, c);
   for (int64_t i = 0; i < s->ways.count; ++i) {
-    if (covers(&s->ways.items[i], &way) || needs_less(&s->ways.items[i], &way)) return;
+    if (covers(&s->ways.items[i], &way)) return;
   }
   way.operands =
       shoal_arena_copy(s->arena, c->operands, (size_t)s->operand_count, sizeof *c->operands);

@@ -97,6 +97,8 @@ static const expected_t EXPECTED[] = {
     {"conv2d", "f64[1,2,9,10], f64[3,2,3,3] ; stride=[2,1], padding=[1,0]",
      "{x:1, w:1 -> out:sum}~ {x:2/2#5+1+0 -> out:2} {x:3#8+0+2 -> out:3} {w:0 -> out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
+    {"conv2d", "f64[1,1,4,9], f64[2,1,7,3] ; stride=[1,1], padding=[3,1]",  // from end to end
+     "{x:3+1+1 -> out:3} {w:0 -> out:1}~ {-> out:2}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
     {"conv2d_grad_x", "f32[3,2,3,2], f32[1,3,5,6] ; shape=[1,2,9,7], stride=[2,1], padding=[1,0]",
      "{w:0, dy:1 -> dx:sum}~ {w:1 -> dx:1}~ {dy:2+0+1 -> dx:2/2#5} {dy:3#7+1+0 -> dx:3} "
      "{w:sum -> dx:sum} {dy:sum -> dx:sum}"},
@@ -109,6 +111,9 @@ static const expected_t EXPECTED[] = {
      "f32[2,3,9,7], f32[2,3,5,4] ; kernel=[3,3], stride=[2,2], padding=[1,1], shape=[2,3,9,7]",
      "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:2/2#5+1+2, dy:2+0+1 -> dx:2/2#5} "
      "{x:3/2#4+1+2, dy:3+0+1 -> dx:3/2#4} {dy:sum -> dx:sum}"},
+    {"max_pool2d_grad",  // a stride of 2 would do with as small a halo, but leaves rows over
+     "f64[1,1,14,4], f64[1,1,5,4] ; kernel=[2,1], stride=[3,1], padding=[1,0], shape=[1,1,14,4]",
+     "{x:2/3#5+1+1, dy:2+0+1 -> dx:2/3#5} {x:3, dy:3 -> dx:3}~ {dy:sum -> dx:sum}"},
     // updates
     {"adamw_update",
      "f64[3,5], f64[3,5], f64[3,5], f64[3,5]+, f32[]+, i64[]<9+ ; beta1=0.9, beta2=0.999, "
@@ -259,6 +264,10 @@ static const expected_t LARGE[] = {
      "{v:sum -> out:sum}"},
     {"conv2d", "f32[256,3,224,224], f32[64,3,7,7] ; stride=[2,2], padding=[3,3]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+3+2 -> out:2} {x:3/2+3+2 -> out:3} {w:0 -> "
+     "out:1}~ "
+     "{x:sum -> out:sum} {w:sum -> out:sum}"},
+    {"conv2d", "f32[3,2,226,226], f32[2,2,5,5] ; stride=[2,2], padding=[2,2]",  // 5 stays 5
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+2+1 -> out:2} {x:3/2+2+1 -> out:3} {w:0 -> "
      "out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
     {"conv2d", "f32[32,64,55,55], f32[64,64,1,1] ; stride=[2,2], padding=[0,0]",

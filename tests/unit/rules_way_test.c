@@ -90,6 +90,11 @@ static void test_cuts(void **state) {
   assert_error(INVALID_ARGUMENT, "chunks",
                shoal_way_cut(&conv, 0, &SHOAL_SHAPE(1, 2, 9, 7), 0, &halves, &cuts, &cut));
 
+  // items in their order only
+  shoal_way_t strict = parse(&b, "shoal.relu", 1, "{x:1 -> out:1}");
+  assert_error(INVALID_ARGUMENT, "dealt in chunks",
+               shoal_way_cut(&strict, 0, &SHOAL_SHAPE(3, 8), 0, &halves, &cuts, &cut));
+
   // partial and flat
   shoal_way_t sums = parse(&b, "shoal.matmul", 2, "{a:1, b:0 -> out:sum}~");
   assert_cut(&b, &sums, 2, SHOAL_SHAPE(3, 7), &plain, "x:partial(sum)");
@@ -164,8 +169,7 @@ static void test_matches(void **state) {
   bench_deinit(&b);
 }
 
-// ---- every way
-// --------------------------------------------------------------------------------------
+// ---- every way ---------------------------------------------------------------------------------
 
 static const int64_t WEIGHTS[] = {1, 3, 2};
 
@@ -268,8 +272,7 @@ static void test_every_way(void **state) {
   bench_deinit(&b);
 }
 
-// ---- text
-// -------------------------------------------------------------------------------------------
+// ---- text --------------------------------------------------------------------------------------
 
 static void test_parse_errors(void **state) {
   (void)state;
