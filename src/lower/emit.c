@@ -19,27 +19,11 @@ static uint64_t membership(const build_t *b, int32_t rank) {
   return mask;
 }
 
-// Bytes of a part at its largest. Micro-batches and ranks are dealt the first ones largest, but weights may
-// favour anybody: all ranks are looked at, and of the micro-batches the first and the last.
+// Bytes of a part at its largest.
 static shoal_status_t measure(const build_t *b, global_buffer_t *buffer) {
-  shoal_arena_t scratch;
-  shoal_arena_init(b->plan->allocator, &scratch);
-  shoal_status_t status = NULL;
-  int64_t micros[2] = {0, b->program->micro - 1}, largest = 0;
-  bool loop = shoal_layout_along(&buffer->layout, SHOAL_AXIS_MICRO) != NULL;
-  for (int i = 0; i < (loop ? 2 : 1) && !status; ++i)
-    for (int64_t p = 0; p < shoal_mesh_size(buffer->layout.mesh) && !status; ++p) {
-      shoal_boxes_t boxes;
-      status = shoal_layout_boxes(&buffer->layout, &buffer->type.shape, p, loop ? micros[i] : -1,
-                                  &scratch, &boxes);
-      if (status) break;
-      shoal_shape_t shape = shoal_boxes_shape(&boxes);
-      int64_t count = shoal_shape_count(&shape);
-      if (count > largest) largest = count;
-    }
-  shoal_arena_deinit(&scratch);
+  shoal_status_t status =
+      shoal_layout_largest(&buffer->layout, &buffer->type, b->plan->allocator, &buffer->bytes);
   if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
-  SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(buffer->type.dtype, largest, &buffer->bytes));
   buffer->bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   return NULL;
 }
@@ -109,47 +93,55 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
   return NULL;
 }
 
-static int64_t compute_workspace(const build_t *b, const global_instruction_t *in, shoal_status_t *status) {
-  const shoal_instruction_t *code = &in->code;
-  if (!code->op->workspace) return 0;
-  int64_t largest = 0;
+// Scratch the kernel wants on one rank in one micro-batch.
+static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *code, int64_t position,
+                                   int64_t micro, shoal_arena_t *scratch, int64_t *out_bytes) {
+  int32_t count = code->input_count + code->output_count;
+  shoal_type_t *types = SHOAL_NEW(scratch, shoal_type_t, count);
+  shoal_boxes_t *boxes = SHOAL_NEW(scratch, shoal_boxes_t, count);
+  shoal_attr_value_t *attrs = SHOAL_NEW(scratch, shoal_attr_value_t, code->op->attr_count);
+  if (!types || !boxes || !attrs) return SHOAL_OOM();
+  for (int32_t k = 0; k < count; ++k) {
+    int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
+    const global_buffer_t *buffer = b->buffers.items[id];
+    bool cut = shoal_layout_along(&buffer->layout, SHOAL_AXIS_MICRO) != NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position,
+                                             cut ? micro : -1, scratch, &boxes[k]));
+    types[k] = (shoal_type_t){buffer->type.dtype, shoal_boxes_shape(&boxes[k])};
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_op_bind(code->op, code->input_count, code->attrs, boxes,
+                                      boxes + code->input_count, scratch, attrs));
+  shoal_call_t call = {code->op, code->input_count, code->output_count, types,
+                       types + code->input_count, attrs};
+  *out_bytes = code->op->workspace(&call);
+  return NULL;
+}
+
+// On the worst rank. As in shoal_layout_largest, of many micro-batches the first two and the last tell.
+static shoal_status_t compute_workspace(const build_t *b, const global_instruction_t *in,
+                                        int64_t *out_bytes) {
+  *out_bytes = 0;
+  if (!in->code.op->workspace) return NULL;
   shoal_arena_t scratch;
   shoal_arena_init(b->plan->allocator, &scratch);
-  const shoal_mesh_t *mesh = b->buffers.items[code->outputs[0]]->layout.mesh;
-  int32_t count = code->input_count + code->output_count;
-  shoal_type_t *types = SHOAL_NEW(&scratch, shoal_type_t, count);
-  shoal_boxes_t *boxes = SHOAL_NEW(&scratch, shoal_boxes_t, count);
-  shoal_attr_value_t *attrs = SHOAL_NEW(&scratch, shoal_attr_value_t, code->op->attr_count);
-  if (!types || !boxes || !attrs) *status = SHOAL_OOM();
-  int64_t micros[2] = {in->phase == PHASE_LOOP ? 0 : -1, b->program->micro - 1};
-  for (int m = 0; m < (in->phase == PHASE_LOOP ? 2 : 1) && !*status; ++m)
-    for (int64_t p = 0; p < shoal_mesh_size(mesh) && !*status; ++p) {
-      for (int32_t k = 0; k < count && !*status; ++k) {
-        int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
-        const global_buffer_t *buffer = b->buffers.items[id];
-        bool cut = shoal_layout_along(&buffer->layout, SHOAL_AXIS_MICRO) != NULL;
-        *status = shoal_layout_boxes(&buffer->layout, &buffer->type.shape, p, cut ? micros[m] : -1,
-                                     &scratch, &boxes[k]);
-        if (!*status)
-          types[k] = (shoal_type_t){buffer->type.dtype, shoal_boxes_shape(&boxes[k])};
-      }
-      if (!*status)
-        *status = shoal_op_bind(code->op, code->input_count, code->attrs, boxes,
-                                boxes + code->input_count, &scratch, attrs);
-      if (*status) break;
-      shoal_call_t call = {code->op, code->input_count, code->output_count, types,
-                           types + code->input_count, attrs};
-      int64_t bytes = code->op->workspace(&call);
-      if (bytes > largest) largest = bytes;
+  shoal_status_t status = NULL;
+  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout.mesh;
+  int64_t all = b->program->micro, looked_at = in->phase == PHASE_LOOP ? (all <= 8 ? all : 3) : 1;
+  for (int64_t m = 0; m < looked_at && !status; ++m)
+    for (int64_t p = 0; p < shoal_mesh_size(mesh) && !status; ++p) {
+      int64_t bytes = 0;
+      status = workspace_at(b, &in->code, p, m == 2 && all > 8 ? all - 1 : m, &scratch, &bytes);
+      if (bytes > *out_bytes) *out_bytes = bytes;
     }
   shoal_arena_deinit(&scratch);
-  return (largest + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  *out_bytes = (*out_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return status;
 }
 
 static shoal_status_t workspace_of(const build_t *b, global_instruction_t *in) {
   shoal_status_t status = NULL;
   if (in->code.opcode == SHOAL_OPCODE_COMPUTE) {
-    in->code.workspace = compute_workspace(b, in, &status);
+    status = compute_workspace(b, in, &in->code.workspace);
   } else if (in->code.opcode == SHOAL_OPCODE_RESHARD) {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
