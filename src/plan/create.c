@@ -139,6 +139,18 @@ static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32
   return NULL;
 }
 
+// Along an axis of one rank nothing is cut. The rest of the plan need not know that there are two ways to say
+// so (a flat part of one rank would be stored as a list, not in its shape).
+static void drop_idle_cuts(shoal_layout_t *layout) {
+  int32_t kept = 0;
+  for (int32_t c = 0; c < layout->cut_count; ++c) {
+    const shoal_cut_t *cut = &layout->cuts[c];
+    int64_t size = cut->axis == SHOAL_AXIS_MICRO ? layout->mesh->micro : layout->mesh->axes[cut->axis].size;
+    if (size > 1) layout->cuts[kept++] = *cut;
+  }
+  layout->cut_count = kept;
+}
+
 shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *text, int32_t mesh,
                                        const char *what, const shoal_shape_t *shape,
                                        shoal_layout_t *out_layout) {
@@ -149,6 +161,7 @@ shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *tex
           : shoal_layout_parse(text, &plan->meshes[mesh], 1, arena, out_layout);
   if (!status) status = shoal_layout_check(out_layout, shape);
   if (status) return shoal_status_annotatef(status, "layout '%s' of '%s'", text, what);
+  drop_idle_cuts(out_layout);
   return NULL;
 }
 
