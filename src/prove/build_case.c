@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/text.h"
 #include "op/case.h"
+#include "op/text.h"
 #include "prove/random_case.h"
 #include "shoal/nn.h"
 
@@ -44,10 +44,8 @@ static shoal_status_t parse_call(const shoal_random_case_t *c, const shoal_regis
     if (!shoal_random_case_type(c, node->refs[r], &type))
       status = SHOAL_ERROR(INVALID_ARGUMENT, "%s: input %d does not exist", node->op, r);
     if (status) break;
-    shoal_text_addf(&text, "%s%s[", r ? ", " : "", shoal_dtype_name(type.dtype));
-    for (int32_t d = 0; d < type.shape.rank; ++d)
-      shoal_text_addf(&text, "%s%lld", d ? "," : "", (long long)type.shape.dims[d]);
-    shoal_text_add(&text, "]");
+    if (r > 0) shoal_text_add(&text, ", ");
+    shoal_text_add_type(&text, &type);
   }
   if (node->attrs[0]) shoal_text_addf(&text, " ; %s", node->attrs);
   if (!status) status = shoal_text_status(&text);
@@ -249,6 +247,7 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   options.direct = true;
   options.seed = c->seed;
   options.steps = 3;
+  options.slack = 4;
   shoal_status_t status = feeds_of(c, &arena, &options);
   if (!status) status = shoal_check_model(model, &options, out_report);
   shoal_arena_deinit(&arena);

@@ -22,7 +22,7 @@ typedef struct check {
 
 static bool is_refusal(shoal_status_t status) {
   shoal_code_t code = shoal_status_code(status);
-  return code == SHOAL_UNSUPPORTED || code == SHOAL_INVALID_ARGUMENT;
+  return code == SHOAL_UNSUPPORTED || code == SHOAL_INVALID_ARGUMENT || code == SHOAL_NOT_FOUND;
 }
 
 static shoal_status_t make_plan(check_t *c) {

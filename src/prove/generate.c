@@ -104,7 +104,7 @@ static bool fits(const shoal_generator_t *g, shoal_case_ref_t ref, int32_t least
 shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32_t most) {
   int64_t counts[3] = {g->c->nodes.count, g->c->inputs.count, g->c->states.count};
   // the newest node first, more often than not: chains are more interesting than stars
-  if (counts[0] > 0 && shoal_chance(g, 55)) {
+  if (counts[0] > 0 && (g->newest || shoal_chance(g, 55))) {
     shoal_case_ref_t ref = {.kind = 'v', .index = (int32_t)counts[0] - 1};
     if (fits(g, ref, least, most)) return ref;
   }
@@ -139,6 +139,7 @@ static shoal_status_t generate(shoal_generator_t *g) {
   shoal_shape_t shape = {.rank = 2, .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
   shoal_generate_input(g, g->dtype, &shape, 0, false);
   int64_t target = 2 + shoal_roll(g, 7);
+  if (shoal_chance(g, 50)) shoal_generate_wish(g);
   for (int tries = 0; tries < 40 && g->c->nodes.count < target; ++tries) shoal_generate_op(g);
   // At least one state has to be trained.
   shoal_case_ref_t unused;

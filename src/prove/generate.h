@@ -18,6 +18,7 @@ typedef struct shoal_generator {
   shoal_dtype_t dtype;               // most floats of this case
   int64_t sizes[4];                  // of most dims of this case
   SHOAL_VEC(double) bounds;          // per node: magnitudes stay below it, roughly
+  bool newest;                       // take the newest node wherever it fits
 } shoal_generator_t;
 
 // A case from `seed`, all in `arena`. Never fails but for memory.
@@ -47,6 +48,8 @@ shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, shoal_dtype_t dtype,
                                       const shoal_shape_t *shape, int64_t limit, bool positive);
 // Tries to add a use of an op: one that has occurred seldom.
 void shoal_generate_op(shoal_generator_t *g);
+// Tries to add an op of which a way has never occurred, where what it wants unreduced can be had so.
+void shoal_generate_wish(shoal_generator_t *g);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

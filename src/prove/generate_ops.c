@@ -232,7 +232,7 @@ static void gen_concat(gen_t *g, const char *op) {
   double bound = shoal_generate_bound(g, refs[0]);
   for (int32_t i = 1; i < count; ++i) {
     shape.dims[axis] = shoal_chance(g, 40) ? shape.dims[axis] : shoal_roll_size(g);
-    refs[i] = shoal_generate_fresh(g, &shape);
+    refs[i] = shoal_chance(g, 25) ? refs[0] : shoal_generate_fresh(g, &shape);
   }
   shoal_generate_node(g, op, count, refs, TEXT("axis=%d", axis), bound, &out);
 }
@@ -294,6 +294,7 @@ static void gen_attention(gen_t *g, const char *op) {
   if (!causal) shape.dims[2] = shoal_roll_size(g);
   k = shoal_chance(g, 20) && causal ? q : shoal_generate_fresh(g, &shape);
   v = shoal_generate_fresh(g, &shape);
+  if (shoal_chance(g, 30)) k = v, v = q, q = k;
   NODE(op, 1, TEXT("causal=%d", causal), &out, q, k, v);
 }
 
@@ -301,7 +302,9 @@ static void gen_embedding(gen_t *g, const char *op) {
   ref_t out;
   shoal_shape_t table = {.rank = 2, .dims = {1 + shoal_roll(g, 9), shoal_roll_size(g)}};
   shoal_shape_t ids = {.rank = 1 + (int32_t)shoal_roll(g, 2), .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
-  NODE(op, 1, "", &out, shoal_generate_state(g, &table),
+  ref_t rows = shoal_generate_state(g, &table);
+  if (shoal_chance(g, 25)) rows = some(g, 2, 2), table = shape_of(g, rows);
+  NODE(op, shoal_generate_bound(g, rows), "", &out, rows,
        shoal_generate_input(g, SHOAL_I32, &ids, table.dims[0], false));
 }
 
@@ -411,4 +414,33 @@ void shoal_generate_op(gen_t *g) {
     if (shoal_chance(g, 40)) break;
   }
   if (best >= 0) table[best].generate(g, table[best].op);
+}
+
+// "shoal.slice {x:sum -> out:sum}": a slice of a product. "shoal.gelu_grad {dy:sum -> dx:sum}": a gelu that
+// goes into a product, whose gradient is a sum.
+void shoal_generate_wish(gen_t *g) {
+  int64_t count = 0;
+  while (shoal_coverage_missing(g->coverage, "way", count)) ++count;
+  if (count == 0) return;
+  const char *way = shoal_coverage_missing(g->coverage, "way", shoal_roll(g, count));
+  if (strncmp(way, "shoal.", 6) != 0) return;
+  char op[64];
+  size_t length = strcspn(way + 6, " ");
+  snprintf(op, sizeof op, "%.*s", (int)length, way + 6);
+  char *gradient = strstr(op, "_grad");
+  if (gradient) *gradient = 0;
+  for (int64_t i = 0; i < TABLE_COUNT; ++i) {
+    if (strcmp(table[i].op, op) != 0) continue;
+    ref_t x = shoal_generate_value(g, 2, 2 + (int32_t)shoal_roll(g, 3));
+    if (shape_of(g, x).rank < 3 && strstr(op, "2d")) {
+      shoal_shape_t shape = {4, {2, 2, 4 + shoal_roll(g, 3), 3 + shoal_roll(g, 3)}};
+      shoal_generate_fresh(g, &shape);
+    }
+    g->newest = true;
+    if (strstr(way, ":sum")) gen_matmul(g, "matmul");
+    table[i].generate(g, op);
+    if (gradient) gen_einsum(g, "einsum");
+    g->newest = false;
+    return;
+  }
 }

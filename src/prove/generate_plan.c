@@ -15,6 +15,7 @@ typedef struct planner {
   const shoal_graph_t *train;
   shoal_mesh_t meshes[2];
   int64_t mesh_count, micro;
+  const bool *unreduced;  // of shoal_graph_unreduced
   bool failed;  // memory is short
 } planner_t;
 
@@ -213,13 +214,16 @@ static shoal_status_t pin_operands(planner_t *p, const target_t *t, const shoal_
                                    const shoal_way_t *way, const shoal_item_cut_t *dealt, bool outputs,
                                    int depth);
 
-// How well a way's inputs can be had: unreduced ones have to be made by somebody.
-static int inputs_cost(const shoal_graph_t *graph, const shoal_node_t *node, const shoal_way_t *way) {
-  int cost = 0;
-  for (int32_t k = 0; k < node->input_count; ++k)
-    if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL)
-      cost += graph->values.items[node->inputs[k]].source == SHOAL_FROM_NODE ? 1 : 100;
-  return cost;
+static int inputs_cost(const planner_t *p, const shoal_node_t *node, const shoal_way_t *way) {
+  return shoal_way_unreduced_inputs(node, way, p->unreduced);
+}
+
+// Does the way make its output `operand` unreduced like that?
+static bool makes(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape, const shoal_cut_t *cut,
+                  shoal_item_cut_t *out_dealt) {
+  if (cut->kind != SHOAL_CUT_PARTIAL) return shoal_way_match(way, operand, shape, cut, out_dealt);
+  *out_dealt = (shoal_item_cut_t){0};
+  return way->operands[operand].kind == SHOAL_OPERAND_PARTIAL && way->operands[operand].reduce == cut->reduce;
 }
 
 // Pins a value to a cut, and the operands of the node that makes it to what leads there.
@@ -239,8 +243,9 @@ static shoal_status_t pin_value(planner_t *p, const target_t *t, int32_t value, 
   const shoal_way_t *best = NULL;
   shoal_item_cut_t dealt = {0}, best_dealt = {0};
   for (int32_t w = 0; w < rule->way_count; ++w)
-    if (shoal_way_match(&rule->ways[w], node->input_count + info->output, &info->type.shape, cut, &dealt) &&
-        (!best || inputs_cost(p->train, node, &rule->ways[w]) < inputs_cost(p->train, node, best)))
+    if (makes(&rule->ways[w], node->input_count + info->output, &info->type.shape, cut, &dealt) &&
+        inputs_cost(p, node, &rule->ways[w]) >= 0 &&
+        (!best || inputs_cost(p, node, &rule->ways[w]) < inputs_cost(p, node, best)))
       best = &rule->ways[w], best_dealt = dealt;
   return best ? pin_operands(p, t, node, best, &best_dealt, false, depth + 1) : NULL;
 }
@@ -269,6 +274,7 @@ static shoal_status_t aim(planner_t *p) {
     t.axis = a;
   int64_t count = p->train->nodes.count, start = shoal_roll(g, count);
   if (p->meshes[t.mesh].axes[t.axis].size < 2) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_graph_unreduced(p->train, g->rules, g->arena, &p->unreduced));
   for (int64_t i = 0; i < count; ++i) {
     int32_t at = (int32_t)((start + i) % count);
     const shoal_node_t *node = &p->train->nodes.items[at];
@@ -276,7 +282,7 @@ static shoal_status_t aim(planner_t *p) {
     SHOAL_RETURN_IF_ERROR(rule_of(p, node, &rule));
     for (int32_t w = 0; w < rule->way_count; ++w) {
       const char *name = NULL;
-      if (inputs_cost(p->train, node, &rule->ways[w]) >= 100) continue;
+      if (inputs_cost(p, node, &rule->ways[w]) < 0) continue;
       SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], g->arena, &name));
       bool unseen = shoal_coverage_count(g->coverage, "way", name) <= 0;
       if (unseen ? t.node < 0 || shoal_chance(g, 30) : t.node < 0 && i + 1 == count)

@@ -43,6 +43,9 @@ typedef struct shoal_check_options {
   bool direct;                           // ranks load the re-parsed program; else each calls
                                          // shoal_parallelize with the plan's text
   uint64_t seed;                         // of the feeds
+  double slack;                          // 0: 1. What rounding may do, f64 apart, times this: random graphs
+                                         // have scalars in which everything cancels, and the one-device
+                                         // run's own error is then a matter of luck
   int64_t timeout_ms;                    // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
@@ -53,7 +56,7 @@ typedef struct shoal_check_options {
 } shoal_check_options_t;
 
 typedef struct shoal_check_report {
-  bool refused;            // planning said no (UNSUPPORTED, INVALID_ARGUMENT): not a failure
+  bool refused;            // planning said no (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND): not a failure
   bool by_static_check;    // the static check of the program found it
   int64_t values;          // compared: one per value, layout and run
   int64_t parts;           // of them, one per rank and micro-batch

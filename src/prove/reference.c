@@ -344,5 +344,6 @@ double shoal_reference_allowed(const shoal_reference_t *r, const shoal_expected_
   if (e->exact) return 0;
   double size = fmax(e->largest, 1e-3 * r->scale[e->kind]);
   if (e->epsilon <= F64_EPSILON) return 1e-10 * size;
-  return 4 * fmax(e->own_error, 2 * e->epsilon * size);
+  double slack = r->options->slack > 0 ? r->options->slack : 1;
+  return slack * 4 * fmax(e->own_error, 2 * e->epsilon * size);
 }

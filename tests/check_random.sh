@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# labels: san
+# Random models x meshes x plans on a fresh seed; and programs broken on purpose, a sample of them.
+set -euo pipefail
+"${SHOAL_BIN:?}" check --random 50
+"$SHOAL_BIN" check --mutate --stride 61 | tail -1
