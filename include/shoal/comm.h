@@ -128,6 +128,13 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exclusive_scan(shoal_group_t *grou
                                                              shoal_reduce_t reduce, int64_t count,
                                                              const void *send, void *recv);
 
+// Memory that all ranks of this node can address: collectives work in place on buffers that lie in it, and
+// go through bounce buffers for those that do not. Zeroed; in whole pages, taken when they are touched.
+// Backends without such memory give private memory. Not collective. Released by the rank that allocated it,
+// before its world; NULL is allowed.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_comm_alloc(shoal_world_t *world, int64_t bytes, void **out_memory);
+SHOAL_API void shoal_comm_release(shoal_world_t *world, void *memory);
+
 // Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must agree
 // (else MISMATCH naming both sides, on every rank). A rank may send to itself. Several exchanges may be in
 // flight: start any number, never blocking, wait for them in any order and from any thread; while a rank

@@ -160,6 +160,27 @@ const char *shoal_world_backend(const shoal_world_t *world) {
   return world->ops->name;
 }
 
+// ---- memory ---------------------------------------------------------------------------
+
+shoal_status_t shoal_comm_alloc(shoal_world_t *world, int64_t bytes, void **out_memory) {
+  if (bytes < 0) return SHOAL_ERROR(INVALID_ARGUMENT, "%lld bytes", (long long)bytes);
+  if (world->ops->alloc) return world->ops->alloc(world, bytes, out_memory);
+  void *memory = world->allocator.alloc(world->allocator.self, (size_t)bytes + (bytes == 0));
+  if (!memory) return SHOAL_OOM();
+  memset(memory, 0, (size_t)bytes);
+  *out_memory = memory;
+  return NULL;
+}
+
+void shoal_comm_release(shoal_world_t *world, void *memory) {
+  if (!memory) return;
+  if (world->ops->release) {
+    world->ops->release(world, memory);
+  } else {
+    world->allocator.free(world->allocator.self, memory);
+  }
+}
+
 // ---- agreeing and aborting ------------------------------------------------------------
 
 // A status as a message of fixed size.

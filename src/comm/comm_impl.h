@@ -61,6 +61,7 @@ struct shoal_group {
   int64_t *counts;            // 2 * size
   void *scratch;
   int64_t scratch_bytes;
+  void *backend_data;
 };
 
 // ---- collectives ----------------------------------------------------------------------
@@ -133,6 +134,8 @@ struct shoal_comm_ops {
   shoal_status_t (*exchange_start)(shoal_stream_t *stream, shoal_exchange_t *exchange);
   shoal_status_t (*exchange_wait)(shoal_stream_t *stream, shoal_exchange_t *exchange);
 
+  void (*group_free)(shoal_group_t *group);  // Optional: of backend_data
+
   // ---- collectives, by kind. Optional: NULL is composed from exchanges. Counts may differ between
   // ranks and be zero (the "v" forms are not apart).
   shoal_collective_fn_t collective[SHOAL_COLLECTIVE_COUNT];
@@ -148,8 +151,6 @@ struct shoal_comm_ops {
   // and collectives copy through buffers of their own.
   shoal_status_t (*alloc)(shoal_world_t *world, int64_t bytes, void **out_memory);
   void (*release)(shoal_world_t *world, void *memory);
-  void *(*peer)(shoal_world_t *world, int32_t rank,
-                const void *memory);  // its address in this process
 
   // ---- windows. Optional, together; NULL: UNSUPPORTED.
   shoal_status_t (*window_create)(shoal_group_t *group, int64_t bytes, shoal_window_t **out_window);

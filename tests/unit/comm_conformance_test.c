@@ -470,10 +470,20 @@ static int32_t group_ranks(int kind, int32_t me, int32_t size, int32_t *out_rank
   return count;
 }
 
+// Where buffers lie: every rank's private, every rank's node-addressable, or the even ones'
+// private.
+typedef enum memory { PRIVATE, SHARED, MIXED } memory_t;
+
 static shoal_status_t conformance(shoal_world_t *world, void *self) {
-  (void)self;
-  buffers_t *buffers = malloc(sizeof *buffers);
+  const memory_t memory = self ? *(const memory_t *)self : PRIVATE;
+  buffers_t *buffers = NULL;
+  const bool shared = memory == SHARED || (memory == MIXED && shoal_world_rank(world) % 2);
   shoal_status_t status = NULL;
+  if (shared) {
+    status = shoal_comm_alloc(world, sizeof *buffers, (void **)&buffers);
+  } else {
+    buffers = malloc(sizeof *buffers);
+  }
   for (int kind = 0; kind < 4 && !status; ++kind) {
     int32_t ranks[MAX_RANKS];
     int32_t n = group_ranks(kind, shoal_world_rank(world), shoal_world_size(world), ranks);
@@ -486,7 +496,11 @@ static shoal_status_t conformance(shoal_world_t *world, void *self) {
     }
     shoal_group_free(group);
   }
-  free(buffers);
+  if (shared) {
+    shoal_comm_release(world, buffers);
+  } else {
+    free(buffers);
+  }
   return status;
 }
 
@@ -507,8 +521,41 @@ static void test_processes(void **state) {
   (void)state;
   const int32_t counts[] = {2, 3, 5};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
-    assert_ok(run_processes(NULL, counts[i], conformance, NULL));
+    for (memory_t memory = PRIVATE; memory <= MIXED; ++memory) {
+      assert_ok(run_processes(NULL, counts[i], conformance, &memory));
+    }
   }
+}
+
+// Every algorithm, also where the table would not choose it.
+static void test_algorithms(void **state) {
+  (void)state;
+  const char *const tables[] = {"*=direct/4K", "*=bounce/4K", "*=composed", "*=inline"};
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
+    setenv("SHOAL_COMM_TABLE", tables[i], 1);
+    run_threads(NULL, 2, conformance, NULL);
+    run_threads(NULL, 4, conformance, NULL);
+    memory_t memory = MIXED;
+    assert_ok(run_processes(NULL, 3, conformance, &memory));
+    memory = SHARED;
+    assert_ok(run_processes(NULL, 2, conformance, &memory));
+  }
+  shoal_world_t *world;
+  const struct {
+    const char *table, *part;
+  } wrong[] = {{"all_reduce", "no '=ALGORITHM'"},
+               {"all_redoce=inline", "no such collective"},
+               {"*=swift", "algorithms are"},
+               {"*,m<=3=inline", "a condition is"},
+               {"*=bounce/12", "a chunk is"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    setenv("SHOAL_COMM_TABLE", wrong[i].table, 1);
+    shoal_status_t status = shoal_world_threads(NULL, 1, &world);
+    assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+    assert_non_null(strstr(shoal_status_message(status), wrong[i].part));
+    shoal_status_free(status);
+  }
+  unsetenv("SHOAL_COMM_TABLE");
 }
 
 int main(int argc, char **argv) {
@@ -517,6 +564,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_self),
       cmocka_unit_test(test_processes),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_algorithms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,9 +310,7 @@ static void sleep_at_bell(shoal_local_world_t *world, uint32_t bell, int64_t unt
   shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
   for (int i = 0; world->spin && i < SPINS; ++i) {
     if (atomic_load_explicit(&own->bell, memory_order_relaxed) != bell) return;
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    shoal_local_pause();
   }
   atomic_fetch_add(&own->sleepers, 1);
   shoal_futex_wait(&own->bell, bell, until);
@@ -368,4 +366,68 @@ shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
     const int64_t slice = now + SLICE_NS;
     sleep_at_bell(world, bell, slice < deadline ? slice : deadline);
   }
+}
+
+// ---- waiting for anything else --------------------------------------------------------
+
+static void move_started(shoal_local_world_t *world) {
+  pass_t pass = {0};
+  shoal_mutex_lock(&world->mutex);
+  progress(world, &pass);
+  shoal_mutex_unlock(&world->mutex);
+  ring_marked(world, &pass);
+}
+
+static void fail_waiting(shoal_local_world_t *world, shoal_local_describe_fn_t describe, void *self,
+                         int32_t gone) {
+  char waits[300], message[400];
+  describe(self, waits, sizeof waits);
+  if (gone >= 0) {
+    const bool ended = shoal_hub_state(world->hub, gone) == SHOAL_HUB_GONE;
+    snprintf(message, sizeof message, "rank %d has %s; %s", gone, ended ? "ended" : "left", waits);
+    shoal_hub_fail(world->hub, SHOAL_ABORTED, gone, message);
+  } else {
+    snprintf(message, sizeof message, "no progress in %lld ms: %s",
+             (long long)world->base.timeout_ms, waits);
+    shoal_hub_fail(world->hub, SHOAL_DEADLINE, world->base.rank, message);
+  }
+}
+
+shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_done_fn_t done,
+                                      shoal_local_describe_fn_t describe, void *self) {
+  shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
+  int64_t deadline = shoal_time_ns() + world->base.timeout_ms * 1000000, next_check = 0;
+  int32_t missing = -1, seen = -1;
+  bool is_done = false;
+  // Registered before the condition is looked at: whoever makes it true from here on rings.
+  atomic_fetch_add(&own->sleepers, 1);
+  while (!shoal_failure_is_set(&world->hub->failure)) {
+    uint64_t left[SHOAL_HUB_MAX_RANKS / 64] = {0};
+    read_left(world, left);
+    const uint32_t bell = atomic_load(&own->bell);
+    is_done = done(self, &missing);
+    if (is_done) break;
+    move_started(world);
+    const int64_t now = shoal_time_ns();
+    if (missing >= 0 && (left[missing / 64] >> (missing % 64) & 1)) {
+      fail_waiting(world, describe, self, missing);
+      break;
+    }
+    if (missing != seen) {  // another one came
+      deadline = now + world->base.timeout_ms * 1000000;
+      seen = missing;
+    }
+    if (now >= deadline) {
+      fail_waiting(world, describe, self, -1);
+      break;
+    }
+    if (!world->threads && now >= next_check) {
+      if (next_check) shoal_hub_check_processes(world->hub, world->base.rank);
+      next_check = now + SLICE_NS;
+    }
+    const int64_t slice = now + SLICE_NS;
+    shoal_futex_wait(&own->bell, bell, slice < deadline ? slice : deadline);
+  }
+  atomic_fetch_sub(&own->sleepers, 1);
+  return is_done ? NULL : shoal_failure_status(&world->hub->failure);
 }

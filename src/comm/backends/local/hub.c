@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "comm/backends/local/meet.h"
 
-#define MAGIC UINT64_C(0x3162756c616f6873)  // "shoalub1": changes with the layout of the structs
+#define MAGIC UINT64_C(0x3262756c616f6873)  // "shoalub2": changes with the layout of the structs
 #define RINGS_BYTES (32 << 20)  // what all rings together aim at; untouched pages cost nothing
 #define MIN_RING 512
 #define MAX_RING (64 << 10)
+#define MIN_HEAP (INT64_C(64) << 20)  // per rank
 
 // ---- memory ---------------------------------------------------------------------------
 
@@ -23,8 +25,14 @@ static int64_t round_up(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
 }
 
+// As much as the machine has: what a rank may allocate is not limited here.
+static int64_t machine_bytes(void) {
+  const int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  return round_up(bytes > 0 ? bytes : 1, INT64_C(1) << 30);
+}
+
 // Sizes and offsets for `size` ranks.
-static shoal_hub_t plan(int32_t size) {
+static shoal_hub_t plan(int32_t size, int64_t heap_bytes) {
   const int64_t lanes = (int64_t)size * size * SHOAL_HUB_LANES;
   int64_t ring = MAX_RING;
   while (ring > MIN_RING && ring * lanes > RINGS_BYTES) ring /= 2;
@@ -32,8 +40,18 @@ static shoal_hub_t plan(int32_t size) {
   const int64_t header = (int64_t)sizeof(shoal_hub_t) + size * (int64_t)sizeof(shoal_hub_rank_t);
   hub.lanes_at = round_up(header, 64);
   hub.rings_at = round_up(hub.lanes_at + lanes * (int64_t)sizeof(shoal_hub_lane_t), 4096);
-  hub.bytes = hub.rings_at + lanes * ring;
+  hub.slots_at = round_up(hub.rings_at + lanes * ring, 4096);
+  hub.slot_bytes = round_up(shoal_meet_slot_bytes(size), 4096);
+  hub.heaps_at = hub.slots_at + size * SHOAL_HUB_SLOTS * hub.slot_bytes;
+  hub.heap_bytes = heap_bytes;
+  hub.bytes = hub.heaps_at + size * heap_bytes;
   return hub;
+}
+
+static shoal_status_t check_size(int32_t size) {
+  if (size >= 1 && size <= SHOAL_HUB_MAX_RANKS) return NULL;
+  return SHOAL_ERROR(UNSUPPORTED, "backend 'local' has 1 to %d ranks, not %d", SHOAL_HUB_MAX_RANKS,
+                     size);
 }
 
 static shoal_status_t map(int fd, int64_t bytes, shoal_hub_t **out_hub) {
@@ -47,54 +65,55 @@ static shoal_status_t map(int fd, int64_t bytes, shoal_hub_t **out_hub) {
   return NULL;
 }
 
-shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_hub_t **out_hub) {
-  if (size < 1 || size > SHOAL_HUB_MAX_RANKS) {
-    return SHOAL_ERROR(UNSUPPORTED, "backend 'local' has 1 to %d ranks, not %d",
-                       SHOAL_HUB_MAX_RANKS, size);
-  }
-  shoal_hub_t planned = plan(size);
+// A file of that size, mapped; out_fd NULL: plain memory.
+static shoal_status_t create(const shoal_hub_t *planned, int *out_fd, shoal_hub_t **out_hub) {
   int fd = -1;
   if (out_fd) {
     fd = memfd_create("shoal", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, planned.bytes) != 0) {
+    if (fd < 0 || ftruncate(fd, planned->bytes) != 0) {
       shoal_status_t status =
           SHOAL_ERROR(UNAVAILABLE, "cannot create shared memory of %lld bytes: %s",
-                      (long long)planned.bytes, strerror(errno));
+                      (long long)planned->bytes, strerror(errno));
       if (fd >= 0) close(fd);
       return status;
     }
   }
-  shoal_hub_t *hub = NULL;
-  shoal_status_t status = map(fd, planned.bytes, &hub);
+  shoal_status_t status = map(fd, planned->bytes, out_hub);
   if (status) {
     if (fd >= 0) close(fd);
     return status;
   }
-  *hub = planned;  // the rest is zero
+  **out_hub = *planned;  // the rest is zero
   if (out_fd) *out_fd = fd;
-  *out_hub = hub;
   return NULL;
 }
 
-shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub) {
-  if (size < 1 || size > SHOAL_HUB_MAX_RANKS) {
-    return SHOAL_ERROR(UNSUPPORTED, "backend 'local' has 1 to %d ranks, not %d",
-                       SHOAL_HUB_MAX_RANKS, size);
+shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_hub_t **out_hub) {
+  SHOAL_RETURN_IF_ERROR(check_size(size));
+  // Where address space is limited (ulimit -v), smaller heaps do.
+  int64_t heap = out_fd ? machine_bytes() : 0;
+  for (;;) {
+    const shoal_hub_t planned = plan(size, heap);
+    shoal_status_t status = create(&planned, out_fd, out_hub);
+    if (!status || heap <= MIN_HEAP) return status;
+    shoal_status_free(status);
+    heap = heap / 4 > MIN_HEAP ? heap / 4 : MIN_HEAP;
   }
-  const shoal_hub_t planned = plan(size);
+}
+
+shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub) {
+  SHOAL_RETURN_IF_ERROR(check_size(size));
+  shoal_hub_t found;
   struct stat stat;
-  if (fstat(fd, &stat) != 0 || stat.st_size != planned.bytes) {
+  if (fstat(fd, &stat) != 0 || pread(fd, &found, sizeof found, 0) != sizeof found ||
+      stat.st_size != found.bytes) {
     return SHOAL_ERROR_HINT(UNAVAILABLE, "start the program with `shoal run -n N -- program`",
                             "descriptor %d is not the shared memory of %d local ranks", fd, size);
   }
-  shoal_hub_t *hub = NULL;
-  SHOAL_RETURN_IF_ERROR(map(fd, planned.bytes, &hub));
-  if (hub->magic != MAGIC || hub->size != size) {
-    munmap(hub, (size_t)planned.bytes);
+  if (found.magic != MAGIC || found.size != size) {
     return SHOAL_ERROR(UNAVAILABLE, "the launcher is of another version of Shoal");
   }
-  *out_hub = hub;
-  return NULL;
+  return map(fd, found.bytes, out_hub);
 }
 
 void shoal_hub_close(shoal_hub_t *hub) {

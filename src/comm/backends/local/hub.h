@@ -5,6 +5,14 @@
 //   header   who is there, why the world is broken
 //   ranks    one *bell* each: a futex that others ring when something changed for that rank
 //   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
+//   slots    where the ranks of a group meet (meet.h): SLOTS for every rank that may lead a group
+//   heaps    one per rank: its node-addressable memory (heap.c). Only between processes; threads
+//   see
+//            each other's memory anyway
+//
+// All of it is one sparse file: pages that nobody touched cost nothing, and every process maps the
+// whole, so that memory which one rank allocates is at once addressable on all others, at the same
+// offset, without a descriptor passed around.
 //
 // A lane has one writer and one reader rank. It carries the messages of one stream at a time, each
 // behind a header, and may change stream only when it is empty: so a stream whose receiver comes
@@ -19,6 +27,7 @@
 
 #define SHOAL_HUB_LANES 8
 #define SHOAL_HUB_MAX_RANKS 128
+#define SHOAL_HUB_SLOTS 64  // groups one rank may lead at a time that meet in shared memory
 
 typedef enum shoal_hub_state {
   SHOAL_HUB_ABSENT,  // not joined yet
@@ -47,7 +56,9 @@ typedef struct shoal_hub {
   int32_t size;                // ranks
   uint32_t ring;               // bytes of one lane's ring, a power of two
   int64_t lanes_at, rings_at;  // offsets
-  _Atomic int32_t references;  // of threads' worlds; the last one unmaps
+  int64_t slots_at, slot_bytes;
+  int64_t heaps_at, heap_bytes;  // of one rank
+  _Atomic int32_t references;    // of threads' worlds; the last one unmaps
   shoal_failure_t failure;
   shoal_hub_rank_t ranks[];
 } shoal_hub_t;

@@ -49,7 +49,12 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
   world->sending = (shoal_local_stream_t **)(world + 1);
   world->receiving = world->sending + lanes;
   memset(world->sending, 0, 2 * lanes * sizeof(void *));
-  shoal_status_t status = shoal_mutex_init(&world->mutex);
+  shoal_status_t status = shoal_local_table_init(getenv("SHOAL_COMM_TABLE"), &world->table);
+  if (!status) status = shoal_mutex_init(&world->mutex);
+  if (!status) {
+    status = shoal_mutex_init(&world->heap_lock);
+    if (status) shoal_mutex_deinit(&world->mutex);
+  }
   if (status) {
     allocator.free(allocator.self, world);
     return status;
@@ -108,10 +113,12 @@ static shoal_status_t local_threads(const shoal_world_options_t *options, int32_
 
 static void local_world_free(shoal_world_t *base) {
   shoal_local_world_t *world = (shoal_local_world_t *)base;
+  shoal_local_heap_deinit(world);
   shoal_hub_leave(world->hub, base->rank, SHOAL_HUB_LEFT);
   if (!world->threads || atomic_fetch_sub(&world->hub->references, 1) == 1) {
     shoal_hub_close(world->hub);
   }
+  shoal_mutex_deinit(&world->heap_lock);
   shoal_mutex_deinit(&world->mutex);
   shoal_allocator_t allocator = base->allocator;
   allocator.free(allocator.self, world);
@@ -176,4 +183,10 @@ const shoal_comm_ops_t shoal_comm_local = {
     .stream_free = local_stream_free,
     .exchange_start = shoal_local_exchange_start,
     .exchange_wait = shoal_local_exchange_wait,
+    .group_free = shoal_meet_close,
+#define SHOAL_COLLECTIVE(id, name) .collective[SHOAL_COLLECTIVE_##id] = shoal_local_collective,
+#include "shoal/collectives.inc"
+#undef SHOAL_COLLECTIVE
+    .alloc = shoal_local_alloc,
+    .release = shoal_local_release,
 };

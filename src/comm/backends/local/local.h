@@ -2,11 +2,18 @@
 //
 //   hub.c     shared memory, bells, who is alive
 //   engine.c  moving messages through the hub, waiting
+//   heap.c    memory that all ranks can address
+//   meet.c    where the ranks of a group meet
+//   shared.c  collectives on shared memory
+//   table.c   which algorithm and chunk, by collective, ranks and bytes
+//   window.c  windows
 //   local.c   ops table, joining and leaving
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_LOCAL_H_
 #define SHOAL_COMM_BACKENDS_LOCAL_LOCAL_H_
 
 #include "comm/backends/local/hub.h"
+#include "comm/backends/local/meet.h"
+#include "comm/backends/local/table.h"
 #include "comm/pending.h"
 
 // One direction with one peer: the message that is moving, and how far it is.
@@ -35,11 +42,61 @@ typedef struct shoal_local_world {
   shoal_local_stream_t *streams;
   // [rank * LANES + lane]: the stream whose message is half through this lane, or NULL.
   shoal_local_stream_t **sending, **receiving;
+  shoal_mutex_t heap_lock;
+  struct shoal_local_block *blocks;  // of this rank's heap, by address
+  shoal_local_table_t table;
 } shoal_local_world_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_local_exchange_start(shoal_stream_t *stream,
                                                          shoal_exchange_t *exchange);
 SHOAL_MUST_USE shoal_status_t shoal_local_exchange_wait(shoal_stream_t *stream,
                                                         shoal_exchange_t *exchange);
+
+// ---- waiting (engine.c) ---------------------------------------------------------------
+
+// Blocks until done(self) says so; all that this rank has started moves meanwhile. `done` names the
+// rank that is missing (-1: nobody in particular) and may be called at any time; whoever makes it
+// true must look at this rank's sleepers afterwards and ring its bell if there are any. Ends with
+// the world's failure, when the missing rank leaves or dies, or when its time is up.
+typedef bool (*shoal_local_done_fn_t)(void *self, int32_t *out_missing);
+typedef void (*shoal_local_describe_fn_t)(void *self, char *buffer, size_t capacity);
+SHOAL_MUST_USE shoal_status_t shoal_local_wait_until(shoal_local_world_t *world,
+                                                     shoal_local_done_fn_t done,
+                                                     shoal_local_describe_fn_t describe,
+                                                     void *self);
+static inline void shoal_local_pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// ---- memory (heap.c) ------------------------------------------------------------------
+
+SHOAL_MUST_USE shoal_status_t shoal_local_alloc(shoal_world_t *world, int64_t bytes,
+                                                void **out_memory);
+void shoal_local_release(shoal_world_t *world, void *memory);
+void shoal_local_heap_deinit(shoal_local_world_t *world);
+// What other ranks call this memory, and back: its place in the hub (processes) or its address
+// (threads). 0: nothing there; SHOAL_PLACE_PRIVATE: they cannot reach it.
+int64_t shoal_local_place(const shoal_local_world_t *world, const void *memory, int64_t bytes);
+static inline void *shoal_local_at(const shoal_local_world_t *world, int64_t place) {
+  return world->threads ? (void *)(uintptr_t)place : (uint8_t *)world->hub + place;
+}
+
+// ---- collectives (shared.c), windows (window.c) ---------------------------------------
+
+SHOAL_MUST_USE shoal_status_t shoal_local_collective(shoal_group_t *group,
+                                                     const shoal_collective_t *collective);
+SHOAL_MUST_USE shoal_status_t shoal_local_window_create(shoal_group_t *group, int64_t bytes,
+                                                        shoal_window_t **out_window);
+void shoal_local_window_free(shoal_window_t *window);
+SHOAL_MUST_USE shoal_status_t shoal_local_window_put_add(shoal_window_t *window, int32_t owner,
+                                                         shoal_dtype_t dtype, int64_t offset,
+                                                         int64_t count, const void *data);
+SHOAL_MUST_USE shoal_status_t shoal_local_window_get(shoal_window_t *window, int32_t owner,
+                                                     int64_t offset, int64_t bytes, void *data,
+                                                     uint64_t *out_versions);
+SHOAL_MUST_USE shoal_status_t shoal_local_window_wait(shoal_window_t *window, int32_t owner,
+                                                      int32_t writer, uint64_t version);
 
 #endif  // SHOAL_COMM_BACKENDS_LOCAL_LOCAL_H_
