@@ -1,0 +1,219 @@
+// Meeting places: slots, phases, waiting for members. See meet.h.
+#include "comm/backends/local/meet.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "comm/backends/local/local.h"
+
+#define SPINS 2000  // looks at a member before sleeping, where every rank has a core
+#define YIELDS 8    // the same where ranks outnumber cores: let the others run
+
+typedef struct slot {
+  alignas(64) _Atomic int32_t leaving;  // members that are still there; 0: free
+} slot_t;
+
+typedef struct member {
+  alignas(64) _Atomic uint32_t phase;
+  alignas(64) shoal_meet_post_t posts[2];
+} member_t;
+
+static int64_t member_bytes(int32_t size) {
+  const int64_t bytes =
+      (int64_t)sizeof(member_t) + 2 * (size * (int64_t)sizeof(shoal_meet_part_t) + SHOAL_MEET_DATA);
+  return (bytes + 63) / 64 * 64;
+}
+
+int64_t shoal_meet_slot_bytes(int32_t size) {
+  return (int64_t)sizeof(slot_t) + size * member_bytes(size);
+}
+
+static member_t *member_at(const shoal_group_t *group, int32_t index) {
+  const shoal_meet_t *meet = group->backend_data;
+  return (member_t *)(meet->slot + sizeof(slot_t) + index * member_bytes(group->world->size));
+}
+
+// ---- slots ----------------------------------------------------------------------------
+
+static slot_t *slot_at(shoal_hub_t *hub, int64_t index) {
+  return (slot_t *)((uint8_t *)hub + hub->slots_at + index * hub->slot_bytes);
+}
+
+// A free slot of this rank's, cleared; -1: there is none. Only this rank takes its slots.
+static int64_t take_slot(shoal_local_world_t *world, shoal_group_t *group) {
+  shoal_mutex_lock(&world->mutex);
+  int64_t found = -1;
+  for (int64_t i = 0; i < SHOAL_HUB_SLOTS && found < 0; ++i) {
+    const int64_t index = world->base.rank * SHOAL_HUB_SLOTS + i;
+    slot_t *slot = slot_at(world->hub, index);
+    if (atomic_load(&slot->leaving) != 0) continue;
+    for (int32_t m = 0; m < group->size; ++m) {
+      member_t *member =
+          (member_t *)((uint8_t *)slot + sizeof *slot + m * member_bytes(world->base.size));
+      atomic_store(&member->phase, 0);
+    }
+    atomic_store(&slot->leaving, group->size);
+    found = index;
+  }
+  shoal_mutex_unlock(&world->mutex);
+  return found;
+}
+
+shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag, shoal_meet_t **out_meet) {
+  shoal_local_world_t *world = (shoal_local_world_t *)group->world;
+  shoal_meet_t *meet = group->backend_data;
+  *out_meet = meet;
+  if (meet) return NULL;
+  meet = world->base.allocator.alloc(world->base.allocator.self, sizeof *meet);
+  if (!meet) return SHOAL_OOM();
+  *meet = (shoal_meet_t){.asked = true};
+  int64_t index = group->rank == 0 ? take_slot(world, group) : -1;
+  shoal_message_t message = {.tag = tag, .bytes = sizeof index, .data = &index};
+  shoal_status_t status = NULL;
+  if (group->rank == 0) {
+    for (int32_t i = 1; i < group->size; ++i) {
+      group->messages[i - 1] = message;
+      group->messages[i - 1].peer = group->ranks[i];
+    }
+    status = shoal_stream_exchange(group->stream, group->size - 1, group->messages, 0, NULL);
+  } else {
+    message.peer = group->ranks[0];
+    status = shoal_stream_exchange(group->stream, 0, NULL, 1, &message);
+  }
+  if (status) {
+    world->base.allocator.free(world->base.allocator.self, meet);
+    return status;
+  }
+  if (index >= 0) meet->slot = (uint8_t *)slot_at(world->hub, index);
+  group->backend_data = *out_meet = meet;
+  return NULL;
+}
+
+void shoal_meet_close(shoal_group_t *group) {
+  shoal_meet_t *meet = group->backend_data;
+  if (!meet) return;
+  shoal_local_release(group->world, meet->bounce);
+  if (meet->slot) atomic_fetch_sub(&((slot_t *)meet->slot)->leaving, 1);
+  group->world->allocator.free(group->world->allocator.self, meet);
+  group->backend_data = NULL;
+}
+
+// ---- phases ---------------------------------------------------------------------------
+
+// Waiting for members [first, end) to publish a phase; at: the first that has not.
+typedef struct waiting {
+  const shoal_group_t *group;
+  uint32_t phase;
+  int32_t at, end;
+  int32_t tag;
+} waiting_t;
+
+static bool has_come(void *self, int32_t *out_missing) {
+  waiting_t *w = self;
+  for (; w->at < w->end; ++w->at) {
+    if (w->at == w->group->rank) continue;
+    const uint32_t phase = atomic_load(&member_at(w->group, w->at)->phase);
+    if ((int32_t)(phase - w->phase) < 0) {
+      *out_missing = w->group->ranks[w->at];
+      return false;
+    }
+  }
+  return true;
+}
+
+static void describe(void *self, char *buffer, size_t capacity) {
+  const waiting_t *w = self;
+  char what[80];
+  shoal_stream_describe(w->group->stream, w->tag, what, sizeof what);
+  snprintf(buffer, capacity, "rank %d waits in %s for rank %d", w->group->world->rank, what,
+           w->group->ranks[w->at]);
+}
+
+static shoal_status_t wait_for(shoal_group_t *group, int32_t tag, uint32_t phase, int32_t first,
+                               int32_t end) {
+  shoal_local_world_t *world = (shoal_local_world_t *)group->world;
+  waiting_t waiting = {group, phase, first, end, tag};
+  int32_t missing;
+  for (int i = 0; i < (world->spin ? SPINS : YIELDS); ++i) {
+    if (has_come(&waiting, &missing)) return NULL;
+    if (world->spin) {
+      shoal_local_pause();
+    } else {
+      sched_yield();
+    }
+  }
+  return shoal_local_wait_until(world, has_come, describe, &waiting);
+}
+
+shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag, shoal_meet_post_t **out_post,
+                                shoal_meet_part_t **out_parts, uint8_t **out_data) {
+  shoal_meet_t *meet = group->backend_data;
+  SHOAL_RETURN_IF_ERROR(wait_for(group, tag, meet->phase, 0, group->size));
+  member_t *own = member_at(group, group->rank);
+  const uint32_t half = (meet->phase + 1) % 2;
+  own->posts[half] = (shoal_meet_post_t){.tag = tag};
+  *out_post = &own->posts[half];
+  meet->phase += 1;
+  if (out_parts) *out_parts = (shoal_meet_part_t *)(uintptr_t)shoal_meet_parts(group, group->rank);
+  if (out_data) *out_data = (uint8_t *)(uintptr_t)shoal_meet_data(group, group->rank);
+  return NULL;
+}
+
+void shoal_meet_publish(shoal_group_t *group) {
+  const shoal_meet_t *meet = group->backend_data;
+  shoal_hub_t *hub = ((shoal_local_world_t *)group->world)->hub;
+  // Against a member that registers as a sleeper and then looks once more: both in one order.
+  atomic_store(&member_at(group, group->rank)->phase, meet->phase);
+  for (int32_t i = 0; i < group->size; ++i) {
+    if (i == group->rank) continue;
+    if (atomic_load(&hub->ranks[group->ranks[i]].sleepers) > 0) {
+      shoal_hub_ring_bell(hub, group->ranks[i]);
+    }
+  }
+}
+
+// Both sides by name.
+static shoal_status_t mismatch(shoal_group_t *group, const shoal_meet_post_t *mine, int32_t member,
+                               const shoal_meet_post_t *theirs) {
+  char want[80], have[80];
+  shoal_stream_describe(group->stream, mine->tag, want, sizeof want);
+  shoal_stream_describe(group->stream, theirs->tag, have, sizeof have);
+  const int32_t me = group->world->rank, peer = group->ranks[member];
+  return SHOAL_ERROR(MISMATCH,
+                     "rank %d does %s, %lld bytes, step %x, but rank %d does %s, %lld "
+                     "bytes, step %x",
+                     me, want, (long long)mine->bytes, (unsigned)mine->step, peer, have,
+                     (long long)theirs->bytes, (unsigned)theirs->step);
+}
+
+shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end) {
+  const shoal_meet_t *meet = group->backend_data;
+  const shoal_meet_post_t *mine = shoal_meet_post(group, group->rank);
+  SHOAL_RETURN_IF_ERROR(wait_for(group, mine->tag, meet->phase, first, end));
+  for (int32_t i = first; i < end; ++i) {
+    const shoal_meet_post_t *theirs = shoal_meet_post(group, i);
+    if (theirs->tag != mine->tag || theirs->bytes != mine->bytes || theirs->step != mine->step) {
+      return mismatch(group, mine, i, theirs);
+    }
+  }
+  return NULL;
+}
+
+const shoal_meet_post_t *shoal_meet_post(const shoal_group_t *group, int32_t member) {
+  const shoal_meet_t *meet = group->backend_data;
+  return &member_at(group, member)->posts[meet->phase % 2];
+}
+
+const shoal_meet_part_t *shoal_meet_parts(const shoal_group_t *group, int32_t member) {
+  const shoal_meet_t *meet = group->backend_data;
+  const shoal_meet_part_t *parts = (const shoal_meet_part_t *)(member_at(group, member) + 1);
+  return parts + (meet->phase % 2) * (uint32_t)group->world->size;
+}
+
+const uint8_t *shoal_meet_data(const shoal_group_t *group, int32_t member) {
+  const shoal_meet_t *meet = group->backend_data;
+  const shoal_meet_part_t *parts = (const shoal_meet_part_t *)(member_at(group, member) + 1);
+  return (const uint8_t *)(parts + 2 * group->world->size) + meet->phase % 2 * SHOAL_MEET_DATA;
+}

@@ -1,0 +1,61 @@
+// Where the ranks of a group meet: a slot of the hub in which every member says what it brings and
+// sees what the others brought.
+//
+// Members go through *phases*, counted from 1. In phase p a member writes its post (and small data)
+// into the half p mod 2 of its place and then publishes p. Publishing p also says that it has read
+// all it wanted of earlier phases. Hence the one rule: write phase p only when everybody has
+// published p - 1, so that nobody still reads what phase p - 2 left in that half.
+//
+// The slot is chosen by the group's first rank among its own ones and told to the others by a
+// message when the group is first used; it is free again when all have left it.
+#ifndef SHOAL_COMM_BACKENDS_LOCAL_MEET_H_
+#define SHOAL_COMM_BACKENDS_LOCAL_MEET_H_
+
+#include "comm/backends/local/hub.h"
+
+#define SHOAL_MEET_DATA 8192  // bytes a member can bring with it
+
+typedef struct shoal_meet_part {  // of an all_to_all's send buffer, for one member
+  int64_t at, bytes;
+} shoal_meet_part_t;
+
+// What a member says in a phase.
+typedef struct shoal_meet_post {
+  int32_t tag;                 // shoal_collective_tag
+  int32_t step;                // which algorithm, and where in it
+  int64_t bytes;               // what all must agree on
+  int64_t send, recv, bounce;  // shoal_local_place of the buffers
+} shoal_meet_post_t;
+
+#define SHOAL_PLACE_PRIVATE INT64_C(-1)  // no other rank can address it
+
+int64_t shoal_meet_slot_bytes(int32_t size);
+
+// A rank's side of a meeting place; zero until first used.
+typedef struct shoal_meet {
+  uint8_t *slot;  // NULL: not asked for yet, or there is none
+  bool asked;
+  uint32_t phase;  // last one published
+  void *bounce;    // node-addressable, for buffers that are not
+  int64_t bounce_bytes;
+} shoal_meet_t;
+
+// Finds the group's slot; *Collective*, exchanges a message the first time. Without one, slot is
+// NULL on all ranks.
+SHOAL_MUST_USE shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag,
+                                              shoal_meet_t **out_meet);
+void shoal_meet_close(shoal_group_t *group);  // the ops table's group_free
+
+// This rank's place in the next phase; waits until it may be written.
+SHOAL_MUST_USE shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag,
+                                               shoal_meet_post_t **out_post,
+                                               shoal_meet_part_t **out_parts, uint8_t **out_data);
+void shoal_meet_publish(shoal_group_t *group);
+// Waits for the members [first, end) in the present phase, and checks that they do the same.
+SHOAL_MUST_USE shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end);
+// What a member brought to the present phase, once it was waited for.
+const shoal_meet_post_t *shoal_meet_post(const shoal_group_t *group, int32_t member);
+const shoal_meet_part_t *shoal_meet_parts(const shoal_group_t *group, int32_t member);
+const uint8_t *shoal_meet_data(const shoal_group_t *group, int32_t member);
+
+#endif  // SHOAL_COMM_BACKENDS_LOCAL_MEET_H_
