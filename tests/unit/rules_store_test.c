@@ -77,8 +77,7 @@ static void test_hash(void **state) {
   bench_deinit(&b);
 }
 
-// ---- foreign ops
-// ------------------------------------------------------------------------------------
+// ---- foreign ops -------------------------------------------------------------------------------
 
 // Sums of three neighbours along the last dim, without padding. Refuses empty rows, as a library
 // would.
