@@ -1,5 +1,7 @@
+// links: all
+//
 // Memory plans and waits, checked independently: a shadow of the arena is filled and read in the
-// order of the program, and every wait is needed. links: all
+// order of the program, and every wait is needed.
 #include "plan_support.h"
 
 static shoal_rules_t *rules;

@@ -1,6 +1,7 @@
+// links: all
+//
 // What lowering makes of states and fetches, executed on thread ranks: states assigned from each
-// other, values from before the step, inner values by name; and what it refuses, by name. links:
-// all
+// other, values from before the step, inner values by name; and what it refuses, by name.
 #include "plan_support.h"
 #undef UNUSED
 #include "run_support.h"

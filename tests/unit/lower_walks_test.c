@@ -1,6 +1,8 @@
+// links: all
+//
 // The walks of the design, kept as tests: micro-batches of unequal size (walk 1), two stages on
 // meshes of different size with a tied embedding and flat moments (walk 3); and that programs do
-// not grow with ranks or micro-batches. links: all
+// not grow with ranks or micro-batches.
 #include "plan_support.h"
 
 static shoal_rules_t *rules;

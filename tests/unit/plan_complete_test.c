@@ -1,5 +1,7 @@
+// links: all
+//
 // Completion: which ways it takes for mlp and gpt under data, tensor, both, and micro-batches;
-// where that puts reshards, counted by kind. links: all
+// where that puts reshards, counted by kind.
 #include "plan_support.h"
 
 static shoal_rules_t *rules;

@@ -1,5 +1,7 @@
+// links: all
+//
 // Plan files: print and parse give the same text; a guard that does not fit rebuilds from the
-// intent; whatever the bytes, the answer is a plan or an error with a hint. links: all
+// intent; whatever the bytes, the answer is a plan or an error with a hint.
 #include <stdlib.h>
 
 #include "base/philox.h"

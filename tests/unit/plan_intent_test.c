@@ -1,5 +1,6 @@
-// Intents that cannot be meant: each is one clear error that names what is wrong and what to do.
 // links: all
+//
+// Intents that cannot be meant: each is one clear error that names what is wrong and what to do.
 #include "plan_support.h"
 
 static shoal_model_t *model;

@@ -1,5 +1,7 @@
+// links: all
+//
 // Strategies: every one on worlds of 1 to 6 ranks gives a program that checks; auto takes what
-// simulates fastest; a user's own strategy; errors. links: all
+// simulates fastest; a user's own strategy; errors.
 #include "plan_support.h"
 #include "shoal/simulate.h"
 

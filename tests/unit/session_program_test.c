@@ -1,5 +1,7 @@
+// links: all
+//
 // Programs given as text, on two thread ranks: an update skipped by a predicate that all ranks
-// agree on, and a bounded size, whose count is read from a buffer when it runs. links: all
+// agree on, and a bounded size, whose count is read from a buffer when it runs.
 #include <math.h>
 
 #include "run_support.h"

@@ -1,5 +1,7 @@
+// links: all
+//
 // Simulation: better machines are never slower, what is sent is what the algorithms send, and
-// queues overlap as far as waits allow. links: all
+// queues overlap as far as waits allow.
 #include "plan_support.h"
 #include "shoal/simulate.h"
 
