@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/yaml.h"
+#include "cluster/nodes.h"
 
 shoal_cluster_t shoal_cluster_default(void) {
   return (shoal_cluster_t){.flops = 5e9, .memory_bandwidth = 1e10, .link_latency = 5e-6,
@@ -30,13 +31,31 @@ static shoal_status_t read_memory(const shoal_json_t *device, int64_t *out_bytes
                           "%s is not a size", memory->path);
 }
 
-static shoal_status_t read_all(const shoal_json_t *root, shoal_cluster_t *cluster) {
-  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link"};
+// A rank per device, and the slowest node's network between them.
+static shoal_status_t read_nodes(const shoal_json_t *root, shoal_arena_t *arena, shoal_cluster_t *cluster) {
+  if (!shoal_json_find(root, "nodes")) return NULL;
+  shoal_cluster_nodes_t nodes;
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_nodes_read(root, arena, &nodes));
+  cluster->ranks = nodes.ranks;
+  if (nodes.count == 1) return NULL;
+  cluster->link_bandwidth = nodes.items[0].network_bandwidth;
+  for (int64_t i = 1; i < nodes.count; ++i) {
+    if (nodes.items[i].network_bandwidth < cluster->link_bandwidth)
+      cluster->link_bandwidth = nodes.items[i].network_bandwidth;
+  }
+  return NULL;
+}
+
+static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena, shoal_cluster_t *cluster) {
+  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link", "nodes", "ssh"};
   static const char *const device_keys[] = {"flops", "bandwidth", "memory"};
   static const char *const link_keys[] = {"latency", "bandwidth"};
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 4));
-  int64_t version = 0, ranks = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "shoal_cluster", &version));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 6));
+  int64_t version = 1, ranks = 0;
+  SHOAL_RETURN_IF_ERROR(read_nodes(root, arena, cluster));
+  // A file of nodes alone is AutoDist's, which has no version.
+  if (!shoal_json_find(root, "nodes") || shoal_json_find(root, "shoal_cluster"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "shoal_cluster", &version));
   if (version != 1)
     return SHOAL_ERROR(UNSUPPORTED, "%s: cluster format %lld; this version reads 1",
                        shoal_json_find(root, "shoal_cluster")->path, (long long)version);
@@ -72,7 +91,7 @@ shoal_status_t shoal_cluster_parse(const char *name, const char *text, shoal_clu
   shoal_status_t status = shoal_yaml_parse(name, text, &arena, &root);
   if (!status && root->kind != SHOAL_JSON_OBJECT)
     status = SHOAL_ERROR(INVALID_ARGUMENT, "%s: a cluster file is a mapping", name);
-  if (!status) status = read_all(root, &cluster);
+  if (!status) status = read_all(root, &arena, &cluster);
   shoal_arena_deinit(&arena);
   if (!status) *out_cluster = cluster;
   return status;
