@@ -22,7 +22,7 @@ typedef struct cli_plan_options {
    .doc = doc_, __VA_ARGS__}
 #define CLI_PLAN_OPTIONS(type)                                                                     \
   CLI_PLAN_OPTION(type, INT, ranks, "1", "ranks", .letter = 'n'),                                  \
-      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, single, data, tensor or explicit"),     \
+      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"),   \
       CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),         \
       CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),         \
       CLI_PLAN_OPTION(type, STRING, cluster, NULL, "cluster file to plan for"),                    \
