@@ -128,6 +128,25 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exclusive_scan(shoal_group_t *grou
                                                              shoal_reduce_t reduce, int64_t count,
                                                              const void *send, void *recv);
 
+// Asynchronous collectives progress without the caller: each group that uses them has a thread for it, so
+// that groups never hold each other up, whatever the order in which ranks start them. Within a group calls
+// run in the order of their start, blocking ones among them. Starting does not block or, once warm,
+// allocate. The request is the caller's storage; it, the buffers and the counts must stay until it is done,
+// and it must be waited for once, before its group is freed.
+typedef struct shoal_request {
+  shoal_group_t *group;
+  shoal_collective_t collective;
+  struct shoal_request *next;  // private from here
+  shoal_status_t status;
+  bool done;
+} shoal_request_t;
+
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_collective_start(shoal_group_t *group,
+                                                               const shoal_collective_t *collective,
+                                                               shoal_request_t *out_request);
+SHOAL_API bool shoal_request_test(shoal_request_t *request);  // has it ended, well or not?
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_request_wait(shoal_request_t *request);  // blocks
+
 // Memory that all ranks of this node can address: collectives work in place on buffers that lie in it, and
 // go through bounce buffers for those that do not. Zeroed; in whole pages, taken when they are touched.
 // Backends without such memory give private memory. Not collective. Released by the rank that allocated it,

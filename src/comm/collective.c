@@ -86,6 +86,14 @@ static shoal_status_t run(shoal_group_t *group, const shoal_collective_t *collec
 }
 
 shoal_status_t shoal_collective_run(shoal_group_t *group, const shoal_collective_t *collective) {
+  if (!shoal_async_is_busy(group)) return shoal_collective_run_now(group, collective);
+  shoal_request_t request;
+  SHOAL_RETURN_IF_ERROR(shoal_collective_start(group, collective, &request));
+  return shoal_request_wait(&request);
+}
+
+shoal_status_t shoal_collective_run_now(shoal_group_t *group,
+                                        const shoal_collective_t *collective) {
   shoal_world_t *world = group->world;
   if (group->rank < 0) {  // nobody waits for this rank
     return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not in the group", world->rank);

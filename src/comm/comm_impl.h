@@ -62,6 +62,7 @@ struct shoal_group {
   void *scratch;
   int64_t scratch_bytes;
   void *backend_data;
+  struct shoal_async *async;  // NULL: nothing was started on it yet
 };
 
 // ---- collectives ----------------------------------------------------------------------
@@ -79,10 +80,20 @@ typedef shoal_status_t (*shoal_collective_fn_t)(shoal_group_t *group,
 // The composition from exchanges (compose.c); NULL for kinds that are not composed yet.
 extern const shoal_collective_fn_t shoal_collective_composed[SHOAL_COLLECTIVE_COUNT];
 
-// An asynchronous collective in flight; a backend embeds it.
-typedef struct shoal_request {
-  shoal_group_t *group;
-} shoal_request_t;
+// Runs what was started on a group, in order, on a thread of its own (async.c).
+typedef struct shoal_async {
+  shoal_mutex_t mutex;
+  shoal_cond_t changed;
+  shoal_thread_t thread;
+  shoal_request_t *first, *last;  // the first one is running
+  bool stopping;
+} shoal_async_t;
+// Are there calls in flight, behind which a blocking one must queue?
+bool shoal_async_is_busy(shoal_group_t *group);
+void shoal_async_free(shoal_group_t *group);  // after what is in flight
+// Runs one collective now; an error of this rank breaks the world, so that nobody waits for it.
+SHOAL_MUST_USE shoal_status_t shoal_collective_run_now(shoal_group_t *group,
+                                                       const shoal_collective_t *collective);
 
 // ---- windows --------------------------------------------------------------------------
 
@@ -139,13 +150,6 @@ struct shoal_comm_ops {
   // ---- collectives, by kind. Optional: NULL is composed from exchanges. Counts may differ between
   // ranks and be zero (the "v" forms are not apart).
   shoal_collective_fn_t collective[SHOAL_COLLECTIVE_COUNT];
-
-  // ---- asynchronous collectives, of any kind, that progress without the caller. Optional,
-  // together; NULL: run uses blocking ones on a queue of their own.
-  shoal_status_t (*start)(shoal_group_t *group, const shoal_collective_t *collective,
-                          shoal_request_t **out_request);
-  shoal_status_t (*test)(shoal_request_t *request, bool *out_done);
-  shoal_status_t (*finish)(shoal_request_t *request);  // waits and frees
 
   // ---- memory that all ranks of the node can address. Optional, together; NULL: private memory,
   // and collectives copy through buffers of their own.

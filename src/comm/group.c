@@ -81,6 +81,7 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
 void shoal_group_free(shoal_group_t *group) {
   if (!group) return;
   shoal_world_t *world = group->world;
+  shoal_async_free(group);
   if (world->ops->group_free) world->ops->group_free(group);
   world->ops->stream_free(group->stream);
   world->allocator.free(world->allocator.self, group->scratch);
