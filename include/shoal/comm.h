@@ -183,6 +183,36 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(shoal_world_t *worl
                                                              shoal_exchange_t *out_exchange);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange);
 
+// ---------------------------------------------------------------------------------------------------
+// Windows: the only way to leave lock-step. Every rank of a group owns a shard of memory, and every rank of
+// it may write to any shard. A shard has one version counter per writer.
+// ---------------------------------------------------------------------------------------------------
+
+typedef struct shoal_window shoal_window_t;
+
+// `bytes`: of this rank's shard, zeroed; versions start at 0. *Collective*, as is freeing; NULL is allowed.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_create(shoal_group_t *group, int64_t bytes,
+                                                            shoal_window_t **out_window);
+SHOAL_API void shoal_window_free(shoal_window_t *window);
+SHOAL_API int64_t shoal_window_bytes(const shoal_window_t *window, int32_t owner);  // of its shard
+
+// All below: ranks are group ranks, offsets and sizes in bytes. *Not collective*; they block only for
+// others that are reading or writing the shard, but for `wait`.
+
+// Adds `count` elements to the shard of `owner` and 1 to this rank's version there: seen together or not at
+// all, by every reader. Count 0 only raises the version.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner,
+                                                             shoal_dtype_t dtype, int64_t offset,
+                                                             int64_t count, const void *data);
+// Copies a part of a shard, never torn: what it holds are exactly the writes that `out_versions` (one per
+// group rank, or NULL) counts.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_get(shoal_window_t *window, int32_t owner,
+                                                         int64_t offset, int64_t bytes, void *data,
+                                                         uint64_t *out_versions);
+// Blocks until the version of `writer` (-1: of every rank of the group) in that shard is at least `version`.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_wait(shoal_window_t *window, int32_t owner,
+                                                          int32_t writer, uint64_t version);
+
 #ifdef __cplusplus
 }
 #endif

@@ -97,11 +97,11 @@ SHOAL_MUST_USE shoal_status_t shoal_collective_run_now(shoal_group_t *group,
 
 // ---- windows --------------------------------------------------------------------------
 
-// A named state shard with one version counter per writer; see DESIGN's "window".
-typedef struct shoal_window {
-  shoal_world_t *world;
-  int64_t bytes;
-} shoal_window_t;
+// A backend embeds it. `shards` is filled by window.c before the backend's create.
+struct shoal_window {
+  shoal_group_t *group;
+  int64_t *shards;  // bytes of every rank's
+};
 
 // ---- failing --------------------------------------------------------------------------
 
@@ -156,16 +156,17 @@ struct shoal_comm_ops {
   shoal_status_t (*alloc)(shoal_world_t *world, int64_t bytes, void **out_memory);
   void (*release)(shoal_world_t *world, void *memory);
 
-  // ---- windows. Optional, together; NULL: UNSUPPORTED.
-  shoal_status_t (*window_create)(shoal_group_t *group, int64_t bytes, shoal_window_t **out_window);
-  void (*window_free)(shoal_window_t *window);
-  // Adds to `owner`'s shard; visible together with this writer's version + 1.
+  // ---- windows. Optional, together; NULL: UNSUPPORTED. Arguments are checked.
+  // Creates this rank's shard and learns of the others'. *Collective*.
+  shoal_status_t (*window_create)(shoal_group_t *group, const int64_t *shards,
+                                  shoal_window_t **out_window);
+  void (*window_free)(shoal_window_t *window);  // after a barrier
   shoal_status_t (*window_put_add)(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
                                    int64_t offset, int64_t count, const void *data);
   shoal_status_t (*window_get)(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
-                               void *data, uint64_t *out_versions);  // never torn
+                               void *data, uint64_t *out_versions);
   shoal_status_t (*window_wait)(shoal_window_t *window, int32_t owner, int32_t writer,
-                                uint64_t version);  // writer -1: all of them
+                                uint64_t version);
 };
 
 #define SHOAL_COMM_BACKEND(name) extern const shoal_comm_ops_t shoal_comm_##name;

@@ -87,7 +87,7 @@ static inline void *shoal_local_at(const shoal_local_world_t *world, int64_t pla
 
 SHOAL_MUST_USE shoal_status_t shoal_local_collective(shoal_group_t *group,
                                                      const shoal_collective_t *collective);
-SHOAL_MUST_USE shoal_status_t shoal_local_window_create(shoal_group_t *group, int64_t bytes,
+SHOAL_MUST_USE shoal_status_t shoal_local_window_create(shoal_group_t *group, const int64_t *shards,
                                                         shoal_window_t **out_window);
 void shoal_local_window_free(shoal_window_t *window);
 SHOAL_MUST_USE shoal_status_t shoal_local_window_put_add(shoal_window_t *window, int32_t owner,

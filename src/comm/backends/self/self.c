@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "comm/comm_impl.h"
 #include "comm/pending.h"
+#include "device/reduce.h"
 
 typedef struct self_world {
   shoal_world_t base;
@@ -150,6 +151,87 @@ static shoal_status_t self_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
   return done ? NULL : self_broken(base->world);
 }
 
+// ---- windows: one shard, one writer ----------------------------------------------------
+
+typedef struct self_window {
+  shoal_window_t base;
+  uint64_t version;
+  uint8_t *data;
+} self_window_t;
+
+static shoal_status_t self_window_create(shoal_group_t *group, const int64_t *shards,
+                                         shoal_window_t **out_window) {
+  shoal_allocator_t allocator = group->world->allocator;
+  const size_t bytes = (size_t)shards[0];
+  self_window_t *window = allocator.alloc(allocator.self, sizeof *window);
+  uint8_t *data = allocator.alloc(allocator.self, bytes + 1);
+  if (!window || !data) {
+    allocator.free(allocator.self, data);
+    allocator.free(allocator.self, window);
+    return SHOAL_OOM();
+  }
+  memset(data, 0, bytes);
+  *window = (self_window_t){.data = data};
+  *out_window = &window->base;
+  return NULL;
+}
+
+static void self_window_free(shoal_window_t *base) {
+  shoal_allocator_t allocator = base->group->world->allocator;
+  allocator.free(allocator.self, ((self_window_t *)base)->data);
+  allocator.free(allocator.self, base);
+}
+
+static shoal_status_t self_window_put_add(shoal_window_t *base, int32_t owner, shoal_dtype_t dtype,
+                                          int64_t offset, int64_t count, const void *data) {
+  (void)owner;
+  self_window_t *window = (self_window_t *)base;
+  self_world_t *world = (self_world_t *)base->group->world;
+  shoal_mutex_lock(&world->mutex);
+  if (count > 0) {
+    shoal_reduce_into(dtype, SHOAL_REDUCE_SUM, count, data, 1, window->data + offset, 1);
+  }
+  ++window->version;
+  shoal_cond_broadcast(&world->changed);
+  shoal_mutex_unlock(&world->mutex);
+  return NULL;
+}
+
+static shoal_status_t self_window_get(shoal_window_t *base, int32_t owner, int64_t offset,
+                                      int64_t bytes, void *data, uint64_t *out_versions) {
+  (void)owner;
+  self_window_t *window = (self_window_t *)base;
+  self_world_t *world = (self_world_t *)base->group->world;
+  shoal_mutex_lock(&world->mutex);
+  if (bytes > 0) memcpy(data, window->data + offset, (size_t)bytes);
+  if (out_versions) out_versions[0] = window->version;
+  shoal_mutex_unlock(&world->mutex);
+  return NULL;
+}
+
+static shoal_status_t self_window_wait(shoal_window_t *base, int32_t owner, int32_t writer,
+                                       uint64_t version) {
+  (void)owner, (void)writer;
+  self_window_t *window = (self_window_t *)base;
+  self_world_t *world = (self_world_t *)base->group->world;
+  const int64_t deadline = shoal_time_ns() + world->base.timeout_ms * 1000000;
+  shoal_mutex_lock(&world->mutex);
+  while (window->version < version && !shoal_failure_is_set(&world->failure)) {
+    if (shoal_cond_wait_until(&world->changed, &world->mutex, deadline)) continue;
+    char message[160];
+    snprintf(
+        message, sizeof message,
+        "no progress in %lld ms: rank 0 waits for version %llu of its window, which is at %llu",
+        (long long)world->base.timeout_ms, (unsigned long long)version,
+        (unsigned long long)window->version);
+    shoal_failure_set(&world->failure, SHOAL_DEADLINE, 0, message);
+    shoal_cond_broadcast(&world->changed);
+  }
+  const bool done = window->version >= version;
+  shoal_mutex_unlock(&world->mutex);
+  return done ? NULL : self_broken(&world->base);
+}
+
 const shoal_comm_ops_t shoal_comm_self = {
     .name = "self",
     .detect = self_detect,
@@ -162,4 +244,9 @@ const shoal_comm_ops_t shoal_comm_self = {
     .stream_free = self_stream_free,
     .exchange_start = self_exchange_start,
     .exchange_wait = self_exchange_wait,
+    .window_create = self_window_create,
+    .window_free = self_window_free,
+    .window_put_add = self_window_put_add,
+    .window_get = self_window_get,
+    .window_wait = self_window_wait,
 };
