@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "unit/unit.h"
+#include "unit/arena.h"
 
 typedef struct options {
   bool fast;
@@ -26,20 +26,6 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(options_t, ENUM, format, "text", "how to print", .choices = formats),
 };
 enum { COUNT = sizeof table / sizeof *table };
-
-static shoal_arena_t arena;
-
-static int setup(void **state) {
-  (void)state;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  shoal_arena_deinit(&arena);
-  return 0;
-}
 
 static void parses_everything(void **state) {
   (void)state;
@@ -173,5 +159,5 @@ int main(void) {
       cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
       cmocka_unit_test(help_names_everything), cmocka_unit_test(logs),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

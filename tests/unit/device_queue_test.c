@@ -3,10 +3,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/failing.h"
 #include "base/time.h"
 #include "device/device.h"
 #include "device_modes.h"
+#include "unit/failing.h"
 
 static void test_kernel(void **state) {
   (void)state;
@@ -249,38 +249,33 @@ static void test_no_allocation(void **state) {
   assert_int_equal(atomic_load(&counter.live_blocks), 0);
 }
 
+static shoal_status_t use_device(shoal_allocator_t allocator, void *context) {
+  (void)context;
+  shoal_device_options_t options = modes[2];
+  options.allocator = allocator;
+  shoal_device_t *device = NULL;
+  shoal_queue_t *queue = NULL;
+  shoal_event_t *event = NULL;
+  shoal_address_t memory = 0;
+  sum_launch_t sum;
+  shoal_status_t status = shoal_device_create(&options, &device);
+  if (!status) status = shoal_device_alloc(device, 256, &memory);
+  if (!status) status = shoal_queue_create(device, &queue);
+  if (!status) status = shoal_event_create(device, &event);
+  if (!status) {
+    make_sum(1, memory, memory, memory + 64, memory + 128, &sum);
+    status = shoal_queue_launch(queue, &sum.launch);
+    if (!status) status = shoal_queue_wait(queue);
+  }
+  shoal_event_free(event);
+  shoal_queue_free(queue);
+  shoal_device_free(device);
+  return status;
+}
+
 static void test_nth_allocation(void **state) {
   (void)state;
-  for (int64_t n = 1;; ++n) {
-    shoal_failing_t failing = {.fail_at = n};
-    shoal_device_options_t options = modes[2];
-    options.allocator = shoal_allocator_failing(&failing);
-    shoal_device_t *device = NULL;
-    shoal_queue_t *queue = NULL;
-    shoal_event_t *event = NULL;
-    shoal_address_t memory = 0;
-    sum_launch_t sum;
-    shoal_status_t status = shoal_device_create(&options, &device);
-    if (!status) status = shoal_device_alloc(device, 256, &memory);
-    if (!status) status = shoal_queue_create(device, &queue);
-    if (!status) status = shoal_event_create(device, &event);
-    if (!status) {
-      make_sum(1, memory, memory, memory + 64, memory + 128, &sum);
-      status = shoal_queue_launch(queue, &sum.launch);
-      if (!status) status = shoal_queue_wait(queue);
-    }
-    shoal_event_free(event);
-    shoal_queue_free(queue);
-    shoal_device_free(device);
-    assert_int_equal(atomic_load(&failing.live_blocks), 0);
-    const shoal_code_t code = shoal_status_code(status);
-    shoal_status_free(status);
-    if (code == SHOAL_OK) {
-      assert_true(n > 5);
-      break;
-    }
-    assert_int_equal(code, SHOAL_OUT_OF_MEMORY);
-  }
+  assert_true(check_failing_allocations(use_device, NULL, 0) > 5);
 }
 
 static void test_target(void **state) {

@@ -1,6 +1,6 @@
 // The interpreter: feeding, running, promotion to f64, observers, other executors, failing memory.
-#include "base/failing.h"
 #include "graph_support.h"
+#include "unit/failing.h"
 
 // train: y = relu(x * w) + step; w <- y[0] ... a small graph with every kind of value.
 static void build(shoal_model_t *model) {
@@ -151,7 +151,8 @@ static void executors(void **state) {
 }
 
 // Build, print, parse, expand and run with the Nth allocation failing, for every N.
-static shoal_status_t everything(shoal_allocator_t allocator) {
+static shoal_status_t everything(shoal_allocator_t allocator, void *context) {
+  (void)context;
   shoal_model_options_t options = {.allocator = allocator, .seed = 1};
   shoal_model_t *model = NULL, *parsed = NULL, *copy = NULL;
   shoal_interpreter_t *in = NULL;
@@ -191,21 +192,8 @@ done:
 
 static void every_allocation_fails(void **state) {
   (void)state;
-  shoal_failing_t count = {0};
-  assert_ok(everything(shoal_allocator_failing(&count)));
-  int64_t calls = count.calls;
+  int64_t calls = check_failing_allocations(everything, NULL, 0);
   assert_true(calls > 20);
-  assert_int_equal(count.live_blocks, 0);
-  for (int64_t n = 1; n <= calls; ++n) {
-    shoal_failing_t failing = {.fail_at = n};
-    shoal_status_t status = everything(shoal_allocator_failing(&failing));
-    if (shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
-      print_error("allocation %lld: %s\n", (long long)n, shoal_status_message(status));
-    }
-    assert_int_equal(shoal_status_code(status), SHOAL_OUT_OF_MEMORY);
-    shoal_status_free(status);
-    assert_int_equal(failing.live_blocks, 0);
-  }
   print_message("%lld allocations\n", (long long)calls);
 }
 

@@ -1,21 +1,8 @@
 // The text form: what is printed parses back to the same model; anything else is refused with its
 // line and never crashes. The zoo models' round trips are in nn_zoo_test.c.
-#include "base/philox.h"
 #include "graph_support.h"
-
-static shoal_arena_t arena;
-
-static int setup(void **state) {
-  (void)state;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  shoal_arena_deinit(&arena);
-  return 0;
-}
+#include "unit/arena.h"
+#include "unit/random.h"
 
 // Two graphs, all kinds of initial values, odd names, exact doubles, a gradient.
 static shoal_model_t *sample(void) {
@@ -182,53 +169,26 @@ static void refusals(void **state) {
   }
 }
 
-// Random bytes, and valid texts with bytes changed, removed, doubled or cut off.
+// Random bytes, and valid texts with random edits.
 static void fuzz(void **state) {
   (void)state;
   shoal_model_t *model = sample();
   const char *text;
   assert_ok(shoal_model_print(model, &arena, &text));
   shoal_model_free(model);
-  size_t length = strlen(text);
-  char *copy = test_malloc(2 * length + 2);
+  assert_true(strlen(text) > 200);
   int accepted = 0;
   for (uint64_t round = 0; round < 6000; ++round) {
-    uint64_t draw = 0;
-#define DRAW(n) (shoal_philox_word(77, round, 0, draw++) % (uint32_t)(n))
-    size_t size = length;
-    memcpy(copy, text, length + 1);
+    random_t r = {.seed = 77, .round = round};
+    char *edited = random_edits(&r, text);
     if (round % 4 == 0) {
-      size = DRAW(200);
-      for (size_t i = 0; i < size; ++i) copy[i] = (char)(1 + DRAW(255));
-      if (round % 8 == 0) memcpy(copy, "model seed=1\n", size < 13 ? size : 13);
-    } else {
-      static const char interesting[] = "0123456789-%,=()[]{}\"\n :.#fgxas";
-      for (uint32_t edits = 1 + DRAW(3); edits > 0 && size > 4; --edits) {
-        size_t at = DRAW(size), count = 1 + DRAW(4);
-        if (at + count >= size) continue;
-        switch (DRAW(4)) {
-          case 0:
-            copy[at] = (char)(1 + DRAW(255));
-            break;
-          case 1:
-            copy[at] = interesting[DRAW(sizeof interesting - 1)];
-            break;
-          case 2:
-            memmove(copy + at, copy + at + count, size - at - count);
-            size -= count;
-            break;
-          case 3:
-            if (size + count > 2 * length) break;
-            memmove(copy + at + count, copy + at, size - at);
-            size += count;
-            break;
-        }
-      }
-      if (DRAW(8) == 0) size = DRAW(size);
+      size_t size = draw(&r, 200);
+      for (size_t i = 0; i < size; ++i) edited[i] = (char)(1 + draw(&r, 255));
+      if (round % 8 == 0) memcpy(edited, "model seed=1\n", size < 13 ? size : 13);
+      edited[size] = 0;
     }
-    copy[size] = 0;
     shoal_model_t *parsed;
-    shoal_status_t status = shoal_model_parse("fuzz", copy, NULL, &parsed);
+    shoal_status_t status = shoal_model_parse("fuzz", edited, NULL, &parsed);
     if (!status) {
       const char *again;
       ++accepted;
@@ -238,8 +198,8 @@ static void fuzz(void **state) {
     assert_true((parsed != NULL) == (status == NULL));
     shoal_model_free(parsed);
     shoal_status_free(status);
+    test_free(edited);
   }
-  test_free(copy);
   print_message("%d changed texts were still models\n", accepted);
   assert_true(accepted > 0);
 }
@@ -253,5 +213,5 @@ int main(void) {
       cmocka_unit_test(refusals),
       cmocka_unit_test(fuzz),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

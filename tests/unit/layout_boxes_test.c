@@ -1,28 +1,14 @@
 // The meaning of layouts against the naive model, over exhaustive small cases: owned and held
 // elements, buffer order, lists of boxes, place, pack and unpack, text round trip.
-#include "base/arena.h"
-#include "unit/unit.h"
-
+#include "unit/arena.h"
 #include "unit/layout_model.h"
+#include "unit/random.h"
 
-static shoal_arena_t arena;
 static int64_t compared;
 
 static void reset_arena(void) {
   shoal_arena_deinit(&arena);
   shoal_arena_init(shoal_allocator_system(), &arena);
-}
-
-static int setup(void **state) {
-  (void)state;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  shoal_arena_deinit(&arena);
-  return 0;
 }
 
 // ---- one part
@@ -385,26 +371,23 @@ static void several_dims(void **state) {
 
 // Random layouts of everything at once; a fixed seed (tests/layout_model.py draws new ones each
 // time).
-static uint64_t random_state = 88172645463325252u;
-static int draw(int below) {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return (int)(random_state % (uint64_t)below);
+static random_t numbers = {.seed = 88172645463325252u};
+static int pick(int below) {
+  return (int)draw(&numbers, (uint64_t)below);
 }
 
 static void random_layouts(void **state) {
   (void)state;
   for (int round = 0; round < 6000; ++round) {
     char text[512];
-    int sizes[3] = {1 + draw(4), 1 + draw(3), 1 + draw(3)};
+    int sizes[3] = {1 + pick(4), 1 + pick(3), 1 + pick(3)};
     snprintf(text, sizeof text, "a=%d,b=%d,c=%d", sizes[0], sizes[1], sizes[2]);
     shoal_mesh_t mesh = mesh_of(text);
-    shoal_shape_t shape = {.rank = 1 + draw(3)};
-    for (int d = 0; d < shape.rank; ++d) shape.dims[d] = draw(13);
-    int order[3] = {0, 1, 2}, flat = draw(5) == 0 ? draw(3) : 3;
+    shoal_shape_t shape = {.rank = 1 + pick(3)};
+    for (int d = 0; d < shape.rank; ++d) shape.dims[d] = pick(13);
+    int order[3] = {0, 1, 2}, flat = pick(5) == 0 ? pick(3) : 3;
     for (int i = 2; i > 0; --i) {
-      int j = draw(i + 1), swap = order[i];
+      int j = pick(i + 1), swap = order[i];
       order[i] = order[j];
       order[j] = swap;
     }
@@ -412,31 +395,31 @@ static void random_layouts(void **state) {
     bool items[3] = {0};
     size_t at = 0;
     for (int i = 0; i < 3; ++i) {
-      int axis = order[i], dim = draw(shape.rank), n = sizes[axis];
-      if (draw(4) == 0) continue;
+      int axis = order[i], dim = pick(shape.rank), n = sizes[axis];
+      if (pick(4) == 0) continue;
       at += (size_t)snprintf(text + at, sizeof text - at, "%s%c:", at ? "," : "", 'a' + axis);
       if (i >= flat && !haloed) {
         flat = 0;
-        at += (size_t)snprintf(text + at, sizeof text - at, "flat/%d%s", 1 + draw(4),
-                               draw(3) ? "" : weights_of[n][draw(n == 1 ? 2 : 4)]);
+        at += (size_t)snprintf(text + at, sizeof text - at, "flat/%d%s", 1 + pick(4),
+                               pick(3) ? "" : weights_of[n][pick(n == 1 ? 2 : 4)]);
         continue;
       }
       flat = 3;
-      bool chunk = draw(4) == 0 && shape.dims[dim] % 2 == 0 && !haloed && !items[dim];
+      bool chunk = pick(4) == 0 && shape.dims[dim] % 2 == 0 && !haloed && !items[dim];
       at += (size_t)snprintf(text + at, sizeof text - at, "%d%s/%d", dim, chunk ? "*2" : "",
-                             1 + draw(3));
+                             1 + pick(3));
       chunked[dim] |= chunk;
-      if (draw(3) == 0 && !chunked[dim]) {
+      if (pick(3) == 0 && !chunked[dim]) {
         items[dim] = true;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s", items_of[1 + draw(7)]);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s", items_of[1 + pick(7)]);
       }
-      if (draw(3) == 0) {
+      if (pick(3) == 0) {
         at += (size_t)snprintf(text + at, sizeof text - at, "%s",
-                               weights_of[n][draw(n == 1 ? 2 : 4)]);
+                               weights_of[n][pick(n == 1 ? 2 : 4)]);
       }
-      if (draw(3) == 0 && !chunked[dim]) {
+      if (pick(3) == 0 && !chunked[dim]) {
         haloed = true;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s", halos[draw(COUNT(halos))]);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s", halos[pick(COUNT(halos))]);
       }
     }
     text[at] = 0;
@@ -456,5 +439,5 @@ int main(void) {
       cmocka_unit_test(nested),         cmocka_unit_test(several_dims),
       cmocka_unit_test(random_layouts), cmocka_unit_test(compared_enough),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

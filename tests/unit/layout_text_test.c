@@ -1,23 +1,8 @@
 // Meshes and layouts: text, coordinates, comparison, every refusal, the numbers of the paper walks,
 // and memory that runs short.
-#include "base/arena.h"
-#include "base/failing.h"
 #include "layout/layout_impl.h"
-#include "unit/unit.h"
-
-static shoal_arena_t arena;
-
-static int setup(void **state) {
-  (void)state;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  shoal_arena_deinit(&arena);
-  return 0;
-}
+#include "unit/arena.h"
+#include "unit/failing.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -495,23 +480,18 @@ static shoal_status_t use_everything(shoal_arena_t *a) {
   return shoal_layout_reshard(&dst, 0, &src, 0, &shape, a, &reshard);
 }
 
+static shoal_status_t use_allocator(shoal_allocator_t allocator, void *context) {
+  (void)context;
+  shoal_arena_t a;
+  shoal_arena_init(allocator, &a);
+  shoal_status_t status = use_everything(&a);
+  shoal_arena_deinit(&a);
+  return status;
+}
+
 static void survives_short_memory(void **state) {
   (void)state;
-  bool done = false;
-  for (int64_t n = 1; !done; ++n) {
-    shoal_failing_t failing = {.fail_at = n};
-    shoal_arena_t a;
-    shoal_arena_init(shoal_allocator_failing(&failing), &a);
-    shoal_status_t status = use_everything(&a);
-    done = status == NULL;
-    if (done)
-      assert_true(failing.calls < n);
-    else
-      assert_int_equal(shoal_status_code(status), SHOAL_OUT_OF_MEMORY);
-    shoal_status_free(status);
-    shoal_arena_deinit(&a);
-    assert_int_equal(failing.live_blocks, 0);
-  }
+  check_failing_allocations(use_allocator, NULL, 0);
 }
 
 int main(void) {
@@ -524,5 +504,5 @@ int main(void) {
       cmocka_unit_test(walk_attention),       cmocka_unit_test(walk_flat),
       cmocka_unit_test(deals_large_numbers),  cmocka_unit_test(survives_short_memory),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

@@ -1,10 +1,11 @@
 // Zoo models: they verify, print and parse back, have the names other layers rely on, their whole
 // gradient agrees with finite differences, they learn, and no failing allocation harms.
-#include "base/failing.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "graph_support.h"
 #include "shoal/nn.h"
+#include "unit/failing.h"
+#include "unit/random.h"
 
 enum { MLP, MLP_SGD, GPT, GPT_TIED, GPT_DROPOUT, CNN, KINDS };
 
@@ -99,14 +100,13 @@ static void changed_texts(void **state) {
     size_t length = strlen(text), skip = (size_t)(strstr(text, "graph train") - text);
     char *copy = shoal_arena_strdup(&arena, text);
     for (uint64_t round = 0; round < 1500; ++round) {
-      uint64_t draw = 0;
-#define DRAW(n) (shoal_philox_word(5, round, (uint64_t)kind, draw++) % (uint32_t)(n))
+      random_t r = {.seed = 5 + (uint64_t)kind, .round = round};
       memcpy(copy, text, length + 1);
-      size_t at = skip + DRAW(length - skip);
+      size_t at = skip + draw(&r, length - skip);
       while (at + 4 < length && !(copy[at] >= '0' && copy[at] <= '9')) ++at;
-      for (uint32_t edits = 1 + DRAW(4); edits > 0; --edits) {
-        size_t offset = DRAW(4);
-        copy[at + offset] = characters[DRAW(sizeof characters - 1)];
+      for (uint32_t edits = 1 + draw(&r, 4); edits > 0; --edits) {
+        size_t offset = draw(&r, 4);
+        copy[at + offset] = characters[draw(&r, sizeof characters - 1)];
       }
       shoal_model_t *parsed;
       shoal_status_t status = shoal_model_parse("changed", copy, NULL, &parsed);
@@ -313,14 +313,14 @@ static void bad_options(void **state) {
   shoal_model_free(model);
 }
 
-static shoal_status_t build_and_run(shoal_allocator_t allocator, int kind) {
+static shoal_status_t build_and_run(shoal_allocator_t allocator, void *context) {
   shoal_model_t *model = NULL;
   shoal_interpreter_t *in = NULL;
   shoal_status_t status = NULL;
   shoal_model_options_t options = {.allocator = allocator, .seed = 1};
   shoal_interpreter_options_t run = {.allocator = allocator};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(&options, &model));
-  build(model, kind, SHOAL_F32);
+  build(model, *(const int *)context, SHOAL_F32);
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_status(model));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_create(model, &run, &in));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_run(in, "init"));
@@ -335,18 +335,7 @@ done:
 static void every_allocation_fails(void **state) {
   (void)state;
   for (int kind = 0; kind < KINDS; ++kind) {
-    shoal_failing_t count = {0};
-    assert_ok(build_and_run(shoal_allocator_failing(&count), kind));
-    assert_int_equal(count.live_blocks, 0);
-    int64_t calls = count.calls, stride = kind == MLP ? 1 : calls / 60 + 1;
-    for (int64_t n = 1; n <= calls; n += stride) {
-      shoal_failing_t failing = {.fail_at = n};
-      shoal_status_t status = build_and_run(shoal_allocator_failing(&failing), kind);
-      shoal_code_t code = shoal_status_code(status);
-      shoal_status_free(status);
-      assert_int_equal(code, SHOAL_OUT_OF_MEMORY);
-      assert_int_equal(failing.live_blocks, 0);
-    }
+    check_failing_allocations(build_and_run, &kind, kind == MLP ? 0 : 60);
   }
 }
 

@@ -1,8 +1,8 @@
 // The registry, attributes by name, the case language, reductions, and what is refused with which
 // words.
-#include "base/failing.h"
 #include "op/reduce.h"
 #include "op_support.h"
+#include "unit/failing.h"
 
 static shoal_status_t same_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
@@ -216,33 +216,27 @@ static void refuses_bad_calls(void **state) {
   bench_deinit(&b);
 }
 
-// Every allocation of the registry and of attributes may fail: the status says so and nothing
-// leaks.
+static shoal_status_t use_registry(shoal_allocator_t allocator, void *context) {
+  (void)context;
+  shoal_registry_t *registry = NULL;
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  const shoal_op_t *op = NULL;
+  shoal_case_t c;
+  shoal_op_t mine = {
+      .name = "user.mine", .output_count = 1, .outputs = y_name, .infer = same_infer};
+  shoal_status_t status = shoal_registry_create(allocator, &registry);
+  if (!status) status = shoal_op_find(registry, "shoal.einsum", &op);
+  if (!status) status = shoal_case_parse(op, op->cases[0], &arena, &c);
+  if (!status) status = shoal_op_register(registry, &mine);
+  shoal_arena_deinit(&arena);
+  shoal_registry_release(registry);
+  return status;
+}
+
 static void survives_short_memory(void **state) {
   (void)state;
-  bool done = false;
-  for (int64_t n = 1; !done; ++n) {
-    assert_true(n < 100);
-    shoal_failing_t failing = {.fail_at = n};
-    const shoal_allocator_t allocator = shoal_allocator_failing(&failing);
-    shoal_registry_t *registry = NULL;
-    shoal_arena_t arena;
-    shoal_arena_init(allocator, &arena);
-    shoal_status_t status = shoal_registry_create(allocator, &registry);
-    const shoal_op_t *op = NULL;
-    if (!status) status = shoal_op_find(registry, "shoal.einsum", &op);
-    shoal_case_t c;
-    if (!status) status = shoal_case_parse(op, op->cases[0], &arena, &c);
-    shoal_op_t mine = {
-        .name = "user.mine", .output_count = 1, .outputs = y_name, .infer = same_infer};
-    if (!status) status = shoal_op_register(registry, &mine);
-    done = !status;
-    if (status) assert_int_equal(shoal_status_code(status), SHOAL_OUT_OF_MEMORY);
-    shoal_status_free(status);
-    shoal_arena_deinit(&arena);
-    shoal_registry_release(registry);
-    assert_int_equal(failing.live_blocks, 0);
-  }
+  check_failing_allocations(use_registry, NULL, 0);
 }
 
 int main(void) {

@@ -312,6 +312,52 @@ static void cross_entropy(void **state) {
 }
 
 // Large logits do not overflow; -inf is a weight of 0.
+static double gelu_of(double x) {
+  return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+static double relu_of(double x) {
+  return x > 0 ? x : 0;
+}
+static double square_of(double x) {
+  return x * x;
+}
+static double neg_of(double x) {
+  return -x;
+}
+static double sigmoid_of(double x) {
+  return 0.5 + 0.5 * tanh(0.5 * x);
+}
+
+static void unary_functions(void **state) {
+  (void)state;
+  static const struct {
+    const char *op;
+    double (*function)(double x);
+    bool positive;
+  } cases[] = {{"shoal.exp", exp, false},           {"shoal.log", log, true},
+               {"shoal.sqrt", sqrt, true},          {"shoal.tanh", tanh, false},
+               {"shoal.square", square_of, false},  {"shoal.neg", neg_of, false},
+               {"shoal.relu", relu_of, false},      {"shoal.gelu", gelu_of, false},
+               {"shoal.sigmoid", sigmoid_of, false}};
+  bench_t b;
+  bench_init(&b);
+  shoal_tensor_t x = new_tensor(&b, SHOAL_F64, SHOAL_SHAPE(41), 0), out[1];
+  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; ++c) {
+    for (int64_t i = 0; i < 41; ++i)
+      ((double *)x.data)[i] = cases[c].positive ? 0.25 * (double)(i + 1) : 0.25 * (double)(i - 20);
+    assert_ok(run_named(&b, cases[c].op, TENSORS(x), ATTRS(), out, NULL));
+    for (int64_t i = 0; i < 41; ++i)
+      check_near(at(out, i), cases[c].function(at(&x, i)), TOLERANCE, cases[c].op, i);
+  }
+  // Far out a sigmoid is 0 or 1, not a NaN.
+  const double far[] = {-1000, 1000, -INFINITY, INFINITY};
+  x = new_tensor(&b, SHOAL_F64, SHOAL_SHAPE(4), 0);
+  memcpy(x.data, far, sizeof far);
+  assert_ok(run_named(&b, "shoal.sigmoid", TENSORS(x), ATTRS(), out, NULL));
+  for (int64_t i = 0; i < 4; ++i) assert_true(at(out, i) == (i & 1));
+  bench_deinit(&b);
+}
+
 static void softmax_is_stable(void **state) {
   (void)state;
   bench_t b;
@@ -513,6 +559,7 @@ int main(void) {
       cmocka_unit_test(attention),
       cmocka_unit_test(layer_norm),
       cmocka_unit_test(cross_entropy),
+      cmocka_unit_test(unary_functions),
       cmocka_unit_test(softmax_is_stable),
       cmocka_unit_test(embedding),
       cmocka_unit_test(adamw),

@@ -4,8 +4,8 @@
 // intent; whatever the bytes, the answer is a plan or an error with a hint.
 #include <stdlib.h>
 
-#include "base/philox.h"
 #include "plan_support.h"
+#include "unit/random.h"
 
 static shoal_rules_t *rules;
 static shoal_model_t *mlp, *gpt;
@@ -263,41 +263,16 @@ static void test_errors(void **state) {
   shoal_plan_free(plan);
 }
 
-// Random edits: bytes changed, dropped, doubled; numbers replaced. A plan that is still taken is
-// lowered and checked: it may be refused there, but nothing crashes.
+// A plan that is still taken after random edits is lowered and checked: it may be refused there, but
+// nothing crashes.
 static void test_random_edits(void **state) {
   (void)state;
-  static const char *const numbers[] = {"0",    "-1", "7",  "99999999999", "1e9",
-                                        "\"\"", "[]", "{}", "null"};
   shoal_plan_t *plans[] = {plan_by(gpt, rules, "tensor", "tensor=5", 5), two_stages(mlp)};
   const shoal_model_t *models[] = {gpt, mlp};
   int64_t taken = 0, refused = 0;
   for (uint32_t round = 0; round < 1200; ++round) {
     char *text = print(plans[round % 2]);
-    size_t length = strlen(text);
-    char *edited = malloc(2 * length + 64);
-    strcpy(edited, text);
-    uint32_t edits = 1 + shoal_philox_word(1, round, 0, 0) % 3;
-    for (uint32_t e = 0; e < edits; ++e) {
-      size_t at = shoal_philox_word(1, round, 3 * e + 1, 0) % strlen(edited);
-      uint32_t how = shoal_philox_word(1, round, 3 * e + 2, 0),
-               what = shoal_philox_word(1, round, 3 * e + 3, 0);
-      size_t rest = strlen(edited + at);
-      if (how % 4 == 0) {
-        edited[at] = (char)(1 + what % 126);
-      } else if (how % 4 == 1) {
-        memmove(edited + at, edited + at + 1, rest);
-      } else if (how % 4 == 2) {
-        memmove(edited + at + 1, edited + at, rest + 1);
-      } else {
-        const char *digit = strpbrk(edited + at, "0123456789");
-        if (!digit) continue;
-        const char *number = numbers[what % (uint32_t)COUNT(numbers)];
-        at = (size_t)(digit - edited);
-        memmove(edited + at + strlen(number), edited + at + 1, strlen(edited + at));
-        memcpy(edited + at, number, strlen(number));
-      }
-    }
+    char *edited = random_edits(&(random_t){.seed = 1, .round = round}, text);
     shoal_plan_t *plan = NULL;
     shoal_status_t status = parse(edited, models[round % 2], 5, NULL, &plan);
     if (!status) {
@@ -314,7 +289,7 @@ static void test_random_edits(void **state) {
     assert_int_not_equal(shoal_status_code(status), SHOAL_INTERNAL);
     shoal_status_free(status);
     shoal_plan_free(plan);
-    free(edited);
+    test_free(edited);
     free(text);
   }
   assert_true(taken > 10 && refused > 500);

@@ -1,9 +1,9 @@
 // Programs as text: what is printed parses back and prints the same; what is wrong is named with
 // its line; no bytes crash the parser, and no lack of memory leaks.
-#include "base/failing.h"
-#include "base/philox.h"
 #include "program_support.h"
 #include "shoal/program.h"
+#include "unit/failing.h"
+#include "unit/random.h"
 
 static const char *const programs[] = {TRAIN, STAGES, GUARDED};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
@@ -157,40 +157,15 @@ static void errors_name_the_line(void **state) {
   shoal_registry_release(registry);
 }
 
-// Random edits: bytes changed, cut out, moved in from elsewhere, the end cut off. Whatever still
-// parses is checked and bound, too, and prints what parses again.
+// Whatever still parses is checked and bound, too, and prints what parses again.
 static void survives_any_bytes(void **state) {
   (void)state;
-  static const char alphabet[] = " \n\"()[]{}-+:,@!#*/=>0123456789abcdefgmprstuxz\\\x01\xff";
   enum { ROUNDS = 6000 };
   shoal_registry_t *registry = test_registry();
   int parsed = 0;
   for (uint64_t round = 0; round < ROUNDS; ++round) {
-    const char *base = programs[round % PROGRAMS];
-    uint64_t draw = 0, length = strlen(base);
-#define DRAW(n) (shoal_philox_word(7, round, 1, draw++) % (uint64_t)(n))
-    char *text = test_malloc(length + 1);
-    memcpy(text, base, length + 1);
-    for (uint64_t edits = 1 + DRAW(3); edits > 0; --edits) {
-      uint64_t at = DRAW(length), size = 1 + DRAW(12);
-      if (at + size > length) size = length - at;
-      uint64_t kind = DRAW(8);
-      if (kind < 4) {  // a number, so that more than a few still parse
-        while (text[at] && (text[at] < '0' || text[at] > '9')) ++at;
-        if (text[at]) text[at] = (char)('0' + DRAW(10));
-      } else if (kind == 4) {
-        text[at] = alphabet[DRAW(sizeof alphabet - 1)];
-      } else if (kind == 5) {
-        memmove(text + at, text + at + size, length - at - size + 1);
-      } else if (kind == 6) {
-        memcpy(text + at, base + DRAW(strlen(base) - size), size);
-      } else {
-        text[at] = DRAW(8) == 0 ? 0 : (char)DRAW(256);
-      }
-      length = strlen(text);
-      if (length == 0) break;
-    }
-#undef DRAW
+    random_t r = {.seed = 7, .round = round};
+    char *text = random_edits(&r, programs[round % PROGRAMS]);
     shoal_program_t *program = NULL, *again = NULL;
     shoal_status_t status =
         shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
@@ -234,33 +209,34 @@ static void every_prefix_is_refused_or_read(void **state) {
   shoal_registry_release(registry);
 }
 
-// Parsing, checking, binding and printing with the Nth allocation failing: no leak, and the right
-// status.
+typedef struct subject {
+  const shoal_registry_t *registry;
+  const char *text;
+} subject_t;
+
+static shoal_status_t use_program(shoal_allocator_t allocator, void *context) {
+  const subject_t *subject = context;
+  shoal_program_t *program = NULL;
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  shoal_bound_t bound;
+  const char *text;
+  shoal_status_t status =
+      shoal_program_parse("p", subject->text, subject->registry, allocator, &program);
+  if (!status) status = shoal_program_check(program, allocator);
+  if (!status) status = shoal_program_bind(program, 0, &arena, &bound);
+  if (!status) status = shoal_program_print(program, &arena, &text);
+  shoal_arena_deinit(&arena);
+  shoal_program_free(program);
+  return status;
+}
+
+// Parsing, checking, binding and printing with the Nth allocation failing.
 static void survives_short_memory(void **state) {
   (void)state;
   shoal_registry_t *registry = test_registry();
   for (int i = 0; i < PROGRAMS; ++i) {
-    for (int64_t n = 1;; ++n) {
-      shoal_failing_t counter = {.fail_at = n};
-      shoal_allocator_t allocator = shoal_allocator_failing(&counter);
-      shoal_program_t *program = NULL;
-      shoal_arena_t arena;
-      shoal_arena_init(allocator, &arena);
-      shoal_bound_t bound;
-      const char *text;
-      shoal_status_t status = shoal_program_parse("p", programs[i], registry, allocator, &program);
-      if (!status) status = shoal_program_check(program, allocator);
-      if (!status) status = shoal_program_bind(program, 0, &arena, &bound);
-      if (!status) status = shoal_program_print(program, &arena, &text);
-      assert_int_equal(shoal_status_code(status),
-                       counter.calls >= n ? SHOAL_OUT_OF_MEMORY : SHOAL_OK);
-      bool done = !status;
-      shoal_status_free(status);
-      shoal_arena_deinit(&arena);
-      shoal_program_free(program);
-      assert_int_equal(counter.live_blocks, 0);
-      if (done) break;
-    }
+    check_failing_allocations(use_program, &(subject_t){registry, programs[i]}, 0);
   }
   shoal_registry_release(registry);
 }
