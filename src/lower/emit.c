@@ -117,7 +117,17 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
   return NULL;
 }
 
-// On the worst rank. As in shoal_layout_largest, of many micro-batches the first two and the last tell.
+// All micro-batches, or only the first two and the last? As in shoal_layout_largest.
+static bool few_micros_tell(const build_t *b, const shoal_instruction_t *code) {
+  bool few = b->program->micro > 8;
+  for (int32_t k = 0; k < code->input_count + code->output_count && few; ++k) {
+    int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
+    few = !shoal_layout_uneven(&b->buffers.items[id]->layout, SHOAL_AXIS_MICRO);
+  }
+  return few;
+}
+
+// On the worst rank.
 static shoal_status_t compute_workspace(const build_t *b, const global_instruction_t *in,
                                         int64_t *out_bytes) {
   *out_bytes = 0;
@@ -126,11 +136,12 @@ static shoal_status_t compute_workspace(const build_t *b, const global_instructi
   shoal_arena_init(b->plan->allocator, &scratch);
   shoal_status_t status = NULL;
   const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout.mesh;
-  int64_t all = b->program->micro, looked_at = in->phase == PHASE_LOOP ? (all <= 8 ? all : 3) : 1;
+  bool few = few_micros_tell(b, &in->code);
+  int64_t all = b->program->micro, looked_at = in->phase != PHASE_LOOP ? 1 : few ? 3 : all;
   for (int64_t m = 0; m < looked_at && !status; ++m)
     for (int64_t p = 0; p < shoal_mesh_size(mesh) && !status; ++p) {
       int64_t bytes = 0;
-      status = workspace_at(b, &in->code, p, m == 2 && all > 8 ? all - 1 : m, &scratch, &bytes);
+      status = workspace_at(b, &in->code, p, m == 2 && few ? all - 1 : m, &scratch, &bytes);
       if (bytes > *out_bytes) *out_bytes = bytes;
     }
   shoal_arena_deinit(&scratch);

@@ -85,6 +85,9 @@ SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, in
 // Bytes of the largest part of a value, over ranks and micro-batches; not aligned.
 SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout, const shoal_type_t *type,
                                                    shoal_allocator_t allocator, int64_t *out_bytes);
+// Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate must be
+// looked at to see the largest part?
+bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis);
 // Bytes of workspace a reshard needs on its worst rank.
 SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
                                                       shoal_arena_t *scratch, int64_t *out_bytes);

@@ -210,12 +210,10 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
                (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst));
   int64_t first = channel->micro ? 0 : -1, last = micro ? micro_count - 1 : first;
   if (last < first) last = first;
-  bool uneven =
-      shoal_program_micro_uneven(&channel->src) || shoal_program_micro_uneven(&channel->dst);
+  bool uneven = shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) ||
+                shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO);
   for (int64_t m = first; m <= last; ++m) {
-    // Dealt without weights or items there are two sizes of micro-batches, the larger ones first,
-    // and the last may be short: the first, the second (which has halos on both sides) and the last
-    // show them all.
+    // Unless dealt unevenly, the first, the second and the last micro-batch show the largest.
     if (micro_count > 8 && !uneven && m == 2) m = last;
     shoal_arena_t transfers;
     shoal_arena_init(scratch->allocator, &transfers);

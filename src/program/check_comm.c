@@ -66,9 +66,8 @@ typedef struct comm {
 static int64_t representative(const comm_t *c, const shoal_channel_t *channel, int64_t micro) {
   if (!shoal_program_has_micro(&channel->src) && !shoal_program_has_micro(&channel->dst)) return -1;
   if (c->program->micro <= MANY_MICROS || micro < 2 || micro == c->program->micro - 1) return micro;
-  if (shoal_program_micro_uneven(&channel->src) || shoal_program_micro_uneven(&channel->dst)) {
-    return micro;
-  }
+  if (shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO)) return micro;
+  if (shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO)) return micro;
   return 1;
 }
 

@@ -2,22 +2,46 @@
 //
 // Not every coordinate is looked at. Dealt without weights or items the parts along an axis have
 // two sizes, the larger ones first, and the last may be short; a halo is widest where there are
-// neighbours on both sides. So the first, the second and the last coordinate show the largest; with
-// weights or items, or on short axes, all are looked at. Axes that do not cut are not walked at
+// neighbours on both sides. So the first, the second and the last coordinate show the largest.
+// With weights or items, with a halo that may reach past the next part, where an outer part may lie
+// across a chunk's end, or on short axes, all are looked at. Axes that do not cut are not walked at
 // all.
 #include "base/dtype.h"
 #include "program/program_impl.h"
 
 enum { SHORT_AXIS = 8 };
 
-// How many coordinates to look at, of `size`.
-static int64_t samples_of(const shoal_layout_t *layout, int32_t axis, int64_t size) {
+// Is the dim cut more than once, and once by chunks?
+static bool across_chunks(const shoal_layout_t *layout, int32_t dim) {
+  int32_t cuts = 0, chunked = 0;
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->axis != axis || cut->kind == SHOAL_CUT_PARTIAL) continue;
-    return size <= SHORT_AXIS || cut->weights || cut->items ? size : 3;
+    if (cut->kind != SHOAL_CUT_DIM || cut->dim != dim) continue;
+    ++cuts;
+    chunked += cut->chunk_count > 0;
   }
-  return 1;
+  return cuts > 1 && chunked > 0;
+}
+
+bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    int64_t least = cut->unit > 1 ? cut->unit : 1;  // what a part has, unless it is the last
+    if (cut->axis != axis || cut->kind == SHOAL_CUT_PARTIAL) continue;
+    if (cut->weights || cut->items || cut->before > least || cut->after > least) return true;
+    if (cut->kind == SHOAL_CUT_DIM && across_chunks(layout, cut->dim)) return true;
+  }
+  return false;
+}
+
+// How many coordinates to look at, of `size`.
+static int64_t samples_of(const shoal_layout_t *layout, int32_t axis, int64_t size) {
+  bool cuts = false;
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    cuts |= layout->cuts[i].axis == axis && layout->cuts[i].kind != SHOAL_CUT_PARTIAL;
+  }
+  if (!cuts) return 1;
+  return size <= SHORT_AXIS || shoal_layout_uneven(layout, axis) ? size : 3;
 }
 
 static int64_t sample(int64_t index, int64_t samples, int64_t size) {

@@ -59,14 +59,6 @@ const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout) {
   return NULL;
 }
 
-bool shoal_program_micro_uneven(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->axis == SHOAL_AXIS_MICRO && (cut->weights || cut->items)) return true;
-  }
-  return false;
-}
-
 shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {
   shoal_layout_t result = {.mesh = layout->mesh};
   for (int32_t i = 0; i < layout->cut_count; ++i) {

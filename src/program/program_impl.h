@@ -30,8 +30,6 @@ static inline int64_t shoal_program_align(int64_t bytes) {
 bool shoal_program_has_micro(const shoal_layout_t *layout);
 // The layout's partial along micro, or NULL.
 const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout);
-// Is micro dealt so that looking at the first, second and last micro-batch does not show all sizes?
-bool shoal_program_micro_uneven(const shoal_layout_t *layout);
 // The same cuts without those along micro.
 shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout);
 // The micro-batch a value of this layout is bound at, in a call with index `micro`.

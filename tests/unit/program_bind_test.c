@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "program_support.h"
 #include "shoal/program.h"
+#include "unit/random.h"
 
 enum { MAX_RANKS = 8, MAX_ELEMENTS = 512 };
 
@@ -389,6 +390,7 @@ static void largest_parts(void **state) {
                {"d=64", "d:0/7", 7},
                {"d=64", "d:0+1+1", 4},
                {"d=20", "d:0+1+1", 7},
+               {"d=64", "d:0+3+3", 8},
                {"d=3", "d:0(1,8,1)", 80},
                {"d=16,micro=16", "micro:0", 7},
                {"d=2,micro=16", "micro:0,d:0", 4},
@@ -411,12 +413,69 @@ static void largest_parts(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+static const char *random_layout(random_t *r, shoal_arena_t *a) {
+  static const char *const axes[] = {"micro", "d", "e"};
+  const char *text = "";
+  for (int i = 0; i < 3 && text; ++i) {
+    if (draw(r, 4) == 0) continue;
+    text = shoal_arena_printf(a, "%s%s%s:%u", text, text[0] ? "," : "", axes[i], draw(r, 2));
+    if (draw(r, 6) == 0) text = shoal_arena_printf(a, "%s*%u", text, 1 + draw(r, 3));
+    if (draw(r, 3) == 0) text = shoal_arena_printf(a, "%s/%u", text, 1 + draw(r, 5));
+    if (draw(r, 6) == 0) text = shoal_arena_printf(a, "%s#%u", text, draw(r, 30));
+    if (draw(r, 3) > 0) continue;
+    text = shoal_arena_printf(a, "%s%+d%+d", text, (int)draw(r, 9) - 2, (int)draw(r, 9) - 2);
+  }
+  return text && draw(r, 8) == 0 ? shoal_arena_printf(a, "%s,e:flat/3", text) : text;
+}
+
+// Looking at some coordinates finds what looking at all of them does.
+static void largest_of_all(void **state) {
+  (void)state;
+  int compared = 0;
+  for (uint64_t round = 0; round < 3000; ++round) {
+    random_t r = {.seed = 3, .round = round};
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    const char *mesh_text = shoal_arena_printf(&arena, "d=%u,e=%u,micro=%u", 1 + draw(&r, 40),
+                                               1 + draw(&r, 12), 1 + draw(&r, 20));
+    const char *text = random_layout(&r, &arena);
+    shoal_type_t type = {SHOAL_U8, SHOAL_SHAPE(draw(&r, 120), draw(&r, 60))};
+    shoal_mesh_t mesh;
+    shoal_layout_t layout;
+    assert_ok(shoal_mesh_parse(mesh_text, &arena, &mesh));
+    shoal_status_t status = shoal_layout_parse(text, &mesh, 1, &arena, &layout);
+    if (!status) status = shoal_layout_check(&layout, &type.shape);
+    int64_t bytes = 0, most = 0;
+    for (int64_t p = 0; !status && p < shoal_mesh_size(&mesh) * mesh.micro; ++p) {
+      shoal_boxes_t boxes;
+      assert_ok(shoal_layout_boxes(&layout, &type.shape, p / mesh.micro, p % mesh.micro, &arena,
+                                   &boxes));
+      shoal_shape_t shape = shoal_boxes_shape(&boxes);
+      if (shoal_shape_count(&shape) > most) most = shoal_shape_count(&shape);
+    }
+    if (!status) {
+      ++compared;
+      assert_ok(shoal_layout_largest(&layout, &type, shoal_allocator_system(), &bytes));
+    }
+    if (bytes != most) {
+      fail_msg("mesh %s, layout '%s' of [%lld, %lld]: %lld found, %lld is right", mesh_text, text,
+               (long long)type.shape.dims[0], (long long)type.shape.dims[1], (long long)bytes,
+               (long long)most);
+    }
+    shoal_status_free(status);
+    shoal_arena_deinit(&arena);
+  }
+  print_message("%d layouts compared\n", compared);
+  assert_true(compared > 1000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_of_micro_batches),
       cmocka_unit_test(slots_and_idle_sides),
       cmocka_unit_test(reshards_move_the_right_elements),
       cmocka_unit_test(largest_parts),
+      cmocka_unit_test(largest_of_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
