@@ -3,6 +3,7 @@
 // Strategies: every one on worlds of 1 to 6 ranks gives a program that checks; auto takes what
 // simulates fastest; a user's own strategy; errors.
 #include "plan_support.h"
+#include "shoal/ops.h"
 #include "shoal/simulate.h"
 
 static shoal_rules_t *rules;
@@ -104,6 +105,46 @@ static void test_tensor_units(void **state) {
   shoal_program_free(lower(plan));
   shoal_plan_free(plan);
   shoal_model_free(model);
+}
+
+// Moments rest flat, and only they; what has none is plain data parallelism.
+static void test_zero1(void **state) {
+  (void)state;
+  shoal_plan_t *plan = plan_by(mlp, rules, "zero1", NULL, 4);
+  expect_state(plan, "fc1/weight", "");
+  expect_state(plan, "fc1/weight#adamw.m", "data:flat");
+  expect_state(plan, "fc2/bias#adamw.v", "data:flat");
+  expect_layout(plan, "x", "data:0");
+  shoal_program_t *program = lower(plan);
+  kinds_t kinds = reshards_of(program, 0, "train");
+  assert_int_equal(kinds.count[SHOAL_RESHARD_REDUCE_SCATTER], 4);
+  assert_int_equal(kinds.count[SHOAL_RESHARD_ALL_GATHER], 4);
+  assert_int_equal(kinds.count[SHOAL_RESHARD_ALL_REDUCE], 1);  // the loss
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_t *sgd = make_mlp(&(shoal_mlp_options_t){.batch = 8, .sgd = true});
+  plan = plan_by(sgd, rules, "zero1", NULL, 2);
+  program = lower(plan);
+  kinds = reshards_of(program, 0, "train");
+  assert_int_equal(kinds.count[SHOAL_RESHARD_REDUCE_SCATTER], 0);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_free(sgd);
+  // A scalar among them is left whole.
+  shoal_model_t *scaled = empty_model();
+  shoal_graph_t *g = shoal_model_graph(scaled, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(4, 3));
+  shoal_value_t w = shoal_state(g, "w", SHOAL_F32, SHOAL_SHAPE(4, 3), NULL);
+  shoal_value_t m = shoal_state(g, "w#m", SHOAL_F32, SHOAL_SHAPE(4, 3), NULL);
+  shoal_value_t s = shoal_state(g, "w#scale", SHOAL_F32, SHOAL_SCALAR, NULL);
+  shoal_assign(g, m, shoal_add(g, m, x));
+  shoal_assign(g, w, shoal_mul(g, m, s));
+  plan = plan_by(scaled, rules, "zero1", NULL, 2);
+  expect_state(plan, "w#m", "data:flat");
+  expect_state(plan, "w#scale", "");
+  shoal_program_free(lower(plan));
+  shoal_plan_free(plan);
+  shoal_model_free(scaled);
 }
 
 // Layouts of the caller come after the strategy's own.
@@ -312,10 +353,15 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_strategy),  cmocka_unit_test(test_micro_batches),
-      cmocka_unit_test(test_single),          cmocka_unit_test(test_tensor_units),
-      cmocka_unit_test(test_layouts_on_top),  cmocka_unit_test(test_auto_takes_the_fastest),
-      cmocka_unit_test(test_auto_and_memory), cmocka_unit_test(test_own_strategy),
+      cmocka_unit_test(test_every_strategy),
+      cmocka_unit_test(test_micro_batches),
+      cmocka_unit_test(test_single),
+      cmocka_unit_test(test_tensor_units),
+      cmocka_unit_test(test_zero1),
+      cmocka_unit_test(test_layouts_on_top),
+      cmocka_unit_test(test_auto_takes_the_fastest),
+      cmocka_unit_test(test_auto_and_memory),
+      cmocka_unit_test(test_own_strategy),
       cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
