@@ -95,7 +95,7 @@ KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_
 PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor))
 
 Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
-               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool),
+               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("random", c_bool),
                ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
                ("infer", INFER), ("gradient", GRADIENT), ("decompose", DECOMPOSE), ("cost", COST),
                ("workspace", WORKSPACE), ("kernel", KERNEL), ("cases", POINTER(c_char_p)),

@@ -123,6 +123,9 @@ struct shoal_op {
   int32_t output_count;
   const char *const *outputs;
   bool variadic;                           // the last input may be given any number of times (>= 1)
+  // Draws numbers from a stream, by its key (an attribute), the step (an input) and the element's index in
+  // the whole. Without float inputs, a run promoted to f64 draws in the dtype written and widens.
+  bool random;
   int32_t attr_count;
   const shoal_attr_schema_t *attrs;
 

@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "op/type.h"
 
 typedef struct feed {
   struct feed *next;
@@ -217,15 +218,12 @@ static shoal_status_t load_input(shoal_interpreter_t *in, const shoal_value_info
   return NULL;
 }
 
-// Does the op draw floats from a random stream alone? By convention that stream is attribute "key".
+// Does the op draw floats from a random stream alone?
 static bool draws_floats(const shoal_call_t *call) {
-  bool key = false;
-  for (int32_t i = 0; i < call->op->attr_count; ++i)
-    key |= strcmp(call->op->attrs[i].name, "key") == 0;
   for (int32_t i = 0; i < call->input_count; ++i) {
     if (shoal_dtype_is_float(call->inputs[i].dtype)) return false;
   }
-  return key;
+  return call->op->random;
 }
 
 // Runs the call as written into temporaries, then widens.
@@ -269,8 +267,7 @@ static shoal_status_t promote_call(shoal_arena_t *scratch, shoal_call_t *call) {
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(call, inferred));
   call->outputs = types + call->input_count;
   for (int32_t i = 0; i < call->output_count; ++i) {
-    if (inferred[i].dtype != call->outputs[i].dtype ||
-        !shoal_shape_equal(&inferred[i].shape, &call->outputs[i].shape)) {
+    if (!shoal_type_equal(&inferred[i], &call->outputs[i])) {
       return SHOAL_ERROR(UNSUPPORTED, "%s does not become f64 when its inputs do", op->name);
     }
   }
