@@ -29,7 +29,7 @@ static int by_place(const void *a, const void *b) {
 
 static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base, shoal_arena_t *scratch,
                                    int64_t *out_end) {
-  qsort(blocks, (size_t)count, sizeof *blocks, by_size);
+  if (count > 0) qsort(blocks, (size_t)count, sizeof *blocks, by_size);  // a rank may have nothing to place
   const block_t **rivals = SHOAL_NEW(scratch, const block_t *, count);
   if (!rivals) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) {
