@@ -63,7 +63,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, con
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
 // Runs a graph. *Collective.* An error in the middle of it breaks the world: all ranks return it, then and
-// from every later collective call.
+// from every later collective call; states may be half updated, and that graph's outputs cannot be fetched.
+// One rank alone: the same, for this session.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
 // The one-device answer, on every rank; outputs always, other values if asked for at creation. Where several
 // graphs have an output of that name, the last run's. `size` is checked. Not collective.

@@ -91,7 +91,12 @@ void shoal_run_break(shoal_runner_t *runner, shoal_status_t status) {
   if (status && shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
 }
 
+// A world of one has nobody to abort and stays good for others; the runner breaks alone.
 shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status) {
+  if (runner->broken) {
+    shoal_status_free(status);
+    return shoal_status_clone(runner->broken);
+  }
   return shoal_world_agree(runner->world, status);
 }
 
@@ -102,7 +107,11 @@ shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
     shoal_status_free(status);  // every rank, this one too, returns what broke the world
     status = NULL;              // (where nobody came, each says in which instruction it waited)
   }
-  return shoal_runner_agree(runner, status);
+  status = shoal_runner_agree(runner, status);
+  if (status && shoal_world_size(runner->world) == 1 && !runner->broken) {
+    runner->broken = shoal_status_clone(status);
+  }
+  return status;
 }
 
 // Waits for all queues. The world is broken at the first error: another queue may hang on peers
@@ -153,7 +162,7 @@ static shoal_status_t run_call(shoal_runner_t *runner, const char *graph,
   for (int64_t i = 0; i < call->action_count && !status; ++i) {
     const shoal_action_t *action = &call->actions[i];
     if (action->bound->instruction->opcode != SHOAL_OPCODE_FETCH || action->bound->idle) continue;
-    status = shoal_run_fetched(&action->transfer, runner->run_count);
+    status = shoal_run_fetched(&action->transfer);
   }
   return status;
 }
@@ -173,16 +182,29 @@ static shoal_status_t find_order(const shoal_runner_t *runner, const char *graph
   return status;
 }
 
+// A graph's outputs are lost while it runs: a run that fails leaves no answer, not half of one.
+static void set_lost(shoal_runner_t *runner, const char *graph, bool lost) {
+  for (int64_t i = 0; i < runner->program->output_count; ++i) {
+    shoal_run_output_t *output = &runner->outputs[i];
+    if (strcmp(output->port->graph, graph) != 0) continue;
+    output->run = runner->run_count;
+    output->lost = lost;
+  }
+}
+
 shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
   const shoal_run_order_t *order = NULL;
   shoal_status_t status = find_order(runner, graph, &order);
   if (!status) status = shoal_run_feed_check(runner, graph);
   SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, status));
   ++runner->run_count;
+  set_lost(runner, graph, true);
   for (int64_t i = 0; i < order->call_count && !status; ++i) {
     status = run_call(runner, graph, &order->calls[i]);
   }
   shoal_run_break(runner, status);
   shoal_status_t drained = shoal_postbox_drain(&runner->postbox);
-  return shoal_run_finish(runner, shoal_run_first(status, drained));
+  SHOAL_RETURN_IF_ERROR(shoal_run_finish(runner, shoal_run_first(status, drained)));
+  set_lost(runner, graph, false);
+  return NULL;
 }

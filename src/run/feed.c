@@ -238,10 +238,8 @@ shoal_status_t shoal_run_fetch(shoal_queue_t *queue, const shoal_run_transfer_t 
   return shoal_queue_download(queue, fetch->address, to, fetch->bytes);
 }
 
-shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run) {
-  if (!fetch->part) return NULL;
-  fetch->output->run = run;
-  if (!fetch->staging) return NULL;
+shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch) {
+  if (!fetch->part || !fetch->staging) return NULL;
   return shoal_boxes_unpack(&fetch->part->boxes, shoal_dtype_size(fetch->part->type.dtype),
                             fetch->staging, true, fetch->output->host);
 }
@@ -304,6 +302,11 @@ shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name
   if (found->run == 0 && found->whole_bytes > 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run the graph first",
                             "output '%s' of graph '%s' has no value yet", name, found->port->graph);
+  }
+  if (found->lost) {
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "output '%s' has no value: the last run of graph '%s' failed", name,
+                       found->port->graph);
   }
   if (size > 0) memcpy(data, found->host, size);
   return NULL;

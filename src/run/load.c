@@ -392,6 +392,7 @@ void shoal_runner_free(shoal_runner_t *runner) {
   }
   for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) shoal_queue_free(runner->queues[i]);
   if (runner->memory) shoal_device_release(runner->device, runner->memory);
+  shoal_status_free(runner->broken);
   shoal_arena_deinit(&runner->arena);
   shoal_allocator_t allocator = runner->allocator;
   allocator.free(allocator.self, runner);

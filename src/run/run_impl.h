@@ -32,7 +32,8 @@ typedef struct shoal_run_output {
   int64_t whole_bytes;
   int64_t covered;  // elements this rank fetches
   char *host;       // whole_bytes; NULL when this rank fetches nothing
-  int64_t run;      // number of the run that wrote it; 0: none
+  int64_t run;      // number of the graph's last run; 0: none
+  bool lost;        // that run failed: what is in `host` is no answer
 } shoal_run_output_t;
 
 // FEED and FETCH in one call.
@@ -121,6 +122,7 @@ struct shoal_runner {
   int64_t scratch_count;
   char *tap_data;  // the largest part, when there is a tap
   int64_t run_count;
+  shoal_status_t broken;  // a world of one: the error that broke it
 };
 
 // ---- feed.c ---------------------------------------------------------------------------
@@ -141,7 +143,7 @@ SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue,
 SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
                                               const shoal_run_transfer_t *fetch);
 // Once the queue is done: the fetched part goes into the whole.
-SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch, int64_t run);
+SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch);
 
 // ---- bounded.c ------------------------------------------------------------------------
 

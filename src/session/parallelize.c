@@ -225,7 +225,12 @@ static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *
     session->counting.inner = options.allocator;
     session->allocator = shoal_allocator_failing(&session->counting);
     shoal_arena_init(session->allocator, &session->arena);
-    status = model ? compile(session, model, &options) : accept_program(session, program, &options);
+    if (model) {
+      status = compile(session, model, &options);
+    } else {
+      status = program ? accept_program(session, program, &options)
+                       : SHOAL_ERROR(INVALID_ARGUMENT, "a session needs a model, or a program");
+    }
   } else {
     status = SHOAL_OOM();
   }

@@ -219,8 +219,56 @@ static shoal_status_t one_bad_mesh(void *self, shoal_world_t *world) {
   return train_rank(&job, world);
 }
 
+// A label that is no class, in the second of three steps: the run fails, leaves no answer to fetch,
+// and nothing runs after it - on one rank as on several.
+static shoal_status_t bad_label(void *self, shoal_world_t *world) {
+  const job_t *job = self;
+  shoal_parallelize_options_t options = job->options;
+  options.world = world;
+  shoal_session_t *session = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_parallelize(job->model, &options, &session));
+  double loss;
+  int32_t y[BATCH] = {77};
+  shoal_status_t status = train_step(session, 1, &loss);
+  if (!status) status = shoal_feed(session, "y", y, sizeof y);
+  if (!status) {
+    shoal_status_t failed = shoal_run(session, "train");
+    shoal_status_t lost = shoal_fetch(session, "loss", &loss, sizeof loss);
+    shoal_status_t after = train_step(session, 2, &loss);
+    if (!failed || !lost || !after || shoal_status_code(after) != shoal_status_code(failed) ||
+        !strstr(shoal_status_message(lost), "run of graph 'train' failed")) {
+      status = shoal_status_create(SHOAL_INTERNAL, __FILE__, __LINE__, "a failed run left answers",
+                                   NULL);
+    }
+    shoal_status_free(lost);
+    shoal_status_free(after);
+    if (status) {
+      shoal_status_free(failed);
+    } else {
+      status = failed;
+    }
+  }
+  shoal_session_free(session);
+  return status;
+}
+
+static void test_failed_run(void **state) {
+  (void)state;
+  shoal_model_t *model = make_model(shoal_allocator_system());
+  job_t job = {.model = model, .options = {.strategy = "data"}};
+  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "label 77");
+  expect_error(2, bad_label, &job, SHOAL_ABORTED, "label 77");
+  job.options.opaque = true;
+  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "label 77");
+  shoal_model_free(model);
+}
+
 static void test_errors(void **state) {
   (void)state;
+  shoal_session_t *session = NULL;
+  shoal_status_t status = shoal_parallelize(NULL, NULL, &session);
+  assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+  shoal_status_free(status);
   shoal_model_t *model = make_model(shoal_allocator_system());
   job_t job = {.model = model, .options = {.strategy = "dta"}};
   expect_error(2, train_rank, &job, SHOAL_NOT_FOUND, "data");
@@ -324,6 +372,7 @@ int main(void) {
       cmocka_unit_test(test_resume_on_another_mesh),
       cmocka_unit_test(test_no_allocation_in_steady_state),
       cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_failed_run),
       cmocka_unit_test(test_given_program),
       cmocka_unit_test(test_signals),
   };
