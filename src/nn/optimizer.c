@@ -2,6 +2,8 @@
 // and one update node per state ("update/<state>/..."). Learning rate and step are values; moments
 // are states next to their parameter ("<state>#adamw.m"), of its type, so that they can be cut like
 // it.
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -69,6 +71,18 @@ static void push_update_scope(targets_t *t, int32_t i) {
   shoal_scope_push(t->graph, name ? name : "/");
 }
 
+// A factor that is no number trains nothing but NaN, and moments that decay by 1 or more never
+// forget.
+static void check_factor(shoal_graph_t *graph, const char *name, double value, double below) {
+  if (isfinite(value) && (below == 0 || (value >= 0 && value < below))) return;
+  char message[96];
+  int length = snprintf(message, sizeof message, "minimize: %s is %g", name, value);
+  if (below != 0) {
+    snprintf(message + length, sizeof message - (size_t)length, ", not in [0, %g)", below);
+  }
+  shoal_nn_refuse(graph, message);
+}
+
 static double or_default(double value, double fallback) {
   return value != 0 ? value : fallback;
 }
@@ -78,6 +92,9 @@ void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal
   shoal_sgd_t o = options ? *options : (shoal_sgd_t){0};
   targets_t t;
   shoal_site_push(graph, file, line);
+  check_factor(graph, "lr", o.lr, 0);
+  check_factor(graph, "momentum", o.momentum, 0);
+  check_factor(graph, "weight_decay", o.weight_decay, 0);
   if (targets_init(&t, graph, loss, or_default(o.lr, 1e-2), o.lr_value)) shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
     shoal_value_t w = t.states[i], g = t.gradients[i];
@@ -102,6 +119,11 @@ void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_ada
   shoal_adamw_t o = options ? *options : (shoal_adamw_t){0};
   targets_t t;
   shoal_site_push(graph, file, line);
+  check_factor(graph, "lr", o.lr, 0);
+  check_factor(graph, "beta1", o.beta1, 1);
+  check_factor(graph, "beta2", o.beta2, 1);
+  check_factor(graph, "eps", o.eps, INFINITY);
+  check_factor(graph, "weight_decay", o.weight_decay, 0);
   shoal_value_t step = {NULL, -1};
   if (targets_init(&t, graph, loss, or_default(o.lr, 1e-3), o.lr_value)) step = shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {

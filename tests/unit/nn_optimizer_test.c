@@ -1,5 +1,7 @@
 // Optimizers: what the update nodes compute, against a computation by hand; which states they
 // touch.
+#include <math.h>
+
 #include "graph_support.h"
 #include "shoal/nn.h"
 
@@ -168,8 +170,41 @@ static void errors_blame_the_caller(void **state) {
   shoal_model_free(model);
 }
 
+// Factors that cannot train are refused, with the line of the call.
+static void factors_that_cannot_train(void **state) {
+  (void)state;
+  static const struct {
+    const char *message;
+    shoal_adamw_t adamw;
+  } cases[] = {
+      {"lr is nan", {.lr = NAN}},
+      {"lr is inf", {.lr = INFINITY}},
+      {"beta1 is 1, not in [0, 1)", {.beta1 = 1}},
+      {"beta2 is -0.5, not in [0, 1)", {.beta2 = -0.5}},
+      {"eps is -1, not in [0, inf)", {.eps = -1}},
+      {"weight_decay is nan", {.weight_decay = NAN}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    shoal_model_t *model;
+    assert_ok(shoal_model_create(NULL, &model));
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t w, loss = build(g, &w);
+    const int line = __LINE__ + 1;
+    shoal_minimize(g, loss, &cases[i].adamw);
+    shoal_status_t status = shoal_model_status(model);
+    assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+    if (!strstr(shoal_status_message(status), cases[i].message)) {
+      fail_msg("no '%s' in '%s'", cases[i].message, shoal_status_message(status));
+    }
+    assert_int_equal(shoal_status_line(status), line);
+    shoal_status_free(status);
+    shoal_model_free(model);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(factors_that_cannot_train),
       cmocka_unit_test(adamw),
       cmocka_unit_test(adamw_defaults),
       cmocka_unit_test(sgd),
