@@ -172,10 +172,15 @@ shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *
       shoal_plan_parse_layout(plan, text, mesh, state->name, &state->type.shape, layout));
   if (shoal_layout_is_partial(layout))
     return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
-  for (int32_t c = 0; c < layout->cut_count; ++c)
+  for (int32_t c = 0; c < layout->cut_count; ++c) {
     if (layout->cuts[c].axis == SHOAL_AXIS_MICRO)
       return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot be cut along micro: it outlives the step",
                          state->name);
+    if (layout->cuts[c].before < 0 || layout->cuts[c].after < 0)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a halo of a resting state is not negative",
+                              "state '%s' cannot rest trimmed: nobody would hold what is cut off",
+                              state->name);
+  }
   return NULL;
 }
 

@@ -77,6 +77,8 @@ static void test_layouts(void **state) {
                  STRINGS("data=2"), LAYOUT("block*/weight", "data:0"));
   expect_refused(INVALID_ARGUMENT, "state 'fc1/weight' cannot be cut along micro", 2,
                  STRINGS("data=2,micro=3"), LAYOUT("fc1/weight", "micro:0"));
+  expect_refused(INVALID_ARGUMENT, "state 'fc1/weight' cannot rest trimmed", 2, STRINGS("data=2"),
+                 LAYOUT("fc1/weight", "data:0+1-1"));
   expect_refused(INVALID_ARGUMENT, "state 'fc1/weight' cannot rest unreduced", 2, STRINGS("data=2"),
                  LAYOUT("fc1/weight", "data:partial(sum)"));
   expect_refused(INVALID_ARGUMENT, "input 'x' cannot be fed unreduced", 2, STRINGS("data=2"),
