@@ -1,4 +1,5 @@
 // `shoal`: finds the sub-command, runs it, prints its error and turns it into an exit code.
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,17 @@ static int report(shoal_status_t status) {
   return code;
 }
 
+// A caller may have closed standard streams: the next file opened would be taken for one of them.
+// Opened the wrong way round, so that results nobody gets are an error, as on a full disk.
+static void hold_standard_streams(void) {
+  const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int i = 0; i < 3; ++i) {
+    if (fcntl(i, F_GETFD) < 0 && open("/dev/null", modes[i]) != i) return;
+  }
+}
+
 int main(int argc, char **argv) {
+  hold_standard_streams();
   if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
     print_help(argc < 2 ? stderr : stdout);
     return argc < 2 ? shoal_code_exit(SHOAL_INVALID_ARGUMENT) : 0;

@@ -85,5 +85,11 @@ kill -KILL $launcher
 wait $launcher 2>/dev/null
 gone || fail "ranks outlive a killed launcher"
 
+# Closed standard streams are no descriptors for the launcher's own files.
+"$shoal" train mlp -n 2 --steps 2 --save "$work/closed" <&- >&- 2>&-
+code=$?
+[ $code -eq 5 ] && fail "with all standard streams closed: exit code $code"
+[ -s "$work/closed/step-2/model.safetensors" ] || fail "with all standard streams closed nothing is trained"
+
 [ $failures -eq 0 ] && echo "shoal run: all well"
 exit $((failures > 0))
