@@ -44,6 +44,7 @@ typedef struct shoal_local_world {
   shoal_local_stream_t **sending, **receiving;
   shoal_mutex_t heap_lock;
   struct shoal_local_block *blocks;  // of this rank's heap, by address
+  int32_t colours;                   // given to blocks so far
   shoal_local_table_t table;
 } shoal_local_world_t;
 

@@ -129,6 +129,36 @@ static int64_t own_part_at(const job_t *job) {
   return job->many ? sum_before(job->c->send_counts, job->me) * job->element : 0;
 }
 
+// ---- joining --------------------------------------------------------------------------
+
+// Sums of two ranks' elements, to one result or to both ranks': what memory speed hangs on. A
+// result may be one of the sources, element by element, never shifted.
+#define SUM_TWO(suffix, type)                                                                   \
+  static void sum_two_##suffix(int64_t count, const type *a, const type *b, type *out) {        \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; ++i) out[i] = a[i] + b[i];              \
+  }                                                                                             \
+  static void sum_two_to_two_##suffix(int64_t count, const type *a, const type *b, type *first, \
+                                      type *second) {                                           \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; ++i) {                                  \
+      const type sum = a[i] + b[i];                                                             \
+      first[i] = sum;                                                                           \
+      second[i] = sum;                                                                          \
+    }                                                                                           \
+  }
+SUM_TWO(f32, float)
+SUM_TWO(f64, double)
+
+static void join(const shoal_collective_t *c, int64_t count, int32_t n, const void *const *sources,
+                 void *out) {
+  if (n == 2 && c->reduce == SHOAL_REDUCE_SUM && c->dtype == SHOAL_F32) {
+    sum_two_f32(count, sources[0], sources[1], out);
+  } else if (n == 2 && c->reduce == SHOAL_REDUCE_SUM && c->dtype == SHOAL_F64) {
+    sum_two_f64(count, sources[0], sources[1], out);
+  } else {
+    shoal_reduce_all(c->dtype, c->reduce, count, n, sources, out);
+  }
+}
+
 // Takes elements [lo, hi) of every part that is for this rank; group->sources point at element lo.
 static void pull(const job_t *job, int64_t lo, int64_t hi) {
   const shoal_collective_t *c = job->c;
@@ -144,7 +174,7 @@ static void pull(const job_t *job, int64_t lo, int64_t hi) {
     if (n == 0) {
       shoal_reduce_fill(c->reduce, c->dtype, count, recv + lo * job->element);
     } else {
-      shoal_reduce_all(c->dtype, c->reduce, count, n, group->sources, recv + lo * job->element);
+      join(c, count, n, group->sources, recv + lo * job->element);
     }
     return;
   }
@@ -196,19 +226,6 @@ static shoal_status_t run_inline(const job_t *job) {
 
 // ---- joining for several --------------------------------------------------------------
 
-// Two ranks' elements to two results: the one case that memory speed hangs on. A result may be one
-// of the sources, element by element, never shifted.
-#define JOIN_TWO(name, type)                                                                 \
-  static void name(int64_t count, const type *a, const type *b, type *first, type *second) { \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; ++i) {                               \
-      const type sum = a[i] + b[i];                                                          \
-      first[i] = sum;                                                                        \
-      second[i] = sum;                                                                       \
-    }                                                                                        \
-  }
-JOIN_TWO(join_two_f32, float)
-JOIN_TWO(join_two_f64, double)
-
 // outs[k][i] = join over the sources; all are advanced by `at` bytes.
 static void join_to(const job_t *job, int64_t at, int64_t count, int32_t n_outs,
                     uint8_t *const *outs) {
@@ -218,11 +235,11 @@ static void join_to(const job_t *job, int64_t at, int64_t count, int32_t n_outs,
     const void *a = (const uint8_t *)sources[0] + at, *b = (const uint8_t *)sources[1] + at;
     void *first = outs[0] + at, *second = outs[1] + at;
     if (c->dtype == SHOAL_F32) {
-      join_two_f32(count, a, b, first, second);
+      sum_two_to_two_f32(count, a, b, first, second);
       return;
     }
     if (c->dtype == SHOAL_F64) {
-      join_two_f64(count, a, b, first, second);
+      sum_two_to_two_f64(count, a, b, first, second);
       return;
     }
   }
@@ -231,7 +248,7 @@ static void join_to(const job_t *job, int64_t at, int64_t count, int32_t n_outs,
   for (int64_t done = 0; done < count; done += block) {
     const int64_t size = min64(count - done, block), offset = at + done * job->element;
     for (int32_t i = 0; i < job->n; ++i) from[i] = (const uint8_t *)sources[i] + offset;
-    shoal_reduce_all(c->dtype, c->reduce, size, job->n, from, outs[0] + offset);
+    join(c, size, job->n, from, outs[0] + offset);
     for (int32_t k = 1; k < n_outs; ++k) {
       copy(outs[k] + offset, outs[0] + offset, size * job->element);
     }
