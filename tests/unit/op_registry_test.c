@@ -207,11 +207,11 @@ static void refuses_bad_calls(void **state) {
   shoal_tensor_t out[1];
   shoal_tensor_t table = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3, 2), 2, 1);
   assert_error(
-      INVALID_ARGUMENT, "index 5",
+      INVALID_ARGUMENT, "ids is 5",
       run_named(&b, "shoal.embedding", TENSORS(table, scalar_int(&b, 5)), NO_ATTRS, out, NULL));
   shoal_tensor_t label = scalar_int(&b, -1),
                  row = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3), 2, 1);
-  assert_error(INVALID_ARGUMENT, "label -1",
+  assert_error(INVALID_ARGUMENT, "labels is -1",
                run_named(&b, "shoal.cross_entropy", TENSORS(row, label), NO_ATTRS, out, NULL));
   bench_deinit(&b);
 }

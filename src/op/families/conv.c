@@ -3,51 +3,18 @@
 // columns with its halo computes its share:
 //   out[n,o,y,x]  = sum over c, taps of x[n,c,in(y,tap),in(x,tap)] w[o,c,tap]
 //   dx            = the same pairs, summed for each input          (needs the dy that see it)
-//   dw            = the same pairs, summed for each tap            (a part of dy gives a partial
-//   sum)
+//   dw            = the same pairs, summed for each tap            (a part of dy: a partial sum)
 #ifndef KERNELS_HERE
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 #include "op/families/window.h"
 
-// Tables of taps along rows and columns, in the workspace.
-typedef struct taps {
-  int64_t *table[2];
-  int64_t kernel[2];
-} taps_t;
-
 #define EACH EACH_REAL
 #define KERNELS "op/families/conv.c"
 #include "op/families/each.h"
 
-#define KERNEL(name)                                                                          \
-  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
-                                      const shoal_tensor_t *outputs, void *workspace)
 #define RUN(name, dtype, ...) \
   ((dtype) == SHOAL_F64 ? name##_f64(__VA_ARGS__) : name##_f32(__VA_ARGS__))
-
-static int64_t taps_bytes(int64_t rows, int64_t columns, const int64_t kernel[2]) {
-  return shoal_align64((rows * kernel[0] + columns * kernel[1]) * (int64_t)sizeof(int64_t));
-}
-
-static taps_t taps_of(const shoal_shape_t *shape, const shoal_window_t *window, void *workspace) {
-  taps_t taps = {.kernel = {window->kernel[0], window->kernel[1]}};
-  taps.table[0] = workspace;
-  taps.table[1] = taps.table[0] + shape->dims[2] * window->kernel[0];
-  return taps;
-}
-
-// What each held output sees of the input; MISMATCH if that is not held.
-static shoal_status_t forward_taps(const shoal_call_t *call, const shoal_window_t *window,
-                                   const shoal_place_t *input, const shoal_place_t *output,
-                                   void *workspace, taps_t *out_taps) {
-  *out_taps = taps_of(&output->part, window, workspace);
-  for (int32_t i = 0; i < 2; ++i) {
-    const int64_t missing = shoal_window_inputs(window, i, input, output, out_taps->table[i]);
-    SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "x", missing));
-  }
-  return NULL;
-}
 
 // ---- forward
 // ----------------------------------------------------------------------------------------
@@ -73,9 +40,8 @@ static shoal_status_t conv_places(const shoal_call_t *call, shoal_window_t *out_
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, x, out_x));
   *out_shape = (shoal_shape_t){.rank = 4, .dims = {x->dims[0], w->dims[0]}};
   for (int32_t i = 0; i < 2; ++i) {
-    const int64_t given = call->attrs[HEIGHT + i].i;
     out_shape->dims[2 + i] =
-        given >= 0 ? given : shoal_window_count(out_window, i, out_x->whole.dims[2 + i]);
+        shoal_window_count(out_window, i, &call->attrs[HEIGHT + i], out_x->whole.dims[2 + i]);
   }
   return shoal_check_place(call, PLACE_OUT, out_shape, out_out);
 }
@@ -84,8 +50,8 @@ static void conv2d_complete(const shoal_call_t *call, shoal_attr_value_t *attrs)
   shoal_window_t window;
   shoal_status_t status = conv_window(call, &window);
   for (int32_t i = 0; i < 2 && !status; ++i) {
-    if (attrs[HEIGHT + i].i >= 0) continue;
-    attrs[HEIGHT + i].i = shoal_window_count(&window, i, call->inputs[0].shape.dims[2 + i]);
+    attrs[HEIGHT + i].i =
+        shoal_window_count(&window, i, &attrs[HEIGHT + i], call->inputs[0].shape.dims[2 + i]);
   }
   shoal_status_free(status);  // infer says it again
 }
@@ -98,28 +64,25 @@ static shoal_status_t conv2d_infer(const shoal_call_t *call, shoal_type_t *out_t
 }
 
 static int64_t conv2d_workspace(const shoal_call_t *call) {
-  const shoal_shape_t *out = &call->outputs[0].shape;
-  return taps_bytes(out->dims[2], out->dims[3], &call->inputs[1].shape.dims[2]) +
+  return shoal_taps_bytes(&call->outputs[0].shape, &call->inputs[1].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-KERNEL(conv2d) {
+OP_KERNEL(conv2d) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_kernel);
   }
   shoal_window_t window;
   shoal_shape_t shape;
   shoal_place_t x, out;
-  taps_t taps;
   SHOAL_RETURN_IF_ERROR(conv_places(call, &window, &shape, &x, &out));
-  SHOAL_RETURN_IF_ERROR(forward_taps(call, &window, &x, &out, workspace, &taps));
+  const shoal_taps_t taps = shoal_taps_at(&shape, window.kernel, workspace);
+  SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &out, &taps));
   RUN(conv2d, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
 
-static void conv2d_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
-                            const shoal_ref_t *out, const shoal_ref_t *grads,
-                            shoal_ref_t *in_grads) {
+OP_GRADIENT(conv2d) {
   const shoal_attr_value_t *a = call->attrs;
   const shoal_attr_t stride = shoal_attr_ints("stride", 2, a[STRIDE].ints);
   const shoal_attr_t padding = shoal_attr_ints("padding", 2, a[PADDING].ints);
@@ -200,12 +163,11 @@ static shoal_status_t conv2d_grad_x_infer(const shoal_call_t *call, shoal_type_t
 }
 
 static int64_t conv2d_grad_x_workspace(const shoal_call_t *call) {
-  const shoal_shape_t *x = &call->outputs[0].shape;
-  return taps_bytes(x->dims[2], x->dims[3], &call->inputs[0].shape.dims[2]) +
+  return shoal_taps_bytes(&call->outputs[0].shape, &call->inputs[0].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-KERNEL(conv2d_grad_x) {
+OP_KERNEL(conv2d_grad_x) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_grad_x_kernel);
   }
@@ -213,11 +175,8 @@ KERNEL(conv2d_grad_x) {
   shoal_shape_t shape;
   shoal_place_t x, dy;
   SHOAL_RETURN_IF_ERROR(grad_x_places(call, &window, &shape, &x, &dy));
-  const taps_t taps = taps_of(&shape, &window, workspace);
-  for (int32_t i = 0; i < 2; ++i) {
-    const int64_t missing = shoal_window_outputs(&window, i, &x, &dy, taps.table[i]);
-    SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "dy", missing));
-  }
+  const shoal_taps_t taps = shoal_taps_at(&shape, window.kernel, workspace);
+  SHOAL_RETURN_IF_ERROR(shoal_taps_outputs(call, &window, &x, &dy, &taps));
   RUN(conv2d_grad_x, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
@@ -279,21 +238,20 @@ static shoal_status_t conv2d_grad_w_infer(const shoal_call_t *call, shoal_type_t
 }
 
 static int64_t conv2d_grad_w_workspace(const shoal_call_t *call) {
-  const shoal_shape_t *dy = &call->inputs[1].shape;
-  return taps_bytes(dy->dims[2], dy->dims[3], &call->outputs[0].shape.dims[2]) +
+  return shoal_taps_bytes(&call->inputs[1].shape, &call->outputs[0].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-KERNEL(conv2d_grad_w) {
+OP_KERNEL(conv2d_grad_w) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_grad_w_kernel);
   }
   shoal_window_t window;
   shoal_shape_t shape;
   shoal_place_t x, dy;
-  taps_t taps;
   SHOAL_RETURN_IF_ERROR(grad_w_places(call, &window, &shape, &x, &dy));
-  SHOAL_RETURN_IF_ERROR(forward_taps(call, &window, &x, &dy, workspace, &taps));
+  const shoal_taps_t taps = shoal_taps_at(&inputs[1].shape, window.kernel, workspace);
+  SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &dy, &taps));
   RUN(conv2d_grad_w, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
@@ -342,7 +300,7 @@ static inline void K(gather)(R f, const R *restrict from, const int64_t *taps, i
 
 // Forward and the gradient of x are one loop: `to` [N,A,..] sums `from` [N,B,..] through taps, with
 // weights w[A,B,KH,KW] or, swapped, w[B,A,KH,KW].
-static void K(correlate)(const taps_t *taps, const shoal_tensor_t *w, bool swapped,
+static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool swapped,
                          const shoal_tensor_t *from, const shoal_tensor_t *to) {
   const int64_t *dims = to->shape.dims, kh = taps->kernel[0], kw = taps->kernel[1];
   for (int64_t line = 0; line < dims[0] * dims[1] * dims[2]; ++line) {
@@ -362,18 +320,18 @@ static void K(correlate)(const taps_t *taps, const shoal_tensor_t *w, bool swapp
   }
 }
 
-static void K(conv2d)(const taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *w,
+static void K(conv2d)(const shoal_taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *w,
                       const shoal_tensor_t *out) {
   K(correlate)(taps, w, false, x, out);
 }
 
-static void K(conv2d_grad_x)(const taps_t *taps, const shoal_tensor_t *w, const shoal_tensor_t *dy,
-                             const shoal_tensor_t *dx) {
+static void K(conv2d_grad_x)(const shoal_taps_t *taps, const shoal_tensor_t *w,
+                             const shoal_tensor_t *dy, const shoal_tensor_t *dx) {
   K(correlate)(taps, w, true, dy, dx);
 }
 
-static void K(conv2d_grad_w)(const taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *dy,
-                             const shoal_tensor_t *dw) {
+static void K(conv2d_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
+                             const shoal_tensor_t *dy, const shoal_tensor_t *dw) {
   const int64_t *w = dw->shape.dims, *dims = dy->shape.dims, kh = w[2], kw = w[3];
   R *out = dw->data;
   for (int64_t oc = 0; oc < w[0] * w[1]; ++oc) {

@@ -58,11 +58,6 @@ static shoal_status_t where_infer(const shoal_call_t *call, shoal_type_t *out_ty
 // ---- gradients
 // --------------------------------------------------------------------------------------
 
-#define GRADIENT(name)                                                                             \
-  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
-                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
-                              shoal_ref_t *in_grads)
-
 // Gradients of a and b before broadcasting is undone.
 static void finish(const shoal_call_t *call, shoal_emitter_t *e, int32_t first, shoal_ref_t da,
                    shoal_ref_t db, shoal_ref_t *in_grads) {
@@ -70,24 +65,24 @@ static void finish(const shoal_call_t *call, shoal_emitter_t *e, int32_t first, 
   in_grads[first + 1] = shoal_emit_sum_to(e, db, &call->inputs[first + 1].shape);
 }
 
-GRADIENT(add) {
+OP_GRADIENT(add) {
   (void)in, (void)out;
   finish(call, e, 0, grads[0], grads[0], in_grads);
 }
 
-GRADIENT(sub) {
+OP_GRADIENT(sub) {
   (void)in, (void)out;
   finish(call, e, 0, grads[0], shoal_emit_unary(e, "shoal.neg", grads[0]), in_grads);
 }
 
-GRADIENT(mul) {
+OP_GRADIENT(mul) {
   (void)out;
   finish(call, e, 0, shoal_emit_binary(e, "shoal.mul", grads[0], in[1]),
          shoal_emit_binary(e, "shoal.mul", grads[0], in[0]), in_grads);
 }
 
 // d(a/b)/db = -(a/b)/b
-GRADIENT(div) {
+OP_GRADIENT(div) {
   const shoal_ref_t da = shoal_emit_binary(e, "shoal.div", grads[0], in[1]);
   const shoal_ref_t db = shoal_emit_binary(e, "shoal.mul", da, out[0]);
   finish(call, e, 0, da, shoal_emit_unary(e, "shoal.neg", db), in_grads);
@@ -101,17 +96,17 @@ static void choose(const shoal_call_t *call, shoal_emitter_t *e, int32_t first,
          shoal_emit_where(e, condition, zero, dy), in_grads);
 }
 
-GRADIENT(maximum) {
+OP_GRADIENT(maximum) {
   (void)out;
   choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[0], in[1]), grads[0], in_grads);
 }
 
-GRADIENT(minimum) {
+OP_GRADIENT(minimum) {
   (void)out;
   choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[1], in[0]), grads[0], in_grads);
 }
 
-GRADIENT(where) {
+OP_GRADIENT(where) {
   (void)out;
   choose(call, e, 1, in[0], grads[0], in_grads);
 }
@@ -170,7 +165,7 @@ static shoal_status_t cast_infer(const shoal_call_t *call, shoal_type_t *out_typ
   return NULL;
 }
 
-GRADIENT(cast) {
+OP_GRADIENT(cast) {
   (void)in, (void)out;
   const shoal_dtype_t from = call->inputs[0].dtype;
   if (shoal_dtype_is_float(from)) in_grads[0] = shoal_emit_cast(e, grads[0], from);

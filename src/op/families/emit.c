@@ -88,6 +88,15 @@ shoal_ref_t shoal_emit_mean(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, boo
                               shoal_attr_int("count", count)));
 }
 
+shoal_ref_t shoal_emit_exp(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, shoal_ref_t *out_max,
+                           shoal_ref_t *out_sum) {
+  *out_max = shoal_emit_reduce(e, "shoal.reduce_max", x, axis, true);
+  const shoal_ref_t p =
+      shoal_emit_unary(e, "shoal.exp", shoal_emit_binary(e, "shoal.sub", x, *out_max));
+  *out_sum = shoal_emit_reduce(e, "shoal.reduce_sum", p, axis, true);
+  return p;
+}
+
 shoal_ref_t shoal_emit_where(shoal_emitter_t *e, shoal_ref_t condition, shoal_ref_t a,
                              shoal_ref_t b) {
   return shoal_emit_one(e, "shoal.where", REFS(condition, a, b), NO_ATTRS);

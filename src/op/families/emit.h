@@ -14,6 +14,12 @@
 #define NO_REFS 0, NULL
 #define NO_ATTRS 0, NULL
 
+// The head of a gradient: OP_GRADIENT(pick) { in_grads[0] = ...; } is pick_gradient.
+#define OP_GRADIENT(name)                                                                          \
+  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
+                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
+                              shoal_ref_t *in_grads)
+
 shoal_ref_t shoal_emit_one(shoal_emitter_t *e, const char *op, int32_t input_count,
                            const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs);
 shoal_ref_t shoal_emit_unary(shoal_emitter_t *e, const char *op, shoal_ref_t x);
@@ -31,6 +37,9 @@ shoal_ref_t shoal_emit_sum_to(shoal_emitter_t *e, shoal_ref_t x, const shoal_sha
 shoal_ref_t shoal_emit_reduce(shoal_emitter_t *e, const char *op, shoal_ref_t x, int32_t axis, bool keep);
 shoal_ref_t shoal_emit_sum_leading(shoal_emitter_t *e, shoal_ref_t x);
 shoal_ref_t shoal_emit_mean(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, bool keep, int64_t count);
+// exp(x - max) along the axis, its max and its sum (dims kept).
+shoal_ref_t shoal_emit_exp(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, shoal_ref_t *out_max,
+                           shoal_ref_t *out_sum);
 shoal_ref_t shoal_emit_where(shoal_emitter_t *e, shoal_ref_t condition, shoal_ref_t a, shoal_ref_t b);
 shoal_ref_t shoal_emit_einsum(shoal_emitter_t *e, const char *equation, shoal_ref_t a, shoal_ref_t b);
 // x with a dim of size 1 put in at `axis`: undoes a reduction that did not keep it.

@@ -5,18 +5,18 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "op/type.h"
 
 shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status) {
-  char text[512], shape[128];
+  char text[512], type[SHOAL_TYPE_SIZE];
   size_t used = 0;
   text[0] = 0;
   const shoal_op_t *op = call->op;
   for (int32_t i = 0; i < call->input_count && used < sizeof text - 1; ++i) {
     int32_t name = i < op->input_count ? i : op->input_count - 1;
-    shoal_shape_format(&call->inputs[i].shape, shape, sizeof shape);
-    int length = snprintf(text + used, sizeof text - used, "%s%s %s%s", i ? ", " : "",
+    int length = snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "",
                           name >= 0 ? op->inputs[name] : "?",
-                          shoal_dtype_name(call->inputs[i].dtype), shape);
+                          shoal_type_format(&call->inputs[i], type, sizeof type));
     used += (size_t)(length > 0 ? length : 0);
   }
   char context[640];
@@ -86,6 +86,17 @@ shoal_status_t shoal_check_axis(const shoal_call_t *call, int64_t axis, int32_t 
   return NULL;
 }
 
+shoal_status_t shoal_check_index(const shoal_call_t *call, int32_t input,
+                                 const shoal_tensor_t *indices, int64_t i,
+                                 const shoal_place_t *place, int32_t dim, int64_t *out_local) {
+  const int64_t index = shoal_dtype_load_int(indices->dtype, indices->data, i);
+  REQUIRE(call, index >= 0 && index < place->whole.dims[dim],
+          "element %lld of %s is %lld, which is not in [0, %lld)", (long long)i,
+          input_name(call, input), (long long)index, (long long)place->whole.dims[dim]);
+  *out_local = shoal_place_local(place, dim, index);
+  return NULL;
+}
+
 shoal_status_t shoal_check_place(const shoal_call_t *call, int32_t attr, const shoal_shape_t *shape,
                                  shoal_place_t *out_place) {
   const shoal_place_t *place = call->attrs[attr].place;
@@ -121,4 +132,9 @@ void shoal_gradient_none(const shoal_call_t *call, shoal_emitter_t *emitter,
                          const shoal_ref_t *output_grads, shoal_ref_t *out_input_grads) {
   (void)call, (void)emitter, (void)inputs, (void)outputs, (void)output_grads;
   (void)out_input_grads;
+}
+
+void shoal_cost_move(const shoal_call_t *call, shoal_cost_t *out_cost) {
+  (void)call;
+  out_cost->flops = 0;
 }

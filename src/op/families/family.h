@@ -51,6 +51,12 @@ SHOAL_MUST_USE shoal_status_t shoal_check_sizes(const shoal_call_t *call, int32_
 // -1 is the last dim.
 SHOAL_MUST_USE shoal_status_t shoal_check_axis(const shoal_call_t *call, int64_t axis, int32_t rank,
                                                int32_t *out_axis);
+// Where in the part, along its dim, the index lies that element i of the integer input holds: -1 if elsewhere
+// in the whole. An index outside the whole is refused.
+SHOAL_MUST_USE shoal_status_t shoal_check_index(const shoal_call_t *call, int32_t input,
+                                                const shoal_tensor_t *indices, int64_t i,
+                                                const shoal_place_t *place, int32_t dim,
+                                                int64_t *out_local);
 // The place of an operand of that shape, the whole if none was given.
 SHOAL_MUST_USE shoal_status_t shoal_check_place(const shoal_call_t *call, int32_t attr,
                                                 const shoal_shape_t *shape, shoal_place_t *out_place);
@@ -85,6 +91,13 @@ static inline int64_t shoal_shape_product(const shoal_shape_t *shape, int32_t fr
   shoal_shape_t part = shoal_shape_part(shape, from, to);
   return shoal_shape_count(&part);
 }
+// Rows of a tensor of at least one dim, and their length.
+static inline int64_t shoal_row_count(const shoal_shape_t *shape) {
+  return shoal_shape_product(shape, 0, shape->rank - 1);
+}
+static inline int64_t shoal_row_length(const shoal_shape_t *shape) {
+  return shape->dims[shape->rank - 1];
+}
 // numpy's rule; false when the shapes do not fit.
 bool shoal_shape_broadcast(const shoal_shape_t *a, const shoal_shape_t *b, shoal_shape_t *out_shape);
 
@@ -92,5 +105,8 @@ bool shoal_shape_broadcast(const shoal_shape_t *a, const shoal_shape_t *b, shoal
 void shoal_gradient_none(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,
                          const shoal_ref_t *outputs, const shoal_ref_t *output_grads,
                          shoal_ref_t *out_input_grads);
+
+// The cost of ops that only move elements: bytes, no flops.
+void shoal_cost_move(const shoal_call_t *call, shoal_cost_t *out_cost);
 
 #endif  // SHOAL_OP_FAMILY_H_

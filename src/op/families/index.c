@@ -6,16 +6,6 @@
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
-// Position in the part of index i of `ids`, -1 where the part does not have it.
-static shoal_status_t local_index(const shoal_call_t *call, const shoal_place_t *place, int32_t dim,
-                                  const shoal_tensor_t *ids, int64_t i, int64_t *out_local) {
-  const int64_t id = shoal_dtype_load_int(ids->dtype, ids->data, i);
-  REQUIRE(call, id >= 0 && id < place->whole.dims[dim], "index %lld (at %lld) is not in [0, %lld)",
-          (long long)id, (long long)i, (long long)place->whole.dims[dim]);
-  *out_local = shoal_place_local(place, dim, id);
-  return NULL;
-}
-
 // shape with `size` appended.
 static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *shape, int64_t size,
                                 shoal_shape_t *out_shape) {
@@ -29,23 +19,6 @@ static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *s
 #define EACH EACH_REAL
 #define KERNELS "op/families/index.c"
 #include "op/families/each.h"
-
-#define GRADIENT(name)                                                                             \
-  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
-                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
-                              shoal_ref_t *in_grads)
-#define KERNEL(name)                                                                          \
-  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
-                                      const shoal_tensor_t *outputs, void *workspace)
-
-// Rows of x and their length.
-static int64_t row_count(const shoal_shape_t *x) {
-  return shoal_shape_product(x, 0, x->rank - 1);
-}
-
-static int64_t row_length(const shoal_shape_t *x) {
-  return x->dims[x->rank - 1];
-}
 
 // ---- embedding
 // --------------------------------------------------------------------------------------
@@ -61,13 +34,13 @@ static shoal_status_t embedding_infer(const shoal_call_t *call, shoal_type_t *ou
   return with_last(call, &call->inputs[1].shape, table->shape.dims[1], &out_types[0].shape);
 }
 
-GRADIENT(embedding) {
+OP_GRADIENT(embedding) {
   (void)out;
   in_grads[0] = shoal_emit_one(e, "shoal.embedding_grad", REFS(in[1], grads[0]),
                                ATTRS(shoal_attr_int("rows", call->inputs[0].shape.dims[0])));
 }
 
-KERNEL(embedding) {
+OP_KERNEL(embedding) {
   (void)workspace;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
@@ -77,7 +50,7 @@ KERNEL(embedding) {
   char *out = outputs->data;
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(local_index(call, &place, 0, &inputs[1], i, &at));
+    SHOAL_RETURN_IF_ERROR(shoal_check_index(call, 1, &inputs[1], i, &place, 0, &at));
     if (row == 0) continue;
     if (at >= 0) {
       memcpy(out + (size_t)i * row, table + (size_t)at * row, row);
@@ -88,11 +61,6 @@ KERNEL(embedding) {
   return NULL;
 }
 
-static void move_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
-  (void)call;
-  out_cost->flops = 0;
-}
-
 const shoal_op_t shoal_op_embedding = {
     .name = "shoal.embedding",
     .doc = "Rows of the table [V, C] by index: out[.., :] = table[ids[..], :].",
@@ -101,7 +69,7 @@ const shoal_op_t shoal_op_embedding = {
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
     .infer = embedding_infer,
     .gradient = embedding_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = embedding_kernel,
     SHOAL_OP_CASES("f64[7,3], i64[5]<7", "f32[9,5], i32[2,3]<9", "f64[5,3], i32[]<5",
                    "bf16[7,3], u8[5]<7", "f32[7,3], i64[0]<7"),
@@ -123,7 +91,7 @@ static shoal_status_t embedding_grad_infer(const shoal_call_t *call, shoal_type_
   return shoal_check_place(call, ROWS_PLACE, &out_types[0].shape, &place);
 }
 
-KERNEL(embedding_grad) {
+OP_KERNEL(embedding_grad) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, embedding_grad_kernel);
   }
@@ -134,7 +102,7 @@ KERNEL(embedding_grad) {
   if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(local_index(call, &place, 0, &inputs[0], i, &at));
+    SHOAL_RETURN_IF_ERROR(shoal_check_index(call, 0, &inputs[0], i, &place, 0, &at));
     if (at < 0) continue;
     (outputs->dtype == SHOAL_F64 ? add_row_f64 : add_row_f32)(inputs[1].data, i * width,
                                                               outputs->data, at * width, width);
@@ -192,20 +160,23 @@ static shoal_status_t pick_infer(const shoal_call_t *call, shoal_type_t *out_typ
   return shoal_check_place(call, 0, &x->shape, &place);
 }
 
-GRADIENT(pick) {
+OP_GRADIENT(pick) {
   (void)out;
-  in_grads[0] = shoal_emit_one(e, "shoal.pick_grad", REFS(in[1], grads[0]),
-                               ATTRS(shoal_attr_int("size", row_length(&call->inputs[0].shape))));
+  in_grads[0] =
+      shoal_emit_one(e, "shoal.pick_grad", REFS(in[1], grads[0]),
+                     ATTRS(shoal_attr_int("size", shoal_row_length(&call->inputs[0].shape))));
 }
 
-KERNEL(pick) {
+OP_KERNEL(pick) {
   (void)workspace;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
-  const int64_t rows = row_count(&inputs[0].shape), width = row_length(&inputs[0].shape);
+  const int64_t rows = shoal_row_count(&inputs[0].shape),
+                width = shoal_row_length(&inputs[0].shape);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(local_index(call, &place, inputs[0].shape.rank - 1, &inputs[1], i, &at));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_check_index(call, 1, &inputs[1], i, &place, inputs[0].shape.rank - 1, &at));
     copy_one(inputs->dtype, inputs[0].data, at < 0 ? -1 : i * width + at, outputs->data, i);
   }
   return NULL;
@@ -219,7 +190,7 @@ const shoal_op_t shoal_op_pick = {
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
     .infer = pick_infer,
     .gradient = pick_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = pick_kernel,
     SHOAL_OP_CASES("f64[5,7], i64[5]<7", "f32[2,3,5], i32[2,3]<5", "f64[7], i32[]<7",
                    "bf16[5,9], u8[5]<9"),
@@ -239,16 +210,17 @@ static shoal_status_t pick_grad_infer(const shoal_call_t *call, shoal_type_t *ou
   return shoal_check_place(call, SIZE_PLACE, &out_types[0].shape, &place);
 }
 
-KERNEL(pick_grad) {
+OP_KERNEL(pick_grad) {
   (void)workspace;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, SIZE_PLACE, &outputs->shape, &place));
-  const int64_t rows = row_count(&outputs->shape), width = row_length(&outputs->shape);
+  const int64_t rows = shoal_row_count(&outputs->shape), width = shoal_row_length(&outputs->shape);
   const int64_t size = shoal_shape_count(&outputs->shape);
   if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
   for (int64_t i = 0; i < rows; ++i) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(local_index(call, &place, outputs->shape.rank - 1, &inputs[0], i, &at));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_check_index(call, 0, &inputs[0], i, &place, outputs->shape.rank - 1, &at));
     if (at >= 0) copy_one(outputs->dtype, inputs[1].data, i, outputs->data, i * width + at);
   }
   return NULL;
@@ -267,7 +239,7 @@ const shoal_op_t shoal_op_pick_grad = {
                     .doc = "size of the last dim"},
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .infer = pick_grad_infer,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = pick_grad_kernel,
     SHOAL_OP_CASES("i64[5]<7, f64[5] ; size=7", "i32[2,3]<5, f32[2,3] ; size=5",
                    "i32[]<7, f64[] ; size=7", "u8[5]<9, bf16[5] ; size=9"),

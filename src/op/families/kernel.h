@@ -21,6 +21,11 @@
    [SHOAL_F16] = name##_f16,   [SHOAL_I64] = name##_i64, [SHOAL_I32] = name##_i32,                     \
    [SHOAL_U8] = name##_u8,     [SHOAL_BOOL] = name##_bool}
 
+// The head of a kernel: OP_KERNEL(pick) { ... return NULL; } is pick_kernel.
+#define OP_KERNEL(name)                                                                       \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace)
+
 // ---- walking ----------------------------------------------------------------------------------------
 
 // Visits a box of elements of up to four operands, row-major, one run along the innermost dim at a time.

@@ -11,24 +11,10 @@
 enum { PLACE, COUNT };
 enum { LOGITS, LABELS, DLOSS };
 
-static int64_t row_count(const shoal_shape_t *logits) {
-  return logits->rank ? shoal_shape_product(logits, 0, logits->rank - 1) : 1;
-}
-
 static int64_t count_of(const shoal_call_t *call) {
-  return call->attrs[COUNT].i > 0 ? call->attrs[COUNT].i : row_count(&call->inputs[LOGITS].shape);
-}
-
-// Position of a row's label in the part, or -1.
-static shoal_status_t label_at(const shoal_call_t *call, const shoal_place_t *place,
-                               const shoal_tensor_t *labels, int64_t row, int64_t *out_at) {
-  const int64_t label = shoal_dtype_load_int(labels->dtype, labels->data, row);
-  const int32_t last = place->whole.rank - 1;
-  REQUIRE(call, label >= 0 && label < place->whole.dims[last],
-          "label %lld (of row %lld) is not in [0, %lld)", (long long)label, (long long)row,
-          (long long)place->whole.dims[last]);
-  *out_at = shoal_place_local(place, last, label);
-  return NULL;
+  const shoal_shape_t *logits = &call->inputs[LOGITS].shape;
+  if (call->attrs[COUNT].i > 0) return call->attrs[COUNT].i;
+  return logits->rank ? shoal_row_count(logits) : 1;
 }
 
 #define EACH EACH_REAL
@@ -78,22 +64,10 @@ static shoal_status_t cross_entropy_grad_infer(const shoal_call_t *call, shoal_t
 KERNEL(cross_entropy)
 KERNEL(cross_entropy_grad)
 
-static void cross_entropy_gradient(const shoal_call_t *call, shoal_emitter_t *e,
-                                   const shoal_ref_t *in, const shoal_ref_t *out,
-                                   const shoal_ref_t *grads, shoal_ref_t *in_grads) {
+OP_GRADIENT(cross_entropy) {
   (void)out;
   in_grads[0] = shoal_emit_one(e, "shoal.cross_entropy_grad", REFS(in[0], in[1], grads[0]),
                                ATTRS(shoal_attr_int("count", count_of(call))));
-}
-
-// exp(x - max) with max and sum of each row, in f32 for half-size floats.
-static shoal_ref_t emit_exp(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, shoal_ref_t *out_max,
-                            shoal_ref_t *out_sum) {
-  *out_max = shoal_emit_reduce(e, "shoal.reduce_max", x, axis, true);
-  const shoal_ref_t p =
-      shoal_emit_unary(e, "shoal.exp", shoal_emit_binary(e, "shoal.sub", x, *out_max));
-  *out_sum = shoal_emit_reduce(e, "shoal.reduce_sum", p, axis, true);
-  return p;
 }
 
 static void cross_entropy_decompose(const shoal_call_t *call, shoal_emitter_t *e,
@@ -104,7 +78,7 @@ static void cross_entropy_decompose(const shoal_call_t *call, shoal_emitter_t *e
   const shoal_shape_t rows = shoal_shape_part(&type->shape, 0, axis);
   const shoal_ref_t x = shoal_emit_cast(e, in[LOGITS], shoal_statistics_dtype(type->dtype));
   shoal_ref_t max, sum;
-  emit_exp(e, x, axis, &max, &sum);
+  shoal_emit_exp(e, x, axis, &max, &sum);
   const shoal_ref_t lse =
       shoal_emit_binary(e, "shoal.add", shoal_emit_unary(e, "shoal.log", sum), max);
   const shoal_ref_t picked = shoal_emit_binary(e, "shoal.pick", x, in[LABELS]);
@@ -127,7 +101,7 @@ static void cross_entropy_grad_decompose(const shoal_call_t *call, shoal_emitter
   const shoal_shape_t rows = shoal_shape_part(&type->shape, 0, axis);
   const shoal_ref_t share = shoal_emit_affine(e, in[DLOSS], 1 / (double)count_of(call), 0);
   shoal_ref_t max, sum;
-  const shoal_ref_t p = emit_exp(e, shoal_emit_cast(e, in[LOGITS], wide), axis, &max, &sum);
+  const shoal_ref_t p = shoal_emit_exp(e, shoal_emit_cast(e, in[LOGITS], wide), axis, &max, &sum);
   const shoal_ref_t softmax = shoal_emit_binary(e, "shoal.div", p, sum);
   const shoal_ref_t hit =
       shoal_emit_one(e, "shoal.pick_grad", REFS(in[LABELS], shoal_emit_broadcast(e, share, &rows)),
@@ -197,14 +171,15 @@ static R K(row_sum)(const R *x, int64_t n, R *out_max) {
 static shoal_status_t K(cross_entropy)(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                        const shoal_tensor_t *outputs) {
   const shoal_shape_t *shape = &inputs[LOGITS].shape;
-  const int64_t rows = row_count(shape), n = shape->dims[shape->rank - 1];
+  const int64_t rows = shoal_row_count(shape), n = shoal_row_length(shape);
   const R *x = inputs[LOGITS].data;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE, shape, &place));
   R loss = 0;
   for (int64_t r = 0; r < rows; ++r, x += n) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(label_at(call, &place, &inputs[LABELS], r, &at));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_check_index(call, LABELS, &inputs[LABELS], r, &place, shape->rank - 1, &at));
     R max;
     const R sum = K(row_sum)(x, n, &max);
     loss += log(sum) + (max - (at >= 0 ? x[at] : 0));
@@ -216,7 +191,7 @@ static shoal_status_t K(cross_entropy)(const shoal_call_t *call, const shoal_ten
 static shoal_status_t K(cross_entropy_grad)(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                             const shoal_tensor_t *outputs) {
   const shoal_shape_t *shape = &inputs[LOGITS].shape;
-  const int64_t rows = row_count(shape), n = shape->dims[shape->rank - 1];
+  const int64_t rows = shoal_row_count(shape), n = shoal_row_length(shape);
   const R *x = inputs[LOGITS].data;
   const R share = *(const R *)inputs[DLOSS].data / (R)count_of(call);
   R *dx = outputs[0].data;
@@ -224,7 +199,8 @@ static shoal_status_t K(cross_entropy_grad)(const shoal_call_t *call, const shoa
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE, shape, &place));
   for (int64_t r = 0; r < rows; ++r, x += n, dx += n) {
     int64_t at = -1;
-    SHOAL_RETURN_IF_ERROR(label_at(call, &place, &inputs[LABELS], r, &at));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_check_index(call, LABELS, &inputs[LABELS], r, &place, shape->rank - 1, &at));
     R max;
     const R sum = K(row_sum)(x, n, &max);
     for (int64_t i = 0; i < n; ++i) dx[i] = share * (exp(x[i] - max) / sum);

@@ -87,28 +87,22 @@ static void log_sum_exp_gradient(const shoal_call_t *call, shoal_emitter_t *e,
   in_grads[0] = shoal_emit_binary(e, "shoal.mul", p, dy);
 }
 
-// exp(x - max) and its sum along the axis, in f32 for half-size floats.
-static void emit_exp(const shoal_call_t *call, shoal_emitter_t *e, shoal_ref_t x,
-                     shoal_ref_t *out_max, shoal_ref_t *out_exp, shoal_ref_t *out_sum) {
-  const int32_t axis = axis_of(call);
-  x = shoal_emit_cast(e, x, shoal_statistics_dtype(call->inputs[0].dtype));
-  *out_max = shoal_emit_reduce(e, "shoal.reduce_max", x, axis, true);
-  *out_exp = shoal_emit_unary(e, "shoal.exp", shoal_emit_binary(e, "shoal.sub", x, *out_max));
-  *out_sum = shoal_emit_reduce(e, "shoal.reduce_sum", *out_exp, axis, true);
+// x in the precision of statistics.
+static shoal_ref_t widened(const shoal_call_t *call, shoal_emitter_t *e, shoal_ref_t x) {
+  return shoal_emit_cast(e, x, shoal_statistics_dtype(call->inputs[0].dtype));
 }
 
 static void softmax_decompose(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
                               shoal_ref_t *outputs) {
-  shoal_ref_t max, exponential, sum;
-  emit_exp(call, e, in[0], &max, &exponential, &sum);
-  outputs[0] = shoal_emit_cast(e, shoal_emit_binary(e, "shoal.div", exponential, sum),
-                               call->inputs[0].dtype);
+  shoal_ref_t max, sum;
+  const shoal_ref_t p = shoal_emit_exp(e, widened(call, e, in[0]), axis_of(call), &max, &sum);
+  outputs[0] = shoal_emit_cast(e, shoal_emit_binary(e, "shoal.div", p, sum), call->inputs[0].dtype);
 }
 
 static void log_sum_exp_decompose(const shoal_call_t *call, shoal_emitter_t *e,
                                   const shoal_ref_t *in, shoal_ref_t *outputs) {
-  shoal_ref_t max, exponential, sum;
-  emit_exp(call, e, in[0], &max, &exponential, &sum);
+  shoal_ref_t max, sum;
+  shoal_emit_exp(e, widened(call, e, in[0]), axis_of(call), &max, &sum);
   const shoal_ref_t lse =
       shoal_emit_binary(e, "shoal.add", shoal_emit_unary(e, "shoal.log", sum), max);
   shoal_type_t type;

@@ -6,19 +6,14 @@
 #include "op/families/kernel.h"
 #include "op/families/window.h"
 
-// For each window: positions of its taps in x (rows, columns) and, backward, in dx.
+// For each window: positions of its taps in x and, backward, in dx.
 typedef struct pool_taps {
-  int64_t kernel[2];
-  int64_t *x[2], *dx[2];
+  shoal_taps_t x, dx;
 } pool_taps_t;
 
 #define EACH EACH_REAL
 #define KERNELS "op/families/pool.c"
 #include "op/families/each.h"
-
-#define KERNEL(name)                                                                          \
-  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
-                                      const shoal_tensor_t *outputs, void *workspace)
 
 static shoal_status_t pool_window(const shoal_call_t *call, int32_t kernel, int32_t stride,
                                   int32_t padding, shoal_window_t *out_window) {
@@ -37,11 +32,6 @@ static shoal_status_t pool_window(const shoal_call_t *call, int32_t kernel, int3
   return NULL;
 }
 
-// Entries of a table of taps for all windows of [N,C,H,W].
-static int64_t tap_count(const shoal_shape_t *windows, const int64_t kernel[2], int32_t i) {
-  return windows->dims[2 + i] * kernel[i];
-}
-
 // ---- forward
 // ----------------------------------------------------------------------------------------
 
@@ -54,9 +44,8 @@ static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, &call->inputs[0].shape, out_x));
   *out_shape = call->inputs[0].shape;
   for (int32_t i = 0; i < 2; ++i) {
-    const int64_t given = call->attrs[HEIGHT + i].i;
     out_shape->dims[2 + i] =
-        given >= 0 ? given : shoal_window_count(out_window, i, out_x->whole.dims[2 + i]);
+        shoal_window_count(out_window, i, &call->attrs[HEIGHT + i], out_x->whole.dims[2 + i]);
   }
   return shoal_check_place(call, PLACE_OUT, out_shape, out_out);
 }
@@ -65,8 +54,8 @@ static void max_pool2d_complete(const shoal_call_t *call, shoal_attr_value_t *at
   shoal_window_t window;
   shoal_status_t status = pool_window(call, KERNEL_SIZE, STRIDE, PADDING, &window);
   for (int32_t i = 0; i < 2 && !status; ++i) {
-    if (attrs[HEIGHT + i].i >= 0) continue;
-    attrs[HEIGHT + i].i = shoal_window_count(&window, i, call->inputs[0].shape.dims[2 + i]);
+    attrs[HEIGHT + i].i =
+        shoal_window_count(&window, i, &attrs[HEIGHT + i], call->inputs[0].shape.dims[2 + i]);
   }
   shoal_status_free(status);  // infer says it again
 }
@@ -79,13 +68,11 @@ static shoal_status_t max_pool2d_infer(const shoal_call_t *call, shoal_type_t *o
 }
 
 static int64_t max_pool2d_workspace(const shoal_call_t *call) {
-  const int64_t *kernel = call->attrs[KERNEL_SIZE].ints;
-  const shoal_shape_t *out = &call->outputs[0].shape;
-  const int64_t entries = tap_count(out, kernel, 0) + tap_count(out, kernel, 1);
-  return entries * (int64_t)sizeof(int64_t) + shoal_kernel_widen_bytes(call);
+  return shoal_taps_bytes(&call->outputs[0].shape, call->attrs[KERNEL_SIZE].ints) +
+         shoal_kernel_widen_bytes(call);
 }
 
-KERNEL(max_pool2d) {
+OP_KERNEL(max_pool2d) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, max_pool2d_kernel);
   }
@@ -93,21 +80,13 @@ KERNEL(max_pool2d) {
   shoal_shape_t shape;
   shoal_place_t x, out;
   SHOAL_RETURN_IF_ERROR(pool_places(call, &window, &shape, &x, &out));
-  pool_taps_t taps = {.kernel = {window.kernel[0], window.kernel[1]}};
-  int64_t *at = workspace;
-  for (int32_t i = 0; i < 2; ++i) {
-    taps.x[i] = at;
-    at += tap_count(&shape, window.kernel, i);
-    SHOAL_RETURN_IF_ERROR(
-        shoal_window_check(call, i, "x", shoal_window_inputs(&window, i, &x, &out, taps.x[i])));
-  }
+  const pool_taps_t taps = {.x = shoal_taps_at(&shape, window.kernel, workspace)};
+  SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &out, &taps.x));
   (inputs->dtype == SHOAL_F64 ? max_pool2d_f64 : max_pool2d_f32)(&taps, inputs, outputs);
   return NULL;
 }
 
-static void max_pool2d_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
-                                const shoal_ref_t *out, const shoal_ref_t *grads,
-                                shoal_ref_t *in_grads) {
+OP_GRADIENT(max_pool2d) {
   const shoal_attr_value_t *a = call->attrs;
   (void)out;
   in_grads[0] = shoal_emit_one(e, "shoal.max_pool2d_grad", REFS(in[0], grads[0]),
@@ -177,38 +156,36 @@ static shoal_status_t max_pool2d_grad_infer(const shoal_call_t *call, shoal_type
 // Tables by window (in x, in dx) and one by element of dx, for the check.
 static int64_t max_pool2d_grad_workspace(const shoal_call_t *call) {
   const int64_t *kernel = call->attrs[G_KERNEL].ints;
-  const shoal_shape_t *dy = &call->inputs[1].shape, *dx = &call->outputs[0].shape;
-  int64_t entries = 0;
-  for (int32_t i = 0; i < 2; ++i)
-    entries += 2 * tap_count(dy, kernel, i) + tap_count(dx, kernel, i);
-  return entries * (int64_t)sizeof(int64_t) + shoal_kernel_widen_bytes(call);
+  return 2 * shoal_taps_bytes(&call->inputs[1].shape, kernel) +
+         shoal_taps_bytes(&call->outputs[0].shape, kernel) + shoal_kernel_widen_bytes(call);
 }
 
 // Every window that reaches into dx must be there, and all that it sees of x.
-static shoal_status_t grad_taps(const shoal_call_t *call, const shoal_window_t *window, int32_t i,
+static shoal_status_t grad_taps(const shoal_call_t *call, const shoal_window_t *window,
                                 const shoal_place_t *x, const shoal_place_t *dy,
-                                const shoal_place_t *dx, int64_t **at, pool_taps_t *taps) {
-  const int64_t count = tap_count(&dy->part, window->kernel, i);
-  taps->x[i] = *at;
-  taps->dx[i] = *at + count;
-  int64_t *by_element = *at + 2 * count;
-  *at = by_element + tap_count(&dx->part, window->kernel, i);
-  SHOAL_RETURN_IF_ERROR(
-      shoal_window_check(call, i, "dy", shoal_window_outputs(window, i, dx, dy, by_element)));
-  const int64_t missing = shoal_window_inputs(window, i, x, dy, taps->x[i]);
-  shoal_window_inputs(window, i, dx, dy, taps->dx[i]);
-  for (int64_t first = 0; first < count; first += window->kernel[i]) {
-    bool reaches = false, lacks = false;
-    for (int64_t t = first; t < first + window->kernel[i]; ++t) {
-      reaches = reaches || taps->dx[i][t] >= 0;
-      lacks = lacks || taps->x[i][t] == SHOAL_TAP_MISSING;
+                                const shoal_place_t *dx, char *workspace, pool_taps_t *out_taps) {
+  const int64_t bytes = shoal_taps_bytes(&dy->part, window->kernel);
+  const shoal_taps_t by_element = shoal_taps_at(&dx->part, window->kernel, workspace + 2 * bytes);
+  SHOAL_RETURN_IF_ERROR(shoal_taps_outputs(call, window, dx, dy, &by_element));
+  out_taps->x = shoal_taps_at(&dy->part, window->kernel, workspace);
+  out_taps->dx = shoal_taps_at(&dy->part, window->kernel, workspace + bytes);
+  for (int32_t i = 0; i < 2; ++i) {
+    const int64_t *in_x = out_taps->x.table[i], *in_dx = out_taps->dx.table[i];
+    const int64_t missing = shoal_window_inputs(window, i, x, dy, out_taps->x.table[i]);
+    shoal_window_inputs(window, i, dx, dy, out_taps->dx.table[i]);
+    for (int64_t o = 0; o < dy->part.dims[2 + i]; ++o) {
+      bool reaches = false, lacks = false;
+      for (int64_t t = o * window->kernel[i]; t < (o + 1) * window->kernel[i]; ++t) {
+        reaches = reaches || in_dx[t] >= 0;
+        lacks = lacks || in_x[t] == SHOAL_TAP_MISSING;
+      }
+      if (reaches && lacks) return shoal_window_check(call, i, "x", missing);
     }
-    if (reaches && lacks) return shoal_window_check(call, i, "x", missing);
   }
   return NULL;
 }
 
-KERNEL(max_pool2d_grad) {
+OP_KERNEL(max_pool2d_grad) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, max_pool2d_grad_kernel);
   }
@@ -216,11 +193,8 @@ KERNEL(max_pool2d_grad) {
   shoal_shape_t shape;
   shoal_place_t x, dy, dx;
   SHOAL_RETURN_IF_ERROR(grad_places(call, &window, &shape, &x, &dy, &dx));
-  pool_taps_t taps = {.kernel = {window.kernel[0], window.kernel[1]}};
-  int64_t *at = workspace;
-  for (int32_t i = 0; i < 2; ++i) {
-    SHOAL_RETURN_IF_ERROR(grad_taps(call, &window, i, &x, &dy, &dx, &at, &taps));
-  }
+  pool_taps_t taps;
+  SHOAL_RETURN_IF_ERROR(grad_taps(call, &window, &x, &dy, &dx, workspace, &taps));
   (inputs->dtype == SHOAL_F64 ? max_pool2d_grad_f64 : max_pool2d_grad_f32)(&taps, inputs, outputs);
   return NULL;
 }
@@ -257,11 +231,12 @@ const shoal_op_t shoal_op_max_pool2d_grad = {
 // First maximum of window (row, column) of a plane of x; returns its tap, or -1 if it sees nothing.
 static int64_t K(first_max)(const pool_taps_t *taps, int64_t row, int64_t column, const R *plane,
                             int64_t width, R *out_max) {
-  const int64_t kh = taps->kernel[0], kw = taps->kernel[1];
+  const int64_t kh = taps->x.kernel[0], kw = taps->x.kernel[1];
   int64_t best = -1;
   R max = -INFINITY;
   for (int64_t t = 0; t < kh * kw; ++t) {
-    const int64_t y = taps->x[0][row * kh + t / kw], x = taps->x[1][column * kw + t % kw];
+    const int64_t y = taps->x.table[0][row * kh + t / kw];
+    const int64_t x = taps->x.table[1][column * kw + t % kw];
     if (y < 0 || x < 0) continue;
     const R value = plane[y * width + x];
     if (best < 0 || value > max || (IS_NAN(value) && !IS_NAN(max))) {
@@ -288,7 +263,7 @@ static void K(max_pool2d)(const pool_taps_t *taps, const shoal_tensor_t *inputs,
 static void K(max_pool2d_grad)(const pool_taps_t *taps, const shoal_tensor_t *inputs,
                                const shoal_tensor_t *outputs) {
   const int64_t *in = inputs[0].shape.dims, *dims = inputs[1].shape.dims;
-  const int64_t *out = outputs->shape.dims, kh = taps->kernel[0], kw = taps->kernel[1];
+  const int64_t *out = outputs->shape.dims, kh = taps->x.kernel[0], kw = taps->x.kernel[1];
   const R *plane = inputs[0].data, *dy = inputs[1].data;
   R *dx = outputs->data;
   for (int64_t i = 0; i < shoal_shape_count(&outputs->shape); ++i) dx[i] = 0;
@@ -298,7 +273,8 @@ static void K(max_pool2d_grad)(const pool_taps_t *taps, const shoal_tensor_t *in
       R max;
       const int64_t tap = K(first_max)(taps, row, column, plane, in[3], &max);
       if (tap < 0) continue;
-      const int64_t y = taps->dx[0][row * kh + tap / kw], x = taps->dx[1][column * kw + tap % kw];
+      const int64_t y = taps->dx.table[0][row * kh + tap / kw];
+      const int64_t x = taps->dx.table[1][column * kw + tap % kw];
       if (y >= 0 && x >= 0) dx[y * out[3] + x] += *dy;
     }
     plane += in[2] * in[3];

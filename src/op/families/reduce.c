@@ -143,23 +143,18 @@ static shoal_ref_t repeat(const shoal_call_t *call, shoal_emitter_t *e, shoal_re
   return shoal_emit_broadcast(e, shoal_emit_reshape(e, value, &kept), x);
 }
 
-#define GRADIENT(name)                                                                             \
-  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
-                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
-                              shoal_ref_t *in_grads)
-
-GRADIENT(reduce_sum) {
+OP_GRADIENT(reduce_sum) {
   (void)in, (void)out;
   in_grads[0] = repeat(call, e, grads[0]);
 }
 
-GRADIENT(reduce_mean) {
+OP_GRADIENT(reduce_mean) {
   (void)in, (void)out;
   in_grads[0] = repeat(call, e, shoal_emit_affine(e, grads[0], 1 / (double)mean_count(call), 0));
 }
 
 // Elements equal to the extreme share its gradient: dy / (number of ties), where x is the extreme.
-GRADIENT(extreme) {
+OP_GRADIENT(extreme) {
   const shoal_dtype_t dtype = call->inputs[0].dtype;
   const shoal_ref_t hit = shoal_emit_binary(e, "shoal.equal", in[0], repeat(call, e, out[0]));
   const shoal_ref_t ties =

@@ -4,14 +4,6 @@
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
-#define GRADIENT(name)                                                                             \
-  static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
-                              const shoal_ref_t *out, const shoal_ref_t *grads,                    \
-                              shoal_ref_t *in_grads)
-#define KERNEL(name)                                                                          \
-  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
-                                      const shoal_tensor_t *outputs, void *workspace)
-
 // ---- reshape
 // ----------------------------------------------------------------------------------------
 
@@ -41,21 +33,16 @@ static shoal_status_t reshape_infer(const shoal_call_t *call, shoal_type_t *out_
   return NULL;
 }
 
-GRADIENT(reshape) {
+OP_GRADIENT(reshape) {
   (void)in, (void)out;
   in_grads[0] = shoal_emit_reshape(e, grads[0], &call->inputs[0].shape);
 }
 
-KERNEL(reshape) {
+OP_KERNEL(reshape) {
   (void)call, (void)workspace;
   const size_t bytes = (size_t)shoal_shape_count(&inputs->shape) * shoal_dtype_size(inputs->dtype);
   if (bytes) memcpy(outputs->data, inputs->data, bytes);
   return NULL;
-}
-
-static void move_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
-  (void)call;
-  out_cost->flops = 0;
 }
 
 const shoal_op_t shoal_op_reshape = {
@@ -67,7 +54,7 @@ const shoal_op_t shoal_op_reshape = {
     .complete = reshape_complete,
     .infer = reshape_infer,
     .gradient = reshape_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = reshape_kernel,
     SHOAL_OP_CASES("f64[3,10] ; shape=[3,5,2]", "f32[3,5,2] ; shape=[15,2]",
                    "f64[3,5,4] ; shape=[3,-1]", "i32[6] ; shape=[1,2,3]", "bool[] ; shape=[1,1]",
@@ -93,7 +80,7 @@ static shoal_status_t transpose_infer(const shoal_call_t *call, shoal_type_t *ou
   return NULL;
 }
 
-GRADIENT(transpose) {
+OP_GRADIENT(transpose) {
   (void)in, (void)out;
   int64_t inverse[SHOAL_MAX_RANK];
   const shoal_attr_value_t *perm = &call->attrs[0];
@@ -102,7 +89,7 @@ GRADIENT(transpose) {
                                ATTRS(shoal_attr_ints("perm", perm->count, inverse)));
 }
 
-KERNEL(transpose) {
+OP_KERNEL(transpose) {
   (void)workspace;
   int64_t own[SHOAL_MAX_RANK], src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
   shoal_strides(&inputs->shape, own);
@@ -121,7 +108,7 @@ const shoal_op_t shoal_op_transpose = {
     SHOAL_OP_ATTRS({.name = "perm", .kind = SHOAL_ATTR_INTS, .doc = "a permutation of the dims"}),
     .infer = transpose_infer,
     .gradient = transpose_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = transpose_kernel,
     SHOAL_OP_CASES("f64[3,5] ; perm=[1,0]", "f32[2,3,5,7] ; perm=[0,2,1,3]",
                    "f64[3,5,2] ; perm=[2,0,1]", "u8[3,5]<9 ; perm=[1,0]",
@@ -173,12 +160,12 @@ static shoal_ref_t emit_slice(shoal_emitter_t *e, shoal_ref_t x, const shoal_att
       ATTRS(shoal_attr_ints("start", start->count, start->ints), shoal_attr_shape("size", size)));
 }
 
-GRADIENT(slice) {
+OP_GRADIENT(slice) {
   (void)in, (void)out;
   in_grads[0] = emit_pad(e, grads[0], &call->attrs[0], &call->inputs[0].shape);
 }
 
-KERNEL(slice) {
+OP_KERNEL(slice) {
   (void)workspace;
   int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
   shoal_strides(&inputs->shape, src);
@@ -201,7 +188,7 @@ const shoal_op_t shoal_op_slice = {
                    SHOAL_ATTR_SIZES("size", SHOAL_OUTPUT(0), "shape of the result")),
     .infer = slice_infer,
     .gradient = slice_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = slice_kernel,
     SHOAL_OP_CASES("f64[5,7] ; start=[1,2], size=[3,4]", "f32[3,5,6] ; start=[0,0,2], size=[3,5,2]",
                    "i64[9]<50 ; start=[4], size=[5]", "bf16[5,3] ; start=[5,0], size=[0,3]"),
@@ -215,12 +202,12 @@ static shoal_status_t pad_infer(const shoal_call_t *call, shoal_type_t *out_type
   return NULL;
 }
 
-GRADIENT(pad) {
+OP_GRADIENT(pad) {
   (void)in, (void)out;
   in_grads[0] = emit_slice(e, grads[0], &call->attrs[0], &call->inputs[0].shape);
 }
 
-KERNEL(pad) {
+OP_KERNEL(pad) {
   (void)workspace;
   const size_t element = shoal_dtype_size(inputs->dtype);
   const int64_t count = shoal_shape_count(&outputs->shape);
@@ -246,7 +233,7 @@ const shoal_op_t shoal_op_pad = {
                    SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
     .infer = pad_infer,
     .gradient = pad_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = pad_kernel,
     SHOAL_OP_CASES("f64[3,4] ; start=[1,2], shape=[5,7]",
                    "f32[3,5,2] ; start=[0,0,2], shape=[3,5,6]", "i32[5]<50 ; start=[4], shape=[9]",
@@ -273,7 +260,7 @@ static shoal_status_t concat_infer(const shoal_call_t *call, shoal_type_t *out_t
   return NULL;
 }
 
-GRADIENT(concat) {
+OP_GRADIENT(concat) {
   (void)in, (void)out;
   const int32_t rank = call->inputs[0].shape.rank;
   const int32_t axis = shoal_normal_axis(call->attrs[0].i, rank);
@@ -284,7 +271,7 @@ GRADIENT(concat) {
   }
 }
 
-KERNEL(concat) {
+OP_KERNEL(concat) {
   (void)workspace;
   const int32_t axis = shoal_normal_axis(call->attrs[0].i, inputs->shape.rank);
   int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK], at = 0;
@@ -307,7 +294,7 @@ const shoal_op_t shoal_op_concat = {
     SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"}),
     .infer = concat_infer,
     .gradient = concat_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = concat_kernel,
     SHOAL_OP_CASES("f64[3,5], f64[3,2] ; axis=1", "f32[3,5], f32[1,5], f32[4,5] ; axis=0",
                    "i64[7]<9 ; axis=0", "bf16[3,0], bf16[3,2] ; axis=-1"),
@@ -329,12 +316,12 @@ static shoal_status_t broadcast_infer(const shoal_call_t *call, shoal_type_t *ou
   return NULL;
 }
 
-GRADIENT(broadcast_to) {
+OP_GRADIENT(broadcast_to) {
   (void)in, (void)out;
   in_grads[0] = shoal_emit_sum_to(e, grads[0], &call->inputs[0].shape);
 }
 
-KERNEL(broadcast_to) {
+OP_KERNEL(broadcast_to) {
   (void)call, (void)workspace;
   int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
   shoal_strides_in(&inputs->shape, &outputs->shape, src);
@@ -352,7 +339,7 @@ const shoal_op_t shoal_op_broadcast_to = {
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
     .infer = broadcast_infer,
     .gradient = broadcast_to_gradient,
-    .cost = move_cost,
+    .cost = shoal_cost_move,
     .kernel = broadcast_to_kernel,
     SHOAL_OP_CASES("f64[5] ; shape=[3,5]", "f32[3,1] ; shape=[2,3,7]", "f64[] ; shape=[3,5]",
                    "u8[3,1]<9 ; shape=[3,4]", "bf16[1,3] ; shape=[0,3]"),

@@ -1,6 +1,8 @@
 // Windows in global coordinates.
 #include "op/families/window.h"
 
+#include "op/families/kernel.h"
+
 static shoal_status_t read_pair(const shoal_call_t *call, int32_t attr, int64_t least,
                                 int64_t out_values[2]) {
   const shoal_attr_value_t *value = &call->attrs[attr];
@@ -27,7 +29,9 @@ shoal_status_t shoal_window_read(const shoal_call_t *call, int64_t rows, int64_t
   return read_pair(call, dilation, 1, out_window->dilation);
 }
 
-int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size) {
+int64_t shoal_window_count(const shoal_window_t *window, int32_t i, const shoal_attr_value_t *given,
+                           int64_t size) {
+  if (given->i >= 0) return given->i;
   const int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
   const int64_t room = size + 2 * window->padding[i] - reach;
   return room < 0 ? 0 : room / window->stride[i] + 1;
@@ -81,4 +85,37 @@ shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i, const cha
   return shoal_op_blame(call,
                         SHOAL_ERROR(MISMATCH, "needs %s %lld of %s, which this part does not hold",
                                     i ? "column" : "row", (long long)missing, what));
+}
+
+// ---- tables -------------------------------------------------------------------------
+
+int64_t shoal_taps_bytes(const shoal_shape_t *shape, const int64_t kernel[2]) {
+  const int64_t entries = shape->dims[2] * kernel[0] + shape->dims[3] * kernel[1];
+  return shoal_align64(entries * (int64_t)sizeof(int64_t));
+}
+
+shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const int64_t kernel[2], void *workspace) {
+  int64_t *rows = workspace;
+  return (shoal_taps_t){.kernel = {kernel[0], kernel[1]},
+                        .table = {rows, rows + shape->dims[2] * kernel[0]}};
+}
+
+shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t *window,
+                                 const shoal_place_t *x, const shoal_place_t *output,
+                                 const shoal_taps_t *taps) {
+  for (int32_t i = 0; i < 2; ++i) {
+    const int64_t missing = shoal_window_inputs(window, i, x, output, taps->table[i]);
+    SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "x", missing));
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_taps_outputs(const shoal_call_t *call, const shoal_window_t *window,
+                                  const shoal_place_t *x, const shoal_place_t *dy,
+                                  const shoal_taps_t *taps) {
+  for (int32_t i = 0; i < 2; ++i) {
+    const int64_t missing = shoal_window_outputs(window, i, x, dy, taps->table[i]);
+    SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "dy", missing));
+  }
+  return NULL;
 }

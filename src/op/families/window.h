@@ -17,8 +17,10 @@ enum { SHOAL_TAP_NONE = -1, SHOAL_TAP_MISSING = -2 };  // padding (or no such ou
 SHOAL_MUST_USE shoal_status_t shoal_window_read(const shoal_call_t *call, int64_t rows, int64_t columns,
                                                 int32_t stride, int32_t padding, int32_t dilation,
                                                 shoal_window_t *out_window);
-// How many windows fit along direction i (0 rows, 1 columns) of an input of that size.
-int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size);
+// Windows along direction i (0 rows, 1 columns): as many as SHOAL_WINDOW_SIZE's attribute says or, where it
+// is left out, as fit an input of `size`.
+int64_t shoal_window_count(const shoal_window_t *window, int32_t i, const shoal_attr_value_t *given,
+                           int64_t size);
 
 // inputs[o * kernel + tap]: position in the input's part of what each of the output part's windows sees.
 // Returns the first index that is missing, or -1.
@@ -31,6 +33,24 @@ int64_t shoal_window_outputs(const shoal_window_t *window, int32_t i, const shoa
 // MISMATCH if an index of operand `what` is missing: "needs row 7 of x, which this part does not hold".
 SHOAL_MUST_USE shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i, const char *what,
                                                  int64_t missing);
+
+// The tables above along rows and columns, in a kernel's workspace.
+typedef struct shoal_taps {
+  int64_t kernel[2];
+  int64_t *table[2];
+} shoal_taps_t;
+
+// For each row and column of an operand [N,C,H,W]: bytes (a multiple of 64), and where they lie.
+int64_t shoal_taps_bytes(const shoal_shape_t *shape, const int64_t kernel[2]);
+shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const int64_t kernel[2], void *workspace);
+// What each output of the part sees of x, or each element of the part of x is seen by; MISMATCH if that is
+// not held.
+SHOAL_MUST_USE shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t *window,
+                                                const shoal_place_t *x, const shoal_place_t *output,
+                                                const shoal_taps_t *taps);
+SHOAL_MUST_USE shoal_status_t shoal_taps_outputs(const shoal_call_t *call, const shoal_window_t *window,
+                                                 const shoal_place_t *x, const shoal_place_t *dy,
+                                                 const shoal_taps_t *taps);
 
 #define SHOAL_WINDOW_ATTR(attr_name, text) {.name = attr_name, .kind = SHOAL_ATTR_INTS, .doc = text}
 #define SHOAL_WINDOW_STRIDE SHOAL_WINDOW_ATTR("stride", "step of the window: rows, columns")
