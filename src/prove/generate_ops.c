@@ -438,7 +438,7 @@ void shoal_generate_wish(gen_t *g) {
     }
     g->newest = true;
     if (strstr(way, ":sum")) gen_matmul(g, "matmul");
-    table[i].generate(g, op);
+    table[i].generate(g, table[i].op);  // the case keeps the name
     if (gradient) gen_einsum(g, "einsum");
     g->newest = false;
     return;
