@@ -40,8 +40,8 @@ test: deps venv  ## everything: release, dev warnings as errors, sanitizers
 soak: all  ## random checks on fresh seeds for MINUTES=10
 	@tools/soak build/$(PRESET)/shoal $(MINUTES)
 
-bench-%: all  ## one benchmark of bench/
-	@build/$(PRESET)/bench/$*
+bench-%: all  ## one benchmark of bench/: an executable script, or a program built from its .c
+	@if [ -x bench/$* ]; then SHOAL_BIN=$(SHOAL) bench/$*; else build/$(PRESET)/bench/$*; fi
 
 faults: all  ## break the source on purpose: every patch in tests/faults must turn the tests red
 	@tools/check_faults
