@@ -1,4 +1,6 @@
 // shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see comm/launch.h.
+// shoal run --cluster FILE -- PROGRAM ARGS: on the machines of a cluster file; see
+// comm/launch_cluster.h.
 //
 // --threads starts the program once, with SHOAL_THREADS=N: whether its ranks are threads is then
 // the program's own business (shoal_world_threads); Shoal's commands `train` and `check` honour it.
@@ -7,19 +9,31 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "cli.h"
 #include "comm/launch.h"
+#include "comm/launch_cluster.h"
 
 typedef struct run_options {
   int64_t ranks, timeout_ms, grace_ms;
-  bool threads, no_prefix, help;
+  bool threads, no_prefix, no_pin, dry_run, help;
+  const char *cluster, *mpi, *mpi_options, *ssh;
 } run_options_t;
 
 static const shoal_option_t OPTIONS[] = {
-    SHOAL_OPTION(run_options_t, INT, ranks, "auto", "ranks to start; auto: one per core",
-                 .letter = 'n'),
+    SHOAL_OPTION(run_options_t, INT, ranks, "auto",
+                 "ranks to start; auto: one per core, or per device of the cluster", .letter = 'n'),
+    SHOAL_OPTION(run_options_t, STRING, cluster, NULL,
+                 "start them on this cluster file's machines (AutoDist's resource_spec.yml)"),
+    SHOAL_OPTION(run_options_t, STRING, mpi, "auto",
+                 "with --cluster: openmpi or mpich; auto: the first that is here"),
+    SHOAL_OPTION(run_options_t, STRING, mpi_options, NULL,
+                 "with --cluster: more options for mpirun, in one text"),
+    SHOAL_OPTION(run_options_t, STRING, ssh, "ssh", "with --cluster: how to call ssh"),
+    SHOAL_OPTION(run_options_t, BOOL, dry_run, NULL,
+                 "with --cluster: say what would be called, and stop"),
     SHOAL_OPTION(run_options_t, BOOL, threads, NULL,
                  "start the program once with SHOAL_THREADS set: it makes its ranks itself",
                  .no_environment = true),
@@ -28,6 +42,8 @@ static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(run_options_t, INT, grace_ms, "5000",
                  "how long the others may go on after a rank has failed"),
     SHOAL_OPTION(run_options_t, BOOL, no_prefix, NULL, "lines without the rank in front"),
+    SHOAL_OPTION(run_options_t, BOOL, no_pin, NULL,
+                 "ranks may run on any core; else each keeps to its share, if there are enough"),
     SHOAL_OPTION(run_options_t, BOOL, help, NULL, "say what the options are", .letter = 'h'),
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
@@ -35,12 +51,45 @@ enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
 static shoal_status_t print_help(FILE *out) {
   shoal_text_t text;
   shoal_text_init(shoal_allocator_system(), &text);
-  shoal_text_add(&text, "usage: shoal run -n N [OPTIONS] -- PROGRAM [ARGS]\n\n");
+  shoal_text_add(&text,
+                 "usage: shoal run -n N [OPTIONS] -- PROGRAM [ARGS]\n"
+                 "       shoal run --cluster FILE [OPTIONS] -- PROGRAM [ARGS]\n\n");
   shoal_options_help(OPTIONS, OPTION_COUNT, &text);
   fputs(shoal_text_string(&text), out);
   shoal_status_t status = shoal_text_status(&text);
   shoal_text_deinit(&text);
   return status;
+}
+
+static shoal_status_t print_call(const shoal_launch_cluster_options_t *options,
+                                 const shoal_cluster_nodes_t *nodes, char **program,
+                                 shoal_arena_t *arena, FILE *out) {
+  shoal_launch_command_t command;
+  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, nodes, program, "HOSTS", "SSH",
+                                                     "SSH_CONFIG", arena, &command));
+  fprintf(out, "HOSTS:\n%s\nSSH:\n%s\nSSH_CONFIG:\n%s\ncall:\n", command.hosts, command.ssh_script,
+          command.ssh_config);
+  for (const char **word = command.argv; *word; ++word) {
+    fprintf(out, "%s%c", *word, word[1] ? ' ' : '\n');
+  }
+  return NULL;
+}
+
+static shoal_status_t run_cluster(const run_options_t *options, const shoal_launch_options_t *local,
+                                  char **program, shoal_arena_t *arena, FILE *out) {
+  const char *text;
+  int64_t size;
+  shoal_cluster_nodes_t nodes;
+  SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &text, &size));
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_nodes_parse(options->cluster, text, arena, &nodes));
+  shoal_launch_cluster_options_t launch = {.launch = *local,
+                                           .mpi = options->mpi,
+                                           .mpi_options = options->mpi_options,
+                                           .ssh = options->ssh};
+  if (options->dry_run) return print_call(&launch, &nodes, program, arena, out);
+  if (nodes.count > 1) return shoal_launch_cluster(&launch, &nodes, program);
+  if (!launch.launch.size) launch.launch.size = nodes.ranks;  // this machine: nothing but Shoal
+  return shoal_launch_program(&launch.launch, program);
 }
 
 // The options before "--"; the program and its arguments, as they are, behind it.
@@ -60,14 +109,23 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
                                             : "there is no program to run",
                             words.count > 0 ? words.items[0] : "");
   }
-  if (options.ranks == 0) options.ranks = sysconf(_SC_NPROCESSORS_ONLN);
-  if (options.ranks < 1 || options.ranks > INT32_MAX) {
+  if (options.ranks < 0 || options.ranks > INT32_MAX) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank", (long long)options.ranks);
   }
   char **program = argv + dashes + 1;  // argv ends with NULL
+  shoal_launch_options_t launch = {.size = (int32_t)options.ranks,
+                                   .timeout_ms = options.timeout_ms,
+                                   .grace_ms = options.grace_ms,
+                                   .no_prefix = options.no_prefix,
+                                   .no_pin = options.no_pin};
+  if (options.cluster && options.threads) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "--cluster starts processes, --threads none: choose one");
+  }
+  if (options.cluster) return run_cluster(&options, &launch, program, arena, out);
+  if (launch.size == 0) launch.size = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
   if (options.threads) {
     char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)options.ranks);
+    snprintf(text, sizeof text, "%lld", (long long)launch.size);
     setenv("SHOAL_THREADS", text, 1);
     if (options.timeout_ms > 0) {
       snprintf(text, sizeof text, "%lld", (long long)options.timeout_ms);
@@ -77,11 +135,7 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
     execvp(program[0], program);
     return SHOAL_ERROR(NOT_FOUND, "cannot run '%s': %s", program[0], strerror(errno));
   }
-  return shoal_launch_program(&(shoal_launch_options_t){.size = (int32_t)options.ranks,
-                                                        .timeout_ms = options.timeout_ms,
-                                                        .grace_ms = options.grace_ms,
-                                                        .no_prefix = options.no_prefix},
-                              program);
+  return shoal_launch_program(&launch, program);
 }
 
 shoal_status_t cli_run(int argc, char **argv, FILE *out) {

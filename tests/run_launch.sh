@@ -31,6 +31,28 @@ run timeout 0 -n 1 --timeout-ms 1234 --no-prefix -- sh -c 'echo $SHOAL_TIMEOUT_M
 run threads 0 -n 4 --threads -- sh -c 'echo threads $SHOAL_THREADS; env | grep -c SHOAL_RANK || true'
 has out "threads 4"
 has out "0"
+# Each rank keeps to its share of the cores, unless there are too few, or it is told not to.
+cores=$(nproc)
+if [ "$cores" -ge 2 ] && command -v taskset >/dev/null; then
+  run pinned 0 -n 2 --no-prefix -- sh -c 'taskset -cp $$ | sed "s/.*: //"'
+  [ "$(sort -u "$work/out" | wc -l)" -eq 2 ] || fail "two ranks on the same cores"
+  run unpinned 0 -n 2 --no-pin --no-prefix -- nproc
+  [ "$(sort -u "$work/out")" = "$cores" ] || fail "--no-pin: $(cat "$work/out") of $cores cores"
+  run crowded 0 -n $((cores + 1)) --no-prefix -- nproc
+  [ "$(sort -u "$work/out")" = "$cores" ] || fail "more ranks than cores are pinned"
+fi
+SHOAL_RANKS=3 SHOAL_NO_PREFIX=1 run variables 0 -- sh -c 'echo $SHOAL_SIZE'
+[ "$(grep -c '^3$' "$work/out")" -eq 3 ] || fail "SHOAL_RANKS is not read"
+cat >"$work/alone.yml" <<X
+nodes:
+  - address: localhost
+    cpus: [0, 1, 2]
+X
+run cluster 0 --cluster "$work/alone.yml" -- sh -c 'echo $SHOAL_SIZE'
+has out "[2] 3"
+run cluster_error 2 --cluster "$work/out" -- true
+has err "$work/out"
+
 run long 0 -n 2 -- sh -c 'head -c 20000 /dev/zero | tr "\0" x; echo'
 [ "$(tr -cd x <"$work/out" | wc -c)" -eq 40000 ] || fail "long lines lose bytes"
 

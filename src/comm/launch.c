@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,23 @@ static void set_number(const char *name, int64_t value) {
   setenv(name, text, 1);
 }
 
+// Rank i of n gets the i-th of n equal shares of the cores this process may use.
+static void pin(int32_t rank, int32_t size) {
+  cpu_set_t allowed, mine;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  const int64_t cores = CPU_COUNT(&allowed);
+  if (size > cores) return;
+  const int64_t from = rank * cores / size, to = (rank + 1) * cores / size;
+  int64_t seen = 0;
+  CPU_ZERO(&mine);
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    if (seen >= from && seen < to) CPU_SET(core, &mine);
+    ++seen;
+  }
+  sched_setaffinity(0, sizeof mine, &mine);
+}
+
 _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(shoal_code_exit(SHOAL_ABORTED));
@@ -67,6 +85,7 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
     }
   }
   close(launch->signal_fd);
+  if (!launch->options->no_pin) pin(rank, launch->options->size);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   close(out);
@@ -148,8 +167,7 @@ static void describe_end(const launch_t *launch, int32_t rank, char *buffer, siz
   }
 }
 
-// The status code whose exit code a child ended with.
-static shoal_code_t code_of(int wait_status) {
+shoal_code_t shoal_launch_code(int wait_status) {
   if (!WIFEXITED(wait_status)) return SHOAL_ABORTED;
 #define SHOAL_STATUS_CODE(id, number, exit_code, text) \
   if (WEXITSTATUS(wait_status) == (exit_code)) return SHOAL_##id;
@@ -262,8 +280,9 @@ static shoal_status_t outcome(const launch_t *launch) {
   const char *words = child->relays[1].last;
   size_t length = strlen(words);
   while (length > 0 && words[length - 1] == '\n') --length;
-  return shoal_status_format(code_of(child->wait_status), __FILE__, __LINE__, NULL, "%s%s%.*s", why,
-                             length ? "; its last words:\n" : "", (int)length, words);
+  return shoal_status_format(shoal_launch_code(child->wait_status), __FILE__, __LINE__, NULL,
+                             "%s%s%.*s", why, length ? "; its last words:\n" : "", (int)length,
+                             words);
 }
 
 static shoal_status_t launch_all(launch_t *launch) {

@@ -11,10 +11,14 @@ typedef struct shoal_launch_options {
   int64_t timeout_ms;           // SHOAL_TIMEOUT_MS of the children; 0: as it is
   int64_t grace_ms;             // from the first failure until the rest is ended; 0: 5000
   bool no_prefix;               // lines as they are, without "[rank] "
+  bool no_pin;                  // ranks may run on any core
 } shoal_launch_options_t;
 
 // Forks `size` children that run child(self, rank) and end with what it returns. In a child,
 // shoal_world_join joins the new world, whatever the parent had joined.
+//
+// Each rank keeps to its share of the cores, neighbours to neighbouring ones, unless there are
+// fewer cores than ranks.
 //
 // Blocks until all have ended. When one ends abnormally the world is aborted, the others get
 // grace_ms, then SIGTERM and SIGKILL. SIGINT and SIGTERM are forwarded. Returns OK if all ended
@@ -27,5 +31,8 @@ SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_
 // The same with a program instead of a function; argv is NULL-terminated and searched in PATH.
 SHOAL_MUST_USE shoal_status_t shoal_launch_program(const shoal_launch_options_t *options,
                                                    char *const *argv);
+
+// The status code that a child's end stands for: the one whose exit code it is, else ABORTED.
+shoal_code_t shoal_launch_code(int wait_status);
 
 #endif  // SHOAL_COMM_LAUNCH_H_

@@ -387,6 +387,20 @@ static shoal_status_t sleeps(shoal_world_t *world, void *self) {
   return shoal_world_rank(world) == 1 ? (sleep(60), NULL) : shoal_world_agree(world, NULL);
 }
 
+// Talks until the line between the hosts is cut.
+static shoal_status_t cut(shoal_world_t *world, void *self) {
+  (void)self;
+  for (int i = 0; i < 100000; ++i) {
+    if (i == 10) {
+      printf("up %d\n", shoal_world_rank(world));
+      fflush(stdout);
+    }
+    SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+    usleep(1000);
+  }
+  return NULL;
+}
+
 // For mpirun and srun: every rank is one of these, then ends with 0 though its world is broken.
 static int join_case(const char *name) {
   static int32_t who = 1;
@@ -410,6 +424,7 @@ static int join_case(const char *name) {
       {"leave", NULL, leaves, NULL},
       {"blocked", NULL, blocked, &share},
       {"sleep", NULL, sleeps, NULL},
+      {"cut", NULL, cut, NULL},
   };
   for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
     if (strcmp(name, joined[i].name) != 0) continue;
