@@ -8,14 +8,13 @@ static const char *const names[] = {
 #include "shoal/reduce.inc"
 #undef SHOAL_REDUCE_KIND
 };
-enum { COUNT = sizeof names / sizeof names[0] };
 
 const char *shoal_reduce_name(shoal_reduce_t reduce) {
-  return (unsigned)reduce < COUNT ? names[reduce] : "?";
+  return (unsigned)reduce < SHOAL_REDUCE_COUNT ? names[reduce] : "?";
 }
 
 bool shoal_reduce_parse(const char *name, shoal_reduce_t *out_reduce) {
-  for (int i = 0; i < COUNT; ++i) {
+  for (int i = 0; i < SHOAL_REDUCE_COUNT; ++i) {
     if (strcmp(name, names[i]) != 0) continue;
     *out_reduce = (shoal_reduce_t)i;
     return true;

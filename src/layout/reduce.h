@@ -4,6 +4,13 @@
 
 #include "shoal/layout.h"
 
+enum {
+  SHOAL_REDUCE_COUNT = 0
+#define SHOAL_REDUCE_KIND(id, name, real, integer) +1
+#include "shoal/reduce.inc"
+#undef SHOAL_REDUCE_KIND
+};
+
 const char *shoal_reduce_name(shoal_reduce_t reduce);  // "sum"; "?" for what is none
 bool shoal_reduce_parse(const char *name, shoal_reduce_t *out_reduce);
 

@@ -138,8 +138,7 @@ shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena, 
   shoal_json_end(&w, '}');
   shoal_json_end(&w, '}');
   shoal_text_add(&text, "\n");
-  if (!status) status = shoal_text_status(&text);
-  if (!status && !(*out_text = shoal_arena_strdup(arena, shoal_text_string(&text)))) status = SHOAL_OOM();
+  if (!status) status = shoal_text_finish(&text, arena, out_text);
   shoal_text_deinit(&text);
   return status;
 }

@@ -11,13 +11,8 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "layout/reduce.h"
 #include "rules/rules.h"
-
-static const char *const REDUCE_NAMES[] = {
-    [SHOAL_REDUCE_SUM] = "sum", [SHOAL_REDUCE_MAX] = "max",   [SHOAL_REDUCE_MIN] = "min",
-    [SHOAL_REDUCE_LSE] = "lse", [SHOAL_REDUCE_PROD] = "prod",
-};
-enum { REDUCE_COUNT = sizeof REDUCE_NAMES / sizeof *REDUCE_NAMES };
 
 // ---- printing ----------------------------------------------------------------------------------
 
@@ -39,7 +34,7 @@ static void put_operand(shoal_text_t *text, const shoal_way_t *way, const shoal_
     return;
   }
   if (o->kind == SHOAL_OPERAND_PARTIAL) {
-    shoal_text_addf(text, ":%s", REDUCE_NAMES[o->reduce]);
+    shoal_text_addf(text, ":%s", shoal_reduce_name(o->reduce));
     return;
   }
   shoal_text_addf(text, ":%d", o->dim);
@@ -76,16 +71,6 @@ static void put_way(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t 
   shoal_text_add(text, way->any_order ? "}~" : "}");
 }
 
-// Hands the text over to the arena.
-static shoal_status_t finish(shoal_text_t *text, shoal_arena_t *arena, const char **out_text) {
-  shoal_status_t status = shoal_text_status(text);
-  char *copy = status ? NULL : shoal_arena_strdup(arena, shoal_text_string(text));
-  if (!status && !copy) status = SHOAL_OOM();
-  if (!status) *out_text = copy;
-  shoal_text_deinit(text);
-  return status;
-}
-
 static bool fits(const shoal_op_t *op, const shoal_way_t *way) {
   bool inputs =
       op->variadic ? way->input_count >= op->input_count : way->input_count == op->input_count;
@@ -98,7 +83,7 @@ shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_way_t *way, sho
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   put_way(&text, op, way);
-  return finish(&text, arena, out_text);
+  return shoal_text_finish(&text, arena, out_text);
 }
 
 shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
@@ -114,7 +99,7 @@ shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
     shoal_text_add(&text, " ");
     put_way(&text, op, &rule->ways[i]);
   }
-  return finish(&text, arena, out_text);
+  return shoal_text_finish(&text, arena, out_text);
 }
 
 // ---- parsing -----------------------------------------------------------------------------------
@@ -208,8 +193,8 @@ static bool parse_operand(parser_t *p, bool output) {
     o->kind = SHOAL_OPERAND_FLAT;
     return true;
   }
-  for (int32_t i = 0; i < REDUCE_COUNT; ++i) {
-    if (!shoal_scan_accept(&p->scan, REDUCE_NAMES[i])) continue;
+  for (int i = 0; i < SHOAL_REDUCE_COUNT; ++i) {
+    if (!shoal_scan_accept(&p->scan, shoal_reduce_name((shoal_reduce_t)i))) continue;
     o->kind = SHOAL_OPERAND_PARTIAL;
     o->reduce = (shoal_reduce_t)i;
     return true;

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/philox.h"
 #include "base/status.h"
+#include "op/reduce.h"
 
 // Keeps a lack of memory, forgets every other error. Returns whether all is well.
 static bool passed(trial_t *trial, shoal_status_t status) {
@@ -237,28 +238,6 @@ static bool same_values(shoal_dtype_t dtype, const void *a, const void *b, int64
   return worst <= tolerance(dtype) * largest;
 }
 
-static double join(shoal_reduce_t reduce, double a, double b) {
-  switch (reduce) {
-    case SHOAL_REDUCE_MAX:
-      return a > b || isnan(a) ? a : b;
-    case SHOAL_REDUCE_MIN:
-      return a < b || isnan(a) ? a : b;
-    default:
-      return a + b;
-  }
-}
-
-static int64_t join_int(shoal_reduce_t reduce, int64_t a, int64_t b) {
-  switch (reduce) {
-    case SHOAL_REDUCE_MAX:
-      return a > b ? a : b;
-    case SHOAL_REDUCE_MIN:
-      return a < b ? a : b;
-    default:
-      return (int64_t)((uint64_t)a + (uint64_t)b);
-  }
-}
-
 static bool partial_holds(trial_t *trial, const shoal_tensor_t *whole, int32_t output,
                           shoal_reduce_t reduce, const deal_t *deal, const trial_parts_t *parts,
                           shoal_arena_t *arena) {
@@ -273,10 +252,10 @@ static bool partial_holds(trial_t *trial, const shoal_tensor_t *whole, int32_t o
       const void *part = parts->outputs[p][output].data;
       if (shoal_dtype_is_float(whole->dtype)) {
         double value = shoal_dtype_load(whole->dtype, part, i);
-        real = p ? join(reduce, real, value) : value;
+        real = p ? shoal_reduce_reals(reduce, real, value) : value;
       } else {
         int64_t value = shoal_dtype_load_int(whole->dtype, part, i);
-        integer = p ? join_int(reduce, integer, value) : value;
+        integer = p ? shoal_reduce_integers(reduce, integer, value) : value;
       }
     }
     if (shoal_dtype_is_float(whole->dtype))
