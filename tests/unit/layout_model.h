@@ -4,6 +4,8 @@
 #ifndef SHOAL_TESTS_LAYOUT_MODEL_H_
 #define SHOAL_TESTS_LAYOUT_MODEL_H_
 
+#include <string.h>
+
 #include "shoal/layout.h"
 
 enum { MODEL_LENGTH = 256, MODEL_PARTS = 16, MODEL_ITEMS = 4096, MODEL_ELEMENTS = 4096 };
