@@ -18,10 +18,19 @@ static const command_t commands[] = {
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
+// A command's name as it is typed: slurm-watch is cli_slurm_watch.
+static const char *typed(const command_t *command, char buffer[32]) {
+  snprintf(buffer, 32, "%s", command->name);
+  for (char *at = buffer; *at; ++at)
+    if (*at == '_') *at = '-';
+  return buffer;
+}
+
 static void print_help(FILE *out) {
+  char name[32];
   fprintf(out, "usage: shoal COMMAND [ARGUMENTS]; shoal COMMAND --help\n\n");
   for (size_t i = 0; i < COMMAND_COUNT; ++i)
-    fprintf(out, "  %-9s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].doc);
+    fprintf(out, "  %-11s %-18s %s\n", typed(&commands[i], name), commands[i].arguments, commands[i].doc);
 }
 
 static int report(shoal_status_t status) {
@@ -50,9 +59,10 @@ int main(int argc, char **argv) {
     return argc < 2 ? shoal_code_exit(SHOAL_INVALID_ARGUMENT) : 0;
   }
   const char *names[COMMAND_COUNT];
+  char typed_names[COMMAND_COUNT][32];
   for (size_t i = 0; i < COMMAND_COUNT; ++i) {
-    names[i] = commands[i].name;
-    if (strcmp(argv[1], commands[i].name) != 0) continue;
+    names[i] = typed(&commands[i], typed_names[i]);
+    if (strcmp(argv[1], names[i]) != 0) continue;
     int code = report(commands[i].run(argc - 2, argv + 2, stdout));
     if (fflush(stdout) != 0 || ferror(stdout)) {
       fprintf(stderr, "shoal: error: IO: standard output could not be written\n");
