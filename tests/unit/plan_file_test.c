@@ -156,6 +156,9 @@ static void test_guards(void **state) {
   char *edited = edit(text, "\"rules\": \"", "\"rules\": \"0");
   expect_rebuilt(edited, mlp, 2);
   free(edited);
+  edited = edit(text, "\"model\": \"", "\"model\": \"0");  // the same calls, another model
+  expect_rebuilt(edited, mlp, 2);
+  free(edited);
   edited = edit(text, "\"world\": 2", "\"world\": 3");
   expect_rebuilt(edited, mlp, 2);
   free(edited);

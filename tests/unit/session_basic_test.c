@@ -256,10 +256,10 @@ static void test_failed_run(void **state) {
   (void)state;
   shoal_model_t *model = make_model(shoal_allocator_system());
   job_t job = {.model = model, .options = {.strategy = "data"}};
-  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "label 77");
-  expect_error(2, bad_label, &job, SHOAL_ABORTED, "label 77");
+  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "77");
+  expect_error(2, bad_label, &job, SHOAL_ABORTED, "77");
   job.options.opaque = true;
-  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "label 77");
+  expect_error(1, bad_label, &job, SHOAL_INVALID_ARGUMENT, "77");
   shoal_model_free(model);
 }
 
