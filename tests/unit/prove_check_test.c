@@ -1,4 +1,6 @@
 // The checker itself: it passes what is right, and names what is wrong.
+#include <math.h>
+
 #include "unit.h"
 
 #include "lower/lower.h"
@@ -83,6 +85,12 @@ static void forget_slower(shoal_program_t *program) {
     if (strcmp(in->op->attrs[a].name, "beta1") == 0) ((shoal_attr_value_t *)in->attrs)[a].f += 1e-6;
 }
 
+static void forget_numbers(shoal_program_t *program) {
+  shoal_instruction_t *in = find(program, SHOAL_OPCODE_COMPUTE, "update/fc1/weight/adamw_update");
+  for (int32_t a = 0; a < in->op->attr_count; ++a)
+    if (strcmp(in->op->attrs[a].name, "beta1") == 0) ((shoal_attr_value_t *)in->attrs)[a].f = NAN;
+}
+
 static void forget_waits(shoal_program_t *program) {
   for (int64_t s = 0; s < program->classes[0].segment_count; ++s)
     for (int64_t i = 0; i < program->classes[0].segments[s].instruction_count; ++i)
@@ -95,6 +103,7 @@ static void test_names_the_first_wrong_value(void **state) {
   expect("index [", scale_count);
   expect("micro-batch 0", scale_count);
   expect("value 'update/fc1/weight/adamw_update", forget_slower);
+  expect("nan, expected", forget_numbers);
   expect("static check", forget_waits);
 }
 
