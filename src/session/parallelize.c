@@ -178,14 +178,29 @@ static bool has_init(const shoal_program_t *program) {
   return false;
 }
 
+// The device's memory, from the world: peers on this node then work on it in place.
+static void *alloc_pages(void *self, size_t bytes) {
+  void *memory = NULL;
+  shoal_status_t status = shoal_comm_alloc(self, (int64_t)bytes, &memory);
+  if (!status) return memory;
+  shoal_status_free(status);
+  return NULL;
+}
+
+static void free_pages(void *self, void *memory) {
+  shoal_comm_release(self, memory);
+}
+
 // Its errors are agreed.
 static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_options_t *options) {
   int64_t hash = 0;
   shoal_status_t status = hash_program(session, &hash);
   if (!status && !options->dry_run) {
-    status = shoal_device_create(
-        &(shoal_device_options_t){.allocator = session->allocator, .opaque = options->opaque},
-        &session->device);
+    shoal_device_options_t device = {.allocator = session->allocator, .opaque = options->opaque};
+    if (shoal_world_size(session->world) > 1) {
+      device.pages = (shoal_allocator_t){session->world, alloc_pages, free_pages};
+    }
+    status = shoal_device_create(&device, &session->device);
   }
   SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, status));
   SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, make_everyone(session)));

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "comm/backends/local/meet.h"
 
-#define DEFAULT_CHUNK (128 << 10)
+#define DEFAULT_CHUNK (256 << 10)
 #define MIN_CHUNK 4096
 #define MAX_CHUNK (64 << 20)
 

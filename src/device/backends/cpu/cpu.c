@@ -15,7 +15,7 @@ static shoal_status_t cpu_create(const shoal_device_options_t *options,
                                  shoal_device_t **out_device) {
   shoal_cpu_device_t *device = options->allocator.alloc(options->allocator.self, sizeof *device);
   if (!device) return SHOAL_OOM();
-  *device = (shoal_cpu_device_t){0};
+  *device = (shoal_cpu_device_t){.pages = options->pages};
   device->opaque = options->opaque || asked_for("SHOAL_DEVICE_OPAQUE");
   device->concurrent =
       device->opaque || options->concurrent || asked_for("SHOAL_DEVICE_CONCURRENT");

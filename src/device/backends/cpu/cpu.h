@@ -30,6 +30,7 @@ typedef struct shoal_cpu_allocation {
 typedef struct shoal_cpu_device {
   shoal_device_t base;
   bool opaque, concurrent;
+  shoal_allocator_t pages;
   shoal_mutex_t lock;  // of the list
   shoal_cpu_allocation_t *allocations;
 } shoal_cpu_device_t;

@@ -1,4 +1,4 @@
-// Memory of the CPU device: pages from the system, zeroed and not yet present. In opaque mode a
+// Memory of the CPU device: pages from the system or the options' allocator, zeroed. In opaque mode a
 // second mapping of the same length without access rights gives the addresses.
 #include <stdalign.h>
 #include <sys/mman.h>
@@ -22,7 +22,12 @@ static void *map(size_t bytes, int protection, int flags) {
 }
 
 static void unmap(shoal_device_t *device, shoal_cpu_allocation_t *allocation) {
-  if (allocation->real) munmap(allocation->real, allocation->mapped);
+  const shoal_allocator_t *pages = &((shoal_cpu_device_t *)device)->pages;
+  if (allocation->real && pages->free) {
+    pages->free(pages->self, allocation->real);
+  } else if (allocation->real) {
+    munmap(allocation->real, allocation->mapped);
+  }
   if (allocation->address && allocation->address != (shoal_address_t)(uintptr_t)allocation->real) {
     munmap((void *)(uintptr_t)allocation->address, allocation->mapped);
   }
@@ -38,7 +43,8 @@ shoal_status_t shoal_cpu_alloc(shoal_device_t *base, int64_t bytes, shoal_addres
       base->allocator.alloc(base->allocator.self, sizeof *allocation);
   if (!allocation) return SHOAL_OOM();
   *allocation = (shoal_cpu_allocation_t){.bytes = bytes, .mapped = mapped};
-  allocation->real = map(mapped, PROT_READ | PROT_WRITE, 0);
+  allocation->real = device->pages.alloc ? device->pages.alloc(device->pages.self, mapped)
+                                         : map(mapped, PROT_READ | PROT_WRITE, 0);
   allocation->address = (uintptr_t)allocation->real;
   if (device->opaque) allocation->address = (uintptr_t)map(mapped, PROT_NONE, MAP_NORESERVE);
   if (!allocation->real || !allocation->address) {
