@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "cli.h"
+#include "comm/backends/mpi/mpi.h"
 #include "planning.h"
 #include "shoal/comm.h"
 #include "shoal/device.h"
@@ -20,8 +21,11 @@ static shoal_status_t print_info(FILE *out) {
   SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
   fprintf(out, "cores %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
   fprintf(out, "devices cpu\n");
-  fprintf(out, "communication self local\n");
-  fprintf(out, "unavailable mpi nccl cuda (not in this version)\n");
+  const bool openmpi = shoal_mpi_has_plugin("openmpi"), mpich = shoal_mpi_has_plugin("mpich");
+  fprintf(out, "communication self local%s%s\n", openmpi ? " mpi-openmpi" : "",
+          mpich ? " mpi-mpich" : "");
+  fprintf(out, "unavailable%s%s nccl cuda\n", openmpi ? "" : " mpi-openmpi",
+          mpich ? "" : " mpi-mpich");
   fprintf(out, "strategies");
   for (int64_t i = 0; i < shoal_strategies_count(NULL); ++i)
     fprintf(out, " %s", shoal_strategies_get(NULL, i)->name);

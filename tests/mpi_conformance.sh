@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The conformance suite of comm over Open MPI and MPICH at 1 to 4 and 7 ranks; a whole program trains the
 # same there as alone; a blocked rank leaves its core to others.
+# labels: slow
 set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
 

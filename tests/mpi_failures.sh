@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What goes wrong over MPI ends, soon and with a name: mismatches, aborts, time limits, ranks that leave or
 # are killed, a missing plug-in, the wrong launcher.
+# labels: slow
 set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
 tests=$build/tests

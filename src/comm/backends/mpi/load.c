@@ -24,14 +24,26 @@ static void own_folder(char buffer[PATH_MAX]) {
   if (slash) *slash = 0;
 }
 
-static void *open_beside(const char *name) {
-  char folder[PATH_MAX], path[PATH_MAX + 64];
+// The plug-in's file among those folders; false: it is in none of them.
+static bool find_beside(const char *name, char *path, size_t capacity) {
+  char folder[PATH_MAX];
   own_folder(folder);
   for (size_t i = 0; folder[0] && i < sizeof folders / sizeof *folders; ++i) {
-    snprintf(path, sizeof path, "%s%s/%s", folder, folders[i], name);
-    if (access(path, R_OK) == 0) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    snprintf(path, capacity, "%s%s/%s", folder, folders[i], name);
+    if (access(path, R_OK) == 0) return true;
   }
-  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  return false;
+}
+
+bool shoal_mpi_has_plugin(const char *family) {
+  char name[64], path[PATH_MAX + 64];
+  snprintf(name, sizeof name, "libshoal_mpi_%s.so", family);
+  return find_beside(name, path, sizeof path);
+}
+
+static void *open_beside(const char *name) {
+  char path[PATH_MAX + 64];
+  return dlopen(find_beside(name, path, sizeof path) ? path : name, RTLD_NOW | RTLD_LOCAL);
 }
 
 shoal_status_t shoal_mpi_load(const shoal_mpi_launch_t *launch,

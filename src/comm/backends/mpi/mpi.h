@@ -31,6 +31,9 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_read_launch(shoal_mpi_launch_t *out_laun
 SHOAL_MUST_USE shoal_status_t shoal_mpi_load(const shoal_mpi_launch_t *launch,
                                              const shoal_mpi_plugin_t **out_plugin);
 
+// Is the plug-in of this family where it is looked for first? Loads nothing.
+bool shoal_mpi_has_plugin(const char *family);
+
 // ---- packets --------------------------------------------------------------------------
 
 typedef enum shoal_mpi_kind {
