@@ -78,7 +78,7 @@ typedef struct meter {
 static shoal_status_t parse_sizes(const char *text, perf_t *perf) {
   char parts[3][32] = {"", "", "4"};
   const int found = sscanf(text, "%31[^:]:%31[^:]:%31[^:]", parts[0], parts[1], parts[2]);
-  if (found == 1) strcpy(parts[1], parts[0]);
+  if (found == 1) memcpy(parts[1], parts[0], sizeof parts[1]);
   if (found < 1 || !shoal_size_parse(parts[0], &perf->from) || !shoal_size_parse(parts[1], &perf->to) ||
       !shoal_size_parse(parts[2], &perf->factor) || perf->from < 1 || perf->to < perf->from ||
       perf->factor < 2) {

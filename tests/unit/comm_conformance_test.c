@@ -534,11 +534,13 @@ static void test_algorithms(void **state) {
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
     setenv("SHOAL_COMM_TABLE", tables[i], 1);
     run_threads(NULL, 2, conformance, NULL);
-    run_threads(NULL, 4, conformance, NULL);
     memory_t memory = MIXED;
     assert_ok(run_processes(NULL, 3, conformance, &memory));
+#ifndef SHOAL_SANITIZE_THREAD  // time
+    run_threads(NULL, 4, conformance, NULL);
     memory = SHARED;
     assert_ok(run_processes(NULL, 2, conformance, &memory));
+#endif
   }
   shoal_world_t *world;
   const struct {
