@@ -47,8 +47,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_status_clone(shoal_status_t status
 SHOAL_API shoal_code_t shoal_status_code(shoal_status_t status);       // SHOAL_OK for NULL
 SHOAL_API const char *shoal_status_message(shoal_status_t status);     // "" for NULL
 SHOAL_API const char *shoal_status_hint(shoal_status_t status);        // "" when there is none
-SHOAL_API const char *shoal_status_file(shoal_status_t status);
-SHOAL_API int shoal_status_line(shoal_status_t status);
+SHOAL_API const char *shoal_status_file(shoal_status_t status);        // where it was made; "" for NULL
+SHOAL_API int shoal_status_line(shoal_status_t status);                // 0 for NULL
 SHOAL_API const char *shoal_code_name(shoal_code_t code);              // "INVALID_ARGUMENT"
 SHOAL_API int shoal_code_exit(shoal_code_t code);                      // exit status of a program
 
@@ -75,6 +75,7 @@ typedef struct shoal_allocator {
   void (*free)(void *self, void *memory);           // memory may be NULL
 } shoal_allocator_t;
 
+// The C library's; safe to use from any thread.
 SHOAL_API shoal_allocator_t shoal_allocator_system(void);
 
 // Arena: many small blocks freed together; what layouts, plans and printed texts are allocated from.
@@ -93,9 +94,9 @@ typedef enum shoal_dtype {
 } shoal_dtype_t;
 
 SHOAL_API const char *shoal_dtype_name(shoal_dtype_t dtype);           // "f32"
-SHOAL_API size_t shoal_dtype_size(shoal_dtype_t dtype);
-SHOAL_API bool shoal_dtype_is_float(shoal_dtype_t dtype);
-SHOAL_API bool shoal_dtype_parse(const char *name, shoal_dtype_t *out_dtype);
+SHOAL_API size_t shoal_dtype_size(shoal_dtype_t dtype);                // bytes of an element
+SHOAL_API bool shoal_dtype_is_float(shoal_dtype_t dtype);              // f64, f32, bf16 or f16
+SHOAL_API bool shoal_dtype_parse(const char *name, shoal_dtype_t *out_dtype);  // false: no such name
 
 #define SHOAL_MAX_RANK 8
 
@@ -122,7 +123,7 @@ static inline shoal_shape_t shoal_shape_scalar(void) {
   return shape;
 }
 SHOAL_API int64_t shoal_shape_count(const shoal_shape_t *shape);       // product of dims; 1 for a scalar
-SHOAL_API bool shoal_shape_equal(const shoal_shape_t *a, const shoal_shape_t *b);
+SHOAL_API bool shoal_shape_equal(const shoal_shape_t *a, const shoal_shape_t *b);  // in rank and all dims
 
 // A dense row-major tensor in host memory, borrowed.
 typedef struct shoal_tensor {

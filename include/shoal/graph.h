@@ -42,9 +42,10 @@ typedef struct shoal_model_options {
   uint64_t seed;                 // of all random nodes
 } shoal_model_options_t;
 
+// An empty model; NULL options are all defaults. Graphs, values and names belong to it.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_create(const shoal_model_options_t *options,
                                                            shoal_model_t **out_model);
-SHOAL_API void shoal_model_free(shoal_model_t *model);
+SHOAL_API void shoal_model_free(shoal_model_t *model);  // NULL is allowed
 // The first error of any builder call so far, cloned; OK if none.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_status(const shoal_model_t *model);
 
@@ -60,17 +61,19 @@ SHOAL_API shoal_model_t *shoal_graph_model(const shoal_graph_t *graph);
 
 #define SHOAL_HERE __FILE__, __LINE__
 
+// A value that is fed from outside; the null value if the call is wrong.
 SHOAL_API shoal_value_t shoal_input_at(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                                        shoal_shape_t shape, const char *file, int line);
 #define shoal_input(graph, name, dtype, shape) shoal_input_at(graph, name, dtype, shape, SHOAL_HERE)
 
+// Lets the value be fetched under that name after each run.
 SHOAL_API void shoal_output_at(shoal_graph_t *graph, const char *name, shoal_value_t value,
                                const char *file, int line);
 #define shoal_output(graph, name, ...) shoal_output_at(graph, name, __VA_ARGS__, SHOAL_HERE)
 
 SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);       // of the null value: f32 scalar
-SHOAL_API const char *shoal_value_name(shoal_value_t value);
-SHOAL_API bool shoal_value_ok(shoal_value_t value);
+SHOAL_API const char *shoal_value_name(shoal_value_t value);        // of the null value: ""
+SHOAL_API bool shoal_value_ok(shoal_value_t value);                 // false for the null value
 
 // Adds a node of any registered op by qualified name: what typed builders (ops.h) and front-ends call.
 SHOAL_API void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count,

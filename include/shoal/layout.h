@@ -58,12 +58,15 @@ typedef struct shoal_mesh {
   const int32_t *ranks;               // rank at each row-major position; NULL: 0, 1, 2, ...
 } shoal_mesh_t;
 
+// Text "name!data=2,tensor=4,micro=3@0-7" and back; the list of ranks and the text are in the arena.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_parse(const char *text, shoal_arena_t *arena,
                                                          shoal_mesh_t *out_mesh);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
                                                          const char **out_text);
 SHOAL_API int64_t shoal_mesh_size(const shoal_mesh_t *mesh);                 // ranks on it
 SHOAL_API int32_t shoal_mesh_axis(const shoal_mesh_t *mesh, const char *name);  // index or -1
+// Positions are row-major in the coordinates, which are one per axis and 0 behind the last; they are not
+// checked.
 SHOAL_API int32_t shoal_mesh_rank(const shoal_mesh_t *mesh, int64_t position);
 SHOAL_API int64_t shoal_mesh_position(const shoal_mesh_t *mesh, int32_t rank);  // -1: not on it
 SHOAL_API void shoal_mesh_coords(const shoal_mesh_t *mesh, int64_t position,
@@ -116,6 +119,7 @@ typedef struct shoal_layout {
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_parse(const char *text, const shoal_mesh_t *meshes,
                                                            int64_t mesh_count, shoal_arena_t *arena,
                                                            shoal_layout_t *out_layout);
+// The canonical spelling, in the arena: it parses back to the same layout.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_print(const shoal_layout_t *layout,
                                                            shoal_arena_t *arena, const char **out_text);
 // Is it meaningful for this shape? Names the offending item.
@@ -123,7 +127,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_check(const shoal_layout_t 
                                                            const shoal_shape_t *shape);
 // Written alike (same mesh, same cuts; units of 0 and 1 alike; cuts of axes of size 1 are ignored).
 SHOAL_API bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b);
-SHOAL_API bool shoal_layout_is_partial(const shoal_layout_t *layout);
+SHOAL_API bool shoal_layout_is_partial(const shoal_layout_t *layout);  // along any axis
 
 // ---------------------------------------------------------------------------------------------------
 // Boxes: the meaning of a layout
@@ -211,6 +215,9 @@ typedef struct shoal_reshard {
   const shoal_transfer_t *transfers;
 } shoal_reshard_t;
 
+// Plans the move of a value from one layout to another, between any two meshes, in the given micro-batches
+// (-1: over all of them). Transfers are in the arena. MISMATCH if an element is owned by a rank that does not
+// hold it (a trimmed source), UNSUPPORTED for two reductions at once.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_reshard(const shoal_layout_t *src, int64_t src_micro,
                                                              const shoal_layout_t *dst, int64_t dst_micro,
                                                              const shoal_shape_t *shape,
@@ -238,6 +245,7 @@ typedef struct shoal_place {
   int64_t from, to;
 } shoal_place_t;
 
+// The place of a rank's part (its indices are in the arena), and that of the whole, which borrows nothing.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_boxes_place(const shoal_boxes_t *boxes, shoal_arena_t *arena,
                                                           shoal_place_t *out_place);
 SHOAL_API shoal_place_t shoal_place_whole(const shoal_shape_t *shape);

@@ -69,6 +69,7 @@ typedef struct shoal_attr {
   shoal_attr_value_t value;
 } shoal_attr_t;
 
+// `name` is borrowed. More than SHOAL_MAX_RANK values are refused where the attribute is used.
 SHOAL_API shoal_attr_t shoal_attr_int(const char *name, int64_t value);
 SHOAL_API shoal_attr_t shoal_attr_ints(const char *name, int32_t count, const int64_t *values);
 SHOAL_API shoal_attr_t shoal_attr_shape(const char *name, const shoal_shape_t *shape);
@@ -107,7 +108,7 @@ typedef struct shoal_emitter shoal_emitter_t;
 SHOAL_API void shoal_emit(shoal_emitter_t *emitter, const char *op, int32_t input_count,
                           const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
                           int32_t output_count, shoal_ref_t *out_outputs);
-SHOAL_API shoal_type_t shoal_emit_type(shoal_emitter_t *emitter, shoal_ref_t ref);
+SHOAL_API shoal_type_t shoal_emit_type(shoal_emitter_t *emitter, shoal_ref_t ref);  // of an emitted value
 SHOAL_API void shoal_emit_fail(shoal_emitter_t *emitter, shoal_status_t status);  // takes status
 
 typedef struct shoal_cost {
@@ -163,6 +164,8 @@ struct shoal_op {
 
 typedef struct shoal_registry shoal_registry_t;  // native ops, then the user's
 
+// A registry of the native ops, owned once; retain and release count owners and are safe across threads
+// (registering is not). It is freed with its last owner; releasing NULL is allowed.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_registry_create(shoal_allocator_t allocator,
                                                               shoal_registry_t **out_registry);
 SHOAL_API void shoal_registry_retain(shoal_registry_t *registry);
@@ -174,6 +177,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_register(shoal_registry_t *regi
 // Finds by qualified name ("shoal.matmul"); NOT_FOUND suggests the nearest.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_find(const shoal_registry_t *registry, const char *name,
                                                       const shoal_op_t **out_op);
+// In order of registration, native ops first; NULL behind the last. Borrowed.
 SHOAL_API int64_t shoal_registry_count(const shoal_registry_t *registry);
 SHOAL_API const shoal_op_t *shoal_registry_op(const shoal_registry_t *registry, int64_t index);
 
@@ -201,6 +205,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_bind(const shoal_op_t *op, int3
                                                       const shoal_boxes_t *inputs,
                                                       const shoal_boxes_t *outputs, shoal_arena_t *arena,
                                                       shoal_attr_value_t *out_attrs);
+// What the record says, or its default (see `cost`). Needs call->outputs.
 SHOAL_API shoal_cost_t shoal_op_cost(const shoal_call_t *call);
 
 #ifdef __cplusplus

@@ -34,12 +34,15 @@ typedef struct shoal_strategy {
   void *user_data;
 } shoal_strategy_t;
 
+// A list of strategies: the native ones, then the user's. Those are copied; name, doc and user_data are
+// borrowed for the list's life. INVALID_ARGUMENT for a strategy without name or plan, or a name that exists.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_strategies_create(shoal_allocator_t allocator,
                                                                 shoal_strategies_t **out_strategies);
-SHOAL_API void shoal_strategies_free(shoal_strategies_t *strategies);
+SHOAL_API void shoal_strategies_free(shoal_strategies_t *strategies);  // NULL is allowed
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies,
                                                                 const shoal_strategy_t *strategy);
 SHOAL_API int64_t shoal_strategies_count(const shoal_strategies_t *strategies);  // NULL: native
+// By index; NULL behind the last. Borrowed.
 SHOAL_API const shoal_strategy_t *shoal_strategies_get(const shoal_strategies_t *strategies, int64_t index);
 
 // What a strategy sees and writes. Strings are copied.

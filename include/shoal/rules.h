@@ -65,9 +65,10 @@ typedef struct shoal_item_cut {
 
 typedef struct shoal_rules shoal_rules_t;  // a store: discovers on first use, remembers by signature
 
+// An empty store, which runs calls with their reference kernels. One thread at a time.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_create(shoal_allocator_t allocator,
                                                            shoal_rules_t **out_rules);
-SHOAL_API void shoal_rules_free(shoal_rules_t *rules);
+SHOAL_API void shoal_rules_free(shoal_rules_t *rules);  // NULL is allowed
 // The rule of a call on the whole; borrowed, lives as long as the store.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
                                                         const shoal_rule_t **out_rule);

@@ -86,6 +86,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, con
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_catch_signals(shoal_session_t *session);
 SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 
+// What the session runs on and from, borrowed for its life; plan is NULL where a program was given.
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
@@ -96,6 +97,7 @@ typedef struct shoal_memory_report {
   int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell
   int64_t allocations;                   // by this session since its creation
 } shoal_memory_report_t;
+// This rank's memory so far. Not collective.
 SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);
 
 #ifdef __cplusplus
