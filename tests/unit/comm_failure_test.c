@@ -54,6 +54,32 @@ static shoal_status_t other_collective(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// Where ranks work on each other's buffers, a wrong size must be seen before anything is touched.
+static shoal_status_t other_sizes(shoal_world_t *world, void *self) {
+  const bool all_to_all = self != NULL;
+  const int32_t me = shoal_world_rank(world);
+  shoal_group_t *group;
+  float *data;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_comm_alloc(world, 100000 * sizeof *data, (void **)&data));
+  for (int i = 0; i < 100000; ++i) data[i] = 1;
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  const int64_t sends[2] = {10, me == 0 ? 11 : 10}, recvs[2] = {10, 10};
+  shoal_status_t status =
+      all_to_all ? shoal_all_to_all(group, SHOAL_F32, sends, data, recvs, data + 50000)
+                 : shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 40000 + me, data, data);
+  if (all_to_all) {
+    CHECK_ERROR(MISMATCH, "rank 1 expects 40 bytes of all_to_all from rank 0, but rank 0 sent 44",
+                status);
+  } else {
+    CHECK_ERROR(MISMATCH, "160004 bytes", status);
+  }
+  for (int i = 0; i < 100000; ++i) CHECK(data[i] == 1, "element %d was written", i);
+  shoal_comm_release(world, data);
+  shoal_group_free(group);
+  return NULL;
+}
+
 static void test_mismatch(void **state) {
   (void)state;
   sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, none = {1, 2, 0, 0};
@@ -62,6 +88,10 @@ static void test_mismatch(void **state) {
   run_threads(NULL, 2, mismatch, &none);
   assert_ok(run_processes(NULL, 2, mismatch, &tags));
   run_threads(NULL, 2, other_collective, NULL);
+  run_threads(NULL, 2, other_sizes, NULL);
+  run_threads(NULL, 2, other_sizes, &tags);
+  assert_ok(run_processes(NULL, 2, other_sizes, NULL));
+  assert_ok(run_processes(NULL, 2, other_sizes, &tags));
 }
 
 static void test_self_mismatch(void **state) {
