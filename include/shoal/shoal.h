@@ -7,6 +7,7 @@
 //   op.h                   ops of your own
 //   program.h, simulate.h  what ranks execute; what it would cost
 //   comm.h, device.h       ranks and where they run
+//   group.h                groups from meshes
 //   dlpack.h               tensors for other frameworks
 #ifndef SHOAL_SHOAL_H_
 #define SHOAL_SHOAL_H_
@@ -17,6 +18,7 @@
 #include "shoal/device.h"
 #include "shoal/dlpack.h"
 #include "shoal/graph.h"
+#include "shoal/group.h"
 #include "shoal/layout.h"
 #include "shoal/nn.h"
 #include "shoal/op.h"
