@@ -7,7 +7,7 @@
 //   op.h                   ops of your own
 //   program.h, simulate.h  what ranks execute; what it would cost
 //   comm.h, device.h       ranks and where they run
-//   group.h                groups from meshes
+//   group.h, primitive.h   groups from meshes; moving tensors between layouts, with adjoints
 //   dlpack.h               tensors for other frameworks
 #ifndef SHOAL_SHOAL_H_
 #define SHOAL_SHOAL_H_
@@ -25,6 +25,7 @@
 #include "shoal/ops.h"
 #include "shoal/plan.h"
 #include "shoal/planners.h"
+#include "shoal/primitive.h"
 #include "shoal/program.h"
 #include "shoal/rules.h"
 #include "shoal/session.h"
