@@ -101,7 +101,11 @@ static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
   *out_step = 0;
   if (!t->command->resume) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, &t->arena, &path, out_step));
-  if (!path) return NULL;
+  if (!path) {
+    *out_step = 0;
+    if (t->talks) fprintf(t->out, "nothing to resume in %s: from the start\n", t->command->save);
+    return NULL;
+  }
   SHOAL_RETURN_IF_ERROR(shoal_load(t->session, path));
   if (t->talks) fprintf(t->out, "resumed from %s\n", path);
   return NULL;

@@ -55,6 +55,9 @@ bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
 bad INVALID_ARGUMENT "-n 5000" "" train mlp -n 5000
 bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume
+"$shoal" train mlp --steps 2 --save fresh --resume >out 2>err || fail "a first --resume ended with $?: $(head -1 err)"
+grep -qF "nothing to resume in fresh" out || fail "a first --resume does not say that it starts anew"
+grep -q "^step 1 " out || fail "a first --resume does not start at step 1: $(grep '^step' out | head -1)"
 bad INVALID_ARGUMENT "takes no argument 'now'" "" info now
 SHOAL_STEPS=soon bad INVALID_ARGUMENT "SHOAL_STEPS: 'soon' is not a whole number" "" train mlp
 SHOAL_TIMEOUT_MS=-4 bad INVALID_ARGUMENT "SHOAL_TIMEOUT_MS is '-4'" "" train mlp
