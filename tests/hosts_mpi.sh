@@ -99,6 +99,7 @@ done
 case $families in
 *openmpi*)
   start=$SECONDS
+  : >"$work/out"
   run openmpi --timeout-ms 5000 --no-prefix -- "$build/tests/comm_failure_test" join cut \
     >"$work/out" 2>"$work/err" &
   job=$!

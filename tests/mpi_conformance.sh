@@ -17,6 +17,10 @@ for family in $families; do
       { fail "mlp over $family, $n ranks"; cat "$work/err" >&2; }
     [ "$over" = "$alone" ] || fail "mlp over $family, $n ranks: $over, alone: $alone"
   done
+  for n in 2 3; do  # threads of a rank, payloads of many chunks, joining again, nothing allocated once warm
+    launch $family $n "$build/tests/comm_exchange_test" join >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family, $n ranks: exchanges"; cat "$work/out" "$work/err" >&2; }
+  done
   launch $family 2 "$build/tests/comm_failure_test" join blocked >"$work/out" 2>"$work/err" </dev/null ||
     { fail "$family: blocked rank"; cat "$work/err" >&2; }
   grep 'of a core' "$work/out"

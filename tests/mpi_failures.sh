@@ -18,10 +18,11 @@ for family in $families; do
   for signal in KILL SEGV; do
     marker=shoal-mpi-$$-$family-$signal
     start=$SECONDS
+    : >"$work/out"  # or the loop below sees the one before
     launch $family 3 bash -c 'exec -a "$0" "$@"' "$marker" "$tests/comm_failure_test" join sleep \
       >"$work/out" 2>"$work/err" </dev/null &
     job=$!
-    for _ in $(seq 100); do [ "$(grep -c 'up' "$work/out")" -eq 3 ] && break; sleep 0.1; done
+    for _ in $(seq 100); do [ "$(grep -c 'up . pid [0-9]' "$work/out")" -eq 3 ] && break; sleep 0.1; done
     kill -$signal "$(grep -om1 'up 1 pid [0-9]*' "$work/out" | cut -d' ' -f4)"
     wait $job && fail "$family: a job with a killed rank ends with 0"
     [ $((SECONDS - start)) -lt 30 ] || fail "$family: SIG$signal: $((SECONDS - start)) s to the end"

@@ -25,9 +25,10 @@ for kind in mpich:pmi2:mpi openmpi:pmix:mpi none:none:local; do
 
   # A killed rank ends the step, non-zero, soon.
   start=$SECONDS
+  : >"$work/out"
   timeout -k 5 100 srun --mpi=$mpi -K -n 3 "$build/tests/comm_failure_test" join sleep >"$work/out" 2>"$work/err" </dev/null &
   job=$!
-  for _ in $(seq 100); do [ "$(grep -c up "$work/out")" -eq 3 ] && break; sleep 0.1; done
+  for _ in $(seq 100); do [ "$(grep -c 'up . pid [0-9]' "$work/out")" -eq 3 ] && break; sleep 0.1; done
   kill -9 "$(grep -om1 'up 1 pid [0-9]*' "$work/out" | cut -d' ' -f4)"
   wait $job && fail "$family: a step with a killed rank ends with 0"
   [ $((SECONDS - start)) -lt 30 ] || fail "$family: $((SECONDS - start)) s to the end of a killed rank's step"

@@ -24,6 +24,7 @@ watch --retries 1 "$work/flaky.sbatch" && fail "the limit does not hold"
 grep -q 'ABORTED: job [0-9]* ended as FAILED, exit code 3:0, after 2 attempts' "$work/err" || { fail "limit"; show; }
 
 printf '#!/bin/sh\nsleep 60\n' >"$work/long.sbatch"
+: >"$work/out"
 (cd "$work" && watch "$work/long.sbatch") &
 for _ in $(seq 100); do grep -q RUNNING "$work/out" 2>/dev/null && break; sleep 0.1; done
 timeout 5 scancel "$(grep -om1 'job [0-9]*' "$work/out" | cut -d' ' -f2)"

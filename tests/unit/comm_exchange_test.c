@@ -258,7 +258,30 @@ static void test_join_again(void **state) {
   shoal_world_release(alone);
 }
 
-int main(void) {
+// For mpirun and srun: all of it in one world, then in further ones.
+static shoal_status_t everything(shoal_world_t *world, void *self) {
+  (void)self;
+  int64_t large = 70 << 20, middle = 300001, none = 0;
+  SHOAL_RETURN_IF_ERROR(mutual(world, &none));
+  SHOAL_RETURN_IF_ERROR(mutual(world, &middle));
+  if (shoal_world_size(world) == 2) SHOAL_RETURN_IF_ERROR(mutual(world, &large));
+  SHOAL_RETURN_IF_ERROR(in_flight(world, NULL));
+  SHOAL_RETURN_IF_ERROR(two_threads(world, NULL));
+  SHOAL_RETURN_IF_ERROR(other_order(world, NULL));
+  return join_again(world, NULL);
+}
+
+static int run_everything(void) {
+  shoal_failing_t counter = {0};
+  const shoal_world_options_t options = {.allocator = shoal_allocator_failing(&counter)};
+  int code = run_joined(NULL, everything, NULL);
+  for (int i = 0; i < 4 && !code; ++i) code = run_joined(&options, steady, &counter);
+  if (!code && atomic_load(&counter.live_blocks) != 0) code = 1;
+  return code;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "join") == 0) return run_everything();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mutual_large),      cmocka_unit_test(test_in_flight),
       cmocka_unit_test(test_threads_of_a_rank), cmocka_unit_test(test_no_allocation),

@@ -13,6 +13,9 @@
 #define CHUNK_BYTES (INT64_C(64) << 20)  // of a payload in one request: what a timeout can see
 #define PACKETS_AT_ONCE 64               // taken in one pass
 #define LINGER_NS INT64_C(1000000000)    // how long leaving waits for what is still on its way
+#define GOODBYE_NS INT64_C(100000000)    // and for others who leave at the same time
+#define POOL_LEAST 16                    // packets and flights made beforehand,
+#define POOL_MOST 256                    // and two for every rank up to this
 
 enum { PACKETS, PAYLOADS };  // communicators
 
@@ -27,6 +30,8 @@ static void send_news(shoal_mpi_world_t *world, shoal_mpi_news_t *news, shoal_mp
   if (packet->header.bytes > SHOAL_MPI_INLINE) packet->header.bytes = SHOAL_MPI_INLINE;
   for (int32_t i = 0; i < world->base.size; ++i) {
     if (i == world->base.rank) continue;
+    // Who left a world that is well hears nothing more: its MPI would wonder at the message.
+    if (world->peers[i].left && !shoal_failure_is_set(&world->failure)) continue;
     // What does not go out is told by the launcher, when this process ends.
     (void)world->plugin->send(&world->comms[PACKETS], i, 0, &packet->header,
                               (int64_t)sizeof packet->header + packet->header.bytes,
@@ -421,14 +426,46 @@ static void run_progress(void *self) {
   }
 }
 
-shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world) {
-  SHOAL_RETURN_IF_ERROR(expect_packet(world));
-  return shoal_thread_start(run_progress, world, &world->progress);
+// How much is in flight at once depends on who comes first; this much needs no allocation later.
+static shoal_status_t fill_pools(shoal_mpi_world_t *world) {
+  int32_t left = POOL_LEAST + 2 * world->base.size;
+  if (left > POOL_MOST) left = POOL_MOST;
+  shoal_mpi_packet_t *packets = NULL, *packet;
+  for (; left > 0 && (packet = take_packet(world)); --left) {
+    packet->next = packets;
+    packets = packet;
+    if (!take_flight(world)) break;
+  }
+  world->free_packets = packets;
+  world->free_flights = world->flights;
+  world->flights = NULL;
+  return left == 0 ? NULL : SHOAL_OOM();
 }
 
-// A launcher may end all ranks when the first one ends after a failure: let them say why first.
-static bool others_know(const shoal_mpi_world_t *world) {
-  if (!shoal_failure_is_set(&world->failure)) return true;
+static void drain_pools(shoal_mpi_world_t *world) {
+  shoal_allocator_t allocator = world->base.allocator;
+  while (world->free_packets) {
+    shoal_mpi_packet_t *next = world->free_packets->next;
+    allocator.free(allocator.self, world->free_packets);
+    world->free_packets = next;
+  }
+  while (world->free_flights) {
+    shoal_mpi_flight_t *next = world->free_flights->next;
+    allocator.free(allocator.self, world->free_flights);
+    world->free_flights = next;
+  }
+}
+
+shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world) {
+  shoal_status_t status = fill_pools(world);
+  if (!status) status = expect_packet(world);
+  if (!status) status = shoal_thread_start(run_progress, world, &world->progress);
+  // After an error MPI may still have the incoming packet; the rest goes.
+  if (status) drain_pools(world);
+  return status;
+}
+
+static bool others_left(const shoal_mpi_world_t *world) {
   for (int32_t i = 0; i < world->base.size; ++i) {
     if (i != world->base.rank && !world->peers[i].left) return false;
   }
@@ -443,13 +480,16 @@ static bool all_is_out(shoal_mpi_world_t *world) {
   return true;
 }
 
-// Returns false if MPI may still use the world's memory.
+// Returns false if MPI may still use the world's memory. In a broken world the others get the time
+// to say why, too: a launcher may end them all when the first one ends.
 static bool linger(shoal_mpi_world_t *world) {
   const int64_t deadline = shoal_time_ns() + LINGER_NS;
+  const int64_t patience = shoal_failure_is_set(&world->failure) ? LINGER_NS : GOODBYE_NS;
+  const int64_t goodbye = shoal_time_ns() + patience - patience / 10;
   bool out = false, cancelled = false;
   do {
     if (!cancelled) shoal_mpi_progress(world);
-    out = all_is_out(world) && others_know(world);
+    out = all_is_out(world) && (others_left(world) || shoal_time_ns() > goodbye);
     if (out && !cancelled && world->incoming_request.active) {
       world->plugin->cancel(&world->incoming_request);
       cancelled = true;
@@ -472,7 +512,6 @@ bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
     world->plugin->give_up();
     return false;
   }
-  shoal_allocator_t allocator = world->base.allocator;
   for (int32_t i = 0; i < world->base.size; ++i) {
     while (world->peers[i].first) {
       shoal_mpi_packet_t *packet = world->peers[i].first;
@@ -481,18 +520,12 @@ bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
     }
   }
   if (world->incoming) give_packet(world, world->incoming);
-  while (world->free_packets) {
-    shoal_mpi_packet_t *next = world->free_packets->next;
-    allocator.free(allocator.self, world->free_packets);
-    world->free_packets = next;
+  while (world->flights) {
+    shoal_mpi_flight_t *next = world->flights->next;
+    world->flights->next = world->free_flights;
+    world->free_flights = world->flights;
+    world->flights = next;
   }
-  for (int i = 0; i < 2; ++i) {
-    shoal_mpi_flight_t **list = i == 0 ? &world->flights : &world->free_flights;
-    while (*list) {
-      shoal_mpi_flight_t *next = (*list)->next;
-      allocator.free(allocator.self, *list);
-      *list = next;
-    }
-  }
+  drain_pools(world);
   return true;
 }
