@@ -452,6 +452,16 @@ static void fill_half(const job_t *job, uint8_t *half, int64_t lo, int64_t piece
   }
 }
 
+// The same for an all_reduce, but for the slice that this rank joins itself.
+static void fill_slices(const job_t *job, uint8_t *half, int64_t lo, int64_t piece) {
+  const int64_t count = min64(piece, job->c->count - lo);
+  const uint8_t *send = (const uint8_t *)job->c->send + lo * job->element;
+  int64_t from, to;
+  slice_of(count, job->n, job->me, &from, &to);
+  copy(half, send, from * job->element);
+  copy(half + to * job->element, send + to * job->element, (count - to) * job->element);
+}
+
 static shoal_status_t meet_round(const job_t *job, int64_t round, int half) {
   const shoal_meet_t *meet = job->group->backend_data;
   shoal_meet_post_t *post = (shoal_meet_post_t *)(uintptr_t)shoal_meet_post(job->group, job->me);
@@ -466,7 +476,7 @@ static uint8_t *bounce_of(const job_t *job, int32_t rank) {
   return shoal_local_at(job->world, shoal_meet_post(job->group, rank)->bounce);
 }
 
-// All-reduce of many: each joins a slice of the chunk, then everyone collects the slices.
+// All-reduce: each joins a slice of the chunk, then everyone collects the slices.
 static shoal_status_t join_round(const job_t *job, int64_t round, int64_t lo, int64_t piece,
                                  int64_t out_at) {
   const int64_t count = min64(piece, job->c->count - lo);
@@ -477,7 +487,7 @@ static shoal_status_t join_round(const job_t *job, int64_t round, int64_t lo, in
     for (int32_t i = 0; i < job->n; ++i) {
       job->group->sources[i] = (const uint8_t *)job->group->sources[i] + from * job->element;
     }
-    shoal_reduce_all(job->c->dtype, job->c->reduce, to - from, job->n, job->group->sources, result);
+    join(job->c, to - from, job->n, job->group->sources, result);
   }
   shoal_meet_post_t *post;
   SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, NULL, NULL));
@@ -496,14 +506,18 @@ static shoal_status_t run_bounce(const job_t *job, int64_t chunk) {
   int64_t piece = chunk / job->element / (job->many ? job->n : 1);
   if (piece < 1) piece = 1;
   const int64_t half_bytes = piece * job->element * (job->many ? job->n : 1);
-  const bool slices = job->c->kind == SHOAL_COLLECTIVE_ALL_REDUCE && job->n > 2;
+  const bool slices = job->c->kind == SHOAL_COLLECTIVE_ALL_REDUCE;
   SHOAL_RETURN_IF_ERROR(reserve(job, 3 * half_bytes));
   const int64_t own_at = own_part_at(job);
   for (int64_t lo = 0, round = 0; lo < longest; lo += piece, ++round) {
     const int64_t at = round % 2 * half_bytes;
     shoal_meet_post_t *post;
     SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, NULL, NULL));
-    fill_half(job, (uint8_t *)meet->bounce + at, lo, piece);
+    if (slices) {
+      fill_slices(job, (uint8_t *)meet->bounce + at, lo, piece);
+    } else {
+      fill_half(job, (uint8_t *)meet->bounce + at, lo, piece);
+    }
     SHOAL_RETURN_IF_ERROR(meet_round(job, round, 0));
     for (int32_t i = 0; i < job->n; ++i) {
       job->group->sources[i] =
