@@ -97,6 +97,8 @@ static shoal_status_t check_random(const check_options_t *o, FILE *out) {
   if (o->kase) {
     shoal_check_report_t report;
     shoal_status_t status = shoal_check_case(o->kase, &random, &report);
+    fprintf(out, "%lld values, %lld parts compared, worst %.2g of what is allowed, %lld decisions imposed\n",
+            (long long)report.values, (long long)report.parts, report.worst, (long long)report.decisions);
     fprintf(out, "%d passed, %d failed, %d refused\n", !status, status && !report.refused,
             status && report.refused);
     return status;

@@ -26,10 +26,10 @@ struct shoal_coverage {
 // What a plan can have besides ops, ways and reshards.
 static const char *const features[] = {
     "uneven",      "empty part",   "unit",       "chunk",     "flat",     "halo",
-    "weights",     "items",        "3 axes",     "two meshes", "rank list", "idle rank", "micro",
+    "weights",     "items",        "3 axes",     "two meshes", "union mesh", "rank list", "idle rank", "micro",
     "uneven micro", "partial sum", "partial max", "partial min", "expanded", "eval",     "f64",
     "f32",         "bf16",         "threads",    "processes", "opaque",    "ranks 1",    "ranks 2",
-    "ranks 3",     "ranks 4",      "ranks 5",    "ranks 6"};
+    "ranks 3",     "ranks 4",      "ranks 5",    "ranks 6",    "ranks 8"};
 
 static item_t *find(const shoal_coverage_t *c, const char *group, const char *name) {
   for (int64_t i = 0; i < c->items.count; ++i)
@@ -268,10 +268,13 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
 static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
   bool ok = true;
   for (int64_t m = 0; m < plan->mesh_count && ok; ++m) {
-    if (plan->meshes[m].axis_count >= 3) ok = occurs(c, "feature", "3 axes");
+    int32_t real = 0;
+    for (int32_t a = 0; a < plan->meshes[m].axis_count; ++a) real += plan->meshes[m].axes[a].size > 1;
+    if (real >= 3) ok = occurs(c, "feature", "3 axes");
     if (plan->meshes[m].ranks && ok) ok = occurs(c, "feature", "rank list");
   }
   if (plan->mesh_count > 1) ok = ok && occurs(c, "feature", "two meshes");
+  if (plan->mesh_count > 2) ok = ok && occurs(c, "feature", "union mesh");
   if (plan->micro > 1) ok = ok && occurs(c, "feature", "micro");
   if (plan->owned_model) ok = ok && occurs(c, "feature", "expanded");
   return ok;

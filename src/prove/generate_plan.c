@@ -13,8 +13,8 @@ typedef struct planner {
   gen_t *g;
   const shoal_model_t *model;
   const shoal_graph_t *train;
-  shoal_mesh_t meshes[2];
-  int64_t mesh_count, micro;
+  shoal_mesh_t meshes[3];  // the third, if any, has the ranks of both: states may rest on it
+  int64_t mesh_count, stage_count, micro;
   const bool *unreduced;  // of shoal_graph_unreduced
   bool failed;  // memory is short
 } planner_t;
@@ -32,19 +32,20 @@ static void pin(planner_t *p, const char *name, const char *layout) {
 
 // ---- meshes -----------------------------------------------------------------------------------------
 
-// "data=2,tensor=3": `size` ranks on one to three axes.
+// "data=2,tensor=3": `size` ranks on one to three axes, some perhaps of size 1.
 static const char *axes_text(planner_t *p, int64_t size) {
   static const char *const names[] = {"data", "tensor", "seq"};
   gen_t *g = p->g;
   int64_t sizes[3] = {size, 1, 1};
   int axis_count = 1;
-  bool three = shoal_coverage_count(g->coverage, "feature", "3 axes") == 0 && shoal_chance(g, 30);
-  if (size >= 4 && (three || shoal_chance(g, 60))) {
-    int64_t factor = size % 3 == 0 && shoal_chance(g, 50) ? 3 : size % 2 == 0 ? 2 : 1;
-    if (factor > 1) sizes[0] = factor, sizes[1] = size / factor, axis_count = 2;
+  while (axis_count < 3 && sizes[axis_count - 1] >= 4 && (size == 8 || shoal_chance(g, 65))) {
+    int64_t last = sizes[axis_count - 1];
+    int64_t factor = last % 3 == 0 && shoal_chance(g, 50) ? 3 : last % 2 == 0 ? 2 : 1;
+    if (factor == 1) break;
+    sizes[axis_count - 1] = factor;
+    sizes[axis_count++] = last / factor;
   }
-  if (axis_count < 3 && (three || shoal_chance(g, 12))) sizes[axis_count++] = 1;
-  if (axis_count < 3 && three) sizes[axis_count++] = 1;
+  if (axis_count < 3 && shoal_chance(g, 12)) sizes[axis_count++] = 1;
   int64_t shift = shoal_roll(g, axis_count);
   const char *text = "";
   for (int i = 0; i < axis_count; ++i)
@@ -77,8 +78,8 @@ static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int
 
 static shoal_status_t make_meshes(planner_t *p) {
   gen_t *g = p->g;
-  static const int64_t likely[] = {1, 2, 2, 3, 3, 4, 4, 4, 5, 6, 6};
-  g->c->ranks = likely[shoal_roll(g, 11)];
+  static const int64_t likely[] = {1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 6, 6, 6, 8};
+  g->c->ranks = likely[shoal_roll(g, 16)];
   for (int64_t n = 1; n <= 6; ++n) {
     char name[32];
     snprintf(name, sizeof name, "ranks %lld", (long long)n);
@@ -90,7 +91,9 @@ static shoal_status_t make_meshes(planner_t *p) {
   if (two) {
     int64_t first = 1 + shoal_roll(g, g->c->ranks - 1);
     SHOAL_RETURN_IF_ERROR(add_mesh(p, "p!", 0, first, true));
-    return add_mesh(p, "q!", first, g->c->ranks - first, true);
+    SHOAL_RETURN_IF_ERROR(add_mesh(p, "q!", first, g->c->ranks - first, true));
+    p->stage_count = 2;
+    return shoal_chance(g, 30) ? add_mesh(p, "u!", 0, g->c->ranks, true) : NULL;
   }
   bool idle = g->c->ranks > 1 && shoal_chance(g, 8);
   if (idle) return add_mesh(p, "", shoal_roll(g, 2), g->c->ranks - 1, true);
@@ -103,7 +106,7 @@ static shoal_status_t make_meshes(planner_t *p) {
 static const char *weights_text(planner_t *p, int64_t size) {
   const char *text = "";
   for (int64_t i = 0; i < size; ++i)
-    text = join(p, text, TEXT("%lld", (long long)(1 + shoal_roll(p->g, 4))));
+    text = join(p, text, TEXT("%lld", (long long)(i == 0 ? 1 + shoal_roll(p->g, 4) : shoal_roll(p->g, 5))));
   return text ? TEXT("(%s)", text) : NULL;
 }
 
@@ -151,7 +154,7 @@ static const char *layout_text(planner_t *p, int64_t mesh, const shoal_shape_t *
 // ---- pins -------------------------------------------------------------------------------------------
 
 static int64_t some_mesh(planner_t *p) {
-  return shoal_roll(p->g, p->mesh_count);
+  return shoal_roll(p->g, p->stage_count);
 }
 
 static void pin_states(planner_t *p) {
@@ -160,7 +163,8 @@ static void pin_states(planner_t *p) {
     const shoal_state_info_t *state = &p->model->states.items[s];
     bool moment = strchr(state->name, '#') != NULL;
     if (state->type.shape.rank == 0 || !shoal_chance(g, moment ? 25 : 60)) continue;
-    pin(p, state->name, layout_text(p, some_mesh(p), &state->type.shape, true, moment, false));
+    int64_t mesh = shoal_roll(g, p->mesh_count);
+    pin(p, state->name, layout_text(p, mesh, &state->type.shape, true, moment, false));
   }
 }
 
@@ -319,7 +323,7 @@ static void add_expansions(planner_t *p) {
 }
 
 shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
-  planner_t p = {.g = g, .model = model, .train = shoal_model_find_graph(model, "train")};
+  planner_t p = {.g = g, .model = model, .stage_count = 1, .train = shoal_model_find_graph(model, "train")};
   SHOAL_RETURN_IF_ERROR(make_meshes(&p));
   pin_states(&p);
   pin_inputs(&p);

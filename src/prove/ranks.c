@@ -25,15 +25,60 @@ static int64_t type_bytes(const shoal_type_t *type) {
   return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
 }
 
+// The buffer this rank feeds an input into; -1: none, -2: several.
+static int32_t fed_buffer(const shoal_class_t *class, const char *graph, const char *input) {
+  int32_t found = -1;
+  for (int64_t o = 0; o < class->order_count; ++o) {
+    const shoal_order_t *order = &class->orders[o];
+    if (strcmp(order->graph, graph) != 0) continue;
+    for (int64_t k = 0; k < order->call_count; ++k) {
+      const shoal_segment_t *segment = &class->segments[order->calls[k].segment];
+      for (int64_t i = 0; i < segment->instruction_count; ++i) {
+        const shoal_instruction_t *in = &segment->instructions[i];
+        if (in->opcode != SHOAL_OPCODE_FEED || strcmp(in->name, input) != 0) continue;
+        found = found == -1 || found == in->outputs[0] ? in->outputs[0] : -2;
+      }
+    }
+  }
+  return found;
+}
+
+// This rank's part of an input: what its boxes hold, micro-batch after micro-batch.
+static shoal_status_t feed_part(shoal_session_t *session, const char *name, const shoal_buffer_t *buffer,
+                                const void *whole, shoal_arena_t *arena) {
+  const shoal_program_t *program = shoal_session_program(session);
+  int64_t position =
+      shoal_mesh_position(buffer->layout.mesh, shoal_world_rank(shoal_session_world(session)));
+  int64_t micros = shoal_layout_speaks_of_micro(&buffer->layout) ? program->micro : 1;
+  int64_t element = (int64_t)shoal_dtype_size(buffer->type.dtype), size = 0;
+  char *data = shoal_arena_alloc(arena, (size_t)(micros * buffer->bytes), 1);
+  if (!data) return SHOAL_OOM();
+  for (int64_t m = 0; m < micros; ++m) {
+    shoal_boxes_t boxes;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position,
+                                             micros > 1 ? m : -1, arena, &boxes));
+    shoal_shape_t shape = shoal_boxes_shape(&boxes);
+    SHOAL_RETURN_IF_ERROR(shoal_boxes_pack(&boxes, (size_t)element, whole, data + size));
+    size += shoal_shape_count(&shape) * element;
+  }
+  return shoal_feed_part(session, name, data, (size_t)size);
+}
+
+// With taps the whole is fed; without, only what the rank holds, where it holds the input once.
 static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const shoal_graph_t *graph,
-                           shoal_arena_t *arena) {
+                           bool parts, shoal_arena_t *arena) {
+  const shoal_class_t *class = shoal_program_class_of(
+      shoal_session_program(session), shoal_world_rank(shoal_session_world(session)));
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
     int64_t bytes = type_bytes(&graph->values.items[input->value].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
     shoal_feed_fill(task->job->options, graph, input->value, task->log.run, data);
-    SHOAL_RETURN_IF_ERROR(shoal_feed(session, input->name, data, (size_t)bytes));
+    int32_t buffer = parts && class ? fed_buffer(class, graph->name, input->name) : -2;
+    if (buffer >= 0)
+      SHOAL_RETURN_IF_ERROR(feed_part(session, input->name, &class->buffers[buffer], data, arena));
+    if (buffer == -2) SHOAL_RETURN_IF_ERROR(shoal_feed(session, input->name, data, (size_t)bytes));
   }
   return NULL;
 }
@@ -64,13 +109,13 @@ static shoal_status_t get_states(rank_task_t *task, shoal_session_t *session, sh
 }
 
 // One run of the schedule ("init" has been run by the session). Counts what Shoal allocates meanwhile.
-static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, shoal_arena_t *arena,
-                              int64_t *out_allocations) {
+static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, bool tapped,
+                              shoal_arena_t *arena, int64_t *out_allocations) {
   const shoal_graph_t *graph =
       shoal_model_find_graph(task->job->model, task->job->graphs[task->log.run]);
   int64_t before = shoal_session_memory(session).allocations;
   if (task->log.run > 0) {
-    SHOAL_RETURN_IF_ERROR(feed(task, session, graph, arena));
+    SHOAL_RETURN_IF_ERROR(feed(task, session, graph, !tapped, arena));
     SHOAL_RETURN_IF_ERROR(shoal_run(session, graph->name));
     SHOAL_RETURN_IF_ERROR(fetch(task, session, graph, arena));
   }
@@ -99,7 +144,7 @@ static shoal_status_t one_session(rank_task_t *task, bool tapped) {
   for (int32_t run = 0; run < job->run_count && !status; ++run) {
     int64_t allocations = 0;
     task->log.run = run;
-    status = one_run(task, session, &arena, &allocations);
+    status = one_run(task, session, tapped, &arena, &allocations);
     if (status) {
       status = shoal_status_annotatef(status, "run %d, graph '%s'%s", run, job->graphs[run],
                                       tapped ? "" : " (without taps)");

@@ -3,6 +3,7 @@
 // nothing helps. A change that makes no sense is caught when the case is built: it does not fail the same way.
 #include "prove/shrink.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -138,6 +139,35 @@ static bool drop_node(shrinker_t *s, int64_t i) {
   return try_case(s, &c);
 }
 
+// Drops input or state `i` if no node reads it.
+static bool drop_unused(shrinker_t *s, char kind, int64_t i) {
+  shoal_random_case_t c;
+  if (!copy_case(s, &c)) return false;
+  for (int64_t n = 0; n < c.nodes.count; ++n)
+    for (int32_t r = 0; r < c.nodes.items[n].ref_count; ++r) {
+      shoal_case_ref_t *ref = &c.nodes.items[n].refs[r];
+      if (ref->kind != kind) continue;
+      if (ref->index == i) return false;
+      ref->index -= ref->index > i;
+    }
+  if (kind == 'i') DROP(c.inputs, i);
+  else DROP(c.states, i);
+  for (int64_t k = c.pins.count; k-- > 0;) {
+    shoal_intent_entry_t *pin = &c.pins.items[k];
+    long long number = 0;
+    int length = 0;
+    if (pin->pattern[0] != kind || sscanf(pin->pattern + 1, "%lld%n", &number, &length) < 1) continue;
+    if (number == i) {
+      DROP(c.pins, k);
+      continue;
+    }
+    const char *rest = pin->pattern + 1 + length;
+    pin->pattern = shoal_arena_printf(s->arena, "%c%lld%s", kind, number - (number > i), rest);
+    if (!pin->pattern) return false;
+  }
+  return try_case(s, &c);
+}
+
 // Every dim of length `from` becomes `to`, in shapes and in attributes' lists.
 static bool change_size(shrinker_t *s, int64_t from, int64_t to) {
   shoal_random_case_t c;
@@ -229,6 +259,8 @@ static bool sweep(shrinker_t *s) {
   for (int64_t i = s->best->pins.count; i-- > 0;) any |= i < s->best->pins.count && drop_pin(s, i);
   for (int64_t i = s->best->stages.count; i-- > 0;) any |= i < s->best->stages.count && drop_stage(s, i);
   for (int64_t i = s->best->expand.count; i-- > 0;) any |= i < s->best->expand.count && drop_expansion(s, i);
+  for (int64_t i = s->best->inputs.count; i-- > 0;) any |= drop_unused(s, 'i', i);
+  for (int64_t i = s->best->states.count; i-- > 0;) any |= drop_unused(s, 's', i);
   for (int which = 0; which < 5; ++which) any |= change_flags(s, which);
   any |= change_mesh(s, 0, true);
   for (int64_t m = 0; m < s->best->meshes.count; ++m) any |= change_mesh(s, m, false);
