@@ -530,7 +530,7 @@ static void test_processes(void **state) {
 // Every algorithm, also where the table would not choose it.
 static void test_algorithms(void **state) {
   (void)state;
-  const char *const tables[] = {"*=direct/4K", "*=bounce/4K", "*=composed", "*=inline"};
+  const char *const tables[] = {"*=direct/16K", "*=bounce/16K", "*=composed", "*=inline"};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
     setenv("SHOAL_COMM_TABLE", tables[i], 1);
     run_threads(NULL, 2, conformance, NULL);

@@ -17,6 +17,7 @@ typedef struct slot {
 
 typedef struct member {
   alignas(64) _Atomic uint32_t phase;
+  _Atomic uint32_t working;  // on others' buffers
   alignas(64) shoal_meet_post_t posts[2];
 } member_t;
 
@@ -53,6 +54,7 @@ static int64_t take_slot(shoal_local_world_t *world, shoal_group_t *group) {
       member_t *member =
           (member_t *)((uint8_t *)slot + sizeof *slot + m * member_bytes(world->base.size));
       atomic_store(&member->phase, 0);
+      atomic_store(&member->working, 0);
     }
     atomic_store(&slot->leaving, group->size);
     found = index;
@@ -199,6 +201,32 @@ shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end)
     }
   }
   return NULL;
+}
+
+shoal_status_t shoal_meet_enter(shoal_group_t *group) {
+  const shoal_hub_t *hub = ((shoal_local_world_t *)group->world)->hub;
+  atomic_store(&member_at(group, group->rank)->working, 1);
+  // In one order with abandoning: it breaks the world and then looks at who works.
+  if (atomic_load(&hub->failure.state) == 0) return NULL;
+  shoal_meet_leave(group);
+  return shoal_failure_status(&hub->failure);
+}
+
+void shoal_meet_leave(shoal_group_t *group) {
+  atomic_store(&member_at(group, group->rank)->working, 0);
+}
+
+void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status) {
+  shoal_local_world_t *world = (shoal_local_world_t *)group->world;
+  const shoal_meet_t *meet = group->backend_data;
+  if (!meet || !meet->slot) return;
+  char message[1400];
+  shoal_meet_leave(group);
+  snprintf(message, sizeof message, "rank %d: %s", world->base.rank, shoal_status_message(status));
+  shoal_hub_fail(world->hub, shoal_status_code(status), world->base.rank, message);
+  for (int32_t i = 0; i < group->size && world->threads; ++i) {
+    while (atomic_load(&member_at(group, i)->working)) sched_yield();
+  }
 }
 
 const shoal_meet_post_t *shoal_meet_post(const shoal_group_t *group, int32_t member) {

@@ -17,6 +17,7 @@
 
 typedef struct shoal_meet_part {  // of an all_to_all's send buffer, for one member
   int64_t at, bytes;
+  int64_t expects;  // from that member, of the receive buffer
 } shoal_meet_part_t;
 
 // What a member says in a phase.
@@ -53,6 +54,13 @@ SHOAL_MUST_USE shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag
 void shoal_meet_publish(shoal_group_t *group);
 // Waits for the members [first, end) in the present phase, and checks that they do the same.
 SHOAL_MUST_USE shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end);
+// Around work on other members' buffers. Entering fails when the world is broken. A member that
+// ends with an error *abandons* the meeting: it breaks the world and, where ranks are threads,
+// returns only when nobody works any more, so that its caller may free the buffers. (A process's
+// memory stays mapped in its peers.)
+SHOAL_MUST_USE shoal_status_t shoal_meet_enter(shoal_group_t *group);
+void shoal_meet_leave(shoal_group_t *group);
+void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status);
 // What a member brought to the present phase, once it was waited for.
 const shoal_meet_post_t *shoal_meet_post(const shoal_group_t *group, int32_t member);
 const shoal_meet_part_t *shoal_meet_parts(const shoal_group_t *group, int32_t member);

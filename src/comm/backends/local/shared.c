@@ -365,18 +365,20 @@ static bool work_direct(const job_t *job) {
   return true;
 }
 
-// An all_to_all's counts are known to two ranks each: do they agree?
+// An all_to_all's counts are known to two ranks each: do they agree? Everyone looks at all of them,
+// so that nobody starts when somebody stops.
 static shoal_status_t check_parts(const job_t *job) {
   if (job->c->kind != SHOAL_COLLECTIVE_ALL_TO_ALL) return NULL;
-  for (int32_t i = 0; i < job->n; ++i) {
-    const int64_t sent = shoal_meet_parts(job->group, i)[job->me].bytes;
-    const int64_t expected = job->c->recv_counts[i] * job->element;
-    if (sent != expected) {
+  const int32_t *ranks = job->group->ranks;
+  for (int32_t to = 0; to < job->n; ++to) {
+    for (int32_t from = 0; from < job->n; ++from) {
+      const int64_t sent = shoal_meet_parts(job->group, from)[to].bytes;
+      const int64_t expected = shoal_meet_parts(job->group, to)[from].expects;
+      if (sent == expected) continue;
       return SHOAL_ERROR(MISMATCH,
                          "rank %d expects %lld bytes of all_to_all from rank %d, but rank %d sent "
                          "%lld bytes",
-                         job->group->world->rank, (long long)expected, job->group->ranks[i],
-                         job->group->ranks[i], (long long)sent);
+                         ranks[to], (long long)expected, ranks[from], ranks[from], (long long)sent);
     }
   }
   return NULL;
@@ -393,7 +395,8 @@ static shoal_status_t announce(const job_t *job, int32_t step) {
   if (job->c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL) {
     int64_t at = 0;
     for (int32_t i = 0; i < job->n; ++i) {
-      parts[i] = (shoal_meet_part_t){at, job->c->send_counts[i] * job->element};
+      parts[i] = (shoal_meet_part_t){at, job->c->send_counts[i] * job->element,
+                                     job->c->recv_counts[i] * job->element};
       at += parts[i].bytes;
     }
   }
@@ -483,20 +486,24 @@ static shoal_status_t join_round(const job_t *job, int64_t round, int64_t lo, in
   uint8_t *result = bounce_of(job, job->me) + out_at;
   int64_t from, to;
   slice_of(count, job->n, job->me, &from, &to);
+  SHOAL_RETURN_IF_ERROR(shoal_meet_enter(job->group));
   if (to > from) {
     for (int32_t i = 0; i < job->n; ++i) {
       job->group->sources[i] = (const uint8_t *)job->group->sources[i] + from * job->element;
     }
     join(job->c, to - from, job->n, job->group->sources, result);
   }
+  shoal_meet_leave(job->group);
   shoal_meet_post_t *post;
   SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, NULL, NULL));
   SHOAL_RETURN_IF_ERROR(meet_round(job, round, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_meet_enter(job->group));
   for (int32_t i = 0; i < job->n; ++i) {
     slice_of(count, job->n, i, &from, &to);
     copy((uint8_t *)job->c->recv + (lo + from) * job->element, bounce_of(job, i) + out_at,
          (to - from) * job->element);
   }
+  shoal_meet_leave(job->group);
   return NULL;
 }
 
@@ -529,13 +536,32 @@ static shoal_status_t run_bounce(const job_t *job, int64_t chunk) {
     if (slices) {
       SHOAL_RETURN_IF_ERROR(join_round(job, round, lo, piece, 2 * half_bytes));
     } else {
+      SHOAL_RETURN_IF_ERROR(shoal_meet_enter(job->group));
       pull(job, lo, lo + piece);
+      shoal_meet_leave(job->group);
     }
   }
   return NULL;
 }
 
 // ---- choosing -------------------------------------------------------------------------
+
+static shoal_status_t run(const job_t *job, const shoal_local_row_t *row) {
+  const bool fits = job->longest_send >= 0 && job->longest_send <= SHOAL_MEET_DATA;
+  if (job->c->kind == SHOAL_COLLECTIVE_BARRIER || (row->algorithm == SHOAL_LOCAL_INLINE && fits)) {
+    return run_inline(job);
+  }
+  bool bounce = row->algorithm == SHOAL_LOCAL_BOUNCE;
+  SHOAL_RETURN_IF_ERROR(announce(job, bounce ? STEP_BOUNCE : STEP_DIRECT));
+  SHOAL_RETURN_IF_ERROR(check_parts(job));
+  if (!bounce) {
+    SHOAL_RETURN_IF_ERROR(shoal_meet_enter(job->group));
+    bounce = !work_direct(job);
+    shoal_meet_leave(job->group);
+  }
+  if (bounce) SHOAL_RETURN_IF_ERROR(run_bounce(job, row->chunk));
+  return finish(job);
+}
 
 shoal_status_t shoal_local_collective(shoal_group_t *group, const shoal_collective_t *c) {
   const shoal_collective_fn_t composed = shoal_collective_composed[c->kind];
@@ -547,15 +573,7 @@ shoal_status_t shoal_local_collective(shoal_group_t *group, const shoal_collecti
   shoal_meet_t *meet;
   SHOAL_RETURN_IF_ERROR(shoal_meet_open(group, job.tag, &meet));
   if (!meet->slot) return composed(group, c);  // more groups than slots
-  const bool fits = job.longest_send >= 0 && job.longest_send <= SHOAL_MEET_DATA;
-  if (c->kind == SHOAL_COLLECTIVE_BARRIER || (row->algorithm == SHOAL_LOCAL_INLINE && fits)) {
-    return run_inline(&job);
-  }
-  SHOAL_RETURN_IF_ERROR(
-      announce(&job, row->algorithm == SHOAL_LOCAL_BOUNCE ? STEP_BOUNCE : STEP_DIRECT));
-  SHOAL_RETURN_IF_ERROR(check_parts(&job));
-  if (row->algorithm == SHOAL_LOCAL_BOUNCE || !work_direct(&job)) {
-    SHOAL_RETURN_IF_ERROR(run_bounce(&job, row->chunk));
-  }
-  return finish(&job);
+  shoal_status_t status = run(&job, row);
+  if (status) shoal_meet_abandon(group, status);
+  return status;
 }

@@ -64,7 +64,10 @@ shoal_status_t shoal_local_window_create(shoal_group_t *group, const int64_t *sh
 void shoal_local_window_free(shoal_window_t *base) {
   local_window_t *window = (local_window_t *)base;
   shoal_world_t *world = base->group->world;
-  shoal_local_release(world, window->own);
+  // In a broken world somebody may still be at it: then the shard goes with the world.
+  if (!shoal_failure_is_set(&((shoal_local_world_t *)world)->hub->failure)) {
+    shoal_local_release(world, window->own);
+  }
   world->allocator.free(world->allocator.self, window);
 }
 
