@@ -204,6 +204,33 @@ static shoal_status_t find_pins(chooser_t *c, shoal_layout_t *pins, bool *pinned
   return NULL;
 }
 
+// Is the operand a window of the item space, or does it hold more than its items?
+static bool is_offset(const shoal_way_operand_t *operand) {
+  return operand->kind == SHOAL_OPERAND_CUT && (operand->length != 0 || operand->before != 0 ||
+                                                operand->after != 0 || operand->dealt_by_items);
+}
+
+// Two ways that cut the same dim of an operand were each verified on the whole. One inside the other stays
+// right where dims only follow by scale and repetition; windows and halos counted from an outer part's start
+// are not what the rule saw.
+static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
+  bool same_dim = false, offset = false;
+  for (int32_t k = 0; k < outer->input_count + outer->output_count; ++k) {
+    const shoal_way_operand_t *a = &outer->operands[k], *b = &inner->operands[k];
+    same_dim |= a->kind == SHOAL_OPERAND_CUT && b->kind == SHOAL_OPERAND_CUT && a->dim == b->dim;
+    offset |= is_offset(a) || is_offset(b);
+  }
+  return !(same_dim && offset);
+}
+
+static void drop_what_does_not_nest(shoal_node_plan_t *np, int32_t slots) {
+  for (int32_t inner = 1; inner < slots; ++inner)
+    for (int32_t outer = 0; outer < inner; ++outer)
+      if (np->choices[outer].way && np->choices[inner].way &&
+          !nests(np->choices[outer].way, np->choices[inner].way))
+        np->choices[inner].way = NULL;
+}
+
 // Drops choices, innermost first, until every operand's layout is one the algebra allows (halo meets
 // chunks, a dim cut twice by different items ...).
 static shoal_status_t make_legal(chooser_t *c, int32_t node) {
@@ -260,6 +287,7 @@ static shoal_status_t complete_node(shoal_plan_t *plan, shoal_graph_plan_t *grap
     }
     np->choices[c.slot] = choose(&c);
   }
+  drop_what_does_not_nest(np, plan->meshes[c.mesh].axis_count + 1);
   SHOAL_RETURN_IF_ERROR(make_legal(&c, index));
   return shoal_plan_set_outputs(plan, graph, index);
 }

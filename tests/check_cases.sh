@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# labels: san
+# Random cases that once failed, shrunk, each with what was wrong.
+set -euo pipefail
+check() {
+  echo "$1"
+  "$SHOAL_BIN" check --case "$2"
+}
+check "a halo counted from the start of another axis's part of the same dim" \
+  'seed=748050 ranks=4 sgd; i0=i32[2,2,3]<8; s0=f64[2,2,7,7]; s1=f64[2,2,2,3]; v0=conv2d(s0,s1){stride=[2,1], padding=[0,2], dilation=[2,1]}; v1=max_pool2d(v0){kernel=[1,2], stride=[1,1], padding=[0,0]}; v2=pick(v1,i0); mesh data=2,tensor=2; pin i0 data:2/2,tensor:2+2+2'
+check "the same in the gradient of pooling" \
+  'seed=117298 ranks=4 sgd; s0=f32[1,1,4,4]; v0=max_pool2d(s0){kernel=[3,1], stride=[1,1], padding=[0,0]}; mesh data=2,tensor=1,seq=2; pin s0 data:2/2,tensor:0,seq:2'
+check "windows of a concat cut by two axes" \
+  'seed=849623 ranks=6 none; i0=f64[2,2]; s0=f64[4]; v0=reshape(i0){shape=[4]}; v1=concat(v0,s0){axis=0}; mesh data=3,tensor=1,seq=2@3,1,5,2,0,4; pin i0 data:1,seq:0(3,4)'
