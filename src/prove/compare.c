@@ -381,14 +381,16 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
                    double *elements) {
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
-  int64_t first = 0, last;
-  while (first < c->entry_count && (c->entries[first].state >= 0 ||
-                                    strcmp(c->entries[first].record->name, info->name) != 0))
-    ++first;
-  if (first == c->entry_count) return false;
-  for (last = first; last < c->entry_count && c->entries[last].order == c->entries[first].order &&
-                     c->entries[last].layout == c->entries[first].layout;)
-    ++last;
+  // The last form the program brought it into: joined and rounded, where it came out unreduced.
+  int64_t last = c->entry_count;
+  while (last > 0 && (c->entries[last - 1].state >= 0 ||
+                      strcmp(c->entries[last - 1].record->name, info->name) != 0))
+    --last;
+  if (last == 0) return false;
+  int64_t first = last - 1;
+  while (first > 0 && c->entries[first - 1].order == c->entries[last - 1].order &&
+         c->entries[first - 1].layout == c->entries[last - 1].layout)
+    --first;
   shoal_arena_t arena;
   shoal_arena_init(c->arena->allocator, &arena);
   double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);
