@@ -27,6 +27,13 @@ bad() {
   [ "$(wc -l <err)" -le 2 ] || fail "shoal $*: more than an error and a hint: $(cat err)"
 }
 
+# ---- output that cannot be written: the same from one rank and from many -------------------------------
+for n in 1 2; do
+  "$shoal" train mlp -n $n --steps 1 --batch 4 >/dev/full 2>err
+  got=$?
+  [ "$got" = "$(code_of IO)" ] || fail "train -n $n >/dev/full: exit $got ($(head -1 err))"
+done
+
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
 for command in train run plan explain rules check layout perf slurm-watch info; do

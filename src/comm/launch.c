@@ -317,7 +317,13 @@ static shoal_status_t launch_all(launch_t *launch) {
   }
   if (launch->signal_fd >= 0) close(launch->signal_fd);
   pthread_sigmask(SIG_SETMASK, &launch->old_mask, NULL);
-  return status ? status : outcome(launch);
+  if (!status) status = outcome(launch);
+  for (int32_t i = 0; i < n && !status; ++i)
+    for (int k = 0; k < 2 && !status; ++k)
+      if (launch->children[i].relays[k].error)
+        status = SHOAL_ERROR(IO, "the output of rank %d could not be written: %s", i,
+                             strerror(launch->children[i].relays[k].error));
+  return status;
 }
 
 static shoal_status_t launch_ranks(const shoal_launch_options_t *given,

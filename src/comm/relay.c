@@ -11,16 +11,20 @@ void shoal_relay_init(int from, int to, const char *prefix, shoal_relay_t *out_r
   out_relay->from = from;
   out_relay->to = to;
   out_relay->used = 0;
+  out_relay->error = 0;
   out_relay->last[0] = 0;
   snprintf(out_relay->prefix, sizeof out_relay->prefix, "%s", prefix);
   fcntl(from, F_SETFL, fcntl(from, F_GETFL) | O_NONBLOCK);
 }
 
-static void write_all(int fd, const char *data, size_t size) {
+static void write_all(shoal_relay_t *relay, const char *data, size_t size) {
   while (size > 0) {
-    ssize_t written = write(fd, data, size);
+    ssize_t written = write(relay->to, data, size);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody reads: the children's fate does not depend on it
+    if (written <= 0) {  // the children's fate does not depend on it; the launcher's outcome may
+      if (!relay->error && errno != EPIPE && errno != EBADF) relay->error = errno;
+      return;
+    }
     data += written;
     size -= (size_t)written;
   }
@@ -51,7 +55,7 @@ static void pass_line(shoal_relay_t *relay, const char *line, size_t size) {
   memcpy(text + length, line, size);
   length += size;
   if (size == 0 || line[size - 1] != '\n') text[length++] = '\n';
-  write_all(relay->to, text, length);
+  write_all(relay, text, length);
   remember(relay, text + strlen(relay->prefix), length - strlen(relay->prefix));
 }
 

@@ -11,6 +11,7 @@ typedef struct shoal_relay {
   int from, to;     // descriptors; from is -1 once it is closed
   char prefix[16];  // "[3] " or ""
   size_t used;
+  int error;        // errno of the first write that failed; a reader that left is none
   char line[SHOAL_RELAY_LINE];
   char last[1024];  // what was passed on last: whole lines, oldest first
 } shoal_relay_t;

@@ -31,14 +31,22 @@ static shoal_status_t dry(void *data, size_t size) {
   return NULL;
 }
 
+static shoal_status_t check_pointers(const char *name, const void *data, size_t size) {
+  if (name && (data || size == 0)) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, name ? "there is no data: the pointer is NULL"
+                                            : "there is no name: the pointer is NULL");
+}
+
 shoal_status_t shoal_feed(shoal_session_t *session, const char *name, const void *data,
                           size_t size) {
+  SHOAL_RETURN_IF_ERROR(check_pointers(name, data, size));
   if (!session->runner) return NULL;
   return shoal_runner_feed(session->runner, name, data, size);
 }
 
 shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name, const void *data,
                                size_t size) {
+  SHOAL_RETURN_IF_ERROR(check_pointers(name, data, size));
   if (!session->runner) return NULL;
   return shoal_runner_feed_part(session->runner, name, data, size);
 }
@@ -55,11 +63,12 @@ static shoal_status_t agree_to_stop(shoal_session_t *session) {
 
 shoal_status_t shoal_run(shoal_session_t *session, const char *graph) {
   if (!session->runner) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_runner_run(session->runner, graph));
+  SHOAL_RETURN_IF_ERROR(shoal_runner_run(session->runner, graph ? graph : ""));
   return agree_to_stop(session);
 }
 
 shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data, size_t size) {
+  SHOAL_RETURN_IF_ERROR(check_pointers(name, data, size));
   if (!session->runner) return dry(data, size);
   return shoal_runner_fetch(session->runner, name, data, size);
 }
@@ -67,12 +76,14 @@ shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *dat
 shoal_status_t shoal_session_get(shoal_session_t *session, const char *state, void *data,
                                  size_t size) {
   if (!session->runner) return dry(data, size);
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, check_pointers(state, data, size)));
   return shoal_runner_get(session->runner, state, data, size);
 }
 
 shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, const void *data,
                                  size_t size) {
   if (!session->runner) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, check_pointers(state, data, size)));
   return shoal_runner_set(session->runner, state, data, size);
 }
 

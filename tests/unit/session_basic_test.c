@@ -263,6 +263,39 @@ static void test_failed_run(void **state) {
   shoal_model_free(model);
 }
 
+// NULL where a name or data belongs: an error, and on collective calls the same one on all ranks.
+static shoal_status_t null_rank(void *self, shoal_world_t *world) {
+  const job_t *job = self;
+  shoal_session_t *session = NULL;
+  shoal_parallelize_options_t options = {.world = world, .strategy = "data"};
+  SHOAL_RETURN_IF_ERROR(shoal_parallelize(job->model, &options, &session));
+  float number = 0;
+  shoal_status_t statuses[] = {shoal_feed(session, NULL, &number, sizeof number),
+                               shoal_feed(session, "x", NULL, 4),
+                               shoal_feed_part(session, NULL, &number, sizeof number),
+                               shoal_fetch(session, "loss", NULL, sizeof number),
+                               shoal_session_get(session, NULL, &number, sizeof number),
+                               shoal_session_set(session, "lr", NULL, sizeof number)};
+  bool wrong = false;
+  for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; ++i) {
+    wrong |= shoal_status_code(statuses[i]) != SHOAL_INVALID_ARGUMENT;
+    shoal_status_free(statuses[i]);
+  }
+  shoal_status_t status = shoal_run(session, NULL);
+  wrong |= shoal_status_code(status) != SHOAL_NOT_FOUND;
+  shoal_status_free(status);
+  shoal_session_free(session);
+  return wrong ? shoal_status_create(SHOAL_MISMATCH, __FILE__, __LINE__, "a NULL was taken", NULL) : NULL;
+}
+
+static void test_null_arguments(void **state) {
+  (void)state;
+  shoal_model_t *model = make_model(shoal_allocator_system());
+  job_t job = {.model = model};
+  run_ranks_ok(2, null_rank, &job);
+  shoal_model_free(model);
+}
+
 static void test_errors(void **state) {
   (void)state;
   shoal_session_t *session = NULL;
@@ -371,6 +404,7 @@ int main(void) {
       cmocka_unit_test(test_ranks_equal_one),
       cmocka_unit_test(test_resume_on_another_mesh),
       cmocka_unit_test(test_no_allocation_in_steady_state),
+      cmocka_unit_test(test_null_arguments),
       cmocka_unit_test(test_errors),
       cmocka_unit_test(test_failed_run),
       cmocka_unit_test(test_given_program),
