@@ -250,7 +250,7 @@ shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t
                             "%d ranks, but the cluster has %d devices", options->launch.size,
                             nodes->ranks);
   }
-  const char *family, *mpirun;
+  const char *family = NULL, *mpirun = NULL;
   SHOAL_RETURN_IF_ERROR(find_mpi(options->mpi, &family, &mpirun));
   words_t words = {0};
   SHOAL_RETURN_IF_ERROR(

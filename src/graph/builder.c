@@ -241,7 +241,7 @@ shoal_value_t shoal_state_at(shoal_graph_t *graph, const char *name, shoal_dtype
 void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
                      const char *file, int line) {
   if (!begin(graph, &file, &line)) return;
-  int32_t state_id, id;
+  int32_t state_id = -1, id = -1;
   shoal_status_t status = value_id(graph, state, "assign's", "state", &state_id);
   if (!status) status = value_id(graph, value, "assign's", "value", &id);
   if (!status && graph->values.items[state_id].source != SHOAL_FROM_STATE) {

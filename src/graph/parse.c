@@ -78,7 +78,7 @@ static bool read_inputs(parse_t *p, shoal_node_spec_t *spec) {
   if (!shoal_scan_expect(&p->scan, "(")) return false;
   if (!shoal_scan_accept(&p->scan, ")")) {
     do {
-      int32_t id;
+      int32_t id = -1;
       if (!read_value(p, &id)) return false;
       if (!SHOAL_PUSH(&p->scratch, &inputs, id)) return check(p, SHOAL_OOM());
     } while (shoal_scan_accept(&p->scan, ","));
@@ -163,7 +163,7 @@ static bool read_value_line(parse_t *p) {
 
 static bool read_graph_line(parse_t *p) {
   const char *name;
-  int32_t id;
+  int32_t id = -1;
   if (!p->graph) return shoal_scan_fail(&p->scan, "expected 'graph NAME' before its lines");
   if (shoal_scan_accept(&p->scan, "assign")) {
     if (!read_name(p, &name) || !shoal_scan_expect(&p->scan, "=") || !read_value(p, &id))

@@ -16,7 +16,7 @@ bool shoal_parse_line_end(parse_t *p) {
 }
 
 bool shoal_parse_int(parse_t *p, const char *what, int64_t low, int64_t high, int64_t *out_value) {
-  int64_t value;
+  int64_t value = 0;
   if (!shoal_scan_int(&p->scan, &value)) return false;
   if (value < low || value > high) {
     if (high < low)
@@ -30,14 +30,14 @@ bool shoal_parse_int(parse_t *p, const char *what, int64_t low, int64_t high, in
 
 bool shoal_parse_int32(parse_t *p, const char *what, int64_t low, int64_t high,
                        int32_t *out_value) {
-  int64_t value;
+  int64_t value = 0;
   if (!shoal_parse_int(p, what, low, high < INT32_MAX ? high : INT32_MAX, &value)) return false;
   *out_value = (int32_t)value;
   return true;
 }
 
 bool shoal_parse_index(parse_t *p, const char *what, int64_t expected) {
-  int64_t value;
+  int64_t value = 0;
   if (!shoal_scan_int(&p->scan, &value)) return false;
   return value == expected || shoal_scan_fail(&p->scan, "%s %lld must come here, found %lld", what,
                                               (long long)expected, (long long)value);

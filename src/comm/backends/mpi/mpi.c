@@ -95,7 +95,7 @@ static shoal_status_t mpi_join(const shoal_world_options_t *options, shoal_world
     return SHOAL_ERROR(UNAVAILABLE, "MPI does not start: %s", plugin->error);
   }
   SHOAL_RETURN_IF_ERROR(check_launch(&launch, plugin, rank, size));
-  shoal_mpi_world_t *world;
+  shoal_mpi_world_t *world = NULL;
   SHOAL_RETURN_IF_ERROR(world_create(options, plugin, rank, size, largest_tag, &world));
   shoal_status_t status = meet(world);
   if (status) {  // `world` stays: MPI may still write its communicators
