@@ -14,3 +14,5 @@ check "windows of a concat cut by two axes" \
   'seed=849623 ranks=6 none; i0=f64[2,2]; s0=f64[4]; v0=reshape(i0){shape=[4]}; v1=concat(v0,s0){axis=0}; mesh data=3,tensor=1,seq=2@3,1,5,2,0,4; pin i0 data:1,seq:0(3,4)'
 check "decisions are imposed from the joined and rounded form, not from the summands" \
   'seed=109845 ranks=4 sgd; i0=bf16[2,2,2,1]; s0=bf16[2,2,1,1]; s1=bf16[3,2,2,1]; v0=einsum(i0,s1){equation="abcd,wbcd->aw"}; v1=reduce_min(v0){dims=[1], keep=0}; mesh data=2,tensor=2; pin s1 data:0,tensor:1'
+check "items that only some operands share with another axis's cut of the same dim" \
+  'seed=737288 ranks=6 sgd; s0=f64[2,2,6,5]; s1=f64[2,2]; v0=max_pool2d(s0){kernel=[1,3], stride=[2,2], padding=[0,1]}; v1=einsum(v0,s1){equation="abcd,xw->abcdxw"}; mesh data=2,tensor=3; pin s0 data:2/3; pin t1 tensor:2/2'

@@ -210,17 +210,35 @@ static bool is_offset(const shoal_way_operand_t *operand) {
                                                 operand->after != 0 || operand->dealt_by_items);
 }
 
+static bool both_cut(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
+  return a->kind == SHOAL_OPERAND_CUT && b->kind == SHOAL_OPERAND_CUT && a->dim == b->dim;
+}
+
+static bool follow_alike(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
+  if (a->kind != SHOAL_OPERAND_CUT || b->kind != SHOAL_OPERAND_CUT) return a->kind == b->kind;
+  return a->dim == b->dim && a->scale == b->scale && a->repeat == b->repeat;
+}
+
+// Does one item of `coarse` hold all items of `fine`, as rows hold columns in a merged dim?
+static bool holds_all(const shoal_way_operand_t *coarse, const shoal_way_operand_t *fine, int64_t fine_items) {
+  return fine->repeat > 1 && fine_items > 0 && coarse->scale % (fine->scale * fine_items) == 0;
+}
+
 // Two ways that cut the same dim of an operand were each verified on the whole. One inside the other stays
-// right where dims only follow by scale and repetition; windows and halos counted from an outer part's start
-// are not what the rule saw.
+// right if all operands follow both in the same manner - they deal the same items - or if the dim is a
+// product of the two item spaces. Windows and halos counted from an outer part's start are not what the
+// rule saw, nor are items that only some operands share with the outer cut.
 static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
-  bool same_dim = false, offset = false;
+  bool same_dim = false, offset = false, alike = true, product = true;
   for (int32_t k = 0; k < outer->input_count + outer->output_count; ++k) {
     const shoal_way_operand_t *a = &outer->operands[k], *b = &inner->operands[k];
-    same_dim |= a->kind == SHOAL_OPERAND_CUT && b->kind == SHOAL_OPERAND_CUT && a->dim == b->dim;
     offset |= is_offset(a) || is_offset(b);
+    alike &= follow_alike(a, b);
+    if (!both_cut(a, b)) continue;
+    same_dim = true;
+    product &= holds_all(a, b, inner->items) || holds_all(b, a, outer->items);
   }
-  return !(same_dim && offset);
+  return !same_dim || (!offset && (alike || product));
 }
 
 static void drop_what_does_not_nest(shoal_node_plan_t *np, int32_t slots) {

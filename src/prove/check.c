@@ -168,7 +168,9 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program, const 
   const shoal_model_t *expanded = c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
   if (expanded)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(expanded, &c->options, allocator, &c->expanded));
-  for (int32_t run = 0; run < job->run_count; ++run) {
+  int32_t compared = job->run_count;
+  if (c->options.compared > 0 && c->options.compared < compared) compared = c->options.compared;
+  for (int32_t run = 0; run < compared; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));
     SHOAL_RETURN_IF_ERROR(shoal_comparison_run(comparison, run, c->reference, c->expanded, c->report));

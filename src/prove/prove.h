@@ -46,6 +46,7 @@ typedef struct shoal_check_options {
   double slack;                          // 0: 1. What rounding may do, f64 apart, times this: random graphs
                                          // have scalars in which everything cancels, and the one-device
                                          // run's own error is then a matter of luck
+  int32_t compared;                      // 0: all. Runs compared, "init" the first; the rest is only run
   int64_t timeout_ms;                    // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
