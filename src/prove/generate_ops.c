@@ -293,6 +293,7 @@ static void gen_attention(gen_t *g, const char *op) {
   shoal_shape_t shape = shape_of(g, q);
   bool causal = shoal_chance(g, 60);
   if (!causal) shape.dims[2] = shoal_roll_size(g);
+  if (shape.dims[2] < 2) return;  // one key: the gradient of its weight is rounding and nothing else
   k = shoal_chance(g, 20) && causal ? q : shoal_generate_fresh(g, &shape);
   v = shoal_generate_fresh(g, &shape);
   if (shoal_chance(g, 30)) k = v, v = q, q = k;
