@@ -46,9 +46,12 @@ shoal_status_t shoal_plan_operand(const shoal_plan_t *plan, const shoal_graph_pl
       flats[flat_count++] = cut;
       continue;
     }
-    int32_t at = out_layout->cut_count++;
-    for (; at > 0 && slot > 0 && finer(&out_layout->cuts[at - 1], &cut, shape); --at)
-      out_layout->cuts[at] = out_layout->cuts[at - 1];
+    // In front of the first cut that is finer along the same dim; micro stays first.
+    int32_t at = 0, count = out_layout->cut_count++;
+    while (at < count && (out_layout->cuts[at].axis == SHOAL_AXIS_MICRO ||
+                          !finer(&out_layout->cuts[at], &cut, shape)))
+      ++at;
+    for (int32_t i = count; i > at; --i) out_layout->cuts[i] = out_layout->cuts[i - 1];
     out_layout->cuts[at] = cut;
   }
   for (int32_t i = 0; i < flat_count; ++i) out_layout->cuts[out_layout->cut_count++] = flats[i];
