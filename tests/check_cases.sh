@@ -18,3 +18,5 @@ check "items that only some operands share with another axis's cut of the same d
   'seed=737288 ranks=6 sgd; s0=f64[2,2,6,5]; s1=f64[2,2]; v0=max_pool2d(s0){kernel=[1,3], stride=[2,2], padding=[0,1]}; v1=einsum(v0,s1){equation="abcd,xw->abcdxw"}; mesh data=2,tensor=3; pin s0 data:2/3; pin t1 tensor:2/2'
 check "a coarse cut goes in front of a finer one, also past cuts of other dims" \
   'seed=36225 ranks=8 sgd; i0=i32[4]<1; i1=i32[2,2,2,2]<3; i2=i32[2,2,2,2]<3; s0=f32[1,4]; v0=embedding(s0,i0); v1=reshape(v0){shape=[2,2,2,2]}; v2=equal(i1,i2); v3=where(v2,v1,v1); mesh data=2,tensor=2,seq=2; pin i1 data:1,tensor:3(3,0),seq:0'
+check "the same where the finer one has unequal chunks" \
+  'seed=323800 ranks=4 none; i0=f64[2,5]; v0=reshape(i0){shape=[10]}; mesh data=2,tensor=2; pin i0 data:1*(4/1,1/2),tensor:0'

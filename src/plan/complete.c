@@ -18,9 +18,16 @@ static int32_t axis_of(int32_t slot) { return slot == 0 ? SHOAL_AXIS_MICRO : slo
 static bool finer(const shoal_cut_t *inner, const shoal_cut_t *outer, const shoal_shape_t *shape) {
   if (inner->kind != SHOAL_CUT_DIM || outer->kind != SHOAL_CUT_DIM || inner->dim != outer->dim)
     return false;
-  if (inner->chunk_count < 2 || outer->chunk_count >= inner->chunk_count) return false;
-  return outer->unit > 1 && inner->chunks[0].length == 0 &&
-         outer->unit % (shape->dims[inner->dim] / inner->chunk_count) == 0;
+  if (inner->chunk_count < 2 || outer->chunk_count >= inner->chunk_count || outer->unit < 2) return false;
+  int64_t length = shape->dims[inner->dim];
+  if (inner->chunks[0].length == 0) return outer->unit % (length / inner->chunk_count) == 0;
+  int64_t end = 0, due = outer->unit;  // every unit must end where a chunk does
+  for (int32_t i = 0; i < inner->chunk_count && end < length; ++i) {
+    end += inner->chunks[i].length;
+    if (end > due && due < length) return false;
+    if (end == due) due += outer->unit;
+  }
+  return true;
 }
 
 shoal_status_t shoal_plan_operand(const shoal_plan_t *plan, const shoal_graph_plan_t *graph,
