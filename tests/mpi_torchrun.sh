@@ -32,8 +32,9 @@ grep -q 'of 4 over local: well' "$work/out" || fail "not over local"
 # Two jobs at once do not see each other.
 : >"$work/out" >"$work/err"
 torch $((port + 1)) 2 "$build/tests/comm_conformance_test" join &
+first=$!  # the next call starts jobs of its own
 torch $((port + 2)) 3 "$build/tests/comm_conformance_test" join || fail "two jobs at once"
-wait $! || fail "two jobs at once"
+wait "$first" || fail "two jobs at once"
 [ "$(grep -c ': well' "$work/out")" -eq 5 ] || fail "two jobs at once: not five ranks"
 
 : >"$work/out" >"$work/err"
