@@ -45,6 +45,21 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_agree(shoal_world_t *world, 
 // caller's. Not collective.
 SHOAL_API void shoal_world_abort(shoal_world_t *world, shoal_status_t reason);
 
+// ---------------------------------------------------------------------------------------------------
+// The flight recorder. Every operation below is numbered and described when it begins. When nothing moved
+// for `timeout_ms`, or a rank is gone, the error that every rank then gets says which rank waits in which
+// operation for whom, and which one is waited for and waits for nobody.
+// ---------------------------------------------------------------------------------------------------
+
+// The same report at any time: what every rank does now, its last operation, whom it waits for. Waits are
+// listed once they have lasted a tenth of a second. Not collective, from any thread; over MPI it asks the
+// other ranks, for a second at most. Written to `buffer` as far as it fits, always ended by a zero.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_report(shoal_world_t *world, char *buffer,
+                                                           size_t capacity);
+// Names, in reports, what this thread's operations are for, as "backward/fc1: reduce gradients"; NULL:
+// nothing. The text must stay while it is set. Not collective.
+SHOAL_API void shoal_comm_label(const char *label);
+
 // An ordered list of ranks (NULL: all of them; this rank need not be among them). Exchanges no message, but
 // the ranks of a group must create groups of the same list in the same order. Groups do not disturb each
 // other: each may be used from a thread of its own.
@@ -173,6 +188,7 @@ typedef struct shoal_exchange {
   struct shoal_exchange *next;    // private from here
   int64_t progress[2];
   uint64_t state;
+  uint64_t record;
   void *private_data;
 } shoal_exchange_t;
 

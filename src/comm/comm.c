@@ -59,6 +59,8 @@ static shoal_status_t find_backend(const char *name, const shoal_comm_ops_t **ou
 }
 
 static void world_free(shoal_world_t *world) {
+  shoal_recorder_t *recorder = world->private_recorder;
+  shoal_allocator_t allocator = world->allocator;
   shoal_group_free(world->all);
   if (world->stream) world->ops->stream_free(world->stream);
   while (world->group_counts) {
@@ -68,12 +70,19 @@ static void world_free(shoal_world_t *world) {
   }
   if (world->lock_ready) shoal_mutex_deinit(&world->lock);
   world->ops->world_free(world);
+  allocator.free(allocator.self, recorder);  // last: a backend's threads may still write to it
 }
 
 // What every world has, whatever its backend.
 static shoal_status_t complete(shoal_world_t *world) {
   SHOAL_RETURN_IF_ERROR(shoal_mutex_init(&world->lock));
   world->lock_ready = true;
+  if (!world->recorder) {
+    shoal_recorder_t *recorder = world->allocator.alloc(world->allocator.self, sizeof *recorder);
+    if (!recorder) return SHOAL_OOM();
+    memset(recorder, 0, sizeof *recorder);
+    world->recorder = world->private_recorder = recorder;
+  }
   SHOAL_RETURN_IF_ERROR(world->ops->stream_create(world, 0, &world->stream));
   return shoal_group_create(world, world->size, NULL, &world->all);
 }
@@ -281,12 +290,23 @@ shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
                                     const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
   SHOAL_RETURN_IF_ERROR(check_messages(world, "send", send_count, sends));
   SHOAL_RETURN_IF_ERROR(check_messages(world, "receive", recv_count, recvs));
-  return start(world->stream, send_count, sends, recv_count, recvs, out_exchange);
+  const shoal_message_t *first = recv_count > 0 ? recvs : send_count > 0 ? sends : NULL;
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < send_count; ++i) bytes += sends[i].bytes;
+  for (int32_t i = 0; i < recv_count; ++i) bytes += recvs[i].bytes;
+  const uint64_t record = shoal_record_begin(
+      world, SHOAL_RECORD_EXCHANGE, NULL, first ? first->tag : 0, first ? first->peer : -1, bytes);
+  shoal_status_t status = start(world->stream, send_count, sends, recv_count, recvs, out_exchange);
+  out_exchange->record = record;
+  if (status) shoal_record_end(world, record, true);
+  return status;
 }
 
 shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange) {
   shoal_stream_t *stream = exchange->private_data;
-  return stream->world->ops->exchange_wait(stream, exchange);
+  shoal_status_t status = stream->world->ops->exchange_wait(stream, exchange);
+  if (exchange->record) shoal_record_end(stream->world, exchange->record, status != NULL);
+  return status;
 }
 
 shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,

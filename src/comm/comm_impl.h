@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "comm/recorder.h"
 #include "shoal/comm.h"
 
 typedef struct shoal_comm_ops shoal_comm_ops_t;
@@ -22,8 +23,11 @@ typedef struct shoal_comm_ops shoal_comm_ops_t;
 // that groups may be used from different threads.
 typedef struct shoal_stream {
   shoal_world_t *world;
-  uint64_t id;      // the same on all its ranks
-  bool collective;  // tags are shoal_collective_tag's
+  uint64_t id;  // the same on all its ranks
+  // Filled by group.c, for a group's:
+  bool collective;                 // tags are shoal_collective_tag's
+  _Atomic uint64_t calls;          // of collectives, so far
+  char ranks[SHOAL_RECORD_GROUP];  // "0,1,2", cut short
 } shoal_stream_t;
 
 // ---- worlds and groups ----------------------------------------------------------------
@@ -42,7 +46,9 @@ struct shoal_world {
   bool joined;  // from the environment: the process's one world
   int32_t rank, size;
   int64_t timeout_ms;
+  shoal_recorder_t *recorder;  // where others can read it; NULL: comm.c makes a private one
   // Filled by comm.c after the backend's join:
+  shoal_recorder_t *private_recorder;
   shoal_stream_t *stream;  // of shoal_exchange_start
   shoal_group_t *all;      // every rank, for shoal_world_agree
   shoal_mutex_t lock;      // of group_counts
@@ -71,9 +77,14 @@ bool shoal_collective_is_reduction(shoal_collective_kind_t kind);
 bool shoal_collective_has_root(shoal_collective_kind_t kind);
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
+// "all_reduce of f32 by sum".
+void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity);
 // "tag 7", or "all_reduce of f32 by sum" on a group's stream.
 void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buffer,
                            size_t capacity);
+
+// " in call 12 of ranks 0,1,2" on a group's stream, else "": where a mismatch was met.
+void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size_t capacity);
 
 typedef shoal_status_t (*shoal_collective_fn_t)(shoal_group_t *group,
                                                 const shoal_collective_t *collective);
@@ -105,11 +116,13 @@ struct shoal_window {
 
 // ---- failing --------------------------------------------------------------------------
 
+#define SHOAL_FAILURE_TEXT 1400
+
 // Why a world is broken. The first failure stays. Lives in memory that all ranks see.
 typedef struct shoal_failure {
   _Atomic uint32_t state;  // 0: fine, 1: being written, 2: set
   int32_t code, rank;
-  char message[1400];
+  char message[SHOAL_FAILURE_TEXT];
 } shoal_failure_t;
 
 bool shoal_failure_set(shoal_failure_t *failure, shoal_code_t code, int32_t rank,
@@ -137,6 +150,10 @@ struct shoal_comm_ops {
   // ---- failing. Breaks the world and wakes every rank; the first failure stays.
   void (*fail)(shoal_world_t *world, shoal_code_t code, const char *message);
   shoal_status_t (*broken)(shoal_world_t *world);  // OK while it is not
+
+  // Fills the account of every rank of the world, and `known`: as it is at this moment where all
+  // can read it, else by asking, for a second at most. Optional; NULL: only this rank's is known.
+  void (*survey)(shoal_world_t *world, shoal_account_t *out_accounts);
 
   // ---- exchanges: any number may be started; waiting for one moves all of this rank's forward.
   // The exchange is filled in; `start` never blocks. Both lock: several threads may use one world.

@@ -62,10 +62,22 @@ int32_t shoal_collective_tag(const shoal_collective_t *collective) {
 
 void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buffer,
                            size_t capacity) {
-  if (!stream->collective) {
+  if (stream->collective) {
+    shoal_collective_describe(tag, buffer, capacity);
+  } else {
     snprintf(buffer, capacity, "tag %d", tag);
-    return;
   }
+}
+
+void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size_t capacity) {
+  const unsigned long long call = atomic_load_explicit(&stream->calls, memory_order_relaxed);
+  buffer[0] = 0;
+  if (stream->collective) {
+    snprintf(buffer, capacity, " in call %llu of ranks %s", call, stream->ranks);
+  }
+}
+
+void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x7f);
   int length =
       snprintf(buffer, capacity, "%s%s", tag & 0x80 ? "bounded " : "", shoal_collective_name(kind));

@@ -1,5 +1,6 @@
 // Groups: ordered lists of a world's ranks, each with a stream and the storage composed
 // collectives need.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -44,6 +45,27 @@ static shoal_status_t check_ranks(const shoal_world_t *world, int32_t count, con
   return NULL;
 }
 
+// For reports: "0,1,2", or "0,1,2,3,.. (64)".
+static void write_ranks(shoal_group_t *group) {
+  char *text = group->stream->ranks;
+  const size_t room = sizeof group->stream->ranks;
+  char more[16];
+  const size_t more_length = (size_t)snprintf(more, sizeof more, ",.. (%d)", group->size);
+  size_t length = 0;
+  for (int32_t i = 0; i < group->size; ++i) {
+    char one[16];
+    const size_t one_length =
+        (size_t)snprintf(one, sizeof one, "%s%d", i > 0 ? "," : "", group->ranks[i]);
+    const bool last = i + 1 == group->size;
+    if (length + one_length + (last ? 0 : more_length) >= room) {
+      snprintf(text + length, room - length, "%s", more);
+      return;
+    }
+    memcpy(text + length, one, one_length + 1);
+    length += one_length;
+  }
+}
+
 shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int32_t *ranks,
                                   shoal_group_t **out_group) {
   if (count < 1 || count > world->size) {
@@ -74,6 +96,7 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
     return status;
   }
   group->stream->collective = true;
+  write_ranks(group);
   *out_group = group;
   return NULL;
 }

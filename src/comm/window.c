@@ -76,13 +76,23 @@ shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner, shoal
                        (long long)offset, shoal_dtype_name(dtype));
   }
   SHOAL_RETURN_IF_ERROR(check(window, owner, offset, bytes, data));
-  return window->group->world->ops->window_put_add(window, owner, dtype, offset, count, data);
+  shoal_world_t *world = window->group->world;
+  const uint64_t record =
+      shoal_record_begin(world, SHOAL_RECORD_PUT_ADD, window->group, 0, owner, bytes);
+  shoal_status_t status = world->ops->window_put_add(window, owner, dtype, offset, count, data);
+  shoal_record_end(world, record, status != NULL);
+  return status;
 }
 
 shoal_status_t shoal_window_get(shoal_window_t *window, int32_t owner, int64_t offset,
                                 int64_t bytes, void *data, uint64_t *out_versions) {
   SHOAL_RETURN_IF_ERROR(check(window, owner, offset, bytes, data));
-  return window->group->world->ops->window_get(window, owner, offset, bytes, data, out_versions);
+  shoal_world_t *world = window->group->world;
+  const uint64_t record =
+      shoal_record_begin(world, SHOAL_RECORD_GET, window->group, 0, owner, bytes);
+  shoal_status_t status = world->ops->window_get(window, owner, offset, bytes, data, out_versions);
+  shoal_record_end(world, record, status != NULL);
+  return status;
 }
 
 shoal_status_t shoal_window_wait(shoal_window_t *window, int32_t owner, int32_t writer,
@@ -92,5 +102,9 @@ shoal_status_t shoal_window_wait(shoal_window_t *window, int32_t owner, int32_t 
     return SHOAL_ERROR(INVALID_ARGUMENT, "writer %d in a window of %d ranks", writer,
                        window->group->size);
   }
-  return window->group->world->ops->window_wait(window, owner, writer, version);
+  shoal_world_t *world = window->group->world;
+  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_WAIT, window->group, 0, owner, 0);
+  shoal_status_t status = world->ops->window_wait(window, owner, writer, version);
+  shoal_record_end(world, record, status != NULL);
+  return status;
 }

@@ -139,13 +139,14 @@ static shoal_local_stream_t *find_stream(shoal_local_world_t *world, uint64_t id
 // Both sides by name: what this rank expects, and what came.
 static void fail_mismatch(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer,
                           const shoal_message_t *expected, const shoal_hub_header_t *came) {
-  char want[64], have[64], message[400];
+  char want[64], have[64], call[64], message[460];
   shoal_stream_describe(&stream->base, expected->tag, want, sizeof want);
   shoal_stream_describe(&stream->base, came->tag, have, sizeof have);
+  shoal_stream_describe_call(&stream->base, call, sizeof call);
   snprintf(message, sizeof message,
-           "rank %d expects %s, %lld bytes from rank %d, but rank %d sent %s, %lld bytes "
+           "rank %d expects %s, %lld bytes from rank %d%s, but rank %d sent %s, %lld bytes "
            "(message %llu between them)",
-           world->base.rank, want, (long long)expected->bytes, peer, peer, have,
+           world->base.rank, want, (long long)expected->bytes, peer, call, peer, have,
            (long long)came->bytes, (unsigned long long)came->sequence);
   shoal_hub_fail(world->hub, SHOAL_MISMATCH, world->base.rank, message);
 }
@@ -258,15 +259,15 @@ static const shoal_message_t *first_missing(shoal_local_stream_t *stream,
   return NULL;
 }
 
-// "rank 1 waits to receive tag 5, 64 bytes (16 there) from rank 0". Mutex held.
-static void describe_wait(shoal_local_world_t *world, shoal_local_stream_t *stream,
-                          const shoal_exchange_t *exchange, char *buffer, size_t capacity) {
+// "rank 1 waits to receive tag 5, 64 bytes (16 there) from rank 0". Returns that rank. Mutex held.
+static int32_t describe_wait(shoal_local_world_t *world, shoal_local_stream_t *stream,
+                             const shoal_exchange_t *exchange, char *buffer, size_t capacity) {
   shoal_direction_t direction;
   int64_t moved;
   const shoal_message_t *m = first_missing(stream, exchange, &direction, &moved);
   if (!m) {
     snprintf(buffer, capacity, "rank %d waits", world->base.rank);
-    return;
+    return -1;
   }
   char what[64];
   shoal_stream_describe(&stream->base, m->tag, what, sizeof what);
@@ -280,6 +281,23 @@ static void describe_wait(shoal_local_world_t *world, shoal_local_stream_t *stre
     snprintf(buffer + length, capacity - (size_t)length, ", and for %lld more messages",
              (long long)more);
   }
+  return m->peer;
+}
+
+static void fail_gone(shoal_local_world_t *world, int32_t peer, const char *waits) {
+  char headline[400], message[SHOAL_FAILURE_TEXT];
+  const bool ended = shoal_hub_state(world->hub, peer) == SHOAL_HUB_GONE;
+  snprintf(headline, sizeof headline, "rank %d has %s; %s", peer, ended ? "ended" : "left", waits);
+  shoal_report(&world->base, headline, message, sizeof message);
+  shoal_hub_fail(world->hub, SHOAL_ABORTED, peer, message);
+}
+
+static void fail_late(shoal_local_world_t *world, const char *waits) {
+  char headline[400], message[SHOAL_FAILURE_TEXT];
+  snprintf(headline, sizeof headline, "no progress in %lld ms: %s",
+           (long long)world->base.timeout_ms, waits);
+  shoal_report(&world->base, headline, message, sizeof message);
+  shoal_hub_fail(world->hub, SHOAL_DEADLINE, world->base.rank, message);
 }
 
 // A peer that this exchange needs has left or died: nothing will come any more. Mutex held, and a
@@ -290,11 +308,9 @@ static void check_left(shoal_local_world_t *world, shoal_local_stream_t *stream,
   int64_t moved;
   const shoal_message_t *m = first_missing(stream, exchange, &direction, &moved);
   if (!m || !(left[m->peer / 64] >> (m->peer % 64) & 1)) return;
-  char waits[300], message[400];
+  char waits[300];
   describe_wait(world, stream, exchange, waits, sizeof waits);
-  const bool gone = shoal_hub_state(world->hub, m->peer) == SHOAL_HUB_GONE;
-  snprintf(message, sizeof message, "rank %d has %s; %s", m->peer, gone ? "ended" : "left", waits);
-  shoal_hub_fail(world->hub, SHOAL_ABORTED, m->peer, message);
+  fail_gone(world, m->peer, waits);
 }
 
 static void read_left(shoal_local_world_t *world, uint64_t *out_left) {
@@ -317,7 +333,9 @@ static void sleep_at_bell(shoal_local_world_t *world, uint32_t bell, int64_t unt
   atomic_fetch_sub(&own->sleepers, 1);
 }
 
-shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
+// *told: the wait that says so, once it has lasted.
+static shoal_status_t wait_for_exchange(shoal_stream_t *base, shoal_exchange_t *exchange,
+                                        int32_t *told) {
   shoal_local_world_t *world = (shoal_local_world_t *)base->world;
   shoal_local_stream_t *stream = (shoal_local_stream_t *)base;
   shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
@@ -340,8 +358,10 @@ shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
     }
     const int64_t now = done || pass.moved ? 0 : shoal_time_ns();
     const bool stuck = now && deadline && stream->moved == seen && now >= deadline;
+    const bool lasts = stuck || (now && deadline && now >= deadline - limit + SLICE_NS);
     char waits[300] = "";
-    if (stuck && !broken) describe_wait(world, stream, exchange, waits, sizeof waits);
+    int32_t peer = -1;
+    if (lasts && !broken) peer = describe_wait(world, stream, exchange, waits, sizeof waits);
     const uint64_t moved = stream->moved;
     shoal_mutex_unlock(&world->mutex);
     ring_marked(world, &pass);
@@ -349,12 +369,10 @@ shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
     if (broken) return shoal_failure_status(&world->hub->failure);
     if (pass.moved) continue;
     if (stuck) {
-      char message[400];
-      snprintf(message, sizeof message, "no progress in %lld ms: %s",
-               (long long)base->world->timeout_ms, waits);
-      shoal_hub_fail(world->hub, SHOAL_DEADLINE, world->base.rank, message);
+      fail_late(world, waits);
       continue;
     }
+    if (lasts) *told = shoal_wait_tell(base->world, *told, peer, waits);
     if (!deadline || moved != seen) {
       deadline = now + limit;
       seen = moved;
@@ -366,6 +384,13 @@ shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
     const int64_t slice = now + SLICE_NS;
     sleep_at_bell(world, bell, slice < deadline ? slice : deadline);
   }
+}
+
+shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
+  int32_t told = -1;
+  shoal_status_t status = wait_for_exchange(base, exchange, &told);
+  shoal_wait_clear(base->world, told);
+  return status;
 }
 
 // ---- waiting for anything else --------------------------------------------------------
@@ -380,24 +405,21 @@ static void move_started(shoal_local_world_t *world) {
 
 static void fail_waiting(shoal_local_world_t *world, shoal_local_describe_fn_t describe, void *self,
                          int32_t gone) {
-  char waits[300], message[400];
+  char waits[300];
   describe(self, waits, sizeof waits);
   if (gone >= 0) {
-    const bool ended = shoal_hub_state(world->hub, gone) == SHOAL_HUB_GONE;
-    snprintf(message, sizeof message, "rank %d has %s; %s", gone, ended ? "ended" : "left", waits);
-    shoal_hub_fail(world->hub, SHOAL_ABORTED, gone, message);
+    fail_gone(world, gone, waits);
   } else {
-    snprintf(message, sizeof message, "no progress in %lld ms: %s",
-             (long long)world->base.timeout_ms, waits);
-    shoal_hub_fail(world->hub, SHOAL_DEADLINE, world->base.rank, message);
+    fail_late(world, waits);
   }
 }
 
 shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_done_fn_t done,
                                       shoal_local_describe_fn_t describe, void *self) {
   shoal_hub_rank_t *own = &world->hub->ranks[world->base.rank];
-  int64_t deadline = shoal_time_ns() + world->base.timeout_ms * 1000000, next_check = 0;
-  int32_t missing = -1, seen = -1;
+  const int64_t limit = world->base.timeout_ms * 1000000;
+  int64_t deadline = shoal_time_ns() + limit, next_check = 0;
+  int32_t missing = -1, seen = -1, told = -1;
   bool is_done = false;
   // Registered before the condition is looked at: whoever makes it true from here on rings.
   atomic_fetch_add(&own->sleepers, 1);
@@ -414,12 +436,17 @@ shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_do
       break;
     }
     if (missing != seen) {  // another one came
-      deadline = now + world->base.timeout_ms * 1000000;
+      deadline = now + limit;
       seen = missing;
     }
     if (now >= deadline) {
       fail_waiting(world, describe, self, -1);
       break;
+    }
+    if (now >= deadline - limit + SLICE_NS) {
+      char waits[300];
+      describe(self, waits, sizeof waits);
+      told = shoal_wait_tell(&world->base, told, missing, waits);
     }
     if (!world->threads && now >= next_check) {
       if (next_check) shoal_hub_check_processes(world->hub, world->base.rank);
@@ -429,5 +456,6 @@ shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_do
     shoal_futex_wait(&own->bell, bell, slice < deadline ? slice : deadline);
   }
   atomic_fetch_sub(&own->sleepers, 1);
+  shoal_wait_clear(&world->base, told);
   return is_done ? NULL : shoal_failure_status(&world->hub->failure);
 }

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "comm/backends/local/meet.h"
 
-#define MAGIC UINT64_C(0x3262756c616f6873)  // "shoalub2": changes with the layout of the structs
+#define MAGIC UINT64_C(0x3362756c616f6873)  // "shoalub3": changes with the layout of the structs
 #define RINGS_BYTES (32 << 20)  // what all rings together aim at; untouched pages cost nothing
 #define MIN_RING 512
 #define MAX_RING (64 << 10)
@@ -38,7 +38,8 @@ static shoal_hub_t plan(int32_t size, int64_t heap_bytes) {
   while (ring > MIN_RING && ring * lanes > RINGS_BYTES) ring /= 2;
   shoal_hub_t hub = {.magic = MAGIC, .size = size, .ring = (uint32_t)ring};
   const int64_t header = (int64_t)sizeof(shoal_hub_t) + size * (int64_t)sizeof(shoal_hub_rank_t);
-  hub.lanes_at = round_up(header, 64);
+  hub.recorders_at = round_up(header, 64);
+  hub.lanes_at = round_up(hub.recorders_at + size * (int64_t)sizeof(shoal_recorder_t), 64);
   hub.rings_at = round_up(hub.lanes_at + lanes * (int64_t)sizeof(shoal_hub_lane_t), 4096);
   hub.slots_at = round_up(hub.rings_at + lanes * ring, 4096);
   hub.slot_bytes = round_up(shoal_meet_slot_bytes(size), 4096);

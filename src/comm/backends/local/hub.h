@@ -4,6 +4,7 @@
 //
 //   header   who is there, why the world is broken
 //   ranks    one *bell* each: a futex that others ring when something changed for that rank
+//   records  what every rank does (comm/recorder.h)
 //   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
 //   slots    where the ranks of a group meet (meet.h): SLOTS for every rank that may lead a group
 //   heaps    one per rank: its node-addressable memory (heap.c). Only between processes; threads
@@ -52,10 +53,11 @@ typedef struct shoal_hub_lane {
 
 typedef struct shoal_hub {
   uint64_t magic;
-  int64_t bytes;               // of the whole hub
-  int32_t size;                // ranks
-  uint32_t ring;               // bytes of one lane's ring, a power of two
-  int64_t lanes_at, rings_at;  // offsets
+  int64_t bytes;         // of the whole hub
+  int32_t size;          // ranks
+  uint32_t ring;         // bytes of one lane's ring, a power of two
+  int64_t recorders_at;  // offsets
+  int64_t lanes_at, rings_at;
   int64_t slots_at, slot_bytes;
   int64_t heaps_at, heap_bytes;  // of one rank
   _Atomic int32_t references;    // of threads' worlds; the last one unmaps
@@ -78,6 +80,9 @@ SHOAL_MUST_USE shoal_status_t shoal_hub_create(int32_t size, int *out_fd, shoal_
 SHOAL_MUST_USE shoal_status_t shoal_hub_open(int fd, int32_t size, shoal_hub_t **out_hub);
 void shoal_hub_close(shoal_hub_t *hub);  // unmaps
 
+static inline shoal_recorder_t *shoal_hub_recorder(shoal_hub_t *hub, int32_t rank) {
+  return (shoal_recorder_t *)((uint8_t *)hub + hub->recorders_at) + rank;
+}
 static inline shoal_hub_lane_t *shoal_hub_lane(shoal_hub_t *hub, int32_t src, int32_t dst,
                                                int lane) {
   return (shoal_hub_lane_t *)((uint8_t *)hub + hub->lanes_at) +

@@ -42,7 +42,8 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
                                           .references = 1,
                                           .rank = rank,
                                           .size = hub->size,
-                                          .timeout_ms = options->timeout_ms},
+                                          .timeout_ms = options->timeout_ms,
+                                          .recorder = shoal_hub_recorder(hub, rank)},
                                  .hub = hub,
                                  .threads = threads,
                                  .spin = hub->size <= sysconf(_SC_NPROCESSORS_ONLN)};
@@ -171,6 +172,14 @@ static void local_stream_free(shoal_stream_t *base) {
   allocator.free(allocator.self, base);
 }
 
+// Everybody's records lie in the hub: they can be read even when their rank cannot speak any more.
+static void local_survey(shoal_world_t *base, shoal_account_t *out_accounts) {
+  shoal_hub_t *hub = ((shoal_local_world_t *)base)->hub;
+  for (int32_t i = 0; i < base->size; ++i) {
+    shoal_account_take(shoal_hub_recorder(hub, i), &out_accounts[i]);
+  }
+}
+
 const shoal_comm_ops_t shoal_comm_local = {
     .name = "local",
     .detect = local_detect,
@@ -179,6 +188,7 @@ const shoal_comm_ops_t shoal_comm_local = {
     .world_free = local_world_free,
     .fail = local_fail,
     .broken = local_broken,
+    .survey = local_survey,
     .stream_create = local_stream_create,
     .stream_free = local_stream_free,
     .exchange_start = shoal_local_exchange_start,

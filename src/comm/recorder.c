@@ -1,0 +1,137 @@
+// The flight recorder: records, waits and accounts; see recorder.h. report.c puts them into words.
+#include "comm/recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm_impl.h"
+
+static _Thread_local const char *label_of_thread;
+
+void shoal_comm_label(const char *label) {
+  label_of_thread = label;
+}
+
+// ---- words ----------------------------------------------------------------------------
+
+static void store_words(_Atomic uint64_t *to, const void *from, size_t bytes) {
+  uint64_t word;
+  for (size_t i = 0; i < bytes / 8; ++i) {
+    memcpy(&word, (const char *)from + 8 * i, 8);
+    atomic_store_explicit(&to[i], word, memory_order_relaxed);
+  }
+}
+
+static void load_words(const _Atomic uint64_t *from, void *to, size_t bytes) {
+  for (size_t i = 0; i < bytes / 8; ++i) {
+    const uint64_t word = atomic_load_explicit(&from[i], memory_order_relaxed);
+    memcpy((char *)to + 8 * i, &word, 8);
+  }
+}
+
+_Static_assert(sizeof(shoal_record_t) % 8 == 0 && SHOAL_WAIT_TEXT % 8 == 0, "whole words");
+
+// ---- records --------------------------------------------------------------------------
+
+uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
+                            const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes) {
+  shoal_recorder_t *recorder = world->recorder;
+  const uint64_t number = atomic_fetch_add_explicit(&recorder->begun, 1, memory_order_relaxed) + 1;
+  shoal_record_t record = {.number = number,
+                           .bytes = bytes,
+                           .kind = (int32_t)kind,
+                           .state = SHOAL_RECORD_RUNNING,
+                           .tag = tag,
+                           .peer = peer};
+  size_t words = offsetof(shoal_record_t, label);
+  if (group) {
+    memcpy(record.group, group->stream->ranks, sizeof record.group);
+    record.call = atomic_load_explicit(&group->stream->calls, memory_order_relaxed);
+  }
+  if (label_of_thread) snprintf(record.label, sizeof record.label, "%s", label_of_thread);
+  words += label_of_thread ? sizeof record.label : 8;  // the first word ends the text
+  _Atomic uint64_t *at = recorder->records[number % SHOAL_RECORDS].words;
+  atomic_store_explicit(&recorder->records[number % SHOAL_RECORDS].number, 0, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
+  store_words(at, &record, words);
+  atomic_store_explicit(&recorder->records[number % SHOAL_RECORDS].number, number,
+                        memory_order_release);
+  return number;
+}
+
+void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
+  shoal_recorder_t *recorder = world->recorder;
+  if (atomic_load_explicit(&recorder->records[number % SHOAL_RECORDS].number,
+                           memory_order_relaxed) != number) {
+    return;  // newer ones have taken its place
+  }
+  // kind and state share a word.
+  const size_t at = offsetof(shoal_record_t, kind) / 8;
+  int32_t pair[2];
+  _Atomic uint64_t *words = recorder->records[number % SHOAL_RECORDS].words;
+  load_words(words + at, pair, sizeof pair);
+  pair[1] = failed ? SHOAL_RECORD_FAILED : SHOAL_RECORD_DONE;
+  store_words(words + at, pair, sizeof pair);
+}
+
+_Static_assert(offsetof(shoal_record_t, kind) % 8 == 0 &&
+                   offsetof(shoal_record_t, state) == offsetof(shoal_record_t, kind) + 4,
+               "kind and state share a word");
+
+// ---- waits ----------------------------------------------------------------------------
+
+int32_t shoal_wait_tell(shoal_world_t *world, int32_t slot, int32_t peer, const char *text) {
+  shoal_recorder_t *recorder = world->recorder;
+  for (int32_t i = 0; i < SHOAL_WAITS && slot < 0; ++i) {
+    uint32_t unused = 0;
+    if (atomic_compare_exchange_strong(&recorder->waits[i].taken, &unused, 1)) slot = i;
+  }
+  if (slot < 0) return -1;
+  char padded[SHOAL_WAIT_TEXT] = "";
+  snprintf(padded, sizeof padded, "%s", text);
+  atomic_store_explicit(&recorder->waits[slot].taken, 1, memory_order_relaxed);
+  atomic_store_explicit(&recorder->waits[slot].peer, peer, memory_order_relaxed);
+  store_words(recorder->waits[slot].words, padded, sizeof padded);
+  atomic_store_explicit(&recorder->waits[slot].taken, 2, memory_order_release);
+  return slot;
+}
+
+void shoal_wait_clear(shoal_world_t *world, int32_t slot) {
+  if (slot >= 0) atomic_store(&world->recorder->waits[slot].taken, 0);
+}
+
+// ---- accounts -------------------------------------------------------------------------
+
+// False: it is not there any more, or is being written.
+static bool take_record(const shoal_recorder_t *recorder, uint64_t number, shoal_record_t *out) {
+  const _Atomic uint64_t *stamp = &recorder->records[number % SHOAL_RECORDS].number;
+  if (atomic_load_explicit(stamp, memory_order_acquire) != number) return false;
+  load_words(recorder->records[number % SHOAL_RECORDS].words, out, sizeof *out);
+  out->group[sizeof out->group - 1] = 0;
+  out->label[sizeof out->label - 1] = 0;
+  return out->number == number && atomic_load_explicit(stamp, memory_order_acquire) == number;
+}
+
+void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account) {
+  *out_account = (shoal_account_t){.known = true};
+  out_account->begun = atomic_load(&recorder->begun);
+  bool had_past = false;
+  for (uint64_t back = 0; back < SHOAL_RECORDS && back < out_account->begun; ++back) {
+    shoal_record_t record;
+    if (out_account->records == 4) break;
+    if (!take_record(recorder, out_account->begun - back, &record)) continue;
+    const bool past = record.state != SHOAL_RECORD_RUNNING;
+    if (past && had_past) continue;
+    had_past |= past;
+    out_account->record[out_account->records++] = record;
+  }
+  for (int32_t i = 0; i < SHOAL_WAITS && out_account->waits < 4; ++i) {
+    if (atomic_load_explicit(&recorder->waits[i].taken, memory_order_acquire) != 2) continue;
+    const int32_t at = out_account->waits++;
+    char *text = out_account->wait[at].text;
+    out_account->wait[at].peer =
+        atomic_load_explicit(&recorder->waits[i].peer, memory_order_relaxed);
+    load_words(recorder->waits[i].words, text, SHOAL_WAIT_TEXT);
+    text[SHOAL_WAIT_TEXT - 1] = 0;
+  }
+}

@@ -1,0 +1,91 @@
+// The flight recorder: what a rank did last, what it is doing, and whom it waits for, kept where
+// others can read it - also when the rank itself no longer can speak.
+//
+// Every operation (collective, exchange, window call) gets a number when it begins, and a *record*
+// in a ring of the last few. This costs a few stores. A thread that has waited for a while without
+// anything moving also says so in a *wait*, in words: the backend's own, which know most.
+//
+// All fields are atomic, because anybody may read at any time, from another thread or process; a
+// record that changes meanwhile is left out. An *account* is a copy of what matters, small enough
+// for one message.
+#ifndef SHOAL_COMM_RECORDER_H_
+#define SHOAL_COMM_RECORDER_H_
+
+#include <stdatomic.h>
+
+#include "shoal/comm.h"
+
+#define SHOAL_RECORDS 16  // a power of two
+#define SHOAL_WAITS 8     // threads of a rank that wait at a time and are heard of
+#define SHOAL_RECORD_GROUP 24
+#define SHOAL_RECORD_LABEL 48
+#define SHOAL_WAIT_TEXT 200
+
+typedef enum shoal_record_kind {
+  SHOAL_RECORD_COLLECTIVE,  // tag: shoal_collective_tag; peer: none
+  SHOAL_RECORD_EXCHANGE,    // tag and peer: of its first message
+  SHOAL_RECORD_PUT_ADD,     // peer: the owner
+  SHOAL_RECORD_GET,
+  SHOAL_RECORD_WAIT
+} shoal_record_kind_t;
+
+typedef enum shoal_record_state {
+  SHOAL_RECORD_RUNNING,
+  SHOAL_RECORD_DONE,
+  SHOAL_RECORD_FAILED
+} shoal_record_state_t;
+
+// What a record says. `call` counts a group's calls: equal numbers are the same call.
+typedef struct shoal_record {
+  uint64_t number;  // of this rank's operations, from 1
+  uint64_t call;
+  int64_t bytes;
+  int32_t kind, state, tag, peer;
+  char group[SHOAL_RECORD_GROUP];  // "0,1,2", cut short
+  char label[SHOAL_RECORD_LABEL];  // the caller's name for it (shoal_comm_label)
+} shoal_record_t;
+
+typedef struct shoal_recorder shoal_recorder_t;
+struct shoal_recorder {
+  _Atomic uint64_t begun;  // operations so far
+  struct {
+    _Atomic uint64_t number;  // 0 while it is being written
+    _Atomic uint64_t words[(sizeof(shoal_record_t) + 7) / 8];
+  } records[SHOAL_RECORDS];
+  struct {
+    _Atomic uint32_t taken;  // 0: free, 1: being written, 2: says something
+    _Atomic int32_t peer;
+    _Atomic uint64_t words[SHOAL_WAIT_TEXT / 8];
+  } waits[SHOAL_WAITS];
+};
+
+typedef struct shoal_account {
+  bool known;       // false: that rank could not be asked
+  uint64_t begun;   // operations
+  int32_t records;  // newest first: what runs, and the last one that does not
+  int32_t waits;
+  shoal_record_t record[4];
+  struct {
+    int32_t peer;  // -1: nobody in particular
+    char text[SHOAL_WAIT_TEXT];
+  } wait[4];
+} shoal_account_t;
+
+// Begins an operation of this rank; returns its number, for `end`. The group may be NULL.
+uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
+                            const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes);
+void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed);
+
+// Says in words whom a thread waits for, until it is cleared; -1: no room, which is no harm. Again:
+// the slot that an earlier call returned.
+int32_t shoal_wait_tell(shoal_world_t *world, int32_t slot, int32_t peer, const char *text);
+void shoal_wait_clear(shoal_world_t *world, int32_t slot);  // -1 is allowed
+
+void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account);
+
+// The report: `headline`, which says what this rank waits for, then its operation, and what every
+// other rank does and whom it waits for, as far as it fits. Asks the other ranks; not collective,
+// and may take a moment (never longer than a second).
+void shoal_report(shoal_world_t *world, const char *headline, char *buffer, size_t capacity);
+
+#endif  // SHOAL_COMM_RECORDER_H_
