@@ -16,10 +16,10 @@ typedef struct slot {
 } slot_t;
 
 typedef struct member {
-  alignas(64) _Atomic uint32_t phase;
-  _Atomic uint32_t working;  // on others' buffers
-  alignas(64) shoal_meet_post_t posts[2];
+  shoal_meet_post_t posts[2];            // a line each: who sees the phase has the post, too
+  alignas(64) _Atomic uint32_t working;  // on others' buffers; threads only
 } member_t;
+_Static_assert(sizeof(shoal_meet_post_t) == 64, "a post is one cache line");
 
 static int64_t member_bytes(int32_t size) {
   const int64_t bytes =
@@ -31,9 +31,9 @@ int64_t shoal_meet_slot_bytes(int32_t size) {
   return (int64_t)sizeof(slot_t) + size * member_bytes(size);
 }
 
-static member_t *member_at(const shoal_group_t *group, int32_t index) {
+static inline member_t *member_at(const shoal_group_t *group, int32_t index) {
   const shoal_meet_t *meet = group->backend_data;
-  return (member_t *)(meet->slot + sizeof(slot_t) + index * member_bytes(group->world->size));
+  return (member_t *)(meet->slot + sizeof(slot_t) + index * meet->member_bytes);
 }
 
 // ---- slots ----------------------------------------------------------------------------
@@ -53,7 +53,7 @@ static int64_t take_slot(shoal_local_world_t *world, shoal_group_t *group) {
     for (int32_t m = 0; m < group->size; ++m) {
       member_t *member =
           (member_t *)((uint8_t *)slot + sizeof *slot + m * member_bytes(world->base.size));
-      atomic_store(&member->phase, 0);
+      for (int half = 0; half < 2; ++half) atomic_store(&member->posts[half].phase, 0);
       atomic_store(&member->working, 0);
     }
     atomic_store(&slot->leaving, group->size);
@@ -70,7 +70,7 @@ shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag, shoal_meet_t *
   if (meet) return NULL;
   meet = world->base.allocator.alloc(world->base.allocator.self, sizeof *meet);
   if (!meet) return SHOAL_OOM();
-  *meet = (shoal_meet_t){.asked = true};
+  *meet = (shoal_meet_t){.asked = true, .member_bytes = member_bytes(group->world->size)};
   int64_t index = group->rank == 0 ? take_slot(world, group) : -1;
   shoal_message_t message = {.tag = tag, .bytes = sizeof index, .data = &index};
   shoal_status_t status = NULL;
@@ -112,11 +112,12 @@ typedef struct waiting {
   int32_t tag;
 } waiting_t;
 
+// A phase's half shows that phase until its reader has published the next one.
 static bool has_come(void *self, int32_t *out_missing) {
   waiting_t *w = self;
   for (; w->at < w->end; ++w->at) {
     if (w->at == w->group->rank) continue;
-    const uint32_t phase = atomic_load(&member_at(w->group, w->at)->phase);
+    const uint32_t phase = atomic_load(&member_at(w->group, w->at)->posts[w->phase % 2].phase);
     if ((int32_t)(phase - w->phase) < 0) {
       *out_missing = w->group->ranks[w->at];
       return false;
@@ -149,15 +150,23 @@ static shoal_status_t wait_for(shoal_group_t *group, int32_t tag, uint32_t phase
   return shoal_local_wait_until(world, has_come, describe, &waiting);
 }
 
+static shoal_meet_post_t *own_post(const shoal_group_t *group) {
+  const shoal_meet_t *meet = group->backend_data;
+  return &member_at(group, group->rank)->posts[meet->phase % 2];
+}
+
 shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag, shoal_meet_post_t **out_post,
                                 shoal_meet_part_t **out_parts, uint8_t **out_data) {
   shoal_meet_t *meet = group->backend_data;
-  SHOAL_RETURN_IF_ERROR(wait_for(group, tag, meet->phase, 0, group->size));
-  member_t *own = member_at(group, group->rank);
-  const uint32_t half = (meet->phase + 1) % 2;
-  own->posts[half] = (shoal_meet_post_t){.tag = tag};
-  *out_post = &own->posts[half];
+  if (meet->met != meet->phase) {
+    SHOAL_RETURN_IF_ERROR(wait_for(group, tag, meet->phase, 0, group->size));
+  }
   meet->phase += 1;
+  shoal_meet_post_t *post = own_post(group);
+  post->tag = tag;
+  post->step = 0;
+  post->bytes = post->send = post->recv = post->bounce = 0;
+  *out_post = post;
   if (out_parts) *out_parts = (shoal_meet_part_t *)(uintptr_t)shoal_meet_parts(group, group->rank);
   if (out_data) *out_data = (uint8_t *)(uintptr_t)shoal_meet_data(group, group->rank);
   return NULL;
@@ -167,7 +176,7 @@ void shoal_meet_publish(shoal_group_t *group) {
   const shoal_meet_t *meet = group->backend_data;
   shoal_hub_t *hub = ((shoal_local_world_t *)group->world)->hub;
   // Against a member that registers as a sleeper and then looks once more: both in one order.
-  atomic_store(&member_at(group, group->rank)->phase, meet->phase);
+  atomic_store(&own_post(group)->phase, meet->phase);
   for (int32_t i = 0; i < group->size; ++i) {
     if (i == group->rank) continue;
     if (atomic_load(&hub->ranks[group->ranks[i]].sleepers) > 0) {
@@ -179,21 +188,23 @@ void shoal_meet_publish(shoal_group_t *group) {
 // Both sides by name.
 static shoal_status_t mismatch(shoal_group_t *group, const shoal_meet_post_t *mine, int32_t member,
                                const shoal_meet_post_t *theirs) {
-  char want[80], have[80];
+  char want[80], have[80], call[64];
+  shoal_stream_describe_call(group->stream, call, sizeof call);
   shoal_stream_describe(group->stream, mine->tag, want, sizeof want);
   shoal_stream_describe(group->stream, theirs->tag, have, sizeof have);
   const int32_t me = group->world->rank, peer = group->ranks[member];
   return SHOAL_ERROR(MISMATCH,
-                     "rank %d does %s, %lld bytes, step %x, but rank %d does %s, %lld "
+                     "rank %d does %s, %lld bytes, step %x%s, but rank %d does %s, %lld "
                      "bytes, step %x",
-                     me, want, (long long)mine->bytes, (unsigned)mine->step, peer, have,
+                     me, want, (long long)mine->bytes, (unsigned)mine->step, call, peer, have,
                      (long long)theirs->bytes, (unsigned)theirs->step);
 }
 
 shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end) {
-  const shoal_meet_t *meet = group->backend_data;
-  const shoal_meet_post_t *mine = shoal_meet_post(group, group->rank);
+  shoal_meet_t *meet = group->backend_data;
+  const shoal_meet_post_t *mine = own_post(group);
   SHOAL_RETURN_IF_ERROR(wait_for(group, mine->tag, meet->phase, first, end));
+  if (first == 0 && end == group->size) meet->met = meet->phase;
   for (int32_t i = first; i < end; ++i) {
     const shoal_meet_post_t *theirs = shoal_meet_post(group, i);
     if (theirs->tag != mine->tag || theirs->bytes != mine->bytes || theirs->step != mine->step) {
@@ -204,8 +215,9 @@ shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end)
 }
 
 shoal_status_t shoal_meet_enter(shoal_group_t *group) {
-  const shoal_hub_t *hub = ((shoal_local_world_t *)group->world)->hub;
-  atomic_store(&member_at(group, group->rank)->working, 1);
+  const shoal_local_world_t *world = (shoal_local_world_t *)group->world;
+  const shoal_hub_t *hub = world->hub;
+  if (world->threads) atomic_store(&member_at(group, group->rank)->working, 1);
   // In one order with abandoning: it breaks the world and then looks at who works.
   if (atomic_load(&hub->failure.state) == 0) return NULL;
   shoal_meet_leave(group);
@@ -213,7 +225,10 @@ shoal_status_t shoal_meet_enter(shoal_group_t *group) {
 }
 
 void shoal_meet_leave(shoal_group_t *group) {
-  atomic_store(&member_at(group, group->rank)->working, 0);
+  const shoal_local_world_t *world = (shoal_local_world_t *)group->world;
+  if (world->threads) {
+    atomic_store_explicit(&member_at(group, group->rank)->working, 0, memory_order_release);
+  }
 }
 
 void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status) {
