@@ -44,7 +44,7 @@ typedef struct shoal_buffer {
   shoal_type_t type;            // of the whole value
   shoal_layout_t layout;
   int32_t slots;
-  int64_t bytes;                // of one slot, at the largest over ranks and micro-batches, aligned
+  int64_t bytes;                // of one slot, at the largest over the class's ranks and micro-batches, aligned
   int64_t offset;               // in the class's arena
   int32_t count;                // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
                                 // are valid; compute instructions see only these. -1 static

@@ -22,7 +22,6 @@ typedef struct global_buffer {
   shoal_layout_t layout;     // on one of build->meshes
   phase_t phase;             // from when on it can be read
   int32_t depth;
-  int64_t bytes;             // of one slot
 } global_buffer_t;
 
 typedef struct global_instruction {

@@ -1,6 +1,7 @@
 // Deals the global instructions out to classes: ranks that are on the same meshes run the same program.
 // Each class gets its own numbering of buffers, its segments (one per phase and depth it has work in) and,
-// per graph, the order in which they are called.
+// per graph, the order in which they are called. Buffers and workspaces are as large as the largest of the
+// class's own ranks needs.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -17,15 +18,6 @@ static uint64_t membership(const build_t *b, int32_t rank) {
   for (int64_t m = 0; m < b->program->mesh_count; ++m)
     if (shoal_mesh_position(&b->meshes[m], rank) >= 0) mask |= UINT64_C(1) << m;
   return mask;
-}
-
-// Bytes of a part at its largest.
-static shoal_status_t measure(const build_t *b, global_buffer_t *buffer) {
-  shoal_status_t status =
-      shoal_layout_largest(&buffer->layout, &buffer->type, b->plan->allocator, &buffer->bytes);
-  if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
-  buffer->bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return NULL;
 }
 
 static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
@@ -68,6 +60,19 @@ typedef struct class_emitter {
   SHOAL_VEC(shoal_segment_t) segments;
 } class_emitter_t;
 
+static int64_t aligned(int64_t bytes) {
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+// Bytes of a part at its largest in this class: what ranks of another one hold costs nothing here.
+static shoal_status_t measure(const class_emitter_t *e, const global_buffer_t *buffer, int64_t *out_bytes) {
+  shoal_status_t status =
+      shoal_layout_largest(&buffer->layout, &buffer->type, e->c, e->b->plan->allocator, out_bytes);
+  if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
+  *out_bytes = aligned(*out_bytes);
+  return NULL;
+}
+
 // The class's number of a global buffer; -1 if the class is not on its mesh.
 static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t phase, int32_t depth,
                                    int32_t *out_local) {
@@ -81,8 +86,8 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
     e->first_phase[global] = phase;
     e->first_depth[global] = depth;
     shoal_buffer_t record = {.name = buffer->name, .kind = buffer->kind, .state = buffer->state,
-                             .type = buffer->type, .layout = buffer->layout, .slots = 1,
-                             .bytes = buffer->bytes, .count = -1};
+                             .type = buffer->type, .layout = buffer->layout, .slots = 1, .count = -1};
+    SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));
     if (!SHOAL_PUSH(e->b->arena, &e->buffers, record) || !SHOAL_PUSH(e->b->arena, &e->global, global))
       return SHOAL_OOM();
   }
@@ -127,11 +132,12 @@ static bool few_micros_tell(const build_t *b, const shoal_instruction_t *code) {
   return few;
 }
 
-// On the worst rank.
-static shoal_status_t compute_workspace(const build_t *b, const global_instruction_t *in,
+// On the class's worst rank.
+static shoal_status_t compute_workspace(const class_emitter_t *e, const global_instruction_t *in,
                                         int64_t *out_bytes) {
   *out_bytes = 0;
   if (!in->code.op->workspace) return NULL;
+  const build_t *b = e->b;
   shoal_arena_t scratch;
   shoal_arena_init(b->plan->allocator, &scratch);
   shoal_status_t status = NULL;
@@ -139,28 +145,30 @@ static shoal_status_t compute_workspace(const build_t *b, const global_instructi
   bool few = few_micros_tell(b, &in->code);
   int64_t all = b->program->micro, looked_at = in->phase != PHASE_LOOP ? 1 : few ? 3 : all;
   for (int64_t m = 0; m < looked_at && !status; ++m)
-    for (int64_t p = 0; p < shoal_mesh_size(mesh) && !status; ++p) {
-      int64_t bytes = 0;
-      status = workspace_at(b, &in->code, p, m == 2 && few ? all - 1 : m, &scratch, &bytes);
+    for (int64_t i = 0; i < e->c->rank_count && !status; ++i) {
+      int64_t bytes = 0, position = shoal_mesh_position(mesh, e->c->ranks[i]);
+      status = workspace_at(b, &in->code, position, m == 2 && few ? all - 1 : m, &scratch, &bytes);
       if (bytes > *out_bytes) *out_bytes = bytes;
     }
   shoal_arena_deinit(&scratch);
-  *out_bytes = (*out_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   return status;
 }
 
-static shoal_status_t workspace_of(const build_t *b, global_instruction_t *in) {
+static shoal_status_t workspace_of(const class_emitter_t *e, const global_instruction_t *in,
+                                   int64_t *out_bytes) {
+  const build_t *b = e->b;
   shoal_status_t status = NULL;
+  *out_bytes = 0;
   if (in->code.opcode == SHOAL_OPCODE_COMPUTE) {
-    status = compute_workspace(b, in, &in->code.workspace);
+    status = compute_workspace(e, in, out_bytes);
   } else if (in->code.opcode == SHOAL_OPCODE_RESHARD) {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
-    status = shoal_channel_workspace(&b->channels.items[in->code.channel], b->program->micro, &scratch,
-                                     &in->code.workspace);
-    in->code.workspace = (in->code.workspace + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    status = shoal_channel_workspace(&b->channels.items[in->code.channel], b->program->micro, e->c,
+                                     &scratch, out_bytes);
     shoal_arena_deinit(&scratch);
   }
+  *out_bytes = aligned(*out_bytes);
   if (status) return shoal_status_annotatef(status, "workspace of '%s'", in->code.name);
   return NULL;
 }
@@ -177,7 +185,7 @@ static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruct
     SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.outputs[o], in->phase, depth, &outputs[o]));
   out->inputs = inputs;
   out->outputs = outputs;
-  return NULL;
+  return workspace_of(e, in, &out->workspace);
 }
 
 static const char *const phase_names[PHASE_COUNT] = {"before", "loop", "after", "commit"};
@@ -248,11 +256,6 @@ static shoal_status_t emit_class(build_t *b, shoal_class_t *c, uint64_t mask) {
 shoal_status_t shoal_lower_emit(build_t *b) {
   shoal_program_t *program = b->program;
   if (program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
-  for (int64_t i = 0; i < b->buffers.count; ++i)
-    SHOAL_RETURN_IF_ERROR(measure(b, b->buffers.items[i]));
-  for (int64_t g = 0; g < b->plan->model->graphs.count; ++g)
-    for (int64_t i = 0; i < b->graphs[g].instructions.count; ++i)
-      SHOAL_RETURN_IF_ERROR(workspace_of(b, b->graphs[g].instructions.items[i]));
   uint64_t *masks = SHOAL_NEW(b->arena, uint64_t, program->world);
   program->classes = SHOAL_NEW(b->arena, shoal_class_t, program->world);
   if (!masks || !program->classes) return SHOAL_OOM();

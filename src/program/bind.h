@@ -82,14 +82,17 @@ SHOAL_MUST_USE shoal_status_t shoal_program_bind(const shoal_program_t *program,
 // The rank's part of one buffer in micro-batch `micro` (-1: outside the loop).
 SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
                                                 shoal_arena_t *arena, shoal_bound_buffer_t *out_bound);
-// Bytes of the largest part of a value, over ranks and micro-batches; not aligned.
+// Bytes of the largest part of a value, over the ranks of a class (NULL: of the mesh) and micro-batches; not
+// aligned.
 SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout, const shoal_type_t *type,
+                                                   const shoal_class_t *rank_class,
                                                    shoal_allocator_t allocator, int64_t *out_bytes);
 // Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate must be
 // looked at to see the largest part?
 bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis);
-// Bytes of workspace a reshard needs on its worst rank.
+// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class.
 SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
-                                                      shoal_arena_t *scratch, int64_t *out_bytes);
+                                                      const shoal_class_t *rank_class, shoal_arena_t *scratch,
+                                                      int64_t *out_bytes);
 
 #endif  // SHOAL_PROGRAM_BIND_H_

@@ -170,7 +170,8 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
 
 // The most staging any rank needs in one call, from the transfers alone.
 static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t micro, int64_t *bytes,
-                                     int64_t ranks, shoal_arena_t *scratch, int64_t *most) {
+                                     int64_t ranks, const shoal_class_t *class,
+                                     shoal_arena_t *scratch, int64_t *most) {
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
   if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) return NULL;
@@ -184,8 +185,9 @@ static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t mic
     SHOAL_RETURN_IF_ERROR(stage(channel->type.dtype, t->count, &bytes[from], &start));
     SHOAL_RETURN_IF_ERROR(stage(channel->type.dtype, t->count, &bytes[to], &start));
   }
-  for (int64_t i = 0; i < ranks; ++i) {
-    if (bytes[i] > *most) *most = bytes[i];
+  for (int64_t i = 0; i < (class ? class->rank_count : ranks); ++i) {
+    int64_t rank = class ? class->ranks[i] : i;
+    if (rank < ranks && bytes[rank] > *most) *most = bytes[rank];
   }
   return NULL;
 }
@@ -200,7 +202,8 @@ static int64_t ranks_of(const shoal_mesh_t *mesh) {
 }
 
 shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
-                                       shoal_arena_t *scratch, int64_t *out_bytes) {
+                                       const shoal_class_t *class, shoal_arena_t *scratch,
+                                       int64_t *out_bytes) {
   *out_bytes = 0;
   int64_t ranks = ranks_of(channel->src.mesh), other = ranks_of(channel->dst.mesh), most = 0;
   if (other > ranks) ranks = other;
@@ -217,7 +220,7 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
     if (micro_count > 8 && !uneven && m == 2) m = last;
     shoal_arena_t transfers;
     shoal_arena_init(scratch->allocator, &transfers);
-    shoal_status_t status = call_workspace(channel, m, bytes, ranks, &transfers, &most);
+    shoal_status_t status = call_workspace(channel, m, bytes, ranks, class, &transfers, &most);
     shoal_arena_deinit(&transfers);
     if (status) return status;
   }

@@ -162,7 +162,7 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
   }
   int64_t largest, total;
   SHOAL_RETURN_IF_ERROR(
-      shoal_layout_largest(&buffer->layout, &buffer->type, scratch->allocator, &largest));
+      shoal_layout_largest(&buffer->layout, &buffer->type, class, scratch->allocator, &largest));
   if (buffer->bytes < largest || buffer->bytes % SHOAL_PROGRAM_ALIGN != 0) {
     return SHOAL_ERROR_HINT(MISMATCH, "give it the largest part, aligned to 64 bytes",
                             "it has %lld bytes, its largest part needs %lld",

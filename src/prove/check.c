@@ -131,9 +131,9 @@ static shoal_status_t rank_memory(check_t *c, int32_t rank, const shoal_rank_log
   return SHOAL_ERROR(INTERNAL, "rank %d did not report its memory", rank);
 }
 
-// Buffers are planned at the largest part on their mesh: no rank touches more than the plan, and in opaque mode,
-// where nothing can be touched unseen, one of them touches all of it (but for the end of the last block). With
-// several classes that one may be in another class.
+// Buffers are planned at the largest part a rank of the class has: no rank touches more than the plan, and in
+// opaque mode, where nothing can be touched unseen, one of them touches all of it (but for the end of the last
+// block).
 static shoal_status_t check_memory(check_t *c, const shoal_program_t *program, const shoal_rank_log_t *logs) {
   for (int64_t k = 0; k < program->class_count; ++k) {
     const shoal_class_t *class = &program->classes[k];
@@ -152,7 +152,7 @@ static shoal_status_t check_memory(check_t *c, const shoal_program_t *program, c
         return SHOAL_ERROR(MISMATCH, "rank %d allocated %lld times in run %lld: steady state allocates nothing",
                            rank, (long long)memory.steady_allocations, (long long)memory.steady_run);
     }
-    if (c->options.opaque && program->class_count == 1 && (highest + 63) / 64 * 64 != class->arena_bytes)
+    if (c->options.opaque && (highest + 63) / 64 * 64 != class->arena_bytes)
       return SHOAL_ERROR(MISMATCH, "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
                          class->ranks[0], (long long)highest, (long long)class->arena_bytes);
   }

@@ -4,7 +4,8 @@
 // tightly. Which values an op accepts is not known: integers may be indices into a dim of another
 // input, floats may have to be positive. Draws are tried in a fixed order, and the first whose
 // results are all finite is kept (or else the first that can be executed). Two sets of values are
-// drawn; a single integer or bool (a condition, a step) differs between them for sure.
+// drawn; a single integer (a step) and every bool (a condition) differ between them for sure: if
+// all conditions of a small tensor were true, `where` would seem to be linear in one branch.
 #include <math.h>
 #include <string.h>
 
@@ -25,12 +26,13 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, const draw_
   int64_t count = shoal_shape_count(&tensor->shape);
   bool positive = draw->positive == input || draw->positive == INT32_MAX;
   int64_t low = draw->from_one, range = draw->limit > low ? draw->limit - low : 1;
-  if (tensor->dtype == SHOAL_BOOL) low = 0, range = 2;
+  bool flips = tensor->dtype == SHOAL_BOOL;
+  if (flips) low = 0, range = 2;
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t word =
-        shoal_philox_word(UINT64_C(0x5348), (uint64_t)input + 1, (uint64_t)set, (uint64_t)i);
+    uint32_t word = shoal_philox_word(UINT64_C(0x5348), (uint64_t)input + 1,
+                                      (uint64_t)(flips ? 0 : set), (uint64_t)i);
     double u = shoal_philox_uniform(word);
-    int64_t number = count == 1 ? set : (int64_t)(word >> 8);
+    int64_t number = count == 1 ? set : (int64_t)(word >> 8) + (flips ? set : 0);
     if (shoal_dtype_is_float(tensor->dtype)) {
       shoal_dtype_store(tensor->dtype, tensor->data, i, positive ? 0.1 + u : 2 * u - 1);
     } else {

@@ -201,8 +201,8 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
     for (int64_t i = 0; i < c->buffer_count; ++i) {
       const shoal_buffer_t *buffer = &c->buffers[i];
       int64_t bytes = buffer->bytes * buffer->slots, largest = 0;
-      assert_ok(
-          shoal_layout_largest(&buffer->layout, &buffer->type, shoal_allocator_system(), &largest));
+      assert_ok(shoal_layout_largest(&buffer->layout, &buffer->type, c, shoal_allocator_system(),
+                                     &largest));
       assert_true(buffer->bytes >= largest && buffer->bytes < largest + BLOCK);
       sum += bytes;
       if (buffer->kind == SHOAL_BUFFER_STATE) states += bytes;

@@ -363,7 +363,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     }
   }
   int64_t workspace;
-  assert_ok(shoal_channel_workspace(channel, 1, &arena, &workspace));
+  assert_ok(shoal_channel_workspace(channel, 1, NULL, &arena, &workspace));
   assert_int_equal(workspace, most);
   shoal_arena_deinit(&arena);
   shoal_program_free(program);
@@ -407,7 +407,7 @@ static void largest_parts(void **state) {
     int64_t bytes;
     assert_ok(shoal_mesh_parse(sizes[i].mesh, &arena, &mesh));
     assert_ok(shoal_layout_parse(sizes[i].layout, &mesh, 1, &arena, &layout));
-    assert_ok(shoal_layout_largest(&layout, &type, shoal_allocator_system(), &bytes));
+    assert_ok(shoal_layout_largest(&layout, &type, NULL, shoal_allocator_system(), &bytes));
     assert_int_equal(bytes, 8 * sizes[i].rows);
   }
   shoal_arena_deinit(&arena);
@@ -455,7 +455,7 @@ static void largest_of_all(void **state) {
     }
     if (!status) {
       ++compared;
-      assert_ok(shoal_layout_largest(&layout, &type, shoal_allocator_system(), &bytes));
+      assert_ok(shoal_layout_largest(&layout, &type, NULL, shoal_allocator_system(), &bytes));
     }
     if (bytes != most) {
       fail_msg("mesh %s, layout '%s' of [%lld, %lld]: %lld found, %lld is right", mesh_text, text,

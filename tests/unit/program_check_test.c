@@ -104,6 +104,53 @@ static void structure(void **state) {
   ALL_ARE_CAUGHT(TRAIN, cases);
 }
 
+// A mesh over three ranks in two classes: 5 rows are dealt 2, 2, 1. Each class needs what its own
+// ranks hold, and no less.
+static const char UNEVEN_CLASSES[] =
+    "shoal_program 1\n"
+    "world 3\n"
+    "micro 1\n"
+    "mesh data=3\n"
+    "state w f64[5, 8] \"data:0\" saved\n"
+    "class 0 ranks 0-1 arena 256\n"
+    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" slots 1 bytes 128 offset 0\n"
+    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" slots 1 bytes 128 offset 128\n"
+    "  segment 0 init\n"
+    "    0 compute compute shoal.full -> (1) {shape=[5, 8], value=1, dtype=f64} \"one\"\n"
+    "    1 compute copy (1) -> (0) \"w\"\n"
+    "  order init 0\n"
+    "class 1 ranks 2 arena 128\n"
+    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" slots 1 bytes 64 offset 0\n"
+    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" slots 1 bytes 64 offset 64\n"
+    "  segment 0 init\n"
+    "    0 compute compute shoal.full -> (1) {shape=[5, 8], value=1, dtype=f64} \"one\"\n"
+    "    1 compute copy (1) -> (0) \"w\"\n"
+    "  order init 0\n";
+
+static void sizes_are_those_of_the_class(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", UNEVEN_CLASSES, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+  static const corruption_t cases[] = {
+      {"bytes 128 offset 0", "bytes 64 offset 0",
+       "class 0: buffer 0 'w': it has 64 bytes, its largest part needs 128"},
+      {"bytes 64 offset 0", "bytes 0 offset 0",
+       "class 1: buffer 0 'w': it has 0 bytes, its largest part needs 64"},
+  };
+  ALL_ARE_CAUGHT(UNEVEN_CLASSES, cases);
+  // The same sizes, for other ranks.
+  char *swapped = edit(UNEVEN_CLASSES, "class 0 ranks 0-1 ", "class 0 ranks 1-2 ");
+  const corruption_t other[] = {
+      {"class 1 ranks 2 ", "class 1 ranks 0 ",
+       "class 1: buffer 0 'w': it has 64 bytes, its largest part needs 128"}};
+  ALL_ARE_CAUGHT(swapped, other);
+  test_free(swapped);
+}
+
 // Changes that make no difference are let through.
 static void harmless_changes_pass(void **state) {
   (void)state;
@@ -408,6 +455,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(good_programs_pass),
       cmocka_unit_test(structure),
+      cmocka_unit_test(sizes_are_those_of_the_class),
       cmocka_unit_test(copies_are_local),
       cmocka_unit_test(harmless_changes_pass),
       cmocka_unit_test(values),
