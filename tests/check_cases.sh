@@ -22,5 +22,7 @@ check "the same where the finer one has unequal chunks" \
   'seed=323800 ranks=4 none; i0=f64[2,5]; v0=reshape(i0){shape=[10]}; mesh data=2,tensor=2; pin i0 data:1*(4/1,1/2),tensor:0'
 check "the largest part of a mesh on another class's rank: what is planned is touched, class by class" \
   'seed=429051 ranks=6 none opaque; i0=f32[1,1]; s0=f32[1,2]; v0=matmul(i0,s0){transpose_a=0, transpose_b=0}; mesh p!data=2,tensor=2@0,1,2,3; mesh q!data=2@4,5; mesh u!data=3,tensor=2@2,1,0,3,4,5; pin s0 u!data:1,tensor:0/3'
+check "the same, with parts that other classes do not have" \
+  'seed=868806 ranks=4 adamw opaque; i0=f64[1,2]; i1=f64[2]; s0=f64[2]; v0=dropout(i0,step){p=0.4, key=123}; v1=mul(i1,s0); mesh p!data=2,tensor=1@0,1; mesh q!data=2@3,2; mesh u!data=2,tensor=2@1,3,0,2; pin s0 u!data:0,tensor:0/3; stage v0/* p'
 check "a rule of where, found on two conditions that were both true" \
   'seed=191257 ranks=4 adamw opaque; i0=f64[2,6]; i1=i32[2]<6; i2=i32[2]<3; i3=i32[]<3; s0=f64[2]; v0=pick(i0,i1); v1=gelu(v0); v2=greater_equal(v1,v0); v3=where(v2,v0,v1); v4=affine(v3){scale=0.25, shift=0}; v5=equal(i2,i3); v6=where(v5,v4,v4); v7=mul(v1,s0); mesh data=2,tensor=2; pin i1 data:0,tensor:0(2,4); pin t7 ; pin v2/greater_equal ; pin v0/pick tensor:partial(sum); pin i0 tensor:1; pin i1 ; pin v1/gelu ; pin v3/where tensor:partial(sum)'
