@@ -20,12 +20,13 @@ typedef struct shoal_meet_part {  // of an all_to_all's send buffer, for one mem
   int64_t expects;  // from that member, of the receive buffer
 } shoal_meet_part_t;
 
-// What a member says in a phase.
+// What a member says in a phase, in one cache line.
 typedef struct shoal_meet_post {
-  int32_t tag;                 // shoal_collective_tag
-  int32_t step;                // which algorithm, and where in it
-  int64_t bytes;               // what all must agree on
-  int64_t send, recv, bounce;  // shoal_local_place of the buffers
+  alignas(64) _Atomic uint32_t phase;  // the one that this was written for; publishing writes it
+  int32_t tag;                         // shoal_collective_tag
+  int32_t step;                        // which algorithm, and where in it
+  int64_t bytes;                       // what all must agree on
+  int64_t send, recv, bounce;          // shoal_local_place of the buffers
 } shoal_meet_post_t;
 
 #define SHOAL_PLACE_PRIVATE INT64_C(-1)  // no other rank can address it
@@ -36,8 +37,10 @@ int64_t shoal_meet_slot_bytes(int32_t size);
 typedef struct shoal_meet {
   uint8_t *slot;  // NULL: not asked for yet, or there is none
   bool asked;
-  uint32_t phase;  // last one published
-  void *bounce;    // node-addressable, for buffers that are not
+  uint32_t phase;        // last one begun
+  uint32_t met;          // last one in which all were waited for
+  int64_t member_bytes;  // from one member's place to the next
+  void *bounce;          // node-addressable, for buffers that are not
   int64_t bounce_bytes;
 } shoal_meet_t;
 
