@@ -99,7 +99,10 @@ shoal_status_t shoal_collective_run_now(shoal_group_t *group,
     return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not in the group", world->rank);
   }
   SHOAL_RETURN_IF_ERROR(world->ops->broken(world));
-  atomic_fetch_add_explicit(&group->stream->calls, 1, memory_order_relaxed);
+  // A group's calls run one after the other; others only look.
+  atomic_store_explicit(&group->stream->calls,
+                        atomic_load_explicit(&group->stream->calls, memory_order_relaxed) + 1,
+                        memory_order_relaxed);
   const uint64_t record =
       shoal_record_begin(world, SHOAL_RECORD_COLLECTIVE, group, shoal_collective_tag(collective),
                          -1, collective->count * (int64_t)shoal_dtype_size(collective->dtype));

@@ -14,17 +14,22 @@ void shoal_comm_label(const char *label) {
 
 // ---- words ----------------------------------------------------------------------------
 
+// Release and acquire: whoever reads a new word then reads no old stamp.
+static void set(_Atomic uint64_t *words, size_t at, uint64_t value) {
+  atomic_store_explicit(&words[at], value, memory_order_release);
+}
+
 static void store_words(_Atomic uint64_t *to, const void *from, size_t bytes) {
   uint64_t word;
   for (size_t i = 0; i < bytes / 8; ++i) {
     memcpy(&word, (const char *)from + 8 * i, 8);
-    atomic_store_explicit(&to[i], word, memory_order_relaxed);
+    set(to, i, word);
   }
 }
 
 static void load_words(const _Atomic uint64_t *from, void *to, size_t bytes) {
   for (size_t i = 0; i < bytes / 8; ++i) {
-    const uint64_t word = atomic_load_explicit(&from[i], memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(&from[i], memory_order_acquire);
     memcpy((char *)to + 8 * i, &word, 8);
   }
 }
@@ -33,29 +38,57 @@ _Static_assert(sizeof(shoal_record_t) % 8 == 0 && SHOAL_WAIT_TEXT % 8 == 0, "who
 
 // ---- records --------------------------------------------------------------------------
 
+// Two numbers in the word they share.
+static uint64_t pair(int32_t first, int32_t second) {
+  const int32_t both[2] = {first, second};
+  uint64_t word;
+  memcpy(&word, both, sizeof word);
+  return word;
+}
+
+// The words of a record are written one by one: this is on the path of every operation.
+enum {
+  NUMBER = offsetof(shoal_record_t, number) / 8,
+  CALL = offsetof(shoal_record_t, call) / 8,
+  BYTES = offsetof(shoal_record_t, bytes) / 8,
+  KIND_STATE = offsetof(shoal_record_t, kind) / 8,
+  TAG_PEER = offsetof(shoal_record_t, tag) / 8,
+  GROUP = offsetof(shoal_record_t, group) / 8,
+  LABEL = offsetof(shoal_record_t, label) / 8,
+  WORDS = sizeof(shoal_record_t) / 8
+};
+_Static_assert(offsetof(shoal_record_t, state) == offsetof(shoal_record_t, kind) + 4 &&
+                   offsetof(shoal_record_t, peer) == offsetof(shoal_record_t, tag) + 4 &&
+                   (KIND_STATE + 1) * 8 == offsetof(shoal_record_t, tag) &&
+                   LABEL * 8 == offsetof(shoal_record_t, label) &&
+                   WORDS * 8 == sizeof(shoal_record_t),
+               "pairs share words");
+
 uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
                             const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes) {
   shoal_recorder_t *recorder = world->recorder;
   const uint64_t number = atomic_fetch_add_explicit(&recorder->begun, 1, memory_order_relaxed) + 1;
-  shoal_record_t record = {.number = number,
-                           .bytes = bytes,
-                           .kind = (int32_t)kind,
-                           .state = SHOAL_RECORD_RUNNING,
-                           .tag = tag,
-                           .peer = peer};
-  size_t words = offsetof(shoal_record_t, label);
+  _Atomic uint64_t *stamp = &recorder->records[number % SHOAL_RECORDS].number;
+  _Atomic uint64_t *words = recorder->records[number % SHOAL_RECORDS].words;
+  atomic_store_explicit(stamp, 0, memory_order_relaxed);
+  set(words, NUMBER, number);
+  set(words, BYTES, (uint64_t)bytes);
+  set(words, KIND_STATE, pair((int32_t)kind, SHOAL_RECORD_RUNNING));
+  set(words, TAG_PEER, pair(tag, peer));
   if (group) {
-    memcpy(record.group, group->stream->ranks, sizeof record.group);
-    record.call = atomic_load_explicit(&group->stream->calls, memory_order_relaxed);
+    set(words, CALL, atomic_load_explicit(&group->stream->calls, memory_order_relaxed));
+    store_words(words + GROUP, group->stream->ranks, sizeof group->stream->ranks);
+  } else {
+    set(words, CALL, 0);
+    set(words, GROUP, 0);  // an empty text
   }
-  if (label_of_thread) snprintf(record.label, sizeof record.label, "%s", label_of_thread);
-  words += label_of_thread ? sizeof record.label : 8;  // the first word ends the text
-  _Atomic uint64_t *at = recorder->records[number % SHOAL_RECORDS].words;
-  atomic_store_explicit(&recorder->records[number % SHOAL_RECORDS].number, 0, memory_order_relaxed);
-  atomic_signal_fence(memory_order_seq_cst);
-  store_words(at, &record, words);
-  atomic_store_explicit(&recorder->records[number % SHOAL_RECORDS].number, number,
-                        memory_order_release);
+  set(words, LABEL, 0);
+  if (label_of_thread) {
+    char label[SHOAL_RECORD_LABEL] = "";
+    snprintf(label, sizeof label, "%s", label_of_thread);
+    store_words(words + LABEL, label, sizeof label);
+  }
+  atomic_store_explicit(stamp, number, memory_order_release);
   return number;
 }
 
@@ -65,18 +98,13 @@ void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
                            memory_order_relaxed) != number) {
     return;  // newer ones have taken its place
   }
-  // kind and state share a word.
-  const size_t at = offsetof(shoal_record_t, kind) / 8;
-  int32_t pair[2];
-  _Atomic uint64_t *words = recorder->records[number % SHOAL_RECORDS].words;
-  load_words(words + at, pair, sizeof pair);
-  pair[1] = failed ? SHOAL_RECORD_FAILED : SHOAL_RECORD_DONE;
-  store_words(words + at, pair, sizeof pair);
+  _Atomic uint64_t *word = &recorder->records[number % SHOAL_RECORDS].words[KIND_STATE];
+  const uint64_t present = atomic_load_explicit(word, memory_order_relaxed);
+  int32_t both[2];
+  memcpy(both, &present, sizeof both);
+  const int32_t state = failed ? SHOAL_RECORD_FAILED : SHOAL_RECORD_DONE;
+  atomic_store_explicit(word, pair(both[0], state), memory_order_relaxed);
 }
-
-_Static_assert(offsetof(shoal_record_t, kind) % 8 == 0 &&
-                   offsetof(shoal_record_t, state) == offsetof(shoal_record_t, kind) + 4,
-               "kind and state share a word");
 
 // ---- waits ----------------------------------------------------------------------------
 
