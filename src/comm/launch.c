@@ -18,10 +18,12 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "comm/backends/local/hub.h"
+#include "comm/launch_guard.h"
 #include "comm/relay.h"
 
 #define DEFAULT_GRACE_MS 5000
 #define KILL_AFTER_MS 1000  // from SIGTERM to SIGKILL
+#define DRAIN_STEPS 256     // reads of a dead rank's pipes: more than pipes hold
 
 typedef struct child {
   pid_t pid;
@@ -38,6 +40,7 @@ typedef struct launch {
   void *self;
   shoal_hub_t *hub;
   int hub_fd, signal_fd;
+  shoal_launch_guard_t guard;
   sigset_t old_mask;
   child_t *children;
   struct pollfd *polls;
@@ -77,6 +80,8 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(shoal_code_exit(SHOAL_ABORTED));
   setpgid(0, 0);  // so that what it starts can be ended with it
+  shoal_launch_guard_add(&launch->guard, getpid());
+  shoal_launch_guard_leave(&launch->guard);
   sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
   for (int32_t i = 0; i < launch->options->size; ++i) {  // elder siblings'
     if (launch->children[i].pidfd >= 0) close(launch->children[i].pidfd);
@@ -195,36 +200,78 @@ static void begin_ending(launch_t *launch) {
   if (!launch->deadline) launch->deadline = shoal_time_ns() + grace * 1000000;
 }
 
+// Is this rank's end more likely the cause than that of the one blamed so far? Not if the launcher
+// ended it. Whoever broke the world has named one; else it is not one that ended with the error
+// that another failed.
+static bool is_to_blame(const launch_t *launch, int32_t rank) {
+  const int32_t first = launch->first_failed;
+  const int wait_status = launch->children[rank].wait_status;
+  if (first < 0) return true;
+  if (launch->harshness > 0 && WIFSIGNALED(wait_status)) return false;
+  const shoal_failure_t *failure = &launch->hub->failure;
+  if (atomic_load(&failure->state) == 2 && failure->rank == rank) return true;
+  if (atomic_load(&failure->state) == 2 && failure->rank == first) return false;
+  return is_echo(launch->children[first].wait_status) && !is_echo(wait_status);
+}
+
 static void reap(launch_t *launch, int32_t rank) {
   child_t *child = &launch->children[rank];
+  kill(-child->pid, SIGKILL);  // whatever it started and left; as a zombie it holds its number
   if (waitpid(child->pid, &child->wait_status, WNOHANG) != child->pid) return;
+  shoal_launch_guard_remove(&launch->guard, child->pid);
   close(child->pidfd);
   child->pidfd = -1;
   --launch->alive;
-  kill(-child->pid, SIGKILL);  // whatever it started and left
-  while (shoal_relay_step(&child->relays[0]) || shoal_relay_step(&child->relays[1])) {
+  // Somebody may have got away with the pipe, and write for ever: take no more than there is.
+  for (int i = 0; i < DRAIN_STEPS; ++i) {
+    const bool more = shoal_relay_step(&child->relays[0]);
+    if (!shoal_relay_step(&child->relays[1]) && !more) break;
   }
   if (WIFEXITED(child->wait_status) && WEXITSTATUS(child->wait_status) == 0) {
     shoal_hub_leave(launch->hub, rank, SHOAL_HUB_GONE);
     return;
   }
-  const bool ours = launch->harshness > 0 && WIFSIGNALED(child->wait_status);
-  const int32_t first = launch->first_failed;
-  if (first < 0 ||
-      (!ours && is_echo(launch->children[first].wait_status) && !is_echo(child->wait_status))) {
-    launch->first_failed = rank;
-  }
   char message[128];
   describe_end(launch, rank, message, sizeof message);
   shoal_hub_fail(launch->hub, SHOAL_ABORTED, rank, message);
+  if (is_to_blame(launch, rank)) launch->first_failed = rank;
   begin_ending(launch);
+}
+
+// All that have ended by now, the likely causes first: a survivor may have seen a rank die, and
+// ended for that, before the launcher came to look.
+static void reap_ended(launch_t *launch) {
+  for (int pass = 0; pass < 3; ++pass) {
+    for (int32_t i = 0; i < launch->options->size; ++i) {
+      siginfo_t info = {0};
+      const child_t *child = &launch->children[i];
+      if (child->pidfd < 0 ||
+          waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+          info.si_pid != child->pid) {
+        continue;
+      }
+      const bool echo =
+          info.si_code == CLD_EXITED && info.si_status == shoal_code_exit(SHOAL_ABORTED);
+      if (pass >= (info.si_code == CLD_EXITED) + echo) reap(launch, i);
+    }
+  }
+}
+
+// These say something to the ranks; the others are to end them.
+static bool is_message(int signal_number) {
+  return signal_number == SIGUSR1 || signal_number == SIGUSR2;
 }
 
 static void forward_signal(launch_t *launch) {
   struct signalfd_siginfo info;
   if (read(launch->signal_fd, &info, sizeof info) != sizeof info) return;
-  signal_alive(launch, launch->interrupted ? SIGKILL : (int)info.ssi_signo);
-  launch->interrupted = (int)info.ssi_signo;
+  const int signal_number = (int)info.ssi_signo;
+  if (is_message(signal_number)) {
+    signal_alive(launch, signal_number);
+    return;
+  }
+  signal_alive(launch, launch->interrupted ? SIGKILL : signal_number);
+  launch->interrupted = signal_number;
   begin_ending(launch);
 }
 
@@ -258,12 +305,14 @@ static void watch(launch_t *launch) {
     }
     if (poll(polls, (nfds_t)(1 + 3 * n), (int)left_ms) <= 0) continue;
     if (polls[0].revents) forward_signal(launch);
+    bool ended = false;
     for (int32_t i = 0; i < n; ++i) {
       for (int k = 0; k < 2; ++k) {
         if (polls[2 + 3 * i + k].revents) shoal_relay_step(&launch->children[i].relays[k]);
       }
-      if (polls[1 + 3 * i].revents) reap(launch, i);
+      ended |= polls[1 + 3 * i].revents != 0;
     }
+    if (ended) reap_ended(launch);
   }
 }
 
@@ -285,6 +334,21 @@ static shoal_status_t outcome(const launch_t *launch) {
                              words);
 }
 
+// The signals to forward. Blocked ones are seen even if they are ignored: of those, only what a
+// shell has its background jobs ignore is taken, not what `nohup` does.
+static void choose_signals(sigset_t *out_mask) {
+  static const int optional[] = {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+  sigemptyset(out_mask);
+  sigaddset(out_mask, SIGINT);
+  sigaddset(out_mask, SIGTERM);
+  for (size_t i = 0; i < sizeof optional / sizeof *optional; ++i) {
+    struct sigaction now;
+    if (sigaction(optional[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+      sigaddset(out_mask, optional[i]);
+    }
+  }
+}
+
 static shoal_status_t launch_all(launch_t *launch) {
   const int32_t n = launch->options->size;
   shoal_allocator_t allocator = launch->options->allocator;
@@ -299,9 +363,7 @@ static shoal_status_t launch_all(launch_t *launch) {
     child->wait_status = 0;
   }
   sigset_t mask;
-  sigemptyset(&mask);
-  sigaddset(&mask, SIGINT);
-  sigaddset(&mask, SIGTERM);
+  choose_signals(&mask);
   pthread_sigmask(SIG_BLOCK, &mask, &launch->old_mask);
   launch->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC);
   shoal_status_t status = launch->signal_fd >= 0 ? NULL : SHOAL_ERROR(UNAVAILABLE, "no signalfd");
@@ -338,7 +400,9 @@ static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
                      .hub_fd = -1,
                      .signal_fd = -1,
                      .first_failed = -1};
-  shoal_status_t status = launch_all(&launch);
+  shoal_status_t status = shoal_launch_guard_start(&launch.guard);
+  if (!status) status = launch_all(&launch);
+  shoal_launch_guard_stop(&launch.guard);
   options.allocator.free(options.allocator.self, launch.polls);
   options.allocator.free(options.allocator.self, launch.children);
   shoal_hub_close(launch.hub);
