@@ -90,8 +90,7 @@ static shoal_status_t make_query(const char *shape, const char *mesh, const char
   return NULL;
 }
 
-// ---- json
-// ------------------------------------------------------------------------------------------
+// ---- json ------------------------------------------------------------------------------
 
 static void write_ints(shoal_json_writer_t *w, const char *key, const int64_t *values,
                        int64_t count) {
@@ -158,8 +157,7 @@ static shoal_status_t print_json(const query_t *q, bool one_line, shoal_arena_t 
   return NULL;
 }
 
-// ---- drawing
-// ---------------------------------------------------------------------------------------
+// ---- drawing ---------------------------------------------------------------------------
 
 enum { WIDTH = 80, HEIGHT = 16, LABEL = 6 };
 
@@ -302,8 +300,7 @@ static shoal_status_t draw(const query_t *q, const shoal_boxes_t *parts, shoal_a
   return NULL;
 }
 
-// ---- table
-// -----------------------------------------------------------------------------------------
+// ---- table -----------------------------------------------------------------------------
 
 static void add_product(const shoal_boxes_t *boxes, bool held, shoal_text_t *text) {
   for (int32_t d = 0; d < boxes->whole.rank; ++d) {
@@ -374,8 +371,7 @@ static shoal_status_t print_text(const query_t *q, shoal_arena_t *arena, shoal_t
   return NULL;
 }
 
-// ---- batch
-// -----------------------------------------------------------------------------------------
+// ---- batch -----------------------------------------------------------------------------
 
 static void print_error(shoal_status_t status, shoal_text_t *text) {
   shoal_json_writer_t w;
@@ -434,8 +430,7 @@ static shoal_status_t run_batch(const char *path, shoal_arena_t *arena, shoal_te
   return NULL;
 }
 
-// ---- command
-// ---------------------------------------------------------------------------------------
+// ---- command ---------------------------------------------------------------------------
 
 static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, shoal_text_t *text,
                           FILE *out) {

@@ -112,8 +112,7 @@ shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t v
   return SHOAL_PUSH(&graph->model->arena, &graph->assigns, assign) ? NULL : SHOAL_OOM();
 }
 
-// ---- nodes
-// --------------------------------------------------------------------------------------------
+// ---- nodes -----------------------------------------------------------------------------
 
 static shoal_attr_value_t *copy_attrs(shoal_arena_t *arena, const shoal_op_t *op,
                                       const shoal_attr_value_t *attrs) {

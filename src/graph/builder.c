@@ -49,8 +49,7 @@ static shoal_status_t value_id(const shoal_graph_t *graph, shoal_value_t value, 
   return NULL;
 }
 
-// ---- values in and out
-// --------------------------------------------------------------------------------
+// ---- values in and out -----------------------------------------------------------------
 
 shoal_value_t shoal_input_at(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                              shoal_shape_t shape, const char *file, int line) {
@@ -100,8 +99,7 @@ const char *shoal_value_name(shoal_value_t value) {
   return shoal_value_ok(value) ? value.graph->values.items[value.id].name : "";
 }
 
-// ---- nodes
-// --------------------------------------------------------------------------------------------
+// ---- nodes -----------------------------------------------------------------------------
 
 static shoal_status_t add_node(shoal_graph_t *graph, const char *op_name, int32_t input_count,
                                const shoal_value_t *inputs, int32_t attr_count,
@@ -147,8 +145,7 @@ void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count
   shoal_model_fail_at(graph->model, status, file, line);
 }
 
-// ---- scopes and sites
-// ---------------------------------------------------------------------------------
+// ---- scopes and sites ------------------------------------------------------------------
 
 shoal_status_t shoal_graph_push_scope(shoal_graph_t *graph, const char *path) {
   return SHOAL_PUSH(&graph->model->arena, &graph->builder->scopes, path) ? NULL : SHOAL_OOM();
@@ -195,8 +192,7 @@ void shoal_site_pop(shoal_graph_t *graph) {
   if (graph && graph->builder->sites.count) --graph->builder->sites.count;
 }
 
-// ---- states
-// -------------------------------------------------------------------------------------------
+// ---- states ----------------------------------------------------------------------------
 
 static shoal_status_t read_state(shoal_graph_t *graph, const char *name, shoal_type_t type,
                                  const shoal_state_options_t *options, const char *file, int line,

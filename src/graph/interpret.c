@@ -33,8 +33,7 @@ struct shoal_interpreter {
   feed_t *feeds;
 };
 
-// ---- executor
-// -----------------------------------------------------------------------------------------
+// ---- executor --------------------------------------------------------------------------
 
 static shoal_status_t reference_execute(void *self, const shoal_call_t *call,
                                         const shoal_tensor_t *inputs,
@@ -55,8 +54,7 @@ shoal_executor_t shoal_executor_reference(const shoal_allocator_t *allocator) {
   return (shoal_executor_t){.self = (void *)allocator, .execute = reference_execute};
 }
 
-// ---- tensors
-// ------------------------------------------------------------------------------------------
+// ---- tensors ---------------------------------------------------------------------------
 
 static shoal_dtype_t stored_dtype(const shoal_interpreter_t *in, shoal_dtype_t dtype) {
   return in->options.promote && shoal_dtype_is_float(dtype) ? SHOAL_F64 : dtype;
@@ -100,8 +98,7 @@ static void widen(const shoal_tensor_t *from, const shoal_tensor_t *to) {
   }
 }
 
-// ---- create, feed
-// -------------------------------------------------------------------------------------
+// ---- create, feed ----------------------------------------------------------------------
 
 shoal_status_t shoal_interpreter_create(const shoal_model_t *model,
                                         const shoal_interpreter_options_t *options,
@@ -182,8 +179,7 @@ shoal_status_t shoal_interpreter_feed(shoal_interpreter_t *in, const char *name,
   return NULL;
 }
 
-// ---- run
-// ----------------------------------------------------------------------------------------------
+// ---- run -------------------------------------------------------------------------------
 
 // All values of the graph, allocated unless the last run was of the same graph.
 static shoal_status_t prepare_values(shoal_interpreter_t *in, const shoal_graph_t *graph) {
@@ -338,8 +334,7 @@ shoal_status_t shoal_interpreter_run(shoal_interpreter_t *in, const char *name) 
   return NULL;
 }
 
-// ---- results
-// ------------------------------------------------------------------------------------------
+// ---- results ---------------------------------------------------------------------------
 
 shoal_status_t shoal_interpreter_value(shoal_interpreter_t *in, int32_t value,
                                        shoal_tensor_t *out_tensor) {

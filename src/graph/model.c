@@ -42,8 +42,7 @@ void shoal_model_free(shoal_model_t *model) {
   allocator.free(allocator.self, model);
 }
 
-// ---- errors
-// -------------------------------------------------------------------------------------------
+// ---- errors ----------------------------------------------------------------------------
 
 void shoal_model_fail(shoal_model_t *model, shoal_status_t status) {
   if (!status) return;
@@ -68,8 +67,7 @@ shoal_status_t shoal_model_status(const shoal_model_t *model) {
   return shoal_status_clone(model->error);
 }
 
-// ---- graphs
-// -------------------------------------------------------------------------------------------
+// ---- graphs ----------------------------------------------------------------------------
 
 shoal_status_t shoal_model_add_graph(shoal_model_t *model, const char *name,
                                      shoal_graph_t **out_graph) {
@@ -115,8 +113,7 @@ const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const ch
   return NULL;
 }
 
-// ---- states
-// -------------------------------------------------------------------------------------------
+// ---- states ----------------------------------------------------------------------------
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name) {
   for (int64_t i = 0; i < model->states.count; ++i) {
@@ -208,8 +205,7 @@ bool shoal_model_is_frozen(const shoal_model_t *model, const char *state) {
   return false;
 }
 
-// ---- hash
-// ---------------------------------------------------------------------------------------------
+// ---- hash ------------------------------------------------------------------------------
 
 static uint64_t hash_double(uint64_t hash, double value) {
   return shoal_hash_bytes(hash, &value, sizeof value);

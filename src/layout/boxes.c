@@ -10,8 +10,7 @@
 
 __extension__ typedef __int128 wide_t;  // units times weights
 
-// ---- dealing
-// ---------------------------------------------------------------------------------------
+// ---- dealing ---------------------------------------------------------------------------
 
 typedef struct quota {
   int64_t floor, rest;  // units * weight = floor * sum + rest
@@ -77,8 +76,7 @@ static void deal_length(int64_t length, int64_t unit, int64_t parts, const int64
   *out_to = to == units ? length : to * unit;
 }
 
-// ---- one dim
-// ---------------------------------------------------------------------------------------
+// ---- one dim ---------------------------------------------------------------------------
 
 typedef struct list {
   shoal_interval_t *items;
@@ -239,8 +237,7 @@ shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim, 
   return NULL;
 }
 
-// ---- flat, and all together
-// ------------------------------------------------------------------------
+// ---- flat, and all together ------------------------------------------------------------
 
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
                              int64_t *out_from, int64_t *out_to) {

@@ -12,8 +12,7 @@ static bool has_halo(const shoal_cut_t *cut) {
   return cut->before != 0 || cut->after != 0;
 }
 
-// ---- without a shape
-// -------------------------------------------------------------------------------
+// ---- without a shape -------------------------------------------------------------------
 
 #define REFUSE(code, hint, ...) \
   return SHOAL_ERROR_HINT(code, hint, "layout item '%s': " __VA_ARGS__)
@@ -126,8 +125,7 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
   return NULL;
 }
 
-// ---- with a shape
-// ----------------------------------------------------------------------------------
+// ---- with a shape ----------------------------------------------------------------------
 
 static shoal_status_t check_chunks(const shoal_layout_t *layout, int32_t index, int64_t length) {
   const shoal_cut_t *cut = &layout->cuts[index];
@@ -178,8 +176,7 @@ shoal_status_t shoal_layout_check(const shoal_layout_t *layout, const shoal_shap
   return NULL;
 }
 
-// ---- comparison
-// ------------------------------------------------------------------------------------
+// ---- comparison ------------------------------------------------------------------------
 
 // An axis of size 1 cuts nothing - unless halo or items on its dim make its place in the order
 // matter.

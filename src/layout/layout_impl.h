@@ -24,15 +24,13 @@ static inline int64_t shoal_max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// ---- axes
-// ------------------------------------------------------------------------------------------
+// ---- axes ------------------------------------------------------------------------------
 
 // `axis` is an index into the mesh or SHOAL_AXIS_MICRO. Sizes are at least 1.
 int64_t shoal_layout_axis_size(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
 
-// ---- text
-// ------------------------------------------------------------------------------------------
+// ---- text ------------------------------------------------------------------------------
 
 // Item `index` as it is written, for messages and printing. Like snprintf: returns the full length.
 int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *buffer,
@@ -42,8 +40,7 @@ int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *
 // shoal_layout_check.
 SHOAL_MUST_USE shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout);
 
-// ---- meaning
-// ---------------------------------------------------------------------------------------
+// ---- meaning ---------------------------------------------------------------------------
 
 // Units [out_from, out_to) that part `index` of `parts` gets. weights may be NULL.
 void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
@@ -62,8 +59,7 @@ bool shoal_layout_is_flat(const shoal_layout_t *layout);
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
                              int64_t *out_from, int64_t *out_to);
 
-// ---- products of intervals
-// -------------------------------------------------------------------------
+// ---- products of intervals -------------------------------------------------------------
 
 // Intervals of one dim: disjoint, sorted, none empty.
 typedef struct shoal_spans {
@@ -93,8 +89,7 @@ SHOAL_MUST_USE shoal_status_t shoal_product_range(int32_t rank, const shoal_prod
                                                   int64_t from, int64_t to, shoal_arena_t *arena,
                                                   shoal_products_t *out);
 
-// ---- reshard
-// ---------------------------------------------------------------------------------------
+// ---- reshard ---------------------------------------------------------------------------
 
 // One of the two layouts of a reshard. A dim's part depends only on the axes that cut it: the parts
 // are kept per dim and *slot*, the row-major index of the coordinates along those axes.

@@ -10,8 +10,7 @@
 
 #include "layout/layout_impl.h"
 
-// ---- lists
-// -----------------------------------------------------------------------------------------
+// ---- lists -----------------------------------------------------------------------------
 
 typedef struct intervals {
   const shoal_interval_t *items;
@@ -109,8 +108,7 @@ shoal_status_t shoal_boxes_halo(const shoal_boxes_t *boxes, shoal_arena_t *arena
   return NULL;
 }
 
-// ---- copies
-// ----------------------------------------------------------------------------------------
+// ---- copies ----------------------------------------------------------------------------
 
 // A walk over a part, row by row. Dims behind `last` are whole and folded into `inner` elements.
 typedef struct walk {

@@ -76,8 +76,7 @@ bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b) {
   return true;
 }
 
-// ---- parse
-// -----------------------------------------------------------------------------------------
+// ---- parse -----------------------------------------------------------------------------
 
 static shoal_status_t parse_axis(const char *text, cursor_t *at, shoal_mesh_t *mesh) {
   char name[SHOAL_NAME_SIZE];
@@ -179,8 +178,7 @@ shoal_status_t shoal_mesh_parse(const char *text, shoal_arena_t *arena, shoal_me
   return NULL;
 }
 
-// ---- print
-// -----------------------------------------------------------------------------------------
+// ---- print -----------------------------------------------------------------------------
 
 shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh, shoal_arena_t *arena,
                                 const char **out_text) {

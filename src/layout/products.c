@@ -70,8 +70,7 @@ shoal_status_t shoal_product_subtract(int32_t rank, const shoal_product_t *a,
   return NULL;
 }
 
-// ---- flat ranges
-// -----------------------------------------------------------------------------------
+// ---- flat ranges -----------------------------------------------------------------------
 
 // Packed positions [from, to) of a list.
 static shoal_status_t spans_slice(shoal_spans_t a, int64_t from, int64_t to, shoal_arena_t *arena,

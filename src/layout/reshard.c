@@ -32,8 +32,7 @@ typedef struct plan {
   SHOAL_VEC(shoal_transfer_t) transfers;
 } plan_t;
 
-// ---- what the axes do
-// ------------------------------------------------------------------------------
+// ---- what the axes do ------------------------------------------------------------------
 
 static shoal_status_t one_reduction(int32_t *seen, int32_t reduce) {
   if (*seen >= 0 && *seen != reduce) {
@@ -82,8 +81,7 @@ static bool is_micro_partial(const shoal_layout_t *layout) {
   return false;
 }
 
-// ---- which slots of the source a destination's slot needs
-// ------------------------------------------
+// ---- which slots of the source a destination's slot needs ------------------------------
 
 typedef struct owner {
   int64_t start, end, slot;
@@ -143,8 +141,7 @@ static shoal_status_t find_hits(plan_t *plan, int32_t dim) {
   return NULL;
 }
 
-// ---- one destination
-// -------------------------------------------------------------------------------
+// ---- one destination -------------------------------------------------------------------
 
 typedef struct destination {
   int64_t position;
@@ -374,8 +371,7 @@ static shoal_status_t plan_destination(plan_t *plan, int64_t position, shoal_are
   return NULL;
 }
 
-// ---- all together
-// ----------------------------------------------------------------------------------
+// ---- all together ----------------------------------------------------------------------
 
 static shoal_status_t plan_all(plan_t *plan, const shoal_layout_t *src, int64_t src_micro,
                                const shoal_layout_t *dst, int64_t dst_micro,

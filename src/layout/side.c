@@ -111,8 +111,7 @@ shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_pa
   return SHOAL_PUSH(arena, out, product) ? NULL : SHOAL_OOM();
 }
 
-// ---- blocks
-// ----------------------------------------------------------------------------------------
+// ---- blocks ----------------------------------------------------------------------------
 
 // A stretch of one dim that is contiguous in both buffers.
 typedef struct run {

@@ -8,8 +8,7 @@
 #include "layout/layout_impl.h"
 #include "layout/reduce.h"
 
-// ---- parse
-// -----------------------------------------------------------------------------------------
+// ---- parse -----------------------------------------------------------------------------
 
 typedef struct parser {
   const char *text;  // the whole layout, for messages
@@ -192,8 +191,7 @@ shoal_status_t shoal_layout_parse(const char *text, const shoal_mesh_t *meshes, 
   return NULL;
 }
 
-// ---- print
-// -----------------------------------------------------------------------------------------
+// ---- print -----------------------------------------------------------------------------
 
 typedef struct sink {
   char *buffer;

@@ -6,8 +6,7 @@
 #include "base/status.h"
 #include "op/emitter.h"
 
-// ---- emitter
-// ----------------------------------------------------------------------------------------
+// ---- emitter ---------------------------------------------------------------------------
 
 void shoal_emit(shoal_emitter_t *emitter, const char *op, int32_t input_count,
                 const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
@@ -29,8 +28,7 @@ void shoal_emit_fail(shoal_emitter_t *emitter, shoal_status_t status) {
   emitter->ops->fail(emitter, status);
 }
 
-// ---- types
-// ------------------------------------------------------------------------------------------
+// ---- types -----------------------------------------------------------------------------
 
 void shoal_op_complete(const shoal_op_t *op, int32_t input_count, const shoal_type_t *inputs,
                        shoal_attr_value_t *attrs) {
@@ -63,8 +61,7 @@ shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types)
   return NULL;
 }
 
-// ---- cost
-// -------------------------------------------------------------------------------------------
+// ---- cost ------------------------------------------------------------------------------
 
 static double type_bytes(const shoal_type_t *type) {
   return (double)shoal_shape_count(&type->shape) * (double)shoal_dtype_size(type->dtype);

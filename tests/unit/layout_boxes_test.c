@@ -11,8 +11,7 @@ static void reset_arena(void) {
   shoal_arena_init(shoal_allocator_system(), &arena);
 }
 
-// ---- one part
-// --------------------------------------------------------------------------------------
+// ---- one part --------------------------------------------------------------------------
 
 static void mark(const shoal_shape_t *shape, const shoal_box_t *list, int64_t count, int *marks) {
   for (int64_t b = 0; b < count; ++b) {
@@ -124,8 +123,7 @@ static void compare_part(const char *text, const shoal_layout_t *layout, const s
   for (int64_t e = 0; e < total; ++e) assert_int_equal(marks[e], 0);
 }
 
-// ---- one layout
-// ------------------------------------------------------------------------------------
+// ---- one layout ------------------------------------------------------------------------
 
 static bool replicates(const shoal_layout_t *layout, int32_t axis) {
   for (int32_t i = 0; i < layout->cut_count; ++i) {
@@ -182,8 +180,7 @@ static shoal_mesh_t mesh_of(const char *text) {
   return mesh;
 }
 
-// ---- enumerations
-// ----------------------------------------------------------------------------------
+// ---- enumerations ----------------------------------------------------------------------
 
 static const char *const weights_of[6][4] = {
     {0},

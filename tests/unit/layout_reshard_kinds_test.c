@@ -13,8 +13,7 @@ static shoal_layout_t layout_of(const char *mesh_text, const char *text) {
   return layout;
 }
 
-// ---- kinds
-// -----------------------------------------------------------------------------------------
+// ---- kinds -----------------------------------------------------------------------------
 
 static void kinds(void **state) {
   (void)state;
@@ -95,8 +94,7 @@ static void kinds(void **state) {
   assert_int_equal(reshard.kind, SHOAL_RESHARD_SLICE);
 }
 
-// ---- blocks, sharing, refusals
-// ---------------------------------------------------------------------
+// ---- blocks, sharing, refusals ---------------------------------------------------------
 
 static shoal_reshard_t reshard_of(const char *src_mesh, const char *src, const char *dst_mesh,
                                   const char *dst, shoal_shape_t shape) {

@@ -32,8 +32,7 @@ static shoal_layout_t layout_of(const char *mesh_text, const char *text) {
   return layout;
 }
 
-// ---- what is expected
-// ------------------------------------------------------------------------------
+// ---- what is expected ------------------------------------------------------------------
 
 static const shoal_cut_t *partial_along(const shoal_layout_t *layout, int32_t axis) {
   for (int32_t i = 0; i < layout->cut_count; ++i) {
@@ -110,8 +109,7 @@ static int64_t expected_value(const shoal_layout_t *src, const shoal_layout_t *d
   return value;
 }
 
-// ---- one pair
-// --------------------------------------------------------------------------------------
+// ---- one pair --------------------------------------------------------------------------
 
 static buffers_t from, to;
 
@@ -309,8 +307,7 @@ static void apply_pair(const char *name, const shoal_layout_t *src, const shoal_
   }
 }
 
-// ---- all pairs
-// -------------------------------------------------------------------------------------
+// ---- all pairs -------------------------------------------------------------------------
 
 static const struct {
   const char *mesh, *layout;

@@ -18,8 +18,7 @@ static shoal_layout_t layout_of(const char *mesh, const char *text) {
   return layout;
 }
 
-// ---- meshes
-// ----------------------------------------------------------------------------------------
+// ---- meshes ----------------------------------------------------------------------------
 
 static void meshes_round_trip(void **state) {
   (void)state;
@@ -111,8 +110,7 @@ static void meshes_refuse(void **state) {
                shoal_mesh_parse("a_name_of_more_than_31_letters_xx=1", &arena, &m));
 }
 
-// ---- layouts: text
-// ---------------------------------------------------------------------------------
+// ---- layouts: text ---------------------------------------------------------------------
 
 static void layouts_round_trip(void **state) {
   (void)state;
@@ -213,8 +211,7 @@ static void layouts_compare(void **state) {
   assert_false(shoal_layout_is_partial(&a));
 }
 
-// ---- layouts: refusals
-// -----------------------------------------------------------------------------
+// ---- layouts: refusals -----------------------------------------------------------------
 
 static void layouts_refuse(void **state) {
   (void)state;
@@ -321,8 +318,7 @@ static void layouts_check_shapes(void **state) {
   assert_error(INVALID_ARGUMENT, "no mesh", shoal_layout_check(&layout, &shape));
 }
 
-// ---- the walks
-// -------------------------------------------------------------------------------------
+// ---- the walks -------------------------------------------------------------------------
 
 // A dim's intervals as "[0,192) [768,960)".
 static const char *intervals(const char *mesh, const char *text, const shoal_shape_t *shape,
@@ -451,8 +447,7 @@ static void deals_large_numbers(void **state) {
   assert_string_equal(intervals("a=2", "a:0*2000000000", &shape, 0, 0, 0, true), "");
 }
 
-// ---- memory
-// ----------------------------------------------------------------------------------------
+// ---- memory ----------------------------------------------------------------------------
 
 static shoal_status_t use_everything(shoal_arena_t *a) {
   shoal_mesh_t mesh, other;

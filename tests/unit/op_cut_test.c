@@ -84,8 +84,7 @@ static shoal_status_t run_cut(bench_t *b, const cut_t *c, int32_t input_count,
   shoal_attr_ints("shape", (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), \
                   (const int64_t[]){__VA_ARGS__})
 
-// ---- place of sources
-// -------------------------------------------------------------------------------
+// ---- place of sources ------------------------------------------------------------------
 
 static void random_numbers(void **state) {
   (void)state;
@@ -133,8 +132,7 @@ static void random_numbers(void **state) {
   bench_deinit(&b);
 }
 
-// ---- sizes and positions
-// ----------------------------------------------------------------------------
+// ---- sizes and positions ---------------------------------------------------------------
 
 // q, k, v out of a fused projection of 3 heads of 4 columns, cut between heads.
 static void slices_of_chunks(void **state) {
@@ -169,8 +167,7 @@ static void slices_of_chunks(void **state) {
   bench_deinit(&b);
 }
 
-// ---- windows
-// ----------------------------------------------------------------------------------------
+// ---- windows ---------------------------------------------------------------------------
 
 static void convolution_with_halo(void **state) {
   (void)state;
@@ -236,8 +233,7 @@ static void pooling(void **state) {
   bench_deinit(&b);
 }
 
-// ---- indices and counts
-// -----------------------------------------------------------------------------
+// ---- indices and counts ----------------------------------------------------------------
 
 static void vocabulary(void **state) {
   (void)state;
@@ -316,8 +312,7 @@ static void updates_of_flat_parts(void **state) {
   bench_deinit(&b);
 }
 
-// ---- attention
-// --------------------------------------------------------------------------------------
+// ---- attention -------------------------------------------------------------------------
 
 // Queries cut along T: each part knows its indices by place. Keys cut: parts merge by log-sum-exp,
 // and rows that see no key of a part have weight 0 in it.

@@ -5,8 +5,7 @@
 
 #define TOLERANCE 1e-12
 
-// ---- products
-// ---------------------------------------------------------------------------------------
+// ---- products --------------------------------------------------------------------------
 
 static void check_matmul(bench_t *b, int64_t batch, int64_t m, int64_t n, int64_t k, bool ta,
                          bool tb) {
@@ -109,8 +108,7 @@ static void einsum(void **state) {
   bench_deinit(&b);
 }
 
-// ---- convolution and pooling
-// ------------------------------------------------------------------------
+// ---- convolution and pooling -----------------------------------------------------------
 
 typedef struct plane {
   int64_t n, c, h, w, o, kh, kw, oh, ow, stride[2], padding[2], dilation[2];
@@ -219,8 +217,7 @@ static void max_pool2d(void **state) {
   bench_deinit(&b);
 }
 
-// ---- attention, norms, losses
-// -----------------------------------------------------------------------
+// ---- attention, norms, losses ----------------------------------------------------------
 
 static void attention(void **state) {
   (void)state;
@@ -378,8 +375,7 @@ static void softmax_is_stable(void **state) {
   bench_deinit(&b);
 }
 
-// ---- index, update, random
-// --------------------------------------------------------------------------
+// ---- index, update, random -------------------------------------------------------------
 
 static void embedding(void **state) {
   (void)state;
@@ -475,8 +471,7 @@ static void random_statistics(void **state) {
   bench_deinit(&b);
 }
 
-// ---- moving and joining, on integers too
-// ------------------------------------------------------------
+// ---- moving and joining, on integers too -----------------------------------------------
 
 static void moves_every_dtype(void **state) {
   (void)state;

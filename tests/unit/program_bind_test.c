@@ -14,8 +14,7 @@ static shoal_program_t *parse(const char *text, shoal_registry_t *registry) {
   return program;
 }
 
-// ---- known programs
-// --------------------------------------------------------------------------------
+// ---- known programs --------------------------------------------------------------------
 
 static void parts_of_micro_batches(void **state) {
   (void)state;
@@ -112,8 +111,7 @@ static void slots_and_idle_sides(void **state) {
   shoal_registry_release(registry);
 }
 
-// ---- reshards, executed
-// ----------------------------------------------------------------------------
+// ---- reshards, executed ----------------------------------------------------------------
 
 typedef struct reshard_case {
   const char *type, *src, *dst;
@@ -377,8 +375,7 @@ static void reshards_move_the_right_elements(void **state) {
   shoal_registry_release(registry);
 }
 
-// ---- sizes
-// -----------------------------------------------------------------------------------------
+// ---- sizes -----------------------------------------------------------------------------
 
 static void largest_parts(void **state) {
   (void)state;

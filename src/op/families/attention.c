@@ -136,8 +136,7 @@ static shoal_status_t attention_grad_kernel(const shoal_call_t *call, const shoa
   return NULL;
 }
 
-// ---- decompositions
-// ---------------------------------------------------------------------------------
+// ---- decompositions --------------------------------------------------------------------
 
 // Indices 0, 1, 2 ... along `axis` of a 2-d shape.
 static shoal_ref_t emit_iota(shoal_emitter_t *e, int64_t rows, int64_t columns, int32_t axis) {
@@ -232,8 +231,7 @@ static void attention_gradient(const shoal_call_t *call, shoal_emitter_t *e, con
   shoal_emit(e, "shoal.attention_grad", 6, operands, 2, attrs, 3, in_grads);
 }
 
-// ---- records
-// ----------------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------
 
 static double score_flops(const shoal_call_t *call) {
   const attention_t a = attention_of(call);

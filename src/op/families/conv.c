@@ -16,8 +16,7 @@
 #define RUN(name, dtype, ...) \
   ((dtype) == SHOAL_F64 ? name##_f64(__VA_ARGS__) : name##_f32(__VA_ARGS__))
 
-// ---- forward
-// ----------------------------------------------------------------------------------------
+// ---- forward ---------------------------------------------------------------------------
 
 enum { STRIDE, PADDING, DILATION, HEIGHT, WIDTH, PLACE_X, PLACE_OUT };
 
@@ -130,8 +129,7 @@ const shoal_op_t shoal_op_conv2d = {
                    "bf16[1,2,5,5], bf16[2,2,2,2] ; stride=[1,1], padding=[0,0]"),
 };
 
-// ---- gradient of x
-// ----------------------------------------------------------------------------------
+// ---- gradient of x ---------------------------------------------------------------------
 
 enum { GX_SHAPE, GX_STRIDE, GX_PADDING, GX_DILATION, GX_PLACE_DY, GX_PLACE_X };
 
@@ -206,8 +204,7 @@ const shoal_op_t shoal_op_conv2d_grad_x = {
         "bf16[2,2,2,2], bf16[1,2,4,4] ; shape=[1,2,5,5], stride=[1,1], padding=[0,0]"),
 };
 
-// ---- gradient of w
-// ----------------------------------------------------------------------------------
+// ---- gradient of w ---------------------------------------------------------------------
 
 enum { GW_KERNEL, GW_STRIDE, GW_PADDING, GW_DILATION, GW_PLACE_X, GW_PLACE_DY };
 

@@ -19,8 +19,7 @@ MAP_KERNEL(greater_equal, TABLE_ALL)
 MAP_KERNEL(equal, TABLE_ALL)
 MAP_KERNEL(where, TABLE_ALL)
 
-// ---- shapes
-// -----------------------------------------------------------------------------------------
+// ---- shapes ----------------------------------------------------------------------------
 
 static shoal_status_t binary_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_type_t *a = &call->inputs[0], *b = &call->inputs[1];
@@ -55,8 +54,7 @@ static shoal_status_t where_infer(const shoal_call_t *call, shoal_type_t *out_ty
   return NULL;
 }
 
-// ---- gradients
-// --------------------------------------------------------------------------------------
+// ---- gradients -------------------------------------------------------------------------
 
 // Gradients of a and b before broadcasting is undone.
 static void finish(const shoal_call_t *call, shoal_emitter_t *e, int32_t first, shoal_ref_t da,
@@ -111,8 +109,7 @@ OP_GRADIENT(where) {
   choose(call, e, 1, in[0], grads[0], in_grads);
 }
 
-// ---- records
-// ----------------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------
 
 #define BINARY(op_name, text, infer_fn, gradient_fn, ...) \
   const shoal_op_t shoal_op_##op_name = {                 \
@@ -157,8 +154,7 @@ const shoal_op_t shoal_op_where = {
                    "bool[], bf16[7], bf16[7]"),
 };
 
-// ---- cast
-// -------------------------------------------------------------------------------------------
+// ---- cast ------------------------------------------------------------------------------
 
 static shoal_status_t cast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = (shoal_type_t){(shoal_dtype_t)call->attrs[0].i, call->inputs[0].shape};

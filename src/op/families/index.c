@@ -20,8 +20,7 @@ static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *s
 #define KERNELS "op/families/index.c"
 #include "op/families/each.h"
 
-// ---- embedding
-// --------------------------------------------------------------------------------------
+// ---- embedding -------------------------------------------------------------------------
 
 static shoal_status_t embedding_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_type_t *table = &call->inputs[0];
@@ -134,8 +133,7 @@ const shoal_op_t shoal_op_embedding_grad = {
                    "u8[9]<3, bf16[9,3] ; rows=3", "i64[0]<3, f32[0,3] ; rows=3"),
 };
 
-// ---- pick
-// -------------------------------------------------------------------------------------------
+// ---- pick ------------------------------------------------------------------------------
 
 // out[to] = x[from], or 0 where from is -1.
 static void copy_one(shoal_dtype_t dtype, const void *x, int64_t from, void *out, int64_t to) {

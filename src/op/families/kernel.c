@@ -110,8 +110,7 @@ void shoal_copy_box(const shoal_shape_t *box, size_t element, const void *src, i
   }
 }
 
-// ---- element-wise
-// -----------------------------------------------------------------------------------
+// ---- element-wise ----------------------------------------------------------------------
 
 shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_t input_count,
                              const shoal_tensor_t *output, shoal_map_fn_t loop,
@@ -135,8 +134,7 @@ shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_t input_count,
   return NULL;
 }
 
-// ---- half-size floats
-// -------------------------------------------------------------------------------
+// ---- half-size floats ------------------------------------------------------------------
 
 #define MAX_WIDENED 16
 

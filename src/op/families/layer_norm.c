@@ -91,8 +91,7 @@ static shoal_status_t layer_norm_grad_kernel(const shoal_call_t *call, const sho
   return NULL;
 }
 
-// ---- gradient
-// ---------------------------------------------------------------------------------------
+// ---- gradient --------------------------------------------------------------------------
 
 static shoal_ref_t add_to(shoal_emitter_t *e, shoal_ref_t sum, shoal_ref_t more) {
   return sum == SHOAL_NO_REF ? more : shoal_emit_binary(e, "shoal.add", sum, more);
@@ -134,8 +133,7 @@ static void layer_norm_gradient(const shoal_call_t *call, shoal_emitter_t *e, co
   }
 }
 
-// ---- decompositions
-// ---------------------------------------------------------------------------------
+// ---- decompositions --------------------------------------------------------------------
 
 static void layer_norm_decompose(const shoal_call_t *call, shoal_emitter_t *e,
                                  const shoal_ref_t *in, shoal_ref_t *outputs) {

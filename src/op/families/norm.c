@@ -62,8 +62,7 @@ KERNEL(softmax, inputs[0].data)
 KERNEL(softmax_grad, inputs[0].data, inputs[1].data)
 KERNEL(log_sum_exp, inputs[0].data)
 
-// ---- gradients and decompositions
-// -------------------------------------------------------------------
+// ---- gradients and decompositions ------------------------------------------------------
 
 static void softmax_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
                              const shoal_ref_t *out, const shoal_ref_t *grads,

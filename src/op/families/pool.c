@@ -32,8 +32,7 @@ static shoal_status_t pool_window(const shoal_call_t *call, int32_t kernel, int3
   return NULL;
 }
 
-// ---- forward
-// ----------------------------------------------------------------------------------------
+// ---- forward ---------------------------------------------------------------------------
 
 enum { KERNEL_SIZE, STRIDE, PADDING, HEIGHT, WIDTH, PLACE_X, PLACE_OUT };
 
@@ -125,8 +124,7 @@ const shoal_op_t shoal_op_max_pool2d = {
                    "bf16[1,2,6,6] ; kernel=[2,2], stride=[2,2], padding=[0,0]"),
 };
 
-// ---- gradient
-// ---------------------------------------------------------------------------------------
+// ---- gradient --------------------------------------------------------------------------
 
 enum { G_KERNEL, G_STRIDE, G_PADDING, G_SHAPE, G_PLACE_X, G_PLACE_DY, G_PLACE_DX };
 

@@ -99,8 +99,7 @@ static void contraction_cost(const contraction_t *c, shoal_cost_t *out_cost) {
                     (double)c->columns.total * (double)c->summed.total;
 }
 
-// ---- matmul
-// -----------------------------------------------------------------------------------------
+// ---- matmul ----------------------------------------------------------------------------
 
 enum { TRANSPOSE_A, TRANSPOSE_B };
 
@@ -204,8 +203,7 @@ const shoal_op_t shoal_op_matmul = {
                    "f32[2,3,4,5], f32[2,3,5,1]", "bf16[3,5], bf16[5,9]", "f64[3,0], f64[0,2]"),
 };
 
-// ---- einsum
-// -----------------------------------------------------------------------------------------
+// ---- einsum ----------------------------------------------------------------------------
 
 typedef struct equation {
   char terms[OPERANDS][SHOAL_MAX_RANK + 1];

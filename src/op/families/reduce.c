@@ -90,8 +90,7 @@ REDUCE_KERNEL(reduce_sum, SHOAL_REDUCE_SUM)
 REDUCE_KERNEL(reduce_max, SHOAL_REDUCE_MAX)
 REDUCE_KERNEL(reduce_min, SHOAL_REDUCE_MIN)
 
-// ---- mean
-// -------------------------------------------------------------------------------------------
+// ---- mean ------------------------------------------------------------------------------
 
 // The divisor: the whole's, or that of this call.
 static int64_t mean_count(const shoal_call_t *call) {
@@ -127,8 +126,7 @@ static shoal_status_t reduce_mean_kernel(const shoal_call_t *call, const shoal_t
   return NULL;
 }
 
-// ---- gradients
-// --------------------------------------------------------------------------------------
+// ---- gradients -------------------------------------------------------------------------
 
 // A value of the result's shape, repeated to x's.
 static shoal_ref_t repeat(const shoal_call_t *call, shoal_emitter_t *e, shoal_ref_t value) {
@@ -165,8 +163,7 @@ OP_GRADIENT(extreme) {
   in_grads[0] = shoal_emit_where(e, hit, share, shoal_emit_scalar(e, dtype, 0));
 }
 
-// ---- records
-// ----------------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------
 
 static void reduce_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = (double)shoal_shape_count(&call->inputs[0].shape);

@@ -4,8 +4,7 @@
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
-// ---- reshape
-// ----------------------------------------------------------------------------------------
+// ---- reshape ---------------------------------------------------------------------------
 
 // One size may be -1: the rest.
 static void reshape_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
@@ -61,8 +60,7 @@ const shoal_op_t shoal_op_reshape = {
                    "bf16[0,3] ; shape=[3,0]"),
 };
 
-// ---- transpose
-// --------------------------------------------------------------------------------------
+// ---- transpose -------------------------------------------------------------------------
 
 static shoal_status_t transpose_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_shape_t *x = &call->inputs[0].shape;
@@ -115,8 +113,7 @@ const shoal_op_t shoal_op_transpose = {
                    "bf16[3,0,2] ; perm=[2,1,0]"),
 };
 
-// ---- slice and its adjoint, pad
-// ---------------------------------------------------------------------
+// ---- slice and its adjoint, pad --------------------------------------------------------
 
 // `inner` at `start` lies inside `outer`?
 static shoal_status_t check_inside(const shoal_call_t *call, const shoal_attr_value_t *start,
@@ -240,8 +237,7 @@ const shoal_op_t shoal_op_pad = {
                    "bf16[0,3] ; start=[2,0], shape=[3,3]"),
 };
 
-// ---- concat
-// -----------------------------------------------------------------------------------------
+// ---- concat ----------------------------------------------------------------------------
 
 static shoal_status_t concat_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_type_t type = call->inputs[0];
@@ -300,8 +296,7 @@ const shoal_op_t shoal_op_concat = {
                    "i64[7]<9 ; axis=0", "bf16[3,0], bf16[3,2] ; axis=-1"),
 };
 
-// ---- broadcast_to
-// -----------------------------------------------------------------------------------
+// ---- broadcast_to ----------------------------------------------------------------------
 
 static shoal_status_t broadcast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_shape_t shape, joined;

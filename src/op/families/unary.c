@@ -43,8 +43,7 @@ static shoal_status_t grad_infer(const shoal_call_t *call, shoal_type_t *out_typ
   return NULL;
 }
 
-// ---- gradients
-// --------------------------------------------------------------------------------------
+// ---- gradients -------------------------------------------------------------------------
 
 #define GRADIENT(name, result)                                                                     \
   static void name##_gradient(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, \
@@ -67,8 +66,7 @@ GRADIENT(relu, shoal_emit_binary(e, "shoal.relu_grad", x, dy))
 GRADIENT(gelu, shoal_emit_binary(e, "shoal.gelu_grad", x, dy))
 GRADIENT(affine, shoal_emit_affine(e, dy, call->attrs[AFFINE_SCALE].f, 0))
 
-// ---- records
-// ----------------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------
 
 // Functions of libm count as ten flops.
 static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
