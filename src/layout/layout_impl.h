@@ -7,9 +7,9 @@
 //   lists.c       a part as lists of boxes; copies between a whole tensor and a part
 //   place.c       a part as an op sees it
 //   products.c    sets of elements as products of intervals: intersect, subtract, flat ranges
-//   side.c        one layout of a reshard: parts and buffers of all its ranks, blocks between two
-//   buffers reshard.c     who sends what to whom kind.c        which collective a reshard amounts
-//   to
+//   side.c        one layout of a reshard: parts and buffers of its ranks, blocks between buffers
+//   reshard.c     who sends what to whom
+//   kind.c        which collective a reshard amounts to
 #ifndef SHOAL_LAYOUT_IMPL_H_
 #define SHOAL_LAYOUT_IMPL_H_
 

@@ -7,9 +7,8 @@
 //   records  what every rank does (comm/recorder.h)
 //   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
 //   slots    where the ranks of a group meet (meet.h): SLOTS for every rank that may lead a group
-//   heaps    one per rank: its node-addressable memory (heap.c). Only between processes; threads
-//   see
-//            each other's memory anyway
+//   heaps    one per rank: its node-addressable memory (heap.c). Only between processes: threads
+//            see each other's memory anyway
 //
 // All of it is one sparse file: pages that nobody touched cost nothing, and every process maps the
 // whole, so that memory which one rank allocates is at once addressable on all others, at the same
