@@ -68,8 +68,10 @@ typedef struct shoal_primitive_options {
 } shoal_primitive_options_t;
 
 // Repartition, and what all others are made of. All arguments are copied; `options` may be NULL. Exchanges no
-// message, but every rank of both sides creates it from the same arguments. MISMATCH: an element that the
-// destination holds is owned by nobody. UNSUPPORTED: partial layouts together with lists of boxes.
+// message, but the ranks of both sides create their primitives from the same arguments, in the same order.
+// Where the two layouts amount to an all-reduce, that collective is what runs, on a group of its own; all
+// else is messages. MISMATCH: an element that the destination holds is owned by nobody. UNSUPPORTED: partial
+// layouts together with lists of boxes.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_create(
     shoal_world_t *world, shoal_dtype_t dtype, const shoal_shape_t *shape, const shoal_holding_t *src,
     const shoal_holding_t *dst, const shoal_primitive_options_t *options,
@@ -77,8 +79,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_create(
 // Waits for what is under way.
 SHOAL_API void shoal_primitive_free(shoal_primitive_t *primitive);
 
-// dst part = F (src part). *Collective* over the ranks of both sides; blocks. The parts do not overlap
-// (but see `refresh`). A wrong call breaks the world, so that nobody waits for this rank.
+// dst part = F (src part). *Collective* over the ranks of both sides; blocks. The parts do not overlap, but may
+// be the same memory with `refresh`, in an all-sum-reduce, and where nothing moves. A wrong call breaks the world, so that nobody waits for this rank.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_apply(shoal_primitive_t *primitive,
                                                               const void *src, void *dst);
 // src part = F* (dst part), overwritten. UNSUPPORTED where F is not linear: partial(max) and the like.
@@ -106,6 +108,7 @@ SHOAL_API void shoal_primitive_interior(const shoal_primitive_t *primitive, cons
 // What one call moves and keeps, on this rank; `adjoint` swaps sent and received.
 typedef struct shoal_primitive_stats {
   int32_t send_count, recv_count;  // messages
+  int32_t group_size;              // of the all-reduce that is run instead of messages; 0: none
   int64_t send_bytes, recv_bytes;
   int64_t local_bytes;             // copied within the rank
   int64_t staging_bytes;           // kept for both directions

@@ -6,26 +6,16 @@
 #include "comm/primitive_impl.h"
 #include "op/reduce.h"
 
-// Messages of one direction, allocated at plan time.
-typedef struct mail {
-  shoal_message_t *sends, *recvs;
-} mail_t;
-
 struct shoal_primitive {
   shoal_world_t *world;
   shoal_allocator_t allocator;
   shoal_arena_t arena;
   shoal_primitive_plan_t plan;
-  mail_t forward, adjoint;
+  shoal_carrier_t forward, adjoint;
+  shoal_group_t *group;  // where the plan is an all-reduce, for both directions
   void *staging;
   float *scratch;
   shoal_stencil_part_t stencil[SHOAL_MAX_RANK];
-  // Under way:
-  const shoal_motion_t *motion;  // NULL: nothing is
-  const void *input;
-  void *output;
-  const mail_t *mail;
-  shoal_exchange_t exchange;
 };
 
 // ---- creating -------------------------------------------------------------------------
@@ -35,26 +25,16 @@ static int32_t tag_of(const shoal_primitive_plan_t *plan, bool adjoint) {
   return (int32_t)((plan->hash ^ plan->hash >> 32) & 0x7fffff) << 1 | adjoint;
 }
 
-static shoal_status_t make_mail(shoal_primitive_t *p, const shoal_motion_t *motion, bool adjoint,
-                                mail_t *out_mail) {
-  out_mail->sends = SHOAL_NEW(&p->arena, shoal_message_t, motion->send_count);
-  out_mail->recvs = SHOAL_NEW(&p->arena, shoal_message_t, motion->recv_count);
-  if (!out_mail->sends || !out_mail->recvs) return SHOAL_OOM();
-  for (int32_t i = 0; i < motion->send_count; ++i)
-    out_mail->sends[i].tag = tag_of(&p->plan, adjoint);
-  for (int32_t i = 0; i < motion->recv_count; ++i)
-    out_mail->recvs[i].tag = tag_of(&p->plan, adjoint);
-  return NULL;
-}
-
 static int64_t max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
 static shoal_status_t make_memory(shoal_primitive_t *p) {
   const shoal_motion_t *f = &p->plan.forward, *a = &p->plan.adjoint;
-  SHOAL_RETURN_IF_ERROR(make_mail(p, f, false, &p->forward));
-  SHOAL_RETURN_IF_ERROR(make_mail(p, a, true, &p->adjoint));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_carrier_init(p->world, f, tag_of(&p->plan, false), &p->arena, &p->forward));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_carrier_init(p->world, a, tag_of(&p->plan, true), &p->arena, &p->adjoint));
   const int64_t staging = max64(f->staging, a->staging);
   const int64_t wide = max64(f->wide ? f->output_count : 0, a->wide ? a->output_count : 0);
   int64_t bytes;
@@ -65,6 +45,12 @@ static shoal_status_t make_memory(shoal_primitive_t *p) {
   if (bytes > 0 && !(p->scratch = p->allocator.alloc(p->allocator.self, (size_t)bytes))) {
     return SHOAL_OOM();
   }
+  if (f->group_count > 0) {  // last: whoever fails before has made none
+    SHOAL_RETURN_IF_ERROR(shoal_group_create(p->world, f->group_count, f->group, &p->group));
+  }
+  p->forward.staging = p->adjoint.staging = p->staging;
+  p->forward.scratch = p->adjoint.scratch = p->scratch;
+  p->forward.group = p->adjoint.group = p->group;
   return NULL;
 }
 
@@ -123,7 +109,9 @@ shoal_status_t shoal_primitive_create(shoal_world_t *world, shoal_dtype_t dtype,
 
 void shoal_primitive_free(shoal_primitive_t *p) {
   if (!p) return;
-  if (p->motion) shoal_status_free(shoal_exchange_wait(&p->exchange));
+  if (p->forward.busy) shoal_status_free(shoal_carrier_wait(&p->forward));
+  if (p->adjoint.busy) shoal_status_free(shoal_carrier_wait(&p->adjoint));
+  shoal_group_free(p->group);
   shoal_allocator_t allocator = p->allocator;
   shoal_arena_deinit(&p->arena);
   allocator.free(allocator.self, p->staging);
@@ -138,16 +126,17 @@ void shoal_primitive_set_stencil(shoal_primitive_t *p, int32_t dim, shoal_stenci
 
 // ---- applying -------------------------------------------------------------------------
 
-static shoal_status_t check_call(const shoal_primitive_t *p, const shoal_motion_t *motion,
+static shoal_status_t check_call(const shoal_primitive_t *p, const shoal_carrier_t *carrier,
                                  const void *input, const void *output) {
-  if (p->motion) {
+  const shoal_motion_t *motion = carrier->motion;
+  if (p->forward.busy || p->adjoint.busy) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "wait before starting it again",
                             "a primitive is started that is under way");
   }
-  if (motion == &p->plan.adjoint && !p->plan.linear) {
-    return SHOAL_ERROR_HINT(UNSUPPORTED, "only sums have adjoints",
-                            "a primitive that joins %s by %s has no adjoint",
-                            shoal_dtype_name(p->plan.dtype), shoal_reduce_name(p->plan.reduce));
+  if (carrier == &p->adjoint && !p->plan.linear) {
+    return SHOAL_ERROR_HINT(
+        UNSUPPORTED, "only sums have adjoints", "a primitive that joins %s by %s has no adjoint",
+        shoal_dtype_name(p->plan.forward.dtype), shoal_reduce_name(p->plan.forward.reduce));
   }
   if ((motion->input_count > 0 && !input) || (motion->output_count > 0 && !output)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a primitive of %lld to %lld elements is given no buffer",
@@ -160,51 +149,39 @@ static shoal_status_t check_call(const shoal_primitive_t *p, const shoal_motion_
   return NULL;
 }
 
-static shoal_status_t start(shoal_primitive_t *p, const shoal_motion_t *motion, const mail_t *mail,
+typedef shoal_status_t (*carry_fn_t)(shoal_carrier_t *carrier, const void *input, void *output);
+
+static shoal_status_t carry(shoal_primitive_t *p, carry_fn_t fn, shoal_carrier_t *carrier,
                             const void *input, void *output) {
-  shoal_status_t status = check_call(p, motion, input, output);
-  if (status) {  // the others wait for this rank, unless they are refused alike
-    if (shoal_status_code(status) != SHOAL_UNSUPPORTED) shoal_world_abort(p->world, status);
-    return status;
-  }
-  shoal_motion_pack(&p->plan, motion, input, output, p->staging, mail->sends, mail->recvs);
-  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(p->world, motion->send_count, mail->sends,
-                                             motion->recv_count, mail->recvs, &p->exchange));
-  p->motion = motion;
-  p->mail = mail;
-  p->input = input;
-  p->output = output;
-  shoal_motion_begin(&p->plan, motion, input, output);
-  return NULL;
+  shoal_status_t status = check_call(p, carrier, input, output);
+  if (!status) return fn(carrier, input, output);
+  // The others wait for this rank, unless they are refused alike.
+  if (shoal_status_code(status) != SHOAL_UNSUPPORTED) shoal_world_abort(p->world, status);
+  return status;
 }
 
 shoal_status_t shoal_primitive_start(shoal_primitive_t *primitive, const void *src, void *dst) {
-  return start(primitive, &primitive->plan.forward, &primitive->forward, src, dst);
+  return carry(primitive, shoal_carrier_start, &primitive->forward, src, dst);
 }
 
 shoal_status_t shoal_primitive_start_adjoint(shoal_primitive_t *primitive, const void *dst,
                                              void *src) {
-  return start(primitive, &primitive->plan.adjoint, &primitive->adjoint, dst, src);
+  return carry(primitive, shoal_carrier_start, &primitive->adjoint, dst, src);
 }
 
 shoal_status_t shoal_primitive_wait(shoal_primitive_t *p) {
-  const shoal_motion_t *motion = p->motion;
-  if (!motion) return SHOAL_ERROR(INVALID_ARGUMENT, "a primitive is waited for, but not started");
-  p->motion = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&p->exchange));
-  shoal_motion_finish(&p->plan, motion, p->input, p->output, p->mail->recvs, p->scratch);
-  return NULL;
+  if (p->forward.busy) return shoal_carrier_wait(&p->forward);
+  if (p->adjoint.busy) return shoal_carrier_wait(&p->adjoint);
+  return SHOAL_ERROR(INVALID_ARGUMENT, "a primitive is waited for, but not started");
 }
 
 shoal_status_t shoal_primitive_apply(shoal_primitive_t *primitive, const void *src, void *dst) {
-  SHOAL_RETURN_IF_ERROR(shoal_primitive_start(primitive, src, dst));
-  return shoal_primitive_wait(primitive);
+  return carry(primitive, shoal_carrier_run, &primitive->forward, src, dst);
 }
 
 shoal_status_t shoal_primitive_apply_adjoint(shoal_primitive_t *primitive, const void *dst,
                                              void *src) {
-  SHOAL_RETURN_IF_ERROR(shoal_primitive_start_adjoint(primitive, dst, src));
-  return shoal_primitive_wait(primitive);
+  return carry(primitive, shoal_carrier_run, &primitive->adjoint, dst, src);
 }
 
 // ---- asking ---------------------------------------------------------------------------
@@ -230,10 +207,11 @@ shoal_stencil_part_t shoal_primitive_stencil(const shoal_primitive_t *primitive,
 
 shoal_primitive_stats_t shoal_primitive_stats(const shoal_primitive_t *p) {
   const shoal_motion_t *motion = &p->plan.forward;
-  const int64_t element = (int64_t)shoal_dtype_size(p->plan.dtype);
+  const int64_t element = (int64_t)shoal_dtype_size(motion->dtype);
   shoal_primitive_stats_t stats = {
       .send_count = motion->send_count,
       .recv_count = motion->recv_count,
+      .group_size = motion->group_count,
       .staging_bytes = max64(motion->staging, p->plan.adjoint.staging),
   };
   for (int32_t i = 0; i < motion->send_count; ++i) {

@@ -238,7 +238,7 @@ shoal_status_t shoal_halo_plan(const shoal_layout_t *layout, const shoal_shape_t
   if (!parts || !geometry) return SHOAL_OOM();
   for (int64_t i = 0; i < size; ++i) {
     parts[i].rank = shoal_mesh_rank(layout->mesh, i);
-    parts[i].replica = shoal_links_replica(layout, i);
+    parts[i].replica = shoal_holdings_replica(layout, i);
     for (int32_t d = 0; d < rank; ++d) {
       shoal_stencil_part_t *part = &geometry[i * rank + d];
       SHOAL_RETURN_IF_ERROR(find_part(&halo, i, d, part));

@@ -85,7 +85,7 @@ static shoal_status_t box_boxes(const shoal_shape_t *shape, const shoal_part_t *
   return NULL;
 }
 
-int32_t shoal_links_replica(const shoal_layout_t *layout, int64_t position) {
+int32_t shoal_holdings_replica(const shoal_layout_t *layout, int64_t position) {
   bool cut[SHOAL_MAX_AXES] = {0};
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     if (layout->cuts[i].axis >= 0) cut[layout->cuts[i].axis] = true;
@@ -113,7 +113,7 @@ static shoal_status_t make_side(const shoal_holding_t *holding, const shoal_shap
     entry_t *entry = &side.entries[i];
     if (layout) {
       entry->rank = shoal_mesh_rank(layout->mesh, i);
-      entry->replica = shoal_links_replica(layout, i);
+      entry->replica = shoal_holdings_replica(layout, i);
       SHOAL_RETURN_IF_ERROR(
           shoal_layout_boxes(layout, shape, i, holding->micro, arena, &entry->boxes));
     } else {
@@ -204,7 +204,7 @@ static shoal_status_t take_all(taking_t *taking, const side_t *src, bool refresh
 
 static shoal_status_t link_boxes(const shoal_shape_t *shape, const shoal_holding_t *src,
                                  const shoal_holding_t *dst, bool refresh, int32_t rank,
-                                 shoal_arena_t *arena, shoal_links_t *out) {
+                                 shoal_arena_t *arena, shoal_holdings_t *out) {
   side_t from, to;
   link_list_t links = {0};
   SHOAL_RETURN_IF_ERROR(make_side(src, shape, arena, &from));
@@ -225,57 +225,25 @@ static shoal_status_t link_boxes(const shoal_shape_t *shape, const shoal_holding
   mine = find_entry(&to, rank);
   out->has_dst = mine != NULL;
   if (mine) out->dst = mine->boxes;
-  out->count = links.count;
-  out->items = links.items;
-  out->own_first = true;
+  out->links = (shoal_links_t){.count = links.count,
+                               .items = links.items,
+                               .kind = SHOAL_RESHARD_BETWEEN,
+                               .reduce = SHOAL_REDUCE_SUM,
+                               .own_first = true};
   out->refresh = refresh;
   return NULL;
 }
 
 // ---- layouts --------------------------------------------------------------------------
 
-static const shoal_cut_t *micro_partial(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind == SHOAL_CUT_PARTIAL && cut->axis == SHOAL_AXIS_MICRO) return cut;
-  }
-  return NULL;
-}
-
-static shoal_status_t copy_transfers(const shoal_reshard_t *reshard, const shoal_mesh_t *src,
-                                     const shoal_mesh_t *dst, int32_t rank, shoal_arena_t *arena,
-                                     shoal_links_t *out) {
-  link_list_t links = {0};
-  for (int64_t i = 0; i < reshard->transfer_count; ++i) {
-    const shoal_transfer_t *t = &reshard->transfers[i];
-    shoal_link_t link = {.from = shoal_mesh_rank(src, t->src),
-                         .to = shoal_mesh_rank(dst, t->dst),
-                         .piece_count = t->piece_count,
-                         .count = t->count};
-    if (link.from != rank && link.to != rank) continue;
-    link.pieces = shoal_arena_copy(arena, t->pieces, (size_t)t->piece_count, sizeof *t->pieces);
-    if (!link.pieces || !SHOAL_PUSH(arena, &links, link)) return SHOAL_OOM();
-  }
-  out->count = links.count;
-  out->items = links.items;
-  return NULL;
-}
-
 static shoal_status_t link_layouts(const shoal_shape_t *shape, const shoal_holding_t *src,
                                    const shoal_holding_t *dst, int32_t rank, shoal_arena_t *arena,
-                                   shoal_links_t *out) {
+                                   shoal_holdings_t *out) {
   const shoal_layout_t *from = src->layout, *to = dst->layout;
-  shoal_arena_t scratch;  // transfers of all ranks
-  shoal_arena_init(arena->allocator, &scratch);
   shoal_reshard_t reshard;
-  shoal_status_t status =
-      shoal_layout_reshard(from, src->micro, to, dst->micro, shape, &scratch, &reshard);
-  if (!status) status = copy_transfers(&reshard, from->mesh, to->mesh, rank, arena, out);
-  shoal_arena_deinit(&scratch);
-  if (status) return status;
-  // What parts without any contribution start at: also where the value is partial in time.
-  const shoal_cut_t *later = micro_partial(from) ? NULL : micro_partial(to);
-  out->reduce = later ? later->reduce : reshard.reduce;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_layout_reshard(from, src->micro, to, dst->micro, shape, arena, &reshard));
+  SHOAL_RETURN_IF_ERROR(shoal_links_find(&reshard, from, to, rank, arena, &out->links));
   const int64_t at = shoal_mesh_position(from->mesh, rank);
   const int64_t there = shoal_mesh_position(to->mesh, rank);
   out->has_src = at >= 0;
@@ -328,22 +296,22 @@ static shoal_status_t hash_holding(const shoal_holding_t *holding, int32_t dims,
   return NULL;
 }
 
-shoal_status_t shoal_links_plan(shoal_dtype_t dtype, const shoal_shape_t *shape,
-                                const shoal_holding_t *src, const shoal_holding_t *dst,
-                                bool refresh, int32_t rank, shoal_arena_t *arena,
-                                shoal_links_t *out_links) {
-  shoal_links_t links = {.reduce = SHOAL_REDUCE_SUM, .hash = SHOAL_HASH_START};
+shoal_status_t shoal_holdings_plan(shoal_dtype_t dtype, const shoal_shape_t *shape,
+                                   const shoal_holding_t *src, const shoal_holding_t *dst,
+                                   bool refresh, int32_t rank, shoal_arena_t *arena,
+                                   shoal_holdings_t *out_holdings) {
+  shoal_holdings_t both = {.hash = SHOAL_HASH_START};
   SHOAL_RETURN_IF_ERROR(check_holding(src, "source"));
   SHOAL_RETURN_IF_ERROR(check_holding(dst, "destination"));
-  links.hash = shoal_hash_int(shoal_hash_int(links.hash, dtype), refresh);
-  for (int32_t d = 0; d < shape->rank; ++d) links.hash = shoal_hash_int(links.hash, shape->dims[d]);
-  SHOAL_RETURN_IF_ERROR(hash_holding(src, shape->rank, arena, &links.hash));
-  SHOAL_RETURN_IF_ERROR(hash_holding(dst, shape->rank, arena, &links.hash));
+  both.hash = shoal_hash_int(shoal_hash_int(both.hash, dtype), refresh);
+  for (int32_t d = 0; d < shape->rank; ++d) both.hash = shoal_hash_int(both.hash, shape->dims[d]);
+  SHOAL_RETURN_IF_ERROR(hash_holding(src, shape->rank, arena, &both.hash));
+  SHOAL_RETURN_IF_ERROR(hash_holding(dst, shape->rank, arena, &both.hash));
   if (src->layout && dst->layout && !refresh) {
-    SHOAL_RETURN_IF_ERROR(link_layouts(shape, src, dst, rank, arena, &links));
+    SHOAL_RETURN_IF_ERROR(link_layouts(shape, src, dst, rank, arena, &both));
   } else {
-    SHOAL_RETURN_IF_ERROR(link_boxes(shape, src, dst, refresh, rank, arena, &links));
+    SHOAL_RETURN_IF_ERROR(link_boxes(shape, src, dst, refresh, rank, arena, &both));
   }
-  *out_links = links;
+  *out_holdings = both;
   return NULL;
 }

@@ -144,23 +144,16 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
   }
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
-  shoal_bound_reshard_t *own = SHOAL_NEW(b->arena, shoal_bound_reshard_t, 1);
+  shoal_motion_t *own = SHOAL_NEW(b->arena, shoal_motion_t, 1);
   if (!own) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(
-      shoal_bind_reshard(channel, &reshard, b->rank, bound->outputs[0], b->arena, own));
-  if (own->all_reduce) {
-    bound->idle = own->group_count == 0;  // an empty part, on the whole group
-    if (bound->inputs[0]->count != bound->outputs[0]->count) {
-      return SHOAL_ERROR(INTERNAL, "an all-reduce of channel %d changes the part", in->channel);
-    }
-  } else {
-    bound->idle = own->send_count == 0 && own->step_count == 0 && !own->clear;
-  }
-  if (own->workspace > in->workspace) {
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, &reshard, b->rank, bound->inputs[0],
+                                           bound->outputs[0], b->arena, own));
+  bound->idle = shoal_motion_is_idle(own);
+  if (own->staging > in->workspace) {
     return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_channel_workspace",
                             "the messages of channel %d need %lld bytes of workspace here, the "
                             "program gives it %lld",
-                            in->channel, (long long)own->workspace, (long long)in->workspace);
+                            in->channel, (long long)own->staging, (long long)in->workspace);
   }
   bound->reshard = own;
   return NULL;

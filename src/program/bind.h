@@ -4,6 +4,7 @@
 #define SHOAL_PROGRAM_BIND_H_
 
 #include "base/arena.h"
+#include "layout/motion.h"
 #include "shoal/program.h"
 
 // One rank's part of a buffer in one micro-batch.
@@ -14,45 +15,13 @@ typedef struct shoal_bound_buffer {
   int64_t offset;       // in the arena, slot applied
 } shoal_bound_buffer_t;
 
-// One message of a reshard.
-typedef struct shoal_bound_message {
-  int32_t peer;                 // rank in the world
-  int64_t staging;              // byte offset in the instruction's workspace
-  int64_t count;                // elements
-  int64_t piece_count;
-  const shoal_piece_t *pack;    // SEND: buffer -> staging (dense). RECV: staging -> buffer
-} shoal_bound_message_t;
-
-typedef struct shoal_bound_reshard {
-  shoal_reshard_kind_t kind;
-  bool reduces;
-  shoal_reduce_t reduce;
-  // The ranks of `group` join their inputs, in this order, and each gets the result: no messages, no steps.
-  bool all_reduce;
-  int32_t group_count;
-  const int32_t *group;                // ranks, ascending coordinate of what is joined
-  int32_t send_count, recv_count;
-  const shoal_bound_message_t *sends, *recvs;
-  // The joined result in fixed order: per step either a local piece list (from the input buffer) or a
-  // received message; the first writes, the rest accumulate. With !reduces all of them write.
-  int32_t step_count;
-  const struct shoal_reshard_step {
-    int32_t message;                   // index into recvs, or -1: local
-    int64_t piece_count;
-    const shoal_piece_t *pieces;       // local: input buffer -> output buffer
-    bool accumulate;
-  } *steps;
-  bool clear;                          // fill the output with reduce's identity (no part has a source)
-  int64_t workspace;                   // bytes of staging, sends first
-} shoal_bound_reshard_t;
-
 typedef struct shoal_bound_instruction {
   const shoal_instruction_t *instruction;
   const shoal_bound_buffer_t **inputs, **outputs;  // NULL where this rank takes no part
   shoal_call_t call;                   // COMPUTE: local types and bound attributes
   bool idle;                           // this rank has nothing to do here
   const shoal_bound_buffer_t *predicate;
-  const shoal_bound_reshard_t *reshard;
+  const shoal_motion_t *reshard;       // RESHARD
   int64_t piece_count;                 // COPY, ACCUMULATE
   const shoal_piece_t *pieces;
 } shoal_bound_instruction_t;

@@ -56,11 +56,12 @@ typedef enum shoal_share {
 shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_transfer_t *transfer,
                                   int32_t rank, int32_t *out_peer);
 
+// What the rank does in it; `input` and `output` are its parts, or NULL.
 SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel,
                                                  const shoal_reshard_t *reshard, int32_t rank,
+                                                 const shoal_bound_buffer_t *input,
                                                  const shoal_bound_buffer_t *output,
-                                                 shoal_arena_t *arena,
-                                                 shoal_bound_reshard_t *out_bound);
+                                                 shoal_arena_t *arena, shoal_motion_t *out_motion);
 
 // COPY and ACCUMULATE: the pieces of `bound`, whose operands are bound already.
 SHOAL_MUST_USE shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro,

@@ -42,19 +42,12 @@ static int64_t rows_among(const shoal_dim_part_t *part, int64_t n) {
   return rows;
 }
 
-static shoal_status_t view(const shoal_run_bounded_t *b, shoal_address_t address, int64_t bytes,
-                           void **out) {
-  *out = bytes > 0 ? shoal_device_view(b->runner->device, address, bytes) : NULL;
-  if (*out || bytes == 0) return NULL;
-  return SHOAL_ERROR(UNSUPPORTED, "the host cannot read memory of device '%s'",
-                     shoal_device_kind(b->runner->device));
-}
-
 static shoal_status_t read_counts(shoal_run_bounded_t *b) {
   for (int32_t i = 0; i < b->row_count; ++i) {
     const bound_rows_t *rows = &b->rows[i];
     void *data;
-    SHOAL_RETURN_IF_ERROR(view(b, rows->count, (int64_t)shoal_dtype_size(rows->dtype), &data));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_run_view(b->runner, rows->count, (int64_t)shoal_dtype_size(rows->dtype), &data));
     int64_t n = rows->dtype == SHOAL_I32 ? *(const int32_t *)data : *(const int64_t *)data;
     if (n < 0 || n > rows->whole)
       return SHOAL_ERROR(INVALID_ARGUMENT, "count '%s' is %lld; '%s' has room for %lld rows",
@@ -69,7 +62,7 @@ static shoal_status_t run(shoal_run_bounded_t *b) {
   const shoal_call_t *call = &b->call;
   void *data;
   if (launch->predicate) {
-    SHOAL_RETURN_IF_ERROR(view(b, *launch->predicate, 1, &data));
+    SHOAL_RETURN_IF_ERROR(shoal_run_view(b->runner, *launch->predicate, 1, &data));
     if (!*(const uint8_t *)data) return NULL;
   }
   SHOAL_RETURN_IF_ERROR(read_counts(b));
@@ -78,13 +71,15 @@ static shoal_status_t run(shoal_run_bounded_t *b) {
     bool input = k < call->input_count;
     SHOAL_RETURN_IF_ERROR(
         shoal_dtype_bytes(b->types[k].dtype, shoal_shape_count(&b->types[k].shape), &bytes));
-    SHOAL_RETURN_IF_ERROR(
-        view(b, input ? launch->inputs[k] : launch->outputs[k - call->input_count], bytes, &data));
+    SHOAL_RETURN_IF_ERROR(shoal_run_view(
+        b->runner, input ? launch->inputs[k] : launch->outputs[k - call->input_count], bytes,
+        &data));
     b->tensors[k] = (shoal_tensor_t){data, b->types[k].dtype, b->types[k].shape};
   }
   shoal_tensor_t *outputs = b->tensors + call->input_count;
   if (launch->provider) return launch->provider(launch->provider_self, call, b->tensors, outputs);
-  SHOAL_RETURN_IF_ERROR(view(b, launch->workspace, b->instruction->workspace, &data));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_run_view(b->runner, launch->workspace, b->instruction->workspace, &data));
   return call->op->kernel(call, b->tensors, outputs, data);
 }
 

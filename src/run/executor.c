@@ -11,8 +11,8 @@
 
 // ---- on the queues --------------------------------------------------------------------
 
-static shoal_status_t view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes,
-                           void **out) {
+shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes,
+                              void **out) {
   *out = NULL;
   if (address == 0 || bytes == 0) return NULL;
   *out = shoal_device_view(runner->device, address, bytes);
@@ -21,32 +21,13 @@ static shoal_status_t view(shoal_runner_t *runner, shoal_address_t address, int6
                      shoal_device_kind(runner->device));
 }
 
-static shoal_status_t move_views(shoal_run_move_t *move) {
-  shoal_runner_t *runner = move->runner;
-  shoal_mover_t *mover = &move->mover;
-  const int64_t element = (int64_t)shoal_dtype_size(mover->dtype);
-  void *input, *output, *staging;
-  SHOAL_RETURN_IF_ERROR(view(runner, move->input, mover->input_count * element, &input));
-  SHOAL_RETURN_IF_ERROR(view(runner, move->output, mover->output_count * element, &output));
-  SHOAL_RETURN_IF_ERROR(view(runner, move->workspace, move->workspace_bytes, &staging));
-  return shoal_mover_run(mover, input, output, staging);
-}
-
-static shoal_status_t run_move(void *self) {
-  shoal_run_move_t *move = self;
-  shoal_status_t status = move_views(move);
-  if (!status) return NULL;
-  return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'",
-                                move->runner->rank, move->name, move->segment);
-}
-
 static shoal_status_t run_fill(void *self) {
   const shoal_run_fill_t *fill = self;
   void *predicate, *data;
-  SHOAL_RETURN_IF_ERROR(view(fill->runner, *fill->predicate, 1, &predicate));
+  SHOAL_RETURN_IF_ERROR(shoal_run_view(fill->runner, *fill->predicate, 1, &predicate));
   if (!*(const uint8_t *)predicate) return NULL;
   const int64_t bytes = fill->count * (int64_t)shoal_dtype_size(fill->dtype);
-  SHOAL_RETURN_IF_ERROR(view(fill->runner, fill->address, bytes, &data));
+  SHOAL_RETURN_IF_ERROR(shoal_run_view(fill->runner, fill->address, bytes, &data));
   for (int64_t i = 0; i < fill->count; ++i) shoal_dtype_store(fill->dtype, data, i, fill->value);
   return NULL;
 }
@@ -71,7 +52,7 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
     case SHOAL_OPCODE_FETCH:
       return shoal_run_fetch(queue, &action->transfer);
     case SHOAL_OPCODE_RESHARD:
-      return shoal_queue_call(queue, run_move, action->move);
+      return shoal_queue_call(queue, shoal_run_move, action->move);
     case SHOAL_OPCODE_COUNT:
       break;
   }
@@ -203,7 +184,7 @@ shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
     status = run_call(runner, graph, &order->calls[i]);
   }
   shoal_run_break(runner, status);
-  shoal_status_t drained = shoal_postbox_drain(&runner->postbox);
+  shoal_status_t drained = shoal_run_moves_drain(runner);
   SHOAL_RETURN_IF_ERROR(shoal_run_finish(runner, shoal_run_first(status, drained)));
   set_lost(runner, graph, false);
   return NULL;

@@ -83,38 +83,6 @@ static shoal_status_t build_fill(shoal_runner_t *runner, const shoal_bound_instr
   return predicate_of(runner, bound, &out_fill->predicate);
 }
 
-static int32_t tag_of(const shoal_program_t *program, int32_t channel, int32_t micro) {
-  return (int32_t)(((int64_t)channel * (program->micro + 1) + micro + 1) & INT32_MAX);
-}
-
-static shoal_status_t build_move(shoal_runner_t *runner, const char *segment, int32_t micro,
-                                 const shoal_bound_instruction_t *bound,
-                                 shoal_run_move_t **out_move) {
-  const shoal_instruction_t *instruction = bound->instruction;
-  const shoal_bound_buffer_t *input = bound->inputs[0], *output = bound->outputs[0];
-  shoal_run_move_t *move = SHOAL_NEW(&runner->arena, shoal_run_move_t, 1);
-  if (!move) return SHOAL_OOM();
-  *move = (shoal_run_move_t){
-      .runner = runner,
-      .name = instruction->name,
-      .segment = segment,
-      .input = address_of(runner, input),
-      .output = address_of(runner, output),
-      .workspace = runner->memory + (shoal_address_t)instruction->workspace_offset,
-      .workspace_bytes = instruction->workspace,
-  };
-  const shoal_dtype_t dtype = runner->program->channels[instruction->channel].type.dtype;
-  SHOAL_RETURN_IF_ERROR(shoal_mover_init(bound->reshard, dtype, input ? input->count : 0,
-                                         output ? output->count : 0,
-                                         tag_of(runner->program, instruction->channel, micro),
-                                         &runner->postbox, &runner->arena, &move->mover));
-  if (shoal_mover_needs_scratch(bound->reshard, dtype) && output) {
-    if (output->count > runner->scratch_count) runner->scratch_count = output->count;
-  }
-  *out_move = move;
-  return NULL;
-}
-
 static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
                                    const shoal_bound_call_t *call, int64_t index, char *staging,
                                    shoal_action_t *action) {
@@ -126,8 +94,8 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
     case SHOAL_OPCODE_COMPUTE:
       status = build_launch(runner, bound, &action->launch);
       if (!status) {
-        status = shoal_run_bounded_init(runner, bound, call->micro, &action->launch,
-                                        &action->bounded);
+        status =
+            shoal_run_bounded_init(runner, bound, call->micro, &action->launch, &action->bounded);
       }
       break;
     case SHOAL_OPCODE_COPY:
@@ -143,7 +111,7 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
           shoal_run_transfer_init(runner, graph, call->micro, bound, staging, &action->transfer);
       break;
     case SHOAL_OPCODE_RESHARD:
-      status = build_move(runner, segment, call->micro, bound, &action->move);
+      status = shoal_run_move_init(runner, segment, call->micro, bound, &action->move);
       break;
     case SHOAL_OPCODE_COUNT:
       status = SHOAL_ERROR(INTERNAL, "an instruction without opcode");
@@ -259,59 +227,6 @@ static shoal_status_t build_orders(shoal_runner_t *runner) {
   return NULL;
 }
 
-// ---- what all reshards share ----------------------------------------------------------
-
-typedef shoal_status_t (*mover_fn_t)(shoal_runner_t *runner, shoal_mover_t *mover);
-
-static shoal_status_t for_each_mover(shoal_runner_t *runner, mover_fn_t fn) {
-  for (int64_t o = 0; o < runner->order_count; ++o) {
-    for (int64_t c = 0; c < runner->orders[o].call_count; ++c) {
-      const shoal_run_call_t *call = &runner->orders[o].calls[c];
-      for (int64_t i = 0; i < call->action_count; ++i) {
-        const shoal_bound_instruction_t *bound = call->actions[i].bound;
-        if (bound->idle || bound->instruction->opcode != SHOAL_OPCODE_RESHARD) continue;
-        SHOAL_RETURN_IF_ERROR(fn(runner, &call->actions[i].move->mover));
-      }
-    }
-  }
-  return NULL;
-}
-
-static shoal_status_t give_scratch(shoal_runner_t *runner, shoal_mover_t *mover) {
-  mover->scratch = runner->scratch;
-  return NULL;
-}
-
-static shoal_status_t share_scratch(shoal_runner_t *runner) {
-  if (runner->scratch_count == 0) return NULL;
-  runner->scratch = SHOAL_NEW(&runner->arena, float, runner->scratch_count);
-  return runner->scratch ? for_each_mover(runner, give_scratch) : SHOAL_OOM();
-}
-
-// Groups are made once per list of ranks.
-static shoal_status_t give_group(shoal_runner_t *runner, shoal_mover_t *mover) {
-  const shoal_bound_reshard_t *bound = mover->bound;
-  if (!bound->all_reduce) return NULL;
-  for (int64_t i = 0; i < runner->groups.count; ++i) {
-    const shoal_run_group_t *known = &runner->groups.items[i];
-    if (known->count != bound->group_count ||
-        memcmp(known->ranks, bound->group, sizeof *bound->group * (size_t)known->count) != 0) {
-      continue;
-    }
-    mover->group = known->group;
-    return NULL;
-  }
-  // The slot first: then a group that was made is always found again and freed.
-  if (!SHOAL_PUSH(&runner->arena, &runner->groups,
-                  ((shoal_run_group_t){bound->group_count, bound->group, NULL}))) {
-    return SHOAL_OOM();
-  }
-  SHOAL_RETURN_IF_ERROR(
-      shoal_group_create(runner->world, bound->group_count, bound->group, &mover->group));
-  runner->groups.items[runner->groups.count - 1].group = mover->group;
-  return NULL;
-}
-
 static shoal_status_t tap_memory(shoal_runner_t *runner) {
   if (!runner->options.tap) return NULL;
   const shoal_class_t *rank_class = runner->bound.rank_class;
@@ -341,7 +256,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(build_events(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
-  SHOAL_RETURN_IF_ERROR(share_scratch(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_moves_scratch(runner));
   return tap_memory(runner);
 }
 
@@ -361,7 +276,6 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
         .world = world,
         .device = device,
         .rank = shoal_world_rank(world),
-        .postbox = {.world = world},
     };
     shoal_arena_init(filled.allocator, &runner->arena);
     status = shoal_status_annotate(load(runner), "while loading the program");
@@ -369,9 +283,7 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
     status = SHOAL_OOM();
   }
   status = shoal_world_agree(world, status);
-  // Groups last, when no rank can fail any more for reasons of its own: all must make the same
-  // ones.
-  if (!status) status = shoal_world_agree(world, for_each_mover(runner, give_group));
+  if (!status) status = shoal_world_agree(world, shoal_run_moves_group(runner));
   if (status) {
     shoal_runner_free(runner);
     return status;

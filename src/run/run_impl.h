@@ -4,15 +4,15 @@
 //   executor.c   run
 //   bounded.c    compute on as many rows as a buffer says
 //   feed.c       inputs and outputs
+//   move.c       reshards: what load builds for them, and runs on a queue
 //   states.c     get, set, gather
-//   reshard.c    one reshard on this rank; strided.c the copies in it
 //   checkpoint.c, safetensors.c   save and load
 #ifndef SHOAL_RUN_IMPL_H_
 #define SHOAL_RUN_IMPL_H_
 
 #include "base/arena.h"
+#include "comm/carrier.h"
 #include "program/bind.h"
-#include "run/reshard.h"
 #include "run/run.h"
 
 // An input: the fed data, whole or this rank's part over all micro-batches.
@@ -56,12 +56,17 @@ typedef struct shoal_run_fill {
   const shoal_address_t *predicate;
 } shoal_run_fill_t;
 
+// RESHARD in one call. One in which this rank only sends is *lazy*: it is started from staging of
+// its own and waited for at the end of the run, because the receivers may get to it long after (a
+// pipeline's next stage). Every call of an order has a move of its own, so that its staging is not
+// needed again before.
 typedef struct shoal_run_move {
   shoal_runner_t *runner;
   const char *name, *segment;
-  shoal_mover_t mover;
+  shoal_carrier_t carrier;
   shoal_address_t input, output, workspace;
-  int64_t workspace_bytes;
+  bool lazy;
+  struct shoal_run_move *next;  // lazy and under way
 } shoal_run_move_t;
 
 typedef struct shoal_run_bounded shoal_run_bounded_t;
@@ -117,7 +122,7 @@ struct shoal_runner {
   shoal_run_input_t *inputs;  // one per port of the program
   shoal_run_output_t *outputs;
   SHOAL_VEC(shoal_run_group_t) groups;
-  shoal_postbox_t postbox;
+  shoal_run_move_t *first_lazy, *last_lazy;  // under way, oldest first
   float *scratch;  // for joins in half precision, shared: the queue is in order
   int64_t scratch_count;
   char *tap_data;  // the largest part, when there is a tap
@@ -145,6 +150,22 @@ SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
 // Once the queue is done: the fetched part goes into the whole.
 SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch);
 
+// ---- move.c ---------------------------------------------------------------------------
+
+// One that moves nothing yet; lazy ones get their staging here.
+SHOAL_MUST_USE shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment,
+                                                  int32_t micro,
+                                                  const shoal_bound_instruction_t *bound,
+                                                  shoal_run_move_t **out_move);
+// Once all are made: the scratch they share, and their groups. The latter last, when no rank can
+// fail any more for reasons of its own: all must make the same ones.
+SHOAL_MUST_USE shoal_status_t shoal_run_moves_scratch(shoal_runner_t *runner);
+SHOAL_MUST_USE shoal_status_t shoal_run_moves_group(shoal_runner_t *runner);
+// On a queue; self is a shoal_run_move_t.
+SHOAL_MUST_USE shoal_status_t shoal_run_move(void *self);
+// Waits for the lazy ones, oldest first. Returns the first error; none is under way after it.
+SHOAL_MUST_USE shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner);
+
 // ---- bounded.c ------------------------------------------------------------------------
 
 // What runs in the place of `launch` where the instruction has a bounded operand; NULL where not.
@@ -157,6 +178,9 @@ SHOAL_MUST_USE shoal_status_t shoal_run_bounded(void *self);
 
 // ---- executor.c -----------------------------------------------------------------------
 
+// What lies at an address of the device, for the host; NULL where there is nothing.
+SHOAL_MUST_USE shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address,
+                                             int64_t bytes, void **out);
 // Breaks the world, so that no rank waits for what will not come. Alone there is nobody to tell.
 // NULL is allowed.
 void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);

@@ -9,7 +9,6 @@
 #include "program/program_impl.h"
 #include "run/run_impl.h"
 #include "run/states.h"
-#include "run/strided.h"
 
 shoal_status_t shoal_run_state_find(const shoal_runner_t *runner, const char *name,
                                     int64_t *out_state) {
@@ -63,9 +62,9 @@ static void mesh_of(const shoal_runner_t *runner, const int32_t *only, shoal_mes
 typedef struct gather {
   shoal_mesh_t mesh;
   shoal_channel_t channel;
-  shoal_bound_reshard_t bound;
-  shoal_mover_t mover;
-  char *part, *staging;
+  shoal_motion_t motion;
+  shoal_carrier_t carrier;
+  char *part;
 } gather_t;
 
 // Everything that can fail on one rank alone comes before the first message.
@@ -83,18 +82,15 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&gather->channel, -1, arena, &reshard));
   // As messages: a collective would need a group made for this once.
   if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) reshard.kind = SHOAL_RESHARD_BETWEEN;
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank,
-                                           receives ? &whole : NULL, arena, &gather->bound));
-  SHOAL_RETURN_IF_ERROR(shoal_mover_init(&gather->bound, info->type.dtype, part.count,
-                                         receives ? whole.count : 0, INT32_MAX, &runner->postbox,
-                                         arena, &gather->mover));
-  if (receives && shoal_mover_needs_scratch(&gather->bound, info->type.dtype)) {
-    gather->mover.scratch = SHOAL_NEW(arena, float, whole.count);
-    if (!gather->mover.scratch) return SHOAL_OOM();
-  }
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank, &part,
+                                           receives ? &whole : NULL, arena, &gather->motion));
+  shoal_carrier_t *carrier = &gather->carrier;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_carrier_init(runner->world, &gather->motion, INT32_MAX, arena, carrier));
+  carrier->staging = shoal_arena_alloc(arena, (size_t)gather->motion.staging, 1);
+  carrier->scratch = SHOAL_NEW(arena, float, gather->motion.wide ? whole.count : 0);
   gather->part = shoal_arena_alloc(arena, (size_t)bytes_of(&part), 1);
-  gather->staging = shoal_arena_alloc(arena, (size_t)gather->bound.workspace, 1);
-  if (!gather->part || !gather->staging) return SHOAL_OOM();
+  if (!carrier->staging || !carrier->scratch || !gather->part) return SHOAL_OOM();
   if (part.count == 0) return NULL;
   shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
   SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part.offset,
@@ -110,10 +106,7 @@ shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_
   shoal_status_t status = gather_prepare(runner, state, root < 0 ? NULL : &root, &arena, &gather);
   status = shoal_runner_agree(runner, status);
   if (!status) {
-    status = shoal_mover_run(&gather.mover, gather.part, data, gather.staging);
-    shoal_run_break(runner, status);
-    // The arena goes: nothing may stay under way.
-    status = shoal_run_first(status, shoal_postbox_drain(&runner->postbox));
+    status = shoal_carrier_run(&gather.carrier, gather.part, data);
     status = shoal_run_finish(runner, status);
   }
   shoal_arena_deinit(&arena);
@@ -147,18 +140,20 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   mesh_of(runner, &runner->rank, &mesh);
   shoal_channel_t channel = {.type = info->type, .src = {.mesh = &mesh}, .dst = info->layout};
   shoal_reshard_t reshard;
-  shoal_bound_reshard_t bound;
+  shoal_motion_t motion;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&channel, -1, arena, &reshard));
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&channel, &reshard, runner->rank, &part, arena, &bound));
-  out_part->clear = bound.clear;  // partial, and this rank is not the one that brings the value
-  out_part->reduce = bound.reduce;
-  if (bound.step_count == 0) return NULL;
-  if (bound.step_count != 1 || bound.steps[0].message >= 0) {
+  shoal_bound_buffer_t whole = {.count = shoal_shape_count(&info->type.shape)};
+  SHOAL_RETURN_IF_ERROR(
+      shoal_bind_reshard(&channel, &reshard, runner->rank, &whole, &part, arena, &motion));
+  out_part->clear = motion.clear;  // partial, and this rank is not the one that brings the value
+  out_part->reduce = motion.reduce;
+  if (motion.step_count == 0) return NULL;
+  if (motion.step_count != 1 || motion.steps[0].recv >= 0) {
     return SHOAL_ERROR(INTERNAL, "state '%s' has several sources on rank %d", info->name,
                        runner->rank);
   }
-  out_part->piece_count = bound.steps[0].piece_count;
-  out_part->pieces = bound.steps[0].pieces;
+  out_part->piece_count = motion.steps[0].piece_count;
+  out_part->pieces = motion.steps[0].pieces;
   return NULL;
 }
 
@@ -169,7 +164,7 @@ shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_sta
   char *data = shoal_arena_alloc(arena, (size_t)part->count, element);
   if (!data) return SHOAL_OOM();
   if (part->clear) shoal_reduce_fill(part->reduce, part->dtype, part->count, data);
-  shoal_strided_copy(part->dtype, part->piece_count, part->pieces, whole, data);
+  shoal_pieces_copy(part->dtype, part->piece_count, part->pieces, whole, data);
   shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
   SHOAL_RETURN_IF_ERROR(
       shoal_queue_upload(queue, data, part->address, part->count * (int64_t)element));

@@ -14,7 +14,7 @@ static double part_bytes(const shoal_bound_buffer_t *buffer) {
 
 static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_channel_t *channel,
                               const shoal_cluster_t *cluster, double *out_sent) {
-  const shoal_bound_reshard_t *reshard = in->reshard;
+  const shoal_motion_t *reshard = in->reshard;
   double element = (double)shoal_dtype_size(channel->type.dtype);
   if (!reshard) return 0;
   if (reshard->all_reduce) {

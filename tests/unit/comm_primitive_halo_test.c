@@ -66,8 +66,8 @@ static void simulate(int32_t n, bool adjoint) {
     motions[i] = adjoint ? &r->plan.adjoint : &r->plan.forward;
     assert_true(motions[i]->staging <= (int64_t)sizeof r->staging);
     assert_true(motions[i]->send_count <= 2 * RANKS && motions[i]->recv_count <= 2 * RANKS);
-    shoal_motion_pack(&r->plan, motions[i], adjoint ? r->y : r->x, adjoint ? r->x : r->y,
-                      r->staging, r->sends, r->recvs);
+    shoal_motion_pack(motions[i], adjoint ? r->y : r->x, adjoint ? r->x : r->y, r->staging,
+                      r->sends, r->recvs);
     sent += motions[i]->send_count;
     received += motions[i]->recv_count;
   }
@@ -77,8 +77,8 @@ static void simulate(int32_t n, bool adjoint) {
     simulated_t *r = &ranks[i];
     const void *input = adjoint ? r->y : r->x;
     void *output = adjoint ? r->x : r->y;
-    shoal_motion_begin(&r->plan, motions[i], input, output);
-    shoal_motion_finish(&r->plan, motions[i], input, output, r->recvs, NULL);
+    shoal_motion_begin(motions[i], input, output);
+    shoal_motion_finish(motions[i], input, output, r->recvs, NULL);
   }
 }
 

@@ -204,6 +204,58 @@ static void test_fixed_order(void **state) {
 
 enum { FLIGHT = 6 };
 
+// An all-sum-reduce is one collective, in both directions, in place too, and under way on several
+// groups at once; elsewhere there are messages.
+static shoal_status_t collectives(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t rank = shoal_world_rank(world);
+  const shoal_shape_t shape = {1, {100}};
+  shoal_mesh_t mesh = {.axis_count = 2,
+                       .axes = {{.name = "a", .size = 2}, {.name = "b", .size = 3}}};
+  shoal_layout_t layout = {.mesh = &mesh}, cut = layout;
+  cut.cut_count = 1;
+  cut.cuts[0] = (shoal_cut_t){.axis = 0, .dim = 0};
+  static const char *const axes[] = {"a", "b", "a,b"};
+  static const int32_t sizes[] = {2, 3, 6};
+  shoal_primitive_t *sums[3] = {0}, *other = NULL;
+  double x[100], y[3][100];
+  for (int k = 0; k < 3; ++k) {
+    SHOAL_RETURN_IF_ERROR(
+        shoal_primitive_all_sum_reduce(world, SHOAL_F64, &shape, &layout, axes[k], NULL, &sums[k]));
+    const shoal_primitive_stats_t stats = shoal_primitive_stats(sums[k]);
+    CHECK(stats.group_size == sizes[k] && stats.send_count + stats.recv_count == 0 &&
+              stats.staging_bytes == 0,
+          "along %s: a group of %d, %d messages", axes[k], stats.group_size, stats.send_count);
+  }
+  SHOAL_RETURN_IF_ERROR(
+      shoal_primitive_all_gather(world, SHOAL_F64, &shape, &cut, "a", NULL, &other));
+  CHECK(shoal_primitive_stats(other).group_size == 0, "an all-gather has no group");
+  for (int pass = 0; pass < 4; ++pass) {
+    for (int i = 0; i < 100; ++i) x[i] = 1 + i + 1000 * rank;
+    for (int k = 0; k < 3; ++k) {
+      memcpy(y[k], x, sizeof x);
+      const void *from = pass % 2 ? y[k] : x;  // in place, or not
+      SHOAL_RETURN_IF_ERROR(pass < 2 ? shoal_primitive_start(sums[k], from, y[k])
+                                     : shoal_primitive_start_adjoint(sums[k], from, y[k]));
+    }
+    for (int i = 0; i < 3; ++i) SHOAL_RETURN_IF_ERROR(shoal_primitive_wait(sums[(i + rank) % 3]));
+    for (int i = 0; i < 100; ++i) {
+      const double along_a = 2 * (1 + i) + 1000 * (2 * (rank % 3) + 3);
+      const double along_b = 3 * (1 + i) + 1000 * (3 * (rank / 3 * 3) + 3);
+      CHECK(y[0][i] == along_a && y[1][i] == along_b && y[2][i] == 6 * (1 + i) + 15000,
+            "rank %d, element %d: %g %g %g", rank, i, y[0][i], y[1][i], y[2][i]);
+    }
+  }
+  for (int k = 0; k < 3; ++k) shoal_primitive_free(sums[k]);
+  shoal_primitive_free(other);
+  return NULL;
+}
+
+static void test_collectives(void **state) {
+  (void)state;
+  run_threads(NULL, 6, collectives, NULL);
+}
+
 // Several under way, waited for in another order on each rank; what is interior is there at once.
 static shoal_status_t in_flight(shoal_world_t *world, void *self) {
   (void)self;
@@ -510,15 +562,11 @@ static void test_budget(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_refresh),
-      cmocka_unit_test(test_types),
-      cmocka_unit_test(test_fixed_order),
-      cmocka_unit_test(test_in_flight),
-      cmocka_unit_test(test_free_early),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_allocates_nothing),
-      cmocka_unit_test(test_short_of_memory),
-      cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_refresh),         cmocka_unit_test(test_types),
+      cmocka_unit_test(test_fixed_order),     cmocka_unit_test(test_collectives),
+      cmocka_unit_test(test_in_flight),       cmocka_unit_test(test_free_early),
+      cmocka_unit_test(test_refusals),        cmocka_unit_test(test_allocates_nothing),
+      cmocka_unit_test(test_short_of_memory), cmocka_unit_test(test_budget),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,16 +41,16 @@ static void parts_of_micro_batches(void **state) {
       assert_int_equal(mul->call.inputs[1].shape.rank, 1);
       assert_int_equal(mul->outputs[0]->offset, 128);
       assert_ptr_equal(mul->inputs[1], train->calls[1].instructions[1].inputs[1]);  // w: bound once
-      const shoal_bound_reshard_t *gather = call->instructions[2].reshard;
+      const shoal_motion_t *gather = call->instructions[2].reshard;
       assert_int_equal(gather->kind, SHOAL_RESHARD_ALL_GATHER);
       assert_int_equal(gather->send_count, 1);
       assert_int_equal(gather->recv_count, 1);
       assert_int_equal(gather->step_count, 2);
-      assert_int_equal(gather->steps[rank].message, -1);  // the own part in its place
-      assert_int_equal(gather->steps[1 - rank].message, 0);
+      assert_int_equal(gather->steps[rank].recv, -1);  // the own part in its place
+      assert_int_equal(gather->steps[1 - rank].recv, 0);
       assert_int_equal(gather->sends[0].peer, 1 - rank);
-      assert_int_equal(gather->sends[0].staging, 0);
-      assert_int_equal(gather->recvs[0].staging, 64);
+      assert_int_equal(gather->sends[0].offset, 0);
+      assert_int_equal(gather->recvs[0].offset, 64);
       assert_int_equal(gather->recvs[0].count, 4 * rows[1 - rank][m]);
       const shoal_bound_instruction_t *accumulate = &call->instructions[4];
       assert_int_equal(accumulate->piece_count, 1);
@@ -62,12 +62,12 @@ static void parts_of_micro_batches(void **state) {
       assert_int_equal(copy->pieces[0].src_offset, 0);
       assert_int_equal(copy->pieces[0].dst_offset, 4 * first[0][m]);
     }
-    const shoal_bound_reshard_t *sum = train->calls[4].instructions[0].reshard;
+    const shoal_motion_t *sum = train->calls[4].instructions[0].reshard;
     assert_true(sum->all_reduce);
     assert_int_equal(sum->group_count, 2);
     assert_int_equal(sum->group[0], 0);
     assert_int_equal(sum->group[1], 1);
-    assert_int_equal(sum->send_count + sum->recv_count + sum->step_count + sum->workspace, 0);
+    assert_int_equal(sum->send_count + sum->recv_count + sum->step_count + sum->staging, 0);
     shoal_arena_deinit(&arena);
   }
   shoal_arena_t arena;
@@ -237,8 +237,8 @@ static void move(const shoal_piece_t *pieces, int64_t count, const double *src, 
 }
 
 // The n-th message that `from` sends to `to`.
-static const shoal_bound_message_t *message_of(const rank_memory_t *from, int32_t to, int32_t n) {
-  const shoal_bound_reshard_t *reshard = from->code->reshard;
+static const shoal_parcel_t *message_of(const rank_memory_t *from, int32_t to, int32_t n) {
+  const shoal_motion_t *reshard = from->code->reshard;
   for (int32_t i = 0; i < reshard->send_count; ++i) {
     if (reshard->sends[i].peer == to && n-- == 0) return &reshard->sends[i];
   }
@@ -248,7 +248,7 @@ static const shoal_bound_message_t *message_of(const rank_memory_t *from, int32_
 
 static void run_rank(rank_memory_t *ranks, int32_t rank) {
   rank_memory_t *mine = &ranks[rank];
-  const shoal_bound_reshard_t *reshard = mine->code->reshard;
+  const shoal_motion_t *reshard = mine->code->reshard;
   if (mine->code->idle || !mine->code->outputs[0]) return;
   int64_t count = mine->code->outputs[0]->count;
   if (reshard->all_reduce) {
@@ -264,19 +264,18 @@ static void run_rank(rank_memory_t *ranks, int32_t rank) {
     for (int64_t i = 0; i < count; ++i) mine->output[i] = 0;
   }
   for (int32_t i = 0; i < reshard->recv_count; ++i) {
-    const shoal_bound_message_t *recv = &reshard->recvs[i];
+    const shoal_parcel_t *recv = &reshard->recvs[i];
     const rank_memory_t *from = &ranks[recv->peer];
-    const shoal_bound_message_t *send = message_of(from, rank, mine->received[recv->peer]++);
+    const shoal_parcel_t *send = message_of(from, rank, mine->received[recv->peer]++);
     assert_int_equal(send->count, recv->count);
-    memcpy(mine->staging + recv->staging / 8, from->staging + send->staging / 8,
+    memcpy(mine->staging + recv->offset / 8, from->staging + send->offset / 8,
            (size_t)recv->count * sizeof(double));
   }
   for (int32_t i = 0; i < reshard->step_count; ++i) {
-    const struct shoal_reshard_step *step = &reshard->steps[i];
-    const shoal_bound_message_t *recv = step->message < 0 ? NULL : &reshard->recvs[step->message];
-    move(recv ? recv->pack : step->pieces, recv ? recv->piece_count : step->piece_count,
-         recv ? mine->staging + recv->staging / 8 : mine->input, mine->output, step->accumulate,
-         reshard->reduce);
+    const shoal_step_t *step = &reshard->steps[i];
+    const shoal_parcel_t *recv = step->recv < 0 ? NULL : &reshard->recvs[step->recv];
+    move(step->pieces, step->piece_count, recv ? mine->staging + recv->offset / 8 : mine->input,
+         mine->output, step->add, reshard->reduce);
   }
 }
 
@@ -326,7 +325,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     mine->code = &bound.orders[0].calls[0].instructions[0];
     if (!mine->code->reshard) continue;
     if (c->kind) assert_string_equal(shoal_reshard_name(mine->code->reshard->kind), c->kind);
-    if (mine->code->reshard->workspace > most) most = mine->code->reshard->workspace;
+    if (mine->code->reshard->staging > most) most = mine->code->reshard->staging;
     for (int64_t i = 0; i < MAX_ELEMENTS; ++i) mine->output[i] = -1e9;
     if (!mine->code->inputs[0]) continue;
     double whole[MAX_ELEMENTS];
@@ -334,8 +333,9 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     for (int64_t i = 0; i < elements; ++i) whole[i] = summand(&channel->src, coords, i);
     assert_ok(shoal_boxes_pack(&mine->code->inputs[0]->boxes, sizeof(double), whole, mine->input));
     for (int32_t i = 0; i < mine->code->reshard->send_count; ++i) {
-      const shoal_bound_message_t *send = &mine->code->reshard->sends[i];
-      move(send->pack, send->piece_count, mine->input, mine->staging + send->staging / 8, false, 0);
+      const shoal_parcel_t *send = &mine->code->reshard->sends[i];
+      move(send->pieces, send->piece_count, mine->input, mine->staging + send->offset / 8, false,
+           0);
     }
   }
   for (int32_t rank = 0; rank < MAX_RANKS; ++rank) {
@@ -354,7 +354,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
   }
   for (int32_t from = 0; from < MAX_RANKS; ++from) {  // nothing is sent that is not received
     if (!ranks[from].code || !ranks[from].code->reshard) continue;
-    const shoal_bound_reshard_t *reshard = ranks[from].code->reshard;
+    const shoal_motion_t *reshard = ranks[from].code->reshard;
     for (int32_t i = 0; i < reshard->send_count; ++i) ++ranks[from].sent[reshard->sends[i].peer];
     for (int32_t to = 0; to < MAX_RANKS; ++to) {
       assert_int_equal(ranks[from].sent[to], ranks[to].received[from]);
@@ -445,8 +445,8 @@ static void largest_of_all(void **state) {
     int64_t bytes = 0, most = 0;
     for (int64_t p = 0; !status && p < shoal_mesh_size(&mesh) * mesh.micro; ++p) {
       shoal_boxes_t boxes;
-      assert_ok(shoal_layout_boxes(&layout, &type.shape, p / mesh.micro, p % mesh.micro, &arena,
-                                   &boxes));
+      assert_ok(
+          shoal_layout_boxes(&layout, &type.shape, p / mesh.micro, p % mesh.micro, &arena, &boxes));
       shoal_shape_t shape = shoal_boxes_shape(&boxes);
       if (shoal_shape_count(&shape) > most) most = shoal_shape_count(&shape);
     }

@@ -1,0 +1,322 @@
+// From links to what one rank does. The adjoint is planned by the same code from the same links,
+// sides swapped.
+//
+// Forward, a part gets each element once, or once per coordinate that is joined, coordinate after
+// coordinate: counting elements tells which steps come first. In the adjoint, elements get as many
+// contributions as there were copies of them: which steps come first on theirs, and which elements
+// have none, is found by marking elements, one bit each.
+#include "layout/motion.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+// ---- links ----------------------------------------------------------------------------
+
+static const shoal_cut_t *micro_partial(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->kind == SHOAL_CUT_PARTIAL && cut->axis == SHOAL_AXIS_MICRO) return cut;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_links_find(const shoal_reshard_t *reshard, const shoal_layout_t *src,
+                                const shoal_layout_t *dst, int32_t rank, shoal_arena_t *arena,
+                                shoal_links_t *out_links) {
+  SHOAL_VEC(shoal_link_t) links = {0};
+  for (int64_t i = 0; i < reshard->transfer_count; ++i) {
+    const shoal_transfer_t *t = &reshard->transfers[i];
+    const shoal_link_t link = {.from = shoal_mesh_rank(src->mesh, t->src),
+                               .to = shoal_mesh_rank(dst->mesh, t->dst),
+                               .piece_count = t->piece_count,
+                               .pieces = t->pieces,
+                               .count = t->count};
+    if (link.from != rank && link.to != rank) continue;
+    if (!SHOAL_PUSH(arena, &links, link)) return SHOAL_OOM();
+  }
+  // What is partial in time on one side only is not joined here, but parts without a contribution
+  // start at its identity.
+  const shoal_cut_t *later = micro_partial(src) ? NULL : micro_partial(dst);
+  *out_links = (shoal_links_t){
+      .count = links.count,
+      .items = links.items,
+      .kind = reshard->kind,
+      .reduces = reshard->reduces,
+      .reduce = later && !reshard->reduces ? later->reduce : reshard->reduce,
+  };
+  return NULL;
+}
+
+// ---- marks ----------------------------------------------------------------------------
+
+typedef struct marks {
+  uint64_t *words;
+  bool any, all;  // of what was looked at, is anything marked, and everything?
+  int64_t marked;
+} marks_t;
+
+// The bits of word `index` in [from, to).
+static uint64_t mask_of(int64_t index, int64_t from, int64_t to) {
+  uint64_t mask = ~UINT64_C(0);
+  if (from > index * 64) mask <<= from - index * 64;
+  if (to < index * 64 + 64) mask &= ~UINT64_C(0) >> (index * 64 + 64 - to);
+  return mask;
+}
+
+static void look_range(marks_t *marks, int64_t from, int64_t to) {
+  for (int64_t i = from / 64; i * 64 < to; ++i) {
+    const uint64_t mask = mask_of(i, from, to), found = marks->words[i] & mask;
+    marks->any |= found != 0;
+    marks->all &= found == mask;
+  }
+}
+
+static void mark_range(marks_t *marks, int64_t from, int64_t to) {
+  for (int64_t i = from / 64; i * 64 < to; ++i) {
+    const uint64_t mask = mask_of(i, from, to);
+    marks->marked += __builtin_popcountll(mask & ~marks->words[i]);
+    marks->words[i] |= mask;
+  }
+}
+
+static void look_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                     int64_t dst_stride) {
+  (void)src, (void)src_stride;
+  if (dst_stride == 1) {
+    look_range(self, dst, dst + count);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i, dst += dst_stride) look_range(self, dst, dst + 1);
+}
+
+static void mark_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                     int64_t dst_stride) {
+  (void)src, (void)src_stride;
+  if (dst_stride == 1) {
+    mark_range(self, dst, dst + count);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i, dst += dst_stride) mark_range(self, dst, dst + 1);
+}
+
+// Says of each step whether it adds, and of the motion what it needs for that.
+static shoal_status_t mark_steps(shoal_motion_t *motion, shoal_step_t *steps,
+                                 shoal_arena_t *scratch) {
+  marks_t marks = {.words = SHOAL_NEW(scratch, uint64_t, motion->output_count / 64 + 1)};
+  if (!marks.words) return SHOAL_OOM();
+  bool mixed = false;
+  for (int64_t i = 0; i < motion->step_count; ++i) {
+    shoal_step_t *step = &steps[i];
+    marks.any = false;
+    marks.all = true;
+    for (int64_t k = 0; k < step->piece_count; ++k) {
+      shoal_piece_rows(&step->pieces[k], look_row, &marks);
+    }
+    for (int64_t k = 0; k < step->piece_count; ++k) {
+      shoal_piece_rows(&step->pieces[k], mark_row, &marks);
+    }
+    step->add = marks.any;
+    motion->adds |= marks.any;
+    mixed |= marks.any && !marks.all;
+  }
+  motion->clear = mixed || marks.marked < motion->output_count;
+  return NULL;
+}
+
+static void count_steps(const shoal_links_t *links, shoal_motion_t *motion, shoal_step_t *steps) {
+  int64_t seen = 0;
+  for (int64_t i = 0; i < motion->step_count; ++i) {
+    steps[i].add = links->reduces && seen >= motion->output_count;
+    motion->adds |= steps[i].add;
+    for (int64_t k = 0; k < steps[i].piece_count; ++k) {
+      seen += shoal_piece_count(&steps[i].pieces[k]);
+    }
+  }
+  motion->clear = motion->output_count > 0 && motion->step_count == 0;
+}
+
+// ---- pieces ---------------------------------------------------------------------------
+
+// A link's pieces as they go from the motion's input to its output.
+static shoal_piece_t *copy_pieces(const shoal_link_t *link, bool adjoint, shoal_arena_t *arena) {
+  shoal_piece_t *pieces =
+      shoal_arena_copy(arena, link->pieces, (size_t)link->piece_count, sizeof *pieces);
+  for (int64_t i = 0; pieces && adjoint && i < link->piece_count; ++i) {
+    const shoal_piece_t *from = &link->pieces[i];
+    shoal_piece_t *to = &pieces[i];
+    to->src_offset = from->dst_offset;
+    to->dst_offset = from->src_offset;
+    memcpy(to->src_stride, from->dst_stride, sizeof to->src_stride);
+    memcpy(to->dst_stride, from->src_stride, sizeof to->dst_stride);
+  }
+  return pieces;
+}
+
+// Makes one side of the pieces a dense message, in the order of the pieces.
+static void make_dense(int64_t count, shoal_piece_t *pieces, bool dst) {
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t stride = 1, *strides = dst ? pieces[i].dst_stride : pieces[i].src_stride;
+    for (int32_t d = pieces[i].rank - 1; d >= 0; --d) {
+      strides[d] = stride;
+      stride *= pieces[i].size[d];
+    }
+    *(dst ? &pieces[i].dst_offset : &pieces[i].src_offset) = at;
+    at += stride;
+  }
+}
+
+// Does the message lie dense in the buffer? Then it starts there at *out_offset.
+static bool is_dense(const shoal_parcel_t *parcel, bool in_src, int64_t *out_offset) {
+  if (parcel->piece_count != 1) return false;
+  const shoal_piece_t *piece = &parcel->pieces[0];
+  const int64_t *strides = in_src ? piece->src_stride : piece->dst_stride;
+  int64_t stride = 1;
+  for (int32_t d = piece->rank - 1; d >= 0; --d) {
+    if (piece->size[d] != 1 && strides[d] != stride) return false;
+    stride *= piece->size[d];
+  }
+  *out_offset = in_src ? piece->src_offset : piece->dst_offset;
+  return true;
+}
+
+// ---- one direction --------------------------------------------------------------------
+
+typedef struct direction {
+  const shoal_motion_options_t *options;
+  shoal_arena_t *arena;
+  shoal_motion_t *motion;
+  shoal_parcel_t *sends, *recvs;
+  shoal_step_t *steps;
+} direction_t;
+
+static shoal_status_t add_link(direction_t *way, const shoal_link_t *link) {
+  shoal_motion_t *motion = way->motion;
+  const int32_t rank = way->options->rank;
+  const int32_t from = way->options->adjoint ? link->to : link->from;
+  const int32_t to = way->options->adjoint ? link->from : link->to;
+  shoal_piece_t *pieces = copy_pieces(link, way->options->adjoint, way->arena);
+  if (!pieces) return SHOAL_OOM();
+  shoal_parcel_t parcel = {.peer = from == rank ? to : from,
+                           .count = link->count,
+                           .piece_count = link->piece_count,
+                           .pieces = pieces};
+  if (to != rank) {
+    make_dense(link->piece_count, pieces, true);
+    way->sends[motion->send_count++] = parcel;
+    return NULL;
+  }
+  shoal_step_t step = {.recv = -1, .piece_count = link->piece_count, .pieces = pieces};
+  if (from != rank) {
+    make_dense(link->piece_count, pieces, false);
+    step.recv = motion->recv_count;
+    way->recvs[motion->recv_count++] = parcel;
+  }
+  way->steps[motion->step_count++] = step;
+  return NULL;
+}
+
+shoal_status_t shoal_motion_stage(shoal_dtype_t dtype, int64_t count, int64_t *at,
+                                  int64_t *out_start) {
+  int64_t bytes;
+  SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(dtype, count, &bytes));
+  *out_start = *at;
+  const int64_t align = SHOAL_MOTION_ALIGN;
+  if (bytes > INT64_MAX - align ||
+      __builtin_add_overflow(*at, (bytes + align - 1) / align * align, at)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the messages of a reshard fit no memory");
+  }
+  return NULL;
+}
+
+static shoal_status_t place(direction_t *way, shoal_parcel_t *parcel, bool direct, bool in_src) {
+  int64_t offset;
+  if (direct && !way->options->no_direct && is_dense(parcel, in_src, &offset)) {
+    parcel->direct = true;
+    parcel->offset = offset * (int64_t)shoal_dtype_size(way->options->dtype);
+    return NULL;
+  }
+  return shoal_motion_stage(way->options->dtype, parcel->count, &way->motion->staging,
+                            &parcel->offset);
+}
+
+static shoal_status_t plan_steps(const direction_t *way, const shoal_links_t *links) {
+  if (!way->options->adjoint) {
+    count_steps(links, way->motion, way->steps);
+    return NULL;
+  }
+  shoal_arena_t scratch;
+  shoal_arena_init(way->arena->allocator, &scratch);
+  shoal_status_t status = mark_steps(way->motion, way->steps, &scratch);
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links) {
+  shoal_motion_t *motion = way->motion;
+  way->sends = SHOAL_NEW(way->arena, shoal_parcel_t, links->count);
+  way->recvs = SHOAL_NEW(way->arena, shoal_parcel_t, links->count);
+  way->steps = SHOAL_NEW(way->arena, shoal_step_t, links->count);
+  if (!way->sends || !way->recvs || !way->steps) return SHOAL_OOM();
+  const bool own_first = way->options->adjoint && links->own_first;
+  for (int pass = own_first ? 0 : 1; pass < 2; ++pass) {
+    for (int64_t i = 0; i < links->count; ++i) {
+      const shoal_link_t *link = &links->items[i];
+      if (own_first && (link->from == link->to) != (pass == 0)) continue;
+      SHOAL_RETURN_IF_ERROR(add_link(way, link));
+    }
+  }
+  motion->sends = way->sends;
+  motion->recvs = way->recvs;
+  motion->steps = way->steps;
+  SHOAL_RETURN_IF_ERROR(plan_steps(way, links));
+  const shoal_dtype_t dtype = way->options->dtype;
+  motion->wide = motion->adds && (dtype == SHOAL_BF16 || dtype == SHOAL_F16);
+  for (int32_t i = 0; i < motion->send_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(place(way, &way->sends[i], true, true));
+  }
+  for (int64_t i = 0; i < motion->step_count; ++i) {
+    const shoal_step_t *step = &way->steps[i];
+    if (step->recv < 0) continue;
+    SHOAL_RETURN_IF_ERROR(place(way, &way->recvs[step->recv], !step->add && !motion->wide, false));
+  }
+  return NULL;
+}
+
+// The ranks that contribute to this rank's part are the group, in the order they are joined. Each
+// gets what each gives: it is its own adjoint.
+static shoal_status_t plan_group(direction_t *way, const shoal_links_t *links) {
+  shoal_motion_t *motion = way->motion;
+  int32_t *group = SHOAL_NEW(way->arena, int32_t, links->count);
+  if (!group) return SHOAL_OOM();
+  for (int64_t i = 0; i < links->count; ++i) {
+    if (links->items[i].to == way->options->rank) {
+      group[motion->group_count++] = links->items[i].from;
+    }
+  }
+  motion->all_reduce = true;
+  motion->group = group;
+  return NULL;
+}
+
+shoal_status_t shoal_motion_plan(const shoal_links_t *links, const shoal_motion_options_t *options,
+                                 shoal_arena_t *arena, shoal_motion_t *out_motion) {
+  *out_motion = (shoal_motion_t){.dtype = options->dtype,
+                                 .kind = links->kind,
+                                 .reduce = links->reduce,
+                                 .input_count = options->input_count,
+                                 .output_count = options->output_count};
+  direction_t way = {.options = options, .arena = arena, .motion = out_motion};
+  if (links->kind != SHOAL_RESHARD_ALL_REDUCE) return plan_messages(&way, links);
+  if (options->input_count != options->output_count) {
+    return SHOAL_ERROR(INTERNAL, "an all-reduce changes the part");
+  }
+  return plan_group(&way, links);
+}
+
+bool shoal_motion_is_idle(const shoal_motion_t *motion) {
+  if (motion->all_reduce) return motion->group_count == 0;
+  return motion->send_count == 0 && motion->step_count == 0 && !motion->clear;
+}
