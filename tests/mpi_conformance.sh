@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The conformance suite of comm over Open MPI and MPICH at 1 to 4 and 7 ranks; a whole program trains the
+# The conformance suite of comm over Open MPI and MPICH at 1 to 4, 7 and 8 ranks; a whole program trains the
 # same there as alone; a blocked rank leaves its core to others.
 # labels: slow
 set -u
@@ -7,7 +7,7 @@ set -u
 
 alone=$("$build/examples/mlp") || fail "mlp alone"
 for family in $families; do
-  for n in 1 2 3 4 7; do
+  for n in 1 2 3 4 7 8; do
     launch $family $n "$build/tests/comm_conformance_test" join >"$work/out" 2>"$work/err" </dev/null ||
       { fail "$family, $n ranks"; cat "$work/out" "$work/err" >&2; }
     [ "$(grep -c "of $n over mpi: well" "$work/out")" -eq $n ] || fail "$family: not $n ranks over mpi"

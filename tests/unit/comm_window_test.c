@@ -1,7 +1,11 @@
 // Windows: concurrent writers, reads that are never torn, waiting for one writer or all, bounded
 // staleness, wrong arguments, waits that nobody ends.
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/failing.h"
+#include "base/time.h"
 #include "comm_ranks.h"
 
 #define ELEMENTS 3000
@@ -157,10 +161,179 @@ static void test_errors(void **state) {
   run_threads(NULL, 2, leaves, NULL);
 }
 
-int main(void) {
+// ---- large shards, an owner that is elsewhere, nothing allocated --------------------------
+
+// Writes of many megabytes, several ranks at a time, and reads of all of it in between: every
+// element tells the same.
+static shoal_status_t large(shoal_world_t *world, void *self) {
+  const int64_t count = *(const int64_t *)self, bytes = count * (int64_t)sizeof(float);
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  shoal_group_t *group;
+  shoal_window_t *window;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_window_create(group, me == 0 ? bytes : 8, &window));
+  float *mine = malloc((size_t)bytes), *seen = malloc((size_t)bytes);
+  for (int64_t i = 0; i < count; ++i) mine[i] = (float)(me + 1 + i % 3);
+  for (int round = 0; round < 3; ++round) {
+    uint64_t versions[MAX_RANKS] = {0};
+    SHOAL_RETURN_IF_ERROR(shoal_window_put_add(window, 0, SHOAL_F32, 0, count, mine));
+    SHOAL_RETURN_IF_ERROR(shoal_window_get(window, 0, 0, bytes, seen, versions));
+    for (int64_t i = 0; i < count; ++i) {
+      float want = 0;
+      for (int32_t k = 0; k < n; ++k) want += (float)versions[k] * (float)(k + 1 + i % 3);
+      CHECK(seen[i] == want, "element %lld is %g, its versions say %g", (long long)i, seen[i],
+            want);
+    }
+  }
+  free(mine);
+  free(seen);
+  shoal_window_free(window);
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_large(void **state) {
+  (void)state;
+  int64_t count = 300001;
+  run_threads(NULL, 3, large, &count);
+  assert_ok(run_processes(NULL, 2, large, &count));
+}
+
+static double cpu_seconds(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+// Rank 0 does not call Shoal until a file is there that rank 1 writes when it has read what it
+// wrote: the shard is served nevertheless. Then rank 0 waits for a version that comes two seconds
+// later, and rank 1 sleeps: neither takes much of a core.
+static shoal_status_t absent(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world);
+  const char *path = getenv("SHOAL_TEST_FILE");
+  shoal_group_t *group;
+  shoal_window_t *window;
+  double one = 1, seen = 0;
+  CHECK(path, "SHOAL_TEST_FILE is not set");
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_window_create(group, 64, &window));
+  if (me == 1) {
+    const int64_t start = shoal_time_ns();
+    for (uint64_t i = 1; i <= 50; ++i) {
+      uint64_t versions[MAX_RANKS];
+      SHOAL_RETURN_IF_ERROR(shoal_window_put_add(window, 0, SHOAL_F64, 8, 1, &one));
+      SHOAL_RETURN_IF_ERROR(shoal_window_get(window, 0, 8, 8, &seen, versions));
+      CHECK(seen == (double)i && versions[1] == i, "%g after %llu", seen, (unsigned long long)i);
+      SHOAL_RETURN_IF_ERROR(shoal_window_wait(window, 0, 1, i));
+    }
+    printf("rank 1: a call takes %.0f us while the owner is elsewhere\n",
+           (double)(shoal_time_ns() - start) * 1e-3 / 150);
+    FILE *file = fopen(path, "w");
+    CHECK(file, "cannot write %s", path);
+    fclose(file);
+  } else if (me == 0) {
+    const int64_t deadline = shoal_time_ns() + INT64_C(60000000000);
+    while (access(path, R_OK) != 0) {
+      CHECK(shoal_time_ns() < deadline, "rank 1 is not served while rank 0 is elsewhere");
+      shoal_time_sleep_ns(1000000);
+    }
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  const double before = cpu_seconds();
+  if (me != 0) sleep(2);
+  if (me == 1) SHOAL_RETURN_IF_ERROR(shoal_window_put_add(window, 0, SHOAL_F64, 8, 1, &one));
+  if (me == 0) SHOAL_RETURN_IF_ERROR(shoal_window_wait(window, 0, 1, 51));
+  const double used = (cpu_seconds() - before) / 2;
+  printf("rank %d %s with %.1f %% of a core\n", me, me ? "slept" : "waited for a version",
+         used * 100);
+  CHECK(used < 0.2, "rank %d used %.2f of a core in 2 s", me, used);
+  shoal_window_free(window);
+  shoal_group_free(group);
+  return NULL;
+}
+
+// Once warm, no call allocates, on any rank; `self` counts.
+static shoal_status_t steady(shoal_world_t *world, void *self) {
+  shoal_failing_t *counter = self;
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  shoal_group_t *group;
+  shoal_window_t *window;
+  enum { COUNT = 5000 };
+  static float data[COUNT];
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_window_create(group, sizeof data, &window));
+  int64_t before = 0;
+  for (uint64_t step = 1; step <= 60; ++step) {
+    if (step == 20) {
+      SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+      before = atomic_load(&counter->calls);
+    }
+    const int32_t owner = (int32_t)(step + (uint64_t)me) % n;
+    uint64_t versions[MAX_RANKS];
+    SHOAL_RETURN_IF_ERROR(shoal_window_put_add(window, 0, SHOAL_F32, 0, COUNT, data));
+    SHOAL_RETURN_IF_ERROR(shoal_window_put_add(window, owner, SHOAL_F32, 4, 9, data));
+    SHOAL_RETURN_IF_ERROR(shoal_window_get(window, owner, 0, sizeof data, data, versions));
+    if (step > 2) SHOAL_RETURN_IF_ERROR(shoal_window_wait(window, 0, -1, step - 2));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  const int64_t more = atomic_load(&counter->calls) - before;
+  CHECK(more == 0, "rank %d allocated %lld times when warm", me, (long long)more);
+  shoal_window_free(window);
+  shoal_group_free(group);
+  return NULL;
+}
+
+// ---- over mpirun and srun ------------------------------------------------------------------
+
+// The owner, or the writer that is waited for, leaves the world without a word.
+static shoal_status_t deserted(shoal_world_t *world, void *self) {
+  const bool owner_leaves = *(const bool *)self;
+  const int32_t me = shoal_world_rank(world);
+  shoal_group_t *group;
+  shoal_window_t *window;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_window_create(group, 16, &window));
+  if (me == 1) return NULL;  // its window goes with the process
+  CHECK_ERROR(ABORTED, "rank 1 has left", shoal_window_wait(window, owner_leaves, 1, 1));
+  CHECK_ERROR(ABORTED, "rank 1 has left", shoal_window_get(window, 0, 0, 0, NULL, NULL));
+  shoal_window_free(window);
+  shoal_group_free(group);
+  return NULL;
+}
+
+static int join_case(const char *name) {
+  static const shoal_world_options_t short_time = {.timeout_ms = 300};
+  static int64_t count = 3000001;
+  static bool yes = true, no = false;
+  shoal_failing_t counter = {0};
+  const shoal_world_options_t counted = {.allocator = shoal_allocator_failing(&counter)};
+  const struct {
+    const char *name;
+    const shoal_world_options_t *options;
+    rank_fn_t function;
+    void *self;
+  } joined[] = {
+      {"writers", NULL, writers, NULL}, {"stale", NULL, stale, NULL},
+      {"large", NULL, large, &count},   {"steady", &counted, steady, &counter},
+      {"absent", NULL, absent, NULL},   {"wrong", &short_time, wrong, NULL},
+      {"leaves", NULL, leaves, NULL},   {"owner", NULL, deserted, &yes},
+      {"writer", NULL, deserted, &no},
+  };
+  for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
+    if (strcmp(name, joined[i].name) != 0) continue;
+    return run_joined(joined[i].options, joined[i].function, joined[i].self);
+  }
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[1], "join") == 0) return join_case(argv[2]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_writers),
       cmocka_unit_test(test_staleness),
+      cmocka_unit_test(test_large),
       cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

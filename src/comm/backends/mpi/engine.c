@@ -1,4 +1,5 @@
-// The progress engine of `mpi`: packets out and in, matching, payloads, news. wait.c waits.
+// The progress engine of `mpi`: packets out and in, matching, payloads, news. wait.c waits, life.c
+// starts and ends it.
 //
 // Whoever waits moves everything of its rank forward; a thread does so, seldom, while nobody waits.
 // All of this runs under the world's mutex. No allocation once the pools have grown to what a
@@ -12,17 +13,13 @@
 
 #define CHUNK_BYTES (INT64_C(64) << 20)  // of a payload in one request: what a timeout can see
 #define PACKETS_AT_ONCE 64               // taken in one pass
-#define LINGER_NS INT64_C(1000000000)    // how long leaving waits for what is still on its way
-#define GOODBYE_NS INT64_C(100000000)    // and for others who leave at the same time
-#define POOL_LEAST 16                    // packets and flights made beforehand,
-#define POOL_MOST 256                    // and two for every rank up to this
 
 enum { PACKETS, PAYLOADS };  // communicators
 
 // ---- news -----------------------------------------------------------------------------
 
-static void send_news(shoal_mpi_world_t *world, shoal_mpi_news_t *news, shoal_mpi_kind_t kind,
-                      int32_t tag, const char *text) {
+void shoal_mpi_send_news(shoal_mpi_world_t *world, shoal_mpi_news_t *news, shoal_mpi_kind_t kind,
+                         int32_t tag, const char *text) {
   shoal_mpi_packet_t *packet = &news->packet;
   packet->header = (shoal_mpi_header_t){.kind = kind, .tag = tag, .check = SHOAL_MPI_CHECK};
   packet->header.bytes =
@@ -39,8 +36,7 @@ static void send_news(shoal_mpi_world_t *world, shoal_mpi_news_t *news, shoal_mp
   }
 }
 
-// Are all of them out?
-static bool news_are_out(shoal_mpi_world_t *world, shoal_mpi_news_t *news) {
+bool shoal_mpi_news_are_out(shoal_mpi_world_t *world, shoal_mpi_news_t *news) {
   bool all = true;
   for (int32_t i = 0; i < world->base.size; ++i) {
     bool done = true;
@@ -55,7 +51,7 @@ static bool news_are_out(shoal_mpi_world_t *world, shoal_mpi_news_t *news) {
 void shoal_mpi_break(shoal_mpi_world_t *world, shoal_code_t code, const char *message) {
   if (!shoal_failure_set(&world->failure, code, world->base.rank, message)) return;
   world->plugin->give_up();
-  send_news(world, &world->failed, SHOAL_MPI_FAILED, (int32_t)code, message);
+  shoal_mpi_send_news(world, &world->failed, SHOAL_MPI_FAILED, (int32_t)code, message);
 }
 
 void shoal_mpi_fail(shoal_world_t *base, shoal_code_t code, const char *message) {
@@ -74,7 +70,7 @@ static void break_by_mpi(shoal_mpi_world_t *world, int32_t peer) {
 
 // ---- pools ----------------------------------------------------------------------------
 
-static shoal_mpi_packet_t *take_packet(shoal_mpi_world_t *world) {
+shoal_mpi_packet_t *shoal_mpi_take_packet(shoal_mpi_world_t *world) {
   shoal_mpi_packet_t *packet = world->free_packets;
   if (packet) {
     world->free_packets = packet->next;
@@ -85,12 +81,12 @@ static shoal_mpi_packet_t *take_packet(shoal_mpi_world_t *world) {
   return packet;
 }
 
-static void give_packet(shoal_mpi_world_t *world, shoal_mpi_packet_t *packet) {
+void shoal_mpi_give_packet(shoal_mpi_world_t *world, shoal_mpi_packet_t *packet) {
   packet->next = world->free_packets;
   world->free_packets = packet;
 }
 
-static shoal_mpi_flight_t *take_flight(shoal_mpi_world_t *world) {
+shoal_mpi_flight_t *shoal_mpi_take_flight(shoal_mpi_world_t *world) {
   shoal_mpi_flight_t *flight = world->free_flights;
   if (flight) {
     world->free_flights = flight->next;
@@ -108,8 +104,10 @@ static shoal_mpi_flight_t *take_flight(shoal_mpi_world_t *world) {
 
 static bool start_chunk(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
   const int64_t left = flight->message->bytes - flight->offset;
-  uint8_t *data = (uint8_t *)flight->message->data + flight->offset;
-  flight->chunk = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+  const int64_t most = flight->most ? flight->most : CHUNK_BYTES;
+  uint8_t *data =
+      flight->staging ? flight->staging : (uint8_t *)flight->message->data + flight->offset;
+  flight->chunk = left < most ? left : most;
   shoal_mpi_comm_t *comm = &world->comms[PAYLOADS];
   const int failed = flight->direction == SHOAL_SEND
                          ? world->plugin->send(comm, flight->peer, flight->payload, data,
@@ -132,8 +130,9 @@ static bool step_flight(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight, bo
     if (world->plugin->test(&flight->payload_request, &chunk_done, NULL, NULL)) goto failed;
     if (!chunk_done) return false;
     *moved = true;
-    if (!flight->stream) return done;  // given up: no more chunks
-    ++flight->stream->moved;
+    if (!flight->moved) return done;  // given up: no more chunks
+    ++*flight->moved;
+    if (flight->staging) shoal_mpi_shard_chunk(flight);
     flight->offset += flight->chunk;
     if (flight->offset < flight->message->bytes && !start_chunk(world, flight)) return false;
   }
@@ -145,37 +144,43 @@ failed:
 
 // ---- sending --------------------------------------------------------------------------
 
+void shoal_mpi_depart(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight, int64_t behind,
+                      bool has_payload) {
+  shoal_mpi_header_t *header = &flight->packet.header;
+  flight->direction = SHOAL_SEND;
+  if (has_payload) {
+    shoal_mpi_peer_t *peer = &world->peers[flight->peer];
+    flight->payload = 1 + peer->payloads++ % (world->largest_tag - 1);
+    if (peer->payloads == INT32_MAX) peer->payloads = 0;
+  }
+  header->payload = flight->payload;
+  header->check = SHOAL_MPI_CHECK;
+  if (world->plugin->send(&world->comms[PACKETS], flight->peer, 0, header,
+                          (int64_t)sizeof *header + behind, &flight->header_request)) {
+    break_by_mpi(world, flight->peer);
+  } else if (has_payload) {
+    start_chunk(world, flight);
+  }
+}
+
 static shoal_status_t start_send(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream,
                                  shoal_exchange_t *exchange, const shoal_message_t *message) {
-  shoal_mpi_flight_t *flight = take_flight(world);
+  shoal_mpi_flight_t *flight = shoal_mpi_take_flight(world);
   if (!flight) return SHOAL_OOM();
-  flight->direction = SHOAL_SEND;
+  flight->moved = &stream->moved;
   flight->stream = stream;
   flight->exchange = exchange;
   flight->message = message;
   flight->peer = message->peer;
   const bool small = message->bytes <= SHOAL_MPI_INLINE;
-  if (!small) {
-    shoal_mpi_peer_t *peer = &world->peers[message->peer];
-    flight->payload = 1 + peer->payloads++ % (world->largest_tag - 1);
-    if (peer->payloads == INT32_MAX) peer->payloads = 0;
-  }
-  shoal_mpi_packet_t *packet = &flight->packet;
-  packet->header = (shoal_mpi_header_t){.stream = stream->base.id,
-                                        .sequence = stream->sent[message->peer]++,
-                                        .bytes = message->bytes,
-                                        .tag = message->tag,
-                                        .kind = SHOAL_MPI_MESSAGE,
-                                        .payload = flight->payload,
-                                        .check = SHOAL_MPI_CHECK};
+  flight->packet.header = (shoal_mpi_header_t){.stream = stream->base.id,
+                                               .sequence = stream->sent[message->peer]++,
+                                               .bytes = message->bytes,
+                                               .tag = message->tag,
+                                               .kind = SHOAL_MPI_MESSAGE};
   const int64_t behind = small ? message->bytes : 0;
-  if (behind > 0) memcpy(packet->bytes, message->data, (size_t)behind);
-  if (world->plugin->send(&world->comms[PACKETS], message->peer, 0, &packet->header,
-                          (int64_t)sizeof packet->header + behind, &flight->header_request)) {
-    break_by_mpi(world, message->peer);
-  } else if (!small) {
-    start_chunk(world, flight);
-  }
+  if (behind > 0) memcpy(flight->packet.bytes, message->data, (size_t)behind);
+  shoal_mpi_depart(world, flight, behind, !small);
   return NULL;
 }
 
@@ -209,6 +214,11 @@ static void finish_receive(shoal_mpi_stream_t *stream, int32_t peer) {
   shoal_cursor_finish(&receiver->cursor, SHOAL_RECV, peer, &stream->pending);
 }
 
+void shoal_mpi_expect_payload(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
+  flight->direction = SHOAL_RECV;
+  start_chunk(world, flight);
+}
+
 // Gives a packet to whoever expects it; false: it must wait.
 static bool match_packet(shoal_mpi_world_t *world, int32_t peer, const shoal_mpi_packet_t *packet) {
   const shoal_mpi_header_t *header = &packet->header;
@@ -227,19 +237,19 @@ static bool match_packet(shoal_mpi_world_t *world, int32_t peer, const shoal_mpi
     finish_receive(stream, peer);
     return true;
   }
-  shoal_mpi_flight_t *flight = take_flight(world);
+  shoal_mpi_flight_t *flight = shoal_mpi_take_flight(world);
   if (!flight) {
     shoal_mpi_break(world, SHOAL_OUT_OF_MEMORY, "out of memory for a message's payload");
     return false;
   }
-  flight->direction = SHOAL_RECV;
+  flight->moved = &stream->moved;
   flight->stream = stream;
   flight->exchange = receiver->cursor.exchange;
   flight->message = message;
   flight->peer = peer;
   flight->payload = header->payload;
   receiver->flight = flight;
-  start_chunk(world, flight);
+  shoal_mpi_expect_payload(world, flight);
   return true;
 }
 
@@ -257,14 +267,14 @@ static bool match(shoal_mpi_world_t *world, int32_t rank) {
     }
     *at = packet->next;
     if (peer->last == packet) peer->last = before;
-    give_packet(world, packet);
+    shoal_mpi_give_packet(world, packet);
     moved = true;
   }
   return moved;
 }
 
-static shoal_status_t expect_packet(shoal_mpi_world_t *world) {
-  if (!world->incoming) world->incoming = take_packet(world);
+shoal_status_t shoal_mpi_expect_packet(shoal_mpi_world_t *world) {
+  if (!world->incoming) world->incoming = shoal_mpi_take_packet(world);
   if (!world->incoming) return SHOAL_OOM();
   if (world->plugin->receive(&world->comms[PACKETS], -1, 0, &world->incoming->header,
                              (int64_t)(sizeof(shoal_mpi_header_t) + SHOAL_MPI_INLINE),
@@ -283,11 +293,24 @@ static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *
                             (const char *)packet->bytes)) {
         world->plugin->give_up();
       }
-      give_packet(world, packet);
+      shoal_mpi_give_packet(world, packet);
       break;
     case SHOAL_MPI_LEFT:
       peer->left = true;
-      give_packet(world, packet);
+      shoal_mpi_give_packet(world, packet);
+      break;
+    case SHOAL_MPI_PUT:
+    case SHOAL_MPI_GET:
+    case SHOAL_MPI_AWAIT:
+      packet->peer = rank;
+      shoal_mpi_shard_take(world, packet);
+      break;
+    case SHOAL_MPI_VERSIONS:
+    case SHOAL_MPI_ANSWER:
+    case SHOAL_MPI_BEHIND:
+      packet->peer = rank;
+      shoal_mpi_call_answer(world, packet);
+      shoal_mpi_give_packet(world, packet);
       break;
     default:
       packet->next = NULL;
@@ -316,7 +339,7 @@ static bool receive_packets(shoal_mpi_world_t *world) {
     shoal_mpi_packet_t *packet = world->incoming;
     world->incoming = NULL;
     take_in(world, peer, packet);
-    shoal_status_t status = expect_packet(world);
+    shoal_status_t status = shoal_mpi_expect_packet(world);
     if (status) {
       shoal_mpi_break(world, shoal_status_code(status), shoal_status_message(status));
       shoal_status_free(status);
@@ -327,10 +350,30 @@ static bool receive_packets(shoal_mpi_world_t *world) {
 
 // ---- one pass -------------------------------------------------------------------------
 
+// What follows when a flight, off the list already, has arrived.
+static void land(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
+  if (flight->call) {
+    --flight->call->left;
+    ++flight->call->moved;
+  } else if (flight->window) {
+    shoal_mpi_shard_landed(world, flight);
+  } else if (flight->stream && flight->direction == SHOAL_RECV) {
+    finish_receive(flight->stream, flight->peer);
+    match(world, flight->peer);
+  } else if (flight->stream) {
+    shoal_exchange_t *exchange = flight->exchange;
+    ++exchange->progress[SHOAL_SEND];
+    ++flight->stream->moved;
+    if (shoal_exchange_done(exchange)) shoal_pending_remove(&flight->stream->pending, exchange);
+  }
+  flight->next = world->free_flights;
+  world->free_flights = flight;
+}
+
 bool shoal_mpi_progress(shoal_mpi_world_t *world) {
   bool moved = receive_packets(world);
   if (shoal_failure_is_set(&world->failure)) {  // exchanges may be gone
-    news_are_out(world, &world->failed);
+    shoal_mpi_news_are_out(world, &world->failed);
     return moved;
   }
   shoal_mpi_flight_t **at = &world->flights;
@@ -342,21 +385,11 @@ bool shoal_mpi_progress(shoal_mpi_world_t *world) {
       continue;
     }
     *at = flight->next;
-    if (flight->direction == SHOAL_RECV) {
-      finish_receive(flight->stream, flight->peer);
-      flight->next = world->free_flights;
-      world->free_flights = flight;
-      match(world, flight->peer);  // may put new flights in front, which `at` can be
-      at = &world->flights;
-      continue;
-    }
-    shoal_exchange_t *exchange = flight->exchange;
-    ++exchange->progress[SHOAL_SEND];
-    ++flight->stream->moved;
-    if (shoal_exchange_done(exchange)) shoal_pending_remove(&flight->stream->pending, exchange);
-    flight->next = world->free_flights;
-    world->free_flights = flight;
+    const bool is_send = flight->direction == SHOAL_SEND && !flight->window;
+    land(world, flight);
+    if (!is_send) at = &world->flights;  // there may be new ones in front, where `at` can be
   }
+  if (world->windows) shoal_mpi_shards_step(world);
   return moved;
 }
 
@@ -386,146 +419,48 @@ shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *base, shoal_exchange_t *
   return status;
 }
 
+// Until MPI has let go of the payload's memory, or the deadline.
+static bool settle(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight, int64_t deadline) {
+  bool done = !flight->payload_request.active;
+  while (!done && world->plugin->test(&flight->payload_request, &done, NULL, NULL) == 0 && !done &&
+         shoal_time_ns() < deadline) {
+    shoal_time_sleep_ns(100000);
+  }
+  return !flight->payload_request.active;
+}
+
 // A receive that is on its way would still write to the caller's memory: it is cancelled, and if
 // its bytes are coming already they get a moment to arrive.
+void shoal_mpi_recall(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
+  flight->exchange = NULL;
+  flight->stream = NULL;
+  flight->call = NULL;
+  flight->moved = NULL;
+  if (flight->direction != SHOAL_RECV || !flight->payload_request.active) return;
+  world->plugin->cancel(&flight->payload_request);
+  settle(world, flight, shoal_time_ns() + SHOAL_MPI_LINGER_NS);
+}
+
 void shoal_mpi_abandon(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream,
                        shoal_exchange_t *exchange) {
   shoal_pending_remove(&stream->pending, exchange);
-  const int64_t deadline = shoal_time_ns() + LINGER_NS;
   for (shoal_mpi_flight_t *flight = world->flights; flight; flight = flight->next) {
-    if (flight->exchange != exchange) continue;
-    flight->exchange = NULL;
-    flight->stream = NULL;
-    if (flight->direction != SHOAL_RECV || !flight->payload_request.active) continue;
-    world->plugin->cancel(&flight->payload_request);
-    bool done = false;
-    while (world->plugin->test(&flight->payload_request, &done, NULL, NULL) == 0 && !done &&
-           shoal_time_ns() < deadline) {
-      shoal_time_sleep_ns(100000);
+    if (flight->exchange == exchange) shoal_mpi_recall(world, flight);
+  }
+}
+
+bool shoal_mpi_rest(shoal_mpi_world_t *world, const shoal_mpi_window_t *window) {
+  const int64_t deadline = shoal_time_ns() + SHOAL_MPI_LINGER_NS;
+  bool rests = true;
+  for (shoal_mpi_flight_t *flight = world->flights; flight; flight = flight->next) {
+    if (flight->window != window) continue;
+    if (flight->payload_request.active && flight->direction == SHOAL_RECV) {
+      world->plugin->cancel(&flight->payload_request);
     }
+    rests = settle(world, flight, deadline) && rests;
+    flight->window = NULL;
+    flight->moved = NULL;
+    flight->staging = NULL;
   }
-}
-
-// ---- starting and stopping ------------------------------------------------------------
-
-#define BUSY_NS 200000    // between passes while something is on its way
-#define IDLE_NS 10000000  // and while nothing is
-
-static void run_progress(void *self) {
-  shoal_mpi_world_t *world = self;
-  while (!atomic_load(&world->ending)) {
-    bool busy = false;
-    if (atomic_load(&world->waiters) == 0) {
-      shoal_mutex_lock(&world->mutex);
-      shoal_mpi_progress(world);
-      busy = world->flights != NULL;
-      for (shoal_mpi_stream_t *s = world->streams; s && !busy; s = s->next) busy = s->pending.first;
-      shoal_mutex_unlock(&world->mutex);
-    }
-    shoal_time_sleep_ns(busy ? BUSY_NS : IDLE_NS);
-  }
-}
-
-// How much is in flight at once depends on who comes first; this much needs no allocation later.
-static shoal_status_t fill_pools(shoal_mpi_world_t *world) {
-  int32_t left = POOL_LEAST + 2 * world->base.size;
-  if (left > POOL_MOST) left = POOL_MOST;
-  shoal_mpi_packet_t *packets = NULL, *packet;
-  for (; left > 0 && (packet = take_packet(world)); --left) {
-    packet->next = packets;
-    packets = packet;
-    if (!take_flight(world)) break;
-  }
-  world->free_packets = packets;
-  world->free_flights = world->flights;
-  world->flights = NULL;
-  return left == 0 ? NULL : SHOAL_OOM();
-}
-
-static void drain_pools(shoal_mpi_world_t *world) {
-  shoal_allocator_t allocator = world->base.allocator;
-  while (world->free_packets) {
-    shoal_mpi_packet_t *next = world->free_packets->next;
-    allocator.free(allocator.self, world->free_packets);
-    world->free_packets = next;
-  }
-  while (world->free_flights) {
-    shoal_mpi_flight_t *next = world->free_flights->next;
-    allocator.free(allocator.self, world->free_flights);
-    world->free_flights = next;
-  }
-}
-
-shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world) {
-  shoal_status_t status = fill_pools(world);
-  if (!status) status = expect_packet(world);
-  if (!status) status = shoal_thread_start(run_progress, world, &world->progress);
-  // After an error MPI may still have the incoming packet; the rest goes.
-  if (status) drain_pools(world);
-  return status;
-}
-
-static bool others_left(const shoal_mpi_world_t *world) {
-  for (int32_t i = 0; i < world->base.size; ++i) {
-    if (i != world->base.rank && !world->peers[i].left) return false;
-  }
-  return true;
-}
-
-static bool all_is_out(shoal_mpi_world_t *world) {
-  if (!news_are_out(world, &world->left) || !news_are_out(world, &world->failed)) return false;
-  for (const shoal_mpi_flight_t *f = world->flights; f; f = f->next) {
-    if (f->header_request.active || f->payload_request.active) return false;
-  }
-  return true;
-}
-
-// Returns false if MPI may still use the world's memory. In a broken world the others get the time
-// to say why, too: a launcher may end them all when the first one ends.
-static bool linger(shoal_mpi_world_t *world) {
-  const int64_t deadline = shoal_time_ns() + LINGER_NS;
-  const int64_t patience = shoal_failure_is_set(&world->failure) ? LINGER_NS : GOODBYE_NS;
-  const int64_t goodbye = shoal_time_ns() + patience - patience / 10;
-  bool out = false, cancelled = false;
-  do {
-    if (!cancelled) shoal_mpi_progress(world);
-    out = all_is_out(world) && (others_left(world) || shoal_time_ns() > goodbye);
-    if (out && !cancelled && world->incoming_request.active) {
-      world->plugin->cancel(&world->incoming_request);
-      cancelled = true;
-    }
-    bool done = false;
-    if (cancelled && world->incoming_request.active) {
-      (void)world->plugin->test(&world->incoming_request, &done, NULL, NULL);
-    }
-    if (out && !world->incoming_request.active) return true;
-    shoal_time_sleep_ns(100000);
-  } while (shoal_time_ns() < deadline);
-  return false;
-}
-
-bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
-  atomic_store(&world->ending, true);
-  shoal_thread_join(&world->progress);
-  send_news(world, &world->left, SHOAL_MPI_LEFT, 0, NULL);
-  if (!linger(world)) {
-    world->plugin->give_up();
-    return false;
-  }
-  for (int32_t i = 0; i < world->base.size; ++i) {
-    while (world->peers[i].first) {
-      shoal_mpi_packet_t *packet = world->peers[i].first;
-      world->peers[i].first = packet->next;
-      give_packet(world, packet);
-    }
-  }
-  if (world->incoming) give_packet(world, world->incoming);
-  while (world->flights) {
-    shoal_mpi_flight_t *next = world->flights->next;
-    world->flights->next = world->free_flights;
-    world->free_flights = world->flights;
-    world->flights = next;
-  }
-  drain_pools(world);
-  return true;
+  return rests;
 }

@@ -1,4 +1,4 @@
-// `mpi`: joining, leaving, streams; engine.c moves the messages.
+// `mpi`: joining, leaving, streams; engine.c moves the messages, window.c has the windows.
 #include "comm/backends/mpi/mpi.h"
 
 #include <stdio.h>
@@ -166,4 +166,9 @@ const shoal_comm_ops_t shoal_comm_mpi = {
     .stream_free = mpi_stream_free,
     .exchange_start = shoal_mpi_exchange_start,
     .exchange_wait = shoal_mpi_exchange_wait,
+    .window_create = shoal_mpi_window_create,
+    .window_free = shoal_mpi_window_free,
+    .window_put_add = shoal_mpi_window_put_add,
+    .window_get = shoal_mpi_window_get,
+    .window_wait = shoal_mpi_window_wait,
 };

@@ -2,16 +2,20 @@
 //
 //   environment.c  which launcher started this process, as which rank of how many
 //   load.c         finding and loading the plug-in for that launcher's MPI
-//   engine.c       packets, matching, payloads, news; wait.c waits
+//   engine.c       packets, matching, payloads, news; wait.c waits, life.c starts and ends it
+//   window.c       windows: what callers ask; shard.c is the owner's side
 //   mpi.c          ops table, joining and leaving
 //   plugin.c       not in libshoal: plugin.h on mpi.h
 //
 // Every message is a *packet* on one communicator: a header, with the bytes behind it when they are
 // few. Packets between two ranks arrive in order, which gives the order of messages and puts news
 // (a rank failed, a rank left) behind everything sent before. More bytes follow as a *payload* on a
-// second communicator, under a tag that the sender numbers and the header tells.
+// second communicator, under a tag that the sender numbers and the header tells. Calls on windows
+// and their answers are packets too, which the owner's progress serves.
 #ifndef SHOAL_COMM_BACKENDS_MPI_MPI_H_
 #define SHOAL_COMM_BACKENDS_MPI_MPI_H_
+
+#include <stdalign.h>
 
 #include "comm/backends/mpi/plugin.h"
 #include "comm/comm_impl.h"
@@ -39,7 +43,15 @@ bool shoal_mpi_has_plugin(const char *family);
 typedef enum shoal_mpi_kind {
   SHOAL_MPI_MESSAGE,
   SHOAL_MPI_FAILED,  // the world is broken: tag is the code, the text follows
-  SHOAL_MPI_LEFT     // the sender has left
+  SHOAL_MPI_LEFT,    // the sender has left
+  // Windows; `stream` is the window, `sequence` the call. To the owner:
+  SHOAL_MPI_PUT,  // tag is the element type
+  SHOAL_MPI_GET,
+  SHOAL_MPI_AWAIT,  // a version
+  // From the owner:
+  SHOAL_MPI_VERSIONS,  // some of them; an answer follows
+  SHOAL_MPI_ANSWER,    // done: the rest of the versions, and what was asked for
+  SHOAL_MPI_BEHIND     // who an awaited version is missing of
 } shoal_mpi_kind_t;
 
 #define SHOAL_MPI_INLINE 2048
@@ -55,8 +67,10 @@ typedef struct shoal_mpi_header {
 
 typedef struct shoal_mpi_packet {
   struct shoal_mpi_packet *next;
-  shoal_mpi_header_t header;
-  uint8_t bytes[SHOAL_MPI_INLINE];
+  int64_t time;               // since when it waits, of an AWAIT
+  int32_t peer, told;         // who sent it; the rank that was told BEHIND, or -1
+  shoal_mpi_header_t header;  // from here on it is sent
+  alignas(8) uint8_t bytes[SHOAL_MPI_INLINE];
 } shoal_mpi_packet_t;
 
 // News to every other rank; storage of its own, so that bad news needs no memory.
@@ -67,14 +81,21 @@ typedef struct shoal_mpi_news {
 
 // ---- the world ------------------------------------------------------------------------
 
-// One packet and its payload on their way out, or one payload on its way in.
+// One packet and its payload on their way out, or one payload on its way in: a message's, a
+// window's.
 typedef struct shoal_mpi_flight {
   struct shoal_mpi_flight *next;
   shoal_direction_t direction;
-  struct shoal_mpi_stream *stream;  // NULL: its waiter has given up
+  uint64_t *moved;                  // grows with every chunk; NULL: its waiter has given up
+  struct shoal_mpi_stream *stream;  // of a message
   shoal_exchange_t *exchange;
-  const shoal_message_t *message;
+  const shoal_message_t *message;  // or &own
+  shoal_message_t own;
+  struct shoal_mpi_call *call;      // of a window: the caller's side
+  struct shoal_mpi_window *window;  // or the owner's
+  uint8_t *staging;                 // a received chunk goes here, to be added, not to its place
   int32_t peer, payload;
+  int64_t most;    // bytes of a chunk; 0: the engine's
   int64_t offset;  // bytes of the payload that are through
   int64_t chunk;   // bytes of the request in flight
   shoal_mpi_request_t header_request, payload_request;
@@ -102,6 +123,53 @@ typedef struct shoal_mpi_peer {
   bool left;
 } shoal_mpi_peer_t;
 
+// ---- windows --------------------------------------------------------------------------
+
+// Behind the header of a window's packet.
+typedef struct shoal_mpi_window_head {
+  int64_t offset;    // in the shard
+  uint64_t version;  // awaited; BEHIND: where it is
+  int32_t writer;    // group rank: who puts, who is awaited (-1: all), who is behind
+  int32_t count;     // GET: versions wanted; VERSIONS and ANSWER: versions behind this,
+  int32_t first;     // from this group rank on
+  int32_t unused;
+} shoal_mpi_window_head_t;
+
+// A call of this rank, in its caller's storage.
+typedef struct shoal_mpi_call {
+  struct shoal_mpi_call *next;
+  uint64_t id;
+  struct shoal_mpi_window *window;
+  shoal_mpi_kind_t kind;
+  int32_t owner, writer;  // group ranks
+  uint64_t version;       // awaited
+  int32_t behind;         // whom the owner named, or -1,
+  uint64_t behind_at;     // and where that one is
+  void *data;             // read by a put, written by a get
+  int64_t bytes;
+  uint64_t *versions;  // of a get, or NULL
+  int32_t left;        // what is still to come before it is done: an answer, a payload
+  uint64_t moved;
+} shoal_mpi_call_t;
+
+// This rank's shard. Calls wait in line for it: one that adds has it for itself, those that read
+// share it. A payload is added chunk by chunk, and read where it lies, while the shard is held.
+typedef struct shoal_mpi_window {
+  shoal_window_t base;
+  struct shoal_mpi_window *next;
+  uint64_t id;
+  int64_t bytes;
+  shoal_mpi_packet_t *first, *last;  // PUT and GET that wait for their turn
+  shoal_mpi_packet_t *awaits;
+  bool is_written;
+  int32_t readers;
+  uint64_t moved;
+  uint64_t *versions;  // one per group rank
+  uint8_t *data, *staging;
+} shoal_mpi_window_t;
+
+// ---- all of it ------------------------------------------------------------------------
+
 typedef struct shoal_mpi_world {
   shoal_world_t base;
   const shoal_mpi_plugin_t *plugin;
@@ -116,6 +184,10 @@ typedef struct shoal_mpi_world {
   shoal_mpi_request_t incoming_request;
   shoal_mpi_flight_t *flights, *free_flights;
   shoal_mpi_packet_t *free_packets;
+  shoal_mpi_window_t *windows, *graves;  // graves: MPI may still read or write their shards
+  shoal_mpi_call_t *calls;
+  uint64_t last_call;
+  uint32_t last_window;
   _Atomic int32_t waiters;  // threads that move things along themselves
   _Atomic bool ending;
   shoal_thread_t progress;  // moves things along when nobody waits
@@ -132,5 +204,17 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *stream,
                                                        shoal_exchange_t *exchange);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *stream,
                                                       shoal_exchange_t *exchange);
+
+SHOAL_MUST_USE shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shards,
+                                                      shoal_window_t **out_window);
+void shoal_mpi_window_free(shoal_window_t *window);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_window_put_add(shoal_window_t *window, int32_t owner,
+                                                       shoal_dtype_t dtype, int64_t offset,
+                                                       int64_t count, const void *data);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_window_get(shoal_window_t *window, int32_t owner,
+                                                   int64_t offset, int64_t bytes, void *data,
+                                                   uint64_t *out_versions);
+SHOAL_MUST_USE shoal_status_t shoal_mpi_window_wait(shoal_window_t *window, int32_t owner,
+                                                    int32_t writer, uint64_t version);
 
 #endif  // SHOAL_COMM_BACKENDS_MPI_MPI_H_

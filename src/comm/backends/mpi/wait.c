@@ -59,19 +59,6 @@ static void describe(const shoal_mpi_world_t *world, const shoal_mpi_stream_t *s
   }
 }
 
-// A peer that this exchange needs has left, and nothing more came from it.
-static void check_left(shoal_mpi_world_t *world, const shoal_mpi_stream_t *stream,
-                       const shoal_exchange_t *exchange) {
-  shoal_direction_t direction;
-  int64_t moved;
-  const shoal_message_t *m = first_missing(world, stream, exchange, &direction, &moved);
-  if (!m || !world->peers[m->peer].left) return;
-  char waits[300], message[400];
-  describe(world, stream, exchange, waits, sizeof waits);
-  snprintf(message, sizeof message, "rank %d has left; %s", m->peer, waits);
-  shoal_mpi_break(world, SHOAL_ABORTED, message);
-}
-
 static void pause_after(int32_t idle) {
   if (idle < EAGER_PASSES) {
     sched_yield();
@@ -82,53 +69,105 @@ static void pause_after(int32_t idle) {
   shoal_time_sleep_ns(pause < LONGEST_PAUSE_NS ? pause : LONGEST_PAUSE_NS);
 }
 
-static void break_by_deadline(shoal_mpi_world_t *world, const shoal_mpi_stream_t *stream,
-                              const shoal_exchange_t *exchange) {
+// ---- anything -------------------------------------------------------------------------
+
+// A rank that this wait needs has left, and nothing more came from it.
+static void check_left(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
+  const int32_t missing = waiting->missing(waiting->self);
+  if (missing < 0 || !world->peers[missing].left) return;
   char waits[300], message[400];
-  describe(world, stream, exchange, waits, sizeof waits);
+  waiting->describe(waiting->self, waits, sizeof waits);
+  snprintf(message, sizeof message, "rank %d has left; %s", missing, waits);
+  shoal_mpi_break(world, SHOAL_ABORTED, message);
+}
+
+static void break_by_deadline(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
+  char waits[300], message[400];
+  waiting->describe(waiting->self, waits, sizeof waits);
   snprintf(message, sizeof message, "no progress in %lld ms: %s", (long long)world->base.timeout_ms,
            waits);
   shoal_mpi_break(world, SHOAL_DEADLINE, message);
 }
 
+typedef struct patience {
+  int64_t since;  // the last time that anything moved; 0: not looked yet
+  uint64_t seen;
+  int32_t idle;
+} patience_t;
+
 // One look; true when the wait is over.
-static bool look(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream, shoal_exchange_t *exchange,
-                 int64_t *since, uint64_t *seen, int32_t *idle) {
+static bool look(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, patience_t *p) {
   const bool moved = shoal_mpi_progress(world);
-  if (shoal_exchange_done(exchange)) return true;
+  if (waiting->is_done(waiting->self)) return true;
   if (shoal_failure_is_set(&world->failure)) {
-    shoal_mpi_abandon(world, stream, exchange);
+    waiting->abandon(waiting->self);
     return true;
   }
-  *idle = moved ? 0 : *idle + 1;
+  p->idle = moved ? 0 : p->idle + 1;
   const int64_t now = shoal_time_ns();
-  if (!*since || stream->moved != *seen) {
-    *since = now;
-    *seen = stream->moved;
-  } else if (now - *since > world->base.timeout_ms * 1000000) {
-    break_by_deadline(world, stream, exchange);
-  } else if (now - *since > LEFT_AFTER_NS) {
-    check_left(world, stream, exchange);
+  if (!p->since || *waiting->moved != p->seen) {
+    p->since = now;
+    p->seen = *waiting->moved;
+  } else if (now - p->since > world->base.timeout_ms * 1000000) {
+    break_by_deadline(world, waiting);
+  } else if (now - p->since > LEFT_AFTER_NS) {
+    check_left(world, waiting);
   }
   return false;
 }
 
-shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
-  shoal_mpi_world_t *world = (shoal_mpi_world_t *)base->world;
-  shoal_mpi_stream_t *stream = (shoal_mpi_stream_t *)base;
-  int64_t since = 0;
-  uint64_t seen = 0;
-  int32_t idle = 0;
+shoal_status_t shoal_mpi_wait(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
+  patience_t patience = {0};
   atomic_fetch_add(&world->waiters, 1);
   for (;;) {
     shoal_mutex_lock(&world->mutex);
-    const bool over = look(world, stream, exchange, &since, &seen, &idle);
-    const bool done = over && shoal_exchange_done(exchange);
+    const bool over = look(world, waiting, &patience);
+    const bool done = over && waiting->is_done(waiting->self);
     shoal_mutex_unlock(&world->mutex);
     if (over) {
       atomic_fetch_sub(&world->waiters, 1);
       return done ? NULL : shoal_failure_status(&world->failure);
     }
-    pause_after(idle);
+    pause_after(patience.idle);
   }
+}
+
+// ---- exchanges ------------------------------------------------------------------------
+
+typedef struct exchange_wait {
+  shoal_mpi_world_t *world;
+  shoal_mpi_stream_t *stream;
+  shoal_exchange_t *exchange;
+} exchange_wait_t;
+
+static bool exchange_is_done(void *self) {
+  return shoal_exchange_done(((const exchange_wait_t *)self)->exchange);
+}
+
+static void exchange_describe(void *self, char *buffer, size_t capacity) {
+  const exchange_wait_t *w = self;
+  describe(w->world, w->stream, w->exchange, buffer, capacity);
+}
+
+static int32_t exchange_missing(void *self) {
+  const exchange_wait_t *w = self;
+  shoal_direction_t direction;
+  int64_t moved;
+  const shoal_message_t *m = first_missing(w->world, w->stream, w->exchange, &direction, &moved);
+  return m ? m->peer : -1;
+}
+
+static void exchange_abandon(void *self) {
+  const exchange_wait_t *w = self;
+  shoal_mpi_abandon(w->world, w->stream, w->exchange);
+}
+
+shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
+  exchange_wait_t wait = {(shoal_mpi_world_t *)base->world, (shoal_mpi_stream_t *)base, exchange};
+  return shoal_mpi_wait(wait.world, &(shoal_mpi_waiting_t){.self = &wait,
+                                                           .is_done = exchange_is_done,
+                                                           .describe = exchange_describe,
+                                                           .missing = exchange_missing,
+                                                           .abandon = exchange_abandon,
+                                                           .moved = &wait.stream->moved});
 }
