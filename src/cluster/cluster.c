@@ -46,11 +46,22 @@ static shoal_status_t read_nodes(const shoal_json_t *root, shoal_arena_t *arena,
   return NULL;
 }
 
+static shoal_status_t read_link(const shoal_json_t *root, const char *key, double *latency,
+                                double *bandwidth) {
+  static const char *const keys[] = {"latency", "bandwidth"};
+  const shoal_json_t *link = NULL;
+  if (!shoal_json_find(root, key)) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, key, SHOAL_JSON_OBJECT, &link));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(link, keys, 2));
+  SHOAL_RETURN_IF_ERROR(read_positive(link, "latency", latency));
+  return read_positive(link, "bandwidth", bandwidth);
+}
+
 static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena, shoal_cluster_t *cluster) {
-  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link", "nodes", "ssh"};
+  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link", "node_link",
+                                     "nodes", "ssh"};
   static const char *const device_keys[] = {"flops", "bandwidth", "memory"};
-  static const char *const link_keys[] = {"latency", "bandwidth"};
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 6));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 7));
   int64_t version = 1, ranks = 0;
   SHOAL_RETURN_IF_ERROR(read_nodes(root, arena, cluster));
   // A file of nodes alone is AutoDist's, which has no version.
@@ -74,13 +85,12 @@ static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena, s
     SHOAL_RETURN_IF_ERROR(read_positive(part, "bandwidth", &cluster->memory_bandwidth));
     SHOAL_RETURN_IF_ERROR(read_memory(part, &cluster->memory));
   }
-  if (shoal_json_find(root, "link")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "link", SHOAL_JSON_OBJECT, &part));
-    SHOAL_RETURN_IF_ERROR(shoal_json_only(part, link_keys, 2));
-    SHOAL_RETURN_IF_ERROR(read_positive(part, "latency", &cluster->link_latency));
-    SHOAL_RETURN_IF_ERROR(read_positive(part, "bandwidth", &cluster->link_bandwidth));
-  }
-  return NULL;
+  SHOAL_RETURN_IF_ERROR(
+      read_link(root, "link", &cluster->link_latency, &cluster->link_bandwidth));
+  if (!shoal_json_find(root, "node_link")) return NULL;
+  cluster->node_link_latency = shoal_cluster_default().link_latency;
+  cluster->node_link_bandwidth = shoal_cluster_default().link_bandwidth;
+  return read_link(root, "node_link", &cluster->node_link_latency, &cluster->node_link_bandwidth);
 }
 
 shoal_status_t shoal_cluster_parse(const char *name, const char *text, shoal_cluster_t *out_cluster) {

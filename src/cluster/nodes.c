@@ -264,12 +264,13 @@ shoal_status_t shoal_cluster_nodes_read(const shoal_json_t *root, shoal_arena_t 
 
 shoal_status_t shoal_cluster_nodes_parse(const char *name, const char *text, shoal_arena_t *arena,
                                          shoal_cluster_nodes_t *out_nodes) {
-  static const char *const keys[] = {"nodes", "ssh", "shoal_cluster", "ranks", "device", "link"};
+  static const char *const keys[] = {"nodes", "ssh",  "shoal_cluster", "ranks",
+                                     "device", "link", "node_link"};
   const shoal_json_t *root;
   SHOAL_RETURN_IF_ERROR(shoal_yaml_parse(name, text, arena, &root));
   if (root->kind != SHOAL_JSON_OBJECT) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a cluster file is a mapping", name);
   }
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 6));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 7));
   return shoal_cluster_nodes_read(root, arena, out_nodes);
 }

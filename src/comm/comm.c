@@ -44,21 +44,30 @@ static shoal_status_t fill_options(const shoal_world_options_t *given,
   return NULL;
 }
 
-static shoal_status_t find_backend(const char *name, const shoal_comm_ops_t **out_ops) {
+// "throttle:local" is throttle's.
+static bool has_name(const shoal_comm_ops_t *ops, const char *name) {
+  const size_t length = strlen(ops->name);
+  return strncmp(name, ops->name, length) == 0 &&
+         (!name[length] || (ops->wraps && name[length] == ':'));
+}
+
+shoal_status_t shoal_comm_find(const char *name, bool wrapped, const shoal_comm_ops_t **out_ops) {
   const char *names[BACKEND_COUNT];
+  int64_t count = 0;
   for (int64_t i = 0; i < BACKEND_COUNT; ++i) {
-    names[i] = backends[i]->name;
-    if (name ? strcmp(name, names[i]) == 0 : backends[i]->detect()) {
+    if (wrapped && backends[i]->wraps) continue;
+    names[count++] = backends[i]->name;
+    if (name ? has_name(backends[i], name) : backends[i]->detect()) {
       *out_ops = backends[i];
       return NULL;
     }
   }
-  const char *nearest = name ? shoal_text_nearest(name, names, BACKEND_COUNT) : NULL;
+  const char *nearest = name ? shoal_text_nearest(name, names, count) : NULL;
   return SHOAL_ERROR(NOT_FOUND, "there is no communication backend '%s'; did you mean '%s'?",
-                     name ? name : "", nearest ? nearest : names[BACKEND_COUNT - 1]);
+                     name ? name : "", nearest ? nearest : names[count - 1]);
 }
 
-static void world_free(shoal_world_t *world) {
+void shoal_world_destroy(shoal_world_t *world) {
   shoal_recorder_t *recorder = world->private_recorder;
   shoal_allocator_t allocator = world->allocator;
   shoal_group_free(world->all);
@@ -74,7 +83,7 @@ static void world_free(shoal_world_t *world) {
 }
 
 // What every world has, whatever its backend.
-static shoal_status_t complete(shoal_world_t *world) {
+shoal_status_t shoal_world_complete(shoal_world_t *world) {
   SHOAL_RETURN_IF_ERROR(shoal_mutex_init(&world->lock));
   world->lock_ready = true;
   if (!world->recorder) {
@@ -91,13 +100,13 @@ static shoal_status_t join(const shoal_world_options_t *given, shoal_world_t **o
   shoal_world_options_t options;
   SHOAL_RETURN_IF_ERROR(fill_options(given, &options));
   const shoal_comm_ops_t *ops;
-  SHOAL_RETURN_IF_ERROR(find_backend(options.backend, &ops));
+  SHOAL_RETURN_IF_ERROR(shoal_comm_find(options.backend, false, &ops));
   shoal_world_t *world;
   SHOAL_RETURN_IF_ERROR(ops->join(&options, &world));
   world->joined = true;
-  shoal_status_t status = complete(world);
+  shoal_status_t status = shoal_world_complete(world);
   if (status) {
-    world_free(world);
+    shoal_world_destroy(world);
     return status;
   }
   *out_world = world;
@@ -127,16 +136,18 @@ shoal_status_t shoal_world_threads(const shoal_world_options_t *given, int32_t n
   shoal_world_options_t options;
   SHOAL_RETURN_IF_ERROR(fill_options(given, &options));
   const shoal_comm_ops_t *ops;
-  SHOAL_RETURN_IF_ERROR(find_backend(options.backend ? options.backend : "local", &ops));
+  const char *name = options.backend;
+  if (!name) name = shoal_comm_throttle.detect() ? "throttle" : "local";
+  SHOAL_RETURN_IF_ERROR(shoal_comm_find(name, false, &ops));
   if (!ops->threads) {
     return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no threads as ranks", ops->name);
   }
   if (n < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a world of %d ranks", n);
   SHOAL_RETURN_IF_ERROR(ops->threads(&options, n, out_worlds));
   shoal_status_t status = NULL;
-  for (int32_t i = 0; i < n && !status; ++i) status = complete(out_worlds[i]);
+  for (int32_t i = 0; i < n && !status; ++i) status = shoal_world_complete(out_worlds[i]);
   for (int32_t i = 0; i < n && status; ++i) {
-    world_free(out_worlds[i]);
+    shoal_world_destroy(out_worlds[i]);
     out_worlds[i] = NULL;
   }
   return status;
@@ -152,7 +163,7 @@ void shoal_world_release(shoal_world_t *world) {
   if (joined) pthread_mutex_lock(&process.lock);  // against a join in between
   if (atomic_fetch_sub(&world->references, 1) == 1) {
     if (joined && process.world == world) process.world = NULL;
-    world_free(world);
+    shoal_world_destroy(world);
   }
   if (joined) pthread_mutex_unlock(&process.lock);
 }

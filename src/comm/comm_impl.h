@@ -137,6 +137,7 @@ shoal_failure_status(const shoal_failure_t *failure);  // OK if not set
 
 struct shoal_comm_ops {
   const char *name;
+  bool wraps;  // its worlds are another backend's inside, which may be named: "throttle:local"
 
   // ---- worlds. options: allocator and timeout are set; base members of the world are the
   // backend's to fill, but for what comm.c says above.
@@ -161,6 +162,9 @@ struct shoal_comm_ops {
   void (*stream_free)(shoal_stream_t *stream);
   shoal_status_t (*exchange_start)(shoal_stream_t *stream, shoal_exchange_t *exchange);
   shoal_status_t (*exchange_wait)(shoal_stream_t *stream, shoal_exchange_t *exchange);
+  // Sleeps until the monotonic clock is at `until_ns`, or the world breaks: then its error. What
+  // this rank has started moves on. Optional; NULL: it does so without anybody's waiting.
+  shoal_status_t (*rest)(shoal_world_t *world, int64_t until_ns);
 
   void (*group_free)(shoal_group_t *group);  // Optional: of backend_data
 
@@ -197,6 +201,13 @@ SHOAL_MUST_USE shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int3
                                                     const shoal_message_t *recvs);
 // Room in the group's scratch.
 SHOAL_MUST_USE shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes);
+// For backends that wrap another. The backend of that name (NULL: the environment's); `wrapped`:
+// not one that wraps. What every world has beside what its backend made; and the end of such a
+// world.
+SHOAL_MUST_USE shoal_status_t shoal_comm_find(const char *name, bool wrapped,
+                                              const shoal_comm_ops_t **out_ops);
+SHOAL_MUST_USE shoal_status_t shoal_world_complete(shoal_world_t *world);
+void shoal_world_destroy(shoal_world_t *world);
 // After fork: the child is not in its parent's world.
 void shoal_world_forget_joined(void);
 

@@ -11,6 +11,7 @@ static void test_defaults(void **state) {
   assert_true(cluster.flops == none.flops && none.flops > 0);
   assert_true(cluster.memory_bandwidth == none.memory_bandwidth && none.memory_bandwidth > 0);
   assert_true(cluster.link_latency == none.link_latency && none.link_latency > 0);
+  assert_true(cluster.node_link_latency == 0 && cluster.node_link_bandwidth == 0);
   assert_true(cluster.link_bandwidth == none.link_bandwidth && none.link_bandwidth > 0);
 }
 
@@ -23,7 +24,8 @@ static void test_all_keys(void **state) {
                                 "device: {flops: 1.0e11, bandwidth: 20000000000, memory: 24G}\n"
                                 "link:\n"
                                 "  latency: 2.0e-6\n"
-                                "  bandwidth: 5.0e9\n",
+                                "  bandwidth: 5.0e9\n"
+                                "node_link: {latency: 1.0e-7}\n",
                                 &cluster));
   assert_int_equal(cluster.ranks, 8);
   assert_true(cluster.flops == 1e11);
@@ -31,6 +33,8 @@ static void test_all_keys(void **state) {
   assert_true(cluster.memory == INT64_C(24) << 30);
   assert_true(cluster.link_latency == 2e-6);
   assert_true(cluster.link_bandwidth == 5e9);
+  assert_true(cluster.node_link_latency == 1e-7);
+  assert_true(cluster.node_link_bandwidth == shoal_cluster_default().link_bandwidth);
   assert_ok(shoal_cluster_parse("c.yml", "shoal_cluster: 1\ndevice: {memory: 4096}\n", &cluster));
   assert_int_equal(cluster.memory, 4096);
 }
@@ -64,6 +68,9 @@ static void test_errors(void **state) {
       {"shoal_cluster: 1\ndevice: {memory: [1]}\n", SHOAL_INVALID_ARGUMENT, "memory", "c.yml:2:"},
       {"shoal_cluster: 1\nlink:\n  latency: 0\n", SHOAL_INVALID_ARGUMENT, "latency", "c.yml:3:"},
       {"shoal_cluster: 1\nlink: {speed: 3}\n", SHOAL_INVALID_ARGUMENT, "speed", "c.yml:2:"},
+      {"shoal_cluster: 1\nnode_link: {speed: 3}\n", SHOAL_INVALID_ARGUMENT, "speed", "c.yml:2:"},
+      {"shoal_cluster: 1\nnode_link: {bandwidth: -1.0}\n", SHOAL_INVALID_ARGUMENT,
+       "node_link.bandwidth", "c.yml:2:"},
       {"shoal_cluster: 1\nlink: {\n", SHOAL_INVALID_ARGUMENT, "c.yml", "c.yml"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "comm/comm_impl.h"
 #include "comm_ranks.h"
+#include "comm_throttled.h"
 #include "op/reduce.h"
 
 // Serial model
@@ -527,6 +528,21 @@ static void test_processes(void **state) {
   }
 }
 
+// Through links: messages that come late change nothing.
+static void test_throttle(void **state) {
+  (void)state;
+  throttle("shoal_cluster: 1\nlink: {latency: 1.0e-6, bandwidth: 1.0e9}\n", "");
+  const shoal_world_options_t options = {.backend = "throttle:local"};
+  const int32_t counts[] = {1, 2, 3, 4};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
+    run_threads(&options, counts[i], conformance, NULL);
+  }
+  memory_t memory = MIXED;
+  assert_ok(run_processes(&options, 3, conformance, &memory));
+  run_threads(&(shoal_world_options_t){.backend = "throttle:self"}, 1, conformance, NULL);
+  unthrottle();
+}
+
 // Every algorithm, also where the table would not choose it.
 static void test_algorithms(void **state) {
   (void)state;
@@ -563,9 +579,8 @@ static void test_algorithms(void **state) {
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "join") == 0) return run_joined(NULL, conformance, NULL);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_self),
-      cmocka_unit_test(test_processes),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_self),       cmocka_unit_test(test_processes),
+      cmocka_unit_test(test_threads),    cmocka_unit_test(test_throttle),
       cmocka_unit_test(test_algorithms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -459,3 +459,19 @@ shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_do
   shoal_wait_clear(&world->base, told);
   return is_done ? NULL : shoal_failure_status(&world->hub->failure);
 }
+
+shoal_status_t shoal_local_rest(shoal_world_t *base, int64_t until_ns) {
+  shoal_local_world_t *world = (shoal_local_world_t *)base;
+  shoal_hub_rank_t *own = &world->hub->ranks[base->rank];
+  for (;;) {
+    const uint32_t bell = atomic_load(&own->bell);
+    if (shoal_failure_is_set(&world->hub->failure)) {
+      return shoal_failure_status(&world->hub->failure);
+    }
+    move_started(world);
+    if (shoal_time_ns() >= until_ns) return NULL;
+    atomic_fetch_add(&own->sleepers, 1);
+    shoal_futex_wait(&own->bell, bell, until_ns);
+    atomic_fetch_sub(&own->sleepers, 1);
+  }
+}

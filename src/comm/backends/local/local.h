@@ -65,6 +65,7 @@ SHOAL_MUST_USE shoal_status_t shoal_local_wait_until(shoal_local_world_t *world,
                                                      shoal_local_done_fn_t done,
                                                      shoal_local_describe_fn_t describe,
                                                      void *self);
+SHOAL_MUST_USE shoal_status_t shoal_local_rest(shoal_world_t *world, int64_t until_ns);
 static inline void shoal_local_pause(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

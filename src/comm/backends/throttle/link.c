@@ -1,0 +1,51 @@
+// When messages get through links, and sleeping until then; the model is in throttle.h.
+#include "base/time.h"
+#include "comm/backends/throttle/throttle.h"
+
+#define SLICE_NS INT64_C(5000000)  // how often a sleeper looks whether the world broke
+
+int64_t shoal_throttle_table_bytes(int32_t size) {
+  return (int64_t)sizeof(shoal_throttle_table_t) + 2 * size * (int64_t)sizeof(int64_t);
+}
+
+void shoal_throttle_routes_init(const shoal_throttle_settings_t *settings,
+                                shoal_throttle_world_t *world) {
+  const int32_t me = world->base.rank, size = world->base.size;
+  for (int32_t i = 0; i < size; ++i) {
+    world->routes[i] = (shoal_throttle_route_t){0};
+    if (!settings->slow) continue;
+    const shoal_cluster_link_t link = shoal_cluster_links_between(&settings->links, me, i);
+    if (link.bandwidth <= 0) continue;
+    const int32_t mine = shoal_cluster_links_node(&settings->links, me);
+    const int32_t its = shoal_cluster_links_node(&settings->links, i);
+    world->routes[i] = (shoal_throttle_route_t){.latency_ns = (int64_t)(link.latency * 1e9 + 0.5),
+                                                .ns_per_byte = 1e9 / link.bandwidth,
+                                                .out = mine == its ? size + me : mine,
+                                                .in = mine == its ? size + i : its};
+  }
+}
+
+shoal_throttle_times_t shoal_throttle_book(shoal_throttle_world_t *world,
+                                           const shoal_throttle_route_t *route, int32_t link,
+                                           int64_t bytes, int64_t now) {
+  if (route->ns_per_byte == 0) return (shoal_throttle_times_t){now, now};
+  const int64_t takes = (int64_t)((double)bytes * route->ns_per_byte + 0.5);
+  _Atomic int64_t *busy = &world->table->busy[link];
+  int64_t before = atomic_load(busy), through;
+  do {
+    through = (before > now ? before : now) + takes;
+  } while (!atomic_compare_exchange_weak(busy, &before, through));
+  return (shoal_throttle_times_t){through, through + route->latency_ns};
+}
+
+shoal_status_t shoal_throttle_sleep(shoal_throttle_world_t *world, int64_t until) {
+  shoal_world_t *inner = world->inner;
+  if (shoal_time_ns() >= until) return NULL;
+  if (inner->ops->rest) return inner->ops->rest(inner, until);
+  for (;;) {
+    shoal_status_t broken = inner->ops->broken(inner);
+    const int64_t left = until - shoal_time_ns();
+    if (broken || left <= 0) return broken;
+    shoal_time_sleep_ns(left < SLICE_NS ? left : SLICE_NS);
+  }
+}
