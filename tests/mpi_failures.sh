@@ -30,6 +30,15 @@ for family in $families; do
     pgrep -f "^$marker" >/dev/null && fail "$family: SIG$signal leaves ranks behind"
   done
 
+  # A rank that never calls MPI_Init holds up the others for the time limit only.
+  start=$SECONDS
+  SHOAL_TIMEOUT_MS=2000 launch $family 2 bash -c \
+    '[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && exec sleep 100; exec "$0" join' \
+    "$tests/comm_conformance_test" >"$work/out" 2>"$work/err" </dev/null && fail "$family: joins without rank 1"
+  grep -q 'DEADLINE: rank 0 of 2 waited 2000 ms' "$work/err" ||
+    { fail "$family: rank 1 never joins"; cat "$work/out" "$work/err" >&2; }
+  [ $((SECONDS - start)) -lt 50 ] || fail "$family: $((SECONDS - start)) s until a rank that never joins is noticed"
+
   SHOAL_MPI_PLUGIN=/there/is/none.so launch $family 2 "$tests/comm_conformance_test" join \
     >"$work/out" 2>"$work/err" </dev/null && fail "$family: joins without a plug-in"
   grep -q 'UNAVAILABLE.*as rank . of 2.*cannot be loaded' "$work/err" ||

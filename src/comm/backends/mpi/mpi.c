@@ -15,21 +15,22 @@ static bool mpi_detect(void) {
 
 // Processes under another MPI's launcher are N worlds of one rank each, and do not say so.
 static shoal_status_t check_launch(const shoal_mpi_launch_t *launch,
-                                   const shoal_mpi_plugin_t *plugin, int32_t rank, int32_t size) {
-  if (rank == launch->rank && size == launch->size) return NULL;
+                                   const shoal_mpi_plugin_t *plugin,
+                                   const shoal_mpi_start_t *start) {
+  if (start->rank == launch->rank && start->size == launch->size) return NULL;
   return SHOAL_ERROR_HINT(
       UNAVAILABLE,
       "launch with the MPI of the plug-in: mpirun.openmpi or mpiexec.hydra; under Slurm "
       "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
       "%s started this process as rank %d of %d, but %s says that it is rank %d of %d",
-      launch->launcher, launch->rank, launch->size, plugin->library, rank, size);
+      launch->launcher, launch->rank, launch->size, plugin->library, start->rank, start->size);
 }
 
 static shoal_status_t world_create(const shoal_world_options_t *options,
-                                   const shoal_mpi_plugin_t *plugin, int32_t rank, int32_t size,
-                                   int32_t largest_tag, shoal_mpi_world_t **out_world) {
+                                   const shoal_mpi_plugin_t *plugin, const shoal_mpi_start_t *start,
+                                   shoal_mpi_world_t **out_world) {
   shoal_allocator_t allocator = options->allocator;
-  const size_t n = (size_t)size;
+  const size_t n = (size_t)start->size;
   const size_t bytes =
       sizeof(shoal_mpi_world_t) + n * (sizeof(shoal_mpi_peer_t) + 2 * sizeof(shoal_mpi_request_t));
   shoal_mpi_world_t *world = allocator.alloc(allocator.self, bytes);
@@ -38,11 +39,11 @@ static shoal_status_t world_create(const shoal_world_options_t *options,
   world->base.ops = &shoal_comm_mpi;
   world->base.allocator = allocator;
   world->base.references = 1;
-  world->base.rank = rank;
-  world->base.size = size;
+  world->base.rank = start->rank;
+  world->base.size = start->size;
   world->base.timeout_ms = options->timeout_ms;
   world->plugin = plugin;
-  world->largest_tag = largest_tag;
+  world->largest_tag = start->largest_tag;
   world->peers = (shoal_mpi_peer_t *)(world + 1);
   world->failed.requests = (shoal_mpi_request_t *)(world->peers + n);
   world->left.requests = world->failed.requests + n;
@@ -88,15 +89,14 @@ failed:
 static shoal_status_t mpi_join(const shoal_world_options_t *options, shoal_world_t **out_world) {
   shoal_mpi_launch_t launch;
   const shoal_mpi_plugin_t *plugin;
-  int32_t rank, size, largest_tag;
+  shoal_mpi_start_t start;
   SHOAL_RETURN_IF_ERROR(shoal_mpi_read_launch(&launch));
   SHOAL_RETURN_IF_ERROR(shoal_mpi_load(&launch, &plugin));
-  if (plugin->init(&rank, &size, &largest_tag)) {
-    return SHOAL_ERROR(UNAVAILABLE, "MPI does not start: %s", plugin->error);
-  }
-  SHOAL_RETURN_IF_ERROR(check_launch(&launch, plugin, rank, size));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_mpi_start(&launch, plugin, options->allocator, options->timeout_ms, &start));
+  SHOAL_RETURN_IF_ERROR(check_launch(&launch, plugin, &start));
   shoal_mpi_world_t *world = NULL;
-  SHOAL_RETURN_IF_ERROR(world_create(options, plugin, rank, size, largest_tag, &world));
+  SHOAL_RETURN_IF_ERROR(world_create(options, plugin, &start, &world));
   shoal_status_t status = meet(world);
   if (status) {  // `world` stays: MPI may still write its communicators
     plugin->give_up();

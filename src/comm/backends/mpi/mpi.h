@@ -2,6 +2,7 @@
 //
 //   environment.c  which launcher started this process, as which rank of how many
 //   load.c         finding and loading the plug-in for that launcher's MPI
+//   start.c        MPI_Init, with a time limit
 //   engine.c       packets, matching, payloads, news; wait.c waits, life.c starts and ends it
 //   window.c       windows: what callers ask; shard.c is the owner's side
 //   mpi.c          ops table, joining and leaving
@@ -34,6 +35,16 @@ bool shoal_mpi_launched(void);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_read_launch(shoal_mpi_launch_t *out_launch);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_load(const shoal_mpi_launch_t *launch,
                                              const shoal_mpi_plugin_t **out_plugin);
+
+typedef struct shoal_mpi_start {
+  int32_t rank, size;  // as MPI says
+  int32_t largest_tag;
+} shoal_mpi_start_t;
+// Starts MPI unless it is started. DEADLINE: not all ranks did so in time; see start.c.
+SHOAL_MUST_USE shoal_status_t shoal_mpi_start(const shoal_mpi_launch_t *launch,
+                                              const shoal_mpi_plugin_t *plugin,
+                                              shoal_allocator_t allocator, int64_t timeout_ms,
+                                              shoal_mpi_start_t *out_start);
 
 // Is the plug-in of this family where it is looked for first? Loads nothing.
 bool shoal_mpi_has_plugin(const char *family);

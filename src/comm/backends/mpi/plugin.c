@@ -3,6 +3,7 @@
 #include "comm/backends/mpi/plugin.h"
 
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>  // atexit
 #include <string.h>
@@ -17,7 +18,8 @@ _Static_assert(sizeof(own_comm_t) <= sizeof(shoal_mpi_comm_t), "a communicator f
 
 static char error_text[SHOAL_MPI_ERROR_BYTES];
 static char library_text[MPI_MAX_LIBRARY_VERSION_STRING];
-static bool initialised, given_up, exit_registered;
+static bool initialised, exit_registered;
+static atomic_bool given_up, starting;  // one thread may be left inside MPI_Init
 
 static int failed(const char *what, int code) {
   if (code == MPI_SUCCESS) return 0;
@@ -52,7 +54,7 @@ static void read_library(void) {
   library_text[strcspn(library_text, ",\n\t")] = 0;
 }
 
-static int plugin_init(int32_t *out_rank, int32_t *out_size, int32_t *out_largest_tag) {
+static int start(int32_t *out_rank, int32_t *out_size, int32_t *out_largest_tag) {
   int there = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
   MPI_Finalized(&finalised);
   if (finalised) {
@@ -86,6 +88,16 @@ static int plugin_init(int32_t *out_rank, int32_t *out_size, int32_t *out_larges
   *out_largest_tag = found ? *largest : 32767;
   read_library();
   return 0;
+}
+
+static int plugin_init(int32_t *out_rank, int32_t *out_size, int32_t *out_largest_tag) {
+  if (atomic_exchange(&starting, true)) {
+    snprintf(error_text, sizeof error_text, "an earlier start has not ended yet");
+    return 1;
+  }
+  const int result = start(out_rank, out_size, out_largest_tag);
+  atomic_store(&starting, false);
+  return result;
 }
 
 static void plugin_give_up(void) {

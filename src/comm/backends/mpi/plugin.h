@@ -32,7 +32,7 @@ typedef struct shoal_mpi_plugin {
   char *error;          // why the last call failed; SHOAL_MPI_ERROR_BYTES
 
   // Initialises MPI unless it is already; once per process. MPI is finalised when the process
-  // exits.
+  // exits. Blocks until all ranks do so; until then only give_up may be called besides.
   int (*init)(int32_t *out_rank, int32_t *out_size, int32_t *out_largest_tag);
   // At exit, do not finalise: in a broken world that could wait for ever.
   void (*give_up)(void);
