@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli.h"
+#include "comm/launch.h"
 #include "models.h"
 #include "planning.h"
 #include "prove/prove.h"
@@ -131,9 +132,9 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
   if (o->seed == 0) o->seed = (int64_t)time(NULL);
   if (o->threads && o->processes)
     return SHOAL_ERROR(INVALID_ARGUMENT, "ranks are threads or processes, not both");
-  if (o->planning.ranks < 1 || o->planning.ranks > 1024)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to 1024 ranks can be checked",
-                       (long long)o->planning.ranks);
+  if (o->planning.ranks < 1 || o->planning.ranks > SHOAL_LAUNCH_MAX_RANKS)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d ranks can be checked",
+                       (long long)o->planning.ranks, SHOAL_LAUNCH_MAX_RANKS);
   if (o->mutate) return check_mutations(o, out);
   if (o->random > 0 || o->kase) return check_random(o, out);
   SHOAL_RETURN_IF_ERROR(cli_one_model(&words));

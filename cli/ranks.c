@@ -123,13 +123,14 @@ static shoal_status_t run_processes(int32_t count, cli_rank_fn_t function, void 
 }
 
 shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self) {
-  if (count < 1 || count > 1024)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: between 1 and 1024 local ranks", (long long)count);
+  if (count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks", (long long)count,
+                       SHOAL_LAUNCH_MAX_RANKS);
   const char *launched = getenv("SHOAL_THREADS");  // by `shoal run --threads`
   if (launched) {
     char *end;
     count = strtoll(launched, &end, 10);
-    if (*end || count < 1 || count > 1024)
+    if (*end || count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
       return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks", launched);
     threads = true;
   }

@@ -17,13 +17,14 @@
 #include "comm/launch_cluster.h"
 
 typedef struct run_options {
-  int64_t ranks, timeout_ms, grace_ms;
+  const char *ranks;  // a text: 0 is no number of ranks, and not `auto` either
+  int64_t timeout_ms, grace_ms;
   bool threads, no_prefix, no_pin, dry_run, help;
   const char *cluster, *mpi, *mpi_options, *ssh;
 } run_options_t;
 
 static const shoal_option_t OPTIONS[] = {
-    SHOAL_OPTION(run_options_t, INT, ranks, "auto",
+    SHOAL_OPTION(run_options_t, STRING, ranks, "auto",
                  "ranks to start; auto: one per core, or per device of the cluster", .letter = 'n'),
     SHOAL_OPTION(run_options_t, STRING, cluster, NULL,
                  "start them on this cluster file's machines (AutoDist's resource_spec.yml)"),
@@ -92,6 +93,19 @@ static shoal_status_t run_cluster(const run_options_t *options, const shoal_laun
   return shoal_launch_program(&launch.launch, program);
 }
 
+// "auto" is 0.
+static shoal_status_t parse_ranks(const char *text, int32_t *out_ranks) {
+  char *end;
+  const long long ranks = strtoll(text, &end, 10);
+  const bool is_auto = strcmp(text, "auto") == 0;
+  if (!is_auto && (end == text || *end || ranks < 1 || ranks > INT32_MAX)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n: '%s' is not a whole number from 1 on, nor auto",
+                       text);
+  }
+  *out_ranks = is_auto ? 0 : (int32_t)ranks;
+  return NULL;
+}
+
 // The options before "--"; the program and its arguments, as they are, behind it.
 static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   int dashes = 0;
@@ -109,11 +123,10 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
                                             : "there is no program to run",
                             words.count > 0 ? words.items[0] : "");
   }
-  if (options.ranks < 0 || options.ranks > INT32_MAX) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank", (long long)options.ranks);
-  }
+  int32_t ranks = 0;
+  SHOAL_RETURN_IF_ERROR(parse_ranks(options.ranks, &ranks));
   char **program = argv + dashes + 1;  // argv ends with NULL
-  shoal_launch_options_t launch = {.size = (int32_t)options.ranks,
+  shoal_launch_options_t launch = {.size = ranks,
                                    .timeout_ms = options.timeout_ms,
                                    .grace_ms = options.grace_ms,
                                    .no_prefix = options.no_prefix,

@@ -73,11 +73,17 @@ has err "cannot run './there-is-no-such-program'"
 # Bad usage stops before anything runs.
 run nothing 2 -n 2
 has err "no program"
-run no_ranks 2 -n -1 -- true
+for n in -1 0 2x ''; do
+  run no_ranks 2 -n "$n" -- true
+  has err "-n: '$n' is not a whole number from 1 on"
+done
+run auto 0 -n auto --no-prefix -- sh -c 'echo $SHOAL_SIZE'
+[ "$(sort -u "$work/out")" = "$(getconf _NPROCESSORS_ONLN)" ] || fail "-n auto: $(cat "$work/out")"
 run bad_option 2 --rangs 2 -- true
 has err "ranks"
 run before 2 -n 2 true
-run too_many 6 -n 100000 -- true
+run too_many 6 -n 129 -- true
+has err "1 to 128 ranks, not 129"
 
 # No orphans: what the ranks started ends with them, also when the launcher itself is killed.
 marker="shoal-run-test-$$"
@@ -87,10 +93,15 @@ run children 9 -n 2 --grace-ms 10 -- \
   bash -c "bash -c 'exec -a $marker sleep 60' & sleep 0.2; [ \$SHOAL_RANK = 0 ] && exit 1; wait"
 gone || fail "children of ranks outlive them"
 
-for signal in INT TERM; do
-  "$shoal" run -n 2 --grace-ms 10 -- bash -c "echo up; exec -a $marker sleep 60" >"$work/out" 2>"$work/err" &
+# start COMMAND...: in the background, as $launcher, until two ranks have said "up"
+start() {
+  : >"$work/out"  # or the loop below sees the one before
+  "$@" >"$work/out" 2>"$work/err" </dev/null &
   launcher=$!
   for _ in $(seq 100); do [ "$(grep -c up "$work/out")" -eq 2 ] && break; sleep 0.1; done
+}
+for signal in INT TERM HUP QUIT; do
+  start "$shoal" run -n 2 --grace-ms 10 -- bash -c "echo up; exec -a $marker sleep 60"
   # A shell without job control starts background jobs with SIGINT ignored; the launcher still sees it.
   kill -$signal $launcher
   wait $launcher
@@ -100,12 +111,28 @@ for signal in INT TERM; do
   gone || fail "SIG$signal leaves ranks behind"
 done
 
-"$shoal" run -n 2 -- bash -c "echo up; exec -a $marker sleep 60" >"$work/out" 2>"$work/err" &
-launcher=$!
-for _ in $(seq 100); do [ "$(grep -c up "$work/out")" -eq 2 ] && break; sleep 0.1; done
-kill -KILL $launcher
-wait $launcher 2>/dev/null
-gone || fail "ranks outlive a killed launcher"
+# Signals that are messages reach the ranks, and end nothing; what nohup ignores stays ignored.
+cat >"$work/listen" <<'X'
+trap 'echo heard; exit 0' USR1
+echo up
+for _ in $(seq 600); do sleep 0.1; done
+X
+start nohup "$shoal" run -n 2 -- bash "$work/listen"
+kill -HUP $launcher
+kill -USR1 $launcher
+wait $launcher || fail "SIGUSR1: exit code $?"
+[ "$(grep -c heard "$work/out")" -eq 2 ] || fail "SIGUSR1 does not reach the ranks"
+
+# Also behind a shell, which alone is the launcher's child.
+for behind in '' '; true'; do
+  start "$shoal" run -n 2 -- bash -c "bash -c 'echo up; exec -a $marker sleep 60'$behind"
+  kill -KILL $launcher
+  wait $launcher 2>/dev/null
+  gone || fail "ranks outlive a killed launcher"
+done
+
+# A process that gets away with a rank's pipe and writes on does not hold up the launcher.
+run runaway 0 -n 2 --no-prefix -- bash -c 'setsid timeout 5 yes & sleep 0.2; exit 0'
 
 # Closed standard streams are no descriptors for the launcher's own files.
 "$shoal" train mlp -n 2 --steps 2 --save "$work/closed" <&- >&- 2>&-

@@ -7,10 +7,16 @@
 #include "comm/comm_impl.h"
 #include "op/reduce.h"
 
+// While it is being written the state also has the rank in it, from bit 2 up: who writes may be
+// killed before the rest is there.
+static uint32_t writing_state(int32_t rank) {
+  return 1u | (uint32_t)(rank + 1) << 2;
+}
+
 bool shoal_failure_set(shoal_failure_t *failure, shoal_code_t code, int32_t rank,
                        const char *message) {
   uint32_t fine = 0;
-  if (!atomic_compare_exchange_strong(&failure->state, &fine, 1)) return false;
+  if (!atomic_compare_exchange_strong(&failure->state, &fine, writing_state(rank))) return false;
   failure->code = (int32_t)code;
   failure->rank = rank;
   snprintf(failure->message, sizeof failure->message, "%s", message);
@@ -28,7 +34,8 @@ shoal_status_t shoal_failure_status(const shoal_failure_t *failure) {
     }
     shoal_time_sleep_ns(1000000);
   }
-  return SHOAL_ERROR(ABORTED, "another rank failed and died before it could say why");
+  return SHOAL_ERROR(ABORTED, "rank %d failed; who was about to say why has died",
+                     (int32_t)(atomic_load(&failure->state) >> 2) - 1);
 }
 
 // ---- texts ----------------------------------------------------------------------------
@@ -53,10 +60,11 @@ bool shoal_collective_has_root(shoal_collective_kind_t kind) {
          kind == SHOAL_COLLECTIVE_GATHER || kind == SHOAL_COLLECTIVE_SCATTER;
 }
 
-// Bits 0-6 kind, 7 bounded, 8-11 dtype, 12-15 reduction, 16-30 root.
+// Bits 0-5 kind, 6 any order, 7 bounded, 8-11 dtype, 12-15 reduction, 16-30 root.
 int32_t shoal_collective_tag(const shoal_collective_t *collective) {
-  return (int32_t)((uint32_t)collective->kind | (uint32_t)collective->bounded << 7 |
-                   (uint32_t)collective->dtype << 8 | (uint32_t)collective->reduce << 12 |
+  return (int32_t)((uint32_t)collective->kind | (uint32_t)collective->any_order << 6 |
+                   (uint32_t)collective->bounded << 7 | (uint32_t)collective->dtype << 8 |
+                   (uint32_t)collective->reduce << 12 |
                    ((uint32_t)collective->root & 0x7fff) << 16);
 }
 
@@ -78,7 +86,7 @@ void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size
 }
 
 void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
-  const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x7f);
+  const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x3f);
   int length =
       snprintf(buffer, capacity, "%s%s", tag & 0x80 ? "bounded " : "", shoal_collective_name(kind));
   if (kind == SHOAL_COLLECTIVE_BARRIER || (size_t)length >= capacity) return;
@@ -89,6 +97,9 @@ void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   if (shoal_collective_is_reduction(kind) && (size_t)length < capacity) {
     length += snprintf(buffer + length, capacity - (size_t)length, " by %s",
                        shoal_reduce_name((shoal_reduce_t)(tag >> 12 & 0xf)));
+  }
+  if (tag & 0x40 && (size_t)length < capacity) {
+    length += snprintf(buffer + length, capacity - (size_t)length, " in any order");
   }
   if (shoal_collective_has_root(kind) && (size_t)length < capacity) {
     snprintf(buffer + length, capacity - (size_t)length, " %s group rank %d",

@@ -25,6 +25,8 @@
 #define KILL_AFTER_MS 1000  // from SIGTERM to SIGKILL
 #define DRAIN_STEPS 256     // reads of a dead rank's pipes: more than pipes hold
 
+_Static_assert(SHOAL_LAUNCH_MAX_RANKS == SHOAL_HUB_MAX_RANKS, "what a hub has room for");
+
 typedef struct child {
   pid_t pid;
   int pidfd;  // -1: ended, or never started
@@ -337,9 +339,10 @@ static shoal_status_t outcome(const launch_t *launch) {
 // The signals to forward. Blocked ones are seen even if they are ignored: of those, only what a
 // shell has its background jobs ignore is taken, not what `nohup` does.
 static void choose_signals(sigset_t *out_mask) {
-  static const int optional[] = {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+  static const int optional[] = {SIGHUP, SIGUSR1, SIGUSR2};
   sigemptyset(out_mask);
   sigaddset(out_mask, SIGINT);
+  sigaddset(out_mask, SIGQUIT);
   sigaddset(out_mask, SIGTERM);
   for (size_t i = 0; i < sizeof optional / sizeof *optional; ++i) {
     struct sigaction now;

@@ -5,6 +5,8 @@
 
 #include "shoal/comm.h"
 
+#define SHOAL_LAUNCH_MAX_RANKS 128  // on one machine, as threads or processes
+
 typedef struct shoal_launch_options {
   shoal_allocator_t allocator;  // zero: the system's
   int32_t size;                 // ranks

@@ -197,7 +197,9 @@ void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank) {
     uint32_t presence = atomic_load(&r->presence);
     const int64_t pid = atomic_load(&r->pid);
     const uint64_t born = atomic_load(&r->born);
-    if (i == own_rank || pid == 0 || presence % 4 != SHOAL_HUB_JOINED) continue;
+    // One that left may be followed by another process, which joins as the same rank.
+    const uint32_t was = presence % 4;
+    if (i == own_rank || pid == 0 || (was != SHOAL_HUB_JOINED && was != SHOAL_HUB_ABSENT)) continue;
     char state;
     uint64_t now_born;
     if (read_process(pid, &state, &now_born) && state != 'Z' && state != 'X' && now_born == born) {

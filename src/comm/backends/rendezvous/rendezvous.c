@@ -114,10 +114,14 @@ static socklen_t name_socket(const job_t *job, struct sockaddr_un *out_address) 
 }
 
 // Abstract sockets have no owner: whoever is at the other end must be the same user.
-static bool is_same_user(int socket) {
+static bool is_same_user(int socket, pid_t *out_pid) {
   struct ucred who;
   socklen_t size = sizeof who;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == getuid();
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != getuid()) {
+    return false;
+  }
+  *out_pid = who.pid;
+  return true;
 }
 
 // Waits for something to read, or for a connection.
@@ -158,12 +162,14 @@ static int receive_descriptor(int socket) {
   return fd;
 }
 
-// Rank 0: one visitor; true when it was one of ours and has the descriptor.
-static shoal_status_t serve(const job_t *job, int visitor, int hub_fd, uint64_t *seen,
-                            int64_t deadline, bool *out_ours) {
+// Rank 0: one visitor; true when it was one of ours and has the descriptor. The hub learns its
+// process right here: should it die before it has joined, the others see that.
+static shoal_status_t serve(const job_t *job, int visitor, shoal_hub_t *hub, int hub_fd,
+                            uint64_t *seen, int64_t deadline, bool *out_ours) {
   hello_t hello = {0};
+  pid_t pid;
   *out_ours = false;
-  if (!is_same_user(visitor) || !is_ready(visitor, deadline) ||
+  if (!is_same_user(visitor, &pid) || !is_ready(visitor, deadline) ||
       read(visitor, &hello, sizeof hello) != sizeof hello || hello.magic != MAGIC) {
     return NULL;
   }
@@ -174,11 +180,12 @@ static shoal_status_t serve(const job_t *job, int visitor, int hub_fd, uint64_t 
         job->launcher, job->size, hello.rank, hello.size, hello.size == job->size ? ", twice" : "");
   }
   seen[hello.rank / 64] |= UINT64_C(1) << (hello.rank % 64);
+  if (pid > 0) shoal_hub_set_process(hub, hello.rank, pid);
   *out_ours = send_descriptor(visitor, hub_fd);
   return NULL;
 }
 
-static shoal_status_t host(const job_t *job, int hub_fd, int64_t deadline) {
+static shoal_status_t host(const job_t *job, shoal_hub_t *hub, int hub_fd, int64_t deadline) {
   struct sockaddr_un address;
   const socklen_t length = name_socket(job, &address);
   int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -202,7 +209,7 @@ static shoal_status_t host(const job_t *job, int hub_fd, int64_t deadline) {
     const int visitor = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (visitor < 0) continue;
     bool ours;
-    status = serve(job, visitor, hub_fd, seen, deadline, &ours);
+    status = serve(job, visitor, hub, hub_fd, seen, deadline, &ours);
     there += ours;
     close(visitor);
   }
@@ -214,9 +221,10 @@ static shoal_status_t visit(const job_t *job, int64_t deadline, int *out_fd) {
   struct sockaddr_un address;
   const socklen_t length = name_socket(job, &address);
   do {
+    pid_t pid;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return SHOAL_ERROR(UNAVAILABLE, "no Unix socket: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&address, length) == 0 && is_same_user(fd)) {
+    if (connect(fd, (struct sockaddr *)&address, length) == 0 && is_same_user(fd, &pid)) {
       const hello_t hello = {MAGIC, job->rank, job->size};
       *out_fd = -1;
       if (write(fd, &hello, sizeof hello) == sizeof hello && is_ready(fd, deadline)) {
@@ -224,7 +232,8 @@ static shoal_status_t visit(const job_t *job, int64_t deadline, int *out_fd) {
       }
       close(fd);
       if (*out_fd >= 0) return NULL;
-      return SHOAL_ERROR(ABORTED, "rank 0 did not let rank %d of %d join", job->rank, job->size);
+      return SHOAL_ERROR(ABORTED, "rank 0 ended, or did not let rank %d of %d join", job->rank,
+                         job->size);
     }
     close(fd);
     shoal_time_sleep_ns(RETRY_NS);
@@ -263,8 +272,9 @@ static shoal_status_t rendezvous_join(const shoal_world_options_t *options,
   if (job.rank == 0) {
     shoal_hub_t *hub;
     SHOAL_RETURN_IF_ERROR(shoal_hub_create(job.size, &fd, &hub));
+    shoal_hub_set_process(hub, 0, getpid());
+    shoal_status_t status = host(&job, hub, fd, deadline);
     shoal_hub_close(hub);
-    shoal_status_t status = host(&job, fd, deadline);
     if (status) {
       close(fd);
       return status;
