@@ -259,13 +259,38 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   options.direct = true;
   options.seed = c->seed;
   options.steps = 3;
-  options.slack = 4;
-  // The tolerance of rounded types speaks of runs from the same states: that is the first step. Later ones
-  // start apart, and a random graph may blow that up. f64 is compared throughout.
-  options.compared = rounds(model) ? 2 : 0;
+  // The tolerance of rounded types speaks of runs from the same rounded states: so every step starts from the
+  // program's. Else they start apart, and a random graph may blow that up. f64 goes its own way throughout.
+  options.restart = rounds(model);
   shoal_status_t status = feeds_of(c, &arena, &options);
   if (!status) status = shoal_check_model(model, &options, out_report);
   shoal_arena_deinit(&arena);
   shoal_model_free(model);
   return status;
+}
+
+// Contract 1 measures a rounded value by the one-device run's own error. Where everything cancels - a sum of 14
+// products in bf16 that is 0.009 - that error is luck, and halves that are rounded before they are added
+// miss by more: 2 of 4,000 random cases, by 1.002 and 2.8 times what is allowed.
+// Wrong code is wrong by more, and on other data too. So such a mismatch stands unless it is small and of
+// eight other draws of the data at most two fail, and in no other way.
+enum { LUCK = 16, DRAWS = 8, UNLUCKY = 2 };
+
+static bool may_be_luck(const shoal_check_report_t *report) {
+  return report->step == SHOAL_CHECK_VALUES && report->excess > 0 && report->excess <= LUCK;
+}
+
+bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
+                                    const shoal_check_options_t *with, const shoal_check_report_t *report) {
+  if (!may_be_luck(report)) return false;
+  shoal_random_case_t other = *c;
+  int failed = 0;
+  for (int i = 0; i < DRAWS && failed <= UNLUCKY; ++i) {
+    ++other.seed;
+    shoal_check_report_t again;
+    shoal_status_t status = shoal_random_case_check(&other, registry, with, &again);
+    if (status) failed += may_be_luck(&again) ? 1 : DRAWS;
+    shoal_status_free(status);
+  }
+  return failed <= UNLUCKY;
 }

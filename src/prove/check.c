@@ -91,7 +91,9 @@ static shoal_status_t program_round_trip(check_t *c) {
 static shoal_status_t compile(check_t *c, const char **out_plan_text) {
   shoal_status_t status = make_plan(c);
   if (!status) {
+    c->report->step = SHOAL_CHECK_TEXTS;
     SHOAL_RETURN_IF_ERROR(plan_round_trip(c, out_plan_text));
+    c->report->step = SHOAL_CHECK_PLANNING;
     const shoal_lower_options_t lower = {.allocator = c->options.allocator};
     status = shoal_lower(c->parsed_plan, &lower, &c->program);
     if (status) status = shoal_status_annotatef(status, "while lowering");
@@ -100,6 +102,7 @@ static shoal_status_t compile(check_t *c, const char **out_plan_text) {
     c->report->refused = is_refusal(status);
     return status;
   }
+  c->report->step = SHOAL_CHECK_TEXTS;
   SHOAL_RETURN_IF_ERROR(program_round_trip(c));
   if (c->options.coverage)
     return shoal_coverage_add(c->options.coverage, c->parsed_plan, c->parsed_program, &c->options);
@@ -107,9 +110,9 @@ static shoal_status_t compile(check_t *c, const char **out_plan_text) {
 }
 
 static shoal_status_t static_check(check_t *c, const shoal_program_t *program) {
+  c->report->step = SHOAL_CHECK_STATIC;
   shoal_status_t status = shoal_program_check(program, c->options.allocator);
   if (!status) return NULL;
-  c->report->by_static_check = true;
   if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
   // Ours: lowering made it. The code says so, whatever the check calls it.
   shoal_status_t out = SHOAL_ERROR(MISMATCH, "the static check refuses the program: %s",
@@ -169,13 +172,13 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program, const 
   const shoal_model_t *expanded = c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
   if (expanded)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(expanded, &c->options, allocator, &c->expanded));
-  int32_t compared = job->run_count;
-  if (c->options.compared > 0 && c->options.compared < compared) compared = c->options.compared;
-  for (int32_t run = 0; run < compared; ++run) {
+  for (int32_t run = 0; run < job->run_count; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));
     SHOAL_RETURN_IF_ERROR(shoal_comparison_run(comparison, run, c->reference, c->expanded, c->report));
+    if (c->options.restart && run > 0) SHOAL_RETURN_IF_ERROR(shoal_comparison_restart(comparison));
   }
+  c->report->step = SHOAL_CHECK_MEMORY;
   return check_memory(c, program, logs);
 }
 
@@ -195,7 +198,9 @@ static shoal_status_t run_check(check_t *c) {
                                              &job.graphs, &job.run_count));
   shoal_rank_log_t *logs = SHOAL_NEW(&c->arena, shoal_rank_log_t, c->options.ranks);
   if (!logs) return SHOAL_OOM();
+  c->report->step = SHOAL_CHECK_RUNNING;
   SHOAL_RETURN_IF_ERROR(shoal_check_ranks(&job, &c->arena, logs));
+  c->report->step = SHOAL_CHECK_VALUES;
   return compare(c, program, &job, logs);
 }
 

@@ -140,6 +140,13 @@ static void note_worst(const shoal_expected_t *e, double error, double allowed,
   report->worst_value[length] = 0;
 }
 
+// The value differs: by rounding, perhaps?
+static void note_difference(const shoal_expected_t *e, shoal_cell_t got, shoal_cell_t want, double allowed,
+                            shoal_check_report_t *report) {
+  bool rounded = shoal_dtype_is_float(e->type.dtype) && !e->exact && e->epsilon > shoal_dtype_epsilon(SHOAL_F64);
+  report->excess = rounded && isfinite(got.f) && isfinite(want.f) ? fabs(got.f - want.f) / allowed : 0;
+}
+
 // Expected elements of a part, from the whole.
 static shoal_status_t expected_cells(const shoal_expected_t *e, const shoal_boxes_t *boxes, int64_t count,
                                      shoal_arena_t *arena, shoal_cell_t **out_cells) {
@@ -185,6 +192,7 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   for (int64_t i = 0; i < count; ++i) {
     if (!cell_equal(floats, got[i], want[i], allowed)) {
       shoal_place_t place;
+      note_difference(e, got[i], want[i], allowed, report);
       SHOAL_RETURN_IF_ERROR(shoal_boxes_place(&boxes, arena, &place));
       return differs(c, e, where, shoal_place_global(&place, i), got[i], want[i], allowed, arena);
     }
@@ -328,6 +336,7 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
       want.i = shoal_dtype_load_int(e->type.dtype, e->own, i);
     if (floats && isfinite(got.f)) largest = fmax(largest, fabs(got.f - want.f));
     if (cell_equal(floats, got, want, allowed)) continue;
+    note_difference(e, got, want, allowed, report);
     const char *where = shoal_arena_printf(&arena, "%s '%s' on rank %d",
                                            output ? "fetched as" : "state", record->name, record->rank);
     status = differs(c, e, where ? where : "", i, got, want, allowed, &arena);
@@ -436,4 +445,16 @@ shoal_status_t shoal_comparison_run(shoal_comparison_t *c, int32_t run, shoal_re
   }
   shoal_arena_deinit(&arena);
   return status;
+}
+
+shoal_status_t shoal_comparison_restart(const shoal_comparison_t *c) {
+  // Every rank has them whole and, as just compared, alike; of both sessions, the one with taps comes first.
+  const rank_records_t *first = &c->records[0];
+  for (int64_t i = first->count; i-- > 0;) {
+    const shoal_record_t *record = &first->items[i];
+    if (record->kind != SHOAL_RECORD_STATE || record->run != c->run) continue;
+    for (int k = 0; k < 2 && c->references[k]; ++k)
+      SHOAL_RETURN_IF_ERROR(shoal_reference_restart(c->references[k], record->name, record->data));
+  }
+  return NULL;
 }

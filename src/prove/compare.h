@@ -52,4 +52,7 @@ SHOAL_MUST_USE shoal_status_t shoal_comparison_run(shoal_comparison_t *compariso
                                                    shoal_reference_t *expanded,
                                                    shoal_check_report_t *report);
 
+// The references continue from the states the program ended the last compared run with.
+SHOAL_MUST_USE shoal_status_t shoal_comparison_restart(const shoal_comparison_t *comparison);
+
 #endif  // SHOAL_PROVE_COMPARE_H_

@@ -137,7 +137,7 @@ static shoal_status_t judge(mutation_run_t *r, const original_t *o, const char *
     shoal_check_report_t report;
     shoal_check_options_t options = options_of(r, o, *out_program);
     status = shoal_check_model(o->model, &options, &report);
-    *out_verdict = !status ? SURVIVED : report.by_static_check ? CAUGHT_STATIC : CAUGHT_RUN;
+    *out_verdict = !status ? SURVIVED : report.step == SHOAL_CHECK_STATIC ? CAUGHT_STATIC : CAUGHT_RUN;
   }
   snprintf(why, why_size, "%s", shoal_status_message(status));
   if (status && shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;

@@ -43,10 +43,8 @@ typedef struct shoal_check_options {
   bool direct;                           // ranks load the re-parsed program; else each calls
                                          // shoal_parallelize with the plan's text
   uint64_t seed;                         // of the feeds
-  double slack;                          // 0: 1. What rounding may do, f64 apart, times this: random graphs
-                                         // have scalars in which everything cancels, and the one-device
-                                         // run's own error is then a matter of luck
-  int32_t compared;                      // 0: all. Runs compared, "init" the first; the rest is only run
+  bool restart;                          // every run is compared from the states the program ended the last
+                                         // one with; else the one-device runs go their own way from "init" on
   int64_t timeout_ms;                    // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
@@ -56,9 +54,17 @@ typedef struct shoal_check_options {
   void *line_self;
 } shoal_check_options_t;
 
+// How far a check got; where it failed, if it did.
+typedef enum shoal_check_step {
+  SHOAL_CHECK_PLANNING, SHOAL_CHECK_TEXTS, SHOAL_CHECK_STATIC, SHOAL_CHECK_RUNNING, SHOAL_CHECK_VALUES,
+  SHOAL_CHECK_MEMORY
+} shoal_check_step_t;
+
 typedef struct shoal_check_report {
   bool refused;            // planning said no (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND): not a failure
-  bool by_static_check;    // the static check of the program found it
+  shoal_check_step_t step;
+  double excess;           // of a value that differs, is finite and of a rounded type: its error in units of
+                           // what is allowed. 0: whatever failed, that is not it
   int64_t values;          // compared: one per value, layout and run
   int64_t parts;           // of them, one per rank and micro-batch
   int64_t decisions;       // values whose tapped decisions were imposed on the one-device runs
@@ -89,6 +95,7 @@ typedef struct shoal_random_options {
 
 typedef struct shoal_random_report {
   int64_t passed, failed, refused;
+  int64_t rounding;         // of those that passed: on two other draws of the data only
 } shoal_random_report_t;
 
 // Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it and

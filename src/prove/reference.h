@@ -44,6 +44,10 @@ SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, 
 SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference, shoal_impose_fn_t impose,
                                                      void *self, int64_t *out_imposed);
 
+// The program's value of a state after the last run: the next one starts from it, in both interpreters.
+SHOAL_MUST_USE shoal_status_t shoal_reference_restart(shoal_reference_t *reference, const char *state,
+                                                      const void *data);
+
 // Of the last run: the graph; its values by number; states after it. Borrowed until the next run.
 const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *reference);
 int32_t shoal_reference_find(const shoal_reference_t *reference, const char *name);  // value, or -1

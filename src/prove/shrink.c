@@ -1,6 +1,6 @@
 // Shrinking: drop a pin, a stage, an expansion, an axis; drop a node (its readers read its first input, or
-// a fresh input of the same type); make a dim smaller. Whatever still fails is kept; repeated until
-// nothing helps. A change that makes no sense is caught when the case is built: it does not fail the same way.
+// a fresh input of the same type); make a dim smaller. Whatever still fails in the same way is kept; repeated
+// until nothing helps. A change that makes no sense (labels beyond a dim that became smaller) fails otherwise.
 #include "prove/shrink.h"
 
 #include <stdio.h>
@@ -15,6 +15,8 @@ typedef struct shrinker {
   shoal_registry_t *registry;
   shoal_check_options_t with;
   shoal_arena_t *arena;
+  const shoal_check_report_t *report;  // how it failed at first ...
+  shoal_status_t first;                // ... and with which words
   shoal_status_t error;  // of the best so far, when it is not the given one
   int tries;
 } shrinker_t;
@@ -38,6 +40,45 @@ static bool copy_case(shrinker_t *s, shoal_random_case_t *out) {
     --(vec).count;                                                                        \
   } while (0)
 
+// ---- the same failure ---------------------------------------------------------------------------------
+
+// The next letter of a message, of `words` words at most; names in quotes and numbers differ from case to case.
+static char next_letter(const char **at, int *words) {
+  for (bool between = false;; ++*at) {
+    char c = **at;
+    if (c == '\'') {
+      const char *end = strchr(*at + 1, '\'');
+      if (end) *at = end;
+      between = true;
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || !c) {
+      if (between && --*words == 0) return 0;
+      if (c) ++*at;
+      return c;
+    } else {
+      between = true;
+    }
+  }
+}
+
+static bool same_words(const char *a, const char *b) {
+  for (int left = 6, right = 6;;) {
+    char c = next_letter(&a, &left), d = next_letter(&b, &right);
+    if (c != d || left != right) return false;
+    if (!c) return true;
+  }
+}
+
+// A value that differs is one by rounding or one for sure; of what differs, the first in program order is named,
+// and that may be another one in a smaller case. All other failures have words of their own.
+static bool same_failure(shrinker_t *s, const shoal_random_case_t *c, const shoal_check_report_t *report,
+                         shoal_status_t status) {
+  if (shoal_status_code(status) != shoal_status_code(s->first) || report->step != s->report->step) return false;
+  if (report->step != SHOAL_CHECK_VALUES)
+    return same_words(shoal_status_message(status), shoal_status_message(s->first));
+  return (report->excess > 0) == (s->report->excess > 0) &&
+         !shoal_random_case_was_rounding(c, s->registry, &s->with, report);
+}
+
 // Keeps `c` if it still fails: through its text, as a user would rerun it.
 static bool try_case(shrinker_t *s, const shoal_random_case_t *c) {
   if (++s->tries > MOST_TRIES) return false;
@@ -55,7 +96,7 @@ static bool try_case(shrinker_t *s, const shoal_random_case_t *c) {
   }
   if (built)
     status = shoal_random_case_check(&again, s->registry, &s->with, &report);
-  if (!status || !built || report.refused || shoal_status_code(status) == SHOAL_NOT_FOUND) {
+  if (!status || !built || report.refused || !same_failure(s, &again, &report, status)) {
     shoal_status_free(status);
     return false;
   }
@@ -268,12 +309,11 @@ static bool sweep(shrinker_t *s) {
   return any;
 }
 
-shoal_status_t shoal_shrink_case(shoal_random_case_t *c, shoal_registry_t *registry, shoal_rules_t *rules,
-                                 shoal_allocator_t allocator, shoal_arena_t *arena,
-                                 shoal_status_t *out_status) {
-  shrinker_t s = {.best = c, .registry = registry, .with = {.allocator = allocator, .rules = rules},
-                  .arena = arena};
+void shoal_shrink_case(shoal_random_case_t *c, shoal_registry_t *registry, const shoal_check_options_t *with,
+                       const shoal_check_report_t *report, shoal_status_t status, shoal_arena_t *arena,
+                       shoal_status_t *out_status) {
+  shrinker_t s = {.best = c, .registry = registry, .with = *with, .arena = arena, .report = report,
+                  .first = status};
   while (s.tries < MOST_TRIES && sweep(&s)) continue;
   *out_status = s.error;
-  return NULL;
 }
