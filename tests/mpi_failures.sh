@@ -8,9 +8,11 @@ tests=$build/tests
 
 for family in $families; do
   # Every rank sees the named error; a job whose world is broken need not end with 0.
-  for case in tags bytes large collective abort deadline send leave agree; do
-    launch $family 2 "$tests/comm_failure_test" join $case >"$work/out" 2>"$work/err" </dev/null
-    [ "$(grep -c ': well' "$work/out")" -eq 2 ] ||
+  for case in tags bytes large collective order abort deadline send leave agree abort3 late3 less3; do
+    n=2
+    [[ $case == *3 ]] && n=3
+    launch $family $n "$tests/comm_failure_test" join $case >"$work/out" 2>"$work/err" </dev/null
+    [ "$(grep -c ': well' "$work/out")" -eq $n ] ||
       { fail "$family: $case"; cat "$work/out" "$work/err" >&2; }
   done
 
@@ -35,7 +37,7 @@ for family in $families; do
   SHOAL_TIMEOUT_MS=2000 launch $family 2 bash -c \
     '[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && exec sleep 100; exec "$0" join' \
     "$tests/comm_conformance_test" >"$work/out" 2>"$work/err" </dev/null && fail "$family: joins without rank 1"
-  grep -q 'DEADLINE: rank 0 of 2 waited 2000 ms' "$work/err" ||
+  grep -q 'DEADLINE: rank 0 of 2 waited 5000 ms' "$work/err" ||
     { fail "$family: rank 1 never joins"; cat "$work/out" "$work/err" >&2; }
   [ $((SECONDS - start)) -lt 50 ] || fail "$family: $((SECONDS - start)) s until a rank that never joins is noticed"
 

@@ -86,6 +86,10 @@ typedef enum shoal_collective_kind {
 // One collective call, whatever its kind; fields that a kind does not use are zero. The functions below
 // fill it in; written out it also starts asynchronous calls and bounded ones.
 //
+// `any_order` (on all ranks alike): a reduction need not join in ascending group rank. Bits may then differ
+// between runs, numbers of ranks and backends, though not between the ranks of a call. Over MPI it is MPI's
+// own, where MPI has the element type; in shared memory the order stays as it is.
+//
 // `bounded` (on all ranks alike): send_counts and recv_counts are capacities, which say where parts lie in
 // the buffers; how many elements move is read when the call runs, from *send_counts_at_run: one count per
 // group rank for scatter (at the root), reduce_scatter (the same on all ranks) and all_to_all, else this
@@ -97,6 +101,7 @@ typedef struct shoal_collective {
   shoal_reduce_t reduce;
   int32_t root;                // group rank
   bool bounded;
+  bool any_order;              // the backend may join in any order: faster perhaps, but see above
   int64_t count;               // elements: barrier 0, broadcast, reduce, all_reduce, scan, exscan
   const int64_t *send_counts;  // one per group rank: scatter, reduce_scatter, all_to_all
   const int64_t *recv_counts;  // one per group rank: gather, all_gather, all_to_all

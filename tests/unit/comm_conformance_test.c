@@ -1,5 +1,6 @@
 // Conformance of communication backends: one list of cases, run on every backend and number of
 // ranks, compared bit by bit with a serial model. Each rank has different data.
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/dtype.h"
@@ -436,6 +437,79 @@ static shoal_status_t case_large(shoal_group_t *group, int32_t n, const int32_t 
   return status;
 }
 
+// Any order: integers exactly, floats nearly, and every rank of a call has the same bits.
+static shoal_status_t check_any_order(shoal_group_t *group, const shoal_collective_t *c,
+                                      int64_t first, int64_t count, buffers_t *b) {
+  const shoal_dtype_t dtype = c->dtype;
+  const double rounding = dtype == SHOAL_F64    ? 1e-14
+                          : dtype == SHOAL_F32  ? 1e-6
+                          : dtype == SHOAL_BF16 ? 1e-2
+                          : dtype == SHOAL_F16  ? 1e-3
+                                                : 0;
+  uint64_t hash = SHOAL_HASH_START;
+  for (int64_t i = 0; i < count; ++i) {
+    const double got = shoal_dtype_load(dtype, b->recv, i);
+    const double want = shoal_dtype_load(dtype, b->want, first + i);
+    CHECK(fabs(got - want) <= fabs(want) * rounding * shoal_group_size(group),
+          "element %lld of %s is %.17g, not %.17g", (long long)i, shoal_dtype_name(dtype), got,
+          want);
+    hash = shoal_hash_int(hash, (int64_t)(got * 1e6));
+  }
+  if (c->kind != SHOAL_COLLECTIVE_ALL_REDUCE) return NULL;
+  uint64_t root = hash;
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(group, &root, sizeof root, 0));
+  CHECK(root == hash, "%s of %s: not the same bits as group rank 0", shoal_collective_name(c->kind),
+        shoal_dtype_name(dtype));
+  return NULL;
+}
+
+static shoal_status_t case_any_order(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                     buffers_t *b) {
+  static const shoal_collective_kind_t kinds[] = {
+      SHOAL_COLLECTIVE_ALL_REDUCE, SHOAL_COLLECTIVE_REDUCE, SHOAL_COLLECTIVE_REDUCE_SCATTER};
+  const int32_t own = shoal_group_rank(group);
+  int64_t salt = 9000;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (size_t r = 0; r < sizeof reduces / sizeof *reduces; ++r) {
+      for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k, ++salt) {
+        const size_t element = shoal_dtype_size(dtypes[d]);
+        const bool scatters = kinds[k] == SHOAL_COLLECTIVE_REDUCE_SCATTER;
+        int64_t counts[MAX_RANKS], total = scatters ? 0 : 3001, before = 0;
+        for (int32_t i = 0; i < n && scatters; ++i) {
+          counts[i] = i == n - 1 ? 2000 : (i * 50) % 170;
+          if (i < own) before += counts[i];
+          total += counts[i];
+        }
+        const int32_t root = kinds[k] == SHOAL_COLLECTIVE_REDUCE ? (int32_t)(salt % n) : 0;
+        const bool in_place = salt % 2 == 0;
+        fill(dtypes[d], ranks[own], salt, total, b->send);
+        uint8_t *recv = (uint8_t *)b->recv;
+        if (in_place && scatters) recv = (uint8_t *)b->send + (size_t)before * element;
+        if (in_place && !scatters) memcpy(b->recv, b->send, (size_t)total * element);
+        shoal_collective_t c = {.kind = kinds[k],
+                                .dtype = dtypes[d],
+                                .reduce = reduces[r],
+                                .root = root,
+                                .any_order = true,
+                                .count = scatters ? 0 : total,
+                                .send_counts = scatters ? counts : NULL,
+                                .send = in_place && !scatters ? b->recv : b->send,
+                                .recv = recv};
+        SHOAL_RETURN_IF_ERROR(shoal_collective_run(group, &c));
+        if (kinds[k] == SHOAL_COLLECTIVE_REDUCE && own != root) continue;
+        const int64_t count = scatters ? counts[own] : total;
+        if (recv != (uint8_t *)b->recv) memcpy(b->recv, recv, (size_t)count * element);
+        model_reduce(dtypes[d], reduces[r], n, ranks, salt, total, b->want);
+        SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(check_any_order(group, &c, before, count, b),
+                                                     "%s by %s%s", shoal_collective_name(kinds[k]),
+                                                     shoal_reduce_name(reduces[r]),
+                                                     in_place ? " in place" : ""));
+      }
+    }
+  }
+  return NULL;
+}
+
 // Nobody leaves before the last one came: everyone tells, then everyone has been told.
 static shoal_status_t case_barrier(shoal_group_t *group, int32_t n, const int32_t *ranks,
                                    buffers_t *b) {
@@ -454,7 +528,7 @@ static const struct {
     {"all_gather", case_all_gather}, {"all_to_all", case_all_to_all},
     {"reduce", case_reduce},         {"scan", case_scan},
     {"gather", case_gather},         {"bounded", case_bounded},
-    {"large", case_large},
+    {"large", case_large},           {"any_order", case_any_order},
 };
 
 // Groups: all ranks, all backwards, every second one, each alone

@@ -54,6 +54,57 @@ static shoal_status_t other_collective(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// A reduction in any order is not the same call as one in the fixed order.
+static shoal_status_t other_order(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  float data[3000] = {0};
+  const shoal_collective_t c = {.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                                .dtype = SHOAL_F32,
+                                .reduce = SHOAL_REDUCE_SUM,
+                                .any_order = shoal_world_rank(world) == 0,
+                                .count = 3000,
+                                .send = data,
+                                .recv = data};
+  CHECK_ERROR(MISMATCH, "all_reduce of f32 by sum in any order", shoal_collective_run(group, &c));
+  shoal_group_free(group);
+  return NULL;
+}
+
+// Three ranks: while the last one is away, one waits for a message and one, over MPI, inside MPI's
+// own collective. `self`: the last one aborts; else it comes too late, or with other counts.
+typedef enum late { LATE_ABORTS, LATE_COMES_TOO_LATE, LATE_HAS_LESS } late_t;
+static shoal_status_t any_order_late(shoal_world_t *world, void *self) {
+  const late_t late = *(const late_t *)self;
+  const int32_t me = shoal_world_rank(world);
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 3, NULL, &group));
+  static float data[3][30000];
+  shoal_collective_t c = {.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                          .dtype = SHOAL_F32,
+                          .reduce = SHOAL_REDUCE_SUM,
+                          .any_order = true,
+                          .count = 30000,
+                          .send = data[me],
+                          .recv = data[me]};
+  SHOAL_RETURN_IF_ERROR(shoal_collective_run(group, &c));
+  if (me == 2 && late == LATE_ABORTS) {
+    shoal_status_t reason = SHOAL_ERROR(IO, "out of paper");
+    shoal_world_abort(world, reason);
+    shoal_status_free(reason);
+  }
+  if (me == 2 && late == LATE_COMES_TOO_LATE) usleep(2 * SHORT_MS * 1000);
+  if (me == 2) c.count = 29999;
+  shoal_status_t status = shoal_collective_run(group, &c);
+  if (late == LATE_ABORTS) CHECK_ERROR(ABORTED, "out of paper", status);
+  if (late == LATE_COMES_TOO_LATE) CHECK_ERROR(DEADLINE, "no progress", status);
+  if (late == LATE_HAS_LESS) CHECK_ERROR(MISMATCH, "29999", status);
+  sleep(2);  // a launcher may end the others when the first one ends
+  shoal_group_free(group);
+  return NULL;
+}
+
 // Where ranks work on each other's buffers, a wrong size must be seen before anything is touched.
 static shoal_status_t other_sizes(shoal_world_t *world, void *self) {
   const bool all_to_all = self != NULL;
@@ -88,6 +139,7 @@ static void test_mismatch(void **state) {
   run_threads(NULL, 2, mismatch, &none);
   assert_ok(run_processes(NULL, 2, mismatch, &tags));
   run_threads(NULL, 2, other_collective, NULL);
+  run_threads(NULL, 2, other_order, NULL);
   run_threads(NULL, 2, other_sizes, NULL);
   run_threads(NULL, 2, other_sizes, &tags);
   assert_ok(run_processes(NULL, 2, other_sizes, NULL));
@@ -454,6 +506,7 @@ static int join_case(const char *name) {
   static double share = 0.2;
   static sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, large = {5, 5, 64, 1 << 20};
   static const shoal_world_options_t short_time = {.timeout_ms = SHORT_MS};
+  static late_t aborted = LATE_ABORTS, too_late = LATE_COMES_TOO_LATE, less = LATE_HAS_LESS;
   const struct {
     const char *name;
     const shoal_world_options_t *options;
@@ -464,6 +517,10 @@ static int join_case(const char *name) {
       {"bytes", NULL, mismatch, &bytes},
       {"large", NULL, mismatch, &large},
       {"collective", NULL, other_collective, NULL},
+      {"order", NULL, other_order, NULL},
+      {"abort3", NULL, any_order_late, &aborted},
+      {"late3", &short_time, any_order_late, &too_late},
+      {"less3", NULL, any_order_late, &less},
       {"abort", NULL, aborts, &who},
       {"agree", NULL, agrees, NULL},
       {"deadline", &short_time, deadline, NULL},

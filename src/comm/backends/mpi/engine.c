@@ -371,6 +371,7 @@ static void land(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
 }
 
 bool shoal_mpi_progress(shoal_mpi_world_t *world) {
+  if (world->is_mute) return false;
   bool moved = receive_packets(world);
   if (shoal_failure_is_set(&world->failure)) {  // exchanges may be gone
     shoal_mpi_news_are_out(world, &world->failed);
@@ -436,7 +437,7 @@ void shoal_mpi_recall(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
   flight->stream = NULL;
   flight->call = NULL;
   flight->moved = NULL;
-  if (flight->direction != SHOAL_RECV || !flight->payload_request.active) return;
+  if (flight->direction != SHOAL_RECV || !flight->payload_request.active || world->is_mute) return;
   world->plugin->cancel(&flight->payload_request);
   settle(world, flight, shoal_time_ns() + SHOAL_MPI_LINGER_NS);
 }
@@ -454,6 +455,10 @@ bool shoal_mpi_rest(shoal_mpi_world_t *world, const shoal_mpi_window_t *window) 
   bool rests = true;
   for (shoal_mpi_flight_t *flight = world->flights; flight; flight = flight->next) {
     if (flight->window != window) continue;
+    if (world->is_mute) {
+      rests = rests && !flight->payload_request.active;
+      continue;
+    }
     if (flight->payload_request.active && flight->direction == SHOAL_RECV) {
       world->plugin->cancel(&flight->payload_request);
     }

@@ -123,6 +123,10 @@ static bool linger(shoal_mpi_world_t *world) {
 bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
   atomic_store(&world->ending, true);
   shoal_thread_join(&world->progress);
+  if (world->is_mute) {  // it can only give the others the time that linger gives
+    shoal_time_sleep_ns(SHOAL_MPI_LINGER_NS);
+    return false;
+  }
   shoal_mpi_send_news(world, &world->left, SHOAL_MPI_LEFT, 0, NULL);
   if (!linger(world)) {
     world->plugin->give_up();

@@ -64,8 +64,8 @@ static void world_destroy(shoal_mpi_world_t *world) {
 
 // Communicators of this world's own: what an earlier world left behind cannot reach it. Here the
 // ranks meet. After an error the world's memory may still be MPI's to write.
-static shoal_status_t meet(shoal_mpi_world_t *world) {
-  const int64_t deadline = shoal_time_ns() + world->base.timeout_ms * 1000000;
+static shoal_status_t meet(shoal_mpi_world_t *world, int64_t timeout_ms) {
+  const int64_t deadline = shoal_time_ns() + timeout_ms * 1000000;
   int64_t pause = 10000;
   for (int i = 0; i < 2; ++i) {
     bool ready = false;
@@ -75,7 +75,7 @@ static shoal_status_t meet(shoal_mpi_world_t *world) {
       if (ready) break;
       if (shoal_time_ns() > deadline) {
         return SHOAL_ERROR(DEADLINE, "rank %d waited %lld ms for all %d ranks to join",
-                           world->base.rank, (long long)world->base.timeout_ms, world->base.size);
+                           world->base.rank, (long long)timeout_ms, world->base.size);
       }
       shoal_time_sleep_ns(pause);
       if (pause < 1000000) pause += pause / 2;
@@ -90,14 +90,15 @@ static shoal_status_t mpi_join(const shoal_world_options_t *options, shoal_world
   shoal_mpi_launch_t launch;
   const shoal_mpi_plugin_t *plugin;
   shoal_mpi_start_t start;
+  int64_t timeout_ms = options->timeout_ms;
+  if (timeout_ms < SHOAL_MPI_START_LEAST_MS) timeout_ms = SHOAL_MPI_START_LEAST_MS;
   SHOAL_RETURN_IF_ERROR(shoal_mpi_read_launch(&launch));
   SHOAL_RETURN_IF_ERROR(shoal_mpi_load(&launch, &plugin));
-  SHOAL_RETURN_IF_ERROR(
-      shoal_mpi_start(&launch, plugin, options->allocator, options->timeout_ms, &start));
+  SHOAL_RETURN_IF_ERROR(shoal_mpi_start(&launch, plugin, options->allocator, timeout_ms, &start));
   SHOAL_RETURN_IF_ERROR(check_launch(&launch, plugin, &start));
   shoal_mpi_world_t *world = NULL;
   SHOAL_RETURN_IF_ERROR(world_create(options, plugin, &start, &world));
-  shoal_status_t status = meet(world);
+  shoal_status_t status = meet(world, timeout_ms);
   if (status) {  // `world` stays: MPI may still write its communicators
     plugin->give_up();
     return status;
@@ -166,6 +167,10 @@ const shoal_comm_ops_t shoal_comm_mpi = {
     .stream_free = mpi_stream_free,
     .exchange_start = shoal_mpi_exchange_start,
     .exchange_wait = shoal_mpi_exchange_wait,
+    .group_free = shoal_mpi_group_free,
+    .collective = {[SHOAL_COLLECTIVE_REDUCE] = shoal_mpi_native,
+                   [SHOAL_COLLECTIVE_ALL_REDUCE] = shoal_mpi_native,
+                   [SHOAL_COLLECTIVE_REDUCE_SCATTER] = shoal_mpi_native},
     .window_create = shoal_mpi_window_create,
     .window_free = shoal_mpi_window_free,
     .window_put_add = shoal_mpi_window_put_add,

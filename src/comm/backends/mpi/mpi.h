@@ -5,6 +5,7 @@
 //   start.c        MPI_Init, with a time limit
 //   engine.c       packets, matching, payloads, news; wait.c waits, life.c starts and ends it
 //   window.c       windows: what callers ask; shard.c is the owner's side
+//   native.c       collectives that are MPI's own
 //   mpi.c          ops table, joining and leaving
 //   plugin.c       not in libshoal: plugin.h on mpi.h
 //
@@ -35,6 +36,10 @@ bool shoal_mpi_launched(void);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_read_launch(shoal_mpi_launch_t *out_launch);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_load(const shoal_mpi_launch_t *launch,
                                              const shoal_mpi_plugin_t **out_plugin);
+
+// Processes on many machines do not start at the same moment: however short the world's limit is
+// for a rank that makes no progress, starting may take this long.
+#define SHOAL_MPI_START_LEAST_MS 5000
 
 typedef struct shoal_mpi_start {
   int32_t rank, size;  // as MPI says
@@ -199,6 +204,7 @@ typedef struct shoal_mpi_world {
   shoal_mpi_call_t *calls;
   uint64_t last_call;
   uint32_t last_window;
+  bool is_mute;             // MPI is called no more: it would write to a caller's memory
   _Atomic int32_t waiters;  // threads that move things along themselves
   _Atomic bool ending;
   shoal_thread_t progress;  // moves things along when nobody waits
@@ -215,6 +221,11 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *stream,
                                                        shoal_exchange_t *exchange);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *stream,
                                                       shoal_exchange_t *exchange);
+
+// A reduction in any order: MPI's own where it has one, else composed.
+SHOAL_MUST_USE shoal_status_t shoal_mpi_native(shoal_group_t *group,
+                                               const shoal_collective_t *collective);
+void shoal_mpi_group_free(shoal_group_t *group);
 
 SHOAL_MUST_USE shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shards,
                                                       shoal_window_t **out_window);

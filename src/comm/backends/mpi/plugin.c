@@ -18,7 +18,7 @@ _Static_assert(sizeof(own_comm_t) <= sizeof(shoal_mpi_comm_t), "a communicator f
 
 static char error_text[SHOAL_MPI_ERROR_BYTES];
 static char library_text[MPI_MAX_LIBRARY_VERSION_STRING];
-static bool initialised, exit_registered;
+static bool initialised, exit_registered, multiple;
 static atomic_bool given_up, starting;  // one thread may be left inside MPI_Init
 
 static int failed(const char *what, int code) {
@@ -74,6 +74,7 @@ static int start(int32_t *out_rank, int32_t *out_size, int32_t *out_largest_tag)
              "this MPI allows calls from one thread only; MPI_THREAD_SERIALIZED is needed");
     return 1;
   }
+  multiple = provided == MPI_THREAD_MULTIPLE;
   if (initialised && !exit_registered) {
     atexit(at_exit);
     exit_registered = true;
@@ -163,6 +164,7 @@ static int plugin_test(shoal_mpi_request_t *from, bool *out_done, int32_t *out_p
   *out_done = done;
   if (!done) return 0;
   from->active = false;
+  if (!out_peer && !out_bytes) return 0;
   MPI_Test_cancelled(&status, &cancelled);
   if (!cancelled) MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (out_peer) *out_peer = cancelled ? -1 : status.MPI_SOURCE;
@@ -173,6 +175,73 @@ static int plugin_test(shoal_mpi_request_t *from, bool *out_done, int32_t *out_p
 static void plugin_cancel(shoal_mpi_request_t *from) {
   MPI_Request request = get_request(from);
   MPI_Cancel(&request);
+}
+
+// ---- groups and their collectives -----------------------------------------------------
+
+static bool plugin_has_groups(void) {
+  return multiple;
+}
+
+static int plugin_group_create(int32_t size, const int32_t *ranks, int32_t tag,
+                               shoal_mpi_comm_t *out_comm) {
+  MPI_Group world, group;
+  own_comm_t *comm = own(out_comm);
+  if (failed("MPI_Comm_group", MPI_Comm_group(MPI_COMM_WORLD, &world))) return 1;
+  int result = failed("MPI_Group_incl", MPI_Group_incl(world, size, ranks, &group));
+  if (!result) {
+    result = failed("MPI_Comm_create_group",
+                    MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &comm->comm));
+    MPI_Group_free(&group);
+  }
+  MPI_Group_free(&world);
+  if (!result) MPI_Comm_set_errhandler(comm->comm, MPI_ERRORS_RETURN);
+  return result;
+}
+
+static void plugin_group_free(shoal_mpi_comm_t *comm) {
+  MPI_Comm_free(&own(comm)->comm);
+}
+
+static int plugin_native_start(shoal_mpi_comm_t *group, const shoal_mpi_native_t *n,
+                               shoal_mpi_request_t *out_request) {
+  const MPI_Datatype types[SHOAL_MPI_TYPE_COUNT] = {[SHOAL_MPI_F32] = MPI_FLOAT,
+                                                    [SHOAL_MPI_F64] = MPI_DOUBLE,
+                                                    [SHOAL_MPI_I32] = MPI_INT32_T,
+                                                    [SHOAL_MPI_I64] = MPI_INT64_T,
+                                                    [SHOAL_MPI_U8] = MPI_UINT8_T};
+  const MPI_Op ops[SHOAL_MPI_OP_COUNT] = {[SHOAL_MPI_SUM] = MPI_SUM,
+                                          [SHOAL_MPI_PROD] = MPI_PROD,
+                                          [SHOAL_MPI_MAX] = MPI_MAX,
+                                          [SHOAL_MPI_MIN] = MPI_MIN};
+  const MPI_Datatype type = types[n->type];
+  const MPI_Op op = ops[n->op];
+  const MPI_Comm comm = own(group)->comm;
+  const void *send = n->send ? n->send : MPI_IN_PLACE;
+  MPI_Request request;
+  int code = MPI_ERR_OTHER;
+  switch (n->kind) {
+    case SHOAL_MPI_ALL_REDUCE:
+      code = MPI_Iallreduce(send, n->recv, n->count, type, op, comm, &request);
+      break;
+    case SHOAL_MPI_REDUCE:
+      code = MPI_Ireduce(send, n->recv, n->count, type, op, n->root, comm, &request);
+      break;
+    case SHOAL_MPI_REDUCE_SCATTER:
+      code = MPI_Ireduce_scatter(n->send, n->recv, n->counts, type, op, comm, &request);
+      break;
+    case SHOAL_MPI_BROADCAST:
+      code = MPI_Ibcast(n->recv, n->count, type, n->root, comm, &request);
+      break;
+    case SHOAL_MPI_ALL_GATHER:
+      code = MPI_Iallgatherv(send, n->count, type, n->recv, n->counts, n->offsets, type, comm,
+                             &request);
+      break;
+  }
+  if (failed("a collective", code)) return 1;
+  set_request(request, out_request);
+  out_request->active = true;
+  return 0;
 }
 
 static const shoal_mpi_plugin_t plugin = {
@@ -187,6 +256,10 @@ static const shoal_mpi_plugin_t plugin = {
     .receive = plugin_receive,
     .test = plugin_test,
     .cancel = plugin_cancel,
+    .has_groups = plugin_has_groups,
+    .group_create = plugin_group_create,
+    .group_free = plugin_group_free,
+    .native_start = plugin_native_start,
 };
 
 __attribute__((visibility("default"))) const shoal_mpi_plugin_t *shoal_mpi_plugin(void);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHOAL_MPI_PLUGIN_VERSION 1
+#define SHOAL_MPI_PLUGIN_VERSION 2
 #define SHOAL_MPI_PLUGIN_SYMBOL "shoal_mpi_plugin"
 #define SHOAL_MPI_ERROR_BYTES 300
 
@@ -25,6 +25,42 @@ typedef struct shoal_mpi_request {
 typedef struct shoal_mpi_comm {
   uint64_t words[4];
 } shoal_mpi_comm_t;
+
+// A collective of MPI's own. Element types and operations are those that MPI has.
+typedef enum shoal_mpi_type {
+  SHOAL_MPI_F32,
+  SHOAL_MPI_F64,
+  SHOAL_MPI_I32,
+  SHOAL_MPI_I64,
+  SHOAL_MPI_U8,
+  SHOAL_MPI_TYPE_COUNT
+} shoal_mpi_type_t;
+
+typedef enum shoal_mpi_op {
+  SHOAL_MPI_SUM,
+  SHOAL_MPI_PROD,
+  SHOAL_MPI_MAX,
+  SHOAL_MPI_MIN,
+  SHOAL_MPI_OP_COUNT
+} shoal_mpi_op_t;
+
+typedef enum shoal_mpi_native_kind {
+  SHOAL_MPI_ALL_REDUCE,
+  SHOAL_MPI_REDUCE,
+  SHOAL_MPI_REDUCE_SCATTER,
+  SHOAL_MPI_BROADCAST,
+  SHOAL_MPI_ALL_GATHER
+} shoal_mpi_native_kind_t;
+
+typedef struct shoal_mpi_native {
+  shoal_mpi_native_kind_t kind;
+  shoal_mpi_type_t type;
+  shoal_mpi_op_t op;
+  int32_t root, count;
+  const int32_t *counts, *offsets;  // of every rank: reduce_scatter, all_gather
+  const void *send;                 // NULL: in place, where MPI allows that
+  void *recv;
+} shoal_mpi_native_t;
 
 typedef struct shoal_mpi_plugin {
   int32_t version;      // SHOAL_MPI_PLUGIN_VERSION
@@ -48,6 +84,15 @@ typedef struct shoal_mpi_plugin {
   // out_peer and out_bytes are of a receive. Also moves everything else along.
   int (*test)(shoal_mpi_request_t *request, bool *out_done, int32_t *out_peer, int64_t *out_bytes);
   void (*cancel)(shoal_mpi_request_t *request);  // of a receive; test it until it is done
+
+  // Does this MPI allow calls from several threads at a time? Then a group may have a communicator
+  // of its own: all its ranks call this at about the same time, and it blocks until they have; the
+  // only one during which others may call. `ranks` are the world's.
+  bool (*has_groups)(void);
+  int (*group_create)(int32_t size, const int32_t *ranks, int32_t tag, shoal_mpi_comm_t *out_comm);
+  void (*group_free)(shoal_mpi_comm_t *comm);
+  int (*native_start)(shoal_mpi_comm_t *group, const shoal_mpi_native_t *native,
+                      shoal_mpi_request_t *out_request);
 } shoal_mpi_plugin_t;
 
 typedef const shoal_mpi_plugin_t *(*shoal_mpi_plugin_fn_t)(void);
