@@ -36,7 +36,7 @@ typedef enum shoal_buffer_kind {
 } shoal_buffer_kind_t;
 
 // A value as one class stores it: each rank has the part its layout gives, packed dense, in each of
-// `slots` copies (micro-batch m uses slot m mod slots).
+// `slots` copies (micro-batch m uses slot m mod slots; the last slot lies first).
 typedef struct shoal_buffer {
   const char *name;             // of the value; taps and errors use it
   shoal_buffer_kind_t kind;

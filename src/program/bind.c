@@ -19,6 +19,10 @@ typedef struct binder {
 
 // ---- buffers ------------------------------------------------------------------------
 
+int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot) {
+  return buffer->offset + (buffer->slots - 1 - slot) * buffer->bytes;
+}
+
 shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
                                  shoal_arena_t *arena, shoal_bound_buffer_t *out_bound) {
   int64_t position = shoal_mesh_position(buffer->layout.mesh, rank);
@@ -27,12 +31,12 @@ shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int
                        buffer->name);
   }
   micro = shoal_program_micro_of(&buffer->layout, micro);
-  shoal_bound_buffer_t bound = {.type.dtype = buffer->type.dtype, .offset = buffer->offset};
+  shoal_bound_buffer_t bound = {.type.dtype = buffer->type.dtype};
   SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position, micro,
                                            arena, &bound.boxes));
   bound.type.shape = shoal_boxes_shape(&bound.boxes);
   bound.count = shoal_shape_count(&bound.type.shape);
-  if (micro > 0 && buffer->slots > 1) bound.offset += micro % buffer->slots * buffer->bytes;
+  bound.offset = shoal_buffer_slot_offset(buffer, micro > 0 ? micro % buffer->slots : 0);
   *out_bound = bound;
   return NULL;
 }
@@ -149,7 +153,7 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
   SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, &reshard, b->rank, bound->inputs[0],
                                            bound->outputs[0], b->arena, own));
   bound->idle = shoal_motion_is_idle(own);
-  if (own->staging > in->workspace) {
+  if (own->recv_count > 0 && own->staging > in->workspace) {
     return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_channel_workspace",
                             "the messages of channel %d need %lld bytes of workspace here, the "
                             "program gives it %lld",

@@ -48,6 +48,9 @@ typedef struct shoal_bound {
 
 SHOAL_MUST_USE shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
                                                  shoal_arena_t *arena, shoal_bound_t *out_bound);
+// Where a slot lies in the arena. The last slot comes first: micro-batch 0 is the largest (the last may be
+// empty), so what is planned for a buffer is touched to its end.
+int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot);
 // The rank's part of one buffer in micro-batch `micro` (-1: outside the loop).
 SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
                                                 shoal_arena_t *arena, shoal_bound_buffer_t *out_bound);
@@ -59,7 +62,8 @@ SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout,
 // Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate must be
 // looked at to see the largest part?
 bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis);
-// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class.
+// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class. Ranks that only send need
+// none of the arena: their messages may leave later, from memory of their own.
 SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
                                                       const shoal_class_t *rank_class, shoal_arena_t *scratch,
                                                       int64_t *out_bytes);

@@ -46,26 +46,37 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
 
 // ---- workspace ----------------------------------------------------------------------
 
-// The most staging any rank needs in one call, from the transfers alone.
-static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t micro, int64_t *bytes,
-                                     int64_t ranks, const shoal_class_t *class,
+// What a rank packs and receives.
+typedef struct staged {
+  int64_t bytes;
+  bool receives;
+} staged_t;
+
+// The most staging any rank needs of the arena in one call, from the transfers alone. A rank that
+// only sends goes on before its messages have left: it has memory of its own for them.
+static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t micro,
+                                     staged_t *staged, int64_t ranks, const shoal_class_t *class,
                                      shoal_arena_t *scratch, int64_t *most) {
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
   if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) return NULL;
-  memset(bytes, 0, (size_t)ranks * sizeof *bytes);
+  memset(staged, 0, (size_t)ranks * sizeof *staged);
   for (int64_t i = 0; i < reshard.transfer_count; ++i) {
     const shoal_transfer_t *t = &reshard.transfers[i];
     int32_t from = shoal_mesh_rank(channel->src.mesh, t->src);
     int32_t to = shoal_mesh_rank(channel->dst.mesh, t->dst);
     int64_t start;
     if (from == to) continue;
-    SHOAL_RETURN_IF_ERROR(shoal_motion_stage(channel->type.dtype, t->count, &bytes[from], &start));
-    SHOAL_RETURN_IF_ERROR(shoal_motion_stage(channel->type.dtype, t->count, &bytes[to], &start));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_motion_stage(channel->type.dtype, t->count, &staged[from].bytes, &start));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_motion_stage(channel->type.dtype, t->count, &staged[to].bytes, &start));
+    staged[to].receives = true;
   }
   for (int64_t i = 0; i < (class ? class->rank_count : ranks); ++i) {
     int64_t rank = class ? class->ranks[i] : i;
-    if (rank < ranks && bytes[rank] > *most) *most = bytes[rank];
+    if (rank >= ranks || !staged[rank].receives) continue;
+    if (staged[rank].bytes > *most) *most = staged[rank].bytes;
   }
   return NULL;
 }
@@ -85,8 +96,8 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
   *out_bytes = 0;
   int64_t ranks = ranks_of(channel->src.mesh), other = ranks_of(channel->dst.mesh), most = 0;
   if (other > ranks) ranks = other;
-  int64_t *bytes = SHOAL_NEW(scratch, int64_t, ranks);
-  if (!bytes) return SHOAL_OOM();
+  staged_t *staged = SHOAL_NEW(scratch, staged_t, ranks);
+  if (!staged) return SHOAL_OOM();
   bool micro = channel->micro &&
                (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst));
   int64_t first = channel->micro ? 0 : -1, last = micro ? micro_count - 1 : first;
@@ -98,7 +109,7 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
     if (micro_count > 8 && !uneven && m == 2) m = last;
     shoal_arena_t transfers;
     shoal_arena_init(scratch->allocator, &transfers);
-    shoal_status_t status = call_workspace(channel, m, bytes, ranks, class, &transfers, &most);
+    shoal_status_t status = call_workspace(channel, m, staged, ranks, class, &transfers, &most);
     shoal_arena_deinit(&transfers);
     if (status) return status;
   }

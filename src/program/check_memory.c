@@ -32,7 +32,7 @@ static int32_t slot_of(const memory_t *m, int32_t index) {
 
 static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
   const shoal_buffer_t *buffer = &m->class->buffers[index];
-  return shoal_spans_range(m, buffer->offset + slot * buffer->bytes, buffer->bytes);
+  return shoal_spans_range(m, shoal_buffer_slot_offset(buffer, slot), buffer->bytes);
 }
 
 // ---- definedness --------------------------------------------------------------------

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "program/bind.h"
+
 // The instruction a description speaks of: "class 0, segment 1 '...', instruction 3 ...".
 typedef struct place {
   const shoal_program_t *program;
@@ -41,7 +43,7 @@ static range_t range_of(const shoal_class_t *class, int32_t buffer, int64_t micr
   if (buffer < 0) return (range_t){0, 0};
   const shoal_buffer_t *b = &class->buffers[buffer];
   if (micro < 0 || b->slots < 2) return (range_t){b->offset, b->offset + b->bytes * b->slots};
-  int64_t from = b->offset + micro % b->slots * b->bytes;
+  int64_t from = shoal_buffer_slot_offset(b, micro % b->slots);
   return (range_t){from, from + b->bytes};
 }
 

@@ -107,7 +107,7 @@ static int64_t slot_of(const shoal_buffer_t *buffer, int32_t micro) {
 
 static extent_t extent_of(const shadow_t *shadow, int32_t index, int32_t micro) {
   const shoal_buffer_t *buffer = &shadow->c->buffers[index];
-  int64_t from = buffer->offset + slot_of(buffer, micro) * buffer->bytes;
+  int64_t from = buffer->offset + (buffer->slots - 1 - slot_of(buffer, micro)) * buffer->bytes;
   return (extent_t){from, from + buffer->bytes};
 }
 
