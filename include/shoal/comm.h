@@ -57,7 +57,7 @@ SHOAL_API void shoal_world_abort(shoal_world_t *world, shoal_status_t reason);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_report(shoal_world_t *world, char *buffer,
                                                            size_t capacity);
 // Names, in reports, what this thread's operations are for, as "backward/fc1: reduce gradients"; NULL:
-// nothing. The text must stay while it is set. Not collective.
+// nothing. The text must stay while it is set, and until what was started is done. Not collective.
 SHOAL_API void shoal_comm_label(const char *label);
 
 // An ordered list of ranks (NULL: all of them; this rank need not be among them). Exchanges no message, but
@@ -158,6 +158,7 @@ typedef struct shoal_request {
   shoal_collective_t collective;
   struct shoal_request *next;  // private from here
   shoal_status_t status;
+  const char *label;
   bool done;
 } shoal_request_t;
 

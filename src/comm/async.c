@@ -15,6 +15,7 @@ static void work(void *self) {
     shoal_request_t *request = async->first;
     if (!request) break;
     shoal_mutex_unlock(&async->mutex);
+    shoal_comm_label(request->label);
     shoal_status_t status = shoal_collective_run_now(group, &request->collective);
     shoal_mutex_lock(&async->mutex);
     async->first = request->next;
@@ -73,7 +74,8 @@ void shoal_async_free(shoal_group_t *group) {
 
 shoal_status_t shoal_collective_start(shoal_group_t *group, const shoal_collective_t *collective,
                                       shoal_request_t *out_request) {
-  *out_request = (shoal_request_t){.group = group, .collective = *collective};
+  *out_request = (shoal_request_t){
+      .group = group, .collective = *collective, .label = shoal_comm_label_of_thread()};
   if (group->size == 1 || group->rank < 0) {  // nobody to wait for
     out_request->status = shoal_collective_run_now(group, collective);
     out_request->done = true;

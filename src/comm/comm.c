@@ -221,8 +221,12 @@ static void flatten(shoal_status_t status, flat_status_t *out_flat) {
 static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status, int64_t *out_rank,
                                      flat_status_t *out_flat) {
   int64_t lowest = status ? world->rank : world->size;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_all_reduce(world->all, SHOAL_I64, SHOAL_REDUCE_MIN, 1, &lowest, &lowest));
+  const char *label = shoal_comm_label_of_thread();
+  shoal_comm_label("agreeing on whether all is well");
+  shoal_status_t broken =
+      shoal_all_reduce(world->all, SHOAL_I64, SHOAL_REDUCE_MIN, 1, &lowest, &lowest);
+  shoal_comm_label(label);
+  SHOAL_RETURN_IF_ERROR(broken);
   *out_rank = lowest;
   if (lowest == world->size) return NULL;
   flatten(lowest == world->rank ? status : NULL, out_flat);

@@ -12,6 +12,10 @@ void shoal_comm_label(const char *label) {
   label_of_thread = label;
 }
 
+const char *shoal_comm_label_of_thread(void) {
+  return label_of_thread;
+}
+
 // ---- words ----------------------------------------------------------------------------
 
 // Release and acquire: whoever reads a new word then reads no old stamp.

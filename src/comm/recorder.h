@@ -71,6 +71,8 @@ typedef struct shoal_account {
   } wait[4];
 } shoal_account_t;
 
+const char *shoal_comm_label_of_thread(void);
+
 // Begins an operation of this rank; returns its number, for `end`. The group may be NULL.
 uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
                             const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes);

@@ -24,11 +24,13 @@ shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, 
       .runner = runner,
       .name = in->name,
       .segment = segment,
+      .label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name),
       .input = input ? runner->memory + (shoal_address_t)input->offset : 0,
       .output = output ? runner->memory + (shoal_address_t)output->offset : 0,
       .workspace = runner->memory + (shoal_address_t)in->workspace_offset,
       .lazy = motion->send_count > 0 && motion->recv_count == 0,
   };
+  if (!move->label) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_carrier_init(runner->world, motion,
                                            tag_of(runner->program, in->channel, micro),
                                            &runner->arena, &move->carrier));
@@ -126,7 +128,9 @@ static shoal_status_t run(shoal_run_move_t *move) {
 
 shoal_status_t shoal_run_move(void *self) {
   shoal_run_move_t *move = self;
+  shoal_comm_label(move->label);
   shoal_status_t status = run(move);
+  shoal_comm_label(NULL);
   if (!status) return NULL;
   return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'",
                                 move->runner->rank, move->name, move->segment);

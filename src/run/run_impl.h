@@ -63,6 +63,7 @@ typedef struct shoal_run_fill {
 typedef struct shoal_run_move {
   shoal_runner_t *runner;
   const char *name, *segment;
+  const char *label;  // for reports of ranks that wait
   shoal_carrier_t carrier;
   shoal_address_t input, output, workspace;
   bool lazy;

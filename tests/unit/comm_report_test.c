@@ -138,6 +138,32 @@ static shoal_status_t other_order(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// What was started keeps its name, though another thread runs it.
+static shoal_status_t started(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  float data[2] = {0};
+  const shoal_collective_t c = {.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                                .dtype = SHOAL_F32,
+                                .count = 2,
+                                .send = data,
+                                .recv = data};
+  shoal_request_t request;
+  shoal_status_t status = NULL;
+  if (shoal_world_rank(world) == 0) {
+    shoal_comm_label("in the background");
+    status = shoal_collective_start(group, &c, &request);
+    shoal_comm_label(NULL);
+    if (!status) status = shoal_request_wait(&request);
+  } else {
+    status = await_report(world, "rank 0 waits ", "'in the background', all_reduce of f32 by sum");
+    if (!status) status = shoal_collective_run(group, &c);
+  }
+  shoal_group_free(group);
+  return status;
+}
+
 // A rank that dies leaves its record behind.
 static shoal_status_t dies(shoal_world_t *world, void *self) {
   (void)self;
@@ -199,6 +225,12 @@ static void test_order(void **state) {
   assert_ok(run_processes(&limits, 2, other_order, NULL));
 }
 
+static void test_started(void **state) {
+  (void)state;
+  run_threads(NULL, 2, started, NULL);
+  assert_ok(run_processes(NULL, 2, started, NULL));
+}
+
 static void test_window(void **state) {
   (void)state;
   run_threads(&limits, 2, window, NULL);
@@ -246,8 +278,8 @@ int main(int argc, char **argv) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_circle), cmocka_unit_test(test_absent), cmocka_unit_test(test_chain),
-      cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_death),
-      cmocka_unit_test(test_alone),
+      cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_started),
+      cmocka_unit_test(test_death),  cmocka_unit_test(test_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
