@@ -209,6 +209,10 @@ typedef enum shoal_reshard_kind {
 // A rank that holds an element itself always takes its own; otherwise replicas share the load by position.
 typedef struct shoal_reshard {
   shoal_reshard_kind_t kind;
+  // The collective of that name does it: within a group - the sources of a destination, in order - every part
+  // is dense, none is empty, and they lie in the whole in the group's order. Always so for all_reduce, never
+  // for kinds behind all_gather.
+  bool collective;
   bool reduces;
   shoal_reduce_t reduce;
   int64_t transfer_count;            // sorted by dst, then by source coordinate order

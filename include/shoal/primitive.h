@@ -69,8 +69,8 @@ typedef struct shoal_primitive_options {
 
 // Repartition, and what all others are made of. All arguments are copied; `options` may be NULL. Exchanges no
 // message, but the ranks of both sides create their primitives from the same arguments, in the same order.
-// Where the two layouts amount to an all-reduce, that collective is what runs, on a group of its own; all
-// else is messages. MISMATCH: an element that the destination holds is owned by nobody. UNSUPPORTED: partial
+// Where the two layouts amount to an all-reduce, or to an all-gather or reduce-scatter of parts that lie one
+// behind the other, that collective is what runs, on a group of its own; all else is messages. MISMATCH: an element that the destination holds is owned by nobody. UNSUPPORTED: partial
 // layouts together with lists of boxes.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_create(
     shoal_world_t *world, shoal_dtype_t dtype, const shoal_shape_t *shape, const shoal_holding_t *src,
@@ -101,14 +101,14 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_wait(shoal_primitive_t *
 SHOAL_API shoal_shape_t shoal_primitive_src_shape(const shoal_primitive_t *primitive);
 SHOAL_API shoal_shape_t shoal_primitive_dst_shape(const shoal_primitive_t *primitive);
 // Boxes of the whole that this rank's destination part has from its own source part: there once apply has
-// started. None where a part is flat or several contributions are summed. Borrowed.
+// started. None where a part is flat, several contributions are summed, or a collective runs. Borrowed.
 SHOAL_API void shoal_primitive_interior(const shoal_primitive_t *primitive, const shoal_box_t **out_boxes,
                                         int64_t *out_count);
 
 // What one call moves and keeps, on this rank; `adjoint` swaps sent and received.
 typedef struct shoal_primitive_stats {
   int32_t send_count, recv_count;  // messages
-  int32_t group_size;              // of the all-reduce that is run instead of messages; 0: none
+  int32_t group_size;              // of the collective that is run instead of messages; 0: none
   int64_t send_bytes, recv_bytes;
   int64_t local_bytes;             // copied within the rank
   int64_t staging_bytes;           // kept for both directions

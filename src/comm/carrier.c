@@ -88,12 +88,19 @@ shoal_status_t shoal_carrier_init(shoal_world_t *world, const shoal_motion_t *mo
 
 static shoal_collective_t collective_of(const shoal_motion_t *motion, const void *input,
                                         void *output) {
-  return (shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
-                              .dtype = motion->dtype,
-                              .reduce = motion->reduce,
-                              .count = motion->output_count,
-                              .send = input,
-                              .recv = output};
+  shoal_collective_t call = {
+      .dtype = motion->dtype, .reduce = motion->reduce, .send = input, .recv = output};
+  if (motion->kind == SHOAL_RESHARD_ALL_GATHER) {
+    call.kind = SHOAL_COLLECTIVE_ALL_GATHER;
+    call.recv_counts = motion->counts;
+  } else if (motion->kind == SHOAL_RESHARD_REDUCE_SCATTER) {
+    call.kind = SHOAL_COLLECTIVE_REDUCE_SCATTER;
+    call.send_counts = motion->counts;
+  } else {
+    call.kind = SHOAL_COLLECTIVE_ALL_REDUCE;
+    call.count = motion->output_count;
+  }
+  return call;
 }
 
 static shoal_status_t start_messages(shoal_carrier_t *c, const void *input, void *output) {
@@ -108,7 +115,7 @@ static shoal_status_t start_messages(shoal_carrier_t *c, const void *input, void
 }
 
 shoal_status_t shoal_carrier_start(shoal_carrier_t *c, const void *input, void *output) {
-  if (!c->motion->all_reduce) {
+  if (!c->motion->collective) {
     SHOAL_RETURN_IF_ERROR(start_messages(c, input, output));
   } else if (c->group) {
     const shoal_collective_t collective = collective_of(c->motion, input, output);
@@ -123,7 +130,7 @@ shoal_status_t shoal_carrier_start(shoal_carrier_t *c, const void *input, void *
 shoal_status_t shoal_carrier_wait(shoal_carrier_t *c) {
   const shoal_motion_t *motion = c->motion;
   c->busy = false;
-  if (motion->all_reduce) return c->group ? shoal_request_wait(&c->request) : NULL;
+  if (motion->collective) return c->group ? shoal_request_wait(&c->request) : NULL;
   if (motion->send_count + motion->recv_count > 0) {
     SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&c->exchange));
   }
@@ -132,7 +139,7 @@ shoal_status_t shoal_carrier_wait(shoal_carrier_t *c) {
 }
 
 shoal_status_t shoal_carrier_run(shoal_carrier_t *c, const void *input, void *output) {
-  if (!c->motion->all_reduce) {
+  if (!c->motion->collective) {
     SHOAL_RETURN_IF_ERROR(shoal_carrier_start(c, input, output));
     return shoal_carrier_wait(c);
   }

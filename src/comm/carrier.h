@@ -16,7 +16,7 @@ typedef struct shoal_carrier {
   const shoal_motion_t *motion;
   shoal_message_t *sends, *recvs;
   // The caller's to set, and to keep until nothing is under way:
-  shoal_group_t *group;  // all_reduce
+  shoal_group_t *group;  // collective
   void *staging;         // motion->staging bytes
   float *scratch;        // wide: motion->output_count
   // Under way:
@@ -25,7 +25,7 @@ typedef struct shoal_carrier {
   void *output;
   union {
     shoal_exchange_t exchange;
-    shoal_request_t request;  // all_reduce
+    shoal_request_t request;  // collective
   };
 } shoal_carrier_t;
 

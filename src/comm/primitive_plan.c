@@ -57,7 +57,7 @@ static bool same_storage(const shoal_boxes_t *a, const shoal_boxes_t *b) {
 static shoal_status_t find_interior(const shoal_holdings_t *both, int32_t rank,
                                     shoal_arena_t *arena, shoal_primitive_plan_t *plan) {
   if (!both->has_src || !both->has_dst || both->src.flat || both->dst.flat) return NULL;
-  if (plan->forward.adds || plan->forward.all_reduce) return NULL;
+  if (plan->forward.adds || plan->forward.collective) return NULL;
   const shoal_links_t *links = &both->links;
   const int32_t dims = both->src.whole.rank;
   shoal_interval_t *shared[SHOAL_MAX_RANK];

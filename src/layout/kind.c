@@ -184,18 +184,82 @@ static shoal_status_t classify_move(const shoal_reshard_facts_t *facts, const si
   return NULL;
 }
 
+// ---- does the collective of that name do it? ------------------------------------------
+
+// Elements [src, src + count) of one buffer to [dst, dst + count) of the other?
+static bool is_range(const shoal_transfer_t *t, int64_t src, int64_t dst) {
+  const shoal_piece_t *piece = &t->pieces[0];
+  return t->piece_count == 1 && piece->rank == 1 && piece->src_stride[0] == 1 &&
+         piece->dst_stride[0] == 1 && piece->src_offset == src && piece->dst_offset == dst;
+}
+
+// One destination's transfers, which come from all its group, itself among them: the group's order
+// is that of its positions.
+static bool is_gathered(const shoal_transfer_t *list, int64_t count, const sizes_t *sizes) {
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const shoal_transfer_t *t = &list[i];
+    if (i > 0 && t->src <= t[-1].src) return false;
+    if (t->count == 0 || t->count != sizes->src_stored[t->src] || !is_range(t, 0, at)) return false;
+    at += t->count;
+  }
+  return at == sizes->dst_stored[list->dst];
+}
+
+static bool is_scattered(const shoal_transfer_t *list, int64_t count, const sizes_t *sizes) {
+  int64_t before = 0, total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0 && list[i].src <= list[i - 1].src) return false;
+    if (list[i].src < list->dst) before += sizes->dst_stored[list[i].src];
+    total += sizes->dst_stored[list[i].src];
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const shoal_transfer_t *t = &list[i];
+    if (t->count == 0 || t->count != sizes->dst_stored[t->dst] || !is_range(t, before, 0)) {
+      return false;
+    }
+  }
+  return total == sizes->src_stored[list->dst];
+}
+
+static bool is_collective(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard,
+                          const sizes_t *sizes) {
+  const bool gathers = reshard->kind == SHOAL_RESHARD_ALL_GATHER;
+  if (reshard->kind == SHOAL_RESHARD_ALL_REDUCE) return true;
+  if (!gathers && reshard->kind != SHOAL_RESHARD_REDUCE_SCATTER) return false;
+  const shoal_mesh_t *mesh = facts->dst->layout->mesh;
+  int64_t members = 1, groups = 0;
+  for (int32_t k = 0; k < mesh->axis_count; ++k) {
+    const bool along = gathers ? facts->src->cuts[k] && !facts->dst->cuts[k] : facts->joined[k];
+    if (along) members *= mesh->axes[k].size;
+  }
+  for (int64_t i = 0; i < reshard->transfer_count; i += members, ++groups) {
+    const shoal_transfer_t *list = &reshard->transfers[i];
+    if (reshard->transfer_count - i < members || list[members - 1].dst != list->dst) return false;
+    if (!(gathers ? is_gathered : is_scattered)(list, members, sizes)) return false;
+  }
+  return groups == shoal_mesh_size(mesh);
+}
+
+static shoal_status_t find_kind(const shoal_reshard_facts_t *facts, const sizes_t *sizes,
+                                shoal_arena_t *arena, shoal_reshard_t *reshard) {
+  reshard->kind = SHOAL_RESHARD_BETWEEN;
+  if (!reshard->reduces && is_local(facts, reshard)) {
+    bool same = is_identity(facts, reshard, sizes);
+    reshard->kind = same ? SHOAL_RESHARD_NONE : SHOAL_RESHARD_SLICE;
+    return NULL;
+  }
+  if (!facts->same_mesh) return NULL;
+  return reshard->reduces ? classify_join(facts, sizes, arena, reshard)
+                          : classify_move(facts, sizes, arena, reshard);
+}
+
 shoal_status_t shoal_reshard_classify(const shoal_reshard_facts_t *facts, shoal_arena_t *arena,
                                       shoal_reshard_t *reshard) {
   sizes_t sizes;
   SHOAL_RETURN_IF_ERROR(measure(facts->src, arena, &sizes.src_owned, &sizes.src_stored));
   SHOAL_RETURN_IF_ERROR(measure(facts->dst, arena, &sizes.dst_owned, &sizes.dst_stored));
-  reshard->kind = SHOAL_RESHARD_BETWEEN;
-  if (!reshard->reduces && is_local(facts, reshard)) {
-    bool same = is_identity(facts, reshard, &sizes);
-    reshard->kind = same ? SHOAL_RESHARD_NONE : SHOAL_RESHARD_SLICE;
-    return NULL;
-  }
-  if (!facts->same_mesh) return NULL;
-  return reshard->reduces ? classify_join(facts, &sizes, arena, reshard)
-                          : classify_move(facts, &sizes, arena, reshard);
+  SHOAL_RETURN_IF_ERROR(find_kind(facts, &sizes, arena, reshard));
+  reshard->collective = is_collective(facts, reshard, &sizes);
+  return NULL;
 }

@@ -12,6 +12,8 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
+enum { ALIGNMENT = 64 };  // of messages in the staging memory
+
 // ---- links ----------------------------------------------------------------------------
 
 static const shoal_cut_t *micro_partial(const shoal_layout_t *layout) {
@@ -43,6 +45,7 @@ shoal_status_t shoal_links_find(const shoal_reshard_t *reshard, const shoal_layo
       .count = links.count,
       .items = links.items,
       .kind = reshard->kind,
+      .collective = reshard->collective,
       .reduces = reshard->reduces,
       .reduce = later && !reshard->reduces ? later->reduce : reshard->reduce,
   };
@@ -168,10 +171,9 @@ static void make_dense(int64_t count, shoal_piece_t *pieces, bool dst) {
   }
 }
 
-// Does the message lie dense in the buffer? Then it starts there at *out_offset.
-static bool is_dense(const shoal_parcel_t *parcel, bool in_src, int64_t *out_offset) {
-  if (parcel->piece_count != 1) return false;
-  const shoal_piece_t *piece = &parcel->pieces[0];
+// Do the elements lie dense in one of the two buffers? Then they start there at *out_offset.
+static bool is_dense(int64_t count, const shoal_piece_t *piece, bool in_src, int64_t *out_offset) {
+  if (count != 1) return false;
   const int64_t *strides = in_src ? piece->src_stride : piece->dst_stride;
   int64_t stride = 1;
   for (int32_t d = piece->rank - 1; d >= 0; --d) {
@@ -218,28 +220,27 @@ static shoal_status_t add_link(direction_t *way, const shoal_link_t *link) {
   return NULL;
 }
 
-shoal_status_t shoal_motion_stage(shoal_dtype_t dtype, int64_t count, int64_t *at,
-                                  int64_t *out_start) {
+// Takes room for a message; *at is the end of the staging memory so far.
+static shoal_status_t stage(shoal_dtype_t dtype, int64_t count, int64_t *at, int64_t *out_start) {
   int64_t bytes;
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(dtype, count, &bytes));
   *out_start = *at;
-  const int64_t align = SHOAL_MOTION_ALIGN;
-  if (bytes > INT64_MAX - align ||
-      __builtin_add_overflow(*at, (bytes + align - 1) / align * align, at)) {
+  if (bytes > INT64_MAX - ALIGNMENT ||
+      __builtin_add_overflow(*at, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, at)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the messages of a reshard fit no memory");
   }
   return NULL;
 }
 
 static shoal_status_t place(direction_t *way, shoal_parcel_t *parcel, bool direct, bool in_src) {
+  const shoal_dtype_t dtype = way->options->dtype;
   int64_t offset;
-  if (direct && !way->options->no_direct && is_dense(parcel, in_src, &offset)) {
+  if (direct && is_dense(parcel->piece_count, parcel->pieces, in_src, &offset)) {
     parcel->direct = true;
-    parcel->offset = offset * (int64_t)shoal_dtype_size(way->options->dtype);
+    parcel->offset = offset * (int64_t)shoal_dtype_size(dtype);
     return NULL;
   }
-  return shoal_motion_stage(way->options->dtype, parcel->count, &way->motion->staging,
-                            &parcel->offset);
+  return stage(dtype, parcel->count, &way->motion->staging, &parcel->offset);
 }
 
 static shoal_status_t plan_steps(const direction_t *way, const shoal_links_t *links) {
@@ -274,30 +275,40 @@ static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links
   SHOAL_RETURN_IF_ERROR(plan_steps(way, links));
   const shoal_dtype_t dtype = way->options->dtype;
   motion->wide = motion->adds && (dtype == SHOAL_BF16 || dtype == SHOAL_F16);
+  const bool kept = !way->options->detach || motion->recv_count > 0;
   for (int32_t i = 0; i < motion->send_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(place(way, &way->sends[i], true, true));
+    SHOAL_RETURN_IF_ERROR(place(way, &way->sends[i], kept, true));
   }
-  for (int64_t i = 0; i < motion->step_count; ++i) {
-    const shoal_step_t *step = &way->steps[i];
-    if (step->recv < 0) continue;
-    SHOAL_RETURN_IF_ERROR(place(way, &way->recvs[step->recv], !step->add && !motion->wide, false));
+  for (int32_t i = 0; i < motion->recv_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(place(way, &way->recvs[i], !motion->adds, false));
   }
   return NULL;
 }
 
-// The ranks that contribute to this rank's part are the group, in the order they are joined. Each
-// gets what each gives: it is its own adjoint.
+static shoal_reshard_kind_t adjoint_of(shoal_reshard_kind_t kind) {
+  return kind == SHOAL_RESHARD_ALL_GATHER       ? SHOAL_RESHARD_REDUCE_SCATTER
+         : kind == SHOAL_RESHARD_REDUCE_SCATTER ? SHOAL_RESHARD_ALL_GATHER
+                                                : kind;
+}
+
+// The ranks that contribute to this rank's part are the group, in the order they are joined or lie
+// in the whole. Of an all-reduce the adjoint is itself, of a gather it is the scatter of sums.
 static shoal_status_t plan_group(direction_t *way, const shoal_links_t *links) {
   shoal_motion_t *motion = way->motion;
+  const int32_t rank = way->options->rank;
   int32_t *group = SHOAL_NEW(way->arena, int32_t, links->count);
-  if (!group) return SHOAL_OOM();
+  int64_t *counts = SHOAL_NEW(way->arena, int64_t, links->count), count = 0;
+  if (!group || !counts) return SHOAL_OOM();
   for (int64_t i = 0; i < links->count; ++i) {
-    if (links->items[i].to == way->options->rank) {
-      group[motion->group_count++] = links->items[i].from;
-    }
+    const shoal_link_t *link = &links->items[i];
+    if (link->to == rank) group[motion->group_count++] = link->from;
+    const int32_t part = links->kind == SHOAL_RESHARD_ALL_GATHER ? link->to : link->from;
+    if (part == rank) counts[count++] = link->count;
   }
-  motion->all_reduce = true;
+  motion->collective = true;
   motion->group = group;
+  motion->counts = counts;
+  if (way->options->adjoint) motion->kind = adjoint_of(links->kind);
   return NULL;
 }
 
@@ -309,14 +320,46 @@ shoal_status_t shoal_motion_plan(const shoal_links_t *links, const shoal_motion_
                                  .input_count = options->input_count,
                                  .output_count = options->output_count};
   direction_t way = {.options = options, .arena = arena, .motion = out_motion};
-  if (links->kind != SHOAL_RESHARD_ALL_REDUCE) return plan_messages(&way, links);
-  if (options->input_count != options->output_count) {
-    return SHOAL_ERROR(INTERNAL, "an all-reduce changes the part");
-  }
-  return plan_group(&way, links);
+  return links->collective ? plan_group(&way, links) : plan_messages(&way, links);
 }
 
+// ---- asking ---------------------------------------------------------------------------
+
 bool shoal_motion_is_idle(const shoal_motion_t *motion) {
-  if (motion->all_reduce) return motion->group_count == 0;
+  if (motion->collective) return motion->group_count == 0;
   return motion->send_count == 0 && motion->step_count == 0 && !motion->clear;
+}
+
+bool shoal_motion_only_sends(const shoal_motion_t *motion) {
+  return motion->send_count > 0 && motion->recv_count == 0;
+}
+
+shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard, const shoal_layout_t *src,
+                                    const shoal_layout_t *dst, shoal_dtype_t dtype,
+                                    int64_t rank_count, shoal_arena_t *scratch,
+                                    int64_t *out_bytes) {
+  memset(out_bytes, 0, (size_t)rank_count * sizeof *out_bytes);
+  if (reshard->collective) return NULL;
+  bool *receives = SHOAL_NEW(scratch, bool, rank_count);
+  if (!receives) return SHOAL_OOM();
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int64_t i = 0; i < reshard->transfer_count; ++i) {
+      const shoal_transfer_t *t = &reshard->transfers[i];
+      const int32_t from = shoal_mesh_rank(src->mesh, t->src);
+      const int32_t to = shoal_mesh_rank(dst->mesh, t->dst);
+      int64_t at;
+      if (from == to) continue;
+      if (pass == 0) {
+        receives[to] = true;
+        continue;
+      }
+      if (receives[from] && !is_dense(t->piece_count, t->pieces, true, &at)) {
+        SHOAL_RETURN_IF_ERROR(stage(dtype, t->count, &out_bytes[from], &at));
+      }
+      if (reshard->reduces || !is_dense(t->piece_count, t->pieces, false, &at)) {
+        SHOAL_RETURN_IF_ERROR(stage(dtype, t->count, &out_bytes[to], &at));
+      }
+    }
+  }
+  return NULL;
 }

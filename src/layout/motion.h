@@ -25,6 +25,7 @@ typedef struct shoal_links {
   int64_t count;
   const shoal_link_t *items;
   shoal_reshard_kind_t kind;
+  bool collective;
   bool reduces;           // several contributions to an element,
   shoal_reduce_t reduce;  // joined so; also what parts without any start at
   bool own_first;         // in the adjoint: what a rank has of itself comes first
@@ -37,8 +38,6 @@ SHOAL_MUST_USE shoal_status_t shoal_links_find(const shoal_reshard_t *reshard,
                                                shoal_links_t *out_links);
 
 // ---- motions --------------------------------------------------------------------------
-
-enum { SHOAL_MOTION_ALIGN = 64 };  // of messages in the staging memory
 
 typedef struct shoal_parcel {  // a message
   int32_t peer;
@@ -63,11 +62,12 @@ typedef struct shoal_motion {
   shoal_reshard_kind_t kind;
   shoal_reduce_t reduce;
   int64_t input_count, output_count;  // elements
-  // The ranks of `group` join their inputs, in this order, and each gets the result: no messages,
-  // no steps. Empty parts have no group.
-  bool all_reduce;
+  // The ranks of `group`, in this order, run the collective of `kind`: no messages, no steps. There
+  // is no group where all its parts are empty.
+  bool collective;
   int32_t group_count;
   const int32_t *group;
+  const int64_t *counts;  // all_gather, reduce_scatter: elements of each one's part
   int32_t send_count, recv_count;
   int64_t step_count;
   const shoal_parcel_t *sends, *recvs;
@@ -84,7 +84,7 @@ typedef struct shoal_motion_options {
   shoal_dtype_t dtype;
   int32_t rank;
   bool adjoint;
-  bool no_direct;                     // all messages go through the staging memory
+  bool detach;                        // where it only sends, the input is free once it is started
   int64_t input_count, output_count;  // elements of this rank's parts, in the motion's direction
 } shoal_motion_options_t;
 
@@ -95,9 +95,15 @@ SHOAL_MUST_USE shoal_status_t shoal_motion_plan(const shoal_links_t *links,
                                                 shoal_arena_t *arena, shoal_motion_t *out_motion);
 // Does this rank do nothing in it?
 bool shoal_motion_is_idle(const shoal_motion_t *motion);
-// Takes room for a message; *at is the end of the staging memory so far.
-SHOAL_MUST_USE shoal_status_t shoal_motion_stage(shoal_dtype_t dtype, int64_t count, int64_t *at,
-                                                 int64_t *out_start);
+// Does it only send? Then, detached, its staging is needed until the last message is out.
+bool shoal_motion_only_sends(const shoal_motion_t *motion);
+// The staging bytes of all ranks' detached forward motions, those that only send left out, without
+// planning any: bytes[rank] for every rank below rank_count.
+SHOAL_MUST_USE shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard,
+                                                   const shoal_layout_t *src,
+                                                   const shoal_layout_t *dst, shoal_dtype_t dtype,
+                                                   int64_t rank_count, shoal_arena_t *scratch,
+                                                   int64_t *out_bytes);
 
 // ---- pieces, walked -------------------------------------------------------------------
 

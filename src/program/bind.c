@@ -153,7 +153,8 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
   SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, &reshard, b->rank, bound->inputs[0],
                                            bound->outputs[0], b->arena, own));
   bound->idle = shoal_motion_is_idle(own);
-  if (own->recv_count > 0 && own->staging > in->workspace) {
+  // What only sends has memory of its own: its messages may be under way when this is used again.
+  if (own->staging > in->workspace && !shoal_motion_only_sends(own)) {
     return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_channel_workspace",
                             "the messages of channel %d need %lld bytes of workspace here, the "
                             "program gives it %lld",

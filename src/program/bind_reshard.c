@@ -1,9 +1,6 @@
 // A rank's share of a reshard: a motion (layout/motion.h). Who sends what to whom is
 // shoal_layout_reshard's business, what a rank makes of it shoal_motion_plan's; here are the
 // questions that a channel and its micro-batches add.
-#include <string.h>
-
-#include "base/dtype.h"
 #include "program/program_impl.h"
 
 shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
@@ -35,7 +32,7 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
   if (!status) {
     const shoal_motion_options_t options = {.dtype = channel->type.dtype,
                                             .rank = rank,
-                                            .no_direct = true,
+                                            .detach = true,
                                             .input_count = input ? input->count : 0,
                                             .output_count = output ? output->count : 0};
     status = shoal_motion_plan(&links, &options, arena, out_motion);
@@ -46,37 +43,38 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
 
 // ---- workspace ----------------------------------------------------------------------
 
-// What a rank packs and receives.
-typedef struct staged {
-  int64_t bytes;
-  bool receives;
-} staged_t;
+// What the calls of a channel need, as far as they were looked at.
+typedef struct need {
+  const shoal_channel_t *channel;
+  const shoal_class_t *class;
+  int64_t ranks, *bytes;  // by rank
+  int64_t most;
+  int32_t collectives, exchanges;  // calls
+} need_t;
 
-// The most staging any rank needs of the arena in one call, from the transfers alone. A rank that
-// only sends goes on before its messages have left: it has memory of its own for them.
-static shoal_status_t call_workspace(const shoal_channel_t *channel, int64_t micro,
-                                     staged_t *staged, int64_t ranks, const shoal_class_t *class,
-                                     shoal_arena_t *scratch, int64_t *most) {
+static shoal_status_t look_at(need_t *need, int64_t micro, shoal_arena_t *scratch) {
+  const shoal_channel_t *channel = need->channel;
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
-  if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) return NULL;
-  memset(staged, 0, (size_t)ranks * sizeof *staged);
-  for (int64_t i = 0; i < reshard.transfer_count; ++i) {
-    const shoal_transfer_t *t = &reshard.transfers[i];
-    int32_t from = shoal_mesh_rank(channel->src.mesh, t->src);
-    int32_t to = shoal_mesh_rank(channel->dst.mesh, t->dst);
-    int64_t start;
-    if (from == to) continue;
-    SHOAL_RETURN_IF_ERROR(
-        shoal_motion_stage(channel->type.dtype, t->count, &staged[from].bytes, &start));
-    SHOAL_RETURN_IF_ERROR(
-        shoal_motion_stage(channel->type.dtype, t->count, &staged[to].bytes, &start));
-    staged[to].receives = true;
+  ++*(reshard.collective ? &need->collectives : &need->exchanges);
+  SHOAL_RETURN_IF_ERROR(shoal_motion_staging(&reshard, &channel->src, &channel->dst,
+                                             channel->type.dtype, need->ranks, scratch,
+                                             need->bytes));
+  for (int64_t i = 0; i < (need->class ? need->class->rank_count : need->ranks); ++i) {
+    const int64_t rank = need->class ? need->class->ranks[i] : i;
+    if (rank < need->ranks && need->bytes[rank] > need->most) need->most = need->bytes[rank];
   }
-  for (int64_t i = 0; i < (class ? class->rank_count : ranks); ++i) {
-    int64_t rank = class ? class->ranks[i] : i;
-    if (rank >= ranks || !staged[rank].receives) continue;
-    if (staged[rank].bytes > *most) *most = staged[rank].bytes;
+  return NULL;
+}
+
+static shoal_status_t look_at_all(need_t *need, int64_t first, int64_t last,
+                                  shoal_allocator_t allocator) {
+  for (int64_t m = first; m <= last; ++m) {
+    shoal_arena_t scratch;
+    shoal_arena_init(allocator, &scratch);
+    shoal_status_t status = look_at(need, m, &scratch);
+    shoal_arena_deinit(&scratch);
+    if (status) return status;
   }
   return NULL;
 }
@@ -93,26 +91,26 @@ static int64_t ranks_of(const shoal_mesh_t *mesh) {
 shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
                                        const shoal_class_t *class, shoal_arena_t *scratch,
                                        int64_t *out_bytes) {
+  int64_t ranks = ranks_of(channel->src.mesh), other = ranks_of(channel->dst.mesh);
+  need_t need = {.channel = channel, .class = class, .ranks = ranks > other ? ranks : other};
+  need.bytes = SHOAL_NEW(scratch, int64_t, need.ranks);
   *out_bytes = 0;
-  int64_t ranks = ranks_of(channel->src.mesh), other = ranks_of(channel->dst.mesh), most = 0;
-  if (other > ranks) ranks = other;
-  staged_t *staged = SHOAL_NEW(scratch, staged_t, ranks);
-  if (!staged) return SHOAL_OOM();
+  if (!need.bytes) return SHOAL_OOM();
   bool micro = channel->micro &&
                (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst));
   int64_t first = channel->micro ? 0 : -1, last = micro ? micro_count - 1 : first;
   if (last < first) last = first;
-  bool uneven = shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) ||
-                shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO);
-  for (int64_t m = first; m <= last; ++m) {
-    // Unless dealt unevenly, the first, the second and the last micro-batch show the largest.
-    if (micro_count > 8 && !uneven && m == 2) m = last;
-    shoal_arena_t transfers;
-    shoal_arena_init(scratch->allocator, &transfers);
-    shoal_status_t status = call_workspace(channel, m, staged, ranks, class, &transfers, &most);
-    shoal_arena_deinit(&transfers);
-    if (status) return status;
+  bool few = micro_count > 8 && last > 2 && !shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) &&
+             !shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO);
+  shoal_allocator_t allocator = scratch->allocator;
+  if (few) {
+    // Dealt evenly, the first, the second and the last micro-batch show the largest, unless some
+    // are collectives and others are not.
+    SHOAL_RETURN_IF_ERROR(look_at_all(&need, 0, 1, allocator));
+    SHOAL_RETURN_IF_ERROR(look_at_all(&need, last, last, allocator));
+    few = need.collectives == 0 || need.exchanges == 0;
   }
-  *out_bytes = most;
+  if (!few) SHOAL_RETURN_IF_ERROR(look_at_all(&need, first, last, allocator));
+  *out_bytes = need.most;
   return NULL;
 }

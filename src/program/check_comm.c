@@ -6,7 +6,7 @@
 // rank that only sends goes on at once. One that receives goes on when everything it receives is
 // there and everything it sends has been taken: a backend without endless buffers may wait for
 // that. Messages between two ranks match in order, by channel, micro-batch, element type and
-// number. An all-reduce waits until its whole group has come to it.
+// number. A collective waits until its whole group has come to it.
 //
 // In worlds of more than MAX_RANKS ranks only some are walked: one of each class and all that
 // exchange anything with it. The others are taken to be on time: ranks of one class run the same
@@ -294,7 +294,7 @@ static void go_on(walker_t *walker) {
 }
 
 // When the whole group has come, all of it goes on.
-static bool all_reduce(comm_t *c, int64_t self, const event_t *event) {
+static bool meet(comm_t *c, int64_t self, const event_t *event) {
   walker_t *walker = &c->walkers[self];
   const shoal_channel_t *channel = &c->program->channels[event->channel];
   int64_t position = shoal_mesh_position(channel->dst.mesh, walker->rank);
@@ -325,8 +325,8 @@ static shoal_status_t walk(comm_t *c) {
       walker_t *walker = &c->walkers[i];
       for (const event_t *event; (event = event_of(c, walker));) {
         bool done = false;
-        if (event->reshard->kind == SHOAL_RESHARD_ALL_REDUCE) {
-          done = all_reduce(c, i, event);
+        if (event->reshard->collective) {
+          done = meet(c, i, event);
         } else {
           bool before = walker->posted;
           SHOAL_RETURN_IF_ERROR(exchange(c, i, event, &done));

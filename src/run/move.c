@@ -28,7 +28,7 @@ shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, 
       .input = input ? runner->memory + (shoal_address_t)input->offset : 0,
       .output = output ? runner->memory + (shoal_address_t)output->offset : 0,
       .workspace = runner->memory + (shoal_address_t)in->workspace_offset,
-      .lazy = motion->send_count > 0 && motion->recv_count == 0,
+      .lazy = shoal_motion_only_sends(motion),
   };
   if (!move->label) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_carrier_init(runner->world, motion,
@@ -75,7 +75,7 @@ shoal_status_t shoal_run_moves_scratch(shoal_runner_t *runner) {
 // Groups are made once per list of ranks.
 static shoal_status_t give_group(shoal_runner_t *runner, shoal_carrier_t *carrier) {
   const shoal_motion_t *motion = carrier->motion;
-  if (!motion->all_reduce) return NULL;
+  if (!motion->collective) return NULL;
   for (int64_t i = 0; i < runner->groups.count; ++i) {
     const shoal_run_group_t *known = &runner->groups.items[i];
     if (known->count != motion->group_count ||

@@ -81,7 +81,7 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&gather->channel, -1, arena, &reshard));
   // As messages: a collective would need a group made for this once.
-  if (reshard.kind == SHOAL_RESHARD_ALL_REDUCE) reshard.kind = SHOAL_RESHARD_BETWEEN;
+  reshard.collective = false;
   SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank, &part,
                                            receives ? &whole : NULL, arena, &gather->motion));
   shoal_carrier_t *carrier = &gather->carrier;

@@ -17,7 +17,7 @@ static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_c
   const shoal_motion_t *reshard = in->reshard;
   double element = (double)shoal_dtype_size(channel->type.dtype);
   if (!reshard) return 0;
-  if (reshard->all_reduce) {
+  if (reshard->collective && reshard->kind == SHOAL_RESHARD_ALL_REDUCE) {
     // Ring: 2 (n - 1) steps of 1/n of the data.
     double n = reshard->group_count > 0 ? reshard->group_count : 1;
     double bytes = in->outputs && in->outputs[0] ? part_bytes(in->outputs[0]) : 0;
@@ -28,6 +28,14 @@ static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_c
   *out_sent = 0;
   for (int32_t i = 0; i < reshard->send_count; ++i) *out_sent += (double)reshard->sends[i].count * element;
   for (int32_t i = 0; i < reshard->recv_count; ++i) received += (double)reshard->recvs[i].count * element;
+  if (reshard->collective) {  // gather, or scatter of sums: each sends its part, or the others', once to each
+    double own = part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->inputs[0] : in->outputs[0]);
+    double all = part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->outputs[0] : in->inputs[0]);
+    double others = all - own, n = reshard->group_count;
+    *out_sent = reshard->kind == SHOAL_RESHARD_ALL_GATHER ? own * (n - 1) : others;
+    double most = own * (n - 1) > others ? own * (n - 1) : others;
+    return (n - 1) * cluster->link_latency + most / cluster->link_bandwidth;
+  }
   int32_t messages = reshard->send_count > reshard->recv_count ? reshard->send_count : reshard->recv_count;
   double bytes = *out_sent > received ? *out_sent : received;
   return messages * cluster->link_latency + bytes / cluster->link_bandwidth;

@@ -229,7 +229,12 @@ static shoal_status_t collectives(shoal_world_t *world, void *self) {
   }
   SHOAL_RETURN_IF_ERROR(
       shoal_primitive_all_gather(world, SHOAL_F64, &shape, &cut, "a", NULL, &other));
-  CHECK(shoal_primitive_stats(other).group_size == 0, "an all-gather has no group");
+  CHECK(shoal_primitive_stats(other).group_size == 2, "an all-gather of rows is no collective");
+  shoal_primitive_free(other);
+  cut.cuts[0].dim = 1;
+  SHOAL_RETURN_IF_ERROR(shoal_primitive_all_gather(world, SHOAL_F64, &(shoal_shape_t){2, {3, 8}},
+                                                   &cut, "a", NULL, &other));
+  CHECK(shoal_primitive_stats(other).group_size == 0, "columns do not lie one behind the other");
   for (int pass = 0; pass < 4; ++pass) {
     for (int i = 0; i < 100; ++i) x[i] = 1 + i + 1000 * rank;
     for (int k = 0; k < 3; ++k) {
@@ -413,13 +418,15 @@ static shoal_status_t no_adjoint(shoal_world_t *world, void *self) {
 static shoal_status_t wrong_call(shoal_world_t *world, void *self) {
   const int wrong = *(const int *)self;
   const int32_t rank = shoal_world_rank(world);
-  shoal_shape_t shape = {1, {6}};
+  shoal_shape_t shape = {2, {4, 6}};
   shoal_mesh_t mesh = {.axis_count = 1, .axes = {{.name = "a", .size = 2}}};
   shoal_layout_t cut = {.mesh = &mesh, .cut_count = 1, .cuts = {{.axis = 0, .dim = 0}}};
-  if (wrong == 3 && rank == 1) shape = (shoal_shape_t){2, {2, 3}};  // another plan, as many bytes
+  if (wrong == 3 && rank == 1) shape = (shoal_shape_t){2, {6, 4}};  // another plan, as many bytes
   shoal_primitive_t *p = NULL;
-  double x[6] = {0}, y[6];
-  SHOAL_RETURN_IF_ERROR(shoal_primitive_all_gather(world, SHOAL_F64, &shape, &cut, "a", NULL, &p));
+  double x[24] = {0}, y[24];
+  SHOAL_RETURN_IF_ERROR(
+      wrong < 5 ? shoal_primitive_all_to_all(world, SHOAL_F64, &shape, &cut, "a", 1, NULL, &p)
+                : shoal_primitive_all_gather(world, SHOAL_F64, &shape, &cut, "a", NULL, &p));
   shoal_status_t status = NULL;
   if (wrong == 0 && rank == 1) status = shoal_primitive_apply(p, NULL, y);
   if (wrong == 1 && rank == 1) status = shoal_primitive_apply(p, x, x);
@@ -427,7 +434,7 @@ static shoal_status_t wrong_call(shoal_world_t *world, void *self) {
     status = shoal_primitive_start(p, x, y);
     if (!status) status = shoal_primitive_start(p, x, y);
   }
-  if (wrong == 4 && rank == 1) status = shoal_primitive_apply_adjoint(p, y, x);
+  if (wrong >= 4 && rank == 1) status = shoal_primitive_apply_adjoint(p, y, x);
   if (!status) status = shoal_primitive_apply(p, x, y);
   for (int i = 0; i < 100 && !status; ++i) status = shoal_primitive_apply(p, x, y);
   shoal_primitive_free(p);
@@ -438,8 +445,9 @@ static void test_refusals(void **state) {
   (void)state;
   run_threads(NULL, 2, refusals, NULL);
   run_threads(NULL, 2, no_adjoint, NULL);
-  static const char *const expected[] = {"is given no buffer", "is given one buffer",
-                                         "that is under way", "expects", "expects"};
+  static const char *const expected[] = {
+      "is given no buffer", "is given one buffer", "that is under way", "expects", "expects",
+      "reduce_scatter"};
   for (int i = 0; i < COUNT(expected); ++i) {
     shoal_status_t statuses[2];
     run_threads_statuses(NULL, 2, wrong_call, &i, statuses);

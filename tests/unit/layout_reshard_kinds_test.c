@@ -104,6 +104,46 @@ static shoal_reshard_t reshard_of(const char *src_mesh, const char *src, const c
   return reshard;
 }
 
+// Is the collective of that name what it takes? Only if parts lie one behind the other, in the
+// order of the ranks, and none is empty.
+static void collectives(void **state) {
+  (void)state;
+  static const struct {
+    const char *mesh, *src, *dst;
+    int64_t rows;  // of 5
+    bool collective;
+  } cases[] = {
+      {"a=2,b=3", "a:partial(max)", "", 6, true},
+      {"a=2,b=3", "a:0", "", 6, true},
+      {"a=2,b=3", "a:0(5,1)", "", 6, true},
+      {"a=2,b=3", "b:1,a:0", "b:1", 7, true},  // within columns
+      {"a=2,b=3", "a:flat", "", 7, true},
+      {"a=2,b=3", "a:0,b:0", "", 7, true},
+      {"a=2,b=3", "b:0,a:0", "", 7, false},  // ranks 0, 3, 1 ...
+      {"a=2,b=3", "a:1", "", 6, false},
+      {"a=2,b=3", "a:1", "", 1, true},
+      {"a=2,b=3", "a:0*2", "", 6, false},
+      {"a=2,b=3", "b:0", "", 2, false},  // rank 2 has nothing
+      {"a=2,b=3", "a:0+1+1", "a:0", 6, false},
+      {"a=2,b=3", "a:partial(sum)", "a:0", 7, true},
+      {"a=2,b=3", "a:partial(sum)", "a:flat", 7, true},
+      {"a=2,b=3", "a:partial(sum),b:0", "b:0,a:0", 7, true},
+      {"a=2,b=3", "a:partial(sum),b:partial(sum)", "a:0,b:0", 7, true},
+      {"a=2,b=3", "a:partial(sum),b:partial(sum)", "b:0,a:0", 7, false},
+      {"a=2,b=3", "a:partial(sum)", "a:1", 6, false},
+      {"a=2,b=3", "b:partial(sum)", "b:0", 2, false},
+      {"a=2,b=3", "a:0", "a:1", 6, false},
+  };
+  for (int i = 0; i < COUNT(cases); ++i) {
+    shoal_reshard_t r = reshard_of(cases[i].mesh, cases[i].src, cases[i].mesh, cases[i].dst,
+                                   SHOAL_SHAPE(cases[i].rows, 5));
+    if (r.collective != cases[i].collective) {
+      fail_msg("'%s' to '%s', %s, is %s", cases[i].src, cases[i].dst, shoal_reshard_name(r.kind),
+               r.collective ? "a collective" : "none");
+    }
+  }
+}
+
 static void walk_stages(void **state) {
   (void)state;
   // rows {0..3} {4..6} on mesh a, {0,1,2} {3,4} {5,6} on mesh b: a0 -> b0, b1 and a1 -> b1, b2
@@ -200,6 +240,7 @@ static void large_meshes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(kinds),
+      cmocka_unit_test(collectives),
       cmocka_unit_test(walk_stages),
       cmocka_unit_test(blocks_are_joined),
       cmocka_unit_test(replicas_share_the_load),

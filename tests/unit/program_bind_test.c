@@ -43,15 +43,13 @@ static void parts_of_micro_batches(void **state) {
       assert_ptr_equal(mul->inputs[1], train->calls[1].instructions[1].inputs[1]);  // w: bound once
       const shoal_motion_t *gather = call->instructions[2].reshard;
       assert_int_equal(gather->kind, SHOAL_RESHARD_ALL_GATHER);
-      assert_int_equal(gather->send_count, 1);
-      assert_int_equal(gather->recv_count, 1);
-      assert_int_equal(gather->step_count, 2);
-      assert_int_equal(gather->steps[rank].recv, -1);  // the own part in its place
-      assert_int_equal(gather->steps[1 - rank].recv, 0);
-      assert_int_equal(gather->sends[0].peer, 1 - rank);
-      assert_int_equal(gather->sends[0].offset, 0);
-      assert_int_equal(gather->recvs[0].offset, 64);
-      assert_int_equal(gather->recvs[0].count, 4 * rows[1 - rank][m]);
+      assert_true(gather->collective);
+      assert_int_equal(gather->group_count, 2);
+      for (int32_t i = 0; i < 2; ++i) {
+        assert_int_equal(gather->group[i], i);
+        assert_int_equal(gather->counts[i], 4 * rows[i][m]);
+      }
+      assert_int_equal(gather->send_count + gather->recv_count + gather->step_count, 0);
       const shoal_bound_instruction_t *accumulate = &call->instructions[4];
       assert_int_equal(accumulate->piece_count, 1);
       assert_int_equal(accumulate->pieces[0].size[0], 4);
@@ -63,7 +61,7 @@ static void parts_of_micro_batches(void **state) {
       assert_int_equal(copy->pieces[0].dst_offset, 4 * first[0][m]);
     }
     const shoal_motion_t *sum = train->calls[4].instructions[0].reshard;
-    assert_true(sum->all_reduce);
+    assert_true(sum->collective);
     assert_int_equal(sum->group_count, 2);
     assert_int_equal(sum->group[0], 0);
     assert_int_equal(sum->group[1], 1);
@@ -251,7 +249,30 @@ static void run_rank(rank_memory_t *ranks, int32_t rank) {
   const shoal_motion_t *reshard = mine->code->reshard;
   if (mine->code->idle || !mine->code->outputs[0]) return;
   int64_t count = mine->code->outputs[0]->count;
-  if (reshard->all_reduce) {
+  if (reshard->collective && reshard->kind == SHOAL_RESHARD_ALL_GATHER) {
+    int64_t at = 0;
+    for (int32_t g = 0; g < reshard->group_count; ++g) {
+      assert_int_equal(ranks[reshard->group[g]].code->inputs[0]->count, reshard->counts[g]);
+      memcpy(mine->output + at, ranks[reshard->group[g]].input,
+             (size_t)reshard->counts[g] * sizeof(double));
+      at += reshard->counts[g];
+    }
+    assert_int_equal(at, count);
+    return;
+  }
+  if (reshard->collective && reshard->kind == SHOAL_RESHARD_REDUCE_SCATTER) {
+    int64_t at = 0;
+    for (int32_t g = 0; reshard->group[g] != rank; ++g) at += reshard->counts[g];
+    for (int64_t i = 0; i < count; ++i) {
+      mine->output[i] = ranks[reshard->group[0]].input[at + i];
+      for (int32_t g = 1; g < reshard->group_count; ++g) {
+        mine->output[i] =
+            join(reshard->reduce, mine->output[i], ranks[reshard->group[g]].input[at + i]);
+      }
+    }
+    return;
+  }
+  if (reshard->collective) {
     for (int64_t i = 0; i < count; ++i) {
       mine->output[i] = ranks[reshard->group[0]].input[i];
       for (int32_t g = 1; g < reshard->group_count; ++g) {
@@ -268,12 +289,14 @@ static void run_rank(rank_memory_t *ranks, int32_t rank) {
     const rank_memory_t *from = &ranks[recv->peer];
     const shoal_parcel_t *send = message_of(from, rank, mine->received[recv->peer]++);
     assert_int_equal(send->count, recv->count);
-    memcpy(mine->staging + recv->offset / 8, from->staging + send->offset / 8,
+    memcpy((recv->direct ? mine->output : mine->staging) + recv->offset / 8,
+           (send->direct ? from->input : from->staging) + send->offset / 8,
            (size_t)recv->count * sizeof(double));
   }
   for (int32_t i = 0; i < reshard->step_count; ++i) {
     const shoal_step_t *step = &reshard->steps[i];
     const shoal_parcel_t *recv = step->recv < 0 ? NULL : &reshard->recvs[step->recv];
+    if (recv && recv->direct) continue;
     move(step->pieces, step->piece_count, recv ? mine->staging + recv->offset / 8 : mine->input,
          mine->output, step->add, reshard->reduce);
   }
@@ -325,8 +348,8 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     mine->code = &bound.orders[0].calls[0].instructions[0];
     if (!mine->code->reshard) continue;
     if (c->kind) assert_string_equal(shoal_reshard_name(mine->code->reshard->kind), c->kind);
-    const shoal_motion_t *motion = mine->code->reshard;  // who only sends packs elsewhere
-    if (motion->recv_count > 0 && motion->staging > most) most = motion->staging;
+    if (mine->code->reshard->staging > most && !shoal_motion_only_sends(mine->code->reshard))
+      most = mine->code->reshard->staging;
     for (int64_t i = 0; i < MAX_ELEMENTS; ++i) mine->output[i] = -1e9;
     if (!mine->code->inputs[0]) continue;
     double whole[MAX_ELEMENTS];
@@ -335,6 +358,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     assert_ok(shoal_boxes_pack(&mine->code->inputs[0]->boxes, sizeof(double), whole, mine->input));
     for (int32_t i = 0; i < mine->code->reshard->send_count; ++i) {
       const shoal_parcel_t *send = &mine->code->reshard->sends[i];
+      if (send->direct) continue;
       move(send->pieces, send->piece_count, mine->input, mine->staging + send->offset / 8, false,
            0);
     }
