@@ -1,8 +1,8 @@
 // A rank to be killed, or to survive another's death: what the kill tests (kill_driver.py) launch.
 //
 // It joins, works on several groups in every way comm has, leaves, and does all that twice. What
-// came of it goes to DIR/PID: "rank R" at once; at the end "points N", then "OK", "WRONG: what" or
-// "CODE: message". So a file without an outcome is a rank that did not end by itself.
+// came of it goes to DIR/PID: "rank R" at once; "joined"; at the end "points N", then "OK", "WRONG:
+// what" or "CODE: message". So a file without an outcome is a rank that did not end by itself.
 //
 // Points are counted: before and after every call, and whenever Shoal allocates or frees, which is
 // in the middle of joining, making groups and leaving. KILL_AT=RANK:POINT:ACTION[:MICROSECONDS],...
@@ -242,6 +242,12 @@ static shoal_status_t do_round(life_t *life, uint64_t seed, uint64_t round, uint
   }
 }
 
+static void say(const char *what, const char *more) {
+  char line[2000];
+  const int length = snprintf(line, sizeof line, "%s%s\n", what, more);
+  if (write(result, line, (size_t)length) != length) _exit(99);
+}
+
 // ---- a life: join, work, leave --------------------------------------------------------
 
 static shoal_status_t make_groups(life_t *life) {
@@ -280,6 +286,7 @@ static shoal_status_t live(uint64_t seed, uint64_t rounds) {
       .allocator = {below.self, alloc_at_a_point, free_at_a_point}};
   point();
   SHOAL_RETURN_IF_ERROR(shoal_world_join(&options, &life.world));
+  say("joined", "");
   point();
   life.me = shoal_world_rank(life.world);
   life.size = shoal_world_size(life.world);
@@ -303,12 +310,6 @@ static shoal_status_t live(uint64_t seed, uint64_t rounds) {
   shoal_world_release(life.world);
   point();
   return status;
-}
-
-static void say(const char *what, const char *more) {
-  char line[2000];
-  const int length = snprintf(line, sizeof line, "%s%s\n", what, more);
-  if (write(result, line, (size_t)length) != length) _exit(99);
 }
 
 static void say_number(const char *what, long number) {
