@@ -9,6 +9,7 @@
 #include "models.h"
 #include "planning.h"
 #include "prove/prove.h"
+#include "ranks.h"
 
 typedef struct check_options {
   cli_plan_options_t planning;
@@ -51,21 +52,24 @@ static void print_line(void *self, const char *line) {
   fflush(self);
 }
 
-static shoal_status_t check_model(const check_options_t *o, const char *name, shoal_arena_t *arena,
-                                  FILE *out) {
+// `world`: a launcher's, or NULL for ranks of its own. Rank 0 talks.
+static shoal_status_t check_model(const check_options_t *o, const char *name, shoal_world_t *world,
+                                  shoal_arena_t *arena, FILE *out) {
+  const bool talks = !world || shoal_world_rank(world) == 0;
   cli_model_options_t model_options = o->model;
   if (model_options.eps == 0) {
     // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger. In f64
     // 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on their own scale.
     bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
     model_options.eps = wide ? 1e-3 : 1;
-    fprintf(out, "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
+    if (talks) fprintf(out, "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
             model_options.eps);
   }
   shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks, .strategy = o->planning.strategy,
                                  .mesh = o->planning.mesh, .steps = o->steps, .processes = o->processes,
-                                 .opaque = o->opaque, .direct = o->direct, .seed = (uint64_t)o->seed};
-  if (o->verbose) check.line = print_line, check.line_self = out;
+                                 .opaque = o->opaque, .direct = o->direct, .seed = (uint64_t)o->seed,
+                                 .world = world};
+  if (o->verbose && talks) check.line = print_line, check.line_self = out;
   int64_t size = 0;
   if (o->planning.plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
   SHOAL_RETURN_IF_ERROR(
@@ -74,19 +78,41 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
   shoal_check_report_t report;
   shoal_status_t status = shoal_check_model(model, &check, &report);
-  fprintf(out, "%s: %s %s %s on %lld %s%s, seed %lld: %lld values, %lld parts compared",
+  shoal_model_free(model);
+  if (world) status = shoal_world_agree(world, status);
+  if (!talks) return status;
+  fprintf(out, "%s: %s %s %s on %lld %s%s%s, seed %lld: %lld values, %lld parts compared",
           !status ? "passed" : report.refused ? "refused" : "FAILED", name, o->model.dtype,
           o->planning.plan       ? o->planning.plan
           : o->planning.strategy ? o->planning.strategy
                                  : "auto",
-          (long long)o->planning.ranks, o->processes ? "processes" : "threads", o->opaque ? ", opaque" : "",
+          (long long)o->planning.ranks,
+          world          ? "ranks over "
+          : o->processes ? "processes"
+                         : "threads",
+          world ? shoal_world_backend(world) : "",
+          o->opaque ? ", opaque" : "",
           (long long)o->seed, (long long)report.values, (long long)report.parts);
   if (report.worst > 0)
     fprintf(out, ", worst %.2g of what is allowed in '%s'", report.worst, report.worst_value);
   if (report.decisions > 0) fprintf(out, ", %lld decisions imposed", (long long)report.decisions);
   fprintf(out, "\n%d passed, %d failed, %d refused\n", !status, status && !report.refused,
           status && report.refused);
-  shoal_model_free(model);
+  return status;
+}
+
+// Under a launcher: on its ranks, with one seed and over its way of talking.
+static shoal_status_t check_joined(check_options_t *o, const char *name, const cli_ranks_t *ranks,
+                                   shoal_arena_t *arena, FILE *out) {
+  shoal_world_t *world = NULL;
+  shoal_group_t *group = NULL;
+  SHOAL_RETURN_IF_ERROR(cli_ranks_join(ranks, &world));
+  o->planning.ranks = shoal_world_size(world);
+  shoal_status_t status = shoal_group_create(world, shoal_world_size(world), NULL, &group);
+  if (!status) status = shoal_broadcast(group, &o->seed, sizeof o->seed, 0);
+  shoal_group_free(group);
+  if (!status) status = check_model(o, name, world, arena, out);
+  shoal_world_release(world);
   return status;
 }
 
@@ -135,10 +161,16 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
   if (o->planning.ranks < 1 || o->planning.ranks > SHOAL_LAUNCH_MAX_RANKS)
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d ranks can be checked",
                        (long long)o->planning.ranks, SHOAL_LAUNCH_MAX_RANKS);
+  const bool launched = shoal_launched();
+  if (launched && (o->mutate || o->random > 0 || o->kase))
+    return SHOAL_ERROR_HINT(UNSUPPORTED, "start it without the launcher, or check one MODEL",
+                            "random cases and mutations run on ranks of their own, not on a launcher's");
   if (o->mutate) return check_mutations(o, out);
   if (o->random > 0 || o->kase) return check_random(o, out);
   SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
-  return check_model(o, words.items[0], arena, out);
+  const cli_ranks_t ranks = {o->planning.ranks, cli_ranks_given(argc, argv), o->threads};
+  if (launched) return check_joined(o, words.items[0], &ranks, arena, out);
+  return check_model(o, words.items[0], NULL, arena, out);
 }
 
 shoal_status_t cli_check(int argc, char **argv, FILE *out) {

@@ -21,13 +21,13 @@ typedef struct perf_command {
   int64_t ranks, samples, sample_ms;
   const char *collective, *sizes, *dtype;
   int format;
-  bool threads, private, cold, table, help;
+  bool threads, private, cold, any_order, table, help;
 } perf_command_t;
 
 static const char *const formats[] = {"text", "json", NULL};
 
 static const shoal_option_t OPTIONS[] = {
-    SHOAL_OPTION(perf_command_t, INT, ranks, "2", "local ranks", .letter = 'n'),
+    SHOAL_OPTION(perf_command_t, INT, ranks, "2", "ranks; under a launcher its own", .letter = 'n'),
     SHOAL_OPTION(perf_command_t, BOOL, threads, NULL, "ranks are threads of this process",
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, STRING, collective, "auto",
@@ -43,6 +43,8 @@ static const shoal_option_t OPTIONS[] = {
                  "buffers that other ranks cannot address, instead of shoal_comm_alloc's",
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, cold, NULL, "flush the buffers from the caches before each call",
+                 .no_environment = true),
+    SHOAL_OPTION(perf_command_t, BOOL, any_order, NULL, "reductions may join in any order",
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, table, NULL,
                  "print the table of algorithms (SHOAL_COMM_TABLE goes before it) and stop",
@@ -123,6 +125,7 @@ static shoal_collective_t call_of(meter_t *m, shoal_collective_kind_t kind, int6
   shoal_collective_t c = {.kind = kind,
                           .dtype = m->perf->dtype,
                           .reduce = SHOAL_REDUCE_SUM,
+                          .any_order = m->perf->command->any_order,
                           .send = m->send,
                           .recv = m->recv};
   switch (kind) {
@@ -319,7 +322,8 @@ static shoal_status_t print_table(FILE *out) {
   return status;
 }
 
-static shoal_status_t run(const perf_command_t *command, const shoal_words_t *words, FILE *out) {
+static shoal_status_t run(const perf_command_t *command, bool ranks_given, const shoal_words_t *words,
+                          FILE *out) {
   if (words->count != 1 || strcmp(words->items[0], "comm") != 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal perf comm [OPTIONS]",
                             "what there is to measure is 'comm'%s%s", words->count ? ", not " : "",
@@ -335,7 +339,8 @@ static shoal_status_t run(const perf_command_t *command, const shoal_words_t *wo
   if (command->samples < 1 || command->samples > MAX_SAMPLES || command->sample_ms < 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "--samples is 1 to %d", MAX_SAMPLES);
   }
-  return cli_ranks_run(command->ranks, command->threads, run_rank, &perf);
+  const cli_ranks_t ranks = {command->ranks, ranks_given, command->threads};
+  return cli_ranks_run(&ranks, run_rank, &perf);
 }
 
 shoal_status_t cli_perf(int argc, char **argv, FILE *out) {
@@ -345,7 +350,7 @@ shoal_status_t cli_perf(int argc, char **argv, FILE *out) {
   shoal_words_t words = {0};
   shoal_status_t status =
       cli_options("perf", "comm", OPTIONS, OPTION_COUNT, argc, argv, &arena, &command, &words, out);
-  if (!status && !command.help) status = run(&command, &words, out);
+  if (!status && !command.help) status = run(&command, cli_ranks_given(argc, argv), &words, out);
   shoal_arena_deinit(&arena);
   return status;
 }

@@ -63,6 +63,33 @@ static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *s
   return status;
 }
 
+// ---- the launcher's ranks ---------------------------------------------------------------------------
+
+bool cli_ranks_given(int argc, char **argv) {
+  const char *variable = getenv("SHOAL_RANKS");
+  bool given = variable && variable[0];
+  for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; ++i)
+    given = given || strncmp(argv[i], "-n", 2) == 0 || strcmp(argv[i], "--ranks") == 0 ||
+            strncmp(argv[i], "--ranks=", 8) == 0;
+  return given;
+}
+
+shoal_status_t cli_ranks_join(const cli_ranks_t *ranks, shoal_world_t **out_world) {
+  shoal_world_t *world = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_world_join(NULL, &world));
+  const int32_t size = shoal_world_size(world);
+  if (ranks->given && ranks->count != size) {
+    shoal_world_release(world);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave -n to the launcher, or start the command without one",
+                            "-n %lld, but a launcher started this command on %d ranks",
+                            (long long)ranks->count, size);
+  }
+  *out_world = world;
+  return NULL;
+}
+
+// ---- one rank, or processes ---------------------------------------------------------------------------
+
 static shoal_status_t run_alone(cli_rank_fn_t function, void *self) {
   shoal_world_t *world = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_world_join(NULL, &world));
@@ -122,7 +149,17 @@ static shoal_status_t run_processes(int32_t count, cli_rank_fn_t function, void 
   return status;
 }
 
-shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self) {
+static shoal_status_t run_joined(const cli_ranks_t *ranks, cli_rank_fn_t function, void *self) {
+  shoal_world_t *world = NULL;
+  SHOAL_RETURN_IF_ERROR(cli_ranks_join(ranks, &world));
+  shoal_status_t status = function(self, world);
+  shoal_world_release(world);
+  return status;
+}
+
+shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, cli_rank_fn_t function, void *self) {
+  int64_t count = ranks->count;
+  bool threads = ranks->threads;
   if (count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
     return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks", (long long)count,
                        SHOAL_LAUNCH_MAX_RANKS);
@@ -134,7 +171,8 @@ shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function
       return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks", launched);
     threads = true;
   }
-  if (getenv("SHOAL_RANK") || count == 1) return run_alone(function, self);
+  if (!launched && shoal_launched()) return run_joined(ranks, function, self);
+  if (count == 1) return run_alone(function, self);
   if (!threads) return run_processes((int32_t)count, function, self);
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);

@@ -1,5 +1,5 @@
-// Runs a function on local ranks: threads of this process, processes forked from it, or - when `shoal run`
-// started this program - the one rank this process is.
+// Runs a function on local ranks: threads of this process, processes forked from it, or - when a launcher
+// (`shoal run`, mpirun, srun, torchrun) started this program - the one rank this process is.
 #ifndef SHOAL_CLI_RANKS_H_
 #define SHOAL_CLI_RANKS_H_
 
@@ -7,8 +7,18 @@
 
 typedef shoal_status_t (*cli_rank_fn_t)(void *self, shoal_world_t *world);
 
-// Returns the lowest failing rank's error. `count` is ignored under `shoal run`; with --threads (variable
-// SHOAL_THREADS) ranks are threads, as many as it says.
-SHOAL_MUST_USE shoal_status_t cli_ranks_run(int64_t count, bool threads, cli_rank_fn_t function, void *self);
+typedef struct cli_ranks {
+  int64_t count;
+  bool given;    // by the user: else a launcher's number of ranks goes before it
+  bool threads;  // ignored under a launcher
+} cli_ranks_t;
+
+// Is there -n, --ranks or SHOAL_RANKS?
+bool cli_ranks_given(int argc, char **argv);
+// Returns the lowest failing rank's error. Under a launcher the ranks are its own, and another `count` that
+// was given is an error; under `shoal run --threads` (variable SHOAL_THREADS) threads, as many as it says.
+SHOAL_MUST_USE shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, cli_rank_fn_t function, void *self);
+// Under a launcher: its world, if that is as large as was asked for.
+SHOAL_MUST_USE shoal_status_t cli_ranks_join(const cli_ranks_t *ranks, shoal_world_t **out_world);
 
 #endif  // SHOAL_CLI_RANKS_H_

@@ -1,5 +1,5 @@
 // `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or the ranks
-// `shoal run` made - with progress, a report and checkpoints.
+// a launcher made - with progress, a report and checkpoints.
 #include <math.h>
 #include <string.h>
 
@@ -229,7 +229,8 @@ shoal_status_t cli_train(int argc, char **argv, FILE *out) {
   if (!status && !command.help) status = check_command(&command);
   if (!status && !command.help) {
     train_job_t job = {&command, words.items[0], out};
-    status = cli_ranks_run(command.planning.ranks, command.threads, train_rank, &job);
+    const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv), command.threads};
+    status = cli_ranks_run(&ranks, train_rank, &job);
   }
   shoal_arena_deinit(&arena);
   return status;

@@ -22,6 +22,8 @@ for kind in mpich:pmi2:mpi openmpi:pmix:mpi none:none:local; do
   [ "$(grep -c "of 4 over $backend: well" "$work/out")" -eq 4 ] || { fail "$family: not 4 ranks over $backend"; show; }
   run --mpi=$mpi -n 2 "$build/examples/mlp" || { fail "$family: mlp"; show; }
   [ "$(cat "$work/out")" = "$alone" ] || { fail "$family: mlp differs"; show; }
+  run --mpi=$mpi -n 2 "$shoal" train mlp --steps 2 || { fail "$family: shoal train"; show; }
+  [ "$(grep -c '^plan: strategy auto, ranks 2' "$work/out")" -eq 1 ] || { fail "$family: shoal train is not one job of 2"; show; }
 
   # A killed rank ends the step, non-zero, soon.
   start=$SECONDS

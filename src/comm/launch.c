@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "comm/backends/local/hub.h"
+#include "comm/comm_impl.h"
 #include "comm/launch_guard.h"
 #include "comm/relay.h"
 
@@ -172,6 +173,10 @@ static void describe_end(const launch_t *launch, int32_t rank, char *buffer, siz
   } else {
     snprintf(buffer, capacity, "rank %d ended with exit code %d", rank, WEXITSTATUS(status));
   }
+}
+
+bool shoal_launched(void) {
+  return shoal_comm_local.detect() || shoal_comm_mpi.detect() || shoal_comm_rendezvous.detect();
 }
 
 shoal_code_t shoal_launch_code(int wait_status) {

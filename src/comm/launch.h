@@ -34,6 +34,9 @@ SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_
 SHOAL_MUST_USE shoal_status_t shoal_launch_program(const shoal_launch_options_t *options,
                                                    char *const *argv);
 
+// Did a launcher - `shoal run`, mpirun, srun, torchrun - start this process as one of its ranks?
+bool shoal_launched(void);
+
 // The status code that a child's end stands for: the one whose exit code it is, else ABORTED.
 shoal_code_t shoal_launch_code(int wait_status);
 

@@ -200,6 +200,7 @@ static shoal_status_t run_check(check_t *c) {
   if (!logs) return SHOAL_OOM();
   c->report->step = SHOAL_CHECK_RUNNING;
   SHOAL_RETURN_IF_ERROR(shoal_check_ranks(&job, &c->arena, logs));
+  if (c->options.world && shoal_world_rank(c->options.world) != 0) return NULL;  // rank 0 has them
   c->report->step = SHOAL_CHECK_VALUES;
   return compare(c, program, &job, logs);
 }

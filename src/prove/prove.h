@@ -39,6 +39,8 @@ typedef struct shoal_check_options {
 
   int64_t steps;                         // of "train"; 0: 2. Other graphs run once, after it
   bool processes;                        // ranks are processes; else threads
+  shoal_world_t *world;                  // not NULL: its ranks instead. *Collective*; `ranks` is its size,
+                                         // values are compared by rank 0, on which the report is
   bool opaque;                           // CPU device in opaque mode
   bool direct;                           // ranks load the re-parsed program; else each calls
                                          // shoal_parallelize with the plan's text

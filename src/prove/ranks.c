@@ -128,6 +128,8 @@ static shoal_status_t open_session(rank_task_t *task, bool tapped, shoal_session
   shoal_parallelize_options_t options = {
       .allocator = job->allocator, .world = task->world, .plan = job->plan,
       .opaque = job->options->opaque, .through_text = !job->program};
+  options.provider = job->options->provider;
+  options.provider_self = job->options->provider_self;
   if (tapped) options.tap = shoal_record_tap, options.tap_self = &task->log;
   if (job->program) return shoal_session_create(job->program, &options, out_session);
   return shoal_parallelize(job->model, &options, out_session);
@@ -306,7 +308,46 @@ static shoal_status_t run_processes(const shoal_check_job_t *job, shoal_arena_t 
   return status;
 }
 
+// ---- a world's own ranks ----------------------------------------------------------------------------
+
+// Every rank's records come to rank 0.
+static shoal_status_t gather_logs(rank_task_t *task, shoal_arena_t *arena, shoal_rank_log_t *out_logs) {
+  const int32_t n = shoal_world_size(task->world);
+  const bool receives = shoal_world_rank(task->world) == 0;
+  int64_t *sizes = SHOAL_NEW(arena, int64_t, n), *ones = SHOAL_NEW(arena, int64_t, n), total = 0;
+  shoal_group_t *group = NULL;
+  if (!sizes || !ones) return SHOAL_OOM();
+  for (int32_t r = 0; r < n; ++r) ones[r] = 1;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(task->world, n, NULL, &group));
+  shoal_status_t status = shoal_all_gather(group, SHOAL_I64, ones, &task->log.size, sizes);
+  for (int32_t r = 0; r < n; ++r) total += sizes[r];
+  char *all = NULL;
+  if (!status && receives) all = shoal_arena_alloc(arena, (size_t)total + 1, 16);
+  if (!status && receives && !all) status = SHOAL_OOM();
+  status = status ? status : shoal_gather_to(group, SHOAL_U8, sizes, task->log.data, all, 0);
+  for (int32_t r = 0; r < n && receives && !status; ++r) {
+    out_logs[r] = (shoal_rank_log_t){.data = all, .size = sizes[r]};
+    all += sizes[r];
+  }
+  shoal_group_free(group);
+  return status;
+}
+
+static shoal_status_t run_joined(const shoal_check_job_t *job, shoal_arena_t *arena,
+                                 shoal_rank_log_t *out_logs) {
+  rank_task_t task = {.job = job, .world = job->options->world};
+  shoal_record_log_init(job->allocator, &task.log);
+  shoal_status_t status = rank_run(&task);
+  if (!status) {
+    status = gather_logs(&task, arena, out_logs);
+    if (status) shoal_world_abort(task.world, status);
+  }
+  shoal_record_log_deinit(&task.log);
+  return status;
+}
+
 shoal_status_t shoal_check_ranks(const shoal_check_job_t *job, shoal_arena_t *arena,
                                  shoal_rank_log_t *out_logs) {
+  if (job->options->world) return run_joined(job, arena, out_logs);
   return job->options->processes ? run_processes(job, arena, out_logs) : run_threads(job, arena, out_logs);
 }

@@ -14,7 +14,8 @@ typedef struct shoal_check_job {
   int32_t run_count;
 } shoal_check_job_t;
 
-// One record log per rank, allocated from `arena`. Fails with the first rank's error.
+// One record log per rank, allocated from `arena`; in a given world, on rank 0 only. Fails with the first
+// rank's error.
 SHOAL_MUST_USE shoal_status_t shoal_check_ranks(const shoal_check_job_t *job, shoal_arena_t *arena,
                                                 shoal_rank_log_t *out_logs);
 

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# `shoal train`, `check` and `perf` under mpirun: one job on the launcher's ranks, not one per rank; another
+# number of ranks than the launcher's is an error, under `shoal run` as well.
+# labels: slow
+set -u
+. "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
+show() { cat "$work/out" "$work/err" >&2; }
+
+# refused COMMAND...: INVALID_ARGUMENT that names both numbers
+refused() {
+  "$@" >"$work/out" 2>"$work/err" </dev/null && fail "$*: is accepted"
+  grep -q 'INVALID_ARGUMENT: -n 3, but a launcher started this command on 2 ranks' "$work/err" ||
+    { fail "$*"; show; }
+}
+
+for family in $families; do
+  for n in "" "-n 2"; do
+    launch $family 2 "$shoal" train mlp --steps 2 $n >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family: train $n"; show; }
+    [ "$(grep -c '^plan: strategy auto, ranks 2' "$work/out")" -eq 1 ] || { fail "$family: train $n"; show; }
+    [ "$(grep -c '^report: loss' "$work/out")" -eq 1 ] || { fail "$family: train $n reports"; show; }
+  done
+  for kind in gpt:tensor mlp:data; do
+    IFS=: read -r model strategy <<<"$kind"
+    [ $kind-$family = gpt:tensor-mpich ] && continue  # time
+    launch $family 2 "$shoal" check $model --strategy $strategy >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family: check $strategy"; show; }
+    grep -q "^passed: $model f32 $strategy on 2 ranks over mpi.* parts compared" "$work/out" ||
+      { fail "$family: check $strategy"; show; }
+    [ "$(grep -c '^1 passed' "$work/out")" -eq 1 ] || { fail "$family: check $strategy is not one check"; show; }
+  done
+  launch $family 2 "$shoal" perf comm --collective all_reduce --sizes 8K --samples 2 >"$work/out" 2>"$work/err" </dev/null ||
+    { fail "$family: perf"; show; }
+  [ "$(grep -c '^2 ranks, backend mpi' "$work/out")" -eq 1 ] || { fail "$family: perf"; show; }
+  for command in "train mlp --steps 2" "check mlp" "perf comm"; do
+    refused launch $family 2 "$shoal" $command -n 3
+  done
+  launch $family 2 "$shoal" check --random 2 >"$work/out" 2>"$work/err" </dev/null && fail "$family: check --random"
+  grep -q "UNSUPPORTED: random cases and mutations run on ranks of their own" "$work/err" ||
+    { fail "$family: check --random"; show; }
+done
+for command in "train mlp --steps 2" "check mlp" "perf comm"; do
+  refused "$shoal" run --no-prefix -n 2 -- "$shoal" $command -n 3
+done
+"$shoal" run --no-prefix -n 2 -- "$shoal" check mlp >"$work/out" 2>"$work/err" || { fail "check under shoal run"; show; }
+grep -q "^passed: mlp f32 auto on 2 ranks over local" "$work/out" || { fail "check under shoal run"; show; }
+[ $failures -eq 0 ] && echo "mpi:$families: the commands join"
+exit $((failures > 0))
