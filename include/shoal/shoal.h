@@ -2,6 +2,7 @@
 //
 //   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers, zoo models
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
+//   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
 //   rules.h, layout.h      how ops may be cut; who holds what
 //   op.h                   ops of your own
@@ -27,6 +28,7 @@
 #include "shoal/planners.h"
 #include "shoal/primitive.h"
 #include "shoal/program.h"
+#include "shoal/prove.h"
 #include "shoal/rules.h"
 #include "shoal/session.h"
 #include "shoal/simulate.h"

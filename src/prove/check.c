@@ -6,6 +6,7 @@
 #include "lower/lower.h"
 #include "prove/coverage.h"
 #include "prove/ranks.h"
+#include "rules/rules.h"
 #include "shoal/planners.h"
 
 // What a check owns.
@@ -31,6 +32,7 @@ static shoal_status_t make_plan(check_t *c) {
   if (!rules) {
     SHOAL_RETURN_IF_ERROR(shoal_rules_create(o->allocator, &c->rules));
     rules = c->rules;
+    if (o->provider) shoal_rules_set_executor(rules, shoal_check_executor(o));
   }
   if (o->plan)
     return shoal_plan_parse("plan", o->plan, c->model, rules, o->ranks, o->allocator, NULL, &c->plan);
@@ -38,7 +40,8 @@ static shoal_status_t make_plan(check_t *c) {
     return shoal_plan_create(c->model, rules, o->intent, o->ranks, o->allocator, &c->plan);
   const shoal_plan_options_t make = {.allocator = o->allocator, .strategy = o->strategy, .mesh = o->mesh,
                                      .world = o->ranks, .layout_count = o->layout_count,
-                                     .layouts = o->layouts};
+                                     .layouts = o->layouts, .cluster = o->cluster,
+                                     .strategies = o->strategies};
   return shoal_plan_make(c->model, rules, &make, &c->plan);
 }
 

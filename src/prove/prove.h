@@ -11,19 +11,12 @@
 #ifndef SHOAL_PROVE_PROVE_H_
 #define SHOAL_PROVE_PROVE_H_
 
-#include "shoal/session.h"
+#include "shoal/prove.h"
 
 typedef struct shoal_coverage shoal_coverage_t;
 
 // Where checks report to. `line` has no line break.
 typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
-
-// How an input is fed. Without one: floats in (-1, 1), integers below what their consumers index.
-typedef struct shoal_check_feed {
-  const char *name;
-  int64_t limit;     // integers are below it; 0: found from the graph
-  double low, high;  // floats; 0, 0: (-1, 1)
-} shoal_check_feed_t;
 
 typedef struct shoal_check_options {
   shoal_allocator_t allocator;           // zero: the system's
@@ -34,8 +27,12 @@ typedef struct shoal_check_options {
   const char *plan;                      // text of a plan file
   const shoal_intent_t *intent;
   const char *strategy, *mesh;           // NULL: "auto" and its default mesh
+  const char *cluster;                   // text of a cluster file to plan for, or NULL
+  shoal_strategies_t *strategies;        // NULL: native ones only
   int64_t layout_count;                  // explicit layouts, added to the strategy's
   const shoal_intent_entry_t *layouts;
+  shoal_provider_fn_t provider;          // of ops without a kernel; may be NULL
+  void *provider_self;
 
   int64_t steps;                         // of "train"; 0: 2. Other graphs run once, after it
   bool processes;                        // ranks are processes; else threads
@@ -55,25 +52,6 @@ typedef struct shoal_check_options {
   shoal_check_line_fn_t line;            // may be NULL: gets the program's text
   void *line_self;
 } shoal_check_options_t;
-
-// How far a check got; where it failed, if it did.
-typedef enum shoal_check_step {
-  SHOAL_CHECK_PLANNING, SHOAL_CHECK_TEXTS, SHOAL_CHECK_STATIC, SHOAL_CHECK_RUNNING, SHOAL_CHECK_VALUES,
-  SHOAL_CHECK_MEMORY
-} shoal_check_step_t;
-
-typedef struct shoal_check_report {
-  bool refused;            // planning said no (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND): not a failure
-  shoal_check_step_t step;
-  double excess;           // of a value that differs, is finite and of a rounded type: its error in units of
-                           // what is allowed. 0: whatever failed, that is not it
-  int64_t values;          // compared: one per value, layout and run
-  int64_t parts;           // of them, one per rank and micro-batch
-  int64_t decisions;       // values whose tapped decisions were imposed on the one-device runs
-  double worst;            // largest error, in units of what is allowed
-  char worst_value[128];
-  int64_t arena_bytes;     // planned, on the rank that has most
-} shoal_check_report_t;
 
 // Checks one plan of a model. MISMATCH names the first differing value in program order: layout, rank,
 // micro-batch, index, got and expected. Not collective: it makes its own ranks. Processes are forked

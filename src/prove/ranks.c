@@ -128,6 +128,8 @@ static shoal_status_t open_session(rank_task_t *task, bool tapped, shoal_session
   shoal_parallelize_options_t options = {
       .allocator = job->allocator, .world = task->world, .plan = job->plan,
       .opaque = job->options->opaque, .through_text = !job->program};
+  options.provider = job->options->provider;
+  options.provider_self = job->options->provider_self;
   if (tapped) options.tap = shoal_record_tap, options.tap_self = &task->log;
   if (job->program) return shoal_session_create(job->program, &options, out_session);
   return shoal_parallelize(job->model, &options, out_session);

@@ -90,6 +90,20 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
   for (int64_t i = 0; i < count; ++i) shoal_dtype_store(tensor.dtype, tensor.data, i, changed[i]);
 }
 
+// ---- ops without a kernel ---------------------------------------------------------------------------
+
+static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
+                              const shoal_tensor_t *outputs) {
+  const shoal_check_options_t *options = self;
+  if (!call->op->kernel) return options->provider(options->provider_self, call, inputs, outputs);
+  const shoal_executor_t reference = shoal_executor_reference(&options->allocator);
+  return reference.execute(reference.self, call, inputs, outputs);
+}
+
+shoal_executor_t shoal_check_executor(const shoal_check_options_t *options) {
+  return (shoal_executor_t){(void *)options, execute};
+}
+
 // ---- create -----------------------------------------------------------------------------------------
 
 shoal_status_t shoal_reference_create(const shoal_model_t *model, const shoal_check_options_t *options,
@@ -104,6 +118,7 @@ shoal_status_t shoal_reference_create(const shoal_model_t *model, const shoal_ch
   for (int side = OWN; side <= (rounds(model) ? WIDE : OWN); ++side) {
     shoal_interpreter_options_t io = {.allocator = allocator, .promote = side == WIDE,
                                       .observe = observe, .observe_self = r};
+    if (options->provider) io.executor = shoal_check_executor(options);
     SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_create(model, &io, &r->interpreters[side]));
     r->saved[side] = SHOAL_NEW(&r->states, void *, model->states.count);
     if (!r->saved[side]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());

@@ -31,6 +31,9 @@ typedef struct shoal_reference shoal_reference_t;
 typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
                                   double allowed, double *elements);
 
+// Reference kernels, and the options' provider for ops without one. Borrows the options.
+shoal_executor_t shoal_check_executor(const shoal_check_options_t *options);
+
 // Allocates from `allocator`; keeps model and options.
 SHOAL_MUST_USE shoal_status_t shoal_reference_create(const shoal_model_t *model,
                                                      const shoal_check_options_t *options,
