@@ -4,7 +4,9 @@
 //   engine.c  moving messages through the hub, waiting
 //   heap.c    memory that all ranks can address
 //   meet.c    where the ranks of a group meet
-//   shared.c  collectives on shared memory
+//   shared.c  collectives on shared memory; job.c: their work;
+//             bounce.c: on private buffers
+//   copy.c    copying large buffers
 //   table.c   which algorithm and chunk, by collective, ranks and bytes
 //   window.c  windows
 //   local.c   ops table, joining and leaving

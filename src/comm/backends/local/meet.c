@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "comm/backends/local/local.h"
 
-#define SPINS 2000  // looks at a member before sleeping, where every rank has a core
-#define YIELDS 8    // the same where ranks outnumber cores: let the others run
+#define SPINS 1000  // looks at a member between looks at the clock, where every rank has a core
+#define SPIN_NS INT64_C(500000)  // and how long it does so before it sleeps: waking is dear
+#define YIELDS 8                 // the same where ranks outnumber cores: let the others run
 
 typedef struct slot {
   alignas(64) _Atomic int32_t leaving;  // members that are still there; 0: free
@@ -139,13 +141,18 @@ static shoal_status_t wait_for(shoal_group_t *group, int32_t tag, uint32_t phase
   shoal_local_world_t *world = (shoal_local_world_t *)group->world;
   waiting_t waiting = {group, phase, first, end, tag};
   int32_t missing;
-  for (int i = 0; i < (world->spin ? SPINS : YIELDS); ++i) {
-    if (has_come(&waiting, &missing)) return NULL;
-    if (world->spin) {
-      shoal_local_pause();
-    } else {
-      sched_yield();
+  for (int64_t now = 0, until = 1; now < until;) {
+    for (int i = 0; i < (world->spin ? SPINS : YIELDS); ++i) {
+      if (has_come(&waiting, &missing)) return NULL;
+      if (world->spin) {
+        shoal_local_pause();
+      } else {
+        sched_yield();
+      }
     }
+    if (!world->spin) break;
+    now = shoal_time_ns();
+    if (until == 1) until = now + SPIN_NS;
   }
   return shoal_local_wait_until(world, has_come, describe, &waiting);
 }
@@ -165,7 +172,7 @@ shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag, shoal_meet_po
   shoal_meet_post_t *post = own_post(group);
   post->tag = tag;
   post->step = 0;
-  post->bytes = post->send = post->recv = post->bounce = 0;
+  post->bytes = post->send = post->recv = post->bounce = post->each = 0;
   *out_post = post;
   if (out_parts) *out_parts = (shoal_meet_part_t *)(uintptr_t)shoal_meet_parts(group, group->rank);
   if (out_data) *out_data = (uint8_t *)(uintptr_t)shoal_meet_data(group, group->rank);
@@ -225,10 +232,7 @@ shoal_status_t shoal_meet_enter(shoal_group_t *group) {
 }
 
 void shoal_meet_leave(shoal_group_t *group) {
-  const shoal_local_world_t *world = (shoal_local_world_t *)group->world;
-  if (world->threads) {
-    atomic_store_explicit(&member_at(group, group->rank)->working, 0, memory_order_release);
-  }
+  atomic_store_explicit(&member_at(group, group->rank)->working, 0, memory_order_release);
 }
 
 void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status) {

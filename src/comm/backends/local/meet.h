@@ -27,9 +27,11 @@ typedef struct shoal_meet_post {
   int32_t step;                        // which algorithm, and where in it
   int64_t bytes;                       // what all must agree on
   int64_t send, recv, bounce;          // shoal_local_place of the buffers
+  int64_t each;  // all_to_all: bytes of every part, sent and expected; -1: see the parts
 } shoal_meet_post_t;
 
 #define SHOAL_PLACE_PRIVATE INT64_C(-1)  // no other rank can address it
+#define SHOAL_PLACE_BROUGHT INT64_C(-2)  // its bytes came with the post
 
 int64_t shoal_meet_slot_bytes(int32_t size);
 

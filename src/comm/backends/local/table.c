@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "comm/backends/local/meet.h"
 
-#define DEFAULT_CHUNK (256 << 10)
+#define DEFAULT_CHUNK (512 << 10)
 #define MIN_CHUNK 4096
 #define MAX_CHUNK (64 << 20)
 
@@ -17,8 +17,11 @@ static const char *const algorithms[] = {"inline", "direct", "bounce", "composed
 #define ALGORITHM_COUNT 4
 
 static const shoal_local_row_t builtin[] = {
-    {-1, 8, SHOAL_MEET_DATA, SHOAL_LOCAL_INLINE, DEFAULT_CHUNK},
-    {-1, 0, 1024, SHOAL_LOCAL_INLINE, DEFAULT_CHUNK},  // everyone reads everything: not for many
+    // Inline, everyone reads everything, and each of its lines moves twice between the caches.
+    {SHOAL_COLLECTIVE_ALL_REDUCE, 0, 512, SHOAL_LOCAL_INLINE, DEFAULT_CHUNK},
+    {SHOAL_COLLECTIVE_ALL_REDUCE, 0, -1, SHOAL_LOCAL_DIRECT, DEFAULT_CHUNK},
+    {SHOAL_COLLECTIVE_BROADCAST, 0, 2048, SHOAL_LOCAL_INLINE, DEFAULT_CHUNK},
+    {-1, 0, 1024, SHOAL_LOCAL_INLINE, DEFAULT_CHUNK},
     {-1, 0, -1, SHOAL_LOCAL_DIRECT, DEFAULT_CHUNK},
 };
 #define BUILTIN_COUNT ((int32_t)(sizeof builtin / sizeof builtin[0]))

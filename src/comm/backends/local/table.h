@@ -2,7 +2,8 @@
 // fits.
 //
 //   inline    small: data travels with the announcement; one meeting
-//   direct    in place on the ranks' buffers; two meetings. Where a buffer is private: bounce
+//   direct    in place on the ranks' buffers; two meetings. Where a buffer is private: with the
+//             announcement if it is small, else bounce
 //   bounce    through node-addressable buffers, chunk by chunk
 //   composed  messages through rings; any size, any memory
 //
