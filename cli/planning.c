@@ -94,6 +94,11 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
   return shoal_plan_make(model, rules, &make, out_plan);
 }
 
+void cli_say_rebuilt(void) {
+  fprintf(stderr, "shoal: the plan file was resolved for another model, rules or world: completed anew from its "
+                  "intent\n");
+}
+
 shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,
                                   const cli_plan_options_t *options, shoal_arena_t *arena,
                                   cli_planned_t *out) {
@@ -102,9 +107,7 @@ shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *
   SHOAL_RETURN_IF_ERROR(cli_model_create(model, model_options, allocator, &out->model));
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(allocator, &out->rules));
   SHOAL_RETURN_IF_ERROR(cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
-  if (rebuilt)
-    fprintf(stderr, "shoal: the plan file was resolved for another model, rules or world: completed anew "
-                    "from its intent\n");
+  if (rebuilt) cli_say_rebuilt();
   SHOAL_RETURN_IF_ERROR(shoal_lower(out->plan, NULL, &out->program));
   return shoal_program_check(out->program, allocator);
 }

@@ -55,6 +55,8 @@ SHOAL_MUST_USE shoal_status_t cli_planned_create(const char *model, const cli_mo
                                                  const cli_plan_options_t *options, shoal_arena_t *arena,
                                                  cli_planned_t *out_planned);
 void cli_planned_free(cli_planned_t *planned);
+// Says on stderr that only the intent of a plan file could be used.
+void cli_say_rebuilt(void);
 
 // Plans the model as the options say. *out_rebuilt: the plan file was for something else.
 SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_model_t *model,

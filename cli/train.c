@@ -49,6 +49,7 @@ typedef struct trainer {
   shoal_arena_t arena;
   FILE *out;
   bool talks;
+  bool trained;             // at least one step: there are losses
   double first_loss, loss;
 } trainer_t;
 
@@ -121,6 +122,7 @@ static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step
     SHOAL_RETURN_IF_ERROR(fetch_loss(t, "train", &t->loss));
     if (step == start + 1) t->first_loss = t->loss;
     *out_step = step;
+    t->trained = true;
     if (!isfinite(t->loss))
       return SHOAL_ERROR_HINT(MISMATCH, "lower --lr", "the loss is %g at step %lld", t->loss,
                               (long long)step);
@@ -146,15 +148,18 @@ static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step
 
 static shoal_status_t report(trainer_t *t) {
   double loss = 0;
-  if (shoal_model_find_graph(t->model, "eval")) {
+  const bool evaluated = shoal_model_find_graph(t->model, "eval") != NULL;
+  if (evaluated) {
     SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, t->command->steps, t->session));
     SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "eval"));
     SHOAL_RETURN_IF_ERROR(fetch_loss(t, "eval", &loss));
   }
   shoal_memory_report_t memory = shoal_session_memory(t->session);
   if (!t->talks) return NULL;
-  fprintf(t->out, "report: loss %.4f -> %.4f, on an unseen batch %.4f; arena planned %.2f MiB", t->first_loss,
-          t->loss, loss, (double)memory.arena_planned / (1 << 20));
+  fprintf(t->out, "report: ");
+  if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
+  if (evaluated) fprintf(t->out, "%son an unseen batch %.4f", t->trained ? "" : "loss ", loss);
+  fprintf(t->out, "%sarena planned %.2f MiB", evaluated ? "; " : "", (double)memory.arena_planned / (1 << 20));
   if (memory.arena_touched >= 0)
     fprintf(t->out, ", touched %.2f MiB", (double)memory.arena_touched / (1 << 20));
   fprintf(t->out, "\n");
@@ -177,6 +182,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
   t->talks = shoal_world_rank(shoal_session_world(t->session)) == 0;
+  if (t->talks && shoal_session_rebuilt_plan(t->session)) cli_say_rebuilt();
   if (t->talks) print_plan(t);
   if (command->dry_run) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));

@@ -176,5 +176,17 @@ plan_file '{"shoal_plan": 1, "intent": {"meshes": ["data=3"], "layouts": {"z": "
 alike NOT_FOUND train mlp --plan plan.json
 alike INVALID_ARGUMENT train mlp --steps 2 --save saved --resume
 
+# ---- no error, but said: a plan that was resolved for something else; no losses without steps ----------
+"$shoal" plan mlp -n 2 --strategy data --batch 8 -o stale.json >out 2>err || fail "plan -o: $(cat err)"
+for command in "explain mlp -n 2" "train mlp -n 2 --steps 1" "train mlp -n 2 --steps 1 --threads"; do
+  "$shoal" $command --batch 8 --plan stale.json >out 2>err || fail "$command: $(cat err)"
+  [ -s err ] && fail "$command with a plan that fits says $(cat err)"
+  "$shoal" $command --batch 6 --plan stale.json >out 2>err || fail "$command: $(cat err)"
+  [ "$(grep -c 'completed anew from its intent' err)" = 1 ] || fail "$command with a stale plan says '$(cat err)'"
+done
+"$shoal" train mlp --steps 0 --batch 4 >out 2>err || fail "train --steps 0: $(cat err)"
+grep '^report: ' out | grep -q 'loss [0-9.]* ->' && fail "train --steps 0 has losses: $(grep '^report: ' out)"
+grep '^report: ' out | grep -q 'arena planned' || fail "train --steps 0 has no report"
+
 [ $wrong = 0 ] && echo "every error is clear"
 exit $((wrong > 0))

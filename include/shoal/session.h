@@ -43,7 +43,9 @@ typedef struct shoal_parallelize_options {
   void *tap_self;
 } shoal_parallelize_options_t;
 
-// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank gets it.
+// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank gets it. The
+// ranks must make the same program, from a model with the same seed: else all get a MISMATCH that names the
+// lowest rank that differs from rank 0, and where.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_parallelize(const shoal_model_t *model,
                                                           const shoal_parallelize_options_t *options,
                                                           shoal_session_t **out_session);
@@ -76,7 +78,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *sessi
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *session, const char *state,
                                                           const void *data, size_t size);
 // Checkpoint: a directory with model.safetensors in one-device shapes and names; written atomically, loads
-// on any mesh. *Collective.*
+// on any mesh. All ranks give the same path, and it must mean the same folder on all of their machines (a
+// shared file system). *Collective*, blocking; an error on one rank is an error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
 
@@ -89,6 +92,8 @@ SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 // What the session runs on and from, borrowed for its life; plan is NULL where a program was given.
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
+// Was the given plan text resolved for another model, rules or world, so that only its intent was used?
+SHOAL_API bool shoal_session_rebuilt_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
 // The store its plan was made from, to ask how calls may be cut; NULL where a program was given.
 SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);

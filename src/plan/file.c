@@ -99,10 +99,34 @@ static shoal_status_t write_graph(shoal_json_writer_t *w, const shoal_plan_t *pl
   return NULL;
 }
 
+static bool cuts_anything(const shoal_plan_t *plan) {
+  bool cuts = plan->micro > 1;
+  for (int64_t m = 0; m < plan->mesh_count; ++m) cuts |= shoal_mesh_size(&plan->meshes[m]) > 1;
+  return cuts;
+}
+
+// A store knows only the rules it was asked for, and a new one none: all that the plan may stand on are asked for,
+// or a plan would never fit in another process.
+static shoal_status_t know_rules(const shoal_plan_t *plan, shoal_arena_t *arena) {
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
+    const shoal_graph_t *graph = plan->model->graphs.items[g];
+    for (int64_t n = 0; n < graph->nodes.count; ++n) {
+      shoal_call_t call;
+      const shoal_rule_t *rule = NULL;
+      SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, &graph->nodes.items[n], arena, &call));
+      SHOAL_RETURN_IF_ERROR(shoal_rules_get(plan->rules, &call, &rule));
+    }
+  }
+  return NULL;
+}
+
 static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena, const char **out_model,
                                const char **out_rules) {
   uint64_t rules = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, plan->model, &rules));
+  if (cuts_anything(plan)) {
+    SHOAL_RETURN_IF_ERROR(know_rules(plan, arena));
+    SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, plan->model, &rules));
+  }
   *out_model = shoal_arena_printf(arena, "%016" PRIx64, shoal_model_hash(plan->model));
   *out_rules = shoal_arena_printf(arena, "%016" PRIx64, rules);
   return *out_model && *out_rules ? NULL : SHOAL_OOM();

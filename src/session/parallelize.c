@@ -68,7 +68,7 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
   const int32_t world = shoal_world_size(session->world);
   if (options->plan) {
     return shoal_plan_parse("plan", options->plan, model, session->rules, world, session->allocator,
-                            NULL, &session->plan);
+                            &session->rebuilt_plan, &session->plan);
   }
   const char *cluster = NULL;
   int64_t size;
@@ -139,34 +139,95 @@ static shoal_status_t accept_program(shoal_session_t *session, const shoal_progr
 
 // ---- loading: together ----------------------------------------------------------------
 
-static shoal_status_t hash_program(shoal_session_t *session, int64_t *out_hash) {
-  *out_hash = 0;
+// What every rank must have made alike.
+typedef struct common {
+  int64_t program, seed;  // hash of the text; the model's seed
+} common_t;
+
+enum { COMMON_WORDS = sizeof(common_t) / sizeof(int64_t) };
+
+static shoal_status_t find_common(shoal_session_t *session, common_t *out_common) {
+  *out_common = (common_t){.seed = (int64_t)session->seed};
   if (shoal_world_size(session->world) == 1) return NULL;
   shoal_arena_t arena;
   shoal_arena_init(session->allocator, &arena);
   const char *text;
   shoal_status_t status = shoal_program_print(session->program, &arena, &text);
-  if (!status) *out_hash = (int64_t)(shoal_hash_string(SHOAL_HASH_START, text) >> 2);
+  if (!status) out_common->program = (int64_t)shoal_hash_string(SHOAL_HASH_START, text);
   shoal_arena_deinit(&arena);
   return status;
 }
 
-static shoal_status_t make_everyone(shoal_session_t *session) {
+// A group of all ranks, and room for what each of them has to compare.
+static shoal_status_t make_everyone(shoal_session_t *session, int64_t **out_counts,
+                                    common_t **out_all) {
   const int32_t size = shoal_world_size(session->world);
   int32_t *ranks = SHOAL_NEW(&session->arena, int32_t, size);
-  if (!ranks) return SHOAL_OOM();
-  for (int32_t i = 0; i < size; ++i) ranks[i] = i;
+  *out_counts = SHOAL_NEW(&session->arena, int64_t, size);
+  *out_all = SHOAL_NEW(&session->arena, common_t, size);
+  if (!ranks || !*out_counts || !*out_all) return SHOAL_OOM();
+  for (int32_t i = 0; i < size; ++i) ranks[i] = i, (*out_counts)[i] = COMMON_WORDS;
   return shoal_group_create(session->world, size, ranks, &session->everyone);
 }
 
-// The smallest and the largest hash of all ranks are the same.
-static shoal_status_t compare_programs(shoal_session_t *session, int64_t hash) {
-  int64_t extremes[2] = {hash, -hash};
-  SHOAL_RETURN_IF_ERROR(
-      shoal_all_reduce(session->everyone, SHOAL_I64, SHOAL_REDUCE_MIN, 2, extremes, extremes));
-  if (extremes[0] == -extremes[1]) return NULL;
-  return SHOAL_ERROR_HINT(MISMATCH, "give every rank the same model, options and plan",
-                          "the ranks made different programs");
+// The line that holds `at`, or what is behind it if the line is long.
+static int line_around(const char *text, const char *at, const char **out_line) {
+  const char *start = at;
+  while (start > text && start[-1] != '\n' && at - start < 60) --start;
+  while (*start == ' ') ++start;
+  *out_line = start;
+  int length = (int)strcspn(start, "\n");
+  return length < 100 ? length : 100;
+}
+
+static shoal_status_t name_difference(const shoal_session_t *session, const common_t *all,
+                                      const char *mine, const char *theirs) {
+  const int32_t rank = shoal_world_rank(session->world);
+  const char hint[] = "give every rank the same model, options and plan";
+  if (all[rank].seed != all[0].seed) {
+    return SHOAL_ERROR_HINT(MISMATCH, hint,
+                            "the ranks' models differ: rank %d's has seed %lld, rank 0's %lld",
+                            rank, (long long)all[rank].seed, (long long)all[0].seed);
+  }
+  int64_t line = 1, i = 0;
+  for (; mine[i] && mine[i] == theirs[i]; ++i) line += mine[i] == '\n';
+  const char *my_line, *their_line;
+  const int my_length = line_around(mine, mine + i, &my_line);
+  const int their_length = line_around(theirs, theirs + i, &their_line);
+  return SHOAL_ERROR_HINT(MISMATCH, hint,
+                          "the ranks made different programs: line %lld of rank %d's is '%.*s', "
+                          "of rank 0's '%.*s'",
+                          (long long)line, rank, my_length, my_line, their_length, their_line);
+}
+
+// Rank 0 shows its program, and the first rank that has another one says where they part.
+static shoal_status_t explain_difference(shoal_session_t *session, const common_t *all) {
+  const int32_t rank = shoal_world_rank(session->world);
+  const char *mine = NULL;
+  char *theirs = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(
+      session->world, shoal_program_print(session->program, &session->arena, &mine)));
+  int64_t size = (int64_t)strlen(mine) + 1;
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(session->everyone, &size, sizeof size, 0));
+  theirs = shoal_arena_alloc(&session->arena, (size_t)size, 1);
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, theirs ? NULL : SHOAL_OOM()));
+  if (rank == 0) memcpy(theirs, mine, (size_t)size);
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(session->everyone, theirs, size, 0));
+  const bool differs = memcmp(&all[rank], &all[0], sizeof *all) != 0;
+  return shoal_world_agree(session->world,
+                           differs ? name_difference(session, all, mine, theirs) : NULL);
+}
+
+// Ranks with different programs would wait for each other until the time limit.
+static shoal_status_t compare_common(shoal_session_t *session, const common_t *mine,
+                                     const int64_t *counts, common_t *all) {
+  const int32_t size = shoal_world_size(session->world);
+  if (size == 1) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_all_gather(session->everyone, SHOAL_I64, counts, mine, all));
+  for (int32_t r = 1; r < size; ++r) {
+    if (memcmp(&all[r], &all[0], sizeof *all) != 0) return explain_difference(session, all);
+  }
+  return NULL;
 }
 
 static bool has_init(const shoal_program_t *program) {
@@ -193,8 +254,9 @@ static void free_pages(void *self, void *memory) {
 
 // Its errors are agreed.
 static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_options_t *options) {
-  int64_t hash = 0;
-  shoal_status_t status = hash_program(session, &hash);
+  common_t mine, *all;
+  int64_t *counts;
+  shoal_status_t status = find_common(session, &mine);
   if (!status && !options->dry_run) {
     shoal_device_options_t device = {.allocator = session->allocator, .opaque = options->opaque};
     if (shoal_world_size(session->world) > 1) {
@@ -203,8 +265,8 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
     status = shoal_device_create(&device, &session->device);
   }
   SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, status));
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, make_everyone(session)));
-  SHOAL_RETURN_IF_ERROR(compare_programs(session, hash));
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, make_everyone(session, &counts, &all)));
+  SHOAL_RETURN_IF_ERROR(compare_common(session, &mine, counts, all));
   if (options->dry_run) return NULL;
   const shoal_runner_options_t runner_options = {
       .allocator = session->allocator,

@@ -121,6 +121,10 @@ const shoal_plan_t *shoal_session_plan(const shoal_session_t *session) {
   return session->plan;
 }
 
+bool shoal_session_rebuilt_plan(const shoal_session_t *session) {
+  return session->rebuilt_plan;
+}
+
 const shoal_program_t *shoal_session_program(const shoal_session_t *session) {
   return session->program;
 }

@@ -23,6 +23,7 @@ struct shoal_session {
   shoal_provider_fn_t provider;  // of the options: executes ops without a kernel
   void *provider_self;
   shoal_plan_t *plan;              // NULL for a given program
+  bool rebuilt_plan;               // its text was resolved for something else
   shoal_program_t *owned_program;  // NULL when `program` is the user's
   const shoal_program_t *program;
   shoal_device_t *device;

@@ -285,7 +285,8 @@ static shoal_status_t null_rank(void *self, shoal_world_t *world) {
   wrong |= shoal_status_code(status) != SHOAL_NOT_FOUND;
   shoal_status_free(status);
   shoal_session_free(session);
-  return wrong ? shoal_status_create(SHOAL_MISMATCH, __FILE__, __LINE__, "a NULL was taken", NULL) : NULL;
+  return wrong ? shoal_status_create(SHOAL_MISMATCH, __FILE__, __LINE__, "a NULL was taken", NULL)
+               : NULL;
 }
 
 static void test_null_arguments(void **state) {
@@ -294,6 +295,40 @@ static void test_null_arguments(void **state) {
   job_t job = {.model = model};
   run_ranks_ok(2, null_rank, &job);
   shoal_model_free(model);
+}
+
+// Rank 1 builds another model.
+static shoal_status_t other_model(void *self, shoal_world_t *world) {
+  const job_t *job = self;
+  shoal_model_t *model;
+  const bool odd = shoal_world_rank(world) == 1;
+  const uint64_t seed = odd && job->taps[0] ? 12 : 11;
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&(shoal_model_options_t){.seed = seed}, &model));
+  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = BATCH,
+                                              .in_features = IN,
+                                              .hidden = odd && job->taps[1] ? 8 : 9,
+                                              .classes = 3,
+                                              .layers = odd && job->taps[2] ? 1 : 2});
+  shoal_parallelize_options_t options = {.world = world, .strategy = "data"};
+  shoal_session_t *session = NULL;
+  shoal_status_t status = shoal_parallelize(model, &options, &session);
+  shoal_session_free(session);
+  shoal_model_free(model);
+  return status;
+}
+
+// All ranks get the same error, at once, and it says who differs in what.
+static void test_other_models_are_named(void **state) {
+  (void)state;
+  for (int ranks = 2; ranks <= 3; ++ranks) {
+    job_t seed = {.taps = {1}}, width = {.taps = {0, 1}}, depth = {.taps = {0, 0, 1}};
+    expect_error(ranks, other_model, &seed, SHOAL_MISMATCH, "rank 1's has seed 12, rank 0's 11");
+    expect_error(ranks, other_model, &width, SHOAL_MISMATCH,
+                 "of rank 1's is 'state fc1/weight f64[5, 8]");
+    expect_error(ranks, other_model, &width, SHOAL_MISMATCH,
+                 "of rank 0's 'state fc1/weight f64[5, 9]");
+    expect_error(ranks, other_model, &depth, SHOAL_MISMATCH, "of rank 1's is 'state ");
+  }
 }
 
 static void test_errors(void **state) {
@@ -405,6 +440,7 @@ int main(void) {
       cmocka_unit_test(test_resume_on_another_mesh),
       cmocka_unit_test(test_no_allocation_in_steady_state),
       cmocka_unit_test(test_null_arguments),
+      cmocka_unit_test(test_other_models_are_named),
       cmocka_unit_test(test_errors),
       cmocka_unit_test(test_failed_run),
       cmocka_unit_test(test_given_program),
