@@ -5,6 +5,11 @@
 // for every node its way along every axis and its mesh, for every state its resting layout. Layouts of
 // values follow from the ways; where producer and consumer differ, lowering puts a reshard.
 // Planners produce plans; lowering reads nothing else.
+//
+// Everything here is *Not collective* and works on this rank alone: ranks that are to run one plan make it from
+// the same model, rules and intent, and get the same. Blocks for as long as rules have to be discovered. A plan
+// does not change once it is made and may be read by several threads; the rules it was made with may not
+// (rules.h), and creating, printing and parsing ask them.
 #ifndef SHOAL_PLAN_H_
 #define SHOAL_PLAN_H_
 
@@ -34,24 +39,27 @@ typedef struct shoal_intent {
   const char *const *expand;          // patterns of nodes replaced by their op's decomposition
 } shoal_intent_t;
 
-// Completes an intent for a model: "no way along micro" and the like are errors that name the node. The
-// plan keeps `model` (or the expanded copy it makes) and needs `model` to outlive it.
+// Completes an intent for a model: "no way along micro" and the like are errors that name the node
+// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` (or the expanded copy it makes) and `rules`
+// and needs both to outlive it; the intent is copied.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules,
                                                           const shoal_intent_t *intent, int32_t world,
                                                           shoal_allocator_t allocator,
                                                           shoal_plan_t **out_plan);
-SHOAL_API void shoal_plan_free(shoal_plan_t *plan);
+SHOAL_API void shoal_plan_free(shoal_plan_t *plan);  // NULL is allowed
 
 // JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else the plan is completed from
-// the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown keys are errors with a suggestion.
+// the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown keys
+// are errors with a suggestion. Printed text lies in `arena`; `name` stands for the text in messages.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
                                                          const char **out_text);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(const char *name, const char *text,
                                                          const shoal_model_t *model, shoal_rules_t *rules,
                                                          int32_t world, shoal_allocator_t allocator,
                                                          bool *out_rebuilt, shoal_plan_t **out_plan);
+// What the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
-// Resting layout of a state, printed.
+// Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *state,
                                                                 shoal_arena_t *arena,
                                                                 const char **out_text);

@@ -18,6 +18,10 @@
 // A way marked "~" behind its brace stays right when its items are dealt in chunks or any other order
 // (element-wise dims). Variadic inputs are written x[0], x[1].
 // Operands that are whole are not written. Rules are discovered and verified on uneven cuts, never typed in.
+//
+// Everything here is *Not collective*: every rank discovers for itself, and all find the same. A store is for one
+// thread at a time, also to read, because asking may discover; different stores do not disturb each other. Rules
+// and ways are constant once handed out, and the functions on ways may be called from anywhere.
 #ifndef SHOAL_RULES_H_
 #define SHOAL_RULES_H_
 
@@ -69,7 +73,9 @@ typedef struct shoal_rules shoal_rules_t;  // a store: discovers on first use, r
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_create(shoal_allocator_t allocator,
                                                            shoal_rules_t **out_rules);
 SHOAL_API void shoal_rules_free(shoal_rules_t *rules);  // NULL is allowed
-// The rule of a call on the whole; borrowed, lives as long as the store.
+// The rule of a call on the whole; borrowed, lives as long as the store. The first time it is asked for it is
+// discovered, by executing the call cut and whole, many times: that blocks. Errors are the executor's, if
+// the call cannot be executed at all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
                                                         const shoal_rule_t **out_rule);
 // Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses back.
