@@ -54,13 +54,21 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-// Arguments: hot|cold, samples, milliseconds of a sample, smallest and largest bytes, factor.
+static bool is_wanted(const char *name, char **wanted) {
+  if (!*wanted) return true;
+  while (*wanted && strcmp(*wanted, name) != 0) ++wanted;
+  return *wanted != NULL;
+}
+
+// Arguments from argv[1]: hot|cold, samples, milliseconds of a sample, smallest and largest bytes,
+// factor; then the collectives, if not all.
 static void sweep(char **argv) {
   const bool cold = strcmp(argv[1], "cold") == 0;
   const int samples = atoi(argv[2]);
   const double sample_seconds = atof(argv[3]) * 1e-3;
   double seconds[99];
   for (int c = 0; c < COLLECTIVES; ++c) {
+    if (!is_wanted(collective_names[c], argv + 7)) continue;
     for (int64_t bytes = atoll(argv[4]); bytes <= atoll(argv[5]); bytes *= atoll(argv[6])) {
       sample(c, bytes, 1, cold);
       const double once = sample(c, bytes, cold ? 1 : 3, cold);

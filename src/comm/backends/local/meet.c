@@ -10,7 +10,7 @@
 #include "comm/backends/local/local.h"
 
 #define SPINS 1000  // looks at a member between looks at the clock, where every rank has a core
-#define SPIN_NS INT64_C(500000)  // and how long it does so before it sleeps: waking is dear
+#define SPIN_NS INT64_C(100000)  // how long it does so: about what sleeping and waking take
 #define YIELDS 8                 // the same where ranks outnumber cores: let the others run
 
 typedef struct slot {
