@@ -49,6 +49,7 @@ typedef struct shoal_mpi_waiting {
   int32_t (*missing)(void *self);  // the rank that must not have left; -1: nobody
   void (*abandon)(void *self);     // in a broken world: self's storage goes away
   const uint64_t *moved;           // what a timeout looks at
+  bool is_brisk;                   // it is worth more of a core, for a while
 } shoal_mpi_waiting_t;
 
 // Moves everything along until it is done or the world broken. Called without the mutex.

@@ -230,13 +230,6 @@ static int plugin_native_start(shoal_mpi_comm_t *group, const shoal_mpi_native_t
     case SHOAL_MPI_REDUCE_SCATTER:
       code = MPI_Ireduce_scatter(n->send, n->recv, n->counts, type, op, comm, &request);
       break;
-    case SHOAL_MPI_BROADCAST:
-      code = MPI_Ibcast(n->recv, n->count, type, n->root, comm, &request);
-      break;
-    case SHOAL_MPI_ALL_GATHER:
-      code = MPI_Iallgatherv(send, n->count, type, n->recv, n->counts, n->offsets, type, comm,
-                             &request);
-      break;
   }
   if (failed("a collective", code)) return 1;
   set_request(request, out_request);

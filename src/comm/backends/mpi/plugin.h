@@ -47,9 +47,7 @@ typedef enum shoal_mpi_op {
 typedef enum shoal_mpi_native_kind {
   SHOAL_MPI_ALL_REDUCE,
   SHOAL_MPI_REDUCE,
-  SHOAL_MPI_REDUCE_SCATTER,
-  SHOAL_MPI_BROADCAST,
-  SHOAL_MPI_ALL_GATHER
+  SHOAL_MPI_REDUCE_SCATTER
 } shoal_mpi_native_kind_t;
 
 typedef struct shoal_mpi_native {
@@ -57,8 +55,8 @@ typedef struct shoal_mpi_native {
   shoal_mpi_type_t type;
   shoal_mpi_op_t op;
   int32_t root, count;
-  const int32_t *counts, *offsets;  // of every rank: reduce_scatter, all_gather
-  const void *send;                 // NULL: in place, where MPI allows that
+  const int32_t *counts;  // of every rank: reduce_scatter
+  const void *send;       // NULL: in place, but for reduce_scatter
   void *recv;
 } shoal_mpi_native_t;
 

@@ -9,6 +9,8 @@
 #define EAGER_PASSES 100                 // without a pause: a peer that computes alike is not far
 #define FIRST_PAUSE_NS 20000             // then pauses that grow
 #define LONGEST_PAUSE_NS 1000000         // to this
+#define BRISK_PAUSE_NS 50000             // MPI's own collectives move only when they are looked at:
+#define BRISK_NS INT64_C(50000000)       // no longer pauses than that, for so long
 #define LEFT_AFTER_NS INT64_C(50000000)  // what a rank that left had sent before gets this long
 
 // The first message of the exchange that is still to come, and how many of its bytes are.
@@ -59,14 +61,14 @@ static void describe(const shoal_mpi_world_t *world, const shoal_mpi_stream_t *s
   }
 }
 
-static void pause_after(int32_t idle) {
+static void pause_after(int32_t idle, int64_t longest) {
   if (idle < EAGER_PASSES) {
     sched_yield();
     return;
   }
   int64_t pause = FIRST_PAUSE_NS;
-  for (int32_t i = EAGER_PASSES; i < idle && pause < LONGEST_PAUSE_NS; i += 4) pause += pause / 4;
-  shoal_time_sleep_ns(pause < LONGEST_PAUSE_NS ? pause : LONGEST_PAUSE_NS);
+  for (int32_t i = EAGER_PASSES; i < idle && pause < longest; i += 4) pause += pause / 4;
+  shoal_time_sleep_ns(pause < longest ? pause : longest);
 }
 
 // ---- anything -------------------------------------------------------------------------
@@ -128,7 +130,8 @@ shoal_status_t shoal_mpi_wait(shoal_mpi_world_t *world, const shoal_mpi_waiting_
       atomic_fetch_sub(&world->waiters, 1);
       return done ? NULL : shoal_failure_status(&world->failure);
     }
-    pause_after(patience.idle);
+    const bool brisk = waiting->is_brisk && shoal_time_ns() - patience.since < BRISK_NS;
+    pause_after(patience.idle, brisk ? BRISK_PAUSE_NS : LONGEST_PAUSE_NS);
   }
 }
 
