@@ -22,7 +22,7 @@ static shoal_status_t print_info(FILE *out) {
   fprintf(out, "cores %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
   fprintf(out, "devices cpu\n");
   const bool openmpi = shoal_mpi_has_plugin("openmpi"), mpich = shoal_mpi_has_plugin("mpich");
-  fprintf(out, "communication self local%s%s\n", openmpi ? " mpi-openmpi" : "",
+  fprintf(out, "communication self local throttle%s%s\n", openmpi ? " mpi-openmpi" : "",
           mpich ? " mpi-mpich" : "");
   fprintf(out, "unavailable%s%s nccl cuda\n", openmpi ? "" : " mpi-openmpi",
           mpich ? "" : " mpi-mpich");

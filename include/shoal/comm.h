@@ -20,12 +20,13 @@ typedef struct shoal_group shoal_group_t;
 
 typedef struct shoal_world_options {
   shoal_allocator_t allocator;  // zero: the system's
-  const char *backend;          // NULL: chosen from the environment
+  const char *backend;          // NULL: chosen from the environment; "throttle:local": slowed down
   int64_t timeout_ms;           // without progress; 0: SHOAL_TIMEOUT_MS or 300000
 } shoal_world_options_t;
 
 // Joins the world the environment describes (SHOAL_RANK, SHOAL_SIZE, SHOAL_LOCAL_FD set by `shoal run`);
-// alone without it. Joining again returns the same world, reference-counted. *Collective.*
+// alone without it. SHOAL_COMM_THROTTLE, a cluster file, slows it down to the links described there, and so
+// worlds of threads (docs/cluster.md). Joining again returns the same world, reference-counted. *Collective.*
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_join(const shoal_world_options_t *options,
                                                          shoal_world_t **out_world);
 // n worlds for n threads of this process. Not collective: one thread makes all.
