@@ -8,6 +8,7 @@ runs it again. What may be in a case:
     pick=5 time=0.012   the driver kills one of the processes, drawn by pick, after that many seconds
     launcher=KILL       the signal goes to the launcher instead, after time=
     nested              ranks run behind a shell, so that the launcher knows only the shell
+    long                they would go on for much longer than anybody waits here
 
 Under `shoal run` each survivor must end by itself, with OK or with an error that names the dead rank; the
 launcher must say who died, and how, and end with the code that goes with it. Under other launchers (--command)
@@ -58,7 +59,7 @@ def parse(text):
     case = dict(word.partition("=")[::2] for word in text.split())
     return {"n": int(case["n"]), "seed": int(case.get("seed", 1)), "at": case.get("at", ""),
             "pick": int(case.get("pick", 0)), "time": float(case["time"]) if "time" in case else None,
-            "launcher": case.get("launcher", ""), "nested": "nested" in case}
+            "launcher": case.get("launcher", ""), "nested": "nested" in case, "long": "long" in case}
 
 
 class Job:
@@ -76,7 +77,8 @@ class Job:
                            TMPDIR=self.temporary, **{name: value})
         if "stop" in case["at"]:
             environment["SHOAL_TIMEOUT_MS"] = str(700 * SLOW)
-        program = [PROGRAM, self.results, str(case["seed"]), str(options.rounds)]
+        rounds = options.rounds * (100000 if case["long"] else 1)
+        program = [PROGRAM, self.results, str(case["seed"]), str(rounds)]
         if case["nested"]:
             program = ["sh", "-c", shlex.join(program) + '; code=$?; exit $code']
         if self.command:
@@ -348,7 +350,7 @@ def draw(rng, kind, measured):
     text = f"n={n} seed={rng.randint(1, 10**6)}"
     if kind == "launcher":
         return (f"{text} launcher={rng.choice(['KILL', 'KILL', 'TERM', 'INT'])} time={draw_moment(rng, took):.4f}"
-                + rng.choice(["", " nested"]))
+                + rng.choice(["", " nested"]) + rng.choice(["", " long"]))
     if kind == "ends":  # other ends than SIGKILL
         action = rng.choice(["exit0", "exit3", "segv", "stop"])
         # Who stops when nobody needs it any more may do so for ever.
