@@ -7,8 +7,8 @@
 //         updates, parameters)
 //   else  the error against a one-device run in f64 is at most 4 times the larger of the one-device run's own
 //         error and 2 eps of the value's size
-// Integers are equal. Give AdamW an eps of 1e-3 or so in a model that is checked: at 1e-8 a gradient that is
-// zero but for rounding becomes an update of noise.
+// Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3 in f64 and 1 in
+// narrower types): at 1e-8 a gradient that is zero but for rounding becomes an update of noise.
 #ifndef SHOAL_PROVE_H_
 #define SHOAL_PROVE_H_
 
