@@ -195,14 +195,13 @@ static shoal_status_t do_exchange_and_async(life_t *life, int g, uint64_t round,
 static shoal_status_t do_window(life_t *life, uint64_t *puts, int64_t count, const int64_t *send,
                                 int64_t *recv) {
   const int32_t mine = shoal_group_rank(life->groups[0]);
-  const int64_t most = count < 1000 ? count : 1000;
   ++*puts;
   for (int32_t m = 0; m < life->size; ++m) {
-    SHOAL_RETURN_IF_ERROR(shoal_window_put_add(life->window, m, SHOAL_I64, 0, most, send));
+    SHOAL_RETURN_IF_ERROR(shoal_window_put_add(life->window, m, SHOAL_I64, 0, count, send));
     point();
   }
   SHOAL_RETURN_IF_ERROR(shoal_window_wait(life->window, mine, -1, *puts));
-  return shoal_window_get(life->window, (mine + 1) % life->size, 0, most * 8, recv, NULL);
+  return shoal_window_get(life->window, (mine + 1) % life->size, 0, count * 8, recv, NULL);
 }
 
 static shoal_status_t do_new_group(life_t *life) {
@@ -273,7 +272,7 @@ static shoal_status_t make_buffers(life_t *life) {
     life->own[i] = calloc(MAX_COUNT, 8);
     if (!life->own[i]) abort();
   }
-  shoal_status_t status = shoal_window_create(life->groups[0], 8000, &life->window);
+  shoal_status_t status = shoal_window_create(life->groups[0], MAX_COUNT * 8, &life->window);
   if (shoal_status_code(status) != SHOAL_UNSUPPORTED) return status;
   shoal_status_free(status);
   return NULL;
