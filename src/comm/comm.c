@@ -309,11 +309,13 @@ shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
   int64_t bytes = 0;
   for (int32_t i = 0; i < send_count; ++i) bytes += sends[i].bytes;
   for (int32_t i = 0; i < recv_count; ++i) bytes += recvs[i].bytes;
-  const uint64_t record = shoal_record_begin(
-      world, SHOAL_RECORD_EXCHANGE, NULL, first ? first->tag : 0, first ? first->peer : -1, bytes);
+  uint64_t record = 0;  // of an empty exchange
+  if (first) {
+    record = shoal_record_begin(world, SHOAL_RECORD_EXCHANGE, NULL, first->tag, first->peer, bytes);
+  }
   shoal_status_t status = start(world->stream, send_count, sends, recv_count, recvs, out_exchange);
   out_exchange->record = record;
-  if (status) shoal_record_end(world, record, true);
+  if (status && record) shoal_record_end(world, record, true);
   return status;
 }
 

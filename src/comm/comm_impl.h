@@ -85,6 +85,14 @@ void shoal_stream_describe(const shoal_stream_t *stream, int32_t tag, char *buff
 
 // " in call 12 of ranks 0,1,2" on a group's stream, else "": where a mismatch was met.
 void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size_t capacity);
+// What this rank expects next from a peer, and the message that came instead.
+typedef struct shoal_came {
+  int32_t tag;
+  int64_t bytes;
+  uint64_t sequence;
+} shoal_came_t;
+void shoal_stream_describe_mismatch(const shoal_stream_t *stream, const shoal_message_t *expected,
+                                    shoal_came_t came, char *buffer, size_t capacity);
 
 typedef shoal_status_t (*shoal_collective_fn_t)(shoal_group_t *group,
                                                 const shoal_collective_t *collective);

@@ -85,6 +85,19 @@ void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size
   }
 }
 
+void shoal_stream_describe_mismatch(const shoal_stream_t *stream, const shoal_message_t *expected,
+                                    shoal_came_t came, char *buffer, size_t capacity) {
+  char want[80], have[80], call[64];
+  shoal_stream_describe(stream, expected->tag, want, sizeof want);
+  shoal_stream_describe(stream, came.tag, have, sizeof have);
+  shoal_stream_describe_call(stream, call, sizeof call);
+  snprintf(buffer, capacity,
+           "rank %d expects %s, %lld bytes from rank %d%s, but rank %d sent %s, %lld bytes "
+           "(message %llu between them)",
+           stream->world->rank, want, (long long)expected->bytes, expected->peer, call,
+           expected->peer, have, (long long)came.bytes, (unsigned long long)came.sequence);
+}
+
 void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x3f);
   int length =

@@ -164,6 +164,18 @@ static shoal_status_t started(shoal_world_t *world, void *self) {
   return status;
 }
 
+// Rank 1's process is stopped: the others end, with an error that says so as well as can be.
+static shoal_status_t stopped(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, shoal_world_size(world), NULL, &group));
+  shoal_status_t status = shoal_barrier(group);
+  if (shoal_world_rank(world) == 1) raise(SIGSTOP);
+  if (!status) status = shoal_barrier(group);
+  shoal_group_free(group);
+  return status;
+}
+
 // A rank that dies leaves its record behind.
 static shoal_status_t dies(shoal_world_t *world, void *self) {
   (void)self;
@@ -237,6 +249,12 @@ static void test_window(void **state) {
   assert_ok(run_processes(&limits, 2, window, NULL));
 }
 
+static void test_stopped(void **state) {
+  (void)state;
+  assert_error(DEADLINE, "rank 1 waits for nobody and is in no operation",
+               run_processes(&limits, 3, stopped, NULL));
+}
+
 static void test_death(void **state) {
   (void)state;
   assert_error(ABORTED, "rank 1 was killed by signal 9", run_processes(NULL, 3, dies, NULL));
@@ -266,20 +284,17 @@ int main(int argc, char **argv) {
     const struct {
       const char *name;
       rank_fn_t function;
-    } cases[] = {{"circle", circle},
-                 {"absent", absent},
-                 {"chain", chain},
-                 {"order", other_order},
-                 {"window", window}};
+    } cases[] = {{"circle", circle},     {"absent", absent}, {"chain", chain},
+                 {"order", other_order}, {"window", window}, {"stopped", stopped}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
       if (strcmp(argv[1], cases[i].name) == 0) return run_joined(&limits, cases[i].function, NULL);
     }
     return 2;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_circle), cmocka_unit_test(test_absent), cmocka_unit_test(test_chain),
-      cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_started),
-      cmocka_unit_test(test_death),  cmocka_unit_test(test_alone),
+      cmocka_unit_test(test_circle),  cmocka_unit_test(test_absent), cmocka_unit_test(test_chain),
+      cmocka_unit_test(test_order),   cmocka_unit_test(test_window), cmocka_unit_test(test_started),
+      cmocka_unit_test(test_stopped), cmocka_unit_test(test_death),  cmocka_unit_test(test_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

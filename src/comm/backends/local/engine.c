@@ -136,21 +136,6 @@ static shoal_local_stream_t *find_stream(shoal_local_world_t *world, uint64_t id
   return stream;
 }
 
-// Both sides by name: what this rank expects, and what came.
-static void fail_mismatch(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer,
-                          const shoal_message_t *expected, const shoal_hub_header_t *came) {
-  char want[64], have[64], call[64], message[460];
-  shoal_stream_describe(&stream->base, expected->tag, want, sizeof want);
-  shoal_stream_describe(&stream->base, came->tag, have, sizeof have);
-  shoal_stream_describe_call(&stream->base, call, sizeof call);
-  snprintf(message, sizeof message,
-           "rank %d expects %s, %lld bytes from rank %d%s, but rank %d sent %s, %lld bytes "
-           "(message %llu between them)",
-           world->base.rank, want, (long long)expected->bytes, peer, call, peer, have,
-           (long long)came->bytes, (unsigned long long)came->sequence);
-  shoal_hub_fail(world->hub, SHOAL_MISMATCH, world->base.rank, message);
-}
-
 // Reads the header at the front of a lane if somebody expects its message. NULL: leave the lane
 // alone.
 static shoal_local_stream_t *open_message(shoal_local_world_t *world, int32_t peer,
@@ -163,7 +148,10 @@ static shoal_local_stream_t *open_message(shoal_local_world_t *world, int32_t pe
   const shoal_message_t *expected = shoal_cursor_message(&flow->cursor, SHOAL_RECV);
   if (header.check != SHOAL_HUB_CHECK || header.sequence != flow->sequence ||
       header.tag != expected->tag || header.bytes != expected->bytes) {
-    fail_mismatch(world, stream, peer, expected, &header);
+    char message[SHOAL_FAILURE_TEXT];
+    const shoal_came_t came = {header.tag, header.bytes, header.sequence};
+    shoal_stream_describe_mismatch(&stream->base, expected, came, message, sizeof message);
+    shoal_hub_fail(world->hub, SHOAL_MISMATCH, world->base.rank, message);
     return NULL;
   }
   return stream;

@@ -192,20 +192,6 @@ static shoal_mpi_stream_t *find_stream(shoal_mpi_world_t *world, uint64_t id) {
   return stream;
 }
 
-// Both sides by name: what this rank expects, and what came.
-static void break_by_mismatch(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream, int32_t peer,
-                              const shoal_message_t *expected, const shoal_mpi_header_t *came) {
-  char want[64], have[64], message[400];
-  shoal_stream_describe(&stream->base, expected->tag, want, sizeof want);
-  shoal_stream_describe(&stream->base, came->tag, have, sizeof have);
-  snprintf(message, sizeof message,
-           "rank %d expects %s, %lld bytes from rank %d, but rank %d sent %s, %lld bytes "
-           "(message %llu between them)",
-           world->base.rank, want, (long long)expected->bytes, peer, peer, have,
-           (long long)came->bytes, (unsigned long long)came->sequence);
-  shoal_mpi_break(world, SHOAL_MISMATCH, message);
-}
-
 static void finish_receive(shoal_mpi_stream_t *stream, int32_t peer) {
   shoal_mpi_receiver_t *receiver = &stream->receivers[peer];
   receiver->flight = NULL;
@@ -229,7 +215,10 @@ static bool match_packet(shoal_mpi_world_t *world, int32_t peer, const shoal_mpi
   const shoal_message_t *message = shoal_cursor_message(&receiver->cursor, SHOAL_RECV);
   if (header->check != SHOAL_MPI_CHECK || header->sequence != receiver->sequence ||
       header->tag != message->tag || header->bytes != message->bytes) {
-    break_by_mismatch(world, stream, peer, message, header);
+    char text[SHOAL_FAILURE_TEXT];
+    const shoal_came_t came = {header->tag, header->bytes, header->sequence};
+    shoal_stream_describe_mismatch(&stream->base, message, came, text, sizeof text);
+    shoal_mpi_break(world, SHOAL_MISMATCH, text);
     return false;
   }
   if (!header->payload) {
@@ -297,6 +286,12 @@ static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *
       break;
     case SHOAL_MPI_LEFT:
       peer->left = true;
+      shoal_mpi_give_packet(world, packet);
+      break;
+    case SHOAL_MPI_ASK:
+    case SHOAL_MPI_ACCOUNT:
+      packet->peer = rank;
+      shoal_mpi_survey_take(world, packet);
       shoal_mpi_give_packet(world, packet);
       break;
     case SHOAL_MPI_PUT:

@@ -40,6 +40,9 @@ void shoal_mpi_recall(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
 // Waits a moment for what is on its way from or to a window's shard; false: it still is.
 bool shoal_mpi_rest(shoal_mpi_world_t *world, const shoal_mpi_window_t *window);
 
+// A question, which is answered, or an account, which is kept (survey.c).
+void shoal_mpi_survey_take(shoal_mpi_world_t *world, const shoal_mpi_packet_t *packet);
+
 // ---- waiting --------------------------------------------------------------------------
 
 typedef struct shoal_mpi_waiting {

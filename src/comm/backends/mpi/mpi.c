@@ -163,6 +163,7 @@ const shoal_comm_ops_t shoal_comm_mpi = {
     .world_free = mpi_world_free,
     .fail = shoal_mpi_fail,
     .broken = mpi_broken,
+    .survey = shoal_mpi_survey,
     .stream_create = mpi_stream_create,
     .stream_free = mpi_stream_free,
     .exchange_start = shoal_mpi_exchange_start,

@@ -60,6 +60,8 @@ typedef enum shoal_mpi_kind {
   SHOAL_MPI_MESSAGE,
   SHOAL_MPI_FAILED,  // the world is broken: tag is the code, the text follows
   SHOAL_MPI_LEFT,    // the sender has left
+  SHOAL_MPI_ASK,     // what do you do? `sequence` is the survey
+  SHOAL_MPI_ACCOUNT,
   // Windows; `stream` is the window, `sequence` the call. To the owner:
   SHOAL_MPI_PUT,  // tag is the element type
   SHOAL_MPI_GET,
@@ -204,6 +206,9 @@ typedef struct shoal_mpi_world {
   shoal_mpi_call_t *calls;
   uint64_t last_call;
   uint32_t last_window;
+  shoal_account_t *accounts;  // one per rank, while a thread of this rank asks for them
+  int32_t accounts_due;
+  uint64_t last_survey;
   bool is_mute;             // MPI is called no more: it would write to a caller's memory
   _Atomic int32_t waiters;  // threads that move things along themselves
   _Atomic bool ending;
@@ -217,6 +222,8 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world);
 bool shoal_mpi_engine_stop(shoal_mpi_world_t *world);
 // Breaks the world and tells the others; the first failure stays.
 void shoal_mpi_fail(shoal_world_t *world, shoal_code_t code, const char *message);
+// Asks every rank what it does, for a second at most. Called without the mutex.
+void shoal_mpi_survey(shoal_world_t *world, shoal_account_t *out_accounts);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *stream,
                                                        shoal_exchange_t *exchange);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *stream,

@@ -12,6 +12,7 @@
 #define BRISK_PAUSE_NS 50000             // MPI's own collectives move only when they are looked at:
 #define BRISK_NS INT64_C(50000000)       // no longer pauses than that, for so long
 #define LEFT_AFTER_NS INT64_C(50000000)  // what a rank that left had sent before gets this long
+#define TELL_AFTER_NS INT64_C(100000000)  // a wait that lasts is told
 
 // The first message of the exchange that is still to come, and how many of its bytes are.
 static const shoal_message_t *first_missing(const shoal_mpi_world_t *world,
@@ -73,29 +74,47 @@ static void pause_after(int32_t idle, int64_t longest) {
 
 // ---- anything -------------------------------------------------------------------------
 
-// A rank that this wait needs has left, and nothing more came from it.
-static void check_left(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
-  const int32_t missing = waiting->missing(waiting->self);
-  if (missing < 0 || !world->peers[missing].left) return;
-  char waits[300], message[400];
-  waiting->describe(waiting->self, waits, sizeof waits);
-  snprintf(message, sizeof message, "rank %d has left; %s", missing, waits);
-  shoal_mpi_break(world, SHOAL_ABORTED, message);
-}
-
-static void break_by_deadline(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
-  char waits[300], message[400];
-  waiting->describe(waiting->self, waits, sizeof waits);
-  snprintf(message, sizeof message, "no progress in %lld ms: %s", (long long)world->base.timeout_ms,
-           waits);
-  shoal_mpi_break(world, SHOAL_DEADLINE, message);
-}
-
 typedef struct patience {
   int64_t since;  // the last time that anything moved; 0: not looked yet
   uint64_t seen;
   int32_t idle;
+  int32_t told;          // the wait that says so, once it has lasted; -1: none
+  shoal_code_t verdict;  // why this wait must end; OK: it goes on
+  char headline[400];
 } patience_t;
+
+// A rank that this wait needs has left, and nothing more came from it; or its time is up.
+static void judge(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, int64_t now,
+                  patience_t *p) {
+  const int64_t waited = now - p->since;
+  if (waited <= LEFT_AFTER_NS && waited <= world->base.timeout_ms * 1000000) return;
+  char waits[300];
+  const int32_t missing = waiting->missing(waiting->self);
+  waiting->describe(waiting->self, waits, sizeof waits);
+  if (waited > world->base.timeout_ms * 1000000) {
+    p->verdict = SHOAL_DEADLINE;
+    snprintf(p->headline, sizeof p->headline, "no progress in %lld ms: %s",
+             (long long)world->base.timeout_ms, waits);
+  } else if (missing >= 0 && world->peers[missing].left) {
+    p->verdict = SHOAL_ABORTED;
+    snprintf(p->headline, sizeof p->headline, "rank %d has left; %s", missing, waits);
+  } else if (waited > TELL_AFTER_NS) {
+    p->told = shoal_wait_tell(&world->base, p->told, missing, waits);
+  }
+}
+
+// Asks the others first, which takes a moment: what was missing may come after all. Called without
+// the mutex.
+static void execute(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, patience_t *p) {
+  char message[SHOAL_FAILURE_TEXT];
+  shoal_report(&world->base, p->headline, message, sizeof message);
+  shoal_mutex_lock(&world->mutex);
+  if (!waiting->is_done(waiting->self) && *waiting->moved == p->seen) {
+    shoal_mpi_break(world, p->verdict, message);
+  }
+  p->verdict = SHOAL_OK;
+  shoal_mutex_unlock(&world->mutex);
+}
 
 // One look; true when the wait is over.
 static bool look(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, patience_t *p) {
@@ -110,16 +129,14 @@ static bool look(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, p
   if (!p->since || *waiting->moved != p->seen) {
     p->since = now;
     p->seen = *waiting->moved;
-  } else if (now - p->since > world->base.timeout_ms * 1000000) {
-    break_by_deadline(world, waiting);
-  } else if (now - p->since > LEFT_AFTER_NS) {
-    check_left(world, waiting);
+  } else {
+    judge(world, waiting, now, p);
   }
   return false;
 }
 
 shoal_status_t shoal_mpi_wait(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting) {
-  patience_t patience = {0};
+  patience_t patience = {.told = -1};
   atomic_fetch_add(&world->waiters, 1);
   for (;;) {
     shoal_mutex_lock(&world->mutex);
@@ -128,8 +145,10 @@ shoal_status_t shoal_mpi_wait(shoal_mpi_world_t *world, const shoal_mpi_waiting_
     shoal_mutex_unlock(&world->mutex);
     if (over) {
       atomic_fetch_sub(&world->waiters, 1);
+      shoal_wait_clear(&world->base, patience.told);
       return done ? NULL : shoal_failure_status(&world->failure);
     }
+    if (patience.verdict) execute(world, waiting, &patience);
     const bool brisk = waiting->is_brisk && shoal_time_ns() - patience.since < BRISK_NS;
     pause_after(patience.idle, brisk ? BRISK_PAUSE_NS : LONGEST_PAUSE_NS);
   }
