@@ -90,6 +90,11 @@ for family in $families; do
   run $family -- "$build/tests/comm_conformance_test" join >"$work/out" 2>"$work/err" ||
     { fail "$family: conformance"; cat "$work/err" >&2; }
   [ "$(grep -c 'of 4 over mpi: well' "$work/out")" -eq 4 ] || fail "$family: conformance: not 4 ranks"
+  for case in writers large; do
+    run $family -- "$build/tests/comm_window_test" join $case >"$work/out" 2>"$work/err" ||
+      { fail "$family: windows, $case"; cat "$work/err" >&2; }
+    [ "$(grep -c 'of 4 over mpi: well' "$work/out")" -eq 4 ] || fail "$family: windows, $case: not 4 ranks"
+  done
   # A rank's failure is the job's.
   run $family -n 3 -- sh -c 'exit 8' >"$work/out" 2>"$work/err" && fail "$family: a failed job ends with 0"
   grep -q 'ended with exit code' "$work/err" || { fail "$family: exit code"; cat "$work/err" >&2; }

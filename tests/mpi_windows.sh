@@ -17,7 +17,7 @@ check() {
 
 for family in $families; do
   for n in 1 2 3 4 7 8; do
-    for case in writers stale; do check $family $n $case; done
+    for case in writers stale users; do check $family $n $case; done
   done
   for n in 2 5; do
     for case in large steady; do check $family $n $case; done

@@ -12,13 +12,15 @@
 #define ROUNDS 60
 
 // Every rank adds to every shard, again and again; all elements of a shard are equal whenever one
-// looks, and equal what the versions say.
+// looks, and equal what the versions say. The group has the ranks backwards.
 static shoal_status_t writers(shoal_world_t *world, void *self) {
   (void)self;
-  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  const int32_t n = shoal_world_size(world), me = n - 1 - shoal_world_rank(world);
   shoal_group_t *group;
   shoal_window_t *window;
-  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &group));
+  int32_t ranks[MAX_RANKS];
+  for (int32_t i = 0; i < n; ++i) ranks[i] = n - 1 - i;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, ranks, &group));
   const int64_t bytes = ELEMENTS * (int64_t)sizeof(double);
   SHOAL_RETURN_IF_ERROR(shoal_window_create(group, bytes, &window));
   double *mine = malloc((size_t)bytes), *seen = malloc((size_t)bytes);
@@ -92,6 +94,77 @@ static shoal_status_t stale(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// Threads of a rank use two windows at once, one of every rank and one of every second.
+typedef struct user {
+  shoal_thread_t thread;
+  shoal_window_t *windows[2];
+  int32_t sizes[2], number;
+  shoal_status_t status;
+} user_t;
+#define USERS 3
+#define USES 40
+
+static shoal_status_t use_both(const user_t *user) {
+  int64_t data[600], seen[600];
+  for (int i = 0; i < 600; ++i) data[i] = 1;
+  for (int i = 0; i < USES; ++i) {
+    for (int w = 0; w < 2; ++w) {
+      const int32_t owner = (i + user->number) % user->sizes[w];
+      const int64_t count = (i + w) % 2 ? 600 : 3;
+      SHOAL_RETURN_IF_ERROR(
+          shoal_window_put_add(user->windows[w], owner, SHOAL_I64, 0, count, data));
+      SHOAL_RETURN_IF_ERROR(shoal_window_get(user->windows[w], owner, 0, sizeof seen, seen, NULL));
+      CHECK(seen[0] == seen[2] && seen[3] == seen[599] && seen[0] >= seen[3], "torn: %lld %lld",
+            (long long)seen[0], (long long)seen[2]);
+    }
+  }
+  return NULL;
+}
+
+static void run_user(void *self) {
+  user_t *user = self;
+  user->status = use_both(user);
+}
+
+static shoal_status_t users(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  int32_t ranks[MAX_RANKS], count = 0;
+  for (int32_t i = me % 2; i < n; i += 2) ranks[count++] = i;
+  shoal_group_t *groups[2];
+  shoal_window_t *windows[2];
+  const int32_t sizes[2] = {n, count};
+  user_t all[USERS] = {0};
+  for (int w = 0; w < 2; ++w) {
+    SHOAL_RETURN_IF_ERROR(shoal_group_create(world, sizes[w], w ? ranks : NULL, &groups[w]));
+    SHOAL_RETURN_IF_ERROR(shoal_window_create(groups[w], 600 * 8, &windows[w]));
+  }
+  shoal_status_t status = NULL;
+  for (int u = 0; u < USERS; ++u) {
+    all[u].number = u + me;
+    for (int w = 0; w < 2; ++w) all[u].windows[w] = windows[w], all[u].sizes[w] = sizes[w];
+    SHOAL_RETURN_IF_ERROR(shoal_thread_start(run_user, &all[u], &all[u].thread));
+  }
+  for (int u = 0; u < USERS; ++u) {
+    shoal_thread_join(&all[u].thread);
+    if (!status) status = all[u].status;
+  }
+  SHOAL_RETURN_IF_ERROR(status);
+  for (int w = 0; w < 2; ++w) {  // what all added is in some shard
+    SHOAL_RETURN_IF_ERROR(shoal_barrier(groups[w]));
+    uint64_t versions[MAX_RANKS], sum = 0;
+    for (int32_t owner = 0; owner < sizes[w]; ++owner) {
+      int64_t seen = 0;
+      SHOAL_RETURN_IF_ERROR(shoal_window_get(windows[w], owner, 8, 8, &seen, versions));
+      sum += (uint64_t)seen;
+    }
+    CHECK(sum == (uint64_t)(USERS * USES * sizes[w]), "%llu added", (unsigned long long)sum);
+    shoal_window_free(windows[w]);
+    shoal_group_free(groups[w]);
+  }
+  return NULL;
+}
+
 static void run_all(rank_fn_t function) {
   run_threads(&(shoal_world_options_t){.backend = "self"}, 1, function, NULL);
   for (int32_t n = 1; n <= 4; ++n) run_threads(NULL, n, function, NULL);
@@ -107,6 +180,11 @@ static void test_writers(void **state) {
 static void test_staleness(void **state) {
   (void)state;
   run_all(stale);
+}
+
+static void test_users(void **state) {
+  (void)state;
+  run_all(users);
 }
 
 static shoal_status_t wrong(shoal_world_t *world, void *self) {
@@ -315,11 +393,11 @@ static int join_case(const char *name) {
     rank_fn_t function;
     void *self;
   } joined[] = {
-      {"writers", NULL, writers, NULL}, {"stale", NULL, stale, NULL},
-      {"large", NULL, large, &count},   {"steady", &counted, steady, &counter},
-      {"absent", NULL, absent, NULL},   {"wrong", &short_time, wrong, NULL},
-      {"leaves", NULL, leaves, NULL},   {"owner", NULL, deserted, &yes},
-      {"writer", NULL, deserted, &no},
+      {"users", NULL, users, NULL},           {"writers", NULL, writers, NULL},
+      {"stale", NULL, stale, NULL},           {"large", NULL, large, &count},
+      {"steady", &counted, steady, &counter}, {"absent", NULL, absent, NULL},
+      {"wrong", &short_time, wrong, NULL},    {"leaves", NULL, leaves, NULL},
+      {"owner", NULL, deserted, &yes},        {"writer", NULL, deserted, &no},
   };
   for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
     if (strcmp(name, joined[i].name) != 0) continue;
@@ -331,9 +409,8 @@ static int join_case(const char *name) {
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) return join_case(argv[2]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_writers),
-      cmocka_unit_test(test_staleness),
-      cmocka_unit_test(test_large),
+      cmocka_unit_test(test_writers), cmocka_unit_test(test_staleness),
+      cmocka_unit_test(test_large),   cmocka_unit_test(test_users),
       cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
