@@ -282,7 +282,12 @@ static void test_processes(void **state) {
   }
 }
 
-int main(void) {
+// `join lose`, `join delay`: this process is one rank of three, and its environment has the fault.
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[1], "join") == 0) {
+    outcome_t outcome = {.loses = strcmp(argv[2], "lose") == 0};
+    return run_joined(NULL, rank_body, &outcome);
+  }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_count),
       cmocka_unit_test(test_every_loss),

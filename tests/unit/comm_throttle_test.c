@@ -129,33 +129,36 @@ static shoal_status_t sends_early(shoal_world_t *world, void *self) {
   return NULL;
 }
 
-// A transfer of 400 ms, and both ranks busy for longer: their waits find it done.
+// A transfer of 200 ms, and both ranks busy for longer: their waits find it done. On a machine that
+// is busy with other things one of a few rounds has to.
 static shoal_status_t overlaps(shoal_world_t *world, void *self) {
   const bool collective = self != NULL;
-  const int64_t bytes = 400000;
+  const int64_t bytes = 200000;
+  int64_t least = INT64_MAX;
   void *data = calloc(1, (size_t)bytes);
-  shoal_exchange_t exchange;
-  shoal_message_t message;
-  shoal_request_t request;
   shoal_group_t *group;
   SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
-  shoal_status_t status =
-      collective ? shoal_collective_start(group,
-                                          &(shoal_collective_t){.kind = SHOAL_COLLECTIVE_BROADCAST,
-                                                                .dtype = SHOAL_U8,
-                                                                .count = bytes,
-                                                                .send = data,
-                                                                .recv = data},
-                                          &request)
-                 : transfer(world, 0, 1, bytes, data, &exchange, &message);
-  SHOAL_RETURN_IF_ERROR(status);
-  shoal_time_sleep_ns(550 * MS);  // the compute phase
-  const int64_t began = shoal_time_ns();
-  status = collective ? shoal_request_wait(&request) : shoal_exchange_wait(&exchange);
-  const int64_t took = shoal_time_ns() - began;
-  SHOAL_RETURN_IF_ERROR(status);
-  CHECK(took < 300 * MS, "rank %d waited another %lld ms", shoal_world_rank(world),
-        (long long)(took / MS));
+  const shoal_collective_t broadcast = {.kind = SHOAL_COLLECTIVE_BROADCAST,
+                                        .dtype = SHOAL_U8,
+                                        .count = bytes,
+                                        .send = data,
+                                        .recv = data};
+  for (int round = 0; round < 3; ++round) {
+    shoal_exchange_t exchange;
+    shoal_message_t message;
+    shoal_request_t request;
+    SHOAL_RETURN_IF_ERROR(collective ? shoal_collective_start(group, &broadcast, &request)
+                                     : transfer(world, 0, 1, bytes, data, &exchange, &message));
+    shoal_time_sleep_ns(280 * MS);  // the compute phase
+    const int64_t began = shoal_time_ns();
+    SHOAL_RETURN_IF_ERROR(collective ? shoal_request_wait(&request)
+                                     : shoal_exchange_wait(&exchange));
+    const int64_t took = shoal_time_ns() - began;
+    if (took < least) least = took;
+    SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  }
+  CHECK(least < 150 * MS, "rank %d waited another %lld ms", shoal_world_rank(world),
+        (long long)(least / MS));
   shoal_group_free(group);
   free(data);
   return NULL;
