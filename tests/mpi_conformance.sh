@@ -21,6 +21,10 @@ for family in $families; do
     launch $family $n "$build/tests/comm_exchange_test" join >"$work/out" 2>"$work/err" </dev/null ||
       { fail "$family, $n ranks: exchanges"; cat "$work/out" "$work/err" >&2; }
   done
+  for n in 2 4; do  # groups in other orders on every rank, also in MPI's own reductions
+    launch $family $n "$build/tests/comm_async_test" join >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family, $n ranks: asynchronous"; cat "$work/out" "$work/err" >&2; }
+  done
   launch $family 2 "$build/tests/comm_failure_test" join blocked >"$work/out" 2>"$work/err" </dev/null ||
     { fail "$family: blocked rank"; cat "$work/err" >&2; }
   grep 'of a core' "$work/out"

@@ -22,9 +22,10 @@ static shoal_collective_t sum_of(int64_t *data, int64_t count) {
                               .recv = data};
 }
 
-// Each rank starts the groups' calls in an order of its own.
+// Each rank starts the groups' calls in an order of its own. `self`, if any: whether reductions may
+// join in any order.
 static shoal_status_t in_flight(shoal_world_t *world, void *self) {
-  (void)self;
+  const bool any_order = self && *(const bool *)self;
   const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
   shoal_group_t *groups[GROUPS];
   shoal_request_t requests[GROUPS][DEEP];
@@ -38,7 +39,8 @@ static shoal_status_t in_flight(shoal_world_t *world, void *self) {
       int64_t *mine = data + (g * DEEP + d) * COUNT;
       const int64_t count = d % 2 ? COUNT : 3;
       for (int64_t k = 0; k < count; ++k) mine[k] = (g * 100 + d * 10 + me) * (k + 1);
-      const shoal_collective_t c = sum_of(mine, count);
+      shoal_collective_t c = sum_of(mine, count);
+      c.any_order = any_order;
       SHOAL_RETURN_IF_ERROR(shoal_collective_start(groups[g], &c, &requests[g][d]));
     }
   }
@@ -125,7 +127,9 @@ static shoal_status_t steady(shoal_world_t *world, void *self) {
     if (round == 2) before = atomic_load(&counter->calls);
     SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
     shoal_request_t small, large;
-    const shoal_collective_t a = sum_of(data, 3), b = sum_of(data, 2000);
+    const shoal_collective_t a = sum_of(data, 3);
+    shoal_collective_t b = sum_of(data, 2000);
+    b.any_order = true;
     SHOAL_RETURN_IF_ERROR(shoal_collective_start(group, &a, &small));
     SHOAL_RETURN_IF_ERROR(shoal_collective_start(group, &b, &large));
     SHOAL_RETURN_IF_ERROR(shoal_request_wait(&large));
@@ -188,7 +192,22 @@ static void test_blocked_rank_sleeps(void **state) {
   assert_ok(run_processes(NULL, 5, blocked, NULL));
 }
 
-int main(void) {
+// For mpirun and srun.
+static shoal_status_t everything(shoal_world_t *world, void *self) {
+  bool any_order = true;
+  SHOAL_RETURN_IF_ERROR(in_flight(world, NULL));
+  for (int i = 0; i < 3; ++i) SHOAL_RETURN_IF_ERROR(in_flight(world, &any_order));
+  SHOAL_RETURN_IF_ERROR(without_help(world, NULL));
+  SHOAL_RETURN_IF_ERROR(steady(world, self));
+  return steady(world, self);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "join") == 0) {
+    shoal_failing_t counter = {0};
+    return run_joined(&(shoal_world_options_t){.allocator = shoal_allocator_failing(&counter)},
+                      everything, &counter);
+  }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_in_flight),
       cmocka_unit_test(test_without_help),
