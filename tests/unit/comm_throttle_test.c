@@ -199,11 +199,49 @@ static shoal_status_t shares(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// 1 starts a message to 2 that is larger than what the backend takes at once, and sleeps for one
+// from 0 that is late: 2 must not have to wait until it wakes.
+static shoal_status_t moves_on(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world);
+  const int64_t bytes = 1 << 20;
+  void *large = calloc(1, (size_t)bytes), *small = calloc(1, 8);
+  shoal_exchange_t first, second;
+  shoal_message_t messages[2];
+  shoal_status_t status = NULL;
+  if (me > 0) status = transfer(world, 1, 2, bytes, large, &first, &messages[0]);
+  if (me < 2 && !status) status = transfer(world, 0, 1, 8, small, &second, &messages[1]);
+  if (me < 2 && !status) status = shoal_exchange_wait(&second);
+  int64_t times[3], mine = shoal_time_ns();  // 1: it woke
+  if (me > 0 && !status) status = shoal_exchange_wait(&first);
+  if (me == 2) mine = shoal_time_ns();  // it has all
+  SHOAL_RETURN_IF_ERROR(status);
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 3, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(shoal_all_gather(group, SHOAL_I64, (int64_t[]){1, 1, 1}, &mine, times));
+  CHECK(times[2] < times[1], "rank 2 waited until rank 1 woke");
+  shoal_group_free(group);
+  free(large);
+  free(small);
+  return NULL;
+}
+
 static void test_shared_link(void **state) {
   (void)state;
   throttle(two_nodes, "");
   run_threads(NULL, 3, shares, NULL);
   assert_ok(run_processes(NULL, 3, shares, NULL));
+  unthrottle();
+  throttle(NULL, "delay=1@0:800ms");
+  run_threads(NULL, 3, moves_on, NULL);
+  assert_ok(run_processes(NULL, 3, moves_on, NULL));
+  unthrottle();
+  // Nothing overflows.
+  shoal_world_t *worlds[2];
+  throttle("shoal_cluster: 1\nlink: {latency: 1.0e300, bandwidth: 1.0e-300}\n", "");
+  assert_ok(shoal_world_threads(NULL, 2, worlds));
+  for (int i = 0; i < 200; ++i) assert_true(book(worlds[0], 1, INT64_MAX, 0).delivered > 0);
+  for (int i = 0; i < 2; ++i) shoal_world_release(worlds[i]);
   unthrottle();
 }
 

@@ -4,6 +4,12 @@
 
 #define SLICE_NS INT64_C(5000000)  // how often a sleeper looks whether the world broke
 
+#define LONGEST_NS 1e17  // three years: what a file says may be absurd, sums must not be
+
+static int64_t to_ns(double ns) {
+  return ns < LONGEST_NS ? (int64_t)(ns + 0.5) : (int64_t)LONGEST_NS;
+}
+
 int64_t shoal_throttle_table_bytes(int32_t size) {
   return (int64_t)sizeof(shoal_throttle_table_t) + 2 * size * (int64_t)sizeof(int64_t);
 }
@@ -18,7 +24,7 @@ void shoal_throttle_routes_init(const shoal_throttle_settings_t *settings,
     if (link.bandwidth <= 0) continue;
     const int32_t mine = shoal_cluster_links_node(&settings->links, me);
     const int32_t its = shoal_cluster_links_node(&settings->links, i);
-    world->routes[i] = (shoal_throttle_route_t){.latency_ns = (int64_t)(link.latency * 1e9 + 0.5),
+    world->routes[i] = (shoal_throttle_route_t){.latency_ns = to_ns(link.latency * 1e9),
                                                 .ns_per_byte = 1e9 / link.bandwidth,
                                                 .out = mine == its ? size + me : mine,
                                                 .in = mine == its ? size + i : its};
@@ -29,11 +35,12 @@ shoal_throttle_times_t shoal_throttle_book(shoal_throttle_world_t *world,
                                            const shoal_throttle_route_t *route, int32_t link,
                                            int64_t bytes, int64_t now) {
   if (route->ns_per_byte == 0) return (shoal_throttle_times_t){now, now};
-  const int64_t takes = (int64_t)((double)bytes * route->ns_per_byte + 0.5);
+  const int64_t takes = to_ns((double)bytes * route->ns_per_byte);
   _Atomic int64_t *busy = &world->table->busy[link];
   int64_t before = atomic_load(busy), through;
   do {
     through = (before > now ? before : now) + takes;
+    if (through > INT64_MAX / 2) through = INT64_MAX / 2;
   } while (!atomic_compare_exchange_weak(busy, &before, through));
   return (shoal_throttle_times_t){through, through + route->latency_ns};
 }
