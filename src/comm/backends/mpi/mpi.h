@@ -175,6 +175,7 @@ typedef struct shoal_mpi_call {
 typedef struct shoal_mpi_window {
   shoal_window_t base;
   struct shoal_mpi_window *next;
+  shoal_group_t *group;  // base's is filled in when others may be calling already
   uint64_t id;
   int64_t bytes;
   shoal_mpi_packet_t *first, *last;  // PUT and GET that wait for their turn

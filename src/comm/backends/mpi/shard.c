@@ -69,7 +69,7 @@ static int64_t add_versions(shoal_mpi_flight_t *flight, const shoal_mpi_window_t
 static void answer_get(shoal_mpi_world_t *world, shoal_mpi_window_t *window,
                        shoal_mpi_packet_t *packet) {
   const shoal_mpi_window_head_t *head = head_of(packet);
-  const int32_t wanted = head->count ? window->base.group->size : 0;
+  const int32_t wanted = head->count ? window->group->size : 0;
   const int64_t bytes = packet->header.bytes;
   const uint64_t id = packet->header.sequence;
   shoal_mpi_flight_t *flight;
@@ -101,7 +101,7 @@ static void answer_get(shoal_mpi_world_t *world, shoal_mpi_window_t *window,
 
 // The first group rank whose version is not yet there; -1: all are.
 static int32_t first_behind(const shoal_mpi_window_t *window, const shoal_mpi_window_head_t *head) {
-  const int32_t end = head->writer < 0 ? window->base.group->size : head->writer + 1;
+  const int32_t end = head->writer < 0 ? window->group->size : head->writer + 1;
   for (int32_t i = head->writer < 0 ? 0 : head->writer; i < end; ++i) {
     if (window->versions[i] < head->version) return i;
   }
@@ -144,7 +144,7 @@ static void tell_behind(shoal_mpi_world_t *world, const shoal_mpi_window_t *wind
 }
 
 static void look_after(shoal_mpi_world_t *world, shoal_mpi_window_t *window) {
-  const shoal_group_t *group = window->base.group;
+  const shoal_group_t *group = window->group;
   for (shoal_mpi_packet_t *p = window->awaits; p; p = p->next) {
     const shoal_mpi_window_head_t *head = head_of(p);
     const int32_t behind = first_behind(window, head);
@@ -226,7 +226,7 @@ static void let(shoal_mpi_world_t *world, shoal_mpi_window_t *window, shoal_mpi_
     ++window->readers;
     if (call->versions) {
       memcpy(call->versions, window->versions,
-             (size_t)window->base.group->size * sizeof *window->versions);
+             (size_t)window->group->size * sizeof *window->versions);
     }
   }
   --call->left;
@@ -254,7 +254,7 @@ static void serve(shoal_mpi_world_t *world, shoal_mpi_window_t *window) {
 void shoal_mpi_shard_release(shoal_mpi_world_t *world, shoal_mpi_window_t *window, bool is_put) {
   if (is_put) {
     window->is_written = false;
-    raise_version(world, window, window->base.group->rank);
+    raise_version(world, window, window->group->rank);
   } else {
     --window->readers;
   }
@@ -282,10 +282,10 @@ static bool is_sound(const shoal_mpi_window_t *window, const shoal_mpi_packet_t 
       head_of((shoal_mpi_packet_t *)(uintptr_t)(const void *)packet);
   if (!window || header->check != SHOAL_MPI_CHECK) return false;
   if (header->kind == SHOAL_MPI_AWAIT) {
-    return head->writer >= -1 && head->writer < window->base.group->size;
+    return head->writer >= -1 && head->writer < window->group->size;
   }
   if (header->kind == SHOAL_MPI_PUT &&
-      (head->writer < 0 || head->writer >= window->base.group->size ||
+      (head->writer < 0 || head->writer >= window->group->size ||
        !shoal_reduce_supported((shoal_dtype_t)header->tag, SHOAL_REDUCE_SUM))) {
     return false;
   }

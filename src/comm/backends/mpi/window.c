@@ -9,7 +9,7 @@
 #include "device/reduce.h"
 
 static shoal_mpi_world_t *world_of(const shoal_mpi_window_t *window) {
-  return (shoal_mpi_world_t *)window->base.group->world;
+  return (shoal_mpi_world_t *)window->group->world;
 }
 
 // ---- creating and freeing -------------------------------------------------------------
@@ -33,7 +33,7 @@ static shoal_status_t allocate(shoal_group_t *group, int64_t bytes,
   if (!block) return SHOAL_OOM();
   memset(block, 0, total);
   shoal_mpi_window_t *window = (shoal_mpi_window_t *)(void *)block;
-  window->base.group = group;
+  window->group = group;
   window->bytes = bytes;
   window->versions = (uint64_t *)(void *)(block + head);
   window->data = block + head + versions;
@@ -120,12 +120,12 @@ static bool call_is_done(void *self) {
 
 static int32_t call_missing(void *self) {
   const shoal_mpi_call_t *call = self;
-  return call->window->base.group->ranks[call->owner];
+  return call->window->group->ranks[call->owner];
 }
 
 static void call_describe(void *self, char *buffer, size_t capacity) {
   const shoal_mpi_call_t *call = self;
-  const shoal_group_t *group = call->window->base.group;
+  const shoal_group_t *group = call->window->group;
   const int32_t me = group->world->rank, owner = group->ranks[call->owner];
   if (call->kind == SHOAL_MPI_PUT) {
     snprintf(buffer, capacity, "rank %d waits to add %lld bytes to the window shard of rank %d", me,
@@ -163,7 +163,7 @@ static shoal_status_t ask_other(shoal_mpi_world_t *world, shoal_mpi_call_t *call
   shoal_mpi_flight_t *flight = shoal_mpi_take_flight(world);
   if (!flight) return SHOAL_OOM();
   int64_t behind = sizeof *head;
-  flight->peer = call->window->base.group->ranks[call->owner];
+  flight->peer = call->window->group->ranks[call->owner];
   flight->packet.header = *header;
   memcpy(flight->packet.bytes, head, sizeof *head);
   const bool is_put = call->kind == SHOAL_MPI_PUT;
@@ -205,7 +205,7 @@ static shoal_status_t run(shoal_mpi_call_t *call, shoal_dtype_t dtype, int64_t o
   call->behind = -1;
   call->next = world->calls;
   world->calls = call;
-  const bool own = call->owner == window->base.group->rank;
+  const bool own = call->owner == window->group->rank;
   const shoal_mpi_header_t header = {.stream = window->id,
                                      .sequence = call->id,
                                      .bytes = call->bytes,
@@ -214,7 +214,7 @@ static shoal_status_t run(shoal_mpi_call_t *call, shoal_dtype_t dtype, int64_t o
   const shoal_mpi_window_head_t head = {
       .offset = offset,
       .version = call->version,
-      .writer = call->kind == SHOAL_MPI_AWAIT ? call->writer : window->base.group->rank,
+      .writer = call->kind == SHOAL_MPI_AWAIT ? call->writer : window->group->rank,
       .count = call->versions != NULL};
   shoal_status_t status =
       own ? ask_self(world, &header, &head) : ask_other(world, call, &header, &head);
