@@ -129,6 +129,18 @@ static void test_case_text(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+// On a mesh over ranks of several classes each class touches all it plans, and plans no other's parts.
+static void test_every_class_touches_its_plan(void **state) {
+  (void)state;
+  shoal_check_report_t report;
+  const shoal_random_options_t options = {0};
+  assert_ok(shoal_check_case(
+      "seed=868806 ranks=4 adamw opaque; i0=f64[1,2]; i1=f64[2]; s0=f64[2]; v0=dropout(i0,step){p=0.4, key=123}; "
+      "v1=mul(i1,s0); mesh p!data=2,tensor=1@0,1; mesh q!data=2@3,2; mesh u!data=2,tensor=2@1,3,0,2; "
+      "pin s0 u!data:0,tensor:0/3; stage v0/* p", &options, &report));
+  assert_int_equal(report.step, SHOAL_CHECK_MEMORY);
+}
+
 static void test_case_runs_and_is_refused(void **state) {
   (void)state;
   shoal_check_report_t report;
@@ -144,6 +156,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_passes),          cmocka_unit_test(test_processes),
       cmocka_unit_test(test_names_the_first_wrong_value),
+      cmocka_unit_test(test_every_class_touches_its_plan),
       cmocka_unit_test(test_case_text),       cmocka_unit_test(test_case_runs_and_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,9 @@ static const expected_t EXPECTED[] = {
     {"cast", "f32[5] ; dtype=i64", "{x:0 -> out:0}~ {x:flat -> out:flat}"},
     {"where", "bool[], f64[7], f64[7]",  // what the condition is must not matter
      "{a:0, b:0 -> out:0}~ {a:flat, b:flat -> out:flat} {a:sum, b:sum -> out:sum}"},
+    {"where", "bool[2], f64[2], f64[2]",  // nor that both of two happen to be true
+     "{condition:0, a:0, b:0 -> out:0}~ {condition:flat, a:flat, b:flat -> out:flat} {a:sum, b:sum "
+     "-> out:sum}"},
     // moving elements
     {"reshape", "f64[3,5,8] ; shape=[3,5,4,2]",
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/2 -> out:2}~ {x:2*4 -> out:3}~ {x:flat -> out:flat} "
