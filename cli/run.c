@@ -123,12 +123,16 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
                                             : "there is no program to run",
                             words.count > 0 ? words.items[0] : "");
   }
+  if (options.timeout_ms < 0 || options.grace_ms < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a negative time: --timeout-ms %lld, --grace-ms %lld",
+                       (long long)options.timeout_ms, (long long)options.grace_ms);
+  }
   int32_t ranks = 0;
   SHOAL_RETURN_IF_ERROR(parse_ranks(options.ranks, &ranks));
   char **program = argv + dashes + 1;  // argv ends with NULL
   shoal_launch_options_t launch = {.size = ranks,
                                    .timeout_ms = options.timeout_ms,
-                                   .grace_ms = options.grace_ms,
+                                   .grace_ms = options.grace_ms ? options.grace_ms : 1,  // 0: none
                                    .no_prefix = options.no_prefix,
                                    .no_pin = options.no_pin};
   if (options.cluster && options.threads) {

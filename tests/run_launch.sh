@@ -77,6 +77,8 @@ for n in -1 0 2x ''; do
   run no_ranks 2 -n "$n" -- true
   has err "-n: '$n' is not a whole number from 1 on"
 done
+run negative 2 -n 2 --grace-ms -1 -- true
+has err "negative"
 run auto 0 -n auto --no-prefix -- sh -c 'echo $SHOAL_SIZE'
 [ "$(sort -u "$work/out")" = "$(getconf _NPROCESSORS_ONLN)" ] || fail "-n auto: $(cat "$work/out")"
 run bad_option 2 --rangs 2 -- true
@@ -122,6 +124,12 @@ kill -HUP $launcher
 kill -USR1 $launcher
 wait $launcher || fail "SIGUSR1: exit code $?"
 [ "$(grep -c heard "$work/out")" -eq 2 ] || fail "SIGUSR1 does not reach the ranks"
+
+# Without its guard the launcher does what it does.
+start "$shoal" run -n 2 -- bash "$work/listen"
+kill -KILL "$(pgrep -P $launcher shoal-guard)" || fail "there is no guard"
+kill -USR1 $launcher
+wait $launcher || fail "without its guard: exit code $?"
 
 # Also behind a shell, which alone is the launcher's child.
 for behind in '' '; true'; do

@@ -1,5 +1,6 @@
 // Starting local ranks as processes: a hub, one child per rank, their output with the rank in front
-// of every line. Nothing is left behind: children die with their parent, and the hub has no name.
+// of every line. Nothing is left behind: children die with their parent, and what they started with
+// them (launch_guard.h); the hub has no name.
 #ifndef SHOAL_COMM_LAUNCH_H_
 #define SHOAL_COMM_LAUNCH_H_
 
@@ -23,10 +24,11 @@ typedef struct shoal_launch_options {
 // fewer cores than ranks.
 //
 // Blocks until all have ended. When one ends abnormally the world is aborted, the others get
-// grace_ms, then SIGTERM and SIGKILL. SIGINT and SIGTERM are forwarded. Returns OK if all ended
-// with 0; else an error that names the first failing rank, why (signal, exit code) and its last
-// words on stderr. Its code is the one whose shoal_code_exit the child ended with, ABORTED if there
-// is none. *Not collective.*
+// grace_ms, then SIGTERM and SIGKILL. SIGINT, SIGQUIT, SIGTERM and, unless ignored, SIGHUP are
+// forwarded and end the world; SIGUSR1 and SIGUSR2 are only forwarded, unless ignored. Returns OK
+// if all ended with 0; else an error that names the first failing rank, why (signal, exit code) and
+// its last words on stderr. Its code is the one whose shoal_code_exit the child ended with, ABORTED
+// if there is none. *Not collective.*
 SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
                                                      int (*child)(void *self, int rank),
                                                      void *self);
