@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "device/backends/cpu/cpu.h"
 #include "device/reduce.h"
+#include "layout/motion.h"
 
 // A predicate names the address of a bool in device memory.
 static shoal_status_t enabled(shoal_cpu_queue_t *queue, const shoal_address_t *predicate,
@@ -82,29 +83,40 @@ static void span_of(const shoal_piece_t *piece, int64_t offset, const int64_t *s
   }
 }
 
-// The side's element 0: the block's span is what gets resolved, the pointer goes back to the
-// origin.
+// Resolves what the block spans on one side; *offset then counts from there.
 static shoal_status_t resolve_side(shoal_cpu_queue_t *queue, const shoal_piece_t *piece,
-                                   shoal_address_t base, int64_t offset, const int64_t *strides,
-                                   int64_t element, const char *what, uint8_t **out_first) {
+                                   shoal_address_t base, const int64_t *strides, int64_t element,
+                                   const char *what, int64_t *offset, uint8_t **out_data) {
   int64_t low, high;
-  span_of(piece, offset, strides, &low, &high);
+  span_of(piece, *offset, strides, &low, &high);
   void *data;
   SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, base + (uint64_t)(low * element),
                                           (high - low + 1) * element, what, &data));
-  *out_first = (uint8_t *)data + (offset - low) * element;
+  *offset -= low;
+  *out_data = data;
   return NULL;
 }
 
-static void copy_row(const shoal_copy_t *copy, int64_t element, int64_t count, const uint8_t *src,
-                     int64_t src_stride, uint8_t *dst, int64_t dst_stride) {
+typedef struct copier {
+  const shoal_copy_t *copy;
+  int64_t element;
+  uint8_t *src, *dst;  // what the block spans on the two sides
+} copier_t;
+
+static void copy_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                     int64_t dst_stride) {
+  const copier_t *copier = self;
+  const shoal_copy_t *copy = copier->copy;
+  const int64_t element = copier->element;
+  const uint8_t *from = copier->src + src * element;
+  uint8_t *to = copier->dst + dst * element;
   if (copy->accumulate) {
-    shoal_reduce_into(copy->dtype, copy->reduce, count, src, src_stride, dst, dst_stride);
+    shoal_reduce_into(copy->dtype, copy->reduce, count, from, src_stride, to, dst_stride);
   } else if (src_stride == 1 && dst_stride == 1) {
-    memmove(dst, src, (size_t)(count * element));
+    memmove(to, from, (size_t)(count * element));
   } else {
     for (int64_t i = 0; i < count; ++i) {
-      memmove(dst + i * dst_stride * element, src + i * src_stride * element, (size_t)element);
+      memmove(to + i * dst_stride * element, from + i * src_stride * element, (size_t)element);
     }
   }
 }
@@ -115,27 +127,14 @@ static shoal_status_t copy_piece(shoal_cpu_queue_t *queue, const shoal_copy_t *c
     if (piece->size[d] <= 0) return NULL;
   }
   const int64_t element = (int64_t)shoal_dtype_size(copy->dtype);
-  uint8_t *src, *dst;
-  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->src, piece->src_offset, piece->src_stride,
-                                     element, "source of a copy", &src));
-  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->dst, piece->dst_offset, piece->dst_stride,
-                                     element, "destination of a copy", &dst));
-  const int32_t last = piece->rank - 1;  // the row; outer dims are counted through
-  const int64_t row = last >= 0 ? piece->size[last] : 1;
-  const int64_t src_step = last >= 0 ? piece->src_stride[last] : 1;
-  const int64_t dst_step = last >= 0 ? piece->dst_stride[last] : 1;
-  int64_t at[SHOAL_MAX_RANK] = {0};
-  for (;;) {
-    int64_t from = 0, to = 0;
-    for (int32_t d = 0; d < last; ++d) {
-      from += at[d] * piece->src_stride[d];
-      to += at[d] * piece->dst_stride[d];
-    }
-    copy_row(copy, element, row, src + from * element, src_step, dst + to * element, dst_step);
-    int32_t d = last - 1;
-    while (d >= 0 && ++at[d] == piece->size[d]) at[d--] = 0;
-    if (d < 0) return NULL;
-  }
+  copier_t copier = {.copy = copy, .element = element};
+  shoal_piece_t block = *piece;
+  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->src, piece->src_stride, element,
+                                     "source of a copy", &block.src_offset, &copier.src));
+  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->dst, piece->dst_stride, element,
+                                     "destination of a copy", &block.dst_offset, &copier.dst));
+  shoal_piece_rows(&block, copy_row, &copier);
+  return NULL;
 }
 
 static shoal_status_t execute_copy(shoal_cpu_queue_t *queue, const shoal_copy_t *copy) {
