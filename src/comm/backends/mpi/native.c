@@ -33,6 +33,8 @@ typedef struct native_group {  // a group's backend_data
 
 // ---- which ---------------------------------------------------------------------------
 
+// Not u8: MPICH 4.0.2 compares MPI_UINT8_T as if it had a sign, Open MPI 4.1.4 adds it with
+// saturation, where Shoal's integers wrap.
 static bool find_type(shoal_dtype_t dtype, shoal_mpi_type_t *out_type) {
   switch (dtype) {
     case SHOAL_F32:
@@ -46,9 +48,6 @@ static bool find_type(shoal_dtype_t dtype, shoal_mpi_type_t *out_type) {
       return true;
     case SHOAL_I64:
       *out_type = SHOAL_MPI_I64;
-      return true;
-    case SHOAL_U8:
-      *out_type = SHOAL_MPI_U8;
       return true;
     default:
       return false;

@@ -208,8 +208,7 @@ static int plugin_native_start(shoal_mpi_comm_t *group, const shoal_mpi_native_t
   const MPI_Datatype types[SHOAL_MPI_TYPE_COUNT] = {[SHOAL_MPI_F32] = MPI_FLOAT,
                                                     [SHOAL_MPI_F64] = MPI_DOUBLE,
                                                     [SHOAL_MPI_I32] = MPI_INT32_T,
-                                                    [SHOAL_MPI_I64] = MPI_INT64_T,
-                                                    [SHOAL_MPI_U8] = MPI_UINT8_T};
+                                                    [SHOAL_MPI_I64] = MPI_INT64_T};
   const MPI_Op ops[SHOAL_MPI_OP_COUNT] = {[SHOAL_MPI_SUM] = MPI_SUM,
                                           [SHOAL_MPI_PROD] = MPI_PROD,
                                           [SHOAL_MPI_MAX] = MPI_MAX,

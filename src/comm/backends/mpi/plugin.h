@@ -32,7 +32,6 @@ typedef enum shoal_mpi_type {
   SHOAL_MPI_F64,
   SHOAL_MPI_I32,
   SHOAL_MPI_I64,
-  SHOAL_MPI_U8,
   SHOAL_MPI_TYPE_COUNT
 } shoal_mpi_type_t;
 
