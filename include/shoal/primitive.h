@@ -3,7 +3,7 @@
 // A *holding* says which rank stores which elements of a value: a layout on a mesh, or a list of boxes. A
 // primitive takes a value from one holding to another, and its adjoint takes gradients back. It is planned
 // once per (element type, shape, two holdings): buffers and messages are allocated then; applying it
-// allocates nothing. All kinds - broadcast, sum-reduce, all-sum-reduce, all-gather, reduce-scatter,
+// allocates nothing (a collective once, what its group needs). All kinds - broadcast, sum-reduce, all-sum-reduce, all-gather, reduce-scatter,
 // all-to-all, repartition, halo exchange - are this one object and differ only in the two holdings.
 //
 // What is computed. Stack the parts that all ranks store in the source holding, ghosts and replicas

@@ -49,14 +49,12 @@ typedef struct need {
   const shoal_class_t *class;
   int64_t ranks, *bytes;  // by rank
   int64_t most;
-  int32_t collectives, exchanges;  // calls
 } need_t;
 
 static shoal_status_t look_at(need_t *need, int64_t micro, shoal_arena_t *scratch) {
   const shoal_channel_t *channel = need->channel;
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
-  ++*(reshard.collective ? &need->collectives : &need->exchanges);
   SHOAL_RETURN_IF_ERROR(shoal_motion_staging(&reshard, &channel->src, &channel->dst,
                                              channel->type.dtype, need->ranks, scratch,
                                              need->bytes));
@@ -77,6 +75,47 @@ static shoal_status_t look_at_all(need_t *need, int64_t first, int64_t last,
     if (status) return status;
   }
   return NULL;
+}
+
+// Of a layout, what cuts it along micro; NULL: nothing.
+static const shoal_cut_t *micro_cut(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->axis == SHOAL_AXIS_MICRO && cut->kind != SHOAL_CUT_PARTIAL) return cut;
+  }
+  return NULL;
+}
+
+enum { SAMPLES = 7 };
+
+// Micro-batches in which ranks need the most, and how many; 0: all must be looked at. Both sides
+// are cut into the same micro-batches, evenly: then ranks do the same in each of them, up to sizes.
+// The sizes change where fewer units are dealt, at the last unit, which may be short, and before
+// it, where a halo may end.
+static int32_t sample_micros(const shoal_channel_t *channel, int64_t count, int64_t out[SAMPLES]) {
+  const shoal_cut_t *a = micro_cut(&channel->src), *b = micro_cut(&channel->dst);
+  if (count <= SAMPLES || !a != !b || shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) ||
+      shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO)) {
+    return 0;
+  }
+  int64_t fewer = 0;  // the first that gets one unit less
+  if (a) {
+    const int64_t unit = a->unit > 1 ? a->unit : 1, other = b->unit > 1 ? b->unit : 1;
+    if (a->kind != SHOAL_CUT_DIM || b->kind != SHOAL_CUT_DIM || a->dim != b->dim || unit != other ||
+        a->chunk_count > 0 || b->chunk_count > 0 || a->before != b->before ||
+        a->after != b->after) {
+      return 0;
+    }
+    fewer = (channel->type.shape.dims[a->dim] + unit - 1) / unit % count;
+  }
+  const int64_t list[SAMPLES] = {0, 1, fewer - 2, fewer - 1, fewer, count - 2, count - 1};
+  int32_t found = 0;
+  for (int32_t i = 0; i < SAMPLES; ++i) {
+    bool known = list[i] < 0;
+    for (int32_t k = 0; k < found; ++k) known |= out[k] == list[i];
+    if (!known) out[found++] = list[i];
+  }
+  return found;
 }
 
 static int64_t ranks_of(const shoal_mesh_t *mesh) {
@@ -100,17 +139,12 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
                (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst));
   int64_t first = channel->micro ? 0 : -1, last = micro ? micro_count - 1 : first;
   if (last < first) last = first;
-  bool few = micro_count > 8 && last > 2 && !shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) &&
-             !shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO);
-  shoal_allocator_t allocator = scratch->allocator;
-  if (few) {
-    // Dealt evenly, the first, the second and the last micro-batch show the largest, unless some
-    // are collectives and others are not.
-    SHOAL_RETURN_IF_ERROR(look_at_all(&need, 0, 1, allocator));
-    SHOAL_RETURN_IF_ERROR(look_at_all(&need, last, last, allocator));
-    few = need.collectives == 0 || need.exchanges == 0;
+  int64_t samples[SAMPLES];
+  int32_t count = micro ? sample_micros(channel, micro_count, samples) : 0;
+  for (int32_t i = 0; i < count; ++i) {
+    SHOAL_RETURN_IF_ERROR(look_at_all(&need, samples[i], samples[i], scratch->allocator));
   }
-  if (!few) SHOAL_RETURN_IF_ERROR(look_at_all(&need, first, last, allocator));
+  if (count == 0) SHOAL_RETURN_IF_ERROR(look_at_all(&need, first, last, scratch->allocator));
   *out_bytes = need.most;
   return NULL;
 }

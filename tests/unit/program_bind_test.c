@@ -2,6 +2,7 @@
 // bound messages and steps, as the executor would, against the whole tensor. Every rank has
 // different data.
 #include "base/text.h"
+#include "program/program_impl.h"
 #include "program_support.h"
 #include "shoal/program.h"
 #include "unit/random.h"
@@ -491,6 +492,77 @@ static void largest_of_all(void **state) {
   assert_true(compared > 1000);
 }
 
+// `text` with the micro-batches of `other` in the place of its own.
+static const char *with_micro_of(const char *other, const char *text, shoal_arena_t *a) {
+  const char *rest = strncmp(text, "micro", 5) == 0 ? strchr(text, ',') : NULL;
+  if (rest)
+    text = rest + 1;
+  else if (strncmp(text, "micro", 5) == 0)
+    text = "";
+  if (strncmp(other, "micro", 5) != 0) return text;
+  return shoal_arena_printf(a, "%.*s%s%s", (int)strcspn(other, ","), other, text[0] ? "," : "",
+                            text);
+}
+
+// The workspace of a channel is what its neediest rank stages in its neediest micro-batch, exactly,
+// however few of them were looked at.
+static void workspaces_of_all(void **state) {
+  (void)state;
+  int compared = 0, staged = 0, collectives = 0;
+  for (uint64_t round = 0; round < 4000; ++round) {
+    random_t r = {.seed = 5, .round = round};
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    const char *mesh_text = shoal_arena_printf(&arena, "d=%u,e=%u,micro=%u", 1 + draw(&r, 4),
+                                               1 + draw(&r, 3), 1 + draw(&r, 20));
+    const char *from = random_layout(&r, &arena), *to = random_layout(&r, &arena);
+    if (draw(&r, 4) > 0) to = with_micro_of(from, to, &arena);
+    shoal_mesh_t mesh;
+    shoal_channel_t channel = {.micro = true};
+    channel.type = (shoal_type_t){SHOAL_F32, SHOAL_SHAPE(draw(&r, 50), draw(&r, 20))};
+    assert_ok(shoal_mesh_parse(mesh_text, &arena, &mesh));
+    shoal_status_t status = shoal_layout_parse(from, &mesh, 1, &arena, &channel.src);
+    if (!status) status = shoal_layout_parse(to, &mesh, 1, &arena, &channel.dst);
+    if (!status) status = shoal_layout_check(&channel.src, &channel.type.shape);
+    if (!status) status = shoal_layout_check(&channel.dst, &channel.type.shape);
+    int64_t found = 0, most = 0;
+    if (!status) status = shoal_channel_workspace(&channel, mesh.micro, NULL, &arena, &found);
+    for (int64_t m = 0; !status && m < mesh.micro; ++m) {
+      shoal_reshard_t reshard;
+      status = shoal_channel_reshard(&channel, m, &arena, &reshard);
+      if (status) break;
+      collectives += reshard.collective;
+      for (int32_t p = 0; p < shoal_mesh_size(&mesh); ++p) {
+        shoal_bound_buffer_t input = {.count = 0}, output = {.count = 0};
+        shoal_boxes_t boxes;
+        assert_ok(shoal_layout_boxes(&channel.src, &channel.type.shape, p,
+                                     shoal_program_micro_of(&channel.src, m), &arena, &boxes));
+        shoal_shape_t shape = shoal_boxes_shape(&boxes);
+        input.count = shoal_shape_count(&shape);
+        assert_ok(shoal_layout_boxes(&channel.dst, &channel.type.shape, p,
+                                     shoal_program_micro_of(&channel.dst, m), &arena, &boxes));
+        shape = shoal_boxes_shape(&boxes);
+        output.count = shoal_shape_count(&shape);
+        shoal_motion_t motion;
+        assert_ok(shoal_bind_reshard(&channel, &reshard, p, &input, &output, &arena, &motion));
+        if (motion.staging > most && !shoal_motion_only_sends(&motion)) most = motion.staging;
+      }
+    }
+    compared += !status;
+    staged += most > 0;
+    if (!status && found != most) {
+      fail_msg("mesh %s, '%s' to '%s' of [%lld, %lld]: %lld found, %lld is right", mesh_text, from,
+               to, (long long)channel.type.shape.dims[0], (long long)channel.type.shape.dims[1],
+               (long long)found, (long long)most);
+    }
+    shoal_status_free(status);
+    shoal_arena_deinit(&arena);
+  }
+  print_message("%d channels compared, %d with messages to pack, %d collectives\n", compared,
+                staged, collectives);
+  assert_true(compared > 500 && staged > 100 && collectives > 100);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_of_micro_batches),
@@ -498,6 +570,7 @@ int main(void) {
       cmocka_unit_test(reshards_move_the_right_elements),
       cmocka_unit_test(largest_parts),
       cmocka_unit_test(largest_of_all),
+      cmocka_unit_test(workspaces_of_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
