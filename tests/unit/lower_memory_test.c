@@ -2,21 +2,7 @@
 //
 // Memory plans and waits, checked independently: a shadow of the arena is filled and read in the
 // order of the program, and every wait is needed.
-#include "plan_support.h"
-
-static shoal_rules_t *rules;
-
-static int set_up(void **state) {
-  (void)state;
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  return 0;
-}
+#include "plan_fixture.h"
 
 // ---- plans of all kinds ---------------------------------------------------------------
 

@@ -3,21 +3,7 @@
 // The walks of the design, kept as tests: micro-batches of unequal size (walk 1), two stages on
 // meshes of different size with a tied embedding and flat moments (walk 3); and that programs do
 // not grow with ranks or micro-batches.
-#include "plan_support.h"
-
-static shoal_rules_t *rules;
-
-static int set_up(void **state) {
-  (void)state;
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  return 0;
-}
+#include "plan_fixture.h"
 
 static const shoal_instruction_t *find(const shoal_segment_t *segment, shoal_opcode_t opcode,
                                        const char *name) {

@@ -2,21 +2,7 @@
 //
 // Completion: which ways it takes for mlp and gpt under data, tensor, both, and micro-batches;
 // where that puts reshards, counted by kind.
-#include "plan_support.h"
-
-static shoal_rules_t *rules;
-
-static int set_up(void **state) {
-  (void)state;
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  return 0;
-}
+#include "plan_fixture.h"
 
 typedef struct expectation {
   const char *node, *axis, *way;

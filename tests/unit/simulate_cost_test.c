@@ -2,22 +2,8 @@
 //
 // Simulation: better machines are never slower, what is sent is what the algorithms send, and
 // queues overlap as far as waits allow.
-#include "plan_support.h"
+#include "plan_fixture.h"
 #include "shoal/simulate.h"
-
-static shoal_rules_t *rules;
-
-static int set_up(void **state) {
-  (void)state;
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  return 0;
-}
 
 static shoal_program_t *program_by(const shoal_model_t *model, const char *strategy,
                                    const char *mesh, int32_t world) {
