@@ -7,12 +7,12 @@ set -u
 for family in $families; do
   for case in circle:2 absent:3 chain:3 order:2 window:2; do
     n=${case#*:}
-    launch $family $n "$build/tests/comm_report_test" "${case%:*}" >"$work/out" 2>"$work/err" </dev/null
+    launch $family $n "$build/tests/comm_report_test" join "${case%:*}" >"$work/out" 2>"$work/err" </dev/null
     [ "$(grep -c ': well' "$work/out")" -eq "$n" ] ||
       { fail "$family: ${case%:*}"; cat "$work/out" "$work/err" >&2; }
   done
   # A process that is stopped cannot answer; the job ends all the same.
-  launch $family 2 timeout -k 1 60 "$build/tests/comm_report_test" stopped >"$work/out" 2>"$work/err" </dev/null &&
+  launch $family 2 timeout -k 1 60 "$build/tests/comm_report_test" join stopped >"$work/out" 2>"$work/err" </dev/null &&
     fail "$family: a job with a stopped rank ends with 0"
   grep -q 'DEADLINE: no progress in 600 ms: rank 0 waits .* from rank 1' "$work/err" &&
     grep -q 'rank 1 does not answer' "$work/err" || { fail "$family: stopped"; cat "$work/err" >&2; }

@@ -507,12 +507,7 @@ static int join_case(const char *name) {
   static sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, large = {5, 5, 64, 1 << 20};
   static const shoal_world_options_t short_time = {.timeout_ms = SHORT_MS};
   static late_t aborted = LATE_ABORTS, too_late = LATE_COMES_TOO_LATE, less = LATE_HAS_LESS;
-  const struct {
-    const char *name;
-    const shoal_world_options_t *options;
-    rank_fn_t function;
-    void *self;
-  } joined[] = {
+  const joined_case_t joined[] = {
       {"tags", NULL, mismatch, &tags},
       {"bytes", NULL, mismatch, &bytes},
       {"large", NULL, mismatch, &large},
@@ -530,11 +525,7 @@ static int join_case(const char *name) {
       {"sleep", NULL, sleeps, NULL},
       {"cut", NULL, cut, NULL},
   };
-  for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
-    if (strcmp(name, joined[i].name) != 0) continue;
-    return run_joined(joined[i].options, joined[i].function, joined[i].self);
-  }
-  return 2;
+  return run_joined_case(name, sizeof joined / sizeof *joined, joined);
 }
 
 int main(int argc, char **argv) {

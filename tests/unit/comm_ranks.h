@@ -125,4 +125,20 @@ static inline int run_joined(const shoal_world_options_t *options, rank_fn_t fun
   return code;
 }
 
+// The same for one of several cases, by name; 2: there is none of that name.
+typedef struct joined_case {
+  const char *name;
+  const shoal_world_options_t *options;
+  rank_fn_t function;
+  void *self;
+} joined_case_t;
+
+static inline int run_joined_case(const char *name, size_t count, const joined_case_t *cases) {
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(name, cases[i].name) != 0) continue;
+    return run_joined(cases[i].options, cases[i].function, cases[i].self);
+  }
+  return 2;
+}
+
 #endif  // SHOAL_TESTS_UNIT_COMM_RANKS_H_

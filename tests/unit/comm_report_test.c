@@ -280,16 +280,13 @@ static void test_alone(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2) {
-    const struct {
-      const char *name;
-      rank_fn_t function;
-    } cases[] = {{"circle", circle},     {"absent", absent}, {"chain", chain},
-                 {"order", other_order}, {"window", window}, {"stopped", stopped}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-      if (strcmp(argv[1], cases[i].name) == 0) return run_joined(&limits, cases[i].function, NULL);
-    }
-    return 2;
+  const joined_case_t joined[] = {
+      {"circle", &limits, circle, NULL}, {"absent", &limits, absent, NULL},
+      {"chain", &limits, chain, NULL},   {"order", &limits, other_order, NULL},
+      {"window", &limits, window, NULL}, {"stopped", &limits, stopped, NULL},
+  };
+  if (argc > 2 && strcmp(argv[1], "join") == 0) {
+    return run_joined_case(argv[2], sizeof joined / sizeof *joined, joined);
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_circle),  cmocka_unit_test(test_absent), cmocka_unit_test(test_chain),

@@ -387,23 +387,14 @@ static int join_case(const char *name) {
   static bool yes = true, no = false;
   shoal_failing_t counter = {0};
   const shoal_world_options_t counted = {.allocator = shoal_allocator_failing(&counter)};
-  const struct {
-    const char *name;
-    const shoal_world_options_t *options;
-    rank_fn_t function;
-    void *self;
-  } joined[] = {
+  const joined_case_t joined[] = {
       {"users", NULL, users, NULL},           {"writers", NULL, writers, NULL},
       {"stale", NULL, stale, NULL},           {"large", NULL, large, &count},
       {"steady", &counted, steady, &counter}, {"absent", NULL, absent, NULL},
       {"wrong", &short_time, wrong, NULL},    {"leaves", NULL, leaves, NULL},
       {"owner", NULL, deserted, &yes},        {"writer", NULL, deserted, &no},
   };
-  for (size_t i = 0; i < sizeof joined / sizeof *joined; ++i) {
-    if (strcmp(name, joined[i].name) != 0) continue;
-    return run_joined(joined[i].options, joined[i].function, joined[i].self);
-  }
-  return 2;
+  return run_joined_case(name, sizeof joined / sizeof *joined, joined);
 }
 
 int main(int argc, char **argv) {
