@@ -386,20 +386,37 @@ static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64
   return NULL;
 }
 
+// The entries of the last form the program brought a value into: joined and rounded, where it came out
+// unreduced. Entries of a value lie together, those of a layout in turn; layouts are not in order of time.
+static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *out_first,
+                      int64_t *out_last) {
+  bool found = false, reduced = false;
+  int64_t newest = -1;
+  for (int64_t first = 0, last; first < c->entry_count; first = last) {
+    const entry_t *entry = &c->entries[first];
+    for (last = first + 1; last < c->entry_count && c->entries[last].order == entry->order &&
+                           c->entries[last].layout == entry->layout;) {
+      ++last;
+    }
+    if (entry->state >= 0 || strcmp(entry->record->name, name) != 0) continue;
+    const bool whole = !shoal_layout_is_partial(c->layouts.items[entry->layout]);
+    if (reduced && !whole) continue;
+    if (whole == reduced && entry->record->sequence < newest) continue;
+    found = true;
+    reduced = whole;
+    newest = entry->record->sequence;
+    *out_first = first;
+    *out_last = last;
+  }
+  return found;
+}
+
 static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_t count, double allowed,
                    double *elements) {
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
-  // The last form the program brought it into: joined and rounded, where it came out unreduced.
-  int64_t last = c->entry_count;
-  while (last > 0 && (c->entries[last - 1].state >= 0 ||
-                      strcmp(c->entries[last - 1].record->name, info->name) != 0))
-    --last;
-  if (last == 0) return false;
-  int64_t first = last - 1;
-  while (first > 0 && c->entries[first - 1].order == c->entries[last - 1].order &&
-         c->entries[first - 1].layout == c->entries[last - 1].layout)
-    --first;
+  int64_t first, last;
+  if (!last_form(c, info->name, &first, &last)) return false;
   shoal_arena_t arena;
   shoal_arena_init(c->arena->allocator, &arena);
   double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);
