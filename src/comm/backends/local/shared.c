@@ -51,6 +51,7 @@ static shoal_status_t run_inline(const job_t *job) {
   for (int32_t i = 0; i < job->n; ++i) {
     job->group->sources[i] = shoal_meet_data(job->group, i) + at;
   }
+  if (job->send_bytes > 0) job->group->sources[job->me] = (const uint8_t *)job->c->send + at;
   shoal_local_job_pull(job, 0, INT64_MAX);
   return NULL;
 }
@@ -100,6 +101,7 @@ static void read_places(const job_t *job, places_t *out_places) {
                              : post->send > 0 ? shoal_local_at(job->world, post->send)
                                               : NULL;
   }
+  if (job->send_bytes > 0) job->group->sources[job->me] = job->c->send;
 }
 
 // What this rank is to copy of a broadcast: the others their own data but for a share that the root
