@@ -100,7 +100,8 @@ void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
   shoal_recorder_t *recorder = world->recorder;
   if (atomic_load_explicit(&recorder->records[number % SHOAL_RECORDS].number,
                            memory_order_relaxed) != number) {
-    return;  // newer ones have taken its place
+    return;  // newer ones have taken its place; one that does so just now is marked wrongly, no
+             // more
   }
   _Atomic uint64_t *word = &recorder->records[number % SHOAL_RECORDS].words[KIND_STATE];
   const uint64_t present = atomic_load_explicit(word, memory_order_relaxed);
@@ -114,22 +115,24 @@ void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
 
 int32_t shoal_wait_tell(shoal_world_t *world, int32_t slot, int32_t peer, const char *text) {
   shoal_recorder_t *recorder = world->recorder;
+  uint32_t version = 1;
+  if (slot >= 0) version = atomic_load(&recorder->waits[slot].version) + 1;
   for (int32_t i = 0; i < SHOAL_WAITS && slot < 0; ++i) {
     uint32_t unused = 0;
-    if (atomic_compare_exchange_strong(&recorder->waits[i].taken, &unused, 1)) slot = i;
+    if (atomic_compare_exchange_strong(&recorder->waits[i].version, &unused, version)) slot = i;
   }
   if (slot < 0) return -1;
   char padded[SHOAL_WAIT_TEXT] = "";
   snprintf(padded, sizeof padded, "%s", text);
-  atomic_store_explicit(&recorder->waits[slot].taken, 1, memory_order_relaxed);
-  atomic_store_explicit(&recorder->waits[slot].peer, peer, memory_order_relaxed);
+  atomic_store_explicit(&recorder->waits[slot].version, version, memory_order_relaxed);
+  atomic_store_explicit(&recorder->waits[slot].peer, peer, memory_order_release);
   store_words(recorder->waits[slot].words, padded, sizeof padded);
-  atomic_store_explicit(&recorder->waits[slot].taken, 2, memory_order_release);
+  atomic_store_explicit(&recorder->waits[slot].version, version + 1, memory_order_release);
   return slot;
 }
 
 void shoal_wait_clear(shoal_world_t *world, int32_t slot) {
-  if (slot >= 0) atomic_store(&world->recorder->waits[slot].taken, 0);
+  if (slot >= 0) atomic_store(&world->recorder->waits[slot].version, 0);
 }
 
 // ---- accounts -------------------------------------------------------------------------
@@ -145,7 +148,7 @@ static bool take_record(const shoal_recorder_t *recorder, uint64_t number, shoal
 }
 
 void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account) {
-  *out_account = (shoal_account_t){.known = true};
+  *out_account = (shoal_account_t){.presence = SHOAL_PRESENCE_HERE};
   out_account->begun = atomic_load(&recorder->begun);
   bool had_past = false;
   for (uint64_t back = 0; back < SHOAL_RECORDS && back < out_account->begun; ++back) {
@@ -158,12 +161,15 @@ void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_a
     out_account->record[out_account->records++] = record;
   }
   for (int32_t i = 0; i < SHOAL_WAITS && out_account->waits < 4; ++i) {
-    if (atomic_load_explicit(&recorder->waits[i].taken, memory_order_acquire) != 2) continue;
-    const int32_t at = out_account->waits++;
+    const _Atomic uint32_t *version = &recorder->waits[i].version;
+    const uint32_t seen = atomic_load_explicit(version, memory_order_acquire);
+    const int32_t at = out_account->waits;
     char *text = out_account->wait[at].text;
+    if (seen == 0 || seen % 2) continue;
     out_account->wait[at].peer =
-        atomic_load_explicit(&recorder->waits[i].peer, memory_order_relaxed);
+        atomic_load_explicit(&recorder->waits[i].peer, memory_order_acquire);
     load_words(recorder->waits[i].words, text, SHOAL_WAIT_TEXT);
     text[SHOAL_WAIT_TEXT - 1] = 0;
+    if (atomic_load_explicit(version, memory_order_relaxed) == seen) ++out_account->waits;
   }
 }

@@ -53,16 +53,25 @@ struct shoal_recorder {
     _Atomic uint64_t words[(sizeof(shoal_record_t) + 7) / 8];
   } records[SHOAL_RECORDS];
   struct {
-    _Atomic uint32_t taken;  // 0: free, 1: being written, 2: says something
+    _Atomic uint32_t version;  // 0: free; odd: being written; else it says something
     _Atomic int32_t peer;
     _Atomic uint64_t words[SHOAL_WAIT_TEXT / 8];
   } waits[SHOAL_WAITS];
 };
 
+typedef enum shoal_presence {
+  SHOAL_PRESENCE_UNASKED,  // nobody could be asked
+  SHOAL_PRESENCE_HERE,
+  SHOAL_PRESENCE_AWAITED,  // it has not joined yet
+  SHOAL_PRESENCE_LEFT,     // of its own will
+  SHOAL_PRESENCE_GONE,     // its process has ended
+  SHOAL_PRESENCE_SILENT    // it was asked and did not answer
+} shoal_presence_t;
+
 typedef struct shoal_account {
-  bool known;       // false: that rank could not be asked
-  uint64_t begun;   // operations
-  int32_t records;  // newest first: what runs, and the last one that does not
+  int32_t presence;  // shoal_presence_t; the rest is there unless UNASKED or SILENT
+  uint64_t begun;    // operations
+  int32_t records;   // newest first: what runs, and the last one that does not
   int32_t waits;
   shoal_record_t record[4];
   struct {
@@ -83,6 +92,7 @@ void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed);
 int32_t shoal_wait_tell(shoal_world_t *world, int32_t slot, int32_t peer, const char *text);
 void shoal_wait_clear(shoal_world_t *world, int32_t slot);  // -1 is allowed
 
+// As of a rank that is here.
 void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account);
 
 // The report: `headline`, which says what this rank waits for, then its operation, and what every

@@ -64,12 +64,25 @@ static bool add_running(text_t *text, const shoal_account_t *account) {
 
 // What one rank does.
 static void add_account(text_t *text, int32_t rank, const shoal_account_t *account) {
-  if (!account->known) {
-    add(text, "\n  rank %d does not answer: its process is stopped, gone or cut off", rank);
-    return;
+  switch ((shoal_presence_t)account->presence) {
+    case SHOAL_PRESENCE_UNASKED:
+      add(text, "\n  rank %d could not be asked", rank);
+      return;
+    case SHOAL_PRESENCE_SILENT:
+      add(text, "\n  rank %d does not answer: its process is stopped, gone or cut off", rank);
+      return;
+    case SHOAL_PRESENCE_AWAITED:
+      add(text, "\n  rank %d has not joined yet", rank);
+      return;
+    case SHOAL_PRESENCE_LEFT:
+    case SHOAL_PRESENCE_GONE:
+      add(text, "\n  rank %d has %s", rank,
+          account->presence == SHOAL_PRESENCE_LEFT ? "left" : "ended");
+      break;
+    case SHOAL_PRESENCE_HERE:
+      for (int32_t i = 0; i < account->waits; ++i) add(text, "\n  %s", account->wait[i].text);
+      if (account->waits == 0) add(text, "\n  rank %d waits for nobody", rank);
   }
-  for (int32_t i = 0; i < account->waits; ++i) add(text, "\n  %s", account->wait[i].text);
-  if (account->waits == 0) add(text, "\n  rank %d waits for nobody", rank);
   const bool running = add_running(text, account);
   for (int32_t i = 0; i < account->records && !running; ++i) {
     const bool failed = account->record[i].state == SHOAL_RECORD_FAILED;
@@ -80,7 +93,8 @@ static void add_account(text_t *text, int32_t rank, const shoal_account_t *accou
 }
 
 static int32_t waited_for(const shoal_account_t *account) {
-  return account->known && account->waits > 0 ? account->wait[0].peer : -1;
+  return account->presence == SHOAL_PRESENCE_HERE && account->waits > 0 ? account->wait[0].peer
+                                                                        : -1;
 }
 
 // Following who waits for whom from a rank: back to it?

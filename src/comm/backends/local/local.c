@@ -176,7 +176,12 @@ static void local_stream_free(shoal_stream_t *base) {
 static void local_survey(shoal_world_t *base, shoal_account_t *out_accounts) {
   shoal_hub_t *hub = ((shoal_local_world_t *)base)->hub;
   for (int32_t i = 0; i < base->size; ++i) {
+    static const shoal_presence_t presence[] = {[SHOAL_HUB_ABSENT] = SHOAL_PRESENCE_AWAITED,
+                                                [SHOAL_HUB_JOINED] = SHOAL_PRESENCE_HERE,
+                                                [SHOAL_HUB_LEFT] = SHOAL_PRESENCE_LEFT,
+                                                [SHOAL_HUB_GONE] = SHOAL_PRESENCE_GONE};
     shoal_account_take(shoal_hub_recorder(hub, i), &out_accounts[i]);
+    out_accounts[i].presence = (int32_t)presence[shoal_hub_state(hub, i)];
   }
 }
 
