@@ -18,7 +18,7 @@
    1u << SHOAL_COLLECTIVE_ALL_TO_ALL)
 
 static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dtype,
-                                   const int64_t *counts) {
+                                   const int64_t *counts, int64_t *out_total) {
   int64_t total = 0;
   for (int32_t i = 0; counts && i < group->size; ++i) {
     if (counts[i] < 0 || __builtin_add_overflow(total, counts[i], &total)) {
@@ -26,10 +26,45 @@ static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dty
     }
   }
   int64_t bytes;
+  *out_total = total;
   return shoal_dtype_bytes(dtype, total, &bytes);
 }
 
-static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t *c) {
+// Are the buffers there that this rank sends from and receives into? Also tells their size.
+static shoal_status_t check_buffers(const shoal_group_t *group, const shoal_collective_t *c,
+                                    int64_t send_total, int64_t recv_total, int64_t *out_bytes) {
+  const bool is_root = group->rank == c->root;
+  int64_t sent = c->count, received = c->count;
+  switch (c->kind) {
+    case SHOAL_COLLECTIVE_REDUCE:
+      if (!is_root) received = 0;
+      break;
+    case SHOAL_COLLECTIVE_GATHER:
+    case SHOAL_COLLECTIVE_ALL_GATHER:
+      sent = c->recv_counts[group->rank];
+      received = c->kind == SHOAL_COLLECTIVE_ALL_GATHER || is_root ? recv_total : 0;
+      break;
+    case SHOAL_COLLECTIVE_SCATTER:
+    case SHOAL_COLLECTIVE_REDUCE_SCATTER:
+      sent = c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || is_root ? send_total : 0;
+      received = c->send_counts[group->rank];
+      break;
+    case SHOAL_COLLECTIVE_ALL_TO_ALL:
+      sent = send_total;
+      received = recv_total;
+      break;
+    default:
+      break;
+  }
+  *out_bytes = (sent > received ? sent : received) * (int64_t)shoal_dtype_size(c->dtype);
+  if ((sent == 0 || c->send) && (received == 0 || c->recv)) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "%lld elements to send, %lld to receive, but no buffer%s%s",
+                     (long long)sent, (long long)received, c->send ? "" : " to send from",
+                     c->recv ? "" : " to receive into");
+}
+
+static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t *c,
+                            int64_t *out_bytes) {
   if ((unsigned)c->kind >= SHOAL_COLLECTIVE_COUNT) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "there is no collective %d", (int)c->kind);
   }
@@ -43,10 +78,13 @@ static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t
   if (c->root < 0 || c->root >= group->size) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "root %d in a group of %d", c->root, group->size);
   }
-  int64_t bytes;
+  if (c->count < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a count of %lld", (long long)c->count);
+  }
+  int64_t bytes, send_total = 0, recv_total = 0;
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(c->dtype, c->count, &bytes));
-  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts));
-  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts));
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts, &send_total));
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts, &recv_total));
   const unsigned kind = 1u << c->kind;
   if (((kind & SEND_COUNTS) && !c->send_counts) || ((kind & RECV_COUNTS) && !c->recv_counts)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the counts of every rank are missing");
@@ -55,9 +93,6 @@ static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t
     return SHOAL_ERROR(INVALID_ARGUMENT, "it has one count and cannot be bounded");
   }
   const bool sends = c->kind != SHOAL_COLLECTIVE_SCATTER || group->rank == c->root;
-  const bool receives =
-      (c->kind != SHOAL_COLLECTIVE_REDUCE && c->kind != SHOAL_COLLECTIVE_GATHER) ||
-      group->rank == c->root;
   if (c->bounded && sends && !c->send_counts_at_run) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "it is bounded, but there are no counts to read");
   }
@@ -67,22 +102,25 @@ static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t
                        (long long)c->send_counts[group->rank],
                        (long long)c->recv_counts[group->rank]);
   }
-  if (c->count > 0 && (!c->send || (receives && !c->recv))) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%lld elements but no buffer", (long long)c->count);
-  }
-  return NULL;
+  return check_buffers(group, c, send_total, recv_total, out_bytes);
 }
 
 static shoal_status_t run(shoal_group_t *group, const shoal_collective_t *collective) {
-  const shoal_comm_ops_t *ops = group->world->ops;
-  SHOAL_RETURN_IF_ERROR(check(group, collective));
+  shoal_world_t *world = group->world;
+  const shoal_comm_ops_t *ops = world->ops;
+  int64_t bytes = 0;
+  SHOAL_RETURN_IF_ERROR(check(group, collective, &bytes));
   shoal_collective_fn_t function = ops->collective[collective->kind];
   if (!function) function = shoal_collective_composed[collective->kind];
   if (!function) {
     return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no %s", ops->name,
                        shoal_collective_name(collective->kind));
   }
-  return function(group, collective);
+  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_COLLECTIVE, group,
+                                             shoal_collective_tag(collective), -1, bytes);
+  shoal_status_t status = function(group, collective);
+  shoal_record_end(world, record, status != NULL);
+  return status;
 }
 
 shoal_status_t shoal_collective_run(shoal_group_t *group, const shoal_collective_t *collective) {
@@ -103,11 +141,7 @@ shoal_status_t shoal_collective_run_now(shoal_group_t *group,
   atomic_store_explicit(&group->stream->calls,
                         atomic_load_explicit(&group->stream->calls, memory_order_relaxed) + 1,
                         memory_order_relaxed);
-  const uint64_t record =
-      shoal_record_begin(world, SHOAL_RECORD_COLLECTIVE, group, shoal_collective_tag(collective),
-                         -1, collective->count * (int64_t)shoal_dtype_size(collective->dtype));
   shoal_status_t status = run(group, collective);
-  shoal_record_end(world, record, status != NULL);
   if (!status) return NULL;
   char message[1400];
   snprintf(message, sizeof message, "rank %d in %s: %s", world->rank,

@@ -8,6 +8,7 @@
 #include "comm/comm_impl.h"
 
 #define DEFAULT_TIMEOUT_MS 300000
+#define LONGEST_TIMEOUT_MS (INT64_C(1) << 40)  // 34 years: in nanoseconds it still fits
 
 static const shoal_comm_ops_t *const backends[] = {
 #define SHOAL_COMM_BACKEND(name) &shoal_comm_##name,
@@ -37,6 +38,7 @@ static shoal_status_t fill_options(const shoal_world_options_t *given,
     }
   }
   if (options.timeout_ms == 0) options.timeout_ms = DEFAULT_TIMEOUT_MS;
+  if (options.timeout_ms > LONGEST_TIMEOUT_MS) options.timeout_ms = LONGEST_TIMEOUT_MS;
   if (options.timeout_ms < 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a timeout of %lld ms", (long long)options.timeout_ms);
   }

@@ -77,6 +77,8 @@ bool shoal_collective_is_reduction(shoal_collective_kind_t kind);
 bool shoal_collective_has_root(shoal_collective_kind_t kind);
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
+// On a group's stream, of a message that is no collective's: where its ranks meet.
+#define SHOAL_TAG_MEETING 0x3f
 // "all_reduce of f32 by sum".
 void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity);
 // "tag 7", or "all_reduce of f32 by sum" on a group's stream.
@@ -160,8 +162,8 @@ struct shoal_comm_ops {
   void (*fail)(shoal_world_t *world, shoal_code_t code, const char *message);
   shoal_status_t (*broken)(shoal_world_t *world);  // OK while it is not
 
-  // Fills the account of every rank of the world, and `known`: as it is at this moment where all
-  // can read it, else by asking, for a second at most. Optional; NULL: only this rank's is known.
+  // Fills the account of every rank of the world, zero until then: as it is at this moment where
+  // all can read it, else by asking, for a second at most. Optional; NULL: only this rank's.
   void (*survey)(shoal_world_t *world, shoal_account_t *out_accounts);
 
   // ---- exchanges: any number may be started; waiting for one moves all of this rank's forward.

@@ -10,7 +10,7 @@
 // Groups of the same ranks, made in the same order on each of them, get the same stream id without
 // a message: a hash of the ranks and of how many such groups were made before.
 static shoal_status_t stream_id(shoal_world_t *world, int32_t count, const int32_t *ranks,
-                                uint64_t *out_id) {
+                                uint64_t *out_id, uint64_t *out_ordinal) {
   uint64_t hash = SHOAL_HASH_START;
   for (int32_t i = 0; i < count; ++i) hash = shoal_hash_int(hash, ranks[i]);
   shoal_mutex_lock(&world->lock);
@@ -23,10 +23,12 @@ static shoal_status_t stream_id(shoal_world_t *world, int32_t count, const int32
       world->group_counts = entry;
     }
   }
-  uint64_t id = entry ? shoal_hash_int(hash, (int64_t)entry->count++) : 0;
+  const uint64_t ordinal = entry ? entry->count++ : 0;
   shoal_mutex_unlock(&world->lock);
   if (!entry) return SHOAL_OOM();
+  const uint64_t id = shoal_hash_int(hash, (int64_t)ordinal);
   *out_id = id ? id : 1;  // 0 is the exchanges' stream
+  *out_ordinal = ordinal;
   return NULL;
 }
 
@@ -45,25 +47,26 @@ static shoal_status_t check_ranks(const shoal_world_t *world, int32_t count, con
   return NULL;
 }
 
-// For reports: "0,1,2", or "0,1,2,3,.. (64)".
-static void write_ranks(shoal_group_t *group) {
+// For reports: "0,1,2", or "0,1,2,.. (64)"; behind it " #1" where there were such groups before.
+static void write_ranks(shoal_group_t *group, uint64_t ordinal) {
   char *text = group->stream->ranks;
+  char end[24] = "", more[40];
+  if (ordinal > 0) snprintf(end, sizeof end, " #%u", (unsigned)(ordinal % 1000));
+  snprintf(more, sizeof more, ",.. (%d)%s", group->size, end);
   const size_t room = sizeof group->stream->ranks;
-  char more[16];
-  const size_t more_length = (size_t)snprintf(more, sizeof more, ",.. (%d)", group->size);
   size_t length = 0;
   for (int32_t i = 0; i < group->size; ++i) {
     char one[16];
-    const size_t one_length =
-        (size_t)snprintf(one, sizeof one, "%s%d", i > 0 ? "," : "", group->ranks[i]);
-    const bool last = i + 1 == group->size;
-    if (length + one_length + (last ? 0 : more_length) >= room) {
+    const int wrote = snprintf(one, sizeof one, "%s%d", i > 0 ? "," : "", group->ranks[i]);
+    const size_t behind = strlen(i + 1 == group->size ? end : more);
+    if (length + (size_t)wrote + behind >= room) {
       snprintf(text + length, room - length, "%s", more);
       return;
     }
-    memcpy(text + length, one, one_length + 1);
-    length += one_length;
+    memcpy(text + length, one, (size_t)wrote + 1);
+    length += (size_t)wrote;
   }
+  snprintf(text + length, room - length, "%s", end);
 }
 
 shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int32_t *ranks,
@@ -88,15 +91,15 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
     group->ranks[i] = ranks ? ranks[i] : i;
     if (group->ranks[i] == world->rank) group->rank = i;
   }
-  uint64_t id = 0;
-  shoal_status_t status = stream_id(world, count, group->ranks, &id);
+  uint64_t id = 0, ordinal = 0;
+  shoal_status_t status = stream_id(world, count, group->ranks, &id, &ordinal);
   if (!status) status = world->ops->stream_create(world, id, &group->stream);
   if (status) {
     world->allocator.free(world->allocator.self, group);
     return status;
   }
   group->stream->collective = true;
-  write_ranks(group);
+  write_ranks(group, ordinal);
   *out_group = group;
   return NULL;
 }
