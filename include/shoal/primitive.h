@@ -3,8 +3,9 @@
 // A *holding* says which rank stores which elements of a value: a layout on a mesh, or a list of boxes. A
 // primitive takes a value from one holding to another, and its adjoint takes gradients back. It is planned
 // once per (element type, shape, two holdings): buffers and messages are allocated then; applying it
-// allocates nothing (a collective once, what its group needs). All kinds - broadcast, sum-reduce, all-sum-reduce, all-gather, reduce-scatter,
-// all-to-all, repartition, halo exchange - are this one object and differ only in the two holdings.
+// allocates nothing (a collective once, what its group needs). All kinds - broadcast, sum-reduce,
+// all-sum-reduce, all-gather, reduce-scatter, all-to-all, repartition, halo exchange - are this one object
+// and differ only in the two holdings.
 //
 // What is computed. Stack the parts that all ranks store in the source holding, ghosts and replicas
 // included, to a vector x, and those of the destination to y. Then apply is y = F x and apply_adjoint is
@@ -70,8 +71,9 @@ typedef struct shoal_primitive_options {
 // Repartition, and what all others are made of. All arguments are copied; `options` may be NULL. Exchanges no
 // message, but the ranks of both sides create their primitives from the same arguments, in the same order.
 // Where the two layouts amount to an all-reduce, or to an all-gather or reduce-scatter of parts that lie one
-// behind the other, that collective is what runs, on a group of its own; all else is messages. MISMATCH: an element that the destination holds is owned by nobody. UNSUPPORTED: partial
-// layouts together with lists of boxes.
+// behind the other, that collective is what runs, on a group of its own; all else is messages. MISMATCH: an
+// element that the destination holds is owned by nobody. UNSUPPORTED: partial layouts together with lists of
+// boxes.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_create(
     shoal_world_t *world, shoal_dtype_t dtype, const shoal_shape_t *shape, const shoal_holding_t *src,
     const shoal_holding_t *dst, const shoal_primitive_options_t *options,
@@ -79,8 +81,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_create(
 // Waits for what is under way.
 SHOAL_API void shoal_primitive_free(shoal_primitive_t *primitive);
 
-// dst part = F (src part). *Collective* over the ranks of both sides; blocks. The parts do not overlap, but may
-// be the same memory with `refresh`, in an all-sum-reduce, and where nothing moves. A wrong call breaks the world, so that nobody waits for this rank.
+// dst part = F (src part). *Collective* over the ranks of both sides; blocks. The parts do not overlap, but
+// may be the same memory with `refresh`, in an all-sum-reduce, and where nothing moves. A wrong call breaks
+// the world, so that nobody waits for this rank.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_primitive_apply(shoal_primitive_t *primitive,
                                                               const void *src, void *dst);
 // src part = F* (dst part), overwritten. UNSUPPORTED where F is not linear: partial(max) and the like.
