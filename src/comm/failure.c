@@ -100,6 +100,10 @@ void shoal_stream_describe_mismatch(const shoal_stream_t *stream, const shoal_me
 
 void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   const shoal_collective_kind_t kind = (shoal_collective_kind_t)(tag & 0x3f);
+  if (tag == SHOAL_TAG_MEETING) {
+    snprintf(buffer, capacity, "the group's first meeting");
+    return;
+  }
   int length =
       snprintf(buffer, capacity, "%s%s", tag & 0x80 ? "bounded " : "", shoal_collective_name(kind));
   if (kind == SHOAL_COLLECTIVE_BARRIER || (size_t)length >= capacity) return;

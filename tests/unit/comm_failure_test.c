@@ -146,6 +146,141 @@ static void test_mismatch(void **state) {
   assert_ok(run_processes(NULL, 2, other_sizes, &tags));
 }
 
+// Counts that differ between ranks and have the same sum: only the last rank's are others. Whoever
+// is told leaves its results alone; nobody writes beyond them.
+typedef struct other_counts {
+  shoal_collective_kind_t kind;
+  int64_t each, more;  // elements; the last rank's counts of ranks 0 and 1 are that much apart
+  bool alloc;          // buffers that all ranks can address, also where they are processes
+  bool first;          // the group's first call
+} other_counts_t;
+
+#define GUARD 64  // elements behind each buffer
+
+static shoal_status_t buffer_of(shoal_world_t *world, bool alloc, int64_t count, float value,
+                                float **out_data) {
+  const int64_t bytes = (count + GUARD) * (int64_t)sizeof **out_data;
+  if (alloc) SHOAL_RETURN_IF_ERROR(shoal_comm_alloc(world, bytes, (void **)out_data));
+  if (!alloc) *out_data = malloc((size_t)bytes);
+  for (int64_t i = 0; i < count + GUARD; ++i) (*out_data)[i] = value;
+  return NULL;
+}
+
+static shoal_status_t other_counts(shoal_world_t *world, void *self) {
+  const other_counts_t *o = self;
+  const int32_t me = shoal_world_rank(world), n = shoal_world_size(world);
+  const bool gathers = o->kind == SHOAL_COLLECTIVE_GATHER || o->kind == SHOAL_COLLECTIVE_ALL_GATHER;
+  int64_t counts[MAX_RANKS];
+  for (int32_t i = 0; i < n; ++i) counts[i] = o->each;
+  if (me == n - 1) counts[0] += o->more;
+  if (me == n - 1) counts[1] -= o->more;
+  const int64_t recv_count = gathers ? n * o->each : counts[me];
+  float *send = NULL, *recv = NULL;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &group));
+  SHOAL_RETURN_IF_ERROR(
+      buffer_of(world, o->alloc, gathers ? counts[me] : n * o->each, 10 + (float)me, &send));
+  SHOAL_RETURN_IF_ERROR(buffer_of(world, o->alloc, recv_count, -1, &recv));
+  if (!o->first) SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  shoal_collective_t c = {.kind = o->kind, .dtype = SHOAL_F32, .send = send, .recv = recv};
+  *(gathers ? &c.recv_counts : &c.send_counts) = counts;
+  shoal_status_t status = shoal_collective_run(group, &c);
+  // Who waits for nobody else's data need not know yet, but must when it next meets the others.
+  const bool told = status != NULL;
+  const bool may_go_on = !o->first && (o->kind == SHOAL_COLLECTIVE_SCATTER  ? me != n - 1
+                                       : o->kind == SHOAL_COLLECTIVE_GATHER ? me != 0
+                                                                            : false);
+  CHECK(told || may_go_on, "rank %d was not told", me);
+  if (!told) status = shoal_barrier(group);
+  CHECK_ERROR(MISMATCH, "other counts of the same sum", status);
+  for (int64_t i = told ? 0 : recv_count; i < recv_count + GUARD; ++i) {
+    CHECK(recv[i] == -1, "element %lld was written", (long long)i);
+  }
+  if (o->alloc) {
+    shoal_comm_release(world, send);
+    shoal_comm_release(world, recv);
+  } else {
+    free(send);
+    free(recv);
+  }
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_other_counts(void **state) {
+  (void)state;
+  const shoal_collective_kind_t kinds[] = {SHOAL_COLLECTIVE_GATHER, SHOAL_COLLECTIVE_ALL_GATHER,
+                                           SHOAL_COLLECTIVE_SCATTER,
+                                           SHOAL_COLLECTIVE_REDUCE_SCATTER};
+  // In the slot, in the slot by one rank's counts only, directly or through buffers in between.
+  const int64_t sizes[][2] = {{4, 2}, {1200, 1150}, {100000, 70000}};
+  for (int at = 0; at < 4 * 3 * 2 * 2; ++at) {
+    other_counts_t o = {.kind = kinds[at % 4],
+                        .each = sizes[at / 4 % 3][0],
+                        .more = sizes[at / 4 % 3][1],
+                        .alloc = at / 12 % 2,
+                        .first = at / 24};
+    run_threads(NULL, 2, other_counts, &o);
+    run_threads(NULL, 3, other_counts, &o);
+    assert_ok(run_processes(NULL, 2, other_counts, &o));
+    assert_ok(run_processes(NULL, 3, other_counts, &o));
+  }
+}
+
+// A call that waits for nobody is compared in the group's first call, or when it next meets.
+static shoal_status_t other_roots(shoal_world_t *world, void *self) {
+  const int32_t me = shoal_world_rank(world);
+  char data[16] = {0};
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  if (self) SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  shoal_status_t status = shoal_broadcast(group, data, 16, me);
+  if (self && !status) status = shoal_barrier(group);
+  CHECK_ERROR(MISMATCH, "broadcast from group rank 1, 16 bytes", status);
+  shoal_group_free(group);
+  return NULL;
+}
+
+// What the first call of a group says is what its ranks do, not how they find where to meet.
+static shoal_status_t first_call(shoal_world_t *world, void *self) {
+  (void)self;
+  float data[4] = {0};
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  shoal_status_t status = shoal_world_rank(world) == 0
+                              ? shoal_barrier(group)
+                              : shoal_all_reduce(group, SHOAL_F32, SHOAL_REDUCE_SUM, 4, data, data);
+  const char *text = shoal_status_message(status);
+  CHECK(strstr(text, "does barrier, 0 bytes") && !strstr(text, " 8 bytes"), "text '%s'", text);
+  CHECK_ERROR(MISMATCH, "does all_reduce of f32 by sum, 16 bytes", status);
+  shoal_group_free(group);
+  return NULL;
+}
+
+static shoal_status_t first_call_alone(shoal_world_t *world, void *self) {
+  (void)self;
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, NULL, &group));
+  shoal_status_t status = shoal_world_rank(world) == 1 ? shoal_barrier(group) : NULL;
+  shoal_group_free(group);
+  if (shoal_world_rank(world) == 1) {
+    CHECK_ERROR(ABORTED, "rank 0 has left; rank 1 waits in barrier for rank 0", status);
+  }
+  return NULL;
+}
+
+static void test_first_call(void **state) {
+  (void)state;
+  int32_t later = 1;
+  run_threads(NULL, 2, other_roots, NULL);
+  run_threads(NULL, 2, other_roots, &later);
+  assert_ok(run_processes(NULL, 2, other_roots, NULL));
+  assert_ok(run_processes(NULL, 2, other_roots, &later));
+  run_threads(NULL, 2, first_call, NULL);
+  assert_ok(run_processes(NULL, 2, first_call, NULL));
+  run_threads(NULL, 2, first_call_alone, NULL);
+}
+
 static void test_self_mismatch(void **state) {
   (void)state;
   shoal_world_t *world;
@@ -531,7 +666,8 @@ static int join_case(const char *name) {
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) return join_case(argv[2]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mismatch),      cmocka_unit_test(test_self_mismatch),
+      cmocka_unit_test(test_mismatch),      cmocka_unit_test(test_other_counts),
+      cmocka_unit_test(test_first_call),    cmocka_unit_test(test_self_mismatch),
       cmocka_unit_test(test_abort),         cmocka_unit_test(test_agree),
       cmocka_unit_test(test_deadline),      cmocka_unit_test(test_leave),
       cmocka_unit_test(test_killed),        cmocka_unit_test(test_death_seen_by_peers),

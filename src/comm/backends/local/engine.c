@@ -257,7 +257,12 @@ static int32_t describe_wait(shoal_local_world_t *world, shoal_local_stream_t *s
     snprintf(buffer, capacity, "rank %d waits", world->base.rank);
     return -1;
   }
-  char what[64];
+  char what[80];
+  if (stream->base.collective && m->tag == SHOAL_TAG_MEETING) {
+    shoal_stream_describe(&stream->base, stream->meeting, what, sizeof what);
+    snprintf(buffer, capacity, "rank %d waits in %s for rank %d", world->base.rank, what, m->peer);
+    return m->peer;
+  }
   shoal_stream_describe(&stream->base, m->tag, what, sizeof what);
   const int64_t more = exchange->send_count + exchange->recv_count -
                        exchange->progress[SHOAL_SEND] - exchange->progress[SHOAL_RECV] - 1;

@@ -20,8 +20,9 @@ typedef struct job {
   int64_t element;     // bytes
   int64_t send_bytes;  // of this rank's buffers
   int64_t recv_bytes;
-  int64_t longest_send;  // of all ranks, where they agree; else -1
-  int64_t bytes;         // that all ranks agree on: what the table is asked with
+  int64_t longest_send;   // of all ranks, where they agree; else -1
+  int64_t bytes;          // that all ranks agree on: what the table is asked with
+  const int64_t *counts;  // a count of every rank, that all agree on; or NULL
 } job_t;
 
 job_t shoal_local_job(shoal_group_t *group, const shoal_collective_t *c);
@@ -29,6 +30,9 @@ bool shoal_local_job_is_source(const job_t *job, int32_t rank);
 int64_t shoal_local_job_own_part(const job_t *job);  // bytes from where its sources begin
 int64_t shoal_local_job_sum(const int64_t *counts, int32_t end);
 int64_t shoal_local_job_largest(const int64_t *counts, int32_t n);
+// What stands for the agreed counts in a post: ranks with other counts of the same sum would read
+// past each other's buffers. 0 where there are none.
+uint64_t shoal_local_job_counts_hash(const job_t *job);
 // The elements that a rank of n works on for all of them.
 void shoal_local_job_slice(int64_t count, int32_t n, int32_t index, int64_t *out_lo,
                            int64_t *out_hi);

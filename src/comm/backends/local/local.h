@@ -29,6 +29,7 @@ typedef struct shoal_local_flow {
 typedef struct shoal_local_stream {
   shoal_stream_t base;
   shoal_pending_t pending;
+  int32_t meeting;                    // tag of the call that waits for the group's slot
   uint64_t moved;                     // grows with everything that moves: what a timeout looks at
   shoal_local_flow_t *sends, *recvs;  // one per rank of the world
   struct shoal_local_stream *next;    // of the world

@@ -74,7 +74,9 @@ shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag, shoal_meet_t *
   if (!meet) return SHOAL_OOM();
   *meet = (shoal_meet_t){.asked = true, .member_bytes = member_bytes(group->world->size)};
   int64_t index = group->rank == 0 ? take_slot(world, group) : -1;
-  shoal_message_t message = {.tag = tag, .bytes = sizeof index, .data = &index};
+  // Not the call's tag: that is compared in the first meeting, with what the ranks bring.
+  ((shoal_local_stream_t *)group->stream)->meeting = tag;
+  shoal_message_t message = {.tag = SHOAL_TAG_MEETING, .bytes = sizeof index, .data = &index};
   shoal_status_t status = NULL;
   if (group->rank == 0) {
     for (int32_t i = 1; i < group->size; ++i) {
@@ -162,16 +164,68 @@ static shoal_meet_post_t *own_post(const shoal_group_t *group) {
   return &member_at(group, group->rank)->posts[meet->phase % 2];
 }
 
+// "4,4", cut short.
+static void write_counts(const int64_t *counts, int32_t n, char *buffer, size_t capacity) {
+  size_t length = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    const bool fits = length + 24 < capacity;  // a number, and what stands for the rest
+    length += (size_t)snprintf(buffer + length, capacity - length, fits ? "%s%lld" : "%s..",
+                               i > 0 ? "," : "", (long long)counts[i]);
+    if (!fits) return;
+  }
+}
+
+// Both sides by name; `found`: how the call that the text names comes to know of it.
+static shoal_status_t mismatch(shoal_group_t *group, const shoal_meet_post_t *mine, int32_t member,
+                               const char *found) {
+  const shoal_meet_t *meet = group->backend_data;
+  const shoal_meet_post_t *theirs = shoal_meet_post(group, member);
+  char want[80], have[80], call[64];
+  shoal_stream_describe_call(group->stream, call, sizeof call);
+  shoal_stream_describe(group->stream, mine->tag, want, sizeof want);
+  shoal_stream_describe(group->stream, theirs->tag, have, sizeof have);
+  const int32_t me = group->world->rank, peer = group->ranks[member];
+  if (theirs->tag == mine->tag && theirs->bytes == mine->bytes && theirs->counts != mine->counts) {
+    char counts[120] = "its own";
+    if (meet->counts) write_counts(meet->counts, group->size, counts, sizeof counts);
+    return SHOAL_ERROR_HINT(MISMATCH, "all ranks must give the same count for each rank",
+                            "rank %d does %s with counts %s%s%s, but rank %d does it with other "
+                            "counts of the same sum",
+                            me, want, counts, found, call, peer);
+  }
+  return SHOAL_ERROR(MISMATCH,
+                     "rank %d does %s, %lld bytes, step %x%s%s, but rank %d does %s, %lld "
+                     "bytes, step %x",
+                     me, want, (long long)mine->bytes, (unsigned)mine->step, found, call, peer,
+                     have, (long long)theirs->bytes, (unsigned)theirs->step);
+}
+
+// Do the members [first, end) do the same in the present phase? They have come.
+static shoal_status_t check(shoal_group_t *group, int32_t first, int32_t end, const char *found) {
+  const shoal_meet_post_t *mine = own_post(group);
+  for (int32_t i = first; i < end; ++i) {
+    const shoal_meet_post_t *theirs = shoal_meet_post(group, i);
+    if (theirs->tag != mine->tag || theirs->bytes != mine->bytes || theirs->step != mine->step ||
+        theirs->counts != mine->counts) {
+      return mismatch(group, mine, i, found);
+    }
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag, shoal_meet_post_t **out_post,
                                 shoal_meet_part_t **out_parts, uint8_t **out_data) {
   shoal_meet_t *meet = group->backend_data;
+  meet->counts = NULL;
   if (meet->met != meet->phase) {
     SHOAL_RETURN_IF_ERROR(wait_for(group, tag, meet->phase, 0, group->size));
+    SHOAL_RETURN_IF_ERROR(check(group, 0, group->size, ", as found"));
   }
   meet->phase += 1;
   shoal_meet_post_t *post = own_post(group);
   post->tag = tag;
   post->step = 0;
+  post->counts = 0;
   post->bytes = post->send = post->recv = post->bounce = post->each = 0;
   *out_post = post;
   if (out_parts) *out_parts = (shoal_meet_part_t *)(uintptr_t)shoal_meet_parts(group, group->rank);
@@ -192,33 +246,12 @@ void shoal_meet_publish(shoal_group_t *group) {
   }
 }
 
-// Both sides by name.
-static shoal_status_t mismatch(shoal_group_t *group, const shoal_meet_post_t *mine, int32_t member,
-                               const shoal_meet_post_t *theirs) {
-  char want[80], have[80], call[64];
-  shoal_stream_describe_call(group->stream, call, sizeof call);
-  shoal_stream_describe(group->stream, mine->tag, want, sizeof want);
-  shoal_stream_describe(group->stream, theirs->tag, have, sizeof have);
-  const int32_t me = group->world->rank, peer = group->ranks[member];
-  return SHOAL_ERROR(MISMATCH,
-                     "rank %d does %s, %lld bytes, step %x%s, but rank %d does %s, %lld "
-                     "bytes, step %x",
-                     me, want, (long long)mine->bytes, (unsigned)mine->step, call, peer, have,
-                     (long long)theirs->bytes, (unsigned)theirs->step);
-}
-
 shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t first, int32_t end) {
   shoal_meet_t *meet = group->backend_data;
   const shoal_meet_post_t *mine = own_post(group);
   SHOAL_RETURN_IF_ERROR(wait_for(group, mine->tag, meet->phase, first, end));
   if (first == 0 && end == group->size) meet->met = meet->phase;
-  for (int32_t i = first; i < end; ++i) {
-    const shoal_meet_post_t *theirs = shoal_meet_post(group, i);
-    if (theirs->tag != mine->tag || theirs->bytes != mine->bytes || theirs->step != mine->step) {
-      return mismatch(group, mine, i, theirs);
-    }
-  }
-  return NULL;
+  return check(group, first, end, "");
 }
 
 shoal_status_t shoal_meet_enter(shoal_group_t *group) {

@@ -26,6 +26,7 @@ typedef struct shoal_meet_post {
   int32_t tag;                         // shoal_collective_tag
   int32_t step;                        // which algorithm, and where in it
   int64_t bytes;                       // what all must agree on
+  uint64_t counts;                     // hash of the counts that all must agree on
   int64_t send, recv, bounce;          // shoal_local_place of the buffers
   int64_t each;  // all_to_all: bytes of every part, sent and expected; -1: see the parts
 } shoal_meet_post_t;
@@ -39,10 +40,11 @@ int64_t shoal_meet_slot_bytes(int32_t size);
 typedef struct shoal_meet {
   uint8_t *slot;  // NULL: not asked for yet, or there is none
   bool asked;
-  uint32_t phase;        // last one begun
-  uint32_t met;          // last one in which all were waited for
-  int64_t member_bytes;  // from one member's place to the next
-  void *bounce;          // node-addressable, for buffers that are not
+  uint32_t phase;         // last one begun
+  uint32_t met;           // last one in which all were waited for
+  int64_t member_bytes;   // from one member's place to the next
+  const int64_t *counts;  // behind the present post's hash, for errors; NULL: not known
+  void *bounce;           // node-addressable, for buffers that are not
   int64_t bounce_bytes;
 } shoal_meet_t;
 
@@ -52,7 +54,8 @@ SHOAL_MUST_USE shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag,
                                               shoal_meet_t **out_meet);
 void shoal_meet_close(shoal_group_t *group);  // the ops table's group_free
 
-// This rank's place in the next phase; waits until it may be written.
+// This rank's place in the next phase; waits until it may be written. Members that were not waited
+// for in the phase before are checked now: a mismatch with one of them is found one phase late.
 SHOAL_MUST_USE shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag,
                                                shoal_meet_post_t **out_post,
                                                shoal_meet_part_t **out_parts, uint8_t **out_data);

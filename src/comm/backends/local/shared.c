@@ -20,9 +20,21 @@
 
 // ---- inline ---------------------------------------------------------------------------
 
-// Only those are waited for whose data this rank needs.
+// What all must agree on.
+static void fill_post(const job_t *job, int32_t step, shoal_meet_post_t *post) {
+  shoal_meet_t *meet = job->group->backend_data;
+  post->step = step;
+  post->bytes = job->bytes;
+  post->counts = shoal_local_job_counts_hash(job);
+  meet->counts = job->counts;
+}
+
+// Only those are waited for whose data this rank needs; in a group's first call all of them, so
+// that ranks which do not fit together at all hear of it before they use a result.
 static shoal_status_t wait_for_sources(const job_t *job) {
+  const shoal_meet_t *meet = job->group->backend_data;
   const bool is_root = job->me == job->c->root;
+  if (meet->phase == 1) return shoal_meet_wait(job->group, 0, job->n);
   switch (job->c->kind) {
     case SHOAL_COLLECTIVE_BROADCAST:
     case SHOAL_COLLECTIVE_SCATTER:
@@ -42,8 +54,7 @@ static shoal_status_t run_inline(const job_t *job) {
   shoal_meet_post_t *post;
   uint8_t *data;
   SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, NULL, &data));
-  post->step = STEP_INLINE;
-  post->bytes = job->bytes;
+  fill_post(job, STEP_INLINE, post);
   if (job->send_bytes > 0) memcpy(data, job->c->send, (size_t)job->send_bytes);
   shoal_meet_publish(job->group);
   SHOAL_RETURN_IF_ERROR(wait_for_sources(job));
@@ -215,8 +226,7 @@ static shoal_status_t announce(const job_t *job, int32_t step) {
   shoal_meet_part_t *parts;
   uint8_t *data;
   SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, &parts, &data));
-  post->step = step;
-  post->bytes = job->bytes;
+  fill_post(job, step, post);
   post->send = shoal_local_place(job->world, job->c->send, job->send_bytes);
   post->recv = shoal_local_place(job->world, job->c->recv, job->recv_bytes);
   if (post->send == SHOAL_PLACE_PRIVATE && job->send_bytes <= SHOAL_MEET_DATA) {
