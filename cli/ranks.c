@@ -42,7 +42,7 @@ static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *s
   for (int32_t r = 0; r < count; ++r) {
     jobs[r] = (rank_job_t){function, self, worlds[r], NULL};
     if (!status) status = shoal_thread_start(run_thread, &jobs[r], &threads[r]);
-    if (status) shoal_world_abort(worlds[r], shoal_status_clone(status));
+    if (status) shoal_world_abort(worlds[r], status);
   }
   for (int32_t r = 0; r < count; ++r) shoal_thread_join(&threads[r]);
   int32_t first = 0;

@@ -142,6 +142,59 @@ done
 # A process that gets away with a rank's pipe and writes on does not hold up the launcher.
 run runaway 0 -n 2 --no-prefix -- bash -c 'setsid timeout 5 yes & sleep 0.2; exit 0'
 
+# Too few open files: an error before anything runs, if the hard limit is the reason; else the soft one is raised.
+(ulimit -n 40; timeout -k 5 60 "$shoal" run -n 20 -- bash -c "exec -a $marker sleep 60") >"$work/out" 2>"$work/err"
+code=$?
+[ $code -eq 5 ] || { fail "ulimit -n 40: exit code $code, not 5"; cat "$work/err" >&2; }
+has err "ulimit -n"
+gone || fail "ulimit -n leaves ranks behind"
+(ulimit -S -n 40; timeout -k 5 60 "$shoal" run -n 20 --no-prefix -- sh -c 'ulimit -n') >"$work/out" 2>"$work/err" ||
+  { fail "ulimit -S -n 40: exit code $?"; cat "$work/err" >&2; }
+[ "$(grep -cx 40 "$work/out")" -eq 20 ] || fail "the ranks' own limit of open files is another"
+
+# SIGCHLD may be ignored by whoever starts the launcher.
+ignoring() {
+  timeout -k 5 60 python3 -c '
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$shoal" "$@"
+}
+ignoring run -n 2 -- true || fail "SIGCHLD ignored: exit code $?"
+ignoring run -n 2 -- sh -c 'exit 8' 2>"$work/err"
+code=$?
+[ $code -eq 8 ] || fail "SIGCHLD ignored: exit code $code, not 8"
+ignoring train mlp -n 2 --steps 2 >"$work/out" 2>"$work/err" || fail "SIGCHLD ignored: train ends with $?"
+
+# A reader that takes nothing holds up the ranks, not the launcher.
+mkfifo "$work/fifo"
+exec 7<>"$work/fifo"  # a reader that never reads
+stuck() {
+  timeout -k 5 60 "$shoal" run "$@" 1>"$work/fifo" 7>&- 2>"$work/err" </dev/null &
+  launcher=$!
+}
+up() { for _ in $(seq 300); do [ -e "$work/up" ] && return; sleep 0.1; done; fail "nobody is up"; }
+stuck -n 2 --grace-ms 10 -- bash -c "timeout 1 yes; touch $work/up; exec -a $marker yes"
+up
+kill -TERM $launcher
+wait $launcher
+code=$?
+[ $code -eq 9 ] || { fail "SIGTERM with a stuck reader: exit code $code, not 9"; cat "$work/err" >&2; }
+gone || fail "a stuck reader keeps ranks alive"
+stuck -n 2 --grace-ms 10 -- bash -c "[ \$SHOAL_RANK = 1 ] && sleep 1 && exit 8; exec -a $marker yes"
+wait $launcher
+code=$?
+[ $code -eq 8 ] || { fail "a death with a stuck reader: exit code $code, not 8"; cat "$work/err" >&2; }
+gone || fail "a stuck reader keeps survivors alive"
+exec 7>&-
+# One that is only late gets everything.
+"$shoal" run -n 2 --no-prefix -- sh -c 'seq 30000; seq 30000 >&2' 2>&1 | (sleep 2; sort -n | uniq -c | awk '$1 == 4' | wc -l) >"$work/out"
+[ "$(cat "$work/out")" -eq 30000 ] || fail "a late reader gets $(cat "$work/out") of 30000 lines"
+
+# A grace of for ever is not none.
+run grace 8 -n 2 --grace-ms 9223372036854775807 -- \
+  sh -c 'if [ $SHOAL_RANK = 0 ]; then exit 8; fi; sleep 2; echo survived'
+has out "[1] survived"
+
 # Closed standard streams are no descriptors for the launcher's own files.
 "$shoal" train mlp -n 2 --steps 2 --save "$work/closed" <&- >&- 2>&-
 code=$?

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,11 +21,13 @@
 #include "comm/backends/local/hub.h"
 #include "comm/comm_impl.h"
 #include "comm/launch_guard.h"
+#include "comm/launch_process.h"
 #include "comm/relay.h"
 
-#define DEFAULT_GRACE_MS 5000
 #define KILL_AFTER_MS 1000  // from SIGTERM to SIGKILL
 #define DRAIN_STEPS 256     // reads of a dead rank's pipes: more than pipes hold
+#define DRAIN_MS 2000       // a reader that takes nothing for so long is not waited for, in trouble
+#define OWN_FILES 24        // that are open beside three for every rank
 
 _Static_assert(SHOAL_LAUNCH_MAX_RANKS == SHOAL_HUB_MAX_RANKS, "what a hub has room for");
 
@@ -32,8 +35,10 @@ typedef struct child {
   pid_t pid;
   int pidfd;  // -1: ended, or never started
   bool started;
+  bool lost;  // somebody else waited for it: nobody knows how it ended
   int wait_status;
   shoal_relay_t relays[2];  // stdout, stderr
+  int32_t steps_left[2];    // reads of these once it is dead
 } child_t;
 
 typedef struct launch {
@@ -42,9 +47,11 @@ typedef struct launch {
   char *const *argv;
   void *self;
   shoal_hub_t *hub;
-  int hub_fd, signal_fd;
+  int hub_fd;
+  shoal_launch_process_t process;
   shoal_launch_guard_t guard;
-  sigset_t old_mask;
+  shoal_relay_sink_t *sinks;  // two; the second is of no use if both are one file
+  int32_t sink_count;
   child_t *children;
   struct pollfd *polls;
   int32_t alive;
@@ -52,6 +59,7 @@ typedef struct launch {
   int interrupted;       // signal that was forwarded
   int64_t deadline;      // of the next harsher step; 0: none
   int harshness;         // 0: waiting, 1: SIGTERM was sent, 2: SIGKILL was sent
+  bool dropped;          // output that nobody took
 } launch_t;
 
 // ---- in the child ---------------------------------------------------------------------
@@ -85,14 +93,13 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
   setpgid(0, 0);  // so that what it starts can be ended with it
   shoal_launch_guard_add(&launch->guard, getpid());
   shoal_launch_guard_leave(&launch->guard);
-  sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
   for (int32_t i = 0; i < launch->options->size; ++i) {  // elder siblings'
     if (launch->children[i].pidfd >= 0) close(launch->children[i].pidfd);
     for (int k = 0; k < 2; ++k) {
       if (launch->children[i].relays[k].from >= 0) close(launch->children[i].relays[k].from);
     }
   }
-  close(launch->signal_fd);
+  for (int32_t i = 0; i < launch->sink_count; ++i) shoal_relay_sink_deinit(&launch->sinks[i]);
   if (!launch->options->no_pin) pin(rank, launch->options->size);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
@@ -103,6 +110,8 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
     if (null >= 0) dup2(null, STDIN_FILENO);
     if (null > STDIN_FILENO) close(null);
   }
+  shoal_launch_process_give_back(&launch->process);
+  unsetenv("SHOAL_THREADS");  // of a launcher around this one
   set_number("SHOAL_RANK", rank);
   set_number("SHOAL_SIZE", launch->options->size);
   set_number("SHOAL_LOCAL_FD", launch->hub_fd);
@@ -125,18 +134,18 @@ static shoal_status_t start_child(launch_t *launch, int32_t rank) {
   child_t *child = &launch->children[rank];
   int out[2] = {-1, -1}, err[2] = {-1, -1};
   if (pipe2(out, O_CLOEXEC) != 0) {
-    return SHOAL_ERROR(UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    return shoal_launch_no_descriptor("cannot make a pipe", errno);
   }
   if (pipe2(err, O_CLOEXEC) != 0) {
-    shoal_status_t status = SHOAL_ERROR(UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    shoal_status_t status = shoal_launch_no_descriptor("cannot make a pipe", errno);
     close(out[0]);
     close(out[1]);
     return status;
   }
   char prefix[16] = "";
   if (!launch->options->no_prefix) snprintf(prefix, sizeof prefix, "[%d] ", rank);
-  shoal_relay_init(out[0], STDOUT_FILENO, prefix, &child->relays[0]);
-  shoal_relay_init(err[0], STDERR_FILENO, prefix, &child->relays[1]);
+  shoal_relay_init(out[0], &launch->sinks[0], prefix, &child->relays[0]);
+  shoal_relay_init(err[0], &launch->sinks[launch->sink_count - 1], prefix, &child->relays[1]);
   fflush(NULL);  // else the child would print it again
   const pid_t parent = getpid();
   child->pid = fork();
@@ -149,7 +158,7 @@ static shoal_status_t start_child(launch_t *launch, int32_t rank) {
     setpgid(child->pid, child->pid);
     child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
     if (child->pidfd < 0) {
-      status = SHOAL_ERROR(UNAVAILABLE, "cannot watch rank %d: %s", rank, strerror(errno));
+      status = shoal_launch_no_descriptor("cannot watch a rank", errno);
       kill(child->pid, SIGKILL);
       waitpid(child->pid, NULL, 0);
       child->started = false;
@@ -166,7 +175,9 @@ static shoal_status_t start_child(launch_t *launch, int32_t rank) {
 
 static void describe_end(const launch_t *launch, int32_t rank, char *buffer, size_t capacity) {
   const int status = launch->children[rank].wait_status;
-  if (WIFSIGNALED(status)) {
+  if (launch->children[rank].lost) {
+    snprintf(buffer, capacity, "rank %d has ended, and its exit code went to somebody else", rank);
+  } else if (WIFSIGNALED(status)) {
     const char *name = sigabbrev_np(WTERMSIG(status));
     snprintf(buffer, capacity, "rank %d was killed by signal %d (SIG%s)", rank, WTERMSIG(status),
              name ? name : "?");
@@ -203,8 +214,8 @@ static void signal_alive(launch_t *launch, int signal_number) {
 }
 
 static void begin_ending(launch_t *launch) {
-  const int64_t grace = launch->options->grace_ms ? launch->options->grace_ms : DEFAULT_GRACE_MS;
-  if (!launch->deadline) launch->deadline = shoal_time_ns() + grace * 1000000;
+  if (launch->deadline) return;
+  launch->deadline = shoal_time_ns() + shoal_launch_grace_ns(launch->options);
 }
 
 // Is this rank's end more likely the cause than that of the one blamed so far? Not if the launcher
@@ -224,7 +235,11 @@ static bool is_to_blame(const launch_t *launch, int32_t rank) {
 static void reap(launch_t *launch, int32_t rank) {
   child_t *child = &launch->children[rank];
   kill(-child->pid, SIGKILL);  // whatever it started and left; as a zombie it holds its number
-  if (waitpid(child->pid, &child->wait_status, WNOHANG) != child->pid) return;
+  if (waitpid(child->pid, &child->wait_status, WNOHANG) != child->pid) {
+    if (errno != ECHILD) return;
+    child->lost = true;
+    child->wait_status = W_EXITCODE(shoal_code_exit(SHOAL_ABORTED), 0);
+  }
   shoal_launch_guard_remove(&launch->guard, child->pid);
   close(child->pidfd);
   child->pidfd = -1;
@@ -252,11 +267,12 @@ static void reap_ended(launch_t *launch) {
     for (int32_t i = 0; i < launch->options->size; ++i) {
       siginfo_t info = {0};
       const child_t *child = &launch->children[i];
-      if (child->pidfd < 0 ||
-          waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-          info.si_pid != child->pid) {
+      if (child->pidfd < 0) continue;
+      if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+        if (errno == ECHILD && pass == 2) reap(launch, i);
         continue;
       }
+      if (info.si_pid != child->pid) continue;
       const bool echo =
           info.si_code == CLD_EXITED && info.si_status == shoal_code_exit(SHOAL_ABORTED);
       if (pass >= (info.si_code == CLD_EXITED) + echo) reap(launch, i);
@@ -264,16 +280,11 @@ static void reap_ended(launch_t *launch) {
   }
 }
 
-// These say something to the ranks; the others are to end them.
-static bool is_message(int signal_number) {
-  return signal_number == SIGUSR1 || signal_number == SIGUSR2;
-}
-
 static void forward_signal(launch_t *launch) {
   struct signalfd_siginfo info;
-  if (read(launch->signal_fd, &info, sizeof info) != sizeof info) return;
+  if (read(launch->process.signal_fd, &info, sizeof info) != sizeof info) return;
   const int signal_number = (int)info.ssi_signo;
-  if (is_message(signal_number)) {
+  if (shoal_launch_is_message(signal_number)) {
     signal_alive(launch, signal_number);
     return;
   }
@@ -291,35 +302,120 @@ static void be_harsher(launch_t *launch) {
 
 // ---- the loop -------------------------------------------------------------------------
 
-static void watch(launch_t *launch) {
-  const int32_t n = launch->options->size;
+static bool is_readable(const shoal_relay_t *relay) {
+  return relay->from >= 0 && shoal_relay_sink_has_room(relay->to);
+}
+
+// Whom to wait for: signals, sinks, and of every rank its end and its streams - unless the reader
+// of a stream does not keep up: then the rank waits.
+static nfds_t fill_polls(const launch_t *launch) {
+  struct pollfd *polls = launch->polls;
+  polls[0] = (struct pollfd){.fd = launch->process.signal_fd, .events = POLLIN};
+  for (int32_t k = 0; k < 2; ++k) {
+    const bool waits = k < launch->sink_count && launch->sinks[k].used > 0;
+    polls[1 + k] = (struct pollfd){.fd = waits ? launch->sinks[k].fd : -1, .events = POLLOUT};
+  }
+  for (int32_t i = 0; i < launch->options->size; ++i) {
+    const child_t *child = &launch->children[i];
+    polls[3 + 3 * i] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
+    for (int k = 0; k < 2; ++k) {
+      const shoal_relay_t *relay = &child->relays[k];
+      polls[4 + 3 * i + k] =
+          (struct pollfd){.fd = is_readable(relay) ? relay->from : -1, .events = POLLIN};
+    }
+  }
+  return (nfds_t)(3 + 3 * launch->options->size);
+}
+
+static bool flush_sinks(launch_t *launch) {
+  bool moved = false;
+  for (int32_t k = 0; k < launch->sink_count; ++k) {
+    moved |= shoal_relay_sink_flush(&launch->sinks[k]);
+  }
+  return moved;
+}
+
+// Until all have ended.
+static shoal_status_t watch(launch_t *launch) {
+  const struct pollfd *polls = launch->polls;
   while (launch->alive > 0) {
-    int64_t left_ms = -1;
-    if (launch->deadline) {
-      left_ms = (launch->deadline - shoal_time_ns()) / 1000000 + 1;
-      if (left_ms <= 0) {
-        be_harsher(launch);
-        continue;
-      }
+    if (launch->deadline && shoal_time_ns() >= launch->deadline) be_harsher(launch);
+    const nfds_t count = fill_polls(launch);
+    const int ready = poll(launch->polls, count, shoal_launch_poll_ms(launch->deadline));
+    if (ready < 0 && errno != EINTR) {
+      return SHOAL_ERROR(UNAVAILABLE, "cannot watch the ranks: %s", strerror(errno));
     }
-    struct pollfd *polls = launch->polls;
-    polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
-    for (int32_t i = 0; i < n; ++i) {
-      const child_t *child = &launch->children[i];
-      polls[1 + 3 * i] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
-      polls[2 + 3 * i] = (struct pollfd){.fd = child->relays[0].from, .events = POLLIN};
-      polls[3 + 3 * i] = (struct pollfd){.fd = child->relays[1].from, .events = POLLIN};
-    }
-    if (poll(polls, (nfds_t)(1 + 3 * n), (int)left_ms) <= 0) continue;
+    if (ready <= 0) continue;
     if (polls[0].revents) forward_signal(launch);
+    if (polls[1].revents || polls[2].revents) flush_sinks(launch);
     bool ended = false;
-    for (int32_t i = 0; i < n; ++i) {
+    for (int32_t i = 0; i < launch->options->size; ++i) {
       for (int k = 0; k < 2; ++k) {
-        if (polls[2 + 3 * i + k].revents) shoal_relay_step(&launch->children[i].relays[k]);
+        if (polls[4 + 3 * i + k].revents) shoal_relay_step(&launch->children[i].relays[k]);
       }
-      ended |= polls[1 + 3 * i].revents != 0;
+      ended |= polls[3 + 3 * i].revents != 0;
     }
     if (ended) reap_ended(launch);
+  }
+  return NULL;
+}
+
+// At once, whoever still runs.
+static void end_all(launch_t *launch) {
+  launch->harshness = 2;
+  signal_alive(launch, SIGKILL);
+  for (int32_t i = 0; i < launch->options->size; ++i) {
+    siginfo_t info;
+    const child_t *child = &launch->children[i];
+    if (child->pidfd < 0) continue;
+    while (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+    }
+    reap(launch, i);
+  }
+}
+
+// What the ranks, now dead, left in their pipes: as much as there is room for. Is there more?
+static bool drain_pipes(launch_t *launch) {
+  bool more = false;
+  for (int32_t i = 0; i < 2 * launch->options->size; ++i) {
+    child_t *child = &launch->children[i / 2];
+    shoal_relay_t *relay = &child->relays[i % 2];
+    while (is_readable(relay)) {
+      if (child->steps_left[i % 2]-- <= 0 || !shoal_relay_step(relay)) shoal_relay_close(relay);
+    }
+    more |= relay->from >= 0;
+  }
+  return more;
+}
+
+// All ranks have ended; what they said goes to its readers. While all is well these may take their
+// time (somebody pages through it), until a signal comes. Else only as long as they take something.
+static void drain(launch_t *launch, bool in_trouble) {
+  int64_t deadline = 0;
+  for (;;) {
+    const bool moved = flush_sinks(launch);
+    const bool more = drain_pipes(launch);
+    bool full = false;
+    for (int32_t k = 0; k < launch->sink_count; ++k) full |= launch->sinks[k].used > 0;
+    if (!more && !full) return;
+    if (in_trouble && (!deadline || (moved && !launch->interrupted))) {
+      deadline = shoal_time_ns() + DRAIN_MS * INT64_C(1000000);
+    }
+    if (deadline && shoal_time_ns() >= deadline) {
+      launch->dropped = true;
+      for (int32_t k = 0; k < launch->sink_count; ++k) {
+        launch->sinks[k].dropping = true;  // the relays still see the last words
+        launch->sinks[k].used = 0;
+      }
+      continue;
+    }
+    fill_polls(launch);
+    if (poll(launch->polls, 3, shoal_launch_poll_ms(deadline)) < 0 && errno != EINTR) {
+      deadline = 1;
+    } else if (launch->polls[0].revents) {
+      forward_signal(launch);
+      in_trouble |= launch->interrupted != 0;
+    }
   }
 }
 
@@ -341,20 +437,16 @@ static shoal_status_t outcome(const launch_t *launch) {
                              words);
 }
 
-// The signals to forward. Blocked ones are seen even if they are ignored: of those, only what a
-// shell has its background jobs ignore is taken, not what `nohup` does.
-static void choose_signals(sigset_t *out_mask) {
-  static const int optional[] = {SIGHUP, SIGUSR1, SIGUSR2};
-  sigemptyset(out_mask);
-  sigaddset(out_mask, SIGINT);
-  sigaddset(out_mask, SIGQUIT);
-  sigaddset(out_mask, SIGTERM);
-  for (size_t i = 0; i < sizeof optional / sizeof *optional; ++i) {
-    struct sigaction now;
-    if (sigaction(optional[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
-      sigaddset(out_mask, optional[i]);
-    }
-  }
+// stdout and stderr may be one file: then lines go there in the order in which they came.
+static void open_sinks(launch_t *launch) {
+  struct stat out, err;
+  const bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+                    out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+  shoal_relay_sink_init(STDOUT_FILENO, &launch->sinks[0]);
+  launch->sink_count = 1;
+  if (same) return;
+  shoal_relay_sink_init(STDERR_FILENO, &launch->sinks[1]);
+  launch->sink_count = 2;
 }
 
 static shoal_status_t launch_all(launch_t *launch) {
@@ -362,37 +454,35 @@ static shoal_status_t launch_all(launch_t *launch) {
   shoal_allocator_t allocator = launch->options->allocator;
   SHOAL_RETURN_IF_ERROR(shoal_hub_create(n, &launch->hub_fd, &launch->hub));
   launch->children = allocator.alloc(allocator.self, (size_t)n * sizeof *launch->children);
-  launch->polls = allocator.alloc(allocator.self, (size_t)(1 + 3 * n) * sizeof *launch->polls);
-  if (!launch->children || !launch->polls) return SHOAL_OOM();
+  launch->polls = allocator.alloc(allocator.self, (size_t)(3 + 3 * n) * sizeof *launch->polls);
+  launch->sinks = allocator.alloc(allocator.self, 2 * sizeof *launch->sinks);
+  if (!launch->children || !launch->polls || !launch->sinks) return SHOAL_OOM();
   for (int32_t i = 0; i < n; ++i) {
     child_t *child = &launch->children[i];
     child->pidfd = child->relays[0].from = child->relays[1].from = -1;
-    child->started = false;
+    child->started = child->lost = false;
     child->wait_status = 0;
+    child->steps_left[0] = child->steps_left[1] = DRAIN_STEPS;
   }
-  sigset_t mask;
-  choose_signals(&mask);
-  pthread_sigmask(SIG_BLOCK, &mask, &launch->old_mask);
-  launch->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC);
-  shoal_status_t status = launch->signal_fd >= 0 ? NULL : SHOAL_ERROR(UNAVAILABLE, "no signalfd");
+  open_sinks(launch);
+  shoal_status_t status = NULL;
   for (int32_t i = 0; i < n && !status; ++i) status = start_child(launch, i);
-  if (status) {  // those that run already
-    launch->harshness = 2;
-    signal_alive(launch, SIGKILL);
-  }
-  watch(launch);
-  for (int32_t i = 0; i < n; ++i) {
-    shoal_relay_close(&launch->children[i].relays[0]);
-    shoal_relay_close(&launch->children[i].relays[1]);
-  }
-  if (launch->signal_fd >= 0) close(launch->signal_fd);
-  pthread_sigmask(SIG_SETMASK, &launch->old_mask, NULL);
+  if (!status) status = watch(launch);
+  if (status) end_all(launch);
+  drain(launch, status || launch->interrupted || launch->first_failed >= 0);
   if (!status) status = outcome(launch);
-  for (int32_t i = 0; i < n && !status; ++i)
-    for (int k = 0; k < 2 && !status; ++k)
-      if (launch->children[i].relays[k].error)
-        status = SHOAL_ERROR(IO, "the output of rank %d could not be written: %s", i,
-                             strerror(launch->children[i].relays[k].error));
+  if (status && launch->dropped) {
+    status = shoal_status_annotatef(status,
+                                    "the rest of the output was dropped: its reader took "
+                                    "none of it");
+  }
+  for (int32_t k = 0; k < launch->sink_count; ++k) {
+    if (!status && launch->sinks[k].error) {
+      status = SHOAL_ERROR(IO, "the output of the ranks could not be written: %s",
+                           strerror(launch->sinks[k].error));
+    }
+    shoal_relay_sink_deinit(&launch->sinks[k]);
+  }
   return status;
 }
 
@@ -406,11 +496,14 @@ static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
                      .self = self,
                      .argv = argv,
                      .hub_fd = -1,
-                     .signal_fd = -1,
                      .first_failed = -1};
+  const int64_t ranks = options.size <= SHOAL_LAUNCH_MAX_RANKS ? options.size : 0;  // too many: hub
+  SHOAL_RETURN_IF_ERROR(shoal_launch_process_borrow(3 * ranks + OWN_FILES, &launch.process));
   shoal_status_t status = shoal_launch_guard_start(&launch.guard);
   if (!status) status = launch_all(&launch);
   shoal_launch_guard_stop(&launch.guard);
+  shoal_launch_process_give_back(&launch.process);
+  options.allocator.free(options.allocator.self, launch.sinks);
   options.allocator.free(options.allocator.self, launch.polls);
   options.allocator.free(options.allocator.self, launch.children);
   shoal_hub_close(launch.hub);

@@ -19,7 +19,11 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "comm/launch_process.h"
 #include "comm/relay.h"
+
+#define DRAIN_NS INT64_C(2000000000)  // for readers that do not take what mpirun said last
+#define OWN_FILES 24
 
 extern char **environ;
 
@@ -283,18 +287,24 @@ static shoal_status_t fill_file(const char *text, int *fd, char path[64]) {
   }
   const int reader = open(path, O_RDONLY | O_CLOEXEC);
   if (reader < 0) return SHOAL_ERROR(IO, "cannot open %s: %s", path, strerror(errno));
-  if (dup3(reader, *fd, O_CLOEXEC) < 0) return SHOAL_ERROR(IO, "dup3: %s", strerror(errno));
+  shoal_status_t status = NULL;
+  if (dup3(reader, *fd, O_CLOEXEC) < 0) status = SHOAL_ERROR(IO, "dup3: %s", strerror(errno));
   close(reader);
-  return NULL;
+  return status;
 }
 
 _Noreturn static void run_mpirun(const shoal_launch_command_t *command,
-                                 const shoal_launch_options_t *options, const sigset_t *mask,
-                                 pid_t parent, int errors) {
+                                 const shoal_launch_options_t *options,
+                                 shoal_launch_process_t *process, pid_t parent, int errors) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends its ranks then
   if (getppid() != parent) _exit(shoal_code_exit(SHOAL_ABORTED));
-  sigprocmask(SIG_SETMASK, mask, NULL);
+  setpgid(0, 0);  // a Ctrl-C reaches it once, through Shoal
   dup2(errors, STDERR_FILENO);
+  if (isatty(STDIN_FILENO)) {  // which would stop readers in the background
+    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null >= 0) dup2(null, STDIN_FILENO);
+  }
+  shoal_launch_process_give_back(process);
   if (geteuid() == 0) {  // who runs Shoal as root means it
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -326,21 +336,37 @@ static shoal_status_t outcome(const char *program, int wait_status, int interrup
                              "%s ended with exit code %d", program, WEXITSTATUS(wait_status));
 }
 
-// mpirun has begun to end the job, and says so. It then waits for every machine's answer, also for
-// one that is cut off: not for ever.
-static bool is_ending(const shoal_relay_t *errors) {
-  static const char *const sentences[] = {"non-zero exit code", "exited on signal", "MPI_ABORT",
-                                          "BAD TERMINATION", "lost communication"};
-  for (size_t i = 0; i < sizeof sentences / sizeof *sentences; ++i) {
-    if (strstr(errors->last, sentences[i])) return true;
+// mpirun has begun to end the job, and says so: in a line of its own. Lines of ranks carry their
+// tag
+// ("[1,0]<stderr>:", "[0] ") at the front, or there is no telling (--no-prefix).
+static bool is_ending(const char *line, size_t size) {
+  static const char *const mpich = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES";
+  static const char *const openmpi[] = {
+      "Primary job  terminated normally, but",
+      "a non-zero exit code. Per user-direction,",
+      "MPI_ABORT was invoked on rank",
+      "ORTE has lost communication with",
+      " noticed that process rank",
+      " detected that one or more processes exited with",
+  };
+  if (size >= strlen(mpich) && memcmp(line, mpich, strlen(mpich)) == 0) return true;
+  for (size_t i = 0; i < sizeof openmpi / sizeof *openmpi; ++i) {
+    const char *sentence = openmpi[i];
+    size_t skip = 0;  // the program's name
+    while (sentence[0] == ' ' && skip < size && line[skip] != ' ' && line[skip] != '\n') ++skip;
+    if (size - skip < strlen(sentence)) continue;
+    if (memcmp(line + skip, sentence, strlen(sentence)) == 0 && line[0] != '[') return true;
   }
   return false;
 }
 
 typedef struct watch {
   pid_t child;
-  int pidfd, signal_fd;
+  int pidfd;
+  shoal_launch_process_t process;
+  shoal_relay_sink_t sink;
   shoal_relay_t errors;
+  int wait_status;
   int interrupted;
   int64_t deadline;  // of the next harsher step; 0: none
   int64_t grace_ns;
@@ -349,81 +375,124 @@ typedef struct watch {
 
 static void be_harsher(watch_t *watch) {
   if (watch->asked) {
-    kill(watch->child, SIGKILL);
-  } else {  // Open MPI takes the second for an order
+    kill(-watch->child, SIGKILL);  // with its ssh
+  } else {                         // Open MPI takes the second for an order
     kill(watch->child, SIGTERM);
   }
   watch->asked = true;
   watch->deadline = shoal_time_ns() + watch->grace_ns;
 }
 
-// Until mpirun has ended.
-static int watch_mpirun(watch_t *watch) {
-  int wait_status = 0;
-  while (waitpid(watch->child, &wait_status, WNOHANG) != watch->child) {
-    if (!watch->deadline && (watch->interrupted || is_ending(&watch->errors))) {
+// mpirun passes messages on to the ranks, and ends them for SIGINT and SIGTERM; not every one does
+// so for SIGHUP and SIGQUIT.
+static void forward_signal(watch_t *watch) {
+  struct signalfd_siginfo info;
+  if (read(watch->process.signal_fd, &info, sizeof info) != sizeof info) return;
+  const int signal_number = (int)info.ssi_signo;
+  if (shoal_launch_is_message(signal_number)) {
+    kill(watch->child, signal_number);
+  } else if (watch->interrupted) {
+    kill(-watch->child, SIGKILL);
+  } else {
+    kill(watch->child, signal_number == SIGINT ? SIGINT : SIGTERM);
+    watch->interrupted = signal_number;
+  }
+}
+
+static bool has_ended(watch_t *watch) {
+  const pid_t got = waitpid(watch->child, &watch->wait_status, WNOHANG);
+  if (got < 0 && errno == ECHILD) {  // somebody else knows how
+    watch->wait_status = W_EXITCODE(shoal_code_exit(SHOAL_ABORTED), 0);
+    return true;
+  }
+  return got == watch->child;
+}
+
+// Once: until there is something to do, or time is up.
+static shoal_status_t wait_once(watch_t *watch, int64_t deadline, int pidfd) {
+  const bool readable = watch->errors.from >= 0 && shoal_relay_sink_has_room(&watch->sink);
+  struct pollfd polls[4] = {
+      {.fd = watch->process.signal_fd, .events = POLLIN},
+      {.fd = readable ? watch->errors.from : -1, .events = POLLIN},
+      {.fd = watch->sink.used > 0 ? watch->sink.fd : -1, .events = POLLOUT},
+      {.fd = pidfd, .events = POLLIN},
+  };
+  const int ready = poll(polls, 4, shoal_launch_poll_ms(deadline));
+  if (ready < 0 && errno != EINTR) {
+    return SHOAL_ERROR(UNAVAILABLE, "cannot watch mpirun: %s", strerror(errno));
+  }
+  if (ready <= 0) return NULL;
+  if (polls[0].revents) forward_signal(watch);
+  if (polls[2].revents) shoal_relay_sink_flush(&watch->sink);
+  if (polls[1].revents) shoal_relay_step(&watch->errors);
+  return NULL;
+}
+
+// Until mpirun has ended, and what it said has been read.
+static shoal_status_t watch_mpirun(watch_t *watch) {
+  while (!has_ended(watch)) {
+    if (!watch->deadline && (watch->interrupted || watch->errors.noted)) {
       watch->deadline = shoal_time_ns() + watch->grace_ns;
     }
-    int64_t left_ms = -1;
-    if (watch->deadline) {
-      left_ms = (watch->deadline - shoal_time_ns()) / 1000000 + 1;
-      if (left_ms <= 0) {
-        be_harsher(watch);
-        continue;
-      }
-    }
-    struct pollfd polls[3] = {{.fd = watch->pidfd, .events = POLLIN},
-                              {.fd = watch->signal_fd, .events = POLLIN},
-                              {.fd = watch->errors.from, .events = POLLIN}};
-    if (poll(polls, 3, (int)left_ms) <= 0) continue;
-    struct signalfd_siginfo info;
-    if (polls[1].revents && read(watch->signal_fd, &info, sizeof info) == sizeof info) {
-      kill(watch->child, watch->interrupted ? SIGKILL : (int)info.ssi_signo);
-      watch->interrupted = (int)info.ssi_signo;
-    }
-    if (polls[2].revents) shoal_relay_step(&watch->errors);
+    if (watch->deadline && shoal_time_ns() >= watch->deadline) be_harsher(watch);
+    SHOAL_RETURN_IF_ERROR(wait_once(watch, watch->deadline, watch->pidfd));
   }
-  while (shoal_relay_step(&watch->errors)) {
+  watch->child = -1;
+  const int64_t deadline = shoal_time_ns() + DRAIN_NS;
+  for (;;) {  // an ssh that outlives it may hold the pipe: what is there now is enough
+    while (shoal_relay_step(&watch->errors)) {
+    }
+    if (shoal_relay_sink_has_room(&watch->sink)) shoal_relay_close(&watch->errors);
+    shoal_relay_sink_flush(&watch->sink);
+    if (watch->errors.from < 0 && watch->sink.used == 0) return NULL;
+    if (shoal_time_ns() >= deadline) return NULL;
+    SHOAL_RETURN_IF_ERROR(wait_once(watch, deadline, -1));
   }
-  return wait_status;
 }
 
 static shoal_status_t run_command(const shoal_launch_command_t *command,
-                                  const shoal_launch_options_t *options) {
+                                  const shoal_launch_options_t *options, watch_t *watch) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
-    return SHOAL_ERROR(UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    return shoal_launch_no_descriptor("cannot make a pipe", errno);
   }
-  sigset_t mask, old;
-  sigemptyset(&mask);
-  sigaddset(&mask, SIGINT);
-  sigaddset(&mask, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &mask, &old);
-  watch_t watch = {.grace_ns = (options->grace_ms ? options->grace_ms : 5000) * 1000000};
-  shoal_relay_init(pipe_fds[0], STDERR_FILENO, "", &watch.errors);
-  watch.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC);
+  shoal_relay_sink_init(STDERR_FILENO, &watch->sink);
+  shoal_relay_init(pipe_fds[0], &watch->sink, "", &watch->errors);
+  if (!options->no_prefix) watch->errors.is_notable = is_ending;
   fflush(NULL);
   const pid_t parent = getpid();
-  watch.child = fork();
-  if (watch.child == 0) run_mpirun(command, options, &old, parent, pipe_fds[1]);
-  close(pipe_fds[1]);
-  watch.pidfd = watch.child > 0 ? (int)syscall(SYS_pidfd_open, watch.child, 0) : -1;
-  int wait_status = 0;
+  watch->child = fork();
+  if (watch->child == 0) run_mpirun(command, options, &watch->process, parent, pipe_fds[1]);
   shoal_status_t status = NULL;
-  if (watch.pidfd < 0 || watch.signal_fd < 0) {
-    status = SHOAL_ERROR(UNAVAILABLE, "cannot start or watch mpirun: %s", strerror(errno));
-    if (watch.child > 0) {
-      kill(watch.child, SIGKILL);
-      waitpid(watch.child, NULL, 0);
-    }
+  if (watch->child < 0) {
+    status = SHOAL_ERROR(UNAVAILABLE, "cannot start mpirun: %s", strerror(errno));
   } else {
-    wait_status = watch_mpirun(&watch);
+    setpgid(watch->child, watch->child);
+    watch->pidfd = (int)syscall(SYS_pidfd_open, watch->child, 0);
+    if (watch->pidfd < 0) status = shoal_launch_no_descriptor("cannot watch mpirun", errno);
   }
-  shoal_relay_close(&watch.errors);
-  if (watch.pidfd >= 0) close(watch.pidfd);
-  if (watch.signal_fd >= 0) close(watch.signal_fd);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  return status ? status : outcome(command->argv[0], wait_status, watch.interrupted, watch.asked);
+  close(pipe_fds[1]);
+  if (!status) status = watch_mpirun(watch);
+  if (status && watch->child > 0) {
+    kill(-watch->child, SIGKILL);
+    waitpid(watch->child, NULL, 0);
+  }
+  shoal_relay_close(&watch->errors);
+  shoal_relay_sink_deinit(&watch->sink);
+  if (watch->pidfd >= 0) close(watch->pidfd);
+  if (status) return status;
+  return outcome(command->argv[0], watch->wait_status, watch->interrupted, watch->asked);
+}
+
+static shoal_status_t run_mpi(const shoal_launch_command_t *command,
+                              const shoal_launch_options_t *options, shoal_arena_t *arena) {
+  watch_t *watch = SHOAL_NEW(arena, watch_t, 1);
+  if (!watch) return SHOAL_OOM();
+  *watch = (watch_t){.pidfd = -1, .grace_ns = shoal_launch_grace_ns(options)};
+  SHOAL_RETURN_IF_ERROR(shoal_launch_process_borrow(OWN_FILES, &watch->process));
+  shoal_status_t status = run_command(command, options, watch);
+  shoal_launch_process_give_back(&watch->process);
+  return status;
 }
 
 shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *options,
@@ -444,7 +513,7 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
   if (!status) {
     const char *texts[3] = {command.hosts, command.ssh_script, command.ssh_config};
     for (int i = 0; i < 3 && !status; ++i) status = fill_file(texts[i], &fds[i], paths[i]);
-    if (!status) status = run_command(&command, &options->launch);
+    if (!status) status = run_mpi(&command, &options->launch, &arena);
   }
   for (int i = 0; i < 3; ++i) {
     if (fds[i] >= 0) close(fds[i]);
