@@ -30,8 +30,9 @@ demo: all  ## plan, train and prove a small byte-level GPT on local ranks
 	@echo "== prove: 5 ranks, 12 heads, uneven parts, equal to one device"
 	@$(SHOAL) check gpt -n 5 --strategy tensor --dtype f64 --batch 5 --width 36 --heads 12 --context 7 --layers 1
 
+# Many wait for time limits to pass: twice as many as cores keep the cores busy.
 check: all  ## quick tests, under a minute
-	@cd build/$(PRESET) && $(CTEST) -LE slow
+	@cd build/$(PRESET) && ctest --output-on-failure -j$$((2 * $(JOBS))) -LE slow
 
 test: deps venv  ## everything: release, dev warnings as errors, sanitizers
 	@tools/bootstrap --optional

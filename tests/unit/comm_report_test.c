@@ -251,8 +251,10 @@ static void test_window(void **state) {
 
 static void test_stopped(void **state) {
   (void)state;
+  rank_process_t process = {&limits, stopped, NULL};
+  shoal_launch_options_t options = {.size = 3, .grace_ms = 100};  // it will not end by itself
   assert_error(DEADLINE, "rank 1 waits for nobody and is in no operation",
-               run_processes(&limits, 3, stopped, NULL));
+               shoal_launch_processes(&options, run_rank_process, &process));
 }
 
 static void test_death(void **state) {
