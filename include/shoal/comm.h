@@ -69,6 +69,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_group_create(shoal_world_t *world,
 SHOAL_API void shoal_group_free(shoal_group_t *group);
 SHOAL_API int32_t shoal_group_size(const shoal_group_t *group);
 SHOAL_API int32_t shoal_group_rank(const shoal_group_t *group);  // mine in it, or -1
+// The rank in the world of group rank `rank`; -1: it is not in the group.
+SHOAL_API int32_t shoal_group_world_rank(const shoal_group_t *group, int32_t rank);
 
 // ---------------------------------------------------------------------------------------------------
 // Collectives. Buffers are dense; counts may be zero and differ between ranks. Reductions (sum, prod, max,
@@ -197,6 +199,8 @@ typedef struct shoal_exchange {
   uint64_t state;
   uint64_t record;
   void *private_data;
+  shoal_message_t own;            // the one message of shoal_send_start and shoal_recv_start
+  bool awaited;                   // its starter waits for it at once
 } shoal_exchange_t;
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
@@ -205,6 +209,28 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(shoal_world_t *worl
                                                              const shoal_message_t *recvs,
                                                              shoal_exchange_t *out_exchange);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange);
+
+// Point to point on a group: `to` and `from` are group ranks. Every group has an order of messages of its
+// own, apart from its collectives, other groups' and shoal_exchange_start's; else messages match as above. Not
+// collective: only the two ranks call, the one sends and the other receives, with equal tag and bytes. `data`
+// stays the caller's, and may be NULL when there are no bytes. A rank outside the group (this one too),
+// negative bytes or missing data: INVALID_ARGUMENT, on this rank only, and nothing was sent.
+//
+// Both block: `send` until the data may be written again, which may be before the other rank receives or
+// only when it does; `recv` until it is there. So ranks that send each other start at least one of the two.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_send(shoal_group_t *group, int32_t to, int32_t tag, int64_t bytes,
+                                                   const void *data);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_recv(shoal_group_t *group, int32_t from, int32_t tag,
+                                                   int64_t bytes, void *data);
+// The same without blocking: each is an exchange of one message, to be waited for once with
+// shoal_exchange_wait, before its group is freed. Grouped: start all of them, then wait for all. The data and
+// the exchange, which must not be moved, stay until it is done. Only the first on a group allocates.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_send_start(shoal_group_t *group, int32_t to, int32_t tag,
+                                                         int64_t bytes, const void *data,
+                                                         shoal_exchange_t *out_exchange);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_recv_start(shoal_group_t *group, int32_t from, int32_t tag,
+                                                         int64_t bytes, void *data,
+                                                         shoal_exchange_t *out_exchange);
 
 // ---------------------------------------------------------------------------------------------------
 // Windows: the only way to leave lock-step. Every rank of a group owns a shard of memory, and every rank of

@@ -20,7 +20,7 @@ typedef struct shoal_comm_ops shoal_comm_ops_t;
 
 // An order of messages of its own: those of one stream match in order between each pair of ranks,
 // and a stream never holds up another. Point-to-point exchanges share one; every group has one, so
-// that groups may be used from different threads.
+// that groups may be used from different threads, and another for the messages of its users.
 typedef struct shoal_stream {
   shoal_world_t *world;
   uint64_t id;  // the same on all its ranks
@@ -59,7 +59,8 @@ struct shoal_world {
 struct shoal_group {
   shoal_world_t *world;
   shoal_stream_t *stream;
-  int32_t size, rank;  // rank -1: this rank is not in it
+  _Atomic(shoal_stream_t *) users;  // of shoal_send and shoal_recv; NULL: none yet
+  int32_t size, rank;               // rank -1: this rank is not in it
   int32_t *ranks;
   // For composed collectives; grown while warming up, never shrunk.
   shoal_message_t *messages;  // 2 * size: sends, recvs

@@ -109,6 +109,8 @@ void shoal_group_free(shoal_group_t *group) {
   shoal_world_t *world = group->world;
   shoal_async_free(group);
   if (world->ops->group_free) world->ops->group_free(group);
+  shoal_stream_t *users = atomic_load(&group->users);
+  if (users) world->ops->stream_free(users);
   world->ops->stream_free(group->stream);
   world->allocator.free(world->allocator.self, group->scratch);
   world->allocator.free(world->allocator.self, group);
@@ -120,6 +122,10 @@ int32_t shoal_group_size(const shoal_group_t *group) {
 
 int32_t shoal_group_rank(const shoal_group_t *group) {
   return group->rank;
+}
+
+int32_t shoal_group_world_rank(const shoal_group_t *group, int32_t rank) {
+  return rank >= 0 && rank < group->size ? group->ranks[rank] : -1;
 }
 
 shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes) {

@@ -46,7 +46,8 @@ static void add_record(text_t *text, const shoal_record_t *record) {
   }
   if (record->bytes > 0) add(text, ", %lld bytes", (long long)record->bytes);
   if (record->group[0]) {
-    if (record->call > 0) add(text, ", call %llu", (unsigned long long)record->call);
+    const bool counted = record->kind != SHOAL_RECORD_EXCHANGE;  // calls are collectives
+    if (record->call > 0 && counted) add(text, ", call %llu", (unsigned long long)record->call);
     add(text, " of ranks %s", record->group);
   }
 }

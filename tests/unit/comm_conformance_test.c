@@ -519,6 +519,55 @@ static shoal_status_t case_barrier(shoal_group_t *group, int32_t n, const int32_
   return NULL;
 }
 
+// Point to point: blocking along a chain, against its direction between neighbours that start what
+// they receive, all to all grouped, and what is refused. World ranks tell who sent.
+static shoal_status_t case_point(shoal_group_t *group, int32_t n, const int32_t *ranks,
+                                 buffers_t *b) {
+  const int32_t own = shoal_group_rank(group);
+  int64_t *send = (int64_t *)b->send, *recv = (int64_t *)b->recv, token = 0;
+  for (int32_t i = -1; i <= n; ++i) {
+    const int32_t want = i >= 0 && i < n ? ranks[i] : -1;
+    CHECK(shoal_group_world_rank(group, i) == want, "group rank %d is not rank %d", i, want);
+  }
+  for (int round = 0; round < 2; ++round) {
+    if (own > 0) SHOAL_RETURN_IF_ERROR(shoal_recv(group, own - 1, 5, sizeof token, &token));
+    CHECK(own == 0 || token == ranks[own - 1] + 100 * round, "token %lld", (long long)token);
+    token = ranks[own] + 100 * round;
+    if (own + 1 < n) SHOAL_RETURN_IF_ERROR(shoal_send(group, own + 1, 5, sizeof token, &token));
+  }
+  const int64_t bytes = (int64_t)sizeof b->send;
+  shoal_exchange_t back;
+  SHOAL_RETURN_IF_ERROR(shoal_recv_start(group, own, 0, 0, NULL, &back));  // from itself, no bytes
+  SHOAL_RETURN_IF_ERROR(shoal_send(group, own, 0, 0, NULL));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&back));
+  if (own + 1 < n) {
+    SHOAL_RETURN_IF_ERROR(shoal_recv_start(group, own + 1, 6, bytes, b->recv, &back));
+  }
+  fill(SHOAL_F64, ranks[own], 77, CAPACITY, b->send);
+  if (own > 0) SHOAL_RETURN_IF_ERROR(shoal_send(group, own - 1, 6, bytes, b->send));
+  if (own + 1 < n) {
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&back));
+    fill(SHOAL_F64, ranks[own + 1], 77, CAPACITY, b->want);
+    SHOAL_RETURN_IF_ERROR(compare(b, SHOAL_F64, CAPACITY));
+  }
+  shoal_exchange_t sent[MAX_RANKS], received[MAX_RANKS];
+  for (int32_t i = 0; i < n; ++i) {
+    send[i] = ranks[own] * 1000 + ranks[i];
+    SHOAL_RETURN_IF_ERROR(shoal_send_start(group, i, 7, sizeof *send, &send[i], &sent[i]));
+    SHOAL_RETURN_IF_ERROR(shoal_recv_start(group, i, 7, sizeof *recv, &recv[i], &received[i]));
+  }
+  for (int32_t i = n - 1; i >= 0; --i) {
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&received[i]));
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&sent[i]));
+    CHECK(recv[i] == ranks[i] * 1000 + ranks[own], "from %d came %lld", i, (long long)recv[i]);
+  }
+  CHECK_ERROR(INVALID_ARGUMENT, "in a group of", shoal_send(group, n, 0, 0, NULL));
+  CHECK_ERROR(INVALID_ARGUMENT, "in a group of", shoal_recv(group, -1, 0, 0, NULL));
+  CHECK_ERROR(INVALID_ARGUMENT, "-1 bytes", shoal_send(group, own, 0, -1, send));
+  CHECK_ERROR(INVALID_ARGUMENT, "no data", shoal_recv(group, own, 0, 8, NULL));
+  return NULL;
+}
+
 typedef shoal_status_t (*case_fn_t)(shoal_group_t *, int32_t, const int32_t *, buffers_t *);
 static const struct {
   const char *name;
@@ -530,6 +579,7 @@ static const struct {
     {"reduce", case_reduce},         {"scan", case_scan},
     {"gather", case_gather},         {"bounded", case_bounded},
     {"large", case_large},           {"any_order", case_any_order},
+    {"point", case_point},
 };
 
 // Groups: all ranks, all backwards, every second one, each alone

@@ -226,6 +226,57 @@ static void test_no_allocation(void **state) {
   assert_int_equal(atomic_load(&counter.live_blocks), 0);
 }
 
+// Messages of a group are apart from the world's, and reports and mismatches name it. Group rank 0
+// is rank 1.
+static shoal_status_t group_messages(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t ranks[] = {1, 0};
+  const int32_t me = shoal_world_rank(world), peer = me;  // the other's rank in the group
+  shoal_group_t *group;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, ranks, &group));
+  int64_t of_world = me, of_group = 10 + me, world_got = -1, group_got = -1;
+  shoal_message_t send = {1 - me, 3, sizeof of_world, &of_world};
+  shoal_message_t recv = {1 - me, 3, sizeof world_got, &world_got};
+  shoal_exchange_t exchange, sent, received;
+  char report[2000];
+  // The world's message is sent first and taken last.
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &send, 0, NULL, &exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_recv_start(group, peer, 9, sizeof group_got, &group_got, &received));
+  SHOAL_RETURN_IF_ERROR(shoal_world_report(world, report, sizeof report));
+  const char *const running = me == 0 ? "exchange with rank 1, tag 9, 8 bytes of ranks 1,0"
+                                      : "exchange with rank 0, tag 9, 8 bytes of ranks 1,0";
+  CHECK(strstr(report, running), "the report is %s", report);
+  SHOAL_RETURN_IF_ERROR(shoal_send_start(group, peer, 9, sizeof of_group, &of_group, &sent));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&sent));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&received));
+  CHECK(group_got == 11 - me, "the group's message was %lld", (long long)group_got);
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 0, NULL, 1, &recv, &exchange));
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&exchange));
+  CHECK(world_got == 1 - me, "the world's message was %lld", (long long)world_got);
+  SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  if (me == 1) {
+    shoal_status_free(shoal_send(group, 1, 1, 8, &of_group));  // the other rank breaks the world
+  } else {
+    CHECK_ERROR(MISMATCH,
+                "rank 0 expects tag 2, 8 bytes from rank 1 in the group of ranks 1,0, but rank 1 "
+                "sent tag 1, 8 bytes",
+                shoal_recv(group, 0, 2, 8, &group_got));
+  }
+  shoal_group_free(group);
+  const int32_t other = 1 - me;  // a group without this rank
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 1, &other, &group));
+  CHECK_ERROR(INVALID_ARGUMENT, "is not in the group", shoal_send(group, 0, 1, 0, NULL));
+  shoal_group_free(group);
+  return NULL;
+}
+
+static void test_group_messages(void **state) {
+  (void)state;
+  run_threads(NULL, 2, group_messages, NULL);
+  assert_ok(run_processes(NULL, 2, group_messages, NULL));
+}
+
 // Joining twice gives the same world; after leaving, all may join again.
 static shoal_status_t join_again(shoal_world_t *world, void *self) {
   (void)self;
@@ -286,7 +337,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mutual_large),      cmocka_unit_test(test_in_flight),
       cmocka_unit_test(test_threads_of_a_rank), cmocka_unit_test(test_no_allocation),
-      cmocka_unit_test(test_join_again),
+      cmocka_unit_test(test_join_again),        cmocka_unit_test(test_group_messages),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
