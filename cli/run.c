@@ -2,8 +2,8 @@
 // shoal run --cluster FILE -- PROGRAM ARGS: on the machines of a cluster file; see
 // comm/launch_cluster.h.
 //
-// --threads starts the program once, with SHOAL_THREADS=N: whether its ranks are threads is then
-// the program's own business (shoal_world_threads); Shoal's commands `train` and `check` honour it.
+// --threads starts the program once, with SHOAL_THREADS=N: it makes its ranks itself
+// (shoal_world_threads), as Shoal's commands `train` and `check` do; shoal_world_join refuses.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,15 +29,18 @@ static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(run_options_t, STRING, cluster, NULL,
                  "start them on this cluster file's machines (AutoDist's resource_spec.yml)"),
     SHOAL_OPTION(run_options_t, STRING, mpi, "auto",
-                 "with --cluster: openmpi or mpich; auto: the first that is here"),
+                 "with --cluster: openmpi or mpich; auto: the first that is here, or none "
+                 "if this machine is the only one"),
     SHOAL_OPTION(run_options_t, STRING, mpi_options, NULL,
                  "with --cluster: more options for mpirun, in one text"),
     SHOAL_OPTION(run_options_t, STRING, ssh, "ssh", "with --cluster: how to call ssh"),
     SHOAL_OPTION(run_options_t, BOOL, dry_run, NULL,
                  "with --cluster: say what would be called, and stop"),
-    SHOAL_OPTION(run_options_t, BOOL, threads, NULL,
-                 "start the program once with SHOAL_THREADS set: it makes its ranks itself",
-                 .no_environment = true),
+    SHOAL_OPTION(
+        run_options_t, BOOL, threads, NULL,
+        "start the program once with SHOAL_THREADS set: for programs that make their ranks "
+        "themselves, with shoal_world_threads (train and check do)",
+        .no_environment = true),
     SHOAL_OPTION(run_options_t, INT, timeout_ms, "auto",
                  "how long a rank waits without progress; auto: 300000"),
     SHOAL_OPTION(run_options_t, INT, grace_ms, "5000",
@@ -68,8 +71,16 @@ static shoal_status_t print_call(const shoal_launch_cluster_options_t *options,
   shoal_launch_command_t command;
   SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, nodes, program, "HOSTS", "SSH",
                                                      "SSH_CONFIG", arena, &command));
-  fprintf(out, "HOSTS:\n%s\nSSH:\n%s\nSSH_CONFIG:\n%s\ncall:\n", command.hosts, command.ssh_script,
-          command.ssh_config);
+  if (command.local_ranks) {  // no mpirun
+    fprintf(out, "local ranks: %d\n", command.local_ranks);
+    for (int64_t i = 0; i < command.variable_count; ++i) {
+      fprintf(out, "variable: %s=%s\n", command.variables[i].name, command.variables[i].value);
+    }
+    fputs("call of each:\n", out);
+  } else {
+    fprintf(out, "HOSTS:\n%s\nSSH:\n%s\nSSH_CONFIG:\n%s\ncall:\n", command.hosts,
+            command.ssh_script, command.ssh_config);
+  }
   for (const char **word = command.argv; *word; ++word) {
     fprintf(out, "%s%c", *word, word[1] ? ' ' : '\n');
   }
@@ -88,9 +99,7 @@ static shoal_status_t run_cluster(const run_options_t *options, const shoal_laun
                                            .mpi_options = options->mpi_options,
                                            .ssh = options->ssh};
   if (options->dry_run) return print_call(&launch, &nodes, program, arena, out);
-  if (nodes.count > 1) return shoal_launch_cluster(&launch, &nodes, program);
-  if (!launch.launch.size) launch.launch.size = nodes.ranks;  // this machine: nothing but Shoal
-  return shoal_launch_program(&launch.launch, program);
+  return shoal_launch_cluster(&launch, &nodes, program);
 }
 
 // "auto" is 0.

@@ -95,6 +95,25 @@ for family in $families; do
       { fail "$family: windows, $case"; cat "$work/err" >&2; }
     [ "$(grep -c 'of 4 over mpi: well' "$work/out")" -eq 4 ] || fail "$family: windows, $case: not 4 ranks"
   done
+  # Words that mpirun also uses are a rank's own business.
+  run $family --grace-ms 10 -- sh -c 'echo "MPI_ABORT was invoked on rank 0
+lost communication, non-zero exit code, exited on signal, BAD TERMINATION" >&2; sleep 3; echo done' \
+    >"$work/out" 2>"$work/err" || { fail "$family: a rank's words end the job"; cat "$work/err" >&2; }
+  [ "$(grep -c done "$work/out")" -eq 4 ] || fail "$family: a rank's words: not 4 ranks"
+  # Messages pass, and end nothing: SIGUSR2 would end Hydra.
+  : >"$work/out"
+  run $family -- bash -c 'trap "echo heard; exit 0" USR1; echo up; for _ in $(seq 600); do sleep 0.1; done' \
+    >"$work/out" 2>"$work/err" &
+  job=$!
+  for _ in $(seq 300); do [ "$(grep -c up "$work/out")" -eq 4 ] && break; sleep 0.1; done
+  launcher=
+  for pid in $(pgrep -f "run --cluster $work/spec.yml"); do
+    [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$shoal")" ] && launcher=$pid
+  done
+  [ $family = openmpi ] || kill -USR2 $launcher
+  kill -USR1 $launcher
+  wait $job || { fail "$family: SIGUSR1: exit code $?"; cat "$work/err" >&2; }
+  [ "$(grep -c heard "$work/out")" -eq 4 ] || fail "$family: SIGUSR1 does not reach every rank"
   # A rank's failure is the job's.
   run $family -n 3 -- sh -c 'exit 8' >"$work/out" 2>"$work/err" && fail "$family: a failed job ends with 0"
   grep -q 'ended with exit code' "$work/err" || { fail "$family: exit code"; cat "$work/err" >&2; }
@@ -105,7 +124,7 @@ case $families in
 *openmpi*)
   start=$SECONDS
   : >"$work/out"
-  run openmpi --timeout-ms 5000 --no-prefix -- "$build/tests/comm_failure_test" join cut \
+  run openmpi --timeout-ms 5000 -- "$build/tests/comm_failure_test" join cut \
     >"$work/out" 2>"$work/err" &
   job=$!
   for _ in $(seq 200); do grep -q 'up' "$work/out" && break; sleep 0.1; done

@@ -31,6 +31,9 @@ run timeout 0 -n 1 --timeout-ms 1234 --no-prefix -- sh -c 'echo $SHOAL_TIMEOUT_M
 run threads 0 -n 4 --threads -- sh -c 'echo threads $SHOAL_THREADS; env | grep -c SHOAL_RANK || true'
 has out "threads 4"
 has out "0"
+"$shoal" run -n 4 --threads -- "$shoal" train mlp --steps 2 >"$work/out" 2>"$work/err" || fail "train as threads: $?"
+run no_threads 6 -n 4 --threads -- "$(dirname "$shoal")/examples/mlp"
+has err "shoal run --threads"
 # Each rank keeps to its share of the cores, unless there are too few, or it is told not to.
 cores=$(nproc)
 if [ "$cores" -ge 2 ] && command -v taskset >/dev/null; then
@@ -50,6 +53,31 @@ nodes:
 X
 run cluster 0 --cluster "$work/alone.yml" -- sh -c 'echo $SHOAL_SIZE'
 has out "[2] 3"
+# One node that is this machine needs no MPI; all else of the file holds, and --dry-run says what happens.
+cat >"$work/here.yml" <<X
+nodes:
+  - address: $(hostname)
+    cpus: [0, 1]
+    ssh_config: conf
+ssh:
+  conf: {username: me, python_venv: "export SHOAL_TEST_VENV=in", shared_envs: {SHOAL_TEST_SHARED: both}}
+X
+run here 0 --cluster "$work/here.yml" -- sh -c 'echo $SHOAL_SIZE $SHOAL_TEST_VENV $SHOAL_TEST_SHARED'
+has out "[1] 2 in both"
+run here_dry 0 --cluster "$work/here.yml" --dry-run -- ./prog
+has out "local ranks: 2"
+has out "SHOAL_TEST_SHARED=both"
+for dry in '' --dry-run; do
+  run here_ranks 2 --cluster "$work/here.yml" -n 50 $dry -- true
+  has err "50 ranks, but the cluster has 2 devices"
+  run here_mpi 5 --cluster "$work/here.yml" --mpi nonsense $dry -- true
+  has err "no launcher of nonsense"
+done
+if command -v mpirun.openmpi mpiexec.hydra >/dev/null; then  # a documentation address is no machine
+  sed "s/address: .*/address: 192.0.2.1/" "$work/here.yml" >"$work/away.yml"
+  run away_dry 0 --cluster "$work/away.yml" --dry-run -- true
+  has out "HOSTS:"
+fi
 run cluster_error 2 --cluster "$work/out" -- true
 has err "$work/out"
 

@@ -98,9 +98,21 @@ shoal_status_t shoal_world_complete(shoal_world_t *world) {
   return shoal_group_create(world, world->size, NULL, &world->all);
 }
 
+// `shoal run --threads` started this process alone: it is no rank of the many asked for.
+static shoal_status_t refuse_threads(void) {
+  const char *threads = getenv("SHOAL_THREADS");
+  if (!threads || strtoll(threads, NULL, 10) <= 1) return NULL;
+  return SHOAL_ERROR_HINT(UNSUPPORTED,
+                          "use shoal_world_threads, or processes: leave --threads away",
+                          "started by `shoal run --threads` (SHOAL_THREADS is %s) this program is "
+                          "to make its ranks itself, but joins a world as one process",
+                          threads);
+}
+
 static shoal_status_t join(const shoal_world_options_t *given, shoal_world_t **out_world) {
   shoal_world_options_t options;
   SHOAL_RETURN_IF_ERROR(fill_options(given, &options));
+  if (!options.backend) SHOAL_RETURN_IF_ERROR(refuse_threads());
   const shoal_comm_ops_t *ops;
   SHOAL_RETURN_IF_ERROR(shoal_comm_find(options.backend, false, &ops));
   shoal_world_t *world;

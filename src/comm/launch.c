@@ -112,6 +112,9 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
   }
   shoal_launch_process_give_back(&launch->process);
   unsetenv("SHOAL_THREADS");  // of a launcher around this one
+  for (int64_t i = 0; i < launch->options->variable_count; ++i) {
+    setenv(launch->options->variables[i].name, launch->options->variables[i].value, 1);
+  }
   set_number("SHOAL_RANK", rank);
   set_number("SHOAL_SIZE", launch->options->size);
   set_number("SHOAL_LOCAL_FD", launch->hub_fd);

@@ -4,6 +4,7 @@
 #ifndef SHOAL_COMM_LAUNCH_H_
 #define SHOAL_COMM_LAUNCH_H_
 
+#include "cluster/nodes.h"
 #include "shoal/comm.h"
 
 #define SHOAL_LAUNCH_MAX_RANKS 128  // on one machine, as threads or processes
@@ -15,6 +16,8 @@ typedef struct shoal_launch_options {
   int64_t grace_ms;             // from the first failure until the rest is ended; 0: 5000
   bool no_prefix;               // lines as they are, without "[rank] "
   bool no_pin;                  // ranks may run on any core
+  const shoal_cluster_variable_t *variables;  // set for the children, beside those that are
+  int64_t variable_count;
 } shoal_launch_options_t;
 
 // Forks `size` children that run child(self, rank) and end with what it returns. In a child,
@@ -23,12 +26,13 @@ typedef struct shoal_launch_options {
 // Each rank keeps to its share of the cores, neighbours to neighbouring ones, unless there are
 // fewer cores than ranks.
 //
-// Blocks until all have ended. When one ends abnormally the world is aborted, the others get
-// grace_ms, then SIGTERM and SIGKILL. SIGINT, SIGQUIT, SIGTERM and, unless ignored, SIGHUP are
-// forwarded and end the world; SIGUSR1 and SIGUSR2 are only forwarded, unless ignored. Returns OK
-// if all ended with 0; else an error that names the first failing rank, why (signal, exit code) and
-// its last words on stderr. Its code is the one whose shoal_code_exit the child ended with, ABORTED
-// if there is none. *Not collective.*
+// Blocks until all have ended and their output is written: while its reader takes none the ranks
+// wait, and in trouble it is waited for no longer than two seconds. When one ends abnormally the
+// world is aborted, the others get grace_ms, then SIGTERM and SIGKILL. SIGINT, SIGQUIT, SIGTERM
+// and, unless ignored, SIGHUP are forwarded and end the world; SIGUSR1 and SIGUSR2 are only
+// forwarded, unless ignored. Returns OK if all ended with 0; else an error that names the first
+// failing rank, why (signal, exit code) and its last words on stderr. Its code is the one whose
+// shoal_code_exit the child ended with, ABORTED if there is none. *Not collective.*
 SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
                                                      int (*child)(void *self, int rank),
                                                      void *self);

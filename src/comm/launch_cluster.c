@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "comm/launch_here.h"
 #include "comm/launch_process.h"
 #include "comm/relay.h"
 
@@ -51,9 +52,13 @@ static bool is_in_path(const char *program) {
   return false;
 }
 
+static bool is_any(const char *wanted) {
+  return !wanted || strcmp(wanted, "auto") == 0;
+}
+
 static shoal_status_t find_mpi(const char *wanted, const char **out_family,
                                const char **out_program) {
-  const bool any = !wanted || strcmp(wanted, "auto") == 0;
+  const bool any = is_any(wanted);
   for (size_t i = 0; i < sizeof mpis / sizeof *mpis; ++i) {
     if (!any && strcmp(wanted, mpis[i].family) != 0) continue;
     for (int k = 0; k < 2; ++k) {
@@ -243,6 +248,20 @@ static shoal_status_t compose_files(const shoal_launch_cluster_options_t *option
   return command->ssh_script ? NULL : SHOAL_OOM();
 }
 
+static shoal_status_t compose_local(const shoal_launch_cluster_options_t *options,
+                                    const shoal_cluster_nodes_t *nodes, char *const *program,
+                                    shoal_arena_t *arena, shoal_launch_command_t *command) {
+  words_t words = {0};
+  SHOAL_RETURN_IF_ERROR(add_program(nodes, program, arena, &words));
+  if (!SHOAL_PUSH(arena, &words, NULL)) return SHOAL_OOM();
+  command->argv = words.items;
+  command->local_ranks = options->launch.size ? options->launch.size : nodes->ranks;
+  const shoal_cluster_ssh_t *ssh = nodes->items[0].ssh;
+  command->variables = ssh ? ssh->shared_envs : NULL;
+  command->variable_count = ssh ? ssh->shared_env_count : 0;
+  return NULL;
+}
+
 shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t *options,
                                             const shoal_cluster_nodes_t *nodes,
                                             char *const *program, const char *hosts_path,
@@ -254,6 +273,12 @@ shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t
                             "%d ranks, but the cluster has %d devices", options->launch.size,
                             nodes->ranks);
   }
+  *out_command = (shoal_launch_command_t){0};
+  // One node, this one: nothing but Shoal is needed, unless an MPI is wished for.
+  if (nodes->count == 1 && is_any(options->mpi) && !options->mpi_options &&
+      shoal_launch_is_here(nodes->items[0].address)) {
+    return compose_local(options, nodes, program, arena, out_command);
+  }
   const char *family = NULL, *mpirun = NULL;
   SHOAL_RETURN_IF_ERROR(find_mpi(options->mpi, &family, &mpirun));
   words_t words = {0};
@@ -261,6 +286,7 @@ shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t
       compose_argv(options, nodes, program, hosts_path, ssh_path, family, mpirun, arena, &words));
   SHOAL_RETURN_IF_ERROR(compose_files(options, nodes, family, config_path, arena, out_command));
   out_command->argv = words.items;
+  out_command->family = family;
   return NULL;
 }
 
@@ -370,7 +396,8 @@ typedef struct watch {
   int interrupted;
   int64_t deadline;  // of the next harsher step; 0: none
   int64_t grace_ns;
-  bool asked;  // SIGTERM was sent
+  bool asked;    // SIGTERM was sent
+  bool no_usr2;  // it would die of SIGUSR2
 } watch_t;
 
 static void be_harsher(watch_t *watch) {
@@ -390,7 +417,7 @@ static void forward_signal(watch_t *watch) {
   if (read(watch->process.signal_fd, &info, sizeof info) != sizeof info) return;
   const int signal_number = (int)info.ssi_signo;
   if (shoal_launch_is_message(signal_number)) {
-    kill(watch->child, signal_number);
+    if (signal_number != SIGUSR2 || !watch->no_usr2) kill(watch->child, signal_number);
   } else if (watch->interrupted) {
     kill(-watch->child, SIGKILL);
   } else {
@@ -484,11 +511,22 @@ static shoal_status_t run_command(const shoal_launch_command_t *command,
   return outcome(command->argv[0], watch->wait_status, watch->interrupted, watch->asked);
 }
 
+static shoal_status_t run_local(const shoal_launch_command_t *command,
+                                const shoal_launch_options_t *options) {
+  shoal_launch_options_t local = *options;
+  local.size = command->local_ranks;
+  local.variables = command->variables;
+  local.variable_count = command->variable_count;
+  return shoal_launch_program(&local, (char *const *)command->argv);
+}
+
 static shoal_status_t run_mpi(const shoal_launch_command_t *command,
                               const shoal_launch_options_t *options, shoal_arena_t *arena) {
   watch_t *watch = SHOAL_NEW(arena, watch_t, 1);
   if (!watch) return SHOAL_OOM();
-  *watch = (watch_t){.pidfd = -1, .grace_ns = shoal_launch_grace_ns(options)};
+  *watch = (watch_t){.pidfd = -1,
+                     .grace_ns = shoal_launch_grace_ns(options),
+                     .no_usr2 = strcmp(command->family, "mpich") == 0};
   SHOAL_RETURN_IF_ERROR(shoal_launch_process_borrow(OWN_FILES, &watch->process));
   shoal_status_t status = run_command(command, options, watch);
   shoal_launch_process_give_back(&watch->process);
@@ -510,7 +548,9 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
     status = shoal_launch_cluster_command(options, nodes, program, paths[0], paths[1], paths[2],
                                           &arena, &command);
   }
-  if (!status) {
+  if (!status && command.local_ranks) {
+    status = run_local(&command, &options->launch);
+  } else if (!status) {
     const char *texts[3] = {command.hosts, command.ssh_script, command.ssh_config};
     for (int i = 0; i < 3 && !status; ++i) status = fill_file(texts[i], &fds[i], paths[i]);
     if (!status) status = run_mpi(&command, &options->launch, &arena);
