@@ -73,8 +73,9 @@ static shoal_status_t other_order(shoal_world_t *world, void *self) {
 }
 
 // Three ranks: while the last one is away, one waits for a message and one, over MPI, inside MPI's
-// own collective. `self`: the last one aborts; else it comes too late, or with other counts.
-typedef enum late { LATE_ABORTS, LATE_COMES_TOO_LATE, LATE_HAS_LESS } late_t;
+// own collective. `self`: the last one aborts; else it comes too late, or with other counts, which
+// may be so few that MPI's own is not for them.
+typedef enum late { LATE_ABORTS, LATE_COMES_TOO_LATE, LATE_HAS_LESS, LATE_HAS_FEW } late_t;
 static shoal_status_t any_order_late(shoal_world_t *world, void *self) {
   const late_t late = *(const late_t *)self;
   const int32_t me = shoal_world_rank(world);
@@ -95,11 +96,16 @@ static shoal_status_t any_order_late(shoal_world_t *world, void *self) {
     shoal_status_free(reason);
   }
   if (me == 2 && late == LATE_COMES_TOO_LATE) usleep(2 * SHORT_MS * 1000);
-  if (me == 2) c.count = 29999;
+  if (me == 2) c.count = late == LATE_HAS_FEW ? 4 : 29999;
   shoal_status_t status = shoal_collective_run(group, &c);
   if (late == LATE_ABORTS) CHECK_ERROR(ABORTED, "out of paper", status);
   if (late == LATE_COMES_TOO_LATE) CHECK_ERROR(DEADLINE, "no progress", status);
   if (late == LATE_HAS_LESS) CHECK_ERROR(MISMATCH, "29999", status);
+  if (late == LATE_HAS_FEW) {
+    CHECK(strstr(shoal_status_message(status), " 30000 elements"), "%s",
+          shoal_status_message(status));
+    CHECK_ERROR(MISMATCH, "rank 2 composes it of messages, here one of 16 bytes", status);
+  }
   sleep(2);  // a launcher may end the others when the first one ends
   shoal_group_free(group);
   return NULL;
@@ -181,10 +187,11 @@ static shoal_status_t other_counts(shoal_world_t *world, void *self) {
   SHOAL_RETURN_IF_ERROR(
       buffer_of(world, o->alloc, gathers ? counts[me] : n * o->each, 10 + (float)me, &send));
   SHOAL_RETURN_IF_ERROR(buffer_of(world, o->alloc, recv_count, -1, &recv));
-  if (!o->first) SHOAL_RETURN_IF_ERROR(shoal_barrier(group));
+  // Some may still be in it when the last rank is told already.
+  shoal_status_t status = o->first ? NULL : shoal_barrier(group);
   shoal_collective_t c = {.kind = o->kind, .dtype = SHOAL_F32, .send = send, .recv = recv};
   *(gathers ? &c.recv_counts : &c.send_counts) = counts;
-  shoal_status_t status = shoal_collective_run(group, &c);
+  if (!status) status = shoal_collective_run(group, &c);
   // Who waits for nobody else's data need not know yet, but must when it next meets the others.
   const bool told = status != NULL;
   const bool may_go_on = !o->first && (o->kind == SHOAL_COLLECTIVE_SCATTER  ? me != n - 1
@@ -641,7 +648,8 @@ static int join_case(const char *name) {
   static double share = 0.2;
   static sides_t tags = {5, 6, 8, 8}, bytes = {5, 5, 8, 12}, large = {5, 5, 64, 1 << 20};
   static const shoal_world_options_t short_time = {.timeout_ms = SHORT_MS};
-  static late_t aborted = LATE_ABORTS, too_late = LATE_COMES_TOO_LATE, less = LATE_HAS_LESS;
+  static late_t aborted = LATE_ABORTS, too_late = LATE_COMES_TOO_LATE, less = LATE_HAS_LESS,
+                few = LATE_HAS_FEW;
   const joined_case_t joined[] = {
       {"tags", NULL, mismatch, &tags},
       {"bytes", NULL, mismatch, &bytes},
@@ -651,6 +659,7 @@ static int join_case(const char *name) {
       {"abort3", NULL, any_order_late, &aborted},
       {"late3", &short_time, any_order_late, &too_late},
       {"less3", NULL, any_order_late, &less},
+      {"few3", NULL, any_order_late, &few},
       {"abort", NULL, aborts, &who},
       {"agree", NULL, agrees, NULL},
       {"deadline", &short_time, deadline, NULL},
