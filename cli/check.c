@@ -168,8 +168,12 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
   if (o->mutate) return check_mutations(o, out);
   if (o->random > 0 || o->kase) return check_random(o, out);
   SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
-  const cli_ranks_t ranks = {o->planning.ranks, cli_ranks_given(argc, argv), o->threads};
-  if (launched) return check_joined(o, words.items[0], &ranks, arena, out);
+  cli_ranks_t ranks = {o->planning.ranks, cli_ranks_given(argc, argv), o->threads};
+  bool is_told = false;
+  SHOAL_RETURN_IF_ERROR(cli_ranks_threads(&ranks, &is_told));
+  o->planning.ranks = ranks.count;
+  if (is_told) o->processes = false;
+  if (launched && !is_told) return check_joined(o, words.items[0], &ranks, arena, out);
   return check_model(o, words.items[0], NULL, arena, out);
 }
 

@@ -74,6 +74,20 @@ bool cli_ranks_given(int argc, char **argv) {
   return given;
 }
 
+shoal_status_t cli_ranks_threads(cli_ranks_t *ranks, bool *out_told) {
+  const char *told = getenv("SHOAL_THREADS");  // by `shoal run --threads`
+  *out_told = told != NULL;
+  if (!told) return NULL;
+  char *end;
+  const int64_t count = strtoll(told, &end, 10);
+  if (*end || count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks from 1 to %d", told,
+                       SHOAL_LAUNCH_MAX_RANKS);
+  ranks->count = count;
+  ranks->threads = true;
+  return NULL;
+}
+
 shoal_status_t cli_ranks_join(const cli_ranks_t *ranks, shoal_world_t **out_world) {
   shoal_world_t *world = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_world_join(NULL, &world));
@@ -158,22 +172,16 @@ static shoal_status_t run_joined(const cli_ranks_t *ranks, cli_rank_fn_t functio
 }
 
 shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, cli_rank_fn_t function, void *self) {
-  int64_t count = ranks->count;
-  bool threads = ranks->threads;
-  if (count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks", (long long)count,
+  if (ranks->count < 1 || ranks->count > SHOAL_LAUNCH_MAX_RANKS)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks", (long long)ranks->count,
                        SHOAL_LAUNCH_MAX_RANKS);
-  const char *launched = getenv("SHOAL_THREADS");  // by `shoal run --threads`
-  if (launched) {
-    char *end;
-    count = strtoll(launched, &end, 10);
-    if (*end || count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks", launched);
-    threads = true;
-  }
-  if (!launched && shoal_launched()) return run_joined(ranks, function, self);
+  cli_ranks_t told = *ranks;
+  bool is_told = false;
+  SHOAL_RETURN_IF_ERROR(cli_ranks_threads(&told, &is_told));
+  if (!is_told && shoal_launched()) return run_joined(ranks, function, self);
+  const int64_t count = told.count;
   if (count == 1) return run_alone(function, self);
-  if (!threads) return run_processes((int32_t)count, function, self);
+  if (!told.threads) return run_processes((int32_t)count, function, self);
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_status_t status = run_threads((int32_t)count, function, self, &arena);

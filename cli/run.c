@@ -3,7 +3,8 @@
 // comm/launch_cluster.h.
 //
 // --threads starts the program once, with SHOAL_THREADS=N: it makes its ranks itself
-// (shoal_world_threads), as Shoal's commands `train` and `check` do; shoal_world_join refuses.
+// (shoal_world_threads), as Shoal's commands `train`, `check` and `perf` do; shoal_world_join
+// refuses.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

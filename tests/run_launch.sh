@@ -32,6 +32,8 @@ run threads 0 -n 4 --threads -- sh -c 'echo threads $SHOAL_THREADS; env | grep -
 has out "threads 4"
 has out "0"
 "$shoal" run -n 4 --threads -- "$shoal" train mlp --steps 2 >"$work/out" 2>"$work/err" || fail "train as threads: $?"
+run check_threads 0 -n 2 --threads -- "$shoal" check mlp
+has out "on 2 threads"
 run no_threads 6 -n 4 --threads -- "$(dirname "$shoal")/examples/mlp"
 has err "shoal run --threads"
 # Each rank keeps to its share of the cores, unless there are too few, or it is told not to.
