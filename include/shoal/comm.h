@@ -1,10 +1,14 @@
 // Shoal, comm: ranks and how they talk.
 //
-// A *world* is this rank's handle on all ranks. It is joined from the environment (`shoal run`), made of
-// threads, or alone ("self"). A *group* is an ordered list of its ranks. Functions marked *Collective*
-// must be called by every rank of the group in the same order; they block unless said otherwise, and an
-// error on one rank becomes an error on all: the world is then *broken* and every later call returns that
-// error.
+// A *world* is this rank's handle on all ranks. It is joined from the environment (`shoal run`, mpirun,
+// Slurm, torchrun's variables), made of threads, or alone ("self"). A *group* is an ordered list of its
+// ranks. Functions marked *Collective* must be called by every rank of the group in the same order; they
+// block unless said otherwise, and an error on one rank becomes an error on all: the world is then *broken*,
+// and every present and later call returns that error. A rank that needed nothing more from the others may
+// still return OK from the very call in which one failed; its next one does not.
+//
+// Everything may be called from several threads, but a group's calls from one at a time. Groups, windows,
+// memory and started operations belong to their world and must be gone before it is released.
 #ifndef SHOAL_COMM_H_
 #define SHOAL_COMM_H_
 
@@ -24,12 +28,16 @@ typedef struct shoal_world_options {
   int64_t timeout_ms;           // without progress; 0: SHOAL_TIMEOUT_MS or 300000
 } shoal_world_options_t;
 
-// Joins the world the environment describes (SHOAL_RANK, SHOAL_SIZE, SHOAL_LOCAL_FD set by `shoal run`);
-// alone without it. SHOAL_COMM_THROTTLE, a cluster file, slows it down to the links described there, and so
-// worlds of threads (docs/cluster.md). Joining again returns the same world, reference-counted. *Collective.*
+// Joins the world that the environment describes - of `shoal run`, Open MPI, MPICH (Hydra, PMI), Slurm or
+// torchrun (docs/cluster.md) - and is alone without any. SHOAL_COMM_THROTTLE, a cluster file, slows it down to
+// the links described there, and so worlds of threads. Blocks until the ranks it must know are there, for
+// timeout_ms at most. Joining again returns the same world, reference-counted, whatever the options.
+// *Collective.* UNAVAILABLE: the launcher's MPI has no plug-in here. UNSUPPORTED: `shoal run --threads` started
+// it (SHOAL_THREADS is above 1), and no backend is named: shoal_world_threads makes such ranks.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_join(const shoal_world_options_t *options,
                                                          shoal_world_t **out_world);
-// n worlds for n threads of this process. Not collective: one thread makes all.
+// n worlds for n threads of this process, at most 128. Not collective: one thread makes all; each is
+// released by whoever used it.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_threads(const shoal_world_options_t *options, int32_t n,
                                                             shoal_world_t **out_worlds);
 SHOAL_API void shoal_world_retain(shoal_world_t *world);
@@ -61,8 +69,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_report(shoal_world_t *world,
 // nothing. The text must stay while it is set, and until what was started is done. Not collective.
 SHOAL_API void shoal_comm_label(const char *label);
 
-// An ordered list of ranks (NULL: all of them; this rank need not be among them). Exchanges no message, but
-// the ranks of a group must create groups of the same list in the same order. Groups do not disturb each
+// An ordered list of ranks (NULL: the first `count`; this rank need not be among them). Exchanges no message,
+// but the ranks of a group must create groups of the same list in the same order. Freeing is not collective. Groups do not disturb each
 // other: each may be used from a thread of its own.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count,
                                                            const int32_t *ranks, shoal_group_t **out_group);
@@ -74,8 +82,8 @@ SHOAL_API int32_t shoal_group_world_rank(const shoal_group_t *group, int32_t ran
 
 // ---------------------------------------------------------------------------------------------------
 // Collectives. Buffers are dense; counts may be zero and differ between ranks. Reductions (sum, prod, max,
-// min) join the ranks' elements in ascending group rank, bf16 and f16 in f32 with one rounding: the same
-// bits on every rank, every time. In place: `send` equals `recv` where both are as long; else the shorter
+// min; for floats also lse, log-sum-exp) join the ranks' elements in ascending group rank, bf16 and f16 in
+// f32 with one rounding: the same bits on every rank, every time. Integers wrap; max and min keep a NaN. In place: `send` equals `recv` where both are as long; else the shorter
 // one may be this rank's own part of the longer. Not so for all_to_all, whose buffers must not overlap.
 // ---------------------------------------------------------------------------------------------------
 
@@ -245,8 +253,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_create(shoal_group_t *group
 SHOAL_API void shoal_window_free(shoal_window_t *window);
 SHOAL_API int64_t shoal_window_bytes(const shoal_window_t *window, int32_t owner);  // of its shard
 
-// All below: ranks are group ranks, offsets and sizes in bytes. *Not collective*; they block only for
-// others that are reading or writing the shard, but for `wait`.
+// All below: ranks are group ranks, offsets and sizes in bytes. *Not collective*; but for `wait` they block
+// only for others that are reading or writing the shard and, over MPI, for the owner's process to serve them,
+// which it does by itself.
 
 // Adds `count` elements to the shard of `owner` and 1 to this rank's version there: seen together or not at
 // all, by every reader. Count 0 only raises the version.

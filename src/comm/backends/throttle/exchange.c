@@ -86,7 +86,10 @@ static void tell_inner(throttle_stream_t *stream) {
   atomic_store_explicit(&stream->inner->calls,
                         atomic_load_explicit(&stream->base.calls, memory_order_relaxed),
                         memory_order_relaxed);
-  if (stream->inner->collective == stream->base.collective) return;
+  if (stream->inner->collective == stream->base.collective &&
+      stream->inner->ranks[0] == stream->base.ranks[0]) {
+    return;
+  }
   snprintf(stream->inner->ranks, sizeof stream->inner->ranks, "%s", stream->base.ranks);
   stream->inner->collective = stream->base.collective;
 }
