@@ -208,7 +208,6 @@ typedef struct shoal_exchange {
   uint64_t record;
   void *private_data;
   shoal_message_t own;            // the one message of shoal_send_start and shoal_recv_start
-  bool awaited;                   // its starter waits for it at once
 } shoal_exchange_t;
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,

@@ -31,7 +31,7 @@ static shoal_status_t users_stream(shoal_group_t *group, shoal_stream_t **out_st
 }
 
 static shoal_status_t start(shoal_group_t *group, shoal_direction_t direction, int32_t rank,
-                            int32_t tag, int64_t bytes, void *data, bool awaited,
+                            int32_t tag, int64_t bytes, void *data,
                             shoal_exchange_t *out_exchange) {
   shoal_world_t *world = group->world;
   const char *verb = direction == SHOAL_SEND ? "send to" : "receive from";
@@ -56,8 +56,7 @@ static shoal_status_t start(shoal_group_t *group, shoal_direction_t direction, i
                           .sends = &e->own,
                           .recvs = &e->own,
                           .private_data = stream,
-                          .own = {peer, tag, bytes, data},
-                          .awaited = awaited};
+                          .own = {peer, tag, bytes, data}};
   const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_EXCHANGE, group, tag, peer, bytes);
   shoal_status_t status = world->ops->exchange_start(stream, e);
   e->record = record;
@@ -67,24 +66,24 @@ static shoal_status_t start(shoal_group_t *group, shoal_direction_t direction, i
 
 shoal_status_t shoal_send_start(shoal_group_t *group, int32_t to, int32_t tag, int64_t bytes,
                                 const void *data, shoal_exchange_t *out_exchange) {
-  return start(group, SHOAL_SEND, to, tag, bytes, (void *)data, false, out_exchange);
+  return start(group, SHOAL_SEND, to, tag, bytes, (void *)data, out_exchange);
 }
 
 shoal_status_t shoal_recv_start(shoal_group_t *group, int32_t from, int32_t tag, int64_t bytes,
                                 void *data, shoal_exchange_t *out_exchange) {
-  return start(group, SHOAL_RECV, from, tag, bytes, data, false, out_exchange);
+  return start(group, SHOAL_RECV, from, tag, bytes, data, out_exchange);
 }
 
 shoal_status_t shoal_send(shoal_group_t *group, int32_t to, int32_t tag, int64_t bytes,
                           const void *data) {
   shoal_exchange_t e;
-  SHOAL_RETURN_IF_ERROR(start(group, SHOAL_SEND, to, tag, bytes, (void *)data, true, &e));
+  SHOAL_RETURN_IF_ERROR(start(group, SHOAL_SEND, to, tag, bytes, (void *)data, &e));
   return shoal_exchange_wait(&e);
 }
 
 shoal_status_t shoal_recv(shoal_group_t *group, int32_t from, int32_t tag, int64_t bytes,
                           void *data) {
   shoal_exchange_t e;
-  SHOAL_RETURN_IF_ERROR(start(group, SHOAL_RECV, from, tag, bytes, data, true, &e));
+  SHOAL_RETURN_IF_ERROR(start(group, SHOAL_RECV, from, tag, bytes, data, &e));
   return shoal_exchange_wait(&e);
 }
