@@ -8,7 +8,7 @@ tests=$build/tests
 
 for family in $families; do
   # Every rank sees the named error; a job whose world is broken need not end with 0.
-  for case in tags bytes large collective order abort deadline send leave agree abort3 late3 less3; do
+  for case in tags bytes large collective order abort deadline send leave agree abort3 late3 less3 few3; do
     n=2
     [[ $case == *3 ]] && n=3
     launch $family $n "$tests/comm_failure_test" join $case >"$work/out" 2>"$work/err" </dev/null

@@ -5,7 +5,7 @@ set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
 
 for family in $families; do
-  for case in circle:2 absent:3 chain:3 order:2 window:2; do
+  for case in circle:2 absent:3 chain:3 order:2 window:2 versions:3 threads:3 left:3; do
     n=${case#*:}
     launch $family $n "$build/tests/comm_report_test" join "${case%:*}" >"$work/out" 2>"$work/err" </dev/null
     [ "$(grep -c ': well' "$work/out")" -eq "$n" ] ||

@@ -90,7 +90,10 @@ static void add_account(text_t *text, int32_t rank, const shoal_account_t *accou
     add(text, " and is in no operation; its last, %s, was ", failed ? "which failed" : "done");
     add_record(text, &account->record[i]);
   }
-  if (account->records == 0) add(text, " and has begun no operation yet");
+  // Of a rank that left, a backend may know no more than that.
+  if (account->records == 0 && account->presence == SHOAL_PRESENCE_HERE) {
+    add(text, " and has begun no operation yet");
+  }
 }
 
 static int32_t waited_for(const shoal_account_t *account) {

@@ -209,6 +209,77 @@ static shoal_status_t window(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// Every rank waits, in its own shard, for the next one to write.
+static shoal_status_t versions(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world), n = shoal_world_size(world);
+  shoal_group_t *group = NULL;
+  shoal_window_t *window = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &group));
+  shoal_status_t status = shoal_window_create(group, 64, &window);
+  if (!status) status = shoal_window_wait(window, me, (me + 1) % n, 1);
+  shoal_window_free(window);
+  shoal_group_free(group);
+  CHECK(shoal_status_code(status) == SHOAL_DEADLINE, "%s", shoal_status_message(status));
+  CHECK_TEXT(status, "they wait for each other: rank 0 -> 1 -> 2 -> 0");
+  shoal_status_free(status);
+  return NULL;
+}
+
+// Threads of rank 0 are stuck at the same time, the others are well and compute: whichever thread
+// breaks the world says so.
+#define STUCK 4
+typedef struct stuck {
+  shoal_thread_t thread;
+  shoal_group_t *group;
+  shoal_status_t status;
+} stuck_t;
+
+static void run_stuck(void *self) {
+  stuck_t *stuck = self;
+  stuck->status = shoal_barrier(stuck->group);
+}
+
+static shoal_status_t many_threads(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t n = shoal_world_size(world);
+  stuck_t stuck[STUCK] = {0};
+  for (int i = 0; i < STUCK; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_group_create(world, n, NULL, &stuck[i].group));
+    SHOAL_RETURN_IF_ERROR(shoal_barrier(stuck[i].group));
+  }
+  if (shoal_world_rank(world) == 0) {
+    for (int i = 0; i < STUCK; ++i) {
+      SHOAL_RETURN_IF_ERROR(shoal_thread_start(run_stuck, &stuck[i], &stuck[i].thread));
+    }
+    for (int i = 0; i < STUCK; ++i) shoal_thread_join(&stuck[i].thread);
+  } else {
+    // Seldom in Shoal, so that it takes a moment until they are heard.
+    while (!stuck[0].status) {
+      shoal_time_sleep_ns(100000000);
+      stuck[0].status = poll_world(world);
+    }
+    for (int i = 1; i < STUCK; ++i) stuck[i].status = poll_world(world);
+  }
+  for (int i = 0; i < STUCK; ++i) {
+    shoal_status_t status = stuck[i].status;
+    CHECK(shoal_status_code(status) == SHOAL_DEADLINE, "%s", shoal_status_message(status));
+    CHECK_TEXT(status, "rank 1 waits for nobody and is in no operation");
+    CHECK_TEXT(status, "rank 2 waits for nobody and is in no operation");
+    shoal_status_free(status);
+    shoal_group_free(stuck[i].group);
+  }
+  return NULL;
+}
+
+// A rank that leaves is not one that does not answer.
+static shoal_status_t left(shoal_world_t *world, void *self) {
+  (void)self;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  if (shoal_world_rank(world) == 1) return NULL;
+  return await_report(world, "rank 1 has left", "3 ranks");
+}
+
 // ---- tests ----------------------------------------------------------------------------
 
 static const shoal_world_options_t limits = {.timeout_ms = SHORT_MS};
@@ -249,6 +320,23 @@ static void test_window(void **state) {
   assert_ok(run_processes(&limits, 2, window, NULL));
 }
 
+static void test_versions(void **state) {
+  (void)state;
+  run_threads(&limits, 3, versions, NULL);
+  assert_ok(run_processes(&limits, 3, versions, NULL));
+}
+
+static void test_many_threads(void **state) {
+  (void)state;
+  run_threads(&limits, 3, many_threads, NULL);
+  assert_ok(run_processes(&limits, 3, many_threads, NULL));
+}
+
+static void test_left(void **state) {
+  (void)state;
+  run_threads(NULL, 3, left, NULL);  // of a process it may say that it has ended
+}
+
 static void test_stopped(void **state) {
   (void)state;
   rank_process_t process = {&limits, stopped, NULL};
@@ -283,17 +371,26 @@ static void test_alone(void **state) {
 
 int main(int argc, char **argv) {
   const joined_case_t joined[] = {
-      {"circle", &limits, circle, NULL}, {"absent", &limits, absent, NULL},
-      {"chain", &limits, chain, NULL},   {"order", &limits, other_order, NULL},
-      {"window", &limits, window, NULL}, {"stopped", &limits, stopped, NULL},
+      {"circle", &limits, circle, NULL},
+      {"absent", &limits, absent, NULL},
+      {"chain", &limits, chain, NULL},
+      {"order", &limits, other_order, NULL},
+      {"window", &limits, window, NULL},
+      {"stopped", &limits, stopped, NULL},
+      {"versions", &limits, versions, NULL},
+      {"threads", &limits, many_threads, NULL},
+      {"left", NULL, left, NULL},
   };
   if (argc > 2 && strcmp(argv[1], "join") == 0) {
     return run_joined_case(argv[2], sizeof joined / sizeof *joined, joined);
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_circle),  cmocka_unit_test(test_absent), cmocka_unit_test(test_chain),
-      cmocka_unit_test(test_order),   cmocka_unit_test(test_window), cmocka_unit_test(test_started),
-      cmocka_unit_test(test_stopped), cmocka_unit_test(test_death),  cmocka_unit_test(test_alone),
+      cmocka_unit_test(test_circle),   cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_chain),    cmocka_unit_test(test_order),
+      cmocka_unit_test(test_window),   cmocka_unit_test(test_started),
+      cmocka_unit_test(test_versions), cmocka_unit_test(test_many_threads),
+      cmocka_unit_test(test_left),     cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_death),    cmocka_unit_test(test_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// The progress engine of `mpi`: packets out and in, matching, payloads, news. wait.c waits, life.c
-// starts and ends it.
+// The progress engine of `mpi`: packets out and in, payloads, news. match.c gives messages to those
+// who expect them, wait.c waits, life.c starts and ends it.
 //
 // Whoever waits moves everything of its rank forward; a thread does so, seldom, while nobody waits.
 // All of this runs under the world's mutex. No allocation once the pools have grown to what a
@@ -186,80 +186,9 @@ static shoal_status_t start_send(shoal_mpi_world_t *world, shoal_mpi_stream_t *s
 
 // ---- receiving ------------------------------------------------------------------------
 
-static shoal_mpi_stream_t *find_stream(shoal_mpi_world_t *world, uint64_t id) {
-  shoal_mpi_stream_t *stream = world->streams;
-  while (stream && stream->base.id != id) stream = stream->next;
-  return stream;
-}
-
-static void finish_receive(shoal_mpi_stream_t *stream, int32_t peer) {
-  shoal_mpi_receiver_t *receiver = &stream->receivers[peer];
-  receiver->flight = NULL;
-  ++receiver->sequence;
-  ++stream->moved;
-  shoal_cursor_finish(&receiver->cursor, SHOAL_RECV, peer, &stream->pending);
-}
-
 void shoal_mpi_expect_payload(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
   flight->direction = SHOAL_RECV;
   start_chunk(world, flight);
-}
-
-// Gives a packet to whoever expects it; false: it must wait.
-static bool match_packet(shoal_mpi_world_t *world, int32_t peer, const shoal_mpi_packet_t *packet) {
-  const shoal_mpi_header_t *header = &packet->header;
-  shoal_mpi_stream_t *stream = find_stream(world, header->stream);
-  if (!stream) return false;
-  shoal_mpi_receiver_t *receiver = &stream->receivers[peer];
-  if (!receiver->cursor.exchange || receiver->flight) return false;
-  const shoal_message_t *message = shoal_cursor_message(&receiver->cursor, SHOAL_RECV);
-  if (header->check != SHOAL_MPI_CHECK || header->sequence != receiver->sequence ||
-      header->tag != message->tag || header->bytes != message->bytes) {
-    char text[SHOAL_FAILURE_TEXT];
-    const shoal_came_t came = {header->tag, header->bytes, header->sequence};
-    shoal_stream_describe_mismatch(&stream->base, message, came, text, sizeof text);
-    shoal_mpi_break(world, SHOAL_MISMATCH, text);
-    return false;
-  }
-  if (!header->payload) {
-    if (message->bytes > 0) memcpy(message->data, packet->bytes, (size_t)message->bytes);
-    finish_receive(stream, peer);
-    return true;
-  }
-  shoal_mpi_flight_t *flight = shoal_mpi_take_flight(world);
-  if (!flight) {
-    shoal_mpi_break(world, SHOAL_OUT_OF_MEMORY, "out of memory for a message's payload");
-    return false;
-  }
-  flight->moved = &stream->moved;
-  flight->stream = stream;
-  flight->exchange = receiver->cursor.exchange;
-  flight->message = message;
-  flight->peer = peer;
-  flight->payload = header->payload;
-  receiver->flight = flight;
-  shoal_mpi_expect_payload(world, flight);
-  return true;
-}
-
-// All that arrived from a peer and somebody expects by now.
-static bool match(shoal_mpi_world_t *world, int32_t rank) {
-  shoal_mpi_peer_t *peer = &world->peers[rank];
-  shoal_mpi_packet_t **at = &peer->first, *before = NULL;
-  bool moved = false;
-  while (*at && !shoal_failure_is_set(&world->failure)) {
-    shoal_mpi_packet_t *packet = *at;
-    if (!match_packet(world, rank, packet)) {
-      before = packet;
-      at = &packet->next;
-      continue;
-    }
-    *at = packet->next;
-    if (peer->last == packet) peer->last = before;
-    shoal_mpi_give_packet(world, packet);
-    moved = true;
-  }
-  return moved;
 }
 
 shoal_status_t shoal_mpi_expect_packet(shoal_mpi_world_t *world) {
@@ -274,7 +203,6 @@ shoal_status_t shoal_mpi_expect_packet(shoal_mpi_world_t *world) {
 }
 
 static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *packet) {
-  shoal_mpi_peer_t *peer = &world->peers[rank];
   switch ((shoal_mpi_kind_t)packet->header.kind) {
     case SHOAL_MPI_FAILED:
       packet->bytes[SHOAL_MPI_INLINE - 1] = 0;
@@ -285,7 +213,7 @@ static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *
       shoal_mpi_give_packet(world, packet);
       break;
     case SHOAL_MPI_LEFT:
-      peer->left = true;
+      world->peers[rank].left = true;
       shoal_mpi_give_packet(world, packet);
       break;
     case SHOAL_MPI_ASK:
@@ -308,14 +236,7 @@ static void take_in(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *
       shoal_mpi_give_packet(world, packet);
       break;
     default:
-      packet->next = NULL;
-      if (peer->last) {
-        peer->last->next = packet;
-      } else {
-        peer->first = packet;
-      }
-      peer->last = packet;
-      match(world, rank);
+      shoal_mpi_take_message(world, rank, packet);
   }
 }
 
@@ -353,8 +274,8 @@ static void land(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight) {
   } else if (flight->window) {
     shoal_mpi_shard_landed(world, flight);
   } else if (flight->stream && flight->direction == SHOAL_RECV) {
-    finish_receive(flight->stream, flight->peer);
-    match(world, flight->peer);
+    shoal_mpi_finish_receive(flight->stream, flight->peer);
+    shoal_mpi_match(world, flight->stream, flight->peer);
   } else if (flight->stream) {
     shoal_exchange_t *exchange = flight->exchange;
     ++exchange->progress[SHOAL_SEND];
@@ -408,7 +329,8 @@ shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *base, shoal_exchange_t *
     shoal_mpi_break(world, shoal_status_code(status), shoal_status_message(status));
     shoal_mpi_abandon(world, stream, exchange);
   } else {
-    for (int32_t i = 0; i < exchange->recv_count; ++i) match(world, exchange->recvs[i].peer);
+    for (int32_t i = 0; i < exchange->recv_count; ++i)
+      shoal_mpi_match(world, stream, exchange->recvs[i].peer);
     shoal_mpi_progress(world);
   }
   shoal_mutex_unlock(&world->mutex);

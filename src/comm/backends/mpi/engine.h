@@ -40,6 +40,13 @@ void shoal_mpi_recall(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
 // Waits a moment for what is on its way from or to a window's shard; false: it still is.
 bool shoal_mpi_rest(shoal_mpi_world_t *world, const shoal_mpi_window_t *window);
 
+// ---- messages: match.c ----------------------------------------------------------------
+
+void shoal_mpi_take_message(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *packet);
+// Gives all that arrived from a peer on a stream to those who expect it by now.
+void shoal_mpi_match(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream, int32_t peer);
+void shoal_mpi_finish_receive(shoal_mpi_stream_t *stream, int32_t peer);
+
 // A question, which is answered, or an account, which is kept (survey.c).
 void shoal_mpi_survey_take(shoal_mpi_world_t *world, const shoal_mpi_packet_t *packet);
 
@@ -50,6 +57,7 @@ typedef struct shoal_mpi_waiting {
   bool (*is_done)(void *self);
   void (*describe)(void *self, char *buffer, size_t capacity);  // "rank 1 waits to ..."
   int32_t (*missing)(void *self);  // the rank that must not have left; -1: nobody
+  int32_t (*late)(void *self);     // the rank that is waited for in the end; NULL: that one
   void (*abandon)(void *self);     // in a broken world: self's storage goes away
   const uint64_t *moved;           // what a timeout looks at
   bool is_brisk;                   // it is worth more of a core, for a while

@@ -133,9 +133,9 @@ bool shoal_mpi_engine_stop(shoal_mpi_world_t *world) {
     return false;
   }
   for (int32_t i = 0; i < world->base.size; ++i) {
-    while (world->peers[i].first) {
-      shoal_mpi_packet_t *packet = world->peers[i].first;
-      world->peers[i].first = packet->next;
+    while (world->peers[i].strays.first) {
+      shoal_mpi_packet_t *packet = world->peers[i].strays.first;
+      world->peers[i].strays.first = packet->next;
       shoal_mpi_give_packet(world, packet);
     }
   }

@@ -138,8 +138,7 @@ static shoal_status_t mpi_stream_create(shoal_world_t *base, uint64_t id,
   stream->receivers = (shoal_mpi_receiver_t *)(stream + 1);
   stream->sent = (uint64_t *)(stream->receivers + n);
   shoal_mutex_lock(&world->mutex);
-  stream->next = world->streams;
-  world->streams = stream;
+  shoal_mpi_stream_open(world, stream);
   shoal_mutex_unlock(&world->mutex);
   *out_stream = &stream->base;
   return NULL;
@@ -148,9 +147,7 @@ static shoal_status_t mpi_stream_create(shoal_world_t *base, uint64_t id,
 static void mpi_stream_free(shoal_stream_t *base) {
   shoal_mpi_world_t *world = (shoal_mpi_world_t *)base->world;
   shoal_mutex_lock(&world->mutex);
-  shoal_mpi_stream_t **at = &world->streams;
-  while (*at && &(*at)->base != base) at = &(*at)->next;
-  if (*at) *at = (*at)->next;
+  shoal_mpi_stream_close(world, (shoal_mpi_stream_t *)base);
   shoal_mutex_unlock(&world->mutex);
   shoal_allocator_t allocator = base->world->allocator;
   allocator.free(allocator.self, base);

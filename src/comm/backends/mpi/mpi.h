@@ -3,7 +3,8 @@
 //   environment.c  which launcher started this process, as which rank of how many
 //   load.c         finding and loading the plug-in for that launcher's MPI
 //   start.c        MPI_Init, with a time limit
-//   engine.c       packets, matching, payloads, news; wait.c waits, life.c starts and ends it
+//   engine.c       packets, payloads, news; wait.c waits, life.c starts and ends it
+//   match.c        messages that arrived and those who expect them
 //   window.c       windows: what callers ask; shard.c is the owner's side
 //   native.c       collectives that are MPI's own
 //   mpi.c          ops table, joining and leaving
@@ -14,6 +15,10 @@
 // (a rank failed, a rank left) behind everything sent before. More bytes follow as a *payload* on a
 // second communicator, under a tag that the sender numbers and the header tells. Calls on windows
 // and their answers are packets too, which the owner's progress serves.
+//
+// There is no flow control: what a rank sends ahead of its receivers waits there, a packet of some
+// 2 KiB for each message (the bytes of a large one stay with the sender). Only their memory bounds
+// how far ahead it gets. Taking one costs the same however many wait.
 #ifndef SHOAL_COMM_BACKENDS_MPI_MPI_H_
 #define SHOAL_COMM_BACKENDS_MPI_MPI_H_
 
@@ -120,7 +125,13 @@ typedef struct shoal_mpi_flight {
   shoal_mpi_packet_t packet;  // sending
 } shoal_mpi_flight_t;
 
+// Packets in the order in which they arrived.
+typedef struct shoal_mpi_queue {
+  shoal_mpi_packet_t *first, *last;
+} shoal_mpi_queue_t;
+
 typedef struct shoal_mpi_receiver {
+  shoal_mpi_queue_t arrived;  // nobody has asked for them yet
   shoal_cursor_t cursor;
   uint64_t sequence;
   shoal_mpi_flight_t *flight;  // the cursor's message, when its payload is on its way
@@ -136,8 +147,8 @@ typedef struct shoal_mpi_stream {
 } shoal_mpi_stream_t;
 
 typedef struct shoal_mpi_peer {
-  shoal_mpi_packet_t *first, *last;  // arrived, nobody has asked for them yet
-  int32_t payloads;                  // tags used towards it
+  shoal_mpi_queue_t strays;  // of streams that are not here (yet)
+  int32_t payloads;          // tags used towards it
   bool left;
 } shoal_mpi_peer_t;
 
@@ -187,6 +198,16 @@ typedef struct shoal_mpi_window {
   uint8_t *data, *staging;
 } shoal_mpi_window_t;
 
+// ---- surveys --------------------------------------------------------------------------
+
+// What a thread of this rank asks the others, in its caller's storage.
+typedef struct shoal_mpi_survey {
+  struct shoal_mpi_survey *next;
+  uint64_t id;
+  shoal_account_t *accounts;  // one per rank of the world
+  int32_t due;                // answers
+} shoal_mpi_survey_t;
+
 // ---- all of it ------------------------------------------------------------------------
 
 typedef struct shoal_mpi_world {
@@ -207,8 +228,7 @@ typedef struct shoal_mpi_world {
   shoal_mpi_call_t *calls;
   uint64_t last_call;
   uint32_t last_window;
-  shoal_account_t *accounts;  // one per rank, while a thread of this rank asks for them
-  int32_t accounts_due;
+  shoal_mpi_survey_t *surveys;  // one for each thread of this rank that asks
   uint64_t last_survey;
   bool is_mute;             // MPI is called no more: it would write to a caller's memory
   _Atomic int32_t waiters;  // threads that move things along themselves
@@ -223,12 +243,26 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_engine_start(shoal_mpi_world_t *world);
 bool shoal_mpi_engine_stop(shoal_mpi_world_t *world);
 // Breaks the world and tells the others; the first failure stays.
 void shoal_mpi_fail(shoal_world_t *world, shoal_code_t code, const char *message);
+// Takes over what arrived for a stream before it was here, or gives up what nobody asked for.
+void shoal_mpi_stream_open(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream);
+void shoal_mpi_stream_close(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream);
 // Asks every rank what it does, for a second at most. Called without the mutex.
 void shoal_mpi_survey(shoal_world_t *world, shoal_account_t *out_accounts);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_start(shoal_stream_t *stream,
                                                        shoal_exchange_t *exchange);
 SHOAL_MUST_USE shoal_status_t shoal_mpi_exchange_wait(shoal_stream_t *stream,
                                                       shoal_exchange_t *exchange);
+
+// A bit of its tag tells the comparison before a collective of MPI's own from a message of a
+// composed one: ranks whose counts differ may choose differently, and none may take the other for
+// data.
+#define SHOAL_MPI_COMPARES INT32_MIN
+typedef struct shoal_mpi_comparison {
+  int64_t count;  // elements of the call
+  uint64_t hash;  // of all that its tag does not tell
+} shoal_mpi_comparison_t;
+// The tag to describe, on any stream.
+int32_t shoal_mpi_plain_tag(const shoal_mpi_stream_t *stream, int32_t tag);
 
 // A reduction in any order: MPI's own where it has one, else composed.
 SHOAL_MUST_USE shoal_status_t shoal_mpi_native(shoal_group_t *group,

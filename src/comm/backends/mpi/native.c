@@ -140,7 +140,6 @@ void shoal_mpi_group_free(shoal_group_t *group) {
 
 // ---- the same call everywhere ---------------------------------------------------------
 
-// A sum of what the message's tag does not tell: counts.
 static uint64_t hash_of(const shoal_group_t *group, const shoal_collective_t *c) {
   uint64_t hash = shoal_hash_int(SHOAL_HASH_START, c->count);
   for (int32_t i = 0; i < group->size && c->send_counts; ++i) {
@@ -150,13 +149,11 @@ static uint64_t hash_of(const shoal_group_t *group, const shoal_collective_t *c)
 }
 
 static shoal_status_t compare(shoal_group_t *group, const shoal_collective_t *c) {
-  const int32_t n = group->size, tag = shoal_collective_tag(c);
+  const int32_t n = group->size, tag = shoal_collective_tag(c) | SHOAL_MPI_COMPARES;
   const int32_t after = group->ranks[(group->rank + 1) % n];
   const int32_t before = group->ranks[(group->rank + n - 1) % n];
-  struct {
-    int64_t count;
-    uint64_t hash;
-  } own = {total_of(group, c), hash_of(group, c)}, theirs = {0};
+  shoal_mpi_comparison_t own = {total_of(group, c), hash_of(group, c)};
+  shoal_mpi_comparison_t theirs = own;  // so that who waits for it can tell
   const shoal_message_t send = {after, tag, sizeof own, &own};
   const shoal_message_t recv = {before, tag, sizeof theirs, &theirs};
   SHOAL_RETURN_IF_ERROR(shoal_stream_exchange(group->stream, 1, &send, 1, &recv));

@@ -1,6 +1,7 @@
 // What every rank does, over MPI: each is asked for its account (comm/recorder.h), which whoever
 // moves that rank along gives - a thread that waits, else the progress thread. So a rank answers
 // while its program computes or is stuck elsewhere, but not when its process is stopped or gone.
+// Threads of a rank that time out together each ask for themselves.
 #include <string.h>
 
 #include "base/time.h"
@@ -28,36 +29,57 @@ void shoal_mpi_survey_take(shoal_mpi_world_t *world, const shoal_mpi_packet_t *p
     shoal_account_t own;
     shoal_account_take(world->base.recorder, &own);
     send(world, packet->peer, SHOAL_MPI_ACCOUNT, packet->header.sequence, &own);
-  } else if (world->accounts && packet->header.sequence == world->last_survey) {
-    memcpy(&world->accounts[packet->peer], packet->bytes, sizeof *world->accounts);
-    --world->accounts_due;
+    return;
   }
+  shoal_mpi_survey_t *survey = world->surveys;
+  while (survey && survey->id != packet->header.sequence) survey = survey->next;
+  if (!survey) return;  // too late
+  memcpy(&survey->accounts[packet->peer], packet->bytes, sizeof *survey->accounts);
+  --survey->due;
+}
+
+// A world that breaks ends it: nobody answers any more.
+static void await_answers(shoal_mpi_world_t *world, const shoal_mpi_survey_t *survey) {
+  const int64_t deadline = shoal_time_ns() + PATIENCE_NS;
+  while (survey->due > 0 && !shoal_failure_is_set(&world->failure) && shoal_time_ns() < deadline) {
+    shoal_mpi_progress(world);
+    shoal_mutex_unlock(&world->mutex);
+    shoal_time_sleep_ns(PAUSE_NS);
+    shoal_mutex_lock(&world->mutex);
+  }
+}
+
+static void forget(shoal_mpi_world_t *world, const shoal_mpi_survey_t *survey) {
+  shoal_mpi_survey_t **at = &world->surveys;
+  while (*at != survey) at = &(*at)->next;
+  *at = survey->next;
 }
 
 void shoal_mpi_survey(shoal_world_t *base, shoal_account_t *out_accounts) {
   shoal_mpi_world_t *world = (shoal_mpi_world_t *)base;
   shoal_account_take(base->recorder, &out_accounts[base->rank]);
   shoal_mutex_lock(&world->mutex);
-  // In a broken world nothing moves any more; one thread asks at a time.
-  if (shoal_failure_is_set(&world->failure) || world->accounts) {
-    shoal_mutex_unlock(&world->mutex);
-    return;
-  }
-  world->accounts = out_accounts;
-  world->accounts_due = 0;
-  ++world->last_survey;
+  shoal_mpi_survey_t survey = {world->surveys, ++world->last_survey, out_accounts, 0};
+  world->surveys = &survey;
   for (int32_t i = 0; i < base->size; ++i) {
-    if (i == base->rank || world->peers[i].left) continue;
-    if (send(world, i, SHOAL_MPI_ASK, world->last_survey, NULL)) ++world->accounts_due;
+    if (i == base->rank) continue;
+    out_accounts[i].presence = SHOAL_PRESENCE_UNASKED;
+    // In a broken world nothing moves any more.
+    if (world->peers[i].left || shoal_failure_is_set(&world->failure)) continue;
+    if (!send(world, i, SHOAL_MPI_ASK, survey.id, NULL)) continue;
+    out_accounts[i].presence = SHOAL_PRESENCE_SILENT;
+    ++survey.due;
   }
-  const int64_t deadline = shoal_time_ns() + PATIENCE_NS;
-  while (world->accounts_due > 0 && !shoal_failure_is_set(&world->failure) &&
-         shoal_time_ns() < deadline) {
-    shoal_mpi_progress(world);
-    shoal_mutex_unlock(&world->mutex);
-    shoal_time_sleep_ns(PAUSE_NS);
-    shoal_mutex_lock(&world->mutex);
+  await_answers(world, &survey);
+  forget(world, &survey);
+  for (int32_t i = 0; i < base->size; ++i) {
+    shoal_account_t *account = &out_accounts[i];
+    if (account->presence == SHOAL_PRESENCE_HERE) continue;
+    if (world->peers[i].left) {
+      account->presence = SHOAL_PRESENCE_LEFT;
+    } else if (shoal_failure_is_set(&world->failure)) {  // it had no time to answer
+      account->presence = SHOAL_PRESENCE_UNASKED;
+    }
   }
-  world->accounts = NULL;
   shoal_mutex_unlock(&world->mutex);
 }

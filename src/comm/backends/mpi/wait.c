@@ -48,7 +48,7 @@ static void describe(const shoal_mpi_world_t *world, const shoal_mpi_stream_t *s
     return;
   }
   char what[64];
-  shoal_stream_describe(&stream->base, m->tag, what, sizeof what);
+  shoal_stream_describe(&stream->base, shoal_mpi_plain_tag(stream, m->tag), what, sizeof what);
   const int64_t more = exchange->send_count + exchange->recv_count -
                        exchange->progress[SHOAL_SEND] - exchange->progress[SHOAL_RECV] - 1;
   const bool recv = direction == SHOAL_RECV;
@@ -99,7 +99,8 @@ static void judge(shoal_mpi_world_t *world, const shoal_mpi_waiting_t *waiting, 
     p->verdict = SHOAL_ABORTED;
     snprintf(p->headline, sizeof p->headline, "rank %d has left; %s", missing, waits);
   } else if (waited > TELL_AFTER_NS) {
-    p->told = shoal_wait_tell(&world->base, p->told, missing, waits);
+    const int32_t late = waiting->late ? waiting->late(waiting->self) : missing;
+    p->told = shoal_wait_tell(&world->base, p->told, late, waits);
   }
 }
 

@@ -123,6 +123,13 @@ static int32_t call_missing(void *self) {
   return call->window->group->ranks[call->owner];
 }
 
+// Once the owner has said who is behind, it is that rank that keeps this one waiting. That it may
+// leave is the owner's to notice.
+static int32_t call_late(void *self) {
+  const shoal_mpi_call_t *call = self;
+  return call->behind >= 0 ? call->window->group->ranks[call->behind] : call_missing(self);
+}
+
 static void call_describe(void *self, char *buffer, size_t capacity) {
   const shoal_mpi_call_t *call = self;
   const shoal_group_t *group = call->window->group;
@@ -225,6 +232,7 @@ static shoal_status_t run(shoal_mpi_call_t *call, shoal_dtype_t dtype, int64_t o
                                                         .is_done = call_is_done,
                                                         .describe = call_describe,
                                                         .missing = call_missing,
+                                                        .late = call_late,
                                                         .abandon = call_abandon,
                                                         .moved = &call->moved});
   if (status) return status;  // abandoned
