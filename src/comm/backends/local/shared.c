@@ -29,12 +29,10 @@ static void fill_post(const job_t *job, int32_t step, shoal_meet_post_t *post) {
   meet->counts = job->counts;
 }
 
-// Only those are waited for whose data this rank needs; in a group's first call all of them, so
-// that ranks which do not fit together at all hear of it before they use a result.
+// Only those are waited for whose data this rank needs: ranks may use several groups in different
+// orders where no data forbids it. Whoever did not fit is found when the group next meets.
 static shoal_status_t wait_for_sources(const job_t *job) {
-  const shoal_meet_t *meet = job->group->backend_data;
   const bool is_root = job->me == job->c->root;
-  if (meet->phase == 1) return shoal_meet_wait(job->group, 0, job->n);
   switch (job->c->kind) {
     case SHOAL_COLLECTIVE_BROADCAST:
     case SHOAL_COLLECTIVE_SCATTER:
