@@ -188,8 +188,8 @@ SHOAL_API void shoal_comm_release(shoal_world_t *world, void *memory);
 
 // Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must agree
 // (else MISMATCH naming both sides, on every rank). A rank may send to itself. Several exchanges may be in
-// flight: start any number, never blocking, wait for them in any order and from any thread; while a rank
-// waits for anything, all it has started moves on.
+// flight: start any number, never blocking, wait for them in any order and from any thread. What was
+// started moves on by itself, and fastest while its rank waits for anything.
 typedef struct shoal_message {
   int32_t peer;   // rank in the world
   int32_t tag;

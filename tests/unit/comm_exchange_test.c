@@ -4,8 +4,11 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "base/failing.h"
+#include "base/time.h"
 #include "comm_ranks.h"
 
 static uint8_t byte_of(int32_t from, int32_t to, int64_t i) {
@@ -277,6 +280,147 @@ static void test_group_messages(void **state) {
   assert_ok(run_processes(NULL, 2, group_messages, NULL));
 }
 
+// Started exchanges move on by themselves: one rank starts and then only looks at a flag, which the
+// other sets when it has waited. In memory that processes share.
+#define ALONE_BYTES (4 << 20)
+typedef struct alone {
+  _Atomic int round;  // how many are through
+  _Atomic int tired;
+} alone_t;
+
+// Does not call Shoal. False: nothing came in half a minute.
+static bool wait_for_flag(_Atomic int *flag, int at_least) {
+  const int64_t end = shoal_time_ns() + INT64_C(30000000000);
+  while (atomic_load(flag) < at_least) {
+    if (shoal_time_ns() > end) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+static shoal_status_t move_alone(shoal_world_t *world, void *self) {
+  alone_t *alone = self;
+  const int32_t me = shoal_world_rank(world);
+  uint8_t *data = malloc(ALONE_BYTES);
+  shoal_status_t status = NULL;
+  for (int round = 0; round < 6 && !status; ++round) {
+    const int32_t sender = round % 2, idle = round / 2 % 2;
+    shoal_message_t message = {1 - me, round, ALONE_BYTES, data};
+    shoal_exchange_t exchange;
+    for (int64_t k = 0; k < ALONE_BYTES; ++k) data[k] = me == sender ? byte_of(round, 1, k) : 0;
+    status = shoal_exchange_start(world, me == sender, &message, me != sender, &message, &exchange);
+    if (!status && me == idle && !wait_for_flag(&alone->round, round + 1)) {
+      status = SHOAL_ERROR(DEADLINE, "round %d did not move by itself", round);
+      shoal_world_abort(world, status);
+      shoal_status_free(shoal_exchange_wait(&exchange));
+      break;
+    }
+    if (!status) status = shoal_exchange_wait(&exchange);
+    for (int64_t k = 0; k < ALONE_BYTES && !status; ++k) {
+      if (data[k] != byte_of(round, 1, k)) {
+        status = SHOAL_ERROR(MISMATCH, "byte %lld in round %d", (long long)k, round);
+      }
+    }
+    if (me != idle) atomic_store(&alone->round, round + 1);
+    if (!status) status = shoal_world_agree(world, NULL);
+  }
+  free(data);
+  return status;
+}
+
+#ifndef SHOAL_SANITIZE_THREAD
+// Both only look at what came. Not for the thread sanitizer: nothing orders that but the data.
+static shoal_status_t both_alone(shoal_world_t *world, void *self) {
+  (void)self;
+  const int32_t me = shoal_world_rank(world);
+  uint8_t *data = malloc(2 * ALONE_BYTES);
+  memset(data, 1 + me, 2 * ALONE_BYTES);
+  shoal_message_t send = {1 - me, 1, ALONE_BYTES, data};
+  shoal_message_t recv = {1 - me, 1, ALONE_BYTES, data + ALONE_BYTES};
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &send, 1, &recv, &exchange));
+  const volatile uint8_t *last = data + 2 * ALONE_BYTES - 1;
+  const int64_t end = shoal_time_ns() + INT64_C(30000000000);
+  while (*last != 2 - me && shoal_time_ns() < end) sched_yield();
+  const bool came = *last == 2 - me;
+  shoal_status_t status = shoal_exchange_wait(&exchange);
+  free(data);
+  CHECK(status || came, "it did not move by itself");
+  return status;
+}
+
+// A rank that started something and whose peer does not come takes no time of a core.
+static shoal_status_t idle_rank(shoal_world_t *world, void *self) {
+  alone_t *alone = self;
+  uint8_t *data = calloc(1, ALONE_BYTES);
+  const int32_t me = shoal_world_rank(world);
+  shoal_message_t message = {1 - me, 1, ALONE_BYTES, data};
+  shoal_exchange_t exchange;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  double used = 0;
+  if (me == 0) {
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &message, 0, NULL, &exchange));
+    struct timespec from, to;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    nanosleep(&(struct timespec){1, 0}, NULL);  // what is measured
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    used = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    atomic_store(&alone->tired, 1);
+  } else {
+    while (!atomic_load(&alone->tired)) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 0, NULL, 1, &message, &exchange));
+  }
+  shoal_status_t status = shoal_exchange_wait(&exchange);
+  free(data);
+  CHECK(status || used < 0.02, "an idle rank used %.3f s of a second", used);
+  return status;
+}
+#endif
+
+// Once its thread is there, starting and moving allocate nothing.
+static shoal_status_t steady_started(shoal_world_t *world, void *self) {
+  shoal_failing_t *counter = self;
+  const int32_t n = shoal_world_size(world), me = shoal_world_rank(world);
+  uint8_t *data = calloc(2, 300000);
+  shoal_message_t send = {(me + 1) % n, 1, 300000, data};
+  shoal_message_t recv = {(me + n - 1) % n, 1, 300000, data + 300000};
+  int64_t before = 0;
+  for (int round = 0; round < 6; ++round) {
+    shoal_exchange_t exchange;
+    if (round == 2) before = atomic_load(&counter->calls);
+    SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(world, 1, &send, 1, &recv, &exchange));
+    for (int i = 0; i < 100; ++i) sched_yield();
+    SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&exchange));
+    SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  }
+  const int64_t after = atomic_load(&counter->calls);
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  free(data);
+  CHECK(after == before, "%lld allocations", (long long)(after - before));
+  return NULL;
+}
+
+static void test_moves_alone(void **state) {
+  (void)state;
+  alone_t *alone =
+      mmap(NULL, sizeof *alone, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(alone != MAP_FAILED);
+  run_threads(NULL, 2, move_alone, alone);
+  shoal_failing_t counter = {0};
+  run_threads(&(shoal_world_options_t){.allocator = shoal_allocator_failing(&counter)}, 3,
+              steady_started, &counter);
+  assert_int_equal(atomic_load(&counter.live_blocks), 0);
+#ifndef SHOAL_SANITIZE_THREAD  // which does not support threads after fork
+  atomic_store(&alone->round, 0);
+  assert_ok(run_processes(NULL, 2, move_alone, alone));
+  assert_ok(run_processes(NULL, 2, both_alone, NULL));
+  run_threads(NULL, 2, both_alone, NULL);
+  assert_ok(run_processes(NULL, 2, idle_rank, alone));
+#endif
+  munmap(alone, sizeof *alone);
+}
+
 // Joining twice gives the same world; after leaving, all may join again.
 static shoal_status_t join_again(shoal_world_t *world, void *self) {
   (void)self;
@@ -361,9 +505,10 @@ int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[2], "backlog") == 0) return run_joined(NULL, backlog, NULL);
   if (argc > 1 && strcmp(argv[1], "join") == 0) return run_everything();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mutual_large),      cmocka_unit_test(test_in_flight),
-      cmocka_unit_test(test_threads_of_a_rank), cmocka_unit_test(test_no_allocation),
-      cmocka_unit_test(test_join_again),        cmocka_unit_test(test_group_messages),
+      cmocka_unit_test(test_moves_alone),    cmocka_unit_test(test_mutual_large),
+      cmocka_unit_test(test_in_flight),      cmocka_unit_test(test_threads_of_a_rank),
+      cmocka_unit_test(test_no_allocation),  cmocka_unit_test(test_join_again),
+      cmocka_unit_test(test_group_messages),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,8 +220,11 @@ shoal_status_t shoal_local_exchange_start(shoal_stream_t *base, shoal_exchange_t
     shoal_cursor_offer(&stream->recvs[peer].cursor, SHOAL_RECV, peer, exchange);
   }
   progress(world, &pass);
+  const bool done = shoal_exchange_done(exchange);
   shoal_mutex_unlock(&world->mutex);
   ring_marked(world, &pass);
+  // A collective waits right behind; what a caller has started may be left alone for long.
+  if (!done && !base->collective) shoal_local_mover_start(world);
   return NULL;
 }
 
@@ -388,12 +391,23 @@ shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t 
 
 // ---- waiting for anything else --------------------------------------------------------
 
-static void move_started(shoal_local_world_t *world) {
+bool shoal_local_move_started(shoal_local_world_t *world, bool *out_moved) {
   pass_t pass = {0};
   shoal_mutex_lock(&world->mutex);
   progress(world, &pass);
+  bool pending = false;
+  for (shoal_local_stream_t *s = world->streams; s && !pending; s = s->next) {
+    pending = s->pending.first != NULL;
+  }
   shoal_mutex_unlock(&world->mutex);
   ring_marked(world, &pass);
+  *out_moved = pass.moved;
+  return pending;
+}
+
+static void move_started(shoal_local_world_t *world) {
+  bool moved;
+  (void)shoal_local_move_started(world, &moved);
 }
 
 static void fail_waiting(shoal_local_world_t *world, shoal_local_describe_fn_t describe, void *self,

@@ -114,6 +114,7 @@ static shoal_status_t local_threads(const shoal_world_options_t *options, int32_
 
 static void local_world_free(shoal_world_t *base) {
   shoal_local_world_t *world = (shoal_local_world_t *)base;
+  shoal_local_mover_stop(world);
   shoal_local_heap_deinit(world);
   shoal_hub_leave(world->hub, base->rank, SHOAL_HUB_LEFT);
   if (!world->threads || atomic_fetch_sub(&world->hub->references, 1) == 1) {

@@ -2,6 +2,7 @@
 //
 //   hub.c     shared memory, bells, who is alive
 //   engine.c  moving messages through the hub, waiting
+//   mover.c   moving them while nobody waits
 //   heap.c    memory that all ranks can address
 //   meet.c    where the ranks of a group meet
 //   shared.c  collectives on shared memory; job.c: their work;
@@ -49,6 +50,10 @@ typedef struct shoal_local_world {
   struct shoal_local_block *blocks;  // of this rank's heap, by address
   int32_t colours;                   // given to blocks so far
   shoal_local_table_t table;
+  shoal_thread_t mover;
+  bool has_mover;            // with the mutex, or when nobody starts any more
+  _Atomic bool mover_begun;  // once: well or not
+  _Atomic uint32_t mover_ends;
 } shoal_local_world_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_local_exchange_start(shoal_stream_t *stream,
@@ -68,6 +73,12 @@ SHOAL_MUST_USE shoal_status_t shoal_local_wait_until(shoal_local_world_t *world,
                                                      shoal_local_done_fn_t done,
                                                      shoal_local_describe_fn_t describe,
                                                      void *self);
+// One pass; is anything under way?
+bool shoal_local_move_started(shoal_local_world_t *world, bool *out_moved);
+// Started exchanges shall move by themselves from now on; without a thread to be had, they move
+// while this rank waits for anything.
+void shoal_local_mover_start(shoal_local_world_t *world);
+void shoal_local_mover_stop(shoal_local_world_t *world);
 SHOAL_MUST_USE shoal_status_t shoal_local_rest(shoal_world_t *world, int64_t until_ns);
 static inline void shoal_local_pause(void) {
 #if defined(__x86_64__)
