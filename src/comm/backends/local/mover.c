@@ -4,9 +4,11 @@
 #include "base/time.h"
 #include "comm/backends/local/local.h"
 
-#define BUSY_NS INT64_C(50000)       // between looks, from when something moved
-#define WAITING_NS INT64_C(1000000)  // to this, while something is under way,
-#define IDLE_NS INT64_C(10000000)    // and to this, while nothing is
+// Between looks, each of which costs some 20 us: from BUSY, when something moved, to WAITING while
+// something is under way, and to IDLE while nothing is.
+#define BUSY_NS INT64_C(50000)
+#define WAITING_NS INT64_C(5000000)
+#define IDLE_NS INT64_C(10000000)
 
 static void run(void *self) {
   shoal_local_world_t *world = self;
