@@ -143,7 +143,7 @@ shoal_status_t shoal_collective_run_now(shoal_group_t *group,
                         memory_order_relaxed);
   shoal_status_t status = run(group, collective);
   if (!status) return NULL;
-  char message[1400];
+  char message[SHOAL_FAILURE_TEXT];
   snprintf(message, sizeof message, "rank %d in %s: %s", world->rank,
            shoal_collective_name(collective->kind), shoal_status_message(status));
   world->ops->fail(world, shoal_status_code(status), message);  // unless it is broken already

@@ -220,7 +220,7 @@ void shoal_comm_release(shoal_world_t *world, void *memory) {
 // A status as a message of fixed size.
 typedef struct flat_status {
   int32_t code, line;
-  char file[120], message[1400], hint[520];
+  char file[120], message[SHOAL_FAILURE_TEXT], hint[520];
 } flat_status_t;
 
 static void flatten(shoal_status_t status, flat_status_t *out_flat) {
@@ -278,7 +278,7 @@ shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
 }
 
 void shoal_world_abort(shoal_world_t *world, shoal_status_t reason) {
-  char message[1400];
+  char message[SHOAL_FAILURE_TEXT];
   snprintf(message, sizeof message, "rank %d aborted: %s: %s", world->rank,
            shoal_code_name(shoal_status_code(reason)), shoal_status_message(reason));
   world->ops->fail(world, SHOAL_ABORTED, message);

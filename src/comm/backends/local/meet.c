@@ -272,7 +272,7 @@ void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status) {
   shoal_local_world_t *world = (shoal_local_world_t *)group->world;
   const shoal_meet_t *meet = group->backend_data;
   if (!meet || !meet->slot) return;
-  char message[1400];
+  char message[SHOAL_FAILURE_TEXT];
   shoal_meet_leave(group);
   snprintf(message, sizeof message, "rank %d: %s", world->base.rank, shoal_status_message(status));
   shoal_hub_fail(world->hub, shoal_status_code(status), world->base.rank, message);
