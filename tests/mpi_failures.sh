@@ -8,10 +8,11 @@ tests=$build/tests
 
 for family in $families; do
   # Every rank sees the named error; a job whose world is broken need not end with 0.
-  for case in tags bytes large collective order abort deadline send leave agree abort3 late3 less3 few3; do
+  for case in mismatch:{tags,bytes,large,collective,order,abort3,late3,less3,few3} \
+    failure:{abort,deadline,send,leave,agree}; do
     n=2
     [[ $case == *3 ]] && n=3
-    launch $family $n "$tests/comm_failure_test" join $case >"$work/out" 2>"$work/err" </dev/null
+    launch $family $n "$tests/comm_${case%:*}_test" join ${case#*:} >"$work/out" 2>"$work/err" </dev/null
     [ "$(grep -c ': well' "$work/out")" -eq $n ] ||
       { fail "$family: $case"; cat "$work/out" "$work/err" >&2; }
   done
