@@ -1,4 +1,5 @@
-// `shoal check`: parallel equals serial, on a model and plan, at random, or for programs broken on purpose.
+// `shoal check`: parallel equals serial, on a model and plan, at random, or for programs broken on
+// purpose.
 #include <string.h>
 #include <time.h>
 
@@ -30,16 +31,20 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(check_options_t, BOOL, threads, NULL, "ranks are threads (the default)",
                  .no_environment = true),
     CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
-    CHECK_OPTION(BOOL, opaque, NULL, "device memory is unmapped on the host, queues run concurrently"),
+    CHECK_OPTION(BOOL, opaque, NULL,
+                 "device memory is unmapped on the host, queues run concurrently"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
     CHECK_OPTION(INT, seed, NULL, "of data and random cases (0: from the clock)"),
     CHECK_OPTION(INT, random, NULL, "check that many random models and plans"),
-    {.name = "case", .kind = SHOAL_OPTION_STRING, .offset = offsetof(check_options_t, kase),
+    {.name = "case",
+     .kind = SHOAL_OPTION_STRING,
+     .offset = offsetof(check_options_t, kase),
      .doc = "rerun one random case from its text"},
     CHECK_OPTION(BOOL, mutate, NULL, "break printed programs in every way and see who notices"),
     CHECK_OPTION(INT, stride, "1", "with --mutate: every n-th mutation"),
     CHECK_OPTION(REAL, minutes, NULL, "stop random cases or mutations after that time"),
-    CHECK_OPTION(BOOL, assert_coverage, NULL, "fail if an op, reshard kind or feature never occurs"),
+    CHECK_OPTION(BOOL, assert_coverage, NULL,
+                 "fail if an op, reshard kind or feature never occurs"),
     CHECK_OPTION(BOOL, no_shrink, NULL, "leave a failing case as it is"),
     CHECK_OPTION(BOOL, verbose, NULL, "a line per case; with one case or model, its program"),
     CLI_MODEL_OPTIONS(check_options_t),
@@ -58,20 +63,29 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   const bool talks = !world || shoal_world_rank(world) == 0;
   cli_model_options_t model_options = o->model;
   if (model_options.eps == 0) {
-    // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger. In f64
-    // 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on their own scale.
+    // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger.
+    // In f64 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on
+    // their own scale.
     bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
     model_options.eps = wide ? 1e-3 : 1;
-    if (talks) fprintf(out, "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
-            model_options.eps);
+    if (talks)
+      fprintf(out,
+              "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
+              model_options.eps);
   }
-  shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks, .strategy = o->planning.strategy,
-                                 .mesh = o->planning.mesh, .steps = o->steps, .processes = o->processes,
-                                 .opaque = o->opaque, .direct = o->direct, .seed = (uint64_t)o->seed,
+  shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks,
+                                 .strategy = o->planning.strategy,
+                                 .mesh = o->planning.mesh,
+                                 .steps = o->steps,
+                                 .processes = o->processes,
+                                 .opaque = o->opaque,
+                                 .direct = o->direct,
+                                 .seed = (uint64_t)o->seed,
                                  .world = world};
   if (o->verbose && talks) check.line = print_line, check.line_self = out;
   int64_t size = 0;
-  if (o->planning.plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
+  if (o->planning.plan)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(o->planning.layouts, arena, &check.layout_count, &check.layouts));
   shoal_model_t *model = NULL;
@@ -82,7 +96,10 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   if (world) status = shoal_world_agree(world, status);
   if (!talks) return status;
   fprintf(out, "%s: %s %s %s on %lld %s%s%s, seed %lld: %lld values, %lld parts compared",
-          !status ? "passed" : report.refused ? "refused" : "FAILED", name, o->model.dtype,
+          !status          ? "passed"
+          : report.refused ? "refused"
+                           : "FAILED",
+          name, o->model.dtype,
           o->planning.plan       ? o->planning.plan
           : o->planning.strategy ? o->planning.strategy
                                  : "auto",
@@ -90,9 +107,8 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
           world          ? "ranks over "
           : o->processes ? "processes"
                          : "threads",
-          world ? shoal_world_backend(world) : "",
-          o->opaque ? ", opaque" : "",
-          (long long)o->seed, (long long)report.values, (long long)report.parts);
+          world ? shoal_world_backend(world) : "", o->opaque ? ", opaque" : "", (long long)o->seed,
+          (long long)report.values, (long long)report.parts);
   if (report.worst > 0)
     fprintf(out, ", worst %.2g of what is allowed in '%s'", report.worst, report.worst_value);
   if (report.decisions > 0) fprintf(out, ", %lld decisions imposed", (long long)report.decisions);
@@ -117,15 +133,23 @@ static shoal_status_t check_joined(check_options_t *o, const char *name, const c
 }
 
 static shoal_status_t check_random(const check_options_t *o, FILE *out) {
-  shoal_random_options_t random = {.count = o->random, .seed = (uint64_t)o->seed, .minutes = o->minutes,
-                                   .processes = o->processes, .assert_coverage = o->assert_coverage,
-                                   .no_shrink = o->no_shrink, .verbose = o->verbose, .line = print_line,
+  shoal_random_options_t random = {.count = o->random,
+                                   .seed = (uint64_t)o->seed,
+                                   .minutes = o->minutes,
+                                   .processes = o->processes,
+                                   .assert_coverage = o->assert_coverage,
+                                   .no_shrink = o->no_shrink,
+                                   .verbose = o->verbose,
+                                   .line = print_line,
                                    .line_self = out};
   if (o->kase) {
     shoal_check_report_t report;
     shoal_status_t status = shoal_check_case(o->kase, &random, &report);
-    fprintf(out, "%lld values, %lld parts compared, worst %.2g of what is allowed, %lld decisions imposed\n",
-            (long long)report.values, (long long)report.parts, report.worst, (long long)report.decisions);
+    fprintf(
+        out,
+        "%lld values, %lld parts compared, worst %.2g of what is allowed, %lld decisions imposed\n",
+        (long long)report.values, (long long)report.parts, report.worst,
+        (long long)report.decisions);
     fprintf(out, "%d passed, %d failed, %d refused\n", !status, status && !report.refused,
             status && report.refused);
     return status;
@@ -139,21 +163,29 @@ static shoal_status_t check_random(const check_options_t *o, FILE *out) {
 }
 
 static shoal_status_t check_mutations(const check_options_t *o, FILE *out) {
-  shoal_mutate_options_t mutate = {.seed = (uint64_t)o->seed, .stride = o->stride, .minutes = o->minutes,
-                                   .verbose = o->verbose, .line = print_line, .line_self = out};
+  shoal_mutate_options_t mutate = {.seed = (uint64_t)o->seed,
+                                   .stride = o->stride,
+                                   .minutes = o->minutes,
+                                   .verbose = o->verbose,
+                                   .line = print_line,
+                                   .line_self = out};
   shoal_mutate_report_t report;
   shoal_status_t status = shoal_check_mutations(&mutate, &report);
-  fprintf(out, "%lld mutations of %lld plans: %lld do not parse, %lld caught by the static check, %lld by "
-          "running, %lld compute the same, %lld survived\n",
-          (long long)report.mutations, (long long)report.plans, (long long)report.by_parse,
-          (long long)report.by_static_check, (long long)report.by_run, (long long)report.explained,
-          (long long)report.survivors);
+  fprintf(
+      out,
+      "%lld mutations of %lld plans: %lld do not parse, %lld caught by the static check, %lld by "
+      "running, %lld compute the same, %lld survived\n",
+      (long long)report.mutations, (long long)report.plans, (long long)report.by_parse,
+      (long long)report.by_static_check, (long long)report.by_run, (long long)report.explained,
+      (long long)report.survivors);
   return status;
 }
 
-static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena_t *arena,
+                          FILE *out) {
   shoal_words_t words = {0};
-  SHOAL_RETURN_IF_ERROR(cli_options("check", "[MODEL]", table, TABLE_COUNT, argc, argv, arena, o, &words, out));
+  SHOAL_RETURN_IF_ERROR(
+      cli_options("check", "[MODEL]", table, TABLE_COUNT, argc, argv, arena, o, &words, out));
   if (o->help) return NULL;
   if (o->seed == 0) o->seed = (int64_t)time(NULL);
   if (o->threads && o->processes)
@@ -163,8 +195,9 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
                        (long long)o->planning.ranks, SHOAL_LAUNCH_MAX_RANKS);
   const bool launched = shoal_launched();
   if (launched && (o->mutate || o->random > 0 || o->kase))
-    return SHOAL_ERROR_HINT(UNSUPPORTED, "start it without the launcher, or check one MODEL",
-                            "random cases and mutations run on ranks of their own, not on a launcher's");
+    return SHOAL_ERROR_HINT(
+        UNSUPPORTED, "start it without the launcher, or check one MODEL",
+        "random cases and mutations run on ranks of their own, not on a launcher's");
   if (o->mutate) return check_mutations(o, out);
   if (o->random > 0 || o->kase) return check_random(o, out);
   SHOAL_RETURN_IF_ERROR(cli_one_model(&words));

@@ -1,5 +1,6 @@
-// The sub-commands of the program `shoal`: one function and one file each, listed in commands.inc. argv
-// holds what follows the sub-command's name. Results go to `out`, talk to stderr; only main prints errors.
+// The sub-commands of the program `shoal`: one function and one file each, listed in commands.inc.
+// argv holds what follows the sub-command's name. Results go to `out`, talk to stderr; only main
+// prints errors.
 #ifndef SHOAL_CLI_H_
 #define SHOAL_CLI_H_
 

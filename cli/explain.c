@@ -1,5 +1,5 @@
-// `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their kind,
-// memory per class - or, with --program, the program itself.
+// `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their
+// kind, memory per class - or, with --program, the program itself.
 #include <string.h>
 
 #include "base/status.h"
@@ -64,7 +64,8 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
   return NULL;
 }
 
-static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
+static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_arena_t *arena,
+                                       FILE *out) {
   fprintf(out, "reshards\n");
   for (int64_t c = 0; c < program->channel_count; ++c) {
     const shoal_channel_t *channel = &program->channels[c];
@@ -75,9 +76,9 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
           if (program->classes[k].segments[s].instructions[i].channel == c)
             name = program->classes[k].segments[s].instructions[i].name;
     shoal_reshard_t reshard;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, channel->micro ? 0 : -1, &channel->dst,
-                                               channel->micro ? 0 : -1, &channel->type.shape, arena,
-                                               &reshard));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, channel->micro ? 0 : -1,
+                                               &channel->dst, channel->micro ? 0 : -1,
+                                               &channel->type.shape, arena, &reshard));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->src, arena, &src));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->dst, arena, &dst));
     fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));
@@ -118,13 +119,15 @@ shoal_status_t cli_explain(int argc, char **argv, FILE *out) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   explain_command_t command = {0};
   shoal_words_t words = {0};
-  shoal_status_t status =
-      cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+  shoal_status_t status = cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, &arena,
+                                      &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
   cli_planned_t planned = {0};
   if (!status && !command.help)
-    status = cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
-  if (!status && !command.help) status = explain(&command, planned.plan, planned.program, &arena, out);
+    status =
+        cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
+  if (!status && !command.help)
+    status = explain(&command, planned.plan, planned.program, &arena, out);
   cli_planned_free(&planned);
   shoal_arena_deinit(&arena);
   return status;

@@ -42,7 +42,8 @@ shoal_status_t cli_info(int argc, char **argv, FILE *out) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   info_command_t command = {0};
   shoal_words_t words = {0};
-  shoal_status_t status = cli_options("info", "", table, 1, argc, argv, &arena, &command, &words, out);
+  shoal_status_t status =
+      cli_options("info", "", table, 1, argc, argv, &arena, &command, &words, out);
   if (!status && words.count > 0)
     status = SHOAL_ERROR(INVALID_ARGUMENT, "shoal info takes no argument '%s'", words.items[0]);
   if (!status && !command.help) status = print_info(out);

@@ -365,8 +365,7 @@ static shoal_status_t print_text(const query_t *q, shoal_arena_t *arena, shoal_t
     const shoal_cut_t *cut = &q->layout.cuts[i];
     if (cut->kind != SHOAL_CUT_PARTIAL) continue;
     shoal_text_addf(text, "to be joined along %s by %s\n",
-                    shoal_layout_axis_name(&q->mesh, cut->axis),
-                    shoal_reduce_name(cut->reduce));
+                    shoal_layout_axis_name(&q->mesh, cut->axis), shoal_reduce_name(cut->reduce));
   }
   return NULL;
 }

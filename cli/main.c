@@ -30,7 +30,8 @@ static void print_help(FILE *out) {
   char name[32];
   fprintf(out, "usage: shoal COMMAND [ARGUMENTS]; shoal COMMAND --help\n\n");
   for (size_t i = 0; i < COMMAND_COUNT; ++i)
-    fprintf(out, "  %-11s %-18s %s\n", typed(&commands[i], name), commands[i].arguments, commands[i].doc);
+    fprintf(out, "  %-11s %-18s %s\n", typed(&commands[i], name), commands[i].arguments,
+            commands[i].doc);
 }
 
 static int report(shoal_status_t status) {
@@ -71,8 +72,8 @@ int main(int argc, char **argv) {
     return code;
   }
   const char *nearest = shoal_text_nearest(argv[1], names, COMMAND_COUNT);
-  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s%s\n", argv[1],
-          nearest ? "did you mean '" : "shoal --help lists them", nearest ? nearest : "",
+  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s%s\n",
+          argv[1], nearest ? "did you mean '" : "shoal --help lists them", nearest ? nearest : "",
           nearest ? "'?" : "");
   return shoal_code_exit(SHOAL_INVALID_ARGUMENT);
 }

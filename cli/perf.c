@@ -1,9 +1,9 @@
 // `shoal perf comm`: latency, algorithm and bus bandwidth of collectives, over a sweep of sizes.
 //
-// A sample is many calls back to back between two barriers (hot), or one call after the ranks' buffers
-// were flushed from the caches (cold). Bytes are those of the whole buffer: all_gather's result,
-// reduce_scatter's and all_to_all's input. Algorithm bandwidth is bytes over time; bus bandwidth what
-// each rank's link would have to carry (all_reduce: 2 (n-1)/n of it, and so on).
+// A sample is many calls back to back between two barriers (hot), or one call after the ranks'
+// buffers were flushed from the caches (cold). Bytes are those of the whole buffer: all_gather's
+// result, reduce_scatter's and all_to_all's input. Algorithm bandwidth is bytes over time; bus
+// bandwidth what each rank's link would have to carry (all_reduce: 2 (n-1)/n of it, and so on).
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,8 +42,8 @@ static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(perf_command_t, BOOL, private, NULL,
                  "buffers that other ranks cannot address, instead of shoal_comm_alloc's",
                  .no_environment = true),
-    SHOAL_OPTION(perf_command_t, BOOL, cold, NULL, "flush the buffers from the caches before each call",
-                 .no_environment = true),
+    SHOAL_OPTION(perf_command_t, BOOL, cold, NULL,
+                 "flush the buffers from the caches before each call", .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, any_order, NULL, "reductions may join in any order",
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, table, NULL,
@@ -72,18 +72,18 @@ typedef struct meter {
   uint8_t *send, *recv;
   int64_t bytes;  // of each buffer
   int64_t counts[MAX_RANKS];
-  bool first;     // no line was printed yet
+  bool first;  // no line was printed yet
 } meter_t;
 
-// ---- what is asked for ----------------------------------------------------------------------------
+// ---- what is asked for --------------------------------------------------------------------------
 
 static shoal_status_t parse_sizes(const char *text, perf_t *perf) {
   char parts[3][32] = {"", "", "4"};
   const int found = sscanf(text, "%31[^:]:%31[^:]:%31[^:]", parts[0], parts[1], parts[2]);
   if (found == 1) memcpy(parts[1], parts[0], sizeof parts[1]);
-  if (found < 1 || !shoal_size_parse(parts[0], &perf->from) || !shoal_size_parse(parts[1], &perf->to) ||
-      !shoal_size_parse(parts[2], &perf->factor) || perf->from < 1 || perf->to < perf->from ||
-      perf->factor < 2) {
+  if (found < 1 || !shoal_size_parse(parts[0], &perf->from) ||
+      !shoal_size_parse(parts[1], &perf->to) || !shoal_size_parse(parts[2], &perf->factor) ||
+      perf->from < 1 || perf->to < perf->from || perf->factor < 2) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "as in --sizes 1K:256M:4", "'%s' are no sizes", text);
   }
   return NULL;
@@ -113,7 +113,7 @@ static shoal_status_t parse_collectives(const char *text, perf_t *perf) {
   return NULL;
 }
 
-// ---- one call -------------------------------------------------------------------------------------
+// ---- one call -----------------------------------------------------------------------------------
 
 // Buffers of `bytes` in all, whatever the kind: parts are equal, but for what does not divide.
 static shoal_collective_t call_of(meter_t *m, shoal_collective_kind_t kind, int64_t bytes) {
@@ -178,7 +178,7 @@ static void flush(const uint8_t *data, int64_t bytes) {
 #endif
 }
 
-// ---- measuring ------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 static int by_value(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;
@@ -202,21 +202,23 @@ static shoal_status_t sample(meter_t *m, const shoal_collective_t *c, int64_t ca
   return NULL;
 }
 
-static void print_line(meter_t *m, shoal_collective_kind_t kind, int64_t bytes, const double *seconds,
-                       int64_t count) {
+static void print_line(meter_t *m, shoal_collective_kind_t kind, int64_t bytes,
+                       const double *seconds, int64_t count) {
   FILE *out = m->perf->out;
   const double median = seconds[count / 2];
   const double algorithm = (double)bytes / median * 1e-9;
   const double bus = algorithm * bus_factor(kind, m->n);
   if (m->perf->command->format == 1) {
-    fprintf(out,
-            "%s\n{\"collective\": \"%s\", \"bytes\": %lld, \"us\": %.3f, \"us_min\": %.3f, \"us_max\": "
-            "%.3f, \"algorithm_gb_s\": %.4f, \"bus_gb_s\": %.4f}",
-            m->first ? "" : ",", shoal_collective_name(kind), (long long)bytes, median * 1e6,
-            seconds[0] * 1e6, seconds[count - 1] * 1e6, algorithm, bus);
+    fprintf(
+        out,
+        "%s\n{\"collective\": \"%s\", \"bytes\": %lld, \"us\": %.3f, \"us_min\": %.3f, \"us_max\": "
+        "%.3f, \"algorithm_gb_s\": %.4f, \"bus_gb_s\": %.4f}",
+        m->first ? "" : ",", shoal_collective_name(kind), (long long)bytes, median * 1e6,
+        seconds[0] * 1e6, seconds[count - 1] * 1e6, algorithm, bus);
   } else {
     fprintf(out, "%-15s %12lld %12.2f %12.2f %12.2f %10.2f %10.2f\n", shoal_collective_name(kind),
-            (long long)bytes, median * 1e6, seconds[0] * 1e6, seconds[count - 1] * 1e6, algorithm, bus);
+            (long long)bytes, median * 1e6, seconds[0] * 1e6, seconds[count - 1] * 1e6, algorithm,
+            bus);
   }
   m->first = false;
   fflush(out);
@@ -289,15 +291,19 @@ static shoal_status_t run_rank(void *self, shoal_world_t *world) {
   status = shoal_world_agree(world, status);
   const bool json = perf->command->format == 1;
   if (!status && m.rank == 0 && json) {
-    fprintf(perf->out, "{\"perf\": \"comm\", \"backend\": \"%s\", \"ranks\": %d, \"dtype\": \"%s\", "
-            "\"cold\": %s, \"private\": %s, \"results\": [", shoal_world_backend(world), m.n,
-            shoal_dtype_name(perf->dtype), perf->command->cold ? "true" : "false",
-            perf->command->private ? "true" : "false");
+    fprintf(perf->out,
+            "{\"perf\": \"comm\", \"backend\": \"%s\", \"ranks\": %d, \"dtype\": \"%s\", "
+            "\"cold\": %s, \"private\": %s, \"results\": [",
+            shoal_world_backend(world), m.n, shoal_dtype_name(perf->dtype),
+            perf->command->cold ? "true" : "false", perf->command->private ? "true" : "false");
   } else if (!status && m.rank == 0) {
-    fprintf(perf->out, "%d ranks, backend %s, %s, %s caches, %s buffers\n%-15s %12s %12s %12s %12s %10s "
-            "%10s\n", m.n, shoal_world_backend(world), shoal_dtype_name(perf->dtype),
-            perf->command->cold ? "cold" : "hot", perf->command->private ? "private" : "node-addressable",
-            "collective", "bytes", "us", "min", "max", "alg GB/s", "bus GB/s");
+    fprintf(perf->out,
+            "%d ranks, backend %s, %s, %s caches, %s buffers\n%-15s %12s %12s %12s %12s %10s "
+            "%10s\n",
+            m.n, shoal_world_backend(world), shoal_dtype_name(perf->dtype),
+            perf->command->cold ? "cold" : "hot",
+            perf->command->private ? "private" : "node-addressable", "collective", "bytes", "us",
+            "min", "max", "alg GB/s", "bus GB/s");
   }
   if (!status) status = sweep(&m);
   if (!status && m.rank == 0 && json) fprintf(perf->out, "\n]}\n");
@@ -308,7 +314,7 @@ static shoal_status_t run_rank(void *self, shoal_world_t *world) {
   return status;
 }
 
-// ---- the command ----------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 static shoal_status_t print_table(FILE *out) {
   shoal_local_table_t table;
@@ -322,8 +328,8 @@ static shoal_status_t print_table(FILE *out) {
   return status;
 }
 
-static shoal_status_t run(const perf_command_t *command, bool ranks_given, const shoal_words_t *words,
-                          FILE *out) {
+static shoal_status_t run(const perf_command_t *command, bool ranks_given,
+                          const shoal_words_t *words, FILE *out) {
   if (words->count != 1 || strcmp(words->items[0], "comm") != 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal perf comm [OPTIONS]",
                             "what there is to measure is 'comm'%s%s", words->count ? ", not " : "",

@@ -23,12 +23,12 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(plan_command_t, STRING, output, NULL, "file to write the plan to", .letter = 'o'),
     SHOAL_OPTION(plan_command_t, ENUM, format, "text", "text, or json: the plan file itself",
                  .choices = formats),
-    CLI_MODEL_OPTIONS(plan_command_t),
-    SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
+    CLI_MODEL_OPTIONS(plan_command_t), SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t *program,
-                                const cli_plan_options_t *options, shoal_arena_t *arena, FILE *out) {
+                                const cli_plan_options_t *options, shoal_arena_t *arena,
+                                FILE *out) {
   const shoal_intent_t *intent = shoal_plan_intent(plan);
   shoal_cluster_t cluster;
   SHOAL_RETURN_IF_ERROR(cli_cluster(options, arena, &cluster));
@@ -43,7 +43,8 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     int64_t instructions = 0;
     for (int64_t s = 0; s < rank_class->segment_count; ++s)
       instructions += rank_class->segments[s].instruction_count;
-    fprintf(out, "class %lld: %lld ranks from %d, %lld segments, %lld instructions, arena %lld bytes\n",
+    fprintf(out,
+            "class %lld: %lld ranks from %d, %lld segments, %lld instructions, arena %lld bytes\n",
             (long long)c, (long long)rank_class->rank_count, rank_class->ranks[0],
             (long long)rank_class->segment_count, (long long)instructions,
             (long long)rank_class->arena_bytes);
@@ -52,8 +53,8 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     const char *graph = program->classes[0].orders[o].graph;
     shoal_simulation_t sim;
     SHOAL_RETURN_IF_ERROR(shoal_simulate(program, graph, &cluster, shoal_allocator_system(), &sim));
-    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n", graph,
-            sim.seconds, sim.compute_seconds, sim.comm_seconds, sim.comm_bytes);
+    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n",
+            graph, sim.seconds, sim.compute_seconds, sim.comm_seconds, sim.comm_bytes);
   }
   return NULL;
 }
@@ -80,7 +81,8 @@ shoal_status_t cli_plan(int argc, char **argv, FILE *out) {
   if (!status && !command.help) status = cli_one_model(&words);
   cli_planned_t planned = {0};
   if (!status && !command.help)
-    status = cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
+    status =
+        cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
   if (!status && !command.help) status = show(&command, &planned, &arena, out);
   cli_planned_free(&planned);
   shoal_arena_deinit(&arena);

@@ -8,12 +8,12 @@
 #include "lower/lower.h"
 
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
-                           int64_t count, int argc, char **argv, shoal_arena_t *arena, void *options,
-                           shoal_words_t *out_words, FILE *out) {
+                           int64_t count, int argc, char **argv, shoal_arena_t *arena,
+                           void *options, shoal_words_t *out_words, FILE *out) {
   SHOAL_RETURN_IF_ERROR(shoal_options_defaults(table, count, arena, options));
   SHOAL_RETURN_IF_ERROR(shoal_options_environment(table, count, arena, options));
-  SHOAL_RETURN_IF_ERROR(shoal_options_parse(table, count, argc, (const char *const *)argv, arena, options,
-                                            out_words));
+  SHOAL_RETURN_IF_ERROR(shoal_options_parse(table, count, argc, (const char *const *)argv, arena,
+                                            options, out_words));
   const bool *help = (const bool *)((const char *)options + table[count - 1].offset);
   if (!*help) return NULL;
   shoal_text_t text;
@@ -30,9 +30,10 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
 shoal_status_t cli_one_model(const shoal_words_t *words) {
   if (words->count == 1) return NULL;
   if (words->count == 0)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: mlp -n 2", "name one model: mlp, gpt or cnn");
-  return SHOAL_ERROR(INVALID_ARGUMENT, "one model at a time: after '%s' stands '%s'", words->items[0],
-                     words->items[1]);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: mlp -n 2",
+                            "name one model: mlp, gpt or cnn");
+  return SHOAL_ERROR(INVALID_ARGUMENT, "one model at a time: after '%s' stands '%s'",
+                     words->items[0], words->items[1]);
 }
 
 shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
@@ -73,7 +74,8 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
                              shoal_plan_t **out_plan) {
   *out_rebuilt = false;
   if (options->ranks < 1 || options->ranks > 1 << 20)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank is needed", (long long)options->ranks);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank is needed",
+                       (long long)options->ranks);
   SHOAL_RETURN_IF_ERROR(cli_plan_check(options));
   int64_t size = 0;
   shoal_allocator_t allocator = shoal_allocator_system();
@@ -85,8 +87,8 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
     return shoal_plan_parse(options->plan, text, model, rules, (int32_t)options->ranks, allocator,
                             out_rebuilt, out_plan);
   }
-  shoal_plan_options_t make = {.strategy = options->strategy, .mesh = options->mesh,
-                               .world = (int32_t)options->ranks};
+  shoal_plan_options_t make = {
+      .strategy = options->strategy, .mesh = options->mesh, .world = (int32_t)options->ranks};
   if (options->cluster)
     SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &make.cluster, &size));
   SHOAL_RETURN_IF_ERROR(
@@ -95,8 +97,10 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
 }
 
 void cli_say_rebuilt(void) {
-  fprintf(stderr, "shoal: the plan file was resolved for another model, rules or world: completed anew from its "
-                  "intent\n");
+  fprintf(stderr,
+          "shoal: the plan file was resolved for another model, rules or world: completed anew "
+          "from its "
+          "intent\n");
 }
 
 shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,
@@ -106,7 +110,8 @@ shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *
   shoal_allocator_t allocator = shoal_allocator_system();
   SHOAL_RETURN_IF_ERROR(cli_model_create(model, model_options, allocator, &out->model));
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(allocator, &out->rules));
-  SHOAL_RETURN_IF_ERROR(cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
+  SHOAL_RETURN_IF_ERROR(
+      cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
   if (rebuilt) cli_say_rebuilt();
   SHOAL_RETURN_IF_ERROR(shoal_lower(out->plan, NULL, &out->program));
   return shoal_program_check(out->program, allocator);

@@ -16,21 +16,23 @@ typedef struct cli_plan_options {
 } cli_plan_options_t;
 
 // Rows for an option table of a struct that has a `cli_plan_options_t planning` member.
-#define CLI_PLAN_OPTION(type, kind_, field, value_, doc_, ...)                                     \
-  {.name = #field, .kind = SHOAL_OPTION_##kind_,                                                   \
-   .offset = offsetof(type, planning) + offsetof(cli_plan_options_t, field), .value = value_,      \
-   .doc = doc_, __VA_ARGS__}
-#define CLI_PLAN_OPTIONS(type)                                                                     \
-  CLI_PLAN_OPTION(type, INT, ranks, "1", "ranks", .letter = 'n'),                                  \
-      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"),   \
-      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),         \
-      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),         \
-      CLI_PLAN_OPTION(type, STRING, cluster, NULL, "cluster file to plan for"),                    \
-      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                                 \
+#define CLI_PLAN_OPTION(type, kind_, field, value_, doc_, ...)                                 \
+  {                                                                                            \
+    .name = #field, .kind = SHOAL_OPTION_##kind_,                                              \
+    .offset = offsetof(type, planning) + offsetof(cli_plan_options_t, field), .value = value_, \
+    .doc = doc_, __VA_ARGS__                                                                   \
+  }
+#define CLI_PLAN_OPTIONS(type)                                                                   \
+  CLI_PLAN_OPTION(type, INT, ranks, "1", "ranks", .letter = 'n'),                                \
+      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"), \
+      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),       \
+      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),       \
+      CLI_PLAN_OPTION(type, STRING, cluster, NULL, "cluster file to plan for"),                  \
+      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                               \
                       "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'")
 
-// Defaults, environment, command line; prints the help when the table's last row, `help`, is asked for
-// (the caller's struct has it as a bool: nothing else to do then).
+// Defaults, environment, command line; prints the help when the table's last row, `help`, is asked
+// for (the caller's struct has it as a bool: nothing else to do then).
 SHOAL_MUST_USE shoal_status_t cli_options(const char *command, const char *arguments,
                                           const shoal_option_t *table, int64_t count, int argc,
                                           char **argv, shoal_arena_t *arena, void *options,
@@ -50,18 +52,21 @@ typedef struct cli_planned {
   shoal_plan_t *plan;
   shoal_program_t *program;  // checked
 } cli_planned_t;
-// Says on stderr when a plan file was for another model, rules or world. Free it also after an error.
-SHOAL_MUST_USE shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,
-                                                 const cli_plan_options_t *options, shoal_arena_t *arena,
-                                                 cli_planned_t *out_planned);
+// Says on stderr when a plan file was for another model, rules or world. Free it also after an
+// error.
+SHOAL_MUST_USE shoal_status_t cli_planned_create(const char *model,
+                                                 const cli_model_options_t *model_options,
+                                                 const cli_plan_options_t *options,
+                                                 shoal_arena_t *arena, cli_planned_t *out_planned);
 void cli_planned_free(cli_planned_t *planned);
 // Says on stderr that only the intent of a plan file could be used.
 void cli_say_rebuilt(void);
 
 // Plans the model as the options say. *out_rebuilt: the plan file was for something else.
-SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_model_t *model,
-                                            shoal_rules_t *rules, shoal_arena_t *arena,
-                                            bool *out_rebuilt, shoal_plan_t **out_plan);
+SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options,
+                                            const shoal_model_t *model, shoal_rules_t *rules,
+                                            shoal_arena_t *arena, bool *out_rebuilt,
+                                            shoal_plan_t **out_plan);
 // The cluster file's content, or the default machine.
 SHOAL_MUST_USE shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,
                                           shoal_cluster_t *out_cluster);

@@ -32,7 +32,8 @@ static bool is_alike(shoal_status_t status, shoal_status_t other) {
           strstr(shoal_status_message(status), shoal_status_message(other)));
 }
 
-static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *self, shoal_arena_t *arena) {
+static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *self,
+                                  shoal_arena_t *arena) {
   shoal_world_t **worlds = SHOAL_NEW(arena, shoal_world_t *, count);
   rank_job_t *jobs = SHOAL_NEW(arena, rank_job_t, count);
   shoal_thread_t *threads = SHOAL_NEW(arena, shoal_thread_t, count);
@@ -63,7 +64,7 @@ static shoal_status_t run_threads(int32_t count, cli_rank_fn_t function, void *s
   return status;
 }
 
-// ---- the launcher's ranks ---------------------------------------------------------------------------
+// ---- the launcher's ranks -----------------------------------------------------------------------
 
 bool cli_ranks_given(int argc, char **argv) {
   const char *variable = getenv("SHOAL_RANKS");
@@ -81,7 +82,8 @@ shoal_status_t cli_ranks_threads(cli_ranks_t *ranks, bool *out_told) {
   char *end;
   const int64_t count = strtoll(told, &end, 10);
   if (*end || count < 1 || count > SHOAL_LAUNCH_MAX_RANKS)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "SHOAL_THREADS is '%s', not a number of ranks from 1 to %d", told,
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "SHOAL_THREADS is '%s', not a number of ranks from 1 to %d", told,
                        SHOAL_LAUNCH_MAX_RANKS);
   ranks->count = count;
   ranks->threads = true;
@@ -94,15 +96,15 @@ shoal_status_t cli_ranks_join(const cli_ranks_t *ranks, shoal_world_t **out_worl
   const int32_t size = shoal_world_size(world);
   if (ranks->given && ranks->count != size) {
     shoal_world_release(world);
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave -n to the launcher, or start the command without one",
-                            "-n %lld, but a launcher started this command on %d ranks",
-                            (long long)ranks->count, size);
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT, "leave -n to the launcher, or start the command without one",
+        "-n %lld, but a launcher started this command on %d ranks", (long long)ranks->count, size);
   }
   *out_world = world;
   return NULL;
 }
 
-// ---- one rank, or processes ---------------------------------------------------------------------------
+// ---- one rank, or processes ---------------------------------------------------------------------
 
 static shoal_status_t run_alone(cli_rank_fn_t function, void *self) {
   shoal_world_t *world = NULL;
@@ -112,7 +114,8 @@ static shoal_status_t run_alone(cli_rank_fn_t function, void *self) {
   return status;
 }
 
-// What forked ranks share: a pipe on which rank 0 hands its error - all ranks agree on it - to the parent.
+// What forked ranks share: a pipe on which rank 0 hands its error - all ranks agree on it - to the
+// parent.
 typedef struct process_job {
   cli_rank_fn_t function;
   void *self;
@@ -145,8 +148,8 @@ static shoal_status_t handed_over(int pipe_end, shoal_status_t status) {
   const char *message = text + strlen(text) + 1;
   const char *hint = message + strlen(message) + 1;
   bool has_hint = hint < text + size && hint[0];
-  shoal_status_t theirs = shoal_status_create((shoal_code_t)strtol(text, NULL, 10), __FILE__, __LINE__,
-                                              message, has_hint ? hint : NULL);
+  shoal_status_t theirs = shoal_status_create((shoal_code_t)strtol(text, NULL, 10), __FILE__,
+                                              __LINE__, message, has_hint ? hint : NULL);
   shoal_status_free(status);
   return theirs;
 }
@@ -173,8 +176,8 @@ static shoal_status_t run_joined(const cli_ranks_t *ranks, cli_rank_fn_t functio
 
 shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, cli_rank_fn_t function, void *self) {
   if (ranks->count < 1 || ranks->count > SHOAL_LAUNCH_MAX_RANKS)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks", (long long)ranks->count,
-                       SHOAL_LAUNCH_MAX_RANKS);
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to %d local ranks",
+                       (long long)ranks->count, SHOAL_LAUNCH_MAX_RANKS);
   cli_ranks_t told = *ranks;
   bool is_told = false;
   SHOAL_RETURN_IF_ERROR(cli_ranks_threads(&told, &is_told));

@@ -94,8 +94,8 @@ shoal_status_t cli_rules(int argc, char **argv, FILE *out) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_text_init(shoal_allocator_system(), &text);
   SHOAL_GOTO_IF_ERROR(status, done,
-                      cli_options("rules", "[OP]", OPTIONS, OPTION_COUNT, argc, argv, &arena, &options,
-                                  &words, out));
+                      cli_options("rules", "[OP]", OPTIONS, OPTION_COUNT, argc, argv, &arena,
+                                  &options, &words, out));
   if (options.help) goto done;
   if (words.count > 1) {
     status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal rules [op] [--format json]",

@@ -1,9 +1,9 @@
-// shoal slurm-watch JOB.sbatch [ARGS]: submits a batch job, watches it, and submits it again when it fails,
-// a limited number of times and each time after a longer pause. The job sees SHOAL_ATTEMPT (0, 1, ...), so
-// that it can resume from its last checkpoint.
+// shoal slurm-watch JOB.sbatch [ARGS]: submits a batch job, watches it, and submits it again when
+// it fails, a limited number of times and each time after a longer pause. The job sees
+// SHOAL_ATTEMPT (0, 1, ...), so that it can resume from its last checkpoint.
 //
-// Asks sbatch and scontrol only: no accounting database is needed. A job that somebody cancelled stays so.
-// Ending slurm-watch leaves the job alone.
+// Asks sbatch and scontrol only: no accounting database is needed. A job that somebody cancelled
+// stays so. Ending slurm-watch leaves the job alone.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,8 +44,8 @@ static void pause_s(double seconds) {
 
 // ---- asking Slurm ---------------------------------------------------------------------
 
-// Runs a program; its stdout and stderr, as much as fits, in `buffer`. Returns its exit code, -1 when it
-// could not be run or took too long.
+// Runs a program; its stdout and stderr, as much as fits, in `buffer`. Returns its exit code, -1
+// when it could not be run or took too long.
 static int call(const char *const *argv, char *buffer, size_t capacity) {
   int ends[2];
   buffer[0] = 0;
@@ -69,7 +69,8 @@ static int call(const char *const *argv, char *buffer, size_t capacity) {
     if (left <= 0 || (poll(&one, 1, (int)left) < 0 && errno != EINTR)) break;
     char spill[512];
     const bool room = used + 1 < capacity;
-    const ssize_t got = read(ends[0], room ? buffer + used : spill, room ? capacity - 1 - used : sizeof spill);
+    const ssize_t got =
+        read(ends[0], room ? buffer + used : spill, room ? capacity - 1 - used : sizeof spill);
     if (got == 0 || (got < 0 && errno != EINTR)) break;
     if (got > 0 && room) used += (size_t)got;
   }
@@ -95,9 +96,9 @@ static shoal_status_t submit(const shoal_words_t *words, int64_t attempt, shoal_
   const size_t digits = strspn(answer, "0123456789");  // "12" or "12;cluster"
   if (code != 0 || digits == 0 || digits > 20) {
     return shoal_status_format(code == 127 ? SHOAL_UNAVAILABLE : SHOAL_ABORTED, __FILE__, __LINE__,
-                            code == 127 ? "run it where Slurm's commands are installed" : NULL,
-                            "sbatch did not take '%s': %s", words->items[0],
-                            answer[0] ? answer : "no answer");
+                               code == 127 ? "run it where Slurm's commands are installed" : NULL,
+                               "sbatch did not take '%s': %s", words->items[0],
+                               answer[0] ? answer : "no answer");
   }
   snprintf(id, 32, "%.*s", (int)digits, answer);
   return NULL;

@@ -14,8 +14,8 @@ enum { CLASS_STREAM = 1, NOISE_STREAM = 2, CENTRE_STREAM = 3 };
 
 struct cli_source {
   shoal_arena_t arena;
-  shoal_bytes_t *bytes;          // gpt
-  shoal_type_t x_type, y_type;   // ids and labels, or x and y
+  shoal_bytes_t *bytes;         // gpt
+  shoal_type_t x_type, y_type;  // ids and labels, or x and y
   int64_t classes;
   uint64_t seed;
   void *x;
@@ -40,7 +40,8 @@ static int64_t class_count(const shoal_model_t *model) {
   return 2;
 }
 
-static shoal_status_t open_source(cli_source_t *source, const shoal_model_t *model, const char *path) {
+static shoal_status_t open_source(cli_source_t *source, const shoal_model_t *model,
+                                  const char *path) {
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
   const shoal_type_t *ids = input_type(graph, "ids"), *x = input_type(graph, "x");
   const shoal_type_t *labels = input_type(graph, ids ? "labels" : "y");
@@ -59,10 +60,11 @@ static shoal_status_t open_source(cli_source_t *source, const shoal_model_t *mod
   if (!path)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--data FILE; any text will do",
                             "this model learns from a text, and none was given");
-  return shoal_bytes_open(path, &(shoal_bytes_options_t){.batch = ids->shape.dims[0],
-                                                         .length = ids->shape.dims[1],
-                                                         .seed = source->seed},
-                          &source->bytes);
+  return shoal_bytes_open(
+      path,
+      &(shoal_bytes_options_t){
+          .batch = ids->shape.dims[0], .length = ids->shape.dims[1], .seed = source->seed},
+      &source->bytes);
 }
 
 shoal_status_t cli_source_open(const shoal_model_t *model, const char *path, uint64_t seed,
@@ -113,12 +115,17 @@ shoal_status_t cli_source_feed(cli_source_t *source, int64_t number, shoal_sessi
                                             source->x, source->y));
   else
     make_classes(source, number);
-  size_t x_size = (size_t)shoal_shape_count(&source->x_type.shape) * shoal_dtype_size(source->x_type.dtype);
+  size_t x_size =
+      (size_t)shoal_shape_count(&source->x_type.shape) * shoal_dtype_size(source->x_type.dtype);
   size_t y_size = (size_t)shoal_shape_count(&source->y_type.shape) * sizeof(int32_t);
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, source->bytes ? "ids" : "x", source->x, x_size));
   return shoal_feed(session, source->bytes ? "labels" : "y", source->y, y_size);
 }
 
-const char *cli_source_unit(const cli_source_t *source) { return source->bytes ? "tokens" : "samples"; }
+const char *cli_source_unit(const cli_source_t *source) {
+  return source->bytes ? "tokens" : "samples";
+}
 
-int64_t cli_source_count(const cli_source_t *source) { return shoal_shape_count(&source->y_type.shape); }
+int64_t cli_source_count(const cli_source_t *source) {
+  return shoal_shape_count(&source->y_type.shape);
+}

@@ -1,5 +1,5 @@
-// `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or the ranks
-// a launcher made - with progress, a report and checkpoints.
+// `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or
+// the ranks a launcher made - with progress, a report and checkpoints.
 #include <math.h>
 #include <string.h>
 
@@ -27,13 +27,16 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, INT, steps, "200", "steps to train"),
     SHOAL_OPTION(train_command_t, STRING, data, NULL, "text to learn from (gpt)"),
     SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines"),
-    SHOAL_OPTION(train_command_t, STRING, save, NULL, "folder for checkpoints step-N; also on SIGTERM"),
-    SHOAL_OPTION(train_command_t, INT, save_every, NULL, "steps between checkpoints (0: only at the end)"),
+    SHOAL_OPTION(train_command_t, STRING, save, NULL,
+                 "folder for checkpoints step-N; also on SIGTERM"),
+    SHOAL_OPTION(train_command_t, INT, save_every, NULL,
+                 "steps between checkpoints (0: only at the end)"),
     SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
     SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
     SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
                  .no_environment = true),
-    SHOAL_OPTION(train_command_t, BOOL, opaque, NULL, "device memory the host cannot touch; real queues"),
+    SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
+                 "device memory the host cannot touch; real queues"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL, "plan, lower and check, then stop"),
     CLI_PLAN_OPTIONS(train_command_t),
     CLI_MODEL_OPTIONS(train_command_t),
@@ -49,7 +52,7 @@ typedef struct trainer {
   shoal_arena_t arena;
   FILE *out;
   bool talks;
-  bool trained;             // at least one step: there are losses
+  bool trained;  // at least one step: there are losses
   double first_loss, loss;
 } trainer_t;
 
@@ -80,8 +83,9 @@ static void print_plan(const trainer_t *t) {
   for (int64_t i = 0; i < intent->layout_count; ++i)
     fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
   for (int64_t c = 0; c < program->class_count; ++c)
-    fprintf(t->out, "  class %lld: %lld ranks, %lld segments, arena %.2f MiB a rank\n", (long long)c,
-            (long long)program->classes[c].rank_count, (long long)program->classes[c].segment_count,
+    fprintf(t->out, "  class %lld: %lld ranks, %lld segments, arena %.2f MiB a rank\n",
+            (long long)c, (long long)program->classes[c].rank_count,
+            (long long)program->classes[c].segment_count,
             (double)program->classes[c].arena_bytes / (1 << 20));
   fflush(t->out);
 }
@@ -159,7 +163,8 @@ static shoal_status_t report(trainer_t *t) {
   fprintf(t->out, "report: ");
   if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
   if (evaluated) fprintf(t->out, "%son an unseen batch %.4f", t->trained ? "" : "loss ", loss);
-  fprintf(t->out, "%sarena planned %.2f MiB", evaluated ? "; " : "", (double)memory.arena_planned / (1 << 20));
+  fprintf(t->out, "%sarena planned %.2f MiB", evaluated ? "; " : "",
+          (double)memory.arena_planned / (1 << 20));
   if (memory.arena_touched >= 0)
     fprintf(t->out, ", touched %.2f MiB", (double)memory.arena_touched / (1 << 20));
   fprintf(t->out, "\n");
@@ -169,12 +174,17 @@ static shoal_status_t report(trainer_t *t) {
 static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name) {
   const train_command_t *command = t->command;
   const cli_plan_options_t *planning = &command->planning;
-  shoal_parallelize_options_t options = {.world = world, .strategy = planning->strategy,
-                                         .mesh = planning->mesh, .cluster = planning->cluster,
-                                         .opaque = command->opaque, .dry_run = command->dry_run};
+  shoal_parallelize_options_t options = {.world = world,
+                                         .strategy = planning->strategy,
+                                         .mesh = planning->mesh,
+                                         .cluster = planning->cluster,
+                                         .opaque = command->opaque,
+                                         .dry_run = command->dry_run};
   int64_t size = 0, start = 0, step = 0;
-  SHOAL_RETURN_IF_ERROR(cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
-  if (planning->plan) SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, &t->arena, &options.plan, &size));
+  SHOAL_RETURN_IF_ERROR(
+      cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
+  if (planning->plan)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, &t->arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(planning->layouts, &t->arena, &options.layout_count, &options.layouts));
   if (!command->dry_run)
@@ -220,7 +230,8 @@ static shoal_status_t check_command(const train_command_t *command) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s %lld: a number of %s is not negative", names[i],
                          (long long)counts[i], i < 3 ? "steps" : "checkpoints");
   if (command->resume && !command->save)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR", "--resume needs the folder of the checkpoints");
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR",
+                            "--resume needs the folder of the checkpoints");
   return cli_plan_check(&command->planning);
 }
 
@@ -235,7 +246,8 @@ shoal_status_t cli_train(int argc, char **argv, FILE *out) {
   if (!status && !command.help) status = check_command(&command);
   if (!status && !command.help) {
     train_job_t job = {&command, words.items[0], out};
-    const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv), command.threads};
+    const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv),
+                               command.threads};
     status = cli_ranks_run(&ranks, train_rank, &job);
   }
   shoal_arena_deinit(&arena);

@@ -1,5 +1,6 @@
-// A model of your own, checked before it is trained: on three ranks, cut by rows and cut by columns, it must
-// compute what it computes on one device. 10 rows and 7 features do not divide by three.
+// A model of your own, checked before it is trained: on three ranks, cut by rows and cut by
+// columns, it must compute what it computes on one device. 10 rows and 7 features do not divide by
+// three.
 #include <shoal/shoal.h>
 #include <stdio.h>
 
@@ -30,11 +31,12 @@ int main(void) {
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(NULL, &model));
   train(shoal_model_graph(model, "train"));
   for (int i = 0; i < 2; ++i) {
-    const shoal_parallelize_options_t options = {.strategy = strategies[i]};  // as for shoal_parallelize
+    const shoal_parallelize_options_t options = {.strategy =
+                                                     strategies[i]};  // as for shoal_parallelize
     shoal_check_report_t report;
     SHOAL_GOTO_IF_ERROR(status, done, shoal_check(model, &options, &how, &report));
-    printf("%s on 3 ranks: %lld values agree; the worst, %s, has %.2f of the error allowed\n", strategies[i],
-           (long long)report.values, report.worst_value, report.worst);
+    printf("%s on 3 ranks: %lld values agree; the worst, %s, has %.2f of the error allowed\n",
+           strategies[i], (long long)report.values, report.worst_value, report.worst);
   }
 done:
   if (status) {  // names the first value that differs: where, what it is and what it should be

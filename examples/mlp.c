@@ -1,5 +1,5 @@
-// The smallest whole program: a classifier written for one device. Alone it runs on one device; under
-// `shoal run -n 4 -- ./mlp` the same binary is parallel.
+// The smallest whole program: a classifier written for one device. Alone it runs on one device;
+// under `shoal run -n 4 -- ./mlp` the same binary is parallel.
 #include <shoal/shoal.h>
 #include <stdio.h>
 
@@ -36,7 +36,8 @@ int main(void) {
   shoal_status_t status = NULL;
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(NULL, &model));
   train(shoal_model_graph(model, "train"));
-  SHOAL_GOTO_IF_ERROR(status, done, shoal_parallelize(model, NULL, &s));  // the one line. Collective
+  SHOAL_GOTO_IF_ERROR(status, done,
+                      shoal_parallelize(model, NULL, &s));  // the one line. Collective
   for (int step = 1; step <= STEPS; ++step) {
     make_batch(&seed, xs, ys);
     SHOAL_GOTO_IF_ERROR(status, done, shoal_feed(s, "x", xs, sizeof xs));

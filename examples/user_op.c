@@ -1,5 +1,5 @@
-// A program outside the tree that brings its own op and its own strategy. The op gets a rule, a gradient
-// path, a plan and a program like a native one.
+// A program outside the tree that brings its own op and its own strategy. The op gets a rule, a
+// gradient path, a plan and a program like a native one.
 //
 //   user.swish: y = x * sigmoid(beta x), element by element.
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- the op ---------------------------------------------------------------------------------------
+// ---- the op -------------------------------------------------------------------------------------
 
 static const char *const swish_inputs[] = {"x"};
 static const char *const swish_grad_inputs[] = {"x", "dy"};
@@ -18,8 +18,8 @@ static const shoal_attr_schema_t swish_attrs[] = {
 static shoal_status_t infer_like_first(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
   if (call->inputs[0].dtype == SHOAL_F32 || call->inputs[0].dtype == SHOAL_F64) return NULL;
-  return shoal_status_create(SHOAL_INVALID_ARGUMENT, __FILE__, __LINE__, "user.swish takes f32 or f64",
-                             NULL);
+  return shoal_status_create(SHOAL_INVALID_ARGUMENT, __FILE__, __LINE__,
+                             "user.swish takes f32 or f64", NULL);
 }
 
 // Value (order 0) or derivative (order 1) of swish.
@@ -57,9 +57,9 @@ static shoal_status_t swish_grad_kernel(const shoal_call_t *call, const shoal_te
   return each(call, inputs, outputs, 1);
 }
 
-static void swish_gradient(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,
-                           const shoal_ref_t *outputs, const shoal_ref_t *output_grads,
-                           shoal_ref_t *out_input_grads) {
+static void swish_gradient(const shoal_call_t *call, shoal_emitter_t *emitter,
+                           const shoal_ref_t *inputs, const shoal_ref_t *outputs,
+                           const shoal_ref_t *output_grads, shoal_ref_t *out_input_grads) {
   (void)outputs;
   shoal_ref_t operands[2] = {inputs[0], output_grads[0]};
   shoal_attr_t beta = shoal_attr_real("beta", call->attrs[0].f);
@@ -67,19 +67,32 @@ static void swish_gradient(const shoal_call_t *call, shoal_emitter_t *emitter, c
 }
 
 static shoal_status_t register_ops(shoal_registry_t *registry) {
-  shoal_op_t op = {.name = "user.swish", .doc = "y = x * sigmoid(beta x)", .input_count = 1,
-                   .inputs = swish_inputs, .output_count = 1, .outputs = swish_outputs,
-                   .attr_count = 1, .attrs = swish_attrs, .infer = infer_like_first,
-                   .gradient = swish_gradient, .kernel = swish_kernel};
+  shoal_op_t op = {.name = "user.swish",
+                   .doc = "y = x * sigmoid(beta x)",
+                   .input_count = 1,
+                   .inputs = swish_inputs,
+                   .output_count = 1,
+                   .outputs = swish_outputs,
+                   .attr_count = 1,
+                   .attrs = swish_attrs,
+                   .infer = infer_like_first,
+                   .gradient = swish_gradient,
+                   .kernel = swish_kernel};
   SHOAL_RETURN_IF_ERROR(shoal_op_register(registry, &op));
-  shoal_op_t grad = {.name = "user.swish_grad", .doc = "dx of user.swish", .input_count = 2,
-                     .inputs = swish_grad_inputs, .output_count = 1, .outputs = swish_outputs,
-                     .attr_count = 1, .attrs = swish_attrs, .infer = infer_like_first,
+  shoal_op_t grad = {.name = "user.swish_grad",
+                     .doc = "dx of user.swish",
+                     .input_count = 2,
+                     .inputs = swish_grad_inputs,
+                     .output_count = 1,
+                     .outputs = swish_outputs,
+                     .attr_count = 1,
+                     .attrs = swish_attrs,
+                     .infer = infer_like_first,
                      .kernel = swish_grad_kernel};
   return shoal_op_register(registry, &grad);
 }
 
-// ---- the strategy ---------------------------------------------------------------------------------
+// ---- the strategy -------------------------------------------------------------------------------
 
 // Cuts the hidden layer over all ranks: fc1 by columns, fc2 by rows.
 static shoal_status_t hidden_strategy(shoal_strategy_context_t *context, void *user_data) {
@@ -92,7 +105,7 @@ static shoal_status_t hidden_strategy(shoal_strategy_context_t *context, void *u
   return shoal_context_layout(context, "fc2/weight", "hidden:0");
 }
 
-// ---- the program ----------------------------------------------------------------------------------
+// ---- the program --------------------------------------------------------------------------------
 
 static void train(shoal_graph_t *g) {
   shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(6, 5));
@@ -114,7 +127,8 @@ int main(void) {
   shoal_status_t status = NULL;
   float xs[6][5], loss = 0, first = 0;
   int32_t ys[6];
-  shoal_strategy_t mine = {.name = "hidden", .doc = "cuts the hidden layer", .plan = hidden_strategy};
+  shoal_strategy_t mine = {
+      .name = "hidden", .doc = "cuts the hidden layer", .plan = hidden_strategy};
   for (int i = 0; i < 6; ++i) {
     ys[i] = i % 3;
     for (int j = 0; j < 5; ++j) xs[i][j] = (float)((i * 5 + j) % 7) / 7;

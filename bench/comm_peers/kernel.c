@@ -1,7 +1,7 @@
 // The limit bench/comm compares with: processes on plain shared buffers, nothing but the loop.
 // all_reduce is "kernel B": each rank sums its slice of all buffers and writes it to all of them;
-// reduce_scatter sums into its own. The others copy, shared out among the processes, as many bytes as
-// the collective delivers.
+// reduce_scatter sums into its own. The others copy, shared out among the processes, as many bytes
+// as the collective delivers.
 //
 //   kernel RANKS hot|cold SAMPLES MILLISECONDS FROM TO FACTOR [COLLECTIVE...]
 //   kernel RANKS limits x x x BYTES x    what a barrier takes, and how fast all copy at once
@@ -47,7 +47,8 @@ static double slowest(double seconds) {
   return seconds;
 }
 
-static void sum_to_both(int64_t count, const float *a, const float *b, float *first, float *second) {
+static void sum_to_both(int64_t count, const float *a, const float *b, float *first,
+                        float *second) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float sum = a[i] + b[i];
@@ -62,7 +63,8 @@ static void sum(int64_t count, const float *a, const float *b, float *out) {
 }
 
 // Bytes [at, at + bytes) of all `from`, summed block by block, to `n_outs` buffers at out_at.
-static void sum_all(char **from, int64_t at, int64_t bytes, char **outs, int n_outs, int64_t out_at) {
+static void sum_all(char **from, int64_t at, int64_t bytes, char **outs, int n_outs,
+                    int64_t out_at) {
   float sums[BLOCK];
   for (int64_t done = 0; done < bytes; done += BLOCK * 4) {
     const int64_t count = (bytes - done < BLOCK * 4 ? bytes - done : BLOCK * 4) / 4;
@@ -124,8 +126,9 @@ static void print_limits(int64_t largest) {
     }
   }
   if (rank_of_this != 0) return;
-  printf("{\"barrier_us\": %.3f, \"cache_copy_gb_s\": %.1f, \"memory_copy_gb_s\": %.1f}\n", best * 1e6,
-         1e-9 * ranks * (double)sizes[0] / copy[0], 1e-9 * ranks * (double)sizes[1] / copy[1]);
+  printf("{\"barrier_us\": %.3f, \"cache_copy_gb_s\": %.1f, \"memory_copy_gb_s\": %.1f}\n",
+         best * 1e6, 1e-9 * ranks * (double)sizes[0] / copy[0],
+         1e-9 * ranks * (double)sizes[1] / copy[1]);
 }
 
 // One core for each, as the launchers of the others do.
@@ -141,7 +144,8 @@ static void pin(void) {
 
 int main(int argc, char **argv) {
   if (argc < 8 || (ranks = atoi(argv[1])) < 2 || ranks > MAX_RANKS) return 2;
-  // Starts are apart by odd numbers of pages: equal low bits of addresses cost some processors dearly.
+  // Starts are apart by odd numbers of pages: equal low bits of addresses cost some processors
+  // dearly.
   const size_t bytes = (size_t)atoll(argv[6]), room = bytes + (1 << 20);
   const size_t seat_bytes = (sizeof(seat_t) * MAX_RANKS + 4095) / 4096 * 4096;
   char *memory = mmap(NULL, seat_bytes + 2 * (size_t)ranks * room, PROT_READ | PROT_WRITE,

@@ -1,6 +1,6 @@
 // How the peers of bench/comm measure: as `shoal perf comm` does. A sample is calls back to back
-// between barriers (hot), or one call after the buffers were flushed from the caches (cold); the slowest
-// rank counts, the median of the samples is printed, one JSON object a line.
+// between barriers (hot), or one call after the buffers were flushed from the caches (cold); the
+// slowest rank counts, the median of the samples is printed, one JSON object a line.
 //
 // The includer defines: barrier(), slowest(seconds) on all ranks, call(collective, bytes), and the
 // buffers.

@@ -1,4 +1,5 @@
-// An MPI's side of bench/comm: the same collectives, two ranks or more, f32. Compiled by its own mpicc.
+// An MPI's side of bench/comm: the same collectives, two ranks or more, f32. Compiled by its own
+// mpicc.
 #include <mpi.h>
 
 #include "measure.h"

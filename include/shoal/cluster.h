@@ -5,9 +5,11 @@
 //   ranks: 8                 # devices, one rank each
 //   device: {flops: 1.0e11, bandwidth: 2.0e10, memory: 24G}
 //   link: {latency: 2.0e-6, bandwidth: 5.0e9}
-//   node_link: {latency: 1.0e-6, bandwidth: 2.0e10}   # between ranks of one node; plans do not use it yet
-// AutoDist's resource_spec.yml is taken as it is: `nodes` and `ssh`, without the first key; ranks are then
-// the nodes' GPUs (CPUs where there are none), and link bandwidth the slowest node's network_bandwidth.
+//   node_link: {latency: 1.0e-6, bandwidth: 2.0e10}   # between ranks of one node; plans do not use
+//                                                     it yet
+// AutoDist's resource_spec.yml is taken as it is: `nodes` and `ssh`, without the first key; ranks
+// are then the nodes' GPUs (CPUs where there are none), and link bandwidth the slowest node's
+// network_bandwidth.
 #ifndef SHOAL_CLUSTER_H_
 #define SHOAL_CLUSTER_H_
 

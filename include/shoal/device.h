@@ -1,9 +1,10 @@
 // Shoal, device: where buffers live and kernels run.
 //
-// Shaped for an accelerator: device addresses may not be read by the host; work is put on *queues* (in
-// order within a queue, concurrent between queues) and ordered across queues by *events*. The CPU sits
-// behind the same interface. In *opaque* mode the CPU device hands out addresses that are not mapped on
-// the host and runs every queue on its own thread: only kernels and copies can touch device buffers.
+// Shaped for an accelerator: device addresses may not be read by the host; work is put on *queues*
+// (in order within a queue, concurrent between queues) and ordered across queues by *events*. The
+// CPU sits behind the same interface. In *opaque* mode the CPU device hands out addresses that are
+// not mapped on the host and runs every queue on its own thread: only kernels and copies can touch
+// device buffers.
 #ifndef SHOAL_DEVICE_H_
 #define SHOAL_DEVICE_H_
 
@@ -20,12 +21,13 @@ typedef uint64_t shoal_address_t;  // in device memory; 0 is none
 
 typedef struct shoal_device_options {
   shoal_allocator_t allocator;
-  const char *kind;   // NULL: "cpu"
-  bool opaque;        // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
-  bool concurrent;    // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1).
-                      // Neither: work runs in the calling thread when it is enqueued
-  shoal_allocator_t pages;  // CPU: where its memory comes from, whole pages, zeroed; zero: the system.
-                            // Sessions give shoal_comm_alloc's, so that peers work on it in place
+  const char *kind;  // NULL: "cpu"
+  bool opaque;       // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
+  bool concurrent;   // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1).
+                     // Neither: work runs in the calling thread when it is enqueued
+  shoal_allocator_t
+      pages;  // CPU: where its memory comes from, whole pages, zeroed; zero: the system.
+              // Sessions give shoal_comm_alloc's, so that peers work on it in place
 } shoal_device_options_t;
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_create(const shoal_device_options_t *options,
@@ -36,37 +38,44 @@ SHOAL_API const char *shoal_device_kind(const shoal_device_t *device);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
                                                            shoal_address_t *out_address);  // zeroed
 SHOAL_API void shoal_device_release(shoal_device_t *device, shoal_address_t address);
-// Bytes from the start up to the last one that work was given since allocation (the CPU counts every
-// launch, copy, fill, transfer and view; exact in opaque mode, where nothing else can); -1: cannot tell.
+// Bytes from the start up to the last one that work was given since allocation (the CPU counts
+// every launch, copy, fill, transfer and view; exact in opaque mode, where nothing else can); -1:
+// cannot tell.
 SHOAL_API int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address);
 
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_create(shoal_device_t *device, shoal_queue_t **out_queue);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_create(shoal_device_t *device,
+                                                           shoal_queue_t **out_queue);
 SHOAL_API void shoal_queue_free(shoal_queue_t *queue);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_create(shoal_device_t *device, shoal_event_t **out_event);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_create(shoal_device_t *device,
+                                                           shoal_event_t **out_event);
 SHOAL_API void shoal_event_free(shoal_event_t *event);
 
-// A kernel call on device memory. Everything pointed to must stay valid until the queue is done with it.
+// A kernel call on device memory. Everything pointed to must stay valid until the queue is done
+// with it.
 typedef struct shoal_launch {
-  shoal_call_t call;                 // local types, bound attributes
+  shoal_call_t call;  // local types, bound attributes
   const shoal_address_t *inputs, *outputs;
   shoal_address_t workspace;
   const shoal_address_t *predicate;  // optional: address of a bool scalar; skipped when false
-  // Optional kernel provider for ops without a device kernel (foreign ops): called with host-readable
-  // tensors over the planned buffers.
+  // Optional kernel provider for ops without a device kernel (foreign ops): called with
+  // host-readable tensors over the planned buffers.
   shoal_status_t (*provider)(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                              const shoal_tensor_t *outputs);
   void *provider_self;
 } shoal_launch_t;
 
-// Enqueue; none of these waits. The first error of a queue is kept and returned by shoal_queue_wait; work
-// after it on that queue is skipped (events still fire, so nobody hangs).
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *launch);
+// Enqueue; none of these waits. The first error of a queue is kept and returned by
+// shoal_queue_wait; work after it on that queue is skipped (events still fire, so nobody hangs).
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_launch(shoal_queue_t *queue,
+                                                           const shoal_launch_t *launch);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_upload(shoal_queue_t *queue, const void *host,
                                                            shoal_address_t device, int64_t bytes);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_download(shoal_queue_t *queue, shoal_address_t device,
-                                                             void *host, int64_t bytes);
-// Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their blocks
-// do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to `dtype`.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_download(shoal_queue_t *queue,
+                                                             shoal_address_t device, void *host,
+                                                             int64_t bytes);
+// Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their
+// blocks do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to
+// `dtype`.
 typedef struct shoal_copy {
   shoal_address_t src, dst;
   shoal_dtype_t dtype;
@@ -76,22 +85,28 @@ typedef struct shoal_copy {
   const shoal_piece_t *pieces;
   const shoal_address_t *predicate;
 } shoal_copy_t;
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_fill(shoal_queue_t *queue, shoal_address_t device,
-                                                         shoal_dtype_t dtype, int64_t count, double value);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_copy(shoal_queue_t *queue,
+                                                         const shoal_copy_t *copy);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_fill(shoal_queue_t *queue,
+                                                         shoal_address_t device,
+                                                         shoal_dtype_t dtype, int64_t count,
+                                                         double value);
 // Runs a function in queue order, as communication does: it may use shoal_device_view inside.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_call(shoal_queue_t *queue,
-                                                         shoal_status_t (*function)(void *self), void *self);
-// Events, as on CUDA: an await waits for the latest record of the event that was enqueued *before* it (for
-// none: it does not wait), so queues cannot wait for each other in a circle. An event may be recorded again
-// and again, by one queue at a time.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_record(shoal_queue_t *queue, shoal_event_t *event);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_await(shoal_queue_t *queue, shoal_event_t *event);
+                                                         shoal_status_t (*function)(void *self),
+                                                         void *self);
+// Events, as on CUDA: an await waits for the latest record of the event that was enqueued *before*
+// it (for none: it does not wait), so queues cannot wait for each other in a circle. An event may
+// be recorded again and again, by one queue at a time.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_record(shoal_queue_t *queue,
+                                                           shoal_event_t *event);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_await(shoal_queue_t *queue,
+                                                          shoal_event_t *event);
 // Blocks until everything enqueued is done; returns and clears the queue's first error.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_wait(shoal_queue_t *queue);
 
-// Host pointer to device memory for work that runs *on a queue* (communication, kernel providers). Returns
-// NULL outside a queue in opaque mode, and on devices that have none.
+// Host pointer to device memory for work that runs *on a queue* (communication, kernel providers).
+// Returns NULL outside a queue in opaque mode, and on devices that have none.
 SHOAL_API void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t bytes);
 
 #ifdef __cplusplus

@@ -1,23 +1,24 @@
 // Shoal, graph: one training step on one device, as data.
 //
-// A *model* has states (named tensors that outlive the step) and graphs over them ("train", "eval" ...).
-// A *graph* has nodes (applications of ops) and values. Backward and optimizer are ordinary nodes. Builder
-// calls need no checking: a model keeps its first error, with the file and line of the call, returns null
-// values from then on and hands the error to shoal_model_status (which shoal_parallelize calls).
+// A *model* has states (named tensors that outlive the step) and graphs over them ("train", "eval"
+// ...). A *graph* has nodes (applications of ops) and values. Backward and optimizer are ordinary
+// nodes. Builder calls need no checking: a model keeps its first error, with the file and line of
+// the call, returns null values from then on and hands the error to shoal_model_status (which
+// shoal_parallelize calls).
 //
 //   shoal_graph_t *g = shoal_model_graph(model, "train");
 //   shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(64, 784));
 //   ...
 //   shoal_output(g, "loss", loss);
 //
-// Calls that end in _at take the file and line to blame; the macros without it pass the caller's. They are
-// variadic where an argument may be a compound literal with commas.
+// Calls that end in _at take the file and line to blame; the macros without it pass the caller's.
+// They are variadic where an argument may be a compound literal with commas.
 //
-// Names of states, nodes and scopes consist of letters, digits and _ . / # - ; "a/b" is b in scope a; a
-// leading '/' leaves the current scope ("/lr" is the state lr wherever it is asked for).
+// Names of states, nodes and scopes consist of letters, digits and _ . / # - ; "a/b" is b in scope
+// a; a leading '/' leaves the current scope ("/lr" is the state lr wherever it is asked for).
 //
-// All functions are *Not collective* and do not block. None of them crashes after an error, or when given
-// a NULL graph or a null value.
+// All functions are *Not collective* and do not block. None of them crashes after an error, or when
+// given a NULL graph or a null value.
 #ifndef SHOAL_GRAPH_H_
 #define SHOAL_GRAPH_H_
 
@@ -37,9 +38,9 @@ typedef struct shoal_value {
 } shoal_value_t;
 
 typedef struct shoal_model_options {
-  shoal_allocator_t allocator;   // zero: the system's
-  shoal_registry_t *registry;    // NULL: native ops only. Retained
-  uint64_t seed;                 // of all random nodes
+  shoal_allocator_t allocator;  // zero: the system's
+  shoal_registry_t *registry;   // NULL: native ops only. Retained
+  uint64_t seed;                // of all random nodes
 } shoal_model_options_t;
 
 // An empty model; NULL options are all defaults. Graphs, values and names belong to it.
@@ -49,15 +50,16 @@ SHOAL_API void shoal_model_free(shoal_model_t *model);  // NULL is allowed
 // The first error of any builder call so far, cloned; OK if none.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_status(const shoal_model_t *model);
 
-// The graph of that name, made empty on first use; NULL when memory is short or the name is bad. "init" is
-// reserved: it assigns every state its initial value and is written by shoal_state; adding to it is an error.
+// The graph of that name, made empty on first use; NULL when memory is short or the name is bad.
+// "init" is reserved: it assigns every state its initial value and is written by shoal_state;
+// adding to it is an error.
 SHOAL_API shoal_graph_t *shoal_model_graph(shoal_model_t *model, const char *name);
 SHOAL_API const char *shoal_graph_name(const shoal_graph_t *graph);
 SHOAL_API shoal_model_t *shoal_graph_model(const shoal_graph_t *graph);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Values in and out. `name`s of inputs and outputs are unique in a graph and not scoped.
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 #define SHOAL_HERE __FILE__, __LINE__
 
@@ -71,11 +73,12 @@ SHOAL_API void shoal_output_at(shoal_graph_t *graph, const char *name, shoal_val
                                const char *file, int line);
 #define shoal_output(graph, name, ...) shoal_output_at(graph, name, __VA_ARGS__, SHOAL_HERE)
 
-SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);       // of the null value: f32 scalar
-SHOAL_API const char *shoal_value_name(shoal_value_t value);        // of the null value: ""
-SHOAL_API bool shoal_value_ok(shoal_value_t value);                 // false for the null value
+SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);  // of the null value: f32 scalar
+SHOAL_API const char *shoal_value_name(shoal_value_t value);   // of the null value: ""
+SHOAL_API bool shoal_value_ok(shoal_value_t value);            // false for the null value
 
-// Adds a node of any registered op by qualified name: what typed builders (ops.h) and front-ends call.
+// Adds a node of any registered op by qualified name: what typed builders (ops.h) and front-ends
+// call.
 SHOAL_API void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count,
                                  const shoal_value_t *inputs, int32_t attr_count,
                                  const shoal_attr_t *attrs, int32_t output_count,
@@ -85,21 +88,27 @@ SHOAL_API void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t i
 
 // Names: nodes made inside are called "scope/op" ("scope/op_1" for the second). Stable across edits
 // elsewhere. Scopes nest: "block0" / "attn" gives "block0/attn/...".
-SHOAL_API void shoal_scope_push_at(shoal_graph_t *graph, const char *name, const char *file, int line);
+SHOAL_API void shoal_scope_push_at(shoal_graph_t *graph, const char *name, const char *file,
+                                   int line);
 SHOAL_API void shoal_scope_pop_at(shoal_graph_t *graph, const char *file, int line);
 #define shoal_scope_push(graph, name) shoal_scope_push_at(graph, name, SHOAL_HERE)
 #define shoal_scope_pop(graph) shoal_scope_pop_at(graph, SHOAL_HERE)
 
-// Until the matching pop, nodes and errors are blamed on this file and line: for functions that build
-// layers and want to name their caller. The outermost push wins.
+// Until the matching pop, nodes and errors are blamed on this file and line: for functions that
+// build layers and want to name their caller. The outermost push wins.
 SHOAL_API void shoal_site_push(shoal_graph_t *graph, const char *file, int line);
 SHOAL_API void shoal_site_pop(shoal_graph_t *graph);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // States
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-typedef enum shoal_init_kind { SHOAL_INIT_ZEROS, SHOAL_INIT_FILL, SHOAL_INIT_UNIFORM, SHOAL_INIT_NORMAL } shoal_init_kind_t;
+typedef enum shoal_init_kind {
+  SHOAL_INIT_ZEROS,
+  SHOAL_INIT_FILL,
+  SHOAL_INIT_UNIFORM,
+  SHOAL_INIT_NORMAL
+} shoal_init_kind_t;
 
 typedef struct shoal_init {
   shoal_init_kind_t kind;
@@ -109,12 +118,12 @@ typedef struct shoal_init {
 typedef struct shoal_state_options {
   shoal_init_t init;
   bool trainable;
-  bool not_saved;      // left out of checkpoints
+  bool not_saved;  // left out of checkpoints
 } shoal_state_options_t;
 
 // Reads a state as a value. Declares it on first use (name is scoped: "fc1" / "weight" gives
-// "fc1/weight"); later uses, also in other graphs, must agree in dtype and shape. One value per graph:
-// reading twice gives the same value. Its initial value is written into graph "init".
+// "fc1/weight"); later uses, also in other graphs, must agree in dtype and shape. One value per
+// graph: reading twice gives the same value. Its initial value is written into graph "init".
 SHOAL_API shoal_value_t shoal_state_at(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                                        shoal_shape_t shape, const shoal_state_options_t *options,
                                        const char *file, int line);
@@ -125,39 +134,42 @@ SHOAL_API shoal_value_t shoal_state_at(shoal_graph_t *graph, const char *name, s
 // Assigns the state that `state` reads, once per graph, at the end of the step.
 SHOAL_API void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
                                const char *file, int line);
-#define shoal_assign(graph, ...) shoal_assign_at(graph, __VA_ARGS__, SHOAL_HERE)  // graph, state, value
+#define shoal_assign(graph, ...) \
+  shoal_assign_at(graph, __VA_ARGS__, SHOAL_HERE)  // graph, state, value
 
-// The step number, an i64 scalar state "step": 0 after init; a graph that calls shoal_step sees the number
-// of the step it runs (1 for the first) and stores it.
+// The step number, an i64 scalar state "step": 0 after init; a graph that calls shoal_step sees the
+// number of the step it runs (1 for the first) and stores it.
 SHOAL_API shoal_value_t shoal_step_at(shoal_graph_t *graph, const char *file, int line);
 #define shoal_step(graph) shoal_step_at(graph, SHOAL_HERE)
 // Key of a random node called `name` in the current scope: seed xor hash(full name).
 SHOAL_API int64_t shoal_random_key(shoal_graph_t *graph, const char *name);
 
 // Excludes states from training by pattern ('*' matches anything): "block0/*".
-SHOAL_API void shoal_freeze_at(shoal_model_t *model, const char *pattern, const char *file, int line);
+SHOAL_API void shoal_freeze_at(shoal_model_t *model, const char *pattern, const char *file,
+                               int line);
 #define shoal_freeze(model, pattern) shoal_freeze_at(model, pattern, SHOAL_HERE)
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Differentiation
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-// Gradients of a float scalar with respect to values, as new nodes: those of forward node n are called
-// "grad/n/op". Values the loss does not depend on get zeros. Nothing is left in the graph that no gradient
-// needs. An op on the way that has no gradient is an error that names the node.
+// Gradients of a float scalar with respect to values, as new nodes: those of forward node n are
+// called "grad/n/op". Values the loss does not depend on get zeros. Nothing is left in the graph
+// that no gradient needs. An op on the way that has no gradient is an error that names the node.
 SHOAL_API void shoal_gradients_at(shoal_graph_t *graph, shoal_value_t loss, int32_t count,
                                   const shoal_value_t *wrt, shoal_value_t *out_gradients,
                                   const char *file, int line);
 // shoal_gradients(graph, loss, count, wrt, out_gradients)
 #define shoal_gradients(graph, loss, ...) shoal_gradients_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Text, checks
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-// Readable text of all states and graphs; parses back to an equal model (but for files and lines). The
-// graph "init" follows from the states and is left out, unless it was rewritten.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_print(const shoal_model_t *model, shoal_arena_t *arena,
+// Readable text of all states and graphs; parses back to an equal model (but for files and lines).
+// The graph "init" follows from the states and is left out, unless it was rewritten.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_print(const shoal_model_t *model,
+                                                          shoal_arena_t *arena,
                                                           const char **out_text);
 // `name` is the text's file, for messages. The text's seed counts, not the options'.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_parse(const char *name, const char *text,

@@ -1,5 +1,5 @@
-// Shoal, nn: layers, losses, optimizers and zoo models. They only build graphs; everything here could be
-// written by a user with graph.h and ops.h.
+// Shoal, nn: layers, losses, optimizers and zoo models. They only build graphs; everything here
+// could be written by a user with graph.h and ops.h.
 #ifndef SHOAL_NN_H_
 #define SHOAL_NN_H_
 
@@ -9,19 +9,21 @@
 extern "C" {
 #endif
 
-// Layers. States live in scope `name`; their dtype follows x. The macros without _at blame the caller.
+// Layers. States live in scope `name`; their dtype follows x. The macros without _at blame the
+// caller.
 
 // y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
 SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                            int64_t out_features, const char *file, int line);
 // Rows of the state "name/table" [rows, width].
-SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
-                                              int64_t rows, int64_t width, shoal_dtype_t dtype,
-                                              const char *file, int line);
+SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name,
+                                              shoal_value_t ids, int64_t rows, int64_t width,
+                                              shoal_dtype_t dtype, const char *file, int line);
 // Over the last dim; states "name/gamma" and "name/beta".
-SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                               const char *file, int line);
-// Zeroes elements with probability p and scales the others by 1 / (1 - p); its stream is "name". Counts steps.
+SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name,
+                                               shoal_value_t x, const char *file, int line);
+// Zeroes elements with probability p and scales the others by 1 / (1 - p); its stream is "name".
+// Counts steps.
 SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                             double p, const char *file, int line);
 // x [N, C, H, W]; states "name/weight" [channels, C, kernel, kernel] and "name/bias" [channels].
@@ -50,7 +52,8 @@ SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const c
 #define shoal_nn_self_attention(graph, name, x, heads) \
   shoal_nn_self_attention_at(graph, name, x, heads, SHOAL_HERE)
 
-// Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if given.
+// Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if
+// given.
 typedef struct shoal_sgd {
   double lr, momentum, weight_decay;
   shoal_value_t lr_value;  // zero: state "lr", initially .lr
@@ -60,13 +63,15 @@ typedef struct shoal_adamw {
   shoal_value_t lr_value;
 } shoal_adamw_t;
 
-// Adds backward and update nodes for every trainable state the graph reads that is not frozen, and counts
-// the step. Moments are states "name#adamw.m", "name#adamw.v", "name#sgd.momentum". Options may be NULL.
-SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_sgd_t *options,
-                                     const char *file, int line);
-SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_adamw_t *options,
-                                 const char *file, int line);
-#define shoal_minimize_sgd(graph, loss, ...) shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+// Adds backward and update nodes for every trainable state the graph reads that is not frozen, and
+// counts the step. Moments are states "name#adamw.m", "name#adamw.v", "name#sgd.momentum". Options
+// may be NULL.
+SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss,
+                                     const shoal_sgd_t *options, const char *file, int line);
+SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
+                                 const shoal_adamw_t *options, const char *file, int line);
+#define shoal_minimize_sgd(graph, loss, ...) \
+  shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
 // Zoo: builds graphs "train" and "eval". All-zero options are small sizes for a demo.

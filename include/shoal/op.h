@@ -1,14 +1,15 @@
 // Shoal, op: what an operator is.
 //
-// An op is a record: a qualified name, typed attributes with *roles*, and functions that passes ask. No
-// pass switches over op names; what a pass needs to know it asks the record. Native ops are registered
-// first (ops.inc); users add theirs with shoal_op_register and get rules, gradients, plans and programs
-// like native ones.
+// An op is a record: a qualified name, typed attributes with *roles*, and functions that passes
+// ask. No pass switches over op names; what a pass needs to know it asks the record. Native ops are
+// registered first (ops.inc); users add theirs with shoal_op_register and get rules, gradients,
+// plans and programs like native ones.
 //
-// *Made to be cut.* An op whose result depends on where an element lies or how many there are takes that
-// as attributes whose default speaks of the whole: a `place` (embedding, random, masks, convolution ...)
-// or a `count` (means, losses). Lowering rewrites attributes by role (shoal_op_bind), never by op name.
-// An index outside the part contributes the identity of the reduction.
+// *Made to be cut.* An op whose result depends on where an element lies or how many there are takes
+// that as attributes whose default speaks of the whole: a `place` (embedding, random, masks,
+// convolution ...) or a `count` (means, losses). Lowering rewrites attributes by role
+// (shoal_op_bind), never by op name. An index outside the part contributes the identity of the
+// reduction.
 //
 // All functions are *Not collective* and do not block.
 #ifndef SHOAL_OP_H_
@@ -21,17 +22,22 @@
 extern "C" {
 #endif
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Attributes
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef enum shoal_attr_kind {
-  SHOAL_ATTR_INT, SHOAL_ATTR_INTS, SHOAL_ATTR_REAL, SHOAL_ATTR_STRING, SHOAL_ATTR_DTYPE, SHOAL_ATTR_PLACE
+  SHOAL_ATTR_INT,
+  SHOAL_ATTR_INTS,
+  SHOAL_ATTR_REAL,
+  SHOAL_ATTR_STRING,
+  SHOAL_ATTR_DTYPE,
+  SHOAL_ATTR_PLACE
 } shoal_attr_kind_t;
 
 typedef enum shoal_attr_role {
   SHOAL_ROLE_PLAIN,
-  SHOAL_ROLE_SIZE,      // INTS: entry d is the operand's size along dim d. INT: its size along `dim`
+  SHOAL_ROLE_SIZE,  // INTS: entry d is the operand's size along dim d. INT: its size along `dim`
   SHOAL_ROLE_POSITION,  // INTS: entry d is a position along the operand's dim d. INT: along `dim`
   SHOAL_ROLE_PLACE,     // PLACE: where the operand's part lies in the whole
   SHOAL_ROLE_COUNT      // INT: a number of elements of the whole; it is never rewritten
@@ -43,7 +49,7 @@ typedef enum shoal_attr_role {
 typedef struct shoal_attr_value {
   int32_t count;  // INTS: how many
   union {
-    int64_t i;    // INT, and DTYPE as its enum
+    int64_t i;  // INT, and DTYPE as its enum
     double f;
     const char *s;
     int64_t ints[SHOAL_MAX_RANK];
@@ -55,9 +61,9 @@ typedef struct shoal_attr_schema {
   const char *name;
   shoal_attr_kind_t kind;
   shoal_attr_role_t role;
-  int32_t operand;         // SHOAL_INPUT(i) or SHOAL_OUTPUT(i) the role speaks of
-  int32_t dim;             // for INT with role SIZE or POSITION; negative counts from the end
-  bool optional;           // may be left out: fallback is used. PLACE is always optional
+  int32_t operand;  // SHOAL_INPUT(i) or SHOAL_OUTPUT(i) the role speaks of
+  int32_t dim;      // for INT with role SIZE or POSITION; negative counts from the end
+  bool optional;    // may be left out: fallback is used. PLACE is always optional
   shoal_attr_value_t fallback;
   const char *doc;
 } shoal_attr_schema_t;
@@ -78,9 +84,9 @@ SHOAL_API shoal_attr_t shoal_attr_string(const char *name, const char *value);  
 SHOAL_API shoal_attr_t shoal_attr_dtype(const char *name, shoal_dtype_t value);
 SHOAL_API shoal_attr_t shoal_attr_place(const char *name, const shoal_place_t *value);  // borrowed
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The record
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef struct shoal_type {
   shoal_dtype_t dtype;
@@ -89,13 +95,13 @@ typedef struct shoal_type {
 
 typedef struct shoal_op shoal_op_t;
 
-// One application of an op, on the whole or on a part: types of its operands and bound attributes, in the
-// order of the schema.
+// One application of an op, on the whole or on a part: types of its operands and bound attributes,
+// in the order of the schema.
 typedef struct shoal_call {
   const shoal_op_t *op;
   int32_t input_count, output_count;
   const shoal_type_t *inputs;
-  const shoal_type_t *outputs;       // NULL while shapes are being inferred
+  const shoal_type_t *outputs;  // NULL while shapes are being inferred
   const shoal_attr_value_t *attrs;
 } shoal_call_t;
 
@@ -103,12 +109,14 @@ typedef struct shoal_call {
 typedef int32_t shoal_ref_t;
 #define SHOAL_NO_REF (-1)
 
-// Writes nodes; graph/ implements it. Keeps its first error: after one, everything returns SHOAL_NO_REF.
+// Writes nodes; graph/ implements it. Keeps its first error: after one, everything returns
+// SHOAL_NO_REF.
 typedef struct shoal_emitter shoal_emitter_t;
 SHOAL_API void shoal_emit(shoal_emitter_t *emitter, const char *op, int32_t input_count,
                           const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
                           int32_t output_count, shoal_ref_t *out_outputs);
-SHOAL_API shoal_type_t shoal_emit_type(shoal_emitter_t *emitter, shoal_ref_t ref);  // of an emitted value
+SHOAL_API shoal_type_t shoal_emit_type(shoal_emitter_t *emitter,
+                                       shoal_ref_t ref);  // of an emitted value
 SHOAL_API void shoal_emit_fail(shoal_emitter_t *emitter, shoal_status_t status);  // takes status
 
 typedef struct shoal_cost {
@@ -117,24 +125,27 @@ typedef struct shoal_cost {
 } shoal_cost_t;
 
 struct shoal_op {
-  const char *name;                        // "shoal.matmul"
-  const char *doc;                         // one paragraph: formula and shapes
-  int32_t input_count;                     // of the names below; the last repeats when variadic
-  const char *const *inputs;               // names: "a", "b"
+  const char *name;           // "shoal.matmul"
+  const char *doc;            // one paragraph: formula and shapes
+  int32_t input_count;        // of the names below; the last repeats when variadic
+  const char *const *inputs;  // names: "a", "b"
   int32_t output_count;
   const char *const *outputs;
-  bool variadic;                           // the last input may be given any number of times (>= 1)
-  // Draws numbers from a stream, by its key (an attribute), the step (an input) and the element's index in
-  // the whole. Without float inputs, a run promoted to f64 draws in the dtype written and widens.
+  bool variadic;  // the last input may be given any number of times (>= 1)
+  // Draws numbers from a stream, by its key (an attribute), the step (an input) and the element's
+  // index in the whole. Without float inputs, a run promoted to f64 draws in the dtype written and
+  // widens.
   bool random;
   int32_t attr_count;
   const shoal_attr_schema_t *attrs;
 
-  // Optional. Writes into `attrs` (the same array as call->attrs) what was left to be taken from the
-  // whole: counts left 0, sizes left -1, a default scale. Asked once, when a node is made, before infer:
-  // from then on the number stays, however the node is cut. Operands may still be wrong: skips those.
+  // Optional. Writes into `attrs` (the same array as call->attrs) what was left to be taken from
+  // the whole: counts left 0, sizes left -1, a default scale. Asked once, when a node is made,
+  // before infer: from then on the number stays, however the node is cut. Operands may still be
+  // wrong: skips those.
   void (*complete)(const shoal_call_t *call, shoal_attr_value_t *attrs);
-  // Types of the outputs from types of the inputs and attributes; INVALID_ARGUMENT says what is wrong.
+  // Types of the outputs from types of the inputs and attributes; INVALID_ARGUMENT says what is
+  // wrong.
   shoal_status_t (*infer)(const shoal_call_t *call, shoal_type_t *out_types);
   // Optional. Emits the gradient: output_grads[i] is SHOAL_NO_REF where no gradient flows; leave
   // out_input_grads[i] at SHOAL_NO_REF where none exists. NULL: refuses to be differentiated.
@@ -144,66 +155,70 @@ struct shoal_op {
   // Optional. Emits the same computation in simpler ops, for ways that need several phases.
   void (*decompose)(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,
                     shoal_ref_t *out_outputs);
-  // Optional. NULL: bytes of the operands, one flop per output element; *out_cost comes filled with that.
+  // Optional. NULL: bytes of the operands, one flop per output element; *out_cost comes filled with
+  // that.
   void (*cost)(const shoal_call_t *call, shoal_cost_t *out_cost);
   // Optional. Bytes of scratch the kernel wants; NULL: none.
   int64_t (*workspace)(const shoal_call_t *call);
-  // Reference kernel. Optional: a foreign op is executed by a callback. Must cope with empty tensors.
-  // `workspace` is 64-byte aligned. Outputs never alias inputs.
+  // Reference kernel. Optional: a foreign op is executed by a callback. Must cope with empty
+  // tensors. `workspace` is 64-byte aligned. Outputs never alias inputs.
   shoal_status_t (*kernel)(const shoal_call_t *call, const shoal_tensor_t *inputs,
                            const shoal_tensor_t *outputs, void *workspace);
   // Optional. Example calls for tests, in the mini-language of src/op/case.h, NULL-terminated:
   // "f64[3,4], i32[5]<4 ; axis=1, shape=[2,3]".
   const char *const *cases;
-  void *user_data;                         // for user ops
+  void *user_data;  // for user ops
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Registry
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef struct shoal_registry shoal_registry_t;  // native ops, then the user's
 
-// A registry of the native ops, owned once; retain and release count owners and are safe across threads
-// (registering is not). It is freed with its last owner; releasing NULL is allowed.
+// A registry of the native ops, owned once; retain and release count owners and are safe across
+// threads (registering is not). It is freed with its last owner; releasing NULL is allowed.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_registry_create(shoal_allocator_t allocator,
                                                               shoal_registry_t **out_registry);
 SHOAL_API void shoal_registry_retain(shoal_registry_t *registry);
 SHOAL_API void shoal_registry_release(shoal_registry_t *registry);
-// Adds an op. The record is copied; what it points to is borrowed for the registry's life. Refuses a
-// record without name or infer, and a name that exists.
+// Adds an op. The record is copied; what it points to is borrowed for the registry's life. Refuses
+// a record without name or infer, and a name that exists.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_register(shoal_registry_t *registry,
                                                           const shoal_op_t *op);
 // Finds by qualified name ("shoal.matmul"); NOT_FOUND suggests the nearest.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_find(const shoal_registry_t *registry, const char *name,
-                                                      const shoal_op_t **out_op);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_find(const shoal_registry_t *registry,
+                                                      const char *name, const shoal_op_t **out_op);
 // In order of registration, native ops first; NULL behind the last. Borrowed.
 SHOAL_API int64_t shoal_registry_count(const shoal_registry_t *registry);
 SHOAL_API const shoal_op_t *shoal_registry_op(const shoal_registry_t *registry, int64_t index);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Using a record
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 // Attributes by name -> values in schema order (count op->attr_count), defaults filled in. Unknown,
 // missing or mistyped ones are errors with a suggestion. Strings are copied into the arena.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_attrs(const shoal_op_t *op, int32_t attr_count,
-                                                       const shoal_attr_t *attrs, shoal_arena_t *arena,
+                                                       const shoal_attr_t *attrs,
+                                                       shoal_arena_t *arena,
                                                        shoal_attr_value_t **out_values);
 
 // For a node on the whole, in this order: shoal_op_attrs, shoal_op_complete, shoal_op_infer.
-SHOAL_API void shoal_op_complete(const shoal_op_t *op, int32_t input_count, const shoal_type_t *inputs,
-                                 shoal_attr_value_t *attrs);
+SHOAL_API void shoal_op_complete(const shoal_op_t *op, int32_t input_count,
+                                 const shoal_type_t *inputs, shoal_attr_value_t *attrs);
 // Checks the number of inputs, then asks the record. call->outputs may be NULL.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_infer(const shoal_call_t *call,
+                                                       shoal_type_t *out_types);
 
-// Rewrites attributes of the whole for one rank's part, by role: SIZE becomes the held size, POSITION the
-// number of held elements before it, PLACE the part's place. inputs/outputs: the parts, as
-// shoal_layout_boxes gives them.
+// Rewrites attributes of the whole for one rank's part, by role: SIZE becomes the held size,
+// POSITION the number of held elements before it, PLACE the part's place. inputs/outputs: the
+// parts, as shoal_layout_boxes gives them.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_bind(const shoal_op_t *op, int32_t input_count,
                                                       const shoal_attr_value_t *attrs,
                                                       const shoal_boxes_t *inputs,
-                                                      const shoal_boxes_t *outputs, shoal_arena_t *arena,
+                                                      const shoal_boxes_t *outputs,
+                                                      shoal_arena_t *arena,
                                                       shoal_attr_value_t *out_attrs);
 // What the record says, or its default (see `cost`). Needs call->outputs.
 SHOAL_API shoal_cost_t shoal_op_cost(const shoal_call_t *call);

@@ -1,15 +1,15 @@
 // Shoal, plan: how a model is cut over ranks, as data.
 //
-// A plan has two parts. The *intent* is what a person or a strategy says: meshes, layouts of some states,
-// inputs and values by name or pattern, stages. The *resolved* part is what completion works out from it:
-// for every node its way along every axis and its mesh, for every state its resting layout. Layouts of
-// values follow from the ways; where producer and consumer differ, lowering puts a reshard.
-// Planners produce plans; lowering reads nothing else.
+// A plan has two parts. The *intent* is what a person or a strategy says: meshes, layouts of some
+// states, inputs and values by name or pattern, stages. The *resolved* part is what completion
+// works out from it: for every node its way along every axis and its mesh, for every state its
+// resting layout. Layouts of values follow from the ways; where producer and consumer differ,
+// lowering puts a reshard. Planners produce plans; lowering reads nothing else.
 //
-// Everything here is *Not collective* and works on this rank alone: ranks that are to run one plan make it from
-// the same model, rules and intent, and get the same. Blocks for as long as rules have to be discovered. A plan
-// does not change once it is made and may be read by several threads; the rules it was made with may not
-// (rules.h), and creating, printing and parsing ask them.
+// Everything here is *Not collective* and works on this rank alone: ranks that are to run one plan
+// make it from the same model, rules and intent, and get the same. Blocks for as long as rules have
+// to be discovered. A plan does not change once it is made and may be read by several threads; the
+// rules it was made with may not (rules.h), and creating, printing and parsing ask them.
 #ifndef SHOAL_PLAN_H_
 #define SHOAL_PLAN_H_
 
@@ -28,39 +28,41 @@ typedef struct shoal_intent_entry {
 } shoal_intent_entry_t;
 
 typedef struct shoal_intent {
-  const char *strategy;               // who made it: "data", "explicit" ...
+  const char *strategy;  // who made it: "data", "explicit" ...
   int64_t mesh_count;
-  const char *const *meshes;          // texts: "data=2,micro=3", "b!data=3@2-4"
+  const char *const *meshes;  // texts: "data=2,micro=3", "b!data=3@2-4"
   int64_t layout_count;
-  const shoal_intent_entry_t *layouts;  // of states, inputs and values by name: "block*/fc1/weight": "tensor:1"
+  const shoal_intent_entry_t
+      *layouts;  // of states, inputs and values by name: "block*/fc1/weight": "tensor:1"
   int64_t stage_count;
-  const shoal_intent_entry_t *stages;   // of nodes by name: "block1/*": "b" (a mesh's name)
+  const shoal_intent_entry_t *stages;  // of nodes by name: "block1/*": "b" (a mesh's name)
   int64_t expand_count;
-  const char *const *expand;          // patterns of nodes replaced by their op's decomposition
+  const char *const *expand;  // patterns of nodes replaced by their op's decomposition
 } shoal_intent_t;
 
 // Completes an intent for a model: "no way along micro" and the like are errors that name the node
-// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` (or the expanded copy it makes) and `rules`
-// and needs both to outlive it; the intent is copied.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules,
-                                                          const shoal_intent_t *intent, int32_t world,
-                                                          shoal_allocator_t allocator,
-                                                          shoal_plan_t **out_plan);
+// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` (or the expanded copy it
+// makes) and `rules` and needs both to outlive it; the intent is copied.
+SHOAL_API SHOAL_MUST_USE shoal_status_t
+shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules, const shoal_intent_t *intent,
+                  int32_t world, shoal_allocator_t allocator, shoal_plan_t **out_plan);
 SHOAL_API void shoal_plan_free(shoal_plan_t *plan);  // NULL is allowed
 
-// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else the plan is completed from
-// the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown keys
-// are errors with a suggestion. Printed text lies in `arena`; `name` stands for the text in messages.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
+// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else the plan is
+// completed from the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be
+// dropped for it. Unknown keys are errors with a suggestion. Printed text lies in `arena`; `name`
+// stands for the text in messages.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan,
+                                                         shoal_arena_t *arena,
                                                          const char **out_text);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(const char *name, const char *text,
-                                                         const shoal_model_t *model, shoal_rules_t *rules,
-                                                         int32_t world, shoal_allocator_t allocator,
-                                                         bool *out_rebuilt, shoal_plan_t **out_plan);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(
+    const char *name, const char *text, const shoal_model_t *model, shoal_rules_t *rules,
+    int32_t world, shoal_allocator_t allocator, bool *out_rebuilt, shoal_plan_t **out_plan);
 // What the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
 // Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *state,
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan,
+                                                                const char *state,
                                                                 shoal_arena_t *arena,
                                                                 const char **out_text);
 

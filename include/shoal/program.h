@@ -1,16 +1,18 @@
 // Shoal, program: what the ranks of one class execute, as data.
 //
-// A program has meshes, a state table, and per *class* of ranks buffers, *segments* (straight-line lists
-// of instructions) and, per graph, an *order* of segment calls, each with a micro-batch index. Only the
-// order grows with micro-batches; nothing grows with ranks: what differs between ranks or micro-batches
-// (part sizes, places, peers, transfer boxes) follows from the buffers' layouts and is bound at load.
+// A program has meshes, a state table, and per *class* of ranks buffers, *segments* (straight-line
+// lists of instructions) and, per graph, an *order* of segment calls, each with a micro-batch
+// index. Only the order grows with micro-batches; nothing grows with ranks: what differs between
+// ranks or micro-batches (part sizes, places, peers, transfer boxes) follows from the buffers'
+// layouts and is bound at load.
 //
-// Instructions lie on *queues*: in order within a queue, across queues ordered by explicit waits on earlier
-// instructions of the same segment. A segment call starts when the call before it is done on this rank.
+// Instructions lie on *queues*: in order within a queue, across queues ordered by explicit waits on
+// earlier instructions of the same segment. A segment call starts when the call before it is done
+// on this rank.
 //
-// Programs print, parse back, and are checked before they run: shoal_program_check proves that every read
-// sees a written value, that conflicting accesses to memory are ordered, and that all classes'
-// communication matches in order, kind, size, dtype and group.
+// Programs print, parse back, and are checked before they run: shoal_program_check proves that
+// every read sees a written value, that conflicting accesses to memory are ordered, and that all
+// classes' communication matches in order, kind, size, dtype and group.
 #ifndef SHOAL_PROGRAM_H_
 #define SHOAL_PROGRAM_H_
 
@@ -28,86 +30,93 @@ typedef enum shoal_opcode {
 } shoal_opcode_t;
 
 typedef enum shoal_queue_kind {
-  SHOAL_QUEUE_COMPUTE, SHOAL_QUEUE_COMM, SHOAL_QUEUE_COPY, SHOAL_QUEUE_COUNT
+  SHOAL_QUEUE_COMPUTE,
+  SHOAL_QUEUE_COMM,
+  SHOAL_QUEUE_COPY,
+  SHOAL_QUEUE_COUNT
 } shoal_queue_kind_t;
 
 typedef enum shoal_buffer_kind {
-  SHOAL_BUFFER_TEMP, SHOAL_BUFFER_STATE, SHOAL_BUFFER_INPUT, SHOAL_BUFFER_OUTPUT
+  SHOAL_BUFFER_TEMP,
+  SHOAL_BUFFER_STATE,
+  SHOAL_BUFFER_INPUT,
+  SHOAL_BUFFER_OUTPUT
 } shoal_buffer_kind_t;
 
 // A value as one class stores it: each rank has the part its layout gives, packed dense, in each of
 // `slots` copies (micro-batch m uses slot m mod slots; the last slot lies first).
 typedef struct shoal_buffer {
-  const char *name;             // of the value; taps and errors use it
+  const char *name;  // of the value; taps and errors use it
   shoal_buffer_kind_t kind;
-  int32_t state;                // STATE: index into the program's states
-  shoal_type_t type;            // of the whole value
+  int32_t state;      // STATE: index into the program's states
+  shoal_type_t type;  // of the whole value
   shoal_layout_t layout;
   int32_t slots;
-  int64_t bytes;                // of one slot, at the largest over the class's ranks and micro-batches, aligned
-  int64_t offset;               // in the class's arena
-  int32_t count;                // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
-                                // are valid; compute instructions see only these. -1 static
+  int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
+  int64_t offset;  // in the class's arena
+  int32_t count;   // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
+                   // are valid; compute instructions see only these. -1 static
 } shoal_buffer_t;
 
 typedef struct shoal_instruction {
   shoal_opcode_t opcode;
   shoal_queue_kind_t queue;
-  const char *name;             // node or value it comes from
-  const shoal_op_t *op;         // COMPUTE
+  const char *name;                 // node or value it comes from
+  const shoal_op_t *op;             // COMPUTE
   const shoal_attr_value_t *attrs;  // COMPUTE: of the whole, in schema order; bound by role at load
   int32_t input_count, output_count;
-  const int32_t *inputs, *outputs;  // buffers; RESHARD: -1 where this class is only sender or receiver
-  int32_t channel;              // RESHARD: the same number in every class that takes part; else -1
-  shoal_reduce_t reduce;        // ACCUMULATE
-  double value;                 // FILL
-  int32_t predicate;            // buffer of a bool scalar; -1 always. COMPUTE, COPY, ACCUMULATE, FILL only
+  const int32_t *inputs,
+      *outputs;           // buffers; RESHARD: -1 where this class is only sender or receiver
+  int32_t channel;        // RESHARD: the same number in every class that takes part; else -1
+  shoal_reduce_t reduce;  // ACCUMULATE
+  double value;           // FILL
+  int32_t predicate;  // buffer of a bool scalar; -1 always. COMPUTE, COPY, ACCUMULATE, FILL only
   int64_t workspace, workspace_offset;  // bytes of scratch in the arena
   int32_t wait_count;
-  const int32_t *waits;         // indices of earlier instructions of this segment, on other queues
+  const int32_t *waits;  // indices of earlier instructions of this segment, on other queues
 } shoal_instruction_t;
 
 typedef struct shoal_segment {
-  const char *name;             // "train.loop.1"
+  const char *name;  // "train.loop.1"
   int64_t instruction_count;
   shoal_instruction_t *instructions;
 } shoal_segment_t;
 
 typedef struct shoal_segment_call {
   int32_t segment;
-  int32_t micro;                // -1 outside the micro-batch loop
+  int32_t micro;  // -1 outside the micro-batch loop
 } shoal_segment_call_t;
 
 typedef struct shoal_order {
-  const char *graph;            // "init", "train" ...
+  const char *graph;  // "init", "train" ...
   int64_t call_count;
   shoal_segment_call_t *calls;
 } shoal_order_t;
 
-// A reshard as both sides know it: layouts and type live here once, because a class that only receives has
-// no buffer for the source.
+// A reshard as both sides know it: layouts and type live here once, because a class that only
+// receives has no buffer for the source.
 typedef struct shoal_channel {
   shoal_type_t type;
   shoal_layout_t src, dst;
-  bool micro;                   // inside the loop: once per micro-batch
+  bool micro;  // inside the loop: once per micro-batch
 } shoal_channel_t;
 
 typedef struct shoal_class {
   int64_t rank_count;
-  const int32_t *ranks;         // ascending
+  const int32_t *ranks;  // ascending
   int64_t buffer_count;
   shoal_buffer_t *buffers;
   int64_t segment_count;
   shoal_segment_t *segments;
   int64_t order_count;
   shoal_order_t *orders;
-  int64_t arena_bytes;          // the memory plan
+  int64_t arena_bytes;  // the memory plan
 } shoal_class_t;
 
 typedef struct shoal_program_state {
   const char *name;
   shoal_type_t type;
-  shoal_layout_t layout;        // resting
+  shoal_layout_t layout;  // resting
   bool saved;
 } shoal_program_state_t;
 
@@ -117,11 +126,11 @@ typedef struct shoal_program_port {  // an input or output of a graph
 } shoal_program_port_t;
 
 typedef struct shoal_program {
-  shoal_arena_t *arena;         // owns everything below
-  int32_t world;                // ranks
-  int64_t micro;                // 1 when there are no micro-batches
+  shoal_arena_t *arena;  // owns everything below
+  int32_t world;         // ranks
+  int64_t micro;         // 1 when there are no micro-batches
   int64_t mesh_count;
-  shoal_mesh_t *meshes;         // layouts point in here
+  shoal_mesh_t *meshes;  // layouts point in here
   int64_t state_count;
   shoal_program_state_t *states;
   int64_t input_count, output_count;
@@ -136,12 +145,15 @@ typedef struct shoal_program {
 
 // Frees a program and all it points to; NULL is allowed.
 SHOAL_API void shoal_program_free(shoal_program_t *program);
-// Readable text, one instruction a line; it parses back to a program that prints the same. Lies in `arena`.
+// Readable text, one instruction a line; it parses back to a program that prints the same. Lies in
+// `arena`.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_print(const shoal_program_t *program,
-                                                            shoal_arena_t *arena, const char **out_text);
-// `name` stands for the text in messages ("name:12:7: ..."). Indices, shapes, layouts, ops and attributes are
-// checked (INVALID_ARGUMENT); whether the program makes sense is shoal_program_check's question. The program
-// borrows op records from `registry`, which must outlive it.
+                                                            shoal_arena_t *arena,
+                                                            const char **out_text);
+// `name` stands for the text in messages ("name:12:7: ..."). Indices, shapes, layouts, ops and
+// attributes are checked (INVALID_ARGUMENT); whether the program makes sense is
+// shoal_program_check's question. The program borrows op records from `registry`, which must
+// outlive it.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, const char *text,
                                                             const shoal_registry_t *registry,
                                                             shoal_allocator_t allocator,
@@ -150,8 +162,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, co
 // instruction (MISMATCH) and what to do. `allocator` is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_t *program,
                                                             shoal_allocator_t allocator);
-SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);       // "compute"
-SHOAL_API const char *shoal_queue_name(shoal_queue_kind_t queue);     // "comm"
+SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);    // "compute"
+SHOAL_API const char *shoal_queue_name(shoal_queue_kind_t queue);  // "comm"
 SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program,
                                                       int32_t rank);  // NULL: no such rank
 

@@ -1,14 +1,17 @@
 // Shoal, prove: does a model compute on N ranks what it computes on one device?
 //
-// What `shoal check` does, for a model of your own: plans it, runs it on N ranks with a copy taken of every
-// value any of them materialises - gradients and updates included -, and compares each part with that slice of
-// a run on one device. Equal means:
-//   f64   to 1e-10 of the value's size (at least 1e-3 of the largest of its kind: activations, gradients,
+// What `shoal check` does, for a model of your own: plans it, runs it on N ranks with a copy taken
+// of every value any of them materialises - gradients and updates included -, and compares each
+// part with that slice of a run on one device. Equal means:
+//   f64   to 1e-10 of the value's size (at least 1e-3 of the largest of its kind: activations,
+//         gradients,
 //         updates, parameters)
-//   else  the error against a one-device run in f64 is at most 4 times the larger of the one-device run's own
+//   else  the error against a one-device run in f64 is at most 4 times the larger of the one-device
+//         run's own
 //         error and 2 eps of the value's size
-// Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3 in f64 and 1 in
-// narrower types): at 1e-8 a gradient that is zero but for rounding becomes an update of noise.
+// Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3
+// in f64 and 1 in narrower types): at 1e-8 a gradient that is zero but for rounding becomes an
+// update of noise.
 #ifndef SHOAL_PROVE_H_
 #define SHOAL_PROVE_H_
 
@@ -18,19 +21,21 @@
 extern "C" {
 #endif
 
-// How an input is fed. Those not named: floats in (-1, 1), integers below what their consumers index.
+// How an input is fed. Those not named: floats in (-1, 1), integers below what their consumers
+// index.
 typedef struct shoal_check_feed {
   const char *name;
   int64_t limit;     // integers are below it; 0: found from the graph
   double low, high;  // floats; 0, 0: (-1, 1)
-  const void *data;  // the whole batch in the input's type, fed in every run; NULL: random, as above
-  size_t size;       // bytes of it
+  const void
+      *data;    // the whole batch in the input's type, fed in every run; NULL: random, as above
+  size_t size;  // bytes of it
 } shoal_check_feed_t;
 
 typedef struct shoal_check_how {
-  int32_t ranks;     // 0: 2
-  int64_t steps;     // runs of "train"; 0: 2. Every other graph runs once, after it
-  uint64_t seed;     // of random feeds
+  int32_t ranks;  // 0: 2
+  int64_t steps;  // runs of "train"; 0: 2. Every other graph runs once, after it
+  uint64_t seed;  // of random feeds
   int64_t feed_count;
   const shoal_check_feed_t *feeds;  // for inputs of any graph
   int64_t timeout_ms;               // without progress; 0: 60000
@@ -38,31 +43,36 @@ typedef struct shoal_check_how {
 
 // How far a check got; where it failed, if it did.
 typedef enum shoal_check_step {
-  SHOAL_CHECK_PLANNING, SHOAL_CHECK_TEXTS, SHOAL_CHECK_STATIC, SHOAL_CHECK_RUNNING, SHOAL_CHECK_VALUES,
+  SHOAL_CHECK_PLANNING,
+  SHOAL_CHECK_TEXTS,
+  SHOAL_CHECK_STATIC,
+  SHOAL_CHECK_RUNNING,
+  SHOAL_CHECK_VALUES,
   SHOAL_CHECK_MEMORY
 } shoal_check_step_t;
 
 typedef struct shoal_check_report {
-  bool refused;            // planning said no (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND): not a failure
+  bool refused;  // planning said no (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND): not a failure
   shoal_check_step_t step;
-  double excess;           // of a value that differs, is finite and of a rounded type: its error in units of
-                           // what is allowed. 0: whatever failed, that is not it
-  int64_t values;          // compared: one per value, layout and run
-  int64_t parts;           // of them, one per rank and micro-batch
-  int64_t decisions;       // values whose decisions (top-k, argmax, ties) were imposed on the one-device runs
-  double worst;            // largest error, in units of what is allowed
+  double excess;  // of a value that differs, is finite and of a rounded type: its error in units of
+                  // what is allowed. 0: whatever failed, that is not it
+  int64_t values;  // compared: one per value, layout and run
+  int64_t parts;   // of them, one per rank and micro-batch
+  // Values whose decisions (top-k, argmax, ties) were imposed on the one-device runs.
+  int64_t decisions;
+  double worst;  // largest error, in units of what is allowed
   char worst_value[128];
-  int64_t arena_bytes;     // planned, on the rank that has most
+  int64_t arena_bytes;  // planned, on the rank that has most
 } shoal_check_report_t;
 
-// Checks a model that shoal_parallelize would take, with the options it would take: strategy, mesh, plan,
-// cluster, strategies, layouts, opaque, provider (which several ranks then call at once, with f64 too).
-// `world`, `tap` and `dry_run` must be zero: it makes ranks of its own, as threads of this process. All-zero
-// options, or NULL, are the defaults. `out_report` may be NULL.
-// OK: all values agree, what is planned of memory is used, and steady state allocates nothing. MISMATCH names
-// the first value that differs in program order: graph, run, layout, rank, micro-batch, index, got, expected.
-// Errors of planning are returned as they are, and the report says `refused`. Blocks until all ranks are done.
-// *Not collective.*
+// Checks a model that shoal_parallelize would take, with the options it would take: strategy, mesh,
+// plan, cluster, strategies, layouts, opaque, provider (which several ranks then call at once, with
+// f64 too). `world`, `tap` and `dry_run` must be zero: it makes ranks of its own, as threads of
+// this process. All-zero options, or NULL, are the defaults. `out_report` may be NULL. OK: all
+// values agree, what is planned of memory is used, and steady state allocates nothing. MISMATCH
+// names the first value that differs in program order: graph, run, layout, rank, micro-batch,
+// index, got, expected. Errors of planning are returned as they are, and the report says `refused`.
+// Blocks until all ranks are done. *Not collective.*
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check(const shoal_model_t *model,
                                                     const shoal_parallelize_options_t *options,
                                                     const shoal_check_how_t *how,

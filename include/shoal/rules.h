@@ -1,9 +1,10 @@
 // Shoal, rules: how ops may be cut, found by executing them cut and whole (ShardCombine).
 //
-// A *rule* is the list of *ways* of one call (op, attributes, input types). A way cuts an *item space* of
-// `items` items and says of each operand (inputs, then outputs) how it follows:
+// A *rule* is the list of *ways* of one call (op, attributes, input types). A way cuts an *item
+// space* of `items` items and says of each operand (inputs, then outputs) how it follows:
 //   whole      every rank has (or computes) all of it
-//   cut        dim `dim` is `repeat` copies of the window [offset, offset + length) of the item space, each
+//   cut        dim `dim` is `repeat` copies of the window [offset, offset + length) of the item
+//              space, each
 //              item `scale` elements long, widened by a halo of before/after elements
 //   flat       row-major range (all flat operands have the same number of elements)
 //   partial    unreduced: parts are joined by `reduce`
@@ -11,17 +12,20 @@
 //   reshape [B,T,768] -> [B,T,12,64]:  {x:2/64 -> out:2}        scale 64
 //   reshape [B,T] -> [B*T], cut on T:  {x:1 -> out:0*B}         repeat B
 //   reshape [A,B,C] -> [A*B*C], on B:  {x:1 -> out:0*A/C}       both
-//   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; where windows begin or end, items
+//   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; where windows begin or end,
+//                                      items
 //                                                               are cut anew (they are chunks)
-//   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x is dealt by the output's 8 items
+//   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x is dealt by the output's 8
+//                                      items
 //   add: {a:sum, b:sum -> out:sum}; adamw: {w:flat, g:flat, ... -> ...}
-// A way marked "~" behind its brace stays right when its items are dealt in chunks or any other order
-// (element-wise dims). Variadic inputs are written x[0], x[1].
-// Operands that are whole are not written. Rules are discovered and verified on uneven cuts, never typed in.
+// A way marked "~" behind its brace stays right when its items are dealt in chunks or any other
+// order (element-wise dims). Variadic inputs are written x[0], x[1]. Operands that are whole are
+// not written. Rules are discovered and verified on uneven cuts, never typed in.
 //
-// Everything here is *Not collective*: every rank discovers for itself, and all find the same. A store is for one
-// thread at a time, also to read, because asking may discover; different stores do not disturb each other. Rules
-// and ways are constant once handed out, and the functions on ways may be called from anywhere.
+// Everything here is *Not collective*: every rank discovers for itself, and all find the same. A
+// store is for one thread at a time, also to read, because asking may discover; different stores do
+// not disturb each other. Rules and ways are constant once handed out, and the functions on ways
+// may be called from anywhere.
 #ifndef SHOAL_RULES_H_
 #define SHOAL_RULES_H_
 
@@ -32,7 +36,10 @@ extern "C" {
 #endif
 
 typedef enum shoal_operand_kind {
-  SHOAL_OPERAND_WHOLE, SHOAL_OPERAND_CUT, SHOAL_OPERAND_FLAT, SHOAL_OPERAND_PARTIAL
+  SHOAL_OPERAND_WHOLE,
+  SHOAL_OPERAND_CUT,
+  SHOAL_OPERAND_FLAT,
+  SHOAL_OPERAND_PARTIAL
 } shoal_operand_kind_t;
 
 typedef struct shoal_way_operand {
@@ -48,9 +55,9 @@ typedef struct shoal_way_operand {
 typedef struct shoal_way {
   int32_t input_count, output_count;
   const shoal_way_operand_t *operands;  // inputs, then outputs
-  int64_t items;                        // size of the item space; 0 for flat and partial-only ways, and
-                                        // for parsed ones whose text does not say ('#')
-  bool any_order;                       // "~"
+  int64_t items;   // size of the item space; 0 for flat and partial-only ways, and
+                   // for parsed ones whose text does not say ('#')
+  bool any_order;  // "~"
 } shoal_way_t;
 
 typedef struct shoal_rule {
@@ -67,34 +74,41 @@ typedef struct shoal_item_cut {
   const int64_t *weights;
 } shoal_item_cut_t;
 
-typedef struct shoal_rules shoal_rules_t;  // a store: discovers on first use, remembers by signature
+typedef struct shoal_rules
+    shoal_rules_t;  // a store: discovers on first use, remembers by signature
 
 // An empty store, which runs calls with their reference kernels. One thread at a time.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_create(shoal_allocator_t allocator,
                                                            shoal_rules_t **out_rules);
 SHOAL_API void shoal_rules_free(shoal_rules_t *rules);  // NULL is allowed
-// The rule of a call on the whole; borrowed, lives as long as the store. The first time it is asked for it is
-// discovered, by executing the call cut and whole, many times: that blocks. Errors are the executor's, if
-// the call cannot be executed at all.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
+// The rule of a call on the whole; borrowed, lives as long as the store. The first time it is asked
+// for it is discovered, by executing the call cut and whole, many times: that blocks. Errors are
+// the executor's, if the call cannot be executed at all.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules,
+                                                        const shoal_call_t *call,
                                                         const shoal_rule_t **out_rule);
-// Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses back.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_way_t *way,
-                                                        shoal_arena_t *arena, const char **out_text);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
-                                                         shoal_arena_t *arena, const char **out_text);
+// Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses
+// back.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_print(const shoal_op_t *op,
+                                                        const shoal_way_t *way,
+                                                        shoal_arena_t *arena,
+                                                        const char **out_text);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rule_print(const shoal_op_t *op,
+                                                         const shoal_rule_t *rule,
+                                                         shoal_arena_t *arena,
+                                                         const char **out_text);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_parse(const char *text, const shoal_op_t *op,
                                                         int32_t input_count, shoal_arena_t *arena,
                                                         shoal_way_t *out_way);
 
-// From way to layout: the cut of operand `operand` (whole shape given) when the way is used along `axis`.
-// Sets *out_cuts false (and leaves out_cut alone) when the operand is whole.
+// From way to layout: the cut of operand `operand` (whole shape given) when the way is used along
+// `axis`. Sets *out_cuts false (and leaves out_cut alone) when the operand is whole.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_cut(const shoal_way_t *way, int32_t operand,
                                                       const shoal_shape_t *shape, int32_t axis,
-                                                      const shoal_item_cut_t *item_cut, bool *out_cuts,
-                                                      shoal_cut_t *out_cut);
-// And back: which item cut makes the operand be cut like `cut` (kinds and dims agree, scale divides)? False
-// if none. Halos are not compared.
+                                                      const shoal_item_cut_t *item_cut,
+                                                      bool *out_cuts, shoal_cut_t *out_cut);
+// And back: which item cut makes the operand be cut like `cut` (kinds and dims agree, scale
+// divides)? False if none. Halos are not compared.
 SHOAL_API bool shoal_way_match(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape,
                                const shoal_cut_t *cut, shoal_item_cut_t *out_item_cut);
 

@@ -16,83 +16,90 @@ typedef struct shoal_session shoal_session_t;
 
 // Executes a compute instruction whose op has no device kernel: tensors lie in planned buffers.
 typedef shoal_status_t (*shoal_provider_fn_t)(void *self, const shoal_call_t *call,
-                                              const shoal_tensor_t *inputs, const shoal_tensor_t *outputs);
+                                              const shoal_tensor_t *inputs,
+                                              const shoal_tensor_t *outputs);
 
-// Called on the rank's thread after an instruction materialised a value: `data` is the rank's dense part.
+// Called on the rank's thread after an instruction materialised a value: `data` is the rank's dense
+// part.
 typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, const char *value,
-                               const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro,
-                               const void *data, int64_t bytes);
+                               const shoal_layout_t *layout, const shoal_type_t *whole,
+                               int64_t micro, const void *data, int64_t bytes);
 
 typedef struct shoal_parallelize_options {
   shoal_allocator_t allocator;
-  shoal_world_t *world;           // NULL: joins the environment's
-  const char *strategy;           // NULL: "auto". "single", "data", "tensor", "explicit" ...
-  const char *mesh;               // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
-  const char *plan;               // text of a plan file; overrides strategy and mesh
-  const char *cluster;            // path of a cluster file
-  shoal_strategies_t *strategies; // with strategies of your own; NULL: native ones only. Borrowed
-  int64_t layout_count;           // layouts on top of the strategy's
+  shoal_world_t *world;  // NULL: joins the environment's
+  const char *strategy;  // NULL: "auto". "single", "data", "tensor", "explicit" ...
+  const char *mesh;      // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
+  const char *plan;      // text of a plan file; overrides strategy and mesh
+  const char *cluster;   // path of a cluster file
+  shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
+  int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
-  const char *const *fetches;     // names of further values to fetch, NULL-terminated
-  bool opaque;                    // CPU device in opaque mode, queues concurrent
-  bool through_text;              // run from the re-parsed text of plan and program
-  bool dry_run;                   // plan, lower, check - and stop: runs return OK without doing anything
+  const char *const *fetches;  // names of further values to fetch, NULL-terminated
+  bool opaque;                 // CPU device in opaque mode, queues concurrent
+  bool through_text;           // run from the re-parsed text of plan and program
+  bool dry_run;  // plan, lower, check - and stop: runs return OK without doing anything
   shoal_provider_fn_t provider;
   void *provider_self;
   shoal_tap_fn_t tap;
   void *tap_self;
 } shoal_parallelize_options_t;
 
-// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank gets it. The
-// ranks must make the same program, from a model with the same seed: else all get a MISMATCH that names the
-// lowest rank that differs from rank 0, and where.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_parallelize(const shoal_model_t *model,
-                                                          const shoal_parallelize_options_t *options,
-                                                          shoal_session_t **out_session);
-// Loads a given program instead (it is checked, and must outlive the session) and runs its "init", if it has
-// one. Of the options, those about planning are not looked at. *Collective.*
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_create(const shoal_program_t *program,
-                                                             const shoal_parallelize_options_t *options,
-                                                             shoal_session_t **out_session);
+// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank
+// gets it. The ranks must make the same program, from a model with the same seed: else all get a
+// MISMATCH that names the lowest rank that differs from rank 0, and where.
+SHOAL_API SHOAL_MUST_USE shoal_status_t
+shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t *options,
+                  shoal_session_t **out_session);
+// Loads a given program instead (it is checked, and must outlive the session) and runs its "init",
+// if it has one. Of the options, those about planning are not looked at. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t
+shoal_session_create(const shoal_program_t *program, const shoal_parallelize_options_t *options,
+                     shoal_session_t **out_session);
 SHOAL_API void shoal_session_free(shoal_session_t *session);
 
-// Feeds the whole batch (every rank the same), or only this rank's part. The data is copied and stays until
-// it is fed again; where several graphs have an input of that name, those of that size are fed. A part is
-// what the rank's boxes hold (halos included), packed dense: micro-batch 0's, then micro-batch 1's, and so
-// on. `size` is checked. Not collective.
+// Feeds the whole batch (every rank the same), or only this rank's part. The data is copied and
+// stays until it is fed again; where several graphs have an input of that name, those of that size
+// are fed. A part is what the rank's boxes hold (halos included), packed dense: micro-batch 0's,
+// then micro-batch 1's, and so on. `size` is checked. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, const char *name,
                                                    const void *data, size_t size);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
-// Runs a graph. *Collective.* An error in the middle of it breaks the world: all ranks return it, then and
-// from every later collective call; states may be half updated, and that graph's outputs cannot be fetched.
-// One rank alone: the same, for this session.
+// Runs a graph. *Collective.* An error in the middle of it breaks the world: all ranks return it,
+// then and from every later collective call; states may be half updated, and that graph's outputs
+// cannot be fetched. One rank alone: the same, for this session.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
-// The one-device answer, on every rank; outputs always, other values if asked for at creation. Where several
-// graphs have an output of that name, the last run's. `size` is checked. Not collective.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data,
-                                                    size_t size);
+// The one-device answer, on every rank; outputs always, other values if asked for at creation.
+// Where several graphs have an output of that name, the last run's. `size` is checked. Not
+// collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
+                                                    void *data, size_t size);
 // Reads or sets a whole state. *Collective.*
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *session, const char *state,
-                                                          void *data, size_t size);
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *session, const char *state,
-                                                          const void *data, size_t size);
-// Checkpoint: a directory with model.safetensors in one-device shapes and names; written atomically, loads
-// on any mesh. All ranks give the same path, and it must mean the same folder on all of their machines (a
-// shared file system). *Collective*, blocking; an error on one rank is an error on all.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *session,
+                                                          const char *state, void *data,
+                                                          size_t size);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *session,
+                                                          const char *state, const void *data,
+                                                          size_t size);
+// Checkpoint: a directory with model.safetensors in one-device shapes and names; written
+// atomically, loads on any mesh. All ranks give the same path, and it must mean the same folder on
+// all of their machines (a shared file system). *Collective*, blocking; an error on one rank is an
+// error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
 
-// From now on SIGTERM and SIGINT do not end this process: after the run in which one of the ranks got one,
-// shoal_session_should_stop says so on all of them, so that they can save and leave together. A second
-// signal ends the process. *Collective.*
+// From now on SIGTERM and SIGINT do not end this process: after the run in which one of the ranks
+// got one, shoal_session_should_stop says so on all of them, so that they can save and leave
+// together. A second signal ends the process. *Collective.*
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_catch_signals(shoal_session_t *session);
 SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 
 // What the session runs on and from, borrowed for its life; plan is NULL where a program was given.
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
-// Was the given plan text resolved for another model, rules or world, so that only its intent was used?
+// Was the given plan text resolved for another model, rules or world, so that only its intent was
+// used?
 SHOAL_API bool shoal_session_rebuilt_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
 // The store its plan was made from, to ask how calls may be cut; NULL where a program was given.

@@ -17,10 +17,11 @@ typedef struct shoal_simulation {
   int64_t arena_bytes;     // the largest of all classes
 } shoal_simulation_t;
 
-// Simulates one run of a graph: per class the first rank, instruction by instruction, queues overlapping as
-// the waits allow; a kernel takes the longer of flops and bytes, a message latency plus bytes. Waiting for
-// another class is not modelled yet. Not collective.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_simulate(const shoal_program_t *program, const char *graph,
+// Simulates one run of a graph: per class the first rank, instruction by instruction, queues
+// overlapping as the waits allow; a kernel takes the longer of flops and bytes, a message latency
+// plus bytes. Waiting for another class is not modelled yet. Not collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_simulate(const shoal_program_t *program,
+                                                       const char *graph,
                                                        const shoal_cluster_t *cluster,
                                                        shoal_allocator_t allocator,
                                                        shoal_simulation_t *out_simulation);

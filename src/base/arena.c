@@ -1,5 +1,5 @@
-// Arenas: a list of blocks, the newest first; small requests are cut off the newest one. Requests that
-// would waste much of it get a block of their own behind it.
+// Arenas: a list of blocks, the newest first; small requests are cut off the newest one. Requests
+// that would waste much of it get a block of their own behind it.
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 // Arena: many small zeroed blocks, freed together. Graphs, plans and programs live in one each.
-// Also growable arrays inside an arena (old storage stays until the arena goes: fine for build-once data).
+// Also growable arrays inside an arena (old storage stays until the arena goes: fine for build-once
+// data).
 #ifndef SHOAL_BASE_ARENA_H_
 #define SHOAL_BASE_ARENA_H_
 
@@ -15,8 +16,8 @@ typedef struct shoal_arena {
 void shoal_arena_init(shoal_allocator_t allocator, shoal_arena_t *out_arena);
 void shoal_arena_deinit(shoal_arena_t *arena);  // zeroed arenas are allowed
 
-// Zeroed memory for count elements of `size` bytes, 16-byte aligned; NULL when memory is short or the
-// product overflows. count 0 gives a valid non-NULL pointer.
+// Zeroed memory for count elements of `size` bytes, 16-byte aligned; NULL when memory is short or
+// the product overflows. count 0 gives a valid non-NULL pointer.
 void *shoal_arena_alloc(shoal_arena_t *arena, size_t count, size_t size);
 char *shoal_arena_strdup(shoal_arena_t *arena, const char *text);  // NULL when memory is short
 char *shoal_arena_printf(shoal_arena_t *arena, const char *format, ...)
@@ -26,19 +27,20 @@ void *shoal_arena_copy(shoal_arena_t *arena, const void *data, size_t count, siz
 #define SHOAL_NEW(arena, type, n) ((type *)shoal_arena_alloc((arena), (size_t)(n), sizeof(type)))
 
 // struct { T *items; int64_t count, capacity; }
-#define SHOAL_VEC(T)           \
-  struct {                     \
-    T *items;                  \
-    int64_t count, capacity;   \
+#define SHOAL_VEC(T)         \
+  struct {                   \
+    T *items;                \
+    int64_t count, capacity; \
   }
 
 // Makes room for one more item and counts it; false when memory is short.
-bool shoal_vec_grow(shoal_arena_t *arena, void **items, int64_t *count, int64_t *capacity, size_t size);
+bool shoal_vec_grow(shoal_arena_t *arena, void **items, int64_t *count, int64_t *capacity,
+                    size_t size);
 
 // Appends `value`; evaluates to false when memory is short.
-#define SHOAL_PUSH(arena, vec, ...)                                                                \
-  (shoal_vec_grow((arena), (void **)&(vec)->items, &(vec)->count, &(vec)->capacity,                \
-                  sizeof(*(vec)->items)) &&                                                        \
+#define SHOAL_PUSH(arena, vec, ...)                                                 \
+  (shoal_vec_grow((arena), (void **)&(vec)->items, &(vec)->count, &(vec)->capacity, \
+                  sizeof(*(vec)->items)) &&                                         \
    ((vec)->items[(vec)->count - 1] = __VA_ARGS__, true))
 
 #endif  // SHOAL_BASE_ARENA_H_

@@ -13,10 +13,10 @@ static const struct {
   bool is_float;
   double epsilon;
 } dtypes[SHOAL_DTYPE_COUNT] = {
-    [SHOAL_F64] = {"f64", 8, true, 0x1p-52}, [SHOAL_F32] = {"f32", 4, true, 0x1p-23},
+    [SHOAL_F64] = {"f64", 8, true, 0x1p-52},  [SHOAL_F32] = {"f32", 4, true, 0x1p-23},
     [SHOAL_BF16] = {"bf16", 2, true, 0x1p-7}, [SHOAL_F16] = {"f16", 2, true, 0x1p-10},
-    [SHOAL_I64] = {"i64", 8, false, 0}, [SHOAL_I32] = {"i32", 4, false, 0},
-    [SHOAL_U8] = {"u8", 1, false, 0}, [SHOAL_BOOL] = {"bool", 1, false, 0},
+    [SHOAL_I64] = {"i64", 8, false, 0},       [SHOAL_I32] = {"i32", 4, false, 0},
+    [SHOAL_U8] = {"u8", 1, false, 0},         [SHOAL_BOOL] = {"bool", 1, false, 0},
 };
 
 static bool known(shoal_dtype_t dtype) {
@@ -89,7 +89,7 @@ shoal_status_t shoal_dtype_bytes(shoal_dtype_t dtype, int64_t count, int64_t *ou
   return NULL;
 }
 
-// ---- half-size floats ---------------------------------------------------------------------------------
+// ---- half-size floats ---------------------------------------------------------------------------
 
 static uint32_t bits_of(float value) {
   uint32_t bits;
@@ -114,7 +114,8 @@ uint16_t shoal_f32_to_bf16(float value) {
 }
 
 float shoal_f16_to_f32(uint16_t bits) {
-  uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31,
+           fraction = bits & 1023;
   if (exponent == 31) return float_of(sign | 0x7f800000u | fraction << 13);
   if (exponent) return float_of(sign | (exponent + 112) << 23 | fraction << 13);
   float magnitude = (float)fraction * 0x1p-24f;  // exact
@@ -126,8 +127,8 @@ uint16_t shoal_f32_to_f16(float value) {
   if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 1023));
   if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);  // rounds to 65536 or more
   if (magnitude < 0x38800000u) {
-    // Subnormal: in units of 2^-24. Adding 0.5 puts those units at the end of the f32 fraction, where
-    // the addition itself rounds to nearest even.
+    // Subnormal: in units of 2^-24. Adding 0.5 puts those units at the end of the f32 fraction,
+    // where the addition itself rounds to nearest even.
     uint32_t sum = bits_of(float_of(magnitude) + 0.5f);
     return (uint16_t)(sign | (sum - 0x3f000000u));
   }
@@ -135,7 +136,7 @@ uint16_t shoal_f32_to_f16(float value) {
   return (uint16_t)(sign | ((rounded >> 13) - (112u << 10)));
 }
 
-// ---- access -------------------------------------------------------------------------------------------
+// ---- access -------------------------------------------------------------------------------------
 
 // Truncates; out of range saturates, NaN gives 0.
 static int64_t int_of(double value, int64_t low, int64_t high) {
@@ -147,55 +148,99 @@ static int64_t int_of(double value, int64_t low, int64_t high) {
 
 double shoal_dtype_load(shoal_dtype_t dtype, const void *data, int64_t index) {
   switch (dtype) {
-    case SHOAL_F64: return ((const double *)data)[index];
-    case SHOAL_F32: return (double)((const float *)data)[index];
-    case SHOAL_BF16: return (double)shoal_bf16_to_f32(((const uint16_t *)data)[index]);
-    case SHOAL_F16: return (double)shoal_f16_to_f32(((const uint16_t *)data)[index]);
-    case SHOAL_I64: return (double)((const int64_t *)data)[index];
-    case SHOAL_I32: return (double)((const int32_t *)data)[index];
+    case SHOAL_F64:
+      return ((const double *)data)[index];
+    case SHOAL_F32:
+      return (double)((const float *)data)[index];
+    case SHOAL_BF16:
+      return (double)shoal_bf16_to_f32(((const uint16_t *)data)[index]);
+    case SHOAL_F16:
+      return (double)shoal_f16_to_f32(((const uint16_t *)data)[index]);
+    case SHOAL_I64:
+      return (double)((const int64_t *)data)[index];
+    case SHOAL_I32:
+      return (double)((const int32_t *)data)[index];
     case SHOAL_U8:
-    case SHOAL_BOOL: return (double)((const uint8_t *)data)[index];
-    case SHOAL_DTYPE_COUNT: break;
+    case SHOAL_BOOL:
+      return (double)((const uint8_t *)data)[index];
+    case SHOAL_DTYPE_COUNT:
+      break;
   }
   return 0;
 }
 
 void shoal_dtype_store(shoal_dtype_t dtype, void *data, int64_t index, double value) {
   switch (dtype) {
-    case SHOAL_F64: ((double *)data)[index] = value; break;
-    case SHOAL_F32: ((float *)data)[index] = (float)value; break;
-    case SHOAL_BF16: ((uint16_t *)data)[index] = shoal_f32_to_bf16((float)value); break;
-    case SHOAL_F16: ((uint16_t *)data)[index] = shoal_f32_to_f16((float)value); break;
-    case SHOAL_I64: ((int64_t *)data)[index] = int_of(value, INT64_MIN, INT64_MAX); break;
+    case SHOAL_F64:
+      ((double *)data)[index] = value;
+      break;
+    case SHOAL_F32:
+      ((float *)data)[index] = (float)value;
+      break;
+    case SHOAL_BF16:
+      ((uint16_t *)data)[index] = shoal_f32_to_bf16((float)value);
+      break;
+    case SHOAL_F16:
+      ((uint16_t *)data)[index] = shoal_f32_to_f16((float)value);
+      break;
+    case SHOAL_I64:
+      ((int64_t *)data)[index] = int_of(value, INT64_MIN, INT64_MAX);
+      break;
     case SHOAL_I32:
       ((int32_t *)data)[index] = (int32_t)int_of(value, INT32_MIN, INT32_MAX);
       break;
-    case SHOAL_U8: ((uint8_t *)data)[index] = (uint8_t)int_of(value, 0, 255); break;
-    case SHOAL_BOOL: ((uint8_t *)data)[index] = value != 0; break;
-    case SHOAL_DTYPE_COUNT: break;
+    case SHOAL_U8:
+      ((uint8_t *)data)[index] = (uint8_t)int_of(value, 0, 255);
+      break;
+    case SHOAL_BOOL:
+      ((uint8_t *)data)[index] = value != 0;
+      break;
+    case SHOAL_DTYPE_COUNT:
+      break;
   }
 }
 
 int64_t shoal_dtype_load_int(shoal_dtype_t dtype, const void *data, int64_t index) {
   switch (dtype) {
-    case SHOAL_I64: return ((const int64_t *)data)[index];
-    case SHOAL_I32: return ((const int32_t *)data)[index];
+    case SHOAL_I64:
+      return ((const int64_t *)data)[index];
+    case SHOAL_I32:
+      return ((const int32_t *)data)[index];
     case SHOAL_U8:
-    case SHOAL_BOOL: return ((const uint8_t *)data)[index];
-    default: return int_of(shoal_dtype_load(dtype, data, index), INT64_MIN, INT64_MAX);
+    case SHOAL_BOOL:
+      return ((const uint8_t *)data)[index];
+    default:
+      return int_of(shoal_dtype_load(dtype, data, index), INT64_MIN, INT64_MAX);
   }
 }
 
 void shoal_dtype_store_int(shoal_dtype_t dtype, void *data, int64_t index, int64_t value) {
   switch (dtype) {
-    case SHOAL_F64: ((double *)data)[index] = (double)value; break;
-    case SHOAL_F32: ((float *)data)[index] = (float)value; break;
-    case SHOAL_BF16: ((uint16_t *)data)[index] = shoal_f32_to_bf16((float)value); break;
-    case SHOAL_F16: ((uint16_t *)data)[index] = shoal_f32_to_f16((float)value); break;
-    case SHOAL_I64: ((int64_t *)data)[index] = value; break;
-    case SHOAL_I32: ((int32_t *)data)[index] = (int32_t)value; break;  // wraps
-    case SHOAL_U8: ((uint8_t *)data)[index] = (uint8_t)value; break;   // wraps
-    case SHOAL_BOOL: ((uint8_t *)data)[index] = value != 0; break;
-    case SHOAL_DTYPE_COUNT: break;
+    case SHOAL_F64:
+      ((double *)data)[index] = (double)value;
+      break;
+    case SHOAL_F32:
+      ((float *)data)[index] = (float)value;
+      break;
+    case SHOAL_BF16:
+      ((uint16_t *)data)[index] = shoal_f32_to_bf16((float)value);
+      break;
+    case SHOAL_F16:
+      ((uint16_t *)data)[index] = shoal_f32_to_f16((float)value);
+      break;
+    case SHOAL_I64:
+      ((int64_t *)data)[index] = value;
+      break;
+    case SHOAL_I32:
+      ((int32_t *)data)[index] = (int32_t)value;
+      break;  // wraps
+    case SHOAL_U8:
+      ((uint8_t *)data)[index] = (uint8_t)value;
+      break;  // wraps
+    case SHOAL_BOOL:
+      ((uint8_t *)data)[index] = value != 0;
+      break;
+    case SHOAL_DTYPE_COUNT:
+      break;
   }
 }

@@ -1,4 +1,5 @@
-// Each block has a 64-byte header with its size: it keeps the 64-byte alignment that allocators promise.
+// Each block has a 64-byte header with its size: it keeps the 64-byte alignment that allocators
+// promise.
 #include "base/failing.h"
 
 #include <string.h>

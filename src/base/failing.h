@@ -1,5 +1,6 @@
-// An allocator that counts, and fails on purpose: wraps another one. Tests make the Nth allocation fail
-// and then look for leaks; budgets read `calls` and `peak_bytes`. Safe to share between threads.
+// An allocator that counts, and fails on purpose: wraps another one. Tests make the Nth allocation
+// fail and then look for leaks; budgets read `calls` and `peak_bytes`. Safe to share between
+// threads.
 #ifndef SHOAL_BASE_FAILING_H_
 #define SHOAL_BASE_FAILING_H_
 

@@ -17,8 +17,8 @@ static shoal_status_t failed(const char *what, const char *path, int error) {
                              strerror(error));
 }
 
-static shoal_status_t read_all(int file, const char *path, shoal_arena_t *arena, const char **out_data,
-                               int64_t *out_size) {
+static shoal_status_t read_all(int file, const char *path, shoal_arena_t *arena,
+                               const char **out_data, int64_t *out_size) {
   struct stat info;
   if (fstat(file, &info) != 0) return failed("cannot read", path, errno);
   if (S_ISDIR(info.st_mode)) return failed("cannot read", path, EISDIR);
@@ -87,8 +87,10 @@ static void sync_folder(const char *path) {
 shoal_status_t shoal_file_write(const char *path, const void *data, int64_t size) {
   char temporary[PATH_MAX];
   // threads of one process may write the same file: the thread's id tells their temporaries apart
-  int length = snprintf(temporary, sizeof temporary, "%s.tmp%d.%d", path, (int)getpid(), (int)gettid());
-  if (length < 0 || (size_t)length >= sizeof temporary) return failed("cannot write", path, ENAMETOOLONG);
+  int length =
+      snprintf(temporary, sizeof temporary, "%s.tmp%d.%d", path, (int)getpid(), (int)gettid());
+  if (length < 0 || (size_t)length >= sizeof temporary)
+    return failed("cannot write", path, ENAMETOOLONG);
   int file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return failed("cannot write", path, errno);
   int error = write_all(file, data, size);

@@ -1,4 +1,5 @@
-// FNV-1a, 64 bits (Fowler, Noll, Vo). Integers are hashed as 8 little-endian bytes on every machine.
+// FNV-1a, 64 bits (Fowler, Noll, Vo). Integers are hashed as 8 little-endian bytes on every
+// machine.
 #include "base/hash.h"
 
 #include <string.h>

@@ -13,7 +13,9 @@ static bool convert(json_t *from, const char *key, const char *path, shoal_arena
                     shoal_json_t *to) {
   *to = (shoal_json_t){.key = key, .path = path};
   switch (json_typeof(from)) {
-    case JSON_NULL: to->kind = SHOAL_JSON_NULL; return true;
+    case JSON_NULL:
+      to->kind = SHOAL_JSON_NULL;
+      return true;
     case JSON_TRUE:
     case JSON_FALSE:
       to->kind = SHOAL_JSON_BOOL;
@@ -38,8 +40,8 @@ static bool convert(json_t *from, const char *key, const char *path, shoal_arena
       if (!to->children) return false;
       for (int64_t i = 0; i < to->count; ++i) {
         const char *child_path = shoal_arena_printf(arena, "%s[%lld]", path, (long long)i);
-        if (!child_path || !convert(json_array_get(from, (size_t)i), NULL, child_path, arena,
-                                    &to->children[i])) {
+        if (!child_path ||
+            !convert(json_array_get(from, (size_t)i), NULL, child_path, arena, &to->children[i])) {
           return false;
         }
       }
@@ -84,7 +86,7 @@ shoal_status_t shoal_json_parse(const char *name, const char *text, shoal_arena_
   return NULL;
 }
 
-// ---- reading ------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static const char *kind_name(shoal_json_kind_t kind) {
   static const char *const names[] = {"null",     "true or false", "a whole number", "a number",
@@ -173,7 +175,7 @@ shoal_status_t shoal_json_only(const shoal_json_t *object, const char *const *ke
   return NULL;
 }
 
-// ---- writing ------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 void shoal_json_writer_init(shoal_text_t *text, shoal_json_writer_t *out_writer) {
   *out_writer = (shoal_json_writer_t){.text = text};

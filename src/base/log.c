@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void emit(const shoal_log_t *log, shoal_log_level_t level, const char *format, va_list args) {
+static void emit(const shoal_log_t *log, shoal_log_level_t level, const char *format,
+                 va_list args) {
   char line[1024];
   size_t used = 0;
   if (log->rank >= 0) used = (size_t)snprintf(line, sizeof line, "[%d] ", (int)log->rank);

@@ -65,7 +65,7 @@ bool shoal_size_parse(const char *text, int64_t *out_bytes) {
   return true;
 }
 
-// ---- one value ----------------------------------------------------------------------------------------
+// ---- one value ----------------------------------------------------------------------------------
 
 static bool parse_bool(const char *text, bool *out_value) {
   static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
@@ -95,10 +95,11 @@ static bool parse_real(const char *text, double *out_value) {
   return true;
 }
 
-static const char *kind_words[] = {"true or false", "a whole number",          "a number",
+static const char *kind_words[] = {"true or false", "a whole number",           "a number",
                                    "a text",        "a size such as 64M or 2G", "one of"};
 
-static shoal_status_t bad_choice(const shoal_option_t *option, const char *value, const char *from) {
+static shoal_status_t bad_choice(const shoal_option_t *option, const char *value,
+                                 const char *from) {
   char list[300] = "", hint[120] = "";
   int64_t count = 0;
   size_t used = 0;
@@ -118,7 +119,9 @@ static shoal_status_t set(const shoal_option_t *option, const char *value, const
   bool is_auto = option->value && strcmp(option->value, "auto") == 0 && strcmp(value, "auto") == 0;
   bool good = true;
   switch (option->kind) {
-    case SHOAL_OPTION_BOOL: good = parse_bool(value, field); break;
+    case SHOAL_OPTION_BOOL:
+      good = parse_bool(value, field);
+      break;
     case SHOAL_OPTION_INT:
     case SHOAL_OPTION_SIZE:
       if (is_auto) {
@@ -153,7 +156,7 @@ static shoal_status_t set(const shoal_option_t *option, const char *value, const
   return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' is not %s", from, value, kind_words[option->kind]);
 }
 
-// ---- sources ------------------------------------------------------------------------------------------
+// ---- sources ------------------------------------------------------------------------------------
 
 shoal_status_t shoal_options_defaults(const shoal_option_t *table, int64_t count,
                                       shoal_arena_t *arena, void *out_options) {
@@ -202,7 +205,8 @@ shoal_status_t shoal_options_environment(const shoal_option_t *table, int64_t co
   return NULL;
 }
 
-// --name, --name=value, --no-name; *at is argv's index and moves on when the value is the next word.
+// --name, --name=value, --no-name; *at is argv's index and moves on when the value is the next
+// word.
 static shoal_status_t parse_long(const shoal_option_t *table, int64_t count, int argc,
                                  const char *const *argv, int *at, shoal_arena_t *arena,
                                  void *options) {
@@ -210,10 +214,12 @@ static shoal_status_t parse_long(const shoal_option_t *table, int64_t count, int
   size_t length = strcspn(name, "=");
   const shoal_option_t *option = find(table, count, name, length);
   char from[NAME_SIZE];
-  snprintf(from, sizeof from, "%.*s", (int)(length + 2 < NAME_SIZE ? length + 2 : NAME_SIZE - 1), word);
+  snprintf(from, sizeof from, "%.*s", (int)(length + 2 < NAME_SIZE ? length + 2 : NAME_SIZE - 1),
+           word);
   if (!option && strncmp(name, "no-", 3) == 0 && !name[length]) {
     option = find(table, count, name + 3, length - 3);
-    if (option && option->kind == SHOAL_OPTION_BOOL) return set(option, "false", from, arena, options);
+    if (option && option->kind == SHOAL_OPTION_BOOL)
+      return set(option, "false", from, arena, options);
     option = NULL;
   }
   if (!option) return unknown(table, count, from + 2, from);
@@ -270,8 +276,9 @@ void shoal_options_help(const shoal_option_t *table, int64_t count, shoal_text_t
     char flag[NAME_SIZE], variable[NAME_SIZE], left[160];
     flag_name(option->name, flag);
     environment_name(option->name, variable);
-    size_t used = (size_t)(option->letter ? snprintf(left, sizeof left, "-%c, %s", option->letter, flag)
-                                          : snprintf(left, sizeof left, "    %s", flag));
+    size_t used =
+        (size_t)(option->letter ? snprintf(left, sizeof left, "-%c, %s", option->letter, flag)
+                                : snprintf(left, sizeof left, "    %s", flag));
     used += (size_t)snprintf(left + used, sizeof left - used, "%s", kinds[option->kind]);
     if (option->kind == SHOAL_OPTION_ENUM) {
       for (int c = 0; option->choices[c] && used < sizeof left; ++c) {

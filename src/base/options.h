@@ -1,6 +1,6 @@
-// Option tables: one table per options struct gives defaults, flags, environment and help, so that a
-// setting is spelled once. The field `batch_size` is --batch-size on the command line, SHOAL_BATCH_SIZE
-// in the environment and batch_size in files; '-' and '_' are alike in flags.
+// Option tables: one table per options struct gives defaults, flags, environment and help, so that
+// a setting is spelled once. The field `batch_size` is --batch-size on the command line,
+// SHOAL_BATCH_SIZE in the environment and batch_size in files; '-' and '_' are alike in flags.
 #ifndef SHOAL_BASE_OPTIONS_H_
 #define SHOAL_BASE_OPTIONS_H_
 
@@ -28,9 +28,11 @@ typedef struct shoal_option {
 } shoal_option_t;
 
 // SHOAL_OPTION(shoal_train_options_t, INT, steps, "1000", "steps to train", .letter = 's')
-#define SHOAL_OPTION(type, kind_, field, value_, doc_, ...) \
-  {.name = #field, .kind = SHOAL_OPTION_##kind_, .offset = offsetof(type, field), .value = value_, \
-   .doc = doc_, __VA_ARGS__}
+#define SHOAL_OPTION(type, kind_, field, value_, doc_, ...)                        \
+  {                                                                                \
+    .name = #field, .kind = SHOAL_OPTION_##kind_, .offset = offsetof(type, field), \
+    .value = value_, .doc = doc_, __VA_ARGS__                                      \
+  }
 
 // What is left of a command line: words that are no options.
 typedef struct shoal_words {
@@ -43,16 +45,18 @@ SHOAL_MUST_USE shoal_status_t shoal_options_defaults(const shoal_option_t *table
                                                      shoal_arena_t *arena, void *out_options);
 // Sets one option by name. `from` says where the value came from, for messages ("--steps", a file).
 SHOAL_MUST_USE shoal_status_t shoal_options_set(const shoal_option_t *table, int64_t count,
-                                                const char *name, const char *value, const char *from,
-                                                shoal_arena_t *arena, void *options);
+                                                const char *name, const char *value,
+                                                const char *from, shoal_arena_t *arena,
+                                                void *options);
 // Takes what SHOAL_NAME variables say, but for `help` and options marked no_environment.
 SHOAL_MUST_USE shoal_status_t shoal_options_environment(const shoal_option_t *table, int64_t count,
                                                         shoal_arena_t *arena, void *options);
 // Parses argv[0..argc): --name=value, --name value, -n 2, -n2. An unknown option is an
 // INVALID_ARGUMENT whose hint names the nearest one.
-SHOAL_MUST_USE shoal_status_t shoal_options_parse(const shoal_option_t *table, int64_t count, int argc,
-                                                  const char *const *argv, shoal_arena_t *arena,
-                                                  void *options, shoal_words_t *out_words);
+SHOAL_MUST_USE shoal_status_t shoal_options_parse(const shoal_option_t *table, int64_t count,
+                                                  int argc, const char *const *argv,
+                                                  shoal_arena_t *arena, void *options,
+                                                  shoal_words_t *out_words);
 // One or two lines per option: flag, kind, doc, default, environment.
 void shoal_options_help(const shoal_option_t *table, int64_t count, shoal_text_t *text);
 // "64M", "1.5G", "4096": false when it is none or does not fit.

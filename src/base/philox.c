@@ -1,7 +1,7 @@
-// Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-// SC'11. Normals: M. Wichura, "Algorithm AS 241", Applied Statistics 37 (1988), PPND16, whose logarithm
-// is written out here. Every double operation below is one of + - * / sqrt, in the order written: the
-// bits are the same wherever IEEE 754 is kept and nothing is contracted.
+// Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2,
+// 3", SC'11. Normals: M. Wichura, "Algorithm AS 241", Applied Statistics 37 (1988), PPND16, whose
+// logarithm is written out here. Every double operation below is one of + - * / sqrt, in the order
+// written: the bits are the same wherever IEEE 754 is kept and nothing is contracted.
 #include "base/philox.h"
 
 #include <math.h>
@@ -26,9 +26,9 @@ void shoal_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t
 uint32_t shoal_philox_word(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index) {
   uint64_t key = seed ^ stream, block = index / 4;
   uint32_t words[4];
-  shoal_philox4x32(
-      (uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step, (uint32_t)(step >> 32)},
-      (uint32_t[2]){(uint32_t)key, (uint32_t)(key >> 32)}, words);
+  shoal_philox4x32((uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step,
+                                 (uint32_t)(step >> 32)},
+                   (uint32_t[2]){(uint32_t)key, (uint32_t)(key >> 32)}, words);
   return words[index % 4];
 }
 
@@ -36,8 +36,8 @@ double shoal_philox_uniform(uint32_t word) {
   return ((double)(word >> 9) + 0.5) * 0x1p-23;
 }
 
-// ln(x) for normal x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m-1)/(m+1)), whose
-// series in s^2 (|s| < 0.1716) is cut after s^21/21, below 2^-60.
+// ln(x) for normal x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m-1)/(m+1)),
+// whose series in s^2 (|s| < 0.1716) is cut after s^21/21, below 2^-60.
 static double log_plain(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -68,18 +68,24 @@ double shoal_philox_normal(uint32_t word) {
                               4.5921953931549871457e4, 6.7265770927008700853e4,
                               3.3430575583588128105e4, 2.5090809287301226727e3};
   static const double b[8] = {1.0,
-                              4.2313330701600911252e1, 6.8718700749205790830e2,
-                              5.3941960214247511077e3, 2.1213794301586595867e4,
-                              3.9307895800092710610e4, 2.8729085735721942674e4,
+                              4.2313330701600911252e1,
+                              6.8718700749205790830e2,
+                              5.3941960214247511077e3,
+                              2.1213794301586595867e4,
+                              3.9307895800092710610e4,
+                              2.8729085735721942674e4,
                               5.2264952788528545610e3};
-  static const double c[8] = {1.42343711074968357734e0, 4.63033784615654529590e0,
-                              5.76949722146069140550e0, 3.64784832476320460504e0,
-                              1.27045825245236838258e0, 2.41780725177450611770e-1,
+  static const double c[8] = {1.42343711074968357734e0,  4.63033784615654529590e0,
+                              5.76949722146069140550e0,  3.64784832476320460504e0,
+                              1.27045825245236838258e0,  2.41780725177450611770e-1,
                               2.27238449892691845833e-2, 7.74545014278341407640e-4};
   static const double d[8] = {1.0,
-                              2.05319162663775882187e0, 1.67638483018380384940e0,
-                              6.89767334985100004550e-1, 1.48103976427480074590e-1,
-                              1.51986665636164571966e-2, 5.47593808499534494600e-4,
+                              2.05319162663775882187e0,
+                              1.67638483018380384940e0,
+                              6.89767334985100004550e-1,
+                              1.48103976427480074590e-1,
+                              1.51986665636164571966e-2,
+                              5.47593808499534494600e-4,
                               1.05075007164441684324e-9};
   double u = shoal_philox_uniform(word), q = u - 0.5;
   if (q >= -0.425 && q <= 0.425) {

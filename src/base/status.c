@@ -106,7 +106,8 @@ int shoal_code_exit(shoal_code_t code) {
   return 70;
 }
 
-// Formats into `buffer`, or into a heap block when that is too small; NULL only when memory is short.
+// Formats into `buffer`, or into a heap block when that is too small; NULL only when memory is
+// short.
 static char *format_into(char *buffer, size_t capacity, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);

@@ -1,5 +1,5 @@
-// Internal side of statuses: formatted creation. Only base creates variadic functions; they are hidden
-// symbols and never part of the ABI.
+// Internal side of statuses: formatted creation. Only base creates variadic functions; they are
+// hidden symbols and never part of the ABI.
 #ifndef SHOAL_BASE_STATUS_H_
 #define SHOAL_BASE_STATUS_H_
 
@@ -12,7 +12,8 @@ SHOAL_MUST_USE shoal_status_t shoal_status_annotatef(shoal_status_t status, cons
     __attribute__((format(printf, 2, 3)));
 
 // SHOAL_ERROR(INVALID_ARGUMENT, "axis '%s' has size 0", name)
-#define SHOAL_ERROR(code, ...) shoal_status_format(SHOAL_##code, __FILE__, __LINE__, NULL, __VA_ARGS__)
+#define SHOAL_ERROR(code, ...) \
+  shoal_status_format(SHOAL_##code, __FILE__, __LINE__, NULL, __VA_ARGS__)
 #define SHOAL_ERROR_HINT(code, hint, ...) \
   shoal_status_format(SHOAL_##code, __FILE__, __LINE__, hint, __VA_ARGS__)
 #define SHOAL_OOM() SHOAL_ERROR(OUT_OF_MEMORY, "out of memory")

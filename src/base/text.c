@@ -104,10 +104,18 @@ void shoal_text_add_quoted(shoal_text_t *text, const char *string) {
   for (const char *at = string; *at; ++at) {
     unsigned char c = (unsigned char)*at;
     switch (c) {
-      case '"': add_bytes(text, "\\\"", 2); break;
-      case '\\': add_bytes(text, "\\\\", 2); break;
-      case '\n': add_bytes(text, "\\n", 2); break;
-      case '\t': add_bytes(text, "\\t", 2); break;
+      case '"':
+        add_bytes(text, "\\\"", 2);
+        break;
+      case '\\':
+        add_bytes(text, "\\\\", 2);
+        break;
+      case '\n':
+        add_bytes(text, "\\n", 2);
+        break;
+      case '\t':
+        add_bytes(text, "\\t", 2);
+        break;
       default:
         if (c < 0x20 || c == 0x7f) {
           shoal_text_addf(text, "\\x%02X", c);

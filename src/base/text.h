@@ -17,8 +17,9 @@ void shoal_text_deinit(shoal_text_t *text);
 void shoal_text_add(shoal_text_t *text, const char *string);
 void shoal_text_addf(shoal_text_t *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-const char *shoal_text_string(const shoal_text_t *text);             // "" when empty
-SHOAL_MUST_USE shoal_status_t shoal_text_status(const shoal_text_t *text);  // OUT_OF_MEMORY if failed
+const char *shoal_text_string(const shoal_text_t *text);  // "" when empty
+SHOAL_MUST_USE shoal_status_t
+shoal_text_status(const shoal_text_t *text);  // OUT_OF_MEMORY if failed
 // A double that parses back to the same bits ("%.17g", shortened when shorter text does so too).
 void shoal_text_add_double(shoal_text_t *text, double value);
 // A quoted string with \" \\ \n \t \xHH escapes.
@@ -29,19 +30,19 @@ void shoal_text_add_name(shoal_text_t *text, const char *name);
 SHOAL_MUST_USE shoal_status_t shoal_text_finish(shoal_text_t *text, shoal_arena_t *arena,
                                                 const char **out_string);
 
-// Scanner over a NUL-terminated text. Blanks (space, tab, CR, and LF when `lines` is false) and comments
-// from '#' (when `comments`) are skipped before each token. The first failed expectation is kept with
-// line and column; all later calls fail at once.
+// Scanner over a NUL-terminated text. Blanks (space, tab, CR, and LF when `lines` is false) and
+// comments from '#' (when `comments`) are skipped before each token. The first failed expectation
+// is kept with line and column; all later calls fail at once.
 typedef struct shoal_scan {
-  const char *name;     // of the file, for messages
+  const char *name;  // of the file, for messages
   const char *start, *at;
   bool lines, comments;
   shoal_status_t error;  // owned; taken by shoal_scan_status
 } shoal_scan_t;
 
 void shoal_scan_init(const char *name, const char *text, shoal_scan_t *out_scan);
-// Is it next? Does not consume. A token that ends in a letter is not found at the start of a longer word:
-// "sum" is not next in "summary", though "v" is next in "v12".
+// Is it next? Does not consume. A token that ends in a letter is not found at the start of a longer
+// word: "sum" is not next in "summary", though "v" is next in "v12".
 bool shoal_scan_peek(shoal_scan_t *scan, const char *token);
 bool shoal_scan_accept(shoal_scan_t *scan, const char *token);  // consume it if it is next
 bool shoal_scan_expect(shoal_scan_t *scan, const char *token);  // consume it or fail
@@ -53,15 +54,16 @@ bool shoal_scan_quoted(shoal_scan_t *scan, char *buffer, size_t capacity);
 // As long as they need to be, in the arena: a quoted string; a word or a quoted string.
 bool shoal_scan_string(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_string);
 bool shoal_scan_name(shoal_scan_t *scan, shoal_arena_t *arena, const char **out_name);
-bool shoal_scan_at_end(shoal_scan_t *scan);                     // after blanks
+bool shoal_scan_at_end(shoal_scan_t *scan);  // after blanks
 bool shoal_scan_fail(shoal_scan_t *scan, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));                      // always returns false
-// What a check of something just read said (takes it): OK is true; OUT_OF_MEMORY is kept as it is, all else
-// becomes an error of this place, its hint in brackets.
+    __attribute__((format(printf, 2, 3)));  // always returns false
+// What a check of something just read said (takes it): OK is true; OUT_OF_MEMORY is kept as it is,
+// all else becomes an error of this place, its hint in brackets.
 bool shoal_scan_check(shoal_scan_t *scan, shoal_status_t status);
 SHOAL_MUST_USE shoal_status_t shoal_scan_status(shoal_scan_t *scan);  // takes the error; OK if none
 
-// The candidate nearest to `word` by edit distance (at most a third of its length), or NULL: for hints.
+// The candidate nearest to `word` by edit distance (at most a third of its length), or NULL: for
+// hints.
 const char *shoal_text_nearest(const char *word, const char *const *candidates, int64_t count);
 
 #endif  // SHOAL_BASE_TEXT_H_

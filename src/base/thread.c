@@ -1,5 +1,5 @@
-// pthread and futex behind statuses. Conditions and futexes use the monotonic clock. Futexes are the shared
-// kind: the same word may be slept on from several processes.
+// pthread and futex behind statuses. Conditions and futexes use the monotonic clock. Futexes are
+// the shared kind: the same word may be slept on from several processes.
 #include "base/thread.h"
 
 #include <errno.h>
@@ -102,8 +102,8 @@ void shoal_cond_broadcast(shoal_cond_t *cond) {
 bool shoal_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline_ns) {
   // FUTEX_WAIT_BITSET takes an absolute time, FUTEX_WAIT a relative one
   struct timespec deadline = timespec_of(deadline_ns);
-  long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected, deadline_ns ? &deadline : NULL,
-                        NULL, FUTEX_BITSET_MATCH_ANY);
+  long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected,
+                        deadline_ns ? &deadline : NULL, NULL, FUTEX_BITSET_MATCH_ANY);
   return !(result < 0 && errno == ETIMEDOUT);
 }
 

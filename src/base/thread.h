@@ -41,8 +41,9 @@ bool shoal_cond_wait_until(shoal_cond_t *cond, shoal_mutex_t *mutex, int64_t dea
 void shoal_cond_signal(shoal_cond_t *cond);
 void shoal_cond_broadcast(shoal_cond_t *cond);
 
-// Sleeps while *word == expected, at most until `deadline_ns` (monotonic; 0: no limit). Works between
-// processes that share the memory. Returns false only when the deadline passed; may wake spuriously.
+// Sleeps while *word == expected, at most until `deadline_ns` (monotonic; 0: no limit). Works
+// between processes that share the memory. Returns false only when the deadline passed; may wake
+// spuriously.
 bool shoal_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline_ns);
 // Wakes up to `count` sleepers; change the word first.
 void shoal_futex_wake(_Atomic uint32_t *word, int count);

@@ -1,5 +1,5 @@
-// YAML: libyaml composes a document, which is copied into the arena. Aliases are copied out where they
-// occur; depth and size are bounded, so that a file cannot unfold without end.
+// YAML: libyaml composes a document, which is copied into the arena. Aliases are copied out where
+// they occur; depth and size are bounded, so that a file cannot unfold without end.
 #include "base/yaml.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static bool one_of(const char *text, const char *const *words) {
 // Gives a plain scalar its kind; what is nothing else stays a string.
 static void resolve(const char *text, shoal_json_t *value) {
   static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
-  static const char *const trues[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", NULL};
+  static const char *const trues[] = {"true", "True", "TRUE", "yes", "Yes",
+                                      "YES",  "on",   "On",   "ON",  NULL};
   static const char *const falses[] = {"false", "False", "FALSE", "no",  "No",
                                        "NO",    "off",   "Off",   "OFF", NULL};
   if (one_of(text, nulls)) {
@@ -63,8 +64,8 @@ static void resolve(const char *text, shoal_json_t *value) {
   }
 }
 
-static shoal_status_t convert(converter_t *c, int index, const char *key, const char *where, int depth,
-                              shoal_json_t *to);
+static shoal_status_t convert(converter_t *c, int index, const char *key, const char *where,
+                              int depth, shoal_json_t *to);
 
 static shoal_status_t convert_mapping(converter_t *c, const yaml_node_t *node, const char *where,
                                       int depth, shoal_json_t *to) {
@@ -75,7 +76,8 @@ static shoal_status_t convert_mapping(converter_t *c, const yaml_node_t *node, c
   for (int64_t i = 0; i < count; ++i) {
     const yaml_node_pair_t *pair = &node->data.mapping.pairs.start[i];
     const yaml_node_t *key_node = yaml_document_get_node(&c->document, pair->key);
-    if (key_node->type != YAML_SCALAR_NODE) return at_line(c, key_node, "a key must be a plain word");
+    if (key_node->type != YAML_SCALAR_NODE)
+      return at_line(c, key_node, "a key must be a plain word");
     const char *key = shoal_arena_strdup(c->arena, (const char *)key_node->data.scalar.value);
     if (!key) return SHOAL_OOM();
     if (strcmp(key, "<<") == 0) return at_line(c, key_node, "merge keys (<<) are not supported");
@@ -107,8 +109,8 @@ static shoal_status_t convert_sequence(converter_t *c, const yaml_node_t *node, 
   return NULL;
 }
 
-static shoal_status_t convert(converter_t *c, int index, const char *key, const char *where, int depth,
-                              shoal_json_t *to) {
+static shoal_status_t convert(converter_t *c, int index, const char *key, const char *where,
+                              int depth, shoal_json_t *to) {
   const yaml_node_t *node = yaml_document_get_node(&c->document, index);
   if (depth > MAX_DEPTH) return at_line(c, node, "values are nested too deeply");
   if (++c->nodes > MAX_NODES) return at_line(c, node, "the file unfolds to too many values");

@@ -7,8 +7,8 @@
 #include "cluster/nodes.h"
 
 shoal_cluster_t shoal_cluster_default(void) {
-  return (shoal_cluster_t){.flops = 5e9, .memory_bandwidth = 1e10, .link_latency = 5e-6,
-                           .link_bandwidth = 2e9};
+  return (shoal_cluster_t){
+      .flops = 5e9, .memory_bandwidth = 1e10, .link_latency = 5e-6, .link_bandwidth = 2e9};
 }
 
 static shoal_status_t read_positive(const shoal_json_t *object, const char *key, double *value) {
@@ -32,7 +32,8 @@ static shoal_status_t read_memory(const shoal_json_t *device, int64_t *out_bytes
 }
 
 // A rank per device, and the slowest node's network between them.
-static shoal_status_t read_nodes(const shoal_json_t *root, shoal_arena_t *arena, shoal_cluster_t *cluster) {
+static shoal_status_t read_nodes(const shoal_json_t *root, shoal_arena_t *arena,
+                                 shoal_cluster_t *cluster) {
   if (!shoal_json_find(root, "nodes")) return NULL;
   shoal_cluster_nodes_t nodes;
   SHOAL_RETURN_IF_ERROR(shoal_cluster_nodes_read(root, arena, &nodes));
@@ -57,9 +58,10 @@ static shoal_status_t read_link(const shoal_json_t *root, const char *key, doubl
   return read_positive(link, "bandwidth", bandwidth);
 }
 
-static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena, shoal_cluster_t *cluster) {
-  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link", "node_link",
-                                     "nodes", "ssh"};
+static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena,
+                               shoal_cluster_t *cluster) {
+  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link",
+                                     "node_link",     "nodes", "ssh"};
   static const char *const device_keys[] = {"flops", "bandwidth", "memory"};
   SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 7));
   int64_t version = 1, ranks = 0;
@@ -85,15 +87,15 @@ static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena, s
     SHOAL_RETURN_IF_ERROR(read_positive(part, "bandwidth", &cluster->memory_bandwidth));
     SHOAL_RETURN_IF_ERROR(read_memory(part, &cluster->memory));
   }
-  SHOAL_RETURN_IF_ERROR(
-      read_link(root, "link", &cluster->link_latency, &cluster->link_bandwidth));
+  SHOAL_RETURN_IF_ERROR(read_link(root, "link", &cluster->link_latency, &cluster->link_bandwidth));
   if (!shoal_json_find(root, "node_link")) return NULL;
   cluster->node_link_latency = shoal_cluster_default().link_latency;
   cluster->node_link_bandwidth = shoal_cluster_default().link_bandwidth;
   return read_link(root, "node_link", &cluster->node_link_latency, &cluster->node_link_bandwidth);
 }
 
-shoal_status_t shoal_cluster_parse(const char *name, const char *text, shoal_cluster_t *out_cluster) {
+shoal_status_t shoal_cluster_parse(const char *name, const char *text,
+                                   shoal_cluster_t *out_cluster) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   const shoal_json_t *root = NULL;

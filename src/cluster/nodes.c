@@ -264,7 +264,7 @@ shoal_status_t shoal_cluster_nodes_read(const shoal_json_t *root, shoal_arena_t 
 
 shoal_status_t shoal_cluster_nodes_parse(const char *name, const char *text, shoal_arena_t *arena,
                                          shoal_cluster_nodes_t *out_nodes) {
-  static const char *const keys[] = {"nodes", "ssh",  "shoal_cluster", "ranks",
+  static const char *const keys[] = {"nodes",  "ssh",  "shoal_cluster", "ranks",
                                      "device", "link", "node_link"};
   const shoal_json_t *root;
   SHOAL_RETURN_IF_ERROR(shoal_yaml_parse(name, text, arena, &root));

@@ -1,13 +1,16 @@
-// Tensors as DLPack structures; see shoal/dlpack.h. One block holds the structure, its shape and strides, and
-// the allocator to free it with, since the deleter is called by another framework, whenever it likes.
+// Tensors as DLPack structures; see shoal/dlpack.h. One block holds the structure, its shape and
+// strides, and the allocator to free it with, since the deleter is called by another framework,
+// whenever it likes.
 #include "shoal/dlpack.h"
 
 #include "base/status.h"
 
 // The ABI, as far as a compiler can check it on a 64-bit machine.
 _Static_assert(sizeof(void *) != 8 || sizeof(shoal_dlpack_tensor_t) == 48, "DLTensor");
-_Static_assert(sizeof(void *) != 8 || offsetof(shoal_dlpack_tensor_t, shape) == 24, "DLTensor.shape");
-_Static_assert(sizeof(void *) != 8 || offsetof(shoal_dlpack_t, tensor) == 32, "DLManagedTensorVersioned");
+_Static_assert(sizeof(void *) != 8 || offsetof(shoal_dlpack_tensor_t, shape) == 24,
+               "DLTensor.shape");
+_Static_assert(sizeof(void *) != 8 || offsetof(shoal_dlpack_t, tensor) == 32,
+               "DLManagedTensorVersioned");
 
 typedef struct export_block {
   shoal_dlpack_t dlpack;  // first: the deleter gets its address
@@ -22,9 +25,10 @@ static void free_block(shoal_dlpack_t *dlpack) {
 }
 
 static const uint8_t element_kinds[SHOAL_DTYPE_COUNT] = {
-    [SHOAL_F64] = SHOAL_DLPACK_FLOAT,   [SHOAL_F32] = SHOAL_DLPACK_FLOAT, [SHOAL_F16] = SHOAL_DLPACK_FLOAT,
-    [SHOAL_BF16] = SHOAL_DLPACK_BFLOAT, [SHOAL_I64] = SHOAL_DLPACK_INT,   [SHOAL_I32] = SHOAL_DLPACK_INT,
-    [SHOAL_U8] = SHOAL_DLPACK_UINT,     [SHOAL_BOOL] = SHOAL_DLPACK_BOOL};
+    [SHOAL_F64] = SHOAL_DLPACK_FLOAT, [SHOAL_F32] = SHOAL_DLPACK_FLOAT,
+    [SHOAL_F16] = SHOAL_DLPACK_FLOAT, [SHOAL_BF16] = SHOAL_DLPACK_BFLOAT,
+    [SHOAL_I64] = SHOAL_DLPACK_INT,   [SHOAL_I32] = SHOAL_DLPACK_INT,
+    [SHOAL_U8] = SHOAL_DLPACK_UINT,   [SHOAL_BOOL] = SHOAL_DLPACK_BOOL};
 
 shoal_status_t shoal_tensor_to_dlpack(const shoal_tensor_t *tensor, bool read_only,
                                       shoal_allocator_t allocator, shoal_dlpack_t **out_dlpack) {

@@ -1,4 +1,5 @@
-// The graph as passes see it. Read-only outside graph/: rules, planners and lowering walk these arrays.
+// The graph as passes see it. Read-only outside graph/: rules, planners and lowering walk these
+// arrays.
 #ifndef SHOAL_GRAPH_GRAPH_H_
 #define SHOAL_GRAPH_GRAPH_H_
 
@@ -9,18 +10,19 @@ typedef enum shoal_source { SHOAL_FROM_NODE, SHOAL_FROM_INPUT, SHOAL_FROM_STATE 
 
 typedef struct shoal_value_info {
   shoal_type_t type;
-  const char *name;       // the node's ("block0/attn/softmax"; "block0/attn/attention.lse" when the op has
-                          // several outputs), the input's or the state's. Unique in the graph
+  const char
+      *name;  // the node's ("block0/attn/softmax"; "block0/attn/attention.lse" when the op has
+              // several outputs), the input's or the state's. Unique in the graph
   shoal_source_t source;
-  int32_t node, output;   // FROM_NODE
-  int32_t index;          // FROM_INPUT: into inputs; FROM_STATE: into the model's states
+  int32_t node, output;  // FROM_NODE
+  int32_t index;         // FROM_INPUT: into inputs; FROM_STATE: into the model's states
   const char *file;
   int line;
 } shoal_value_info_t;
 
 typedef struct shoal_node {
   const shoal_op_t *op;
-  const char *name;                 // unique in the graph
+  const char *name;  // unique in the graph
   int32_t input_count, output_count;
   const int32_t *inputs, *outputs;  // value ids
   const shoal_attr_value_t *attrs;  // in schema order, for the whole
@@ -28,14 +30,19 @@ typedef struct shoal_node {
   int line;
 } shoal_node_t;
 
-typedef struct shoal_named { const char *name; int32_t value; } shoal_named_t;
-typedef struct shoal_assignment { int32_t state, value; } shoal_assignment_t;
+typedef struct shoal_named {
+  const char *name;
+  int32_t value;
+} shoal_named_t;
+typedef struct shoal_assignment {
+  int32_t state, value;
+} shoal_assignment_t;
 
 struct shoal_graph {
   shoal_model_t *model;
   const char *name;
   SHOAL_VEC(shoal_value_info_t) values;
-  SHOAL_VEC(shoal_node_t) nodes;          // in topological order
+  SHOAL_VEC(shoal_node_t) nodes;  // in topological order
   SHOAL_VEC(shoal_named_t) inputs, outputs;
   SHOAL_VEC(shoal_assignment_t) assigns;  // at most one per state
   struct shoal_graph_builder *builder;    // names in use, scopes: private to graph/
@@ -55,24 +62,26 @@ struct shoal_model {
   shoal_registry_t *registry;
   uint64_t seed;
   SHOAL_VEC(shoal_state_info_t) states;
-  SHOAL_VEC(shoal_graph_t *) graphs;      // "init" is graphs.items[0]
-  SHOAL_VEC(const char *) frozen;         // patterns
-  bool init_rewritten;                    // "init" no longer follows from the states alone
-  shoal_status_t error;                   // the first
+  SHOAL_VEC(shoal_graph_t *) graphs;  // "init" is graphs.items[0]
+  SHOAL_VEC(const char *) frozen;     // patterns
+  bool init_rewritten;                // "init" no longer follows from the states alone
+  shoal_status_t error;               // the first
 };
 
-const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const char *name);  // or NULL
-int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);               // or -1
-bool shoal_model_is_frozen(const shoal_model_t *model, const char *state);  // by shoal_freeze
+const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model,
+                                            const char *name);                 // or NULL
+int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);  // or -1
+bool shoal_model_is_frozen(const shoal_model_t *model, const char *state);     // by shoal_freeze
 // types[] of a node's operands, arena-allocated, as a call on the whole.
 SHOAL_MUST_USE shoal_status_t shoal_node_call(const shoal_graph_t *graph, const shoal_node_t *node,
                                               shoal_arena_t *arena, shoal_call_t *out_call);
 // Hash of everything that decides what the model computes (not of file and line).
 uint64_t shoal_model_hash(const shoal_model_t *model);
-bool shoal_pattern_match(const char *pattern, const char *name);  // '*' matches anything, '/' included
+bool shoal_pattern_match(const char *pattern,
+                         const char *name);  // '*' matches anything, '/' included
 
-// A copy of the model in which each named node of `graph` is replaced by its op's decomposition (nodes
-// "name/op"); the node's outputs keep their names. For ways that need several phases.
+// A copy of the model in which each named node of `graph` is replaced by its op's decomposition
+// (nodes "name/op"); the node's outputs keep their names. For ways that need several phases.
 SHOAL_MUST_USE shoal_status_t shoal_model_expand(const shoal_model_t *model, const char *graph,
                                                  const char *const *nodes, int64_t count,
                                                  shoal_model_t **out_model);

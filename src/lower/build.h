@@ -1,10 +1,12 @@
-// The program under construction. Lowering first writes one list of instructions over *global* buffers
-// (one per value and layout), each with a phase and a depth; emit.c then deals them out to classes.
+// The program under construction. Lowering first writes one list of instructions over *global*
+// buffers (one per value and layout), each with a phase and a depth; emit.c then deals them out to
+// classes.
 //
 // phase  before the micro-batch loop, in it, after it, and at the very end (states are assigned).
-// depth  within a phase: how many times a value has crossed from one mesh to another to get here. A class
-//        runs a phase's segments by ascending depth, so a two-stage plan becomes forward, (other stage),
-//        backward without anybody naming them.
+// depth  within a phase: how many times a value has crossed from one mesh to another to get here. A
+//        class
+//        runs a phase's segments by ascending depth, so a two-stage plan becomes forward, (other
+//        stage), backward without anybody naming them.
 #ifndef SHOAL_LOWER_BUILD_H_
 #define SHOAL_LOWER_BUILD_H_
 
@@ -16,20 +18,21 @@ typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_
 typedef struct global_buffer {
   const char *name;
   shoal_buffer_kind_t kind;
-  int32_t state;             // STATE
-  int32_t value;             // of the graph; -1 for a state's home
+  int32_t state;  // STATE
+  int32_t value;  // of the graph; -1 for a state's home
   shoal_type_t type;
-  shoal_layout_t layout;     // on one of build->meshes
-  phase_t phase;             // from when on it can be read
+  shoal_layout_t layout;  // on one of build->meshes
+  phase_t phase;          // from when on it can be read
   int32_t depth;
 } global_buffer_t;
 
 typedef struct global_instruction {
   shoal_instruction_t code;  // inputs and outputs are global buffers
   phase_t phase;
-  int32_t depth;             // RESHARD: where it is received
-  int32_t send_depth;        // RESHARD: where a class that only sends does so
-  int32_t one_input, one_output;  // storage for code.inputs / outputs of single-operand instructions
+  int32_t depth;       // RESHARD: where it is received
+  int32_t send_depth;  // RESHARD: where a class that only sends does so
+  int32_t one_input,
+      one_output;  // storage for code.inputs / outputs of single-operand instructions
 } global_instruction_t;
 
 typedef struct graph_build {
@@ -40,14 +43,14 @@ typedef struct graph_build {
 typedef struct build {
   const shoal_plan_t *plan;
   const shoal_lower_options_t *options;
-  shoal_arena_t *arena;        // the program's
+  shoal_arena_t *arena;  // the program's
   shoal_program_t *program;
-  shoal_mesh_t *meshes;        // the plan's, then perhaps "world"
-  const shoal_mesh_t *world;   // a mesh of all ranks in order
+  shoal_mesh_t *meshes;       // the plan's, then perhaps "world"
+  const shoal_mesh_t *world;  // a mesh of all ranks in order
   SHOAL_VEC(global_buffer_t *) buffers;
   SHOAL_VEC(shoal_channel_t) channels;
   SHOAL_VEC(shoal_program_port_t) inputs, outputs;
-  int32_t *state_buffers;      // home of each state
+  int32_t *state_buffers;  // home of each state
   graph_build_t *graphs;
 } build_t;
 

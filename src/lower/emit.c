@@ -1,7 +1,7 @@
-// Deals the global instructions out to classes: ranks that are on the same meshes run the same program.
-// Each class gets its own numbering of buffers, its segments (one per phase and depth it has work in) and,
-// per graph, the order in which they are called. Buffers and workspaces are as large as the largest of the
-// class's own ranks needs.
+// Deals the global instructions out to classes: ranks that are on the same meshes run the same
+// program. Each class gets its own numbering of buffers, its segments (one per phase and depth it
+// has work in) and, per graph, the order in which they are called. Buffers and workspaces are as
+// large as the largest of the class's own ranks needs.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -24,8 +24,9 @@ static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
   return mask >> (b->buffers.items[buffer]->layout.mesh - b->meshes) & 1;
 }
 
-// What a class does with an instruction. Between meshes that share no rank, a value is sent where it is made
-// and received where it is used; in any other reshard all run it together, where it is used.
+// What a class does with an instruction. Between meshes that share no rank, a value is sent where
+// it is made and received where it is used; in any other reshard all run it together, where it is
+// used.
 typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
 
 static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
@@ -36,7 +37,8 @@ static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
   return false;
 }
 
-static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in, int32_t *out_depth) {
+static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in,
+                      int32_t *out_depth) {
   *out_depth = in->depth;
   int32_t first = in->code.output_count > 0 ? in->code.outputs[0] : in->code.inputs[0];
   bool works = on_mesh(b, mask, first);
@@ -52,8 +54,8 @@ typedef struct class_emitter {
   build_t *b;
   shoal_class_t *c;
   uint64_t mask;
-  int32_t *local;             // class buffer of each global buffer; -1: none
-  phase_t *first_phase;       // where a class buffer was first seen: to tell which need slots
+  int32_t *local;        // class buffer of each global buffer; -1: none
+  phase_t *first_phase;  // where a class buffer was first seen: to tell which need slots
   int32_t *first_depth;
   SHOAL_VEC(shoal_buffer_t) buffers;
   SHOAL_VEC(int32_t) global;  // global buffer of each class buffer
@@ -65,7 +67,8 @@ static int64_t aligned(int64_t bytes) {
 }
 
 // Bytes of a part at its largest in this class: what ranks of another one hold costs nothing here.
-static shoal_status_t measure(const class_emitter_t *e, const global_buffer_t *buffer, int64_t *out_bytes) {
+static shoal_status_t measure(const class_emitter_t *e, const global_buffer_t *buffer,
+                              int64_t *out_bytes) {
   shoal_status_t status =
       shoal_layout_largest(&buffer->layout, &buffer->type, e->c, e->b->plan->allocator, out_bytes);
   if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
@@ -85,22 +88,31 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
     e->local[global] = (int32_t)e->buffers.count;
     e->first_phase[global] = phase;
     e->first_depth[global] = depth;
-    shoal_buffer_t record = {.name = buffer->name, .kind = buffer->kind, .state = buffer->state,
-                             .type = buffer->type, .layout = buffer->layout, .slots = 1, .count = -1};
+    shoal_buffer_t record = {.name = buffer->name,
+                             .kind = buffer->kind,
+                             .state = buffer->state,
+                             .type = buffer->type,
+                             .layout = buffer->layout,
+                             .slots = 1,
+                             .count = -1};
     SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));
-    if (!SHOAL_PUSH(e->b->arena, &e->buffers, record) || !SHOAL_PUSH(e->b->arena, &e->global, global))
+    if (!SHOAL_PUSH(e->b->arena, &e->buffers, record) ||
+        !SHOAL_PUSH(e->b->arena, &e->global, global))
       return SHOAL_OOM();
   }
   *out_local = e->local[global];
-  // Made for micro-batch m in one loop segment, used for m in another: all micro-batches are alive at once.
-  if (phase == PHASE_LOOP && e->first_phase[global] == PHASE_LOOP && e->first_depth[global] != depth)
+  // Made for micro-batch m in one loop segment, used for m in another: all micro-batches are alive
+  // at once.
+  if (phase == PHASE_LOOP && e->first_phase[global] == PHASE_LOOP &&
+      e->first_depth[global] != depth)
     e->buffers.items[*out_local].slots = (int32_t)e->b->program->micro;
   return NULL;
 }
 
 // Scratch the kernel wants on one rank in one micro-batch.
-static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *code, int64_t position,
-                                   int64_t micro, shoal_arena_t *scratch, int64_t *out_bytes) {
+static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *code,
+                                   int64_t position, int64_t micro, shoal_arena_t *scratch,
+                                   int64_t *out_bytes) {
   int32_t count = code->input_count + code->output_count;
   shoal_type_t *types = SHOAL_NEW(scratch, shoal_type_t, count);
   shoal_boxes_t *boxes = SHOAL_NEW(scratch, shoal_boxes_t, count);
@@ -116,8 +128,8 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
   }
   SHOAL_RETURN_IF_ERROR(shoal_op_bind(code->op, code->input_count, code->attrs, boxes,
                                       boxes + code->input_count, scratch, attrs));
-  shoal_call_t call = {code->op, code->input_count, code->output_count, types,
-                       types + code->input_count, attrs};
+  shoal_call_t call = {code->op, code->input_count,         code->output_count,
+                       types,    types + code->input_count, attrs};
   *out_bytes = code->op->workspace(&call);
   return NULL;
 }
@@ -191,7 +203,8 @@ static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruct
 static const char *const phase_names[PHASE_COUNT] = {"before", "loop", "after", "commit"};
 
 // The segments and the order of one graph.
-static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph, shoal_order_t *order) {
+static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
+                                 shoal_order_t *order) {
   build_t *b = e->b;
   SHOAL_VEC(shoal_segment_call_t) calls = {0};
   for (int phase = 0; phase < PHASE_COUNT; ++phase) {
@@ -203,12 +216,14 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
     }
     for (int32_t d = 0; d <= deepest; ++d) {
       SHOAL_VEC(shoal_instruction_t) list = {0};
-      // What is only received comes first and what is only sent last, so that the messages between two ranks
-      // come in the same order on both sides, whatever else the two do together at this depth.
+      // What is only received comes first and what is only sent last, so that the messages between
+      // two ranks come in the same order on both sides, whatever else the two do together at this
+      // depth.
       for (int role = ROLE_RECEIVER; role <= ROLE_SENDER; ++role)
         for (int64_t i = 0; i < graph->instructions.count; ++i) {
           const global_instruction_t *in = graph->instructions.items[i];
-          if (in->phase != (phase_t)phase || role_of(b, e->mask, in, &depth) != (role_t)role || depth != d)
+          if (in->phase != (phase_t)phase || role_of(b, e->mask, in, &depth) != (role_t)role ||
+              depth != d)
             continue;
           shoal_instruction_t code;
           SHOAL_RETURN_IF_ERROR(emit_instruction(e, in, d, &code));

@@ -1,5 +1,5 @@
-// One graph: a compute instruction per node, and between nodes whatever brings a value from the layout it
-// was made in to the layout it is wanted in. Three steps, each only where needed:
+// One graph: a compute instruction per node, and between nodes whatever brings a value from the
+// layout it was made in to the layout it is wanted in. Three steps, each only where needed:
 //   leave the loop    micro:partial is accumulated, micro:dim is gathered, once per micro-batch
 //   reshard           between layouts of one mesh or two; the only communication
 //   enter the loop    a micro-batch's part is sliced out
@@ -18,8 +18,8 @@ typedef struct graph_lowering {
   const shoal_graph_plan_t *gp;
   const shoal_graph_t *graph;
   graph_build_t *out;
-  int32_t *homes;                 // buffer of each value as produced; -1: not yet
-  SHOAL_VEC(int32_t) copies;      // buffers of values in other layouts
+  int32_t *homes;             // buffer of each value as produced; -1: not yet
+  SHOAL_VEC(int32_t) copies;  // buffers of values in other layouts
 } graph_lowering_t;
 
 static global_buffer_t *buffer_at(const graph_lowering_t *l, int32_t index) {
@@ -45,9 +45,10 @@ static shoal_status_t new_instruction(graph_lowering_t *l, shoal_opcode_t opcode
   in->one_input = input;
   in->one_output = output;
   in->code = (shoal_instruction_t){.opcode = opcode, .name = name, .channel = -1, .predicate = -1};
-  in->code.queue = opcode == SHOAL_OPCODE_RESHARD                                    ? SHOAL_QUEUE_COMM
-                   : opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH ? SHOAL_QUEUE_COPY
-                                                                                     : SHOAL_QUEUE_COMPUTE;
+  in->code.queue = opcode == SHOAL_OPCODE_RESHARD ? SHOAL_QUEUE_COMM
+                   : opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH
+                       ? SHOAL_QUEUE_COPY
+                       : SHOAL_QUEUE_COMPUTE;
   if (input >= 0) in->code.inputs = &in->one_input, in->code.input_count = 1;
   if (output >= 0) in->code.outputs = &in->one_output, in->code.output_count = 1;
   if (!SHOAL_PUSH(l->b->arena, &l->out->instructions, in)) return SHOAL_OOM();
@@ -63,25 +64,29 @@ static shoal_layout_t without_micro(const shoal_layout_t *layout) {
   return out;
 }
 
-// `layout` without micro and without what is cut inside it along the same dim. Micro-batches are outermost:
-// a rank's rows of all of them are not the rows it would have without them, so a value enters and leaves the
-// loop whole along that dim.
-static shoal_layout_t outside_loop(const shoal_layout_t *layout, const shoal_cut_t *micro, bool keep_micro) {
+// `layout` without micro and without what is cut inside it along the same dim. Micro-batches are
+// outermost: a rank's rows of all of them are not the rows it would have without them, so a value
+// enters and leaves the loop whole along that dim.
+static shoal_layout_t outside_loop(const shoal_layout_t *layout, const shoal_cut_t *micro,
+                                   bool keep_micro) {
   shoal_layout_t out = *layout;
   out.cut_count = 0;
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
-    bool inside = cut->kind == SHOAL_CUT_FLAT || (cut->kind == SHOAL_CUT_DIM && cut->dim == micro->dim);
+    bool inside =
+        cut->kind == SHOAL_CUT_FLAT || (cut->kind == SHOAL_CUT_DIM && cut->dim == micro->dim);
     if (cut->axis == SHOAL_AXIS_MICRO ? keep_micro : !inside) out.cuts[out.cut_count++] = *cut;
   }
   return out;
 }
 
-// A copy of `value` in this layout that exists already, or -1. `loop_exit`: usable only after the loop.
+// A copy of `value` in this layout that exists already, or -1. `loop_exit`: usable only after the
+// loop.
 static int32_t find_copy(const graph_lowering_t *l, int32_t value, const shoal_layout_t *layout) {
   for (int64_t i = 0; i < l->copies.count; ++i) {
     const global_buffer_t *buffer = buffer_at(l, l->copies.items[i]);
-    if (buffer->value == value && shoal_layout_equal(&buffer->layout, layout)) return l->copies.items[i];
+    if (buffer->value == value && shoal_layout_equal(&buffer->layout, layout))
+      return l->copies.items[i];
   }
   return -1;
 }
@@ -89,10 +94,15 @@ static int32_t find_copy(const graph_lowering_t *l, int32_t value, const shoal_l
 static shoal_status_t new_copy(graph_lowering_t *l, int32_t from, const shoal_layout_t *layout,
                                phase_t phase, int32_t depth, int32_t *out_index) {
   const global_buffer_t *source = buffer_at(l, from);
-  SHOAL_RETURN_IF_ERROR(new_buffer(l, (global_buffer_t){.name = source->name, .value = source->value,
-                                                        .kind = SHOAL_BUFFER_TEMP, .state = -1,
-                                                        .type = source->type, .layout = *layout,
-                                                        .phase = phase, .depth = depth},
+  SHOAL_RETURN_IF_ERROR(new_buffer(l,
+                                   (global_buffer_t){.name = source->name,
+                                                     .value = source->value,
+                                                     .kind = SHOAL_BUFFER_TEMP,
+                                                     .state = -1,
+                                                     .type = source->type,
+                                                     .layout = *layout,
+                                                     .phase = phase,
+                                                     .depth = depth},
                                    out_index));
   if (!SHOAL_PUSH(l->b->arena, &l->copies, *out_index)) return SHOAL_OOM();
   return NULL;
@@ -114,8 +124,8 @@ static shoal_status_t leave_loop(graph_lowering_t *l, int32_t from, const shoal_
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, &layout, PHASE_AFTER, 0, out_index));
   global_instruction_t *in = NULL;
   if (micro->kind == SHOAL_CUT_PARTIAL) {
-    SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_FILL, source->name, PHASE_BEFORE, 0, -1,
-                                          *out_index, &in));
+    SHOAL_RETURN_IF_ERROR(
+        new_instruction(l, SHOAL_OPCODE_FILL, source->name, PHASE_BEFORE, 0, -1, *out_index, &in));
     in->code.value = shoal_reduce_identity(micro->reduce);
     SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_ACCUMULATE, source->name, PHASE_LOOP,
                                           source->depth, from, *out_index, &in));
@@ -130,10 +140,9 @@ static shoal_status_t enter_loop(graph_lowering_t *l, int32_t from, const shoal_
                                  int32_t *out_index) {
   const global_buffer_t *source = buffer_at(l, from);
   if (source->phase == PHASE_AFTER)
-    return SHOAL_ERROR_HINT(UNSUPPORTED,
-                            "use fewer micro-batches, or a layout that keeps this value in the loop",
-                            "'%s' is known only after all micro-batches but is needed in each of them",
-                            source->name);
+    return SHOAL_ERROR_HINT(
+        UNSUPPORTED, "use fewer micro-batches, or a layout that keeps this value in the loop",
+        "'%s' is known only after all micro-batches but is needed in each of them", source->name);
   if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
   int32_t depth = source->phase == PHASE_LOOP ? source->depth : 0;
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, PHASE_LOOP, depth, out_index));
@@ -147,7 +156,9 @@ static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_lay
   if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
   int32_t depth = source->depth + (source->layout.mesh != need->mesh);
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, source->phase, depth, out_index));
-  shoal_channel_t channel = {.type = source->type, .src = source->layout, .dst = *need,
+  shoal_channel_t channel = {.type = source->type,
+                             .src = source->layout,
+                             .dst = *need,
                              .micro = source->phase == PHASE_LOOP};
   global_instruction_t *in = NULL;
   SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth,
@@ -198,10 +209,14 @@ static shoal_status_t feed(graph_lowering_t *l, int32_t value, int32_t *out_inde
   phase_t phase = shoal_layout_along(&layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
   char *name = shoal_arena_strdup(l->b->arena, info->name);
   if (!name) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(new_buffer(l, (global_buffer_t){.name = name, .kind = SHOAL_BUFFER_INPUT,
-                                                        .state = -1, .value = value,
-                                                        .type = info->type, .layout = layout,
-                                                        .phase = phase},
+  SHOAL_RETURN_IF_ERROR(new_buffer(l,
+                                   (global_buffer_t){.name = name,
+                                                     .kind = SHOAL_BUFFER_INPUT,
+                                                     .state = -1,
+                                                     .value = value,
+                                                     .type = info->type,
+                                                     .layout = layout,
+                                                     .phase = phase},
                                    out_index));
   return new_instruction(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
 }
@@ -212,8 +227,8 @@ static shoal_status_t home_of(graph_lowering_t *l, int32_t value, int32_t *out_i
     if (info->source == SHOAL_FROM_INPUT) {
       SHOAL_RETURN_IF_ERROR(feed(l, value, &l->homes[value]));
     } else if (info->source == SHOAL_FROM_STATE) {
-      // Copies are found by value, which is a number of this graph: so each graph has its own record of
-      // the state's home. emit.c knows that they are one buffer.
+      // Copies are found by value, which is a number of this graph: so each graph has its own
+      // record of the state's home. emit.c knows that they are one buffer.
       global_buffer_t home = *buffer_at(l, l->b->state_buffers[info->index]);
       home.value = value;
       SHOAL_RETURN_IF_ERROR(new_buffer(l, home, &l->homes[value]));
@@ -248,11 +263,12 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
     SHOAL_RETURN_IF_ERROR(bring(l, node->inputs[i], &need, &inputs[i]));
     const global_buffer_t *buffer = buffer_at(l, inputs[i]);
     if (loop && buffer->phase == PHASE_AFTER)
-      return SHOAL_ERROR_HINT(
-          UNSUPPORTED, "run without micro-batches, or cut the batch another way",
-          "node '%s' runs once per micro-batch but needs '%s', which is known only after all of them "
-          "(the op that makes it has no way along micro)",
-          node->name, buffer->name);
+      return SHOAL_ERROR_HINT(UNSUPPORTED,
+                              "run without micro-batches, or cut the batch another way",
+                              "node '%s' runs once per micro-batch but needs '%s', which is known "
+                              "only after all of them "
+                              "(the op that makes it has no way along micro)",
+                              node->name, buffer->name);
     if (!loop && buffer->phase != PHASE_BEFORE) phase = PHASE_AFTER;
   }
   int32_t depth = 0;
@@ -264,16 +280,21 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
     const shoal_value_info_t *info = &l->graph->values.items[value];
     char *value_name = shoal_arena_strdup(b->arena, info->name);
     if (!value_name) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(new_buffer(
-        l, (global_buffer_t){.name = value_name, .kind = SHOAL_BUFFER_TEMP, .state = -1, .value = value,
-                             .type = info->type, .layout = on_program_mesh(l, &l->gp->values[value]),
-                             .phase = phase, .depth = depth},
-        &outputs[o]));
+    SHOAL_RETURN_IF_ERROR(
+        new_buffer(l,
+                   (global_buffer_t){.name = value_name,
+                                     .kind = SHOAL_BUFFER_TEMP,
+                                     .state = -1,
+                                     .value = value,
+                                     .type = info->type,
+                                     .layout = on_program_mesh(l, &l->gp->values[value]),
+                                     .phase = phase,
+                                     .depth = depth},
+                   &outputs[o]));
     l->homes[value] = outputs[o];
   }
   global_instruction_t *in = NULL;
-  SHOAL_RETURN_IF_ERROR(
-      new_instruction(l, SHOAL_OPCODE_COMPUTE, name, phase, depth, -1, -1, &in));
+  SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_COMPUTE, name, phase, depth, -1, -1, &in));
   in->code.op = node->op;
   in->code.attrs = attrs;
   in->code.input_count = node->input_count;
@@ -328,7 +349,8 @@ static shoal_status_t assign(graph_lowering_t *l, const shoal_assignment_t *assi
                          NULL);
 }
 
-shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp, graph_build_t *out_graph) {
+shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
+                                 graph_build_t *out_graph) {
   const shoal_graph_t *graph = gp->graph;
   out_graph->name = shoal_arena_strdup(b->arena, graph->name);
   graph_lowering_t l = {.b = b, .gp = gp, .graph = graph, .out = out_graph};
@@ -337,14 +359,16 @@ shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp, graph
   for (int64_t v = 0; v < graph->values.count; ++v) l.homes[v] = -1;
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
-    shoal_program_port_t port = {.graph = out_graph->name, .type = graph->values.items[input->value].type};
+    shoal_program_port_t port = {.graph = out_graph->name,
+                                 .type = graph->values.items[input->value].type};
     port.name = shoal_arena_strdup(b->arena, input->name);
     if (!port.name || !SHOAL_PUSH(b->arena, &b->inputs, port)) return SHOAL_OOM();
   }
   for (int32_t n = 0; n < graph->nodes.count; ++n) {
     shoal_status_t status = lower_node(&l, n);
     if (status)
-      return shoal_status_annotatef(status, "while lowering node %d '%s'", n, graph->nodes.items[n].name);
+      return shoal_status_annotatef(status, "while lowering node %d '%s'", n,
+                                    graph->nodes.items[n].name);
   }
   for (int64_t i = 0; i < graph->outputs.count; ++i)
     SHOAL_RETURN_IF_ERROR(fetch(&l, graph->outputs.items[i].name, graph->outputs.items[i].value));

@@ -36,8 +36,10 @@ static shoal_status_t copy_meshes(build_t *b) {
     mesh->axes[0] = (shoal_axis_t){.name = "all", .size = plan->world};
     for (int64_t i = 0; i < plan->mesh_count; ++i)
       if (strcmp(b->meshes[i].name, mesh->name) == 0)
-        return SHOAL_ERROR(INVALID_ARGUMENT, "'world' is the name of the mesh of all ranks; call '%s' "
-                           "something else", mesh->name);
+        return SHOAL_ERROR(INVALID_ARGUMENT,
+                           "'world' is the name of the mesh of all ranks; call '%s' "
+                           "something else",
+                           mesh->name);
     b->world = mesh;
   }
   return NULL;
@@ -57,10 +59,14 @@ static shoal_status_t copy_states(build_t *b) {
     char *name = shoal_arena_strdup(b->arena, state->name);
     global_buffer_t *buffer = SHOAL_NEW(b->arena, global_buffer_t, 1);
     if (!name || !buffer) return SHOAL_OOM();
-    program->states[s] = (shoal_program_state_t){.name = name, .type = state->type, .layout = layout,
-                                                 .saved = !state->options.not_saved};
-    *buffer = (global_buffer_t){.name = name, .kind = SHOAL_BUFFER_STATE, .state = (int32_t)s,
-                                .value = -1, .type = state->type, .layout = layout,
+    program->states[s] = (shoal_program_state_t){
+        .name = name, .type = state->type, .layout = layout, .saved = !state->options.not_saved};
+    *buffer = (global_buffer_t){.name = name,
+                                .kind = SHOAL_BUFFER_STATE,
+                                .state = (int32_t)s,
+                                .value = -1,
+                                .type = state->type,
+                                .layout = layout,
                                 .phase = PHASE_BEFORE};
     b->state_buffers[s] = (int32_t)b->buffers.count;
     if (!SHOAL_PUSH(b->arena, &b->buffers, buffer)) return SHOAL_OOM();
@@ -77,7 +83,8 @@ static shoal_status_t lower_all(build_t *b) {
   for (int64_t g = 0; g < model->graphs.count; ++g) {
     shoal_status_t status = shoal_lower_graph(b, &b->plan->graphs[g], &b->graphs[g]);
     if (status)
-      return shoal_status_annotatef(status, "while lowering graph '%s'", model->graphs.items[g]->name);
+      return shoal_status_annotatef(status, "while lowering graph '%s'",
+                                    model->graphs.items[g]->name);
   }
   shoal_program_t *program = b->program;
   program->channels = b->channels.items;

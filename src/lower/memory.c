@@ -1,10 +1,11 @@
 // Memory plan of one class: where every buffer and workspace lies in the rank's arena.
 //
-// States come first and stay. Behind them every graph lays out its temporaries on its own, from the same
-// place: graphs do not run at once. Time is the position of an instruction in the concatenation of the
-// graph's segments; what is used in more than one segment lives through the whole of each loop segment it
-// touches, because the loop comes round again. Blocks are placed largest first at the lowest address that
-// is free for their whole life. Queues may run ahead of that order: waits.c orders them by address.
+// States come first and stay. Behind them every graph lays out its temporaries on its own, from the
+// same place: graphs do not run at once. Time is the position of an instruction in the
+// concatenation of the graph's segments; what is used in more than one segment lives through the
+// whole of each loop segment it touches, because the loop comes round again. Blocks are placed
+// largest first at the lowest address that is free for their whole life. Queues may run ahead of
+// that order: waits.c orders them by address.
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -27,9 +28,10 @@ static int by_place(const void *a, const void *b) {
   return x->place < y->place ? -1 : x->place > y->place;
 }
 
-static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base, shoal_arena_t *scratch,
-                                   int64_t *out_end) {
-  if (count > 0) qsort(blocks, (size_t)count, sizeof *blocks, by_size);  // a rank may have nothing to place
+static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
+                                   shoal_arena_t *scratch, int64_t *out_end) {
+  if (count > 0)
+    qsort(blocks, (size_t)count, sizeof *blocks, by_size);  // a rank may have nothing to place
   const block_t **rivals = SHOAL_NEW(scratch, const block_t *, count);
   if (!rivals) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) {
@@ -53,8 +55,8 @@ static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
 
 typedef struct life {
   int64_t first, last;
-  int32_t segment;   // the one it is used in so far; -1 none
-  bool crosses;      // used in more than one
+  int32_t segment;  // the one it is used in so far; -1 none
+  bool crosses;     // used in more than one
 } life_t;
 
 typedef struct span {

@@ -1,6 +1,6 @@
-// Waits: two instructions of a segment that touch the same bytes of the arena, one of them writing, must
-// run in the order of the list. On one queue they do; across queues the later one waits for the earlier,
-// unless a chain of waits says so already (vector clocks, one entry per queue).
+// Waits: two instructions of a segment that touch the same bytes of the arena, one of them writing,
+// must run in the order of the list. On one queue they do; across queues the later one waits for
+// the earlier, unless a chain of waits says so already (vector clocks, one entry per queue).
 #include "base/status.h"
 #include "lower/build.h"
 
@@ -12,7 +12,8 @@ typedef struct range {
 typedef struct access {
   range_t *ranges;
   int32_t count;
-  int64_t clock[SHOAL_QUEUE_COUNT];  // latest instruction on each queue known to be done before this ends
+  int64_t clock
+      [SHOAL_QUEUE_COUNT];  // latest instruction on each queue known to be done before this ends
 } access_t;
 
 static void add_buffer(const shoal_class_t *c, int32_t index, bool write, access_t *access) {

@@ -1,8 +1,9 @@
-// Printed forms of what ops speak of, out and in: types "f32[64, 784]", integer lists "[2, 3]", attribute
-// lists "{axis=1, shape=[2, 3]}". Models, programs, examples and random cases all write them this way.
+// Printed forms of what ops speak of, out and in: types "f32[64, 784]", integer lists "[2, 3]",
+// attribute lists "{axis=1, shape=[2, 3]}". Models, programs, examples and random cases all write
+// them this way.
 //
-// Readers return false once the scan has an error, with line and column; what they have read is not used
-// then. Text speaks of the whole: a place has no printed form.
+// Readers return false once the scan has an error, with line and column; what they have read is not
+// used then. Text speaks of the whole: a place has no printed form.
 #ifndef SHOAL_OP_TEXT_H_
 #define SHOAL_OP_TEXT_H_
 
@@ -11,16 +12,17 @@
 
 void shoal_text_add_ints(shoal_text_t *text, int32_t count, const int64_t *values);
 void shoal_text_add_type(shoal_text_t *text, const shoal_type_t *type);
-// " {axis=1, shape=[2, 3]}": attributes that have their default are left out, and if all have it nothing is
-// added. UNSUPPORTED if one is a place that speaks of a part.
+// " {axis=1, shape=[2, 3]}": attributes that have their default are left out, and if all have it
+// nothing is added. UNSUPPORTED if one is a place that speaks of a part.
 SHOAL_MUST_USE shoal_status_t shoal_text_add_attrs(shoal_text_t *text, const shoal_op_t *op,
                                                    const shoal_attr_value_t *attrs);
 
 bool shoal_scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]);
 bool shoal_scan_dtype(shoal_scan_t *scan, shoal_dtype_t *out_dtype);
 bool shoal_scan_type(shoal_scan_t *scan, shoal_type_t *out_type);  // it has passed shoal_type_check
-// A list between `open` and `close` ("{" and "}"; "" to close: up to what is no ','), or nothing, which is
-// the empty list. Values in schema order, defaults filled in, as shoal_op_attrs gives them; in the arena.
+// A list between `open` and `close` ("{" and "}"; "" to close: up to what is no ','), or nothing,
+// which is the empty list. Values in schema order, defaults filled in, as shoal_op_attrs gives
+// them; in the arena.
 bool shoal_scan_attrs(shoal_scan_t *scan, const char *open, const char *close, const shoal_op_t *op,
                       shoal_arena_t *arena, shoal_attr_value_t **out_values);
 

@@ -1,6 +1,6 @@
-// Completion by propagation: nodes in topological order, axis by axis, each takes the way that changes the
-// layouts of its inputs (and pinned outputs) least. Greedy and local: no search. Strategies steer it by
-// pinning states, inputs and values; `auto` compares whole plans.
+// Completion by propagation: nodes in topological order, axis by axis, each takes the way that
+// changes the layouts of its inputs (and pinned outputs) least. Greedy and local: no search.
+// Strategies steer it by pinning states, inputs and values; `auto` compares whole plans.
 #include <math.h>
 #include <string.h>
 
@@ -11,14 +11,17 @@
 
 enum { MAX_TRIES = 24 };  // item cuts tried per way: two per operand and the plain one
 
-static int32_t axis_of(int32_t slot) { return slot == 0 ? SHOAL_AXIS_MICRO : slot - 1; }
+static int32_t axis_of(int32_t slot) {
+  return slot == 0 ? SHOAL_AXIS_MICRO : slot - 1;
+}
 
-// Does the cut `inner` count inside chunks of `outer`'s units? Then it must be written after it: a unit of
-// 64 columns cut 12 * 64 -> 12 * 32 could not be found again in what the finer cut leaves.
+// Does the cut `inner` count inside chunks of `outer`'s units? Then it must be written after it: a
+// unit of 64 columns cut 12 * 64 -> 12 * 32 could not be found again in what the finer cut leaves.
 static bool finer(const shoal_cut_t *inner, const shoal_cut_t *outer, const shoal_shape_t *shape) {
   if (inner->kind != SHOAL_CUT_DIM || outer->kind != SHOAL_CUT_DIM || inner->dim != outer->dim)
     return false;
-  if (inner->chunk_count < 2 || outer->chunk_count >= inner->chunk_count || outer->unit < 2) return false;
+  if (inner->chunk_count < 2 || outer->chunk_count >= inner->chunk_count || outer->unit < 2)
+    return false;
   int64_t length = shape->dims[inner->dim];
   if (inner->chunks[0].length == 0) return outer->unit % (length / inner->chunk_count) == 0;
   int64_t end = 0, due = outer->unit;  // every unit must end where a chunk does
@@ -77,9 +80,9 @@ shoal_status_t shoal_plan_set_outputs(shoal_plan_t *plan, shoal_graph_plan_t *gr
 typedef struct operand_view {
   const shoal_type_t *type;
   double bytes;
-  bool pinned;               // outputs: somebody said how it should be cut
-  bool elsewhere;            // inputs: it comes from another mesh
-  const shoal_cut_t *cut;    // inputs: as it is; outputs: as pinned. NULL: whole
+  bool pinned;             // outputs: somebody said how it should be cut
+  bool elsewhere;          // inputs: it comes from another mesh
+  const shoal_cut_t *cut;  // inputs: as it is; outputs: as pinned. NULL: whole
   shoal_cut_t storage;
 } operand_view_t;
 
@@ -93,8 +96,8 @@ typedef struct chooser {
   double largest;            // bytes of the largest operand
 } chooser_t;
 
-// The item of `layout` along the chooser's axis. From another mesh, the axis of the same name counts:
-// stages of different size cut the batch alike, and a sum may arrive as one summand.
+// The item of `layout` along the chooser's axis. From another mesh, the axis of the same name
+// counts: stages of different size cut the batch alike, and a sum may arrive as one summand.
 static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *layout,
                                     shoal_cut_t *storage) {
   int32_t axis = axis_of(c->slot);
@@ -103,7 +106,8 @@ static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *la
     int32_t other = shoal_mesh_axis(layout->mesh, mesh->axes[axis].name);
     if (other < 0) return NULL;
     const shoal_cut_t *found = shoal_layout_along(layout, other);
-    if (!found || (found->kind == SHOAL_CUT_PARTIAL && found->reduce == SHOAL_REDUCE_LSE)) return NULL;
+    if (!found || (found->kind == SHOAL_CUT_PARTIAL && found->reduce == SHOAL_REDUCE_LSE))
+      return NULL;
     *storage = *found;
     storage->axis = axis;
     storage->weights = NULL;
@@ -112,8 +116,9 @@ static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *la
   return shoal_layout_along(layout, axis);
 }
 
-// What an unreduced output costs that comes of an unreduced input: the reduction is only put off, and each
-// consumer that needs the sum pays on its own. Sums over micro-batches are reduced once, behind the loop.
+// What an unreduced output costs that comes of an unreduced input: the reduction is only put off,
+// and each consumer that needs the sum pays on its own. Sums over micro-batches are reduced once,
+// behind the loop.
 static double deferred_cost(const chooser_t *c, int32_t operand) {
   const operand_view_t *view = &c->operands[operand];
   const shoal_node_plan_t *np = &c->graph->nodes[c->node - c->graph->graph->nodes.items];
@@ -132,8 +137,8 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     bool cuts = false;
     shoal_cut_t cut = {0};
     if (choice->way) {
-      shoal_status_t status = shoal_way_cut(choice->way, k, shape, axis_of(c->slot),
-                                            &choice->item_cut, &cuts, &cut);
+      shoal_status_t status =
+          shoal_way_cut(choice->way, k, shape, axis_of(c->slot), &choice->item_cut, &cuts, &cut);
       if (status) {
         shoal_status_free(status);
         return INFINITY;
@@ -147,15 +152,16 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     if (input && partial && !have) whole_to_partial = true;
     if (input && partial && have) stays_partial = true;
     // A sum over micro-batches that changes mesh should do so once, not once per micro-batch.
-    if (input && partial && micro && view->elsewhere) cost += (double)(c->plan->micro - 1) * view->bytes;
+    if (input && partial && micro && view->elsewhere)
+      cost += (double)(c->plan->micro - 1) * view->bytes;
     cost += micro ? shoal_cut_change_micro(have, need, shape, view->bytes)
                   : shoal_cut_change(have, need, shape, view->bytes);
   }
   return cost + (whole_to_partial ? 3 * c->largest : 0) + (stays_partial ? deferred : 0);
 }
 
-// An operand that is one of several equal windows (the gradient of a slice of fused QKV) says how its own
-// window is dealt; the others are dealt alike, so that the pieces' sum needs no reshard.
+// An operand that is one of several equal windows (the gradient of a slice of fused QKV) says how
+// its own window is dealt; the others are dealt alike, so that the pieces' sum needs no reshard.
 static bool split_evenly(const shoal_way_t *way, const shoal_way_operand_t *operand,
                          shoal_item_cut_t *cut) {
   if (!way->any_order || cut->chunk_count != 0 || operand->kind != SHOAL_OPERAND_CUT) return false;
@@ -191,7 +197,8 @@ static shoal_choice_t choose(const chooser_t *c) {
   return best;
 }
 
-// Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by name.
+// Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by
+// name.
 static shoal_status_t find_pins(chooser_t *c, shoal_layout_t *pins, bool *pinned) {
   for (int32_t o = 0; o < c->node->output_count; ++o) {
     int32_t value = c->node->outputs[o];
@@ -230,14 +237,15 @@ static bool follow_alike(const shoal_way_operand_t *a, const shoal_way_operand_t
 }
 
 // Does one item of `coarse` hold all items of `fine`, as rows hold columns in a merged dim?
-static bool holds_all(const shoal_way_operand_t *coarse, const shoal_way_operand_t *fine, int64_t fine_items) {
+static bool holds_all(const shoal_way_operand_t *coarse, const shoal_way_operand_t *fine,
+                      int64_t fine_items) {
   return fine->repeat > 1 && fine_items > 0 && coarse->scale % (fine->scale * fine_items) == 0;
 }
 
-// Two ways that cut the same dim of an operand were each verified on the whole. One inside the other stays
-// right if all operands follow both in the same manner - they deal the same items - or if the dim is a
-// product of the two item spaces. Windows and halos counted from an outer part's start are not what the
-// rule saw, nor are items that only some operands share with the outer cut.
+// Two ways that cut the same dim of an operand were each verified on the whole. One inside the
+// other stays right if all operands follow both in the same manner - they deal the same items - or
+// if the dim is a product of the two item spaces. Windows and halos counted from an outer part's
+// start are not what the rule saw, nor are items that only some operands share with the outer cut.
 static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
   bool same_dim = false, offset = false, alike = true, product = true;
   for (int32_t k = 0; k < outer->input_count + outer->output_count; ++k) {
@@ -259,8 +267,8 @@ static void drop_what_does_not_nest(shoal_node_plan_t *np, int32_t slots) {
         np->choices[inner].way = NULL;
 }
 
-// Drops choices, innermost first, until every operand's layout is one the algebra allows (halo meets
-// chunks, a dim cut twice by different items ...).
+// Drops choices, innermost first, until every operand's layout is one the algebra allows (halo
+// meets chunks, a dim cut twice by different items ...).
 static shoal_status_t make_legal(chooser_t *c, int32_t node) {
   shoal_node_plan_t *np = &c->graph->nodes[node];
   int32_t slots = c->plan->meshes[c->mesh].axis_count + 1;
@@ -298,7 +306,8 @@ static shoal_status_t complete_node(shoal_plan_t *plan, shoal_graph_plan_t *grap
     operand_view_t *view = &c.operands[k];
     view->type = k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
     view->bytes = (double)shoal_shape_count(&view->type->shape) *
-                      (double)shoal_dtype_size(view->type->dtype) + 1;
+                      (double)shoal_dtype_size(view->type->dtype) +
+                  1;
     if (view->bytes > c.largest) c.largest = view->bytes;
   }
   for (c.slot = 0; c.slot <= plan->meshes[c.mesh].axis_count; ++c.slot) {

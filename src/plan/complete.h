@@ -7,7 +7,8 @@
 // Everything of a plan but the ways of nodes.
 SHOAL_MUST_USE shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rules,
                                                  const shoal_intent_t *intent, int32_t world,
-                                                 shoal_allocator_t allocator, shoal_plan_t **out_plan);
+                                                 shoal_allocator_t allocator,
+                                                 shoal_plan_t **out_plan);
 // Chooses ways for every node of a graph by propagation in topological order.
 SHOAL_MUST_USE shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph);
 // Layouts of a node's outputs from its choices, stored in graph->values.
@@ -22,7 +23,7 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, 
                                                       const shoal_shape_t *shape,
                                                       shoal_layout_t *out_layout);
 // The same for the resting layout of a state: neither unreduced nor along micro.
-SHOAL_MUST_USE shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t state, const char *text,
-                                                    int32_t mesh);
+SHOAL_MUST_USE shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t state,
+                                                    const char *text, int32_t mesh);
 
 #endif  // SHOAL_PLAN_COMPLETE_H_

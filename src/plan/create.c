@@ -1,5 +1,5 @@
-// Making a plan from an intent: meshes, resting layouts of states, meshes of nodes. Completion of ways is
-// in complete.c. Invariant: every layout in a plan points at one of plan->meshes.
+// Making a plan from an intent: meshes, resting layouts of states, meshes of nodes. Completion of
+// ways is in complete.c. Invariant: every layout in a plan points at one of plan->meshes.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -35,10 +35,13 @@ static shoal_status_t copy_strings(shoal_arena_t *arena, int64_t count, const ch
 static shoal_status_t copy_intent(shoal_arena_t *arena, const shoal_intent_t *intent,
                                   shoal_intent_t *out_intent) {
   *out_intent = *intent;
-  out_intent->strategy = shoal_arena_strdup(arena, intent->strategy ? intent->strategy : "explicit");
+  out_intent->strategy =
+      shoal_arena_strdup(arena, intent->strategy ? intent->strategy : "explicit");
   if (!out_intent->strategy) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(copy_strings(arena, intent->mesh_count, intent->meshes, &out_intent->meshes));
-  SHOAL_RETURN_IF_ERROR(copy_strings(arena, intent->expand_count, intent->expand, &out_intent->expand));
+  SHOAL_RETURN_IF_ERROR(
+      copy_strings(arena, intent->mesh_count, intent->meshes, &out_intent->meshes));
+  SHOAL_RETURN_IF_ERROR(
+      copy_strings(arena, intent->expand_count, intent->expand, &out_intent->expand));
   SHOAL_RETURN_IF_ERROR(
       copy_entries(arena, intent->layout_count, intent->layouts, &out_intent->layouts));
   return copy_entries(arena, intent->stage_count, intent->stages, &out_intent->stages);
@@ -48,7 +51,8 @@ static shoal_status_t copy_intent(shoal_arena_t *arena, const shoal_intent_t *in
 static shoal_status_t make_meshes(shoal_plan_t *plan) {
   const shoal_intent_t *intent = &plan->intent;
   if (intent->mesh_count < 1)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "add \"meshes\": [\"data=2\"]", "the plan has no mesh");
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "add \"meshes\": [\"data=2\"]",
+                            "the plan has no mesh");
   plan->meshes = SHOAL_NEW(&plan->arena, shoal_mesh_t, intent->mesh_count);
   if (!plan->meshes) return SHOAL_OOM();
   plan->mesh_count = intent->mesh_count;
@@ -70,11 +74,12 @@ static shoal_status_t make_meshes(shoal_plan_t *plan) {
         return SHOAL_ERROR(INVALID_ARGUMENT, "two meshes are called '%s'", mesh->name);
     int64_t size = shoal_mesh_size(mesh);
     if (plan->mesh_count == 1 && !mesh->ranks && size != plan->world)
-      return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                              "make the product of the axes equal the number of ranks, or list ranks "
-                              "with @",
-                              "mesh '%s' has %lld ranks, the world has %d", intent->meshes[i],
-                              (long long)size, plan->world);
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT,
+          "make the product of the axes equal the number of ranks, or list ranks "
+          "with @",
+          "mesh '%s' has %lld ranks, the world has %d", intent->meshes[i], (long long)size,
+          plan->world);
     for (int64_t p = 0; p < size; ++p)
       if (shoal_mesh_rank(mesh, p) >= plan->world)
         return SHOAL_ERROR(INVALID_ARGUMENT, "mesh '%s' names rank %d, the world has %d ranks",
@@ -139,13 +144,14 @@ static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32
   return NULL;
 }
 
-// Along an axis of one rank nothing is cut. The rest of the plan need not know that there are two ways to say
-// so (a flat part of one rank would be stored as a list, not in its shape).
+// Along an axis of one rank nothing is cut. The rest of the plan need not know that there are two
+// ways to say so (a flat part of one rank would be stored as a list, not in its shape).
 static void drop_idle_cuts(shoal_layout_t *layout) {
   int32_t kept = 0;
   for (int32_t c = 0; c < layout->cut_count; ++c) {
     const shoal_cut_t *cut = &layout->cuts[c];
-    int64_t size = cut->axis == SHOAL_AXIS_MICRO ? layout->mesh->micro : layout->mesh->axes[cut->axis].size;
+    int64_t size =
+        cut->axis == SHOAL_AXIS_MICRO ? layout->mesh->micro : layout->mesh->axes[cut->axis].size;
     if (size > 1) layout->cuts[kept++] = *cut;
   }
   layout->cut_count = kept;
@@ -165,7 +171,8 @@ shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *tex
   return NULL;
 }
 
-shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *text, int32_t mesh) {
+shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *text,
+                                     int32_t mesh) {
   const shoal_state_info_t *state = &plan->model->states.items[s];
   shoal_layout_t *layout = &plan->states[s];
   SHOAL_RETURN_IF_ERROR(
@@ -174,8 +181,8 @@ shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *
     return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
   for (int32_t c = 0; c < layout->cut_count; ++c) {
     if (layout->cuts[c].axis == SHOAL_AXIS_MICRO)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot be cut along micro: it outlives the step",
-                         state->name);
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "state '%s' cannot be cut along micro: it outlives the step", state->name);
     if (layout->cuts[c].before < 0 || layout->cuts[c].after < 0)
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a halo of a resting state is not negative",
                               "state '%s' cannot rest trimmed: nobody would hold what is cut off",
@@ -184,7 +191,8 @@ shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *
   return NULL;
 }
 
-// The mesh of the first node that reads a state and was given one by a stage, "train" before others.
+// The mesh of the first node that reads a state and was given one by a stage, "train" before
+// others.
 static int32_t reader_mesh(const shoal_plan_t *plan, int32_t *const *meshes, int32_t state) {
   for (int pass = 0; pass < 2; ++pass)
     for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
@@ -233,7 +241,8 @@ static shoal_status_t place_states(shoal_plan_t *plan, int32_t *const *meshes) {
   return NULL;
 }
 
-// Meshes of nodes no stage names: with the state they update or read, else their producer, else consumer.
+// Meshes of nodes no stage names: with the state they update or read, else their producer, else
+// consumer.
 static void spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph, int32_t *meshes) {
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
@@ -305,7 +314,8 @@ static bool matches_value(const shoal_model_t *model, const char *pattern) {
 }
 
 // NOT_FOUND with the nearest of the names people write patterns for.
-static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char *pattern, bool nodes) {
+static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char *pattern,
+                               bool nodes) {
   SHOAL_VEC(const char *) names = {0};
   const shoal_model_t *model = plan->model;
   for (int64_t s = 0; s < model->states.count && !nodes; ++s)
@@ -324,8 +334,8 @@ static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char 
                           nodes ? "node" : "state, input or value");
 }
 
-// Every pattern must name something: a typo must not silently replicate. `original` is the model before
-// nodes were expanded: their names count too.
+// Every pattern must name something: a typo must not silently replicate. `original` is the model
+// before nodes were expanded: their names count too.
 static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *original) {
   const shoal_intent_t *intent = &plan->intent;
   for (int64_t e = 0; e < intent->layout_count; ++e) {
@@ -336,7 +346,8 @@ static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *or
   for (int64_t e = 0; e < intent->stage_count; ++e) {
     const shoal_intent_entry_t *entry = &intent->stages[e];
     if (find_mesh(plan, entry->value, strlen(entry->value)) < 0)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "stage '%s' asks for mesh '%s', which the plan does not have",
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "stage '%s' asks for mesh '%s', which the plan does not have",
                          entry->pattern, entry->value);
     if (!matches_node(original, entry->pattern) && !matches_node(plan->model, entry->pattern))
       return no_match(plan, "stage", entry->pattern, true);
@@ -422,7 +433,9 @@ void shoal_plan_free(shoal_plan_t *plan) {
   allocator.free(allocator.self, plan);
 }
 
-const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) { return &plan->intent; }
+const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) {
+  return &plan->intent;
+}
 
 shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *state,
                                        shoal_arena_t *arena, const char **out_text) {

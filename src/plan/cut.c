@@ -9,7 +9,9 @@ const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis
   return NULL;
 }
 
-static int64_t unit_of(int64_t unit) { return unit > 0 ? unit : 1; }
+static int64_t unit_of(int64_t unit) {
+  return unit > 0 ? unit : 1;
+}
 
 // Chunk i as (length, unit), equal chunks spelled out.
 static shoal_chunk_t chunk_of(const shoal_cut_t *cut, int64_t length, int32_t i) {
@@ -42,15 +44,18 @@ bool shoal_cut_same(const shoal_cut_t *a, const shoal_cut_t *b, const shoal_shap
   return true;
 }
 
-double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need, const shoal_shape_t *shape,
-                        double bytes) {
+double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need,
+                        const shoal_shape_t *shape, double bytes) {
   if (shoal_cut_same(have, need, shape, false)) return 0;
-  // A local slice moves nothing, but whoever wants the whole again pays: so a little more than nothing.
+  // A local slice moves nothing, but whoever wants the whole again pays: so a little more than
+  // nothing.
   if (!have) return need->kind == SHOAL_CUT_PARTIAL ? 3 * bytes : 0.02 * bytes;
   if (!need) return have->kind == SHOAL_CUT_PARTIAL ? 2 * bytes : bytes;
-  // A reduce-scatter moves half of what an all-reduce does, but the other half comes due when the whole is
-  // wanted again: it is not taken for its own sake, only where a pin or another input asks for the cut.
-  if (have->kind == SHOAL_CUT_PARTIAL) return need->kind == SHOAL_CUT_PARTIAL ? INFINITY : 2 * bytes;
+  // A reduce-scatter moves half of what an all-reduce does, but the other half comes due when the
+  // whole is wanted again: it is not taken for its own sake, only where a pin or another input asks
+  // for the cut.
+  if (have->kind == SHOAL_CUT_PARTIAL)
+    return need->kind == SHOAL_CUT_PARTIAL ? INFINITY : 2 * bytes;
   if (need->kind == SHOAL_CUT_PARTIAL) return 4 * bytes;
   if (shoal_cut_same(have, need, shape, true)) return 0.05 * bytes;  // only halos are exchanged
   return bytes;

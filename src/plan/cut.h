@@ -1,5 +1,5 @@
-// Comparing cuts, and what a change of layout along one axis costs completion. Costs are in bytes moved and
-// only rank alternatives; real times are the simulator's business.
+// Comparing cuts, and what a change of layout along one axis costs completion. Costs are in bytes
+// moved and only rank alternatives; real times are the simulator's business.
 #ifndef SHOAL_PLAN_CUT_H_
 #define SHOAL_PLAN_CUT_H_
 
@@ -11,10 +11,10 @@ const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis
 bool shoal_cut_same(const shoal_cut_t *a, const shoal_cut_t *b, const shoal_shape_t *shape,
                     bool ignore_halo);
 // Bytes moved to get from `have` to `need` along one axis, for a value of `bytes` bytes.
-double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need, const shoal_shape_t *shape,
-                        double bytes);
+double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need,
+                        const shoal_shape_t *shape, double bytes);
 // Along micro, where parts meet in time and not in space. Infinite where a loop cannot do it.
-double shoal_cut_change_micro(const shoal_cut_t *have, const shoal_cut_t *need, const shoal_shape_t *shape,
-                              double bytes);
+double shoal_cut_change_micro(const shoal_cut_t *have, const shoal_cut_t *need,
+                              const shoal_shape_t *shape, double bytes);
 
 #endif  // SHOAL_PLAN_CUT_H_

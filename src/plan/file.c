@@ -1,5 +1,6 @@
-// Plan files: JSON with an intent, portable between batch sizes, and a resolved part guarded by hashes of
-// model and rules. Reading prefers the resolved part if the guard fits, else completes the intent anew.
+// Plan files: JSON with an intent, portable between batch sizes, and a resolved part guarded by
+// hashes of model and rules. Reading prefers the resolved part if the guard fits, else completes
+// the intent anew.
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,9 +8,9 @@
 #include "base/status.h"
 #include "plan/complete.h"
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Writing
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 static void write_entries(shoal_json_writer_t *w, const char *key, int64_t count,
                           const shoal_intent_entry_t *entries) {
@@ -105,8 +106,8 @@ static bool cuts_anything(const shoal_plan_t *plan) {
   return cuts;
 }
 
-// A store knows only the rules it was asked for, and a new one none: all that the plan may stand on are asked for,
-// or a plan would never fit in another process.
+// A store knows only the rules it was asked for, and a new one none: all that the plan may stand on
+// are asked for, or a plan would never fit in another process.
 static shoal_status_t know_rules(const shoal_plan_t *plan, shoal_arena_t *arena) {
   for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
     const shoal_graph_t *graph = plan->model->graphs.items[g];
@@ -120,8 +121,8 @@ static shoal_status_t know_rules(const shoal_plan_t *plan, shoal_arena_t *arena)
   return NULL;
 }
 
-static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena, const char **out_model,
-                               const char **out_rules) {
+static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena,
+                               const char **out_model, const char **out_rules) {
   uint64_t rules = 0;
   if (cuts_anything(plan)) {
     SHOAL_RETURN_IF_ERROR(know_rules(plan, arena));
@@ -132,7 +133,8 @@ static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena, c
   return *out_model && *out_rules ? NULL : SHOAL_OOM();
 }
 
-shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena, const char **out_text) {
+shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                const char **out_text) {
   shoal_text_t text;
   shoal_text_init(plan->allocator, &text);
   shoal_json_writer_t w;
@@ -167,12 +169,13 @@ shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena, 
   return status;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Reading
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-static shoal_status_t read_entries(const shoal_json_t *intent, const char *key, shoal_arena_t *arena,
-                                   int64_t *out_count, const shoal_intent_entry_t **out_entries) {
+static shoal_status_t read_entries(const shoal_json_t *intent, const char *key,
+                                   shoal_arena_t *arena, int64_t *out_count,
+                                   const shoal_intent_entry_t **out_entries) {
   *out_count = 0;
   if (!shoal_json_find(intent, key)) return NULL;
   const shoal_json_t *object = NULL;
@@ -190,8 +193,9 @@ static shoal_status_t read_entries(const shoal_json_t *intent, const char *key, 
   return NULL;
 }
 
-static shoal_status_t read_strings(const shoal_json_t *intent, const char *key, shoal_arena_t *arena,
-                                   int64_t *out_count, const char *const **out_strings) {
+static shoal_status_t read_strings(const shoal_json_t *intent, const char *key,
+                                   shoal_arena_t *arena, int64_t *out_count,
+                                   const char *const **out_strings) {
   *out_count = 0;
   if (!shoal_json_find(intent, key)) return NULL;
   const shoal_json_t *array = NULL;
@@ -259,8 +263,8 @@ static shoal_status_t read_chunks(const shoal_json_t *entry, shoal_item_cut_t *o
   return NULL;
 }
 
-static shoal_status_t read_item_cut(const shoal_json_t *entry, int64_t axis_size, shoal_arena_t *arena,
-                                    shoal_item_cut_t *out_cut) {
+static shoal_status_t read_item_cut(const shoal_json_t *entry, int64_t axis_size,
+                                    shoal_arena_t *arena, shoal_item_cut_t *out_cut) {
   static const char *const keys[] = {"way", "unit", "chunks", "equal_chunks", "weights"};
   SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 5));
   const shoal_json_t *unit = shoal_json_find(entry, "unit");
@@ -281,7 +285,8 @@ static shoal_status_t read_item_cut(const shoal_json_t *entry, int64_t axis_size
 
 // Finds the way of that text in the node's rule; names what is there if it is not.
 static shoal_status_t find_way(const shoal_rule_t *rule, const shoal_op_t *op, const char *text,
-                               const char *path, shoal_arena_t *scratch, const shoal_way_t **out_way) {
+                               const char *path, shoal_arena_t *scratch,
+                               const shoal_way_t **out_way) {
   for (int32_t w = 0; w < rule->way_count; ++w) {
     const char *printed = NULL;
     SHOAL_RETURN_IF_ERROR(shoal_way_print(op, &rule->ways[w], scratch, &printed));
@@ -306,7 +311,8 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     np->mesh = -1;
     for (int64_t m = 0; m < plan->mesh_count; ++m)
       if (strcmp(plan->meshes[m].name, mesh_name) == 0) np->mesh = (int32_t)m;
-    if (np->mesh < 0) return SHOAL_ERROR(INVALID_ARGUMENT, "%s: no mesh '%s'", entry->path, mesh_name);
+    if (np->mesh < 0)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: no mesh '%s'", entry->path, mesh_name);
   }
   const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
   const shoal_json_t *ways = NULL;
@@ -334,7 +340,8 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     SHOAL_RETURN_IF_ERROR(find_way(rule, node->op, text, way->path, scratch, &choice->way));
   }
   for (int32_t k = 0; k < node->input_count + node->output_count; ++k) {
-    const shoal_type_t *type = k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
+    const shoal_type_t *type =
+        k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
     shoal_layout_t layout;
     shoal_status_t status = shoal_plan_operand(plan, gp, n, k, &layout);
     if (!status) status = shoal_layout_check(&layout, &type->shape);
@@ -397,7 +404,8 @@ static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *r
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "rules", &rules));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_int(resolved, "world", &world));
   SHOAL_RETURN_IF_ERROR(guard_of(plan, scratch, &model_now, &rules_now));
-  *out_fits = world == plan->world && strcmp(model, model_now) == 0 && strcmp(rules, rules_now) == 0;
+  *out_fits =
+      world == plan->world && strcmp(model, model_now) == 0 && strcmp(rules, rules_now) == 0;
   return NULL;
 }
 

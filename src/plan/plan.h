@@ -11,7 +11,7 @@
 #define SHOAL_PLAN_SLOTS (SHOAL_MAX_AXES + 1)
 
 typedef struct shoal_choice {
-  const shoal_way_t *way;     // NULL: whole
+  const shoal_way_t *way;  // NULL: whole
   shoal_item_cut_t item_cut;
 } shoal_choice_t;
 
@@ -22,28 +22,28 @@ typedef struct shoal_node_plan {
 
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
-  shoal_node_plan_t *nodes;    // one per node
-  shoal_layout_t *values;      // one per value: as produced, fed or read
+  shoal_node_plan_t *nodes;  // one per node
+  shoal_layout_t *values;    // one per value: as produced, fed or read
 } shoal_graph_plan_t;
 
 struct shoal_plan {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
-  const shoal_model_t *model;   // expanded where the intent says so
-  shoal_model_t *owned_model;   // the expanded copy, or NULL
+  const shoal_model_t *model;  // expanded where the intent says so
+  shoal_model_t *owned_model;  // the expanded copy, or NULL
   shoal_rules_t *rules;
   int32_t world;
-  shoal_intent_t intent;        // deep copy
+  shoal_intent_t intent;  // deep copy
   int64_t mesh_count;
-  shoal_mesh_t *meshes;         // the intent's; micro is the same on all
+  shoal_mesh_t *meshes;  // the intent's; micro is the same on all
   int64_t micro;
-  shoal_layout_t *states;       // resting layout per state of the model
-  shoal_graph_plan_t *graphs;   // one per graph of the model
+  shoal_layout_t *states;      // resting layout per state of the model
+  shoal_graph_plan_t *graphs;  // one per graph of the model
 };
 
 // Layout of operand `operand` (inputs, then outputs) of a node, from its choices.
-SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_plan_t *plan, const shoal_graph_plan_t *graph,
-                                                 int32_t node, int32_t operand,
-                                                 shoal_layout_t *out_layout);
+SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_plan_t *plan,
+                                                 const shoal_graph_plan_t *graph, int32_t node,
+                                                 int32_t operand, shoal_layout_t *out_layout);
 
 #endif  // SHOAL_PLAN_PLAN_H_

@@ -1,6 +1,6 @@
-// Strategy `auto`: completes, lowers and simulates every candidate it can enumerate - `data`, `tensor` and
-// both on meshes whose product is the world - and takes the fastest that fits the cluster's memory. The
-// winner's intent becomes this strategy's.
+// Strategy `auto`: completes, lowers and simulates every candidate it can enumerate - `data`,
+// `tensor` and both on meshes whose product is the world - and takes the fastest that fits the
+// cluster's memory. The winner's intent becomes this strategy's.
 #include <string.h>
 
 #include "base/status.h"
@@ -12,7 +12,8 @@ typedef struct candidate {
   const char *strategy, *mesh;
 } candidate_t;
 
-static shoal_status_t cluster_of(const shoal_plan_options_t *options, shoal_cluster_t *out_cluster) {
+static shoal_status_t cluster_of(const shoal_plan_options_t *options,
+                                 shoal_cluster_t *out_cluster) {
   *out_cluster = shoal_cluster_default();
   return options->cluster ? shoal_cluster_parse("cluster", options->cluster, out_cluster) : NULL;
 }
@@ -44,8 +45,10 @@ static shoal_status_t list_candidates(shoal_strategy_context_t *context, candida
   if (options->mesh) {  // the mesh is given: which strategies speak of its axes?
     shoal_mesh_t mesh;
     SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(options->mesh, context->arena, &mesh));
-    if (shoal_mesh_axis(&mesh, "data") >= 0) candidates[count++] = (candidate_t){"data", options->mesh};
-    if (shoal_mesh_axis(&mesh, "tensor") >= 0) candidates[count++] = (candidate_t){"tensor", options->mesh};
+    if (shoal_mesh_axis(&mesh, "data") >= 0)
+      candidates[count++] = (candidate_t){"data", options->mesh};
+    if (shoal_mesh_axis(&mesh, "tensor") >= 0)
+      candidates[count++] = (candidate_t){"tensor", options->mesh};
     if (count == 0) candidates[count++] = (candidate_t){"explicit", options->mesh};
   }
   for (int32_t data = options->world; data >= 1 && !options->mesh && count < capacity; --data) {
@@ -89,7 +92,8 @@ shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user
     shoal_plan_t *plan = NULL;
     shoal_simulation_t simulation;
     status = predict(context, &candidates[i], &cluster, &plan, &simulation);
-    if (status && shoal_status_code(status) == SHOAL_UNSUPPORTED) {  // a refused candidate is no failure
+    if (status &&
+        shoal_status_code(status) == SHOAL_UNSUPPORTED) {  // a refused candidate is no failure
       shoal_status_free(refusal);
       refusal = status;
       status = NULL;

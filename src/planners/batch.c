@@ -30,8 +30,8 @@ shoal_status_t shoal_strategy_cut_inputs(shoal_strategy_context_t *context, cons
   return NULL;
 }
 
-shoal_status_t shoal_strategy_batch_layout(shoal_strategy_context_t *context, const shoal_mesh_t *mesh,
-                                           const char **out_layout) {
+shoal_status_t shoal_strategy_batch_layout(shoal_strategy_context_t *context,
+                                           const shoal_mesh_t *mesh, const char **out_layout) {
   bool data = shoal_mesh_axis(mesh, "data") >= 0, micro = mesh->micro > 1;
   *out_layout = shoal_arena_printf(context->arena, "%s%s%s", micro ? "micro:0" : "",
                                    micro && data ? "," : "", data ? "data:0" : "");

@@ -5,8 +5,8 @@
 #include "planners/planners.h"
 
 // The options' mesh parsed, or AXIS=world.
-SHOAL_MUST_USE shoal_status_t shoal_strategy_mesh(shoal_strategy_context_t *context, const char *axis,
-                                                  shoal_mesh_t *out_mesh);
+SHOAL_MUST_USE shoal_status_t shoal_strategy_mesh(shoal_strategy_context_t *context,
+                                                  const char *axis, shoal_mesh_t *out_mesh);
 // Gives every input of every graph that has a dim 0 this layout; "" leaves them replicated.
 SHOAL_MUST_USE shoal_status_t shoal_strategy_cut_inputs(shoal_strategy_context_t *context,
                                                         const char *layout);

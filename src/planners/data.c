@@ -1,5 +1,5 @@
-// Strategy `data`: every rank takes rows of the batch; parameters are replicated, so gradients come out
-// unreduced and completion puts one all-reduce before each update.
+// Strategy `data`: every rank takes rows of the batch; parameters are replicated, so gradients come
+// out unreduced and completion puts one all-reduce before each update.
 #include "base/status.h"
 #include "planners/batch.h"
 

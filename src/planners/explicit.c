@@ -1,4 +1,5 @@
-// Strategy `explicit`: the mesh and layouts the caller gives, nothing else; completion does the rest.
+// Strategy `explicit`: the mesh and layouts the caller gives, nothing else; completion does the
+// rest.
 #include "base/status.h"
 #include "planners/batch.h"
 

@@ -19,7 +19,8 @@ struct shoal_strategies {
   SHOAL_VEC(shoal_strategy_t) users;
 };
 
-shoal_status_t shoal_strategies_create(shoal_allocator_t allocator, shoal_strategies_t **out_strategies) {
+shoal_status_t shoal_strategies_create(shoal_allocator_t allocator,
+                                       shoal_strategies_t **out_strategies) {
   *out_strategies = NULL;
   if (!allocator.alloc) allocator = shoal_allocator_system();
   shoal_strategies_t *strategies = allocator.alloc(allocator.self, sizeof *strategies);
@@ -53,7 +54,8 @@ static const shoal_strategy_t *find(const shoal_strategies_t *strategies, const 
   return NULL;
 }
 
-shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies, const shoal_strategy_t *strategy) {
+shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies,
+                                       const shoal_strategy_t *strategy) {
   if (!strategy->name || !strategy->plan)
     return SHOAL_ERROR(INVALID_ARGUMENT, "a strategy needs a name and a plan function");
   if (find(strategies, strategy->name))
@@ -76,8 +78,8 @@ shoal_status_t shoal_context_mesh(shoal_strategy_context_t *context, const char 
   return NULL;
 }
 
-static shoal_status_t copy_entry(shoal_strategy_context_t *context, const char *pattern, const char *value,
-                                 shoal_intent_entry_t *out_entry) {
+static shoal_status_t copy_entry(shoal_strategy_context_t *context, const char *pattern,
+                                 const char *value, shoal_intent_entry_t *out_entry) {
   out_entry->pattern = shoal_arena_strdup(context->arena, pattern);
   out_entry->value = shoal_arena_strdup(context->arena, value);
   return out_entry->pattern && out_entry->value ? NULL : SHOAL_OOM();
@@ -126,18 +128,23 @@ shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
   filled.allocator = allocator;
   shoal_arena_t arena;
   shoal_arena_init(allocator, &arena);
-  shoal_strategy_context_t context = {.model = model, .rules = rules, .options = &filled, .arena = &arena};
+  shoal_strategy_context_t context = {
+      .model = model, .rules = rules, .options = &filled, .arena = &arena};
   const shoal_strategy_t *strategy = find(filled.strategies, filled.strategy);
-  shoal_status_t status = strategy ? strategy->plan(&context, strategy->user_data)
-                                   : unknown_strategy(&filled, &arena);
+  shoal_status_t status =
+      strategy ? strategy->plan(&context, strategy->user_data) : unknown_strategy(&filled, &arena);
   for (int64_t i = 0; i < options->layout_count && !status; ++i)
     status = shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value);
   if (!status) {
     shoal_intent_t intent = {.strategy = filled.strategy,
-                             .mesh_count = context.meshes.count, .meshes = context.meshes.items,
-                             .layout_count = context.layouts.count, .layouts = context.layouts.items,
-                             .stage_count = context.stages.count, .stages = context.stages.items,
-                             .expand_count = context.expand.count, .expand = context.expand.items};
+                             .mesh_count = context.meshes.count,
+                             .meshes = context.meshes.items,
+                             .layout_count = context.layouts.count,
+                             .layouts = context.layouts.items,
+                             .stage_count = context.stages.count,
+                             .stages = context.stages.items,
+                             .expand_count = context.expand.count,
+                             .expand = context.expand.items};
     status = shoal_plan_create(model, rules, &intent, filled.world, allocator, out_plan);
   }
   shoal_arena_deinit(&arena);

@@ -1,5 +1,6 @@
-// Planners: who makes plans. Each strategy is one file and one line in strategies.inc; it writes an intent,
-// completion (plan/) does the rest. `auto` simulates what it can enumerate and takes the best.
+// Planners: who makes plans. Each strategy is one file and one line in strategies.inc; it writes an
+// intent, completion (plan/) does the rest. `auto` simulates what it can enumerate and takes the
+// best.
 #ifndef SHOAL_PLANNERS_PLANNERS_H_
 #define SHOAL_PLANNERS_PLANNERS_H_
 
@@ -10,14 +11,15 @@ struct shoal_strategy_context {
   const shoal_model_t *model;
   shoal_rules_t *rules;
   const shoal_plan_options_t *options;
-  shoal_arena_t *arena;              // what the intent points to
+  shoal_arena_t *arena;  // what the intent points to
   SHOAL_VEC(const char *) meshes;
   SHOAL_VEC(shoal_intent_entry_t) layouts, stages;
   SHOAL_VEC(const char *) expand;
 };
 
-#define SHOAL_STRATEGY(name, doc) \
-  SHOAL_MUST_USE shoal_status_t shoal_strategy_##name(shoal_strategy_context_t *context, void *user_data);
+#define SHOAL_STRATEGY(name, doc)                                                        \
+  SHOAL_MUST_USE shoal_status_t shoal_strategy_##name(shoal_strategy_context_t *context, \
+                                                      void *user_data);
 #include "planners/strategies.inc"
 #undef SHOAL_STRATEGY
 

@@ -1,7 +1,8 @@
-// Strategy `tensor` (Megatron-LM, Shoeybi et al. 2019): of two products in a row the first weight is cut by
-// columns and the second by rows, so that one reduction is needed for both. Which product is which follows
-// from the rules: a *column way* cuts the weight and the output, a *row way* cuts both inputs and leaves the
-// output unreduced. Units and chunks (heads, fused QKV) are read off the consumers' ways.
+// Strategy `tensor` (Megatron-LM, Shoeybi et al. 2019): of two products in a row the first weight
+// is cut by columns and the second by rows, so that one reduction is needed for both. Which product
+// is which follows from the rules: a *column way* cuts the weight and the output, a *row way* cuts
+// both inputs and leaves the output unreduced. Units and chunks (heads, fused QKV) are read off the
+// consumers' ways.
 #include <string.h>
 
 #include "base/status.h"
@@ -24,20 +25,23 @@ typedef struct tensor_planner {
   bool *placed;                // per state
 } tensor_planner_t;
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+static int64_t gcd(int64_t a, int64_t b) {
+  return b ? gcd(b, a % b) : a;
+}
 
 static void add_break(grain_t *grain, int64_t at, int64_t length) {
   if (at <= 0 || at >= length || grain->break_count == MAX_BREAKS) return;
   int32_t i = 0;
   while (i < grain->break_count && grain->breaks[i] < at) ++i;
   if (i < grain->break_count && grain->breaks[i] == at) return;
-  memmove(&grain->breaks[i + 1], &grain->breaks[i], sizeof(int64_t) * (size_t)(grain->break_count - i));
+  memmove(&grain->breaks[i + 1], &grain->breaks[i],
+          sizeof(int64_t) * (size_t)(grain->break_count - i));
   grain->breaks[i] = at;
   ++grain->break_count;
 }
 
-// Follows a value cut along `dim` to its consumers and gathers what they ask of the cut. `origin` maps the
-// value's dim into the coordinates of the first value; `depth` bounds the walk.
+// Follows a value cut along `dim` to its consumers and gathers what they ask of the cut. `origin`
+// maps the value's dim into the coordinates of the first value; `depth` bounds the walk.
 static void follow(const tensor_planner_t *p, int32_t value, int32_t dim, int64_t origin, int depth,
                    int64_t length, grain_t *grain) {
   if (depth == 0) return;
@@ -131,13 +135,15 @@ static shoal_status_t place_weight(tensor_planner_t *p, int64_t n, int32_t k, bo
   int64_t length = weight->type.shape.dims[dim];
   grain_t grain = {.unit = 1};
   if (by_rows) {
-    // The rows are dealt as the other input is: look through the node that made it (a reshape of heads).
+    // The rows are dealt as the other input is: look through the node that made it (a reshape of
+    // heads).
     const shoal_value_info_t *other = &p->graph->values.items[other_value];
     if (other->source == SHOAL_FROM_NODE) {
       const shoal_rule_t *made = p->rules[other->node];
       for (int32_t w = 0; w < made->way_count; ++w) {
         const shoal_way_operand_t *out = &made->ways[w].operands[made->ways[w].input_count];
-        if (out->kind == SHOAL_OPERAND_CUT && out->dim == way->operands[1 - k].dim && out->repeat == 1)
+        if (out->kind == SHOAL_OPERAND_CUT && out->dim == way->operands[1 - k].dim &&
+            out->repeat == 1)
           grain.unit = out->scale;
       }
     }
@@ -173,7 +179,8 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
     for (int32_t k = 0; k < node->input_count; ++k) {
       const shoal_way_operand_t *in = &p->rules[n]->ways[w].operands[k];
       int32_t rank = p->graph->values.items[node->inputs[k]].type.shape.rank;
-      follows |= p->cut[node->inputs[k]] && in->kind == SHOAL_OPERAND_CUT && (in->dim > 0 || rank == 1);
+      follows |=
+          p->cut[node->inputs[k]] && in->kind == SHOAL_OPERAND_CUT && (in->dim > 0 || rank == 1);
     }
   // The loss over a cut vocabulary: no way along the classes, but the decomposition has one.
   const shoal_shape_t *first = &p->graph->values.items[node->inputs[0]].type.shape;
@@ -195,7 +202,8 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
     }
   }
   for (int32_t k = 0; k < node->input_count; ++k)
-    if (state_input(p, node, k, 1) && node->input_count == 2) SHOAL_RETURN_IF_ERROR(place_vector(p, n, k));
+    if (state_input(p, node, k, 1) && node->input_count == 2)
+      SHOAL_RETURN_IF_ERROR(place_vector(p, n, k));
   for (int32_t o = 0; o < node->output_count; ++o) p->cut[node->outputs[o]] = follows;
   return NULL;
 }
@@ -224,7 +232,8 @@ shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *us
   if (!p.rules || !p.cut || !p.placed) return SHOAL_OOM();
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     shoal_call_t call;
-    SHOAL_RETURN_IF_ERROR(shoal_node_call(p.graph, &p.graph->nodes.items[n], context->arena, &call));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_node_call(p.graph, &p.graph->nodes.items[n], context->arena, &call));
     SHOAL_RETURN_IF_ERROR(shoal_rules_get(context->rules, &call, &p.rules[n]));
   }
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {

@@ -10,19 +10,19 @@
 // One rank's part of a buffer in one micro-batch.
 typedef struct shoal_bound_buffer {
   shoal_boxes_t boxes;
-  shoal_type_t type;    // local
-  int64_t count;        // elements
-  int64_t offset;       // in the arena, slot applied
+  shoal_type_t type;  // local
+  int64_t count;      // elements
+  int64_t offset;     // in the arena, slot applied
 } shoal_bound_buffer_t;
 
 typedef struct shoal_bound_instruction {
   const shoal_instruction_t *instruction;
   const shoal_bound_buffer_t **inputs, **outputs;  // NULL where this rank takes no part
-  shoal_call_t call;                   // COMPUTE: local types and bound attributes
-  bool idle;                           // this rank has nothing to do here
+  shoal_call_t call;                               // COMPUTE: local types and bound attributes
+  bool idle;                                       // this rank has nothing to do here
   const shoal_bound_buffer_t *predicate;
-  const shoal_motion_t *reshard;       // RESHARD
-  int64_t piece_count;                 // COPY, ACCUMULATE
+  const shoal_motion_t *reshard;  // RESHARD
+  int64_t piece_count;            // COPY, ACCUMULATE
   const shoal_piece_t *pieces;
 } shoal_bound_instruction_t;
 
@@ -48,24 +48,27 @@ typedef struct shoal_bound {
 
 SHOAL_MUST_USE shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
                                                  shoal_arena_t *arena, shoal_bound_t *out_bound);
-// Where a slot lies in the arena. The last slot comes first: micro-batch 0 is the largest (the last may be
-// empty), so what is planned for a buffer is touched to its end.
+// Where a slot lies in the arena. The last slot comes first: micro-batch 0 is the largest (the last
+// may be empty), so what is planned for a buffer is touched to its end.
 int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot);
 // The rank's part of one buffer in micro-batch `micro` (-1: outside the loop).
-SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
-                                                shoal_arena_t *arena, shoal_bound_buffer_t *out_bound);
-// Bytes of the largest part of a value, over the ranks of a class (NULL: of the mesh) and micro-batches; not
-// aligned.
-SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout, const shoal_type_t *type,
+SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank,
+                                                int64_t micro, shoal_arena_t *arena,
+                                                shoal_bound_buffer_t *out_bound);
+// Bytes of the largest part of a value, over the ranks of a class (NULL: of the mesh) and
+// micro-batches; not aligned.
+SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout,
+                                                   const shoal_type_t *type,
                                                    const shoal_class_t *rank_class,
                                                    shoal_allocator_t allocator, int64_t *out_bytes);
-// Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate must be
-// looked at to see the largest part?
+// Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate
+// must be looked at to see the largest part?
 bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis);
-// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class. Ranks that only send need
-// none of the arena: their messages may leave later, from memory of their own.
-SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
-                                                      const shoal_class_t *rank_class, shoal_arena_t *scratch,
-                                                      int64_t *out_bytes);
+// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class. Ranks that only
+// send need none of the arena: their messages may leave later, from memory of their own.
+SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel,
+                                                      int64_t micro_count,
+                                                      const shoal_class_t *rank_class,
+                                                      shoal_arena_t *scratch, int64_t *out_bytes);
 
 #endif  // SHOAL_PROGRAM_BIND_H_

@@ -121,8 +121,8 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
     char is[160], should[160];
     return SHOAL_ERROR_HINT(MISMATCH, "give the buffer the type the op makes",
                             "%s makes %s, but output %d '%s' is %s", op->name,
-                            shoal_type_format(&made[i], should, sizeof should), i,
-                            buffer->name, shoal_type_format(&buffer->type, is, sizeof is));
+                            shoal_type_format(&made[i], should, sizeof should), i, buffer->name,
+                            shoal_type_format(&buffer->type, is, sizeof is));
   }
   return NULL;
 }

@@ -9,12 +9,15 @@
 #include "prove/random_case.h"
 #include "shoal/nn.h"
 
-bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref, shoal_type_t *out_type) {
+bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref,
+                            shoal_type_t *out_type) {
   if (ref.kind == 'n') {
     *out_type = (shoal_type_t){SHOAL_I64, shoal_shape_scalar()};
     return true;
   }
-  int64_t count = ref.kind == 'i' ? c->inputs.count : ref.kind == 's' ? c->states.count : c->nodes.count;
+  int64_t count = ref.kind == 'i'   ? c->inputs.count
+                  : ref.kind == 's' ? c->states.count
+                                    : c->nodes.count;
   if (ref.index < 0 || ref.index >= count || ref.output < 0) return false;
   if (ref.kind == 'i') *out_type = c->inputs.items[ref.index].type;
   if (ref.kind == 's') *out_type = c->states.items[ref.index];
@@ -25,8 +28,8 @@ bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref, 
   return true;
 }
 
-static shoal_status_t find_op(const shoal_registry_t *registry, const char *name, shoal_arena_t *arena,
-                              const shoal_op_t **out_op) {
+static shoal_status_t find_op(const shoal_registry_t *registry, const char *name,
+                              shoal_arena_t *arena, const shoal_op_t **out_op) {
   const char *full = strchr(name, '.') ? name : shoal_arena_printf(arena, "shoal.%s", name);
   if (!full) return SHOAL_OOM();
   return shoal_op_find(registry, full, out_op);
@@ -34,7 +37,8 @@ static shoal_status_t find_op(const shoal_registry_t *registry, const char *name
 
 // The node as a call in the ops' mini-language, which knows how attributes are written.
 static shoal_status_t parse_call(const shoal_random_case_t *c, const shoal_registry_t *registry,
-                                 const shoal_case_node_t *node, shoal_arena_t *arena, shoal_case_t *out) {
+                                 const shoal_case_node_t *node, shoal_arena_t *arena,
+                                 shoal_case_t *out) {
   const shoal_op_t *op = NULL;
   SHOAL_RETURN_IF_ERROR(find_op(registry, node->op, arena, &op));
   shoal_text_t text;
@@ -55,21 +59,25 @@ static shoal_status_t parse_call(const shoal_random_case_t *c, const shoal_regis
   return status;
 }
 
-shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c, const shoal_registry_t *registry,
-                                       shoal_case_node_t *node, shoal_arena_t *arena) {
+shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,
+                                       const shoal_registry_t *registry, shoal_case_node_t *node,
+                                       shoal_arena_t *arena) {
   shoal_case_t call_case;
   SHOAL_RETURN_IF_ERROR(parse_call(c, registry, node, arena, &call_case));
   const shoal_op_t *op = call_case.op;
   if (op->output_count > SHOAL_CASE_OUTPUTS)
     return SHOAL_ERROR(UNSUPPORTED, "%s has too many outputs", op->name);
-  shoal_call_t call = {.op = op, .input_count = call_case.input_count, .output_count = op->output_count,
-                       .inputs = call_case.inputs, .attrs = call_case.attrs};
+  shoal_call_t call = {.op = op,
+                       .input_count = call_case.input_count,
+                       .output_count = op->output_count,
+                       .inputs = call_case.inputs,
+                       .attrs = call_case.attrs};
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, node->outputs));
   node->output_count = op->output_count;
   return NULL;
 }
 
-// ---- model ------------------------------------------------------------------------------------------
+// ---- model --------------------------------------------------------------------------------------
 
 typedef struct case_builder {
   const shoal_random_case_t *c;
@@ -107,7 +115,8 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
   int32_t attr_count = 0;
   for (int32_t a = 0; a < call.op->attr_count; ++a)
     if (call.op->attrs[a].kind != SHOAL_ATTR_PLACE)
-      attrs[attr_count++] = (shoal_attr_t){call.op->attrs[a].name, call.op->attrs[a].kind, call.attrs[a]};
+      attrs[attr_count++] =
+          (shoal_attr_t){call.op->attrs[a].name, call.op->attrs[a].kind, call.attrs[a]};
   shoal_value_t inputs[SHOAL_CASE_REFS];
   for (int32_t r = 0; r < node->ref_count; ++r) inputs[r] = resolve(b, node->refs[r]);
   char scope[16];
@@ -122,19 +131,21 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
 static bool is_read(const shoal_random_case_t *c, int32_t index) {
   for (int64_t n = index + 1; n < c->nodes.count; ++n)
     for (int32_t r = 0; r < c->nodes.items[n].ref_count; ++r)
-      if (c->nodes.items[n].refs[r].kind == 'v' && c->nodes.items[n].refs[r].index == index) return true;
+      if (c->nodes.items[n].refs[r].kind == 'v' && c->nodes.items[n].refs[r].index == index)
+        return true;
   return false;
 }
 
-static shoal_value_t apply(shoal_graph_t *graph, const char *op, int32_t count, const shoal_value_t *inputs,
-                           int32_t attr_count, const shoal_attr_t *attrs) {
+static shoal_value_t apply(shoal_graph_t *graph, const char *op, int32_t count,
+                           const shoal_value_t *inputs, int32_t attr_count,
+                           const shoal_attr_t *attrs) {
   shoal_value_t out = {0};
   shoal_node_add(graph, op, count, inputs, attr_count, attrs, 1, &out);
   return out;
 }
 
-// mean((v - t)^2): gradients of what is constant in sum (a softmax) do not vanish, and nothing cancels, so
-// that in f32 the loss is as accurate as its size says.
+// mean((v - t)^2): gradients of what is constant in sum (a softmax) do not vanish, and nothing
+// cancels, so that in f32 the loss is as accurate as its size says.
 static shoal_value_t mean_distance(case_builder_t *b, int32_t index, shoal_value_t value) {
   char name[16];
   snprintf(name, sizeof name, "t%d", index);
@@ -182,7 +193,8 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
   if (!train) return NULL;
   if (c->optimizer == SHOAL_CASE_SGD) shoal_minimize_sgd(b->graph, loss, &(shoal_sgd_t){.lr = 0.1});
   if (c->optimizer == SHOAL_CASE_MOMENTUM)
-    shoal_minimize_sgd(b->graph, loss, &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+    shoal_minimize_sgd(b->graph, loss,
+                       &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
   if (c->optimizer == SHOAL_CASE_ADAMW)
     shoal_minimize(b->graph, loss, &(shoal_adamw_t){.lr = 0.01, .eps = 1e-3, .weight_decay = 0.01});
   return NULL;
@@ -196,8 +208,8 @@ shoal_status_t shoal_random_case_build(const shoal_random_case_t *c, shoal_regis
   SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &model));
   shoal_arena_t arena;
   shoal_arena_init(allocator, &arena);
-  case_builder_t b = {.c = c, .registry = registry, .arena = &arena,
-                      .graph = shoal_model_graph(model, "train")};
+  case_builder_t b = {
+      .c = c, .registry = registry, .arena = &arena, .graph = shoal_model_graph(model, "train")};
   shoal_status_t status = build_graph(&b, true);
   if (!status && c->eval) {
     b.graph = shoal_model_graph(model, "eval");
@@ -205,12 +217,14 @@ shoal_status_t shoal_random_case_build(const shoal_random_case_t *c, shoal_regis
   }
   if (!status) status = shoal_model_status(model);
   shoal_arena_deinit(&arena);
-  if (status) shoal_model_free(model);
-  else *out_model = model;
+  if (status)
+    shoal_model_free(model);
+  else
+    *out_model = model;
   return status;
 }
 
-// ---- check ------------------------------------------------------------------------------------------
+// ---- check --------------------------------------------------------------------------------------
 
 static shoal_status_t feeds_of(const shoal_random_case_t *c, shoal_arena_t *arena,
                                shoal_check_options_t *options) {
@@ -233,7 +247,8 @@ static bool rounds(const shoal_model_t *model) {
   for (int64_t g = 0; g < model->graphs.count; ++g)
     for (int64_t v = 0; v < model->graphs.items[g]->values.count; ++v) {
       const shoal_value_info_t *info = &model->graphs.items[g]->values.items[v];
-      if (shoal_dtype_is_float(info->type.dtype) && info->type.dtype != SHOAL_F64 && info->type.shape.rank > 0)
+      if (shoal_dtype_is_float(info->type.dtype) && info->type.dtype != SHOAL_F64 &&
+          info->type.shape.rank > 0)
         return true;
     }
   return false;
@@ -247,10 +262,15 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   SHOAL_RETURN_IF_ERROR(shoal_random_case_build(c, registry, with->allocator, &model));
   shoal_arena_t arena;
   shoal_arena_init(with->allocator, &arena);
-  const shoal_intent_t intent = {
-      .strategy = "random",           .mesh_count = c->meshes.count,   .meshes = c->meshes.items,
-      .layout_count = c->pins.count,  .layouts = c->pins.items,        .stage_count = c->stages.count,
-      .stages = c->stages.items,      .expand_count = c->expand.count, .expand = c->expand.items};
+  const shoal_intent_t intent = {.strategy = "random",
+                                 .mesh_count = c->meshes.count,
+                                 .meshes = c->meshes.items,
+                                 .layout_count = c->pins.count,
+                                 .layouts = c->pins.items,
+                                 .stage_count = c->stages.count,
+                                 .stages = c->stages.items,
+                                 .expand_count = c->expand.count,
+                                 .expand = c->expand.items};
   shoal_check_options_t options = *with;
   options.ranks = (int32_t)c->ranks;
   options.intent = &intent;
@@ -259,8 +279,9 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   options.direct = true;
   options.seed = c->seed;
   options.steps = 3;
-  // The tolerance of rounded types speaks of runs from the same rounded states: so every step starts from the
-  // program's. Else they start apart, and a random graph may blow that up. f64 goes its own way throughout.
+  // The tolerance of rounded types speaks of runs from the same rounded states: so every step
+  // starts from the program's. Else they start apart, and a random graph may blow that up. f64 goes
+  // its own way throughout.
   options.restart = rounds(model);
   shoal_status_t status = feeds_of(c, &arena, &options);
   if (!status) status = shoal_check_model(model, &options, out_report);
@@ -269,11 +290,11 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   return status;
 }
 
-// Contract 1 measures a rounded value by the one-device run's own error. Where everything cancels - a sum of 14
-// products in bf16 that is 0.009 - that error is luck, and halves that are rounded before they are added
-// miss by more: 3 of 7,000 random cases, by 1.002, 2.2 and 2.8 times what is allowed.
-// Wrong code is wrong by more, and on other data too. So such a mismatch stands unless it is small and of
-// eight other draws of the data at most two fail, and in no other way.
+// Contract 1 measures a rounded value by the one-device run's own error. Where everything cancels -
+// a sum of 14 products in bf16 that is 0.009 - that error is luck, and halves that are rounded
+// before they are added miss by more: 3 of 7,000 random cases, by 1.002, 2.2 and 2.8 times what is
+// allowed. Wrong code is wrong by more, and on other data too. So such a mismatch stands unless it
+// is small and of eight other draws of the data at most two fail, and in no other way.
 enum { LUCK = 16, DRAWS = 8, UNLUCKY = 2 };
 
 static bool may_be_luck(const shoal_check_report_t *report) {
@@ -281,7 +302,8 @@ static bool may_be_luck(const shoal_check_report_t *report) {
 }
 
 bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
-                                    const shoal_check_options_t *with, const shoal_check_report_t *report) {
+                                    const shoal_check_options_t *with,
+                                    const shoal_check_report_t *report) {
   if (!may_be_luck(report)) return false;
   shoal_random_case_t other = *c;
   int failed = 0;

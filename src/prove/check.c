@@ -14,7 +14,7 @@ typedef struct check {
   const shoal_model_t *model;
   shoal_check_options_t options;
   shoal_arena_t arena;
-  shoal_rules_t *rules;          // NULL when they are the caller's
+  shoal_rules_t *rules;  // NULL when they are the caller's
   shoal_plan_t *plan, *parsed_plan;
   shoal_program_t *program, *parsed_program;
   shoal_reference_t *reference, *expanded;
@@ -35,12 +35,17 @@ static shoal_status_t make_plan(check_t *c) {
     if (o->provider) shoal_rules_set_executor(rules, shoal_check_executor(o));
   }
   if (o->plan)
-    return shoal_plan_parse("plan", o->plan, c->model, rules, o->ranks, o->allocator, NULL, &c->plan);
+    return shoal_plan_parse("plan", o->plan, c->model, rules, o->ranks, o->allocator, NULL,
+                            &c->plan);
   if (o->intent)
     return shoal_plan_create(c->model, rules, o->intent, o->ranks, o->allocator, &c->plan);
-  const shoal_plan_options_t make = {.allocator = o->allocator, .strategy = o->strategy, .mesh = o->mesh,
-                                     .world = o->ranks, .layout_count = o->layout_count,
-                                     .layouts = o->layouts, .cluster = o->cluster,
+  const shoal_plan_options_t make = {.allocator = o->allocator,
+                                     .strategy = o->strategy,
+                                     .mesh = o->mesh,
+                                     .world = o->ranks,
+                                     .layout_count = o->layout_count,
+                                     .layouts = o->layouts,
+                                     .cluster = o->cluster,
                                      .strategies = o->strategies};
   return shoal_plan_make(c->model, rules, &make, &c->plan);
 }
@@ -50,7 +55,8 @@ static shoal_status_t same_text(const char *what, const char *text, const char *
   int line = 1;
   size_t i = 0;
   for (; text[i] && text[i] == again[i]; ++i) line += text[i] == '\n';
-  return SHOAL_ERROR(MISMATCH, "the %s's text does not parse back to itself: line %d, '%.40s' became '%.40s'",
+  return SHOAL_ERROR(MISMATCH,
+                     "the %s's text does not parse back to itself: line %d, '%.40s' became '%.40s'",
                      what, line, text + i, again + i);
 }
 
@@ -59,11 +65,12 @@ static shoal_status_t plan_round_trip(check_t *c, const char **out_text) {
   const char *again = NULL;
   bool rebuilt = false;
   SHOAL_RETURN_IF_ERROR(shoal_plan_print(c->plan, &c->arena, out_text));
-  shoal_status_t status = shoal_plan_parse("printed plan", *out_text, c->model,
-                                           o->rules ? o->rules : c->rules, o->ranks, o->allocator,
-                                           &rebuilt, &c->parsed_plan);
+  shoal_status_t status =
+      shoal_plan_parse("printed plan", *out_text, c->model, o->rules ? o->rules : c->rules,
+                       o->ranks, o->allocator, &rebuilt, &c->parsed_plan);
   if (status) return shoal_status_annotatef(status, "parsing the printed plan back");
-  if (rebuilt) return SHOAL_ERROR(MISMATCH, "the printed plan was rebuilt although nothing changed");
+  if (rebuilt)
+    return SHOAL_ERROR(MISMATCH, "the printed plan was rebuilt although nothing changed");
   SHOAL_RETURN_IF_ERROR(shoal_plan_print(c->parsed_plan, &c->arena, &again));
   return same_text("plan", *out_text, again);
 }
@@ -128,7 +135,8 @@ static shoal_status_t rank_memory(check_t *c, int32_t rank, const shoal_rank_log
                                   shoal_check_memory_t *out_memory) {
   const shoal_record_t *records = NULL;
   int64_t count = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_records_read(log->data, log->size, rank, &c->arena, &records, &count));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_records_read(log->data, log->size, rank, &c->arena, &records, &count));
   for (int64_t i = 0; i < count; ++i) {
     if (records[i].kind != SHOAL_RECORD_MEMORY) continue;
     memcpy(out_memory, records[i].data, sizeof *out_memory);
@@ -137,10 +145,11 @@ static shoal_status_t rank_memory(check_t *c, int32_t rank, const shoal_rank_log
   return SHOAL_ERROR(INTERNAL, "rank %d did not report its memory", rank);
 }
 
-// Buffers are planned at the largest part a rank of the class has: no rank touches more than the plan, and in
-// opaque mode, where nothing can be touched unseen, one of them touches all of it (but for the end of the last
-// block).
-static shoal_status_t check_memory(check_t *c, const shoal_program_t *program, const shoal_rank_log_t *logs) {
+// Buffers are planned at the largest part a rank of the class has: no rank touches more than the
+// plan, and in opaque mode, where nothing can be touched unseen, one of them touches all of it (but
+// for the end of the last block).
+static shoal_status_t check_memory(check_t *c, const shoal_program_t *program,
+                                   const shoal_rank_log_t *logs) {
   for (int64_t k = 0; k < program->class_count; ++k) {
     const shoal_class_t *class = &program->classes[k];
     int64_t highest = -1;
@@ -149,36 +158,40 @@ static shoal_status_t check_memory(check_t *c, const shoal_program_t *program, c
       shoal_check_memory_t memory = {.planned = -1};
       SHOAL_RETURN_IF_ERROR(rank_memory(c, rank, &logs[rank], &memory));
       if (memory.planned != class->arena_bytes || memory.touched > memory.planned)
-        return SHOAL_ERROR(MISMATCH, "rank %d has %lld bytes of arena and touched %lld; the plan says %lld",
-                           rank, (long long)memory.planned, (long long)memory.touched,
-                           (long long)class->arena_bytes);
+        return SHOAL_ERROR(
+            MISMATCH, "rank %d has %lld bytes of arena and touched %lld; the plan says %lld", rank,
+            (long long)memory.planned, (long long)memory.touched, (long long)class->arena_bytes);
       if (memory.touched > highest) highest = memory.touched;
       if (memory.planned > c->report->arena_bytes) c->report->arena_bytes = memory.planned;
       if (memory.steady_run >= 0)
-        return SHOAL_ERROR(MISMATCH, "rank %d allocated %lld times in run %lld: steady state allocates nothing",
-                           rank, (long long)memory.steady_allocations, (long long)memory.steady_run);
+        return SHOAL_ERROR(
+            MISMATCH, "rank %d allocated %lld times in run %lld: steady state allocates nothing",
+            rank, (long long)memory.steady_allocations, (long long)memory.steady_run);
     }
     if (c->options.opaque && (highest + 63) / 64 * 64 != class->arena_bytes)
-      return SHOAL_ERROR(MISMATCH, "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
+      return SHOAL_ERROR(MISMATCH,
+                         "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
                          class->ranks[0], (long long)highest, (long long)class->arena_bytes);
   }
   return NULL;
 }
 
-static shoal_status_t compare(check_t *c, const shoal_program_t *program, const shoal_check_job_t *job,
-                              const shoal_rank_log_t *logs) {
+static shoal_status_t compare(check_t *c, const shoal_program_t *program,
+                              const shoal_check_job_t *job, const shoal_rank_log_t *logs) {
   shoal_allocator_t allocator = c->options.allocator;
   shoal_comparison_t *comparison = NULL;
   SHOAL_RETURN_IF_ERROR(
       shoal_comparison_create(c->model, program, c->options.ranks, logs, &c->arena, &comparison));
   SHOAL_RETURN_IF_ERROR(shoal_reference_create(c->model, &c->options, allocator, &c->reference));
-  const shoal_model_t *expanded = c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
+  const shoal_model_t *expanded =
+      c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
   if (expanded)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(expanded, &c->options, allocator, &c->expanded));
   for (int32_t run = 0; run < job->run_count; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));
-    SHOAL_RETURN_IF_ERROR(shoal_comparison_run(comparison, run, c->reference, c->expanded, c->report));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_comparison_run(comparison, run, c->reference, c->expanded, c->report));
     if (c->options.restart && run > 0) SHOAL_RETURN_IF_ERROR(shoal_comparison_restart(comparison));
   }
   c->report->step = SHOAL_CHECK_MEMORY;
@@ -194,11 +207,13 @@ static shoal_status_t run_check(check_t *c) {
     program = c->parsed_program;
   }
   SHOAL_RETURN_IF_ERROR(static_check(c, program));
-  shoal_check_job_t job = {.model = c->model, .options = &c->options, .allocator = c->options.allocator,
+  shoal_check_job_t job = {.model = c->model,
+                           .options = &c->options,
+                           .allocator = c->options.allocator,
                            .plan = plan_text,
                            .program = c->options.program || c->options.direct ? program : NULL};
-  SHOAL_RETURN_IF_ERROR(shoal_check_schedule(c->model, c->options.steps ? c->options.steps : 2, &c->arena,
-                                             &job.graphs, &job.run_count));
+  SHOAL_RETURN_IF_ERROR(shoal_check_schedule(c->model, c->options.steps ? c->options.steps : 2,
+                                             &c->arena, &job.graphs, &job.run_count));
   shoal_rank_log_t *logs = SHOAL_NEW(&c->arena, shoal_rank_log_t, c->options.ranks);
   if (!logs) return SHOAL_OOM();
   c->report->step = SHOAL_CHECK_RUNNING;

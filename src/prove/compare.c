@@ -1,9 +1,9 @@
 // Run by run, value by value in program order: the first difference is the one that is named.
 //
-// Two things need care. A buffer that is written in the micro-batch loop but whose layout does not speak of
-// micro (an accumulator) is complete after the last micro-batch: of its records the last counts. And a
-// state's name stands for the old value until the step's end: of the records in its resting layout the last
-// is the new value, all others are the old one.
+// Two things need care. A buffer that is written in the micro-batch loop but whose layout does not
+// speak of micro (an accumulator) is complete after the last micro-batch: of its records the last
+// counts. And a state's name stands for the old value until the step's end: of the records in its
+// resting layout the last is the new value, all others are the old one.
 #include "prove/compare.h"
 
 #include <math.h>
@@ -17,15 +17,15 @@
 // A tap of the run being compared.
 typedef struct entry {
   const shoal_record_t *record;
-  int32_t layout;      // into comparison->layouts
-  int32_t state;       // >= 0: the new value of that state
-  int64_t order;       // in the program: the value's number in the graph; new states come last
+  int32_t layout;  // into comparison->layouts
+  int32_t state;   // >= 0: the new value of that state
+  int64_t order;   // in the program: the value's number in the graph; new states come last
 } entry_t;
 
 typedef struct rank_records {
   const shoal_record_t *items;
   int64_t count;
-  int32_t *layouts;    // of its LAYOUT records
+  int32_t *layouts;  // of its LAYOUT records
 } rank_records_t;
 
 struct shoal_comparison {
@@ -34,12 +34,12 @@ struct shoal_comparison {
   int32_t ranks;
   shoal_arena_t *arena;
   rank_records_t *records;
-  SHOAL_VEC(const char *) texts;            // of layouts; "mesh!" is not always written
+  SHOAL_VEC(const char *) texts;  // of layouts; "mesh!" is not always written
   SHOAL_VEC(shoal_layout_t *) layouts;
-  int32_t *resting;                         // layout of each state
+  int32_t *resting;  // layout of each state
   // the run being compared
   int32_t run;
-  shoal_reference_t *references[2];         // the model's; the expanded model's or NULL
+  shoal_reference_t *references[2];  // the model's; the expanded model's or NULL
   entry_t *entries;
   int64_t entry_count;
 };
@@ -62,7 +62,8 @@ static shoal_status_t intern(shoal_comparison_t *c, const char *text, int32_t *o
 
 static shoal_status_t read_rank(shoal_comparison_t *c, int32_t rank, const shoal_rank_log_t *log) {
   rank_records_t *r = &c->records[rank];
-  SHOAL_RETURN_IF_ERROR(shoal_records_read(log->data, log->size, rank, c->arena, &r->items, &r->count));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_records_read(log->data, log->size, rank, c->arena, &r->items, &r->count));
   int64_t count = 0;
   for (int64_t i = 0; i < r->count; ++i) count += r->items[i].kind == SHOAL_RECORD_LAYOUT;
   r->layouts = SHOAL_NEW(c->arena, int32_t, count);
@@ -74,8 +75,8 @@ static shoal_status_t read_rank(shoal_comparison_t *c, int32_t rank, const shoal
 }
 
 shoal_status_t shoal_comparison_create(const shoal_model_t *model, const shoal_program_t *program,
-                                       int32_t ranks, const shoal_rank_log_t *logs, shoal_arena_t *arena,
-                                       shoal_comparison_t **out_comparison) {
+                                       int32_t ranks, const shoal_rank_log_t *logs,
+                                       shoal_arena_t *arena, shoal_comparison_t **out_comparison) {
   shoal_comparison_t *c = SHOAL_NEW(arena, shoal_comparison_t, 1);
   if (!c) return SHOAL_OOM();
   *c = (shoal_comparison_t){.model = model, .program = program, .ranks = ranks, .arena = arena};
@@ -92,19 +93,20 @@ shoal_status_t shoal_comparison_create(const shoal_model_t *model, const shoal_p
   return NULL;
 }
 
-// ---- messages ---------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
-static const char *describe(const shoal_comparison_t *c, const shoal_expected_t *e, shoal_arena_t *arena) {
+static const char *describe(const shoal_comparison_t *c, const shoal_expected_t *e,
+                            shoal_arena_t *arena) {
   char is[SHOAL_TYPE_SIZE];
   const char *text = shoal_arena_printf(arena, "graph '%s' (run %d), value '%s' %s",
-                                        shoal_reference_graph(c->references[0])->name, c->run, e->name,
-                                        shoal_type_format(&e->type, is, sizeof is));
+                                        shoal_reference_graph(c->references[0])->name, c->run,
+                                        e->name, shoal_type_format(&e->type, is, sizeof is));
   return text ? text : e->name;
 }
 
-static shoal_status_t differs(const shoal_comparison_t *c, const shoal_expected_t *e, const char *where,
-                              int64_t index, shoal_cell_t got, shoal_cell_t want, double allowed,
-                              shoal_arena_t *arena) {
+static shoal_status_t differs(const shoal_comparison_t *c, const shoal_expected_t *e,
+                              const char *where, int64_t index, shoal_cell_t got, shoal_cell_t want,
+                              double allowed, shoal_arena_t *arena) {
   char at[160] = "";
   int64_t coords[SHOAL_MAX_RANK] = {0};
   shoal_shape_t position = {.rank = e->type.shape.rank};
@@ -115,13 +117,14 @@ static shoal_status_t differs(const shoal_comparison_t *c, const shoal_expected_
   }
   shoal_shape_format(&position, at, sizeof at);
   if (!shoal_dtype_is_float(e->type.dtype))
-    return SHOAL_ERROR(MISMATCH, "%s, %s, index %s: got %lld, expected %lld", describe(c, e, arena), where,
-                       at, (long long)got.i, (long long)want.i);
-  return SHOAL_ERROR(MISMATCH, "%s, %s, index %s: got %.17g, expected %.17g (off by %.3g, allowed %.3g)",
-                     describe(c, e, arena), where, at, got.f, want.f, fabs(got.f - want.f), allowed);
+    return SHOAL_ERROR(MISMATCH, "%s, %s, index %s: got %lld, expected %lld", describe(c, e, arena),
+                       where, at, (long long)got.i, (long long)want.i);
+  return SHOAL_ERROR(
+      MISMATCH, "%s, %s, index %s: got %.17g, expected %.17g (off by %.3g, allowed %.3g)",
+      describe(c, e, arena), where, at, got.f, want.f, fabs(got.f - want.f), allowed);
 }
 
-// ---- one tensor -------------------------------------------------------------------------------------
+// ---- one tensor ---------------------------------------------------------------------------------
 
 static bool cell_equal(bool floats, shoal_cell_t got, shoal_cell_t want, double allowed) {
   if (!floats) return got.i == want.i;
@@ -141,15 +144,18 @@ static void note_worst(const shoal_expected_t *e, double error, double allowed,
 }
 
 // The value differs: by rounding, perhaps?
-static void note_difference(const shoal_expected_t *e, shoal_cell_t got, shoal_cell_t want, double allowed,
-                            shoal_check_report_t *report) {
-  bool rounded = shoal_dtype_is_float(e->type.dtype) && !e->exact && e->epsilon > shoal_dtype_epsilon(SHOAL_F64);
-  report->excess = rounded && isfinite(got.f) && isfinite(want.f) ? fabs(got.f - want.f) / allowed : 0;
+static void note_difference(const shoal_expected_t *e, shoal_cell_t got, shoal_cell_t want,
+                            double allowed, shoal_check_report_t *report) {
+  bool rounded = shoal_dtype_is_float(e->type.dtype) && !e->exact &&
+                 e->epsilon > shoal_dtype_epsilon(SHOAL_F64);
+  report->excess =
+      rounded && isfinite(got.f) && isfinite(want.f) ? fabs(got.f - want.f) / allowed : 0;
 }
 
 // Expected elements of a part, from the whole.
-static shoal_status_t expected_cells(const shoal_expected_t *e, const shoal_boxes_t *boxes, int64_t count,
-                                     shoal_arena_t *arena, shoal_cell_t **out_cells) {
+static shoal_status_t expected_cells(const shoal_expected_t *e, const shoal_boxes_t *boxes,
+                                     int64_t count, shoal_arena_t *arena,
+                                     shoal_cell_t **out_cells) {
   shoal_cell_t *cells = SHOAL_NEW(arena, shoal_cell_t, count);
   if (!cells) return SHOAL_OOM();
   *out_cells = cells;
@@ -209,10 +215,10 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
                              shoal_group_parts_t *out_group) {
   const shoal_layout_t *layout = c->layouts.items[c->entries[first].layout];
   bool micro = shoal_layout_speaks_of_micro(layout);
-  *out_group = (shoal_group_parts_t){.layout = layout, .type = *type,
-                                     .micro_count = micro ? c->program->micro : 1};
+  *out_group = (shoal_group_parts_t){
+      .layout = layout, .type = *type, .micro_count = micro ? c->program->micro : 1};
   int64_t size = shoal_mesh_size(layout->mesh);
-  out_group->table = SHOAL_NEW(arena, const shoal_record_t *, out_group->micro_count * size);
+  out_group->table = SHOAL_NEW(arena, const shoal_record_t *, out_group->micro_count *size);
   if (!out_group->table) return SHOAL_OOM();
   for (int64_t i = first; i < last; ++i) {
     const shoal_record_t *record = c->entries[i].record;
@@ -241,7 +247,7 @@ static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, 
   return status;
 }
 
-// ---- one run ----------------------------------------------------------------------------------------
+// ---- one run ------------------------------------------------------------------------------------
 
 static bool assigns(const shoal_graph_t *graph, int32_t state) {
   for (int64_t a = 0; a < graph->assigns.count; ++a)
@@ -272,14 +278,17 @@ static shoal_status_t collect(shoal_comparison_t *c, shoal_arena_t *arena) {
     for (int64_t i = c->records[r].count; i-- > 0;) {
       const shoal_record_t *record = &c->records[r].items[i];
       if (record->kind != SHOAL_RECORD_TAP || record->run != c->run) continue;
-      entry_t entry = {.record = record, .layout = c->records[r].layouts[record->layout], .state = -1};
+      entry_t entry = {
+          .record = record, .layout = c->records[r].layouts[record->layout], .state = -1};
       int32_t state = shoal_model_find_state(c->model, record->name);
-      if (state >= 0 && !seen[state] && entry.layout == c->resting[state] && assigns(graph, state)) {
+      if (state >= 0 && !seen[state] && entry.layout == c->resting[state] &&
+          assigns(graph, state)) {
         seen[state] = true;
         entry.state = state;
         entry.order = graph->values.count + state;
       } else if ((entry.order = shoal_reference_find(order, record->name)) < 0) {
-        return SHOAL_ERROR(MISMATCH, "graph '%s': the program makes '%s', which the graph does not have",
+        return SHOAL_ERROR(MISMATCH,
+                           "graph '%s': the program makes '%s', which the graph does not have",
                            graph->name, record->name);
       }
       c->entries[c->entry_count++] = entry;
@@ -305,7 +314,8 @@ static shoal_status_t compare_taps(const shoal_comparison_t *c, shoal_check_repo
                        c->entries[next].layout == entry->layout;)
       ++next;
     const shoal_expected_t *e = expected_of(c, entry);
-    if (!e) return SHOAL_ERROR(INTERNAL, "'%s' was not computed on one device", entry->record->name);
+    if (!e)
+      return SHOAL_ERROR(INTERNAL, "'%s' was not computed on one device", entry->record->name);
     SHOAL_RETURN_IF_ERROR(compare_group(c, i, next, e, report));
   }
   return NULL;
@@ -317,7 +327,8 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
   const shoal_graph_t *graph = shoal_reference_graph(c->references[0]);
   const shoal_expected_t *e = NULL;
   bool output = record->kind == SHOAL_RECORD_OUTPUT;
-  if (!output) e = shoal_reference_state(c->references[0], shoal_model_find_state(c->model, record->name));
+  if (!output)
+    e = shoal_reference_state(c->references[0], shoal_model_find_state(c->model, record->name));
   for (int64_t o = 0; output && o < graph->outputs.count; ++o)
     if (strcmp(graph->outputs.items[o].name, record->name) == 0)
       e = shoal_reference_value(c->references[0], graph->outputs.items[o].value);
@@ -330,15 +341,16 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
   shoal_arena_init(c->arena->allocator, &arena);
   for (int64_t i = 0; i < count && !status; ++i) {
     shoal_cell_t got, want;
-    if (floats) got.f = shoal_dtype_load(e->type.dtype, record->data, i), want.f = e->floats[i];
+    if (floats)
+      got.f = shoal_dtype_load(e->type.dtype, record->data, i), want.f = e->floats[i];
     else
       got.i = shoal_dtype_load_int(e->type.dtype, record->data, i),
       want.i = shoal_dtype_load_int(e->type.dtype, e->own, i);
     if (floats && isfinite(got.f)) largest = fmax(largest, fabs(got.f - want.f));
     if (cell_equal(floats, got, want, allowed)) continue;
     note_difference(e, got, want, allowed, report);
-    const char *where = shoal_arena_printf(&arena, "%s '%s' on rank %d",
-                                           output ? "fetched as" : "state", record->name, record->rank);
+    const char *where = shoal_arena_printf(
+        &arena, "%s '%s' on rank %d", output ? "fetched as" : "state", record->name, record->rank);
     status = differs(c, e, where ? where : "", i, got, want, allowed, &arena);
   }
   shoal_arena_deinit(&arena);
@@ -359,7 +371,7 @@ static shoal_status_t compare_all(const shoal_comparison_t *c, shoal_check_repor
   return NULL;
 }
 
-// ---- decisions --------------------------------------------------------------------------------------
+// ---- decisions ----------------------------------------------------------------------------------
 
 // The program's elements of a value, from the first layout it was made in.
 static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64_t last,
@@ -386,8 +398,9 @@ static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64
   return NULL;
 }
 
-// The entries of the last form the program brought a value into: joined and rounded, where it came out
-// unreduced. Entries of a value lie together, those of a layout in turn; layouts are not in order of time.
+// The entries of the last form the program brought a value into: joined and rounded, where it came
+// out unreduced. Entries of a value lie together, those of a layout in turn; layouts are not in
+// order of time.
 static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *out_first,
                       int64_t *out_last) {
   bool found = false, reduced = false;
@@ -411,8 +424,8 @@ static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *ou
   return found;
 }
 
-static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_t count, double allowed,
-                   double *elements) {
+static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
+                   double allowed, double *elements) {
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
   int64_t first, last;
@@ -428,13 +441,15 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
       elements[i] = whole[i];
       changed = true;
     }
-  shoal_status_free(status);  // a value that cannot be assembled is not imposed; comparing it will tell
+  shoal_status_free(
+      status);  // a value that cannot be assembled is not imposed; comparing it will tell
   shoal_arena_deinit(&arena);
   return changed;
 }
 
-shoal_status_t shoal_comparison_run(shoal_comparison_t *c, int32_t run, shoal_reference_t *reference,
-                                    shoal_reference_t *expanded, shoal_check_report_t *report) {
+shoal_status_t shoal_comparison_run(shoal_comparison_t *c, int32_t run,
+                                    shoal_reference_t *reference, shoal_reference_t *expanded,
+                                    shoal_check_report_t *report) {
   c->run = run;
   c->references[0] = reference;
   c->references[1] = expanded;
@@ -465,7 +480,8 @@ shoal_status_t shoal_comparison_run(shoal_comparison_t *c, int32_t run, shoal_re
 }
 
 shoal_status_t shoal_comparison_restart(const shoal_comparison_t *c) {
-  // Every rank has them whole and, as just compared, alike; of both sessions, the one with taps comes first.
+  // Every rank has them whole and, as just compared, alike; of both sessions, the one with taps
+  // comes first.
   const rank_records_t *first = &c->records[0];
   for (int64_t i = first->count; i-- > 0;) {
     const shoal_record_t *record = &first->items[i];

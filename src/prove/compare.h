@@ -17,8 +17,8 @@ typedef union shoal_cell {
 typedef struct shoal_group_parts {
   const shoal_layout_t *layout;
   shoal_type_t type;
-  int64_t micro_count;              // 1 when the layout does not speak of micro
-  const shoal_record_t **table;     // [micro][position]; NULL: no record
+  int64_t micro_count;           // 1 when the layout does not speak of micro
+  const shoal_record_t **table;  // [micro][position]; NULL: no record
 } shoal_group_parts_t;
 
 bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout);
@@ -40,11 +40,12 @@ typedef struct shoal_rank_log {
   int64_t size;
 } shoal_rank_log_t;
 
-// `program` says what the meshes and resting layouts are. `expanded` is the plan's model where that differs
-// from `model`, else NULL. Everything is allocated from `arena`.
+// `program` says what the meshes and resting layouts are. `expanded` is the plan's model where that
+// differs from `model`, else NULL. Everything is allocated from `arena`.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_create(const shoal_model_t *model,
                                                       const shoal_program_t *program, int32_t ranks,
-                                                      const shoal_rank_log_t *logs, shoal_arena_t *arena,
+                                                      const shoal_rank_log_t *logs,
+                                                      shoal_arena_t *arena,
                                                       shoal_comparison_t **out_comparison);
 // Compares run `run`, which the references (the second may be NULL) have just made.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_run(shoal_comparison_t *comparison, int32_t run,

@@ -12,8 +12,8 @@
 
 typedef struct item {
   const char *group, *name;
-  int64_t count, offered;                // cases in which it occurred; could have (ways)
-  int64_t last_case, last_offer;         // so that a key counts once a case
+  int64_t count, offered;         // cases in which it occurred; could have (ways)
+  int64_t last_case, last_offer;  // so that a key counts once a case
 } item_t;
 
 struct shoal_coverage {
@@ -25,11 +25,12 @@ struct shoal_coverage {
 
 // What a plan can have besides ops, ways and reshards.
 static const char *const features[] = {
-    "uneven",      "empty part",   "unit",       "chunk",     "flat",     "halo",
-    "weights",     "items",        "3 axes",     "two meshes", "union mesh", "rank list", "idle rank", "micro",
-    "uneven micro", "partial sum", "partial max", "partial min", "expanded", "eval",     "f64",
-    "f32",         "bf16",         "threads",    "processes", "opaque",    "ranks 1",    "ranks 2",
-    "ranks 3",     "ranks 4",      "ranks 5",    "ranks 6",    "ranks 8"};
+    "uneven",    "empty part", "unit",         "chunk",       "flat",        "halo",
+    "weights",   "items",      "3 axes",       "two meshes",  "union mesh",  "rank list",
+    "idle rank", "micro",      "uneven micro", "partial sum", "partial max", "partial min",
+    "expanded",  "eval",       "f64",          "f32",         "bf16",        "threads",
+    "processes", "opaque",     "ranks 1",      "ranks 2",     "ranks 3",     "ranks 4",
+    "ranks 5",   "ranks 6",    "ranks 8"};
 
 static item_t *find(const shoal_coverage_t *c, const char *group, const char *name) {
   for (int64_t i = 0; i < c->items.count; ++i)
@@ -41,8 +42,9 @@ static item_t *find(const shoal_coverage_t *c, const char *group, const char *na
 static bool declare(shoal_coverage_t *c, const char *group, const char *name) {
   if (find(c, group, name)) return true;
   const char *copy = shoal_arena_strdup(&c->arena, name);
-  return copy && SHOAL_PUSH(&c->arena, &c->items, (item_t){.group = group, .name = copy, .last_case = -1,
-                                                              .last_offer = -1});
+  return copy &&
+         SHOAL_PUSH(&c->arena, &c->items,
+                    (item_t){.group = group, .name = copy, .last_case = -1, .last_offer = -1});
 }
 
 static bool occurs(shoal_coverage_t *c, const char *group, const char *name) {
@@ -100,10 +102,10 @@ const char *shoal_coverage_missing(const shoal_coverage_t *c, const char *group,
   return NULL;
 }
 
-// ---- ways -------------------------------------------------------------------------------------------
+// ---- ways ---------------------------------------------------------------------------------------
 
-shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way, shoal_arena_t *arena,
-                                  const char **out_name) {
+shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way,
+                                  shoal_arena_t *arena, const char **out_name) {
   const char *text = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_way_print(op, way, arena, &text));
   char *name = shoal_arena_printf(arena, "%s %s", op->name, text);
@@ -127,7 +129,8 @@ shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way, 
 
 #define REDUCES (SHOAL_REDUCE_PROD + 1)
 
-int shoal_way_unreduced_inputs(const shoal_node_t *node, const shoal_way_t *way, const bool *unreduced) {
+int shoal_way_unreduced_inputs(const shoal_node_t *node, const shoal_way_t *way,
+                               const bool *unreduced) {
   int count = 0;
   for (int32_t k = 0; k < node->input_count; ++k) {
     if (way->operands[k].kind != SHOAL_OPERAND_PARTIAL) continue;
@@ -137,16 +140,17 @@ int shoal_way_unreduced_inputs(const shoal_node_t *node, const shoal_way_t *way,
   return count;
 }
 
-static shoal_status_t rule_of(const shoal_graph_t *graph, const shoal_node_t *node, shoal_rules_t *rules,
-                              shoal_arena_t *arena, const shoal_rule_t **out_rule) {
+static shoal_status_t rule_of(const shoal_graph_t *graph, const shoal_node_t *node,
+                              shoal_rules_t *rules, shoal_arena_t *arena,
+                              const shoal_rule_t **out_rule) {
   shoal_call_t call;
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, arena, &call));
   return shoal_rules_get(rules, &call, out_rule);
 }
 
-shoal_status_t shoal_graph_unreduced(const shoal_graph_t *graph, shoal_rules_t *rules, shoal_arena_t *arena,
-                                     const bool **out_unreduced) {
-  bool *unreduced = SHOAL_NEW(arena, bool, graph->values.count * REDUCES);
+shoal_status_t shoal_graph_unreduced(const shoal_graph_t *graph, shoal_rules_t *rules,
+                                     shoal_arena_t *arena, const bool **out_unreduced) {
+  bool *unreduced = SHOAL_NEW(arena, bool, graph->values.count *REDUCES);
   if (!unreduced) return SHOAL_OOM();
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
@@ -156,7 +160,8 @@ shoal_status_t shoal_graph_unreduced(const shoal_graph_t *graph, shoal_rules_t *
       if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) < 0) continue;
       for (int32_t o = 0; o < node->output_count; ++o) {
         const shoal_way_operand_t *out = &rule->ways[w].operands[node->input_count + o];
-        if (out->kind == SHOAL_OPERAND_PARTIAL) unreduced[node->outputs[o] * REDUCES + out->reduce] = true;
+        if (out->kind == SHOAL_OPERAND_PARTIAL)
+          unreduced[node->outputs[o] * REDUCES + out->reduce] = true;
       }
     }
   }
@@ -164,7 +169,8 @@ shoal_status_t shoal_graph_unreduced(const shoal_graph_t *graph, shoal_rules_t *
   return NULL;
 }
 
-static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan, shoal_arena_t *arena) {
+static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan,
+                               shoal_arena_t *arena) {
   for (int64_t g = 1; g < plan->model->graphs.count; ++g) {
     const shoal_graph_plan_t *gp = &plan->graphs[g];
     const bool *unreduced = NULL;
@@ -190,7 +196,7 @@ static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan, sh
   return NULL;
 }
 
-// ---- layouts ----------------------------------------------------------------------------------------
+// ---- layouts ------------------------------------------------------------------------------------
 
 static bool add_cut(shoal_coverage_t *c, const shoal_cut_t *cut) {
   bool ok = true;
@@ -269,7 +275,8 @@ static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
   bool ok = true;
   for (int64_t m = 0; m < plan->mesh_count && ok; ++m) {
     int32_t real = 0;
-    for (int32_t a = 0; a < plan->meshes[m].axis_count; ++a) real += plan->meshes[m].axes[a].size > 1;
+    for (int32_t a = 0; a < plan->meshes[m].axis_count; ++a)
+      real += plan->meshes[m].axes[a].size > 1;
     if (real >= 3) ok = occurs(c, "feature", "3 axes");
     if (plan->meshes[m].ranks && ok) ok = occurs(c, "feature", "rank list");
   }
@@ -296,7 +303,8 @@ static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
 }
 
 shoal_status_t shoal_coverage_add(shoal_coverage_t *c, const shoal_plan_t *plan,
-                                  const shoal_program_t *program, const shoal_check_options_t *options) {
+                                  const shoal_program_t *program,
+                                  const shoal_check_options_t *options) {
   shoal_arena_t arena;
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
@@ -307,7 +315,7 @@ shoal_status_t shoal_coverage_add(shoal_coverage_t *c, const shoal_plan_t *plan,
   return status;
 }
 
-// ---- results ----------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 void shoal_coverage_print(const shoal_coverage_t *c, shoal_text_t *text) {
   static const char *const groups[] = {"op", "reshard", "feature", "way"};

@@ -32,7 +32,7 @@ static bool find_place(const shoal_program_t *program, const char *description, 
   return true;
 }
 
-// ---- memory -----------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 typedef struct range {
   int64_t from, to;
@@ -62,8 +62,8 @@ typedef struct step {
   int64_t micro;
 } step_t;
 
-// Does `a` write what `b` reads or writes? Scratch is nobody's once its instruction is done, and two that add
-// to the same sum may do so in any order.
+// Does `a` write what `b` reads or writes? Scratch is nobody's once its instruction is done, and
+// two that add to the same sum may do so in any order.
 static bool disturbs(const step_t *a, const step_t *b) {
   if (a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE &&
       a->in->outputs[0] == b->in->outputs[0] && a->in->reduce == b->in->reduce)
@@ -76,7 +76,8 @@ static bool disturbs(const step_t *a, const step_t *b) {
     for (int32_t i = 0; i < b->in->output_count; ++i)
       if (overlap(written, range_of(b->class, b->in->outputs[i], b->micro))) return true;
     if (o < a->in->output_count && overlap(written, workspace_of(b->in))) return true;
-    if (b->in->predicate >= 0 && overlap(written, range_of(b->class, b->in->predicate, -1))) return true;
+    if (b->in->predicate >= 0 && overlap(written, range_of(b->class, b->in->predicate, -1)))
+      return true;
   }
   return false;
 }
@@ -104,12 +105,14 @@ static bool crosses(const shoal_class_t *class, int32_t buffer) {
 
 // Does a step write on what another segment's step takes from outside or leaves for others?
 static bool spoils(const step_t *a, const step_t *b) {
-  bool both_add = a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE;
+  bool both_add =
+      a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE;
   for (int32_t o = 0; o <= a->in->output_count; ++o) {
     range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->micro)
                                               : workspace_of(a->in);
     for (int32_t k = 0; k < b->in->input_count + b->in->output_count; ++k) {
-      int32_t buffer = k < b->in->input_count ? b->in->inputs[k] : b->in->outputs[k - b->in->input_count];
+      int32_t buffer =
+          k < b->in->input_count ? b->in->inputs[k] : b->in->outputs[k - b->in->input_count];
       if (buffer < 0 || !crosses(b->class, buffer)) continue;
       if (both_add && buffer == a->in->outputs[0] && a->in->reduce == b->in->reduce) continue;
       if (overlap(written, range_of(b->class, buffer, b->micro))) return true;
@@ -120,22 +123,25 @@ static bool spoils(const step_t *a, const step_t *b) {
 
 static bool segments_disturb(const shoal_class_t *class, const shoal_segment_call_t *a,
                              const shoal_segment_call_t *b) {
-  const shoal_segment_t *first = &class->segments[a->segment], *second = &class->segments[b->segment];
+  const shoal_segment_t *first = &class->segments[a->segment],
+                        *second = &class->segments[b->segment];
   for (int64_t i = 0; i < first->instruction_count; ++i)
     for (int64_t k = 0; k < second->instruction_count; ++k) {
-      step_t x = {class, &first->instructions[i], a->micro}, y = {class, &second->instructions[k], b->micro};
+      step_t x = {class, &first->instructions[i], a->micro},
+             y = {class, &second->instructions[k], b->micro};
       if (spoils(&x, &y) || spoils(&y, &x)) return true;
     }
   return false;
 }
 
-// ---- reasons ----------------------------------------------------------------------------------------
+// ---- reasons ------------------------------------------------------------------------------------
 
 static const char *why_twice(const place_t *p) {
   if (!p->in || p->in->opcode == SHOAL_OPCODE_ACCUMULATE) return NULL;
   for (int32_t o = 0; o < p->in->output_count; ++o)
     for (int32_t i = 0; i < p->in->input_count; ++i)
-      if (overlap(range_of(p->class, p->in->outputs[o], -1), range_of(p->class, p->in->inputs[i], -1)))
+      if (overlap(range_of(p->class, p->in->outputs[o], -1),
+                  range_of(p->class, p->in->inputs[i], -1)))
         return NULL;
   return "it reads nothing that it writes, so twice is once";
 }
@@ -149,11 +155,12 @@ static const char *why_swap(const place_t *p) {
 
 // Commutative: a fact of arithmetic, not of the op's record.
 static const char *why_inputs(const place_t *p) {
-  static const char *const commutative[] = {"shoal.add", "shoal.mul", "shoal.maximum", "shoal.minimum",
-                                            "shoal.equal"};
+  static const char *const commutative[] = {"shoal.add", "shoal.mul", "shoal.maximum",
+                                            "shoal.minimum", "shoal.equal"};
   if (!p->in || !p->in->op) return NULL;
   for (size_t i = 0; i < sizeof commutative / sizeof commutative[0]; ++i)
-    if (strcmp(p->in->op->name, commutative[i]) == 0) return "the op does not mind the order of its inputs";
+    if (strcmp(p->in->op->name, commutative[i]) == 0)
+      return "the op does not mind the order of its inputs";
   return NULL;
 }
 
@@ -170,7 +177,8 @@ static bool is_read(const shoal_class_t *class, int32_t buffer) {
 }
 
 static const char *why_drop(const place_t *p) {
-  if (!p->in || p->in->opcode == SHOAL_OPCODE_FETCH || p->in->opcode == SHOAL_OPCODE_RESHARD) return NULL;
+  if (!p->in || p->in->opcode == SHOAL_OPCODE_FETCH || p->in->opcode == SHOAL_OPCODE_RESHARD)
+    return NULL;
   for (int32_t o = 0; o < p->in->output_count; ++o)
     if (is_read(p->class, p->in->outputs[o])) return NULL;
   return "nobody reads what it makes";
@@ -182,7 +190,8 @@ static const char *why_channel(const shoal_program_t *program, const char *chang
   if (mine >= program->channel_count || other >= program->channel_count) return NULL;
   const shoal_channel_t *a = &program->channels[mine], *b = &program->channels[other];
   if (a->type.dtype == b->type.dtype && shoal_shape_equal(&a->type.shape, &b->type.shape) &&
-      shoal_layout_equal(&a->src, &b->src) && shoal_layout_equal(&a->dst, &b->dst) && a->micro == b->micro)
+      shoal_layout_equal(&a->src, &b->src) && shoal_layout_equal(&a->dst, &b->dst) &&
+      a->micro == b->micro)
     return "the channel has the same type and layouts, and all ranks changed to it";
   return NULL;
 }
@@ -228,9 +237,11 @@ const char *shoal_explain_mutation(const shoal_program_t *program, const shoal_p
   if (strstr(description, "drop it")) return why_drop(&p);
   if (strstr(description, "swap calls")) return why_calls(&p, description);
   if (strstr(description, "change attribute")) return why_attribute(&p);
-  if (strstr(description, "do not wait")) return "other waits order the two as well (the static check proves it)";
+  if (strstr(description, "do not wait"))
+    return "other waits order the two as well (the static check proves it)";
   if (strstr(description, "halve the workspace") && p.in && p.in->opcode == SHOAL_OPCODE_RESHARD)
-    return "it is planned for the rank that needs most; these need less (the static check proves it)";
+    return "it is planned for the rank that needs most; these need less (the static check proves "
+           "it)";
   if (strstr(description, "use channel")) return why_channel(program, change);
   if (strstr(description, "64 bytes more") || strstr(description, "move"))
     return "the bytes it takes are free while it needs them (the static check proves it)";

@@ -1,4 +1,5 @@
-// Why a mutation that nobody noticed computes the same: found from the two programs, not from their results.
+// Why a mutation that nobody noticed computes the same: found from the two programs, not from their
+// results.
 #ifndef SHOAL_PROVE_EXPLAIN_H_
 #define SHOAL_PROVE_EXPLAIN_H_
 

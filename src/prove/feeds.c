@@ -1,5 +1,5 @@
-// What a check feeds, and in which order it runs the graphs. Rows, ranks, steps and inputs all get different
-// numbers: a test in which every rank has the same data cannot fail.
+// What a check feeds, and in which order it runs the graphs. Rows, ranks, steps and inputs all get
+// different numbers: a test in which every rank has the same data cannot fail.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -8,8 +8,9 @@
 #include "base/status.h"
 #include "prove/reference.h"
 
-// Integers are places in something: a table's rows, a row of classes. The consumer that looks them up has
-// a place attribute on what it looks in; the shorter of its first and last dim is a safe limit.
+// Integers are places in something: a table's rows, a row of classes. The consumer that looks them
+// up has a place attribute on what it looks in; the shorter of its first and last dim is a safe
+// limit.
 static int64_t limit_of(const shoal_graph_t *graph, int32_t value, int depth) {
   int64_t limit = INT64_MAX;
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
@@ -20,7 +21,8 @@ static int64_t limit_of(const shoal_graph_t *graph, int32_t value, int depth) {
     for (int32_t a = 0; a < node->op->attr_count; ++a) {
       const shoal_attr_schema_t *attr = &node->op->attrs[a];
       if (attr->role != SHOAL_ROLE_PLACE) continue;
-      int32_t operand = attr->operand >= 0 ? node->inputs[attr->operand] : node->outputs[~attr->operand];
+      int32_t operand =
+          attr->operand >= 0 ? node->inputs[attr->operand] : node->outputs[~attr->operand];
       const shoal_type_t *type = &graph->values.items[operand].type;
       if (operand == value || type->shape.rank == 0 || !shoal_dtype_is_float(type->dtype)) continue;
       int64_t first = type->shape.dims[0], last = type->shape.dims[type->shape.rank - 1];
@@ -36,8 +38,8 @@ static int64_t limit_of(const shoal_graph_t *graph, int32_t value, int depth) {
   return limit;
 }
 
-void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph, int32_t value,
-                     int32_t run, void *data) {
+void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph,
+                     int32_t value, int32_t run, void *data) {
   const shoal_value_info_t *info = &graph->values.items[value];
   shoal_check_feed_t feed = {0};
   for (int64_t i = 0; i < options->feed_count; ++i)
@@ -70,7 +72,8 @@ shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps, s
   const shoal_graph_t *train = shoal_model_find_graph(model, "train");
   for (int64_t i = 0; train && i < steps && ok; ++i) ok = SHOAL_PUSH(arena, &graphs, train->name);
   for (int64_t i = 1; i < model->graphs.count && ok; ++i)
-    if (model->graphs.items[i] != train) ok = SHOAL_PUSH(arena, &graphs, model->graphs.items[i]->name);
+    if (model->graphs.items[i] != train)
+      ok = SHOAL_PUSH(arena, &graphs, model->graphs.items[i]->name);
   if (!ok) return SHOAL_OOM();
   *out_graphs = graphs.items;
   *out_count = (int32_t)graphs.count;

@@ -36,7 +36,7 @@ const char *shoal_ints_text(shoal_generator_t *g, int32_t count, const int64_t *
   return text ? shoal_arena_printf(g->arena, "%s]", text) : NULL;
 }
 
-// ---- values -----------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 shoal_type_t shoal_generate_type(const shoal_generator_t *g, shoal_case_ref_t ref) {
   shoal_type_t type = {0};
@@ -48,8 +48,9 @@ double shoal_generate_bound(const shoal_generator_t *g, shoal_case_ref_t ref) {
   return ref.kind == 'v' ? g->bounds.items[ref.index] : 1;
 }
 
-bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count, const shoal_case_ref_t *refs,
-                         const char *attrs, double bound, shoal_case_ref_t *out_ref) {
+bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count,
+                         const shoal_case_ref_t *refs, const char *attrs, double bound,
+                         shoal_case_ref_t *out_ref) {
   if (!attrs || count > SHOAL_CASE_REFS) return false;
   shoal_case_node_t node = {.op = op, .ref_count = count, .attrs = attrs};
   if (count) memcpy(node.refs, refs, (size_t)count * sizeof *refs);
@@ -62,7 +63,8 @@ bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count, co
     int64_t elements = shoal_shape_count(&node.outputs[o].shape);
     if (elements > LARGEST || elements == 0) return false;
   }
-  if (!SHOAL_PUSH(g->arena, &g->c->nodes, node) || !SHOAL_PUSH(g->arena, &g->bounds, bound)) return false;
+  if (!SHOAL_PUSH(g->arena, &g->c->nodes, node) || !SHOAL_PUSH(g->arena, &g->bounds, bound))
+    return false;
   *out_ref = (shoal_case_ref_t){.kind = 'v', .index = (int32_t)g->c->nodes.count - 1};
   return true;
 }
@@ -72,8 +74,9 @@ shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, shoal_dtype_t dtype,
   shoal_case_input_t input = {{dtype, *shape}, limit, positive};
   for (int32_t i = 0; i < g->c->inputs.count; ++i) {  // another one alike may do
     const shoal_case_input_t *old = &g->c->inputs.items[i];
-    if (old->type.dtype == dtype && shoal_shape_equal(&old->type.shape, shape) && old->limit == limit &&
-        old->positive == positive && shoal_chance(g, g->c->inputs.count < MOST_INPUTS ? 30 : 100))
+    if (old->type.dtype == dtype && shoal_shape_equal(&old->type.shape, shape) &&
+        old->limit == limit && old->positive == positive &&
+        shoal_chance(g, g->c->inputs.count < MOST_INPUTS ? 30 : 100))
       return (shoal_case_ref_t){.kind = 'i', .index = i};
   }
   SHOAL_PUSH(g->arena, &g->c->inputs, input);  // when memory is short: an index that does not exist
@@ -119,10 +122,11 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
   return shoal_generate_fresh(g, &shape);
 }
 
-// ---- the case ---------------------------------------------------------------------------------------
+// ---- the case -----------------------------------------------------------------------------------
 
 // Least covered of a few names.
-static int64_t scarce(shoal_generator_t *g, const char *group, int64_t count, const char *const *names) {
+static int64_t scarce(shoal_generator_t *g, const char *group, int64_t count,
+                      const char *const *names) {
   int64_t best = shoal_roll(g, count);
   for (int64_t i = 0; i < count; ++i)
     if (shoal_coverage_count(g->coverage, group, names[i]) == 0 && shoal_chance(g, 50)) best = i;
@@ -162,8 +166,12 @@ shoal_status_t shoal_generate_case(uint64_t seed, shoal_registry_t *registry, sh
                                    shoal_random_case_t *out_case) {
   for (uint64_t attempt = 0; attempt < 20; ++attempt) {
     *out_case = (shoal_random_case_t){.seed = seed % 1000000};
-    shoal_generator_t g = {.state = seed + (attempt << 48), .registry = registry, .rules = rules,
-                           .coverage = coverage, .arena = arena, .c = out_case};
+    shoal_generator_t g = {.state = seed + (attempt << 48),
+                           .registry = registry,
+                           .rules = rules,
+                           .coverage = coverage,
+                           .arena = arena,
+                           .c = out_case};
     SHOAL_RETURN_IF_ERROR(generate(&g));
     shoal_model_t *model = NULL;
     shoal_status_t status = shoal_random_case_build(out_case, registry, arena->allocator, &model);

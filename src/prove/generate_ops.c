@@ -1,5 +1,6 @@
-// One way to use each op: from a value at hand and fresh operands that fit it. Ops that the table does not
-// know are taken from the examples of their records, so a new op is covered without an edit here.
+// One way to use each op: from a value at hand and fresh operands that fit it. Ops that the table
+// does not know are taken from the examples of their records, so a new op is covered without an
+// edit here.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,8 @@ typedef shoal_case_ref_t ref_t;
 typedef shoal_generator_t gen_t;
 
 #define TEXT(...) shoal_arena_printf(g->arena, __VA_ARGS__)
-#define NODE(op, bound, attrs, out, ...)                                                          \
-  shoal_generate_node(g, op, (int32_t)(sizeof((ref_t[]){__VA_ARGS__}) / sizeof(ref_t)),           \
+#define NODE(op, bound, attrs, out, ...)                                                \
+  shoal_generate_node(g, op, (int32_t)(sizeof((ref_t[]){__VA_ARGS__}) / sizeof(ref_t)), \
                       (ref_t[]){__VA_ARGS__}, attrs, bound, out)
 
 // The value with magnitudes below 4: products and exponentials must not run away.
@@ -20,8 +21,10 @@ static ref_t tame(gen_t *g, ref_t x) {
   ref_t out = x;
   double bound = shoal_generate_bound(g, x);
   if (bound <= 4) return x;
-  if (shoal_chance(g, 50)) NODE("tanh", 1, "", &out, x);
-  else NODE("affine", 2, TEXT("scale=%.3g, shift=0", 2 / bound), &out, x);
+  if (shoal_chance(g, 50))
+    NODE("tanh", 1, "", &out, x);
+  else
+    NODE("affine", 2, TEXT("scale=%.3g, shift=0", 2 / bound), &out, x);
   return out;
 }
 
@@ -46,7 +49,8 @@ static ref_t positive(gen_t *g, ref_t x) {
 static shoal_shape_t broadcastable(gen_t *g, const shoal_shape_t *shape) {
   int32_t drop = shoal_chance(g, 50) ? (int32_t)shoal_roll(g, shape->rank + 1) : 0;
   shoal_shape_t out = {.rank = shape->rank - drop};
-  for (int32_t d = 0; d < out.rank; ++d) out.dims[d] = shoal_chance(g, 20) ? 1 : shape->dims[d + drop];
+  for (int32_t d = 0; d < out.rank; ++d)
+    out.dims[d] = shoal_chance(g, 20) ? 1 : shape->dims[d + drop];
   return out;
 }
 
@@ -62,7 +66,7 @@ static ref_t partner(gen_t *g, ref_t x) {
   return shoal_generate_fresh(g, &shape);
 }
 
-// ---- families ---------------------------------------------------------------------------------------
+// ---- families -----------------------------------------------------------------------------------
 
 static void gen_unary(gen_t *g, const char *op) {
   ref_t x = some(g, 0, 4), out;
@@ -79,7 +83,8 @@ static void gen_binary(gen_t *g, const char *op) {
   ref_t a = some(g, 0, 4), b = partner(g, a), out;
   double bound = shoal_generate_bound(g, a) + shoal_generate_bound(g, b);
   if (strcmp(op, "mul") == 0) bound = shoal_generate_bound(g, a) * shoal_generate_bound(g, b);
-  if (strcmp(op, "div") == 0) b = positive(g, b), bound = 2 * shoal_generate_bound(g, a);
+  if (strcmp(op, "div") == 0)
+    b = positive(g, b), bound = 2 * shoal_generate_bound(g, a);
   else if (shoal_chance(g, 30)) {
     ref_t swap = a;
     a = b, b = swap;
@@ -98,7 +103,8 @@ static void gen_choice(gen_t *g, const char *op) {
     return;
   }
   if (shoal_chance(g, 85))
-    NODE("where", shoal_generate_bound(g, a) + shoal_generate_bound(g, b), "", &out, condition, b, a);
+    NODE("where", shoal_generate_bound(g, a) + shoal_generate_bound(g, b), "", &out, condition, b,
+         a);
 }
 
 static void gen_cast(gen_t *g, const char *op) {
@@ -123,8 +129,8 @@ static void gen_matmul(gen_t *g, const char *op) {
   other.dims[r - 2] = tb ? n : k;
   other.dims[r - 1] = tb ? k : n;
   ref_t b = shoal_generate_fresh(g, &other);
-  NODE(op, 0.6 * (double)k * shoal_generate_bound(g, a), TEXT("transpose_a=%d, transpose_b=%d", ta, tb),
-       &out, a, b);
+  NODE(op, 0.6 * (double)k * shoal_generate_bound(g, a),
+       TEXT("transpose_a=%d, transpose_b=%d", ta, tb), &out, a, b);
 }
 
 static void gen_einsum(gen_t *g, const char *op) {
@@ -140,8 +146,10 @@ static void gen_einsum(gen_t *g, const char *op) {
       second[strlen(second)] = letter;
       other.dims[other.rank++] = shape.dims[d];
     }
-    if (fate >= 35) result[strlen(result)] = letter;
-    else summed *= (double)shape.dims[d];
+    if (fate >= 35)
+      result[strlen(result)] = letter;
+    else
+      summed *= (double)shape.dims[d];
   }
   for (int64_t i = shoal_roll(g, 2) + (other.rank == 0); i > 0; --i) {
     char letter = (char)('v' + i);
@@ -192,7 +200,8 @@ static void gen_reshape(gen_t *g, const char *op) {
       to.dims[to.rank++] = size;
     }
   }
-  NODE(op, shoal_generate_bound(g, x), TEXT("shape=%s", shoal_ints_text(g, to.rank, to.dims)), &out, x);
+  NODE(op, shoal_generate_bound(g, x), TEXT("shape=%s", shoal_ints_text(g, to.rank, to.dims)), &out,
+       x);
 }
 
 static void gen_transpose(gen_t *g, const char *op) {
@@ -242,21 +251,25 @@ static void gen_broadcast(gen_t *g, const char *op) {
   shoal_shape_t from = shape_of(g, x), to = {.rank = from.rank + 1, .dims = {shoal_roll_size(g)}};
   for (int32_t d = 0; d < from.rank; ++d)
     to.dims[d + 1] = from.dims[d] == 1 ? shoal_roll_size(g) : from.dims[d];
-  NODE(op, shoal_generate_bound(g, x), TEXT("shape=%s", shoal_ints_text(g, to.rank, to.dims)), &out, x);
+  NODE(op, shoal_generate_bound(g, x), TEXT("shape=%s", shoal_ints_text(g, to.rank, to.dims)), &out,
+       x);
 }
 
 // Values from nothing, added to what is there.
 static void gen_source(gen_t *g, const char *op) {
   ref_t x = some(g, 1, 4), made, out;
   shoal_shape_t shape = shape_of(g, x);
-  const char *sizes = shoal_ints_text(g, shape.rank, shape.dims), *dtype = shoal_dtype_name(g->dtype);
+  const char *sizes = shoal_ints_text(g, shape.rank, shape.dims),
+             *dtype = shoal_dtype_name(g->dtype);
   bool ok;
   if (strcmp(op, "full") == 0) {
-    ok = shoal_generate_node(g, op, 0, NULL, TEXT("shape=%s, value=0.75, dtype=%s", sizes, dtype), 1, &made);
+    ok = shoal_generate_node(g, op, 0, NULL, TEXT("shape=%s, value=0.75, dtype=%s", sizes, dtype),
+                             1, &made);
   } else if (strcmp(op, "iota") == 0) {
     ok = shoal_generate_node(
         g, op, 0, NULL,
-        TEXT("shape=%s, axis=%lld, dtype=%s", sizes, (long long)shoal_roll(g, shape.rank), dtype), 9, &made);
+        TEXT("shape=%s, axis=%lld, dtype=%s", sizes, (long long)shoal_roll(g, shape.rank), dtype),
+        9, &made);
   } else {
     bool normal = strcmp(op, "random_normal") == 0;
     ok = NODE(op, 4,
@@ -264,13 +277,14 @@ static void gen_source(gen_t *g, const char *op) {
                    normal ? "mean=0, std=1" : "low=-1, high=2"),
               &made, {.kind = 'n'});
   }
-  if (ok) NODE("add", shoal_generate_bound(g, x) + shoal_generate_bound(g, made), "", &out, x, made);
+  if (ok)
+    NODE("add", shoal_generate_bound(g, x) + shoal_generate_bound(g, made), "", &out, x, made);
 }
 
 static void gen_dropout(gen_t *g, const char *op) {
   ref_t x = some(g, 1, 4), out;
-  NODE(op, 2 * shoal_generate_bound(g, x), TEXT("p=0.4, key=%lld", (long long)shoal_roll(g, 1000)), &out, x,
-       {.kind = 'n'});
+  NODE(op, 2 * shoal_generate_bound(g, x), TEXT("p=0.4, key=%lld", (long long)shoal_roll(g, 1000)),
+       &out, x, {.kind = 'n'});
 }
 
 static void gen_axis(gen_t *g, const char *op) {
@@ -278,14 +292,16 @@ static void gen_axis(gen_t *g, const char *op) {
   bool softmax = strcmp(op, "softmax") == 0;
   long long axis = (long long)shoal_roll(g, shape_of(g, x).rank);
   NODE(op, softmax ? 1 : shoal_generate_bound(g, x) + 3,
-       softmax ? TEXT("axis=%lld", axis) : TEXT("axis=%lld, keep=%d", axis, shoal_chance(g, 30)), &out, x);
+       softmax ? TEXT("axis=%lld", axis) : TEXT("axis=%lld, keep=%d", axis, shoal_chance(g, 30)),
+       &out, x);
 }
 
 static void gen_layer_norm(gen_t *g, const char *op) {
   ref_t x = some(g, 1, 4), out;
   shoal_shape_t shape = shape_of(g, x), row = {.rank = 1, .dims = {shape.dims[shape.rank - 1]}};
-  // Over one element x - mean is 0. In a rounded type with the mean cut over ranks (unreduced, in bf16) it is
-  // rounding and nothing else, whatever the data, while one device makes an exact 0: no tolerance fits.
+  // Over one element x - mean is 0. In a rounded type with the mean cut over ranks (unreduced, in
+  // bf16) it is rounding and nothing else, whatever the data, while one device makes an exact 0: no
+  // tolerance fits.
   if (row.dims[0] < 2 && g->dtype != SHOAL_F64) return;
   NODE(op, 4, "eps=0.1", &out, x, shoal_generate_state(g, &row), shoal_generate_fresh(g, &row));
 }
@@ -306,7 +322,8 @@ static void gen_attention(gen_t *g, const char *op) {
 static void gen_embedding(gen_t *g, const char *op) {
   ref_t out;
   shoal_shape_t table = {.rank = 2, .dims = {1 + shoal_roll(g, 9), shoal_roll_size(g)}};
-  shoal_shape_t ids = {.rank = 1 + (int32_t)shoal_roll(g, 2), .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
+  shoal_shape_t ids = {.rank = 1 + (int32_t)shoal_roll(g, 2),
+                       .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
   ref_t rows = shoal_generate_state(g, &table);
   if (shoal_chance(g, 25)) rows = some(g, 2, 2), table = shape_of(g, rows);
   NODE(op, shoal_generate_bound(g, rows), "", &out, rows,
@@ -325,8 +342,8 @@ static ref_t image(gen_t *g) {
   ref_t x = some(g, 4, 4);
   shoal_shape_t shape = shape_of(g, x);
   if (shape.dims[2] >= 3 && shape.dims[3] >= 3) return x;
-  shape = (shoal_shape_t){4, {1 + shoal_roll(g, 3), 1 + shoal_roll(g, 3), 4 + shoal_roll(g, 6),
-                              3 + shoal_roll(g, 5)}};
+  shape = (shoal_shape_t){
+      4, {1 + shoal_roll(g, 3), 1 + shoal_roll(g, 3), 4 + shoal_roll(g, 6), 3 + shoal_roll(g, 5)}};
   return shoal_generate_fresh(g, &shape);
 }
 
@@ -336,9 +353,9 @@ static void gen_conv(gen_t *g, const char *op) {
   long long kh = 1 + shoal_roll(g, 3), kw = 1 + shoal_roll(g, 3);
   shoal_shape_t w = {4, {1 + shoal_roll(g, 4), shape.dims[1], kh, kw}};
   NODE(op, 0.6 * (double)(shape.dims[1] * kh * kw) * shoal_generate_bound(g, x),
-       TEXT("stride=[%lld,%lld], padding=[%lld,%lld], dilation=[%d,1]", (long long)(1 + shoal_roll(g, 2)),
-            (long long)(1 + shoal_roll(g, 2)), (long long)shoal_roll(g, kh), (long long)shoal_roll(g, kw),
-            1 + shoal_chance(g, 15)),
+       TEXT("stride=[%lld,%lld], padding=[%lld,%lld], dilation=[%d,1]",
+            (long long)(1 + shoal_roll(g, 2)), (long long)(1 + shoal_roll(g, 2)),
+            (long long)shoal_roll(g, kh), (long long)shoal_roll(g, kw), 1 + shoal_chance(g, 15)),
        &out, x, shoal_generate_state(g, &w));
 }
 
@@ -380,23 +397,54 @@ static void gen_example(gen_t *g, const shoal_op_t *op) {
 static const struct {
   const char *op;
   void (*generate)(gen_t *g, const char *op);
-} table[] = {
-    {"neg", gen_unary},         {"exp", gen_unary},          {"log", gen_unary},
-    {"sqrt", gen_unary},        {"tanh", gen_unary},         {"square", gen_unary},
-    {"relu", gen_unary},        {"gelu", gen_unary},         {"affine", gen_unary},
-    {"add", gen_binary},        {"sub", gen_binary},         {"mul", gen_binary},
-    {"div", gen_binary},        {"maximum", gen_binary},     {"minimum", gen_binary},
-    {"greater_equal", gen_choice}, {"equal", gen_choice},    {"cast", gen_cast},
-    {"matmul", gen_matmul},     {"einsum", gen_einsum},      {"reduce_sum", gen_reduce},
-    {"reduce_max", gen_reduce}, {"reduce_min", gen_reduce},  {"reduce_mean", gen_reduce},
-    {"reshape", gen_reshape},   {"transpose", gen_transpose}, {"slice", gen_window},
-    {"pad", gen_window},        {"concat", gen_concat},      {"broadcast_to", gen_broadcast},
-    {"full", gen_source},       {"iota", gen_source},        {"random_uniform", gen_source},
-    {"random_normal", gen_source}, {"dropout", gen_dropout}, {"softmax", gen_axis},
-    {"log_sum_exp", gen_axis},  {"layer_norm", gen_layer_norm}, {"attention", gen_attention},
-    {"embedding", gen_embedding}, {"pick", gen_labels},      {"cross_entropy", gen_labels},
-    {"conv2d", gen_conv},       {"max_pool2d", gen_pool},    {"matmul", gen_matmul},
-    {"einsum", gen_einsum},     {"reshape", gen_reshape},    {"concat", gen_concat}};
+} table[] = {{"neg", gen_unary},
+             {"exp", gen_unary},
+             {"log", gen_unary},
+             {"sqrt", gen_unary},
+             {"tanh", gen_unary},
+             {"square", gen_unary},
+             {"relu", gen_unary},
+             {"gelu", gen_unary},
+             {"affine", gen_unary},
+             {"add", gen_binary},
+             {"sub", gen_binary},
+             {"mul", gen_binary},
+             {"div", gen_binary},
+             {"maximum", gen_binary},
+             {"minimum", gen_binary},
+             {"greater_equal", gen_choice},
+             {"equal", gen_choice},
+             {"cast", gen_cast},
+             {"matmul", gen_matmul},
+             {"einsum", gen_einsum},
+             {"reduce_sum", gen_reduce},
+             {"reduce_max", gen_reduce},
+             {"reduce_min", gen_reduce},
+             {"reduce_mean", gen_reduce},
+             {"reshape", gen_reshape},
+             {"transpose", gen_transpose},
+             {"slice", gen_window},
+             {"pad", gen_window},
+             {"concat", gen_concat},
+             {"broadcast_to", gen_broadcast},
+             {"full", gen_source},
+             {"iota", gen_source},
+             {"random_uniform", gen_source},
+             {"random_normal", gen_source},
+             {"dropout", gen_dropout},
+             {"softmax", gen_axis},
+             {"log_sum_exp", gen_axis},
+             {"layer_norm", gen_layer_norm},
+             {"attention", gen_attention},
+             {"embedding", gen_embedding},
+             {"pick", gen_labels},
+             {"cross_entropy", gen_labels},
+             {"conv2d", gen_conv},
+             {"max_pool2d", gen_pool},
+             {"matmul", gen_matmul},
+             {"einsum", gen_einsum},
+             {"reshape", gen_reshape},
+             {"concat", gen_concat}};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 void shoal_generate_op(gen_t *g) {
@@ -421,8 +469,8 @@ void shoal_generate_op(gen_t *g) {
   if (best >= 0) table[best].generate(g, table[best].op);
 }
 
-// "shoal.slice {x:sum -> out:sum}": a slice of a product. "shoal.gelu_grad {dy:sum -> dx:sum}": a gelu that
-// goes into a product, whose gradient is a sum.
+// "shoal.slice {x:sum -> out:sum}": a slice of a product. "shoal.gelu_grad {dy:sum -> dx:sum}": a
+// gelu that goes into a product, whose gradient is a sum.
 void shoal_generate_wish(gen_t *g) {
   int64_t count = 0;
   while (shoal_coverage_missing(g->coverage, "way", count)) ++count;

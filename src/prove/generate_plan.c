@@ -1,6 +1,6 @@
 // A random plan for a model: meshes of 1 to 6 ranks, layouts of inputs, states and values, stages,
-// expansions. Half of the cases aim at a way of some node that coverage has not seen: its operands are
-// pinned to the layouts the way wants.
+// expansions. Half of the cases aim at a way of some node that coverage has not seen: its operands
+// are pinned to the layouts the way wants.
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct planner {
   shoal_mesh_t meshes[3];  // the third, if any, has the ranks of both: states may rest on it
   int64_t mesh_count, stage_count, micro;
   const bool *unreduced;  // of shoal_graph_unreduced
-  bool failed;  // memory is short
+  bool failed;            // memory is short
 } planner_t;
 
 #define TEXT(...) shoal_arena_printf(p->g->arena, __VA_ARGS__)
@@ -27,10 +27,11 @@ static const char *join(planner_t *p, const char *text, const char *more) {
 
 static void pin(planner_t *p, const char *name, const char *layout) {
   shoal_intent_entry_t entry = {shoal_arena_strdup(p->g->arena, name), layout};
-  if (!entry.pattern || !layout || !SHOAL_PUSH(p->g->arena, &p->g->c->pins, entry)) p->failed = true;
+  if (!entry.pattern || !layout || !SHOAL_PUSH(p->g->arena, &p->g->c->pins, entry))
+    p->failed = true;
 }
 
-// ---- meshes -----------------------------------------------------------------------------------------
+// ---- meshes -------------------------------------------------------------------------------------
 
 // "data=2,tensor=3": `size` ranks on one to three axes, some perhaps of size 1.
 static const char *axes_text(planner_t *p, int64_t size) {
@@ -66,7 +67,8 @@ static const char *ranks_text(planner_t *p, int64_t from, int64_t size, bool shu
   return text ? TEXT("@%s", text) : NULL;
 }
 
-static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int64_t size, bool list) {
+static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int64_t size,
+                               bool list) {
   gen_t *g = p->g;
   const char *axes = axes_text(p, size);
   if (p->micro > 1) axes = join(p, axes, TEXT("micro=%lld", (long long)p->micro));
@@ -83,11 +85,13 @@ static shoal_status_t make_meshes(planner_t *p) {
   for (int64_t n = 1; n <= 6; ++n) {
     char name[32];
     snprintf(name, sizeof name, "ranks %lld", (long long)n);
-    if (shoal_coverage_count(g->coverage, "feature", name) == 0 && shoal_chance(g, 30)) g->c->ranks = n;
+    if (shoal_coverage_count(g->coverage, "feature", name) == 0 && shoal_chance(g, 30))
+      g->c->ranks = n;
   }
   p->micro = shoal_chance(g, 65) ? 1 : 2 + shoal_roll(g, 2);
-  bool two = g->c->ranks > 1 &&
-             shoal_chance(g, shoal_coverage_count(g->coverage, "feature", "two meshes") < 20 ? 30 : 15);
+  bool two =
+      g->c->ranks > 1 &&
+      shoal_chance(g, shoal_coverage_count(g->coverage, "feature", "two meshes") < 20 ? 30 : 15);
   if (two) {
     int64_t first = 1 + shoal_roll(g, g->c->ranks - 1);
     SHOAL_RETURN_IF_ERROR(add_mesh(p, "p!", 0, first, true));
@@ -100,17 +104,19 @@ static shoal_status_t make_meshes(planner_t *p) {
   return add_mesh(p, "", 0, g->c->ranks, shoal_chance(g, 20));
 }
 
-// ---- layouts ----------------------------------------------------------------------------------------
+// ---- layouts ------------------------------------------------------------------------------------
 
 // "(3,1)": parts of an axis, uneven on purpose, perhaps with nothing for one.
 static const char *weights_text(planner_t *p, int64_t size) {
   const char *text = "";
   for (int64_t i = 0; i < size; ++i)
-    text = join(p, text, TEXT("%lld", (long long)(i == 0 ? 1 + shoal_roll(p->g, 4) : shoal_roll(p->g, 5))));
+    text = join(p, text,
+                TEXT("%lld", (long long)(i == 0 ? 1 + shoal_roll(p->g, 4) : shoal_roll(p->g, 5))));
   return text ? TEXT("(%s)", text) : NULL;
 }
 
-static const char *cut_text(planner_t *p, const shoal_axis_t *axis, const shoal_shape_t *shape, bool halo) {
+static const char *cut_text(planner_t *p, const shoal_axis_t *axis, const shoal_shape_t *shape,
+                            bool halo) {
   gen_t *g = p->g;
   int32_t dim = (int32_t)shoal_roll(g, shape->rank);
   int64_t size = shape->dims[dim], fate = shoal_roll(g, 100);
@@ -143,15 +149,17 @@ static const char *layout_text(planner_t *p, int64_t mesh, const shoal_shape_t *
   for (int32_t i = 0; i < m->axis_count && text; ++i) {
     const shoal_axis_t *axis = &m->axes[i];
     if (axis->size < 2 || shape->rank == 0 || shoal_chance(g, 30)) continue;
-    if (state && !last && shoal_chance(g, flat ? 70 : 8)) last = TEXT("%s:flat", axis->name);
-    else text = join(p, text, cut_text(p, axis, shape, halo));
+    if (state && !last && shoal_chance(g, flat ? 70 : 8))
+      last = TEXT("%s:flat", axis->name);
+    else
+      text = join(p, text, cut_text(p, axis, shape, halo));
   }
   if (last) text = join(p, text, last);
   if (!text) return NULL;
   return p->mesh_count > 1 ? TEXT("%s!%s", m->name, text) : text;
 }
 
-// ---- pins -------------------------------------------------------------------------------------------
+// ---- pins ---------------------------------------------------------------------------------------
 
 static int64_t some_mesh(planner_t *p) {
   return shoal_roll(p->g, p->stage_count);
@@ -176,14 +184,16 @@ static void pin_inputs(planner_t *p) {
     const shoal_value_info_t *info = &p->train->values.items[p->train->inputs.items[i].value];
     const shoal_shape_t *shape = &info->type.shape;
     if (shape->rank == 0) continue;
-    const char *text =
-        shoal_chance(g, 60) ? layout_text(p, some_mesh(p), shape, false, false, shape->rank > 1) : NULL;
+    const char *text = shoal_chance(g, 60)
+                           ? layout_text(p, some_mesh(p), shape, false, false, shape->rank > 1)
+                           : NULL;
     bool cut = p->micro > 1 && (batch < 0 ? shoal_chance(g, 60) : shape->dims[0] == batch);
     if (cut) {
       const char *bang = text ? strchr(text, '!') : NULL;
       batch = shape->dims[0];
       if (!text) text = "";
-      const char *rest = bang ? bang + 1 : text, *cuts = *rest ? join(p, "micro:0", rest) : "micro:0";
+      const char *rest = bang ? bang + 1 : text,
+                 *cuts = *rest ? join(p, "micro:0", rest) : "micro:0";
       text = bang && cuts ? TEXT("%.*s!%s", (int)(bang - text), text, cuts) : cuts;
     }
     if (text) pin(p, info->name, text);
@@ -194,12 +204,13 @@ static void pin_values(planner_t *p) {
   gen_t *g = p->g;
   for (int64_t v = 0; v < p->train->values.count; ++v) {
     const shoal_value_info_t *info = &p->train->values.items[v];
-    if (info->source != SHOAL_FROM_NODE || info->type.shape.rank == 0 || !shoal_chance(g, 8)) continue;
+    if (info->source != SHOAL_FROM_NODE || info->type.shape.rank == 0 || !shoal_chance(g, 8))
+      continue;
     pin(p, info->name, layout_text(p, some_mesh(p), &info->type.shape, false, false, false));
   }
 }
 
-// ---- aiming at a way ---------------------------------------------------------------------------------
+// ---- aiming at a way ----------------------------------------------------------------------------
 
 typedef struct target {
   int64_t mesh;
@@ -208,31 +219,33 @@ typedef struct target {
   const shoal_way_t *way;
 } target_t;
 
-static shoal_status_t rule_of(planner_t *p, const shoal_node_t *node, const shoal_rule_t **out_rule) {
+static shoal_status_t rule_of(planner_t *p, const shoal_node_t *node,
+                              const shoal_rule_t **out_rule) {
   shoal_call_t call;
   SHOAL_RETURN_IF_ERROR(shoal_node_call(p->train, node, p->g->arena, &call));
   return shoal_rules_get(p->g->rules, &call, out_rule);
 }
 
 static shoal_status_t pin_operands(planner_t *p, const target_t *t, const shoal_node_t *node,
-                                   const shoal_way_t *way, const shoal_item_cut_t *dealt, bool outputs,
-                                   int depth);
+                                   const shoal_way_t *way, const shoal_item_cut_t *dealt,
+                                   bool outputs, int depth);
 
 static int inputs_cost(const planner_t *p, const shoal_node_t *node, const shoal_way_t *way) {
   return shoal_way_unreduced_inputs(node, way, p->unreduced);
 }
 
 // Does the way make its output `operand` unreduced like that?
-static bool makes(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape, const shoal_cut_t *cut,
-                  shoal_item_cut_t *out_dealt) {
+static bool makes(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape,
+                  const shoal_cut_t *cut, shoal_item_cut_t *out_dealt) {
   if (cut->kind != SHOAL_CUT_PARTIAL) return shoal_way_match(way, operand, shape, cut, out_dealt);
   *out_dealt = (shoal_item_cut_t){0};
-  return way->operands[operand].kind == SHOAL_OPERAND_PARTIAL && way->operands[operand].reduce == cut->reduce;
+  return way->operands[operand].kind == SHOAL_OPERAND_PARTIAL &&
+         way->operands[operand].reduce == cut->reduce;
 }
 
 // Pins a value to a cut, and the operands of the node that makes it to what leads there.
-static shoal_status_t pin_value(planner_t *p, const target_t *t, int32_t value, const shoal_cut_t *cut,
-                                int depth) {
+static shoal_status_t pin_value(planner_t *p, const target_t *t, int32_t value,
+                                const shoal_cut_t *cut, int depth) {
   const shoal_value_info_t *info = &p->train->values.items[value];
   shoal_layout_t layout = {.mesh = &p->meshes[t->mesh]};
   const char *text = NULL;
@@ -255,16 +268,17 @@ static shoal_status_t pin_value(planner_t *p, const target_t *t, int32_t value, 
 }
 
 static shoal_status_t pin_operands(planner_t *p, const target_t *t, const shoal_node_t *node,
-                                   const shoal_way_t *way, const shoal_item_cut_t *dealt, bool outputs,
-                                   int depth) {
+                                   const shoal_way_t *way, const shoal_item_cut_t *dealt,
+                                   bool outputs, int depth) {
   int32_t count = node->input_count + (outputs ? node->output_count : 0);
   for (int32_t k = 0; k < count; ++k) {
     int32_t value = k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
     bool cuts = false;
     shoal_cut_t cut;
-    SHOAL_RETURN_IF_ERROR(shoal_way_cut(way, k, &p->train->values.items[value].type.shape, t->axis, dealt,
-                                        &cuts, &cut));
-    SHOAL_RETURN_IF_ERROR(pin_value(p, t, value, cuts ? &cut : NULL, k < node->input_count ? depth : 99));
+    SHOAL_RETURN_IF_ERROR(shoal_way_cut(way, k, &p->train->values.items[value].type.shape, t->axis,
+                                        dealt, &cuts, &cut));
+    SHOAL_RETURN_IF_ERROR(
+        pin_value(p, t, value, cuts ? &cut : NULL, k < node->input_count ? depth : 99));
   }
   return NULL;
 }
@@ -274,7 +288,8 @@ static shoal_status_t aim(planner_t *p) {
   gen_t *g = p->g;
   target_t t = {.mesh = some_mesh(p), .node = -1};
   t.axis = (int32_t)shoal_roll(g, p->meshes[t.mesh].axis_count);
-  for (int32_t a = 0; p->meshes[t.mesh].axes[t.axis].size < 2 && a < p->meshes[t.mesh].axis_count; ++a)
+  for (int32_t a = 0; p->meshes[t.mesh].axes[t.axis].size < 2 && a < p->meshes[t.mesh].axis_count;
+       ++a)
     t.axis = a;
   int64_t count = p->train->nodes.count, start = shoal_roll(g, count);
   if (p->meshes[t.mesh].axes[t.axis].size < 2) return NULL;
@@ -298,7 +313,7 @@ static shoal_status_t aim(planner_t *p) {
   return pin_operands(p, &t, &p->train->nodes.items[t.node], t.way, &dealt, true, 0);
 }
 
-// ---- stages, expansions -----------------------------------------------------------------------------
+// ---- stages, expansions -------------------------------------------------------------------------
 
 static void add_stages(planner_t *p) {
   gen_t *g = p->g;
@@ -323,7 +338,8 @@ static void add_expansions(planner_t *p) {
 }
 
 shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
-  planner_t p = {.g = g, .model = model, .stage_count = 1, .train = shoal_model_find_graph(model, "train")};
+  planner_t p = {
+      .g = g, .model = model, .stage_count = 1, .train = shoal_model_find_graph(model, "train")};
   SHOAL_RETURN_IF_ERROR(make_meshes(&p));
   pin_states(&p);
   pin_inputs(&p);

@@ -1,5 +1,6 @@
-// A value's parts: which ranks and micro-batches hold unreduced pieces of the same elements, and their sum
-// (or maximum ...). With several unreduced axes the last written is joined first, as a reshard does.
+// A value's parts: which ranks and micro-batches hold unreduced pieces of the same elements, and
+// their sum (or maximum ...). With several unreduced axes the last written is joined first, as a
+// reshard does.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -32,15 +33,19 @@ shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t positi
 
 static shoal_cell_t load(shoal_dtype_t dtype, const void *data, int64_t index) {
   shoal_cell_t cell;
-  if (shoal_dtype_is_float(dtype)) cell.f = shoal_dtype_load(dtype, data, index);
-  else cell.i = shoal_dtype_load_int(dtype, data, index);
+  if (shoal_dtype_is_float(dtype))
+    cell.f = shoal_dtype_load(dtype, data, index);
+  else
+    cell.i = shoal_dtype_load_int(dtype, data, index);
   return cell;
 }
 
 static shoal_cell_t join_cells(shoal_reduce_t reduce, bool floats, shoal_cell_t a, shoal_cell_t b) {
   shoal_cell_t out;
-  if (floats) out.f = shoal_reduce_reals(reduce, a.f, b.f);
-  else out.i = shoal_reduce_integers(reduce, a.i, b.i);
+  if (floats)
+    out.f = shoal_reduce_reals(reduce, a.f, b.f);
+  else
+    out.i = shoal_reduce_integers(reduce, a.i, b.i);
   return out;
 }
 

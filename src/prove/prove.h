@@ -1,9 +1,11 @@
 // Prove: N ranks equal one device (contract 1 of the design).
 //
-// A check makes a plan, lowers it, runs the program on N ranks (threads or processes) with *taps* - copies
-// of every value the program materialises, in its own layout - and compares each rank's part with that
-// slice of the reference interpreter's run of the whole. Only this layer decides what "equal" means:
-//   f64   max|a-b| <= 1e-10 max(max|b|, s), s = 1e-3 times the largest magnitude among tensors of that
+// A check makes a plan, lowers it, runs the program on N ranks (threads or processes) with *taps* -
+// copies of every value the program materialises, in its own layout - and compares each rank's part
+// with that slice of the reference interpreter's run of the whole. Only this layer decides what
+// "equal" means:
+//   f64   max|a-b| <= 1e-10 max(max|b|, s), s = 1e-3 times the largest magnitude among tensors of
+//         that
 //         kind (activations, gradients, updates, parameters) in that run
 //   else  error against a one-device f64 run from the same rounded states <= 4 max(own error of the
 //         one-device run, 2 eps max(max|b|, s)); eps is the coarsest dtype's the value comes from
@@ -19,79 +21,80 @@ typedef struct shoal_coverage shoal_coverage_t;
 typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
 
 typedef struct shoal_check_options {
-  shoal_allocator_t allocator;           // zero: the system's
-  int32_t ranks;                         // 0: 1
+  shoal_allocator_t allocator;  // zero: the system's
+  int32_t ranks;                // 0: 1
   // The plan: the first of these that is given.
-  const shoal_program_t *program;        // a program for this model, not lowered here (mutations) ...
-  const shoal_model_t *expanded;         // ... and the model with expanded nodes it came from, or NULL
-  const char *plan;                      // text of a plan file
+  const shoal_program_t *program;  // a program for this model, not lowered here (mutations) ...
+  const shoal_model_t *expanded;   // ... and the model with expanded nodes it came from, or NULL
+  const char *plan;                // text of a plan file
   const shoal_intent_t *intent;
-  const char *strategy, *mesh;           // NULL: "auto" and its default mesh
-  const char *cluster;                   // text of a cluster file to plan for, or NULL
-  shoal_strategies_t *strategies;        // NULL: native ones only
-  int64_t layout_count;                  // explicit layouts, added to the strategy's
+  const char *strategy, *mesh;     // NULL: "auto" and its default mesh
+  const char *cluster;             // text of a cluster file to plan for, or NULL
+  shoal_strategies_t *strategies;  // NULL: native ones only
+  int64_t layout_count;            // explicit layouts, added to the strategy's
   const shoal_intent_entry_t *layouts;
-  shoal_provider_fn_t provider;          // of ops without a kernel; may be NULL
+  shoal_provider_fn_t provider;  // of ops without a kernel; may be NULL
   void *provider_self;
 
-  int64_t steps;                         // of "train"; 0: 2. Other graphs run once, after it
-  bool processes;                        // ranks are processes; else threads
-  shoal_world_t *world;                  // not NULL: its ranks instead. *Collective*; `ranks` is its size,
-                                         // values are compared by rank 0, on which the report is
-  bool opaque;                           // CPU device in opaque mode
-  bool direct;                           // ranks load the re-parsed program; else each calls
-                                         // shoal_parallelize with the plan's text
-  uint64_t seed;                         // of the feeds
-  bool restart;                          // every run is compared from the states the program ended the last
-                                         // one with; else the one-device runs go their own way from "init" on
-  int64_t timeout_ms;                    // without progress; 0: 60000
+  int64_t steps;         // of "train"; 0: 2. Other graphs run once, after it
+  bool processes;        // ranks are processes; else threads
+  shoal_world_t *world;  // not NULL: its ranks instead. *Collective*; `ranks` is its size,
+                         // values are compared by rank 0, on which the report is
+  bool opaque;           // CPU device in opaque mode
+  bool direct;           // ranks load the re-parsed program; else each calls
+                         // shoal_parallelize with the plan's text
+  uint64_t seed;         // of the feeds
+  bool restart;          // every run is compared from the states the program ended the last
+                         // one with; else the one-device runs go their own way from "init" on
+  int64_t timeout_ms;    // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
-  shoal_rules_t *rules;                  // a store to use and fill; NULL: a new one
-  shoal_coverage_t *coverage;            // may be NULL: what the plan and program exercise is added
-  shoal_check_line_fn_t line;            // may be NULL: gets the program's text
+  shoal_rules_t *rules;        // a store to use and fill; NULL: a new one
+  shoal_coverage_t *coverage;  // may be NULL: what the plan and program exercise is added
+  shoal_check_line_fn_t line;  // may be NULL: gets the program's text
   void *line_self;
 } shoal_check_options_t;
 
-// Checks one plan of a model. MISMATCH names the first differing value in program order: layout, rank,
-// micro-batch, index, got and expected. Not collective: it makes its own ranks. Processes are forked
-// without exec, so the caller must have no other threads then.
+// Checks one plan of a model. MISMATCH names the first differing value in program order: layout,
+// rank, micro-batch, index, got and expected. Not collective: it makes its own ranks. Processes are
+// forked without exec, so the caller must have no other threads then.
 SHOAL_MUST_USE shoal_status_t shoal_check_model(const shoal_model_t *model,
                                                 const shoal_check_options_t *options,
                                                 shoal_check_report_t *out_report);
 
 typedef struct shoal_random_options {
   shoal_allocator_t allocator;
-  int64_t count;            // cases
+  int64_t count;  // cases
   uint64_t seed;
-  double minutes;           // stop after that time, 0: no limit
-  bool processes;           // every case runs as processes too; else every eighth
-  bool assert_coverage;     // MISMATCH if an op, reshard kind or feature never occurred
+  double minutes;        // stop after that time, 0: no limit
+  bool processes;        // every case runs as processes too; else every eighth
+  bool assert_coverage;  // MISMATCH if an op, reshard kind or feature never occurred
   bool no_shrink;
-  bool verbose;             // a line per case, not only per failure
+  bool verbose;  // a line per case, not only per failure
   shoal_check_line_fn_t line;
   void *line_self;
 } shoal_random_options_t;
 
 typedef struct shoal_random_report {
   int64_t passed, failed, refused;
-  int64_t rounding;         // of those that passed: on two other draws of the data only
+  int64_t rounding;  // of those that passed: on two other draws of the data only
 } shoal_random_report_t;
 
-// Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it and
-// prints its one-line text.
+// Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it
+// and prints its one-line text.
 SHOAL_MUST_USE shoal_status_t shoal_check_random(const shoal_random_options_t *options,
                                                  shoal_random_report_t *out_report);
 // Runs one case from its text. The report's `refused` says whether planning refused it.
-SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text, const shoal_random_options_t *options,
+SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text,
+                                               const shoal_random_options_t *options,
                                                shoal_check_report_t *out_report);
 
 typedef struct shoal_mutate_options {
   shoal_allocator_t allocator;
   uint64_t seed;
-  int64_t stride;           // every stride-th mutation; 0: all
-  double minutes;           // in all, 0: no limit
-  bool verbose;             // a line per mutation
+  int64_t stride;  // every stride-th mutation; 0: all
+  double minutes;  // in all, 0: no limit
+  bool verbose;    // a line per mutation
   shoal_check_line_fn_t line;
   void *line_self;
 } shoal_mutate_options_t;
@@ -102,8 +105,8 @@ typedef struct shoal_mutate_report {
   int64_t survivors, explained;               // explained: they provably compute the same
 } shoal_mutate_report_t;
 
-// Breaks the printed programs of a dozen plans in every way program/mutate.h knows, and sees who notices.
-// MISMATCH if one survives without an explanation.
+// Breaks the printed programs of a dozen plans in every way program/mutate.h knows, and sees who
+// notices. MISMATCH if one survives without an explanation.
 SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
                                                     shoal_mutate_report_t *out_report);
 

@@ -20,7 +20,8 @@ static void say(const shoal_random_options_t *options, const char *line) {
   if (options->line) options->line(options->line_self, line);
 }
 
-static void say_lines(const shoal_random_options_t *options, const char *text, shoal_arena_t *arena) {
+static void say_lines(const shoal_random_options_t *options, const char *text,
+                      shoal_arena_t *arena) {
   while (*text) {
     size_t length = strcspn(text, "\n");
     const char *line = shoal_arena_printf(arena, "%.*s", (int)length, text);
@@ -35,7 +36,9 @@ static shoal_status_t report_failure(random_run_t *r, const shoal_random_case_t 
                                      shoal_arena_t *arena) {
   const char *text = NULL;
   shoal_status_t printed = shoal_random_case_print(c, arena, &text);
-  if (!printed) say_lines(r->options, shoal_arena_printf(arena, "FAILED: shoal check --case '%s'", text), arena);
+  if (!printed)
+    say_lines(r->options, shoal_arena_printf(arena, "FAILED: shoal check --case '%s'", text),
+              arena);
   say_lines(r->options, shoal_arena_printf(arena, "  %s", shoal_status_message(status)), arena);
   shoal_status_free(printed);
   if (r->options->no_shrink) return status;
@@ -47,7 +50,9 @@ static shoal_status_t report_failure(random_run_t *r, const shoal_random_case_t 
     shoal_status_free(status);
     status = smaller;
     printed = shoal_random_case_print(&small, arena, &text);
-    if (!printed) say_lines(r->options, shoal_arena_printf(arena, "shrunk to: shoal check --case '%s'", text), arena);
+    if (!printed)
+      say_lines(r->options, shoal_arena_printf(arena, "shrunk to: shoal check --case '%s'", text),
+                arena);
     say_lines(r->options, shoal_arena_printf(arena, "  %s", shoal_status_message(status)), arena);
     shoal_status_free(printed);
   }
@@ -60,7 +65,8 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
   shoal_random_case_t c;
   shoal_check_report_t report = {0};
   const char *text = NULL;
-  const shoal_check_options_t with = {.allocator = r->allocator, .rules = r->rules, .coverage = r->coverage};
+  const shoal_check_options_t with = {
+      .allocator = r->allocator, .rules = r->rules, .coverage = r->coverage};
   uint64_t seed = r->options->seed * UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)index;
   shoal_status_t status = shoal_generate_case(seed, r->registry, r->rules, r->coverage, &arena, &c);
   if (!status) status = shoal_random_case_print(&c, &arena, &text);
@@ -72,9 +78,13 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
     if (pass == 1 && !r->options->processes && index % 8 != 0) break;
     status = shoal_random_case_check(&c, r->registry, &with, &report);
   }
-  if (status && !report.refused && shoal_random_case_was_rounding(&c, r->registry, &with, &report)) {
-    say_lines(r->options, shoal_arena_printf(&arena, "rounding, not on other data: shoal check --case '%s'\n  %s",
-                                             text, shoal_status_message(status)), &arena);
+  if (status && !report.refused &&
+      shoal_random_case_was_rounding(&c, r->registry, &with, &report)) {
+    say_lines(
+        r->options,
+        shoal_arena_printf(&arena, "rounding, not on other data: shoal check --case '%s'\n  %s",
+                           text, shoal_status_message(status)),
+        &arena);
     ++r->report->rounding;
     shoal_status_free(status);
     status = NULL;
@@ -82,8 +92,11 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
   if (r->options->verbose)
     say_lines(r->options,
               shoal_arena_printf(&arena, "%lld %s: %s%s%s", (long long)index,
-                      !status ? "passed" : report.refused ? "refused" : "FAILED", text,
-                      status ? "\n    " : "", status ? shoal_status_message(status) : ""),
+                                 !status          ? "passed"
+                                 : report.refused ? "refused"
+                                                  : "FAILED",
+                                 text, status ? "\n    " : "",
+                                 status ? shoal_status_message(status) : ""),
               &arena);
   if (!status) {
     ++r->report->passed;
@@ -101,7 +114,8 @@ done:
 }
 
 static shoal_status_t run_all(random_run_t *r) {
-  int64_t end = r->options->minutes > 0 ? shoal_time_ns() + (int64_t)(r->options->minutes * 60e9) : INT64_MAX;
+  int64_t end =
+      r->options->minutes > 0 ? shoal_time_ns() + (int64_t)(r->options->minutes * 60e9) : INT64_MAX;
   for (int64_t i = 0; i < r->options->count && shoal_time_ns() < end; ++i)
     SHOAL_RETURN_IF_ERROR(one_case(r, i));
   shoal_text_t text;
@@ -115,7 +129,8 @@ static shoal_status_t run_all(random_run_t *r) {
   if (!r->options->assert_coverage) return NULL;
   int64_t all = r->report->passed + r->report->refused;
   if (r->report->refused * 10 >= all * 3)
-    return SHOAL_ERROR(MISMATCH, "%lld of %lld cases were refused: the generator makes too many bad plans",
+    return SHOAL_ERROR(MISMATCH,
+                       "%lld of %lld cases were refused: the generator makes too many bad plans",
                        (long long)r->report->refused, (long long)all);
   return shoal_coverage_assert(r->coverage);
 }
@@ -134,7 +149,8 @@ static void end(random_run_t *r) {
   if (r->registry) shoal_registry_release(r->registry);
 }
 
-shoal_status_t shoal_check_random(const shoal_random_options_t *options, shoal_random_report_t *out_report) {
+shoal_status_t shoal_check_random(const shoal_random_options_t *options,
+                                  shoal_random_report_t *out_report) {
   *out_report = (shoal_random_report_t){0};
   random_run_t r = {.report = out_report};
   shoal_status_t status = begin(&r, options);

@@ -6,9 +6,10 @@
 #include "base/status.h"
 #include "op/text.h"
 
-static const char *const optimizer_names[SHOAL_CASE_OPTIMIZER_COUNT] = {"none", "sgd", "momentum", "adamw"};
+static const char *const optimizer_names[SHOAL_CASE_OPTIMIZER_COUNT] = {"none", "sgd", "momentum",
+                                                                        "adamw"};
 
-// ---- out --------------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
 // Without blanks: the line is to be passed around.
 static void add_type(shoal_text_t *text, const shoal_type_t *type) {
@@ -19,14 +20,16 @@ static void add_type(shoal_text_t *text, const shoal_type_t *type) {
 }
 
 static void add_ref(shoal_text_t *text, shoal_case_ref_t ref) {
-  if (ref.kind == 'n') shoal_text_add(text, "step");
-  else shoal_text_addf(text, "%c%d", ref.kind, ref.index);
+  if (ref.kind == 'n')
+    shoal_text_add(text, "step");
+  else
+    shoal_text_addf(text, "%c%d", ref.kind, ref.index);
   if (ref.output > 0) shoal_text_addf(text, ".%d", ref.output);
 }
 
 static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
-  shoal_text_addf(text, "seed=%llu ranks=%lld %s%s%s%s", (unsigned long long)c->seed, (long long)c->ranks,
-                  optimizer_names[c->optimizer], c->eval ? " eval" : "",
+  shoal_text_addf(text, "seed=%llu ranks=%lld %s%s%s%s", (unsigned long long)c->seed,
+                  (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
                   c->processes ? " processes" : "", c->opaque ? " opaque" : "");
   for (int64_t i = 0; i < c->inputs.count; ++i) {
     const shoal_case_input_t *input = &c->inputs.items[i];
@@ -48,12 +51,14 @@ static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
     }
     shoal_text_addf(text, node->attrs[0] ? "){%s}" : ")", node->attrs);
   }
-  for (int64_t i = 0; i < c->meshes.count; ++i) shoal_text_addf(text, "; mesh %s", c->meshes.items[i]);
+  for (int64_t i = 0; i < c->meshes.count; ++i)
+    shoal_text_addf(text, "; mesh %s", c->meshes.items[i]);
   for (int64_t i = 0; i < c->pins.count; ++i)
     shoal_text_addf(text, "; pin %s %s", c->pins.items[i].pattern, c->pins.items[i].value);
   for (int64_t i = 0; i < c->stages.count; ++i)
     shoal_text_addf(text, "; stage %s %s", c->stages.items[i].pattern, c->stages.items[i].value);
-  for (int64_t i = 0; i < c->expand.count; ++i) shoal_text_addf(text, "; expand %s", c->expand.items[i]);
+  for (int64_t i = 0; i < c->expand.count; ++i)
+    shoal_text_addf(text, "; expand %s", c->expand.items[i]);
 }
 
 shoal_status_t shoal_random_case_print(const shoal_random_case_t *c, shoal_arena_t *arena,
@@ -64,7 +69,7 @@ shoal_status_t shoal_random_case_print(const shoal_random_case_t *c, shoal_arena
   return shoal_text_finish(&text, arena, out_text);
 }
 
-// ---- in ---------------------------------------------------------------------------------------------
+// ---- in -----------------------------------------------------------------------------------------
 
 typedef struct case_reader {
   shoal_scan_t scan;
@@ -99,7 +104,8 @@ static bool read_head(case_reader_t *r) {
       if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &seed)) return false;
       r->c->seed = (uint64_t)seed;
     } else if (strcmp(word, "ranks") == 0) {
-      if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->ranks)) return false;
+      if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->ranks))
+        return false;
     } else if (strcmp(word, "eval") == 0) {
       r->c->eval = true;
     } else if (strcmp(word, "processes") == 0) {
@@ -109,7 +115,8 @@ static bool read_head(case_reader_t *r) {
     } else {
       int k = 0;
       while (k < SHOAL_CASE_OPTIMIZER_COUNT && strcmp(word, optimizer_names[k]) != 0) ++k;
-      if (k == SHOAL_CASE_OPTIMIZER_COUNT) return shoal_scan_fail(&r->scan, "unknown word '%s'", word);
+      if (k == SHOAL_CASE_OPTIMIZER_COUNT)
+        return shoal_scan_fail(&r->scan, "unknown word '%s'", word);
       r->c->optimizer = (shoal_case_optimizer_t)k;
     }
   }
@@ -128,7 +135,8 @@ static bool read_ref(case_reader_t *r, shoal_case_ref_t *out_ref) {
   if (shoal_scan_accept(&r->scan, "step")) return true;
   r->scan.at += strspn(r->scan.at, " ");
   out_ref->kind = *r->scan.at;
-  if (!strchr("isv", out_ref->kind) || !out_ref->kind) return shoal_scan_fail(&r->scan, "expected i, s or v");
+  if (!strchr("isv", out_ref->kind) || !out_ref->kind)
+    return shoal_scan_fail(&r->scan, "expected i, s or v");
   ++r->scan.at;
   if (!read_number(r, &out_ref->index)) return false;
   return !shoal_scan_accept(&r->scan, ".") || read_number(r, &out_ref->output);
@@ -149,7 +157,8 @@ static bool read_node(case_reader_t *r) {
     return false;
   shoal_status_t status = shoal_random_case_infer(r->c, r->registry, &node, r->arena);
   if (status) {
-    shoal_scan_fail(&r->scan, "v%lld: %s", (long long)r->c->nodes.count, shoal_status_message(status));
+    shoal_scan_fail(&r->scan, "v%lld: %s", (long long)r->c->nodes.count,
+                    shoal_status_message(status));
     shoal_status_free(status);
     return false;
   }
@@ -202,7 +211,8 @@ shoal_status_t shoal_random_case_parse(const char *text, const shoal_registry_t 
   case_reader_t r = {.arena = arena, .c = out_case, .registry = registry};
   shoal_scan_init("case", text, &r.scan);
   bool ok = read_head(&r);
-  while (ok && shoal_scan_accept(&r.scan, ";") && !shoal_scan_at_end(&r.scan)) ok = read_statement(&r);
+  while (ok && shoal_scan_accept(&r.scan, ";") && !shoal_scan_at_end(&r.scan))
+    ok = read_statement(&r);
   if (ok && !shoal_scan_at_end(&r.scan)) shoal_scan_fail(&r.scan, "expected ';'");
   return shoal_scan_status(&r.scan);
 }

@@ -1,5 +1,6 @@
-// What each rank does in a check: a session with taps through the whole schedule, then one without - taps
-// make instructions run one after the other, so only the second shows whether queues wait for each other.
+// What each rank does in a check: a session with taps through the whole schedule, then one without
+// - taps make instructions run one after the other, so only the second shows whether queues wait
+// for each other.
 #include "prove/ranks.h"
 
 #include <errno.h>
@@ -44,8 +45,9 @@ static int32_t fed_buffer(const shoal_class_t *class, const char *graph, const c
 }
 
 // This rank's part of an input: what its boxes hold, micro-batch after micro-batch.
-static shoal_status_t feed_part(shoal_session_t *session, const char *name, const shoal_buffer_t *buffer,
-                                const void *whole, shoal_arena_t *arena) {
+static shoal_status_t feed_part(shoal_session_t *session, const char *name,
+                                const shoal_buffer_t *buffer, const void *whole,
+                                shoal_arena_t *arena) {
   const shoal_program_t *program = shoal_session_program(session);
   int64_t position =
       shoal_mesh_position(buffer->layout.mesh, shoal_world_rank(shoal_session_world(session)));
@@ -96,19 +98,23 @@ static shoal_status_t fetch(rank_task_t *task, shoal_session_t *session, const s
   return NULL;
 }
 
-static shoal_status_t get_states(rank_task_t *task, shoal_session_t *session, shoal_arena_t *arena) {
+static shoal_status_t get_states(rank_task_t *task, shoal_session_t *session,
+                                 shoal_arena_t *arena) {
   const shoal_model_t *model = task->job->model;
   for (int64_t s = 0; s < model->states.count; ++s) {
     int64_t bytes = type_bytes(&model->states.items[s].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_session_get(session, model->states.items[s].name, data, (size_t)bytes));
-    shoal_record_add(&task->log, SHOAL_RECORD_STATE, -1, -1, model->states.items[s].name, data, bytes);
+    SHOAL_RETURN_IF_ERROR(
+        shoal_session_get(session, model->states.items[s].name, data, (size_t)bytes));
+    shoal_record_add(&task->log, SHOAL_RECORD_STATE, -1, -1, model->states.items[s].name, data,
+                     bytes);
   }
   return NULL;
 }
 
-// One run of the schedule ("init" has been run by the session). Counts what Shoal allocates meanwhile.
+// One run of the schedule ("init" has been run by the session). Counts what Shoal allocates
+// meanwhile.
 static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, bool tapped,
                               shoal_arena_t *arena, int64_t *out_allocations) {
   const shoal_graph_t *graph =
@@ -125,9 +131,11 @@ static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, bool 
 
 static shoal_status_t open_session(rank_task_t *task, bool tapped, shoal_session_t **out_session) {
   const shoal_check_job_t *job = task->job;
-  shoal_parallelize_options_t options = {
-      .allocator = job->allocator, .world = task->world, .plan = job->plan,
-      .opaque = job->options->opaque, .through_text = !job->program};
+  shoal_parallelize_options_t options = {.allocator = job->allocator,
+                                         .world = task->world,
+                                         .plan = job->plan,
+                                         .opaque = job->options->opaque,
+                                         .through_text = !job->program};
   options.provider = job->options->provider;
   options.provider_self = job->options->provider_self;
   if (tapped) options.tap = shoal_record_tap, options.tap_self = &task->log;
@@ -171,11 +179,12 @@ static shoal_status_t rank_run(rank_task_t *task) {
   shoal_status_t status = one_session(task, true);
   if (!status) status = one_session(task, false);
   if (!status && task->log.failed) status = SHOAL_OOM();
-  if (status) shoal_world_abort(task->world, status);  // the others may be on their way into a collective
+  if (status)
+    shoal_world_abort(task->world, status);  // the others may be on their way into a collective
   return status;
 }
 
-// ---- threads ----------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 static void thread_main(void *self) {
   rank_task_t *task = self;
@@ -187,9 +196,12 @@ static shoal_status_t first_error(rank_task_t *tasks, int32_t count) {
   shoal_status_t status = NULL;
   for (int pass = 0; pass < 2; ++pass)
     for (int32_t r = 0; r < count; ++r) {
-      if (!tasks[r].status || (pass == 0 && shoal_status_code(tasks[r].status) == SHOAL_ABORTED)) continue;
-      if (status) shoal_status_free(tasks[r].status);
-      else status = shoal_status_annotatef(tasks[r].status, "rank %d", r);
+      if (!tasks[r].status || (pass == 0 && shoal_status_code(tasks[r].status) == SHOAL_ABORTED))
+        continue;
+      if (status)
+        shoal_status_free(tasks[r].status);
+      else
+        status = shoal_status_annotatef(tasks[r].status, "rank %d", r);
       tasks[r].status = NULL;
     }
   return status;
@@ -216,8 +228,10 @@ static shoal_status_t run_threads(const shoal_check_job_t *job, shoal_arena_t *a
   for (int32_t r = 0; r < count; ++r) shoal_thread_join(&tasks[r].thread);
   for (int32_t r = 0; r < count; ++r) shoal_world_release(worlds[r]);
   shoal_status_t error = first_error(tasks, count);
-  if (!status) status = error;
-  else shoal_status_free(error);
+  if (!status)
+    status = error;
+  else
+    shoal_status_free(error);
   for (int32_t r = 0; r < count; ++r) {
     out_logs[r].size = tasks[r].log.size;
     out_logs[r].data =
@@ -228,7 +242,7 @@ static shoal_status_t run_threads(const shoal_check_job_t *job, shoal_arena_t *a
   return status;
 }
 
-// ---- processes --------------------------------------------------------------------------------------
+// ---- processes ----------------------------------------------------------------------------------
 
 // A child writes its records, or its error, into a folder that only this check knows.
 typedef struct process_job {
@@ -236,14 +250,16 @@ typedef struct process_job {
   char folder[256];
 } process_job_t;
 
-static void file_name(const process_job_t *p, int32_t rank, const char *what, char *buffer, size_t size) {
+static void file_name(const process_job_t *p, int32_t rank, const char *what, char *buffer,
+                      size_t size) {
   snprintf(buffer, size, "%s/%s.%d", p->folder, what, rank);
 }
 
 static shoal_status_t child_run(const process_job_t *p, int32_t rank) {
   rank_task_t task = {.job = p->job};
   char path[320];
-  shoal_world_options_t options = {.allocator = p->job->allocator, .timeout_ms = p->job->options->timeout_ms};
+  shoal_world_options_t options = {.allocator = p->job->allocator,
+                                   .timeout_ms = p->job->options->timeout_ms};
   SHOAL_RETURN_IF_ERROR(shoal_world_join(&options, &task.world));
   shoal_record_log_init(p->job->allocator, &task.log);
   shoal_status_t status = rank_run(&task);
@@ -269,7 +285,8 @@ static int child_main(void *self, int rank) {
 }
 
 // The message of the lowest rank that has its own error.
-static shoal_status_t child_error(const process_job_t *p, shoal_status_t status, shoal_arena_t *arena) {
+static shoal_status_t child_error(const process_job_t *p, shoal_status_t status,
+                                  shoal_arena_t *arena) {
   for (int32_t r = 0; r < p->job->options->ranks; ++r) {
     char path[320];
     const char *message = NULL;
@@ -292,7 +309,8 @@ static shoal_status_t run_processes(const shoal_check_job_t *job, shoal_arena_t 
   snprintf(p.folder, sizeof p.folder, "%s/shoal-check-XXXXXX", base && *base ? base : "/tmp");
   if (!mkdtemp(p.folder))
     return SHOAL_ERROR(IO, "no folder for the ranks' records: %s: %s", p.folder, strerror(errno));
-  shoal_launch_options_t options = {.allocator = job->allocator, .size = job->options->ranks,
+  shoal_launch_options_t options = {.allocator = job->allocator,
+                                    .size = job->options->ranks,
                                     .timeout_ms = job->options->timeout_ms};
   shoal_status_t status = shoal_launch_processes(&options, child_main, &p);
   if (status) status = child_error(&p, status, arena);
@@ -308,10 +326,11 @@ static shoal_status_t run_processes(const shoal_check_job_t *job, shoal_arena_t 
   return status;
 }
 
-// ---- a world's own ranks ----------------------------------------------------------------------------
+// ---- a world's own ranks ------------------------------------------------------------------------
 
 // Every rank's records come to rank 0.
-static shoal_status_t gather_logs(rank_task_t *task, shoal_arena_t *arena, shoal_rank_log_t *out_logs) {
+static shoal_status_t gather_logs(rank_task_t *task, shoal_arena_t *arena,
+                                  shoal_rank_log_t *out_logs) {
   const int32_t n = shoal_world_size(task->world);
   const bool receives = shoal_world_rank(task->world) == 0;
   int64_t *sizes = SHOAL_NEW(arena, int64_t, n), *ones = SHOAL_NEW(arena, int64_t, n), total = 0;
@@ -349,5 +368,6 @@ static shoal_status_t run_joined(const shoal_check_job_t *job, shoal_arena_t *ar
 shoal_status_t shoal_check_ranks(const shoal_check_job_t *job, shoal_arena_t *arena,
                                  shoal_rank_log_t *out_logs) {
   if (job->options->world) return run_joined(job, arena, out_logs);
-  return job->options->processes ? run_processes(job, arena, out_logs) : run_threads(job, arena, out_logs);
+  return job->options->processes ? run_processes(job, arena, out_logs)
+                                 : run_threads(job, arena, out_logs);
 }

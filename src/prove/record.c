@@ -1,5 +1,5 @@
-// Writing and reading a rank's records. Each is a header, the name with its NUL, then the data; both padded
-// to 8 bytes so that data can be read in place.
+// Writing and reading a rank's records. Each is a header, the name with its NUL, then the data;
+// both padded to 8 bytes so that data can be read in place.
 #include "prove/record.h"
 
 #include <string.h>
@@ -46,9 +46,10 @@ static char *room(shoal_record_log_t *log, int64_t bytes) {
   return at;
 }
 
-void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t micro, int32_t layout,
-                      const char *name, const void *data, int64_t bytes) {
-  header_t header = {(int32_t)kind, log->run, micro, layout, padded((int64_t)strlen(name) + 1), bytes};
+void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t micro,
+                      int32_t layout, const char *name, const void *data, int64_t bytes) {
+  header_t header = {(int32_t)kind, log->run, micro, layout, padded((int64_t)strlen(name) + 1),
+                     bytes};
   int64_t total = (int64_t)sizeof header + header.name_bytes + padded(bytes);
   char *at = room(log, total);
   if (!at) return;
@@ -58,7 +59,8 @@ void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t
   if (bytes) memcpy(at + (int64_t)sizeof header + header.name_bytes, data, (size_t)bytes);
 }
 
-// The number of a layout; prints it when it is new. Layouts live in the program, so their address is enough.
+// The number of a layout; prints it when it is new. Layouts live in the program, so their address
+// is enough.
 static int32_t number_of(shoal_record_log_t *log, const shoal_layout_t *layout) {
   for (int64_t i = log->known.count; i-- > 0;)
     if (log->known.items[i] == layout) return (int32_t)i;
@@ -78,15 +80,18 @@ void shoal_record_tap(void *self, int32_t rank, const char *graph, const char *v
                       const void *data, int64_t bytes) {
   shoal_record_log_t *log = self;
   (void)rank, (void)graph, (void)whole;
-  shoal_record_add(log, SHOAL_RECORD_TAP, (int32_t)micro, number_of(log, layout), value, data, bytes);
+  shoal_record_add(log, SHOAL_RECORD_TAP, (int32_t)micro, number_of(log, layout), value, data,
+                   bytes);
 }
 
-shoal_status_t shoal_records_read(const char *data, int64_t size, int32_t rank, shoal_arena_t *arena,
-                                  const shoal_record_t **out_records, int64_t *out_count) {
+shoal_status_t shoal_records_read(const char *data, int64_t size, int32_t rank,
+                                  shoal_arena_t *arena, const shoal_record_t **out_records,
+                                  int64_t *out_count) {
   SHOAL_VEC(shoal_record_t) records = {0};
   for (int64_t at = 0; at < size;) {
     header_t header;
-    if (size - at < (int64_t)sizeof header) return SHOAL_ERROR(INTERNAL, "rank %d's records end early", rank);
+    if (size - at < (int64_t)sizeof header)
+      return SHOAL_ERROR(INTERNAL, "rank %d's records end early", rank);
     memcpy(&header, data + at, sizeof header);
     at += (int64_t)sizeof header;
     if (header.name_bytes < 0 || header.data_bytes < 0 ||

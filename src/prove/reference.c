@@ -1,5 +1,6 @@
-// Runs the reference interpreter twice - own dtypes, and promoted to f64 - and keeps for each value what a
-// comparison needs: what is expected, how large tensors of its kind are, how far the one-device run is off.
+// Runs the reference interpreter twice - own dtypes, and promoted to f64 - and keeps for each value
+// what a comparison needs: what is expected, how large tensors of its kind are, how far the
+// one-device run is off.
 #include "prove/reference.h"
 
 #include <math.h>
@@ -24,16 +25,16 @@ struct shoal_reference {
   shoal_allocator_t allocator;
   shoal_interpreter_t *interpreters[2];  // WIDE may be NULL: everything is f64
   double *state_epsilon, *saved_epsilon;
-  void **saved[2];                       // states before the last run
-  shoal_arena_t states;                  // what the above lie in
+  void **saved[2];       // states before the last run
+  shoal_arena_t states;  // what the above lie in
   // the last run
   shoal_arena_t arena;
   const shoal_graph_t *graph;
   int32_t run;
-  shoal_expected_t *values, *after;      // of the graph; states after it
-  double *allowed;                       // per value, of the first try
-  double **before[2];                    // values as they were before decisions were imposed
-  named_value_t *index;                  // sorted by name
+  shoal_expected_t *values, *after;  // of the graph; states after it
+  double *allowed;                   // per value, of the first try
+  double **before[2];                // values as they were before decisions were imposed
+  named_value_t *index;              // sorted by name
   double scale[SHOAL_KIND_COUNT];
   // imposing
   int side;
@@ -71,13 +72,14 @@ static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
   return false;
 }
 
-// ---- imposing ---------------------------------------------------------------------------------------
+// ---- imposing -----------------------------------------------------------------------------------
 
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
   if (!r->impose || r->failed || !feeds_decision(graph, value)) return;
   int64_t count = shoal_shape_count(&tensor.shape);
-  double *plain = SHOAL_NEW(&r->arena, double, count), *changed = SHOAL_NEW(&r->arena, double, count);
+  double *plain = SHOAL_NEW(&r->arena, double, count),
+         *changed = SHOAL_NEW(&r->arena, double, count);
   if (!plain || !changed) {
     r->failed = true;
     return;
@@ -90,7 +92,7 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
   for (int64_t i = 0; i < count; ++i) shoal_dtype_store(tensor.dtype, tensor.data, i, changed[i]);
 }
 
-// ---- ops without a kernel ---------------------------------------------------------------------------
+// ---- ops without a kernel -----------------------------------------------------------------------
 
 static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                               const shoal_tensor_t *outputs) {
@@ -104,10 +106,12 @@ shoal_executor_t shoal_check_executor(const shoal_check_options_t *options) {
   return (shoal_executor_t){(void *)options, execute};
 }
 
-// ---- create -----------------------------------------------------------------------------------------
+// ---- create -------------------------------------------------------------------------------------
 
-shoal_status_t shoal_reference_create(const shoal_model_t *model, const shoal_check_options_t *options,
-                                      shoal_allocator_t allocator, shoal_reference_t **out_reference) {
+shoal_status_t shoal_reference_create(const shoal_model_t *model,
+                                      const shoal_check_options_t *options,
+                                      shoal_allocator_t allocator,
+                                      shoal_reference_t **out_reference) {
   *out_reference = NULL;
   shoal_reference_t *r = allocator.alloc(allocator.self, sizeof *r);
   if (!r) return SHOAL_OOM();
@@ -116,15 +120,15 @@ shoal_status_t shoal_reference_create(const shoal_model_t *model, const shoal_ch
   shoal_arena_init(allocator, &r->arena);
   shoal_status_t status = NULL;
   for (int side = OWN; side <= (rounds(model) ? WIDE : OWN); ++side) {
-    shoal_interpreter_options_t io = {.allocator = allocator, .promote = side == WIDE,
-                                      .observe = observe, .observe_self = r};
+    shoal_interpreter_options_t io = {
+        .allocator = allocator, .promote = side == WIDE, .observe = observe, .observe_self = r};
     if (options->provider) io.executor = shoal_check_executor(options);
     SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_create(model, &io, &r->interpreters[side]));
     r->saved[side] = SHOAL_NEW(&r->states, void *, model->states.count);
     if (!r->saved[side]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
     for (int64_t s = 0; s < model->states.count; ++s) {
-      r->saved[side][s] =
-          shoal_arena_alloc(&r->states, (size_t)shoal_shape_count(&model->states.items[s].type.shape), 8);
+      r->saved[side][s] = shoal_arena_alloc(
+          &r->states, (size_t)shoal_shape_count(&model->states.items[s].type.shape), 8);
       if (!r->saved[side][s]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
     }
   }
@@ -146,16 +150,16 @@ void shoal_reference_free(shoal_reference_t *r) {
   allocator.free(allocator.self, r);
 }
 
-// ---- what is expected -------------------------------------------------------------------------------
+// ---- what is expected ---------------------------------------------------------------------------
 
 static double finite_magnitude(double x) {
   return isfinite(x) ? fabs(x) : 0;
 }
 
 // Fills floats, largest and own_error from the two runs' tensors; `before` overrides imposed ones.
-static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own, const shoal_tensor_t *wide,
-                              const double *own_before, const double *wide_before,
-                              shoal_expected_t *out) {
+static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own,
+                              const shoal_tensor_t *wide, const double *own_before,
+                              const double *wide_before, shoal_expected_t *out) {
   out->own = own->data;
   if (!shoal_dtype_is_float(out->type.dtype)) return NULL;
   int64_t count = shoal_shape_count(&out->type.shape);
@@ -163,7 +167,9 @@ static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own, c
   if (!floats) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) {
     double b = own_before ? own_before[i] : shoal_dtype_load(own->dtype, own->data, i);
-    double c = !wide ? b : wide_before ? wide_before[i] : shoal_dtype_load(wide->dtype, wide->data, i);
+    double c = !wide         ? b
+               : wide_before ? wide_before[i]
+                             : shoal_dtype_load(wide->dtype, wide->data, i);
     floats[i] = c;
     out->largest = fmax(out->largest, finite_magnitude(b));
     out->own_error = fmax(out->own_error, finite_magnitude(b - c));
@@ -232,9 +238,12 @@ static shoal_status_t expect(shoal_reference_t *r) {
   for (int32_t s = 0; s < state_count; ++s) {
     const shoal_state_info_t *info = &r->model->states.items[s];
     shoal_expected_t *e = &r->after[s];
-    *e = (shoal_expected_t){.name = info->name, .type = info->type, .kind = SHOAL_KIND_PARAMETER,
+    *e = (shoal_expected_t){.name = info->name,
+                            .type = info->type,
+                            .kind = SHOAL_KIND_PARAMETER,
                             .epsilon = r->state_epsilon[s]};
-    e->exact = !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
+    e->exact =
+        !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
     shoal_tensor_t own, wide;
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[OWN], s, &own));
     bool two = r->interpreters[WIDE] && r->run > 0;
@@ -245,7 +254,7 @@ static shoal_status_t expect(shoal_reference_t *r) {
   return NULL;
 }
 
-// ---- run --------------------------------------------------------------------------------------------
+// ---- run ----------------------------------------------------------------------------------------
 
 static size_t state_bytes(const shoal_tensor_t *tensor) {
   return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
@@ -260,7 +269,8 @@ static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
       memcpy(restore ? tensor.data : r->saved[side][s], restore ? r->saved[side][s] : tensor.data,
              state_bytes(&tensor));
     }
-  memcpy(restore ? r->state_epsilon : r->saved_epsilon, restore ? r->saved_epsilon : r->state_epsilon,
+  memcpy(restore ? r->state_epsilon : r->saved_epsilon,
+         restore ? r->saved_epsilon : r->state_epsilon,
          (size_t)r->model->states.count * sizeof(double));
   return NULL;
 }
@@ -285,7 +295,8 @@ static shoal_status_t widen_states(shoal_reference_t *r) {
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[OWN], s, &own));
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[WIDE], s, &wide));
     int64_t count = shoal_shape_count(&own.shape);
-    if (own.dtype == wide.dtype) memcpy(wide.data, own.data, state_bytes(&own));
+    if (own.dtype == wide.dtype)
+      memcpy(wide.data, own.data, state_bytes(&own));
     else
       for (int64_t i = 0; i < count; ++i)
         shoal_dtype_store(wide.dtype, wide.data, i, shoal_dtype_load(own.dtype, own.data, i));
@@ -341,7 +352,8 @@ shoal_status_t shoal_reference_restart(shoal_reference_t *r, const char *state, 
   for (int side = OWN; side <= WIDE && r->interpreters[side]; ++side) {
     shoal_tensor_t tensor;
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[side], s, &tensor));
-    if (tensor.dtype == dtype) memcpy(tensor.data, data, state_bytes(&tensor));
+    if (tensor.dtype == dtype)
+      memcpy(tensor.data, data, state_bytes(&tensor));
     else
       for (int64_t i = 0; i < shoal_shape_count(&tensor.shape); ++i)
         shoal_dtype_store(tensor.dtype, tensor.data, i, shoal_dtype_load(dtype, data, i));
@@ -350,7 +362,7 @@ shoal_status_t shoal_reference_restart(shoal_reference_t *r, const char *state, 
   return NULL;
 }
 
-// ---- answers ----------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *r) {
   return r->graph;

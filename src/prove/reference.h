@@ -7,7 +7,11 @@
 #include "prove/prove.h"
 
 typedef enum shoal_value_kind {
-  SHOAL_KIND_ACTIVATION, SHOAL_KIND_GRADIENT, SHOAL_KIND_UPDATE, SHOAL_KIND_PARAMETER, SHOAL_KIND_COUNT
+  SHOAL_KIND_ACTIVATION,
+  SHOAL_KIND_GRADIENT,
+  SHOAL_KIND_UPDATE,
+  SHOAL_KIND_PARAMETER,
+  SHOAL_KIND_COUNT
 } shoal_value_kind_t;
 
 // A value as the one-device run has it.
@@ -15,21 +19,21 @@ typedef struct shoal_expected {
   const char *name;
   shoal_type_t type;
   shoal_value_kind_t kind;
-  bool exact;               // integers; and everything in "init"
-  double epsilon;           // of the coarsest float it was rounded to on its way; 0: never rounded
-  const void *own;          // whole, in its own dtype
-  const double *floats;     // floats: what is compared with
-  double largest;           // floats: magnitude
-  double own_error;         // floats: of the one-device run in its own dtypes
+  bool exact;            // integers; and everything in "init"
+  double epsilon;        // of the coarsest float it was rounded to on its way; 0: never rounded
+  const void *own;       // whole, in its own dtype
+  const double *floats;  // floats: what is compared with
+  double largest;        // floats: magnitude
+  double own_error;      // floats: of the one-device run in its own dtypes
 } shoal_expected_t;
 
 typedef struct shoal_reference shoal_reference_t;
 
-// Asked for values that feed a decision (a comparison, relu's gradient ...) when a run is repeated with
-// the program's decisions: overwrites those of the `count` elements that the program has and that lie within
-// `allowed` of it. Returns whether it changed any.
-typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
-                                  double allowed, double *elements);
+// Asked for values that feed a decision (a comparison, relu's gradient ...) when a run is repeated
+// with the program's decisions: overwrites those of the `count` elements that the program has and
+// that lie within `allowed` of it. Returns whether it changed any.
+typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value,
+                                  int64_t count, double allowed, double *elements);
 
 // Reference kernels, and the options' provider for ops without one. Borrows the options.
 shoal_executor_t shoal_check_executor(const shoal_check_options_t *options);
@@ -44,12 +48,14 @@ void shoal_reference_free(shoal_reference_t *reference);
 SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
                                                   int32_t run);
 // Takes the last run back and repeats it with imposed decisions; counts the values that changed.
-SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference, shoal_impose_fn_t impose,
-                                                     void *self, int64_t *out_imposed);
+SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference,
+                                                     shoal_impose_fn_t impose, void *self,
+                                                     int64_t *out_imposed);
 
-// The program's value of a state after the last run: the next one starts from it, in both interpreters.
-SHOAL_MUST_USE shoal_status_t shoal_reference_restart(shoal_reference_t *reference, const char *state,
-                                                      const void *data);
+// The program's value of a state after the last run: the next one starts from it, in both
+// interpreters.
+SHOAL_MUST_USE shoal_status_t shoal_reference_restart(shoal_reference_t *reference,
+                                                      const char *state, const void *data);
 
 // Of the last run: the graph; its values by number; states after it. Borrowed until the next run.
 const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *reference);
@@ -57,16 +63,18 @@ int32_t shoal_reference_find(const shoal_reference_t *reference, const char *nam
 const shoal_expected_t *shoal_reference_value(const shoal_reference_t *reference, int32_t value);
 const shoal_expected_t *shoal_reference_state(const shoal_reference_t *reference, int32_t state);
 // The largest difference contract 1 allows.
-double shoal_reference_allowed(const shoal_reference_t *reference, const shoal_expected_t *expected);
+double shoal_reference_allowed(const shoal_reference_t *reference,
+                               const shoal_expected_t *expected);
 
-// ---- feeds (feeds.c) -------------------------------------------------------------------------------
+// ---- feeds (feeds.c) ----------------------------------------------------------------------------
 
 // Deterministic data of an input in run `run`: different everywhere. `data` has room for the whole.
-void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph, int32_t value,
-                     int32_t run, void *data);
+void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph,
+                     int32_t value, int32_t run, void *data);
 // The graphs a check runs, in order: "init", "train" x steps, every other one once.
 SHOAL_MUST_USE shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps,
-                                                   shoal_arena_t *arena, const char *const **out_graphs,
+                                                   shoal_arena_t *arena,
+                                                   const char *const **out_graphs,
                                                    int32_t *out_count);
 
 #endif  // SHOAL_PROVE_REFERENCE_H_

@@ -1,6 +1,7 @@
-// Shrinking: drop a pin, a stage, an expansion, an axis; drop a node (its readers read its first input, or
-// a fresh input of the same type); make a dim smaller. Whatever still fails in the same way is kept; repeated
-// until nothing helps. A change that makes no sense (labels beyond a dim that became smaller) fails otherwise.
+// Shrinking: drop a pin, a stage, an expansion, an axis; drop a node (its readers read its first
+// input, or a fresh input of the same type); make a dim smaller. Whatever still fails in the same
+// way is kept; repeated until nothing helps. A change that makes no sense (labels beyond a dim that
+// became smaller) fails otherwise.
 #include "prove/shrink.h"
 
 #include <stdio.h>
@@ -17,32 +18,33 @@ typedef struct shrinker {
   shoal_arena_t *arena;
   const shoal_check_report_t *report;  // how it failed at first ...
   shoal_status_t first;                // ... and with which words
-  shoal_status_t error;  // of the best so far, when it is not the given one
+  shoal_status_t error;                // of the best so far, when it is not the given one
   int tries;
 } shrinker_t;
 
 // A copy with its own arrays.
 static bool copy_case(shrinker_t *s, shoal_random_case_t *out) {
   *out = *s->best;
-#define COPY(field)                                                                                    \
-  (out->field.capacity = out->field.count,                                                             \
-   (out->field.items = shoal_arena_copy(s->arena, s->best->field.items, (size_t)out->field.count,      \
+#define COPY(field)                                                                               \
+  (out->field.capacity = out->field.count,                                                        \
+   (out->field.items = shoal_arena_copy(s->arena, s->best->field.items, (size_t)out->field.count, \
                                         sizeof *out->field.items)) != NULL)
-  return COPY(inputs) && COPY(states) && COPY(nodes) && COPY(meshes) && COPY(pins) && COPY(stages) &&
-         COPY(expand);
+  return COPY(inputs) && COPY(states) && COPY(nodes) && COPY(meshes) && COPY(pins) &&
+         COPY(stages) && COPY(expand);
 #undef COPY
 }
 
-#define DROP(vec, index)                                                                  \
-  do {                                                                                    \
-    memmove(&(vec).items[index], &(vec).items[(index) + 1],                               \
-            (size_t)((vec).count - (index) - 1) * sizeof *(vec).items);                   \
-    --(vec).count;                                                                        \
+#define DROP(vec, index)                                              \
+  do {                                                                \
+    memmove(&(vec).items[index], &(vec).items[(index) + 1],           \
+            (size_t)((vec).count - (index)-1) * sizeof *(vec).items); \
+    --(vec).count;                                                    \
   } while (0)
 
-// ---- the same failure ---------------------------------------------------------------------------------
+// ---- the same failure ---------------------------------------------------------------------------
 
-// The next letter of a message, of `words` words at most; names in quotes and numbers differ from case to case.
+// The next letter of a message, of `words` words at most; names in quotes and numbers differ from
+// case to case.
 static char next_letter(const char **at, int *words) {
   for (bool between = false;; ++*at) {
     char c = **at;
@@ -68,11 +70,13 @@ static bool same_words(const char *a, const char *b) {
   }
 }
 
-// A value that differs is one by rounding or one for sure; of what differs, the first in program order is named,
-// and that may be another one in a smaller case. All other failures have words of their own.
-static bool same_failure(shrinker_t *s, const shoal_random_case_t *c, const shoal_check_report_t *report,
-                         shoal_status_t status) {
-  if (shoal_status_code(status) != shoal_status_code(s->first) || report->step != s->report->step) return false;
+// A value that differs is one by rounding or one for sure; of what differs, the first in program
+// order is named, and that may be another one in a smaller case. All other failures have words of
+// their own.
+static bool same_failure(shrinker_t *s, const shoal_random_case_t *c,
+                         const shoal_check_report_t *report, shoal_status_t status) {
+  if (shoal_status_code(status) != shoal_status_code(s->first) || report->step != s->report->step)
+    return false;
   if (report->step != SHOAL_CHECK_VALUES)
     return same_words(shoal_status_message(status), shoal_status_message(s->first));
   return (report->excess > 0) == (s->report->excess > 0) &&
@@ -94,8 +98,7 @@ static bool try_case(shrinker_t *s, const shoal_random_case_t *c) {
     built = !status;
     shoal_model_free(model);
   }
-  if (built)
-    status = shoal_random_case_check(&again, s->registry, &s->with, &report);
+  if (built) status = shoal_random_case_check(&again, s->registry, &s->with, &report);
   if (!status || !built || report.refused || !same_failure(s, &again, &report, status)) {
     shoal_status_free(status);
     return false;
@@ -106,7 +109,7 @@ static bool try_case(shrinker_t *s, const shoal_random_case_t *c) {
   return true;
 }
 
-// ---- changes: each tries one and says whether it was kept ------------------------------------------
+// ---- changes: each tries one and says whether it was kept ---------------------------------------
 
 static bool drop_pin(shrinker_t *s, int64_t i) {
   shoal_random_case_t c;
@@ -138,8 +141,8 @@ static const char *renumber(shrinker_t *s, const char *name, int64_t dropped) {
   while (*end >= '0' && *end <= '9') number = 10 * number + (*end++ - '0');
   if (number == dropped) return NULL;
   if (number < dropped) return name;
-  return shoal_arena_printf(s->arena, "%.*s%c%lld%s", (int)(at - name), name, *at, (long long)(number - 1),
-                            end);
+  return shoal_arena_printf(s->arena, "%.*s%c%lld%s", (int)(at - name), name, *at,
+                            (long long)(number - 1), end);
 }
 
 static bool drop_node(shrinker_t *s, int64_t i) {
@@ -168,8 +171,10 @@ static bool drop_node(shrinker_t *s, int64_t i) {
     for (int32_t r = 0; r < c.nodes.items[n].ref_count; ++r) {
       shoal_case_ref_t *ref = &c.nodes.items[n].refs[r];
       if (ref->kind != 'v' || ref->index < i) continue;
-      if (ref->index == i) *ref = instead;
-      else --ref->index;
+      if (ref->index == i)
+        *ref = instead;
+      else
+        --ref->index;
     }
   for (int64_t k = c.pins.count; k-- > 0;)
     if (!(c.pins.items[k].pattern = renumber(s, c.pins.items[k].pattern, i))) DROP(c.pins, k);
@@ -191,13 +196,16 @@ static bool drop_unused(shrinker_t *s, char kind, int64_t i) {
       if (ref->index == i) return false;
       ref->index -= ref->index > i;
     }
-  if (kind == 'i') DROP(c.inputs, i);
-  else DROP(c.states, i);
+  if (kind == 'i')
+    DROP(c.inputs, i);
+  else
+    DROP(c.states, i);
   for (int64_t k = c.pins.count; k-- > 0;) {
     shoal_intent_entry_t *pin = &c.pins.items[k];
     long long number = 0;
     int length = 0;
-    if (pin->pattern[0] != kind || sscanf(pin->pattern + 1, "%lld%n", &number, &length) < 1) continue;
+    if (pin->pattern[0] != kind || sscanf(pin->pattern + 1, "%lld%n", &number, &length) < 1)
+      continue;
     if (number == i) {
       DROP(c.pins, k);
       continue;
@@ -236,7 +244,8 @@ static bool change_size(shrinker_t *s, int64_t from, int64_t to) {
       at += length + (at[length] == ',');
       list = at;
     }
-    if (!out || !(c.nodes.items[n].attrs = shoal_arena_printf(s->arena, "%s%s", out, list))) return false;
+    if (!out || !(c.nodes.items[n].attrs = shoal_arena_printf(s->arena, "%s%s", out, list)))
+      return false;
   }
   return changed && try_case(s, &c);
 }
@@ -244,12 +253,18 @@ static bool change_size(shrinker_t *s, int64_t from, int64_t to) {
 static bool change_flags(shrinker_t *s, int which) {
   shoal_random_case_t c;
   if (!copy_case(s, &c)) return false;
-  if (which == 0 && c.eval) c.eval = false;
-  else if (which == 1 && c.opaque) c.opaque = false;
-  else if (which == 2 && c.processes) c.processes = false;
-  else if (which == 3 && c.optimizer != SHOAL_CASE_SGD) c.optimizer = SHOAL_CASE_SGD;
-  else if (which == 4 && c.optimizer == SHOAL_CASE_SGD) c.optimizer = SHOAL_CASE_NONE;
-  else return false;
+  if (which == 0 && c.eval)
+    c.eval = false;
+  else if (which == 1 && c.opaque)
+    c.opaque = false;
+  else if (which == 2 && c.processes)
+    c.processes = false;
+  else if (which == 3 && c.optimizer != SHOAL_CASE_SGD)
+    c.optimizer = SHOAL_CASE_SGD;
+  else if (which == 4 && c.optimizer == SHOAL_CASE_SGD)
+    c.optimizer = SHOAL_CASE_NONE;
+  else
+    return false;
   return try_case(s, &c);
 }
 
@@ -262,7 +277,8 @@ static bool change_mesh(shrinker_t *s, int64_t i, bool micro) {
       const char *text = c.meshes.items[m], *at = strstr(text, ",micro=");
       if (!at) return false;
       const char *end = at + 7 + strspn(at + 7, "0123456789");
-      if (!(c.meshes.items[m] = shoal_arena_printf(s->arena, "%.*s%s", (int)(at - text), text, end)))
+      if (!(c.meshes.items[m] =
+                shoal_arena_printf(s->arena, "%.*s%s", (int)(at - text), text, end)))
         return false;
     }
     for (int64_t k = 0; k < c.pins.count; ++k) {
@@ -296,23 +312,31 @@ static bool change_mesh(shrinker_t *s, int64_t i, bool micro) {
 // One sweep over everything; true if something was kept.
 static bool sweep(shrinker_t *s) {
   bool any = false;
-  for (int64_t i = s->best->nodes.count; i-- > 0;) any |= i < s->best->nodes.count && drop_node(s, i);
+  for (int64_t i = s->best->nodes.count; i-- > 0;)
+    any |= i < s->best->nodes.count && drop_node(s, i);
   for (int64_t i = s->best->pins.count; i-- > 0;) any |= i < s->best->pins.count && drop_pin(s, i);
-  for (int64_t i = s->best->stages.count; i-- > 0;) any |= i < s->best->stages.count && drop_stage(s, i);
-  for (int64_t i = s->best->expand.count; i-- > 0;) any |= i < s->best->expand.count && drop_expansion(s, i);
+  for (int64_t i = s->best->stages.count; i-- > 0;)
+    any |= i < s->best->stages.count && drop_stage(s, i);
+  for (int64_t i = s->best->expand.count; i-- > 0;)
+    any |= i < s->best->expand.count && drop_expansion(s, i);
   for (int64_t i = s->best->inputs.count; i-- > 0;) any |= drop_unused(s, 'i', i);
   for (int64_t i = s->best->states.count; i-- > 0;) any |= drop_unused(s, 's', i);
   for (int which = 0; which < 5; ++which) any |= change_flags(s, which);
   any |= change_mesh(s, 0, true);
   for (int64_t m = 0; m < s->best->meshes.count; ++m) any |= change_mesh(s, m, false);
-  for (int64_t from = 9; from > 1; --from) any |= change_size(s, from, 1) || change_size(s, from, from - 1);
+  for (int64_t from = 9; from > 1; --from)
+    any |= change_size(s, from, 1) || change_size(s, from, from - 1);
   return any;
 }
 
-void shoal_shrink_case(shoal_random_case_t *c, shoal_registry_t *registry, const shoal_check_options_t *with,
-                       const shoal_check_report_t *report, shoal_status_t status, shoal_arena_t *arena,
-                       shoal_status_t *out_status) {
-  shrinker_t s = {.best = c, .registry = registry, .with = *with, .arena = arena, .report = report,
+void shoal_shrink_case(shoal_random_case_t *c, shoal_registry_t *registry,
+                       const shoal_check_options_t *with, const shoal_check_report_t *report,
+                       shoal_status_t status, shoal_arena_t *arena, shoal_status_t *out_status) {
+  shrinker_t s = {.best = c,
+                  .registry = registry,
+                  .with = *with,
+                  .arena = arena,
+                  .report = report,
                   .first = status};
   while (s.tries < MOST_TRIES && sweep(&s)) continue;
   *out_status = s.error;

@@ -18,7 +18,8 @@ static shoal_status_t check_feed(const shoal_model_t *model, const shoal_check_f
       if (strcmp(graph->inputs.items[i].name, feed->name) != 0) continue;
       found = &graph->values.items[graph->inputs.items[i].value].type;
       int64_t bytes = 0;
-      SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(found->dtype, shoal_shape_count(&found->shape), &bytes));
+      SHOAL_RETURN_IF_ERROR(
+          shoal_dtype_bytes(found->dtype, shoal_shape_count(&found->shape), &bytes));
       if (!feed->data || (int64_t)feed->size == bytes) return NULL;
     }
   }
@@ -28,7 +29,8 @@ static shoal_status_t check_feed(const shoal_model_t *model, const shoal_check_f
                      shoal_type_format(found, is, sizeof is), (long long)feed->size);
 }
 
-static shoal_status_t check_options(const shoal_model_t *model, const shoal_parallelize_options_t *options,
+static shoal_status_t check_options(const shoal_model_t *model,
+                                    const shoal_parallelize_options_t *options,
                                     const shoal_check_how_t *how) {
   if (!model) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no model: the pointer is NULL");
   if (options->world || options->tap || options->dry_run)
@@ -38,7 +40,8 @@ static shoal_status_t check_options(const shoal_model_t *model, const shoal_para
     return SHOAL_ERROR(INVALID_ARGUMENT, "%d ranks and %lld steps: neither is negative", how->ranks,
                        (long long)how->steps);
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
-  for (int64_t i = 0; i < how->feed_count; ++i) SHOAL_RETURN_IF_ERROR(check_feed(model, &how->feeds[i]));
+  for (int64_t i = 0; i < how->feed_count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_feed(model, &how->feeds[i]));
   return NULL;
 }
 
@@ -52,23 +55,23 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
   if (!out_report) out_report = &unused;
   *out_report = (shoal_check_report_t){0};
   SHOAL_RETURN_IF_ERROR(check_options(model, options, how));
-  shoal_check_options_t check = {.allocator = options->allocator.alloc ? options->allocator
-                                                                       : shoal_allocator_system(),
-                                 .ranks = how->ranks ? how->ranks : 2,
-                                 .plan = options->plan,
-                                 .strategy = options->strategy,
-                                 .mesh = options->mesh,
-                                 .strategies = options->strategies,
-                                 .layout_count = options->layout_count,
-                                 .layouts = options->layouts,
-                                 .steps = how->steps,
-                                 .opaque = options->opaque,
-                                 .provider = options->provider,
-                                 .provider_self = options->provider_self,
-                                 .seed = how->seed,
-                                 .timeout_ms = how->timeout_ms,
-                                 .feed_count = how->feed_count,
-                                 .feeds = how->feeds};
+  shoal_check_options_t check = {
+      .allocator = options->allocator.alloc ? options->allocator : shoal_allocator_system(),
+      .ranks = how->ranks ? how->ranks : 2,
+      .plan = options->plan,
+      .strategy = options->strategy,
+      .mesh = options->mesh,
+      .strategies = options->strategies,
+      .layout_count = options->layout_count,
+      .layouts = options->layouts,
+      .steps = how->steps,
+      .opaque = options->opaque,
+      .provider = options->provider,
+      .provider_self = options->provider_self,
+      .seed = how->seed,
+      .timeout_ms = how->timeout_ms,
+      .feed_count = how->feed_count,
+      .feeds = how->feeds};
   shoal_arena_t arena;
   shoal_arena_init(check.allocator, &arena);
   int64_t size = 0;

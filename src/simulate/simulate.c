@@ -1,5 +1,5 @@
-// Simulation of one rank per class over the bound program: the same instructions the executor runs, with a
-// clock per queue instead of work. See shoal/simulate.h for what is and is not modelled.
+// Simulation of one rank per class over the bound program: the same instructions the executor runs,
+// with a clock per queue instead of work. See shoal/simulate.h for what is and is not modelled.
 #include "shoal/simulate.h"
 
 #include <string.h>
@@ -26,23 +26,30 @@ static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_c
   }
   double received = 0;
   *out_sent = 0;
-  for (int32_t i = 0; i < reshard->send_count; ++i) *out_sent += (double)reshard->sends[i].count * element;
-  for (int32_t i = 0; i < reshard->recv_count; ++i) received += (double)reshard->recvs[i].count * element;
-  if (reshard->collective) {  // gather, or scatter of sums: each sends its part, or the others', once to each
-    double own = part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->inputs[0] : in->outputs[0]);
-    double all = part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->outputs[0] : in->inputs[0]);
+  for (int32_t i = 0; i < reshard->send_count; ++i)
+    *out_sent += (double)reshard->sends[i].count * element;
+  for (int32_t i = 0; i < reshard->recv_count; ++i)
+    received += (double)reshard->recvs[i].count * element;
+  if (reshard->collective) {
+    // Gather, or scatter of sums: each sends its part, or the others', once to each.
+    double own =
+        part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->inputs[0] : in->outputs[0]);
+    double all =
+        part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->outputs[0] : in->inputs[0]);
     double others = all - own, n = reshard->group_count;
     *out_sent = reshard->kind == SHOAL_RESHARD_ALL_GATHER ? own * (n - 1) : others;
     double most = own * (n - 1) > others ? own * (n - 1) : others;
     return (n - 1) * cluster->link_latency + most / cluster->link_bandwidth;
   }
-  int32_t messages = reshard->send_count > reshard->recv_count ? reshard->send_count : reshard->recv_count;
+  int32_t messages =
+      reshard->send_count > reshard->recv_count ? reshard->send_count : reshard->recv_count;
   double bytes = *out_sent > received ? *out_sent : received;
   return messages * cluster->link_latency + bytes / cluster->link_bandwidth;
 }
 
-static double instruction_seconds(const shoal_bound_instruction_t *in, const shoal_program_t *program,
-                                  const shoal_cluster_t *cluster, double *out_sent) {
+static double instruction_seconds(const shoal_bound_instruction_t *in,
+                                  const shoal_program_t *program, const shoal_cluster_t *cluster,
+                                  double *out_sent) {
   *out_sent = 0;
   if (in->idle) return 0;
   const shoal_instruction_t *code = in->instruction;

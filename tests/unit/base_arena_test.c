@@ -28,7 +28,8 @@ static void blocks_are_zeroed_aligned_and_apart(void **state) {
   assert_int_equal(counter.live_blocks, 0);
   assert_int_equal(counter.live_bytes, 0);
   assert_true(counter.peak_bytes > 600000);
-  assert_null(shoal_arena_alloc(&(shoal_arena_t){.allocator = shoal_allocator_system()}, SIZE_MAX, 1));
+  assert_null(
+      shoal_arena_alloc(&(shoal_arena_t){.allocator = shoal_allocator_system()}, SIZE_MAX, 1));
 }
 
 static void arrays_grow(void **state) {

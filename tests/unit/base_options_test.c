@@ -34,10 +34,11 @@ static void parses_everything(void **state) {
   assert_ok(shoal_options_defaults(table, COUNT, &arena, &o));
   assert_true(!o.fast && o.batch_size == 8 && o.memory == 64 << 20 && o.lr == 0.001 && !o.format);
   assert_string_equal(o.strategy, "auto");
-  const char *argv[] = {"gpt",    "--fast",  "--batch-size=3", "-n",         "4",  "--memory", "1.5G",
-                        "--lr",   "-2e-3",   "--format",       "json",       "-1", "-",        "--threads",
-                        "auto",   "--",      "prog",           "--unrelated"};
-  assert_ok(shoal_options_parse(table, COUNT, sizeof argv / sizeof *argv, argv, &arena, &o, &words));
+  const char *argv[] = {"gpt",  "--fast",    "--batch-size=3", "-n",       "4",    "--memory",
+                        "1.5G", "--lr",      "-2e-3",          "--format", "json", "-1",
+                        "-",    "--threads", "auto",           "--",       "prog", "--unrelated"};
+  assert_ok(
+      shoal_options_parse(table, COUNT, sizeof argv / sizeof *argv, argv, &arena, &o, &words));
   assert_true(o.fast && o.batch_size == 3 && o.ranks == 4 && o.memory == 3 << 29 && o.lr == -2e-3);
   assert_int_equal(o.format, 1);
   assert_int_equal(words.count, 5);
@@ -75,8 +76,8 @@ static void refuses_with_a_hint(void **state) {
     options_t o = {0};
     shoal_words_t words;
     assert_error(INVALID_ARGUMENT, cases[i].message,
-                 shoal_options_parse(table, COUNT, cases[i].argv[1] ? 2 : 1, cases[i].argv, &arena, &o,
-                                     &words));
+                 shoal_options_parse(table, COUNT, cases[i].argv[1] ? 2 : 1, cases[i].argv, &arena,
+                                     &o, &words));
   }
 }
 
@@ -155,7 +156,7 @@ static void logs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parses_everything), cmocka_unit_test(refuses_with_a_hint),
+      cmocka_unit_test(parses_everything),     cmocka_unit_test(refuses_with_a_hint),
       cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
       cmocka_unit_test(help_names_everything), cmocka_unit_test(logs),
   };

@@ -10,7 +10,8 @@ static void known_answers(void **state) {
   (void)state;
   static const struct {
     uint32_t counter[4], key[2], words[4];
-  } cases[] = {  // Random123 kat_vectors, philox4x32 10
+  } cases[] = {
+      // Random123 kat_vectors, philox4x32 10
       {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
       {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
        {0xffffffff, 0xffffffff},

@@ -9,9 +9,10 @@
 typedef shoal_status_t (*failing_fn_t)(shoal_allocator_t allocator, void *context);
 
 // Without a failure the function succeeds; with the Nth allocation failing, for every N, it returns
-// OUT_OF_MEMORY; nothing ever stays allocated. `tries` 0: every N; else about so many, spread evenly. Returns
-// how many allocations it makes.
-static inline int64_t check_failing_allocations(failing_fn_t function, void *context, int64_t tries) {
+// OUT_OF_MEMORY; nothing ever stays allocated. `tries` 0: every N; else about so many, spread
+// evenly. Returns how many allocations it makes.
+static inline int64_t check_failing_allocations(failing_fn_t function, void *context,
+                                                int64_t tries) {
   shoal_failing_t counter = {0};
   assert_ok(function(shoal_allocator_failing(&counter), context));
   assert_int_equal(counter.live_blocks, 0);
@@ -25,8 +26,8 @@ static inline int64_t check_failing_allocations(failing_fn_t function, void *con
     }
     shoal_status_free(status);
     if (failing.live_blocks) {
-      fail_msg("allocation %lld of %lld fails: %lld blocks are lost", (long long)n, (long long)calls,
-               (long long)failing.live_blocks);
+      fail_msg("allocation %lld of %lld fails: %lld blocks are lost", (long long)n,
+               (long long)calls, (long long)failing.live_blocks);
     }
   }
   return calls;

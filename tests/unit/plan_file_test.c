@@ -266,8 +266,8 @@ static void test_errors(void **state) {
   shoal_plan_free(plan);
 }
 
-// A plan that is still taken after random edits is lowered and checked: it may be refused there, but
-// nothing crashes.
+// A plan that is still taken after random edits is lowered and checked: it may be refused there,
+// but nothing crashes.
 static void test_random_edits(void **state) {
   (void)state;
   shoal_plan_t *plans[] = {plan_by(gpt, rules, "tensor", "tensor=5", 5), two_stages(mlp)};

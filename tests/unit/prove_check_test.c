@@ -12,8 +12,13 @@
 static shoal_model_t *tiny_mlp(shoal_dtype_t dtype) {
   shoal_model_t *model = NULL;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 3}, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = 5, .in_features = 3, .hidden = 4, .classes = 3,
-                                              .layers = 1, .dtype = dtype, .eps = 1e-3});
+  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = 5,
+                                              .in_features = 3,
+                                              .hidden = 4,
+                                              .classes = 3,
+                                              .layers = 1,
+                                              .dtype = dtype,
+                                              .eps = 1e-3});
   assert_ok(shoal_model_status(model));
   return model;
 }
@@ -24,8 +29,11 @@ static void test_passes(void **state) {
   for (int i = 0; i < 3; ++i) {
     shoal_model_t *model = tiny_mlp(dtypes[i]);
     shoal_check_report_t report;
-    assert_ok(shoal_check_model(model, &(shoal_check_options_t){.ranks = 2, .strategy = "data", .steps = 4,
-                                                                .seed = 9, .opaque = i == 1}, &report));
+    assert_ok(shoal_check_model(
+        model,
+        &(shoal_check_options_t){
+            .ranks = 2, .strategy = "data", .steps = 4, .seed = 9, .opaque = i == 1},
+        &report));
     assert_true(report.values > 50);
     assert_true(report.parts > report.values);
     assert_true(report.worst < 1);
@@ -38,8 +46,11 @@ static void test_processes(void **state) {
   (void)state;
   shoal_model_t *model = tiny_mlp(SHOAL_F64);
   shoal_check_report_t report;
-  assert_ok(shoal_check_model(model, &(shoal_check_options_t){.ranks = 2, .strategy = "data", .direct = true,
-                                                              .processes = true, .seed = 9}, &report));
+  assert_ok(shoal_check_model(
+      model,
+      &(shoal_check_options_t){
+          .ranks = 2, .strategy = "data", .direct = true, .processes = true, .seed = 9},
+      &report));
   assert_true(report.parts > 50);
   shoal_model_free(model);
 }
@@ -51,8 +62,9 @@ static void expect(const char *what, void (*spoil)(shoal_program_t *program)) {
   shoal_plan_t *plan = NULL;
   shoal_program_t *program = NULL;
   assert_ok(shoal_rules_create(shoal_allocator_system(), &rules));
-  assert_ok(shoal_plan_make(model, rules, &(shoal_plan_options_t){.strategy = "data", .mesh = "data=2,micro=2",
-                                                                 .world = 2}, &plan));
+  assert_ok(shoal_plan_make(
+      model, rules,
+      &(shoal_plan_options_t){.strategy = "data", .mesh = "data=2,micro=2", .world = 2}, &plan));
   assert_ok(shoal_lower(plan, NULL, &program));
   spoil(program);
   shoal_check_options_t options = {.ranks = 2, .program = program, .seed = 4, .timeout_ms = 5000};
@@ -63,7 +75,8 @@ static void expect(const char *what, void (*spoil)(shoal_program_t *program)) {
   shoal_model_free(model);
 }
 
-static shoal_instruction_t *find(shoal_program_t *program, shoal_opcode_t opcode, const char *name) {
+static shoal_instruction_t *find(shoal_program_t *program, shoal_opcode_t opcode,
+                                 const char *name) {
   for (int64_t s = 0; s < program->classes[0].segment_count; ++s)
     for (int64_t i = 0; i < program->classes[0].segments[s].instruction_count; ++i) {
       shoal_instruction_t *in = &program->classes[0].segments[s].instructions[i];
@@ -74,7 +87,8 @@ static shoal_instruction_t *find(shoal_program_t *program, shoal_opcode_t opcode
 }
 
 static void scale_count(shoal_program_t *program) {
-  shoal_instruction_t *in = find(program, SHOAL_OPCODE_COMPUTE, "grad/cross_entropy/cross_entropy_grad");
+  shoal_instruction_t *in =
+      find(program, SHOAL_OPCODE_COMPUTE, "grad/cross_entropy/cross_entropy_grad");
   for (int32_t a = 0; a < in->op->attr_count; ++a)
     if (strcmp(in->op->attrs[a].name, "count") == 0) ((shoal_attr_value_t *)in->attrs)[a].i += 1;
 }
@@ -110,8 +124,10 @@ static void test_names_the_first_wrong_value(void **state) {
 static void test_case_text(void **state) {
   (void)state;
   const char *text =
-      "seed=7 ranks=2 adamw eval opaque; i0=f64[3,5]; i1=i32[3]<7; i2=f64[]+; s0=f64[5,7]; v0=matmul(i0,s0); "
-      "v1=pick(v0,i1); v2=mul(v1,i2); v3=dropout(v2,step){p=0.5, key=3}; mesh data=2; pin s0 data:1; "
+      "seed=7 ranks=2 adamw eval opaque; i0=f64[3,5]; i1=i32[3]<7; i2=f64[]+; s0=f64[5,7]; "
+      "v0=matmul(i0,s0); "
+      "v1=pick(v0,i1); v2=mul(v1,i2); v3=dropout(v2,step){p=0.5, key=3}; mesh data=2; pin s0 "
+      "data:1; "
       "pin i0 data:0(3,1); expand v0/*";
   shoal_arena_t arena;
   shoal_registry_t *registry = NULL;
@@ -122,22 +138,29 @@ static void test_case_text(void **state) {
   assert_ok(shoal_random_case_parse(text, registry, &arena, &c));
   assert_ok(shoal_random_case_print(&c, &arena, &again));
   assert_string_equal(text, again);
-  assert_error(INVALID_ARGUMENT, "v0", shoal_random_case_parse("seed=1 ranks=1 sgd; i0=f64[3,5]; "
-                                                              "v0=matmul(i0,i0)", registry, &arena, &c));
-  assert_error(INVALID_ARGUMENT, "unknown word", shoal_random_case_parse("seed=1 rank=2", registry, &arena, &c));
+  assert_error(INVALID_ARGUMENT, "v0",
+               shoal_random_case_parse("seed=1 ranks=1 sgd; i0=f64[3,5]; "
+                                       "v0=matmul(i0,i0)",
+                                       registry, &arena, &c));
+  assert_error(INVALID_ARGUMENT, "unknown word",
+               shoal_random_case_parse("seed=1 rank=2", registry, &arena, &c));
   shoal_registry_release(registry);
   shoal_arena_deinit(&arena);
 }
 
-// On a mesh over ranks of several classes each class touches all it plans, and plans no other's parts.
+// On a mesh over ranks of several classes each class touches all it plans, and plans no other's
+// parts.
 static void test_every_class_touches_its_plan(void **state) {
   (void)state;
   shoal_check_report_t report;
   const shoal_random_options_t options = {0};
-  assert_ok(shoal_check_case(
-      "seed=868806 ranks=4 adamw opaque; i0=f64[1,2]; i1=f64[2]; s0=f64[2]; v0=dropout(i0,step){p=0.4, key=123}; "
-      "v1=mul(i1,s0); mesh p!data=2,tensor=1@0,1; mesh q!data=2@3,2; mesh u!data=2,tensor=2@1,3,0,2; "
-      "pin s0 u!data:0,tensor:0/3; stage v0/* p", &options, &report));
+  assert_ok(
+      shoal_check_case("seed=868806 ranks=4 adamw opaque; i0=f64[1,2]; i1=f64[2]; s0=f64[2]; "
+                       "v0=dropout(i0,step){p=0.4, key=123}; "
+                       "v1=mul(i1,s0); mesh p!data=2,tensor=1@0,1; mesh q!data=2@3,2; mesh "
+                       "u!data=2,tensor=2@1,3,0,2; "
+                       "pin s0 u!data:0,tensor:0/3; stage v0/* p",
+                       &options, &report));
   assert_int_equal(report.step, SHOAL_CHECK_MEMORY);
 }
 
@@ -145,19 +168,25 @@ static void test_case_runs_and_is_refused(void **state) {
   (void)state;
   shoal_check_report_t report;
   const shoal_random_options_t options = {0};
-  assert_ok(shoal_check_case("seed=1 ranks=3 sgd; i0=f32[5,4]; s0=f32[4,3]; v0=matmul(i0,s0); mesh data=3; "
-                             "pin i0 data:0", &options, &report));
-  assert_error(INVALID_ARGUMENT, "data", shoal_check_case("seed=1 ranks=3 sgd; i0=f32[5,4]; s0=f32[4,3]; "
-                                                         "v0=matmul(i0,s0); mesh data=2", &options, &report));
+  assert_ok(shoal_check_case(
+      "seed=1 ranks=3 sgd; i0=f32[5,4]; s0=f32[4,3]; v0=matmul(i0,s0); mesh data=3; "
+      "pin i0 data:0",
+      &options, &report));
+  assert_error(INVALID_ARGUMENT, "data",
+               shoal_check_case("seed=1 ranks=3 sgd; i0=f32[5,4]; s0=f32[4,3]; "
+                                "v0=matmul(i0,s0); mesh data=2",
+                                &options, &report));
   assert_true(report.refused);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_passes),          cmocka_unit_test(test_processes),
+      cmocka_unit_test(test_passes),
+      cmocka_unit_test(test_processes),
       cmocka_unit_test(test_names_the_first_wrong_value),
       cmocka_unit_test(test_every_class_touches_its_plan),
-      cmocka_unit_test(test_case_text),       cmocka_unit_test(test_case_runs_and_is_refused),
+      cmocka_unit_test(test_case_text),
+      cmocka_unit_test(test_case_runs_and_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 enum { ROWS = 5, COLUMNS = 4 };
 
-// ---- an op that is wrong on parts of f32 ------------------------------------------------------------
+// ---- an op that is wrong on parts of f32 --------------------------------------------------------
 
 static const char *const names_in[] = {"x"};
 static const char *const names_out[] = {"out"};
@@ -27,13 +27,22 @@ static shoal_status_t kernel(const shoal_call_t *call, const shoal_tensor_t *inp
   return NULL;
 }
 
-static const shoal_op_t crooked = {.name = "user.crooked", .doc = "wrong on parts of f32", .input_count = 1,
-                                   .inputs = names_in, .output_count = 1, .outputs = names_out,
-                                   .infer = infer_same, .kernel = kernel};
+static const shoal_op_t crooked = {.name = "user.crooked",
+                                   .doc = "wrong on parts of f32",
+                                   .input_count = 1,
+                                   .inputs = names_in,
+                                   .output_count = 1,
+                                   .outputs = names_out,
+                                   .infer = infer_same,
+                                   .kernel = kernel};
 
 // The same without a kernel: whoever runs the model provides it.
-static const shoal_op_t provided = {.name = "user.provided", .doc = "x", .input_count = 1,
-                                    .inputs = names_in, .output_count = 1, .outputs = names_out,
+static const shoal_op_t provided = {.name = "user.provided",
+                                    .doc = "x",
+                                    .input_count = 1,
+                                    .inputs = names_in,
+                                    .output_count = 1,
+                                    .outputs = names_out,
                                     .infer = infer_same};
 
 static shoal_status_t provide(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
@@ -44,8 +53,8 @@ static shoal_status_t provide(void *self, const shoal_call_t *call, const shoal_
   return NULL;
 }
 
-static shoal_status_t provide_crooked(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                                      const shoal_tensor_t *outputs) {
+static shoal_status_t provide_crooked(void *self, const shoal_call_t *call,
+                                      const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
   (void)self;
   return kernel(call, inputs, outputs, NULL);
 }
@@ -80,7 +89,8 @@ static void test_passes(void **state) {
                                       {.name = "y", .data = ys, .size = sizeof ys}};
   const shoal_check_how_t how = {.ranks = 3, .steps = 4, .feed_count = 2, .feeds = feeds};
   for (int opaque = 0; opaque < 2; ++opaque) {
-    const shoal_parallelize_options_t options = {.strategy = "data", .mesh = "data=3", .opaque = opaque};
+    const shoal_parallelize_options_t options = {
+        .strategy = "data", .mesh = "data=3", .opaque = opaque};
     assert_ok(shoal_check(model, &options, &how, &report));
     assert_true(report.values > 50 && report.parts > report.values && report.worst < 1);
     assert_int_equal(report.step, SHOAL_CHECK_MEMORY);
@@ -127,20 +137,23 @@ static void test_errors(void **state) {
   (void)state;
   shoal_model_t *model = make(NULL);
   shoal_check_report_t report;
-  assert_error(NOT_FOUND, "no_such", shoal_check(model, &(shoal_parallelize_options_t){.strategy = "no_such"},
-                                                 NULL, &report));
+  assert_error(
+      NOT_FOUND, "no_such",
+      shoal_check(model, &(shoal_parallelize_options_t){.strategy = "no_such"}, NULL, &report));
   assert_true(report.refused);
-  assert_error(INVALID_ARGUMENT, "own ranks", shoal_check(model, &(shoal_parallelize_options_t){.dry_run = true},
-                                                          NULL, &report));
+  assert_error(INVALID_ARGUMENT, "own ranks",
+               shoal_check(model, &(shoal_parallelize_options_t){.dry_run = true}, NULL, &report));
   assert_error(INVALID_ARGUMENT, "no model", shoal_check(NULL, NULL, NULL, NULL));
-  assert_error(INVALID_ARGUMENT, "negative", shoal_check(model, NULL, &(shoal_check_how_t){.ranks = -1}, NULL));
+  assert_error(INVALID_ARGUMENT, "negative",
+               shoal_check(model, NULL, &(shoal_check_how_t){.ranks = -1}, NULL));
   shoal_check_feed_t feed = {.name = "z"};
   const shoal_check_how_t how = {.feed_count = 1, .feeds = &feed};
   assert_error(NOT_FOUND, "input 'z'", shoal_check(model, NULL, &how, NULL));
   feed = (shoal_check_feed_t){.name = "x", .data = "abc", .size = 3};
   assert_error(INVALID_ARGUMENT, "3 bytes", shoal_check(model, NULL, &how, NULL));
-  assert_error(NOT_FOUND, "nowhere.yml",
-               shoal_check(model, &(shoal_parallelize_options_t){.cluster = "nowhere.yml"}, NULL, NULL));
+  assert_error(
+      NOT_FOUND, "nowhere.yml",
+      shoal_check(model, &(shoal_parallelize_options_t){.cluster = "nowhere.yml"}, NULL, NULL));
   shoal_model_free(model);
 }
 

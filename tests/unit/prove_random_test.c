@@ -1,6 +1,7 @@
-// Random cases that fail: what is excused as rounding, what is not, and what a failure is shrunk to. The
-// planning fault is planted where plans come from: in the rules. Whoever executes tanh or exp for their
-// discovery computes x instead, so that they seem to be linear and sums pass through them unreduced.
+// Random cases that fail: what is excused as rounding, what is not, and what a failure is shrunk
+// to. The planning fault is planted where plans come from: in the rules. Whoever executes tanh or
+// exp for their discovery computes x instead, so that they seem to be linear and sums pass through
+// them unreduced.
 #include <string.h>
 
 #include "base/status.h"
@@ -17,7 +18,8 @@ typedef struct fixture {
   shoal_rules_t *rules;
 } fixture_t;
 
-static shoal_status_t execute_with_a_lie(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
+static shoal_status_t execute_with_a_lie(void *self, const shoal_call_t *call,
+                                         const shoal_tensor_t *inputs,
                                          const shoal_tensor_t *outputs) {
   fixture_t *f = self;
   const shoal_executor_t reference = shoal_executor_reference(&f->allocator);
@@ -46,17 +48,18 @@ static shoal_check_options_t with(const fixture_t *f) {
   return (shoal_check_options_t){.allocator = f->allocator, .rules = f->rules};
 }
 
-// A bf16 sum that nearly cancels: halves that are rounded before they are joined miss by more than the
-// one-device run. Which data is unlucky is looked for, not assumed.
+// A bf16 sum that nearly cancels: halves that are rounded before they are joined miss by more than
+// the one-device run. Which data is unlucky is looked for, not assumed.
 static void test_rounding_is_excused(void **state) {
   (void)state;
   fixture_t f;
   begin(&f, false);
   const shoal_check_options_t options = with(&f);
   shoal_random_case_t c;
-  assert_ok(shoal_random_case_parse("seed=1 ranks=2 none; i0=bf16[7,2]; s0=bf16[7,2]; "
-                                    "v0=einsum(i0,s0){equation=\"ab,ab->\"}; mesh data=2; pin s0 data:0",
-                                    f.registry, &f.arena, &c));
+  assert_ok(
+      shoal_random_case_parse("seed=1 ranks=2 none; i0=bf16[7,2]; s0=bf16[7,2]; "
+                              "v0=einsum(i0,s0){equation=\"ab,ab->\"}; mesh data=2; pin s0 data:0",
+                              f.registry, &f.arena, &c));
   int unlucky = 0, excused = 0;
   for (c.seed = 1; c.seed <= 200; ++c.seed) {
     shoal_check_report_t report;
@@ -74,7 +77,8 @@ static void test_rounding_is_excused(void **state) {
   end(&f);
 }
 
-// The planted fault in rounded types, small errors included: tanh of small numbers is nearly linear.
+// The planted fault in rounded types, small errors included: tanh of small numbers is nearly
+// linear.
 static void test_a_fault_is_not_excused(void **state) {
   (void)state;
   static const char *const types[] = {"f32", "bf16", "f16"};
@@ -84,8 +88,10 @@ static void test_a_fault_is_not_excused(void **state) {
   int caught = 0, small = 0;
   for (int t = 0; t < 3; ++t) {
     const char *text = shoal_arena_printf(
-        &f.arena, "seed=1 ranks=2 none; i0=%s[3,6]; s0=%s[6,4]; v0=matmul(i0,s0){transpose_a=0, transpose_b=0}; "
-                  "v1=tanh(v0); mesh tensor=2; pin s0 tensor:0; pin v1/tanh tensor:partial(sum)",
+        &f.arena,
+        "seed=1 ranks=2 none; i0=%s[3,6]; s0=%s[6,4]; v0=matmul(i0,s0){transpose_a=0, "
+        "transpose_b=0}; "
+        "v1=tanh(v0); mesh tensor=2; pin s0 tensor:0; pin v1/tanh tensor:partial(sum)",
         types[t], types[t]);
     shoal_random_case_t c;
     assert_ok(shoal_random_case_parse(text, f.registry, &f.arena, &c));
@@ -113,12 +119,15 @@ static void test_only_values_are_excused(void **state) {
   begin(&f, false);
   const shoal_check_options_t options = with(&f);
   shoal_random_case_t c;
-  assert_ok(shoal_random_case_parse("seed=1 ranks=2 none; i0=f32[4]; s0=f32[4]; v0=mul(i0,s0); mesh data=2; "
-                                    "pin i0 data:0", f.registry, &f.arena, &c));
+  assert_ok(shoal_random_case_parse(
+      "seed=1 ranks=2 none; i0=f32[4]; s0=f32[4]; v0=mul(i0,s0); mesh data=2; "
+      "pin i0 data:0",
+      f.registry, &f.arena, &c));
   const shoal_check_report_t reports[] = {
       {.step = SHOAL_CHECK_VALUES},                  // an integer, a NaN, an f64
       {.step = SHOAL_CHECK_VALUES, .excess = 1000},  // more than luck
-      {.step = SHOAL_CHECK_RUNNING, .excess = 2},    {.step = SHOAL_CHECK_MEMORY, .excess = 2},
+      {.step = SHOAL_CHECK_RUNNING, .excess = 2},
+      {.step = SHOAL_CHECK_MEMORY, .excess = 2},
       {.step = SHOAL_CHECK_STATIC, .excess = 2},
   };
   for (int i = 0; i < 5; ++i)
@@ -128,23 +137,29 @@ static void test_only_values_are_excused(void **state) {
   end(&f);
 }
 
-// With fewer columns the labels, which are below 6, point beyond them: that is another failure, and the last
-// case needs its pick (cut along what is picked from, its parts are summands). What a case is shrunk to fails
-// in the same node still, and is smaller.
+// With fewer columns the labels, which are below 6, point beyond them: that is another failure, and
+// the last case needs its pick (cut along what is picked from, its parts are summands). What a case
+// is shrunk to fails in the same node still, and is smaller.
 static void test_shrinks_to_the_same_failure(void **state) {
   (void)state;
   static const struct {
     const char *text, *names;
     bool picks;
-  } cases[] = {
-      {      "seed=5 ranks=4 adamw eval; i0=f64[3,6]; i1=i32[3]<6; s0=f64[6,6]; v0=matmul(i0,s0){transpose_a=0, "
-      "transpose_b=0}; v1=tanh(v0); v2=pick(v1,i1); v3=square(v2); mesh data=2,tensor=2; pin s0 tensor:0; "
-      "pin v1/tanh tensor:partial(sum)", "/tanh'", false},
-      {"seed=5 ranks=2 sgd; i0=bf16[3,6]; i1=i32[3]<6; s0=bf16[6,6]; v0=matmul(i0,s0){transpose_a=0, "
-      "transpose_b=0}; v1=tanh(v0); v2=pick(v1,i1); mesh tensor=2; pin s0 tensor:0; "
-      "pin v1/tanh tensor:partial(sum)", "/tanh'", false},
-      {"seed=5 ranks=4 none; i0=f64[3,6]; i1=i32[3]<6; v0=pick(i0,i1); v1=exp(v0); v2=square(v1); mesh "
-      "data=2,tensor=2; pin i0 tensor:1; pin v1/exp tensor:partial(sum)", "/exp'", true}};
+  } cases[] = {{"seed=5 ranks=4 adamw eval; i0=f64[3,6]; i1=i32[3]<6; s0=f64[6,6]; "
+                "v0=matmul(i0,s0){transpose_a=0, "
+                "transpose_b=0}; v1=tanh(v0); v2=pick(v1,i1); v3=square(v2); mesh data=2,tensor=2; "
+                "pin s0 tensor:0; "
+                "pin v1/tanh tensor:partial(sum)",
+                "/tanh'", false},
+               {"seed=5 ranks=2 sgd; i0=bf16[3,6]; i1=i32[3]<6; s0=bf16[6,6]; "
+                "v0=matmul(i0,s0){transpose_a=0, "
+                "transpose_b=0}; v1=tanh(v0); v2=pick(v1,i1); mesh tensor=2; pin s0 tensor:0; "
+                "pin v1/tanh tensor:partial(sum)",
+                "/tanh'", false},
+               {"seed=5 ranks=4 none; i0=f64[3,6]; i1=i32[3]<6; v0=pick(i0,i1); v1=exp(v0); "
+                "v2=square(v1); mesh "
+                "data=2,tensor=2; pin i0 tensor:1; pin v1/exp tensor:partial(sum)",
+                "/exp'", true}};
   for (int t = 0; t < 3; ++t) {
     fixture_t f;
     begin(&f, true);
@@ -153,7 +168,8 @@ static void test_shrinks_to_the_same_failure(void **state) {
     shoal_check_report_t report;
     const char *small = NULL;
     assert_ok(shoal_random_case_parse(cases[t].text, f.registry, &f.arena, &c));
-    shoal_status_t status = shoal_random_case_check(&c, f.registry, &options, &report), smaller = NULL;
+    shoal_status_t status = shoal_random_case_check(&c, f.registry, &options, &report),
+                   smaller = NULL;
     assert_int_equal(shoal_status_code(status), SHOAL_MISMATCH);
     shoal_shrink_case(&c, f.registry, &options, &report, status, &f.arena, &smaller);
     assert_non_null(smaller);
@@ -169,18 +185,21 @@ static void test_shrinks_to_the_same_failure(void **state) {
   }
 }
 
-// Refused labels are no difference between values, whatever the code: words tell such failures apart.
+// Refused labels are no difference between values, whatever the code: words tell such failures
+// apart.
 static void test_other_words_are_another_failure(void **state) {
   (void)state;
   fixture_t f;
   begin(&f, false);
   const shoal_check_options_t options = with(&f);
-  const char *text = "seed=3 ranks=1 none; i0=f64[4,3]; i1=i32[4]<9; v0=pick(i0,i1); v1=square(v0); mesh data=1; "
-                     "pin i0 data:0";
+  const char *text =
+      "seed=3 ranks=1 none; i0=f64[4,3]; i1=i32[4]<9; v0=pick(i0,i1); v1=square(v0); mesh data=1; "
+      "pin i0 data:0";
   shoal_random_case_t c;
   shoal_check_report_t report;
   assert_ok(shoal_random_case_parse(text, f.registry, &f.arena, &c));
-  shoal_status_t status = shoal_random_case_check(&c, f.registry, &options, &report), smaller = NULL;
+  shoal_status_t status = shoal_random_case_check(&c, f.registry, &options, &report),
+                 smaller = NULL;
   assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
   assert_int_equal(report.step, SHOAL_CHECK_RUNNING);
   shoal_shrink_case(&c, f.registry, &options, &report, status, &f.arena, &smaller);

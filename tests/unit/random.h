@@ -15,8 +15,9 @@ static inline uint32_t draw(random_t *r, uint64_t below) {
   return shoal_philox_word(r->seed, r->round, 0, r->at++) % (uint32_t)below;
 }
 
-// A copy with one to three edits: digits changed and numbers replaced (so that some texts still parse),
-// characters changed, pieces removed, doubled or copied from elsewhere, the end cut off. From test_malloc.
+// A copy with one to three edits: digits changed and numbers replaced (so that some texts still
+// parse), characters changed, pieces removed, doubled or copied from elsewhere, the end cut off.
+// From test_malloc.
 static inline char *random_edits(random_t *r, const char *text) {
   static const char characters[] = " \n\"()[]{}-+:,.@!#%*/=>0123456789abcdefgmprstuxz\\\x01\xff";
   static const char *const numbers[] = {"0", "-1", "99999999999", "1e9", "\"\"", "[]"};

@@ -1,12 +1,13 @@
 // The template mechanism of kernels: includes the file KERNELS once per element type of EACH, with
 //   S        the type an element is stored as
 //   R        the type it is computed in (half-size floats: float)
-//   W        R, or its unsigned twin for integers: sums and products wrap instead of being undefined
+//   W        R, or its unsigned twin for integers: sums and products wrap instead of being
+//            undefined
 //   LOAD(v)  S -> R      STORE(v)  R -> S, rounding to nearest even
 //   IS_NAN(v)  false for integers      FLOATING  1, or 0 for integers
 //   K(name)  the name for this type: add_f32
-// EACH is a sum of EACH_REAL (f64, f32), EACH_HALF (bf16, f16) and EACH_INT (i64, i32, u8, bool). A family
-// file includes itself: what stands under `#ifdef KERNELS_HERE` is the part to be repeated.
+// EACH is a sum of EACH_REAL (f64, f32), EACH_HALF (bf16, f16) and EACH_INT (i64, i32, u8, bool). A
+// family file includes itself: what stands under `#ifdef KERNELS_HERE` is the part to be repeated.
 #include "op/families/kernel.h"
 
 #define KERNELS_HERE

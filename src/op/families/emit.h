@@ -6,11 +6,14 @@
 
 // One output, any inputs and attributes:
 //   shoal_emit_one(e, "shoal.pad", REFS(dy), ATTRS(shoal_attr_shape("shape", &shape)))
-#define REFS(...) \
-  (int32_t)(sizeof((shoal_ref_t[]){__VA_ARGS__}) / sizeof(shoal_ref_t)), (shoal_ref_t[]){__VA_ARGS__}
-#define ATTRS(...)                                                           \
-  (int32_t)(sizeof((shoal_attr_t[]){__VA_ARGS__}) / sizeof(shoal_attr_t)), \
-      (shoal_attr_t[]){__VA_ARGS__}
+#define REFS(...)                                                                          \
+  (int32_t)(sizeof((shoal_ref_t[]){__VA_ARGS__}) / sizeof(shoal_ref_t)), (shoal_ref_t[]) { \
+    __VA_ARGS__                                                                            \
+  }
+#define ATTRS(...)                                                                            \
+  (int32_t)(sizeof((shoal_attr_t[]){__VA_ARGS__}) / sizeof(shoal_attr_t)), (shoal_attr_t[]) { \
+    __VA_ARGS__                                                                               \
+  }
 #define NO_REFS 0, NULL
 #define NO_ATTRS 0, NULL
 
@@ -21,7 +24,8 @@
                               shoal_ref_t *in_grads)
 
 shoal_ref_t shoal_emit_one(shoal_emitter_t *e, const char *op, int32_t input_count,
-                           const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs);
+                           const shoal_ref_t *inputs, int32_t attr_count,
+                           const shoal_attr_t *attrs);
 shoal_ref_t shoal_emit_unary(shoal_emitter_t *e, const char *op, shoal_ref_t x);
 shoal_ref_t shoal_emit_binary(shoal_emitter_t *e, const char *op, shoal_ref_t a, shoal_ref_t b);
 shoal_ref_t shoal_emit_affine(shoal_emitter_t *e, shoal_ref_t x, double scale, double shift);
@@ -34,14 +38,18 @@ shoal_ref_t shoal_emit_broadcast(shoal_emitter_t *e, shoal_ref_t x, const shoal_
 // Adjoint of broadcasting: sums over what `shape` was broadcast along.
 shoal_ref_t shoal_emit_sum_to(shoal_emitter_t *e, shoal_ref_t x, const shoal_shape_t *shape);
 // `op` is "shoal.reduce_sum" or another reduction; over one axis, or over all dims but the last.
-shoal_ref_t shoal_emit_reduce(shoal_emitter_t *e, const char *op, shoal_ref_t x, int32_t axis, bool keep);
+shoal_ref_t shoal_emit_reduce(shoal_emitter_t *e, const char *op, shoal_ref_t x, int32_t axis,
+                              bool keep);
 shoal_ref_t shoal_emit_sum_leading(shoal_emitter_t *e, shoal_ref_t x);
-shoal_ref_t shoal_emit_mean(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, bool keep, int64_t count);
+shoal_ref_t shoal_emit_mean(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, bool keep,
+                            int64_t count);
 // exp(x - max) along the axis, its max and its sum (dims kept).
 shoal_ref_t shoal_emit_exp(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, shoal_ref_t *out_max,
                            shoal_ref_t *out_sum);
-shoal_ref_t shoal_emit_where(shoal_emitter_t *e, shoal_ref_t condition, shoal_ref_t a, shoal_ref_t b);
-shoal_ref_t shoal_emit_einsum(shoal_emitter_t *e, const char *equation, shoal_ref_t a, shoal_ref_t b);
+shoal_ref_t shoal_emit_where(shoal_emitter_t *e, shoal_ref_t condition, shoal_ref_t a,
+                             shoal_ref_t b);
+shoal_ref_t shoal_emit_einsum(shoal_emitter_t *e, const char *equation, shoal_ref_t a,
+                              shoal_ref_t b);
 // x with a dim of size 1 put in at `axis`: undoes a reduction that did not keep it.
 shoal_ref_t shoal_emit_unsqueeze(shoal_emitter_t *e, shoal_ref_t x, int32_t axis);
 

@@ -5,32 +5,50 @@
 #include "base/status.h"
 #include "shoal/op.h"
 
-// ---- records ----------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 #define SHOAL_OP_LENGTH(type, ...) ((int32_t)(sizeof((type[]){__VA_ARGS__}) / sizeof(type)))
-#define SHOAL_OP_INPUTS(...)                                       \
+#define SHOAL_OP_INPUTS(...)                                      \
   .input_count = SHOAL_OP_LENGTH(const char *const, __VA_ARGS__), \
-  .inputs = (const char *const[]){__VA_ARGS__}
-#define SHOAL_OP_OUTPUTS(...)                                       \
+  .inputs = (const char *const[]) {                               \
+    __VA_ARGS__                                                   \
+  }
+#define SHOAL_OP_OUTPUTS(...)                                      \
   .output_count = SHOAL_OP_LENGTH(const char *const, __VA_ARGS__), \
-  .outputs = (const char *const[]){__VA_ARGS__}
-#define SHOAL_OP_ATTRS(...)                                            \
+  .outputs = (const char *const[]) {                               \
+    __VA_ARGS__                                                    \
+  }
+#define SHOAL_OP_ATTRS(...)                                              \
   .attr_count = SHOAL_OP_LENGTH(const shoal_attr_schema_t, __VA_ARGS__), \
-  .attrs = (const shoal_attr_schema_t[]){__VA_ARGS__}
-#define SHOAL_OP_CASES(...) .cases = (const char *const[]){__VA_ARGS__, NULL}
+  .attrs = (const shoal_attr_schema_t[]) {                               \
+    __VA_ARGS__                                                          \
+  }
+#define SHOAL_OP_CASES(...)        \
+  .cases = (const char *const[]) { \
+    __VA_ARGS__, NULL              \
+  }
 
 // Attributes that many ops have.
-#define SHOAL_ATTR_SIZES(attr_name, of, text)                                                     \
-  {.name = attr_name, .kind = SHOAL_ATTR_INTS, .role = SHOAL_ROLE_SIZE, .operand = of, .doc = text}
-#define SHOAL_ATTR_PLACE_OF(attr_name, of)                                                          \
-  {.name = attr_name, .kind = SHOAL_ATTR_PLACE, .role = SHOAL_ROLE_PLACE, .operand = of,            \
-   .optional = true, .doc = "where the part lies in the whole"}
-#define SHOAL_ATTR_COUNT_OF(text)                                                                 \
-  {.name = "count", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, .doc = text}
+#define SHOAL_ATTR_SIZES(attr_name, of, text)                                           \
+  {                                                                                     \
+    .name = attr_name, .kind = SHOAL_ATTR_INTS, .role = SHOAL_ROLE_SIZE, .operand = of, \
+    .doc = text                                                                         \
+  }
+#define SHOAL_ATTR_PLACE_OF(attr_name, of)                                                \
+  {                                                                                       \
+    .name = attr_name, .kind = SHOAL_ATTR_PLACE, .role = SHOAL_ROLE_PLACE, .operand = of, \
+    .optional = true, .doc = "where the part lies in the whole"                           \
+  }
+#define SHOAL_ATTR_COUNT_OF(text)                                                        \
+  {                                                                                      \
+    .name = "count", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
+    .doc = text                                                                          \
+  }
 
-// ---- refusing ---------------------------------------------------------------------------------------
+// ---- refusing -----------------------------------------------------------------------------------
 
-// Puts the call before the message: "shoal.matmul(a f32[3, 4], b f32[5, 6]): ...". Takes status, returns it.
+// Puts the call before the message: "shoal.matmul(a f32[3, 4], b f32[5, 6]): ...". Takes status,
+// returns it.
 SHOAL_MUST_USE shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status);
 #define REFUSE(call, ...) shoal_op_blame((call), SHOAL_ERROR(INVALID_ARGUMENT, __VA_ARGS__))
 #define REQUIRE(call, condition, ...)                     \
@@ -39,8 +57,10 @@ SHOAL_MUST_USE shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_sta
   } while (0)
 
 // All inputs from `first` on have the dtype of input `first`, which is a float.
-SHOAL_MUST_USE shoal_status_t shoal_check_floats(const shoal_call_t *call, int32_t first, int32_t count);
-SHOAL_MUST_USE shoal_status_t shoal_check_rank(const shoal_call_t *call, int32_t input, int32_t rank);
+SHOAL_MUST_USE shoal_status_t shoal_check_floats(const shoal_call_t *call, int32_t first,
+                                                 int32_t count);
+SHOAL_MUST_USE shoal_status_t shoal_check_rank(const shoal_call_t *call, int32_t input,
+                                               int32_t rank);
 SHOAL_MUST_USE shoal_status_t shoal_check_shape(const shoal_call_t *call, int32_t input,
                                                 const shoal_shape_t *shape);
 SHOAL_MUST_USE shoal_status_t shoal_check_scalar(const shoal_call_t *call, int32_t input);
@@ -51,17 +71,18 @@ SHOAL_MUST_USE shoal_status_t shoal_check_sizes(const shoal_call_t *call, int32_
 // -1 is the last dim.
 SHOAL_MUST_USE shoal_status_t shoal_check_axis(const shoal_call_t *call, int64_t axis, int32_t rank,
                                                int32_t *out_axis);
-// Where in the part, along its dim, the index lies that element i of the integer input holds: -1 if elsewhere
-// in the whole. An index outside the whole is refused.
+// Where in the part, along its dim, the index lies that element i of the integer input holds: -1 if
+// elsewhere in the whole. An index outside the whole is refused.
 SHOAL_MUST_USE shoal_status_t shoal_check_index(const shoal_call_t *call, int32_t input,
                                                 const shoal_tensor_t *indices, int64_t i,
                                                 const shoal_place_t *place, int32_t dim,
                                                 int64_t *out_local);
 // The place of an operand of that shape, the whole if none was given.
 SHOAL_MUST_USE shoal_status_t shoal_check_place(const shoal_call_t *call, int32_t attr,
-                                                const shoal_shape_t *shape, shoal_place_t *out_place);
+                                                const shoal_shape_t *shape,
+                                                shoal_place_t *out_place);
 
-// ---- small things -----------------------------------------------------------------------------------
+// ---- small things -------------------------------------------------------------------------------
 
 static inline bool shoal_is_integer(shoal_dtype_t dtype) {
   return dtype == SHOAL_I64 || dtype == SHOAL_I32 || dtype == SHOAL_U8;
@@ -99,12 +120,14 @@ static inline int64_t shoal_row_length(const shoal_shape_t *shape) {
   return shape->dims[shape->rank - 1];
 }
 // numpy's rule; false when the shapes do not fit.
-bool shoal_shape_broadcast(const shoal_shape_t *a, const shoal_shape_t *b, shoal_shape_t *out_shape);
+bool shoal_shape_broadcast(const shoal_shape_t *a, const shoal_shape_t *b,
+                           shoal_shape_t *out_shape);
 
-// A gradient for outputs that are constants of the step (comparisons, iota, random numbers): nothing flows.
-void shoal_gradient_none(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,
-                         const shoal_ref_t *outputs, const shoal_ref_t *output_grads,
-                         shoal_ref_t *out_input_grads);
+// A gradient for outputs that are constants of the step (comparisons, iota, random numbers):
+// nothing flows.
+void shoal_gradient_none(const shoal_call_t *call, shoal_emitter_t *emitter,
+                         const shoal_ref_t *inputs, const shoal_ref_t *outputs,
+                         const shoal_ref_t *output_grads, shoal_ref_t *out_input_grads);
 
 // The cost of ops that only move elements: bytes, no flops.
 void shoal_cost_move(const shoal_call_t *call, shoal_cost_t *out_cost);

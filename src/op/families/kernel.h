@@ -1,5 +1,5 @@
-// What reference kernels share: walking over strided operands, and computing half-size floats in f32. Typed
-// loops are repeated per element type by each.h.
+// What reference kernels share: walking over strided operands, and computing half-size floats in
+// f32. Typed loops are repeated per element type by each.h.
 #ifndef SHOAL_OP_KERNEL_H_
 #define SHOAL_OP_KERNEL_H_
 
@@ -14,22 +14,27 @@
 #define EACH_INT 4
 
 // Tables by dtype of the functions that each.h made.
-#define TABLE_FLOAT(name) \
-  {[SHOAL_F64] = name##_f64, [SHOAL_F32] = name##_f32, [SHOAL_BF16] = name##_bf16, [SHOAL_F16] = name##_f16}
-#define TABLE_ALL(name)                                                                                \
-  {[SHOAL_F64] = name##_f64,   [SHOAL_F32] = name##_f32, [SHOAL_BF16] = name##_bf16,                   \
-   [SHOAL_F16] = name##_f16,   [SHOAL_I64] = name##_i64, [SHOAL_I32] = name##_i32,                     \
-   [SHOAL_U8] = name##_u8,     [SHOAL_BOOL] = name##_bool}
+#define TABLE_FLOAT(name)                                                           \
+  {                                                                                 \
+    [SHOAL_F64] = name##_f64, [SHOAL_F32] = name##_f32, [SHOAL_BF16] = name##_bf16, \
+    [SHOAL_F16] = name##_f16                                                        \
+  }
+#define TABLE_ALL(name)                                                             \
+  {                                                                                 \
+    [SHOAL_F64] = name##_f64, [SHOAL_F32] = name##_f32, [SHOAL_BF16] = name##_bf16, \
+    [SHOAL_F16] = name##_f16, [SHOAL_I64] = name##_i64, [SHOAL_I32] = name##_i32,   \
+    [SHOAL_U8] = name##_u8, [SHOAL_BOOL] = name##_bool                              \
+  }
 
 // The head of a kernel: OP_KERNEL(pick) { ... return NULL; } is pick_kernel.
 #define OP_KERNEL(name)                                                                       \
   static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
                                       const shoal_tensor_t *outputs, void *workspace)
 
-// ---- walking ----------------------------------------------------------------------------------------
+// ---- walking ------------------------------------------------------------------------------------
 
-// Visits a box of elements of up to four operands, row-major, one run along the innermost dim at a time.
-// Dims that lie dense in all operands are merged first, so that runs are long.
+// Visits a box of elements of up to four operands, row-major, one run along the innermost dim at a
+// time. Dims that lie dense in all operands are merged first, so that runs are long.
 //   shoal_walk_t w;
 //   shoal_walk_init(&w, &shape, 2);  fill w.stride[operand][dim]; w.offset[operand] may be set too
 //   for (bool more = shoal_walk_start(&w); more; more = shoal_walk_next(&w))
@@ -55,9 +60,10 @@ void shoal_strides_in(const shoal_shape_t *shape, const shoal_shape_t *frame,
 
 // Copies a box of elements of `element` bytes between two strided places.
 void shoal_copy_box(const shoal_shape_t *box, size_t element, const void *src, int64_t src_offset,
-                    const int64_t *src_stride, void *dst, int64_t dst_offset, const int64_t *dst_stride);
+                    const int64_t *src_stride, void *dst, int64_t dst_offset,
+                    const int64_t *dst_stride);
 
-// ---- element-wise -----------------------------------------------------------------------------------
+// ---- element-wise -------------------------------------------------------------------------------
 
 // out[i] from in[k][i * step[k]], for i < n; `params` are the op's own.
 typedef void (*shoal_map_fn_t)(int64_t n, const void *const *in, const int64_t *step, void *out,
@@ -67,26 +73,28 @@ SHOAL_MUST_USE shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_
                                             const shoal_tensor_t *output, shoal_map_fn_t loop,
                                             const double *params);
 // The kernel slot of an op whose loops are `name`, chosen by the last input's dtype from TABLE_x.
-#define MAP_KERNEL(name, TABLE)                                                                      \
-  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,        \
-                                      const shoal_tensor_t *outputs, void *workspace) {              \
-    static const shoal_map_fn_t loops[SHOAL_DTYPE_COUNT] = TABLE(name);                              \
-    (void)workspace;                                                                                 \
-    return shoal_map_run(inputs, call->input_count, outputs,                                         \
-                         loops[inputs[call->input_count - 1].dtype], NULL);                          \
+#define MAP_KERNEL(name, TABLE)                                                               \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace) {       \
+    static const shoal_map_fn_t loops[SHOAL_DTYPE_COUNT] = TABLE(name);                       \
+    (void)workspace;                                                                          \
+    return shoal_map_run(inputs, call->input_count, outputs,                                  \
+                         loops[inputs[call->input_count - 1].dtype], NULL);                   \
   }
 
-// ---- half-size floats -------------------------------------------------------------------------------
+// ---- half-size floats ---------------------------------------------------------------------------
 
 typedef shoal_status_t (*shoal_kernel_fn_t)(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                             const shoal_tensor_t *outputs, void *workspace);
 
 bool shoal_kernel_is_half(const shoal_call_t *call);  // is any operand bf16 or f16?
-// Bytes of workspace that shoal_kernel_widened uses; 0 when nothing is half-size. Fits the `workspace` slot.
+// Bytes of workspace that shoal_kernel_widened uses; 0 when nothing is half-size. Fits the
+// `workspace` slot.
 int64_t shoal_kernel_widen_bytes(const shoal_call_t *call);
-// Runs `kernel` with f32 copies in the place of half-size operands and rounds its outputs at the end; what
-// is left of the workspace is passed on.
-SHOAL_MUST_USE shoal_status_t shoal_kernel_widened(const shoal_call_t *call, const shoal_tensor_t *inputs,
+// Runs `kernel` with f32 copies in the place of half-size operands and rounds its outputs at the
+// end; what is left of the workspace is passed on.
+SHOAL_MUST_USE shoal_status_t shoal_kernel_widened(const shoal_call_t *call,
+                                                   const shoal_tensor_t *inputs,
                                                    const shoal_tensor_t *outputs, void *workspace,
                                                    shoal_kernel_fn_t kernel);
 

@@ -1,5 +1,5 @@
-// Memory of the CPU device: pages from the system or the options' allocator, zeroed. In opaque mode a
-// second mapping of the same length without access rights gives the addresses.
+// Memory of the CPU device: pages from the system or the options' allocator, zeroed. In opaque mode
+// a second mapping of the same length without access rights gives the addresses.
 #include <stdalign.h>
 #include <sys/mman.h>
 #include <unistd.h>
