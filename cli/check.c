@@ -6,10 +6,10 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli.h"
-#include "comm/launch.h"
+#include "explore/explore.h"
+#include "launch/launch.h"
 #include "models.h"
 #include "planning.h"
-#include "prove/prove.h"
 #include "ranks.h"
 
 typedef struct check_options {

@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/launch.h"
+#include "launch/launch.h"
 
 typedef struct rank_job {
   cli_rank_fn_t function;

@@ -1,6 +1,6 @@
-// shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see comm/launch.h.
+// shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see launch/launch.h.
 // shoal run --cluster FILE -- PROGRAM ARGS: on the machines of a cluster file; see
-// comm/launch_cluster.h.
+// launch/cluster.h.
 //
 // --threads starts the program once, with SHOAL_THREADS=N: it makes its ranks itself
 // (shoal_world_threads), as Shoal's commands `train`, `check` and `perf` do; shoal_world_join
@@ -14,8 +14,8 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cli.h"
-#include "comm/launch.h"
-#include "comm/launch_cluster.h"
+#include "launch/cluster.h"
+#include "launch/launch.h"
 
 typedef struct run_options {
   const char *ranks;  // a text: 0 is no number of ranks, and not `auto` either

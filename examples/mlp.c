@@ -36,8 +36,7 @@ int main(void) {
   shoal_status_t status = NULL;
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(NULL, &model));
   train(shoal_model_graph(model, "train"));
-  SHOAL_GOTO_IF_ERROR(status, done,
-                      shoal_parallelize(model, NULL, &s));  // the one line. Collective
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_parallelize(model, NULL, &s));  // the one line
   for (int step = 1; step <= STEPS; ++step) {
     make_batch(&seed, xs, ys);
     SHOAL_GOTO_IF_ERROR(status, done, shoal_feed(s, "x", xs, sizeof xs));

@@ -1,6 +1,6 @@
 // A motion: a reshard seen from one rank. Which messages it packs, sends and receives, and in which
 // steps its output is made. Programs and primitives alike are planned here, and here only; comm
-// runs it (comm/carrier.h).
+// runs it (primitive/carrier.h).
 //
 // A *link* is elements that go from one rank's part to another's: a block of ones in the matrix
 // that a reshard is. Everything else is derived from one list of links, forward and, with the two

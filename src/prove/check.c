@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "lower/lower.h"
-#include "prove/coverage.h"
 #include "prove/ranks.h"
 #include "rules/rules.h"
 #include "shoal/planners.h"
@@ -114,9 +113,9 @@ static shoal_status_t compile(check_t *c, const char **out_plan_text) {
   }
   c->report->step = SHOAL_CHECK_TEXTS;
   SHOAL_RETURN_IF_ERROR(program_round_trip(c));
-  if (c->options.coverage)
-    return shoal_coverage_add(c->options.coverage, c->parsed_plan, c->parsed_program, &c->options);
-  return NULL;
+  if (!c->options.planned) return NULL;
+  return c->options.planned(c->options.planned_self, c->parsed_plan, c->parsed_program,
+                            &c->options);
 }
 
 static shoal_status_t static_check(check_t *c, const shoal_program_t *program) {

@@ -5,8 +5,7 @@
 // with that slice of the reference interpreter's run of the whole. Only this layer decides what
 // "equal" means:
 //   f64   max|a-b| <= 1e-10 max(max|b|, s), s = 1e-3 times the largest magnitude among tensors of
-//         that
-//         kind (activations, gradients, updates, parameters) in that run
+//         that kind (activations, gradients, updates, parameters) in that run
 //   else  error against a one-device f64 run from the same rounded states <= 4 max(own error of the
 //         one-device run, 2 eps max(max|b|, s)); eps is the coarsest dtype's the value comes from
 // Integers are equal. Initial values are equal bit for bit.
@@ -15,12 +14,15 @@
 
 #include "shoal/prove.h"
 
-typedef struct shoal_coverage shoal_coverage_t;
-
 // Where checks report to. `line` has no line break.
 typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
+typedef struct shoal_check_options shoal_check_options_t;
+// Sees the plan and the program that will run, both parsed back from their text.
+typedef shoal_status_t (*shoal_check_planned_fn_t)(void *self, const shoal_plan_t *plan,
+                                                   const shoal_program_t *program,
+                                                   const shoal_check_options_t *options);
 
-typedef struct shoal_check_options {
+struct shoal_check_options {
   shoal_allocator_t allocator;  // zero: the system's
   int32_t ranks;                // 0: 1
   // The plan: the first of these that is given.
@@ -49,11 +51,12 @@ typedef struct shoal_check_options {
   int64_t timeout_ms;    // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
-  shoal_rules_t *rules;        // a store to use and fill; NULL: a new one
-  shoal_coverage_t *coverage;  // may be NULL: what the plan and program exercise is added
+  shoal_rules_t *rules;              // a store to use and fill; NULL: a new one
+  shoal_check_planned_fn_t planned;  // may be NULL
+  void *planned_self;
   shoal_check_line_fn_t line;  // may be NULL: gets the program's text
   void *line_self;
-} shoal_check_options_t;
+};
 
 // Checks one plan of a model. MISMATCH names the first differing value in program order: layout,
 // rank, micro-batch, index, got and expected. Not collective: it makes its own ranks. Processes are
@@ -61,53 +64,5 @@ typedef struct shoal_check_options {
 SHOAL_MUST_USE shoal_status_t shoal_check_model(const shoal_model_t *model,
                                                 const shoal_check_options_t *options,
                                                 shoal_check_report_t *out_report);
-
-typedef struct shoal_random_options {
-  shoal_allocator_t allocator;
-  int64_t count;  // cases
-  uint64_t seed;
-  double minutes;        // stop after that time, 0: no limit
-  bool processes;        // every case runs as processes too; else every eighth
-  bool assert_coverage;  // MISMATCH if an op, reshard kind or feature never occurred
-  bool no_shrink;
-  bool verbose;  // a line per case, not only per failure
-  shoal_check_line_fn_t line;
-  void *line_self;
-} shoal_random_options_t;
-
-typedef struct shoal_random_report {
-  int64_t passed, failed, refused;
-  int64_t rounding;  // of those that passed: on two other draws of the data only
-} shoal_random_report_t;
-
-// Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it
-// and prints its one-line text.
-SHOAL_MUST_USE shoal_status_t shoal_check_random(const shoal_random_options_t *options,
-                                                 shoal_random_report_t *out_report);
-// Runs one case from its text. The report's `refused` says whether planning refused it.
-SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text,
-                                               const shoal_random_options_t *options,
-                                               shoal_check_report_t *out_report);
-
-typedef struct shoal_mutate_options {
-  shoal_allocator_t allocator;
-  uint64_t seed;
-  int64_t stride;  // every stride-th mutation; 0: all
-  double minutes;  // in all, 0: no limit
-  bool verbose;    // a line per mutation
-  shoal_check_line_fn_t line;
-  void *line_self;
-} shoal_mutate_options_t;
-
-typedef struct shoal_mutate_report {
-  int64_t plans, mutations;
-  int64_t by_parse, by_static_check, by_run;  // who caught it
-  int64_t survivors, explained;               // explained: they provably compute the same
-} shoal_mutate_report_t;
-
-// Breaks the printed programs of a dozen plans in every way program/mutate.h knows, and sees who
-// notices. MISMATCH if one survives without an explanation.
-SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
-                                                    shoal_mutate_report_t *out_report);
 
 #endif  // SHOAL_PROVE_PROVE_H_

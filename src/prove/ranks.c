@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/launch.h"
+#include "launch/launch.h"
 
 typedef struct rank_task {
   const shoal_check_job_t *job;

@@ -11,7 +11,7 @@
 #define SHOAL_RUN_IMPL_H_
 
 #include "base/arena.h"
-#include "comm/carrier.h"
+#include "primitive/carrier.h"
 #include "program/bind.h"
 #include "run/run.h"
 

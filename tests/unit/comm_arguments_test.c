@@ -1,4 +1,5 @@
 // Calls that cannot be carried out are errors on every rank, before anything is touched.
+// links: launch
 #include "comm_ranks.h"
 
 // A buffer that is missing, for every kind that needs one.

@@ -1,6 +1,7 @@
 // Asynchronous collectives: many in flight on several groups started in different orders, progress
 // while the caller computes, blocking calls among them, errors, no allocation once warm; and how
 // much of a core a blocked rank uses.
+// links: launch
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>

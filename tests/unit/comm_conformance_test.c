@@ -1,5 +1,6 @@
 // Conformance of communication backends: one list of cases, run on every backend and number of
 // ranks, compared bit by bit with a serial model. Each rank has different data.
+// links: launch
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 // Exchanges: large messages both ways at once, many in flight, waits in any order, self messages,
 // two threads on one world, groups that do not hold each other up, and no allocation in the steady
 // state.
+// links: launch
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // What goes wrong must end on every rank with the named status: aborts, time limits,
 // ranks that leave or die, bad arguments, allocations that fail.
+// links: launch
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>

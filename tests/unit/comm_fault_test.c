@@ -2,6 +2,7 @@
 // blocking and asynchronous, on several groups, and point-to-point messages. A loss ends on every
 // rank in an error that says who waited for what from whom, never in a wrong result; a delay
 // changes nothing.
+// links: launch
 #include "comm/backends/throttle/throttle.h"
 #include "comm_ranks.h"
 #include "comm_throttled.h"

@@ -1,6 +1,7 @@
 // Large buffers in `local`: copies past the caches, several rounds through bounce buffers, slices
 // of uneven length. Every rank's data differ, results are computed by hand; private,
 // node-addressable and mixed memory, ranks as processes and as threads.
+// links: launch
 #include <stdlib.h>
 #include <string.h>
 

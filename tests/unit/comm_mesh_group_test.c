@@ -1,5 +1,6 @@
 // Groups from meshes: which ranks they have, in any order of axes; model, expert and node groups;
 // neighbours; derived meshes; inactive ranks; the check against the world; the drawing.
+// links: launch
 #include <stdlib.h>
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
 // Ranks that do not do the same must hear of it by name, all of them, before any data is touched:
 // other kinds, types, sizes, counts, roots, orders. Also run by tests/mpi_failures.sh.
+// links: launch
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/launch.h"
+#include "launch/launch.h"
 #include "shoal/comm.h"
 #include "unit.h"
 

@@ -1,5 +1,6 @@
 // The flight recorder: when ranks are stuck, the error that all of them get says who waits in which
 // operation for whom. Also run by tests/mpi_report.sh, one rank per process of an MPI.
+// links: launch
 #include <signal.h>
 #include <unistd.h>
 

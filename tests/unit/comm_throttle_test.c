@@ -1,6 +1,7 @@
 // `throttle`: its model of links, by its own clock; that messages arrive no earlier than it says
 // and are there when one looks later; sleeping, failing, windows, settings. Lower limits of time
 // are exact; upper ones only tell asleep from stuck.
+// links: launch
 #include <sys/resource.h>
 
 #include "base/failing.h"

@@ -1,5 +1,6 @@
 // Windows: concurrent writers, reads that are never torn, waiting for one writer or all, bounded
 // staleness, wrong arguments, waits that nobody ends.
+// links: launch
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,11 +1,12 @@
 // The checker itself: it passes what is right, and names what is wrong.
+// links: explore
 #include <math.h>
 
 #include "unit.h"
 
+#include "explore/random_case.h"
 #include "lower/lower.h"
 #include "prove/prove.h"
-#include "prove/random_case.h"
 #include "shoal/nn.h"
 #include "shoal/planners.h"
 

@@ -1,0 +1,318 @@
+// From a random case to a model, and to a check of it.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "explore/random_case.h"
+#include "graph/graph.h"
+#include "op/case.h"
+#include "op/text.h"
+#include "shoal/nn.h"
+
+bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref,
+                            shoal_type_t *out_type) {
+  if (ref.kind == 'n') {
+    *out_type = (shoal_type_t){SHOAL_I64, shoal_shape_scalar()};
+    return true;
+  }
+  int64_t count = ref.kind == 'i'   ? c->inputs.count
+                  : ref.kind == 's' ? c->states.count
+                                    : c->nodes.count;
+  if (ref.index < 0 || ref.index >= count || ref.output < 0) return false;
+  if (ref.kind == 'i') *out_type = c->inputs.items[ref.index].type;
+  if (ref.kind == 's') *out_type = c->states.items[ref.index];
+  if (ref.kind != 'v') return ref.output == 0;
+  const shoal_case_node_t *node = &c->nodes.items[ref.index];
+  if (ref.output >= node->output_count) return false;
+  *out_type = node->outputs[ref.output];
+  return true;
+}
+
+static shoal_status_t find_op(const shoal_registry_t *registry, const char *name,
+                              shoal_arena_t *arena, const shoal_op_t **out_op) {
+  const char *full = strchr(name, '.') ? name : shoal_arena_printf(arena, "shoal.%s", name);
+  if (!full) return SHOAL_OOM();
+  return shoal_op_find(registry, full, out_op);
+}
+
+// The node as a call in the ops' mini-language, which knows how attributes are written.
+static shoal_status_t parse_call(const shoal_random_case_t *c, const shoal_registry_t *registry,
+                                 const shoal_case_node_t *node, shoal_arena_t *arena,
+                                 shoal_case_t *out) {
+  const shoal_op_t *op = NULL;
+  SHOAL_RETURN_IF_ERROR(find_op(registry, node->op, arena, &op));
+  shoal_text_t text;
+  shoal_text_init(arena->allocator, &text);
+  shoal_status_t status = NULL;
+  for (int32_t r = 0; r < node->ref_count && !status; ++r) {
+    shoal_type_t type;
+    if (!shoal_random_case_type(c, node->refs[r], &type))
+      status = SHOAL_ERROR(INVALID_ARGUMENT, "%s: input %d does not exist", node->op, r);
+    if (status) break;
+    if (r > 0) shoal_text_add(&text, ", ");
+    shoal_text_add_type(&text, &type);
+  }
+  if (node->attrs[0]) shoal_text_addf(&text, " ; %s", node->attrs);
+  if (!status) status = shoal_text_status(&text);
+  if (!status) status = shoal_case_parse(op, shoal_text_string(&text), arena, out);
+  shoal_text_deinit(&text);
+  return status;
+}
+
+shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,
+                                       const shoal_registry_t *registry, shoal_case_node_t *node,
+                                       shoal_arena_t *arena) {
+  shoal_case_t call_case;
+  SHOAL_RETURN_IF_ERROR(parse_call(c, registry, node, arena, &call_case));
+  const shoal_op_t *op = call_case.op;
+  if (op->output_count > SHOAL_CASE_OUTPUTS)
+    return SHOAL_ERROR(UNSUPPORTED, "%s has too many outputs", op->name);
+  shoal_call_t call = {.op = op,
+                       .input_count = call_case.input_count,
+                       .output_count = op->output_count,
+                       .inputs = call_case.inputs,
+                       .attrs = call_case.attrs};
+  SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, node->outputs));
+  node->output_count = op->output_count;
+  return NULL;
+}
+
+// ---- model --------------------------------------------------------------------------------------
+
+typedef struct case_builder {
+  const shoal_random_case_t *c;
+  const shoal_registry_t *registry;
+  shoal_arena_t *arena;
+  shoal_graph_t *graph;
+  shoal_value_t *inputs, *states, *nodes;  // nodes: SHOAL_CASE_OUTPUTS each
+} case_builder_t;
+
+static shoal_value_t resolve(case_builder_t *b, shoal_case_ref_t ref) {
+  char name[16];
+  snprintf(name, sizeof name, "%c%d", ref.kind, ref.index);
+  if (ref.kind == 'n') return shoal_step(b->graph);
+  if (ref.kind == 'v') return b->nodes[ref.index * SHOAL_CASE_OUTPUTS + ref.output];
+  shoal_value_t *value = ref.kind == 'i' ? &b->inputs[ref.index] : &b->states[ref.index];
+  if (value->graph) return *value;
+  if (ref.kind == 'i') {
+    const shoal_type_t *type = &b->c->inputs.items[ref.index].type;
+    return *value = shoal_input(b->graph, name, type->dtype, type->shape);
+  }
+  // Deviation 1 / sqrt(fan in) or so keeps products in bounds.
+  const shoal_type_t *type = &b->c->states.items[ref.index];
+  shoal_state_options_t options = {.init = {SHOAL_INIT_UNIFORM, -0.7, 0.9}, .trainable = true};
+  char scoped[20];
+  snprintf(scoped, sizeof scoped, "/%s", name);
+  return *value = shoal_state(b->graph, scoped, type->dtype, type->shape, &options);
+}
+
+static shoal_status_t add_node(case_builder_t *b, int32_t index) {
+  const shoal_case_node_t *node = &b->c->nodes.items[index];
+  shoal_case_t call;
+  SHOAL_RETURN_IF_ERROR(parse_call(b->c, b->registry, node, b->arena, &call));
+  shoal_attr_t *attrs = SHOAL_NEW(b->arena, shoal_attr_t, call.op->attr_count);
+  if (!attrs) return SHOAL_OOM();
+  int32_t attr_count = 0;
+  for (int32_t a = 0; a < call.op->attr_count; ++a)
+    if (call.op->attrs[a].kind != SHOAL_ATTR_PLACE)
+      attrs[attr_count++] =
+          (shoal_attr_t){call.op->attrs[a].name, call.op->attrs[a].kind, call.attrs[a]};
+  shoal_value_t inputs[SHOAL_CASE_REFS];
+  for (int32_t r = 0; r < node->ref_count; ++r) inputs[r] = resolve(b, node->refs[r]);
+  char scope[16];
+  snprintf(scope, sizeof scope, "v%d", index);
+  shoal_scope_push(b->graph, scope);
+  shoal_node_add(b->graph, call.op->name, node->ref_count, inputs, attr_count, attrs,
+                 call.op->output_count, &b->nodes[index * SHOAL_CASE_OUTPUTS]);
+  shoal_scope_pop(b->graph);
+  return NULL;
+}
+
+static bool is_read(const shoal_random_case_t *c, int32_t index) {
+  for (int64_t n = index + 1; n < c->nodes.count; ++n)
+    for (int32_t r = 0; r < c->nodes.items[n].ref_count; ++r)
+      if (c->nodes.items[n].refs[r].kind == 'v' && c->nodes.items[n].refs[r].index == index)
+        return true;
+  return false;
+}
+
+static shoal_value_t apply(shoal_graph_t *graph, const char *op, int32_t count,
+                           const shoal_value_t *inputs, int32_t attr_count,
+                           const shoal_attr_t *attrs) {
+  shoal_value_t out = {0};
+  shoal_node_add(graph, op, count, inputs, attr_count, attrs, 1, &out);
+  return out;
+}
+
+// mean((v - t)^2): gradients of what is constant in sum (a softmax) do not vanish, and nothing
+// cancels, so that in f32 the loss is as accurate as its size says.
+static shoal_value_t mean_distance(case_builder_t *b, int32_t index, shoal_value_t value) {
+  char name[16];
+  snprintf(name, sizeof name, "t%d", index);
+  shoal_type_t type = shoal_value_type(value);
+  shoal_value_t pair[2] = {value, shoal_input(b->graph, name, type.dtype, type.shape)};
+  shoal_value_t square = apply(b->graph, "shoal.sub", 2, pair, 0, NULL);
+  square = apply(b->graph, "shoal.square", 1, &square, 0, NULL);
+  int64_t dims[SHOAL_MAX_RANK];
+  for (int32_t d = 0; d < type.shape.rank; ++d) dims[d] = d;
+  shoal_attr_t over = shoal_attr_ints("dims", type.shape.rank, dims);
+  return apply(b->graph, "shoal.reduce_mean", 1, &square, 1, &over);
+}
+
+static shoal_status_t build_graph(case_builder_t *b, bool train) {
+  const shoal_random_case_t *c = b->c;
+  b->inputs = SHOAL_NEW(b->arena, shoal_value_t, c->inputs.count);
+  b->states = SHOAL_NEW(b->arena, shoal_value_t, c->states.count);
+  b->nodes = SHOAL_NEW(b->arena, shoal_value_t, c->nodes.count * SHOAL_CASE_OUTPUTS);
+  if (!b->inputs || !b->states || !b->nodes) return SHOAL_OOM();
+  for (int32_t n = 0; n < c->nodes.count; ++n) SHOAL_RETURN_IF_ERROR(add_node(b, n));
+  shoal_value_t loss = {0};
+  bool any = false;
+  shoal_scope_push(b->graph, "loss");
+  for (int32_t n = 0; n < c->nodes.count; ++n) {
+    if (is_read(c, n)) continue;
+    shoal_value_t value = b->nodes[n * SHOAL_CASE_OUTPUTS];
+    char name[16];
+    snprintf(name, sizeof name, "v%d", n);
+    if (!shoal_dtype_is_float(shoal_value_type(value).dtype) || !train)
+      shoal_output(b->graph, name, value);
+    if (!shoal_dtype_is_float(shoal_value_type(value).dtype)) continue;
+    shoal_value_t mean = mean_distance(b, n, value);
+    shoal_dtype_t dtype = shoal_value_type(any ? loss : mean).dtype;
+    if (shoal_value_type(mean).dtype != dtype) {
+      shoal_attr_t as = shoal_attr_dtype("dtype", dtype);
+      mean = apply(b->graph, "shoal.cast", 1, &mean, 1, &as);
+    }
+    shoal_value_t both[2] = {loss, mean};
+    loss = any ? apply(b->graph, "shoal.add", 2, both, 0, NULL) : mean;
+    any = true;
+  }
+  shoal_scope_pop(b->graph);
+  if (!any) return SHOAL_ERROR(INVALID_ARGUMENT, "the case has no float result");
+  shoal_output(b->graph, "loss", loss);
+  if (!train) return NULL;
+  if (c->optimizer == SHOAL_CASE_SGD) shoal_minimize_sgd(b->graph, loss, &(shoal_sgd_t){.lr = 0.1});
+  if (c->optimizer == SHOAL_CASE_MOMENTUM)
+    shoal_minimize_sgd(b->graph, loss,
+                       &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+  if (c->optimizer == SHOAL_CASE_ADAMW)
+    shoal_minimize(b->graph, loss, &(shoal_adamw_t){.lr = 0.01, .eps = 1e-3, .weight_decay = 0.01});
+  return NULL;
+}
+
+shoal_status_t shoal_random_case_build(const shoal_random_case_t *c, shoal_registry_t *registry,
+                                       shoal_allocator_t allocator, shoal_model_t **out_model) {
+  *out_model = NULL;
+  shoal_model_options_t options = {.allocator = allocator, .registry = registry, .seed = c->seed};
+  shoal_model_t *model = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &model));
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  case_builder_t b = {
+      .c = c, .registry = registry, .arena = &arena, .graph = shoal_model_graph(model, "train")};
+  shoal_status_t status = build_graph(&b, true);
+  if (!status && c->eval) {
+    b.graph = shoal_model_graph(model, "eval");
+    status = build_graph(&b, false);
+  }
+  if (!status) status = shoal_model_status(model);
+  shoal_arena_deinit(&arena);
+  if (status)
+    shoal_model_free(model);
+  else
+    *out_model = model;
+  return status;
+}
+
+// ---- check --------------------------------------------------------------------------------------
+
+static shoal_status_t feeds_of(const shoal_random_case_t *c, shoal_arena_t *arena,
+                               shoal_check_options_t *options) {
+  shoal_check_feed_t *feeds = SHOAL_NEW(arena, shoal_check_feed_t, c->inputs.count);
+  if (!feeds) return SHOAL_OOM();
+  for (int64_t i = 0; i < c->inputs.count; ++i) {
+    const shoal_case_input_t *input = &c->inputs.items[i];
+    feeds[i] = (shoal_check_feed_t){.name = shoal_arena_printf(arena, "i%lld", (long long)i),
+                                    .limit = input->limit};
+    if (!feeds[i].name) return SHOAL_OOM();
+    if (input->positive) feeds[i].low = 0.1, feeds[i].high = 1.1;
+  }
+  options->feeds = feeds;
+  options->feed_count = c->inputs.count;
+  return NULL;
+}
+
+// Does the model compute in a float type narrower than f64?
+static bool rounds(const shoal_model_t *model) {
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    for (int64_t v = 0; v < model->graphs.items[g]->values.count; ++v) {
+      const shoal_value_info_t *info = &model->graphs.items[g]->values.items[v];
+      if (shoal_dtype_is_float(info->type.dtype) && info->type.dtype != SHOAL_F64 &&
+          info->type.shape.rank > 0)
+        return true;
+    }
+  return false;
+}
+
+shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_registry_t *registry,
+                                       const shoal_check_options_t *with,
+                                       shoal_check_report_t *out_report) {
+  *out_report = (shoal_check_report_t){0};
+  shoal_model_t *model = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_random_case_build(c, registry, with->allocator, &model));
+  shoal_arena_t arena;
+  shoal_arena_init(with->allocator, &arena);
+  const shoal_intent_t intent = {.strategy = "random",
+                                 .mesh_count = c->meshes.count,
+                                 .meshes = c->meshes.items,
+                                 .layout_count = c->pins.count,
+                                 .layouts = c->pins.items,
+                                 .stage_count = c->stages.count,
+                                 .stages = c->stages.items,
+                                 .expand_count = c->expand.count,
+                                 .expand = c->expand.items};
+  shoal_check_options_t options = *with;
+  options.ranks = (int32_t)c->ranks;
+  options.intent = &intent;
+  options.processes = c->processes;
+  options.opaque = c->opaque;
+  options.direct = true;
+  options.seed = c->seed;
+  options.steps = 3;
+  // The tolerance of rounded types speaks of runs from the same rounded states: so every step
+  // starts from the program's. Else they start apart, and a random graph may blow that up. f64 goes
+  // its own way throughout.
+  options.restart = rounds(model);
+  shoal_status_t status = feeds_of(c, &arena, &options);
+  if (!status) status = shoal_check_model(model, &options, out_report);
+  shoal_arena_deinit(&arena);
+  shoal_model_free(model);
+  return status;
+}
+
+// Contract 1 measures a rounded value by the one-device run's own error. Where everything cancels -
+// a sum of 14 products in bf16 that is 0.009 - that error is luck, and halves that are rounded
+// before they are added miss by more: 3 of 7,000 random cases, by 1.002, 2.2 and 2.8 times what is
+// allowed. Wrong code is wrong by more, and on other data too. So such a mismatch stands unless it
+// is small and of eight other draws of the data at most two fail, and in no other way.
+enum { LUCK = 16, DRAWS = 8, UNLUCKY = 2 };
+
+static bool may_be_luck(const shoal_check_report_t *report) {
+  return report->step == SHOAL_CHECK_VALUES && report->excess > 0 && report->excess <= LUCK;
+}
+
+bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
+                                    const shoal_check_options_t *with,
+                                    const shoal_check_report_t *report) {
+  if (!may_be_luck(report)) return false;
+  shoal_random_case_t other = *c;
+  int failed = 0;
+  for (int i = 0; i < DRAWS && failed <= UNLUCKY; ++i) {
+    ++other.seed;
+    shoal_check_report_t again;
+    shoal_status_t status = shoal_random_case_check(&other, registry, with, &again);
+    if (status) failed += may_be_luck(&again) ? 1 : DRAWS;
+    shoal_status_free(status);
+  }
+  return failed <= UNLUCKY;
+}

@@ -1,0 +1,363 @@
+// Counting what plans and programs exercise.
+#include "explore/coverage.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#define OFTEN 30  // a way that could have occurred that often has to
+
+typedef struct item {
+  const char *group, *name;
+  int64_t count, offered;         // cases in which it occurred; could have (ways)
+  int64_t last_case, last_offer;  // so that a key counts once a case
+} item_t;
+
+struct shoal_coverage {
+  shoal_allocator_t allocator;
+  shoal_arena_t arena;
+  SHOAL_VEC(item_t) items;
+  int64_t cases;
+};
+
+// What a plan can have besides ops, ways and reshards.
+static const char *const features[] = {
+    "uneven",    "empty part", "unit",         "chunk",       "flat",        "halo",
+    "weights",   "items",      "3 axes",       "two meshes",  "union mesh",  "rank list",
+    "idle rank", "micro",      "uneven micro", "partial sum", "partial max", "partial min",
+    "expanded",  "eval",       "f64",          "f32",         "bf16",        "threads",
+    "processes", "opaque",     "ranks 1",      "ranks 2",     "ranks 3",     "ranks 4",
+    "ranks 5",   "ranks 6",    "ranks 8"};
+
+static item_t *find(const shoal_coverage_t *c, const char *group, const char *name) {
+  for (int64_t i = 0; i < c->items.count; ++i)
+    if (strcmp(c->items.items[i].name, name) == 0 && strcmp(c->items.items[i].group, group) == 0)
+      return &c->items.items[i];
+  return NULL;
+}
+
+static bool declare(shoal_coverage_t *c, const char *group, const char *name) {
+  if (find(c, group, name)) return true;
+  const char *copy = shoal_arena_strdup(&c->arena, name);
+  return copy &&
+         SHOAL_PUSH(&c->arena, &c->items,
+                    (item_t){.group = group, .name = copy, .last_case = -1, .last_offer = -1});
+}
+
+static bool occurs(shoal_coverage_t *c, const char *group, const char *name) {
+  if (!declare(c, group, name)) return false;
+  item_t *item = find(c, group, name);
+  if (item->last_case != c->cases) ++item->count;
+  item->last_case = c->cases;
+  return true;
+}
+
+// A declared way that the plan could use.
+static void offer(shoal_coverage_t *c, const char *name) {
+  item_t *item = find(c, "way", name);
+  if (item->last_offer != c->cases) ++item->offered;
+  item->last_offer = c->cases;
+}
+
+shoal_status_t shoal_coverage_create(shoal_allocator_t allocator, const shoal_registry_t *registry,
+                                     shoal_coverage_t **out_coverage) {
+  shoal_coverage_t *c = allocator.alloc(allocator.self, sizeof *c);
+  if (!c) return SHOAL_OOM();
+  *c = (shoal_coverage_t){.allocator = allocator};
+  shoal_arena_init(allocator, &c->arena);
+  bool ok = true;
+  for (int64_t i = 0; i < shoal_registry_count(registry) && ok; ++i)
+    ok = declare(c, "op", shoal_registry_op(registry, i)->name);
+  for (int k = SHOAL_RESHARD_SLICE; k <= SHOAL_RESHARD_BETWEEN && ok; ++k)
+    ok = declare(c, "reshard", shoal_reshard_name((shoal_reshard_kind_t)k));
+  for (size_t i = 0; i < sizeof features / sizeof features[0] && ok; ++i)
+    ok = declare(c, "feature", features[i]);
+  if (!ok) {
+    shoal_coverage_free(c);
+    return SHOAL_OOM();
+  }
+  *out_coverage = c;
+  return NULL;
+}
+
+void shoal_coverage_free(shoal_coverage_t *c) {
+  if (!c) return;
+  shoal_allocator_t allocator = c->allocator;
+  shoal_arena_deinit(&c->arena);
+  allocator.free(allocator.self, c);
+}
+
+int64_t shoal_coverage_count(const shoal_coverage_t *c, const char *group, const char *name) {
+  const item_t *item = find(c, group, name);
+  return item ? item->count : -1;
+}
+
+const char *shoal_coverage_missing(const shoal_coverage_t *c, const char *group, int64_t index) {
+  for (int64_t i = 0; i < c->items.count; ++i)
+    if (strcmp(c->items.items[i].group, group) == 0 && c->items.items[i].count == 0 && index-- == 0)
+      return c->items.items[i].name;
+  return NULL;
+}
+
+// ---- ways ---------------------------------------------------------------------------------------
+
+shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way,
+                                  shoal_arena_t *arena, const char **out_name) {
+  const char *text = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_way_print(op, way, arena, &text));
+  char *name = shoal_arena_printf(arena, "%s %s", op->name, text);
+  if (!name) return SHOAL_OOM();
+  char *to = name + strlen(op->name);
+  for (const char *at = to; *at;) {
+    // a number that is not part of a word
+    bool number = isdigit((unsigned char)*at) && to > name && !isalnum((unsigned char)to[-1]);
+    if (!number) {
+      *to++ = *at++;
+      continue;
+    }
+    while (isdigit((unsigned char)*at)) ++at;
+    *to = to[-1] == ':' ? 'd' : 'n';
+    ++to;
+  }
+  *to = 0;
+  *out_name = name;
+  return NULL;
+}
+
+#define REDUCES (SHOAL_REDUCE_PROD + 1)
+
+int shoal_way_unreduced_inputs(const shoal_node_t *node, const shoal_way_t *way,
+                               const bool *unreduced) {
+  int count = 0;
+  for (int32_t k = 0; k < node->input_count; ++k) {
+    if (way->operands[k].kind != SHOAL_OPERAND_PARTIAL) continue;
+    if (!unreduced[node->inputs[k] * REDUCES + way->operands[k].reduce]) return -1;
+    ++count;
+  }
+  return count;
+}
+
+static shoal_status_t rule_of(const shoal_graph_t *graph, const shoal_node_t *node,
+                              shoal_rules_t *rules, shoal_arena_t *arena,
+                              const shoal_rule_t **out_rule) {
+  shoal_call_t call;
+  SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, arena, &call));
+  return shoal_rules_get(rules, &call, out_rule);
+}
+
+shoal_status_t shoal_graph_unreduced(const shoal_graph_t *graph, shoal_rules_t *rules,
+                                     shoal_arena_t *arena, const bool **out_unreduced) {
+  bool *unreduced = SHOAL_NEW(arena, bool, graph->values.count *REDUCES);
+  if (!unreduced) return SHOAL_OOM();
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    const shoal_rule_t *rule = NULL;
+    SHOAL_RETURN_IF_ERROR(rule_of(graph, node, rules, arena, &rule));
+    for (int32_t w = 0; w < rule->way_count; ++w) {
+      if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) < 0) continue;
+      for (int32_t o = 0; o < node->output_count; ++o) {
+        const shoal_way_operand_t *out = &rule->ways[w].operands[node->input_count + o];
+        if (out->kind == SHOAL_OPERAND_PARTIAL)
+          unreduced[node->outputs[o] * REDUCES + out->reduce] = true;
+      }
+    }
+  }
+  *out_unreduced = unreduced;
+  return NULL;
+}
+
+static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan,
+                               shoal_arena_t *arena) {
+  for (int64_t g = 1; g < plan->model->graphs.count; ++g) {
+    const shoal_graph_plan_t *gp = &plan->graphs[g];
+    const bool *unreduced = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_graph_unreduced(gp->graph, plan->rules, arena, &unreduced));
+    for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
+      const shoal_node_t *node = &gp->graph->nodes.items[n];
+      const char *name = NULL;
+      const shoal_rule_t *rule = NULL;
+      SHOAL_RETURN_IF_ERROR(rule_of(gp->graph, node, plan->rules, arena, &rule));
+      for (int32_t w = 0; w < rule->way_count; ++w) {
+        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], arena, &name));
+        if (!declare(c, "way", name)) return SHOAL_OOM();
+        if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) >= 0) offer(c, name);
+      }
+      for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
+        const shoal_way_t *way = gp->nodes[n].choices[slot].way;
+        if (!way) continue;
+        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, way, arena, &name));
+        if (!occurs(c, "way", name)) return SHOAL_OOM();
+      }
+    }
+  }
+  return NULL;
+}
+
+// ---- layouts ------------------------------------------------------------------------------------
+
+static bool add_cut(shoal_coverage_t *c, const shoal_cut_t *cut) {
+  bool ok = true;
+  if (cut->kind == SHOAL_CUT_PARTIAL) {
+    if (cut->reduce == SHOAL_REDUCE_SUM) ok = occurs(c, "feature", "partial sum");
+    if (cut->reduce == SHOAL_REDUCE_MAX) ok = occurs(c, "feature", "partial max");
+    if (cut->reduce == SHOAL_REDUCE_MIN) ok = occurs(c, "feature", "partial min");
+    return ok;
+  }
+  if (cut->kind == SHOAL_CUT_FLAT) ok = occurs(c, "feature", "flat");
+  if (cut->unit > 1) ok = ok && occurs(c, "feature", "unit");
+  if (cut->chunk_count > 1) ok = ok && occurs(c, "feature", "chunk");
+  if (cut->items != 0) ok = ok && occurs(c, "feature", "items");
+  if (cut->weights) ok = ok && occurs(c, "feature", "weights");
+  if (cut->before > 0 || cut->after > 0) ok = ok && occurs(c, "feature", "halo");
+  if (cut->before < 0 || cut->after < 0) ok = ok && occurs(c, "feature", "trim");
+  return ok;
+}
+
+// Do parts differ in size, is one empty?
+static shoal_status_t add_sizes(shoal_coverage_t *c, const shoal_buffer_t *buffer, int64_t micro,
+                                shoal_arena_t *arena) {
+  bool in_loop = false;
+  for (int32_t i = 0; i < buffer->layout.cut_count; ++i)
+    in_loop |= buffer->layout.cuts[i].axis == SHOAL_AXIS_MICRO;
+  int64_t least = INT64_MAX, most = 0, first = 0, last = 0;
+  for (int64_t m = 0; m < (in_loop ? micro : 1); ++m)
+    for (int64_t p = 0; p < shoal_mesh_size(buffer->layout.mesh); ++p) {
+      shoal_boxes_t boxes;
+      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, p,
+                                               in_loop ? m : -1, arena, &boxes));
+      shoal_shape_t shape = shoal_boxes_shape(&boxes);
+      int64_t count = shoal_shape_count(&shape);
+      if (count < least) least = count;
+      if (count > most) most = count;
+      if (p == 0) *(m == 0 ? &first : &last) = count;
+    }
+  bool ok = true;
+  if (least < most) ok = occurs(c, "feature", "uneven");
+  if (least == 0 && most > 0) ok = ok && occurs(c, "feature", "empty part");
+  if (in_loop && micro > 1 && last != first) ok = ok && occurs(c, "feature", "uneven micro");
+  return ok ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *program,
+                                  shoal_arena_t *arena) {
+  for (int64_t k = 0; k < program->class_count; ++k) {
+    const shoal_class_t *class = &program->classes[k];
+    bool works = false;
+    for (int64_t b = 0; b < class->buffer_count; ++b) {
+      const shoal_buffer_t *buffer = &class->buffers[b];
+      for (int32_t i = 0; i < buffer->layout.cut_count; ++i)
+        if (!add_cut(c, &buffer->layout.cuts[i])) return SHOAL_OOM();
+      SHOAL_RETURN_IF_ERROR(add_sizes(c, buffer, program->micro, arena));
+    }
+    for (int64_t s = 0; s < class->segment_count; ++s)
+      for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
+        const shoal_op_t *op = class->segments[s].instructions[i].op;
+        if (op && !occurs(c, "op", op->name)) return SHOAL_OOM();
+        works |= op != NULL;
+      }
+    if (!works && !occurs(c, "feature", "idle rank")) return SHOAL_OOM();
+  }
+  for (int64_t i = 0; i < program->channel_count; ++i) {
+    const shoal_channel_t *channel = &program->channels[i];
+    shoal_reshard_t reshard;
+    int64_t micro = channel->micro ? 0 : -1;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, micro, &channel->dst, micro,
+                                               &channel->type.shape, arena, &reshard));
+    if (!occurs(c, "reshard", shoal_reshard_name(reshard.kind))) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  bool ok = true;
+  for (int64_t m = 0; m < plan->mesh_count && ok; ++m) {
+    int32_t real = 0;
+    for (int32_t a = 0; a < plan->meshes[m].axis_count; ++a)
+      real += plan->meshes[m].axes[a].size > 1;
+    if (real >= 3) ok = occurs(c, "feature", "3 axes");
+    if (plan->meshes[m].ranks && ok) ok = occurs(c, "feature", "rank list");
+  }
+  if (plan->mesh_count > 1) ok = ok && occurs(c, "feature", "two meshes");
+  if (plan->mesh_count > 2) ok = ok && occurs(c, "feature", "union mesh");
+  if (plan->micro > 1) ok = ok && occurs(c, "feature", "micro");
+  if (plan->owned_model) ok = ok && occurs(c, "feature", "expanded");
+  return ok;
+}
+
+static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
+                        const shoal_check_options_t *options) {
+  char ranks[32];
+  snprintf(ranks, sizeof ranks, "ranks %d", options->ranks);
+  bool ok = occurs(c, "feature", ranks) &&
+            occurs(c, "feature", options->processes ? "processes" : "threads");
+  if (options->opaque) ok = ok && occurs(c, "feature", "opaque");
+  if (shoal_model_find_graph(plan->model, "eval")) ok = ok && occurs(c, "feature", "eval");
+  for (int64_t s = 0; s < plan->model->states.count && ok; ++s) {
+    const shoal_state_info_t *state = &plan->model->states.items[s];
+    if (state->options.trainable) ok = occurs(c, "feature", shoal_dtype_name(state->type.dtype));
+  }
+  return ok;
+}
+
+shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
+                                  const shoal_program_t *program,
+                                  const shoal_check_options_t *options) {
+  shoal_coverage_t *c = self;
+  shoal_arena_t arena;
+  shoal_arena_init(c->allocator, &arena);
+  shoal_status_t status = add_ways(c, plan, &arena);
+  if (!status) status = add_program(c, program, &arena);
+  if (!status && !(add_meshes(c, plan) && add_options(c, plan, options))) status = SHOAL_OOM();
+  ++c->cases;
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+// ---- results ------------------------------------------------------------------------------------
+
+void shoal_coverage_print(const shoal_coverage_t *c, shoal_text_t *text) {
+  static const char *const groups[] = {"op", "reshard", "feature", "way"};
+  shoal_text_addf(text, "coverage of %lld cases:\n", (long long)c->cases);
+  for (size_t g = 0; g < sizeof groups / sizeof groups[0]; ++g) {
+    int64_t all = 0, seen = 0, width = 0;
+    for (int64_t i = 0; i < c->items.count; ++i) {
+      if (strcmp(c->items.items[i].group, groups[g]) != 0) continue;
+      ++all;
+      seen += c->items.items[i].count > 0;
+    }
+    shoal_text_addf(text, "%s: %lld of %lld\n", groups[g], (long long)seen, (long long)all);
+    for (int64_t i = 0; i < c->items.count; ++i) {
+      const item_t *item = &c->items.items[i];
+      // ways are many: only the ones that never occurred
+      if (strcmp(item->group, groups[g]) != 0 || (strcmp(groups[g], "way") == 0 && item->count > 0))
+        continue;
+      const char *name = strncmp(item->name, "shoal.", 6) == 0 ? item->name + 6 : item->name;
+      int64_t length = (int64_t)strlen(name) + 8;
+      if (width + length > 110) shoal_text_add(text, "\n"), width = 0;
+      shoal_text_addf(text, "  %s %lld", name, (long long)item->count);
+      if (item->offered) shoal_text_addf(text, "/%lld", (long long)item->offered);
+      width += length;
+    }
+    shoal_text_add(text, width ? "\n" : "");
+  }
+}
+
+shoal_status_t shoal_coverage_assert(const shoal_coverage_t *c) {
+  shoal_text_t text;
+  shoal_text_init(c->allocator, &text);
+  int64_t missing = 0;
+  for (int64_t i = 0; i < c->items.count; ++i) {
+    const item_t *item = &c->items.items[i];
+    if (item->count > 0 || (strcmp(item->group, "way") == 0 && item->offered < OFTEN)) continue;
+    shoal_text_addf(&text, "%s%s '%s'", missing++ ? ", " : "", item->group, item->name);
+  }
+  shoal_status_t status = shoal_text_status(&text);
+  if (!status && missing > 0)
+    status = SHOAL_ERROR(MISMATCH, "in %lld cases these never occurred: %s", (long long)c->cases,
+                         shoal_text_string(&text));
+  shoal_text_deinit(&text);
+  return status;
+}

@@ -1,0 +1,249 @@
+// Reasons are looked for in the programs, by the kind of change.
+#include "explore/explain.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "program/bind.h"
+
+// The instruction a description speaks of: "class 0, segment 1 '...', instruction 3 ...".
+typedef struct place {
+  const shoal_program_t *program;
+  const shoal_class_t *class;
+  const shoal_segment_t *segment;
+  const shoal_instruction_t *in;
+  int64_t index;
+} place_t;
+
+static bool find_place(const shoal_program_t *program, const char *description, place_t *out) {
+  long long class = -1, segment = -1, instruction = -1;
+  const char *at = strstr(description, "instruction ");
+  *out = (place_t){.program = program};
+  if (sscanf(description, "class %lld, segment %lld", &class, &segment) < 1) return false;
+  if (class < 0 || class >= program->class_count) return false;
+  out->class = &program->classes[class];
+  if (segment < 0 || segment >= out->class->segment_count) return true;
+  out->segment = &out->class->segments[segment];
+  if (!at || sscanf(at, "instruction %lld", &instruction) < 1 || instruction < 0 ||
+      instruction >= out->segment->instruction_count)
+    return true;
+  out->index = instruction;
+  out->in = &out->segment->instructions[instruction];
+  return true;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+typedef struct range {
+  int64_t from, to;
+} range_t;
+
+// The bytes of a buffer in one micro-batch; of all its slots when micro is -1.
+static range_t range_of(const shoal_class_t *class, int32_t buffer, int64_t micro) {
+  if (buffer < 0) return (range_t){0, 0};
+  const shoal_buffer_t *b = &class->buffers[buffer];
+  if (micro < 0 || b->slots < 2) return (range_t){b->offset, b->offset + b->bytes * b->slots};
+  int64_t from = shoal_buffer_slot_offset(b, micro % b->slots);
+  return (range_t){from, from + b->bytes};
+}
+
+static bool overlap(range_t a, range_t b) {
+  return a.from < b.to && b.from < a.to;
+}
+
+static range_t workspace_of(const shoal_instruction_t *in) {
+  return (range_t){in->workspace_offset, in->workspace_offset + in->workspace};
+}
+
+// An instruction in a call.
+typedef struct step {
+  const shoal_class_t *class;
+  const shoal_instruction_t *in;
+  int64_t micro;
+} step_t;
+
+// Does `a` write what `b` reads or writes? Scratch is nobody's once its instruction is done, and
+// two that add to the same sum may do so in any order.
+static bool disturbs(const step_t *a, const step_t *b) {
+  if (a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE &&
+      a->in->outputs[0] == b->in->outputs[0] && a->in->reduce == b->in->reduce)
+    return false;
+  for (int32_t o = 0; o <= a->in->output_count; ++o) {
+    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->micro)
+                                              : workspace_of(a->in);
+    for (int32_t i = 0; i < b->in->input_count; ++i)
+      if (overlap(written, range_of(b->class, b->in->inputs[i], b->micro))) return true;
+    for (int32_t i = 0; i < b->in->output_count; ++i)
+      if (overlap(written, range_of(b->class, b->in->outputs[i], b->micro))) return true;
+    if (o < a->in->output_count && overlap(written, workspace_of(b->in))) return true;
+    if (b->in->predicate >= 0 && overlap(written, range_of(b->class, b->in->predicate, -1)))
+      return true;
+  }
+  return false;
+}
+
+// Is the buffer read in the segment before it is written there?
+static bool comes_in(const shoal_segment_t *segment, int32_t buffer) {
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    if (in->predicate == buffer) return true;
+    for (int32_t k = 0; k < in->input_count; ++k)
+      if (in->inputs[k] == buffer) return true;
+    for (int32_t k = 0; k < in->output_count; ++k)
+      if (in->outputs[k] == buffer) return in->opcode == SHOAL_OPCODE_ACCUMULATE;
+  }
+  return false;
+}
+
+// Does the buffer carry something into or out of a segment, or is it made and used up inside?
+static bool crosses(const shoal_class_t *class, int32_t buffer) {
+  if (class->buffers[buffer].kind == SHOAL_BUFFER_STATE) return true;
+  for (int64_t s = 0; s < class->segment_count; ++s)
+    if (comes_in(&class->segments[s], buffer)) return true;
+  return false;
+}
+
+// Does a step write on what another segment's step takes from outside or leaves for others?
+static bool spoils(const step_t *a, const step_t *b) {
+  bool both_add =
+      a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE;
+  for (int32_t o = 0; o <= a->in->output_count; ++o) {
+    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->micro)
+                                              : workspace_of(a->in);
+    for (int32_t k = 0; k < b->in->input_count + b->in->output_count; ++k) {
+      int32_t buffer =
+          k < b->in->input_count ? b->in->inputs[k] : b->in->outputs[k - b->in->input_count];
+      if (buffer < 0 || !crosses(b->class, buffer)) continue;
+      if (both_add && buffer == a->in->outputs[0] && a->in->reduce == b->in->reduce) continue;
+      if (overlap(written, range_of(b->class, buffer, b->micro))) return true;
+    }
+  }
+  return false;
+}
+
+static bool segments_disturb(const shoal_class_t *class, const shoal_segment_call_t *a,
+                             const shoal_segment_call_t *b) {
+  const shoal_segment_t *first = &class->segments[a->segment],
+                        *second = &class->segments[b->segment];
+  for (int64_t i = 0; i < first->instruction_count; ++i)
+    for (int64_t k = 0; k < second->instruction_count; ++k) {
+      step_t x = {class, &first->instructions[i], a->micro},
+             y = {class, &second->instructions[k], b->micro};
+      if (spoils(&x, &y) || spoils(&y, &x)) return true;
+    }
+  return false;
+}
+
+// ---- reasons ------------------------------------------------------------------------------------
+
+static const char *why_twice(const place_t *p) {
+  if (!p->in || p->in->opcode == SHOAL_OPCODE_ACCUMULATE) return NULL;
+  for (int32_t o = 0; o < p->in->output_count; ++o)
+    for (int32_t i = 0; i < p->in->input_count; ++i)
+      if (overlap(range_of(p->class, p->in->outputs[o], -1),
+                  range_of(p->class, p->in->inputs[i], -1)))
+        return NULL;
+  return "it reads nothing that it writes, so twice is once";
+}
+
+static const char *why_swap(const place_t *p) {
+  if (!p->in || p->index + 1 >= p->segment->instruction_count) return NULL;
+  step_t first = {p->class, p->in, -1}, next = {p->class, p->in + 1, -1};
+  if (disturbs(&first, &next) || disturbs(&next, &first)) return NULL;
+  return "the two touch no memory of each other's";
+}
+
+// Commutative: a fact of arithmetic, not of the op's record.
+static const char *why_inputs(const place_t *p) {
+  static const char *const commutative[] = {"shoal.add", "shoal.mul", "shoal.maximum",
+                                            "shoal.minimum", "shoal.equal"};
+  if (!p->in || !p->in->op) return NULL;
+  for (size_t i = 0; i < sizeof commutative / sizeof commutative[0]; ++i)
+    if (strcmp(p->in->op->name, commutative[i]) == 0)
+      return "the op does not mind the order of its inputs";
+  return NULL;
+}
+
+static bool is_read(const shoal_class_t *class, int32_t buffer) {
+  if (class->buffers[buffer].kind != SHOAL_BUFFER_TEMP) return true;
+  for (int64_t s = 0; s < class->segment_count; ++s)
+    for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
+      const shoal_instruction_t *in = &class->segments[s].instructions[i];
+      if (in->predicate == buffer) return true;
+      for (int32_t k = 0; k < in->input_count; ++k)
+        if (in->inputs[k] == buffer) return true;
+    }
+  return false;
+}
+
+static const char *why_drop(const place_t *p) {
+  if (!p->in || p->in->opcode == SHOAL_OPCODE_FETCH || p->in->opcode == SHOAL_OPCODE_RESHARD)
+    return NULL;
+  for (int32_t o = 0; o < p->in->output_count; ++o)
+    if (is_read(p->class, p->in->outputs[o])) return NULL;
+  return "nobody reads what it makes";
+}
+
+static const char *why_channel(const shoal_program_t *program, const char *change) {
+  long long mine = -1, other = -1;
+  if (sscanf(change, "use channel %lld instead of %lld", &mine, &other) < 2) return NULL;
+  if (mine >= program->channel_count || other >= program->channel_count) return NULL;
+  const shoal_channel_t *a = &program->channels[mine], *b = &program->channels[other];
+  if (a->type.dtype == b->type.dtype && shoal_shape_equal(&a->type.shape, &b->type.shape) &&
+      shoal_layout_equal(&a->src, &b->src) && shoal_layout_equal(&a->dst, &b->dst) &&
+      a->micro == b->micro)
+    return "the channel has the same type and layouts, and all ranks changed to it";
+  return NULL;
+}
+
+// "order 'train': swap calls 1 and 2"
+static const char *why_calls(const place_t *p, const char *description) {
+  const char *name = strstr(description, "order '"), *swap = strstr(description, "swap calls ");
+  long long first = -1;
+  if (!p->class || !name || !swap || sscanf(swap, "swap calls %lld", &first) < 1) return NULL;
+  name += strlen("order '");
+  for (int64_t o = 0; o < p->class->order_count; ++o) {
+    const shoal_order_t *order = &p->class->orders[o];
+    size_t length = strlen(order->graph);
+    if (strncmp(order->graph, name, length) != 0 || name[length] != '\'') continue;
+    if (first < 0 || first + 1 >= order->call_count) return NULL;
+    const shoal_segment_call_t *call = &order->calls[first];
+    if (call[0].segment == call[1].segment && call[0].micro != call[1].micro)
+      return "the same segment for two micro-batches: only the order of sums changes";
+    if (!segments_disturb(p->class, &call[0], &call[1]))
+      return "neither segment touches what the other takes or leaves";
+  }
+  return NULL;
+}
+
+// Mutations add an eighth to real attributes.
+static const char *why_attribute(const place_t *p) {
+  if (!p->in) return NULL;
+  for (int32_t o = 0; o < p->in->output_count; ++o)
+    if (shoal_dtype_is_float(p->class->buffers[p->in->outputs[o]].type.dtype)) return NULL;
+  return "the number is stored as an integer, which an eighth does not change";
+}
+
+const char *shoal_explain_mutation(const shoal_program_t *program, const shoal_program_t *mutated,
+                                   const char *description, shoal_arena_t *arena) {
+  (void)mutated, (void)arena;
+  place_t p;
+  if (!find_place(program, description, &p)) return NULL;
+  const char *change = strrchr(description, ':');
+  change = change ? change + 2 : description;
+  if (strstr(description, "do it twice")) return why_twice(&p);
+  if (strstr(description, "swap it with the next")) return why_swap(&p);
+  if (strstr(description, "swap its first two inputs")) return why_inputs(&p);
+  if (strstr(description, "drop it")) return why_drop(&p);
+  if (strstr(description, "swap calls")) return why_calls(&p, description);
+  if (strstr(description, "change attribute")) return why_attribute(&p);
+  if (strstr(description, "do not wait"))
+    return "other waits order the two as well (the static check proves it)";
+  if (strstr(description, "halve the workspace") && p.in && p.in->opcode == SHOAL_OPCODE_RESHARD)
+    return "it is planned for the rank that needs most; these need less (the static check proves "
+           "it)";
+  if (strstr(description, "use channel")) return why_channel(program, change);
+  if (strstr(description, "64 bytes more") || strstr(description, "move"))
+    return "the bytes it takes are free while it needs them (the static check proves it)";
+  return NULL;
+}

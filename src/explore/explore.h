@@ -1,0 +1,58 @@
+// Explore: random models and plans, and programs broken on purpose, handed to the proof (prove.h).
+//
+// Random cases look for plans that the proof refuses; mutations look for wrong programs that it
+// accepts. A failing case prints as one line that runs it again.
+#ifndef SHOAL_EXPLORE_EXPLORE_H_
+#define SHOAL_EXPLORE_EXPLORE_H_
+
+#include "prove/prove.h"
+
+typedef struct shoal_random_options {
+  shoal_allocator_t allocator;
+  int64_t count;  // cases
+  uint64_t seed;
+  double minutes;        // stop after that time, 0: no limit
+  bool processes;        // every case runs as processes too; else every eighth
+  bool assert_coverage;  // MISMATCH if an op, reshard kind or feature never occurred
+  bool no_shrink;
+  bool verbose;  // a line per case, not only per failure
+  shoal_check_line_fn_t line;
+  void *line_self;
+} shoal_random_options_t;
+
+typedef struct shoal_random_report {
+  int64_t passed, failed, refused;
+  int64_t rounding;  // of those that passed: on two other draws of the data only
+} shoal_random_report_t;
+
+// Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it
+// and prints its one-line text.
+SHOAL_MUST_USE shoal_status_t shoal_check_random(const shoal_random_options_t *options,
+                                                 shoal_random_report_t *out_report);
+// Runs one case from its text. The report's `refused` says whether planning refused it.
+SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text,
+                                               const shoal_random_options_t *options,
+                                               shoal_check_report_t *out_report);
+
+typedef struct shoal_mutate_options {
+  shoal_allocator_t allocator;
+  uint64_t seed;
+  int64_t stride;  // every stride-th mutation; 0: all
+  double minutes;  // in all, 0: no limit
+  bool verbose;    // a line per mutation
+  shoal_check_line_fn_t line;
+  void *line_self;
+} shoal_mutate_options_t;
+
+typedef struct shoal_mutate_report {
+  int64_t plans, mutations;
+  int64_t by_parse, by_static_check, by_run;  // who caught it
+  int64_t survivors, explained;               // explained: they provably compute the same
+} shoal_mutate_report_t;
+
+// Breaks the printed programs of a dozen plans in every way program/mutate.h knows, and sees who
+// notices. MISMATCH if one survives without an explanation.
+SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
+                                                    shoal_mutate_report_t *out_report);
+
+#endif  // SHOAL_EXPLORE_EXPLORE_H_

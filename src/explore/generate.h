@@ -1,0 +1,61 @@
+// Makes random cases. It steers to what coverage says has occurred least.
+//   generate.c        dice, values to choose from, the case as a whole
+//   generate_ops.c    one way to use each op
+//   generate_plan.c   meshes, pins, stages
+#ifndef SHOAL_EXPLORE_GENERATE_H_
+#define SHOAL_EXPLORE_GENERATE_H_
+
+#include "explore/coverage.h"
+#include "explore/random_case.h"
+
+typedef struct shoal_generator {
+  uint64_t state;  // of the dice
+  shoal_registry_t *registry;
+  shoal_rules_t *rules;
+  const shoal_coverage_t *coverage;
+  shoal_arena_t *arena;  // of the case
+  shoal_random_case_t *c;
+  shoal_dtype_t dtype;       // most floats of this case
+  int64_t sizes[4];          // of most dims of this case
+  SHOAL_VEC(double) bounds;  // per node: magnitudes stay below it, roughly
+  bool newest;               // take the newest node wherever it fits
+} shoal_generator_t;
+
+// A case from `seed`, all in `arena`. Never fails but for memory.
+SHOAL_MUST_USE shoal_status_t shoal_generate_case(uint64_t seed, shoal_registry_t *registry,
+                                                  shoal_rules_t *rules,
+                                                  const shoal_coverage_t *coverage,
+                                                  shoal_arena_t *arena,
+                                                  shoal_random_case_t *out_case);
+
+// ---- between the files --------------------------------------------------------------------------
+
+int64_t shoal_roll(shoal_generator_t *g, int64_t count);  // 0 .. count-1
+bool shoal_chance(shoal_generator_t *g, int64_t percent);
+int64_t shoal_roll_size(shoal_generator_t *g);                                            // a dim
+const char *shoal_ints_text(shoal_generator_t *g, int32_t count, const int64_t *values);  // "[3,5]"
+
+// Adds a node; false if the op does not take these inputs, or the result is too large. attrs may be
+// NULL (memory was short: nothing is added).
+bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count,
+                         const shoal_case_ref_t *refs, const char *attrs, double bound,
+                         shoal_case_ref_t *out_ref);
+shoal_type_t shoal_generate_type(const shoal_generator_t *g, shoal_case_ref_t ref);
+double shoal_generate_bound(const shoal_generator_t *g, shoal_case_ref_t ref);
+// A float value of the case's dtype with at least and at most so many dims; makes one if there is
+// none.
+shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32_t most);
+// A new state or input of that shape.
+shoal_case_ref_t shoal_generate_fresh(shoal_generator_t *g, const shoal_shape_t *shape);
+shoal_case_ref_t shoal_generate_state(shoal_generator_t *g, const shoal_shape_t *shape);
+shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, shoal_dtype_t dtype,
+                                      const shoal_shape_t *shape, int64_t limit, bool positive);
+// Tries to add a use of an op: one that has occurred seldom.
+void shoal_generate_op(shoal_generator_t *g);
+// Tries to add an op of which a way has never occurred, where what it wants unreduced can be had
+// so.
+void shoal_generate_wish(shoal_generator_t *g);
+// Chooses ranks, meshes, pins, stages and expansions for the case's model.
+SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
+
+#endif  // SHOAL_EXPLORE_GENERATE_H_

@@ -1,0 +1,269 @@
+// Mutations: is the proof able to fail? Programs of a dozen plans - uneven, micro, chunk, halo,
+// flat, weights, two meshes, several axes - are broken in every way program/mutate.h knows, one at
+// a time. The parser, the static check or a comparison has to notice. What nobody notices has to be
+// explained: explain.c says why a change cannot matter; a survivor without an explanation fails the
+// run.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "explore/explain.h"
+#include "explore/random_case.h"
+#include "lower/lower.h"
+#include "program/mutate.h"
+#include "shoal/nn.h"
+#include "shoal/planners.h"
+
+static void tiny_mlp(shoal_model_t *model) {
+  shoal_zoo_mlp(
+      model,
+      &(shoal_mlp_options_t){
+          .batch = 5, .in_features = 3, .hidden = 4, .classes = 3, .layers = 1, .eps = 1e-3});
+}
+
+static void tiny_gpt(shoal_model_t *model) {
+  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = 3,
+                                              .context = 3,
+                                              .vocabulary = 5,
+                                              .width = 6,
+                                              .heads = 3,
+                                              .layers = 1,
+                                              .eps = 1e-3});
+}
+
+static void tiny_cnn(shoal_model_t *model) {
+  shoal_zoo_cnn(model, &(shoal_cnn_options_t){
+                           .batch = 2, .channels = 1, .size = 6, .classes = 3, .eps = 1e-3});
+}
+
+// A zoo model under a strategy, or a case.
+typedef struct subject {
+  const char *what;
+  void (*build)(shoal_model_t *model);
+  const char *strategy, *mesh;
+  int32_t ranks;
+  const char *text;
+} subject_t;
+
+static const subject_t subjects[] = {
+    {"mlp, data, uneven", tiny_mlp, "data", "data=2", 2, NULL},
+    {"mlp, data, micro-batches", tiny_mlp, "data", "data=2,micro=3", 2, NULL},
+    {"mlp, tensor", tiny_mlp, "tensor", "tensor=3", 3, NULL},
+    {"cnn, data", tiny_cnn, "data", "data=2", 2, NULL},
+    {"gpt, tensor, units and chunks", tiny_gpt, "tensor", "tensor=2", 2, NULL},
+    {"halo", NULL, NULL, NULL, 2,
+     "seed=1 ranks=2 sgd; i0=f64[1,2,7,5]; s0=f64[2,2,3,3]; v0=conv2d(i0,s0){stride=[1,1], "
+     "padding=[1,1]}; "
+     "v1=max_pool2d(v0){kernel=[2,2], stride=[2,2], padding=[0,0]}; mesh data=2; pin i0 data:2"},
+    {"flat moments, weights", NULL, NULL, NULL, 3,
+     "seed=2 ranks=3 adamw; i0=f64[5,4]; s0=f64[4,3]; v0=matmul(i0,s0); v1=tanh(v0); mesh data=3; "
+     "pin i0 data:0(3,1,2); pin s0#adamw.m data:flat; pin s0#adamw.v data:flat"},
+    {"chunks", NULL, NULL, NULL, 2,
+     "seed=3 ranks=2 momentum; i0=f64[3,4]; s0=f64[4,6]; v0=matmul(i0,s0); "
+     "v1=slice(v0){start=[0,0], size=[3,2]}; v2=slice(v0){start=[0,2], size=[3,2]}; "
+     "v3=slice(v0){start=[0,4], size=[3,2]}; v4=mul(v1,v2); v5=add(v4,v3); mesh tensor=2; pin s0 "
+     "tensor:1*3"},
+    {"two meshes, micro-batches", NULL, NULL, NULL, 3,
+     "seed=4 ranks=3 sgd; i0=f64[5,3]; s0=f64[3,4]; s1=f64[4,2]; v0=matmul(i0,s0); v1=relu(v0); "
+     "v2=matmul(v1,s1); mesh p!data=1,micro=2@0; mesh q!data=2,micro=2@1,2; pin i0 p!micro:0; pin "
+     "t2 q!micro:0; "
+     "stage v0/* p; stage v1/* p; stage v2/* q; stage loss/* q"},
+    {"two axes", NULL, NULL, NULL, 4,
+     "seed=5 ranks=4 sgd eval; i0=f64[3,4]; s0=f64[4,5]; s1=f64[5,2]; v0=matmul(i0,s0); "
+     "v1=gelu(v0); "
+     "v2=matmul(v1,s1); mesh data=2,tensor=2; pin i0 data:0; pin s0 tensor:1/2; pin s1 tensor:0/2"},
+    {"softmax over a cut dim, expanded", NULL, NULL, NULL, 2,
+     "seed=6 ranks=2 sgd; i0=f64[3,5]; s0=f64[3,5]; v0=mul(i0,s0); v1=reduce_max(v0){dims=[1], "
+     "keep=1}; "
+     "v2=sub(v0,v1); v3=exp(v2); mesh tensor=2; pin i0 tensor:1; pin s0 tensor:1"},
+    {"embedding, cross-entropy, idle rank", NULL, NULL, NULL, 3,
+     "seed=7 ranks=3 momentum; i0=i32[5]<7; i1=i32[5]<4; s0=f64[7,4]; v0=embedding(s0,i0); "
+     "v1=cross_entropy(v0,i1); mesh data=2@2,0; pin s0 data:0; pin i0 data:0"},
+};
+#define SUBJECT_COUNT ((int64_t)(sizeof subjects / sizeof subjects[0]))
+
+typedef struct mutation_run {
+  const shoal_mutate_options_t *options;
+  shoal_allocator_t allocator;
+  shoal_registry_t *registry;
+  shoal_mutate_report_t *report;
+  int64_t end_ns;
+} mutation_run_t;
+
+static void say(const mutation_run_t *r, const char *text) {
+  if (r->options->line && text) r->options->line(r->options->line_self, text);
+}
+
+// ---- one subject --------------------------------------------------------------------------------
+
+static shoal_status_t build_model(mutation_run_t *r, const subject_t *subject, shoal_arena_t *arena,
+                                  shoal_random_case_t *out_case, shoal_model_t **out_model) {
+  if (subject->text) {
+    SHOAL_RETURN_IF_ERROR(shoal_random_case_parse(subject->text, r->registry, arena, out_case));
+    return shoal_random_case_build(out_case, r->registry, r->allocator, out_model);
+  }
+  shoal_model_options_t options = {.allocator = r->allocator, .registry = r->registry, .seed = 5};
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, out_model));
+  subject->build(*out_model);
+  return shoal_model_status(*out_model);
+}
+
+static shoal_status_t plan_subject(mutation_run_t *r, const subject_t *subject,
+                                   const shoal_model_t *model, const shoal_random_case_t *c,
+                                   shoal_rules_t *rules, shoal_plan_t **out_plan) {
+  if (subject->text) {
+    const shoal_intent_t intent = {.strategy = "explicit",
+                                   .mesh_count = c->meshes.count,
+                                   .meshes = c->meshes.items,
+                                   .layout_count = c->pins.count,
+                                   .layouts = c->pins.items,
+                                   .stage_count = c->stages.count,
+                                   .stages = c->stages.items,
+                                   .expand_count = c->expand.count,
+                                   .expand = c->expand.items};
+    return shoal_plan_create(model, rules, &intent, subject->ranks, r->allocator, out_plan);
+  }
+  const shoal_plan_options_t options = {.allocator = r->allocator,
+                                        .strategy = subject->strategy,
+                                        .mesh = subject->mesh,
+                                        .world = subject->ranks};
+  return shoal_plan_make(model, rules, &options, out_plan);
+}
+
+typedef enum verdict { CAUGHT_PARSE, CAUGHT_STATIC, CAUGHT_RUN, SURVIVED } verdict_t;
+
+// What is mutated, with what it came from.
+typedef struct original {
+  const subject_t *subject;
+  shoal_model_t *model;
+  shoal_plan_t *plan;
+  shoal_program_t *program;
+} original_t;
+
+static shoal_check_options_t options_of(const mutation_run_t *r, const original_t *o,
+                                        const shoal_program_t *program) {
+  return (shoal_check_options_t){.allocator = r->allocator,
+                                 .ranks = o->subject->ranks,
+                                 .program = program,
+                                 .expanded = o->plan->owned_model,
+                                 .steps = 2,
+                                 .seed = r->options->seed,
+                                 .timeout_ms = 10000};
+}
+
+static shoal_status_t judge(mutation_run_t *r, const original_t *o, const char *text,
+                            verdict_t *out_verdict, shoal_program_t **out_program, char *why,
+                            size_t why_size) {
+  *out_program = NULL;
+  *out_verdict = CAUGHT_PARSE;
+  shoal_status_t status =
+      shoal_program_parse("mutated", text, r->registry, r->allocator, out_program);
+  if (!status) {
+    shoal_check_report_t report;
+    shoal_check_options_t options = options_of(r, o, *out_program);
+    status = shoal_check_model(o->model, &options, &report);
+    *out_verdict = !status                             ? SURVIVED
+                   : report.step == SHOAL_CHECK_STATIC ? CAUGHT_STATIC
+                                                       : CAUGHT_RUN;
+  }
+  snprintf(why, why_size, "%s", shoal_status_message(status));
+  if (status && shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
+  shoal_status_free(status);
+  return NULL;
+}
+
+static shoal_status_t one_mutation(mutation_run_t *r, const original_t *o, int64_t index) {
+  static const char *const words[] = {"does not parse", "static check", "wrong", "SURVIVED"};
+  shoal_arena_t arena;
+  shoal_arena_init(r->allocator, &arena);
+  const char *text = NULL, *description = NULL, *reason = NULL;
+  char why[600];
+  verdict_t verdict = SURVIVED;
+  shoal_program_t *mutated = NULL;
+  shoal_status_t status = shoal_program_mutate(o->program, index, &arena, &text, &description);
+  if (!status) status = judge(r, o, text, &verdict, &mutated, why, sizeof why);
+  if (!status) {
+    ++r->report->mutations;
+    r->report->by_parse += verdict == CAUGHT_PARSE;
+    r->report->by_static_check += verdict == CAUGHT_STATIC;
+    r->report->by_run += verdict == CAUGHT_RUN;
+    if (verdict == SURVIVED) {
+      reason = shoal_explain_mutation(o->program, mutated, description, &arena);
+      if (reason)
+        ++r->report->explained;
+      else
+        ++r->report->survivors;
+      say(r, shoal_arena_printf(&arena, "%s, mutation %lld, %s: %s%s", o->subject->what,
+                                (long long)index, description,
+                                reason ? "computes the same: " : "SURVIVED", reason ? reason : ""));
+    } else if (r->options->verbose) {
+      say(r, shoal_arena_printf(&arena, "%s, mutation %lld, %s: %s: %s", o->subject->what,
+                                (long long)index, description, words[verdict], why));
+    }
+  }
+  shoal_program_free(mutated);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+static shoal_status_t one_subject(mutation_run_t *r, const subject_t *subject) {
+  shoal_arena_t arena;
+  shoal_arena_init(r->allocator, &arena);
+  original_t o = {.subject = subject};
+  shoal_rules_t *rules = NULL;
+  shoal_random_case_t c = {0};
+  shoal_check_report_t report;
+  shoal_status_t status = build_model(r, subject, &arena, &c, &o.model);
+  if (!status) status = shoal_rules_create(r->allocator, &rules);
+  if (!status) status = plan_subject(r, subject, o.model, &c, rules, &o.plan);
+  if (!status)
+    status = shoal_lower(o.plan, &(shoal_lower_options_t){.allocator = r->allocator}, &o.program);
+  if (status) goto done;
+  shoal_check_options_t options = options_of(r, &o, o.program);
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_check_model(o.model, &options, &report));
+  ++r->report->plans;
+  int64_t count = shoal_program_mutations(o.program),
+          stride = r->options->stride ? r->options->stride : 1;
+  shoal_mutate_report_t before = *r->report;
+  for (int64_t i = (int64_t)(r->options->seed % (uint64_t)stride); i < count && !status;
+       i += stride) {
+    if (shoal_time_ns() > r->end_ns) break;
+    status = one_mutation(r, &o, i);
+  }
+  const shoal_mutate_report_t *now = r->report;
+  say(r,
+      shoal_arena_printf(
+          &arena,
+          "%s: %lld of %lld mutations: %lld static check, %lld wrong, %lld compute the same, "
+          "%lld survived",
+          subject->what, (long long)(now->mutations - before.mutations), (long long)count,
+          (long long)(now->by_static_check + now->by_parse - before.by_static_check -
+                      before.by_parse),
+          (long long)(now->by_run - before.by_run), (long long)(now->explained - before.explained),
+          (long long)(now->survivors - before.survivors)));
+done:
+  shoal_program_free(o.program);
+  shoal_plan_free(o.plan);
+  shoal_rules_free(rules);
+  shoal_model_free(o.model);
+  shoal_arena_deinit(&arena);
+  return status ? shoal_status_annotatef(status, "%s", subject->what) : NULL;
+}
+
+shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
+                                     shoal_mutate_report_t *out_report) {
+  *out_report = (shoal_mutate_report_t){0};
+  mutation_run_t r = {.options = options, .allocator = options->allocator, .report = out_report};
+  if (!r.allocator.alloc) r.allocator = shoal_allocator_system();
+  r.end_ns =
+      options->minutes > 0 ? shoal_time_ns() + (int64_t)(options->minutes * 60e9) : INT64_MAX;
+  SHOAL_RETURN_IF_ERROR(shoal_registry_create(r.allocator, &r.registry));
+  shoal_status_t status = NULL;
+  for (int64_t i = 0; i < SUBJECT_COUNT && !status; ++i) status = one_subject(&r, &subjects[i]);
+  shoal_registry_release(r.registry);
+  if (!status && out_report->survivors > 0)
+    status = SHOAL_ERROR(MISMATCH, "%lld mutations were not noticed and have no explanation",
+                         (long long)out_report->survivors);
+  return status;
+}

@@ -1,0 +1,92 @@
+// A random case: a small model, a plan and how to run it, as data and as one line of text that
+// reruns it.
+//
+//   seed=7 ranks=4 adamw eval; i0=f64[3,5]; i1=i32[3]<5; s0=f64[5,7]; v0=matmul(i0,s0);
+//   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*
+//
+// i: inputs ("<n" limits integers, "+" asks for positive numbers), s: trainable states, v: nodes
+// (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
+// loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
+// computes the loss.
+#ifndef SHOAL_EXPLORE_RANDOM_CASE_H_
+#define SHOAL_EXPLORE_RANDOM_CASE_H_
+
+#include "base/arena.h"
+#include "explore/explore.h"
+
+#define SHOAL_CASE_REFS 12
+#define SHOAL_CASE_OUTPUTS 8
+
+typedef struct shoal_case_ref {
+  char kind;  // 'i', 's', 'v'; 'n' is the step number
+  int32_t index, output;
+} shoal_case_ref_t;
+
+typedef struct shoal_case_input {
+  shoal_type_t type;
+  int64_t limit;
+  bool positive;
+} shoal_case_input_t;
+
+typedef struct shoal_case_node {
+  const char *op;  // "matmul" for shoal.matmul; others are qualified
+  int32_t ref_count;
+  shoal_case_ref_t refs[SHOAL_CASE_REFS];
+  const char *attrs;     // "axis=1, keep=1"; "" for none
+  int32_t output_count;  // found by shoal_random_case_infer
+  shoal_type_t outputs[SHOAL_CASE_OUTPUTS];
+} shoal_case_node_t;
+
+typedef enum shoal_case_optimizer {
+  SHOAL_CASE_NONE,
+  SHOAL_CASE_SGD,
+  SHOAL_CASE_MOMENTUM,
+  SHOAL_CASE_ADAMW,
+  SHOAL_CASE_OPTIMIZER_COUNT
+} shoal_case_optimizer_t;
+
+typedef struct shoal_random_case {
+  uint64_t seed;
+  int64_t ranks;
+  shoal_case_optimizer_t optimizer;
+  bool eval, processes, opaque;
+  SHOAL_VEC(shoal_case_input_t) inputs;
+  SHOAL_VEC(shoal_type_t) states;
+  SHOAL_VEC(shoal_case_node_t) nodes;
+  SHOAL_VEC(const char *) meshes;
+  SHOAL_VEC(shoal_intent_entry_t) pins, stages;
+  SHOAL_VEC(const char *) expand;
+} shoal_random_case_t;
+
+// Everything a case points to lies in the arena.
+SHOAL_MUST_USE shoal_status_t shoal_random_case_print(const shoal_random_case_t *c,
+                                                      shoal_arena_t *arena, const char **out_text);
+SHOAL_MUST_USE shoal_status_t shoal_random_case_parse(const char *text,
+                                                      const shoal_registry_t *registry,
+                                                      shoal_arena_t *arena,
+                                                      shoal_random_case_t *out_case);
+// Type of what a ref stands for; false if there is no such thing (yet).
+bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref,
+                            shoal_type_t *out_type);
+// Works out a node's outputs; its refs must be known. INVALID_ARGUMENT if the op does not take
+// them.
+SHOAL_MUST_USE shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,
+                                                      const shoal_registry_t *registry,
+                                                      shoal_case_node_t *node,
+                                                      shoal_arena_t *arena);
+SHOAL_MUST_USE shoal_status_t shoal_random_case_build(const shoal_random_case_t *c,
+                                                      shoal_registry_t *registry,
+                                                      shoal_allocator_t allocator,
+                                                      shoal_model_t **out_model);
+// Builds and checks it. `with` gives allocator, rules, `planned` and line; the case says the rest.
+SHOAL_MUST_USE shoal_status_t shoal_random_case_check(const shoal_random_case_t *c,
+                                                      shoal_registry_t *registry,
+                                                      const shoal_check_options_t *with,
+                                                      shoal_check_report_t *out_report);
+
+// The case failed so: was it bad luck in rounding, and not the plan? Draws other data to find out.
+bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
+                                    const shoal_check_options_t *with,
+                                    const shoal_check_report_t *report);
+
+#endif  // SHOAL_EXPLORE_RANDOM_CASE_H_
