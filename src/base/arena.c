@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 
 struct shoal_arena_block {
@@ -92,9 +93,9 @@ char *shoal_arena_printf(shoal_arena_t *arena, const char *format, ...) {
   va_list args, again;
   va_start(args, format);
   va_copy(again, args);
-  int length = vsnprintf(NULL, 0, format, args);
+  int length = shoal_format_args(NULL, 0, format, args);
   char *text = length < 0 ? NULL : shoal_arena_alloc(arena, (size_t)length + 1, 1);
-  if (text) vsnprintf(text, (size_t)length + 1, format, again);
+  if (text) shoal_format_args(text, (size_t)length + 1, format, again);
   va_end(again);
   va_end(args);
   return text;

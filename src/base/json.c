@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 
 static bool convert(json_t *from, const char *key, const char *path, shoal_arena_t *arena,
@@ -71,7 +72,10 @@ shoal_status_t shoal_json_parse(const char *name, const char *text, shoal_arena_
                                 const shoal_json_t **out_json) {
   *out_json = NULL;
   json_error_t error;
+  // jansson reads numbers by the locale's decimal point, if that is one byte.
+  const locale_t before = shoal_locale_enter();
   json_t *document = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+  shoal_locale_leave(before);
   if (!document) {
     if (json_error_code(&error) == json_error_out_of_memory) return SHOAL_OOM();
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s:%d:%d: %s", name, error.line, error.column,

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locale.h"
+
 static void emit(const shoal_log_t *log, shoal_log_level_t level, const char *format,
                  va_list args) {
   char line[1024];
   size_t used = 0;
   if (log->rank >= 0) used = (size_t)snprintf(line, sizeof line, "[%d] ", (int)log->rank);
-  int length = vsnprintf(line + used, sizeof line - used, format, args);
+  int length = shoal_format_args(line + used, sizeof line - used, format, args);
   if (length >= 0 && (size_t)length >= sizeof line - used) memcpy(line + sizeof line - 4, "...", 4);
   log->sink(log->self, level, line);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 
 enum { NAME_SIZE = 64 };
@@ -42,15 +43,15 @@ static bool has_environment(const shoal_option_t *option) {
 
 static void environment_name(const char *name, char out_variable[NAME_SIZE]) {
   snprintf(out_variable, NAME_SIZE, "SHOAL_%s", name);
-  for (char *at = out_variable; *at; ++at) *at = (char)toupper((unsigned char)*at);
+  for (char *at = out_variable; *at; ++at) *at = shoal_upper(*at);
 }
 
 bool shoal_size_parse(const char *text, int64_t *out_bytes) {
   static const char units[] = "KMGT";
   if (!isdigit((unsigned char)text[0])) return false;
   char *end;
-  double value = strtod(text, &end);
-  const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+  double value = shoal_parse_double(text, &end);
+  const char *unit = *end ? strchr(units, shoal_upper(*end)) : NULL;
   if (unit) {
     value = ldexp(value, 10 * (int)(unit - units + 1));
     ++end;
@@ -89,7 +90,7 @@ static bool parse_int(const char *text, int64_t *out_value) {
 
 static bool parse_real(const char *text, double *out_value) {
   char *end;
-  double value = strtod(text, &end);
+  double value = shoal_parse_double(text, &end);
   if (end == text || *end) return false;
   *out_value = value;
   return true;

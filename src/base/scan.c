@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/locale.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -45,7 +46,7 @@ bool shoal_scan_fail(shoal_scan_t *scan, const char *format, ...) {
   char message[400];
   va_list args;
   va_start(args, format);
-  vsnprintf(message, sizeof message, format, args);
+  shoal_format_args(message, sizeof message, format, args);
   va_end(args);
   int line = 1, column = 1;
   for (const char *at = scan->start; at < scan->at; ++at) {
@@ -131,7 +132,8 @@ bool shoal_scan_double(shoal_scan_t *scan, double *out_value) {
   bool named = strncmp(at, "inf", 3) == 0 || strncmp(at, "nan", 3) == 0;
   char *end = NULL;
   double value = 0;
-  if (named || is_digit(*at) || (*at == '.' && is_digit(at[1]))) value = strtod(scan->at, &end);
+  if (named || is_digit(*at) || (*at == '.' && is_digit(at[1])))
+    value = shoal_parse_double(scan->at, &end);
   if (!end || end == scan->at) return fail_expected(scan, "", "a number");
   scan->at = end;
   *out_value = value;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/locale.h"
+
 struct shoal_status {
   shoal_code_t code;
   int line;
@@ -111,13 +113,13 @@ int shoal_code_exit(shoal_code_t code) {
 static char *format_into(char *buffer, size_t capacity, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);
-  int length = vsnprintf(buffer, capacity, format, args);
+  int length = shoal_format_args(buffer, capacity, format, args);
   char *text = buffer;
   if (length < 0) {
     buffer[0] = 0;
   } else if ((size_t)length >= capacity) {
     text = malloc((size_t)length + 1);
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+    if (text) shoal_format_args(text, (size_t)length + 1, format, again);
   }
   va_end(again);
   return text;

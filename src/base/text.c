@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/locale.h"
 #include "base/status.h"
 
 void shoal_text_init(shoal_allocator_t allocator, shoal_text_t *out_text) {
@@ -64,11 +65,11 @@ void shoal_text_addf(shoal_text_t *text, const char *format, ...) {
   va_start(args, format);
   va_copy(again, args);
   size_t room = text->capacity - text->length;
-  int length = vsnprintf(text->data + text->length, room, format, args);
+  int length = shoal_format_args(text->data + text->length, room, format, args);
   if (length >= 0 && (size_t)length >= room) {
     text->data[text->length] = 0;
     if (reserve(text, (size_t)length)) {
-      vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+      shoal_format_args(text->data + text->length, (size_t)length + 1, format, again);
       text->length += (size_t)length;
     }
   } else if (length >= 0) {
@@ -93,8 +94,8 @@ void shoal_text_add_double(shoal_text_t *text, double value) {
     return;
   }
   for (int precision = 15; precision <= 17; ++precision) {
-    snprintf(buffer, sizeof buffer, "%.*g", precision, value);
-    if (strtod(buffer, NULL) == value) break;
+    shoal_format(buffer, sizeof buffer, "%.*g", precision, value);
+    if (shoal_parse_double(buffer, NULL) == value) break;
   }
   shoal_text_add(text, buffer);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 
 enum { MAX_DEPTH = 64, MAX_NODES = 1000000 };
@@ -56,7 +57,7 @@ static void resolve(const char *text, shoal_json_t *value) {
       value->integer = integer;
       return;
     }
-    double real = strtod(text, &end);
+    double real = shoal_parse_double(text, &end);
     if (!*end && end != text && strspn(text, "+-.0123456789eE") == strlen(text)) {
       value->kind = SHOAL_JSON_REAL;
       value->real = real;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/locale.h"
 #include "base/status.h"
 #include "graph/builder.h"
 #include "nn/build.h"
@@ -76,9 +77,9 @@ static void push_update_scope(targets_t *t, int32_t i) {
 static void check_factor(shoal_graph_t *graph, const char *name, double value, double below) {
   if (isfinite(value) && (below == 0 || (value >= 0 && value < below))) return;
   char message[96];
-  int length = snprintf(message, sizeof message, "minimize: %s is %g", name, value);
+  int length = shoal_format(message, sizeof message, "minimize: %s is %g", name, value);
   if (below != 0) {
-    snprintf(message + length, sizeof message - (size_t)length, ", not in [0, %g)", below);
+    shoal_format(message + length, sizeof message - (size_t)length, ", not in [0, %g)", below);
   }
   shoal_nn_refuse(graph, message);
 }

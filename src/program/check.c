@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "program/check_impl.h"
 
 // ---- places -------------------------------------------------------------------------
@@ -19,7 +20,8 @@ static void add(line_t *line, const char *format, ...) {
   if (line->length >= line->capacity) return;
   va_list args;
   va_start(args, format);
-  int length = vsnprintf(line->buffer + line->length, line->capacity - line->length, format, args);
+  int length =
+      shoal_format_args(line->buffer + line->length, line->capacity - line->length, format, args);
   va_end(args);
   if (length > 0) line->length += (size_t)length;
 }
