@@ -30,3 +30,5 @@ check "a rule of where, found on two conditions that were both true" \
   'seed=191257 ranks=4 adamw opaque; i0=f64[2,6]; i1=i32[2]<6; i2=i32[2]<3; i3=i32[]<3; s0=f64[2]; v0=pick(i0,i1); v1=gelu(v0); v2=greater_equal(v1,v0); v3=where(v2,v0,v1); v4=affine(v3){scale=0.25, shift=0}; v5=equal(i2,i3); v6=where(v5,v4,v4); v7=mul(v1,s0); mesh data=2,tensor=2; pin i1 data:0,tensor:0(2,4); pin t7 ; pin v2/greater_equal ; pin v0/pick tensor:partial(sum); pin i0 tensor:1; pin i1 ; pin v1/gelu ; pin v3/where tensor:partial(sum)'
 check "a decision imposed from the unreduced form, which the program had rounded since" \
   'seed=467831 ranks=4 adamw; i0=bf16[5,7]; s0=bf16[5,2]; v0=matmul(i0,s0){transpose_a=1, transpose_b=0}; v1=reduce_min(v0){dims=[0], keep=0}; v2=neg(s0); mesh data=1,tensor=4; pin i0 tensor:0'
+check "indices in every part of a table and of a vocabulary" \
+  'seed=1 ranks=4 sgd; i0=i32[9]<4099; i1=i32[41]<211; s0=f64[4099,2]; s1=f64[41,211]; v0=embedding(s0,i0); v1=pick(s1,i1); mesh tensor=4; pin s0 tensor:0; pin s1 tensor:1'

@@ -147,6 +147,11 @@ struct shoal_op {
   // Types of the outputs from types of the inputs and attributes; INVALID_ARGUMENT says what is
   // wrong.
   shoal_status_t (*infer)(const shoal_call_t *call, shoal_type_t *out_types);
+  // Optional. Of an integer input that holds indices: how many there are, so that its elements lie
+  // in [0, that many). 0: the input holds no indices. Asked of calls on the whole; test data and
+  // rule discovery draw from the whole range. NULL: nothing is known, they keep to 0 and 1, and to
+  // what the kernel accepts.
+  int64_t (*index_count)(const shoal_call_t *call, int32_t input);
   // Optional. Emits the gradient: output_grads[i] is SHOAL_NO_REF where no gradient flows; leave
   // out_input_grads[i] at SHOAL_NO_REF where none exists. NULL: refuses to be differentiated.
   void (*gradient)(const shoal_call_t *call, shoal_emitter_t *emitter, const shoal_ref_t *inputs,

@@ -21,12 +21,13 @@
 extern "C" {
 #endif
 
-// How an input is fed. Those not named: floats in (-1, 1), integers below what their consumers
-// index.
+// How an input is fed. Those not named: floats in (-1, 1); indices from the whole range that their
+// consumers allow (shoal_op_t's index_count), in every run the first, the last and indices spread
+// over all between; other integers 0 and 1.
 typedef struct shoal_check_feed {
   const char *name;
   int64_t limit;     // integers are below it; 0: found from the graph
-  double low, high;  // floats; 0, 0: (-1, 1)
+  double low, high;  // floats; 0, 0: (-1, 1). Integers, if no limit is given: low to high - 1
   const void
       *data;    // the whole batch in the input's type, fed in every run; NULL: random, as above
   size_t size;  // bytes of it

@@ -8,61 +8,108 @@
 #include "base/status.h"
 #include "prove/reference.h"
 
-// Integers are places in something: a table's rows, a row of classes. The consumer that looks them
-// up has a place attribute on what it looks in; the shorter of its first and last dim is a safe
-// limit.
-static int64_t limit_of(const shoal_graph_t *graph, int32_t value, int depth) {
-  int64_t limit = INT64_MAX;
+// How many indices an integer value may hold: the least that a consumer allows, also one that reads
+// it through other integer ops (a reshape). *least is lowered; INT64_MAX stays where nobody says.
+static shoal_status_t index_count(const shoal_graph_t *graph, int32_t value, int depth,
+                                  shoal_arena_t *arena, int64_t *least) {
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
     bool reads = false;
-    for (int32_t i = 0; i < node->input_count; ++i) reads |= node->inputs[i] == value;
-    if (!reads) continue;
-    for (int32_t a = 0; a < node->op->attr_count; ++a) {
-      const shoal_attr_schema_t *attr = &node->op->attrs[a];
-      if (attr->role != SHOAL_ROLE_PLACE) continue;
-      int32_t operand =
-          attr->operand >= 0 ? node->inputs[attr->operand] : node->outputs[~attr->operand];
-      const shoal_type_t *type = &graph->values.items[operand].type;
-      if (operand == value || type->shape.rank == 0 || !shoal_dtype_is_float(type->dtype)) continue;
-      int64_t first = type->shape.dims[0], last = type->shape.dims[type->shape.rank - 1];
-      if (first < limit) limit = first;
-      if (last < limit) limit = last;
+    for (int32_t i = 0; i < node->input_count; ++i) {
+      if (node->inputs[i] != value) continue;
+      reads = true;
+      if (!node->op->index_count) continue;
+      shoal_call_t call;
+      SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, arena, &call));
+      const int64_t count = node->op->index_count(&call, i);
+      if (count > 0 && count < *least) *least = count;
     }
-    for (int32_t o = 0; o < node->output_count && depth < 8; ++o) {
+    for (int32_t o = 0; reads && o < node->output_count && depth < 8; ++o) {
       if (shoal_dtype_is_float(graph->values.items[node->outputs[o]].type.dtype)) continue;
-      int64_t further = limit_of(graph, node->outputs[o], depth + 1);
-      if (further < limit) limit = further;
+      SHOAL_RETURN_IF_ERROR(index_count(graph, node->outputs[o], depth + 1, arena, least));
     }
   }
-  return limit;
+  return NULL;
 }
 
-void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph,
-                     int32_t value, int32_t run, void *data) {
+// An integer input's values lie in [from, from + count).
+typedef struct range {
+  int64_t from, count;
+} range_t;
+
+static shoal_status_t range_of(const shoal_check_feed_t *feed, const shoal_graph_t *graph,
+                               int32_t value, shoal_allocator_t allocator, range_t *out_range) {
+  const shoal_dtype_t dtype = graph->values.items[value].type.dtype;
+  range_t range = {0, feed->limit};
+  shoal_status_t status = NULL;
+  if (dtype == SHOAL_BOOL) {
+    range.count = 2;
+  } else if (feed->limit <= 0 && feed->high > feed->low) {
+    range = (range_t){(int64_t)feed->low, (int64_t)feed->high - (int64_t)feed->low};
+  } else if (feed->limit <= 0) {
+    shoal_arena_t arena;
+    shoal_arena_init(allocator, &arena);
+    range.count = INT64_MAX;
+    status = index_count(graph, value, 0, &arena, &range.count);
+    shoal_arena_deinit(&arena);
+    if (range.count == INT64_MAX) range.count = 2;
+  }
+  if (dtype == SHOAL_U8 && range.count > 256) range.count = 256;
+  if (range.count < 1) range.count = 1;
+  *out_range = range;
+  return status;
+}
+
+// Integers are often indices into something that is cut, and an index tests only the part it falls
+// in. So neighbours lie far apart - multiples of the golden ratio, which spread evenly over the
+// range however few there are, and go on from run to run -, one in eight repeats another (rows are
+// added twice), one in eight is anything, and the first and the last index occur in every run.
+static void fill_integers(uint64_t seed, uint64_t stream, int32_t run, range_t range,
+                          const shoal_type_t *type, void *data) {
+  const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15), size = (uint64_t)range.count;
+  const int64_t count = shoal_shape_count(&type->shape);
+  const uint64_t start = shoal_philox_word(seed, stream, UINT64_MAX, 0) * golden;
+  const int64_t first =
+      count ? (int64_t)(shoal_philox_word(seed, stream, (uint64_t)run, 0) % (uint64_t)count) : 0;
+  const int64_t last = (first + (count + 1) / 2) % (count ? count : 1);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t word = shoal_philox_word(seed, stream, (uint64_t)run, (uint64_t)i);
+    const uint64_t at = (uint64_t)run * (uint64_t)count + (uint64_t)(word % 8 == 0 ? i / 2 : i);
+    const uint64_t spread = (start + at * golden) >> 32;  // a fraction of 2^32
+    uint64_t index = size >> 32 ? (start + at * golden) % size : spread * size >> 32;
+    if (word % 8 == 1) index = (word >> 3) % size;
+    if (count > 1 && i == first) index = 0;
+    if (count > 1 && i == last) index = size - 1;
+    shoal_dtype_store_int(type->dtype, data, i, range.from + (int64_t)index);
+  }
+}
+
+shoal_status_t shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph,
+                               int32_t value, int32_t run, void *data) {
   const shoal_value_info_t *info = &graph->values.items[value];
   shoal_check_feed_t feed = {0};
   for (int64_t i = 0; i < options->feed_count; ++i)
     if (strcmp(options->feeds[i].name, info->name) == 0) feed = options->feeds[i];
-  int64_t count = shoal_shape_count(&info->type.shape);
-  size_t bytes = (size_t)count * shoal_dtype_size(info->type.dtype);
+  const int64_t count = shoal_shape_count(&info->type.shape);
+  const size_t bytes = (size_t)count * shoal_dtype_size(info->type.dtype);
   if (feed.data && feed.size == bytes) {
     memcpy(data, feed.data, bytes);
-    return;
+    return NULL;
+  }
+  const uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
+  if (!shoal_dtype_is_float(info->type.dtype)) {
+    range_t range;
+    SHOAL_RETURN_IF_ERROR(range_of(&feed, graph, value, options->allocator, &range));
+    fill_integers(options->seed, stream, run, range, &info->type, data);
+    return NULL;
   }
   if (feed.low == 0 && feed.high == 0) feed.low = -1, feed.high = 1;
-  bool floats = shoal_dtype_is_float(info->type.dtype);
-  if (!floats && feed.limit <= 0) feed.limit = limit_of(graph, value, 0);
-  if (feed.limit <= 0 || feed.limit == INT64_MAX || info->type.dtype == SHOAL_BOOL) feed.limit = 2;
-  uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t word = shoal_philox_word(options->seed, stream, (uint64_t)run, (uint64_t)i);
-    if (floats)
-      shoal_dtype_store(info->type.dtype, data, i,
-                        feed.low + (feed.high - feed.low) * shoal_philox_uniform(word));
-    else
-      shoal_dtype_store_int(info->type.dtype, data, i, (int64_t)(word % (uint64_t)feed.limit));
+    const uint32_t word = shoal_philox_word(options->seed, stream, (uint64_t)run, (uint64_t)i);
+    shoal_dtype_store(info->type.dtype, data, i,
+                      feed.low + (feed.high - feed.low) * shoal_philox_uniform(word));
   }
+  return NULL;
 }
 
 shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps, shoal_arena_t *arena,

@@ -76,7 +76,8 @@ static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const sh
     int64_t bytes = type_bytes(&graph->values.items[input->value].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
-    shoal_feed_fill(task->job->options, graph, input->value, task->log.run, data);
+    SHOAL_RETURN_IF_ERROR(
+        shoal_feed_fill(task->job->options, graph, input->value, task->log.run, data));
     int32_t buffer = parts && class ? fed_buffer(class, graph->name, input->name) : -2;
     if (buffer >= 0)
       SHOAL_RETURN_IF_ERROR(feed_part(session, input->name, &class->buffers[buffer], data, arena));

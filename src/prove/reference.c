@@ -282,7 +282,7 @@ static shoal_status_t feed(shoal_reference_t *r, int side) {
     size_t bytes = (size_t)shoal_shape_count(&type->shape) * shoal_dtype_size(type->dtype);
     void *data = shoal_arena_alloc(&r->arena, bytes ? bytes : 1, 1);
     if (!data) return SHOAL_OOM();
-    shoal_feed_fill(r->options, r->graph, input->value, r->run, data);
+    SHOAL_RETURN_IF_ERROR(shoal_feed_fill(r->options, r->graph, input->value, r->run, data));
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_feed(r->interpreters[side], input->name, data, bytes));
   }
   return NULL;

@@ -68,9 +68,11 @@ double shoal_reference_allowed(const shoal_reference_t *reference,
 
 // ---- feeds (feeds.c) ----------------------------------------------------------------------------
 
-// Deterministic data of an input in run `run`: different everywhere. `data` has room for the whole.
-void shoal_feed_fill(const shoal_check_options_t *options, const shoal_graph_t *graph,
-                     int32_t value, int32_t run, void *data);
+// Deterministic data of an input in run `run`: different everywhere, indices from the whole range
+// their consumers allow. `data` has room for the whole.
+SHOAL_MUST_USE shoal_status_t shoal_feed_fill(const shoal_check_options_t *options,
+                                              const shoal_graph_t *graph, int32_t value,
+                                              int32_t run, void *data);
 // The graphs a check runs, in order: "init", "train" x steps, every other one once.
 SHOAL_MUST_USE shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps,
                                                    shoal_arena_t *arena,

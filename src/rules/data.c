@@ -22,10 +22,13 @@ typedef struct draw {
   int32_t positive;  // this input's floats are positive; -1: none; INT32_MAX: all
 } draw_t;
 
-static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, const draw_t *draw) {
+// `indices`: how many an integer input may hold; 0: unknown, the draw guesses.
+static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t indices,
+                 const draw_t *draw) {
   int64_t count = shoal_shape_count(&tensor->shape);
   bool positive = draw->positive == input || draw->positive == INT32_MAX;
   int64_t low = draw->from_one, range = draw->limit > low ? draw->limit - low : 1;
+  if (indices > 0) low = 0, range = indices;
   bool flips = tensor->dtype == SHOAL_BOOL;
   if (flips) low = 0, range = 2;
   for (int64_t i = 0; i < count; ++i) {
@@ -76,13 +79,16 @@ static int64_t index_limit(const trial_t *trial) {
 
 static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw) {
   shoal_tensor_t *whole = trial->sets[set];
-  for (int32_t i = 0; i < trial->input_count; ++i) fill(&whole[i], i, set, draw);
   shoal_call_t call = {.op = trial->op,
                        .input_count = trial->input_count,
                        .output_count = trial->output_count,
                        .inputs = trial->types,
                        .outputs = trial->types + trial->input_count,
                        .attrs = trial->attrs};
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    const int64_t indices = trial->op->index_count ? trial->op->index_count(&call, i) : 0;
+    fill(&whole[i], i, set, indices, draw);
+  }
   return trial->executor.execute(trial->executor.self, &call, whole, whole + trial->input_count);
 }
 

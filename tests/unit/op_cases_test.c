@@ -98,6 +98,43 @@ static void dtypes_agree(void **state) {
   for_each_case(agrees_with_f64);
 }
 
+// Whether a kernel takes `index` in every element of an integer input.
+static bool takes(bench_t *b, const shoal_case_t *c, int32_t input, int64_t index) {
+  shoal_tensor_t in[MAX_OPERANDS], out[MAX_OPERANDS];
+  fill_inputs(b, c, SHOAL_DTYPE_COUNT, in);
+  for (int64_t k = 0; k < shoal_shape_count(&in[input].shape); ++k) {
+    shoal_dtype_store_int(in[input].dtype, in[input].data, k, index);
+  }
+  shoal_status_t status = run_bound(b, c->op, c->attrs, c->input_count, in, 0, out);
+  const bool taken = !status;
+  shoal_status_free(status);
+  return taken;
+}
+
+// An op that refuses an integer says in its record which ones it takes: test data relies on it.
+static void says_its_indices(bench_t *b, const shoal_case_t *c, const char *text) {
+  const shoal_call_t call = {c->op, c->input_count, c->op->output_count, c->inputs, NULL, c->attrs};
+  for (int32_t i = 0; i < c->input_count; ++i) {
+    const shoal_dtype_t dtype = c->inputs[i].dtype;
+    if (shoal_dtype_is_float(dtype) || dtype == SHOAL_BOOL) continue;
+    if (shoal_shape_count(&c->inputs[i].shape) == 0) continue;
+    const int64_t count = c->op->index_count ? c->op->index_count(&call, i) : 0;
+    if (count == 0 && !takes(b, c, i, 200)) {
+      fail_msg("%s '%s': input %d holds indices, but index_count does not say so", c->op->name,
+               text, i);
+    }
+    if (count > 0) {
+      assert_true(takes(b, c, i, 0) && takes(b, c, i, count - 1));
+      assert_false(takes(b, c, i, count));
+    }
+  }
+}
+
+static void indices_are_declared(void **state) {
+  (void)state;
+  for_each_case(says_its_indices);
+}
+
 // At least two cases, among them f64 and f32; documentation everywhere; a cost that is not
 // negative.
 static void records_are_complete(void **state) {
@@ -133,6 +170,7 @@ int main(void) {
       cmocka_unit_test(records_are_complete),
       cmocka_unit_test(cases_run),
       cmocka_unit_test(dtypes_agree),
+      cmocka_unit_test(indices_are_declared),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,9 @@
 
 #include "explore/random_case.h"
 #include "lower/lower.h"
-#include "prove/prove.h"
+#include "prove/reference.h"
 #include "shoal/nn.h"
+#include "shoal/ops.h"
 #include "shoal/planners.h"
 
 static shoal_model_t *tiny_mlp(shoal_dtype_t dtype) {
@@ -180,12 +181,51 @@ static void test_case_runs_and_is_refused(void **state) {
   assert_true(report.refused);
 }
 
+// Indices cover the whole range their consumers allow, whatever the other dims are: the first, the
+// last and most quarters in every run of nine, and all sixteenths over the runs; quarters where
+// there is only one index.
+static void test_feeds_cover_the_range(void **state) {
+  (void)state;
+  shoal_model_t *model = NULL;
+  assert_ok(shoal_model_create(NULL, &model));
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  const shoal_state_options_t options = {.init = {SHOAL_INIT_UNIFORM, -1, 1}};
+  shoal_value_t table = shoal_state(g, "table", SHOAL_F64, SHOAL_SHAPE(211, 3), &options);
+  shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(3, 3));
+  shoal_value_t one = shoal_input(g, "one", SHOAL_U8, SHOAL_SHAPE(1));
+  shoal_output(g, "rows", shoal_embedding(g, table, shoal_reshape(g, ids, SHOAL_SHAPE(9))));
+  shoal_output(g, "row", shoal_embedding(g, table, one));
+  assert_ok(shoal_model_status(model));
+  const shoal_check_options_t how = {.allocator = shoal_allocator_system(), .seed = 5};
+  bool seen[4] = {false}, sixteenth[16] = {false};
+  for (int32_t run = 1; run <= 9; ++run) {
+    int32_t data[9], quarter[4] = {0}, first = 0, last = 0;
+    uint8_t single = 0;
+    assert_ok(shoal_feed_fill(&how, g, g->inputs.items[0].value, run, data));
+    for (int i = 0; i < 9; ++i) {
+      assert_in_range(data[i], 0, 210);
+      quarter[data[i] * 4 / 211] = 1;
+      sixteenth[data[i] * 16 / 211] = true;
+      first |= data[i] == 0;
+      last |= data[i] == 210;
+    }
+    assert_true(first && last && quarter[0] + quarter[1] + quarter[2] + quarter[3] >= 3);
+    assert_ok(shoal_feed_fill(&how, g, g->inputs.items[1].value, run, &single));
+    assert_in_range(single, 0, 210);
+    seen[single * 4 / 211] = true;
+  }
+  assert_true(seen[0] && seen[1] && seen[2] && seen[3]);
+  for (int i = 0; i < 16; ++i) assert_true(sixteenth[i]);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_passes),
       cmocka_unit_test(test_processes),
       cmocka_unit_test(test_names_the_first_wrong_value),
       cmocka_unit_test(test_every_class_touches_its_plan),
+      cmocka_unit_test(test_feeds_cover_the_range),
       cmocka_unit_test(test_case_text),
       cmocka_unit_test(test_case_runs_and_is_refused),
   };

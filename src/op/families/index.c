@@ -33,6 +33,10 @@ static shoal_status_t embedding_infer(const shoal_call_t *call, shoal_type_t *ou
   return with_last(call, &call->inputs[1].shape, table->shape.dims[1], &out_types[0].shape);
 }
 
+static int64_t embedding_index_count(const shoal_call_t *call, int32_t input) {
+  return input == 1 ? call->inputs[0].shape.dims[0] : 0;
+}
+
 OP_GRADIENT(embedding) {
   (void)out;
   in_grads[0] = shoal_emit_one(e, "shoal.embedding_grad", REFS(in[1], grads[0]),
@@ -67,6 +71,7 @@ const shoal_op_t shoal_op_embedding = {
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
     .infer = embedding_infer,
+    .index_count = embedding_index_count,
     .gradient = embedding_gradient,
     .cost = shoal_cost_move,
     .kernel = embedding_kernel,
@@ -109,6 +114,10 @@ OP_KERNEL(embedding_grad) {
   return NULL;
 }
 
+static int64_t embedding_grad_index_count(const shoal_call_t *call, int32_t input) {
+  return input == 0 ? call->attrs[ROWS].i : 0;
+}
+
 static void embedding_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = (double)shoal_shape_count(&call->inputs[1].shape);
 }
@@ -126,6 +135,7 @@ const shoal_op_t shoal_op_embedding_grad = {
                     .doc = "rows of the table"},
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .infer = embedding_grad_infer,
+    .index_count = embedding_grad_index_count,
     .cost = embedding_grad_cost,
     .workspace = shoal_kernel_widen_bytes,
     .kernel = embedding_grad_kernel,
@@ -158,6 +168,10 @@ static shoal_status_t pick_infer(const shoal_call_t *call, shoal_type_t *out_typ
   return shoal_check_place(call, 0, &x->shape, &place);
 }
 
+static int64_t pick_index_count(const shoal_call_t *call, int32_t input) {
+  return input == 1 ? shoal_row_length(&call->inputs[0].shape) : 0;
+}
+
 OP_GRADIENT(pick) {
   (void)out;
   in_grads[0] =
@@ -187,6 +201,7 @@ const shoal_op_t shoal_op_pick = {
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
     .infer = pick_infer,
+    .index_count = pick_index_count,
     .gradient = pick_gradient,
     .cost = shoal_cost_move,
     .kernel = pick_kernel,
@@ -206,6 +221,10 @@ static shoal_status_t pick_grad_infer(const shoal_call_t *call, shoal_type_t *ou
   SHOAL_RETURN_IF_ERROR(
       with_last(call, &call->inputs[0].shape, call->attrs[SIZE].i, &out_types[0].shape));
   return shoal_check_place(call, SIZE_PLACE, &out_types[0].shape, &place);
+}
+
+static int64_t pick_grad_index_count(const shoal_call_t *call, int32_t input) {
+  return input == 0 ? call->attrs[SIZE].i : 0;
 }
 
 OP_KERNEL(pick_grad) {
@@ -237,6 +256,7 @@ const shoal_op_t shoal_op_pick_grad = {
                     .doc = "size of the last dim"},
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .infer = pick_grad_infer,
+    .index_count = pick_grad_index_count,
     .cost = shoal_cost_move,
     .kernel = pick_grad_kernel,
     SHOAL_OP_CASES("i64[5]<7, f64[5] ; size=7", "i32[2,3]<5, f32[2,3] ; size=5",

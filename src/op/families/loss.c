@@ -51,6 +51,10 @@ static shoal_status_t cross_entropy_grad_infer(const shoal_call_t *call, shoal_t
   return NULL;
 }
 
+static int64_t label_count(const shoal_call_t *call, int32_t input) {
+  return input == LABELS ? shoal_row_length(&call->inputs[LOGITS].shape) : 0;
+}
+
 #define KERNEL(name)                                                                          \
   static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
                                       const shoal_tensor_t *outputs, void *workspace) {       \
@@ -130,6 +134,7 @@ const shoal_op_t shoal_op_cross_entropy = {
     SHOAL_OP_ATTRS(LOSS_ATTRS),
     .complete = cross_entropy_complete,
     .infer = cross_entropy_infer,
+    .index_count = label_count,
     .gradient = cross_entropy_gradient,
     .decompose = cross_entropy_decompose,
     .cost = loss_cost,
@@ -147,6 +152,7 @@ const shoal_op_t shoal_op_cross_entropy_grad = {
     SHOAL_OP_ATTRS(LOSS_ATTRS),
     .complete = cross_entropy_complete,
     .infer = cross_entropy_grad_infer,
+    .index_count = label_count,
     .decompose = cross_entropy_grad_decompose,
     .cost = loss_cost,
     .workspace = shoal_kernel_widen_bytes,
