@@ -57,6 +57,9 @@ typedef struct shoal_mesh {
   shoal_axis_t axes[SHOAL_MAX_AXES];  // outermost first, micro not among them
   int64_t micro;                      // size of the micro axis; 0 and 1 mean no micro-batches
   const int32_t *ranks;               // rank at each row-major position; NULL: 0, 1, 2, ...
+  // Positions by ascending rank, as shoal_mesh_sort makes them: finding a rank is a bisection then.
+  // NULL: ranks are searched one by one. Whoever replaces `ranks` replaces `order` too.
+  const int32_t *order;
 } shoal_mesh_t;
 
 // Text "name!data=2,tensor=4,micro=3@0-7" and back; the list of ranks and the text are in the
@@ -66,6 +69,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_parse(const char *text, shoal
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_print(const shoal_mesh_t *mesh,
                                                          shoal_arena_t *arena,
                                                          const char **out_text);
+// Fills `order` of a mesh whose `ranks` were set by hand; the order is in the arena.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_sort(shoal_mesh_t *mesh, shoal_arena_t *arena);
+// A copy whose lists are in the arena.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_copy(const shoal_mesh_t *mesh,
+                                                        shoal_arena_t *arena,
+                                                        shoal_mesh_t *out_mesh);
 SHOAL_API int64_t shoal_mesh_size(const shoal_mesh_t *mesh);                    // ranks on it
 SHOAL_API int32_t shoal_mesh_axis(const shoal_mesh_t *mesh, const char *name);  // index or -1
 // Positions are row-major in the coordinates, which are one per axis and 0 behind the last; they
@@ -75,7 +84,8 @@ SHOAL_API int64_t shoal_mesh_position(const shoal_mesh_t *mesh, int32_t rank);  
 SHOAL_API void shoal_mesh_coords(const shoal_mesh_t *mesh, int64_t position,
                                  int64_t out_coords[SHOAL_MAX_AXES]);
 SHOAL_API int64_t shoal_mesh_at(const shoal_mesh_t *mesh, const int64_t coords[SHOAL_MAX_AXES]);
-SHOAL_API bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b);  // names apart
+SHOAL_API bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b);    // names apart
+SHOAL_API bool shoal_mesh_overlap(const shoal_mesh_t *a, const shoal_mesh_t *b);  // share a rank?
 
 // -------------------------------------------------------------------------------------------------
 // Layout

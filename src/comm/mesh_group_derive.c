@@ -59,9 +59,11 @@ shoal_status_t shoal_mesh_check(const shoal_mesh_t *mesh, int32_t world_size, bo
 
 // ---- derived meshes -------------------------------------------------------------------
 
-static shoal_status_t one_axis(int64_t count, const int32_t *ranks, shoal_mesh_t *out_mesh) {
+static shoal_status_t one_axis(int64_t count, const int32_t *ranks, shoal_arena_t *arena,
+                               shoal_mesh_t *out_mesh) {
   *out_mesh = (shoal_mesh_t){.axis_count = 1, .axes = {{.name = "rank", .size = count}}};
   out_mesh->ranks = ranks;
+  SHOAL_RETURN_IF_ERROR(shoal_mesh_sort(out_mesh, arena));
   return check_twice(out_mesh, "rank");
 }
 
@@ -69,7 +71,7 @@ shoal_status_t shoal_mesh_of_ranks(int64_t count, const int32_t *ranks, shoal_ar
                                    shoal_mesh_t *out_mesh) {
   if (count < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a mesh of %lld ranks", (long long)count);
   const int32_t *copy = shoal_arena_copy(arena, ranks, (size_t)count, sizeof *ranks);
-  return copy ? one_axis(count, copy, out_mesh) : SHOAL_OOM();
+  return copy ? one_axis(count, copy, arena, out_mesh) : SHOAL_OOM();
 }
 
 shoal_status_t shoal_mesh_union(const shoal_mesh_t *a, const shoal_mesh_t *b, shoal_arena_t *arena,
@@ -83,7 +85,7 @@ shoal_status_t shoal_mesh_union(const shoal_mesh_t *a, const shoal_mesh_t *b, sh
     const int32_t rank = shoal_mesh_rank(b, i);
     if (shoal_mesh_position(a, rank) < 0) ranks[count++] = rank;
   }
-  return one_axis(count, ranks, out_mesh);
+  return one_axis(count, ranks, arena, out_mesh);
 }
 
 shoal_status_t shoal_mesh_sub(const shoal_mesh_t *mesh, const char *keep, int32_t rank,
@@ -100,6 +102,7 @@ shoal_status_t shoal_mesh_sub(const shoal_mesh_t *mesh, const char *keep, int32_
   for (int32_t i = 0; i < sub.axis_count; ++i) sub.axes[i] = mesh->axes[axes[i]];
   int64_t count;
   SHOAL_RETURN_IF_ERROR(shoal_mesh_group_ranks(mesh, keep, rank, arena, &count, &sub.ranks));
+  SHOAL_RETURN_IF_ERROR(shoal_mesh_sort(&sub, arena));
   *out_mesh = sub;
   return NULL;
 }
@@ -132,18 +135,14 @@ shoal_status_t shoal_mesh_split(const shoal_mesh_t *mesh, const char *axis, cons
   if (mesh->axis_count == SHOAL_MAX_AXES) {
     return SHOAL_ERROR(UNSUPPORTED, "more than %d axes", SHOAL_MAX_AXES);
   }
-  shoal_mesh_t split = *mesh;
+  shoal_mesh_t split;
+  SHOAL_RETURN_IF_ERROR(shoal_mesh_copy(mesh, arena, &split));
   memset(split.name, 0, sizeof split.name);
   for (int32_t i = mesh->axis_count; i > at + 1; --i) split.axes[i] = split.axes[i - 1];
   ++split.axis_count;
   split.axes[at] = split.axes[at + 1] = (shoal_axis_t){.size = 1};
   SHOAL_RETURN_IF_ERROR(name_axis(&split, at, outer, size / inner_size));
   SHOAL_RETURN_IF_ERROR(name_axis(&split, at + 1, inner, inner_size));
-  if (mesh->ranks) {
-    split.ranks =
-        shoal_arena_copy(arena, mesh->ranks, (size_t)shoal_mesh_size(mesh), sizeof *mesh->ranks);
-    if (!split.ranks) return SHOAL_OOM();
-  }
   *out_mesh = split;
   return NULL;
 }

@@ -1,6 +1,6 @@
 // Meshes: text form, positions and coordinates. A mesh is a value; its rank list lives in an arena.
 // Invariants of a parsed mesh: axis names differ, sizes are at least 1, the number of ranks fits an
-// int32_t, a rank list has one rank per position and no rank twice.
+// int32_t, a rank list has one rank per position and no rank twice and is sorted in `order`.
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -33,13 +33,106 @@ int32_t shoal_mesh_rank(const shoal_mesh_t *mesh, int64_t position) {
   return mesh->ranks ? mesh->ranks[position] : (int32_t)position;
 }
 
+// The first place of the order whose rank is `rank` or above.
+static int64_t first_from(const shoal_mesh_t *mesh, int64_t size, int32_t rank) {
+  int64_t low = 0, high = size;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (mesh->ranks[mesh->order[middle]] < rank)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 int64_t shoal_mesh_position(const shoal_mesh_t *mesh, int32_t rank) {
   int64_t size = shoal_mesh_size(mesh);
   if (!mesh->ranks) return rank >= 0 && rank < size ? rank : -1;
+  int64_t guess = (int64_t)rank - mesh->ranks[0];  // right where the list is a range
+  if (guess >= 0 && guess < size && mesh->ranks[guess] == rank) return guess;
+  if (mesh->order) {
+    int64_t at = first_from(mesh, size, rank);
+    return at < size && mesh->ranks[mesh->order[at]] == rank ? mesh->order[at] : -1;
+  }
   for (int64_t i = 0; i < size; ++i) {
     if (mesh->ranks[i] == rank) return i;
   }
   return -1;
+}
+
+static int compare_keys(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+shoal_status_t shoal_mesh_sort(shoal_mesh_t *mesh, shoal_arena_t *arena) {
+  mesh->order = NULL;
+  if (!mesh->ranks) return NULL;
+  int64_t size = shoal_mesh_size(mesh);
+  int32_t *order = SHOAL_NEW(arena, int32_t, size);
+  uint64_t *keys = SHOAL_NEW(arena, uint64_t, size);  // a rank above its position
+  if (!order || !keys) return SHOAL_OOM();
+  bool sorted = true;
+  for (int64_t i = 0; i < size; ++i) {
+    keys[i] = (uint64_t)(uint32_t)mesh->ranks[i] << 32 | (uint64_t)i;
+    sorted = sorted && (i == 0 || keys[i - 1] < keys[i]);
+  }
+  if (!sorted) qsort(keys, (size_t)size, sizeof *keys, compare_keys);
+  for (int64_t i = 0; i < size; ++i) order[i] = (int32_t)(uint32_t)keys[i];
+  mesh->order = order;
+  return NULL;
+}
+
+shoal_status_t shoal_mesh_copy(const shoal_mesh_t *mesh, shoal_arena_t *arena,
+                               shoal_mesh_t *out_mesh) {
+  shoal_mesh_t copy = *mesh;
+  size_t size = (size_t)shoal_mesh_size(mesh);
+  if (mesh->ranks && !(copy.ranks = shoal_arena_copy(arena, mesh->ranks, size, sizeof(int32_t)))) {
+    return SHOAL_OOM();
+  }
+  if (mesh->order && !(copy.order = shoal_arena_copy(arena, mesh->order, size, sizeof(int32_t)))) {
+    return SHOAL_OOM();
+  }
+  *out_mesh = copy;
+  return NULL;
+}
+
+// The lowest and highest rank; false: the list is not sorted.
+static bool rank_range(const shoal_mesh_t *mesh, int64_t size, int64_t *out_low,
+                       int64_t *out_high) {
+  if (mesh->ranks && !mesh->order) return false;
+  *out_low = mesh->ranks ? mesh->ranks[mesh->order[0]] : 0;
+  *out_high = mesh->ranks ? mesh->ranks[mesh->order[size - 1]] : size - 1;
+  return true;
+}
+
+bool shoal_mesh_overlap(const shoal_mesh_t *a, const shoal_mesh_t *b) {
+  if (a == b || a->ranks == b->ranks) return true;
+  int64_t a_size = shoal_mesh_size(a), b_size = shoal_mesh_size(b), low[2], high[2];
+  if (rank_range(a, a_size, &low[0], &high[0]) && rank_range(b, b_size, &low[1], &high[1])) {
+    if (high[0] < low[1] || high[1] < low[0]) return false;
+    // An end of one lies within the other's range; that is a rank of it if it has no gaps.
+    if (high[0] - low[0] == a_size - 1 || high[1] - low[1] == b_size - 1) {
+      const shoal_mesh_t *dense = high[0] - low[0] == a_size - 1 ? a : b;
+      const shoal_mesh_t *other = dense == a ? b : a;
+      int which = dense == a ? 0 : 1;
+      int64_t size = dense == a ? b_size : a_size;
+      if (!other->ranks) return true;
+      int64_t at = first_from(other, size, (int32_t)low[which]);
+      return at < size && other->ranks[other->order[at]] <= high[which];
+    }
+  }
+  if (b_size < a_size) {
+    const shoal_mesh_t *smaller = b;
+    b = a;
+    a = smaller;
+    a_size = b_size;
+  }
+  for (int64_t i = 0; i < a_size; ++i) {
+    if (shoal_mesh_position(b, shoal_mesh_rank(a, i)) >= 0) return true;
+  }
+  return false;
 }
 
 void shoal_mesh_coords(const shoal_mesh_t *mesh, int64_t position,
@@ -70,7 +163,11 @@ bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b) {
     if (strcmp(a->axes[i].name, b->axes[i].name) != 0) return false;
   }
   if (a->ranks == b->ranks) return true;
-  for (int64_t i = 0, size = shoal_mesh_size(a); i < size; ++i) {
+  int64_t size = shoal_mesh_size(a);
+  if (a->ranks && b->ranks) {
+    return memcmp(a->ranks, b->ranks, (size_t)size * sizeof *a->ranks) == 0;
+  }
+  for (int64_t i = 0; i < size; ++i) {
     if (shoal_mesh_rank(a, i) != shoal_mesh_rank(b, i)) return false;
   }
   return true;
@@ -114,16 +211,11 @@ static shoal_status_t parse_axis(const char *text, cursor_t *at, shoal_mesh_t *m
   return NULL;
 }
 
-static int compare_ranks(const void *a, const void *b) {
-  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
-}
-
 static shoal_status_t parse_ranks(const char *text, cursor_t *at, shoal_arena_t *arena,
                                   shoal_mesh_t *mesh) {
   int64_t size = shoal_mesh_size(mesh), count = 0;
-  int32_t *ranks = SHOAL_NEW(arena, int32_t, size), *sorted = SHOAL_NEW(arena, int32_t, size);
-  if (!ranks || !sorted) return SHOAL_OOM();
+  int32_t *ranks = SHOAL_NEW(arena, int32_t, size);
+  if (!ranks) return SHOAL_OOM();
   do {
     int64_t first = 0, last = 0;
     if (!cursor_int(at, &first) ||
@@ -145,15 +237,15 @@ static shoal_status_t parse_ranks(const char *text, cursor_t *at, shoal_arena_t 
                             "mesh '%s': %lld ranks are listed, the axes make %lld", text,
                             (long long)count, (long long)size);
   }
-  memcpy(sorted, ranks, (size_t)size * sizeof *ranks);
-  qsort(sorted, (size_t)size, sizeof *sorted, compare_ranks);
+  mesh->ranks = ranks;
+  SHOAL_RETURN_IF_ERROR(shoal_mesh_sort(mesh, arena));
   for (int64_t i = 1; i < size; ++i) {
-    if (sorted[i] == sorted[i - 1]) {
+    int32_t rank = ranks[mesh->order[i]];
+    if (rank == ranks[mesh->order[i - 1]]) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a rank has one position on a mesh",
-                              "mesh '%s': rank %d is listed twice", text, sorted[i]);
+                              "mesh '%s': rank %d is listed twice", text, rank);
     }
   }
-  mesh->ranks = ranks;
   return NULL;
 }
 

@@ -32,9 +32,7 @@ typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
 static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
   const shoal_mesh_t *mesh = b->buffers.items[first]->layout.mesh;
   const shoal_mesh_t *other = b->buffers.items[second]->layout.mesh;
-  for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p)
-    if (shoal_mesh_position(other, shoal_mesh_rank(mesh, p)) >= 0) return true;
-  return false;
+  return shoal_mesh_overlap(mesh, other);
 }
 
 static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in,

@@ -20,13 +20,7 @@ static shoal_status_t copy_meshes(build_t *b) {
   program->meshes = b->meshes = SHOAL_NEW(b->arena, shoal_mesh_t, plan->mesh_count + 1);
   if (!b->meshes) return SHOAL_OOM();
   for (int64_t i = 0; i < plan->mesh_count; ++i) {
-    b->meshes[i] = plan->meshes[i];
-    if (plan->meshes[i].ranks) {
-      b->meshes[i].ranks =
-          shoal_arena_copy(b->arena, plan->meshes[i].ranks,
-                           (size_t)shoal_mesh_size(&plan->meshes[i]), sizeof(int32_t));
-      if (!b->meshes[i].ranks) return SHOAL_OOM();
-    }
+    SHOAL_RETURN_IF_ERROR(shoal_mesh_copy(&plan->meshes[i], b->arena, &b->meshes[i]));
     if (!b->world && covers_world(&b->meshes[i], plan->world)) b->world = &b->meshes[i];
   }
   program->mesh_count = plan->mesh_count;

@@ -69,6 +69,42 @@ static void meshes_have_coordinates(void **state) {
   assert_int_equal(shoal_mesh_size(mesh_of("")), 1);
 }
 
+// Lists with and without gaps, ascending or not, sorted or not: found, and compared with a search
+// one by one.
+static void meshes_find_ranks(void **state) {
+  (void)state;
+  static const char *const texts[] = {
+      "a=4",        "a=4@4-7",         "a=4@2-5",   "a=4@3,2,1,0", "a=3@7,1,4",
+      "a=3@9,8,11", "a=2@100,200",     "a=2@0,300", "a=1@5",       "a=1@8",
+      "",           "a=2,b=2@2,3,0,1", "a=2@8,9",   "a=2@10,12",   "a=2,b=2@4-5,8-9"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
+    const shoal_mesh_t *mesh = mesh_of(texts[i]);
+    shoal_mesh_t copy, bare = *mesh;
+    bare.order = NULL;
+    assert_ok(shoal_mesh_copy(mesh, &arena, &copy));
+    assert_true(!mesh->ranks || (copy.ranks != mesh->ranks && copy.order != mesh->order));
+    for (int32_t rank = -2; rank < 310; ++rank) {
+      int64_t expected = -1;
+      for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p) {
+        if (shoal_mesh_rank(mesh, p) == rank) expected = p;
+      }
+      assert_int_equal(shoal_mesh_position(mesh, rank), expected);
+      assert_int_equal(shoal_mesh_position(&copy, rank), expected);
+      assert_int_equal(shoal_mesh_position(&bare, rank), expected);
+    }
+    for (size_t j = 0; j < sizeof texts / sizeof *texts; ++j) {
+      const shoal_mesh_t *other = mesh_of(texts[j]);
+      bool shared = false;
+      for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p) {
+        shared |= shoal_mesh_position(other, shoal_mesh_rank(mesh, p)) >= 0;
+      }
+      assert_int_equal(shoal_mesh_overlap(mesh, other), shared);
+      assert_int_equal(shoal_mesh_overlap(&bare, other), shared);
+      assert_int_equal(shoal_mesh_overlap(other, &bare), shared);
+    }
+  }
+}
+
 static void meshes_compare(void **state) {
   (void)state;
   assert_true(shoal_mesh_equal(mesh_of("a!data=3"), mesh_of("b!data=3@0-2")));
@@ -491,13 +527,21 @@ static void survives_short_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(meshes_round_trip),    cmocka_unit_test(meshes_have_coordinates),
-      cmocka_unit_test(meshes_compare),       cmocka_unit_test(meshes_refuse),
-      cmocka_unit_test(layouts_round_trip),   cmocka_unit_test(layouts_find_their_mesh),
-      cmocka_unit_test(layouts_compare),      cmocka_unit_test(layouts_refuse),
-      cmocka_unit_test(layouts_check_shapes), cmocka_unit_test(walk_mlp),
-      cmocka_unit_test(walk_attention),       cmocka_unit_test(walk_flat),
-      cmocka_unit_test(deals_large_numbers),  cmocka_unit_test(survives_short_memory),
+      cmocka_unit_test(meshes_round_trip),
+      cmocka_unit_test(meshes_have_coordinates),
+      cmocka_unit_test(meshes_find_ranks),
+      cmocka_unit_test(meshes_compare),
+      cmocka_unit_test(meshes_refuse),
+      cmocka_unit_test(layouts_round_trip),
+      cmocka_unit_test(layouts_find_their_mesh),
+      cmocka_unit_test(layouts_compare),
+      cmocka_unit_test(layouts_refuse),
+      cmocka_unit_test(layouts_check_shapes),
+      cmocka_unit_test(walk_mlp),
+      cmocka_unit_test(walk_attention),
+      cmocka_unit_test(walk_flat),
+      cmocka_unit_test(deals_large_numbers),
+      cmocka_unit_test(survives_short_memory),
   };
   return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }
