@@ -277,12 +277,12 @@ static void free_buffer(meter_t *m, void *data) {
   }
 }
 
-static shoal_status_t run_rank(void *self, shoal_world_t *world) {
+static shoal_status_t run_rank(void *self, shoal_world_t *world, int32_t rank) {
   const perf_t *perf = self;
   meter_t m = {.perf = perf,
                .world = world,
                .n = shoal_world_size(world),
-               .rank = shoal_world_rank(world),
+               .rank = rank,
                .bytes = perf->to,
                .first = true};
   SHOAL_RETURN_IF_ERROR(shoal_group_create(world, m.n, NULL, &m.group));

@@ -4,9 +4,7 @@
 #ifndef SHOAL_CLI_RANKS_H_
 #define SHOAL_CLI_RANKS_H_
 
-#include "shoal/comm.h"
-
-typedef shoal_status_t (*cli_rank_fn_t)(void *self, shoal_world_t *world);
+#include "shoal/launch.h"
 
 typedef struct cli_ranks {
   int64_t count;
@@ -16,10 +14,10 @@ typedef struct cli_ranks {
 
 // Is there -n, --ranks or SHOAL_RANKS?
 bool cli_ranks_given(int argc, char **argv);
-// Returns the lowest failing rank's error. Under a launcher the ranks are its own, and another
-// `count` that was given is an error; under `shoal run --threads` (variable SHOAL_THREADS) threads,
-// as many as it says.
-SHOAL_MUST_USE shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, cli_rank_fn_t function,
+// Runs it as shoal_launch_ranks does, and returns what that returns. Under a launcher the ranks are
+// its own, and another `count` that was given is an error; under `shoal run --threads` (variable
+// SHOAL_THREADS) threads, as many as it says.
+SHOAL_MUST_USE shoal_status_t cli_ranks_run(const cli_ranks_t *ranks, shoal_rank_fn_t function,
                                             void *self);
 // Under `shoal run --threads`: makes `ranks` threads, as many as it says; else leaves them as they
 // are.

@@ -3,7 +3,7 @@
 // launch/cluster.h.
 //
 // --threads starts the program once, with SHOAL_THREADS=N: it makes its ranks itself
-// (shoal_world_threads), as Shoal's commands `train`, `check` and `perf` do; shoal_world_join
+// (shoal_launch_ranks), as Shoal's commands `train`, `check` and `perf` do; shoal_world_join
 // refuses.
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(
         run_options_t, BOOL, threads, NULL,
         "start the program once with SHOAL_THREADS set: for programs that make their ranks "
-        "themselves, with shoal_world_threads (train and check do)",
+        "themselves, with shoal_launch_ranks (train and check do)",
         .no_environment = true),
     SHOAL_OPTION(run_options_t, INT, timeout_ms, "auto",
                  "how long a rank waits without progress; auto: 300000"),

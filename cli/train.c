@@ -191,7 +191,6 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
     SHOAL_RETURN_IF_ERROR(
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
-  t->talks = shoal_world_rank(shoal_session_world(t->session)) == 0;
   if (t->talks && shoal_session_rebuilt_plan(t->session)) cli_say_rebuilt();
   if (t->talks) print_plan(t);
   if (command->dry_run) return NULL;
@@ -209,9 +208,9 @@ typedef struct train_job {
   FILE *out;
 } train_job_t;
 
-static shoal_status_t train_rank(void *self, shoal_world_t *world) {
+static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank) {
   const train_job_t *job = self;
-  trainer_t t = {.command = job->command, .out = job->out};
+  trainer_t t = {.command = job->command, .out = job->out, .talks = rank == 0};
   shoal_arena_init(shoal_allocator_system(), &t.arena);
   shoal_status_t status = train(&t, world, job->name);
   shoal_session_free(t.session);

@@ -36,7 +36,7 @@ typedef struct shoal_world_options {
 // ranks it must know are there, for timeout_ms at most. Joining again returns the same world,
 // reference-counted, whatever the options. *Collective.* UNAVAILABLE: the launcher's MPI has no
 // plug-in here. UNSUPPORTED: `shoal run --threads` started it (SHOAL_THREADS is above 1), and no
-// backend is named: shoal_world_threads makes such ranks.
+// backend is named: shoal_launch_ranks makes such ranks.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_join(const shoal_world_options_t *options,
                                                          shoal_world_t **out_world);
 // n worlds for n threads of this process, at most 128. Not collective: one thread makes all; each

@@ -8,6 +8,7 @@
 //   op.h                   ops of your own
 //   program.h, simulate.h  what ranks execute; what it would cost
 //   comm.h, device.h       ranks and where they run
+//   launch.h               a function on N ranks of this machine
 //   group.h, primitive.h   groups from meshes; moving tensors between layouts, with adjoints
 //   dlpack.h               tensors for other frameworks
 #ifndef SHOAL_SHOAL_H_
@@ -20,6 +21,7 @@
 #include "shoal/dlpack.h"
 #include "shoal/graph.h"
 #include "shoal/group.h"
+#include "shoal/launch.h"
 #include "shoal/layout.h"
 #include "shoal/nn.h"
 #include "shoal/op.h"

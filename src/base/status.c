@@ -148,3 +148,42 @@ shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format,
   if (text != buffer) free(text);
   return status;
 }
+
+// ---- as bytes -------------------------------------------------------------------------
+
+// Code and line, then three strings, the longest last: file, hint, message.
+typedef struct packed_head {
+  int32_t code, line;
+} packed_head_t;
+
+enum { PACKED_FILE = 160, PACKED_HINT = 560 };  // at most, with their zeros
+
+// Copies as much of `text` as fits in `room`, its zero included; returns what it took.
+static size_t pack_text(const char *text, char *to, size_t room) {
+  size_t length = strlen(text);
+  if (length > room - 1) length = room - 1;
+  memcpy(to, text, length);
+  to[length] = 0;
+  return length + 1;
+}
+
+void shoal_status_pack(shoal_status_t status, char *buffer, size_t capacity) {
+  const packed_head_t head = {(int32_t)shoal_status_code(status), shoal_status_line(status)};
+  memset(buffer, 0, capacity);
+  memcpy(buffer, &head, sizeof head);
+  size_t used = sizeof head;
+  used += pack_text(shoal_status_file(status), buffer + used, PACKED_FILE);
+  used += pack_text(shoal_status_hint(status), buffer + used, PACKED_HINT);
+  pack_text(shoal_status_message(status), buffer + used, capacity - used);
+}
+
+shoal_status_t shoal_status_unpack(const char *buffer, size_t capacity) {
+  packed_head_t head;
+  memcpy(&head, buffer, sizeof head);
+  if (head.code == SHOAL_OK) return NULL;
+  const char *file = buffer + sizeof head, *end = buffer + capacity;
+  const char *hint = file + strnlen(file, PACKED_FILE - 1) + 1;
+  const char *message = hint + strnlen(hint, PACKED_HINT - 1) + 1;
+  if (end[-1]) return SHOAL_ERROR(INTERNAL, "an error arrived in pieces");
+  return create((shoal_code_t)head.code, file, head.line, "", message, hint);
+}

@@ -11,6 +11,12 @@ SHOAL_MUST_USE shoal_status_t shoal_status_format(shoal_code_t code, const char 
 SHOAL_MUST_USE shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// A status as bytes, for another process or rank: every byte of `buffer` is set, and a message that
+// is too long for it is cut. OK packs too. A buffer has room for more than SHOAL_STATUS_PACKED_MIN.
+#define SHOAL_STATUS_PACKED_MIN 1024
+void shoal_status_pack(shoal_status_t status, char *buffer, size_t capacity);
+SHOAL_MUST_USE shoal_status_t shoal_status_unpack(const char *buffer, size_t capacity);
+
 // SHOAL_ERROR(INVALID_ARGUMENT, "axis '%s' has size 0", name)
 #define SHOAL_ERROR(code, ...) \
   shoal_status_format(SHOAL_##code, __FILE__, __LINE__, NULL, __VA_ARGS__)

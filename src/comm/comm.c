@@ -102,8 +102,7 @@ shoal_status_t shoal_world_complete(shoal_world_t *world) {
 static shoal_status_t refuse_threads(void) {
   const char *threads = getenv("SHOAL_THREADS");
   if (!threads || strtoll(threads, NULL, 10) <= 1) return NULL;
-  return SHOAL_ERROR_HINT(UNSUPPORTED,
-                          "use shoal_world_threads, or processes: leave --threads away",
+  return SHOAL_ERROR_HINT(UNSUPPORTED, "use shoal_launch_ranks, or processes: leave --threads away",
                           "started by `shoal run --threads` (SHOAL_THREADS is %s) this program is "
                           "to make its ranks itself, but joins a world as one process",
                           threads);
@@ -217,23 +216,11 @@ void shoal_comm_release(shoal_world_t *world, void *memory) {
 
 // ---- agreeing and aborting ------------------------------------------------------------
 
-// A status as a message of fixed size.
-typedef struct flat_status {
-  int32_t code, line;
-  char file[120], message[SHOAL_FAILURE_TEXT], hint[520];
-} flat_status_t;
-
-static void flatten(shoal_status_t status, flat_status_t *out_flat) {
-  *out_flat = (flat_status_t){.code = (int32_t)shoal_status_code(status),
-                              .line = shoal_status_line(status)};
-  snprintf(out_flat->file, sizeof out_flat->file, "%s", shoal_status_file(status));
-  snprintf(out_flat->message, sizeof out_flat->message, "%s", shoal_status_message(status));
-  snprintf(out_flat->hint, sizeof out_flat->hint, "%s", shoal_status_hint(status));
-}
+enum { PACKED = 2048 };  // bytes of a status that travels
 
 // Which rank failed first in rank order, and how: size when none did.
 static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status, int64_t *out_rank,
-                                     flat_status_t *out_flat) {
+                                     char out_packed[PACKED]) {
   int64_t lowest = status ? world->rank : world->size;
   const char *label = shoal_comm_label_of_thread();
   shoal_comm_label("agreeing on whether all is well");
@@ -243,24 +230,26 @@ static shoal_status_t lowest_failing(shoal_world_t *world, shoal_status_t status
   SHOAL_RETURN_IF_ERROR(broken);
   *out_rank = lowest;
   if (lowest == world->size) return NULL;
-  flatten(lowest == world->rank ? status : NULL, out_flat);
-  SHOAL_RETURN_IF_ERROR(shoal_broadcast(world->all, out_flat, sizeof *out_flat, (int32_t)lowest));
+  shoal_status_pack(lowest == world->rank ? status : NULL, out_packed, PACKED);
+  SHOAL_RETURN_IF_ERROR(shoal_broadcast(world->all, out_packed, PACKED, (int32_t)lowest));
   // A failed rank often ends next, and a launcher then breaks the world: nobody leaves before all
   // know. Whatever happens here, this rank knows already.
   shoal_status_free(shoal_barrier(world->all));
   return NULL;
 }
 
-// Ranks that do the same work fail alike: then there is nobody to point at.
-static bool is_same(shoal_status_t status, const flat_status_t *flat) {
-  return status && shoal_status_code(status) == (shoal_code_t)flat->code &&
-         strncmp(shoal_status_message(status), flat->message, sizeof flat->message - 1) == 0;
+// Ranks that do the same work fail alike: then there is nobody to point at. What travelled may have
+// been cut.
+static bool is_same(shoal_status_t status, shoal_status_t theirs) {
+  const char *message = shoal_status_message(theirs);
+  return status && shoal_status_code(status) == shoal_status_code(theirs) &&
+         strncmp(shoal_status_message(status), message, strlen(message)) == 0;
 }
 
 shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
   int64_t rank;
-  flat_status_t flat;
-  shoal_status_t broken = lowest_failing(world, status, &rank, &flat);
+  char packed[PACKED];
+  shoal_status_t broken = lowest_failing(world, status, &rank, packed);
   if (broken) {
     if (status) {
       broken = shoal_status_annotatef(broken, "this rank failed too (%s: %s)",
@@ -270,11 +259,11 @@ shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
     shoal_status_free(status);
     return broken;
   }
-  if (rank == world->rank || rank == world->size || is_same(status, &flat)) return status;
-  shoal_status_free(status);
-  return shoal_status_annotatef(shoal_status_create((shoal_code_t)flat.code, flat.file, flat.line,
-                                                    flat.message, flat.hint[0] ? flat.hint : NULL),
-                                "rank %d", (int)rank);
+  if (rank == world->rank || rank == world->size) return status;
+  shoal_status_t theirs = shoal_status_unpack(packed, sizeof packed);
+  const bool same = is_same(status, theirs);
+  shoal_status_free(same ? theirs : status);
+  return same ? status : shoal_status_annotatef(theirs, "rank %d", (int)rank);
 }
 
 void shoal_world_abort(shoal_world_t *world, shoal_status_t reason) {

@@ -1,4 +1,4 @@
-// The launcher's guard: see launch_guard.h. It only makes system calls: it may be the fork of a
+// The launcher's guard: see guard.h. It only makes system calls: it may be the fork of a
 // process with many threads.
 #include "launch/guard.h"
 

@@ -491,7 +491,7 @@ static shoal_status_t launch_all(launch_t *launch) {
 
 static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
                                    int (*function)(void *self, int rank), void *self,
-                                   char *const *argv) {
+                                   char *const *argv, int32_t *out_blamed) {
   shoal_launch_options_t options = *given;
   if (!options.allocator.alloc) options.allocator = shoal_allocator_system();
   launch_t launch = {.options = &options,
@@ -511,15 +511,17 @@ static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
   options.allocator.free(options.allocator.self, launch.children);
   shoal_hub_close(launch.hub);
   if (launch.hub_fd >= 0) close(launch.hub_fd);
+  if (out_blamed) *out_blamed = launch.interrupted ? -1 : launch.first_failed;
   return status;
 }
 
 shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
-                                      int (*child)(void *self, int rank), void *self) {
-  return launch_ranks(options, child, self, NULL);
+                                      int (*child)(void *self, int rank), void *self,
+                                      int32_t *out_blamed) {
+  return launch_ranks(options, child, self, NULL, out_blamed);
 }
 
 shoal_status_t shoal_launch_program(const shoal_launch_options_t *options, char *const *argv) {
   if (!argv || !argv[0]) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no program to launch");
-  return launch_ranks(options, NULL, NULL, argv);
+  return launch_ranks(options, NULL, NULL, argv, NULL);
 }

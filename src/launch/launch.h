@@ -1,13 +1,11 @@
 // Starting local ranks as processes: a hub, one child per rank, their output with the rank in front
 // of every line. Nothing is left behind: children die with their parent, and what they started with
-// them (launch_guard.h); the hub has no name.
+// them (guard.h); the hub has no name.
 #ifndef SHOAL_LAUNCH_LAUNCH_H_
 #define SHOAL_LAUNCH_LAUNCH_H_
 
 #include "cluster/nodes.h"
-#include "shoal/comm.h"
-
-#define SHOAL_LAUNCH_MAX_RANKS 128  // on one machine, as threads or processes
+#include "shoal/launch.h"
 
 typedef struct shoal_launch_options {
   shoal_allocator_t allocator;  // zero: the system's
@@ -32,16 +30,14 @@ typedef struct shoal_launch_options {
 // and, unless ignored, SIGHUP are forwarded and end the world; SIGUSR1 and SIGUSR2 are only
 // forwarded, unless ignored. Returns OK if all ended with 0; else an error that names the first
 // failing rank, why (signal, exit code) and its last words on stderr. Its code is the one whose
-// shoal_code_exit the child ended with, ABORTED if there is none. *Not collective.*
+// shoal_code_exit the child ended with, ABORTED if there is none. *out_blamed (may be NULL) is the
+// rank whose end was the cause of the error, -1 if it was none's. *Not collective.*
 SHOAL_MUST_USE shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
-                                                     int (*child)(void *self, int rank),
-                                                     void *self);
+                                                     int (*child)(void *self, int rank), void *self,
+                                                     int32_t *out_blamed);
 // The same with a program instead of a function; argv is NULL-terminated and searched in PATH.
 SHOAL_MUST_USE shoal_status_t shoal_launch_program(const shoal_launch_options_t *options,
                                                    char *const *argv);
-
-// Did a launcher - `shoal run`, mpirun, srun, torchrun - start this process as one of its ranks?
-bool shoal_launched(void);
 
 // The status code that a child's end stands for: the one whose exit code it is, else ABORTED.
 shoal_code_t shoal_launch_code(int wait_status);

@@ -11,15 +11,12 @@
 
 #include "base/file.h"
 #include "base/status.h"
-#include "base/thread.h"
-#include "launch/launch.h"
+#include "shoal/launch.h"
 
 typedef struct rank_task {
   const shoal_check_job_t *job;
   shoal_world_t *world;
   shoal_record_log_t log;
-  shoal_thread_t thread;
-  shoal_status_t status;
 } rank_task_t;
 
 static int64_t type_bytes(const shoal_type_t *type) {
@@ -180,59 +177,35 @@ static shoal_status_t rank_run(rank_task_t *task) {
   shoal_status_t status = one_session(task, true);
   if (!status) status = one_session(task, false);
   if (!status && task->log.failed) status = SHOAL_OOM();
-  if (status)
-    shoal_world_abort(task->world, status);  // the others may be on their way into a collective
   return status;
 }
 
-// ---- threads ------------------------------------------------------------------------------------
+// ---- ranks of its own ---------------------------------------------------------------------------
 
-static void thread_main(void *self) {
-  rank_task_t *task = self;
-  task->status = rank_run(task);
+static shoal_ranks_options_t ranks_options(const shoal_check_job_t *job) {
+  return (shoal_ranks_options_t){.allocator = job->allocator,
+                                 .ranks = job->options->ranks,
+                                 .processes = job->options->processes,
+                                 .timeout_ms = job->options->timeout_ms};
 }
 
-// The error of the lowest rank that has its own: what others quote comes second.
-static shoal_status_t first_error(rank_task_t *tasks, int32_t count) {
-  shoal_status_t status = NULL;
-  for (int pass = 0; pass < 2; ++pass)
-    for (int32_t r = 0; r < count; ++r) {
-      if (!tasks[r].status || (pass == 0 && shoal_status_code(tasks[r].status) == SHOAL_ABORTED))
-        continue;
-      if (status)
-        shoal_status_free(tasks[r].status);
-      else
-        status = shoal_status_annotatef(tasks[r].status, "rank %d", r);
-      tasks[r].status = NULL;
-    }
-  return status;
+static shoal_status_t thread_run(void *self, shoal_world_t *world, int32_t rank) {
+  rank_task_t *task = (rank_task_t *)self + rank;
+  task->world = world;
+  return rank_run(task);
 }
 
 static shoal_status_t run_threads(const shoal_check_job_t *job, shoal_arena_t *arena,
                                   shoal_rank_log_t *out_logs) {
-  int32_t count = job->options->ranks;
+  const int32_t count = job->options->ranks;
+  const shoal_ranks_options_t options = ranks_options(job);
   rank_task_t *tasks = SHOAL_NEW(arena, rank_task_t, count);
-  shoal_world_t **worlds = SHOAL_NEW(arena, shoal_world_t *, count);
-  if (!tasks || !worlds) return SHOAL_OOM();
-  shoal_world_options_t world_options = {.allocator = job->allocator,
-                                         .timeout_ms = job->options->timeout_ms};
-  SHOAL_RETURN_IF_ERROR(shoal_world_threads(&world_options, count, worlds));
-  shoal_status_t status = NULL;
+  if (!tasks) return SHOAL_OOM();
   for (int32_t r = 0; r < count; ++r) {
-    tasks[r] = (rank_task_t){.job = job, .world = worlds[r]};
+    tasks[r] = (rank_task_t){.job = job};
     shoal_record_log_init(job->allocator, &tasks[r].log);
   }
-  for (int32_t r = 0; r < count && !status; ++r) {
-    status = shoal_thread_start(thread_main, &tasks[r], &tasks[r].thread);
-    if (status) shoal_world_abort(worlds[r], status);
-  }
-  for (int32_t r = 0; r < count; ++r) shoal_thread_join(&tasks[r].thread);
-  for (int32_t r = 0; r < count; ++r) shoal_world_release(worlds[r]);
-  shoal_status_t error = first_error(tasks, count);
-  if (!status)
-    status = error;
-  else
-    shoal_status_free(error);
+  shoal_status_t status = shoal_launch_ranks(&options, thread_run, tasks, NULL);
   for (int32_t r = 0; r < count; ++r) {
     out_logs[r].size = tasks[r].log.size;
     out_logs[r].data =
@@ -243,84 +216,41 @@ static shoal_status_t run_threads(const shoal_check_job_t *job, shoal_arena_t *a
   return status;
 }
 
-// ---- processes ----------------------------------------------------------------------------------
-
-// A child writes its records, or its error, into a folder that only this check knows.
+// A process writes its records into a folder that only this check knows.
 typedef struct process_job {
   const shoal_check_job_t *job;
   char folder[256];
 } process_job_t;
 
-static void file_name(const process_job_t *p, int32_t rank, const char *what, char *buffer,
-                      size_t size) {
-  snprintf(buffer, size, "%s/%s.%d", p->folder, what, rank);
+static void file_name(const process_job_t *p, int32_t rank, char *buffer, size_t size) {
+  snprintf(buffer, size, "%s/records.%d", p->folder, rank);
 }
 
-static shoal_status_t child_run(const process_job_t *p, int32_t rank) {
-  rank_task_t task = {.job = p->job};
+static shoal_status_t process_run(void *self, shoal_world_t *world, int32_t rank) {
+  const process_job_t *p = self;
+  rank_task_t task = {.job = p->job, .world = world};
   char path[320];
-  shoal_world_options_t options = {.allocator = p->job->allocator,
-                                   .timeout_ms = p->job->options->timeout_ms};
-  SHOAL_RETURN_IF_ERROR(shoal_world_join(&options, &task.world));
   shoal_record_log_init(p->job->allocator, &task.log);
   shoal_status_t status = rank_run(&task);
-  file_name(p, rank, "records", path, sizeof path);
+  file_name(p, rank, path, sizeof path);
   if (!status) status = shoal_file_write(path, task.log.data, task.log.size);
   shoal_record_log_deinit(&task.log);
-  shoal_world_release(task.world);
-  return status;
-}
-
-static int child_main(void *self, int rank) {
-  const process_job_t *p = self;
-  shoal_status_t status = child_run(p, rank);
-  if (!status) return 0;
-  char path[320];
-  file_name(p, rank, "error", path, sizeof path);
-  const char *message = shoal_status_message(status);
-  shoal_status_t lost = shoal_file_write(path, message, (int64_t)strlen(message));
-  shoal_status_free(lost);  // the exit code is left
-  int code = shoal_code_exit(shoal_status_code(status));
-  shoal_status_free(status);
-  return code;
-}
-
-// The message of the lowest rank that has its own error.
-static shoal_status_t child_error(const process_job_t *p, shoal_status_t status,
-                                  shoal_arena_t *arena) {
-  for (int32_t r = 0; r < p->job->options->ranks; ++r) {
-    char path[320];
-    const char *message = NULL;
-    int64_t size = 0;
-    file_name(p, r, "error", path, sizeof path);
-    shoal_status_t missing = shoal_file_read(path, arena, &message, &size);
-    if (missing) {
-      shoal_status_free(missing);
-      continue;
-    }
-    return shoal_status_annotatef(status, "rank %d: %s", r, message);
-  }
   return status;
 }
 
 static shoal_status_t run_processes(const shoal_check_job_t *job, shoal_arena_t *arena,
                                     shoal_rank_log_t *out_logs) {
   process_job_t p = {.job = job};
+  const shoal_ranks_options_t options = ranks_options(job);
   const char *base = getenv("TMPDIR");
   snprintf(p.folder, sizeof p.folder, "%s/shoal-check-XXXXXX", base && *base ? base : "/tmp");
   if (!mkdtemp(p.folder))
     return SHOAL_ERROR(IO, "no folder for the ranks' records: %s: %s", p.folder, strerror(errno));
-  shoal_launch_options_t options = {.allocator = job->allocator,
-                                    .size = job->options->ranks,
-                                    .timeout_ms = job->options->timeout_ms};
-  shoal_status_t status = shoal_launch_processes(&options, child_main, &p);
-  if (status) status = child_error(&p, status, arena);
+  shoal_status_t status = shoal_launch_ranks(&options, process_run, &p, NULL);
   for (int32_t r = 0; r < job->options->ranks; ++r) {
     char path[320];
-    file_name(&p, r, "records", path, sizeof path);
+    file_name(&p, r, path, sizeof path);
     if (!status) status = shoal_file_read(path, arena, &out_logs[r].data, &out_logs[r].size);
-    unlink(path);
-    file_name(&p, r, "error", path, sizeof path);
     unlink(path);
   }
   rmdir(p.folder);
@@ -358,10 +288,8 @@ static shoal_status_t run_joined(const shoal_check_job_t *job, shoal_arena_t *ar
   rank_task_t task = {.job = job, .world = job->options->world};
   shoal_record_log_init(job->allocator, &task.log);
   shoal_status_t status = rank_run(&task);
-  if (!status) {
-    status = gather_logs(&task, arena, out_logs);
-    if (status) shoal_world_abort(task.world, status);
-  }
+  if (!status) status = gather_logs(&task, arena, out_logs);
+  if (status) shoal_world_abort(task.world, status);  // the others may wait for this rank
   shoal_record_log_deinit(&task.log);
   return status;
 }

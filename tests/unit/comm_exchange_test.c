@@ -9,8 +9,10 @@
 #include <time.h>
 
 #include "base/failing.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "comm_ranks.h"
+#include "launch/launch.h"
 
 static uint8_t byte_of(int32_t from, int32_t to, int64_t i) {
   return (uint8_t)(from * 31 + to * 17 + i * 7 + (i >> 8));
@@ -433,9 +435,9 @@ static shoal_status_t join_again(shoal_world_t *world, void *self) {
 }
 
 static int run_join_again(void *self, int rank) {
+  (void)rank;
   for (int i = 0; i < 5; ++i) {
-    rank_process_t process = {NULL, join_again, self};
-    int code = run_rank_process(&process, rank);
+    int code = run_joined(NULL, join_again, self);
     if (code) return code;
   }
   return 0;
@@ -443,7 +445,8 @@ static int run_join_again(void *self, int rank) {
 
 static void test_join_again(void **state) {
   (void)state;
-  assert_ok(shoal_launch_processes(&(shoal_launch_options_t){.size = 3}, run_join_again, NULL));
+  assert_ok(
+      shoal_launch_processes(&(shoal_launch_options_t){.size = 3}, run_join_again, NULL, NULL));
   shoal_world_t *alone, *again;
   assert_ok(shoal_world_join(NULL, &alone));
   const char *backend = getenv("SHOAL_COMM_THROTTLE") ? "throttle" : "self";

@@ -9,6 +9,7 @@
 
 #include "base/failing.h"
 #include "comm_ranks.h"
+#include "launch/launch.h"
 
 #define SHORT_MS 300  // where a time limit must pass
 
@@ -169,15 +170,14 @@ typedef struct middle {
 
 static int middle_man(void *self, int rank) {
   const middle_t *middle = self;
-  rank_process_t process = {NULL, dies, self};  // which reads `who`
   if (rank != middle->who) {
-    int code = run_rank_process(&process, rank);
+    int code = run_joined(NULL, dies, self);  // which reads `who`
     // It tells the launcher by a code of its own that it was told.
     return code == shoal_code_exit(SHOAL_ABORTED) ? shoal_code_exit(SHOAL_MISMATCH) : 1;
   }
   // This rank lives in a process that the launcher does not see end.
   pid_t inner = fork();
-  if (inner == 0) _exit(run_rank_process(&process, rank));
+  if (inner == 0) _exit(run_joined(NULL, dies, self));
   int status;
   if (middle->reap) waitpid(inner, &status, 0);
   for (;;) pause();  // until the launcher ends it
@@ -189,7 +189,7 @@ static void test_death_seen_by_peers(void **state) {
     middle_t middle = {1, reap};
     shoal_launch_options_t options = {.size = 2, .grace_ms = 10, .timeout_ms = 20000};
     assert_error(MISMATCH, "rank 0 ended with exit code 8",
-                 shoal_launch_processes(&options, middle_man, &middle));
+                 shoal_launch_processes(&options, middle_man, &middle, NULL));
   }
 }
 
@@ -267,21 +267,13 @@ static void test_nth_allocation(void **state) {
   for (int64_t n = 1;; ++n) {
     shoal_failing_t failing = {.fail_at = n};
     shoal_world_options_t options = {.allocator = shoal_allocator_failing(&failing)};
-    shoal_world_t *worlds[2];
-    shoal_status_t status = shoal_world_threads(&options, 2, worlds);
-    shoal_status_t statuses[2] = {NULL, NULL};
-    rank_thread_t ranks[2] = {0};
-    for (int32_t i = 0; i < 2 && !status; ++i) {
-      ranks[i] = (rank_thread_t){.world = worlds[i], .function = small_session};
-      assert_ok(shoal_thread_start(run_rank_thread, &ranks[i], &ranks[i].thread));
-    }
-    for (int32_t i = 0; i < 2 && !status; ++i) {
-      shoal_thread_join(&ranks[i].thread);
-      statuses[i] = ranks[i].status;
-    }
+    const shoal_ranks_options_t two = ranks_like(&options, 2, false);
+    rank_call_t call = {small_session, NULL};
+    shoal_status_t statuses[2];
+    shoal_status_t status = shoal_launch_ranks(&two, run_rank_call, &call, statuses);
     assert_int_equal(atomic_load(&failing.live_blocks), 0);
     assert_int_equal(shoal_status_code(statuses[0]), shoal_status_code(statuses[1]));
-    const shoal_code_t code = shoal_status_code(status ? status : statuses[0]);
+    const shoal_code_t code = shoal_status_code(status);
     shoal_status_free(status);
     shoal_status_free(statuses[0]);
     shoal_status_free(statuses[1]);

@@ -4,9 +4,7 @@
 #define SHOAL_TESTS_UNIT_COMM_RANKS_H_
 
 #include "base/status.h"
-#include "base/thread.h"
-#include "launch/launch.h"
-#include "shoal/comm.h"
+#include "shoal/launch.h"
 #include "unit.h"
 
 #define MAX_RANKS 16
@@ -32,77 +30,50 @@ typedef shoal_status_t (*rank_fn_t)(shoal_world_t *world, void *self);
     shoal_status_free(check_status_);                                         \
   } while (0)
 
-typedef struct rank_thread {
-  shoal_thread_t thread;
-  shoal_world_t *world;
+typedef struct rank_call {
   rank_fn_t function;
   void *self;
-  shoal_status_t status;
-} rank_thread_t;
+} rank_call_t;
 
-static void run_rank_thread(void *self) {
-  rank_thread_t *rank = self;
-  rank->status = rank->function(rank->world, rank->self);
-  shoal_world_release(rank->world);
+static inline shoal_status_t run_rank_call(void *self, shoal_world_t *world, int32_t rank) {
+  const rank_call_t *call = self;
+  CHECK(shoal_world_rank(world) == rank, "rank %d is called %d", shoal_world_rank(world), rank);
+  return call->function(world, call->self);
+}
+
+static inline shoal_ranks_options_t ranks_like(const shoal_world_options_t *options, int32_t n,
+                                               bool processes) {
+  shoal_ranks_options_t ranks = {.ranks = n, .processes = processes, .prefix = true};
+  if (!options) return ranks;
+  ranks.allocator = options->allocator;
+  ranks.backend = options->backend;
+  ranks.timeout_ms = options->timeout_ms;
+  return ranks;
 }
 
 // Returns rank i's status in out_statuses[i].
 static inline void run_threads_statuses(const shoal_world_options_t *options, int32_t n,
                                         rank_fn_t function, void *self,
                                         shoal_status_t *out_statuses) {
-  shoal_world_t *worlds[MAX_RANKS];
-  rank_thread_t ranks[MAX_RANKS] = {0};
-  assert_ok(shoal_world_threads(options, n, worlds));
-  for (int32_t i = 0; i < n; ++i) {
-    ranks[i] = (rank_thread_t){.world = worlds[i], .function = function, .self = self};
-    assert_ok(shoal_thread_start(run_rank_thread, &ranks[i], &ranks[i].thread));
-  }
-  for (int32_t i = 0; i < n; ++i) {
-    shoal_thread_join(&ranks[i].thread);
-    out_statuses[i] = ranks[i].status;
-  }
+  const shoal_ranks_options_t ranks = ranks_like(options, n, false);
+  rank_call_t call = {function, self};
+  shoal_status_free(shoal_launch_ranks(&ranks, run_rank_call, &call, out_statuses));
 }
 
 // Every rank must succeed.
 static inline void run_threads(const shoal_world_options_t *options, int32_t n, rank_fn_t function,
                                void *self) {
-  shoal_status_t statuses[MAX_RANKS], first = NULL;
-  run_threads_statuses(options, n, function, self, statuses);
-  for (int32_t i = 0; i < n; ++i) {
-    statuses[i] = shoal_status_annotatef(statuses[i], "rank %d of %d", i, n);
-    if (first) {
-      shoal_status_free(statuses[i]);
-    } else {
-      first = statuses[i];
-    }
-  }
-  assert_ok(first);
-}
-
-typedef struct rank_process {
-  const shoal_world_options_t *options;
-  rank_fn_t function;
-  void *self;
-} rank_process_t;
-
-static int run_rank_process(void *self, int rank) {
-  const rank_process_t *process = self;
-  shoal_world_t *world = NULL;
-  shoal_status_t status = shoal_world_join(process->options, &world);
-  if (!status && shoal_world_rank(world) != rank) status = SHOAL_ERROR(INTERNAL, "not my rank");
-  if (!status) status = process->function(world, process->self);
-  shoal_world_release(world);
-  if (status) fprintf(stderr, "%s\n", shoal_status_message(status));
-  int code = shoal_code_exit(shoal_status_code(status));
-  shoal_status_free(status);
-  return code;
+  const shoal_ranks_options_t ranks = ranks_like(options, n, false);
+  rank_call_t call = {function, self};
+  assert_ok(shoal_launch_ranks(&ranks, run_rank_call, &call, NULL));
 }
 
 SHOAL_MUST_USE static inline shoal_status_t run_processes(const shoal_world_options_t *options,
                                                           int32_t n, rank_fn_t function,
                                                           void *self) {
-  rank_process_t process = {options, function, self};
-  return shoal_launch_processes(&(shoal_launch_options_t){.size = n}, run_rank_process, &process);
+  const shoal_ranks_options_t ranks = ranks_like(options, n, true);
+  rank_call_t call = {function, self};
+  return shoal_launch_ranks(&ranks, run_rank_call, &call, NULL);
 }
 
 // For a test program that mpirun, srun or `shoal run` started: this process is one rank of the

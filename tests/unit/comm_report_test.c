@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/time.h"
 #include "comm_ranks.h"
 
@@ -340,10 +341,11 @@ static void test_left(void **state) {
 
 static void test_stopped(void **state) {
   (void)state;
-  rank_process_t process = {&limits, stopped, NULL};
-  shoal_launch_options_t options = {.size = 3, .grace_ms = 100};  // it will not end by itself
+  rank_call_t call = {stopped, NULL};
+  shoal_ranks_options_t options = ranks_like(&limits, 3, true);
+  options.grace_ms = 100;  // it will not end by itself
   assert_error(DEADLINE, "rank 1 waits for nobody and is in no operation",
-               shoal_launch_processes(&options, run_rank_process, &process));
+               shoal_launch_ranks(&options, run_rank_call, &call, NULL));
 }
 
 static void test_death(void **state) {

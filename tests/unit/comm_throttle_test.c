@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 
 #include "base/failing.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "comm/backends/throttle/throttle.h"
 #include "comm_ranks.h"
 #include "comm_throttled.h"
+#include "launch/launch.h"
 
 #define MS INT64_C(1000000)
 
@@ -404,19 +406,9 @@ static void test_nth_allocation(void **state) {
   for (int64_t n = 1;; ++n) {
     shoal_failing_t failing = {.fail_at = n};
     shoal_world_options_t options = {.allocator = shoal_allocator_failing(&failing)};
-    shoal_world_t *worlds[2];
-    rank_thread_t ranks[2] = {0};
-    shoal_status_t status = shoal_world_threads(&options, 2, worlds);
-    const bool made = !status;
-    for (int i = 0; i < 2 && made; ++i) {
-      ranks[i] = (rank_thread_t){.world = worlds[i], .function = small_session};
-      assert_ok(shoal_thread_start(run_rank_thread, &ranks[i], &ranks[i].thread));
-    }
-    for (int i = 0; i < 2 && made; ++i) {
-      shoal_thread_join(&ranks[i].thread);
-      if (!status) status = ranks[i].status;
-      if (status != ranks[i].status) shoal_status_free(ranks[i].status);
-    }
+    const shoal_ranks_options_t two = ranks_like(&options, 2, false);
+    rank_call_t call = {small_session, NULL};
+    shoal_status_t status = shoal_launch_ranks(&two, run_rank_call, &call, NULL);
     const bool failed = atomic_load(&failing.calls) >= n;
     assert_int_equal(atomic_load(&failing.live_blocks), 0);
     if (!failed) {
@@ -519,7 +511,8 @@ static int join_otherwise(void *self, int rank) {
 
 static void test_same_settings(void **state) {
   (void)state;
-  assert_ok(shoal_launch_processes(&(shoal_launch_options_t){.size = 2}, join_otherwise, NULL));
+  assert_ok(
+      shoal_launch_processes(&(shoal_launch_options_t){.size = 2}, join_otherwise, NULL, NULL));
 }
 
 int main(void) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/failing.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "comm_ranks.h"
 

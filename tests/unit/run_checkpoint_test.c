@@ -1,4 +1,5 @@
 // Checkpoints: saved on one mesh, loaded on another; damaged files; failed saves; old ones dropped.
+// links: run launch
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

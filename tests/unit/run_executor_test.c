@@ -1,5 +1,6 @@
 // The executor on hand-written programs: compute, feeds and fetches, micro-batches, predicates,
 // providers, states, opaque devices, errors on one rank.
+// links: run launch
 #include "base/failing.h"
 #include "run/run.h"
 #include "run_support.h"

@@ -1,5 +1,6 @@
 // Every kind of reshard, executed: feeds a value in one layout, reshards it, taps it in the other,
 // and compares with what the layouts mean. Each rank has data of its own.
+// links: run launch
 #include "base/dtype.h"
 #include "program/bind.h"
 #include "run/run.h"

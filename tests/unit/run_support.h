@@ -7,9 +7,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "base/thread.h"
-#include "shoal/comm.h"
 #include "shoal/device.h"
+#include "shoal/launch.h"
 #include "shoal/program.h"
 #include "unit.h"
 
@@ -23,34 +22,23 @@
 
 typedef shoal_status_t (*rank_fn_t)(void *self, shoal_world_t *world);
 
-typedef struct rank_thread {
-  shoal_thread_t thread;
+typedef struct rank_call {
   rank_fn_t fn;
   void *self;
-  shoal_world_t *world;
-  shoal_status_t status;
-} rank_thread_t;
+} rank_call_t;
 
-static inline void rank_main(void *self) {
-  rank_thread_t *rank = self;
-  rank->status = rank->fn(rank->self, rank->world);
+static inline shoal_status_t run_rank_call(void *self, shoal_world_t *world, int32_t rank) {
+  (void)rank;
+  const rank_call_t *call = self;
+  return call->fn(call->self, world);
 }
 
 // Runs fn on n ranks in a new world; statuses[r] is what rank r returned.
 static inline void run_ranks_within(int64_t timeout_ms, int32_t n, rank_fn_t fn, void *self,
                                     shoal_status_t *statuses) {
-  shoal_world_t *worlds[MOST_RANKS] = {0};
-  rank_thread_t ranks[MOST_RANKS] = {0};
-  assert_ok(shoal_world_threads(&(shoal_world_options_t){.timeout_ms = timeout_ms}, n, worlds));
-  for (int32_t r = 0; r < n; ++r) {
-    ranks[r] = (rank_thread_t){.fn = fn, .self = self, .world = worlds[r]};
-    assert_ok(shoal_thread_start(rank_main, &ranks[r], &ranks[r].thread));
-  }
-  for (int32_t r = 0; r < n; ++r) shoal_thread_join(&ranks[r].thread);
-  for (int32_t r = 0; r < n; ++r) {
-    statuses[r] = ranks[r].status;
-    shoal_world_release(worlds[r]);
-  }
+  rank_call_t call = {fn, self};
+  const shoal_ranks_options_t options = {.ranks = n, .timeout_ms = timeout_ms};
+  shoal_status_free(shoal_launch_ranks(&options, run_rank_call, &call, statuses));
 }
 
 static inline void run_ranks(int32_t n, rank_fn_t fn, void *self, shoal_status_t *statuses) {
