@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
   if (!status) status = check(&g, &differ);
   if (differ) fprintf(stderr, "halo_step: overlapped and plain differ\n");
   if (!status && !differ) status = run(&g, atoi(argv[4]), atoi(argv[5]));
-  if (status) fprintf(stderr, "halo_step: error: %s\n", shoal_status_message(status));
+  shoal_status_print(status, stderr);
   int code = differ ? 1 : shoal_code_exit(shoal_status_code(status));
   shoal_status_free(status);
   if (g.world) {

@@ -11,13 +11,16 @@ set(CMAKE_C_FLAGS_DEBUG "-Og -g")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g -fno-omit-frame-pointer")
 
 add_library(shoal_flags INTERFACE)
+# how a compiler cache writes the source folder, so that builds of other folders can share
+file(RELATIVE_PATH relative_source ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
 target_compile_definitions(shoal_flags INTERFACE _GNU_SOURCE)
 target_compile_options(
   shoal_flags
   INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
             -Werror=unused-result -Wno-missing-field-initializers -ffp-contract=off
             # messages and statuses name files from the repository's root, not from this machine's
-            -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=${CMAKE_BINARY_DIR}/=)
+            -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=${CMAKE_BINARY_DIR}/=
+            -fmacro-prefix-map=${relative_source}=)
 if(SHOAL_WERROR)
   target_compile_options(shoal_flags INTERFACE -Werror)
 endif()

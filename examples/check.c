@@ -39,10 +39,8 @@ int main(void) {
            strategies[i], (long long)report.values, report.worst_value, report.worst);
   }
 done:
-  if (status) {  // names the first value that differs: where, what it is and what it should be
-    fprintf(stderr, "check: error: %s: %s\n", shoal_code_name(shoal_status_code(status)),
-            shoal_status_message(status));
-  }
+  // Names the first value that differs: where, what it is and what it should be.
+  shoal_status_print(status, stderr);
   int code = shoal_code_exit(shoal_status_code(status));
   shoal_status_free(status);
   shoal_model_free(model);

@@ -91,10 +91,7 @@ int main(void) {
   if (shoal_world_rank(world) == 0)
     printf("loss %.1f, moment of its gradient %.1f\n", sums[0], sums[1]);
 done:
-  if (status) {
-    fprintf(stderr, "halo: error: %s: %s\n", shoal_code_name(shoal_status_code(status)),
-            shoal_status_message(status));
-  }
+  shoal_status_print(status, stderr);
   int code = shoal_code_exit(shoal_status_code(status));
   shoal_status_free(status);
   shoal_primitive_free(l.halo);

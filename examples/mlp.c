@@ -47,10 +47,7 @@ int main(void) {
       printf("step %d loss %.4f\n", step, (double)loss);
   }
 done:
-  if (status) {
-    fprintf(stderr, "mlp: error: %s: %s\n", shoal_code_name(shoal_status_code(status)),
-            shoal_status_message(status));
-  }
+  shoal_status_print(status, stderr);
   int code = shoal_code_exit(shoal_status_code(status));
   shoal_status_free(status);
   shoal_session_free(s);

@@ -152,9 +152,7 @@ int main(void) {
   if (shoal_world_rank(shoal_session_world(s)) == 0)
     printf("loss %.6f -> %.6f\n", (double)first, (double)loss);
 done:
-  if (status)
-    fprintf(stderr, "user_op: error: %s: %s\n", shoal_code_name(shoal_status_code(status)),
-            shoal_status_message(status));
+  shoal_status_print(status, stderr);
   int code = status ? shoal_code_exit(shoal_status_code(status)) : loss < first ? 0 : 1;
   shoal_status_free(status);
   shoal_session_free(s);

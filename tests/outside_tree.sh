@@ -48,7 +48,7 @@ int main() {
   if (!status) status = shoal_feed(session, "x", xs, sizeof xs);
   if (!status) status = shoal_run(session, "train");
   if (!status) status = shoal_fetch(session, "y", ys, sizeof ys);
-  if (status) std::fprintf(stderr, "graph: %s\n", shoal_status_message(status));
+  shoal_status_print(status, stderr);
   int code = shoal_code_exit(shoal_status_code(status));
   for (int i = 0; i < 6 && !status; ++i)
     if (std::fabs(ys[i] - xs[i] * xs[i]) > 1e-12) code = 1;

@@ -36,6 +36,8 @@ run check_threads 0 -n 2 --threads -- "$shoal" check mlp
 has out "on 2 threads"
 run no_threads 6 -n 4 --threads -- "$(dirname "$shoal")/examples/mlp"
 has err "shoal run --threads"
+has err "shoal: error: UNSUPPORTED: "
+has err "hint: "
 # Each rank keeps to its share of the cores, unless there are too few, or it is told not to.
 cores=$(nproc)
 if [ "$cores" -ge 2 ] && command -v taskset >/dev/null; then

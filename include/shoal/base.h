@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,6 +55,12 @@ SHOAL_API const char *shoal_status_file(shoal_status_t status);  // where it was
 SHOAL_API int shoal_status_line(shoal_status_t status);          // 0 for NULL
 SHOAL_API const char *shoal_code_name(shoal_code_t code);        // "INVALID_ARGUMENT"
 SHOAL_API int shoal_code_exit(shoal_code_t code);                // exit status of a program
+
+// Prints an error for people, for the end of a program's main: "shoal: error: CODE: message", where
+// it was made ("  at mlp.c:17": the user's line for an error of a graph) and its hint, a line each.
+// NULL is success and prints nothing; `file` NULL is stderr. The one function of the library that
+// prints.
+SHOAL_API void shoal_status_print(shoal_status_t status, FILE *file);
 
 #define SHOAL_RETURN_IF_ERROR(expr)                      \
   do {                                                   \

@@ -108,6 +108,16 @@ int shoal_code_exit(shoal_code_t code) {
   return 70;
 }
 
+// In one call: lines of ranks that print at the same time stay together.
+void shoal_status_print(shoal_status_t status, FILE *file) {
+  if (!status) return;
+  char place[32] = "";
+  if (status->file[0]) shoal_format(place, sizeof place, ":%d", status->line);
+  fprintf(file ? file : stderr, "shoal: error: %s: %s%s%s%s%s%s\n", shoal_code_name(status->code),
+          status->message, status->file[0] ? "\n  at " : "", status->file, place,
+          status->hint[0] ? "\nhint: " : "", status->hint);
+}
+
 // Formats into `buffer`, or into a heap block when that is too small; NULL only when memory is
 // short.
 static char *format_into(char *buffer, size_t capacity, const char *format, va_list args) {

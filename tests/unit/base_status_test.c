@@ -34,6 +34,28 @@ static void long_messages_are_whole(void **state) {
   shoal_status_free(status);
 }
 
+static void printed(shoal_status_t status, char *buffer, size_t capacity) {
+  FILE *file = fmemopen(buffer, capacity, "w");
+  assert_non_null(file);
+  shoal_status_print(status, file);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void prints_place_and_hint(void **state) {
+  (void)state;
+  char text[200] = "";
+  shoal_status_t status = shoal_status_create(SHOAL_NOT_FOUND, "mlp.c", 17, "no mesh", "try 'b'");
+  printed(status, text, sizeof text);
+  assert_string_equal(text, "shoal: error: NOT_FOUND: no mesh\n  at mlp.c:17\nhint: try 'b'\n");
+  shoal_status_free(status);
+  memset(text, 0, sizeof text);
+  status = shoal_status_create(SHOAL_IO, NULL, 0, "full", NULL);
+  printed(status, text, sizeof text);
+  assert_string_equal(text, "shoal: error: IO: full\n");
+  shoal_status_free(status);
+  shoal_status_print(NULL, NULL);
+}
+
 static void ok_is_null(void **state) {
   (void)state;
   assert_int_equal(shoal_status_code(NULL), SHOAL_OK);
@@ -51,6 +73,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(create_and_annotate),
       cmocka_unit_test(long_messages_are_whole),
+      cmocka_unit_test(prints_place_and_hint),
       cmocka_unit_test(ok_is_null),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
