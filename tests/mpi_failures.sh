@@ -17,6 +17,13 @@ for family in $families; do
       { fail "$family: $case"; cat "$work/out" "$work/err" >&2; }
   done
 
+  # Ranks that are fed, set or call something else.
+  for case in batches calls; do
+    launch $family 2 "$tests/session_agree_test" join $case >"$work/out" 2>"$work/err" </dev/null
+    [ "$(grep -c ': well' "$work/out")" -eq 2 ] ||
+      { fail "$family: $case"; cat "$work/out" "$work/err" >&2; }
+  done
+
   # A rank that dies takes the job with it, and no rank is left.
   for signal in KILL SEGV; do
     marker=shoal-mpi-$$-$family-$signal

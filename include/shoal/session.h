@@ -38,7 +38,8 @@ typedef struct shoal_parallelize_options {
   const char *const *fetches;  // names of further values to fetch, NULL-terminated
   bool opaque;                 // CPU device in opaque mode, queues concurrent
   bool through_text;           // run from the re-parsed text of plan and program
-  bool dry_run;  // plan, lower, check - and stop: runs return OK without doing anything
+  bool dry_run;     // plan, lower, check - and stop: runs return OK without doing anything
+  bool no_compare;  // what ranks feed and set alike is not compared between them
   shoal_provider_fn_t provider;
   void *provider_self;
   shoal_tap_fn_t tap;
@@ -62,20 +63,29 @@ SHOAL_API void shoal_session_free(shoal_session_t *session);
 // stays until it is fed again; where several graphs have an input of that name, those of that size
 // are fed. A part is what the rank's boxes hold (halos included), packed dense: micro-batch 0's,
 // then micro-batch 1's, and so on. `size` is checked. Not collective.
+//
+// The next run compares, unless the options say no_compare, what ranks were fed alike: wholes, and
+// parts that several ranks hold; all of up to 64 KiB, of more a fixed pattern of as much. A
+// difference is a MISMATCH on every rank, which names the input and who differs; nothing has run
+// then, and the right data can be fed. Not compared: elements that ranks hold within parts that
+// differ (halos), and wholes with parts.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, const char *name,
                                                    const void *data, size_t size);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
-// Runs a graph. *Collective.* An error in the middle of it breaks the world: all ranks return it,
-// then and from every later collective call; states may be half updated, and that graph's outputs
-// cannot be fetched. One rank alone: the same, for this session.
+// Runs a graph. *Collective*: as with every such call on a session, ranks that make another one at
+// the same time, or with another name, get a MISMATCH that says who calls what. An error in the
+// middle of a run breaks the world: all ranks return it, then and from every later collective call;
+// states may be half updated, and that graph's outputs cannot be fetched. One rank alone: the same,
+// for this session.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
 // The one-device answer, on every rank; outputs always, other values if asked for at creation.
 // Where several graphs have an output of that name, the last run's. `size` is checked. Not
 // collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
                                                     void *data, size_t size);
-// Reads or sets a whole state. *Collective.*
+// Reads or sets a whole state. *Collective.* Every rank sets the same value: compared as feeds are,
+// and after a MISMATCH the state is as it was.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *session,
                                                           const char *state, void *data,
                                                           size_t size);

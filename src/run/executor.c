@@ -177,7 +177,8 @@ shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
   const shoal_run_order_t *order = NULL;
   shoal_status_t status = find_order(runner, graph, &order);
   if (!status) status = shoal_run_feed_check(runner, graph);
-  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, status));
+  const shoal_run_meeting_t meeting = {.call = "shoal_run", .name = graph, .graph = graph};
+  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, status));
   ++runner->run_count;
   set_lost(runner, graph, true);
   for (int64_t i = 0; i < order->call_count && !status; ++i) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "op/type.h"
@@ -120,6 +121,10 @@ static shoal_status_t note(shoal_runner_t *runner, const char *graph, int32_t mi
   if (input->buffer >= 0 && input->buffer != buffer) input->several = true;
   input->buffer = buffer;
   input->offsets[micro + 1] = part_bytes(part);
+  // Terms of a sum differ from rank to rank: nothing to compare.
+  if (shoal_layout_is_partial(&runner->bound.rank_class->buffers[buffer].layout)) return NULL;
+  const bool whole = micro < 0 && part_bytes(part) == input->whole_bytes;
+  input->part_key = whole ? SHOAL_RUN_WHOLE : shoal_run_key(input->part_key, micro, &part->boxes);
   return NULL;
 }
 
@@ -249,6 +254,8 @@ shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch) {
 static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void *data, size_t size,
                            bool is_part) {
   const shoal_run_input_t *named = NULL;
+  const bool compare = !runner->options.no_compare && shoal_world_size(runner->world) > 1;
+  uint64_t hash = 0;
   bool taken = false;
   for (int64_t i = 0; i < runner->program->input_count; ++i) {
     shoal_run_input_t *input = &runner->inputs[i];
@@ -259,6 +266,11 @@ static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void 
     }
     named = input;
     if ((size_t)(is_part ? input->part_bytes : input->whole_bytes) != size) continue;
+    if (compare) {
+      if (!taken) hash = shoal_hash_sample(data, size);
+      input->hash = hash;
+      input->key = is_part ? input->part_key : SHOAL_RUN_WHOLE;
+    }
     taken = true;
     if (!input->host) continue;
     if (size > 0) memcpy(input->host, data, size);

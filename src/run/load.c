@@ -260,6 +260,14 @@ static shoal_status_t load(shoal_runner_t *runner) {
   return tap_memory(runner);
 }
 
+static shoal_status_t make_groups(shoal_runner_t *runner) {
+  const int32_t size = shoal_world_size(runner->world);
+  if (size > 1) {
+    SHOAL_RETURN_IF_ERROR(shoal_group_create(runner->world, size, NULL, &runner->everyone));
+  }
+  return shoal_run_moves_group(runner);
+}
+
 shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t *world,
                                    shoal_device_t *device, const shoal_runner_options_t *options,
                                    shoal_runner_t **out_runner) {
@@ -283,7 +291,7 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
     status = SHOAL_OOM();
   }
   status = shoal_world_agree(world, status);
-  if (!status) status = shoal_world_agree(world, shoal_run_moves_group(runner));
+  if (!status) status = shoal_world_agree(world, make_groups(runner));
   if (status) {
     shoal_runner_free(runner);
     return status;
@@ -297,6 +305,7 @@ void shoal_runner_free(shoal_runner_t *runner) {
   const shoal_class_t *rank_class = runner->bound.rank_class;
   for (int64_t i = 0; i < runner->groups.count; ++i)
     shoal_group_free(runner->groups.items[i].group);
+  shoal_group_free(runner->everyone);
   for (int64_t s = 0; runner->events && s < rank_class->segment_count; ++s) {
     for (int64_t i = 0; runner->events[s] && i < rank_class->segments[s].instruction_count; ++i) {
       shoal_event_free(runner->events[s][i]);

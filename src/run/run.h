@@ -28,6 +28,7 @@ typedef struct shoal_runner_options {
   void *provider_self;
   shoal_run_tap_fn_t tap;  // NULL: none. With one, instructions run one after the other
   void *tap_self;
+  bool no_compare;  // fed and set data is not compared between ranks
 } shoal_runner_options_t;
 
 // Loads a program, which must outlive the runner, as `world` and `device` must. *Collective.*
@@ -38,13 +39,15 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_create(const shoal_program_t *program
 void shoal_runner_free(shoal_runner_t *runner);
 
 // Feeds the whole of an input, or this rank's part of it (session.h says in which order). The data
-// is copied and kept until fed again. Not collective.
+// is copied and kept until fed again. Not collective; the next run compares what several ranks were
+// fed alike.
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed(shoal_runner_t *runner, const char *name,
                                                 const void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, const char *name,
                                                      const void *data, size_t size);
-// Runs a graph's order to its end. *Collective.* After an error in the middle of it the world is
-// broken.
+// Runs a graph's order to its end. *Collective.* MISMATCH, before anything runs: the ranks run
+// different graphs, or were fed different data that should be equal. After an error in the middle
+// of it the world is broken.
 SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph);
 // An output of the graph that ran last among those that have it. Not collective.
 SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name,
@@ -52,7 +55,8 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, c
 
 // ---- states ---------------------------------------------------------------------------
 
-// Reads or sets a whole state. *Collective.* Every rank sets the same value.
+// Reads or sets a whole state. *Collective.* Every rank sets the same value; else MISMATCH, and the
+// state stays as it is.
 SHOAL_MUST_USE shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *state,
                                                void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *state,
@@ -61,6 +65,11 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_set(shoal_runner_t *runner, const cha
 // *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state,
                                                   int32_t root, void *data);
+// Begins a collective call, as "shoal_save" with its main argument `name`: OK if `status` is OK on
+// all ranks and all of them made this call with this name; else the same error on all.
+// *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const char *call,
+                                                const char *name, shoal_status_t status);
 // Where an error of a collective call on this rank goes: OK on all ranks, or the same error on all.
 // Ends a phase that every rank goes through. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);

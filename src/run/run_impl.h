@@ -2,6 +2,7 @@
 //
 //   load.c       create and free: everything a run enqueues is built here
 //   executor.c   run
+//   meet.c       how collective calls begin: do all ranks call the same, on equal data?
 //   bounded.c    compute on as many rows as a buffer says
 //   feed.c       inputs and outputs
 //   move.c       reshards: what load builds for them, and runs on a queue
@@ -25,6 +26,12 @@ typedef struct shoal_run_input {
   bool several;        // fed into several buffers: only the whole can be fed
   char *host;          // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
   bool fed, is_part;
+  // Comparing (meet.c). A key says which elements of the whole, in which order: ranks that were fed
+  // the same key must have been fed the same data.
+  uint64_t part_key;   // of this rank's part
+  uint64_t key, hash;  // of what was fed last; key 0: nothing to compare
+  uint64_t known_key;  // that `weight` was worked out for
+  uint64_t weight;     // of the hash; those of all ranks with this key add up to 0
 } shoal_run_input_t;
 
 typedef struct shoal_run_output {
@@ -123,6 +130,7 @@ struct shoal_runner {
   shoal_run_input_t *inputs;  // one per port of the program
   shoal_run_output_t *outputs;
   SHOAL_VEC(shoal_run_group_t) groups;
+  shoal_group_t *everyone;                   // for meet.c; NULL in a world of one
   shoal_run_move_t *first_lazy, *last_lazy;  // under way, oldest first
   float *scratch;  // for joins in half precision, shared: the queue is in order
   int64_t scratch_count;
@@ -150,6 +158,25 @@ SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
                                               const shoal_run_transfer_t *fetch);
 // Once the queue is done: the fetched part goes into the whole.
 SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch);
+
+// ---- meet.c ---------------------------------------------------------------------------
+
+#define SHOAL_RUN_WHOLE 1  // key of a whole input
+
+// A collective call, as this rank makes it.
+typedef struct shoal_run_meeting {
+  const char *call, *name;  // "shoal_run", "train"
+  const char *graph;        // whose inputs are compared; NULL: none
+  bool has_value;
+  uint64_t value;  // hash of what every rank gives
+} shoal_run_meeting_t;
+
+// Takes the place of shoal_runner_agree at the beginning of a call, at the same cost.
+SHOAL_MUST_USE shoal_status_t shoal_run_meet(shoal_runner_t *runner,
+                                             const shoal_run_meeting_t *mine,
+                                             shoal_status_t status);
+// The key of a part with one more micro-batch (-1: outside the loop) of these boxes.
+uint64_t shoal_run_key(uint64_t key, int32_t micro, const shoal_boxes_t *boxes);
 
 // ---- move.c ---------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "op/reduce.h"
 #include "program/program_impl.h"
@@ -113,14 +114,17 @@ shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_
   return status;
 }
 
+static shoal_status_t find_of_size(const shoal_runner_t *runner, const char *name, size_t size,
+                                   int64_t *out_state) {
+  SHOAL_RETURN_IF_ERROR(shoal_run_state_find(runner, name, out_state));
+  const shoal_type_t *type = &runner->program->states[*out_state].type;
+  return shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size);
+}
+
 shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *name, void *data, size_t size) {
   int64_t state = 0;
-  shoal_status_t status = shoal_run_state_find(runner, name, &state);
-  if (!status) {
-    const shoal_type_t *type = &runner->program->states[state].type;
-    status = shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size);
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, status));
+  const shoal_run_meeting_t meeting = {.call = "shoal_session_get", .name = name};
+  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, find_of_size(runner, name, size, &state)));
   return shoal_runner_gather(runner, state, -1, data);
 }
 
@@ -171,23 +175,18 @@ shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_sta
   return shoal_queue_wait(queue);
 }
 
-static shoal_status_t set(shoal_runner_t *runner, const char *name, const void *data, size_t size,
-                          shoal_arena_t *arena) {
-  int64_t state;
-  SHOAL_RETURN_IF_ERROR(shoal_run_state_find(runner, name, &state));
-  const shoal_type_t *type = &runner->program->states[state].type;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size));
-  shoal_run_state_part_t part;
-  SHOAL_RETURN_IF_ERROR(shoal_run_state_pieces(runner, state, arena, &part));
-  return shoal_run_state_store(runner, &part, data, arena);
-}
-
 shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *name, const void *data,
                                 size_t size) {
+  int64_t state = 0;
+  shoal_run_meeting_t meeting = {
+      .call = "shoal_session_set", .name = name, .has_value = !runner->options.no_compare};
+  if (meeting.has_value) meeting.value = shoal_hash_sample(data, size);
+  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, find_of_size(runner, name, size, &state)));
   shoal_arena_t arena;
   shoal_arena_init(runner->allocator, &arena);
-  shoal_status_t status = set(runner, name, data, size, &arena);
+  shoal_run_state_part_t part;
+  shoal_status_t status = shoal_run_state_pieces(runner, state, &arena, &part);
+  if (!status) status = shoal_run_state_store(runner, &part, data, &arena);
   shoal_arena_deinit(&arena);
   return shoal_runner_agree(runner, status);
 }

@@ -76,19 +76,22 @@ shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *dat
 shoal_status_t shoal_session_get(shoal_session_t *session, const char *state, void *data,
                                  size_t size) {
   if (!session->runner) return dry(data, size);
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, check_pointers(state, data, size)));
+  shoal_status_t status = check_pointers(state, data, size);
+  if (status) return shoal_runner_meet(session->runner, "shoal_session_get", state, status);
   return shoal_runner_get(session->runner, state, data, size);
 }
 
 shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, const void *data,
                                  size_t size) {
   if (!session->runner) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, check_pointers(state, data, size)));
+  shoal_status_t status = check_pointers(state, data, size);
+  if (status) return shoal_runner_meet(session->runner, "shoal_session_set", state, status);
   return shoal_runner_set(session->runner, state, data, size);
 }
 
 shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
   if (!session->runner) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_save", path, NULL));
   char seed[32];
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)session->seed);
   const shoal_safetensors_note_t notes[] = {{"shoal_checkpoint", "1"}, {"seed", seed}};
@@ -97,13 +100,16 @@ shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
 
 shoal_status_t shoal_load(shoal_session_t *session, const char *path) {
   if (!session->runner) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_load", path, NULL));
   return shoal_checkpoint_load(session->runner, path);
 }
 
 shoal_status_t shoal_session_catch_signals(shoal_session_t *session) {
   shoal_status_t status = session->catches_signals ? NULL : shoal_signals_catch();
   const bool caught = !session->catches_signals && !status;
-  status = shoal_world_agree(session->world, status);
+  status = session->runner
+               ? shoal_runner_meet(session->runner, "shoal_session_catch_signals", NULL, status)
+               : shoal_world_agree(session->world, status);
   if (status && caught) shoal_signals_release();
   if (!status) session->catches_signals = true;
   return status;
