@@ -27,11 +27,8 @@ static const shoal_option_t table[] = {
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t *program,
-                                const cli_plan_options_t *options, shoal_arena_t *arena,
-                                FILE *out) {
+                                const shoal_cluster_t *cluster, FILE *out) {
   const shoal_intent_t *intent = shoal_plan_intent(plan);
-  shoal_cluster_t cluster;
-  SHOAL_RETURN_IF_ERROR(cli_cluster(options, arena, &cluster));
   fprintf(out, "strategy %s\n", intent->strategy);
   for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(out, "mesh %s\n", intent->meshes[i]);
   for (int64_t i = 0; i < intent->layout_count; ++i)
@@ -52,7 +49,7 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
   for (int64_t o = 0; o < program->classes[0].order_count; ++o) {
     const char *graph = program->classes[0].orders[o].graph;
     shoal_simulation_t sim;
-    SHOAL_RETURN_IF_ERROR(shoal_simulate(program, graph, &cluster, shoal_allocator_system(), &sim));
+    SHOAL_RETURN_IF_ERROR(shoal_simulate(program, graph, cluster, shoal_allocator_system(), &sim));
     fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n",
             graph, sim.seconds, sim.compute_seconds, sim.comm_seconds, sim.comm_bytes);
   }
@@ -65,8 +62,13 @@ static shoal_status_t show(const plan_command_t *command, const cli_planned_t *p
   SHOAL_RETURN_IF_ERROR(shoal_plan_print(planned->plan, arena, &text));
   if (command->output)
     SHOAL_RETURN_IF_ERROR(shoal_file_write(command->output, text, (int64_t)strlen(text)));
-  if (command->format == FORMAT_TEXT)
-    return summarize(planned->plan, planned->program, &command->planning, arena, out);
+  if (command->format == FORMAT_TEXT) {
+    shoal_cluster_t *cluster;
+    SHOAL_RETURN_IF_ERROR(cli_cluster(&command->planning, &cluster));
+    shoal_status_t status = summarize(planned->plan, planned->program, cluster, out);
+    shoal_cluster_free(cluster);
+    return status;
+  }
   fputs(text, out);
   return NULL;
 }

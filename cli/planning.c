@@ -79,18 +79,22 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
   SHOAL_RETURN_IF_ERROR(cli_plan_check(options));
   int64_t size = 0;
   shoal_allocator_t allocator = shoal_allocator_system();
-  shoal_cluster_t cluster;  // its errors name the file
-  SHOAL_RETURN_IF_ERROR(cli_cluster(options, arena, &cluster));
+  shoal_cluster_t *cluster;  // its errors name the file
+  SHOAL_RETURN_IF_ERROR(cli_cluster(options, &cluster));
+  const char *described = NULL;
+  shoal_status_t status = options->cluster ? shoal_cluster_print(cluster, arena, &described) : NULL;
+  shoal_cluster_free(cluster);
+  if (status) return status;
   if (options->plan) {
     const char *text = NULL;
     SHOAL_RETURN_IF_ERROR(shoal_file_read(options->plan, arena, &text, &size));
     return shoal_plan_parse(options->plan, text, model, rules, (int32_t)options->ranks, allocator,
                             out_rebuilt, out_plan);
   }
-  shoal_plan_options_t make = {
-      .strategy = options->strategy, .mesh = options->mesh, .world = (int32_t)options->ranks};
-  if (options->cluster)
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &make.cluster, &size));
+  shoal_plan_options_t make = {.strategy = options->strategy,
+                               .mesh = options->mesh,
+                               .cluster = described,
+                               .world = (int32_t)options->ranks};
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(options->layouts, arena, &make.layout_count, &make.layouts));
   return shoal_plan_make(model, rules, &make, out_plan);
@@ -124,12 +128,13 @@ void cli_planned_free(cli_planned_t *planned) {
   shoal_model_free(planned->model);
 }
 
-shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,
-                           shoal_cluster_t *out_cluster) {
-  *out_cluster = shoal_cluster_default();
-  if (!options->cluster) return NULL;
-  const char *text = NULL;
-  int64_t size = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &text, &size));
-  return shoal_cluster_parse(options->cluster, text, out_cluster);
+shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_cluster_t **out_cluster) {
+  SHOAL_RETURN_IF_ERROR(
+      shoal_cluster_read(options->cluster, shoal_allocator_system(), out_cluster));
+  const int32_t ranks = shoal_cluster_ranks(*out_cluster);
+  if (ranks == 0 || options->ranks <= ranks) return NULL;
+  shoal_cluster_free(*out_cluster);
+  *out_cluster = NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: the cluster '%s' has %d devices",
+                     (long long)options->ranks, options->cluster, ranks);
 }

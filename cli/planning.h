@@ -27,7 +27,8 @@ typedef struct cli_plan_options {
       CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"), \
       CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),       \
       CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),       \
-      CLI_PLAN_OPTION(type, STRING, cluster, NULL, "cluster file to plan for"),                  \
+      CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                               \
+                      "cluster file or preset (a100x8:16) to plan for"),                         \
       CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                               \
                       "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'")
 
@@ -67,8 +68,9 @@ SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options,
                                             const shoal_model_t *model, shoal_rules_t *rules,
                                             shoal_arena_t *arena, bool *out_rebuilt,
                                             shoal_plan_t **out_plan);
-// The cluster file's content, or the default machine.
-SHOAL_MUST_USE shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_arena_t *arena,
-                                          shoal_cluster_t *out_cluster);
+// The cluster to plan for, or the default; the caller frees it. INVALID_ARGUMENT where it has too
+// few devices for the ranks.
+SHOAL_MUST_USE shoal_status_t cli_cluster(const cli_plan_options_t *options,
+                                          shoal_cluster_t **out_cluster);
 
 #endif  // SHOAL_CLI_PLANNING_H_

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "cli.h"
@@ -67,10 +66,10 @@ static shoal_status_t print_help(FILE *out) {
 }
 
 static shoal_status_t print_call(const shoal_launch_cluster_options_t *options,
-                                 const shoal_cluster_nodes_t *nodes, char **program,
+                                 const shoal_cluster_t *cluster, char **program,
                                  shoal_arena_t *arena, FILE *out) {
   shoal_launch_command_t command;
-  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, nodes, program, "HOSTS", "SSH",
+  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, cluster, program, "HOSTS", "SSH",
                                                      "SSH_CONFIG", arena, &command));
   if (command.local_ranks) {  // no mpirun
     fprintf(out, "local ranks: %d\n", command.local_ranks);
@@ -90,17 +89,16 @@ static shoal_status_t print_call(const shoal_launch_cluster_options_t *options,
 
 static shoal_status_t run_cluster(const run_options_t *options, const shoal_launch_options_t *local,
                                   char **program, shoal_arena_t *arena, FILE *out) {
-  const char *text;
-  int64_t size;
-  shoal_cluster_nodes_t nodes;
-  SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, arena, &text, &size));
-  SHOAL_RETURN_IF_ERROR(shoal_cluster_nodes_parse(options->cluster, text, arena, &nodes));
+  shoal_cluster_t *cluster;
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read(options->cluster, shoal_allocator_system(), &cluster));
   shoal_launch_cluster_options_t launch = {.launch = *local,
                                            .mpi = options->mpi,
                                            .mpi_options = options->mpi_options,
                                            .ssh = options->ssh};
-  if (options->dry_run) return print_call(&launch, &nodes, program, arena, out);
-  return shoal_launch_cluster(&launch, &nodes, program);
+  shoal_status_t status = options->dry_run ? print_call(&launch, cluster, program, arena, out)
+                                           : shoal_launch_cluster(&launch, cluster, program);
+  shoal_cluster_free(cluster);
+  return status;
 }
 
 // "auto" is 0.

@@ -137,6 +137,12 @@ bad INVALID_ARGUMENT "unknown key 'rank'" "did you mean 'ranks'?" $plan --cluste
 bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
 printf 'shoal_cluster: [\n' >bad.yml
 bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
+bad INVALID_ARGUMENT "did you mean 'a100'?" "shoal info" $plan --cluster a10x8
+bad INVALID_ARGUMENT "has 1 devices" "" plan mlp -n 2 --cluster cpu:1
+bad INVALID_ARGUMENT "there is no kind of device 'z80'" "" info --cluster z80x8:2
+bad INVALID_ARGUMENT "no nodes with an address" "address" run --cluster a100x8:2 -- true
+"$SHOAL_BIN" info --cluster a100x8:128 | tee full.yml | grep -q "1024 ranks on 128 nodes"
+"$SHOAL_BIN" info --cluster full.yml | cmp - full.yml
 
 # ---- rules, layout, run -------------------------------------------------------------------------------
 bad NOT_FOUND "there is no op 'shoal.matmull'" "did you mean 'shoal.matmul'?" rules matmull

@@ -17,7 +17,7 @@ typedef struct shoal_plan_options {
   shoal_allocator_t allocator;     // zero: the system's
   const char *strategy;            // NULL: "auto"
   const char *mesh;                // "data=2,tensor=2,micro=3"; NULL: the strategy's default
-  const char *cluster;             // text of a cluster file, or NULL
+  const char *cluster;             // text of a cluster file, a preset, or NULL
   int32_t world;                   // ranks
   shoal_strategies_t *strategies;  // NULL: native ones only
   int64_t layout_count;            // explicit layouts, added after the strategy's own

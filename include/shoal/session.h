@@ -31,7 +31,7 @@ typedef struct shoal_parallelize_options {
   const char *strategy;  // NULL: "auto". "single", "data", "tensor", "explicit" ...
   const char *mesh;      // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
   const char *plan;      // text of a plan file; overrides strategy and mesh
-  const char *cluster;   // path of a cluster file
+  const char *cluster;   // path of a cluster file, or a preset
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;

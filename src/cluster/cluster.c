@@ -1,110 +1,178 @@
-// Cluster files: see shoal/cluster.h.
-#include "shoal/cluster.h"
+// Clusters: life, and questions about ranks. See shoal/cluster.h.
+#include "cluster/cluster.h"
 
-#include "base/options.h"
+#include <unistd.h>
+
+#include "base/file.h"
 #include "base/status.h"
-#include "base/yaml.h"
-#include "cluster/nodes.h"
 
-shoal_cluster_t shoal_cluster_default(void) {
-  return (shoal_cluster_t){
-      .flops = 5e9, .memory_bandwidth = 1e10, .link_latency = 5e-6, .link_bandwidth = 2e9};
+// ---- life -----------------------------------------------------------------------------
+
+void shoal_cluster_free(shoal_cluster_t *cluster) {
+  if (cluster) shoal_arena_free(cluster->arena);  // the cluster lies in it
 }
 
-static shoal_status_t read_positive(const shoal_json_t *object, const char *key, double *value) {
-  const shoal_json_t *child = shoal_json_find(object, key);
-  if (!child) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_real(object, key, value));
-  if (*value > 0) return NULL;
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be positive", child->path);
-}
-
-static shoal_status_t read_memory(const shoal_json_t *device, int64_t *out_bytes) {
-  const shoal_json_t *memory = shoal_json_find(device, "memory");
-  if (!memory) return NULL;
-  if (memory->kind == SHOAL_JSON_INT && memory->integer > 0) {
-    *out_bytes = memory->integer;
-    return NULL;
+shoal_status_t shoal_cluster_read(const char *path_or_preset, shoal_allocator_t allocator,
+                                  shoal_cluster_t **out_cluster) {
+  *out_cluster = NULL;
+  if (!allocator.alloc) allocator = shoal_allocator_system();
+  const char *text = path_or_preset ? path_or_preset : "shoal_cluster: 1";
+  const char *name = path_or_preset ? path_or_preset : "default";
+  // A file of that name comes first: nobody's file is hidden by a kind that is added later.
+  if (!path_or_preset || (shoal_cluster_is_preset(text) && access(path_or_preset, F_OK) != 0)) {
+    return shoal_cluster_parse(name, text, allocator, out_cluster);
   }
-  if (memory->kind == SHOAL_JSON_STRING && shoal_size_parse(memory->string, out_bytes)) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write bytes, or a number with K, M, G or T: 24G",
-                          "%s is not a size", memory->path);
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  int64_t size;
+  shoal_status_t status = shoal_file_read(path_or_preset, &arena, &text, &size);
+  if (!status) status = shoal_cluster_parse(path_or_preset, text, allocator, out_cluster);
+  shoal_arena_deinit(&arena);
+  return status;
 }
 
-// A rank per device, and the slowest node's network between them.
-static shoal_status_t read_nodes(const shoal_json_t *root, shoal_arena_t *arena,
-                                 shoal_cluster_t *cluster) {
-  if (!shoal_json_find(root, "nodes")) return NULL;
-  shoal_cluster_nodes_t nodes;
-  SHOAL_RETURN_IF_ERROR(shoal_cluster_nodes_read(root, arena, &nodes));
-  cluster->ranks = nodes.ranks;
-  if (nodes.count == 1) return NULL;
-  cluster->link_bandwidth = nodes.items[0].network_bandwidth;
-  for (int64_t i = 1; i < nodes.count; ++i) {
-    if (nodes.items[i].network_bandwidth < cluster->link_bandwidth)
-      cluster->link_bandwidth = nodes.items[i].network_bandwidth;
+shoal_status_t shoal_cluster_number(shoal_cluster_nodes_t *groups, int64_t count,
+                                    shoal_cluster_t *cluster) {
+  int64_t ranks = 0, nodes = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    groups[i].first_rank = (int32_t)ranks;
+    groups[i].first_node = (int32_t)nodes;
+    nodes += groups[i].count;
+    ranks += (int64_t)groups[i].count * groups[i].devices;
+    if (ranks > SHOAL_CLUSTER_MAX_RANKS) {
+      return SHOAL_ERROR(UNSUPPORTED, "a cluster of more than %d devices", SHOAL_CLUSTER_MAX_RANKS);
+    }
   }
+  cluster->ranks = (int32_t)ranks;
+  cluster->node_count = (int32_t)nodes;
+  cluster->groups = groups;
+  cluster->group_count = count;
   return NULL;
 }
 
-static shoal_status_t read_link(const shoal_json_t *root, const char *key, double *latency,
-                                double *bandwidth) {
-  static const char *const keys[] = {"latency", "bandwidth"};
-  const shoal_json_t *link = NULL;
-  if (!shoal_json_find(root, key)) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, key, SHOAL_JSON_OBJECT, &link));
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(link, keys, 2));
-  SHOAL_RETURN_IF_ERROR(read_positive(link, "latency", latency));
-  return read_positive(link, "bandwidth", bandwidth);
+// ---- ranks ----------------------------------------------------------------------------
+
+int32_t shoal_cluster_ranks(const shoal_cluster_t *cluster) {
+  return cluster->ranks;
 }
 
-static shoal_status_t read_all(const shoal_json_t *root, shoal_arena_t *arena,
-                               shoal_cluster_t *cluster) {
-  static const char *const keys[] = {"shoal_cluster", "ranks", "device", "link",
-                                     "node_link",     "nodes", "ssh"};
-  static const char *const device_keys[] = {"flops", "bandwidth", "memory"};
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 7));
-  int64_t version = 1, ranks = 0;
-  SHOAL_RETURN_IF_ERROR(read_nodes(root, arena, cluster));
-  // A file of nodes alone is AutoDist's, which has no version.
-  if (!shoal_json_find(root, "nodes") || shoal_json_find(root, "shoal_cluster"))
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "shoal_cluster", &version));
-  if (version != 1)
-    return SHOAL_ERROR(UNSUPPORTED, "%s: cluster format %lld; this version reads 1",
-                       shoal_json_find(root, "shoal_cluster")->path, (long long)version);
-  if (shoal_json_find(root, "ranks")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(root, "ranks", &ranks));
-    if (ranks < 1 || ranks > 1 << 24)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s is %lld; it must be from 1 to %d",
-                         shoal_json_find(root, "ranks")->path, (long long)ranks, 1 << 24);
-    cluster->ranks = (int32_t)ranks;
+const shoal_cluster_nodes_t *shoal_cluster_group(const shoal_cluster_t *cluster, int32_t rank) {
+  int64_t low = 0, high = cluster->group_count - 1;  // the last whose first rank is not behind it
+  while (low < high) {
+    const int64_t middle = high - (high - low) / 2;
+    if (cluster->groups[middle].first_rank <= rank) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
   }
-  const shoal_json_t *part = NULL;
-  if (shoal_json_find(root, "device")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "device", SHOAL_JSON_OBJECT, &part));
-    SHOAL_RETURN_IF_ERROR(shoal_json_only(part, device_keys, 3));
-    SHOAL_RETURN_IF_ERROR(read_positive(part, "flops", &cluster->flops));
-    SHOAL_RETURN_IF_ERROR(read_positive(part, "bandwidth", &cluster->memory_bandwidth));
-    SHOAL_RETURN_IF_ERROR(read_memory(part, &cluster->memory));
-  }
-  SHOAL_RETURN_IF_ERROR(read_link(root, "link", &cluster->link_latency, &cluster->link_bandwidth));
-  if (!shoal_json_find(root, "node_link")) return NULL;
-  cluster->node_link_latency = shoal_cluster_default().link_latency;
-  cluster->node_link_bandwidth = shoal_cluster_default().link_bandwidth;
-  return read_link(root, "node_link", &cluster->node_link_latency, &cluster->node_link_bandwidth);
+  return &cluster->groups[low];
 }
 
-shoal_status_t shoal_cluster_parse(const char *name, const char *text,
-                                   shoal_cluster_t *out_cluster) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  const shoal_json_t *root = NULL;
-  shoal_cluster_t cluster = shoal_cluster_default();
-  shoal_status_t status = shoal_yaml_parse(name, text, &arena, &root);
-  if (!status && root->kind != SHOAL_JSON_OBJECT)
-    status = SHOAL_ERROR(INVALID_ARGUMENT, "%s: a cluster file is a mapping", name);
-  if (!status) status = read_all(root, &arena, &cluster);
-  shoal_arena_deinit(&arena);
-  if (!status) *out_cluster = cluster;
-  return status;
+const shoal_cluster_nodes_t *shoal_cluster_group_of_node(const shoal_cluster_t *cluster,
+                                                         int32_t node) {
+  int64_t low = 0, high = cluster->group_count - 1;
+  while (low < high) {
+    const int64_t middle = high - (high - low) / 2;
+    if (cluster->groups[middle].first_node <= node) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return &cluster->groups[low];
+}
+
+int32_t shoal_cluster_node(const shoal_cluster_t *cluster, int32_t rank) {
+  const shoal_cluster_nodes_t *group = shoal_cluster_group(cluster, rank);
+  const int32_t node = (rank - group->first_rank) / group->devices;
+  return group->first_node + (node < group->count ? node : group->count - 1);
+}
+
+void shoal_cluster_node_ranks(const shoal_cluster_t *cluster, int32_t node, int32_t *out_first,
+                              int32_t *out_end) {
+  const shoal_cluster_nodes_t *group = shoal_cluster_group_of_node(cluster, node);
+  *out_first = group->first_rank + (node - group->first_node) * group->devices;
+  *out_end = *out_first + group->devices;
+}
+
+int32_t shoal_cluster_card(const shoal_cluster_t *cluster, int32_t rank) {
+  const shoal_cluster_nodes_t *group = shoal_cluster_group(cluster, rank);
+  int32_t first, end;
+  shoal_cluster_node_ranks(cluster, shoal_cluster_node(cluster, rank), &first, &end);
+  if (group->cards >= group->devices) return rank;
+  // Device i has card i * cards / devices; the first with that card is the ceiling of its inverse.
+  const int64_t card = (int64_t)(rank - first) * group->cards / group->devices;
+  return first + (int32_t)((card * group->devices + group->cards - 1) / group->cards);
+}
+
+int32_t shoal_cluster_port(const shoal_cluster_t *cluster, int32_t rank) {
+  if (shoal_cluster_group(cluster, rank)->per != SHOAL_CLUSTER_PER_NODE) return rank;
+  int32_t first, end;
+  shoal_cluster_node_ranks(cluster, shoal_cluster_node(cluster, rank), &first, &end);
+  return first;
+}
+
+const shoal_cluster_device_t *shoal_cluster_device(const shoal_cluster_t *cluster, int32_t rank) {
+  return &shoal_cluster_group(cluster, rank)->device;
+}
+
+shoal_cluster_level_t shoal_cluster_level(const shoal_cluster_t *cluster, int32_t from,
+                                          int32_t to) {
+  const int32_t a = shoal_cluster_node(cluster, from), b = shoal_cluster_node(cluster, to);
+  if (a == b) return SHOAL_CLUSTER_NODE;
+  const int32_t rack = cluster->rack_nodes;
+  return rack > 0 && a / rack != b / rack ? SHOAL_CLUSTER_RACK : SHOAL_CLUSTER_NETWORK;
+}
+
+static double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
+shoal_cluster_link_t shoal_cluster_between(const shoal_cluster_t *cluster, int32_t from,
+                                           int32_t to) {
+  if (from == to) return (shoal_cluster_link_t){0};
+  const shoal_cluster_nodes_t *a = shoal_cluster_group(cluster, from);
+  const shoal_cluster_nodes_t *b = shoal_cluster_group(cluster, to);
+  const shoal_cluster_level_t level = shoal_cluster_level(cluster, from, to);
+  if (level == SHOAL_CLUSTER_NODE) {
+    return a->has_node_link ? a->node_link : (shoal_cluster_link_t){0};
+  }
+  shoal_cluster_link_t link = {
+      .latency = a->link.latency > b->link.latency ? a->link.latency : b->link.latency,
+      .bandwidth = smaller(a->link.bandwidth, b->link.bandwidth)};
+  if (level == SHOAL_CLUSTER_RACK) {
+    link.latency += cluster->rack_link.latency;
+    link.bandwidth = smaller(link.bandwidth, cluster->rack_link.bandwidth);
+  }
+  return link;
+}
+
+const char *shoal_cluster_level_name(shoal_cluster_level_t level) {
+  static const char *const names[] = {[SHOAL_CLUSTER_NODE] = "node",
+                                      [SHOAL_CLUSTER_NETWORK] = "network",
+                                      [SHOAL_CLUSTER_RACK] = "rack"};
+  return (unsigned)level < SHOAL_CLUSTER_LEVEL_COUNT ? names[level] : "?";
+}
+
+// ---- fit for what? --------------------------------------------------------------------
+
+shoal_status_t shoal_cluster_check_launch(const shoal_cluster_t *cluster) {
+  if (cluster->has_nodes && cluster->groups[0].address) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "list them: `nodes: [{address: ..., gpus: [0, 1]}]`",
+                          "the cluster has no nodes with an address, so nothing can be started on "
+                          "them");
+}
+
+shoal_status_t shoal_cluster_check_links(const shoal_cluster_t *cluster, const char *name) {
+  if (!cluster->has_nodes && !cluster->has_link) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "add `link: {latency: 50.0e-6, bandwidth: 125.0e6}`",
+                            "%s describes no link: it has neither `link` nor `nodes`", name);
+  }
+  if (cluster->has_nodes && cluster->node_count == 1 && !cluster->groups[0].has_node_link) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                            "add `node_link: {latency: 1.0e-6, bandwidth: 1.0e9}`",
+                            "%s describes no link: it has one node and no `node_link`", name);
+  }
+  return NULL;
 }

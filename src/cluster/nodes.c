@@ -1,14 +1,12 @@
-// `nodes` and `ssh` of cluster files; see nodes.h.
-#include "cluster/nodes.h"
-
-#include <stdio.h>
+// `nodes` and `ssh` of cluster files: Shoal's own, and AutoDist's resource_spec.yml as it is.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "base/yaml.h"
+#include "cluster/cluster.h"
 
-#define MAX_RANKS (1 << 24)
 #define GBIT (1e9 / 8)
+#define COUNT(array) ((int64_t)(sizeof(array) / sizeof *(array)))
 
 // ---- pieces ---------------------------------------------------------------------------
 
@@ -29,33 +27,59 @@ static shoal_status_t read_text(const shoal_json_t *object, const char *key, sho
   return *out_text ? NULL : SHOAL_OOM();
 }
 
-// How many different indices a list has; those of `with_zero` lists include 0 anyway.
-static shoal_status_t count_devices(const shoal_json_t *node, const char *key, bool with_zero,
-                                    int32_t *out_count) {
+typedef struct entry {
+  const char *text;
+  int64_t number, index;
+} entry_t;
+
+static int compare_entries(const void *a, const void *b) {
+  const entry_t *x = a, *y = b;
+  const int text = x->text ? strcmp(x->text, y->text) : 0;
+  if (text) return text;
+  if (x->number != y->number) return x->number < y->number ? -1 : 1;
+  return x->index < y->index ? -1 : 1;
+}
+
+// The first entry that another one before it equals; -1: all differ. Sorts them.
+static int64_t first_again(entry_t *entries, int64_t count) {
+  int64_t first = -1;
+  if (count > 1) qsort(entries, (size_t)count, sizeof *entries, compare_entries);
+  for (int64_t i = 1; i < count; ++i) {
+    const entry_t *a = &entries[i - 1], *b = &entries[i];
+    if (a->number != b->number || (a->text && strcmp(a->text, b->text) != 0)) continue;
+    if (first < 0 || b->index < first) first = b->index;
+  }
+  return first;
+}
+
+// Numbers of devices, all different; a missing list is empty.
+static shoal_status_t read_devices(const shoal_json_t *node, const char *key, shoal_arena_t *arena,
+                                   int64_t *out_count, const int64_t **out_numbers) {
   const shoal_json_t *list = shoal_json_find(node, key);
-  *out_count = with_zero;
+  *out_count = 0;
   if (!list || list->kind == SHOAL_JSON_NULL) return NULL;
-  if (list->kind != SHOAL_JSON_ARRAY || list->count > MAX_RANKS) {
+  if (list->kind != SHOAL_JSON_ARRAY || list->count > SHOAL_CLUSTER_MAX_RANKS) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write the devices' numbers: [0, 1]",
                             "%s is not a list", list->path);
   }
-  int32_t count = 0;
-  bool zero = false;
+  int64_t *numbers = SHOAL_NEW(arena, int64_t, list->count);
+  entry_t *entries = SHOAL_NEW(arena, entry_t, list->count);
+  if (!numbers || !entries) return SHOAL_OOM();
   for (int64_t i = 0; i < list->count; ++i) {
     const shoal_json_t *item = &list->children[i];
     if (item->kind != SHOAL_JSON_INT || item->integer < 0) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s is not a device's number", item->path);
     }
-    for (int64_t j = 0; j < i; ++j) {
-      if (list->children[j].integer == item->integer) {
-        return SHOAL_ERROR(INVALID_ARGUMENT, "%s names device %lld again", item->path,
-                           (long long)item->integer);
-      }
-    }
-    zero |= item->integer == 0;
-    ++count;
+    numbers[i] = item->integer;
+    entries[i] = (entry_t){.number = item->integer, .index = i};
   }
-  *out_count = count + (with_zero && !zero);
+  const int64_t again = first_again(entries, list->count);
+  if (again >= 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s names device %lld again", list->children[again].path,
+                       (long long)numbers[again]);
+  }
+  *out_count = list->count;
+  *out_numbers = numbers;
   return NULL;
 }
 
@@ -163,78 +187,117 @@ static shoal_status_t find_ssh(const shoal_json_t *node, const shoal_cluster_ssh
                           "%s: there is no ssh configuration '%s'", name->path, text);
 }
 
-static shoal_status_t read_node(const shoal_json_t *object, const shoal_cluster_ssh_t *ssh,
-                                int64_t ssh_count, shoal_arena_t *arena,
-                                shoal_cluster_node_t *out_node) {
-  static const char *const keys[] = {"address", "cpus",       "gpus",
-                                     "chief",   "ssh_config", "network_bandwidth"};
-  if (object->kind != SHOAL_JSON_OBJECT) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s is not a mapping", object->path);
+// Its ranks: the gpus; else the cpus, of which number 0 is always there; else what `devices` says.
+static shoal_status_t count_devices(const shoal_json_t *object, shoal_arena_t *arena,
+                                    shoal_cluster_nodes_t *node) {
+  SHOAL_RETURN_IF_ERROR(read_devices(object, "gpus", arena, &node->gpu_count, &node->gpus));
+  SHOAL_RETURN_IF_ERROR(read_devices(object, "cpus", arena, &node->cpu_count, &node->cpus));
+  bool zero = false;
+  for (int64_t i = 0; i < node->cpu_count; ++i) zero |= node->cpus[i] == 0;
+  node->devices = (int32_t)(node->gpu_count > 0 ? node->gpu_count : node->cpu_count + !zero);
+  const shoal_json_t *devices = shoal_json_find(object, "devices");
+  if (devices && (shoal_json_find(object, "gpus") || shoal_json_find(object, "cpus"))) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: devices are counted or listed, not both",
+                       devices->path);
   }
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(object, keys, 6));
-  shoal_cluster_node_t node = {.network_bandwidth = GBIT};
+  return shoal_cluster_read_count(object, "devices", &node->devices);
+}
+
+static shoal_status_t read_address(const shoal_json_t *object, shoal_arena_t *arena,
+                                   shoal_cluster_nodes_t *node) {
   const char *address;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(object, "address", &address));
   if (!is_address(address)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' is neither an address nor a host's name",
                        shoal_json_find(object, "address")->path, address);
   }
-  node.address = shoal_arena_strdup(arena, address);
-  if (!node.address) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(count_devices(object, "gpus", false, &node.gpus));
-  SHOAL_RETURN_IF_ERROR(count_devices(object, "cpus", true, &node.cpus));
-  node.ranks = node.gpus > 0 ? node.gpus : node.cpus;
+  const shoal_json_t *count = shoal_json_find(object, "count");
+  if (count) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: one address is one node", count->path);
+  }
+  node->address = shoal_arena_strdup(arena, address);
+  return node->address ? NULL : SHOAL_OOM();
+}
+
+// AutoDist's network_bandwidth counts unless a link's bandwidth is given, here or for all nodes; a
+// node that is launched on and says nothing has 1 Gbit/s, as there.
+static shoal_status_t read_network(const shoal_json_t *root, const shoal_json_t *object,
+                                   shoal_cluster_nodes_t *node) {
+  const shoal_json_t *given = shoal_json_find(object, "network_bandwidth");
+  const shoal_json_t *all = shoal_json_find(root, "link");
+  double gbit = 1;
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read_positive(object, "network_bandwidth", &gbit));
+  const bool kind = shoal_json_find(object, "device") || shoal_json_find(root, "device");
+  const bool known = all && shoal_json_find(all, "bandwidth");
+  if (!known && (given || (node->address && !kind))) node->link.bandwidth = gbit * GBIT;
+  return NULL;
+}
+
+static shoal_status_t read_node(const shoal_json_t *root, const shoal_json_t *object,
+                                const shoal_cluster_ssh_t *ssh, int64_t ssh_count,
+                                shoal_arena_t *arena, shoal_cluster_nodes_t *node) {
+  static const char *const keys[] = {"address",    "cpus",  "gpus",     "chief",
+                                     "ssh_config", "count", "devices",  "network_bandwidth",
+                                     "device",     "link",  "node_link"};
+  if (object->kind != SHOAL_JSON_OBJECT) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s is not a mapping", object->path);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(object, keys, COUNT(keys)));
+  // AutoDist's nodes have addresses; one that says how many devices it has may do without.
+  if (shoal_json_find(object, "address") || !shoal_json_find(object, "devices")) {
+    SHOAL_RETURN_IF_ERROR(read_address(object, arena, node));
+  }
+  SHOAL_RETURN_IF_ERROR(count_devices(object, arena, node));
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read_count(object, "count", &node->count));
   const shoal_json_t *chief = shoal_json_find(object, "chief");
   if (chief) {
     if (chief->kind != SHOAL_JSON_BOOL) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s is neither true nor false", chief->path);
     }
-    node.chief = chief->boolean;
+    node->chief = chief->boolean;
   }
-  const shoal_json_t *bandwidth = shoal_json_find(object, "network_bandwidth");
-  if (bandwidth) {
-    double gbit = 0;
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(object, "network_bandwidth", &gbit));
-    if (!(gbit > 0)) return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be positive", bandwidth->path);
-    node.network_bandwidth = gbit * GBIT;
-  }
-  SHOAL_RETURN_IF_ERROR(find_ssh(object, ssh, ssh_count, &node.ssh));
-  *out_node = node;
-  return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read_device(object, arena, node));
+  SHOAL_RETURN_IF_ERROR(read_network(root, object, node));
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read_links(object, node));
+  return find_ssh(object, ssh, ssh_count, &node->ssh);
 }
 
-// What only all of them together can get wrong.
-static shoal_status_t check_nodes(const shoal_json_t *list, shoal_cluster_node_t *nodes,
-                                  shoal_cluster_nodes_t *out) {
-  out->chief = -1;
-  if (list->count == 1) nodes[0].chief = true;
+// What only all of them together can get wrong; *out_chief is -1 where nothing is launched.
+static shoal_status_t check_nodes(const shoal_json_t *list, shoal_cluster_nodes_t *nodes,
+                                  entry_t *entries, int64_t *out_chief) {
+  *out_chief = -1;
   for (int64_t i = 0; i < list->count; ++i) {
     const char *path = list->children[i].path;
+    if (!nodes[i].address != !nodes[0].address) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s has %s address, but nodes[0] has %s", path,
+                         nodes[i].address ? "an" : "no", nodes[i].address ? "none" : "one");
+    }
+    if (!nodes[i].address) continue;
     if (list->count > 1 && is_loopback(nodes[i].address)) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give the address by which the others reach it",
                               "%s: '%s' is this machine itself, but there are %lld nodes", path,
                               nodes[i].address, (long long)list->count);
     }
-    for (int64_t j = 0; j < i; ++j) {
-      if (strcmp(nodes[i].address, nodes[j].address) == 0) {
-        return SHOAL_ERROR(INVALID_ARGUMENT, "%s: address '%s' is there already", path,
-                           nodes[i].address);
-      }
-    }
-    if (nodes[i].chief && out->chief >= 0) {
+    if (nodes[i].chief && *out_chief >= 0) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a second chief, after nodes[%lld]", path,
-                         (long long)out->chief);
+                         (long long)*out_chief);
     }
-    if (nodes[i].chief) out->chief = i;
-    out->ranks += nodes[i].ranks;
-    if (out->ranks > MAX_RANKS) return SHOAL_ERROR(UNSUPPORTED, "%s: too many devices", path);
+    if (nodes[i].chief) *out_chief = i;
+    entries[i] = (entry_t){.text = nodes[i].address, .index = i};
   }
-  if (out->chief < 0) {
+  if (!nodes[0].address) return NULL;
+  const int64_t again = first_again(entries, list->count);
+  if (again >= 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: address '%s' is there already",
+                       list->children[again].path, nodes[again].address);
+  }
+  if (list->count == 1) *out_chief = 0;
+  if (*out_chief < 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "add `chief: true` to the node you launch from",
                             "%s has no chief", list->path);
   }
   for (int64_t i = 0; i < list->count; ++i) {
-    if (!nodes[i].chief && !nodes[i].ssh) {
+    if (i != *out_chief && !nodes[i].ssh) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "name one of the configurations under `ssh`",
                               "%s: a node that is not the chief needs ssh_config",
                               list->children[i].path);
@@ -243,34 +306,32 @@ static shoal_status_t check_nodes(const shoal_json_t *list, shoal_cluster_node_t
   return NULL;
 }
 
-shoal_status_t shoal_cluster_nodes_read(const shoal_json_t *root, shoal_arena_t *arena,
-                                        shoal_cluster_nodes_t *out_nodes) {
+shoal_status_t shoal_cluster_read_nodes(const shoal_json_t *root, const shoal_cluster_nodes_t *like,
+                                        shoal_cluster_t *cluster) {
   const shoal_json_t *list;
+  shoal_arena_t *arena = cluster->arena;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "nodes", SHOAL_JSON_ARRAY, &list));
   if (list->count == 0) return SHOAL_ERROR(INVALID_ARGUMENT, "%s is empty", list->path);
   shoal_cluster_ssh_t *ssh;
-  int64_t ssh_count;
-  SHOAL_RETURN_IF_ERROR(read_all_ssh(root, arena, &ssh, &ssh_count));
-  shoal_cluster_node_t *nodes = SHOAL_NEW(arena, shoal_cluster_node_t, list->count);
-  if (!nodes) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(read_all_ssh(root, arena, &ssh, &cluster->ssh_count));
+  cluster->ssh = ssh;
+  // The chief's ranks are the first: it may have to change places.
+  shoal_cluster_nodes_t *nodes = SHOAL_NEW(arena, shoal_cluster_nodes_t, list->count);
+  entry_t *entries = SHOAL_NEW(arena, entry_t, list->count);
+  if (!nodes || !entries) return SHOAL_OOM();
   for (int64_t i = 0; i < list->count; ++i) {
-    SHOAL_RETURN_IF_ERROR(read_node(&list->children[i], ssh, ssh_count, arena, &nodes[i]));
+    nodes[i] = *like;
+    SHOAL_RETURN_IF_ERROR(
+        read_node(root, &list->children[i], ssh, cluster->ssh_count, arena, &nodes[i]));
   }
-  shoal_cluster_nodes_t result = {.items = nodes, .count = list->count};
-  SHOAL_RETURN_IF_ERROR(check_nodes(list, nodes, &result));
-  *out_nodes = result;
-  return NULL;
-}
-
-shoal_status_t shoal_cluster_nodes_parse(const char *name, const char *text, shoal_arena_t *arena,
-                                         shoal_cluster_nodes_t *out_nodes) {
-  static const char *const keys[] = {"nodes",  "ssh",  "shoal_cluster", "ranks",
-                                     "device", "link", "node_link"};
-  const shoal_json_t *root;
-  SHOAL_RETURN_IF_ERROR(shoal_yaml_parse(name, text, arena, &root));
-  if (root->kind != SHOAL_JSON_OBJECT) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a cluster file is a mapping", name);
+  int64_t chief;
+  SHOAL_RETURN_IF_ERROR(check_nodes(list, nodes, entries, &chief));
+  if (chief >= 0) {
+    nodes[chief].chief = true;
+    const shoal_cluster_nodes_t first = nodes[chief];
+    memmove(&nodes[1], &nodes[0], (size_t)chief * sizeof *nodes);
+    nodes[0] = first;
   }
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(root, keys, 7));
-  return shoal_cluster_nodes_read(root, arena, out_nodes);
+  cluster->has_nodes = true;
+  return shoal_cluster_number(nodes, list->count, cluster);
 }

@@ -1,4 +1,4 @@
-// Ranks on many machines by mpirun; see launch_cluster.h.
+// Ranks on many machines by mpirun; see cluster.h.
 #include "launch/cluster.h"
 
 #include <errno.h>
@@ -98,20 +98,20 @@ static shoal_status_t add_split(shoal_arena_t *arena, words_t *words, const char
 }
 
 // One environment for all: mpirun sets no variable on one host only.
-static shoal_status_t shared_variables(const shoal_cluster_nodes_t *nodes, shoal_arena_t *arena,
+static shoal_status_t shared_variables(const shoal_cluster_t *cluster, shoal_arena_t *arena,
                                        const char *family, words_t *words) {
-  for (int64_t i = 0; i < nodes->count; ++i) {
-    const shoal_cluster_ssh_t *ssh = nodes->items[i].ssh;
+  for (int64_t i = 0; i < cluster->group_count; ++i) {
+    const shoal_cluster_ssh_t *ssh = cluster->groups[i].ssh;
     for (int64_t k = 0; ssh && k < ssh->shared_env_count; ++k) {
       const shoal_cluster_variable_t *v = &ssh->shared_envs[k];
       bool there = false;
       for (int64_t j = 0; j < i; ++j) {
-        const shoal_cluster_ssh_t *other = nodes->items[j].ssh;
+        const shoal_cluster_ssh_t *other = cluster->groups[j].ssh;
         for (int64_t l = 0; other && l < other->shared_env_count; ++l) {
           if (strcmp(other->shared_envs[l].name, v->name) != 0) continue;
           if (strcmp(other->shared_envs[l].value, v->value) != 0) {
             return SHOAL_ERROR(UNSUPPORTED, "%s has different values on %s and %s", v->name,
-                               nodes->items[j].address, nodes->items[i].address);
+                               cluster->groups[j].address, cluster->groups[i].address);
           }
           there = true;
         }
@@ -143,11 +143,11 @@ static shoal_status_t own_variables(const shoal_launch_options_t *options, shoal
   return NULL;
 }
 
-static shoal_status_t add_program(const shoal_cluster_nodes_t *nodes, char *const *program,
+static shoal_status_t add_program(const shoal_cluster_t *cluster, char *const *program,
                                   shoal_arena_t *arena, words_t *words) {
   const char *before = NULL;
-  for (int64_t i = 0; i < nodes->count; ++i) {
-    const shoal_cluster_ssh_t *ssh = nodes->items[i].ssh;
+  for (int64_t i = 0; i < cluster->group_count; ++i) {
+    const shoal_cluster_ssh_t *ssh = cluster->groups[i].ssh;
     if (!ssh || !ssh->python_venv) continue;
     if (before && strcmp(before, ssh->python_venv) != 0) {
       return SHOAL_ERROR(UNSUPPORTED, "python_venv differs between nodes: '%s' and '%s'", before,
@@ -168,10 +168,10 @@ static shoal_status_t add_program(const shoal_cluster_nodes_t *nodes, char *cons
 }
 
 static shoal_status_t compose_argv(const shoal_launch_cluster_options_t *options,
-                                   const shoal_cluster_nodes_t *nodes, char *const *program,
+                                   const shoal_cluster_t *cluster, char *const *program,
                                    const char *hosts, const char *ssh, const char *family,
                                    const char *mpirun, shoal_arena_t *arena, words_t *words) {
-  const int32_t size = options->launch.size ? options->launch.size : nodes->ranks;
+  const int32_t size = options->launch.size ? options->launch.size : cluster->ranks;
   const char *n = shoal_arena_printf(arena, "%d", size);
   // Open MPI: every ssh starts here, where its files are, and stays: its end tells of a lost
   // machine.
@@ -200,31 +200,25 @@ static shoal_status_t compose_argv(const shoal_launch_cluster_options_t *options
     SHOAL_RETURN_IF_ERROR(add_all(arena, words, open ? tag : pattern));
   }
   if (open) SHOAL_RETURN_IF_ERROR(own_variables(&options->launch, arena, words));
-  SHOAL_RETURN_IF_ERROR(shared_variables(nodes, arena, family, words));
+  SHOAL_RETURN_IF_ERROR(shared_variables(cluster, arena, family, words));
   SHOAL_RETURN_IF_ERROR(add_split(arena, words, options->mpi_options));
-  SHOAL_RETURN_IF_ERROR(add_program(nodes, program, arena, words));
+  SHOAL_RETURN_IF_ERROR(add_program(cluster, program, arena, words));
   return SHOAL_PUSH(arena, words, NULL) ? NULL : SHOAL_OOM();
 }
 
 // ---- the files ------------------------------------------------------------------------
 
-// The chief's ranks are the first.
-static const shoal_cluster_node_t *node_at(const shoal_cluster_nodes_t *nodes, int64_t i) {
-  if (i == 0) return &nodes->items[nodes->chief];
-  return &nodes->items[i <= nodes->chief ? i - 1 : i];
-}
-
 static shoal_status_t compose_files(const shoal_launch_cluster_options_t *options,
-                                    const shoal_cluster_nodes_t *nodes, const char *family,
+                                    const shoal_cluster_t *cluster, const char *family,
                                     const char *config_path, shoal_arena_t *arena,
                                     shoal_launch_command_t *command) {
   shoal_text_t hosts, config;
   shoal_text_init(shoal_allocator_system(), &hosts);
   shoal_text_init(shoal_allocator_system(), &config);
-  for (int64_t i = 0; i < nodes->count; ++i) {
-    const shoal_cluster_node_t *node = node_at(nodes, i);
+  for (int64_t i = 0; i < cluster->group_count; ++i) {
+    const shoal_cluster_nodes_t *node = &cluster->groups[i];
     shoal_text_addf(&hosts, strcmp(family, "openmpi") == 0 ? "%s slots=%d\n" : "%s:%d\n",
-                    node->address, node->ranks);
+                    node->address, node->devices);
     shoal_text_addf(&config, "Host %s\n", node->address);
     const shoal_cluster_ssh_t *ssh = node->ssh;
     if (ssh && ssh->username) shoal_text_addf(&config, "  User \"%s\"\n", ssh->username);
@@ -249,42 +243,42 @@ static shoal_status_t compose_files(const shoal_launch_cluster_options_t *option
 }
 
 static shoal_status_t compose_local(const shoal_launch_cluster_options_t *options,
-                                    const shoal_cluster_nodes_t *nodes, char *const *program,
+                                    const shoal_cluster_t *cluster, char *const *program,
                                     shoal_arena_t *arena, shoal_launch_command_t *command) {
   words_t words = {0};
-  SHOAL_RETURN_IF_ERROR(add_program(nodes, program, arena, &words));
+  SHOAL_RETURN_IF_ERROR(add_program(cluster, program, arena, &words));
   if (!SHOAL_PUSH(arena, &words, NULL)) return SHOAL_OOM();
   command->argv = words.items;
-  command->local_ranks = options->launch.size ? options->launch.size : nodes->ranks;
-  const shoal_cluster_ssh_t *ssh = nodes->items[0].ssh;
+  command->local_ranks = options->launch.size ? options->launch.size : cluster->ranks;
+  const shoal_cluster_ssh_t *ssh = cluster->groups[0].ssh;
   command->variables = ssh ? ssh->shared_envs : NULL;
   command->variable_count = ssh ? ssh->shared_env_count : 0;
   return NULL;
 }
 
 shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t *options,
-                                            const shoal_cluster_nodes_t *nodes,
-                                            char *const *program, const char *hosts_path,
-                                            const char *ssh_path, const char *config_path,
-                                            shoal_arena_t *arena,
+                                            const shoal_cluster_t *cluster, char *const *program,
+                                            const char *hosts_path, const char *ssh_path,
+                                            const char *config_path, shoal_arena_t *arena,
                                             shoal_launch_command_t *out_command) {
-  if (options->launch.size > nodes->ranks) {
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_check_launch(cluster));
+  if (options->launch.size > cluster->ranks) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "list more cpus or gpus in the file",
                             "%d ranks, but the cluster has %d devices", options->launch.size,
-                            nodes->ranks);
+                            cluster->ranks);
   }
   *out_command = (shoal_launch_command_t){0};
   // One node, this one: nothing but Shoal is needed, unless an MPI is wished for.
-  if (nodes->count == 1 && is_any(options->mpi) && !options->mpi_options &&
-      shoal_launch_is_here(nodes->items[0].address)) {
-    return compose_local(options, nodes, program, arena, out_command);
+  if (cluster->group_count == 1 && is_any(options->mpi) && !options->mpi_options &&
+      shoal_launch_is_here(cluster->groups[0].address)) {
+    return compose_local(options, cluster, program, arena, out_command);
   }
   const char *family = NULL, *mpirun = NULL;
   SHOAL_RETURN_IF_ERROR(find_mpi(options->mpi, &family, &mpirun));
   words_t words = {0};
   SHOAL_RETURN_IF_ERROR(
-      compose_argv(options, nodes, program, hosts_path, ssh_path, family, mpirun, arena, &words));
-  SHOAL_RETURN_IF_ERROR(compose_files(options, nodes, family, config_path, arena, out_command));
+      compose_argv(options, cluster, program, hosts_path, ssh_path, family, mpirun, arena, &words));
+  SHOAL_RETURN_IF_ERROR(compose_files(options, cluster, family, config_path, arena, out_command));
   out_command->argv = words.items;
   out_command->family = family;
   return NULL;
@@ -534,7 +528,7 @@ static shoal_status_t run_mpi(const shoal_launch_command_t *command,
 }
 
 shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *options,
-                                    const shoal_cluster_nodes_t *nodes, char *const *program) {
+                                    const shoal_cluster_t *cluster, char *const *program) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   int fds[3] = {-1, -1, -1};
@@ -545,7 +539,7 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
     status = make_file(paths[i], i == 1 ? 0700 : 0600, &fds[i], paths[i]);
   }
   if (!status) {
-    status = shoal_launch_cluster_command(options, nodes, program, paths[0], paths[1], paths[2],
+    status = shoal_launch_cluster_command(options, cluster, program, paths[0], paths[1], paths[2],
                                           &arena, &command);
   }
   if (!status && command.local_ranks) {

@@ -4,7 +4,7 @@
 #ifndef SHOAL_LAUNCH_CLUSTER_H_
 #define SHOAL_LAUNCH_CLUSTER_H_
 
-#include "cluster/nodes.h"
+#include "cluster/cluster.h"
 #include "launch/launch.h"
 
 typedef struct shoal_launch_cluster_options {
@@ -25,9 +25,10 @@ typedef struct shoal_launch_command {
   int64_t variable_count;
 } shoal_launch_command_t;
 
-// Composes the call, whose files will be at these paths.
+// Composes the call for a cluster whose nodes have addresses (else INVALID_ARGUMENT); its files
+// will be at these paths.
 SHOAL_MUST_USE shoal_status_t shoal_launch_cluster_command(
-    const shoal_launch_cluster_options_t *options, const shoal_cluster_nodes_t *nodes,
+    const shoal_launch_cluster_options_t *options, const shoal_cluster_t *cluster,
     char *const *program, const char *hosts_path, const char *ssh_path, const char *config_path,
     shoal_arena_t *arena, shoal_launch_command_t *out_command);
 // Runs it and waits. Signals are forwarded as shoal_launch_program does, SIGHUP and SIGQUIT as
@@ -35,7 +36,7 @@ SHOAL_MUST_USE shoal_status_t shoal_launch_cluster_command(
 // When it says that it ends the job - and lines have prefixes, so that no rank can have said it -
 // it gets grace_ms to do so. Errors as shoal_launch_program's, with mpirun's exit code.
 SHOAL_MUST_USE shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *options,
-                                                   const shoal_cluster_nodes_t *nodes,
+                                                   const shoal_cluster_t *cluster,
                                                    char *const *program);
 
 #endif  // SHOAL_LAUNCH_CLUSTER_H_

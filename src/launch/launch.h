@@ -4,7 +4,7 @@
 #ifndef SHOAL_LAUNCH_LAUNCH_H_
 #define SHOAL_LAUNCH_LAUNCH_H_
 
-#include "cluster/nodes.h"
+#include "cluster/cluster.h"
 #include "shoal/launch.h"
 
 typedef struct shoal_launch_options {

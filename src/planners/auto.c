@@ -12,10 +12,12 @@ typedef struct candidate {
   const char *strategy, *mesh;
 } candidate_t;
 
+// NULL: nothing is described.
 static shoal_status_t cluster_of(const shoal_plan_options_t *options,
-                                 shoal_cluster_t *out_cluster) {
-  *out_cluster = shoal_cluster_default();
-  return options->cluster ? shoal_cluster_parse("cluster", options->cluster, out_cluster) : NULL;
+                                 shoal_cluster_t **out_cluster) {
+  *out_cluster = NULL;
+  if (!options->cluster) return NULL;
+  return shoal_cluster_parse("cluster", options->cluster, options->allocator, out_cluster);
 }
 
 // Seconds of the graph that matters: "train", or the first after init.
@@ -77,10 +79,7 @@ static shoal_status_t adopt(shoal_strategy_context_t *context, const shoal_inten
   return NULL;
 }
 
-shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user_data) {
-  (void)user_data;
-  shoal_cluster_t cluster;
-  SHOAL_RETURN_IF_ERROR(cluster_of(context->options, &cluster));
+static shoal_status_t choose(shoal_strategy_context_t *context, const shoal_cluster_t *cluster) {
   candidate_t candidates[64];
   int64_t count = 0;
   SHOAL_RETURN_IF_ERROR(list_candidates(context, candidates, 64, &count));
@@ -91,7 +90,7 @@ shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user
   for (int64_t i = 0; i < count && !status; ++i) {
     shoal_plan_t *plan = NULL;
     shoal_simulation_t simulation;
-    status = predict(context, &candidates[i], &cluster, &plan, &simulation);
+    status = predict(context, &candidates[i], cluster, &plan, &simulation);
     if (status &&
         shoal_status_code(status) == SHOAL_UNSUPPORTED) {  // a refused candidate is no failure
       shoal_status_free(refusal);
@@ -100,7 +99,8 @@ shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user
       continue;
     }
     if (status) break;
-    bool fits = cluster.memory == 0 || simulation.arena_bytes <= cluster.memory;
+    const int64_t memory = shoal_cluster_device(cluster, 0)->memory;
+    bool fits = memory == 0 || simulation.arena_bytes <= memory;
     too_large |= !fits;
     if (fits && (!best || simulation.seconds < best_seconds)) {
       shoal_plan_free(best);
@@ -117,5 +117,14 @@ shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user
   if (!status) status = adopt(context, &best->intent);
   shoal_status_free(refusal);
   shoal_plan_free(best);
+  return status;
+}
+
+shoal_status_t shoal_strategy_auto(shoal_strategy_context_t *context, void *user_data) {
+  (void)user_data;
+  shoal_cluster_t *cluster;
+  SHOAL_RETURN_IF_ERROR(cluster_of(context->options, &cluster));
+  shoal_status_t status = choose(context, cluster ? cluster : shoal_cluster_default());
+  shoal_cluster_free(cluster);
   return status;
 }

@@ -5,13 +5,13 @@
 // Everything that can fail on one rank ends in an agreement.
 #include <string.h>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
 #include "rules/rules.h"
 #include "session/session_impl.h"
+#include "shoal/cluster.h"
 #include "shoal/planners.h"
 
 // ---- texts ----------------------------------------------------------------------------
@@ -71,9 +71,12 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
                             &session->rebuilt_plan, &session->plan);
   }
   const char *cluster = NULL;
-  int64_t size;
   if (options->cluster) {
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->cluster, &session->arena, &cluster, &size));
+    shoal_cluster_t *described;
+    SHOAL_RETURN_IF_ERROR(shoal_cluster_read(options->cluster, session->allocator, &described));
+    shoal_status_t status = shoal_cluster_print(described, &session->arena, &cluster);
+    shoal_cluster_free(described);
+    if (status) return status;
   }
   const shoal_plan_options_t plan_options = {
       .allocator = session->allocator,

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "cluster/cluster.h"
 #include "program/bind.h"
 
 static double part_bytes(const shoal_bound_buffer_t *buffer) {
@@ -22,7 +23,8 @@ static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_c
     double n = reshard->group_count > 0 ? reshard->group_count : 1;
     double bytes = in->outputs && in->outputs[0] ? part_bytes(in->outputs[0]) : 0;
     *out_sent = 2 * bytes * (n - 1) / n;
-    return 2 * (n - 1) * cluster->link_latency + *out_sent / cluster->link_bandwidth;
+    return 2 * (n - 1) * cluster->groups[0].link.latency +
+           *out_sent / cluster->groups[0].link.bandwidth;
   }
   double received = 0;
   *out_sent = 0;
@@ -39,12 +41,12 @@ static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_c
     double others = all - own, n = reshard->group_count;
     *out_sent = reshard->kind == SHOAL_RESHARD_ALL_GATHER ? own * (n - 1) : others;
     double most = own * (n - 1) > others ? own * (n - 1) : others;
-    return (n - 1) * cluster->link_latency + most / cluster->link_bandwidth;
+    return (n - 1) * cluster->groups[0].link.latency + most / cluster->groups[0].link.bandwidth;
   }
   int32_t messages =
       reshard->send_count > reshard->recv_count ? reshard->send_count : reshard->recv_count;
   double bytes = *out_sent > received ? *out_sent : received;
-  return messages * cluster->link_latency + bytes / cluster->link_bandwidth;
+  return messages * cluster->groups[0].link.latency + bytes / cluster->groups[0].link.bandwidth;
 }
 
 static double instruction_seconds(const shoal_bound_instruction_t *in,
@@ -64,7 +66,8 @@ static double instruction_seconds(const shoal_bound_instruction_t *in,
     for (int32_t i = 0; i < code->input_count; ++i) bytes += part_bytes(in->inputs[i]);
     for (int32_t o = 0; o < code->output_count; ++o) bytes += part_bytes(in->outputs[o]);
   }
-  double by_flops = flops / cluster->flops, by_bytes = bytes / cluster->memory_bandwidth;
+  double by_flops = flops / cluster->groups[0].device.flops[SHOAL_F32],
+         by_bytes = bytes / cluster->groups[0].device.bandwidth;
   return by_flops > by_bytes ? by_flops : by_bytes;
 }
 
@@ -108,7 +111,7 @@ shoal_status_t shoal_simulate(const shoal_program_t *program, const char *graph,
   for (int64_t k = 0; k < program->class_count; ++k) {
     shoal_arena_t scratch;
     shoal_arena_init(allocator, &scratch);
-    shoal_bound_t bound;
+    shoal_bound_t bound = {0};
     shoal_simulation_t mine = {0};
     shoal_status_t status =
         shoal_program_bind(program, program->classes[k].ranks[0], &scratch, &bound);

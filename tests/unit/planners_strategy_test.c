@@ -186,12 +186,12 @@ static void expect_fastest(const shoal_model_t *model, const char *text, const c
   static const struct {
     const char *strategy, *mesh;
   } candidates[] = {{"data", "data=4"}, {"tensor", "data=2,tensor=2"}, {"tensor", "tensor=4"}};
-  shoal_cluster_t cluster;
-  assert_ok(shoal_cluster_parse("cluster", text, &cluster));
+  shoal_cluster_t *cluster;
+  assert_ok(shoal_cluster_parse("cluster", text, shoal_allocator_system(), &cluster));
   int64_t best = 0;
   double seconds[COUNT(candidates)];
   for (int64_t i = 0; i < COUNT(candidates); ++i) {
-    seconds[i] = seconds_of(model, candidates[i].strategy, candidates[i].mesh, 4, &cluster);
+    seconds[i] = seconds_of(model, candidates[i].strategy, candidates[i].mesh, 4, cluster);
     if (seconds[i] < seconds[best]) best = i;
   }
   shoal_plan_t *plan;
@@ -202,9 +202,10 @@ static void expect_fastest(const shoal_model_t *model, const char *text, const c
   assert_string_equal(intent->meshes[0], candidates[best].mesh);
   shoal_program_t *program = lower(plan);
   shoal_simulation_t simulation;
-  assert_ok(shoal_simulate(program, "train", &cluster, shoal_allocator_system(), &simulation));
+  assert_ok(shoal_simulate(program, "train", cluster, shoal_allocator_system(), &simulation));
   assert_true(simulation.seconds == seconds[best]);
   *out_mesh = candidates[best].mesh;
+  shoal_cluster_free(cluster);
   shoal_program_free(program);
   shoal_plan_free(plan);
 }

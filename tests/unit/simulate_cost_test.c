@@ -14,9 +14,9 @@ static shoal_program_t *program_by(const shoal_model_t *model, const char *strat
 }
 
 static shoal_simulation_t simulate(const shoal_program_t *program, const char *graph,
-                                   shoal_cluster_t cluster) {
+                                   const shoal_cluster_t *cluster) {
   shoal_simulation_t simulation;
-  assert_ok(shoal_simulate(program, graph, &cluster, shoal_allocator_system(), &simulation));
+  assert_ok(shoal_simulate(program, graph, cluster, shoal_allocator_system(), &simulation));
   assert_true(simulation.seconds > 0);
   assert_true(simulation.compute_seconds + simulation.comm_seconds <= 2 * simulation.seconds);
   return simulation;
@@ -39,13 +39,15 @@ static void test_better_is_not_slower(void **state) {
     shoal_program_t *program =
         program_by(models[plans[i].model], plans[i].strategy, plans[i].mesh, plans[i].world);
     for (int k = 0; k < 4; ++k) {
-      shoal_cluster_t slow = shoal_cluster_default(), fast = slow;
-      if (k == 0) fast.flops *= 2;
-      if (k == 1) fast.memory_bandwidth *= 2;
-      if (k == 2) fast.link_latency /= 2;
-      if (k == 3) fast.link_bandwidth *= 2;
-      double before = simulate(program, "train", slow).seconds,
+      static const char *const better[] = {"device: {flops: 1.0e10}", "device: {bandwidth: 2.0e10}",
+                                           "link: {latency: 2.5e-6}", "link: {bandwidth: 4.0e9}"};
+      char text[100];
+      snprintf(text, sizeof text, "shoal_cluster: 1\n%s\n", better[k]);
+      shoal_cluster_t *fast;
+      assert_ok(shoal_cluster_parse("fast", text, shoal_allocator_system(), &fast));
+      double before = simulate(program, "train", shoal_cluster_default()).seconds,
              after = simulate(program, "train", fast).seconds;
+      shoal_cluster_free(fast);
       assert_true(after <= before);
       faster[k] += after < before;
     }
@@ -114,9 +116,9 @@ static void test_classes_and_graphs(void **state) {
   simulate(program, "init", shoal_cluster_default());
   simulate(program, "eval", shoal_cluster_default());
   shoal_simulation_t none;
-  shoal_cluster_t cluster = shoal_cluster_default();
   assert_error(NOT_FOUND, "no graph 'generate'",
-               shoal_simulate(program, "generate", &cluster, shoal_allocator_system(), &none));
+               shoal_simulate(program, "generate", shoal_cluster_default(),
+                              shoal_allocator_system(), &none));
   shoal_program_free(program);
   shoal_model_free(model);
 }

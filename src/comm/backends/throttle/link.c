@@ -1,5 +1,6 @@
 // When messages get through links, and sleeping until then; the model is in throttle.h.
 #include "base/time.h"
+#include "cluster/cluster.h"
 #include "comm/backends/throttle/throttle.h"
 
 #define SLICE_NS INT64_C(5000000)  // how often a sleeper looks whether the world broke
@@ -14,20 +15,23 @@ int64_t shoal_throttle_table_bytes(int32_t size) {
   return (int64_t)sizeof(shoal_throttle_table_t) + 2 * size * (int64_t)sizeof(int64_t);
 }
 
+static int32_t link_of(const shoal_cluster_t *cluster, int32_t size, int32_t rank, bool inside) {
+  return inside ? size + shoal_cluster_port(cluster, rank) : shoal_cluster_card(cluster, rank);
+}
+
 void shoal_throttle_routes_init(const shoal_throttle_settings_t *settings,
                                 shoal_throttle_world_t *world) {
   const int32_t me = world->base.rank, size = world->base.size;
   for (int32_t i = 0; i < size; ++i) {
     world->routes[i] = (shoal_throttle_route_t){0};
-    if (!settings->slow) continue;
-    const shoal_cluster_link_t link = shoal_cluster_links_between(&settings->links, me, i);
+    if (!settings->cluster) continue;
+    const shoal_cluster_link_t link = shoal_cluster_between(settings->cluster, me, i);
     if (link.bandwidth <= 0) continue;
-    const int32_t mine = shoal_cluster_links_node(&settings->links, me);
-    const int32_t its = shoal_cluster_links_node(&settings->links, i);
+    const bool inside = shoal_cluster_level(settings->cluster, me, i) == SHOAL_CLUSTER_NODE;
     world->routes[i] = (shoal_throttle_route_t){.latency_ns = to_ns(link.latency * 1e9),
                                                 .ns_per_byte = 1e9 / link.bandwidth,
-                                                .out = mine == its ? size + me : mine,
-                                                .in = mine == its ? size + i : its};
+                                                .out = link_of(settings->cluster, size, me, inside),
+                                                .in = link_of(settings->cluster, size, i, inside)};
   }
 }
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "cluster/cluster.h"
 #include "comm/backends/throttle/throttle.h"
 
 #define VARIABLE "SHOAL_COMM_THROTTLE"
@@ -69,40 +69,39 @@ static shoal_status_t read_fault(const char *item, shoal_throttle_settings_t *se
   return NULL;
 }
 
-static shoal_status_t read_links(const char *path, shoal_arena_t *arena,
-                                 shoal_throttle_settings_t *settings) {
+static shoal_status_t read_cluster(const char *path, shoal_arena_t *arena,
+                                   shoal_throttle_settings_t *settings) {
   const char *text;
-  int64_t size;
-  shoal_status_t status = shoal_file_read(path, arena, &text, &size);
-  if (!status) status = shoal_cluster_links_parse(path, text, arena, &settings->links);
+  shoal_status_t status = shoal_cluster_read(path, arena->allocator, &settings->cluster);
+  if (!status) status = shoal_cluster_check_links(settings->cluster, path);
+  if (!status) status = shoal_cluster_print(settings->cluster, arena, &text);
   if (status) return shoal_status_annotatef(status, VARIABLE " names the cluster file '%s'", path);
-  settings->slow = true;
   settings->hash = shoal_hash_string(settings->hash, text);
   return NULL;
 }
 
 shoal_status_t shoal_throttle_settings_read(const char *text, shoal_arena_t *arena,
                                             shoal_throttle_settings_t *out_settings) {
+  *out_settings = (shoal_throttle_settings_t){0};
   if (!text || !text[0]) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, FORM,
                             "backend 'throttle' needs " VARIABLE ", which is not set");
   }
-  shoal_throttle_settings_t settings = {.hash = shoal_hash_string(SHOAL_HASH_START, text)};
+  *out_settings = (shoal_throttle_settings_t){.hash = shoal_hash_string(SHOAL_HASH_START, text)};
   for (const char *at = text;;) {
     const size_t length = strcspn(at, ",");
     char *item = shoal_arena_printf(arena, "%.*s", (int)length, at);
     if (!item) return SHOAL_OOM();
     if (strchr(item, '=')) {
-      SHOAL_RETURN_IF_ERROR(read_fault(item, &settings));
-    } else if (length == 0 || settings.slow) {
+      SHOAL_RETURN_IF_ERROR(read_fault(item, out_settings));
+    } else if (length == 0 || out_settings->cluster) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, FORM, VARIABLE "='%s' has %s", text,
                               length == 0 ? "an empty part" : "a second cluster file");
     } else {
-      SHOAL_RETURN_IF_ERROR(read_links(item, arena, &settings));
+      SHOAL_RETURN_IF_ERROR(read_cluster(item, arena, out_settings));
     }
     if (!at[length]) break;
     at += length + 1;
   }
-  *out_settings = settings;
   return NULL;
 }

@@ -26,10 +26,11 @@ static const char *inner_name(const shoal_world_options_t *options) {
 // ---- one world ------------------------------------------------------------------------
 
 static shoal_status_t check_ranks(const shoal_throttle_settings_t *settings, int32_t size) {
-  if (settings->slow && settings->links.ranks > 0 && size > settings->links.ranks) {
+  const int32_t described = settings->cluster ? shoal_cluster_ranks(settings->cluster) : 0;
+  if (described > 0 && size > described) {
     return SHOAL_ERROR(INVALID_ARGUMENT,
                        "a world of %d ranks, but the cluster file of " VARIABLE " describes %d",
-                       size, settings->links.ranks);
+                       size, described);
   }
   for (int32_t i = 0; i < settings->fault_count; ++i) {
     if (settings->faults[i].rank >= size) {
@@ -132,6 +133,7 @@ static shoal_status_t throttle_threads(const shoal_world_options_t *options, int
     shoal_world_destroy(out_worlds[i]);
     out_worlds[i] = NULL;
   }
+  shoal_cluster_free(settings.cluster);
   shoal_arena_deinit(&arena);
   return status;
 }
@@ -203,12 +205,13 @@ static shoal_status_t meet(shoal_throttle_world_t *world, uint64_t settings) {
 static shoal_status_t join_over(shoal_world_t *inner, shoal_throttle_world_t **out_world) {
   shoal_arena_t arena;
   shoal_arena_init(inner->allocator, &arena);
-  shoal_throttle_settings_t settings;
+  shoal_throttle_settings_t settings = {0};
   shoal_throttle_world_t *world = NULL;
   shoal_status_t status = shoal_world_complete(inner);
   if (!status) status = shoal_throttle_settings_read(getenv(VARIABLE), &arena, &settings);
   if (!status) status = wrap(&settings, inner, &world);
   if (!status) status = meet(world, settings.hash);
+  shoal_cluster_free(settings.cluster);
   shoal_arena_deinit(&arena);
   if (!status) {
     *out_world = world;

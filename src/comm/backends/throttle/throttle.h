@@ -13,16 +13,18 @@
 //
 //   SHOAL_COMM_THROTTLE=cluster.yml,lose=17@1,delay=5@0:200ms
 //
-// The file is optional where there are faults: then nothing is slow. lose=N@R: the Nth message that
+// A preset ("a100x8:2") may stand in the place of the file, which is optional where there are
+// faults: then nothing is slow. lose=N@R: the Nth message that
 // rank R sends to another rank, counted from 1 in the order of starting, never arrives.
 // delay=N@R:T: it arrives T (us, ms or s) later. Up to SHOAL_THROTTLE_FAULTS of them.
 //
 // The model. Ranks are dealt to the file's nodes in order. A message of b bytes that is started at
 // t has its first byte on the sender's link at max(t, when what was started before is through), is
 // *through* b / bandwidth later, and *delivered* a latency after that: messages share bandwidth,
-// and latencies overlap. Between nodes the link is the sending node's: its ranks share it where
-// they share memory (`local`, threads or processes); over other backends each rank has one of that
-// speed. Inside a node every rank has its own, and no link at all unless the file has node_link.
+// and latencies overlap. Between nodes the link is the sending rank's network card; ranks share a
+// card where they share memory (`local`, threads or processes), over other backends each rank has
+// one of that speed. Racks' uplinks are not shared. Inside a node every rank has its
+// own link (all ranks one, if it is `per: node`), and none at all unless the file has node_link.
 // Links are full duplex: only the sending side is ever busy. Nothing delays what a rank sends to
 // itself.
 //
@@ -44,8 +46,9 @@
 #ifndef SHOAL_COMM_BACKENDS_THROTTLE_THROTTLE_H_
 #define SHOAL_COMM_BACKENDS_THROTTLE_THROTTLE_H_
 
-#include "cluster/links.h"
+#include "base/arena.h"
 #include "comm/comm_impl.h"
+#include "shoal/cluster.h"
 
 #define SHOAL_THROTTLE_FAULTS 8
 #define SHOAL_THROTTLE_LOST (-1)
@@ -57,14 +60,14 @@ typedef struct shoal_throttle_fault {
 } shoal_throttle_fault_t;
 
 typedef struct shoal_throttle_settings {
-  bool slow;  // there is a file
-  shoal_cluster_links_t links;
+  shoal_cluster_t *cluster;  // owned; NULL: nothing is slow
   int32_t fault_count;
   shoal_throttle_fault_t faults[SHOAL_THROTTLE_FAULTS];
   uint64_t hash;  // of all this: the same on all ranks
 } shoal_throttle_settings_t;
 
-// Parses SHOAL_COMM_THROTTLE's text (NULL: it is not set, an error) and reads its file.
+// Parses SHOAL_COMM_THROTTLE's text (NULL: it is not set, an error) and reads its file. The cluster
+// is the caller's to free, also after an error; the arena is for scratch.
 SHOAL_MUST_USE shoal_status_t shoal_throttle_settings_read(const char *text, shoal_arena_t *arena,
                                                            shoal_throttle_settings_t *out_settings);
 
@@ -77,8 +80,8 @@ typedef struct shoal_throttle_route {
   int32_t out, in;     // whose time it takes: index in the table
 } shoal_throttle_route_t;
 
-// Until when each link is busy, on the monotonic clock: of every node, then of every rank inside
-// its node. Shared by the ranks that share memory.
+// Until when each link is busy, on the monotonic clock: network cards, each at the first rank that
+// has it, then links inside nodes alike. Shared by the ranks that share memory.
 typedef struct shoal_throttle_table {
   _Atomic int32_t references;  // of worlds of one process
   _Atomic int64_t busy[];
