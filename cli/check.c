@@ -84,6 +84,9 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
                                  .world = world};
   if (o->verbose && talks) check.line = print_line, check.line_self = out;
   int64_t size = 0;
+  SHOAL_RETURN_IF_ERROR(cli_plan_check(&o->planning));
+  if (o->planning.cluster)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.cluster, arena, &check.cluster, &size));
   if (o->planning.plan)
     SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
   SHOAL_RETURN_IF_ERROR(
@@ -95,6 +98,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   shoal_model_free(model);
   if (world) status = shoal_world_agree(world, status);
   if (!talks) return status;
+  if (report.rebuilt_plan) cli_say_rebuilt();
   fprintf(out, "%s: %s %s %s on %lld %s%s%s, seed %lld: %lld values, %lld parts compared",
           !status          ? "passed"
           : report.refused ? "refused"

@@ -48,10 +48,11 @@ shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules, const shoal_
                   int32_t world, shoal_allocator_t allocator, shoal_plan_t **out_plan);
 SHOAL_API void shoal_plan_free(shoal_plan_t *plan);  // NULL is allowed
 
-// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is; else the plan is
-// completed from the intent, and *out_rebuilt (may be NULL) says whether a resolved part had to be
-// dropped for it. Unknown keys are errors with a suggestion. Printed text lies in `arena`; `name`
-// stands for the text in messages.
+// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is (an optimizer's eps and
+// other numbers that only change values may differ); else the plan is completed from the intent,
+// and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown
+// keys are errors with a suggestion. Printed text lies in `arena`; `name` stands for the text in
+// messages.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan,
                                                          shoal_arena_t *arena,
                                                          const char **out_text);

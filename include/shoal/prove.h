@@ -64,6 +64,8 @@ typedef struct shoal_check_report {
   double worst;  // largest error, in units of what is allowed
   char worst_value[128];
   int64_t arena_bytes;  // planned, on the rank that has most
+  bool rebuilt_plan;    // the plan's text was resolved for another model, rules or world, and was
+                        // completed anew from its intent: shoal_parallelize would do the same
 } shoal_check_report_t;
 
 // Checks a model that shoal_parallelize would take, with the options it would take: strategy, mesh,

@@ -77,6 +77,9 @@ SHOAL_MUST_USE shoal_status_t shoal_node_call(const shoal_graph_t *graph, const 
                                               shoal_arena_t *arena, shoal_call_t *out_call);
 // Hash of everything that decides what the model computes (not of file and line).
 uint64_t shoal_model_hash(const shoal_model_t *model);
+// Hash of what a plan speaks of: states, values and nodes with their names, types and attributes,
+// without numbers that change values only (real attributes, initial values, the seed).
+uint64_t shoal_model_structure_hash(const shoal_model_t *model);
 bool shoal_pattern_match(const char *pattern,
                          const char *name);  // '*' matches anything, '/' included
 

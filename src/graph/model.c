@@ -217,13 +217,15 @@ static uint64_t hash_type(uint64_t hash, const shoal_type_t *type) {
   return hash;
 }
 
-static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, const shoal_attr_value_t *value) {
+// `numbers`: also what only values depend on, never how a node may be cut.
+static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, bool numbers,
+                          const shoal_attr_value_t *value) {
   switch (kind) {
     case SHOAL_ATTR_INT:
     case SHOAL_ATTR_DTYPE:
       return shoal_hash_int(hash, value->i);
     case SHOAL_ATTR_REAL:
-      return hash_double(hash, value->f);
+      return numbers ? hash_double(hash, value->f) : hash;
     case SHOAL_ATTR_STRING:
       return shoal_hash_string(hash, value->s ? value->s : "");
     case SHOAL_ATTR_INTS:
@@ -236,7 +238,7 @@ static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, const shoal_att
   return hash;
 }
 
-static uint64_t hash_graph(uint64_t hash, const shoal_graph_t *graph) {
+static uint64_t hash_graph(uint64_t hash, bool numbers, const shoal_graph_t *graph) {
   hash = shoal_hash_string(hash, graph->name);
   for (int64_t i = 0; i < graph->values.count; ++i) {
     const shoal_value_info_t *value = &graph->values.items[i];
@@ -251,7 +253,7 @@ static uint64_t hash_graph(uint64_t hash, const shoal_graph_t *graph) {
     for (int32_t k = 0; k < node->input_count; ++k) hash = shoal_hash_int(hash, node->inputs[k]);
     for (int32_t k = 0; k < node->output_count; ++k) hash = shoal_hash_int(hash, node->outputs[k]);
     for (int32_t k = 0; k < node->op->attr_count; ++k) {
-      hash = hash_attr(hash, node->op->attrs[k].kind, &node->attrs[k]);
+      hash = hash_attr(hash, node->op->attrs[k].kind, numbers, &node->attrs[k]);
     }
   }
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
@@ -265,15 +267,26 @@ static uint64_t hash_graph(uint64_t hash, const shoal_graph_t *graph) {
   return hash;
 }
 
-uint64_t shoal_model_hash(const shoal_model_t *model) {
-  uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)model->seed);
+static uint64_t hash_model(const shoal_model_t *model, bool numbers) {
+  uint64_t hash = SHOAL_HASH_START;
+  if (numbers) hash = shoal_hash_int(hash, (int64_t)model->seed);
   for (int64_t i = 0; i < model->states.count; ++i) {
     const shoal_state_info_t *state = &model->states.items[i];
     hash = hash_type(shoal_hash_string(hash, state->name), &state->type);
     hash = shoal_hash_int(hash, state->options.init.kind);
-    hash = hash_double(hash_double(hash, state->options.init.a), state->options.init.b);
+    if (numbers)
+      hash = hash_double(hash_double(hash, state->options.init.a), state->options.init.b);
     hash = shoal_hash_int(hash, state->options.trainable * 2 + state->options.not_saved);
   }
-  for (int64_t i = 0; i < model->graphs.count; ++i) hash = hash_graph(hash, model->graphs.items[i]);
+  for (int64_t i = 0; i < model->graphs.count; ++i)
+    hash = hash_graph(hash, numbers, model->graphs.items[i]);
   return hash;
+}
+
+uint64_t shoal_model_hash(const shoal_model_t *model) {
+  return hash_model(model, true);
+}
+
+uint64_t shoal_model_structure_hash(const shoal_model_t *model) {
+  return hash_model(model, false);
 }

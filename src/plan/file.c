@@ -128,7 +128,7 @@ static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena,
     SHOAL_RETURN_IF_ERROR(know_rules(plan, arena));
     SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, plan->model, &rules));
   }
-  *out_model = shoal_arena_printf(arena, "%016" PRIx64, shoal_model_hash(plan->model));
+  *out_model = shoal_arena_printf(arena, "%016" PRIx64, shoal_model_structure_hash(plan->model));
   *out_rules = shoal_arena_printf(arena, "%016" PRIx64, rules);
   return *out_model && *out_rules ? NULL : SHOAL_OOM();
 }

@@ -160,7 +160,6 @@ shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model
       status = shoal_node_call(graph, &graph->nodes.items[n], &scratch, &call);
       if (!status) status = look_up(rules, &call, false, &entry);
       if (status || !entry) continue;
-      hash = shoal_hash_int(hash, (int64_t)entry->hash);
       hash = shoal_hash_int(hash, (int64_t)entry->text_hash);
     }
   }

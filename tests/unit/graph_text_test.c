@@ -78,6 +78,10 @@ static void hash_sees_changes(void **state) {
   assert_true(shoal_model_hash(model) != hash);
   ++same->seed;
   assert_true(shoal_model_hash(same) != hash);
+  uint64_t structure = shoal_model_structure_hash(same);
+  --same->seed;
+  assert_true(shoal_model_structure_hash(same) == structure);
+  assert_true(shoal_model_structure_hash(model) != structure);
   shoal_model_free(model);
   shoal_model_free(same);
 }

@@ -165,6 +165,15 @@ static void test_guards(void **state) {
   shoal_plan_t *refused;
   assert_error(INVALID_ARGUMENT, "the world has 3", parse(text, mlp, 3, NULL, &refused));
   assert_null(refused);
+  // Another eps changes values, not how nodes are cut.
+  shoal_model_t *smoother = make_mlp(&(shoal_mlp_options_t){
+      .batch = 7, .in_features = 5, .hidden = 9, .classes = 3, .layers = 2, .eps = 1e-3});
+  bool fits = true;
+  shoal_plan_t *other = NULL;
+  assert_ok(parse(text, smoother, 2, &fits, &other));
+  assert_false(fits);
+  shoal_plan_free(other);
+  shoal_model_free(smoother);
   // Only an intent: nothing was there to be rebuilt.
   bool rebuilt = true;
   assert_ok(parse("{\"shoal_plan\": 1, \"intent\": {\"meshes\": [\"data=2\"]}}", mlp, 2, &rebuilt,

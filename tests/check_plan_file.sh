@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# labels: san
+# `shoal check --plan FILE` proves what `shoal train --plan FILE` runs: both take the resolved part as it stands, also
+# where it was edited by hand, although the check changes the optimizer's eps. Where the resolved part is of another
+# model, both say that they complete the plan anew.
+set -euo pipefail
+shoal=${SHOAL_BIN:?}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+"$shoal" plan mlp -n 2 --strategy data -o made.json >made
+# By hand: a moment rests cut, and its update is computed where it rests, in the plan's own words.
+"$shoal" plan mlp -n 2 --strategy explicit --mesh data=2 \
+  --layouts 'x=data:0;y=data:0;fc1/weight#adamw.*=data:0' -o cut.json >cut
+python3 - <<'PYTHON'
+import json
+made, cut = json.load(open("made.json")), json.load(open("cut.json"))
+for key in ("states", "nodes"):
+    assert made["resolved"][key] != cut["resolved"][key]
+    made["resolved"][key] = cut["resolved"][key]
+json.dump(made, open("edited.json", "w"), indent=2)
+PYTHON
+program() { sed -n '/^shoal_program/,/^passed/{/^passed/d;s/eps=[^,}]*//;p;}' "$1"; }
+arena() { sed -n 's/.*arena planned \([0-9.]* MiB\).*/\1/p' "$1"; }
+
+for file in made edited; do
+  "$shoal" train mlp -n 2 --plan $file.json --threads --steps 1 >train.$file 2>&1
+  "$shoal" explain mlp -n 2 --plan $file.json --program >explain.$file 2>&1
+  "$shoal" check mlp -n 2 --plan $file.json --seed 1 --verbose >check.$file 2>&1
+  ! grep -H 'completed anew' train.$file explain.$file check.$file || fail "not all take $file.json as it stands"
+  cmp <(program explain.$file) <(program check.$file) || fail "the check proves another program than $file.json"
+done
+[ "$(arena train.made)" != "$(arena train.edited)" ] || fail "the edited plan is no other plan, or training left it"
+grep -q '^state fc1/weight#adamw.m f32\[64, 128\] "data:0"' check.edited || fail "the check left the edited part"
+
+for command in train check; do
+  "$shoal" $command mlp -n 2 --plan edited.json --hidden 100 --steps 1 >other 2>&1
+  grep -q 'completed anew' other || fail "$command does not say that edited.json is of another model"
+done
