@@ -34,7 +34,7 @@ static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *ar
   for (int64_t s = 0; s < plan->model->states.count; ++s) {
     const shoal_state_info_t *state = &plan->model->states.items[s];
     const char *layout = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&plan->states[s], arena, &layout));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(plan->states[s], arena, &layout));
     fprintf(out, "  %-36s ", state->name);
     print_type(&state->type, out);
     fprintf(out, "  %s\n", layout[0] ? layout : "replicated");
@@ -52,9 +52,9 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     fprintf(out, "  %-44s", node->name);
     bool any = false;
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
-      if (!np->choices[slot].way) continue;
+      if (!np->decision->choices[slot].way) continue;
       const char *way = NULL;
-      SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, np->choices[slot].way, arena, &way));
+      SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
       fprintf(out, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
       any = true;
     }
@@ -76,11 +76,11 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
           if (program->classes[k].segments[s].instructions[i].channel == c)
             name = program->classes[k].segments[s].instructions[i].name;
     shoal_reshard_t reshard;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, channel->micro ? 0 : -1,
-                                               &channel->dst, channel->micro ? 0 : -1,
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, channel->micro ? 0 : -1,
+                                               channel->dst, channel->micro ? 0 : -1,
                                                &channel->type.shape, arena, &reshard));
-    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->src, arena, &src));
-    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&channel->dst, arena, &dst));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->src, arena, &src));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->dst, arena, &dst));
     fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));
     print_type(&channel->type, out);
     fprintf(out, "  %s -> %s\n", src[0] ? src : "replicated", dst[0] ? dst : "replicated");

@@ -50,7 +50,7 @@ typedef struct shoal_buffer {
   shoal_buffer_kind_t kind;
   int32_t state;      // STATE: index into the program's states
   shoal_type_t type;  // of the whole value
-  shoal_layout_t layout;
+  const shoal_layout_t *layout;  // kept once in the program's arena, as all layouts here
   int32_t slots;
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
   int64_t offset;  // in the class's arena
@@ -97,7 +97,7 @@ typedef struct shoal_order {
 // receives has no buffer for the source.
 typedef struct shoal_channel {
   shoal_type_t type;
-  shoal_layout_t src, dst;
+  const shoal_layout_t *src, *dst;
   bool micro;  // inside the loop: once per micro-batch
 } shoal_channel_t;
 
@@ -116,7 +116,7 @@ typedef struct shoal_class {
 typedef struct shoal_program_state {
   const char *name;
   shoal_type_t type;
-  shoal_layout_t layout;  // resting
+  const shoal_layout_t *layout;  // resting
   bool saved;
 } shoal_program_state_t;
 

@@ -186,7 +186,7 @@ static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan,
         if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) >= 0) offer(c, name);
       }
       for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
-        const shoal_way_t *way = gp->nodes[n].choices[slot].way;
+        const shoal_way_t *way = gp->nodes[n].decision->choices[slot].way;
         if (!way) continue;
         SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, way, arena, &name));
         if (!occurs(c, "way", name)) return SHOAL_OOM();
@@ -220,13 +220,13 @@ static bool add_cut(shoal_coverage_t *c, const shoal_cut_t *cut) {
 static shoal_status_t add_sizes(shoal_coverage_t *c, const shoal_buffer_t *buffer, int64_t micro,
                                 shoal_arena_t *arena) {
   bool in_loop = false;
-  for (int32_t i = 0; i < buffer->layout.cut_count; ++i)
-    in_loop |= buffer->layout.cuts[i].axis == SHOAL_AXIS_MICRO;
+  for (int32_t i = 0; i < buffer->layout->cut_count; ++i)
+    in_loop |= buffer->layout->cuts[i].axis == SHOAL_AXIS_MICRO;
   int64_t least = INT64_MAX, most = 0, first = 0, last = 0;
   for (int64_t m = 0; m < (in_loop ? micro : 1); ++m)
-    for (int64_t p = 0; p < shoal_mesh_size(buffer->layout.mesh); ++p) {
+    for (int64_t p = 0; p < shoal_mesh_size(buffer->layout->mesh); ++p) {
       shoal_boxes_t boxes;
-      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, p,
+      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(buffer->layout, &buffer->type.shape, p,
                                                in_loop ? m : -1, arena, &boxes));
       shoal_shape_t shape = shoal_boxes_shape(&boxes);
       int64_t count = shoal_shape_count(&shape);
@@ -248,8 +248,8 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
     bool works = false;
     for (int64_t b = 0; b < class->buffer_count; ++b) {
       const shoal_buffer_t *buffer = &class->buffers[b];
-      for (int32_t i = 0; i < buffer->layout.cut_count; ++i)
-        if (!add_cut(c, &buffer->layout.cuts[i])) return SHOAL_OOM();
+      for (int32_t i = 0; i < buffer->layout->cut_count; ++i)
+        if (!add_cut(c, &buffer->layout->cuts[i])) return SHOAL_OOM();
       SHOAL_RETURN_IF_ERROR(add_sizes(c, buffer, program->micro, arena));
     }
     for (int64_t s = 0; s < class->segment_count; ++s)
@@ -264,7 +264,7 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
     const shoal_channel_t *channel = &program->channels[i];
     shoal_reshard_t reshard;
     int64_t micro = channel->micro ? 0 : -1;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&channel->src, micro, &channel->dst, micro,
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, micro, channel->dst, micro,
                                                &channel->type.shape, arena, &reshard));
     if (!occurs(c, "reshard", shoal_reshard_name(reshard.kind))) return SHOAL_OOM();
   }

@@ -190,7 +190,7 @@ static const char *why_channel(const shoal_program_t *program, const char *chang
   if (mine >= program->channel_count || other >= program->channel_count) return NULL;
   const shoal_channel_t *a = &program->channels[mine], *b = &program->channels[other];
   if (a->type.dtype == b->type.dtype && shoal_shape_equal(&a->type.shape, &b->type.shape) &&
-      shoal_layout_equal(&a->src, &b->src) && shoal_layout_equal(&a->dst, &b->dst) &&
+      shoal_layout_equal(a->src, b->src) && shoal_layout_equal(a->dst, b->dst) &&
       a->micro == b->micro)
     return "the channel has the same type and layouts, and all ranks changed to it";
   return NULL;

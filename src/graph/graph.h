@@ -3,7 +3,7 @@
 #ifndef SHOAL_GRAPH_GRAPH_H_
 #define SHOAL_GRAPH_GRAPH_H_
 
-#include "base/arena.h"
+#include "base/index.h"
 #include "shoal/graph.h"
 
 typedef enum shoal_source { SHOAL_FROM_NODE, SHOAL_FROM_INPUT, SHOAL_FROM_STATE } shoal_source_t;
@@ -62,6 +62,7 @@ struct shoal_model {
   shoal_registry_t *registry;
   uint64_t seed;
   SHOAL_VEC(shoal_state_info_t) states;
+  shoal_index_t state_index;          // by name
   SHOAL_VEC(shoal_graph_t *) graphs;  // "init" is graphs.items[0]
   SHOAL_VEC(const char *) frozen;     // patterns
   bool init_rewritten;                // "init" no longer follows from the states alone

@@ -18,6 +18,7 @@ shoal_status_t shoal_model_create(const shoal_model_options_t *options, shoal_mo
   if (!model) return SHOAL_OOM();
   *model = (shoal_model_t){.allocator = o.allocator, .seed = o.seed};
   shoal_arena_init(o.allocator, &model->arena);
+  shoal_index_init(&model->arena, &model->state_index);
   shoal_status_t status = NULL;
   if (o.registry) {
     shoal_registry_retain(o.registry);
@@ -116,7 +117,8 @@ const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const ch
 // ---- states ----------------------------------------------------------------------------
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name) {
-  for (int64_t i = 0; i < model->states.count; ++i) {
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, name);
+  for (int64_t at = -1, i; (i = shoal_index_next(&model->state_index, hash, &at)) >= 0;) {
     if (strcmp(model->states.items[i].name, name) == 0) return (int32_t)i;
   }
   return -1;
@@ -135,7 +137,10 @@ shoal_status_t shoal_model_add_state(shoal_model_t *model, const shoal_state_inf
                        state->name, shoal_dtype_name(state->type.dtype));
   }
   int32_t index = (int32_t)model->states.count;
-  if (!SHOAL_PUSH(&model->arena, &model->states, *state)) return SHOAL_OOM();
+  if (!shoal_index_add(&model->state_index, shoal_hash_string(SHOAL_HASH_START, state->name),
+                       model->states.count) ||
+      !SHOAL_PUSH(&model->arena, &model->states, *state))
+    return SHOAL_OOM();
   if (!model->init_rewritten) SHOAL_RETURN_IF_ERROR(shoal_model_write_init(model, index));
   *out_state = index;
   return NULL;

@@ -21,7 +21,8 @@ typedef struct global_buffer {
   int32_t state;  // STATE
   int32_t value;  // of the graph; -1 for a state's home
   shoal_type_t type;
-  shoal_layout_t layout;  // on one of build->meshes
+  const shoal_layout_t *layout;  // on one of build->meshes
+  int32_t next_copy;             // of the same value in another layout; -1: no more
   phase_t phase;          // from when on it can be read
   int32_t depth;
 } global_buffer_t;
@@ -31,8 +32,7 @@ typedef struct global_instruction {
   phase_t phase;
   int32_t depth;       // RESHARD: where it is received
   int32_t send_depth;  // RESHARD: where a class that only sends does so
-  int32_t one_input,
-      one_output;  // storage for code.inputs / outputs of single-operand instructions
+  int32_t one_input, one_output;  // storage for the operands of single-operand instructions
 } global_instruction_t;
 
 typedef struct graph_build {
@@ -46,6 +46,8 @@ typedef struct build {
   shoal_arena_t *arena;  // the program's
   shoal_program_t *program;
   shoal_mesh_t *meshes;       // the plan's, then perhaps "world"
+  shoal_layouts_t layouts;    // of the program
+  const bool *overlap;        // [mesh * mesh_count + mesh]: do they share a rank?
   const shoal_mesh_t *world;  // a mesh of all ranks in order
   SHOAL_VEC(global_buffer_t *) buffers;
   SHOAL_VEC(shoal_channel_t) channels;
@@ -54,6 +56,9 @@ typedef struct build {
   graph_build_t *graphs;
 } build_t;
 
+// lower.c: a layout of the plan as one of the program.
+SHOAL_MUST_USE shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
+                                                 const shoal_layout_t **out_layout);
 // graph.c: writes the instructions of one graph.
 SHOAL_MUST_USE shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
                                                 graph_build_t *out_graph);

@@ -2,6 +2,7 @@
 // program. Each class gets its own numbering of buffers, its segments (one per phase and depth it
 // has work in) and, per graph, the order in which they are called. Buffers and workspaces are as
 // large as the largest of the class's own ranks needs.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -9,19 +10,12 @@
 #include "lower/build.h"
 #include "plan/cut.h"
 #include "program/bind.h"
+#include "program/key.h"
 
 #define ALIGNMENT 64
 
-// Bit m: the rank is on mesh m.
-static uint64_t membership(const build_t *b, int32_t rank) {
-  uint64_t mask = 0;
-  for (int64_t m = 0; m < b->program->mesh_count; ++m)
-    if (shoal_mesh_position(&b->meshes[m], rank) >= 0) mask |= UINT64_C(1) << m;
-  return mask;
-}
-
 static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
-  return mask >> (b->buffers.items[buffer]->layout.mesh - b->meshes) & 1;
+  return mask >> (b->buffers.items[buffer]->layout->mesh - b->meshes) & 1;
 }
 
 // What a class does with an instruction. Between meshes that share no rank, a value is sent where
@@ -30,9 +24,9 @@ static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
 typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
 
 static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
-  const shoal_mesh_t *mesh = b->buffers.items[first]->layout.mesh;
-  const shoal_mesh_t *other = b->buffers.items[second]->layout.mesh;
-  return shoal_mesh_overlap(mesh, other);
+  int64_t mesh = b->buffers.items[first]->layout->mesh - b->meshes;
+  int64_t other = b->buffers.items[second]->layout->mesh - b->meshes;
+  return b->overlap[mesh * b->program->mesh_count + other];
 }
 
 static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in,
@@ -58,6 +52,10 @@ typedef struct class_emitter {
   SHOAL_VEC(shoal_buffer_t) buffers;
   SHOAL_VEC(int32_t) global;  // global buffer of each class buffer
   SHOAL_VEC(shoal_segment_t) segments;
+  shoal_arena_t scratch;  // for the class: what follows
+  shoal_key_t key;
+  shoal_memo_t sizes;       // bytes of a part, by type and layout
+  shoal_memo_t workspaces;  // by op, attributes, types and layouts; by channel
 } class_emitter_t;
 
 static int64_t aligned(int64_t bytes) {
@@ -65,13 +63,17 @@ static int64_t aligned(int64_t bytes) {
 }
 
 // Bytes of a part at its largest in this class: what ranks of another one hold costs nothing here.
-static shoal_status_t measure(const class_emitter_t *e, const global_buffer_t *buffer,
+static shoal_status_t measure(class_emitter_t *e, const global_buffer_t *buffer,
                               int64_t *out_bytes) {
+  shoal_key_clear(&e->key);
+  shoal_key_add_pointer(&e->key, buffer->layout);
+  shoal_key_add_type(&e->key, &buffer->type);
+  if (shoal_memo_find(&e->sizes, &e->key, out_bytes)) return NULL;
   shoal_status_t status =
-      shoal_layout_largest(&buffer->layout, &buffer->type, e->c, e->b->plan->allocator, out_bytes);
+      shoal_layout_largest(buffer->layout, &buffer->type, e->c, e->b->plan->allocator, out_bytes);
   if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
   *out_bytes = aligned(*out_bytes);
-  return NULL;
+  return shoal_memo_add(&e->sizes, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 
 // The class's number of a global buffer; -1 if the class is not on its mesh.
@@ -81,7 +83,7 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
   if (buffer->kind == SHOAL_BUFFER_STATE) global = e->b->state_buffers[buffer->state];
   buffer = e->b->buffers.items[global];
   *out_local = -1;
-  if (!(e->mask >> (buffer->layout.mesh - e->b->meshes) & 1)) return NULL;
+  if (!(e->mask >> (buffer->layout->mesh - e->b->meshes) & 1)) return NULL;
   if (e->local[global] < 0) {
     e->local[global] = (int32_t)e->buffers.count;
     e->first_phase[global] = phase;
@@ -94,8 +96,8 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
                              .slots = 1,
                              .count = -1};
     SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));
-    if (!SHOAL_PUSH(e->b->arena, &e->buffers, record) ||
-        !SHOAL_PUSH(e->b->arena, &e->global, global))
+    if (!SHOAL_PUSH(&e->scratch, &e->buffers, record) ||
+        !SHOAL_PUSH(&e->scratch, &e->global, global))
       return SHOAL_OOM();
   }
   *out_local = e->local[global];
@@ -119,8 +121,8 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
   for (int32_t k = 0; k < count; ++k) {
     int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
     const global_buffer_t *buffer = b->buffers.items[id];
-    bool cut = shoal_layout_along(&buffer->layout, SHOAL_AXIS_MICRO) != NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position,
+    bool cut = shoal_layout_along(buffer->layout, SHOAL_AXIS_MICRO) != NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(buffer->layout, &buffer->type.shape, position,
                                              cut ? micro : -1, scratch, &boxes[k]));
     types[k] = (shoal_type_t){buffer->type.dtype, shoal_boxes_shape(&boxes[k])};
   }
@@ -137,7 +139,7 @@ static bool few_micros_tell(const build_t *b, const shoal_instruction_t *code) {
   bool few = b->program->micro > 8;
   for (int32_t k = 0; k < code->input_count + code->output_count && few; ++k) {
     int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
-    few = !shoal_layout_uneven(&b->buffers.items[id]->layout, SHOAL_AXIS_MICRO);
+    few = !shoal_layout_uneven(b->buffers.items[id]->layout, SHOAL_AXIS_MICRO);
   }
   return few;
 }
@@ -151,7 +153,7 @@ static shoal_status_t compute_workspace(const class_emitter_t *e, const global_i
   shoal_arena_t scratch;
   shoal_arena_init(b->plan->allocator, &scratch);
   shoal_status_t status = NULL;
-  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout.mesh;
+  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout->mesh;
   bool few = few_micros_tell(b, &in->code);
   int64_t all = b->program->micro, looked_at = in->phase != PHASE_LOOP ? 1 : few ? 3 : all;
   for (int64_t m = 0; m < looked_at && !status; ++m)
@@ -164,23 +166,41 @@ static shoal_status_t compute_workspace(const class_emitter_t *e, const global_i
   return status;
 }
 
-static shoal_status_t workspace_of(const class_emitter_t *e, const global_instruction_t *in,
+// What the workspace of an instruction depends on, besides the class.
+static void write_key(class_emitter_t *e, const global_instruction_t *in) {
+  const build_t *b = e->b;
+  shoal_key_clear(&e->key);
+  shoal_key_add(&e->key, in->code.opcode * 2 + (in->phase == PHASE_LOOP));
+  if (in->code.op) shoal_key_add_op(&e->key, in->code.op, in->code.attrs);
+  for (int32_t i = 0; i < in->code.input_count + in->code.output_count; ++i) {
+    int32_t id = i < in->code.input_count ? in->code.inputs[i]
+                                          : in->code.outputs[i - in->code.input_count];
+    shoal_key_add_pointer(&e->key, b->buffers.items[id]->layout);
+    shoal_key_add_type(&e->key, &b->buffers.items[id]->type);
+  }
+}
+
+static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_t *in,
                                    int64_t *out_bytes) {
   const build_t *b = e->b;
-  shoal_status_t status = NULL;
   *out_bytes = 0;
-  if (in->code.opcode == SHOAL_OPCODE_COMPUTE) {
+  bool computes = in->code.opcode == SHOAL_OPCODE_COMPUTE && in->code.op->workspace;
+  if (!computes && in->code.opcode != SHOAL_OPCODE_RESHARD) return NULL;
+  write_key(e, in);
+  if (shoal_memo_find(&e->workspaces, &e->key, out_bytes)) return NULL;
+  shoal_status_t status;
+  if (computes) {
     status = compute_workspace(e, in, out_bytes);
-  } else if (in->code.opcode == SHOAL_OPCODE_RESHARD) {
+  } else {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
     status = shoal_channel_workspace(&b->channels.items[in->code.channel], b->program->micro, e->c,
                                      &scratch, out_bytes);
     shoal_arena_deinit(&scratch);
   }
-  *out_bytes = aligned(*out_bytes);
   if (status) return shoal_status_annotatef(status, "workspace of '%s'", in->code.name);
-  return NULL;
+  *out_bytes = aligned(*out_bytes);
+  return shoal_memo_add(&e->workspaces, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 
 static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruction_t *in,
@@ -200,91 +220,149 @@ static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruct
 
 static const char *const phase_names[PHASE_COUNT] = {"before", "loop", "after", "commit"};
 
+// Where an instruction goes in a class. What is only received comes first and what is only sent
+// last, so that the messages between two ranks come in the same order on both sides, whatever else
+// the two do together at this depth.
+typedef struct slot {
+  int32_t phase, depth, role;
+  int64_t index;  // in the graph's list
+} slot_t;
+
+static int compare_slots(const void *a, const void *b) {
+  const slot_t *x = a, *y = b;
+  if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
+  if (x->depth != y->depth) return x->depth < y->depth ? -1 : 1;
+  if (x->role != y->role) return x->role < y->role ? -1 : 1;
+  return x->index < y->index ? -1 : 1;
+}
+
+static shoal_status_t emit_segment(class_emitter_t *e, const graph_build_t *graph,
+                                   const slot_t *slots, int64_t count, int32_t *out_index) {
+  build_t *b = e->b;
+  shoal_segment_t segment = {.instruction_count = count};
+  segment.instructions = SHOAL_NEW(b->arena, shoal_instruction_t, count);
+  segment.name = shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[slots->phase],
+                                    slots->depth);
+  if (!segment.instructions || !segment.name) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i)
+    SHOAL_RETURN_IF_ERROR(emit_instruction(e, graph->instructions.items[slots[i].index],
+                                           slots->depth, &segment.instructions[i]));
+  *out_index = (int32_t)e->segments.count;
+  return SHOAL_PUSH(b->arena, &e->segments, segment) ? NULL : SHOAL_OOM();
+}
+
 // The segments and the order of one graph.
 static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
                                  shoal_order_t *order) {
   build_t *b = e->b;
   SHOAL_VEC(shoal_segment_call_t) calls = {0};
-  for (int phase = 0; phase < PHASE_COUNT; ++phase) {
-    int32_t deepest = -1, depth = 0;
-    for (int64_t i = 0; i < graph->instructions.count; ++i) {
-      const global_instruction_t *in = graph->instructions.items[i];
-      if (in->phase == (phase_t)phase && role_of(b, e->mask, in, &depth) && depth > deepest)
-        deepest = depth;
-    }
-    for (int32_t d = 0; d <= deepest; ++d) {
-      SHOAL_VEC(shoal_instruction_t) list = {0};
-      // What is only received comes first and what is only sent last, so that the messages between
-      // two ranks come in the same order on both sides, whatever else the two do together at this
-      // depth.
-      for (int role = ROLE_RECEIVER; role <= ROLE_SENDER; ++role)
-        for (int64_t i = 0; i < graph->instructions.count; ++i) {
-          const global_instruction_t *in = graph->instructions.items[i];
-          if (in->phase != (phase_t)phase || role_of(b, e->mask, in, &depth) != (role_t)role ||
-              depth != d)
-            continue;
-          shoal_instruction_t code;
-          SHOAL_RETURN_IF_ERROR(emit_instruction(e, in, d, &code));
-          if (!SHOAL_PUSH(b->arena, &list, code)) return SHOAL_OOM();
-        }
-      if (list.count == 0) continue;
-      shoal_segment_t segment = {.instruction_count = list.count, .instructions = list.items};
-      segment.name = shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[phase], d);
-      int32_t index = (int32_t)e->segments.count;
-      if (!segment.name || !SHOAL_PUSH(b->arena, &e->segments, segment)) return SHOAL_OOM();
-      int64_t repeats = phase == PHASE_LOOP ? b->program->micro : 1;
-      for (int64_t m = 0; m < repeats; ++m) {
-        shoal_segment_call_t call = {index, phase == PHASE_LOOP ? (int32_t)m : -1};
-        if (!SHOAL_PUSH(b->arena, &calls, call)) return SHOAL_OOM();
-      }
+  slot_t *slots = SHOAL_NEW(&e->scratch, slot_t, graph->instructions.count);
+  int64_t count = 0;
+  if (!slots) return SHOAL_OOM();
+  for (int64_t i = 0; i < graph->instructions.count; ++i) {
+    const global_instruction_t *in = graph->instructions.items[i];
+    slot_t slot = {.phase = (int32_t)in->phase, .index = i};
+    slot.role = (int32_t)role_of(b, e->mask, in, &slot.depth);
+    if (slot.role != ROLE_NONE) slots[count++] = slot;
+  }
+  if (count > 0) qsort(slots, (size_t)count, sizeof *slots, compare_slots);
+  for (int64_t from = 0, to; from < count; from = to) {
+    const slot_t *first = &slots[from];
+    for (to = from + 1;
+         to < count && slots[to].phase == first->phase && slots[to].depth == first->depth;)
+      ++to;
+    shoal_segment_call_t call = {.micro = -1};
+    SHOAL_RETURN_IF_ERROR(emit_segment(e, graph, first, to - from, &call.segment));
+    bool loop = first->phase == PHASE_LOOP;
+    for (int64_t m = 0; m < (loop ? b->program->micro : 1); ++m) {
+      if (loop) call.micro = (int32_t)m;
+      if (!SHOAL_PUSH(b->arena, &calls, call)) return SHOAL_OOM();
     }
   }
   *order = (shoal_order_t){graph->name, calls.count, calls.items};
   return NULL;
 }
 
-static shoal_status_t emit_class(build_t *b, shoal_class_t *c, uint64_t mask) {
-  class_emitter_t e = {.b = b, .c = c, .mask = mask};
-  e.local = SHOAL_NEW(b->arena, int32_t, b->buffers.count);
-  e.first_phase = SHOAL_NEW(b->arena, phase_t, b->buffers.count);
-  e.first_depth = SHOAL_NEW(b->arena, int32_t, b->buffers.count);
+static shoal_status_t fill_class(class_emitter_t *e) {
+  build_t *b = e->b;
+  shoal_class_t *c = e->c;
+  e->local = SHOAL_NEW(&e->scratch, int32_t, b->buffers.count);
+  e->first_phase = SHOAL_NEW(&e->scratch, phase_t, b->buffers.count);
+  e->first_depth = SHOAL_NEW(&e->scratch, int32_t, b->buffers.count);
   c->order_count = b->plan->model->graphs.count;
   c->orders = SHOAL_NEW(b->arena, shoal_order_t, c->order_count);
-  if (!e.local || !e.first_phase || !e.first_depth || !c->orders) return SHOAL_OOM();
-  for (int64_t i = 0; i < b->buffers.count; ++i) e.local[i] = -1;
+  if (!e->local || !e->first_phase || !e->first_depth || !c->orders) return SHOAL_OOM();
+  for (int64_t i = 0; i < b->buffers.count; ++i) e->local[i] = -1;
   // States are there whether this class's graphs read them or not: they can be saved and fetched.
   for (int64_t s = 0; s < b->program->state_count; ++s) {
     int32_t unused;
-    SHOAL_RETURN_IF_ERROR(local_buffer(&e, b->state_buffers[s], PHASE_BEFORE, 0, &unused));
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, b->state_buffers[s], PHASE_BEFORE, 0, &unused));
   }
   for (int64_t g = 0; g < c->order_count; ++g)
-    SHOAL_RETURN_IF_ERROR(emit_graph(&e, &b->graphs[g], &c->orders[g]));
-  c->buffers = e.buffers.items;
-  c->buffer_count = e.buffers.count;
-  c->segments = e.segments.items;
-  c->segment_count = e.segments.count;
+    SHOAL_RETURN_IF_ERROR(emit_graph(e, &b->graphs[g], &c->orders[g]));
+  c->buffers = shoal_arena_copy(b->arena, e->buffers.items, (size_t)e->buffers.count,
+                                sizeof *e->buffers.items);
+  if (!c->buffers) return SHOAL_OOM();
+  c->buffer_count = e->buffers.count;
+  c->segments = e->segments.items;
+  c->segment_count = e->segments.count;
+  return NULL;
+}
+
+static shoal_status_t emit_class(build_t *b, shoal_class_t *c, uint64_t mask) {
+  class_emitter_t e = {.b = b, .c = c, .mask = mask};
+  shoal_arena_init(b->plan->allocator, &e.scratch);
+  shoal_key_init(&e.scratch, &e.key);
+  shoal_memo_init(&e.scratch, &e.sizes);
+  shoal_memo_init(&e.scratch, &e.workspaces);
+  shoal_status_t status = fill_class(&e);
+  shoal_arena_deinit(&e.scratch);
+  return status;
+}
+
+// Deals the ranks out to classes by the meshes they are on: bit m of a mask is mesh m.
+static shoal_status_t make_classes(build_t *b, uint64_t **out_masks) {
+  shoal_program_t *program = b->program;
+  uint64_t *of_rank = SHOAL_NEW(b->arena, uint64_t, program->world);
+  int64_t *class_of = SHOAL_NEW(b->arena, int64_t, program->world), *sizes, *starts;
+  SHOAL_VEC(uint64_t) masks = {0};
+  shoal_index_t index;
+  shoal_index_init(b->arena, &index);
+  if (!of_rank || !class_of) return SHOAL_OOM();
+  for (int64_t m = 0; m < program->mesh_count; ++m)
+    for (int64_t p = 0, size = shoal_mesh_size(&b->meshes[m]); p < size; ++p)
+      of_rank[shoal_mesh_rank(&b->meshes[m], p)] |= UINT64_C(1) << m;
+  for (int32_t r = 0; r < program->world; ++r) {
+    int64_t at = -1, k = shoal_index_next(&index, of_rank[r], &at);
+    if (k < 0) {
+      k = masks.count;
+      if (!shoal_index_add(&index, of_rank[r], k) || !SHOAL_PUSH(b->arena, &masks, of_rank[r]))
+        return SHOAL_OOM();
+    }
+    class_of[r] = k;
+  }
+  program->class_count = masks.count;
+  program->classes = SHOAL_NEW(b->arena, shoal_class_t, masks.count);
+  sizes = SHOAL_NEW(b->arena, int64_t, masks.count);
+  starts = SHOAL_NEW(b->arena, int64_t, masks.count);
+  int32_t *ranks = SHOAL_NEW(b->arena, int32_t, program->world);
+  if (!program->classes || !sizes || !starts || !ranks) return SHOAL_OOM();
+  for (int32_t r = 0; r < program->world; ++r) ++sizes[class_of[r]];
+  for (int64_t k = 1; k < masks.count; ++k) starts[k] = starts[k - 1] + sizes[k - 1];
+  for (int32_t r = 0; r < program->world; ++r) {
+    shoal_class_t *c = &program->classes[class_of[r]];
+    ranks[starts[class_of[r]] + c->rank_count++] = r;
+  }
+  for (int64_t k = 0; k < masks.count; ++k) program->classes[k].ranks = ranks + starts[k];
+  *out_masks = masks.items;
   return NULL;
 }
 
 shoal_status_t shoal_lower_emit(build_t *b) {
-  shoal_program_t *program = b->program;
-  if (program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
-  uint64_t *masks = SHOAL_NEW(b->arena, uint64_t, program->world);
-  program->classes = SHOAL_NEW(b->arena, shoal_class_t, program->world);
-  if (!masks || !program->classes) return SHOAL_OOM();
-  for (int32_t r = 0; r < program->world; ++r) {
-    uint64_t mask = membership(b, r);
-    int64_t k = 0;
-    while (k < program->class_count && masks[k] != mask) ++k;
-    if (k < program->class_count) continue;
-    masks[program->class_count++] = mask;
-    shoal_class_t *c = &program->classes[k];
-    int32_t *ranks = SHOAL_NEW(b->arena, int32_t, program->world);
-    if (!ranks) return SHOAL_OOM();
-    for (int32_t other = r; other < program->world; ++other)
-      if (membership(b, other) == mask) ranks[c->rank_count++] = other;
-    c->ranks = ranks;
-    SHOAL_RETURN_IF_ERROR(emit_class(b, c, mask));
-  }
+  uint64_t *masks = NULL;
+  if (b->program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
+  SHOAL_RETURN_IF_ERROR(make_classes(b, &masks));
+  for (int64_t k = 0; k < b->program->class_count; ++k)
+    SHOAL_RETURN_IF_ERROR(emit_class(b, &b->program->classes[k], masks[k]));
   return NULL;
 }

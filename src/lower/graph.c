@@ -18,8 +18,8 @@ typedef struct graph_lowering {
   const shoal_graph_plan_t *gp;
   const shoal_graph_t *graph;
   graph_build_t *out;
-  int32_t *homes;             // buffer of each value as produced; -1: not yet
-  SHOAL_VEC(int32_t) copies;  // buffers of values in other layouts
+  int32_t *homes;   // buffer of each value as produced; -1: not yet
+  int32_t *copies;  // by value: its buffers in other layouts, a list by next_copy; -1: none
 } graph_lowering_t;
 
 static global_buffer_t *buffer_at(const graph_lowering_t *l, int32_t index) {
@@ -56,38 +56,45 @@ static shoal_status_t new_instruction(graph_lowering_t *l, shoal_opcode_t opcode
   return NULL;
 }
 
-static shoal_layout_t without_micro(const shoal_layout_t *layout) {
+// A layout of the program with some of the cuts of another.
+static shoal_status_t keep_cuts(graph_lowering_t *l, const shoal_layout_t *layout,
+                                const bool kept[SHOAL_MAX_CUTS],
+                                const shoal_layout_t **out_layout) {
   shoal_layout_t out = *layout;
   out.cut_count = 0;
   for (int32_t i = 0; i < layout->cut_count; ++i)
-    if (layout->cuts[i].axis != SHOAL_AXIS_MICRO) out.cuts[out.cut_count++] = layout->cuts[i];
-  return out;
+    if (kept[i]) out.cuts[out.cut_count++] = layout->cuts[i];
+  return shoal_layouts_keep(&l->b->layouts, &out, out_layout);
+}
+
+static shoal_status_t without_micro(graph_lowering_t *l, const shoal_layout_t *layout,
+                                    const shoal_layout_t **out_layout) {
+  bool kept[SHOAL_MAX_CUTS];
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    kept[i] = layout->cuts[i].axis != SHOAL_AXIS_MICRO;
+  return keep_cuts(l, layout, kept, out_layout);
 }
 
 // `layout` without micro and without what is cut inside it along the same dim. Micro-batches are
 // outermost: a rank's rows of all of them are not the rows it would have without them, so a value
 // enters and leaves the loop whole along that dim.
-static shoal_layout_t outside_loop(const shoal_layout_t *layout, const shoal_cut_t *micro,
-                                   bool keep_micro) {
-  shoal_layout_t out = *layout;
-  out.cut_count = 0;
+static shoal_status_t outside_loop(graph_lowering_t *l, const shoal_layout_t *layout,
+                                   const shoal_cut_t *micro, bool keep_micro,
+                                   const shoal_layout_t **out_layout) {
+  bool kept[SHOAL_MAX_CUTS];
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
     bool inside =
         cut->kind == SHOAL_CUT_FLAT || (cut->kind == SHOAL_CUT_DIM && cut->dim == micro->dim);
-    if (cut->axis == SHOAL_AXIS_MICRO ? keep_micro : !inside) out.cuts[out.cut_count++] = *cut;
+    kept[i] = cut->axis == SHOAL_AXIS_MICRO ? keep_micro : !inside;
   }
-  return out;
+  return keep_cuts(l, layout, kept, out_layout);
 }
 
-// A copy of `value` in this layout that exists already, or -1. `loop_exit`: usable only after the
-// loop.
+// A copy of `value` in this layout that exists already, or -1.
 static int32_t find_copy(const graph_lowering_t *l, int32_t value, const shoal_layout_t *layout) {
-  for (int64_t i = 0; i < l->copies.count; ++i) {
-    const global_buffer_t *buffer = buffer_at(l, l->copies.items[i]);
-    if (buffer->value == value && shoal_layout_equal(&buffer->layout, layout))
-      return l->copies.items[i];
-  }
+  for (int32_t i = l->copies[value]; i >= 0; i = buffer_at(l, i)->next_copy)
+    if (shoal_layout_equal(buffer_at(l, i)->layout, layout)) return i;
   return -1;
 }
 
@@ -100,11 +107,12 @@ static shoal_status_t new_copy(graph_lowering_t *l, int32_t from, const shoal_la
                                                      .kind = SHOAL_BUFFER_TEMP,
                                                      .state = -1,
                                                      .type = source->type,
-                                                     .layout = *layout,
+                                                     .layout = layout,
+                                                     .next_copy = l->copies[source->value],
                                                      .phase = phase,
                                                      .depth = depth},
                                    out_index));
-  if (!SHOAL_PUSH(l->b->arena, &l->copies, *out_index)) return SHOAL_OOM();
+  l->copies[source->value] = *out_index;
   return NULL;
 }
 
@@ -114,14 +122,16 @@ static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_lay
 static shoal_status_t leave_loop(graph_lowering_t *l, int32_t from, const shoal_cut_t *micro,
                                  int32_t *out_index) {
   if (micro->kind == SHOAL_CUT_DIM) {
-    shoal_layout_t whole = outside_loop(&buffer_at(l, from)->layout, micro, true);
-    if (!shoal_layout_equal(&buffer_at(l, from)->layout, &whole))
-      SHOAL_RETURN_IF_ERROR(reshard(l, from, &whole, &from));
+    const shoal_layout_t *whole = NULL;
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, buffer_at(l, from)->layout, micro, true, &whole));
+    if (!shoal_layout_equal(buffer_at(l, from)->layout, whole))
+      SHOAL_RETURN_IF_ERROR(reshard(l, from, whole, &from));
   }
   const global_buffer_t *source = buffer_at(l, from);
-  shoal_layout_t layout = without_micro(&source->layout);
-  if ((*out_index = find_copy(l, source->value, &layout)) >= 0) return NULL;
-  SHOAL_RETURN_IF_ERROR(new_copy(l, from, &layout, PHASE_AFTER, 0, out_index));
+  const shoal_layout_t *layout = NULL;
+  SHOAL_RETURN_IF_ERROR(without_micro(l, source->layout, &layout));
+  if ((*out_index = find_copy(l, source->value, layout)) >= 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, layout, PHASE_AFTER, 0, out_index));
   global_instruction_t *in = NULL;
   if (micro->kind == SHOAL_CUT_PARTIAL) {
     SHOAL_RETURN_IF_ERROR(
@@ -154,11 +164,11 @@ static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_lay
                               int32_t *out_index) {
   const global_buffer_t *source = buffer_at(l, from);
   if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
-  int32_t depth = source->depth + (source->layout.mesh != need->mesh);
+  int32_t depth = source->depth + (source->layout->mesh != need->mesh);
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, source->phase, depth, out_index));
   shoal_channel_t channel = {.type = source->type,
                              .src = source->layout,
-                             .dst = *need,
+                             .dst = need,
                              .micro = source->phase == PHASE_LOOP};
   global_instruction_t *in = NULL;
   SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth,
@@ -177,36 +187,32 @@ static shoal_status_t bring(graph_lowering_t *l, int32_t value, const shoal_layo
   int32_t at = -1;
   SHOAL_RETURN_IF_ERROR(home_of(l, value, &at));
   const shoal_shape_t *shape = &buffer_at(l, at)->type.shape;
-  const shoal_cut_t *have_micro = shoal_layout_along(&buffer_at(l, at)->layout, SHOAL_AXIS_MICRO);
+  const shoal_cut_t *have_micro = shoal_layout_along(buffer_at(l, at)->layout, SHOAL_AXIS_MICRO);
   const shoal_cut_t *need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO);
   bool same_micro = shoal_cut_same(have_micro, need_micro, shape, false);
   if (!same_micro && have_micro && need_micro)
     return SHOAL_ERROR(UNSUPPORTED, "'%s' is cut along micro in two different ways",
                        buffer_at(l, at)->name);
   if (!same_micro && have_micro) SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
-  shoal_layout_t between =
-      !same_micro && need_micro ? outside_loop(need, need_micro, false) : *need;
-  if (!shoal_layout_equal(&buffer_at(l, at)->layout, &between))
-    SHOAL_RETURN_IF_ERROR(reshard(l, at, &between, &at));
+  const shoal_layout_t *between = need, *inside = NULL;
+  if (!same_micro && need_micro)
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, need, need_micro, false, &between));
+  if (!shoal_layout_equal(buffer_at(l, at)->layout, between))
+    SHOAL_RETURN_IF_ERROR(reshard(l, at, between, &at));
   if (!same_micro && need_micro) {
-    shoal_layout_t inside = outside_loop(need, need_micro, true);
-    SHOAL_RETURN_IF_ERROR(enter_loop(l, at, &inside, &at));
-    if (!shoal_layout_equal(&inside, need)) SHOAL_RETURN_IF_ERROR(reshard(l, at, need, &at));
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, need, need_micro, true, &inside));
+    SHOAL_RETURN_IF_ERROR(enter_loop(l, at, inside, &at));
+    if (!shoal_layout_equal(inside, need)) SHOAL_RETURN_IF_ERROR(reshard(l, at, need, &at));
   }
   *out_index = at;
   return NULL;
 }
 
-static shoal_layout_t on_program_mesh(const graph_lowering_t *l, const shoal_layout_t *layout) {
-  shoal_layout_t out = *layout;
-  out.mesh = &l->b->meshes[layout->mesh - l->b->plan->meshes];
-  return out;
-}
-
 static shoal_status_t feed(graph_lowering_t *l, int32_t value, int32_t *out_index) {
   const shoal_value_info_t *info = &l->graph->values.items[value];
-  shoal_layout_t layout = on_program_mesh(l, &l->gp->values[value]);
-  phase_t phase = shoal_layout_along(&layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
+  const shoal_layout_t *layout = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_layout(l->b, l->gp->values[value], &layout));
+  phase_t phase = shoal_layout_along(layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
   char *name = shoal_arena_strdup(l->b->arena, info->name);
   if (!name) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(new_buffer(l,
@@ -254,13 +260,12 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
     if (node->op->attrs[a].kind == SHOAL_ATTR_STRING && attrs[a].s &&
         !(attrs[a].s = shoal_arena_strdup(b->arena, attrs[a].s)))
       return SHOAL_OOM();
-  bool loop = np->choices[0].way != NULL;
+  bool loop = np->decision->choices[0].way != NULL;
   phase_t phase = loop ? PHASE_LOOP : PHASE_BEFORE;
   for (int32_t i = 0; i < node->input_count; ++i) {
-    shoal_layout_t need;
-    SHOAL_RETURN_IF_ERROR(shoal_plan_operand(b->plan, l->gp, index, i, &need));
-    need = on_program_mesh(l, &need);
-    SHOAL_RETURN_IF_ERROR(bring(l, node->inputs[i], &need, &inputs[i]));
+    const shoal_layout_t *need = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, np->decision->operands[i], &need));
+    SHOAL_RETURN_IF_ERROR(bring(l, node->inputs[i], need, &inputs[i]));
     const global_buffer_t *buffer = buffer_at(l, inputs[i]);
     if (loop && buffer->phase == PHASE_AFTER)
       return SHOAL_ERROR_HINT(UNSUPPORTED,
@@ -278,6 +283,8 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
   for (int32_t o = 0; o < node->output_count; ++o) {
     int32_t value = node->outputs[o];
     const shoal_value_info_t *info = &l->graph->values.items[value];
+    const shoal_layout_t *layout = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, l->gp->values[value], &layout));
     char *value_name = shoal_arena_strdup(b->arena, info->name);
     if (!value_name) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(
@@ -287,7 +294,7 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
                                      .state = -1,
                                      .value = value,
                                      .type = info->type,
-                                     .layout = on_program_mesh(l, &l->gp->values[value]),
+                                     .layout = layout,
                                      .phase = phase,
                                      .depth = depth},
                    &outputs[o]));
@@ -311,9 +318,10 @@ static shoal_status_t fetch(graph_lowering_t *l, const char *port, int32_t value
     if (strcmp(b->outputs.items[i].graph, l->out->name) == 0 &&
         strcmp(b->outputs.items[i].name, port) == 0)
       return NULL;
-  shoal_layout_t everywhere = {.mesh = b->world};
+  const shoal_layout_t whole = {.mesh = b->world}, *everywhere = NULL;
   int32_t at = -1;
-  SHOAL_RETURN_IF_ERROR(bring(l, value, &everywhere, &at));
+  SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, &whole, &everywhere));
+  SHOAL_RETURN_IF_ERROR(bring(l, value, everywhere, &at));
   const global_buffer_t *buffer = buffer_at(l, at);
   char *name = shoal_arena_strdup(b->arena, port);
   if (!name) return SHOAL_OOM();
@@ -333,14 +341,14 @@ static shoal_status_t fetch_named(graph_lowering_t *l, const char *name) {
 
 static shoal_status_t assign(graph_lowering_t *l, const shoal_assignment_t *assignment) {
   int32_t home = l->b->state_buffers[assignment->state], at = -1;
-  shoal_layout_t rest = buffer_at(l, home)->layout;
-  SHOAL_RETURN_IF_ERROR(bring(l, assignment->value, &rest, &at));
+  const shoal_layout_t *rest = buffer_at(l, home)->layout;
+  SHOAL_RETURN_IF_ERROR(bring(l, assignment->value, rest, &at));
   const global_buffer_t *buffer = buffer_at(l, at);
   if (buffer->kind == SHOAL_BUFFER_STATE) {
     if (buffer->state == assignment->state) return NULL;
     // Another state's value: taken aside before any state changes.
     int32_t aside = -1;
-    SHOAL_RETURN_IF_ERROR(new_copy(l, at, &rest, PHASE_AFTER, 0, &aside));
+    SHOAL_RETURN_IF_ERROR(new_copy(l, at, rest, PHASE_AFTER, 0, &aside));
     SHOAL_RETURN_IF_ERROR(
         new_instruction(l, SHOAL_OPCODE_COPY, buffer->name, PHASE_AFTER, 0, at, aside, NULL));
     at = aside;
@@ -355,8 +363,9 @@ shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
   out_graph->name = shoal_arena_strdup(b->arena, graph->name);
   graph_lowering_t l = {.b = b, .gp = gp, .graph = graph, .out = out_graph};
   l.homes = SHOAL_NEW(b->arena, int32_t, graph->values.count);
-  if (!out_graph->name || !l.homes) return SHOAL_OOM();
-  for (int64_t v = 0; v < graph->values.count; ++v) l.homes[v] = -1;
+  l.copies = SHOAL_NEW(b->arena, int32_t, graph->values.count);
+  if (!out_graph->name || !l.homes || !l.copies) return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count; ++v) l.homes[v] = l.copies[v] = -1;
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
     shoal_program_port_t port = {.graph = out_graph->name,

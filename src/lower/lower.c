@@ -39,6 +39,26 @@ static shoal_status_t copy_meshes(build_t *b) {
   return NULL;
 }
 
+shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
+                                  const shoal_layout_t **out_layout) {
+  shoal_layout_t moved = *layout;
+  moved.mesh = &b->meshes[layout->mesh - b->plan->meshes];
+  return shoal_layouts_keep(&b->layouts, &moved, out_layout);
+}
+
+// Which meshes share a rank.
+static shoal_status_t compare_meshes(build_t *b) {
+  int64_t count = b->program->mesh_count;
+  bool *overlap = SHOAL_NEW(b->arena, bool, count * count);
+  if (!overlap) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = 0; k <= i; ++k)
+      overlap[i * count + k] = overlap[k * count + i] =
+          i == k || shoal_mesh_overlap(&b->meshes[i], &b->meshes[k]);
+  b->overlap = overlap;
+  return NULL;
+}
+
 static shoal_status_t copy_states(build_t *b) {
   const shoal_model_t *model = b->plan->model;
   shoal_program_t *program = b->program;
@@ -48,8 +68,8 @@ static shoal_status_t copy_states(build_t *b) {
   if (!program->states || !b->state_buffers) return SHOAL_OOM();
   for (int64_t s = 0; s < model->states.count; ++s) {
     const shoal_state_info_t *state = &model->states.items[s];
-    shoal_layout_t layout = b->plan->states[s];
-    layout.mesh = &b->meshes[layout.mesh - b->plan->meshes];
+    const shoal_layout_t *layout = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, b->plan->states[s], &layout));
     char *name = shoal_arena_strdup(b->arena, state->name);
     global_buffer_t *buffer = SHOAL_NEW(b->arena, global_buffer_t, 1);
     if (!name || !buffer) return SHOAL_OOM();
@@ -61,6 +81,7 @@ static shoal_status_t copy_states(build_t *b) {
                                 .value = -1,
                                 .type = state->type,
                                 .layout = layout,
+                                .next_copy = -1,
                                 .phase = PHASE_BEFORE};
     b->state_buffers[s] = (int32_t)b->buffers.count;
     if (!SHOAL_PUSH(b->arena, &b->buffers, buffer)) return SHOAL_OOM();
@@ -71,6 +92,7 @@ static shoal_status_t copy_states(build_t *b) {
 static shoal_status_t lower_all(build_t *b) {
   const shoal_model_t *model = b->plan->model;
   SHOAL_RETURN_IF_ERROR(copy_meshes(b));
+  SHOAL_RETURN_IF_ERROR(compare_meshes(b));
   SHOAL_RETURN_IF_ERROR(copy_states(b));
   b->graphs = SHOAL_NEW(b->arena, graph_build_t, model->graphs.count);
   if (!b->graphs) return SHOAL_OOM();
@@ -110,6 +132,7 @@ shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t
   }
   *program = (shoal_program_t){.arena = arena, .world = plan->world, .micro = plan->micro};
   build_t build = {.plan = plan, .options = options, .arena = arena, .program = program};
+  shoal_layouts_init(arena, &build.layouts);
   shoal_status_t status = lower_all(&build);
   if (status) {
     shoal_program_free(program);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
+#include "op/type.h"
 #include "plan/complete.h"
 #include "plan/cut.h"
 
@@ -13,67 +15,6 @@ enum { MAX_TRIES = 24 };  // item cuts tried per way: two per operand and the pl
 
 static int32_t axis_of(int32_t slot) {
   return slot == 0 ? SHOAL_AXIS_MICRO : slot - 1;
-}
-
-// Does the cut `inner` count inside chunks of `outer`'s units? Then it must be written after it: a
-// unit of 64 columns cut 12 * 64 -> 12 * 32 could not be found again in what the finer cut leaves.
-static bool finer(const shoal_cut_t *inner, const shoal_cut_t *outer, const shoal_shape_t *shape) {
-  if (inner->kind != SHOAL_CUT_DIM || outer->kind != SHOAL_CUT_DIM || inner->dim != outer->dim)
-    return false;
-  if (inner->chunk_count < 2 || outer->chunk_count >= inner->chunk_count || outer->unit < 2)
-    return false;
-  int64_t length = shape->dims[inner->dim];
-  if (inner->chunks[0].length == 0) return outer->unit % (length / inner->chunk_count) == 0;
-  int64_t end = 0, due = outer->unit;  // every unit must end where a chunk does
-  for (int32_t i = 0; i < inner->chunk_count && end < length; ++i) {
-    end += inner->chunks[i].length;
-    if (end > due && due < length) return false;
-    if (end == due) due += outer->unit;
-  }
-  return true;
-}
-
-shoal_status_t shoal_plan_operand(const shoal_plan_t *plan, const shoal_graph_plan_t *graph,
-                                  int32_t node, int32_t operand, shoal_layout_t *out_layout) {
-  const shoal_node_t *info = &graph->graph->nodes.items[node];
-  const shoal_node_plan_t *np = &graph->nodes[node];
-  int32_t value = operand < info->input_count ? info->inputs[operand]
-                                              : info->outputs[operand - info->input_count];
-  const shoal_shape_t *shape = &graph->graph->values.items[value].type.shape;
-  memset(out_layout, 0, sizeof *out_layout);
-  out_layout->mesh = &plan->meshes[np->mesh];
-  shoal_cut_t flats[SHOAL_PLAN_SLOTS];
-  int32_t flat_count = 0;
-  for (int32_t slot = 0; slot <= out_layout->mesh->axis_count; ++slot) {
-    const shoal_choice_t *choice = &np->choices[slot];
-    if (!choice->way) continue;
-    bool cuts = false;
-    shoal_cut_t cut = {0};
-    SHOAL_RETURN_IF_ERROR(
-        shoal_way_cut(choice->way, operand, shape, axis_of(slot), &choice->item_cut, &cuts, &cut));
-    if (!cuts) continue;
-    if (cut.kind == SHOAL_CUT_FLAT) {
-      flats[flat_count++] = cut;
-      continue;
-    }
-    // In front of the first cut that is finer along the same dim; micro stays first.
-    int32_t at = 0, count = out_layout->cut_count++;
-    while (at < count && (out_layout->cuts[at].axis == SHOAL_AXIS_MICRO ||
-                          !finer(&out_layout->cuts[at], &cut, shape)))
-      ++at;
-    for (int32_t i = count; i > at; --i) out_layout->cuts[i] = out_layout->cuts[i - 1];
-    out_layout->cuts[at] = cut;
-  }
-  for (int32_t i = 0; i < flat_count; ++i) out_layout->cuts[out_layout->cut_count++] = flats[i];
-  return NULL;
-}
-
-shoal_status_t shoal_plan_set_outputs(shoal_plan_t *plan, shoal_graph_plan_t *graph, int32_t node) {
-  const shoal_node_t *info = &graph->graph->nodes.items[node];
-  for (int32_t o = 0; o < info->output_count; ++o)
-    SHOAL_RETURN_IF_ERROR(shoal_plan_operand(plan, graph, node, info->input_count + o,
-                                             &graph->values[info->outputs[o]]));
-  return NULL;
 }
 
 // What completion knows of one operand along one axis while it chooses for a node.
@@ -91,7 +32,9 @@ typedef struct chooser {
   shoal_graph_plan_t *graph;
   const shoal_node_t *node;
   const shoal_rule_t *rule;
+  const int32_t *assigned;  // by value: the state it is assigned to, or -1
   int32_t mesh, slot;
+  shoal_choice_t choices[SHOAL_PLAN_SLOTS];
   operand_view_t *operands;  // inputs, then outputs
   double largest;            // bytes of the largest operand
 } chooser_t;
@@ -121,8 +64,7 @@ static const shoal_cut_t *cut_along(const chooser_t *c, const shoal_layout_t *la
 // behind the loop.
 static double deferred_cost(const chooser_t *c, int32_t operand) {
   const operand_view_t *view = &c->operands[operand];
-  const shoal_node_plan_t *np = &c->graph->nodes[c->node - c->graph->graph->nodes.items];
-  const shoal_way_t *micro = np->choices[0].way;
+  const shoal_way_t *micro = c->choices[0].way;
   bool accumulated = micro && micro->operands[operand].kind == SHOAL_OPERAND_PARTIAL;
   return 2 * view->bytes / (double)(accumulated ? c->plan->micro : 1);
 }
@@ -198,25 +140,19 @@ static shoal_choice_t choose(const chooser_t *c) {
 }
 
 // Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by
-// name.
-static shoal_status_t find_pins(chooser_t *c, shoal_layout_t *pins, bool *pinned) {
+// name. NULL: none.
+static shoal_status_t find_pins(const chooser_t *c, const shoal_layout_t **pins) {
   for (int32_t o = 0; o < c->node->output_count; ++o) {
     int32_t value = c->node->outputs[o];
     const shoal_value_info_t *info = &c->graph->graph->values.items[value];
-    pinned[o] = false;
-    const shoal_intent_entry_t *entry =
-        shoal_intent_find(c->plan->intent.layout_count, c->plan->intent.layouts, info->name);
+    pins[o] = NULL;
+    const shoal_intent_entry_t *entry = shoal_patterns_find(&c->plan->patterns[SHOAL_PATTERNS_LAYOUTS], info->name);
     if (entry && strcmp(entry->pattern, "*") != 0) {
-      pinned[o] = true;
       SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(c->plan, entry->value, c->mesh, info->name,
                                                     &info->type.shape, &pins[o]));
-      continue;
+    } else if (c->assigned[value] >= 0) {
+      pins[o] = c->plan->states[c->assigned[value]];
     }
-    for (int64_t a = 0; a < c->graph->graph->assigns.count; ++a)
-      if (c->graph->graph->assigns.items[a].value == value) {
-        pinned[o] = true;
-        pins[o] = c->plan->states[c->graph->graph->assigns.items[a].state];
-      }
   }
   return NULL;
 }
@@ -259,83 +195,182 @@ static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
   return !same_dim || (!offset && (alike || product));
 }
 
-static void drop_what_does_not_nest(shoal_node_plan_t *np, int32_t slots) {
+static void drop_what_does_not_nest(shoal_choice_t *choices, int32_t slots) {
   for (int32_t inner = 1; inner < slots; ++inner)
     for (int32_t outer = 0; outer < inner; ++outer)
-      if (np->choices[outer].way && np->choices[inner].way &&
-          !nests(np->choices[outer].way, np->choices[inner].way))
-        np->choices[inner].way = NULL;
+      if (choices[outer].way && choices[inner].way &&
+          !nests(choices[outer].way, choices[inner].way))
+        choices[inner].way = NULL;
 }
 
 // Drops choices, innermost first, until every operand's layout is one the algebra allows (halo
 // meets chunks, a dim cut twice by different items ...).
-static shoal_status_t make_legal(chooser_t *c, int32_t node) {
-  shoal_node_plan_t *np = &c->graph->nodes[node];
-  int32_t slots = c->plan->meshes[c->mesh].axis_count + 1;
-  for (int32_t drop = slots; drop >= 0; --drop) {
+static shoal_status_t make_legal(chooser_t *c) {
+  const shoal_mesh_t *mesh = &c->plan->meshes[c->mesh];
+  for (int32_t drop = mesh->axis_count + 1; drop >= 0; --drop) {
     shoal_status_t status = NULL;
     for (int32_t k = 0; k < c->node->input_count + c->node->output_count && !status; ++k) {
-      shoal_layout_t layout;
-      status = shoal_plan_operand(c->plan, c->graph, node, k, &layout);
-      if (!status) status = shoal_layout_check(&layout, &c->operands[k].type->shape);
+      const shoal_shape_t *shape = &c->operands[k].type->shape;
+      shoal_layout_t layout = {0};
+      status = shoal_plan_operand(mesh, c->choices, k, shape, &layout);
+      if (!status) status = shoal_layout_check(&layout, shape);
     }
     if (!status) return NULL;
     if (drop == 0 || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY)
       return shoal_status_annotatef(status, "while completing node '%s'", c->node->name);
     shoal_status_free(status);
-    np->choices[drop - 1].way = NULL;
+    c->choices[drop - 1].way = NULL;
   }
   return NULL;
 }
 
-static shoal_status_t complete_node(shoal_plan_t *plan, shoal_graph_plan_t *graph, int32_t index,
-                                    shoal_arena_t *scratch) {
-  const shoal_node_t *node = &graph->graph->nodes.items[index];
-  shoal_node_plan_t *np = &graph->nodes[index];
-  chooser_t c = {.plan = plan, .graph = graph, .node = node, .mesh = np->mesh};
-  int32_t count = node->input_count + node->output_count;
-  shoal_call_t call;
-  SHOAL_RETURN_IF_ERROR(shoal_node_call(graph->graph, node, scratch, &call));
-  SHOAL_RETURN_IF_ERROR(shoal_rules_get(plan->rules, &call, &c.rule));
-  c.operands = SHOAL_NEW(scratch, operand_view_t, count);
-  shoal_layout_t *pins = SHOAL_NEW(scratch, shoal_layout_t, node->output_count);
-  bool *pinned = SHOAL_NEW(scratch, bool, node->output_count);
-  if (!c.operands || !pins || !pinned) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(find_pins(&c, pins, pinned));
-  for (int32_t k = 0; k < count; ++k) {
+// Chooses for every axis; `pins` are the outputs', NULL where there is none.
+static void choose_all(chooser_t *c, const shoal_layout_t *const *pins) {
+  const shoal_mesh_t *mesh = &c->plan->meshes[c->mesh];
+  int32_t count = c->node->input_count + c->node->output_count;
+  for (c->slot = 0; c->slot <= mesh->axis_count; ++c->slot) {
+    if (c->slot == 0 ? c->plan->micro < 2 : mesh->axes[c->slot - 1].size < 2) continue;
+    for (int32_t k = 0; k < count; ++k) {
+      operand_view_t *view = &c->operands[k];
+      bool input = k < c->node->input_count;
+      const shoal_layout_t *layout =
+          input ? c->graph->values[c->node->inputs[k]] : pins[k - c->node->input_count];
+      view->pinned = !input && layout;
+      view->elsewhere = input && layout->mesh != mesh;
+      view->cut = layout ? cut_along(c, layout, &view->storage) : NULL;
+    }
+    c->choices[c->slot] = choose(c);
+  }
+  drop_what_does_not_nest(c->choices, mesh->axis_count + 1);
+}
+
+// ---- nodes that are alike --------------------------------------------------------------
+
+// What a node's decision depends on: its rule, its mesh, the layouts that its inputs are in and its
+// outputs are pinned to. The rule stands for op, attributes and types.
+typedef struct seen {
+  const shoal_rule_t *rule;
+  int32_t mesh, count;
+  const shoal_layout_t **layouts;
+  const shoal_decision_t *decision;
+} seen_t;
+
+typedef struct completion {
+  shoal_plan_t *plan;
+  shoal_graph_plan_t *graph;
+  int32_t *assigned;
+  shoal_arena_t *arena;  // of this completion
+  shoal_index_t index;
+  SHOAL_VEC(seen_t) seen;
+} completion_t;
+
+static uint64_t hash_seen(const seen_t *seen) {
+  uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)(intptr_t)seen->rule);
+  hash = shoal_hash_int(hash, seen->mesh);
+  return shoal_hash_bytes(hash, seen->layouts, (size_t)seen->count * sizeof *seen->layouts);
+}
+
+// The decision of an earlier node that is alike in everything that counts, or NULL.
+static const shoal_decision_t *find_seen(const completion_t *all, const seen_t *seen, uint64_t hash,
+                                         const shoal_call_t *call) {
+  for (int64_t at = -1, n; (n = shoal_index_next(&all->index, hash, &at)) >= 0;) {
+    const seen_t *other = &all->seen.items[n];
+    if (other->rule != seen->rule || other->mesh != seen->mesh || other->count != seen->count ||
+        memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0)
+      continue;
+    // Rules may be shared between sizes.
+    bool same = true;
+    for (int32_t k = 0; k < seen->count && same; ++k) {
+      const shoal_type_t *type =
+          k < call->input_count ? &call->inputs[k] : &call->outputs[k - call->input_count];
+      same = shoal_type_equal(type, &other->decision->types[k]);
+    }
+    if (same) return other->decision;
+  }
+  return NULL;
+}
+
+static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_call_t *call,
+                                  const seen_t *seen, shoal_arena_t *scratch) {
+  const shoal_node_t *node = &all->graph->graph->nodes.items[index];
+  chooser_t c = {.plan = all->plan,
+                 .graph = all->graph,
+                 .node = node,
+                 .rule = seen->rule,
+                 .assigned = all->assigned,
+                 .mesh = seen->mesh};
+  c.operands = SHOAL_NEW(scratch, operand_view_t, seen->count);
+  if (!c.operands) return SHOAL_OOM();
+  for (int32_t k = 0; k < seen->count; ++k) {
     operand_view_t *view = &c.operands[k];
-    view->type = k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
+    view->type = k < node->input_count ? &call->inputs[k] : &call->outputs[k - node->input_count];
     view->bytes = (double)shoal_shape_count(&view->type->shape) *
                       (double)shoal_dtype_size(view->type->dtype) +
                   1;
     if (view->bytes > c.largest) c.largest = view->bytes;
   }
-  for (c.slot = 0; c.slot <= plan->meshes[c.mesh].axis_count; ++c.slot) {
-    np->choices[c.slot] = (shoal_choice_t){0};
-    if (c.slot == 0 ? plan->micro < 2 : plan->meshes[c.mesh].axes[c.slot - 1].size < 2) continue;
-    for (int32_t k = 0; k < count; ++k) {
-      operand_view_t *view = &c.operands[k];
-      bool input = k < node->input_count;
-      view->pinned = !input && pinned[k - node->input_count];
-      const shoal_layout_t *layout =
-          input ? &graph->values[node->inputs[k]] : &pins[k - node->input_count];
-      view->elsewhere = input && layout->mesh != &plan->meshes[c.mesh];
-      view->cut = input || view->pinned ? cut_along(&c, layout, &view->storage) : NULL;
-    }
-    np->choices[c.slot] = choose(&c);
+  choose_all(&c, seen->layouts + node->input_count);
+  SHOAL_RETURN_IF_ERROR(make_legal(&c));
+  return shoal_plan_decide(all->plan, all->graph, index, c.choices);
+}
+
+static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_arena_t *scratch) {
+  shoal_graph_plan_t *graph = all->graph;
+  const shoal_node_t *node = &graph->graph->nodes.items[index];
+  chooser_t c = {.plan = all->plan,
+                 .graph = graph,
+                 .node = node,
+                 .assigned = all->assigned,
+                 .mesh = graph->nodes[index].mesh};
+  shoal_call_t call;
+  SHOAL_RETURN_IF_ERROR(shoal_node_call(graph->graph, node, scratch, &call));
+  seen_t seen = {.mesh = c.mesh, .count = node->input_count + node->output_count};
+  SHOAL_RETURN_IF_ERROR(shoal_rules_get(all->plan->rules, &call, &seen.rule));
+  seen.layouts = SHOAL_NEW(scratch, const shoal_layout_t *, seen.count);
+  if (!seen.layouts) return SHOAL_OOM();
+  for (int32_t i = 0; i < node->input_count; ++i) seen.layouts[i] = graph->values[node->inputs[i]];
+  SHOAL_RETURN_IF_ERROR(find_pins(&c, seen.layouts + node->input_count));
+  uint64_t hash = hash_seen(&seen);
+  if ((seen.decision = find_seen(all, &seen, hash, &call))) {
+    graph->nodes[index].decision = seen.decision;
+    for (int32_t o = 0; o < node->output_count; ++o)
+      graph->values[node->outputs[o]] = seen.decision->operands[node->input_count + o];
+    return NULL;
   }
-  drop_what_does_not_nest(np, plan->meshes[c.mesh].axis_count + 1);
-  SHOAL_RETURN_IF_ERROR(make_legal(&c, index));
-  return shoal_plan_set_outputs(plan, graph, index);
+  SHOAL_RETURN_IF_ERROR(choose_anew(all, index, &call, &seen, scratch));
+  seen.decision = graph->nodes[index].decision;
+  seen.layouts = shoal_arena_copy(all->arena, seen.layouts, (size_t)seen.count,
+                                  sizeof *seen.layouts);
+  if (!seen.layouts || !shoal_index_add(&all->index, hash, all->seen.count) ||
+      !SHOAL_PUSH(all->arena, &all->seen, seen))
+    return SHOAL_OOM();
+  return NULL;
+}
+
+static shoal_status_t complete_all(completion_t *all) {
+  const shoal_graph_t *graph = all->graph->graph;
+  all->assigned = SHOAL_NEW(all->arena, int32_t, graph->values.count);
+  if (!all->assigned) return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count; ++v) all->assigned[v] = -1;
+  for (int64_t a = 0; a < graph->assigns.count; ++a)
+    all->assigned[graph->assigns.items[a].value] = graph->assigns.items[a].state;
+  for (int32_t n = 0; n < graph->nodes.count; ++n) {
+    shoal_arena_t scratch;
+    shoal_arena_init(all->plan->allocator, &scratch);
+    shoal_status_t status = complete_node(all, n, &scratch);
+    shoal_arena_deinit(&scratch);
+    if (status) return status;
+  }
+  return NULL;
 }
 
 shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph) {
-  shoal_arena_t scratch;
-  shoal_arena_init(plan->allocator, &scratch);
-  shoal_status_t status = NULL;
-  for (int32_t n = 0; n < graph->graph->nodes.count && !status; ++n)
-    status = complete_node(plan, graph, n, &scratch);
-  shoal_arena_deinit(&scratch);
+  shoal_arena_t arena;
+  shoal_arena_init(plan->allocator, &arena);
+  completion_t all = {.plan = plan, .graph = graph, .arena = &arena};
+  shoal_index_init(&arena, &all.index);
+  shoal_status_t status = complete_all(&all);
+  shoal_arena_deinit(&arena);
   if (status) return shoal_status_annotatef(status, "graph '%s'", graph->graph->name);
   return NULL;
 }

@@ -11,17 +11,40 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_prepare(const shoal_model_t *model, sho
                                                  shoal_plan_t **out_plan);
 // Chooses ways for every node of a graph by propagation in topological order.
 SHOAL_MUST_USE shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph);
-// Layouts of a node's outputs from its choices, stored in graph->values.
-SHOAL_MUST_USE shoal_status_t shoal_plan_set_outputs(shoal_plan_t *plan, shoal_graph_plan_t *graph,
-                                                     int32_t node);
+// Settles what was chosen for a node: its decision, shared with nodes that are alike, and the
+// layouts of its outputs in graph->values. An operand's layout that the algebra does not allow is
+// an error.
+SHOAL_MUST_USE shoal_status_t shoal_plan_decide(shoal_plan_t *plan, shoal_graph_plan_t *graph,
+                                                int32_t node, const shoal_choice_t *choices);
+// The layout of one operand under these choices. It need not be one the algebra allows.
+SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_mesh_t *mesh,
+                                                 const shoal_choice_t *choices, int32_t operand,
+                                                 const shoal_shape_t *shape,
+                                                 shoal_layout_t *out_layout);
+
+// ---- which entry of an intent a name falls under ---------------------------------------
+
+// Entries by their patterns: those without '*' by name, the others by what stands before it.
+typedef struct shoal_patterns {
+  const shoal_intent_entry_t *entries;
+  shoal_index_t exact, by_prefix;
+  uint64_t lengths;  // bit n: some pattern has n characters before its '*' (63: or more)
+} shoal_patterns_t;
+
+enum { SHOAL_PATTERNS_LAYOUTS, SHOAL_PATTERNS_STAGES, SHOAL_PATTERNS_COUNT };  // plan->patterns
+
+SHOAL_MUST_USE shoal_status_t shoal_patterns_init(int64_t count,
+                                                  const shoal_intent_entry_t *entries,
+                                                  shoal_arena_t *arena,
+                                                  shoal_patterns_t *out_patterns);
 // The last entry whose pattern matches, or NULL.
-const shoal_intent_entry_t *shoal_intent_find(int64_t count, const shoal_intent_entry_t *entries,
-                                              const char *name);
+const shoal_intent_entry_t *shoal_patterns_find(const shoal_patterns_t *patterns, const char *name);
+
 // Parses and checks a layout; without a "mesh!" prefix it is on mesh number `mesh`.
-SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *text,
+SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const char *text,
                                                       int32_t mesh, const char *what,
                                                       const shoal_shape_t *shape,
-                                                      shoal_layout_t *out_layout);
+                                                      const shoal_layout_t **out_layout);
 // The same for the resting layout of a state: neither unreduced nor along micro.
 SHOAL_MUST_USE shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t state,
                                                     const char *text, int32_t mesh);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "plan/complete.h"
@@ -45,6 +46,16 @@ static shoal_status_t copy_intent(shoal_arena_t *arena, const shoal_intent_t *in
   SHOAL_RETURN_IF_ERROR(
       copy_entries(arena, intent->layout_count, intent->layouts, &out_intent->layouts));
   return copy_entries(arena, intent->stage_count, intent->stages, &out_intent->stages);
+}
+
+static shoal_status_t index_patterns(shoal_plan_t *plan) {
+  const shoal_intent_t *intent = &plan->intent;
+  plan->patterns = SHOAL_NEW(&plan->arena, shoal_patterns_t, SHOAL_PATTERNS_COUNT);
+  if (!plan->patterns) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_patterns_init(intent->layout_count, intent->layouts, &plan->arena,
+                                            &plan->patterns[SHOAL_PATTERNS_LAYOUTS]));
+  return shoal_patterns_init(intent->stage_count, intent->stages, &plan->arena,
+                             &plan->patterns[SHOAL_PATTERNS_STAGES]);
 }
 
 // Parses the meshes; checks them against the world and each other.
@@ -113,13 +124,6 @@ static shoal_status_t expand_model(shoal_plan_t *plan) {
   return NULL;
 }
 
-const shoal_intent_entry_t *shoal_intent_find(int64_t count, const shoal_intent_entry_t *entries,
-                                              const char *name) {
-  for (int64_t i = count; i-- > 0;)
-    if (shoal_pattern_match(entries[i].pattern, name)) return &entries[i];
-  return NULL;
-}
-
 static int32_t find_mesh(const shoal_plan_t *plan, const char *name, size_t length) {
   for (int64_t i = 0; i < plan->mesh_count; ++i)
     if (strlen(plan->meshes[i].name) == length && strncmp(plan->meshes[i].name, name, length) == 0)
@@ -129,15 +133,17 @@ static int32_t find_mesh(const shoal_plan_t *plan, const char *name, size_t leng
 
 // The mesh a node is told to run on, or -1. A backward node "grad/NAME/op" follows NAME.
 static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32_t *out_mesh) {
-  const shoal_intent_t *intent = &plan->intent;
-  const shoal_intent_entry_t *entry = shoal_intent_find(intent->stage_count, intent->stages, node);
+  const shoal_patterns_t *stages = &plan->patterns[SHOAL_PATTERNS_STAGES];
+  *out_mesh = -1;
+  if (plan->intent.stage_count == 0) return NULL;
+  const shoal_intent_entry_t *entry = shoal_patterns_find(stages, node);
   if (!entry && strncmp(node, "grad/", 5) == 0) {
-    entry = shoal_intent_find(intent->stage_count, intent->stages, node + 5);
-    char *forward = shoal_arena_strdup((shoal_arena_t *)&plan->arena, node + 5);
-    if (!forward) return SHOAL_OOM();
+    entry = shoal_patterns_find(stages, node + 5);
+    char *forward = entry ? NULL : shoal_arena_strdup((shoal_arena_t *)&plan->arena, node + 5);
+    if (!entry && !forward) return SHOAL_OOM();
     for (char *slash; !entry && (slash = strrchr(forward, '/'));) {
       *slash = 0;
-      entry = shoal_intent_find(intent->stage_count, intent->stages, forward);
+      entry = shoal_patterns_find(stages, forward);
     }
   }
   *out_mesh = entry ? find_mesh(plan, entry->value, strlen(entry->value)) : -1;
@@ -157,26 +163,26 @@ static void drop_idle_cuts(shoal_layout_t *layout) {
   layout->cut_count = kept;
 }
 
-shoal_status_t shoal_plan_parse_layout(const shoal_plan_t *plan, const char *text, int32_t mesh,
+shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const char *text, int32_t mesh,
                                        const char *what, const shoal_shape_t *shape,
-                                       shoal_layout_t *out_layout) {
-  shoal_arena_t *arena = (shoal_arena_t *)&plan->arena;
+                                       const shoal_layout_t **out_layout) {
+  shoal_layout_t layout;
   shoal_status_t status =
       strchr(text, '!') || mesh < 0
-          ? shoal_layout_parse(text, plan->meshes, plan->mesh_count, arena, out_layout)
-          : shoal_layout_parse(text, &plan->meshes[mesh], 1, arena, out_layout);
-  if (!status) status = shoal_layout_check(out_layout, shape);
+          ? shoal_layout_parse(text, plan->meshes, plan->mesh_count, &plan->arena, &layout)
+          : shoal_layout_parse(text, &plan->meshes[mesh], 1, &plan->arena, &layout);
+  if (!status) status = shoal_layout_check(&layout, shape);
   if (status) return shoal_status_annotatef(status, "layout '%s' of '%s'", text, what);
-  drop_idle_cuts(out_layout);
-  return NULL;
+  drop_idle_cuts(&layout);
+  return shoal_layouts_keep(&plan->layouts, &layout, out_layout);
 }
 
 shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *text,
                                      int32_t mesh) {
   const shoal_state_info_t *state = &plan->model->states.items[s];
-  shoal_layout_t *layout = &plan->states[s];
   SHOAL_RETURN_IF_ERROR(
-      shoal_plan_parse_layout(plan, text, mesh, state->name, &state->type.shape, layout));
+      shoal_plan_parse_layout(plan, text, mesh, state->name, &state->type.shape, &plan->states[s]));
+  const shoal_layout_t *layout = plan->states[s];
   if (shoal_layout_is_partial(layout))
     return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' cannot rest unreduced", state->name);
   for (int32_t c = 0; c < layout->cut_count; ++c) {
@@ -191,52 +197,67 @@ shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *
   return NULL;
 }
 
-// The mesh of the first node that reads a state and was given one by a stage, "train" before
-// others.
-static int32_t reader_mesh(const shoal_plan_t *plan, int32_t *const *meshes, int32_t state) {
+// By state, the mesh of the first node that reads it and was given one by a stage, "train" before
+// other graphs; else -1.
+static shoal_status_t find_readers(shoal_plan_t *plan, int32_t *const *meshes, int32_t **out_mesh) {
+  const shoal_model_t *model = plan->model;
+  int32_t *found = SHOAL_NEW(&plan->arena, int32_t, model->states.count);
+  if (!found) return SHOAL_OOM();
+  for (int64_t s = 0; s < model->states.count; ++s) found[s] = -1;
   for (int pass = 0; pass < 2; ++pass)
-    for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
-      const shoal_graph_t *graph = plan->model->graphs.items[g];
+    for (int64_t g = 0; g < model->graphs.count; ++g) {
+      const shoal_graph_t *graph = model->graphs.items[g];
       if ((strcmp(graph->name, "train") == 0) != (pass == 0)) continue;
       for (int64_t n = 0; n < graph->nodes.count; ++n) {
         const shoal_node_t *node = &graph->nodes.items[n];
-        for (int32_t i = 0; i < node->input_count; ++i) {
+        for (int32_t i = 0; i < node->input_count && meshes[g][n] >= 0; ++i) {
           const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
-          if (value->source == SHOAL_FROM_STATE && value->index == state && meshes[g][n] >= 0)
-            return meshes[g][n];
+          if (value->source == SHOAL_FROM_STATE && found[value->index] < 0)
+            found[value->index] = meshes[g][n];
         }
       }
     }
-  return -1;
+  *out_mesh = found;
+  return NULL;
+}
+
+// The state that "name#adamw.m" belongs to, if it is declared before it; else -1.
+static shoal_status_t owner_of(shoal_plan_t *plan, int64_t s, int32_t *out_base) {
+  const char *full = plan->model->states.items[s].name, *hash = strchr(full, '#');
+  *out_base = -1;
+  if (!hash) return NULL;
+  char *name = shoal_arena_strdup(&plan->arena, full);
+  if (!name) return SHOAL_OOM();
+  name[hash - full] = 0;
+  int32_t base = shoal_model_find_state(plan->model, name);
+  if (base < s) *out_base = base;
+  return NULL;
 }
 
 // Resting layouts. "name#adamw.m" follows "name" unless it has a layout of its own.
 static shoal_status_t place_states(shoal_plan_t *plan, int32_t *const *meshes) {
   const shoal_model_t *model = plan->model;
-  plan->states = SHOAL_NEW(&plan->arena, shoal_layout_t, model->states.count);
+  int32_t *readers = NULL;
+  plan->states = SHOAL_NEW(&plan->arena, const shoal_layout_t *, model->states.count);
   if (!plan->states) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(find_readers(plan, meshes, &readers));
   for (int64_t s = 0; s < model->states.count; ++s) {
     const shoal_state_info_t *state = &model->states.items[s];
     const shoal_intent_entry_t *entry =
-        shoal_intent_find(plan->intent.layout_count, plan->intent.layouts, state->name);
+        shoal_patterns_find(&plan->patterns[SHOAL_PATTERNS_LAYOUTS], state->name);
     int32_t base = -1;
-    const char *hash = strchr(state->name, '#');
-    if (hash) {
-      char *name = shoal_arena_strdup(&plan->arena, state->name);
-      if (!name) return SHOAL_OOM();
-      name[hash - state->name] = 0;
-      base = shoal_model_find_state(model, name);
-      if (base >= s) base = -1;
-    }
-    int32_t mesh = base >= 0 ? (int32_t)(plan->states[base].mesh - plan->meshes)
-                             : reader_mesh(plan, meshes, (int32_t)s);
+    SHOAL_RETURN_IF_ERROR(owner_of(plan, s, &base));
+    int32_t mesh = base >= 0 ? (int32_t)(plan->states[base]->mesh - plan->meshes) : readers[s];
     if (mesh < 0) mesh = 0;
-    plan->states[s].mesh = &plan->meshes[mesh];
-    if (entry)
+    if (entry) {
       SHOAL_RETURN_IF_ERROR(shoal_plan_rest_state(plan, (int32_t)s, entry->value, mesh));
-    else if (base >= 0 &&
-             shoal_shape_equal(&model->states.items[base].type.shape, &state->type.shape))
+    } else if (base >= 0 &&
+               shoal_shape_equal(&model->states.items[base].type.shape, &state->type.shape)) {
       plan->states[s] = plan->states[base];
+    } else {
+      const shoal_layout_t whole = {.mesh = &plan->meshes[mesh]};
+      SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&plan->layouts, &whole, &plan->states[s]));
+    }
   }
   return NULL;
 }
@@ -249,7 +270,7 @@ static void spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph, 
     for (int32_t i = 0; i < node->input_count && meshes[n] < 0; ++i) {
       const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
       if (value->source == SHOAL_FROM_STATE && value->type.shape.rank > 0)
-        meshes[n] = (int32_t)(plan->states[value->index].mesh - plan->meshes);
+        meshes[n] = (int32_t)(plan->states[value->index]->mesh - plan->meshes);
     }
     for (int32_t i = node->input_count; i-- > 0 && meshes[n] < 0;) {
       const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
@@ -260,7 +281,7 @@ static void spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph, 
     const shoal_value_info_t *value = &graph->values.items[graph->assigns.items[a].value];
     if (value->source == SHOAL_FROM_NODE && meshes[value->node] < 0)
       meshes[value->node] =
-          (int32_t)(plan->states[graph->assigns.items[a].state].mesh - plan->meshes);
+          (int32_t)(plan->states[graph->assigns.items[a].state]->mesh - plan->meshes);
   }
   for (int64_t n = graph->nodes.count; n-- > 0;) {
     const shoal_node_t *node = &graph->nodes.items[n];
@@ -276,40 +297,68 @@ static void spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph, 
 // Layouts of inputs: as the intent says, on the mesh of their first reader.
 static shoal_status_t place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
   const shoal_graph_t *graph = gp->graph;
+  int32_t *first = SHOAL_NEW(&plan->arena, int32_t, graph->values.count);  // plus 1
+  if (!first) return SHOAL_OOM();
+  for (int64_t n = graph->nodes.count; n-- > 0;)
+    for (int32_t k = 0; k < graph->nodes.items[n].input_count; ++k)
+      first[graph->nodes.items[n].inputs[k]] = gp->nodes[n].mesh + 1;
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
-    int32_t mesh = 0;
-    bool found = false;
-    for (int64_t n = 0; n < graph->nodes.count && !found; ++n)
-      for (int32_t k = 0; k < graph->nodes.items[n].input_count && !found; ++k)
-        if (graph->nodes.items[n].inputs[k] == input->value) mesh = gp->nodes[n].mesh, found = true;
-    gp->values[input->value].mesh = &plan->meshes[mesh];
+    int32_t mesh = first[input->value] ? first[input->value] - 1 : 0;
     const shoal_intent_entry_t *entry =
-        shoal_intent_find(plan->intent.layout_count, plan->intent.layouts, input->name);
-    if (!entry) continue;
+        shoal_patterns_find(&plan->patterns[SHOAL_PATTERNS_LAYOUTS], input->name);
+    const shoal_layout_t **layout = &gp->values[input->value];
+    if (!entry) {
+      const shoal_layout_t whole = {.mesh = &plan->meshes[mesh]};
+      SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&plan->layouts, &whole, layout));
+      continue;
+    }
     SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->value, mesh, input->name,
                                                   &graph->values.items[input->value].type.shape,
-                                                  &gp->values[input->value]));
-    if (shoal_layout_is_partial(&gp->values[input->value]))
+                                                  layout));
+    if (shoal_layout_is_partial(*layout))
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "cut it along a dim, or leave it whole",
                               "input '%s' cannot be fed unreduced", input->name);
   }
   return NULL;
 }
 
-static bool matches_node(const shoal_model_t *model, const char *pattern) {
-  for (int64_t g = 0; g < model->graphs.count; ++g)
-    for (int64_t n = 0; n < model->graphs.items[g]->nodes.count; ++n)
-      if (shoal_pattern_match(pattern, model->graphs.items[g]->nodes.items[n].name)) return true;
-  return false;
+// The names that patterns are written for, so that a pattern without '*' is found at once.
+typedef struct names {
+  shoal_index_t index;
+  SHOAL_VEC(const char *) items;
+} names_t;
+
+static bool add_name(shoal_arena_t *arena, names_t *names, const char *name) {
+  return shoal_index_add(&names->index, shoal_hash_string(SHOAL_HASH_START, name),
+                         names->items.count) &&
+         SHOAL_PUSH(arena, &names->items, name);
 }
 
-static bool matches_value(const shoal_model_t *model, const char *pattern) {
-  for (int64_t s = 0; s < model->states.count; ++s)
-    if (shoal_pattern_match(pattern, model->states.items[s].name)) return true;
+static bool add_nodes(shoal_arena_t *arena, names_t *names, const shoal_model_t *model) {
+  bool added = true;
   for (int64_t g = 0; g < model->graphs.count; ++g)
-    for (int64_t v = 0; v < model->graphs.items[g]->values.count; ++v)
-      if (shoal_pattern_match(pattern, model->graphs.items[g]->values.items[v].name)) return true;
+    for (int64_t n = 0; n < model->graphs.items[g]->nodes.count && added; ++n)
+      added = add_name(arena, names, model->graphs.items[g]->nodes.items[n].name);
+  return added;
+}
+
+static bool add_values(shoal_arena_t *arena, names_t *names, const shoal_model_t *model) {
+  bool added = true;
+  for (int64_t s = 0; s < model->states.count && added; ++s)
+    added = add_name(arena, names, model->states.items[s].name);
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    for (int64_t v = 0; v < model->graphs.items[g]->values.count && added; ++v)
+      added = add_name(arena, names, model->graphs.items[g]->values.items[v].name);
+  return added;
+}
+
+static bool matches(const names_t *names, const char *pattern) {
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, pattern);
+  for (int64_t at = -1, n; (n = shoal_index_next(&names->index, hash, &at)) >= 0;)
+    if (strcmp(names->items.items[n], pattern) == 0) return true;
+  for (int64_t n = 0; n < names->items.count && strchr(pattern, '*'); ++n)
+    if (shoal_pattern_match(pattern, names->items.items[n])) return true;
   return false;
 }
 
@@ -336,11 +385,21 @@ static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char 
 
 // Every pattern must name something: a typo must not silently replicate. `original` is the model
 // before nodes were expanded: their names count too.
-static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *original) {
+static shoal_status_t look_up_patterns(shoal_plan_t *plan, const shoal_model_t *original,
+                                       shoal_arena_t *scratch) {
   const shoal_intent_t *intent = &plan->intent;
+  names_t values = {0}, nodes = {0};
+  shoal_index_init(scratch, &values.index);
+  shoal_index_init(scratch, &nodes.index);
+  bool added = intent->layout_count == 0 || add_values(scratch, &values, plan->model);
+  if (intent->stage_count + intent->expand_count > 0)
+    added = added && add_nodes(scratch, &nodes, original);
+  if (intent->stage_count > 0 && plan->model != original)
+    added = added && add_nodes(scratch, &nodes, plan->model);
+  if (!added) return SHOAL_OOM();
   for (int64_t e = 0; e < intent->layout_count; ++e) {
     const char *pattern = intent->layouts[e].pattern;
-    if (strcmp(pattern, "*") != 0 && !matches_value(plan->model, pattern))
+    if (strcmp(pattern, "*") != 0 && !matches(&values, pattern))
       return no_match(plan, "layout", pattern, false);
   }
   for (int64_t e = 0; e < intent->stage_count; ++e) {
@@ -349,13 +408,20 @@ static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *or
       return SHOAL_ERROR(INVALID_ARGUMENT,
                          "stage '%s' asks for mesh '%s', which the plan does not have",
                          entry->pattern, entry->value);
-    if (!matches_node(original, entry->pattern) && !matches_node(plan->model, entry->pattern))
-      return no_match(plan, "stage", entry->pattern, true);
+    if (!matches(&nodes, entry->pattern)) return no_match(plan, "stage", entry->pattern, true);
   }
   for (int64_t e = 0; e < intent->expand_count; ++e)
-    if (!matches_node(original, intent->expand[e]))
+    if (!matches(&nodes, intent->expand[e]))
       return no_match(plan, "expand", intent->expand[e], true);
   return NULL;
+}
+
+static shoal_status_t check_patterns(shoal_plan_t *plan, const shoal_model_t *original) {
+  shoal_arena_t scratch;
+  shoal_arena_init(plan->allocator, &scratch);
+  shoal_status_t status = look_up_patterns(plan, original, &scratch);
+  shoal_arena_deinit(&scratch);
+  return status;
 }
 
 static shoal_status_t build(shoal_plan_t *plan) {
@@ -379,7 +445,7 @@ static shoal_status_t build(shoal_plan_t *plan) {
     shoal_graph_plan_t *gp = &plan->graphs[g];
     const shoal_graph_t *graph = gp->graph = model->graphs.items[g];
     gp->nodes = SHOAL_NEW(&plan->arena, shoal_node_plan_t, graph->nodes.count);
-    gp->values = SHOAL_NEW(&plan->arena, shoal_layout_t, graph->values.count);
+    gp->values = SHOAL_NEW(&plan->arena, const shoal_layout_t *, graph->values.count);
     if (!gp->nodes || !gp->values) return SHOAL_OOM();
     spread_meshes(plan, graph, meshes[g]);
     for (int64_t n = 0; n < graph->nodes.count; ++n) gp->nodes[n].mesh = meshes[g][n];
@@ -401,7 +467,10 @@ shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rul
   if (!plan) return SHOAL_OOM();
   *plan = (shoal_plan_t){.allocator = allocator, .model = model, .rules = rules, .world = world};
   shoal_arena_init(allocator, &plan->arena);
+  shoal_layouts_init(&plan->arena, &plan->layouts);
+  shoal_index_init(&plan->arena, &plan->decision_index);
   shoal_status_t status = copy_intent(&plan->arena, intent, &plan->intent);
+  if (!status) status = index_patterns(plan);
   if (!status) status = build(plan);
   if (status) {
     shoal_plan_free(plan);
@@ -441,5 +510,5 @@ shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan, const char *sta
                                        shoal_arena_t *arena, const char **out_text) {
   int32_t index = shoal_model_find_state(plan->model, state);
   if (index < 0) return SHOAL_ERROR(NOT_FOUND, "the model has no state '%s'", state);
-  return shoal_layout_print(&plan->states[index], arena, out_text);
+  return shoal_layout_print(plan->states[index], arena, out_text);
 }

@@ -91,8 +91,9 @@ static shoal_status_t write_graph(shoal_json_writer_t *w, const shoal_plan_t *pl
     if (plan->mesh_count > 1) shoal_json_string(w, "mesh", mesh->name);
     shoal_json_begin(w, "ways", '{', true);
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot)
-      if (np->choices[slot].way)
-        SHOAL_RETURN_IF_ERROR(write_choice(w, mesh, slot, node->op, &np->choices[slot], scratch));
+      if (np->decision->choices[slot].way)
+        SHOAL_RETURN_IF_ERROR(
+            write_choice(w, mesh, slot, node->op, &np->decision->choices[slot], scratch));
     shoal_json_end(w, '}');
     shoal_json_end(w, '}');
   }
@@ -152,7 +153,7 @@ shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
     shoal_json_begin(&w, "states", '{', false);
     for (int64_t s = 0; s < plan->model->states.count && !status; ++s) {
       const char *layout = NULL;
-      status = shoal_layout_print(&plan->states[s], arena, &layout);
+      status = shoal_layout_print(plan->states[s], arena, &layout);
       if (!status) shoal_json_string(&w, plan->model->states.items[s].name, layout);
     }
     shoal_json_end(&w, '}');
@@ -316,6 +317,7 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
   }
   const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
   const shoal_json_t *ways = NULL;
+  shoal_choice_t choices[SHOAL_PLAN_SLOTS] = {0};
   SHOAL_RETURN_IF_ERROR(shoal_json_get_child(entry, "ways", SHOAL_JSON_OBJECT, &ways));
   shoal_call_t call;
   const shoal_rule_t *rule = NULL;
@@ -326,7 +328,7 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     int32_t slot = strcmp(way->key, "micro") == 0 ? 0 : shoal_mesh_axis(mesh, way->key) + 1;
     if (slot == 0 && strcmp(way->key, "micro") != 0)
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s: the mesh has no axis '%s'", way->path, way->key);
-    shoal_choice_t *choice = &np->choices[slot];
+    shoal_choice_t *choice = &choices[slot];
     const char *text = NULL;
     if (way->kind == SHOAL_JSON_OBJECT) {
       SHOAL_RETURN_IF_ERROR(shoal_json_get_string(way, "way", &text));
@@ -339,15 +341,9 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     }
     SHOAL_RETURN_IF_ERROR(find_way(rule, node->op, text, way->path, scratch, &choice->way));
   }
-  for (int32_t k = 0; k < node->input_count + node->output_count; ++k) {
-    const shoal_type_t *type =
-        k < node->input_count ? &call.inputs[k] : &call.outputs[k - node->input_count];
-    shoal_layout_t layout;
-    shoal_status_t status = shoal_plan_operand(plan, gp, n, k, &layout);
-    if (!status) status = shoal_layout_check(&layout, &type->shape);
-    if (status) return shoal_status_annotatef(status, "%s", entry->path);
-  }
-  return shoal_plan_set_outputs(plan, gp, n);
+  shoal_status_t status = shoal_plan_decide(plan, gp, n, choices);
+  if (status) return shoal_status_annotatef(status, "%s", entry->path);
+  return NULL;
 }
 
 // Resting layouts as they were resolved; the intent's are what they were made from.

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "graph/graph.h"
+#include "layout/intern.h"
 #include "rules/rules.h"
 #include "shoal/plan.h"
 
@@ -15,15 +16,24 @@ typedef struct shoal_choice {
   shoal_item_cut_t item_cut;
 } shoal_choice_t;
 
+// What was decided for a node, and what follows from it. Nodes that are alike share one: a hundred
+// equal blocks have the decisions of one block.
+typedef struct shoal_decision {
+  int32_t mesh, operand_count;
+  shoal_choice_t choices[SHOAL_PLAN_SLOTS];
+  const shoal_type_t *types;         // of the operands: inputs, then outputs
+  const shoal_layout_t **operands;   // as the node wants its inputs and makes its outputs
+} shoal_decision_t;
+
 typedef struct shoal_node_plan {
   int32_t mesh;
-  shoal_choice_t choices[SHOAL_PLAN_SLOTS];
+  const shoal_decision_t *decision;
 } shoal_node_plan_t;
 
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
-  shoal_node_plan_t *nodes;  // one per node
-  shoal_layout_t *values;    // one per value: as produced, fed or read
+  shoal_node_plan_t *nodes;       // one per node
+  const shoal_layout_t **values;  // one per value: as produced, fed or read
 } shoal_graph_plan_t;
 
 struct shoal_plan {
@@ -37,13 +47,12 @@ struct shoal_plan {
   int64_t mesh_count;
   shoal_mesh_t *meshes;  // the intent's; micro is the same on all
   int64_t micro;
-  shoal_layout_t *states;      // resting layout per state of the model
-  shoal_graph_plan_t *graphs;  // one per graph of the model
+  struct shoal_patterns *patterns;  // of the intent: layouts, then stages
+  shoal_layouts_t layouts;        // all layouts of the plan, kept once
+  const shoal_layout_t **states;  // resting layout per state of the model
+  shoal_graph_plan_t *graphs;     // one per graph of the model
+  shoal_index_t decision_index;
+  SHOAL_VEC(shoal_decision_t *) decisions;
 };
-
-// Layout of operand `operand` (inputs, then outputs) of a node, from its choices.
-SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_plan_t *plan,
-                                                 const shoal_graph_plan_t *graph, int32_t node,
-                                                 int32_t operand, shoal_layout_t *out_layout);
 
 #endif  // SHOAL_PLAN_PLAN_H_

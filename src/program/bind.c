@@ -25,14 +25,14 @@ int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot) {
 
 shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
                                  shoal_arena_t *arena, shoal_bound_buffer_t *out_bound) {
-  int64_t position = shoal_mesh_position(buffer->layout.mesh, rank);
+  int64_t position = shoal_mesh_position(buffer->layout->mesh, rank);
   if (position < 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not on the mesh of buffer '%s'", rank,
                        buffer->name);
   }
-  micro = shoal_program_micro_of(&buffer->layout, micro);
+  micro = shoal_program_micro_of(buffer->layout, micro);
   shoal_bound_buffer_t bound = {.type.dtype = buffer->type.dtype};
-  SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position, micro,
+  SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(buffer->layout, &buffer->type.shape, position, micro,
                                            arena, &bound.boxes));
   bound.type.shape = shoal_boxes_shape(&bound.boxes);
   bound.count = shoal_shape_count(&bound.type.shape);
@@ -47,10 +47,10 @@ static shoal_status_t bind_buffer(binder_t *b, int32_t index, int64_t micro,
   *out_bound = NULL;
   if (index < 0) return NULL;
   const shoal_buffer_t *buffer = &b->class->buffers[index];
-  if (shoal_mesh_position(buffer->layout.mesh, b->rank) < 0) return NULL;
-  micro = shoal_program_micro_of(&buffer->layout, micro);
+  if (shoal_mesh_position(buffer->layout->mesh, b->rank) < 0) return NULL;
+  micro = shoal_program_micro_of(buffer->layout, micro);
   if (!b->buffers[index]) {
-    int64_t entries = shoal_program_has_micro(&buffer->layout) ? b->program->micro + 1 : 1;
+    int64_t entries = shoal_program_has_micro(buffer->layout) ? b->program->micro + 1 : 1;
     b->buffers[index] = SHOAL_NEW(b->arena, const shoal_bound_buffer_t *, entries);
     if (!b->buffers[index]) return SHOAL_OOM();
   }
@@ -133,8 +133,8 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
     return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channel);
   }
   const shoal_channel_t *channel = &b->program->channels[in->channel];
-  bool sends = shoal_mesh_position(channel->src.mesh, b->rank) >= 0;
-  bool receives = shoal_mesh_position(channel->dst.mesh, b->rank) >= 0;
+  bool sends = shoal_mesh_position(channel->src->mesh, b->rank) >= 0;
+  bool receives = shoal_mesh_position(channel->dst->mesh, b->rank) >= 0;
   bound->idle = !sends && !receives;
   if (bound->idle) return NULL;
   if (sends != (bound->inputs[0] != NULL) || receives != (bound->outputs[0] != NULL)) {

@@ -107,15 +107,15 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
   if (!shoal_type_equal(&from->type, &to->type)) {
     return SHOAL_ERROR(MISMATCH, "a copy cannot change the type of '%s'", from->name);
   }
-  shoal_layout_t a = shoal_program_without_micro(&from->layout);
-  shoal_layout_t c = shoal_program_without_micro(&to->layout);
+  shoal_layout_t a = shoal_program_without_micro(from->layout);
+  shoal_layout_t c = shoal_program_without_micro(to->layout);
   if (!shoal_layout_equal(&a, &c)) {
     return SHOAL_ERROR_HINT(MISMATCH, "use a reshard",
                             "a copy of '%s' may only add or drop micro-batches", from->name);
   }
-  if (shoal_layout_equal(&from->layout, &to->layout)) return one_piece(arena, src->count, bound);
-  bool src_micro = micro >= 0 && shoal_program_has_micro(&from->layout);
-  bool dst_micro = micro >= 0 && shoal_program_has_micro(&to->layout);
+  if (shoal_layout_equal(from->layout, to->layout)) return one_piece(arena, src->count, bound);
+  bool src_micro = micro >= 0 && shoal_program_has_micro(from->layout);
+  bool dst_micro = micro >= 0 && shoal_program_has_micro(to->layout);
   if (src->boxes.flat || (src_micro && dst_micro)) {
     return SHOAL_ERROR_HINT(
         MISMATCH, "use a reshard",
@@ -139,9 +139,9 @@ shoal_status_t shoal_bind_accumulate(const shoal_class_t *class, shoal_arena_t *
   const shoal_instruction_t *in = bound->instruction;
   const shoal_buffer_t *from = &class->buffers[in->inputs[0]];
   const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
-  const shoal_cut_t *partial = shoal_program_micro_partial(&from->layout);
-  shoal_layout_t rest = shoal_program_without_micro(&from->layout);
-  if (!partial || !shoal_layout_equal(&rest, &to->layout) ||
+  const shoal_cut_t *partial = shoal_program_micro_partial(from->layout);
+  shoal_layout_t rest = shoal_program_without_micro(from->layout);
+  if (!partial || !shoal_layout_equal(&rest, to->layout) ||
       !shoal_type_equal(&from->type, &to->type)) {
     return SHOAL_ERROR_HINT(
         MISMATCH,

@@ -5,15 +5,15 @@
 
 shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
                                      shoal_arena_t *arena, shoal_reshard_t *out_reshard) {
-  return shoal_layout_reshard(&channel->src, shoal_program_micro_of(&channel->src, micro),
-                              &channel->dst, shoal_program_micro_of(&channel->dst, micro),
+  return shoal_layout_reshard(channel->src, shoal_program_micro_of(channel->src, micro),
+                              channel->dst, shoal_program_micro_of(channel->dst, micro),
                               &channel->type.shape, arena, out_reshard);
 }
 
 shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_transfer_t *transfer,
                                   int32_t rank, int32_t *out_peer) {
-  int32_t from = shoal_mesh_rank(channel->src.mesh, transfer->src);
-  int32_t to = shoal_mesh_rank(channel->dst.mesh, transfer->dst);
+  int32_t from = shoal_mesh_rank(channel->src->mesh, transfer->src);
+  int32_t to = shoal_mesh_rank(channel->dst->mesh, transfer->dst);
   *out_peer = from == rank ? to : from;
   if (to == rank) return from == rank ? SHOAL_SHARE_LOCAL : SHOAL_SHARE_RECV;
   return from == rank ? SHOAL_SHARE_SEND : SHOAL_SHARE_NONE;
@@ -28,7 +28,7 @@ shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_re
   shoal_arena_init(arena->allocator, &scratch);
   shoal_links_t links;
   shoal_status_t status =
-      shoal_links_find(reshard, &channel->src, &channel->dst, rank, &scratch, &links);
+      shoal_links_find(reshard, channel->src, channel->dst, rank, &scratch, &links);
   if (!status) {
     const shoal_motion_options_t options = {.dtype = channel->type.dtype,
                                             .rank = rank,
@@ -55,7 +55,7 @@ static shoal_status_t look_at(need_t *need, int64_t micro, shoal_arena_t *scratc
   const shoal_channel_t *channel = need->channel;
   shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
-  SHOAL_RETURN_IF_ERROR(shoal_motion_staging(&reshard, &channel->src, &channel->dst,
+  SHOAL_RETURN_IF_ERROR(shoal_motion_staging(&reshard, channel->src, channel->dst,
                                              channel->type.dtype, need->ranks, scratch,
                                              need->bytes));
   for (int64_t i = 0; i < (need->class ? need->class->rank_count : need->ranks); ++i) {
@@ -93,9 +93,9 @@ enum { SAMPLES = 7 };
 // The sizes change where fewer units are dealt, at the last unit, which may be short, and before
 // it, where a halo may end.
 static int32_t sample_micros(const shoal_channel_t *channel, int64_t count, int64_t out[SAMPLES]) {
-  const shoal_cut_t *a = micro_cut(&channel->src), *b = micro_cut(&channel->dst);
-  if (count <= SAMPLES || !a != !b || shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO) ||
-      shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO)) {
+  const shoal_cut_t *a = micro_cut(channel->src), *b = micro_cut(channel->dst);
+  if (count <= SAMPLES || !a != !b || shoal_layout_uneven(channel->src, SHOAL_AXIS_MICRO) ||
+      shoal_layout_uneven(channel->dst, SHOAL_AXIS_MICRO)) {
     return 0;
   }
   int64_t fewer = 0;  // the first that gets one unit less
@@ -130,13 +130,13 @@ static int64_t ranks_of(const shoal_mesh_t *mesh) {
 shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
                                        const shoal_class_t *class, shoal_arena_t *scratch,
                                        int64_t *out_bytes) {
-  int64_t ranks = ranks_of(channel->src.mesh), other = ranks_of(channel->dst.mesh);
+  int64_t ranks = ranks_of(channel->src->mesh), other = ranks_of(channel->dst->mesh);
   need_t need = {.channel = channel, .class = class, .ranks = ranks > other ? ranks : other};
   need.bytes = SHOAL_NEW(scratch, int64_t, need.ranks);
   *out_bytes = 0;
   if (!need.bytes) return SHOAL_OOM();
   bool micro = channel->micro &&
-               (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst));
+               (shoal_program_has_micro(channel->src) || shoal_program_has_micro(channel->dst));
   int64_t first = channel->micro ? 0 : -1, last = micro ? micro_count - 1 : first;
   if (last < first) last = first;
   int64_t samples[SAMPLES];

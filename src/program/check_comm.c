@@ -64,10 +64,10 @@ typedef struct comm {
 
 // The micro-batch whose transfers stand for those of `micro`.
 static int64_t representative(const comm_t *c, const shoal_channel_t *channel, int64_t micro) {
-  if (!shoal_program_has_micro(&channel->src) && !shoal_program_has_micro(&channel->dst)) return -1;
+  if (!shoal_program_has_micro(channel->src) && !shoal_program_has_micro(channel->dst)) return -1;
   if (c->program->micro <= MANY_MICROS || micro < 2 || micro == c->program->micro - 1) return micro;
-  if (shoal_layout_uneven(&channel->src, SHOAL_AXIS_MICRO)) return micro;
-  if (shoal_layout_uneven(&channel->dst, SHOAL_AXIS_MICRO)) return micro;
+  if (shoal_layout_uneven(channel->src, SHOAL_AXIS_MICRO)) return micro;
+  if (shoal_layout_uneven(channel->dst, SHOAL_AXIS_MICRO)) return micro;
   return 1;
 }
 
@@ -297,12 +297,12 @@ static void go_on(walker_t *walker) {
 static bool meet(comm_t *c, int64_t self, const event_t *event) {
   walker_t *walker = &c->walkers[self];
   const shoal_channel_t *channel = &c->program->channels[event->channel];
-  int64_t position = shoal_mesh_position(channel->dst.mesh, walker->rank);
+  int64_t position = shoal_mesh_position(channel->dst->mesh, walker->rank);
   for (int pass = 0; pass < 2; ++pass) {
     for (int64_t t = 0; t < event->reshard->transfer_count; ++t) {
       const shoal_transfer_t *transfer = &event->reshard->transfers[t];
       if (transfer->dst != position) continue;
-      int32_t member = c->walker_of[shoal_mesh_rank(channel->src.mesh, transfer->src)];
+      int32_t member = c->walker_of[shoal_mesh_rank(channel->src->mesh, transfer->src)];
       if (member < 0 || member == self) continue;
       if (pass == 1) {
         go_on(&c->walkers[member]);

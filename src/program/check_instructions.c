@@ -74,7 +74,7 @@ static shoal_status_t check_predicate(const shoal_class_t *class, const shoal_in
     return SHOAL_ERROR_HINT(MISMATCH, "use a bool scalar", "predicate '%s' is no bool scalar",
                             buffer->name);
   }
-  if (shoal_layout_is_partial(&buffer->layout) || shoal_program_has_micro(&buffer->layout)) {
+  if (shoal_layout_is_partial(buffer->layout) || shoal_program_has_micro(buffer->layout)) {
     return SHOAL_ERROR_HINT(MISMATCH, "reduce it first, so that all ranks agree",
                             "predicate '%s' differs between ranks or micro-batches", buffer->name);
   }
@@ -130,7 +130,7 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
 static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel_t *channel,
                                  bool source, int32_t index) {
   const char *side = source ? "source" : "destination";
-  const shoal_layout_t *layout = source ? &channel->src : &channel->dst;
+  const shoal_layout_t *layout = source ? channel->src : channel->dst;
   if ((index >= 0) != shoal_program_check_on_mesh(class, layout->mesh)) {
     return SHOAL_ERROR_HINT(
         MISMATCH, "give a buffer where the class is on the mesh, and only there",
@@ -139,7 +139,7 @@ static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel
   if (index < 0) return NULL;
   const shoal_buffer_t *buffer = &class->buffers[index];
   if (!shoal_type_equal(&buffer->type, &channel->type) ||
-      !shoal_layout_equal(&buffer->layout, layout)) {
+      !shoal_layout_equal(buffer->layout, layout)) {
     return SHOAL_ERROR_HINT(MISMATCH, "use the channel of this value and these two layouts",
                             "buffer %d '%s' and the channel's %s differ in type or layout", index,
                             buffer->name, side);
@@ -155,8 +155,8 @@ static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruc
                             "it copies '%s' to '%s'", from->name, to->name);
   }
   if (in->opcode == SHOAL_OPCODE_COPY) return NULL;  // layouts: bind.c, which knows what is local
-  const shoal_cut_t *partial = shoal_program_micro_partial(&from->layout);
-  if (!partial || partial->reduce != in->reduce || shoal_program_has_micro(&to->layout)) {
+  const shoal_cut_t *partial = shoal_program_micro_partial(from->layout);
+  if (!partial || partial->reduce != in->reduce || shoal_program_has_micro(to->layout)) {
     return SHOAL_ERROR_HINT(MISMATCH,
                             "accumulate what is partial along micro, with the same reduction",
                             "it joins '%s' otherwise than its layout says", from->name);
@@ -189,9 +189,9 @@ static shoal_status_t check_host(const shoal_class_t *class, const shoal_instruc
   if (feed && buffer->kind != SHOAL_BUFFER_INPUT) {
     return SHOAL_ERROR(MISMATCH, "it feeds '%s', which is no input buffer", buffer->name);
   }
-  const shoal_mesh_t *mesh = buffer->layout.mesh;
-  for (int32_t i = 0; i < buffer->layout.cut_count; ++i) {
-    const shoal_cut_t *cut = &buffer->layout.cuts[i];
+  const shoal_mesh_t *mesh = buffer->layout->mesh;
+  for (int32_t i = 0; i < buffer->layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &buffer->layout->cuts[i];
     bool micro = cut->axis == SHOAL_AXIS_MICRO, partial = cut->kind == SHOAL_CUT_PARTIAL;
     if ((micro ? mesh->micro : mesh->axes[cut->axis].size) <= 1) continue;
     if (!partial && (feed || micro)) continue;
@@ -280,8 +280,8 @@ shoal_status_t shoal_program_check_instructions(const shoal_program_t *program, 
   place.segment = -1;
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_channel_t *channel = &program->channels[i];
-    if (users[i] || !(shoal_program_check_on_mesh(class, channel->src.mesh) ||
-                      shoal_program_check_on_mesh(class, channel->dst.mesh))) {
+    if (users[i] || !(shoal_program_check_on_mesh(class, channel->src->mesh) ||
+                      shoal_program_check_on_mesh(class, channel->dst->mesh))) {
       continue;
     }
     return MISMATCH(&place, "every class on a channel's meshes takes part in its reshard",

@@ -22,7 +22,7 @@
 // Which micro-batch's value of the buffer the present call means; -1: there is only one.
 static int64_t micro_of(const memory_t *m, int32_t index) {
   if (m->program->micro == 1) return -1;
-  return shoal_program_micro_of(&m->class->buffers[index].layout, m->place.micro);
+  return shoal_program_micro_of(m->class->buffers[index].layout, m->place.micro);
 }
 
 static int32_t slot_of(const memory_t *m, int32_t index) {
@@ -178,13 +178,13 @@ static shoal_status_t write_buffer(memory_t *m, int32_t index) {
   const shoal_buffer_t *buffer = &m->class->buffers[index];
   int32_t slot = slot_of(m, index);
   bool copy = m->in->opcode == SHOAL_OPCODE_COPY;
-  const shoal_layout_t *from = copy ? &m->class->buffers[m->in->inputs[0]].layout : NULL;
+  const shoal_layout_t *from = copy ? m->class->buffers[m->in->inputs[0]].layout : NULL;
   if (m->in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     SHOAL_RETURN_IF_ERROR(write_joined(m, index));
   } else if (m->in->predicate >= 0) {
     SHOAL_RETURN_IF_ERROR(write_guarded(m, index));
   } else if (copy && m->place.micro >= 0 && shoal_program_has_micro(from) &&
-             !shoal_program_has_micro(&buffer->layout)) {
+             !shoal_program_has_micro(buffer->layout)) {
     SHOAL_RETURN_IF_ERROR(write_piece(m, index, from));
   } else {
     SHOAL_RETURN_IF_ERROR(write_whole(m, index));
@@ -211,14 +211,14 @@ static shoal_status_t check_port(memory_t *m) {
   }
   if (feed) return NULL;
   // A whole fetched once counts as all of its micro-batches.
-  bool piece = shoal_program_has_micro(&buffer->layout);
+  bool piece = shoal_program_has_micro(buffer->layout);
   m->fetches[port] += piece ? 1 : m->program->micro;
   return NULL;
 }
 
 static shoal_status_t check_micro(const memory_t *m, int32_t index) {
   if (index < 0 || m->place.micro >= 0 || m->program->micro == 1) return NULL;
-  if (!shoal_program_has_micro(&m->class->buffers[index].layout)) return NULL;
+  if (!shoal_program_has_micro(m->class->buffers[index].layout)) return NULL;
   return MISMATCH(&m->place, "touch it inside the loop",
                   "buffer %d '%s' exists per micro-batch, and this call is outside the loop", index,
                   m->class->buffers[index].name);
@@ -240,7 +240,7 @@ static shoal_status_t check_instruction(memory_t *m) {
                     in->channel);
   }
   bool piece = in->opcode == SHOAL_OPCODE_COPY && m->place.micro >= 0 &&
-               shoal_program_has_micro(&m->class->buffers[in->outputs[0]].layout);
+               shoal_program_has_micro(m->class->buffers[in->outputs[0]].layout);
   SHOAL_RETURN_IF_ERROR(read_buffer(m, in->predicate, false));
   for (int32_t i = 0; i < in->input_count; ++i) {
     SHOAL_RETURN_IF_ERROR(read_buffer(m, in->inputs[i], piece));

@@ -45,9 +45,9 @@ static shoal_status_t check_tables(const shoal_program_t *program) {
   place_t place = AT(program, -1);
   for (int64_t i = 0; i < program->state_count; ++i) {
     const shoal_program_state_t *state = &program->states[i];
-    shoal_status_t status = check_layout(program, &state->layout, &state->type.shape);
+    shoal_status_t status = check_layout(program, state->layout, &state->type.shape);
     if (!status &&
-        (shoal_layout_is_partial(&state->layout) || shoal_program_has_micro(&state->layout))) {
+        (shoal_layout_is_partial(state->layout) || shoal_program_has_micro(state->layout))) {
       status = SHOAL_ERROR_HINT(MISMATCH,
                                 "reduce it, and accumulate over micro-batches, before it rests",
                                 "a state rests unreduced or per micro-batch");
@@ -59,16 +59,16 @@ static shoal_status_t check_tables(const shoal_program_t *program) {
   }
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_channel_t *channel = &program->channels[i];
-    const shoal_cut_t *src = shoal_program_micro_partial(&channel->src);
-    const shoal_cut_t *dst = shoal_program_micro_partial(&channel->dst);
-    shoal_status_t status = check_layout(program, &channel->src, &channel->type.shape);
-    if (!status) status = check_layout(program, &channel->dst, &channel->type.shape);
+    const shoal_cut_t *src = shoal_program_micro_partial(channel->src);
+    const shoal_cut_t *dst = shoal_program_micro_partial(channel->dst);
+    shoal_status_t status = check_layout(program, channel->src, &channel->type.shape);
+    if (!status) status = check_layout(program, channel->dst, &channel->type.shape);
     if (!status && src && (!dst || dst->reduce != src->reduce)) {
       status =
           SHOAL_ERROR_HINT(MISMATCH, "accumulate it first", "it drops what is partial along micro");
     }
     if (!status && !channel->micro &&
-        (shoal_program_has_micro(&channel->src) || shoal_program_has_micro(&channel->dst))) {
+        (shoal_program_has_micro(channel->src) || shoal_program_has_micro(channel->dst))) {
       status = SHOAL_ERROR_HINT(MISMATCH, "mark the channel as one inside the loop",
                                 "it moves a micro-batch, outside the loop");
     }
@@ -127,7 +127,7 @@ static shoal_status_t check_state_buffer(const shoal_program_t *program,
   }
   const shoal_program_state_t *state = &program->states[buffer->state];
   if (!shoal_type_equal(&buffer->type, &state->type) ||
-      !shoal_layout_equal(&buffer->layout, &state->layout)) {
+      !shoal_layout_equal(buffer->layout, state->layout)) {
     return SHOAL_ERROR_HINT(MISMATCH, "a state has one type and rests in one layout",
                             "it differs from state '%s' in type or layout", state->name);
   }
@@ -147,7 +147,7 @@ static shoal_status_t check_count(const shoal_class_t *class, const shoal_buffer
                             count->name);
   }
   if (buffer->type.shape.rank == 0) return SHOAL_ERROR(MISMATCH, "a scalar has no rows to count");
-  if (!shoal_mesh_equal(buffer->layout.mesh, count->layout.mesh)) {
+  if (!shoal_mesh_equal(buffer->layout->mesh, count->layout->mesh)) {
     return SHOAL_ERROR(MISMATCH, "its count '%s' is on another mesh", count->name);
   }
   return NULL;
@@ -155,14 +155,14 @@ static shoal_status_t check_count(const shoal_class_t *class, const shoal_buffer
 
 static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_class_t *class,
                                    const shoal_buffer_t *buffer, shoal_arena_t *scratch) {
-  SHOAL_RETURN_IF_ERROR(check_layout(program, &buffer->layout, &buffer->type.shape));
+  SHOAL_RETURN_IF_ERROR(check_layout(program, buffer->layout, &buffer->type.shape));
   if (buffer->slots < 1 || buffer->slots > program->micro) {
     return SHOAL_ERROR_HINT(MISMATCH, "a buffer has 1 slot, up to one per micro-batch",
                             "it has %d slots", buffer->slots);
   }
   int64_t largest, total;
   SHOAL_RETURN_IF_ERROR(
-      shoal_layout_largest(&buffer->layout, &buffer->type, class, scratch->allocator, &largest));
+      shoal_layout_largest(buffer->layout, &buffer->type, class, scratch->allocator, &largest));
   if (buffer->bytes < largest || buffer->bytes % SHOAL_PROGRAM_ALIGN != 0) {
     return SHOAL_ERROR_HINT(MISMATCH, "give it the largest part, aligned to 64 bytes",
                             "it has %lld bytes, its largest part needs %lld",
@@ -194,7 +194,7 @@ static shoal_status_t check_buffers(const shoal_program_t *program, int64_t c,
     }
   }
   for (int64_t s = 0; s < program->state_count; ++s) {
-    if (homes[s] || !shoal_program_check_on_mesh(class, program->states[s].layout.mesh)) continue;
+    if (homes[s] || !shoal_program_check_on_mesh(class, program->states[s].layout->mesh)) continue;
     return MISMATCH(&place, "give the class a buffer for it",
                     "state '%s' rests on ranks of this class but has no buffer",
                     program->states[s].name);

@@ -271,6 +271,13 @@ static void walk_instruction(walk_t *w, const shoal_segment_t *segment) {
 
 // ---- buffers, orders, channels ------------------------------------------------------
 
+static const shoal_layout_t *without_last_cut(walk_t *w, const shoal_layout_t *layout) {
+  shoal_layout_t *mine = own(w, layout, 1, sizeof *layout);
+  if (!mine) return layout;
+  --mine->cut_count;
+  return mine;
+}
+
 static void walk_buffer(walk_t *w, int64_t index) {
   const shoal_buffer_t *buffer = &place_class(&w->place)->buffers[index];
   shoal_buffer_t *mine;
@@ -289,9 +296,9 @@ static void walk_buffer(walk_t *w, int64_t index) {
       due(w, "take a slot from buffer %lld '%s'", (long long)index, buffer->name)) {
     if ((mine = own_buffer(w, index))) --mine->slots;
   }
-  if (buffer->layout.cut_count > 0 &&
+  if (buffer->layout->cut_count > 0 &&
       due(w, "drop the last cut of buffer %lld '%s'", (long long)index, buffer->name)) {
-    if ((mine = own_buffer(w, index))) --mine->layout.cut_count;
+    if ((mine = own_buffer(w, index))) mine->layout = without_last_cut(w, mine->layout);
   }
 }
 
@@ -321,7 +328,7 @@ static void walk_order(walk_t *w, int64_t index) {
 static void walk_channel(walk_t *w, int64_t index) {
   const shoal_channel_t *channel = &w->from->channels[index];
   for (int side = 0; side < 2; ++side) {
-    const shoal_layout_t *layout = side ? &channel->dst : &channel->src;
+    const shoal_layout_t *layout = side ? channel->dst : channel->src;
     if (layout->cut_count == 0) continue;
     if (!due(w, "drop the last cut of channel %lld's %s", (long long)index,
              side ? "destination" : "source")) {
@@ -330,7 +337,7 @@ static void walk_channel(walk_t *w, int64_t index) {
     w->program.channels = own(w, w->from->channels, w->from->channel_count, sizeof *channel);
     if (w->failed) return;
     shoal_channel_t *mine = &w->program.channels[index];
-    --(side ? &mine->dst : &mine->src)->cut_count;
+    *(side ? &mine->dst : &mine->src) = without_last_cut(w, layout);
   }
 }
 

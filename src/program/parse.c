@@ -43,13 +43,15 @@ bool shoal_parse_index(parse_t *p, const char *what, int64_t expected) {
                                               (long long)expected, (long long)value);
 }
 
-bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *out_layout) {
+bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, const shoal_layout_t **out_layout) {
   const char *text;
   if (!shoal_scan_string(&p->scan, p->arena, &text)) return false;
   shoal_program_t *program = p->program;
+  shoal_layout_t layout;
   return shoal_scan_check(&p->scan, shoal_layout_parse(text, program->meshes, program->mesh_count,
-                                                       p->arena, out_layout)) &&
-         shoal_scan_check(&p->scan, shoal_layout_check(out_layout, &type->shape));
+                                                       p->arena, &layout)) &&
+         shoal_scan_check(&p->scan, shoal_layout_check(&layout, &type->shape)) &&
+         shoal_scan_check(&p->scan, shoal_layouts_keep(&p->layouts, &layout, out_layout));
 }
 
 // ---- tables -------------------------------------------------------------------------
@@ -194,6 +196,7 @@ shoal_status_t shoal_program_parse(const char *name, const char *text,
   }
   program->arena = arena;
   parse_t p = {.registry = registry, .arena = arena, .program = program};
+  shoal_layouts_init(arena, &p.layouts);
   shoal_scan_init(name, text, &p.scan);
   p.scan.lines = p.scan.comments = true;
   bool good = read_program(&p);

@@ -5,6 +5,7 @@
 #ifndef SHOAL_PROGRAM_PARSE_IMPL_H_
 #define SHOAL_PROGRAM_PARSE_IMPL_H_
 
+#include "layout/intern.h"
 #include "op/text.h"
 #include "program/program_impl.h"
 
@@ -13,6 +14,7 @@ typedef struct parse {
   const shoal_registry_t *registry;
   shoal_arena_t *arena;  // the program's
   shoal_program_t *program;
+  shoal_layouts_t layouts;
   int64_t ranks;  // in the classes so far: never more than the world has
 } parse_t;
 
@@ -21,7 +23,7 @@ bool shoal_parse_int(parse_t *p, const char *what, int64_t low, int64_t high, in
 bool shoal_parse_int32(parse_t *p, const char *what, int64_t low, int64_t high, int32_t *out_value);
 bool shoal_parse_index(parse_t *p, const char *what,
                        int64_t expected);  // the number that must come now
-bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, shoal_layout_t *out_layout);
+bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, const shoal_layout_t **out_layout);
 
 bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *out_class);  // "class" was read
 

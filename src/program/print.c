@@ -49,7 +49,7 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     shoal_text_add(text, " ");
     shoal_text_add_type(text, &state->type);
     shoal_text_add(text, " ");
-    SHOAL_RETURN_IF_ERROR(add_layout(text, &state->layout, arena));
+    SHOAL_RETURN_IF_ERROR(add_layout(text, state->layout, arena));
     shoal_text_add(text, state->saved ? " saved\n" : "\n");
   }
   for (int64_t i = 0; i < p->input_count + p->output_count; ++i) {
@@ -68,9 +68,9 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     shoal_text_addf(text, "channel %lld ", (long long)i);
     shoal_text_add_type(text, &channel->type);
     shoal_text_add(text, " ");
-    SHOAL_RETURN_IF_ERROR(add_layout(text, &channel->src, arena));
+    SHOAL_RETURN_IF_ERROR(add_layout(text, channel->src, arena));
     shoal_text_add(text, " -> ");
-    SHOAL_RETURN_IF_ERROR(add_layout(text, &channel->dst, arena));
+    SHOAL_RETURN_IF_ERROR(add_layout(text, channel->dst, arena));
     shoal_text_add(text, channel->micro ? " micro\n" : "\n");
   }
   return NULL;
@@ -85,7 +85,7 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   shoal_text_add(text, " ");
   shoal_text_add_type(text, &buffer->type);
   shoal_text_add(text, " ");
-  SHOAL_RETURN_IF_ERROR(add_layout(text, &buffer->layout, arena));
+  SHOAL_RETURN_IF_ERROR(add_layout(text, buffer->layout, arena));
   shoal_text_addf(text, " slots %d bytes %lld offset %lld", buffer->slots, (long long)buffer->bytes,
                   (long long)buffer->offset);
   if (buffer->count >= 0) shoal_text_addf(text, " count %d", buffer->count);

@@ -85,7 +85,7 @@ shoal_status_t shoal_comparison_create(const shoal_model_t *model, const shoal_p
   if (!c->records || !c->resting) return SHOAL_OOM();
   for (int64_t s = 0; s < program->state_count; ++s) {
     const char *text = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_print(&program->states[s].layout, arena, &text));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(program->states[s].layout, arena, &text));
     SHOAL_RETURN_IF_ERROR(intern(c, text, &c->resting[s]));
   }
   for (int32_t r = 0; r < ranks; ++r) SHOAL_RETURN_IF_ERROR(read_rank(c, r, &logs[r]));

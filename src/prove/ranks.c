@@ -47,14 +47,14 @@ static shoal_status_t feed_part(shoal_session_t *session, const char *name,
                                 shoal_arena_t *arena) {
   const shoal_program_t *program = shoal_session_program(session);
   int64_t position =
-      shoal_mesh_position(buffer->layout.mesh, shoal_world_rank(shoal_session_world(session)));
-  int64_t micros = shoal_layout_speaks_of_micro(&buffer->layout) ? program->micro : 1;
+      shoal_mesh_position(buffer->layout->mesh, shoal_world_rank(shoal_session_world(session)));
+  int64_t micros = shoal_layout_speaks_of_micro(buffer->layout) ? program->micro : 1;
   int64_t element = (int64_t)shoal_dtype_size(buffer->type.dtype), size = 0;
   char *data = shoal_arena_alloc(arena, (size_t)(micros * buffer->bytes), 1);
   if (!data) return SHOAL_OOM();
   for (int64_t m = 0; m < micros; ++m) {
     shoal_boxes_t boxes;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&buffer->layout, &buffer->type.shape, position,
+    SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(buffer->layout, &buffer->type.shape, position,
                                              micros > 1 ? m : -1, arena, &boxes));
     shoal_shape_t shape = shoal_boxes_shape(&boxes);
     SHOAL_RETURN_IF_ERROR(shoal_boxes_pack(&boxes, (size_t)element, whole, data + size));

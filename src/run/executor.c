@@ -122,7 +122,7 @@ static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t mic
         queue, runner->memory + (shoal_address_t)part->offset, runner->tap_data, bytes));
     SHOAL_RETURN_IF_ERROR(shoal_queue_wait(queue));
     runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name,
-                        &buffer->layout, &buffer->type, micro, runner->tap_data, bytes);
+                        buffer->layout, &buffer->type, micro, runner->tap_data, bytes);
   }
   return NULL;
 }

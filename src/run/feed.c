@@ -122,7 +122,7 @@ static shoal_status_t note(shoal_runner_t *runner, const char *graph, int32_t mi
   input->buffer = buffer;
   input->offsets[micro + 1] = part_bytes(part);
   // Terms of a sum differ from rank to rank: nothing to compare.
-  if (shoal_layout_is_partial(&runner->bound.rank_class->buffers[buffer].layout)) return NULL;
+  if (shoal_layout_is_partial(runner->bound.rank_class->buffers[buffer].layout)) return NULL;
   const bool whole = micro < 0 && part_bytes(part) == input->whole_bytes;
   input->part_key = whole ? SHOAL_RUN_WHOLE : shoal_run_key(input->part_key, micro, &part->boxes);
   return NULL;

@@ -33,11 +33,11 @@ static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state,
   const shoal_program_state_t *info = &runner->program->states[state];
   const shoal_class_t *rank_class = runner->bound.rank_class;
   *out_part = (shoal_bound_buffer_t){.type.dtype = info->type.dtype, .offset = -1};
-  if (shoal_mesh_position(info->layout.mesh, runner->rank) < 0) return NULL;
+  if (shoal_mesh_position(info->layout->mesh, runner->rank) < 0) return NULL;
   for (int64_t i = 0; i < rank_class->buffer_count; ++i) {
     const shoal_buffer_t *buffer = &rank_class->buffers[i];
     if (buffer->kind != SHOAL_BUFFER_STATE || buffer->state != state) continue;
-    if (!shoal_layout_equal(&buffer->layout, &info->layout)) continue;
+    if (!shoal_layout_equal(buffer->layout, info->layout)) continue;
     return shoal_buffer_bind(buffer, runner->rank, -1, arena, out_part);
   }
   return SHOAL_ERROR(INVALID_ARGUMENT, "the program has no buffer for state '%s' on rank %d",
@@ -62,6 +62,7 @@ static void mesh_of(const shoal_runner_t *runner, const int32_t *only, shoal_mes
 
 typedef struct gather {
   shoal_mesh_t mesh;
+  shoal_layout_t whole;
   shoal_channel_t channel;
   shoal_motion_t motion;
   shoal_carrier_t carrier;
@@ -75,8 +76,9 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   shoal_bound_buffer_t part;
   SHOAL_RETURN_IF_ERROR(resting_part(runner, state, arena, &part));
   mesh_of(runner, root, &gather->mesh);
+  gather->whole = (shoal_layout_t){.mesh = &gather->mesh};
   gather->channel =
-      (shoal_channel_t){.type = info->type, .src = info->layout, .dst = {.mesh = &gather->mesh}};
+      (shoal_channel_t){.type = info->type, .src = info->layout, .dst = &gather->whole};
   const bool receives = !root || *root == runner->rank;
   shoal_bound_buffer_t whole = {.type = info->type, .count = shoal_shape_count(&info->type.shape)};
   shoal_reshard_t reshard;
@@ -142,7 +144,8 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   // From a mesh on which this rank alone has everything: what it gets is local.
   shoal_mesh_t mesh;
   mesh_of(runner, &runner->rank, &mesh);
-  shoal_channel_t channel = {.type = info->type, .src = {.mesh = &mesh}, .dst = info->layout};
+  const shoal_layout_t here = {.mesh = &mesh};
+  shoal_channel_t channel = {.type = info->type, .src = &here, .dst = info->layout};
   shoal_reshard_t reshard;
   shoal_motion_t motion;
   SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&channel, -1, arena, &reshard));

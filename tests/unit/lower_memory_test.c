@@ -88,7 +88,7 @@ static bool has_micro(const shoal_layout_t *layout) {
 }
 
 static int64_t slot_of(const shoal_buffer_t *buffer, int32_t micro) {
-  return micro > 0 && has_micro(&buffer->layout) ? micro % buffer->slots : 0;
+  return micro > 0 && has_micro(buffer->layout) ? micro % buffer->slots : 0;
 }
 
 static extent_t extent_of(const shadow_t *shadow, int32_t index, int32_t micro) {
@@ -146,7 +146,7 @@ static void shadow_step(shadow_t *shadow, const shoal_instruction_t *in, int32_t
   // What is put together over micro-batches must still be there when the next piece comes.
   bool piece = in->opcode == SHOAL_OPCODE_ACCUMULATE ||
                (in->opcode == SHOAL_OPCODE_COPY && micro > 0 &&
-                !has_micro(&shadow->c->buffers[in->outputs[0]].layout));
+                !has_micro(shadow->c->buffers[in->outputs[0]].layout));
   for (int32_t o = 0; o < in->output_count; ++o) {
     if (in->outputs[o] < 0) continue;
     if (piece) shadow_read(shadow, in->outputs[o], micro, in);
@@ -187,7 +187,7 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
     for (int64_t i = 0; i < c->buffer_count; ++i) {
       const shoal_buffer_t *buffer = &c->buffers[i];
       int64_t bytes = buffer->bytes * buffer->slots, largest = 0;
-      assert_ok(shoal_layout_largest(&buffer->layout, &buffer->type, c, shoal_allocator_system(),
+      assert_ok(shoal_layout_largest(buffer->layout, &buffer->type, c, shoal_allocator_system(),
                                      &largest));
       assert_true(buffer->bytes >= largest && buffer->bytes < largest + BLOCK);
       sum += bytes;

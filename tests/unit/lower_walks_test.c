@@ -148,8 +148,8 @@ static void expect_channel(const shoal_channel_t *channel, shoal_reshard_kind_t 
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   const char *from, *to;
-  assert_ok(shoal_layout_print(&channel->src, &arena, &from));
-  assert_ok(shoal_layout_print(&channel->dst, &arena, &to));
+  assert_ok(shoal_layout_print(channel->src, &arena, &from));
+  assert_ok(shoal_layout_print(channel->dst, &arena, &to));
   assert_string_equal(from, src);
   assert_string_equal(to, dst);
   assert_int_equal(channel_kind(channel), kind);

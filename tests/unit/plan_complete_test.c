@@ -234,7 +234,7 @@ static void test_tied_gradients_are_reduced_once(void **state) {
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_shape_t *shape = &program->channels[i].type.shape;
     tables += shape->rank == 2 && shape->dims[0] == 11 && shape->dims[1] == 48;
-    assert_true(!program->channels[i].micro || !shoal_layout_is_partial(&program->channels[i].src));
+    assert_true(!program->channels[i].micro || !shoal_layout_is_partial(program->channels[i].src));
   }
   assert_int_equal(tables, 1);
   shoal_program_free(program);

@@ -84,7 +84,7 @@ static UNUSED const shoal_choice_t *choice_of(const shoal_plan_t *plan, const ch
       const shoal_mesh_t *mesh = &plan->meshes[gp->nodes[n].mesh];
       int32_t index = strcmp(axis, "micro") == 0 ? 0 : shoal_mesh_axis(mesh, axis) + 1;
       if (index == 0 && strcmp(axis, "micro") != 0) fail_msg("no axis '%s'", axis);
-      return &gp->nodes[n].choices[index];
+      return &gp->nodes[n].decision->choices[index];
     }
   }
   fail_msg("graph '%s' has no node '%s'", graph, node);
@@ -119,7 +119,7 @@ static UNUSED void expect_layout(const shoal_plan_t *plan, const char *value,
     if (strcmp(gp->graph->name, "train") != 0) continue;
     for (int64_t v = 0; v < gp->graph->values.count; ++v)
       if (strcmp(gp->graph->values.items[v].name, value) == 0)
-        assert_ok(shoal_layout_print(&gp->values[v], &arena, &text));
+        assert_ok(shoal_layout_print(gp->values[v], &arena, &text));
   }
   if (!text) fail_msg("graph 'train' has no value '%s'", value);
   if (strcmp(text, expected) != 0)
@@ -176,7 +176,7 @@ static UNUSED shoal_reshard_kind_t channel_kind(const shoal_channel_t *channel) 
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_reshard_t reshard;
   int64_t micro = channel->micro ? 0 : -1;
-  assert_ok(shoal_layout_reshard(&channel->src, micro, &channel->dst, micro, &channel->type.shape,
+  assert_ok(shoal_layout_reshard(channel->src, micro, channel->dst, micro, &channel->type.shape,
                                  &arena, &reshard));
   shoal_arena_deinit(&arena);
   return reshard.kind;

@@ -181,7 +181,7 @@ static double join(shoal_reduce_t reduce, double a, double b) {
 // the source's coordinate, others are joined; where only the destination is partial, coordinate 0
 // has it all.
 static double expected(const shoal_channel_t *channel, const int64_t *coords, int64_t element) {
-  const shoal_layout_t *src = &channel->src, *dst = &channel->dst;
+  const shoal_layout_t *src = channel->src, *dst = channel->dst;
   for (int32_t a = 0; a < dst->mesh->axis_count; ++a) {
     const char *name = dst->mesh->axes[a].name;
     if (partial_along(dst, name) && !partial_along(src, name) && coords[a] != 0) return 0;
@@ -354,8 +354,8 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     for (int64_t i = 0; i < MAX_ELEMENTS; ++i) mine->output[i] = -1e9;
     if (!mine->code->inputs[0]) continue;
     double whole[MAX_ELEMENTS];
-    shoal_mesh_coords(channel->src.mesh, shoal_mesh_position(channel->src.mesh, rank), coords);
-    for (int64_t i = 0; i < elements; ++i) whole[i] = summand(&channel->src, coords, i);
+    shoal_mesh_coords(channel->src->mesh, shoal_mesh_position(channel->src->mesh, rank), coords);
+    for (int64_t i = 0; i < elements; ++i) whole[i] = summand(channel->src, coords, i);
     assert_ok(shoal_boxes_pack(&mine->code->inputs[0]->boxes, sizeof(double), whole, mine->input));
     for (int32_t i = 0; i < mine->code->reshard->send_count; ++i) {
       const shoal_parcel_t *send = &mine->code->reshard->sends[i];
@@ -369,7 +369,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     if (!mine->code || !mine->code->outputs[0]) continue;
     run_rank(ranks, rank);
     double whole[MAX_ELEMENTS], part[MAX_ELEMENTS];
-    shoal_mesh_coords(channel->dst.mesh, shoal_mesh_position(channel->dst.mesh, rank), coords);
+    shoal_mesh_coords(channel->dst->mesh, shoal_mesh_position(channel->dst->mesh, rank), coords);
     for (int64_t i = 0; i < elements; ++i) whole[i] = expected(channel, coords, i);
     assert_ok(shoal_boxes_pack(&mine->code->outputs[0]->boxes, sizeof(double), whole, part));
     for (int64_t i = 0; i < mine->code->outputs[0]->count; ++i) {
@@ -521,10 +521,13 @@ static void workspaces_of_all(void **state) {
     shoal_channel_t channel = {.micro = true};
     channel.type = (shoal_type_t){SHOAL_F32, SHOAL_SHAPE(draw(&r, 50), draw(&r, 20))};
     assert_ok(shoal_mesh_parse(mesh_text, &arena, &mesh));
-    shoal_status_t status = shoal_layout_parse(from, &mesh, 1, &arena, &channel.src);
-    if (!status) status = shoal_layout_parse(to, &mesh, 1, &arena, &channel.dst);
-    if (!status) status = shoal_layout_check(&channel.src, &channel.type.shape);
-    if (!status) status = shoal_layout_check(&channel.dst, &channel.type.shape);
+    shoal_layout_t src, dst;
+    channel.src = &src;
+    channel.dst = &dst;
+    shoal_status_t status = shoal_layout_parse(from, &mesh, 1, &arena, &src);
+    if (!status) status = shoal_layout_parse(to, &mesh, 1, &arena, &dst);
+    if (!status) status = shoal_layout_check(channel.src, &channel.type.shape);
+    if (!status) status = shoal_layout_check(channel.dst, &channel.type.shape);
     int64_t found = 0, most = 0;
     if (!status) status = shoal_channel_workspace(&channel, mesh.micro, NULL, &arena, &found);
     for (int64_t m = 0; !status && m < mesh.micro; ++m) {
@@ -535,12 +538,12 @@ static void workspaces_of_all(void **state) {
       for (int32_t p = 0; p < shoal_mesh_size(&mesh); ++p) {
         shoal_bound_buffer_t input = {.count = 0}, output = {.count = 0};
         shoal_boxes_t boxes;
-        assert_ok(shoal_layout_boxes(&channel.src, &channel.type.shape, p,
-                                     shoal_program_micro_of(&channel.src, m), &arena, &boxes));
+        assert_ok(shoal_layout_boxes(channel.src, &channel.type.shape, p,
+                                     shoal_program_micro_of(channel.src, m), &arena, &boxes));
         shoal_shape_t shape = shoal_boxes_shape(&boxes);
         input.count = shoal_shape_count(&shape);
-        assert_ok(shoal_layout_boxes(&channel.dst, &channel.type.shape, p,
-                                     shoal_program_micro_of(&channel.dst, m), &arena, &boxes));
+        assert_ok(shoal_layout_boxes(channel.dst, &channel.type.shape, p,
+                                     shoal_program_micro_of(channel.dst, m), &arena, &boxes));
         shape = shoal_boxes_shape(&boxes);
         output.count = shoal_shape_count(&shape);
         shoal_motion_t motion;

@@ -213,7 +213,7 @@ static shoal_program_t *make_program(const reshard_case_t *c, shoal_registry_t *
   }
   assert_ok(shoal_layout_parse(c->src, meshes, mesh_count, arena, &test->src));
   assert_ok(shoal_layout_parse(c->dst, meshes, mesh_count, arena, &test->dst));
-  shoal_channel_t channel = {.type = test->type, .src = test->src, .dst = test->dst};
+  shoal_channel_t channel = {.type = test->type, .src = &test->src, .dst = &test->dst};
   int64_t workspace;
   assert_ok(shoal_channel_workspace(&channel, 1, NULL, arena, &workspace));
   if (workspace == 0) workspace = 64;
