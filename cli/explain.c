@@ -54,7 +54,8 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
       if (!np->decision->choices[slot].way) continue;
       const char *way = NULL;
-      SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
+      SHOAL_RETURN_IF_ERROR(
+          shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
       fprintf(out, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
       any = true;
     }
@@ -76,9 +77,9 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
           if (program->classes[k].segments[s].instructions[i].channel == c)
             name = program->classes[k].segments[s].instructions[i].name;
     shoal_reshard_t reshard;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, channel->micro ? 0 : -1,
-                                               channel->dst, channel->micro ? 0 : -1,
-                                               &channel->type.shape, arena, &reshard));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, channel->micro ? 0 : -1, channel->dst,
+                                               channel->micro ? 0 : -1, &channel->type.shape, arena,
+                                               &reshard));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->src, arena, &src));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->dst, arena, &dst));
     fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));

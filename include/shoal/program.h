@@ -48,8 +48,8 @@ typedef enum shoal_buffer_kind {
 typedef struct shoal_buffer {
   const char *name;  // of the value; taps and errors use it
   shoal_buffer_kind_t kind;
-  int32_t state;      // STATE: index into the program's states
-  shoal_type_t type;  // of the whole value
+  int32_t state;                 // STATE: index into the program's states
+  shoal_type_t type;             // of the whole value
   const shoal_layout_t *layout;  // kept once in the program's arena, as all layouts here
   int32_t slots;
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned

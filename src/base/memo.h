@@ -15,8 +15,9 @@ void shoal_key_init(shoal_arena_t *arena, shoal_key_t *out_key);
 void shoal_key_clear(shoal_key_t *key);  // to write another with the same storage
 void shoal_key_add(shoal_key_t *key, int64_t word);
 void shoal_key_add_pointer(shoal_key_t *key, const void *pointer);
-void shoal_key_add_real(shoal_key_t *key, double value);       // by its bits
-void shoal_key_add_string(shoal_key_t *key, const char *text);  // by its characters; NULL is one too
+void shoal_key_add_real(shoal_key_t *key, double value);  // by its bits
+void shoal_key_add_string(shoal_key_t *key,
+                          const char *text);  // by its characters; NULL is one too
 
 typedef struct shoal_memo_entry {
   const int64_t *words;

@@ -24,7 +24,8 @@ uint64_t shoal_layout_hash(const shoal_layout_t *layout) {
     hash = shoal_hash_bytes(hash, words, sizeof words);
     hash = shoal_hash_bytes(hash, cut->chunks, (size_t)chunks_of(cut) * sizeof *cut->chunks);
     if (cut->weights) {
-      hash = shoal_hash_bytes(hash, cut->weights, (size_t)weights_of(layout, cut) * sizeof(int64_t));
+      hash =
+          shoal_hash_bytes(hash, cut->weights, (size_t)weights_of(layout, cut) * sizeof(int64_t));
     }
   }
   return hash;
@@ -69,8 +70,8 @@ shoal_status_t shoal_layouts_keep(shoal_layouts_t *layouts, const shoal_layout_t
   for (int32_t i = 0; i < kept->cut_count; ++i) {
     shoal_cut_t *cut = &kept->cuts[i];
     if (!cut->weights) continue;
-    cut->weights = shoal_arena_copy(layouts->arena, cut->weights,
-                                    (size_t)weights_of(layout, cut), sizeof *cut->weights);
+    cut->weights = shoal_arena_copy(layouts->arena, cut->weights, (size_t)weights_of(layout, cut),
+                                    sizeof *cut->weights);
     if (!cut->weights) return SHOAL_OOM();
   }
   if (!shoal_index_add(&layouts->index, hash, layouts->items.count) ||

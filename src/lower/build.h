@@ -23,15 +23,15 @@ typedef struct global_buffer {
   shoal_type_t type;
   const shoal_layout_t *layout;  // on one of build->meshes
   int32_t next_copy;             // of the same value in another layout; -1: no more
-  phase_t phase;          // from when on it can be read
+  phase_t phase;                 // from when on it can be read
   int32_t depth;
 } global_buffer_t;
 
 typedef struct global_instruction {
   shoal_instruction_t code;  // inputs and outputs are global buffers
   phase_t phase;
-  int32_t depth;       // RESHARD: where it is received
-  int32_t send_depth;  // RESHARD: where a class that only sends does so
+  int32_t depth;                  // RESHARD: where it is received
+  int32_t send_depth;             // RESHARD: where a class that only sends does so
   int32_t one_input, one_output;  // storage for the operands of single-operand instructions
 } global_instruction_t;
 

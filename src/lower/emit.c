@@ -173,8 +173,8 @@ static void write_key(class_emitter_t *e, const global_instruction_t *in) {
   shoal_key_add(&e->key, in->code.opcode * 2 + (in->phase == PHASE_LOOP));
   if (in->code.op) shoal_key_add_op(&e->key, in->code.op, in->code.attrs);
   for (int32_t i = 0; i < in->code.input_count + in->code.output_count; ++i) {
-    int32_t id = i < in->code.input_count ? in->code.inputs[i]
-                                          : in->code.outputs[i - in->code.input_count];
+    int32_t id =
+        i < in->code.input_count ? in->code.inputs[i] : in->code.outputs[i - in->code.input_count];
     shoal_key_add_pointer(&e->key, b->buffers.items[id]->layout);
     shoal_key_add_type(&e->key, &b->buffers.items[id]->type);
   }

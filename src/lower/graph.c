@@ -287,17 +287,16 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
     SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, l->gp->values[value], &layout));
     char *value_name = shoal_arena_strdup(b->arena, info->name);
     if (!value_name) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(
-        new_buffer(l,
-                   (global_buffer_t){.name = value_name,
-                                     .kind = SHOAL_BUFFER_TEMP,
-                                     .state = -1,
-                                     .value = value,
-                                     .type = info->type,
-                                     .layout = layout,
-                                     .phase = phase,
-                                     .depth = depth},
-                   &outputs[o]));
+    SHOAL_RETURN_IF_ERROR(new_buffer(l,
+                                     (global_buffer_t){.name = value_name,
+                                                       .kind = SHOAL_BUFFER_TEMP,
+                                                       .state = -1,
+                                                       .value = value,
+                                                       .type = info->type,
+                                                       .layout = layout,
+                                                       .phase = phase,
+                                                       .depth = depth},
+                                     &outputs[o]));
     l->homes[value] = outputs[o];
   }
   global_instruction_t *in = NULL;

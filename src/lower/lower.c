@@ -49,7 +49,7 @@ shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
 // Which meshes share a rank.
 static shoal_status_t compare_meshes(build_t *b) {
   int64_t count = b->program->mesh_count;
-  bool *overlap = SHOAL_NEW(b->arena, bool, count * count);
+  bool *overlap = SHOAL_NEW(b->arena, bool, count *count);
   if (!overlap) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i)
     for (int64_t k = 0; k <= i; ++k)

@@ -146,7 +146,8 @@ static shoal_status_t find_pins(const chooser_t *c, const shoal_layout_t **pins)
     int32_t value = c->node->outputs[o];
     const shoal_value_info_t *info = &c->graph->graph->values.items[value];
     pins[o] = NULL;
-    const shoal_intent_entry_t *entry = shoal_patterns_find(&c->plan->patterns[SHOAL_PATTERNS_LAYOUTS], info->name);
+    const shoal_intent_entry_t *entry =
+        shoal_patterns_find(&c->plan->patterns[SHOAL_PATTERNS_LAYOUTS], info->name);
     if (entry && strcmp(entry->pattern, "*") != 0) {
       SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(c->plan, entry->value, c->mesh, info->name,
                                                     &info->type.shape, &pins[o]));
@@ -339,8 +340,8 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
   }
   SHOAL_RETURN_IF_ERROR(choose_anew(all, index, &call, &seen, scratch));
   seen.decision = graph->nodes[index].decision;
-  seen.layouts = shoal_arena_copy(all->arena, seen.layouts, (size_t)seen.count,
-                                  sizeof *seen.layouts);
+  seen.layouts =
+      shoal_arena_copy(all->arena, seen.layouts, (size_t)seen.count, sizeof *seen.layouts);
   if (!seen.layouts || !shoal_index_add(&all->index, hash, all->seen.count) ||
       !SHOAL_PUSH(all->arena, &all->seen, seen))
     return SHOAL_OOM();

@@ -21,8 +21,8 @@ typedef struct shoal_choice {
 typedef struct shoal_decision {
   int32_t mesh, operand_count;
   shoal_choice_t choices[SHOAL_PLAN_SLOTS];
-  const shoal_type_t *types;         // of the operands: inputs, then outputs
-  const shoal_layout_t **operands;   // as the node wants its inputs and makes its outputs
+  const shoal_type_t *types;        // of the operands: inputs, then outputs
+  const shoal_layout_t **operands;  // as the node wants its inputs and makes its outputs
 } shoal_decision_t;
 
 typedef struct shoal_node_plan {
@@ -48,9 +48,9 @@ struct shoal_plan {
   shoal_mesh_t *meshes;  // the intent's; micro is the same on all
   int64_t micro;
   struct shoal_patterns *patterns;  // of the intent: layouts, then stages
-  shoal_layouts_t layouts;        // all layouts of the plan, kept once
-  const shoal_layout_t **states;  // resting layout per state of the model
-  shoal_graph_plan_t *graphs;     // one per graph of the model
+  shoal_layouts_t layouts;          // all layouts of the plan, kept once
+  const shoal_layout_t **states;    // resting layout per state of the model
+  shoal_graph_plan_t *graphs;       // one per graph of the model
   shoal_index_t decision_index;
   SHOAL_VEC(shoal_decision_t *) decisions;
 };

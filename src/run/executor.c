@@ -121,8 +121,8 @@ static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t mic
     SHOAL_RETURN_IF_ERROR(shoal_queue_download(
         queue, runner->memory + (shoal_address_t)part->offset, runner->tap_data, bytes));
     SHOAL_RETURN_IF_ERROR(shoal_queue_wait(queue));
-    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name,
-                        buffer->layout, &buffer->type, micro, runner->tap_data, bytes);
+    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name, buffer->layout,
+                        &buffer->type, micro, runner->tap_data, bytes);
   }
   return NULL;
 }
