@@ -32,3 +32,5 @@ check "a decision imposed from the unreduced form, which the program had rounded
   'seed=467831 ranks=4 adamw; i0=bf16[5,7]; s0=bf16[5,2]; v0=matmul(i0,s0){transpose_a=1, transpose_b=0}; v1=reduce_min(v0){dims=[0], keep=0}; v2=neg(s0); mesh data=1,tensor=4; pin i0 tensor:0'
 check "indices in every part of a table and of a vocabulary" \
   'seed=1 ranks=4 sgd; i0=i32[9]<4099; i1=i32[41]<211; s0=f64[4099,2]; s1=f64[41,211]; v0=embedding(s0,i0); v1=pick(s1,i1); mesh tensor=4; pin s0 tensor:0; pin s1 tensor:1'
+check "micro cuts the columns of what a reshape merges: rows cannot be dealt inside that" \
+  'seed=224768 ranks=2 none; i0=f64[3,5]; i1=i32[3,5]<3; i2=i32[5]<3; v0=equal(i1,i2); v1=where(v0,i0,i0); v2=reshape(v1){shape=[15]}; mesh data=1,tensor=2,micro=3; pin i0 tensor:0; pin i2 micro:0,tensor:0'

@@ -183,7 +183,8 @@ static bool holds_all(const shoal_way_operand_t *coarse, const shoal_way_operand
 // other stays right if all operands follow both in the same manner - they deal the same items - or
 // if the dim is a product of the two item spaces. Windows and halos counted from an outer part's
 // start are not what the rule saw, nor are items that only some operands share with the outer cut.
-static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
+// Of a product the coarser cut is written first (`finer`); but nothing goes in front of micro.
+static bool nests(const shoal_way_t *outer, const shoal_way_t *inner, bool outer_is_micro) {
   bool same_dim = false, offset = false, alike = true, product = true;
   for (int32_t k = 0; k < outer->input_count + outer->output_count; ++k) {
     const shoal_way_operand_t *a = &outer->operands[k], *b = &inner->operands[k];
@@ -191,7 +192,7 @@ static bool nests(const shoal_way_t *outer, const shoal_way_t *inner) {
     alike &= follow_alike(a, b);
     if (!both_cut(a, b)) continue;
     same_dim = true;
-    product &= holds_all(a, b, inner->items) || holds_all(b, a, outer->items);
+    product &= holds_all(a, b, inner->items) || (!outer_is_micro && holds_all(b, a, outer->items));
   }
   return !same_dim || (!offset && (alike || product));
 }
@@ -200,7 +201,7 @@ static void drop_what_does_not_nest(shoal_choice_t *choices, int32_t slots) {
   for (int32_t inner = 1; inner < slots; ++inner)
     for (int32_t outer = 0; outer < inner; ++outer)
       if (choices[outer].way && choices[inner].way &&
-          !nests(choices[outer].way, choices[inner].way))
+          !nests(choices[outer].way, choices[inner].way, outer == 0))
         choices[inner].way = NULL;
 }
 
