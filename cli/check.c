@@ -34,7 +34,7 @@ static const shoal_option_t table[] = {
     CHECK_OPTION(BOOL, opaque, NULL,
                  "device memory is unmapped on the host, queues run concurrently"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
-    CHECK_OPTION(INT, seed, NULL, "of data and random cases (0: from the clock)"),
+    CHECK_OPTION(INT, seed, "1", "of data and random cases (0: a fresh one, from the clock)"),
     CHECK_OPTION(INT, random, NULL, "check that many random models and plans"),
     {.name = "case",
      .kind = SHOAL_OPTION_STRING,

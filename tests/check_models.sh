@@ -7,7 +7,7 @@ set -euo pipefail
 shoal=${SHOAL_BIN:?}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-seed=${SHOAL_CHECK_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
+seed=${SHOAL_CHECK_SEED:-1}
 echo "seed $seed"
 count=0
 

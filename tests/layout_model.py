@@ -2,8 +2,8 @@
 # labels: san
 """Compares `shoal layout` with an independent model on random layouts.
 
-The model follows the words at the head of include/shoal/layout.h, with plain lists of indices. Each run
-draws new layouts; the seed is printed, and --seed draws them again. Also draws layouts that must be refused.
+The model follows the words at the head of include/shoal/layout.h, with plain lists of indices. The
+seed is fixed unless one is given, as `make soak` does. Also asks for layouts that must be refused.
 
 Usage: tests/layout_model.py [--seed N] [--count N]        (SHOAL_BIN: the program)
 """
@@ -302,16 +302,15 @@ def compare(want, got):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=4000)
     options = parser.parse_args()
     program = os.environ.get("SHOAL_BIN", "shoal")
     if not os.path.exists(program):
         print(f"skipped: there is no {program}")
         return 77
-    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}", flush=True)
-    rng = random.Random(seed)
+    print(f"seed {options.seed}", flush=True)
+    rng = random.Random(options.seed)
     queries = [draw(rng) for _ in range(options.count)]
     lines = [text_of(query) for query in queries]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -356,7 +355,7 @@ def main():
     if text.returncode != 0 or any(len(row) > 80 for row in text.stdout.splitlines() if "+--" in row):
         failures += 1
         print(f"FAILED text output of '{lines[0]}'")
-    print(f"{len(lines)} layouts, {len(WRONG)} refusals: {failures or 'no'} failures (seed {seed})")
+    print(f"{len(lines)} layouts, {len(WRONG)} refusals: {failures or 'no'} failures (seed {options.seed})")
     return 1 if failures else 0
 
 
