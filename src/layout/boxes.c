@@ -21,8 +21,9 @@ static quota_t quota(int64_t units, int64_t weight, int64_t sum) {
   return (quota_t){(int64_t)(product / sum), (int64_t)(product % sum)};
 }
 
+// Gives the units of part `index`, and if starts is not NULL those of all parts before it too.
 static void deal_weighted(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
-                          int64_t *out_from, int64_t *out_to) {
+                          int64_t *starts, int64_t *out_from, int64_t *out_to) {
   int64_t sum = 0, left = units;
   for (int64_t i = 0; i < parts; ++i) sum += weights[i];
   for (int64_t i = 0; i < parts; ++i) left -= quota(units, weights[i], sum).floor;
@@ -46,6 +47,7 @@ static void deal_weighted(int64_t units, int64_t parts, const int64_t *weights, 
   for (int64_t i = 0; i <= index; ++i) {
     quota_t q = quota(units, weights[i], sum);
     from = to;
+    if (starts) starts[i] = from;
     to += q.floor + (q.rest > limit);
     if (left > 0 && q.rest == limit && at_limit > 0) {
       --at_limit;
@@ -56,10 +58,34 @@ static void deal_weighted(int64_t units, int64_t parts, const int64_t *weights, 
   *out_to = to;
 }
 
+enum { RECENT = 16 };  // deals that are searched; outer parts come one after the other
+
+// Where all parts of a weighted deal start, and its end; NULL when memory is short.
+static const int64_t *deal_starts(shoal_deals_t *deals, int64_t units, int64_t parts,
+                                  const int64_t *weights) {
+  for (int64_t i = deals->count; i-- > shoal_max64(0, deals->count - RECENT);) {
+    const shoal_deal_t *deal = &deals->items[i];
+    if (deal->weights == weights && deal->units == units && deal->parts == parts) {
+      return deal->starts;
+    }
+  }
+  int64_t *starts = SHOAL_NEW(deals->arena, int64_t, parts + 1), from;
+  if (!starts) return NULL;
+  deal_weighted(units, parts, weights, parts - 1, starts, &from, &starts[parts]);
+  return SHOAL_PUSH(deals->arena, deals, ((shoal_deal_t){weights, units, parts, starts})) ? starts
+                                                                                          : NULL;
+}
+
 void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
-                       int64_t *out_from, int64_t *out_to) {
+                       shoal_deals_t *deals, int64_t *out_from, int64_t *out_to) {
+  const int64_t *starts = weights && deals ? deal_starts(deals, units, parts, weights) : NULL;
+  if (starts) {
+    *out_from = starts[index];
+    *out_to = starts[index + 1];
+    return;
+  }
   if (weights) {
-    deal_weighted(units, parts, weights, index, out_from, out_to);
+    deal_weighted(units, parts, weights, index, NULL, out_from, out_to);
     return;
   }
   int64_t each = units / parts, larger = units % parts;
@@ -67,30 +93,19 @@ void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int
   *out_to = *out_from + each + (index < larger);
 }
 
-// Elements [out_from, out_to) of a packed `length` that part `index` gets, in units of `unit`.
-static void deal_length(int64_t length, int64_t unit, int64_t parts, const int64_t *weights,
-                        int64_t index, int64_t *out_from, int64_t *out_to) {
+void shoal_layout_deal_length(int64_t length, int64_t unit, int64_t parts, const int64_t *weights,
+                              int64_t index, shoal_deals_t *deals, int64_t *out_from,
+                              int64_t *out_to) {
   int64_t units = length / unit + (length % unit != 0), from, to;
-  shoal_layout_deal(units, parts, weights, index, &from, &to);
+  shoal_layout_deal(units, parts, weights, index, deals, &from, &to);
   *out_from = from == units ? length : from * unit;
   *out_to = to == units ? length : to * unit;
 }
 
 // ---- one dim ---------------------------------------------------------------------------
 
-typedef struct list {
-  shoal_interval_t *items;
-  int32_t count;
-} list_t;
-
-typedef struct part {
-  list_t own;
-  bool chunked;           // some cut of the dim has chunks: no halo, own may be several intervals
-  int64_t origin;         // where own starts; may lie behind the end of the dim
-  int64_t held, held_to;  // an interval; empty when held >= held_to
-  bool dealt_items;       // the last cut gave items:
-  int64_t items, unit;    // so many of them fell to this part
-} part_t;
+typedef shoal_dim_list_t list_t;
+typedef shoal_dim_state_t part_t;
 
 static int64_t list_size(const list_t *list) {
   int64_t size = 0;
@@ -123,7 +138,7 @@ static void list_add_slice(list_t *out, const list_t *list, int64_t low, int64_t
   }
 }
 
-static int64_t list_size_between(const list_t *list, int64_t low, int64_t high) {
+int64_t shoal_dim_list_between(const shoal_dim_list_t *list, int64_t low, int64_t high) {
   int64_t size = 0;
   for (int32_t i = 0; i < list->count; ++i) {
     int64_t start = shoal_max64(list->items[i].start, low);
@@ -135,50 +150,63 @@ static int64_t list_size_between(const list_t *list, int64_t low, int64_t high) 
 // The elements [out_start, out_end) that a part's items make of a packed `length`; out_end may lie
 // behind it. False: the part has no items.
 static bool deal_items(const shoal_cut_t *cut, int64_t items, int64_t unit, int64_t length,
-                       int64_t parts, int64_t index, int64_t *out_start, int64_t *out_end,
-                       int64_t *out_items) {
+                       int64_t parts, int64_t index, shoal_deals_t *deals, int64_t *out_start,
+                       int64_t *out_end, int64_t *out_items) {
   int64_t from, to;
-  shoal_layout_deal(items, parts, cut->weights, index, &from, &to);
+  shoal_layout_deal(items, parts, cut->weights, index, deals, &from, &to);
   *out_items = to - from;
   *out_start = from * unit;
   *out_end = to == items ? shoal_max64(to * unit, length) : to * unit;
   return items == 0 ? index == 0 : from < to;
 }
 
+bool shoal_cut_share(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
+                     int64_t length, int64_t parts, int64_t index, shoal_cut_share_t *out) {
+  int64_t unit = shoal_max64(cut->unit, 1);
+  if (cut->chunk_count && cut->chunks[0].length && cut->chunks[chunk].unit) {
+    unit = cut->chunks[chunk].unit;
+  }
+  if (cut->items) {
+    bool same = !cut->chunk_count && outer->dealt_items && outer->unit == unit;
+    int64_t items = same ? outer->items : cut->items == SHOAL_NO_ITEMS ? 0 : cut->items;
+    return deal_items(cut, items, unit, length, parts, index, outer->deals, &out->start, &out->end,
+                      &out->items);
+  }
+  out->items = 0;
+  shoal_layout_deal_length(length, unit, parts, cut->weights, index, outer->deals, &out->start,
+                           &out->end);
+  return out->start < out->end;
+}
+
+int64_t shoal_cut_chunk_end(const shoal_cut_t *cut, int32_t chunk, int64_t start, int64_t length) {
+  return start +
+         (cut->chunks[0].length == 0 ? length / cut->chunk_count : cut->chunks[chunk].length);
+}
+
 // Each chunk is dealt on its own. `next` has room for every interval and every chunk.
 static void cut_chunks(const shoal_cut_t *cut, int64_t length, int64_t parts, int64_t index,
-                       const list_t *own, list_t *next) {
-  int64_t unit = shoal_max64(cut->unit, 1), low = 0;
+                       const part_t *outer, list_t *next) {
+  int64_t low = 0;
   for (int32_t i = 0; i < cut->chunk_count && low < length; ++i) {
-    bool equal = cut->chunks[0].length == 0;
-    int64_t high = low + (equal ? length / cut->chunk_count : cut->chunks[i].length);
-    int64_t chunk_unit = !equal && cut->chunks[i].unit ? cut->chunks[i].unit : unit;
-    int64_t size = list_size_between(own, low, high), from, to, got;
-    if (cut->items) {
-      int64_t items = cut->items == SHOAL_NO_ITEMS ? 0 : cut->items;
-      if (!deal_items(cut, items, chunk_unit, size, parts, index, &from, &to, &got)) to = from;
-    } else {
-      deal_length(size, chunk_unit, parts, cut->weights, index, &from, &to);
+    int64_t high = shoal_cut_chunk_end(cut, i, low, length);
+    int64_t size = shoal_dim_list_between(&outer->own, low, high);
+    shoal_cut_share_t share;
+    if (shoal_cut_share(cut, i, outer, size, parts, index, &share)) {
+      list_add_slice(next, &outer->own, low, high, share.start, share.end);
     }
-    list_add_slice(next, own, low, high, from, to);
     low = high;
   }
 }
 
 static void cut_plain(const shoal_cut_t *cut, int64_t parts, int64_t index, part_t *part,
                       list_t *next) {
-  int64_t unit = shoal_max64(cut->unit, 1), length = list_size(&part->own), start, end;
-  bool any;
-  if (cut->items) {
-    bool same = part->dealt_items && part->unit == unit;
-    int64_t items = same ? part->items : cut->items == SHOAL_NO_ITEMS ? 0 : cut->items;
-    any = deal_items(cut, items, unit, length, parts, index, &start, &end, &part->items);
-  } else {
-    deal_length(length, unit, parts, cut->weights, index, &start, &end);
-    any = start < end;
-  }
+  int64_t length = list_size(&part->own);
+  shoal_cut_share_t share;
+  bool any = shoal_cut_share(cut, 0, part, length, parts, index, &share);
+  int64_t start = share.start, end = share.end;
   part->dealt_items = cut->items != 0;
-  part->unit = unit;
+  part->items = share.items;
+  part->unit = shoal_max64(cut->unit, 1);
   if (!any) {
     part->held_to = part->held;
     part->origin += start;
@@ -192,63 +220,82 @@ static void cut_plain(const shoal_cut_t *cut, int64_t parts, int64_t index, part
   list_add_slice(next, &part->own, INT64_MIN, INT64_MAX, start, shoal_min64(end, length));
 }
 
-shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim, int64_t length,
-                                     const int64_t *coords, int64_t micro, shoal_arena_t *arena,
-                                     shoal_dim_part_t *out_part) {
-  part_t part = {.held = 0, .held_to = length};
-  part.own.items = SHOAL_NEW(arena, shoal_interval_t, 1);
-  if (!part.own.items) return SHOAL_OOM();
-  list_add(&part.own, 0, length);
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind != SHOAL_CUT_DIM || cut->dim != dim) continue;
-    if (cut->axis == SHOAL_AXIS_MICRO && micro < 0) continue;
-    int64_t parts = shoal_layout_axis_size(layout->mesh, cut->axis);
-    int64_t index = cut->axis == SHOAL_AXIS_MICRO ? micro : coords[cut->axis];
-    // A dim of length 0 divides into any number of chunks: do not make room for them.
-    int64_t chunks = part.own.count ? cut->chunk_count : 0;
-    list_t next = {.items = SHOAL_NEW(arena, shoal_interval_t, part.own.count + chunks)};
-    if (!next.items) return SHOAL_OOM();
-    if (cut->chunk_count) {
-      cut_chunks(cut, length, parts, index, &part.own, &next);
-      part.chunked = true;
-      part.dealt_items = false;
-    } else {
-      cut_plain(cut, parts, index, &part, &next);
-    }
-    part.own = next;
+shoal_status_t shoal_dim_state_init(int64_t length, shoal_deals_t *deals, shoal_arena_t *arena,
+                                    shoal_dim_state_t *out_state) {
+  shoal_dim_state_t state = {.held = 0, .held_to = length, .deals = deals};
+  state.own.items = SHOAL_NEW(arena, shoal_interval_t, 1);
+  if (!state.own.items) return SHOAL_OOM();
+  list_add(&state.own, 0, length);
+  *out_state = state;
+  return NULL;
+}
+
+shoal_status_t shoal_dim_state_cut(const shoal_mesh_t *mesh, const shoal_cut_t *cut, int64_t length,
+                                   int64_t index, shoal_arena_t *arena, shoal_dim_state_t *state) {
+  int64_t parts = shoal_layout_axis_size(mesh, cut->axis);
+  // A dim of length 0 divides into any number of chunks: do not make room for them.
+  int64_t chunks = state->own.count ? cut->chunk_count : 0;
+  list_t next = {.items = SHOAL_NEW(arena, shoal_interval_t, state->own.count + chunks)};
+  if (!next.items) return SHOAL_OOM();
+  if (cut->chunk_count) {
+    cut_chunks(cut, length, parts, index, state, &next);
+    state->chunked = true;
+    state->dealt_items = false;
+  } else {
+    cut_plain(cut, parts, index, state, &next);
   }
+  state->own = next;
+  return NULL;
+}
+
+shoal_status_t shoal_dim_state_part(const shoal_dim_state_t *state, shoal_arena_t *arena,
+                                    shoal_dim_part_t *out_part) {
   *out_part = (shoal_dim_part_t){
-      .own_count = part.own.count,
-      .own = part.own.items,
-      .own_size = list_size(&part.own),
+      .own_count = state->own.count,
+      .own = state->own.items,
+      .own_size = list_size(&state->own),
   };
   out_part->held_count = out_part->own_count;
   out_part->held = out_part->own;
   out_part->held_size = out_part->own_size;
-  int64_t held_size = shoal_max64(0, part.held_to - part.held);
-  if (part.chunked || held_size == out_part->own_size) return NULL;
+  int64_t held_size = shoal_max64(0, state->held_to - state->held);
+  if (state->chunked || held_size == out_part->own_size) return NULL;
   shoal_interval_t *held = SHOAL_NEW(arena, shoal_interval_t, 1);
   if (!held) return SHOAL_OOM();
-  *held = (shoal_interval_t){part.held, held_size};
+  *held = (shoal_interval_t){state->held, held_size};
   out_part->held = held;
   out_part->held_count = held_size > 0;
   out_part->held_size = held_size;
   return NULL;
 }
 
+shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim, int64_t length,
+                                     const int64_t *coords, int64_t micro, shoal_deals_t *deals,
+                                     shoal_arena_t *arena, shoal_dim_part_t *out_part) {
+  shoal_dim_state_t state;
+  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, deals, arena, &state));
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->kind != SHOAL_CUT_DIM || cut->dim != dim) continue;
+    if (cut->axis == SHOAL_AXIS_MICRO && micro < 0) continue;
+    int64_t index = cut->axis == SHOAL_AXIS_MICRO ? micro : coords[cut->axis];
+    SHOAL_RETURN_IF_ERROR(shoal_dim_state_cut(layout->mesh, cut, length, index, arena, &state));
+  }
+  return shoal_dim_state_part(&state, arena, out_part);
+}
+
 // ---- flat, and all together ------------------------------------------------------------
 
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
-                             int64_t *out_from, int64_t *out_to) {
+                             shoal_deals_t *deals, int64_t *out_from, int64_t *out_to) {
   int64_t from = 0, to = total;
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
     if (cut->kind != SHOAL_CUT_FLAT) continue;
     int64_t a, b;
-    deal_length(to - from, shoal_max64(cut->unit, 1),
-                shoal_layout_axis_size(layout->mesh, cut->axis), cut->weights, coords[cut->axis],
-                &a, &b);
+    shoal_layout_deal_length(to - from, shoal_max64(cut->unit, 1),
+                             shoal_layout_axis_size(layout->mesh, cut->axis), cut->weights,
+                             coords[cut->axis], deals, &a, &b);
     to = from + b;
     from += a;
   }
@@ -277,11 +324,11 @@ shoal_status_t shoal_layout_boxes(const shoal_layout_t *layout, const shoal_shap
   shoal_boxes_t boxes = {.whole = *shape, .flat = shoal_layout_is_flat(layout)};
   int64_t total = 1;
   for (int32_t d = 0; d < shape->rank; ++d) {
-    SHOAL_RETURN_IF_ERROR(
-        shoal_layout_dim_part(layout, d, shape->dims[d], coords, micro, arena, &boxes.dims[d]));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_dim_part(layout, d, shape->dims[d], coords, micro, NULL,
+                                                arena, &boxes.dims[d]));
     total *= boxes.dims[d].own_size;
   }
-  if (boxes.flat) shoal_layout_flat_range(layout, coords, total, &boxes.from, &boxes.to);
+  if (boxes.flat) shoal_layout_flat_range(layout, coords, total, NULL, &boxes.from, &boxes.to);
   *out_boxes = boxes;
   return NULL;
 }

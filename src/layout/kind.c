@@ -39,7 +39,7 @@ static shoal_status_t measure(const shoal_side_t *side, shoal_arena_t *arena, in
   return NULL;
 }
 
-static bool is_local(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard) {
+static bool is_local(const shoal_reshard_evidence_t *facts, const shoal_reshard_t *reshard) {
   for (int64_t i = 0; i < reshard->transfer_count; ++i) {
     const shoal_transfer_t *t = &reshard->transfers[i];
     if (shoal_mesh_rank(facts->src->layout->mesh, t->src) !=
@@ -52,7 +52,7 @@ static bool is_local(const shoal_reshard_facts_t *facts, const shoal_reshard_t *
 
 // Does every transfer carry its whole source buffer to a destination buffer that is stored alike?
 // Elements keep their order, so one block that fills both buffers is all of both, from 0.
-static bool is_identity(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard,
+static bool is_identity(const shoal_reshard_evidence_t *facts, const shoal_reshard_t *reshard,
                         const sizes_t *sizes) {
   const shoal_mesh_t *sm = facts->src->layout->mesh, *dm = facts->dst->layout->mesh;
   int64_t size = shoal_mesh_size(dm);
@@ -69,7 +69,7 @@ static bool is_identity(const shoal_reshard_facts_t *facts, const shoal_reshard_
 }
 
 // Do transfers only cross along these axes?
-static bool stays_within(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard,
+static bool stays_within(const shoal_reshard_evidence_t *facts, const shoal_reshard_t *reshard,
                          const bool axes[SHOAL_MAX_AXES]) {
   const shoal_mesh_t *mesh = facts->src->layout->mesh;
   for (int64_t i = 0; i < reshard->transfer_count; ++i) {
@@ -106,7 +106,7 @@ static bool all_equal(const int64_t *a, const int64_t *b, int64_t count) {
 }
 
 // Each rank's new part lies in its old one, its halo aside.
-static bool only_halo(const shoal_reshard_facts_t *facts) {
+static bool only_halo(const shoal_reshard_evidence_t *facts) {
   const shoal_side_t *src = facts->src, *dst = facts->dst;
   const shoal_mesh_t *mesh = src->layout->mesh;
   if (src->flat || dst->flat) return false;
@@ -129,7 +129,7 @@ static bool only_halo(const shoal_reshard_facts_t *facts) {
   return true;
 }
 
-static shoal_status_t classify_join(const shoal_reshard_facts_t *facts, const sizes_t *sizes,
+static shoal_status_t classify_join(const shoal_reshard_evidence_t *facts, const sizes_t *sizes,
                                     shoal_arena_t *arena, shoal_reshard_t *reshard) {
   const shoal_mesh_t *mesh = facts->dst->layout->mesh;
   int64_t size = shoal_mesh_size(mesh), *sum;
@@ -151,7 +151,7 @@ static shoal_status_t classify_join(const shoal_reshard_facts_t *facts, const si
   return NULL;
 }
 
-static shoal_status_t classify_move(const shoal_reshard_facts_t *facts, const sizes_t *sizes,
+static shoal_status_t classify_move(const shoal_reshard_evidence_t *facts, const sizes_t *sizes,
                                     shoal_arena_t *arena, shoal_reshard_t *reshard) {
   const shoal_mesh_t *mesh = facts->dst->layout->mesh;
   int64_t size = shoal_mesh_size(mesh), *src_sum, *dst_sum;
@@ -222,7 +222,7 @@ static bool is_scattered(const shoal_transfer_t *list, int64_t count, const size
   return total == sizes->src_stored[list->dst];
 }
 
-static bool is_collective(const shoal_reshard_facts_t *facts, const shoal_reshard_t *reshard,
+static bool is_collective(const shoal_reshard_evidence_t *facts, const shoal_reshard_t *reshard,
                           const sizes_t *sizes) {
   const bool gathers = reshard->kind == SHOAL_RESHARD_ALL_GATHER;
   if (reshard->kind == SHOAL_RESHARD_ALL_REDUCE) return true;
@@ -241,7 +241,7 @@ static bool is_collective(const shoal_reshard_facts_t *facts, const shoal_reshar
   return groups == shoal_mesh_size(mesh);
 }
 
-static shoal_status_t find_kind(const shoal_reshard_facts_t *facts, const sizes_t *sizes,
+static shoal_status_t find_kind(const shoal_reshard_evidence_t *facts, const sizes_t *sizes,
                                 shoal_arena_t *arena, shoal_reshard_t *reshard) {
   reshard->kind = SHOAL_RESHARD_BETWEEN;
   if (!reshard->reduces && is_local(facts, reshard)) {
@@ -254,7 +254,7 @@ static shoal_status_t find_kind(const shoal_reshard_facts_t *facts, const sizes_
                           : classify_move(facts, sizes, arena, reshard);
 }
 
-shoal_status_t shoal_reshard_classify(const shoal_reshard_facts_t *facts, shoal_arena_t *arena,
+shoal_status_t shoal_reshard_classify(const shoal_reshard_evidence_t *facts, shoal_arena_t *arena,
                                       shoal_reshard_t *reshard) {
   sizes_t sizes;
   SHOAL_RETURN_IF_ERROR(measure(facts->src, arena, &sizes.src_owned, &sizes.src_stored));

@@ -8,8 +8,11 @@
 //   place.c       a part as an op sees it
 //   products.c    sets of elements as products of intervals: intersect, subtract, flat ranges
 //   side.c        one layout of a reshard: parts and buffers of its ranks, blocks between buffers
-//   reshard.c     who sends what to whom
-//   kind.c        which collective a reshard amounts to
+//   owners.c      which coordinates own or hold given elements
+//   roles.c       what axes do in a reshard, and who owns an element for whom
+//   links.c       a reshard, for one rank
+//   reshard.c     a reshard, for all ranks: who sends what to whom
+//   kind.c        which collective it amounts to, from all its transfers
 #ifndef SHOAL_LAYOUT_IMPL_H_
 #define SHOAL_LAYOUT_IMPL_H_
 
@@ -42,22 +45,83 @@ SHOAL_MUST_USE shoal_status_t shoal_layout_check_items(const shoal_layout_t *lay
 
 // ---- meaning ---------------------------------------------------------------------------
 
+// Deals by weights that were worked out, so that looking at all parts costs the parts, not their
+// square. Zeroed but for the arena; wherever one is asked for, NULL works every deal out again.
+typedef struct shoal_deal {
+  const int64_t *weights;
+  int64_t units, parts;
+  const int64_t *starts;  // parts + 1
+} shoal_deal_t;
+
+typedef struct shoal_deals {
+  shoal_deal_t *items;
+  int64_t count, capacity;
+  shoal_arena_t *arena;
+} shoal_deals_t;
+
 // Units [out_from, out_to) that part `index` of `parts` gets. weights may be NULL.
 void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
-                       int64_t *out_from, int64_t *out_to);
+                       shoal_deals_t *deals, int64_t *out_from, int64_t *out_to);
+// Elements [out_from, out_to) of a packed `length` that part `index` gets, in units of `unit`.
+void shoal_layout_deal_length(int64_t length, int64_t unit, int64_t parts, const int64_t *weights,
+                              int64_t index, shoal_deals_t *deals, int64_t *out_from,
+                              int64_t *out_to);
+
+typedef struct shoal_dim_list {
+  shoal_interval_t *items;
+  int32_t count;
+} shoal_dim_list_t;
+
+// A part along one dim while the cuts are applied to it, outermost first.
+typedef struct shoal_dim_state {
+  shoal_dim_list_t own;
+  bool chunked;           // some cut of the dim has chunks: no halo, own may be several intervals
+  int64_t origin;         // where own starts; may lie behind the end of the dim
+  int64_t held, held_to;  // an interval; empty when held >= held_to
+  bool dealt_items;       // the last cut gave items:
+  int64_t items, unit;    // so many of them fell to this part
+  shoal_deals_t *deals;
+} shoal_dim_state_t;
+
+SHOAL_MUST_USE shoal_status_t shoal_dim_state_init(int64_t length, shoal_deals_t *deals,
+                                                   shoal_arena_t *arena,
+                                                   shoal_dim_state_t *out_state);
+// Applies a cut of a dim of `length`, for coordinate `index`. What the state had stays as it is: a
+// copy of the struct may be cut in another way.
+SHOAL_MUST_USE shoal_status_t shoal_dim_state_cut(const shoal_mesh_t *mesh, const shoal_cut_t *cut,
+                                                  int64_t length, int64_t index,
+                                                  shoal_arena_t *arena, shoal_dim_state_t *state);
+SHOAL_MUST_USE shoal_status_t shoal_dim_state_part(const shoal_dim_state_t *state,
+                                                   shoal_arena_t *arena,
+                                                   shoal_dim_part_t *out_part);
+
+// How many elements of the list lie between the indices low and high of the dim.
+int64_t shoal_dim_list_between(const shoal_dim_list_t *list, int64_t low, int64_t high);
+int64_t shoal_cut_chunk_end(const shoal_cut_t *cut, int32_t chunk, int64_t start, int64_t length);
+
+// What coordinate `index` gets of a packed `length` of the outer part (of its elements in a chunk,
+// if the cut has chunks), before halo and trimming: [start, end), which may reach behind the
+// length. Both ascend with the coordinate. False: it gets nothing.
+typedef struct shoal_cut_share {
+  int64_t start, end, items;
+} shoal_cut_share_t;
+
+bool shoal_cut_share(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
+                     int64_t length, int64_t parts, int64_t index, shoal_cut_share_t *out);
 
 // One rank's part along one dim. `coords` are its mesh coordinates; micro < 0 ignores cuts along
 // it. The layout must have passed shoal_layout_check for the whole's shape.
 SHOAL_MUST_USE shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim,
                                                     int64_t length, const int64_t *coords,
-                                                    int64_t micro, shoal_arena_t *arena,
+                                                    int64_t micro, shoal_deals_t *deals,
+                                                    shoal_arena_t *arena,
                                                     shoal_dim_part_t *out_part);
 
 bool shoal_layout_is_flat(const shoal_layout_t *layout);
 
 // The flat range of a packed part of `total` elements; [0, total) when nothing cuts flat.
 void shoal_layout_flat_range(const shoal_layout_t *layout, const int64_t *coords, int64_t total,
-                             int64_t *out_from, int64_t *out_to);
+                             shoal_deals_t *deals, int64_t *out_from, int64_t *out_to);
 
 // ---- products of intervals -------------------------------------------------------------
 
@@ -118,15 +182,66 @@ typedef struct shoal_side_part {
   bool halo;         // holds more than it owns
 } shoal_side_part_t;
 
+// What the axes do on a side; the parts are left out. With them: shoal_side_init.
+SHOAL_MUST_USE shoal_status_t shoal_side_axes(const shoal_layout_t *layout,
+                                              const shoal_shape_t *shape, int64_t micro,
+                                              shoal_side_t *out_side);
 SHOAL_MUST_USE shoal_status_t shoal_side_init(const shoal_layout_t *layout,
                                               const shoal_shape_t *shape, int64_t micro,
                                               shoal_arena_t *arena, shoal_side_t *out_side);
 int64_t shoal_side_slot(const shoal_side_t *side, int32_t dim, const int64_t *coords);
 void shoal_side_part(const shoal_side_t *side, const int64_t *coords, shoal_side_part_t *out_part);
+// For sides without parts. The held elements before each interval, for a slot;
+SHOAL_MUST_USE shoal_status_t shoal_slot_offsets(const shoal_dim_part_t *part, shoal_arena_t *arena,
+                                                 const int64_t **out_offsets);
+// the part of `coords`, worked out;
+SHOAL_MUST_USE shoal_status_t shoal_side_part_at(const shoal_side_t *side, const int64_t *coords,
+                                                 shoal_deals_t *deals, shoal_arena_t *arena,
+                                                 shoal_side_part_t *out_part);
+// and what follows from a part's dims and offsets, which are there: all of it, but for flat ranges.
+void shoal_side_part_shape(const shoal_side_t *side, shoal_side_part_t *part);
+// Where index `global` of a dim lies among the held ones. It is held.
+int64_t shoal_side_local(const shoal_side_part_t *part, int32_t dim, int64_t global);
+
 // What a part owns, or with `held` what it holds, as products.
 SHOAL_MUST_USE shoal_status_t shoal_side_products(const shoal_side_t *side,
                                                   const shoal_side_part_t *part, bool held,
                                                   shoal_arena_t *arena, shoal_products_t *out);
+// ---- roles -----------------------------------------------------------------------------
+
+// What the axes of two layouts do in a reshard (roles.c).
+typedef struct shoal_roles {
+  const shoal_mesh_t *src_mesh, *dst_mesh;
+  bool same_mesh;
+  bool overlap;  // some rank is on both meshes
+  // by source axis
+  bool joined[SHOAL_MAX_AXES];
+  bool kept[SHOAL_MAX_AXES];
+  bool follows[SHOAL_MAX_AXES];  // kept or replicating: a destination decides the coordinate
+  int32_t twin[SHOAL_MAX_AXES];  // the destination's axis of that name and size, or -1
+  // by destination axis: partial there only; coordinate 0 gets the value
+  bool spread[SHOAL_MAX_AXES];
+  bool spreads;   // along some axis, or micro
+  bool silent;    // partial in time, and this is not the first micro-batch: nothing moves
+  int64_t joins;  // contributions per element
+  shoal_reduce_t reduce;
+} shoal_roles_t;
+
+// UNSUPPORTED for two reductions at once.
+SHOAL_MUST_USE shoal_status_t shoal_roles_find(const shoal_side_t *src, const shoal_side_t *dst,
+                                               shoal_roles_t *out_roles);
+// The coordinates, along the source's axes that follow, from which a destination takes what it
+// needs (0 along the others). `self` is the position of the destination's rank on the source's
+// mesh, or -1.
+void shoal_roles_source(const shoal_roles_t *roles, int64_t position, const int64_t *coords,
+                        int64_t self, int64_t out_source[SHOAL_MAX_AXES]);
+// The error for a destination of whose elements only some are covered: it names the first.
+SHOAL_MUST_USE shoal_status_t shoal_roles_unowned(int32_t rank, const shoal_products_t *need,
+                                                  const shoal_products_t *covered, int64_t position,
+                                                  shoal_arena_t *scratch);
+// The cut that makes a layout partial along micro, or NULL.
+const shoal_cut_t *shoal_layout_micro_partial(const shoal_layout_t *layout);
+
 typedef SHOAL_VEC(shoal_piece_t) shoal_pieces_t;
 // Appends the blocks that carry `product` from one buffer to the other; adjacent ones are joined.
 SHOAL_MUST_USE shoal_status_t shoal_pieces_add(int32_t rank, const shoal_side_part_t *src,
@@ -134,15 +249,53 @@ SHOAL_MUST_USE shoal_status_t shoal_pieces_add(int32_t rank, const shoal_side_pa
                                                const shoal_product_t *product, shoal_arena_t *arena,
                                                shoal_pieces_t *pieces);
 
+// ---- owners ----------------------------------------------------------------------------
+
+// A slot of a dim, found: the row-major index of the coordinates along the axes that cut the dim,
+// in the order of the cuts; and the part.
+typedef struct shoal_slot {
+  int64_t index;
+  shoal_dim_part_t part;
+  const int64_t *offsets;  // held elements before each interval
+} shoal_slot_t;
+typedef SHOAL_VEC(shoal_slot_t) shoal_slots_t;
+
+typedef struct shoal_owners {
+  const shoal_layout_t *layout;
+  int64_t micro;
+  int32_t dim;
+  bool held;             // who holds, else who owns, some of
+  shoal_spans_t want;    // these elements
+  const int64_t *fixed;  // by axis: only this coordinate; -1: any. NULL: any of all
+} shoal_owners_t;
+
+// The slots of a dim of `length` that own or hold some of the wanted elements, ascending.
+SHOAL_MUST_USE shoal_status_t shoal_owners_find(const shoal_owners_t *query, int64_t length,
+                                                shoal_deals_t *deals, shoal_arena_t *arena,
+                                                shoal_slots_t *out_slots);
+
+// A flat range, found: the row-major index of the coordinates along the axes that cut flat.
+typedef struct shoal_flat {
+  int64_t index, from, to;
+} shoal_flat_t;
+typedef SHOAL_VEC(shoal_flat_t) shoal_flats_t;
+
+// The flat ranges of a packed part of `total` elements that meet [from, to), ascending. The list is
+// emptied first.
+SHOAL_MUST_USE shoal_status_t shoal_owners_flat(const shoal_layout_t *layout, const int64_t *fixed,
+                                                int64_t total, int64_t from, int64_t to,
+                                                shoal_deals_t *deals, shoal_arena_t *arena,
+                                                shoal_flats_t *out_flats);
+
 // What the kind of a reshard is decided from.
-typedef struct shoal_reshard_facts {
+typedef struct shoal_reshard_evidence {
   const shoal_side_t *src, *dst;
   bool same_mesh;
   bool joined[SHOAL_MAX_AXES];  // source axes that are summed over
   bool spreads;                 // the destination is partial along axes where the source is not
-} shoal_reshard_facts_t;
+} shoal_reshard_evidence_t;
 
-SHOAL_MUST_USE shoal_status_t shoal_reshard_classify(const shoal_reshard_facts_t *facts,
+SHOAL_MUST_USE shoal_status_t shoal_reshard_classify(const shoal_reshard_evidence_t *facts,
                                                      shoal_arena_t *arena,
                                                      shoal_reshard_t *reshard);
 

@@ -11,18 +11,11 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "layout/layout_impl.h"
 
 enum { ALIGNMENT = 64 };  // of messages in the staging memory
 
 // ---- links ----------------------------------------------------------------------------
-
-static const shoal_cut_t *micro_partial(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind == SHOAL_CUT_PARTIAL && cut->axis == SHOAL_AXIS_MICRO) return cut;
-  }
-  return NULL;
-}
 
 shoal_status_t shoal_links_find(const shoal_reshard_t *reshard, const shoal_layout_t *src,
                                 const shoal_layout_t *dst, int32_t rank, shoal_arena_t *arena,
@@ -40,7 +33,8 @@ shoal_status_t shoal_links_find(const shoal_reshard_t *reshard, const shoal_layo
   }
   // What is partial in time on one side only is not joined here, but parts without a contribution
   // start at its identity.
-  const shoal_cut_t *later = micro_partial(src) ? NULL : micro_partial(dst);
+  const shoal_cut_t *later =
+      shoal_layout_micro_partial(src) ? NULL : shoal_layout_micro_partial(dst);
   *out_links = (shoal_links_t){
       .count = links.count,
       .items = links.items,

@@ -31,7 +31,15 @@ typedef struct shoal_links {
   bool own_first;         // in the adjoint: what a rank has of itself comes first
 } shoal_links_t;
 
-// Of a reshard between two layouts; pieces are borrowed from it.
+// The links of one rank, worked out for it alone: what it costs grows with the rank's peers. `kind`
+// and `collective` are not known from them: they are left at between and false. MISMATCH where
+// nobody owns an element that this rank's part needs.
+SHOAL_MUST_USE shoal_status_t shoal_links_list(const shoal_layout_t *src, int64_t src_micro,
+                                               const shoal_layout_t *dst, int64_t dst_micro,
+                                               const shoal_shape_t *shape, int32_t rank,
+                                               shoal_arena_t *arena, shoal_links_t *out_links);
+
+// Of a reshard that was worked out for all ranks; pieces are borrowed from it.
 SHOAL_MUST_USE shoal_status_t shoal_links_find(const shoal_reshard_t *reshard,
                                                const shoal_layout_t *src, const shoal_layout_t *dst,
                                                int32_t rank, shoal_arena_t *arena,

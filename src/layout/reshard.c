@@ -1,14 +1,9 @@
-// Reshard: which elements move between which ranks to get from one layout to another.
+// Reshard: which elements move between which ranks to get from one layout to another, for all ranks
+// at once. What it costs grows with the pairs of ranks that exchange something, so this is what the
+// other ways are tested against (links.c for one rank, describe.c for the kind) and what tools for
+// few ranks may use; nothing that plans or runs a program calls it.
 //
-// Source axes play one of four parts. *Joined*: partial there and not kept by the destination; one
-// contribution comes from each coordinate. *Kept*: partial on both sides with the same reduction,
-// name and size; a destination takes from its own coordinate. *Cutting*: the owner's coordinate
-// follows from the element. *Replicating*: a destination takes its own coordinate if its rank is on
-// the source's mesh, else that of an axis of the same name and size, else the digits of its
-// position, so that replicas share the load. The owner of an element for a given destination and
-// joined coordinates is thus one rank.
-//
-// Partials along micro are joined in time, by accumulation, not here.
+// What axes do, and which rank owns an element for a destination, is in roles.c.
 #include <stdlib.h>
 
 #include "base/dtype.h"
@@ -21,65 +16,11 @@ typedef struct plan {
   shoal_arena_t *out;   // what the caller keeps
   shoal_arena_t *keep;  // lives as long as the planning
   int32_t rank;
-  bool joined[SHOAL_MAX_AXES];  // by source axis
-  int32_t
-      twin[SHOAL_MAX_AXES];  // by source axis: the destination's axis of that name and size, or -1
-  bool spread[SHOAL_MAX_AXES];  // by destination axis: partial here only; coordinate 0 gets the
-                                // value
-  int64_t joins;                // contributions per element
+  shoal_roles_t roles;
   const shoal_spans_t
       *hits[SHOAL_MAX_RANK];  // [destination's slot]: source slots as intervals of size 1
   SHOAL_VEC(shoal_transfer_t) transfers;
 } plan_t;
-
-// ---- what the axes do ------------------------------------------------------------------
-
-static shoal_status_t one_reduction(int32_t *seen, int32_t reduce) {
-  if (*seen >= 0 && *seen != reduce) {
-    return SHOAL_ERROR_HINT(UNSUPPORTED, "go through a layout in between: one reduction at a time",
-                            "a reshard cannot join partial(%s) and partial(%s) at once",
-                            shoal_reduce_name((shoal_reduce_t)*seen),
-                            shoal_reduce_name((shoal_reduce_t)reduce));
-  }
-  *seen = reduce;
-  return NULL;
-}
-
-static shoal_status_t assign_axes(plan_t *plan, shoal_reshard_t *reshard) {
-  const shoal_mesh_t *sm = plan->src_mesh, *dm = plan->dst_mesh;
-  bool kept[SHOAL_MAX_AXES] = {0};
-  int32_t reduce = -1;
-  plan->joins = 1;
-  for (int32_t i = 0; i < sm->axis_count; ++i) {
-    int32_t twin = shoal_mesh_axis(dm, sm->axes[i].name);
-    if (twin >= 0 && dm->axes[twin].size != sm->axes[i].size) twin = -1;
-    plan->twin[i] = twin;
-    if (plan->src.partial[i] < 0) continue;
-    if (twin >= 0 && plan->dst.partial[twin] == plan->src.partial[i]) {
-      kept[twin] = true;
-      continue;
-    }
-    plan->joined[i] = true;
-    plan->joins *= sm->axes[i].size;
-    SHOAL_RETURN_IF_ERROR(one_reduction(&reduce, plan->src.partial[i]));
-  }
-  reshard->reduces = plan->joins > 1;
-  for (int32_t i = 0; i < dm->axis_count; ++i) {
-    if (plan->dst.partial[i] < 0 || kept[i]) continue;
-    plan->spread[i] = true;
-    SHOAL_RETURN_IF_ERROR(one_reduction(&reduce, plan->dst.partial[i]));
-  }
-  reshard->reduce = reduce >= 0 ? (shoal_reduce_t)reduce : SHOAL_REDUCE_SUM;
-  return NULL;
-}
-
-static bool is_micro_partial(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind == SHOAL_CUT_PARTIAL && cut->axis == SHOAL_AXIS_MICRO) return true;
-  }
-  return false;
-}
 
 // ---- which slots of the source a destination's slot needs ------------------------------
 
@@ -153,25 +94,6 @@ typedef struct destination {
   shoal_products_t covered;        // of the current joined coordinates, for the message
   shoal_arena_t *scratch;
 } destination_t;
-
-static void choose_replicas(const plan_t *plan, destination_t *to) {
-  const shoal_mesh_t *sm = plan->src_mesh;
-  int64_t own[SHOAL_MAX_AXES] = {0}, digits = to->position;
-  if (to->self >= 0) shoal_mesh_coords(sm, to->self, own);
-  for (int32_t i = sm->axis_count - 1; i >= 0; --i) {
-    to->source[i] = 0;
-    if (plan->joined[i] || plan->src.cuts[i]) continue;
-    bool kept = plan->src.partial[i] >= 0;
-    if (to->self >= 0 && !kept) {
-      to->source[i] = own[i];
-    } else if (plan->twin[i] >= 0) {
-      to->source[i] = to->coords[plan->twin[i]];
-    } else {
-      to->source[i] = digits % sm->axes[i].size;
-      digits /= sm->axes[i].size;
-    }
-  }
-}
 
 // Adds the transfer of what `have` and `need` share from the rank at `coords` of the source.
 static shoal_status_t add_transfer(plan_t *plan, destination_t *to, const int64_t *coords,
@@ -272,40 +194,6 @@ static shoal_status_t try_owners(plan_t *plan, destination_t *to, int64_t *coord
   }
 }
 
-static shoal_status_t nobody_owns(const plan_t *plan, destination_t *to) {
-  shoal_products_t left = to->need;
-  for (int64_t i = 0; i < to->covered.count; ++i) {
-    shoal_products_t next = {0};
-    for (int64_t j = 0; j < left.count; ++j) {
-      SHOAL_RETURN_IF_ERROR(shoal_product_subtract(plan->rank, &left.items[j],
-                                                   &to->covered.items[i], to->scratch, &next));
-    }
-    left = next;
-  }
-  if (left.count == 0) return SHOAL_ERROR(INTERNAL, "an element was sent twice in a reshard");
-  shoal_shape_t first = {.rank = plan->rank};
-  for (int64_t i = 0; i < left.count; ++i) {
-    bool earlier = i == 0;
-    for (int32_t d = 0; d < plan->rank && i; ++d) {
-      int64_t start = left.items[i].dims[d].items[0].start;
-      if (start == first.dims[d]) continue;
-      earlier = start < first.dims[d];
-      break;
-    }
-    for (int32_t d = 0; d < plan->rank && earlier; ++d) {
-      first.dims[d] = left.items[i].dims[d].items[0].start;
-    }
-  }
-  char index[256];
-  shoal_shape_format(&first, index, sizeof index);
-  return SHOAL_ERROR_HINT(MISMATCH,
-                          "the source layout trims it, or is one micro-batch of it: reshard from a "
-                          "layout that owns every element",
-                          "no rank of the source owns element %s, which position %lld of the "
-                          "destination needs",
-                          index, (long long)to->position);
-}
-
 static int compare_sources(const void *a, const void *b) {
   const shoal_transfer_t *x = a, *y = b;
   return (x->src > y->src) - (x->src < y->src);
@@ -338,7 +226,9 @@ static shoal_status_t plan_join(plan_t *plan, destination_t *to, int64_t *coords
     }
   }
   SHOAL_RETURN_IF_ERROR(try_owners(plan, to, coords, &need, &total));
-  if (total != needed) return nobody_owns(plan, to);
+  if (total != needed) {
+    return shoal_roles_unowned(plan->rank, &to->need, &to->covered, to->position, to->scratch);
+  }
   int64_t added = plan->transfers.count - before;
   if (added > 1) {
     qsort(plan->transfers.items + before, (size_t)added, sizeof *plan->transfers.items,
@@ -351,18 +241,18 @@ static shoal_status_t plan_destination(plan_t *plan, int64_t position, shoal_are
   destination_t to = {.position = position, .scratch = scratch};
   shoal_mesh_coords(plan->dst_mesh, position, to.coords);
   for (int32_t i = 0; i < plan->dst_mesh->axis_count; ++i) {
-    if (plan->spread[i] && to.coords[i] != 0) return NULL;
+    if (plan->roles.spread[i] && to.coords[i] != 0) return NULL;
   }
   shoal_side_part(&plan->dst, to.coords, &to.part);
   if (to.part.from == to.part.to) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_side_products(&plan->dst, &to.part, true, scratch, &to.need));
   to.self = shoal_mesh_position(plan->src_mesh, shoal_mesh_rank(plan->dst_mesh, position));
-  choose_replicas(plan, &to);
-  for (int64_t join = 0; join < plan->joins; ++join) {
+  shoal_roles_source(&plan->roles, to.position, to.coords, to.self, to.source);
+  for (int64_t join = 0; join < plan->roles.joins; ++join) {
     int64_t coords[SHOAL_MAX_AXES], rest = join;
     for (int32_t i = plan->src_mesh->axis_count - 1; i >= 0; --i) {
       coords[i] = to.source[i];
-      if (!plan->joined[i]) continue;
+      if (!plan->roles.joined[i]) continue;
       coords[i] = rest % plan->src_mesh->axes[i].size;
       rest /= plan->src_mesh->axes[i].size;
     }
@@ -381,10 +271,11 @@ static shoal_status_t plan_all(plan_t *plan, const shoal_layout_t *src, int64_t 
   plan->src_mesh = src->mesh;
   plan->dst_mesh = dst->mesh;
   plan->rank = shape->rank;
-  SHOAL_RETURN_IF_ERROR(assign_axes(plan, reshard));
+  SHOAL_RETURN_IF_ERROR(shoal_roles_find(&plan->src, &plan->dst, &plan->roles));
+  reshard->reduces = plan->roles.joins > 1;
+  reshard->reduce = plan->roles.reduce;
   for (int32_t d = 0; d < shape->rank; ++d) SHOAL_RETURN_IF_ERROR(find_hits(plan, d));
-  // Partial in time: only the first micro-batch brings the value.
-  bool silent = dst_micro > 0 && is_micro_partial(dst) && !is_micro_partial(src);
+  const bool silent = plan->roles.silent;
   for (int64_t q = 0, size = silent ? 0 : shoal_mesh_size(dst->mesh); q < size; ++q) {
     shoal_arena_t scratch;
     shoal_arena_init(plan->keep->allocator, &scratch);
@@ -396,15 +287,15 @@ static shoal_status_t plan_all(plan_t *plan, const shoal_layout_t *src, int64_t 
   reshard->transfers = shoal_arena_copy(plan->out, plan->transfers.items,
                                         (size_t)plan->transfers.count, sizeof(shoal_transfer_t));
   if (!reshard->transfers) return SHOAL_OOM();
-  shoal_reshard_facts_t facts = {
+  shoal_reshard_evidence_t facts = {
       .src = &plan->src,
       .dst = &plan->dst,
-      .same_mesh = shoal_mesh_equal(src->mesh, dst->mesh),
+      .same_mesh = plan->roles.same_mesh,
       .spreads = silent,
   };
   for (int32_t i = 0; i < SHOAL_MAX_AXES; ++i) {
-    facts.joined[i] = plan->joined[i];
-    facts.spreads |= plan->spread[i];
+    facts.joined[i] = plan->roles.joined[i];
+    facts.spreads |= plan->roles.spread[i];
   }
   return shoal_reshard_classify(&facts, plan->keep, reshard);
 }

@@ -5,6 +5,20 @@
 // part lies at sum(i_d * stride_d) - from.
 #include "layout/layout_impl.h"
 
+shoal_status_t shoal_slot_offsets(const shoal_dim_part_t *part, shoal_arena_t *arena,
+                                  const int64_t **out_offsets) {
+  static const int64_t none[2];
+  *out_offsets = none;
+  if (part->held_count < 2) return NULL;
+  int64_t *before = SHOAL_NEW(arena, int64_t, part->held_count);
+  if (!before) return SHOAL_OOM();
+  for (int32_t i = 1; i < part->held_count; ++i) {
+    before[i] = before[i - 1] + part->held[i - 1].size;
+  }
+  *out_offsets = before;
+  return NULL;
+}
+
 static shoal_status_t init_dim(shoal_side_t *side, int32_t dim, shoal_arena_t *arena) {
   const shoal_mesh_t *mesh = side->layout->mesh;
   int64_t slots = 1;
@@ -21,13 +35,8 @@ static shoal_status_t init_dim(shoal_side_t *side, int32_t dim, shoal_arena_t *a
       rest /= mesh->axes[axis].size;
     }
     SHOAL_RETURN_IF_ERROR(shoal_layout_dim_part(side->layout, dim, side->shape->dims[dim], coords,
-                                                side->micro, arena, &parts[slot]));
-    int64_t *before = SHOAL_NEW(arena, int64_t, parts[slot].held_count + 1);
-    if (!before) return SHOAL_OOM();
-    for (int32_t i = 0; i < parts[slot].held_count; ++i) {
-      before[i + 1] = before[i] + parts[slot].held[i].size;
-    }
-    offsets[slot] = before;
+                                                side->micro, NULL, arena, &parts[slot]));
+    SHOAL_RETURN_IF_ERROR(shoal_slot_offsets(&parts[slot], arena, &offsets[slot]));
   }
   side->slots[dim] = slots;
   side->parts[dim] = parts;
@@ -35,8 +44,8 @@ static shoal_status_t init_dim(shoal_side_t *side, int32_t dim, shoal_arena_t *a
   return NULL;
 }
 
-shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t *shape,
-                               int64_t micro, shoal_arena_t *arena, shoal_side_t *out_side) {
+shoal_status_t shoal_side_axes(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                               int64_t micro, shoal_side_t *out_side) {
   SHOAL_RETURN_IF_ERROR(shoal_layout_check(layout, shape));
   int64_t micros = shoal_layout_axis_size(layout->mesh, SHOAL_AXIS_MICRO);
   if (micro < -1 || micro >= micros) {
@@ -62,6 +71,12 @@ shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t
       out_side->axes[cut->dim][out_side->axis_count[cut->dim]++] = cut->axis;
     }
   }
+  return NULL;
+}
+
+shoal_status_t shoal_side_init(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                               int64_t micro, shoal_arena_t *arena, shoal_side_t *out_side) {
+  SHOAL_RETURN_IF_ERROR(shoal_side_axes(layout, shape, micro, out_side));
   for (int32_t d = 0; d < shape->rank; ++d) SHOAL_RETURN_IF_ERROR(init_dim(out_side, d, arena));
   return NULL;
 }
@@ -75,25 +90,54 @@ int64_t shoal_side_slot(const shoal_side_t *side, int32_t dim, const int64_t *co
   return slot;
 }
 
+void shoal_side_part_shape(const shoal_side_t *side, shoal_side_part_t *part) {
+  int64_t held = 1, owned = 1;
+  for (int32_t d = side->shape->rank - 1; d >= 0; --d) {
+    part->stride[d] = held;
+    held *= part->dims[d]->held_size;
+    owned *= part->dims[d]->own_size;
+  }
+  part->from = 0;
+  part->to = held;
+  part->owned = owned;
+  part->halo = held != owned;
+}
+
+static void cut_flat(const shoal_side_t *side, const int64_t *coords, shoal_deals_t *deals,
+                     shoal_side_part_t *part) {
+  if (!side->flat) return;
+  shoal_layout_flat_range(side->layout, coords, part->owned, deals, &part->from, &part->to);
+  part->owned = part->to - part->from;
+}
+
 void shoal_side_part(const shoal_side_t *side, const int64_t *coords, shoal_side_part_t *out_part) {
   shoal_side_part_t part = {0};
-  int64_t held = 1, owned = 1;
   for (int32_t d = side->shape->rank - 1; d >= 0; --d) {
     int64_t slot = shoal_side_slot(side, d, coords);
     part.dims[d] = &side->parts[d][slot];
     part.offsets[d] = side->offsets[d][slot];
-    part.stride[d] = held;
-    held *= part.dims[d]->held_size;
-    owned *= part.dims[d]->own_size;
   }
-  part.to = held;
-  part.owned = owned;
-  part.halo = held != owned;
-  if (side->flat) {
-    shoal_layout_flat_range(side->layout, coords, owned, &part.from, &part.to);
-    part.owned = part.to - part.from;
-  }
+  shoal_side_part_shape(side, &part);
+  cut_flat(side, coords, NULL, &part);
   *out_part = part;
+}
+
+shoal_status_t shoal_side_part_at(const shoal_side_t *side, const int64_t *coords,
+                                  shoal_deals_t *deals, shoal_arena_t *arena,
+                                  shoal_side_part_t *out_part) {
+  shoal_side_part_t part = {0};
+  shoal_dim_part_t *dims = SHOAL_NEW(arena, shoal_dim_part_t, side->shape->rank);
+  if (!dims) return SHOAL_OOM();
+  for (int32_t d = 0; d < side->shape->rank; ++d) {
+    SHOAL_RETURN_IF_ERROR(shoal_layout_dim_part(side->layout, d, side->shape->dims[d], coords,
+                                                side->micro, deals, arena, &dims[d]));
+    SHOAL_RETURN_IF_ERROR(shoal_slot_offsets(&dims[d], arena, &part.offsets[d]));
+    part.dims[d] = &dims[d];
+  }
+  shoal_side_part_shape(side, &part);
+  cut_flat(side, coords, deals, &part);
+  *out_part = part;
+  return NULL;
 }
 
 shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_part_t *part,
@@ -118,26 +162,25 @@ typedef struct run {
   int64_t src, dst, size;
 } run_t;
 
-// Where index `global` of the dim lies among the held ones. It is held.
-static int64_t local_index(const shoal_dim_part_t *dim, const int64_t *offsets, int64_t global) {
-  int64_t low = 0, high = dim->held_count;  // the last interval that starts at or before global
+int64_t shoal_side_local(const shoal_side_part_t *part, int32_t dim, int64_t global) {
+  const shoal_dim_part_t *held = part->dims[dim];
+  int64_t low = 0, high = held->held_count;  // the last interval that starts at or before global
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
-    if (dim->held[middle].start <= global)
+    if (held->held[middle].start <= global)
       low = middle;
     else
       high = middle;
   }
-  return offsets[low] + global - dim->held[low].start;
+  return part->offsets[dim][low] + global - held->held[low].start;
 }
 
 static int64_t make_runs(shoal_spans_t spans, const shoal_side_part_t *src,
                          const shoal_side_part_t *dst, int32_t dim, run_t *runs) {
   int64_t count = 0;
   for (int64_t i = 0; i < spans.count; ++i) {
-    run_t run = {local_index(src->dims[dim], src->offsets[dim], spans.items[i].start),
-                 local_index(dst->dims[dim], dst->offsets[dim], spans.items[i].start),
-                 spans.items[i].size};
+    run_t run = {shoal_side_local(src, dim, spans.items[i].start),
+                 shoal_side_local(dst, dim, spans.items[i].start), spans.items[i].size};
     run_t *last = count ? &runs[count - 1] : NULL;
     if (last && last->src + last->size == run.src && last->dst + last->size == run.dst) {
       last->size += run.size;

@@ -77,7 +77,7 @@ shoal_status_t shoal_stencil_deal(const shoal_stencil_t *stencil, int64_t size, 
     if (owned) {
       mine = owned[i];
     } else {
-      shoal_layout_deal(size, parts, NULL, i, &from, &to);
+      shoal_layout_deal(size, parts, NULL, i, NULL, &from, &to);
       mine = (shoal_interval_t){from, to - from};
     }
     if (stencil->outputs) {
@@ -90,7 +90,7 @@ shoal_status_t shoal_stencil_deal(const shoal_stencil_t *stencil, int64_t size, 
                                 (long long)split.output_size);
       }
     } else {
-      shoal_layout_deal(split.output_size, parts, NULL, i, &from, &to);
+      shoal_layout_deal(split.output_size, parts, NULL, i, NULL, &from, &to);
       outputs = (shoal_interval_t){from, to - from};
     }
     list[i] = part_of(&w, size, outputs, mine);

@@ -466,12 +466,12 @@ static void deals_large_numbers(void **state) {
   int64_t from, to, units = INT64_C(1) << 56, before = 0;
   int64_t weights[3] = {INT64_C(1) << 60, 3, (INT64_C(1) << 60) + 7};
   for (int64_t i = 0; i < 3; ++i) {
-    shoal_layout_deal(units, 3, weights, i, &from, &to);
+    shoal_layout_deal(units, 3, weights, i, NULL, &from, &to);
     assert_int_equal(from, before);
     before = to;
   }
   assert_int_equal(before, units);
-  shoal_layout_deal(units + 5, 7, NULL, 6, &from, &to);
+  shoal_layout_deal(units + 5, 7, NULL, 6, NULL, &from, &to);
   assert_int_equal(to, units + 5);
   // a huge unit, a huge halo
   shoal_shape_t shape = SHOAL_SHAPE(INT64_C(1) << 50);
