@@ -47,8 +47,10 @@ typedef struct shoal_parallelize_options {
 } shoal_parallelize_options_t;
 
 // Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank
-// gets it. The ranks must make the same program, from a model with the same seed: else all get a
-// MISMATCH that names the lowest rank that differs from rank 0, and where.
+// gets it. Rank 0 plans and gives its program to the others, however long that takes: only there
+// are strategies called, and providers asked how ops may be cut. Every rank must bring the same
+// model with the same seed, the same registered ops and the same options about planning: else all
+// get a MISMATCH that names the lowest rank that differs from rank 0, in what, and where.
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t *options,
                   shoal_session_t **out_session);
@@ -105,14 +107,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, con
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_catch_signals(shoal_session_t *session);
 SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 
-// What the session runs on and from, borrowed for its life; plan is NULL where a program was given.
+// What the session runs on and from, borrowed for its life. Rank 0 has the plan; it is NULL on the
+// others, and where a program was given.
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
 // Was the given plan text resolved for another model, rules or world, so that only its intent was
 // used?
 SHOAL_API bool shoal_session_rebuilt_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
-// The store its plan was made from, to ask how calls may be cut; NULL where a program was given.
+// The store its plan was made from, to ask how calls may be cut; NULL where there is no plan.
 SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);
 
 typedef struct shoal_memory_report {

@@ -1,11 +1,10 @@
 // From a model, or a given program, to a session.
 //
-// Planning and lowering are the same computation on every rank; what they made is compared before
-// anything runs, because ranks with different programs would wait for each other for ever.
-// Everything that can fail on one rank ends in an agreement.
+// Rank 0 plans, lowers and checks; the others get the program's text (share.c), after all have
+// compared what it is made from (alike.c): ranks with different programs would wait for each other
+// for ever. Everything that can fail on one rank ends in an agreement.
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "lower/lower.h"
@@ -61,7 +60,7 @@ static shoal_status_t registry_of(shoal_session_t *session) {
   return NULL;
 }
 
-// ---- planning: on each rank alone -----------------------------------------------------
+// ---- planning: on rank 0 alone --------------------------------------------------------
 
 static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *model,
                                 const shoal_parallelize_options_t *options) {
@@ -100,11 +99,9 @@ static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_
   return reference.execute(reference.self, call, inputs, outputs);
 }
 
-static shoal_status_t compile(shoal_session_t *session, const shoal_model_t *model,
-                              const shoal_parallelize_options_t *options) {
-  SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
-  session->seed = model->seed;
-  session->has_seed = true;
+static shoal_status_t compile(shoal_session_t *session, const shoal_session_source_t *source) {
+  const shoal_model_t *model = source->model;
+  const shoal_parallelize_options_t *options = source->options;
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(session->allocator, &session->rules));
   if (options->provider) {
     session->provider = options->provider;
@@ -142,97 +139,6 @@ static shoal_status_t accept_program(shoal_session_t *session, const shoal_progr
 
 // ---- loading: together ----------------------------------------------------------------
 
-// What every rank must have made alike.
-typedef struct common {
-  int64_t program, seed;  // hash of the text; the model's seed
-} common_t;
-
-enum { COMMON_WORDS = sizeof(common_t) / sizeof(int64_t) };
-
-static shoal_status_t find_common(shoal_session_t *session, common_t *out_common) {
-  *out_common = (common_t){.seed = (int64_t)session->seed};
-  if (shoal_world_size(session->world) == 1) return NULL;
-  shoal_arena_t arena;
-  shoal_arena_init(session->allocator, &arena);
-  const char *text;
-  shoal_status_t status = shoal_program_print(session->program, &arena, &text);
-  if (!status) out_common->program = (int64_t)shoal_hash_string(SHOAL_HASH_START, text);
-  shoal_arena_deinit(&arena);
-  return status;
-}
-
-// A group of all ranks, and room for what each of them has to compare.
-static shoal_status_t make_everyone(shoal_session_t *session, int64_t **out_counts,
-                                    common_t **out_all) {
-  const int32_t size = shoal_world_size(session->world);
-  int32_t *ranks = SHOAL_NEW(&session->arena, int32_t, size);
-  *out_counts = SHOAL_NEW(&session->arena, int64_t, size);
-  *out_all = SHOAL_NEW(&session->arena, common_t, size);
-  if (!ranks || !*out_counts || !*out_all) return SHOAL_OOM();
-  for (int32_t i = 0; i < size; ++i) ranks[i] = i, (*out_counts)[i] = COMMON_WORDS;
-  return shoal_group_create(session->world, size, ranks, &session->everyone);
-}
-
-// The line that holds `at`, or what is behind it if the line is long.
-static int line_around(const char *text, const char *at, const char **out_line) {
-  const char *start = at;
-  while (start > text && start[-1] != '\n' && at - start < 60) --start;
-  while (*start == ' ') ++start;
-  *out_line = start;
-  int length = (int)strcspn(start, "\n");
-  return length < 100 ? length : 100;
-}
-
-static shoal_status_t name_difference(const shoal_session_t *session, const common_t *all,
-                                      const char *mine, const char *theirs) {
-  const int32_t rank = shoal_world_rank(session->world);
-  const char hint[] = "give every rank the same model, options and plan";
-  if (all[rank].seed != all[0].seed) {
-    return SHOAL_ERROR_HINT(MISMATCH, hint,
-                            "the ranks' models differ: rank %d's has seed %lld, rank 0's %lld",
-                            rank, (long long)all[rank].seed, (long long)all[0].seed);
-  }
-  int64_t line = 1, i = 0;
-  for (; mine[i] && mine[i] == theirs[i]; ++i) line += mine[i] == '\n';
-  const char *my_line, *their_line;
-  const int my_length = line_around(mine, mine + i, &my_line);
-  const int their_length = line_around(theirs, theirs + i, &their_line);
-  return SHOAL_ERROR_HINT(MISMATCH, hint,
-                          "the ranks made different programs: line %lld of rank %d's is '%.*s', "
-                          "of rank 0's '%.*s'",
-                          (long long)line, rank, my_length, my_line, their_length, their_line);
-}
-
-// Rank 0 shows its program, and the first rank that has another one says where they part.
-static shoal_status_t explain_difference(shoal_session_t *session, const common_t *all) {
-  const int32_t rank = shoal_world_rank(session->world);
-  const char *mine = NULL;
-  char *theirs = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(
-      session->world, shoal_program_print(session->program, &session->arena, &mine)));
-  int64_t size = (int64_t)strlen(mine) + 1;
-  SHOAL_RETURN_IF_ERROR(shoal_broadcast(session->everyone, &size, sizeof size, 0));
-  theirs = shoal_arena_alloc(&session->arena, (size_t)size, 1);
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, theirs ? NULL : SHOAL_OOM()));
-  if (rank == 0) memcpy(theirs, mine, (size_t)size);
-  SHOAL_RETURN_IF_ERROR(shoal_broadcast(session->everyone, theirs, size, 0));
-  const bool differs = memcmp(&all[rank], &all[0], sizeof *all) != 0;
-  return shoal_world_agree(session->world,
-                           differs ? name_difference(session, all, mine, theirs) : NULL);
-}
-
-// Ranks with different programs would wait for each other until the time limit.
-static shoal_status_t compare_common(shoal_session_t *session, const common_t *mine,
-                                     const int64_t *counts, common_t *all) {
-  const int32_t size = shoal_world_size(session->world);
-  if (size == 1) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_all_gather(session->everyone, SHOAL_I64, counts, mine, all));
-  for (int32_t r = 1; r < size; ++r) {
-    if (memcmp(&all[r], &all[0], sizeof *all) != 0) return explain_difference(session, all);
-  }
-  return NULL;
-}
-
 static bool has_init(const shoal_program_t *program) {
   for (int64_t c = 0; c < program->class_count; ++c) {
     for (int64_t o = 0; o < program->classes[c].order_count; ++o) {
@@ -257,20 +163,13 @@ static void free_pages(void *self, void *memory) {
 
 // Its errors are agreed.
 static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_options_t *options) {
-  common_t mine, *all;
-  int64_t *counts;
-  shoal_status_t status = find_common(session, &mine);
-  if (!status && !options->dry_run) {
-    shoal_device_options_t device = {.allocator = session->allocator, .opaque = options->opaque};
-    if (shoal_world_size(session->world) > 1) {
-      device.pages = (shoal_allocator_t){session->world, alloc_pages, free_pages};
-    }
-    status = shoal_device_create(&device, &session->device);
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, status));
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, make_everyone(session, &counts, &all)));
-  SHOAL_RETURN_IF_ERROR(compare_common(session, &mine, counts, all));
   if (options->dry_run) return NULL;
+  shoal_device_options_t device = {.allocator = session->allocator, .opaque = options->opaque};
+  if (shoal_world_size(session->world) > 1) {
+    device.pages = (shoal_allocator_t){session->world, alloc_pages, free_pages};
+  }
+  SHOAL_RETURN_IF_ERROR(
+      shoal_world_agree(session->world, shoal_device_create(&device, &session->device)));
   const shoal_runner_options_t runner_options = {
       .allocator = session->allocator,
       .provider = options->provider,
@@ -286,6 +185,31 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
 
 // ---- creating -------------------------------------------------------------------------
 
+// What needs no other rank, but for the work of planning.
+static shoal_status_t begin(shoal_session_t *session, const shoal_session_source_t *source) {
+  if (!source->model && !source->program) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a session needs a model, or a program");
+  }
+  if (source->model) {
+    SHOAL_RETURN_IF_ERROR(shoal_model_status(source->model));
+    session->seed = source->model->seed;
+    session->has_seed = true;
+    session->registry = source->model->registry;
+    shoal_registry_retain(session->registry);
+  }
+  return shoal_group_create(session->world, shoal_world_size(session->world), NULL,
+                            &session->everyone);
+}
+
+// Its errors are agreed.
+static shoal_status_t make_program(shoal_session_t *session, const shoal_session_source_t *source) {
+  if (source->program) {
+    return shoal_world_agree(session->world,
+                             accept_program(session, source->program, source->options));
+  }
+  return shoal_session_share(session, compile, source);
+}
+
 static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *program,
                              const shoal_parallelize_options_t *given,
                              shoal_session_t **out_session) {
@@ -299,6 +223,7 @@ static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *
     SHOAL_RETURN_IF_ERROR(
         shoal_world_join(&(shoal_world_options_t){.allocator = options.allocator}, &world));
   }
+  const shoal_session_source_t source = {model, program, &options};
   shoal_session_t *session = options.allocator.alloc(options.allocator.self, sizeof *session);
   shoal_status_t status = NULL;
   if (session) {
@@ -306,16 +231,13 @@ static shoal_status_t create(const shoal_model_t *model, const shoal_program_t *
     session->counting.inner = options.allocator;
     session->allocator = shoal_allocator_failing(&session->counting);
     shoal_arena_init(session->allocator, &session->arena);
-    if (model) {
-      status = compile(session, model, &options);
-    } else {
-      status = program ? accept_program(session, program, &options)
-                       : SHOAL_ERROR(INVALID_ARGUMENT, "a session needs a model, or a program");
-    }
+    status = begin(session, &source);
   } else {
     status = SHOAL_OOM();
   }
   status = shoal_world_agree(world, status);
+  if (!status) status = shoal_session_compare(session, &source);
+  if (!status) status = make_program(session, &source);
   if (!status) status = load(session, &options);
   if (!status) {
     *out_session = session;

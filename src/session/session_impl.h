@@ -1,6 +1,8 @@
 // The session, inside.
 //
 //   parallelize.c   from a model or a program to a session: plan, lower, check, load, initialise
+//   alike.c         do all ranks bring the same?
+//   share.c         rank 0's program to the others
 //   session.c       what users call on it
 #ifndef SHOAL_SESSION_IMPL_H_
 #define SHOAL_SESSION_IMPL_H_
@@ -17,12 +19,12 @@ struct shoal_session {
   shoal_allocator_t allocator;
   shoal_arena_t arena;  // texts
   shoal_world_t *world;
-  shoal_group_t *everyone;     // all ranks, for what the session itself agrees on
-  shoal_registry_t *registry;  // parsed programs: their ops. Owned, may be NULL
-  shoal_rules_t *rules;
+  shoal_group_t *everyone;       // all ranks, for what the session itself agrees on
+  shoal_registry_t *registry;    // the ops of the program. An owner of it, may be NULL
+  shoal_rules_t *rules;          // rank 0 of a model's session; else NULL
   shoal_provider_fn_t provider;  // of the options: executes ops without a kernel
   void *provider_self;
-  shoal_plan_t *plan;              // NULL for a given program
+  shoal_plan_t *plan;              // as rules
   bool rebuilt_plan;               // its text was resolved for something else
   shoal_program_t *owned_program;  // NULL when `program` is the user's
   const shoal_program_t *program;
@@ -32,5 +34,25 @@ struct shoal_session {
   uint64_t seed;
   bool catches_signals, stop;
 };
+
+// What a session is made from: a model or a program.
+typedef struct shoal_session_source {
+  const shoal_model_t *model;
+  const shoal_program_t *program;
+  const shoal_parallelize_options_t *options;
+} shoal_session_source_t;
+
+// MISMATCH on all ranks if one brings other ops, another model, seed or program, or other options
+// than rank 0: says which rank, what and where. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_session_compare(shoal_session_t *session,
+                                                    const shoal_session_source_t *source);
+// Makes the session's program from a model.
+typedef shoal_status_t (*shoal_session_plan_fn_t)(shoal_session_t *session,
+                                                  const shoal_session_source_t *source);
+// Calls `plan` on rank 0. OK: all ranks have its program, those other than rank 0 parsed from its
+// text; else its error on all. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_session_share(shoal_session_t *session,
+                                                  shoal_session_plan_fn_t plan,
+                                                  const shoal_session_source_t *source);
 
 #endif  // SHOAL_SESSION_IMPL_H_

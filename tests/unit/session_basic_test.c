@@ -341,8 +341,10 @@ static void test_errors(void **state) {
   job_t job = {.model = model, .options = {.strategy = "dta"}};
   expect_error(2, train_rank, &job, SHOAL_NOT_FOUND, "data");
   job.options = (shoal_parallelize_options_t){.strategy = "data"};
-  expect_error(2, uneven_options, &job, SHOAL_MISMATCH, "different programs");
-  expect_error(3, one_bad_mesh, &job, SHOAL_INVALID_ARGUMENT, "data=three");
+  expect_error(2, uneven_options, &job, SHOAL_MISMATCH, "rank 1's is 'mesh data=2,micro=2'");
+  expect_error(3, one_bad_mesh, &job, SHOAL_MISMATCH, "rank 1's is 'mesh data=three'");
+  job.options.mesh = "data=three";
+  expect_error(3, train_rank, &job, SHOAL_INVALID_ARGUMENT, "data=three");
   job.options.mesh = "data=3";
   expect_error(2, train_rank, &job, SHOAL_INVALID_ARGUMENT, "3");
   job.options = (shoal_parallelize_options_t){.plan = "{\"shoal_plan\": 1, \"intnet\": {}}"};
