@@ -1,131 +1,112 @@
-// Simulation of one rank per class over the bound program: the same instructions the executor runs,
-// with a clock per queue instead of work. See shoal/simulate.h for what is and is not modelled.
+// Simulation of one run of a graph: see shoal/simulate.h for what is modelled, simulate_impl.h for
+// who does what.
 #include "shoal/simulate.h"
 
-#include <string.h>
+#include "simulate/simulate_impl.h"
 
-#include "base/arena.h"
-#include "base/status.h"
-#include "cluster/cluster.h"
-#include "program/bind.h"
-
-static double part_bytes(const shoal_bound_buffer_t *buffer) {
-  return buffer ? (double)buffer->count * (double)shoal_dtype_size(buffer->type.dtype) : 0;
+static shoal_status_t find_graph(const shoal_sim_t *sim) {
+  for (int64_t a = 0; a < sim->actor_count; ++a) {
+    if (sim->actors[a].order) return NULL;
+  }
+  return SHOAL_ERROR(NOT_FOUND, "the program has no graph '%s'", sim->graph);
 }
 
-static double reshard_seconds(const shoal_bound_instruction_t *in, const shoal_channel_t *channel,
-                              const shoal_cluster_t *cluster, double *out_sent) {
-  const shoal_motion_t *reshard = in->reshard;
-  double element = (double)shoal_dtype_size(channel->type.dtype);
-  if (!reshard) return 0;
-  if (reshard->collective && reshard->kind == SHOAL_RESHARD_ALL_REDUCE) {
-    // Ring: 2 (n - 1) steps of 1/n of the data.
-    double n = reshard->group_count > 0 ? reshard->group_count : 1;
-    double bytes = in->outputs && in->outputs[0] ? part_bytes(in->outputs[0]) : 0;
-    *out_sent = 2 * bytes * (n - 1) / n;
-    return 2 * (n - 1) * cluster->groups[0].link.latency +
-           *out_sent / cluster->groups[0].link.bandwidth;
+// What is known before anything runs.
+static void describe(const shoal_sim_t *sim, shoal_simulated_t *groups) {
+  for (int64_t a = 0; a < sim->actor_count; ++a) {
+    const shoal_sim_actor_t *actor = &sim->actors[a];
+    groups[a] = (shoal_simulated_t){.class_index = actor->class_index,
+                                    .rank_count = actor->rank_count,
+                                    .first_rank = actor->first_rank,
+                                    .arena_bytes = actor->rank_class->arena_bytes,
+                                    .memory = actor->nodes->device.memory};
   }
-  double received = 0;
-  *out_sent = 0;
-  for (int32_t i = 0; i < reshard->send_count; ++i)
-    *out_sent += (double)reshard->sends[i].count * element;
-  for (int32_t i = 0; i < reshard->recv_count; ++i)
-    received += (double)reshard->recvs[i].count * element;
-  if (reshard->collective) {
-    // Gather, or scatter of sums: each sends its part, or the others', once to each.
-    double own =
-        part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->inputs[0] : in->outputs[0]);
-    double all =
-        part_bytes(reshard->kind == SHOAL_RESHARD_ALL_GATHER ? in->outputs[0] : in->inputs[0]);
-    double others = all - own, n = reshard->group_count;
-    *out_sent = reshard->kind == SHOAL_RESHARD_ALL_GATHER ? own * (n - 1) : others;
-    double most = own * (n - 1) > others ? own * (n - 1) : others;
-    return (n - 1) * cluster->groups[0].link.latency + most / cluster->groups[0].link.bandwidth;
-  }
-  int32_t messages =
-      reshard->send_count > reshard->recv_count ? reshard->send_count : reshard->recv_count;
-  double bytes = *out_sent > received ? *out_sent : received;
-  return messages * cluster->groups[0].link.latency + bytes / cluster->groups[0].link.bandwidth;
 }
 
-static double instruction_seconds(const shoal_bound_instruction_t *in,
-                                  const shoal_program_t *program, const shoal_cluster_t *cluster,
-                                  double *out_sent) {
-  *out_sent = 0;
-  if (in->idle) return 0;
-  const shoal_instruction_t *code = in->instruction;
-  if (code->opcode == SHOAL_OPCODE_RESHARD)
-    return reshard_seconds(in, &program->channels[code->channel], cluster, out_sent);
-  double bytes = 0, flops = 0;
-  if (code->opcode == SHOAL_OPCODE_COMPUTE) {
-    shoal_cost_t cost = shoal_op_cost(&in->call);
-    bytes = cost.bytes;
-    flops = cost.flops;
+// What follows from the run.
+static void add_up(shoal_simulation_t *out, shoal_simulated_t *groups) {
+  out->fits = true;
+  for (int64_t a = 0; a < out->count; ++a) {
+    shoal_simulated_t *group = &groups[a];
+    group->bubble = out->seconds - group->busy[SHOAL_QUEUE_COMPUTE];
+    if (group->busy[SHOAL_QUEUE_COMPUTE] > groups[out->slowest].busy[SHOAL_QUEUE_COMPUTE]) {
+      out->slowest = a;
+    }
+    for (int level = 0; level < SHOAL_SIM_LEVELS; ++level) {
+      out->bytes[level] += group->sent[level] * (double)group->rank_count;
+    }
+    if (group->arena_bytes > out->arena_bytes) out->arena_bytes = group->arena_bytes;
+    if (group->memory > 0 && group->arena_bytes > group->memory) out->fits = false;
+  }
+  out->groups = groups;
+}
+
+// Everything while simulating lies in `scratch`; what is kept is copied.
+static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulation_t *out) {
+  SHOAL_RETURN_IF_ERROR(shoal_sim_find_actors(sim));
+  SHOAL_RETURN_IF_ERROR(find_graph(sim));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_find_variants(sim));
+  sim->seconds = SHOAL_NEW(sim->arena, double **, sim->actor_count);
+  sim->flows = SHOAL_NEW(sim->arena, shoal_sim_flow_t *,
+                         sim->program->channel_count * sim->variant_count);
+  shoal_simulated_t *groups = SHOAL_NEW(out->arena, shoal_simulated_t, sim->actor_count);
+  if (!sim->seconds || !sim->flows || !groups) return SHOAL_OOM();
+  describe(sim, groups);
+  shoal_sim_spans_t spans = {0};
+  SHOAL_RETURN_IF_ERROR(shoal_sim_run(sim, groups, keep_spans ? &spans : NULL, &out->seconds));
+  out->count = sim->actor_count;
+  add_up(out, groups);
+  for (int64_t a = 0; a < sim->actor_count; ++a) {
+    groups[a].device = shoal_arena_strdup(out->arena, sim->actors[a].nodes->device.name);
+    if (!groups[a].device) return SHOAL_OOM();
+  }
+  for (int64_t i = 0; i < spans.count; ++i) {
+    shoal_simulated_span_t *span = &spans.items[i];
+    span->name = shoal_arena_strdup(out->arena, span->name ? span->name : "");
+    span->segment = shoal_arena_strdup(out->arena, span->segment);
+    if (!span->name || !span->segment) return SHOAL_OOM();
+  }
+  out->span_count = spans.count;
+  out->spans = shoal_arena_copy(out->arena, spans.items, (size_t)spans.count, sizeof *spans.items);
+  return out->spans ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_simulate(const shoal_program_t *program,
+                              const shoal_simulate_options_t *given,
+                              shoal_simulation_t **out_simulation) {
+  *out_simulation = NULL;
+  const shoal_simulate_options_t options = given ? *given : (shoal_simulate_options_t){0};
+  const shoal_allocator_t allocator =
+      options.allocator.alloc ? options.allocator : shoal_allocator_system();
+  const char *graph = options.graph ? options.graph : "train";
+  shoal_arena_t *arena;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(allocator, &arena));
+  shoal_arena_t scratch;
+  shoal_arena_init(allocator, &scratch);
+  shoal_simulation_t *simulation = SHOAL_NEW(arena, shoal_simulation_t, 1);
+  shoal_status_t status = NULL;
+  if (simulation) {
+    *simulation = (shoal_simulation_t){.arena = arena,
+                                       .graph = shoal_arena_strdup(arena, graph),
+                                       .world = program->world};
+    shoal_sim_t sim = {.program = program,
+                       .cluster = options.cluster ? options.cluster : shoal_cluster_default(),
+                       .times = options.times,
+                       .graph = graph,
+                       .arena = &scratch};
+    status = simulation->graph ? simulate(&sim, options.spans, simulation) : SHOAL_OOM();
   } else {
-    for (int32_t i = 0; i < code->input_count; ++i) bytes += part_bytes(in->inputs[i]);
-    for (int32_t o = 0; o < code->output_count; ++o) bytes += part_bytes(in->outputs[o]);
+    status = SHOAL_OOM();
   }
-  double by_flops = flops / cluster->groups[0].device.flops[SHOAL_F32],
-         by_bytes = bytes / cluster->groups[0].device.bandwidth;
-  return by_flops > by_bytes ? by_flops : by_bytes;
-}
-
-// Runs one class's order on clocks; segments are joined at their ends, as in the executor.
-static shoal_status_t simulate_order(const shoal_bound_t *bound, const shoal_bound_order_t *order,
-                                     const shoal_cluster_t *cluster, shoal_arena_t *scratch,
-                                     shoal_simulation_t *out) {
-  double now = 0;
-  for (int64_t c = 0; c < order->call_count; ++c) {
-    const shoal_bound_call_t *call = &order->calls[c];
-    double *ends = SHOAL_NEW(scratch, double, call->instruction_count);
-    double clock[SHOAL_QUEUE_COUNT];
-    if (!ends) return SHOAL_OOM();
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) clock[q] = now;
-    for (int64_t i = 0; i < call->instruction_count; ++i) {
-      const shoal_bound_instruction_t *in = &call->instructions[i];
-      const shoal_instruction_t *code = in->instruction;
-      double start = clock[code->queue], sent = 0;
-      for (int32_t w = 0; w < code->wait_count; ++w)
-        if (ends[code->waits[w]] > start) start = ends[code->waits[w]];
-      double seconds = instruction_seconds(in, bound->program, cluster, &sent);
-      if (code->queue == SHOAL_QUEUE_COMPUTE) out->compute_seconds += seconds;
-      if (code->queue == SHOAL_QUEUE_COMM) out->comm_seconds += seconds;
-      out->comm_bytes += sent;
-      clock[code->queue] = ends[i] = start + seconds;
-    }
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
-      if (clock[q] > now) now = clock[q];
+  shoal_arena_deinit(&scratch);
+  if (status) {
+    shoal_arena_free(arena);
+    return status;
   }
-  out->seconds = now;
+  *out_simulation = simulation;
   return NULL;
 }
 
-shoal_status_t shoal_simulate(const shoal_program_t *program, const char *graph,
-                              const shoal_cluster_t *cluster, shoal_allocator_t allocator,
-                              shoal_simulation_t *out_simulation) {
-  memset(out_simulation, 0, sizeof *out_simulation);
-  if (!allocator.alloc) allocator = shoal_allocator_system();
-  int64_t largest = 0;
-  bool found = false;
-  for (int64_t k = 0; k < program->class_count; ++k) {
-    shoal_arena_t scratch;
-    shoal_arena_init(allocator, &scratch);
-    shoal_bound_t bound = {0};
-    shoal_simulation_t mine = {0};
-    shoal_status_t status =
-        shoal_program_bind(program, program->classes[k].ranks[0], &scratch, &bound);
-    for (int64_t o = 0; o < bound.order_count && !status; ++o) {
-      if (strcmp(bound.orders[o].graph, graph) != 0) continue;
-      found = true;
-      status = simulate_order(&bound, &bound.orders[o], cluster, &scratch, &mine);
-    }
-    shoal_arena_deinit(&scratch);
-    if (status) return status;
-    if (program->classes[k].arena_bytes > largest) largest = program->classes[k].arena_bytes;
-    if (mine.seconds >= out_simulation->seconds) *out_simulation = mine;
-  }
-  out_simulation->arena_bytes = largest;
-  if (!found) return SHOAL_ERROR(NOT_FOUND, "the program has no graph '%s'", graph);
-  return NULL;
+void shoal_simulation_free(shoal_simulation_t *simulation) {
+  if (simulation) shoal_arena_free(simulation->arena);  // the simulation lies in it
 }
