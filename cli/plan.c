@@ -48,10 +48,16 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
   }
   for (int64_t o = 0; o < program->classes[0].order_count; ++o) {
     const char *graph = program->classes[0].orders[o].graph;
-    shoal_simulation_t sim;
-    SHOAL_RETURN_IF_ERROR(shoal_simulate(program, graph, cluster, shoal_allocator_system(), &sim));
+    shoal_simulation_t *sim;
+    SHOAL_RETURN_IF_ERROR(shoal_simulate(
+        program, &(shoal_simulate_options_t){.graph = graph, .cluster = cluster}, &sim));
+    const shoal_simulated_t *slowest = &sim->groups[sim->slowest];
+    double sent = 0;
+    for (int i = 0; i < SHOAL_CLUSTER_LEVEL_COUNT; ++i) sent += slowest->sent[i];
     fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n",
-            graph, sim.seconds, sim.compute_seconds, sim.comm_seconds, sim.comm_bytes);
+            graph, sim->seconds, slowest->busy[SHOAL_QUEUE_COMPUTE],
+            slowest->busy[SHOAL_QUEUE_COMM], sent);
+    shoal_simulation_free(sim);
   }
   return NULL;
 }

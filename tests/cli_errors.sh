@@ -36,14 +36,14 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-for command in train run plan explain rules check layout perf slurm-watch info; do
+for command in train run plan simulate explain rules check layout perf slurm-watch info; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
   head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
   grep -q -- '--help' out || fail "$command --help does not list itself"
   [ -s err ] && fail "$command --help talks on stderr"
 done
-[ "$(grep -c '^  ' help)" = 10 ] || fail "a command is missing in this test: $(cat help)"
+[ "$(grep -c '^  ' help)" = 11 ] || fail "a command is missing in this test: $(cat help)"
 
 # ---- commands and options -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai
@@ -143,6 +143,20 @@ bad INVALID_ARGUMENT "there is no kind of device 'z80'" "" info --cluster z80x8:
 bad INVALID_ARGUMENT "no nodes with an address" "address" run --cluster a100x8:2 -- true
 "$SHOAL_BIN" info --cluster a100x8:128 | tee full.yml | grep -q "1024 ranks on 128 nodes"
 "$SHOAL_BIN" info --cluster full.yml | cmp - full.yml
+
+# ---- simulate -----------------------------------------------------------------------------------------
+bad NOT_FOUND "no graph 'trian'" "" simulate mlp -n 2 --graph trian
+bad NOT_FOUND "'none.json'" "" simulate mlp -n 2 --times none.json
+printf '{"shoal_times": 1, "lnk": {}}' >bad.json
+bad INVALID_ARGUMENT "unknown key 'lnk'" "did you mean 'link'?" simulate mlp -n 2 --times bad.json
+bad NOT_FOUND "there is no model 'mlpp'" "" simulate mlpp
+bad INVALID_ARGUMENT "has 8 devices" "" simulate mlp -n 9 --cluster a100x8
+"$shoal" simulate mlp --strategy data --cluster a100x8 --trace trace.json >out || fail "simulate: $?"
+grep -q "train on 8 ranks" out || fail "simulate does not use all devices: $(cat out)"
+python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]) > 20' || fail "no trace"
+"$shoal" explain mlp -n 2 --strategy data --program >program.txt
+"$shoal" simulate ./program.txt --format json >one
+"$shoal" simulate mlp -n 2 --strategy data --format json | cmp - one || fail "a program's text is simulated otherwise"
 
 # ---- rules, layout, run -------------------------------------------------------------------------------
 bad NOT_FOUND "there is no op 'shoal.matmull'" "did you mean 'shoal.matmul'?" rules matmull

@@ -23,7 +23,7 @@ static shoal_status_t cluster_of(const shoal_plan_options_t *options,
 // Seconds of the graph that matters: "train", or the first after init.
 static shoal_status_t predict(shoal_strategy_context_t *context, const candidate_t *candidate,
                               const shoal_cluster_t *cluster, shoal_plan_t **out_plan,
-                              shoal_simulation_t *out_simulation) {
+                              shoal_simulation_t **out_simulation) {
   shoal_plan_options_t options = *context->options;
   options.strategy = candidate->strategy;
   options.mesh = candidate->mesh;
@@ -33,7 +33,10 @@ static shoal_status_t predict(shoal_strategy_context_t *context, const candidate
   if (!status)
     status = shoal_lower(plan, &(shoal_lower_options_t){.allocator = options.allocator}, &program);
   const char *graph = shoal_model_find_graph(context->model, "train") ? "train" : "init";
-  if (!status) status = shoal_simulate(program, graph, cluster, options.allocator, out_simulation);
+  const shoal_simulate_options_t simulate = {
+      .allocator = options.allocator, .graph = graph, .cluster = cluster};
+  *out_simulation = NULL;
+  if (!status) status = shoal_simulate(program, &simulate, out_simulation);
   shoal_program_free(program);
   if (status) shoal_plan_free(plan), plan = NULL;
   *out_plan = plan;
@@ -89,7 +92,7 @@ static shoal_status_t choose(shoal_strategy_context_t *context, const shoal_clus
   shoal_status_t status = NULL, refusal = NULL;
   for (int64_t i = 0; i < count && !status; ++i) {
     shoal_plan_t *plan = NULL;
-    shoal_simulation_t simulation;
+    shoal_simulation_t *simulation;
     status = predict(context, &candidates[i], cluster, &plan, &simulation);
     if (status &&
         shoal_status_code(status) == SHOAL_UNSUPPORTED) {  // a refused candidate is no failure
@@ -99,16 +102,15 @@ static shoal_status_t choose(shoal_strategy_context_t *context, const shoal_clus
       continue;
     }
     if (status) break;
-    const int64_t memory = shoal_cluster_device(cluster, 0)->memory;
-    bool fits = memory == 0 || simulation.arena_bytes <= memory;
-    too_large |= !fits;
-    if (fits && (!best || simulation.seconds < best_seconds)) {
+    too_large |= !simulation->fits;
+    if (simulation->fits && (!best || simulation->seconds < best_seconds)) {
       shoal_plan_free(best);
       best = plan;
-      best_seconds = simulation.seconds;
+      best_seconds = simulation->seconds;
     } else {
       shoal_plan_free(plan);
     }
+    shoal_simulation_free(simulation);
   }
   if (!status && !best && refusal) status = refusal, refusal = NULL;
   if (!status && !best)

@@ -140,8 +140,8 @@ static shoal_status_t find_runs(const shoal_sim_t *sim, const int32_t *kinds, ru
     const int32_t *ranks = rank_class->ranks;
     for (int64_t i = 0, next; i < rank_class->rank_count; i = next) {
       const shoal_cluster_nodes_t *nodes = shoal_cluster_group(sim->cluster, ranks[i]);
-      int64_t limit =
-          i + nodes->first_rank + (int64_t)nodes->count * nodes->devices - ranks[i], step = 1;
+      int64_t limit = i + nodes->first_rank + (int64_t)nodes->count * nodes->devices - ranks[i],
+              step = 1;
       if (limit > rank_class->rank_count) limit = rank_class->rank_count;
       next = i + 1;  // [i, next) are neighbours
       while (next < limit && step > 0) {
@@ -206,7 +206,7 @@ shoal_status_t shoal_sim_find_actors(shoal_sim_t *sim) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the program is for %d ranks, the cluster has %d devices",
                        sim->program->world, ranks);
   }
-  int32_t *kinds;
+  int32_t *kinds = NULL;
   SHOAL_RETURN_IF_ERROR(find_kinds(sim, &kinds));
   int64_t most = 0;
   for (int64_t i = 0; i < sim->cluster->group_count; ++i) most = kinds[i] > most ? kinds[i] : most;

@@ -17,11 +17,11 @@ static int64_t actor_of(const shoal_sim_t *sim, int32_t rank) {
 static void place_group(const shoal_sim_t *sim, const shoal_channel_t *channel,
                         const shoal_reshard_t *reshard, int32_t rank,
                         shoal_sim_place_t *out_place) {
-  const int64_t position = shoal_mesh_position(channel->dst.mesh, rank);
+  const int64_t position = shoal_mesh_position(channel->dst->mesh, rank);
   *out_place = (shoal_sim_place_t){0};
   for (int64_t i = 0; i < reshard->transfer_count; ++i) {
     if (reshard->transfers[i].dst != position) continue;
-    const int32_t other = shoal_mesh_rank(channel->src.mesh, reshard->transfers[i].src);
+    const int32_t other = shoal_mesh_rank(channel->src->mesh, reshard->transfers[i].src);
     const shoal_cluster_level_t level = shoal_cluster_level(sim->cluster, rank, other);
     out_place->count += 1;
     out_place->node += level == SHOAL_CLUSTER_NODE;
@@ -46,12 +46,12 @@ static shoal_status_t find_collective(const shoal_sim_t *sim, const shoal_channe
   for (int64_t a = 0; a < sim->actor_count; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
     const int32_t rank = actor->first_rank;
-    if (shoal_mesh_position(channel->dst.mesh, rank) < 0) continue;
+    if (shoal_mesh_position(channel->dst->mesh, rank) < 0) continue;
     const bool scatters = reshard->kind == SHOAL_RESHARD_REDUCE_SCATTER;
     shoal_sim_place_t place;
     double bytes;
     place_group(sim, channel, reshard, rank, &place);
-    SHOAL_RETURN_IF_ERROR(bytes_at(scatters ? &channel->src : &channel->dst, &channel->type, rank,
+    SHOAL_RETURN_IF_ERROR(bytes_at(scatters ? channel->src : channel->dst, &channel->type, rank,
                                    micro, scratch, &bytes));
     shoal_sim_collective(sim, actor, reshard->kind, bytes, &place, &flows[a]);
   }
@@ -64,8 +64,8 @@ static void find_messages(const shoal_sim_t *sim, const shoal_channel_t *channel
   const double element = (double)shoal_dtype_size(channel->type.dtype);
   for (int64_t i = 0; i < reshard->transfer_count; ++i) {
     const shoal_transfer_t *transfer = &reshard->transfers[i];
-    const int32_t from = shoal_mesh_rank(channel->src.mesh, transfer->src);
-    const int32_t to = shoal_mesh_rank(channel->dst.mesh, transfer->dst);
+    const int32_t from = shoal_mesh_rank(channel->src->mesh, transfer->src);
+    const int32_t to = shoal_mesh_rank(channel->dst->mesh, transfer->dst);
     const int64_t sender = actor_of(sim, from), receiver = actor_of(sim, to);
     if (sender < 0 || receiver < 0 || transfer->count == 0) continue;
     const double bytes = (double)transfer->count * element;

@@ -64,7 +64,7 @@ typedef struct player {
   int64_t left;  // instructions of the call that are not done
   bool *done;
   lane_t lanes[SHOAL_QUEUE_COUNT];
-  int64_t *uses;    // of each channel so far
+  int64_t *uses;  // of each channel so far
   bool finished;
 } player_t;
 
@@ -89,7 +89,7 @@ typedef struct run {
   load_t **loads;          // [channel * variants + variant], when asked
   lane_list_t **lists;     // [class][segment * queues + queue]
   double *crowds;          // demand on each resource, while rates are worked out; else 0
-  bool one_queue;  // everything of a rank runs one after the other
+  bool one_queue;          // everything of a rank runs one after the other
 } run_t;
 
 // ---- the heap -------------------------------------------------------------------------
@@ -145,17 +145,17 @@ static shoal_status_t add_span(run_t *run, int32_t actor, int32_t queue, bool wa
 
 // ---- transfers ------------------------------------------------------------------------
 
-// Resources: each actor's port both ways, each site's card, each region's uplink. A node's bus is
-// shared as a card is.
+// Resources, each both ways: of each actor its port (a node's bus is its site's) and its card, of
+// each site the cards, of each region the uplink.
 static int32_t resource_of(const run_t *run, int64_t actor, int kind, int way) {
   const shoal_sim_t *sim = run->sim;
   const shoal_sim_actor_t *who = &sim->actors[actor];
   const int32_t n = (int32_t)sim->actor_count;
   int32_t index = (int32_t)actor;
   if (kind == SHOAL_SIM_PORT && who->nodes->per == SHOAL_CLUSTER_PER_NODE) index = who->site;
-  if (kind == SHOAL_SIM_CARD) index = n + who->site;
-  if (kind == SHOAL_SIM_UPLINK) index = 2 * n + who->region;
-  return index * SHOAL_SIM_WAYS + way;
+  if (kind == SHOAL_SIM_CARDS) index = who->site;
+  if (kind == SHOAL_SIM_UPLINK) index = who->region;
+  return (kind * n + index) * SHOAL_SIM_WAYS + way;
 }
 
 // What the flows of all who take part keep busy, and for how long.
@@ -262,8 +262,8 @@ static shoal_status_t through(run_t *run, int64_t index) {
   transfer_t *transfer = run->moving.items[index];
   run->moving.items[index] = run->moving.items[--run->moving.count];
   set_rates(run);
-  return push_event(
-      run, (event_t){.time = run->now + transfer->load->latency, .transfer = transfer});
+  return push_event(run,
+                    (event_t){.time = run->now + transfer->load->latency, .transfer = transfer});
 }
 
 // ---- instructions ---------------------------------------------------------------------
@@ -315,9 +315,8 @@ static shoal_status_t start_local(run_t *run, party_t party, shoal_queue_kind_t 
   if (*out_done) return NULL;
   SHOAL_RETURN_IF_ERROR(
       add_span(run, party.actor, party.queue, false, run->now, run->now + seconds));
-  return push_event(run, (event_t){.time = run->now + seconds,
-                                   .actor = party.actor,
-                                   .queue = party.queue});
+  return push_event(
+      run, (event_t){.time = run->now + seconds, .actor = party.actor, .queue = party.queue});
 }
 
 // Arrives at the transfer. *out_done: nothing more is to be waited for.
@@ -380,8 +379,8 @@ static shoal_status_t start_lane(run_t *run, int32_t actor, int32_t queue, bool 
       done = seconds <= 0;
       SHOAL_RETURN_IF_ERROR(add_span(run, actor, queue, false, run->now, run->now + seconds));
       if (!done) {
-        SHOAL_RETURN_IF_ERROR(push_event(
-            run, (event_t){.time = run->now + seconds, .actor = actor, .queue = queue}));
+        SHOAL_RETURN_IF_ERROR(
+            push_event(run, (event_t){.time = run->now + seconds, .actor = actor, .queue = queue}));
       }
     }
     if (!done) return NULL;
@@ -436,8 +435,7 @@ static shoal_status_t start_calls(run_t *run, int32_t actor) {
     player->left = segment->instruction_count;
     SHOAL_RETURN_IF_ERROR(
         shoal_sim_segment(sim, actor, call->segment, player->variant, &player->seconds));
-    lane_list_t *lists =
-        &run->lists[who->class_index][(int64_t)call->segment * SHOAL_QUEUE_COUNT];
+    lane_list_t *lists = &run->lists[who->class_index][(int64_t)call->segment * SHOAL_QUEUE_COUNT];
     if (!lists[0].items) SHOAL_RETURN_IF_ERROR(list_lanes(run, segment, lists));
     for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
       player->lanes[q] = (lane_t){.items = lists[q].items, .count = lists[q].count};
@@ -484,7 +482,8 @@ static shoal_status_t make_players(run_t *run) {
   run->players = SHOAL_NEW(sim->arena, player_t, sim->actor_count);
   run->lists = SHOAL_NEW(sim->arena, lane_list_t *, sim->program->class_count);
   run->loads = SHOAL_NEW(sim->arena, load_t *, sim->program->channel_count * sim->variant_count);
-  run->crowds = SHOAL_NEW(sim->arena, double, 3 * sim->actor_count * SHOAL_SIM_WAYS);
+  run->crowds =
+      SHOAL_NEW(sim->arena, double, SHOAL_SIM_RESOURCES * sim->actor_count * SHOAL_SIM_WAYS);
   if (!run->players || !run->lists || !run->loads || !run->crowds) return SHOAL_OOM();
   for (int64_t c = 0; c < sim->program->class_count; ++c) {
     run->lists[c] = SHOAL_NEW(sim->arena, lane_list_t,
@@ -505,18 +504,22 @@ static shoal_status_t make_players(run_t *run) {
   return NULL;
 }
 
+// Names a reshard that waits for others, of the first actor that is not through.
 static shoal_status_t stuck(const run_t *run) {
   for (int64_t a = 0; a < run->sim->actor_count; ++a) {
     const player_t *player = &run->players[a];
-    if (player->finished) continue;
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_QUEUE_COUNT && !player->finished; ++q) {
       const lane_t *lane = &player->lanes[q];
-      if (lane->at == lane->count) continue;
+      if (!lane->running) continue;
       return SHOAL_ERROR_HINT(
           MISMATCH, "shoal_program_check says where classes do not match",
           "the ranks wait for each other: class %lld does not get beyond '%s' of segment '%s'",
           (long long)run->sim->actors[a].class_index,
           player->segment->instructions[lane->items[lane->at]].name, player->segment->name);
+    }
+    if (!player->finished) {
+      return SHOAL_ERROR(MISMATCH, "segment '%s' of class %lld waits for itself",
+                         player->segment->name, (long long)run->sim->actors[a].class_index);
     }
   }
   return NULL;

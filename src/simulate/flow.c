@@ -97,10 +97,12 @@ void shoal_sim_load(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
   // Devices that share a card, as far as they are used; or cards that a device has.
   double sharers = (double)nodes->devices / nodes->cards;
   if (sharers > on_node) sharers = on_node;
-  const double card = (measured ? measured->bandwidth : nodes->link.bandwidth) / sharers;
+  const double card = measured ? measured->bandwidth : nodes->link.bandwidth;
+  const double out = bytes[SHOAL_CLUSTER_NETWORK] + bytes[SHOAL_CLUSTER_RACK];
   const double uplink = sim->cluster->rack_link.bandwidth;
   out_seconds[SHOAL_SIM_PORT] = bytes[SHOAL_CLUSTER_NODE] / port;
-  out_seconds[SHOAL_SIM_CARD] = (bytes[SHOAL_CLUSTER_NETWORK] + bytes[SHOAL_CLUSTER_RACK]) / card;
+  out_seconds[SHOAL_SIM_CARD] = out * sharers / card;
+  out_seconds[SHOAL_SIM_CARDS] = out * on_node / (card * nodes->cards);
   out_seconds[SHOAL_SIM_UPLINK] =
       uplink > 0 ? bytes[SHOAL_CLUSTER_RACK] * on_node * (double)actor->rack_nodes / uplink : 0;
 }

@@ -67,10 +67,10 @@ void shoal_sim_place_axes(const shoal_cluster_t *cluster, const shoal_mesh_t *me
   const int32_t node = shoal_cluster_node(cluster, shoal_mesh_rank(mesh, position));
   int32_t first, end, unused;
   shoal_cluster_node_ranks(cluster, node, &first, &end);
-  *out_place = (shoal_sim_place_t){
-      .count = (double)count,
-      .node = (double)shoal_sim_count_axes(mesh, axes, position, first, end),
-      .rack = (double)count};
+  *out_place =
+      (shoal_sim_place_t){.count = (double)count,
+                          .node = (double)shoal_sim_count_axes(mesh, axes, position, first, end),
+                          .rack = (double)count};
   const int32_t rack = cluster->rack_nodes;
   if (rack == 0) return;
   int32_t last = (node / rack + 1) * rack - 1;

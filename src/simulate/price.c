@@ -37,8 +37,8 @@ static shoal_status_t add_cuts(const shoal_layout_t *layout, const shoal_shape_t
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     micro_cut_t found = {.cut = layout->cuts[i]};
     if (found.cut.axis != SHOAL_AXIS_MICRO || found.cut.kind == SHOAL_CUT_PARTIAL) continue;
-    found.length = found.cut.kind == SHOAL_CUT_FLAT ? shoal_shape_count(shape)
-                                                    : shape->dims[found.cut.dim];
+    found.length =
+        found.cut.kind == SHOAL_CUT_FLAT ? shoal_shape_count(shape) : shape->dims[found.cut.dim];
     found.cut.kind = SHOAL_CUT_DIM;
     found.cut.dim = 0;
     bool known = false;
@@ -55,8 +55,7 @@ shoal_status_t shoal_sim_find_variants(shoal_sim_t *sim) {
   for (int64_t c = 0; c < program->class_count; ++c) {
     for (int64_t b = 0; b < program->classes[c].buffer_count; ++b) {
       const shoal_buffer_t *buffer = &program->classes[c].buffers[b];
-      SHOAL_RETURN_IF_ERROR(
-          add_cuts(&buffer->layout, &buffer->type.shape, sim->arena, &cuts));
+      SHOAL_RETURN_IF_ERROR(add_cuts(buffer->layout, &buffer->type.shape, sim->arena, &cuts));
     }
   }
   sim->variants = SHOAL_NEW(sim->arena, int32_t, micros + 1);
@@ -76,9 +75,8 @@ shoal_status_t shoal_sim_find_variants(shoal_sim_t *sim) {
       mine[k] = boxes.dims[0].held_size;
     }
     int32_t v = 1;
-    while (v < sim->variant_count &&
-           memcmp(sizes + sim->variant_micros[v] * cuts.count, mine,
-                  sizeof *mine * (size_t)cuts.count) != 0) {
+    while (v < sim->variant_count && memcmp(sizes + sim->variant_micros[v] * cuts.count, mine,
+                                            sizeof *mine * (size_t)cuts.count) != 0) {
       ++v;
     }
     if (v == sim->variant_count) sim->variant_micros[sim->variant_count++] = (int32_t)m;
@@ -130,7 +128,7 @@ static void find_samples(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
   *out_samples = (samples_t){.count = 1, .ranks = {actor->first_rank}};
   const shoal_mesh_t *seen = NULL;
   for (int64_t b = 0; b < actor->rank_class->buffer_count; ++b) {
-    const shoal_layout_t *layout = &actor->rank_class->buffers[b].layout;
+    const shoal_layout_t *layout = actor->rank_class->buffers[b].layout;
     const shoal_mesh_t *mesh = layout->mesh;
     const int64_t at = shoal_mesh_position(mesh, actor->first_rank);
     for (int32_t i = 0; i < layout->cut_count && at >= 0; ++i) {
@@ -164,7 +162,7 @@ static shoal_status_t part_of(pricer_t *p, int32_t index, const shoal_bound_buff
   if (index < 0) return NULL;
   const shoal_buffer_t *buffer = &p->actor->rank_class->buffers[index];
   if (!p->parts[index]) {
-    if (shoal_mesh_position(buffer->layout.mesh, p->rank) < 0) return NULL;
+    if (shoal_mesh_position(buffer->layout->mesh, p->rank) < 0) return NULL;
     shoal_bound_buffer_t *part = SHOAL_NEW(p->scratch, shoal_bound_buffer_t, 1);
     if (!part) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(buffer, p->rank, p->micro, p->scratch, part));
@@ -187,8 +185,8 @@ static shoal_status_t price_compute(pricer_t *p, const shoal_instruction_t *in,
   if (!boxes || !types || !attrs) return SHOAL_OOM();
   for (int32_t i = 0; i < count; ++i) {
     const shoal_bound_buffer_t *part;
-    SHOAL_RETURN_IF_ERROR(part_of(
-        p, i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count], &part));
+    SHOAL_RETURN_IF_ERROR(
+        part_of(p, i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count], &part));
     if (!part) return NULL;  // idle on this rank
     boxes[i] = part->boxes;
     types[i] = part->type;
@@ -212,8 +210,8 @@ static shoal_status_t price(pricer_t *p, const shoal_instruction_t *in, double *
   double bytes = 0;
   for (int32_t i = 0; i < in->input_count + in->output_count; ++i) {
     const shoal_bound_buffer_t *part;
-    SHOAL_RETURN_IF_ERROR(part_of(
-        p, i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count], &part));
+    SHOAL_RETURN_IF_ERROR(
+        part_of(p, i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count], &part));
     bytes += bytes_of(part);
   }
   *out_seconds = bytes / p->actor->target.bytes_per_second;
@@ -263,11 +261,9 @@ shoal_status_t shoal_sim_segment(shoal_sim_t *sim, int64_t actor, int32_t segmen
   }
   double **entry = &sim->seconds[actor][(int64_t)segment * sim->variant_count + variant];
   if (!*entry) {
-    *entry =
-        SHOAL_NEW(sim->arena, double, who->rank_class->segments[segment].instruction_count);
+    *entry = SHOAL_NEW(sim->arena, double, who->rank_class->segments[segment].instruction_count);
     if (!*entry) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(
-        price_segment(sim, who, segment, sim->variant_micros[variant], *entry));
+    SHOAL_RETURN_IF_ERROR(price_segment(sim, who, segment, sim->variant_micros[variant], *entry));
   }
   *out_seconds = *entry;
   return NULL;

@@ -47,8 +47,8 @@ static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulati
   SHOAL_RETURN_IF_ERROR(find_graph(sim));
   SHOAL_RETURN_IF_ERROR(shoal_sim_find_variants(sim));
   sim->seconds = SHOAL_NEW(sim->arena, double **, sim->actor_count);
-  sim->flows = SHOAL_NEW(sim->arena, shoal_sim_flow_t *,
-                         sim->program->channel_count * sim->variant_count);
+  sim->flows =
+      SHOAL_NEW(sim->arena, shoal_sim_flow_t *, sim->program->channel_count * sim->variant_count);
   shoal_simulated_t *groups = SHOAL_NEW(out->arena, shoal_simulated_t, sim->actor_count);
   if (!sim->seconds || !sim->flows || !groups) return SHOAL_OOM();
   describe(sim, groups);
@@ -71,8 +71,7 @@ static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulati
   return out->spans ? NULL : SHOAL_OOM();
 }
 
-shoal_status_t shoal_simulate(const shoal_program_t *program,
-                              const shoal_simulate_options_t *given,
+shoal_status_t shoal_simulate(const shoal_program_t *program, const shoal_simulate_options_t *given,
                               shoal_simulation_t **out_simulation) {
   *out_simulation = NULL;
   const shoal_simulate_options_t options = given ? *given : (shoal_simulate_options_t){0};
@@ -86,9 +85,8 @@ shoal_status_t shoal_simulate(const shoal_program_t *program,
   shoal_simulation_t *simulation = SHOAL_NEW(arena, shoal_simulation_t, 1);
   shoal_status_t status = NULL;
   if (simulation) {
-    *simulation = (shoal_simulation_t){.arena = arena,
-                                       .graph = shoal_arena_strdup(arena, graph),
-                                       .world = program->world};
+    *simulation = (shoal_simulation_t){
+        .arena = arena, .graph = shoal_arena_strdup(arena, graph), .world = program->world};
     shoal_sim_t sim = {.program = program,
                        .cluster = options.cluster ? options.cluster : shoal_cluster_default(),
                        .times = options.times,

@@ -49,11 +49,11 @@ typedef struct shoal_sim_place {
 
 // One reshard as a rank of one actor takes part.
 typedef struct shoal_sim_flow {
-  bool sends, receives;                                      // to or from other ranks
-  double bytes[SHOAL_SIM_WAYS][SHOAL_SIM_LEVELS];            // of one rank, on average
-  double peers;                                              // in its node
-  double latency;                                            // seconds, all rounds together
-  double local;                                              // bytes copied in its own memory
+  bool sends, receives;                            // to or from other ranks
+  double bytes[SHOAL_SIM_WAYS][SHOAL_SIM_LEVELS];  // of one rank, on average
+  double peers;                                    // in its node
+  double latency;                                  // seconds, all rounds together
+  double local;                                    // bytes copied in its own memory
 } shoal_sim_flow_t;
 
 // ---- everything -----------------------------------------------------------------------
@@ -68,9 +68,9 @@ typedef struct shoal_sim {
   shoal_sim_actor_t *actors;
   // Micro-batches whose parts have the same sizes are one *variant*; 0 is outside the loop.
   int32_t variant_count;
-  int32_t *variants;        // [micro + 1]
-  int32_t *variant_micros;  // the first micro-batch of each; -1
-  double ***seconds;        // [actor][segment * variant_count + variant][instruction], when asked
+  int32_t *variants;         // [micro + 1]
+  int32_t *variant_micros;   // the first micro-batch of each; -1
+  double ***seconds;         // [actor][segment * variant_count + variant][instruction], when asked
   shoal_sim_flow_t **flows;  // [channel * variant_count + variant][actor], when asked
 } shoal_sim_t;
 
@@ -83,10 +83,10 @@ SHOAL_MUST_USE shoal_status_t shoal_sim_segment(shoal_sim_t *sim, int64_t actor,
 SHOAL_MUST_USE shoal_status_t shoal_sim_channel(shoal_sim_t *sim, int32_t channel, int32_t variant,
                                                 const shoal_sim_flow_t **out_flows);
 // Seconds of each resource of the actor that a flow takes when it has them to itself.
-enum { SHOAL_SIM_PORT, SHOAL_SIM_CARD, SHOAL_SIM_UPLINK, SHOAL_SIM_RESOURCES };
+// Its rank's link inside the node, its rank's card, all cards of the node, the rack's uplink.
+enum { SHOAL_SIM_PORT, SHOAL_SIM_CARD, SHOAL_SIM_CARDS, SHOAL_SIM_UPLINK, SHOAL_SIM_RESOURCES };
 void shoal_sim_load(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
-                    const shoal_sim_flow_t *flow, int way,
-                    double out_seconds[SHOAL_SIM_RESOURCES]);
+                    const shoal_sim_flow_t *flow, int way, double out_seconds[SHOAL_SIM_RESOURCES]);
 
 // The collectives of a group, by bytes of the whole value (a rank's result of all_gather and
 // all_reduce, its operand of reduce_scatter). Adds to `flow`.

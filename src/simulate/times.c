@@ -64,8 +64,8 @@ static shoal_status_t read_link(const shoal_json_t *root, shoal_times_t *times) 
 }
 
 static shoal_status_t read_all(const shoal_json_t *root, const char *name, shoal_times_t *times) {
-  static const char *const keys[] = {"shoal_times",  "graph", "steps",        "ranks", "overlap",
-                                     "step_seconds", "link",  "instructions"};
+  static const char *const keys[] = {"shoal_times", "graph",        "steps", "ranks",
+                                     "overlap",     "step_seconds", "link",  "instructions"};
   if (root->kind != SHOAL_JSON_OBJECT) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: a times file is an object", name);
   }
@@ -130,9 +130,9 @@ void shoal_times_free(shoal_times_t *times) {
 bool shoal_times_find(const shoal_times_t *times, int64_t class_index, const char *segment,
                       int64_t index, double *out_seconds) {
   const entry_t key = {.class_index = class_index, .index = index, .segment = segment};
-  const entry_t *found = times->count == 0 ? NULL
-                                           : bsearch(&key, times->entries, (size_t)times->count,
-                                                     sizeof key, compare);
+  const entry_t *found =
+      times->count == 0 ? NULL
+                        : bsearch(&key, times->entries, (size_t)times->count, sizeof key, compare);
   if (found) *out_seconds = found->seconds;
   return found != NULL;
 }

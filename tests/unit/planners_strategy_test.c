@@ -170,15 +170,22 @@ static void test_layouts_on_top(void **state) {
 
 // ---- auto -----------------------------------------------------------------------------
 
+static double seconds_of_program(const shoal_program_t *program, const shoal_cluster_t *cluster) {
+  shoal_simulation_t *simulation;
+  assert_ok(shoal_simulate(program, &(shoal_simulate_options_t){.cluster = cluster}, &simulation));
+  const double seconds = simulation->seconds;
+  shoal_simulation_free(simulation);
+  return seconds;
+}
+
 static double seconds_of(const shoal_model_t *model, const char *strategy, const char *mesh,
                          int32_t world, const shoal_cluster_t *cluster) {
   shoal_plan_t *plan = plan_by(model, rules, strategy, mesh, world);
   shoal_program_t *program = lower(plan);
-  shoal_simulation_t simulation;
-  assert_ok(shoal_simulate(program, "train", cluster, shoal_allocator_system(), &simulation));
+  const double seconds = seconds_of_program(program, cluster);
   shoal_program_free(program);
   shoal_plan_free(plan);
-  return simulation.seconds;
+  return seconds;
 }
 
 // The text of a cluster, its parsed form, and what auto makes of it on four ranks.
@@ -201,9 +208,7 @@ static void expect_fastest(const shoal_model_t *model, const char *text, const c
   assert_string_equal(intent->strategy, "auto");
   assert_string_equal(intent->meshes[0], candidates[best].mesh);
   shoal_program_t *program = lower(plan);
-  shoal_simulation_t simulation;
-  assert_ok(shoal_simulate(program, "train", cluster, shoal_allocator_system(), &simulation));
-  assert_true(simulation.seconds == seconds[best]);
+  assert_true(seconds_of_program(program, cluster) == seconds[best]);
   *out_mesh = candidates[best].mesh;
   shoal_cluster_free(cluster);
   shoal_program_free(program);

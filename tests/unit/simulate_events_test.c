@@ -1,0 +1,475 @@
+// links: simulate program
+//
+// Simulated times of small programs, to the exact second: what waits for what, what shares a link,
+// what runs beside what. Instructions' times are given, links have round numbers.
+#include "base/failing.h"
+#include "program_support.h"
+#include "shoal/simulate.h"
+#include "simulate/simulate_impl.h"
+
+static shoal_registry_t *registry;
+
+static int set_up(void **state) {
+  (void)state;
+  registry = test_registry();
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  shoal_registry_release(registry);
+  return 0;
+}
+
+// Programs here are for the simulator only: their memory is not planned, and they are not checked.
+static shoal_simulation_t *simulate(const char *text, const char *cluster_text,
+                                    const char *times_text, const char *graph) {
+  shoal_program_t *program;
+  shoal_cluster_t *cluster;
+  shoal_times_t *times = NULL;
+  shoal_simulation_t *simulation;
+  const shoal_allocator_t system = shoal_allocator_system();
+  assert_ok(shoal_program_parse("program", text, registry, system, &program));
+  assert_ok(shoal_cluster_parse("cluster", cluster_text, system, &cluster));
+  if (times_text) assert_ok(shoal_times_parse("times", times_text, system, &times));
+  assert_ok(shoal_simulate(program,
+                           &(shoal_simulate_options_t){
+                               .graph = graph, .cluster = cluster, .times = times, .spans = true},
+                           &simulation));
+  shoal_times_free(times);
+  shoal_cluster_free(cluster);
+  shoal_program_free(program);
+  return simulation;
+}
+
+#define expect(value, expected)                                                     \
+  do {                                                                              \
+    if ((value) != (expected)) {                                                    \
+      fail_msg(#value " is %.17g, not %.17g", (double)(value), (double)(expected)); \
+    }                                                                               \
+  } while (0)
+
+// ---- two stages -----------------------------------------------------------------------
+
+// Rank 0 computes and sends, rank 1 receives and computes, four micro-batches of 4096 bytes.
+static const char PIPE[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 4\n"
+    "mesh a!d=1,micro=4@0\n"
+    "mesh b!d=1,micro=4@1\n"
+    "channel 0 f32[4, 1024] \"a!micro:0\" -> \"b!micro:0\" micro\n"
+    "class 0 ranks 0 arena 4096\n"
+    "  buffer 0 temp \"x\" f32[4, 1024] \"a!micro:0\" slots 1 bytes 4096 offset 0\n"
+    "  segment 0 first\n"
+    "    0 compute fill -> (0) value 1 \"x\"\n"
+    "    1 comm reshard (0) -> (-) channel 0 \"x\" wait 0\n"
+    "  order run 0:0 0:1 0:2 0:3\n"
+    "class 1 ranks 1 arena 8192\n"
+    "  buffer 0 temp \"x\" f32[4, 1024] \"b!micro:0\" slots 1 bytes 4096 offset 0\n"
+    "  buffer 1 temp \"y\" f32[4, 1024] \"b!micro:0\" slots 1 bytes 4096 offset 4096\n"
+    "  segment 0 second\n"
+    "    0 comm reshard (-) -> (0) channel 0 \"x\"\n"
+    "    1 compute compute shoal.neg (0) -> (1) \"y\" wait 0\n"
+    "  order run 0:0 0:1 0:2 0:3\n";
+
+static const char PIPE_TIMES[] =
+    "{\"shoal_times\": 1, \"instructions\": ["
+    "{\"class\": 0, \"segment\": \"first\", \"index\": 0, \"seconds\": 1},"
+    "{\"class\": 1, \"segment\": \"second\", \"index\": 1, \"seconds\": 2}]}";
+
+// A message is 0.5 s on the link and 0.25 s late. Rank 1 starts at 1.75 and then is never idle.
+static void test_two_stages(void **state) {
+  (void)state;
+  shoal_simulation_t *s = simulate(
+      PIPE, "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 8192}\n", PIPE_TIMES, "run");
+  assert_int_equal(s->count, 2);
+  expect(s->seconds, 1.75 + 4 * 2);
+  expect(s->groups[0].seconds, 4.75);  // its last message has arrived
+  expect(s->groups[1].seconds, 9.75);
+  expect(s->groups[0].busy[SHOAL_QUEUE_COMPUTE], 4);
+  expect(s->groups[1].busy[SHOAL_QUEUE_COMPUTE], 8);
+  expect(s->groups[1].waiting, 1);                    // until rank 0 sends the first
+  expect(s->groups[1].busy[SHOAL_QUEUE_COMM], 0.75);  // the others come while it computes
+  expect(s->groups[0].busy[SHOAL_QUEUE_COMM], 0);     // it does not wait for what it sends
+  expect(s->groups[0].bubble, 5.75);
+  expect(s->groups[1].bubble, 1.75);
+  expect(s->groups[0].sent[SHOAL_CLUSTER_NETWORK], 4 * 4096);
+  expect(s->groups[1].sent[SHOAL_CLUSTER_NETWORK], 0);
+  expect(s->bytes[SHOAL_CLUSTER_NETWORK], 4 * 4096);
+  expect(s->arena_bytes, 8192);
+  assert_int_equal(s->slowest, 1);
+  // The spans tell the same, and never overlap on a queue.
+  double busy[2] = {0}, end[2][SHOAL_QUEUE_COUNT] = {{0}};
+  for (int64_t i = 0; i < s->span_count; ++i) {
+    const shoal_simulated_span_t *span = &s->spans[i];
+    if (span->queue == SHOAL_QUEUE_COMPUTE) busy[span->group] += span->end - span->start;
+    assert_true(span->start >= end[span->group][span->queue]);
+    end[span->group][span->queue] = span->end;
+  }
+  expect(busy[0], 4);
+  expect(busy[1], 8);
+  shoal_simulation_free(s);
+}
+
+// A link so slow that messages pile up: they share it, and the last is through after all bytes.
+static void test_messages_pile_up(void **state) {
+  (void)state;
+  // Each message takes 2 s alone; they start at 1, 2, 3, 4, so 8 s of data are through at 9.
+  shoal_simulation_t *s = simulate(
+      PIPE, "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 2048}\n", PIPE_TIMES, "run");
+  expect(s->groups[0].seconds, 9.25);
+  // The second shares the link from 2 on, the third from 3 on: the first is through at 3.5.
+  // 1: 1 s alone, 0.5 at 1/2, then 1/3 of the rate until its last half second is through at 4.5
+  // less what the fourth takes from 4 on; so none of it is before 4.
+  double first = 0;
+  for (int64_t i = 0; i < s->span_count; ++i) {
+    if (s->spans[i].group == 1 && !s->spans[i].waits && s->spans[i].queue == SHOAL_QUEUE_COMM) {
+      first = s->spans[i].end;
+      break;
+    }
+  }
+  // Data left of the first: 2 - 1 (alone) - 1/2 (of two) - 1/3 (of three) = 1/6, of four: 2/3 s.
+  assert_true(first > 4 + 2.0 / 3 + 0.25 - 1e-9 && first < 4 + 2.0 / 3 + 0.25 + 1e-9);
+  shoal_simulation_free(s);
+}
+
+// ---- shared links ---------------------------------------------------------------------
+
+// Ranks 0 and 1 each send 4096 bytes to ranks 2 and 3; rank 1 half a second later.
+static const char CROSS[] =
+    "shoal_program 1\n"
+    "world 4\n"
+    "micro 1\n"
+    "mesh a!d=1@0\n"
+    "mesh b!d=1@1\n"
+    "mesh c!d=1@2\n"
+    "mesh d!d=1@3\n"
+    "channel 0 f32[1024] \"a!\" -> \"c!\"\n"
+    "channel 1 f32[1024] \"b!\" -> \"d!\"\n"
+    "class 0 ranks 0 arena 4096\n"
+    "  buffer 0 temp \"x\" f32[1024] \"a!\" slots 1 bytes 4096 offset 0\n"
+    "  segment 0 s\n"
+    "    0 comm reshard (0) -> (-) channel 0 \"x\"\n"
+    "  order run 0\n"
+    "class 1 ranks 1 arena 4096\n"
+    "  buffer 0 temp \"x\" f32[1024] \"b!\" slots 1 bytes 4096 offset 0\n"
+    "  segment 0 s\n"
+    "    0 compute fill -> (0) value 1 \"x\"\n"
+    "    1 comm reshard (0) -> (-) channel 1 \"x\" wait 0\n"
+    "  order run 0\n"
+    "class 2 ranks 2 arena 4096\n"
+    "  buffer 0 temp \"x\" f32[1024] \"c!\" slots 1 bytes 4096 offset 0\n"
+    "  segment 0 s\n"
+    "    0 comm reshard (-) -> (0) channel 0 \"x\"\n"
+    "  order run 0\n"
+    "class 3 ranks 3 arena 4096\n"
+    "  buffer 0 temp \"x\" f32[1024] \"d!\" slots 1 bytes 4096 offset 0\n"
+    "  segment 0 s\n"
+    "    0 comm reshard (-) -> (0) channel 1 \"x\"\n"
+    "  order run 0\n";
+
+static const char CROSS_TIMES[] =
+    "{\"shoal_times\": 1, \"instructions\": ["
+    "{\"class\": 1, \"segment\": \"s\", \"index\": 0, \"seconds\": 0.5}]}";
+
+static void test_shared_card(void **state) {
+  (void)state;
+  // Latency is not 0 but so small that it is lost in the sum's last digit: 2^-60.
+  static const char one[] =
+      "shoal_cluster: 1\nlink: {latency: 8.673617379884035e-19, bandwidth: 4096, cards: 1}\n"
+      "nodes: [{count: 2, devices: 2}]\n";
+  static const char two[] =
+      "shoal_cluster: 1\nlink: {latency: 8.673617379884035e-19, bandwidth: 4096, cards: 2}\n"
+      "nodes: [{count: 2, devices: 2}]\n";
+  static const char apart[] =
+      "shoal_cluster: 1\nranks: 4\nlink: {latency: 8.673617379884035e-19, bandwidth: 4096}\n";
+  // Alone from 0 to 0.5, at half speed until the first is through at 1.5, the rest alone again.
+  shoal_simulation_t *s = simulate(CROSS, one, CROSS_TIMES, "run");
+  expect(s->groups[2].seconds, 1.5);
+  expect(s->groups[3].seconds, 2);
+  expect(s->groups[3].waiting, 0.5);
+  expect(s->groups[3].busy[SHOAL_QUEUE_COMM], 1.5);
+  shoal_simulation_free(s);
+  s = simulate(CROSS, two, CROSS_TIMES, "run");
+  expect(s->groups[2].seconds, 1);
+  expect(s->groups[3].seconds, 1.5);
+  shoal_simulation_free(s);
+  s = simulate(CROSS, apart, CROSS_TIMES, "run");
+  expect(s->groups[2].seconds, 1);
+  expect(s->groups[3].seconds, 1.5);
+  shoal_simulation_free(s);
+}
+
+// Four nodes in two racks: both messages leave the rack, whose uplink is the narrowest link.
+static void test_shared_uplink(void **state) {
+  (void)state;
+  shoal_simulation_t *s =
+      simulate(CROSS,
+               "shoal_cluster: 1\nranks: 4\nlink: {latency: 0.25, bandwidth: 8192}\n"
+               "rack_link: {nodes: 2, latency: 0.5, bandwidth: 4096}\n",
+               CROSS_TIMES, "run");
+  expect(s->groups[2].seconds, 1.5 + 0.75);
+  expect(s->groups[3].seconds, 2 + 0.75);
+  expect(s->bytes[SHOAL_CLUSTER_RACK], 2 * 4096);
+  expect(s->bytes[SHOAL_CLUSTER_NETWORK], 0);
+  shoal_simulation_free(s);
+}
+
+// ---- queues ---------------------------------------------------------------------------
+
+// Two ranks: an all-reduce beside a computation that does not need it, then one that does.
+static const char BESIDE[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh data=2\n"
+    "channel 0 f32[1024] \"data:partial(sum)\" -> \"\"\n"
+    "class 0 ranks 0-1 arena 16384\n"
+    "  buffer 0 temp \"g\" f32[1024] \"data:partial(sum)\" slots 1 bytes 4096 offset 0\n"
+    "  buffer 1 temp \"g\" f32[1024] \"\" slots 1 bytes 4096 offset 4096\n"
+    "  buffer 2 temp \"x\" f32[1024] \"\" slots 1 bytes 4096 offset 8192\n"
+    "  buffer 3 temp \"y\" f32[1024] \"\" slots 1 bytes 4096 offset 12288\n"
+    "  segment 0 s\n"
+    "    0 compute fill -> (0) value 1 \"g\"\n"
+    "    1 comm reshard (0) -> (1) channel 0 \"g\" wait 0\n"
+    "    2 compute fill -> (2) value 1 \"x\"\n"
+    "    3 compute compute shoal.add (1, 2) -> (3) \"y\" wait 1\n"
+    "  segment 1 t\n"
+    "    0 copy copy (3) -> (2) \"y\"\n"
+    "  order run 0 1 0\n";
+
+static void test_overlap(void **state) {
+  (void)state;
+  // Small: everyone sends all to everyone, 4096 bytes in 1 s, and 0.5 s of latency.
+  static const char cluster[] = "shoal_cluster: 1\nlink: {latency: 0.5, bandwidth: 4096}\n";
+  char times[600];
+  for (int overlap = 0; overlap < 2; ++overlap) {
+    snprintf(times, sizeof times,
+             "{\"shoal_times\": 1, \"overlap\": %s, \"instructions\": ["
+             "{\"class\": 0, \"segment\": \"s\", \"index\": 0, \"seconds\": 0.25},"
+             "{\"class\": 0, \"segment\": \"s\", \"index\": 2, \"seconds\": 1},"
+             "{\"class\": 0, \"segment\": \"s\", \"index\": 3, \"seconds\": 0.125},"
+             "{\"class\": 0, \"segment\": \"t\", \"index\": 0, \"seconds\": 0.0625}]}",
+             overlap ? "true" : "false");
+    shoal_simulation_t *s = simulate(BESIDE, cluster, times, "run");
+    const double call = overlap ? 0.25 + 1.5 + 0.125 : 0.25 + 1.5 + 1 + 0.125;
+    expect(s->seconds, call + 0.0625 + call);
+    expect(s->groups[0].busy[SHOAL_QUEUE_COMPUTE], 2 * 1.375);
+    expect(s->groups[0].busy[SHOAL_QUEUE_COMM], 3);
+    expect(s->groups[0].busy[SHOAL_QUEUE_COPY], 0.0625);
+    expect(s->groups[0].waiting, 0);
+    shoal_simulation_free(s);
+  }
+  // A measured link takes the place of the cluster's.
+  shoal_simulation_t *s = simulate(BESIDE, cluster,
+                                   "{\"shoal_times\": 1, \"link\": {\"latency\": 4, "
+                                   "\"bandwidth\": 512}, \"instructions\": []}",
+                                   "run");
+  expect(s->groups[0].busy[SHOAL_QUEUE_COMM], 2 * (4 + 8));
+  shoal_simulation_free(s);
+}
+
+// ---- kinds of devices -----------------------------------------------------------------
+
+// The same class on a fast and a slow device: priced apart, and the fast one waits.
+static void test_two_kinds(void **state) {
+  (void)state;
+  shoal_simulation_t *s =
+      simulate(BESIDE,
+               "shoal_cluster: 1\nlink: {latency: 0.5, bandwidth: 4096}\nnodes:\n"
+               "  - {devices: 1, device: {name: slow, flops: 1024, bandwidth: 1.0e30}}\n"
+               "  - {devices: 1, device: {name: fast, flops: 4096, bandwidth: 1.0e30}}\n",
+               NULL, "run");
+  assert_int_equal(s->count, 2);
+  assert_string_equal(s->groups[0].device, "slow");
+  assert_string_equal(s->groups[1].device, "fast");
+  // Twice the sum of 1024 elements: 1 s and 0.25 s; the reductions take 1.5 s each.
+  assert_true(s->groups[0].busy[SHOAL_QUEUE_COMPUTE] > 1.999 &&
+              s->groups[0].busy[SHOAL_QUEUE_COMPUTE] < 2.001);
+  assert_true(s->groups[1].busy[SHOAL_QUEUE_COMPUTE] > 0.499 &&
+              s->groups[1].busy[SHOAL_QUEUE_COMPUTE] < 0.501);
+  assert_true(s->groups[1].waiting > 0.749 && s->groups[1].waiting < 0.751);
+  assert_true(s->seconds > 4.999 && s->seconds < 5.001);
+  shoal_simulation_free(s);
+}
+
+// Micro-batches of 3, 2 and 2 rows: the first takes longer.
+static void test_uneven_micro_batches(void **state) {
+  (void)state;
+  shoal_simulation_t *s =
+      simulate(TRAIN, "shoal_cluster: 1\ndevice: {flops: 1.0e30, bandwidth: 16}\n", NULL, "train");
+  // Of the largest rank: x has 2 rows in the first micro-batch, then 1 and 1. A feed of 16 bytes a
+  // row and 1 s each, y = x * w moves 2 rows and w: 5 s, then 3; and so on.
+  double feeds = 0;
+  for (int64_t i = 0; i < s->span_count; ++i) {
+    if (strcmp(s->spans[i].name, "x") == 0) feeds += s->spans[i].end - s->spans[i].start;
+  }
+  assert_true(feeds > 4 - 1e-9 && feeds < 4 + 1e-9);
+  shoal_simulation_free(s);
+}
+
+// ---- groups on nodes ------------------------------------------------------------------
+
+// Counting by axes is counting.
+static void test_place(void **state) {
+  (void)state;
+  static const char *const meshes[] = {"a=3,b=4,c=2", "a=2,b=2,c=3,d=2", "a=24", "a=1,b=24",
+                                       "a=2,b=3@5,1,0,4,2,3"};
+  static const char *const clusters[] = {
+      "a100x8:4", "a100x3:9", "v100x5:2+p100x4:20",
+      "shoal_cluster: 1\nnodes: [{count: 9, devices: 3}]\nrack_link: {nodes: 2, bandwidth: 1.0}\n"};
+  for (size_t m = 0; m < sizeof meshes / sizeof *meshes; ++m) {
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    shoal_mesh_t mesh;
+    assert_ok(shoal_mesh_parse(meshes[m], &arena, &mesh));
+    for (size_t c = 0; c < sizeof clusters / sizeof *clusters; ++c) {
+      shoal_cluster_t *cluster;
+      assert_ok(shoal_cluster_parse("c", clusters[c], shoal_allocator_system(), &cluster));
+      for (uint32_t axes = 0; axes < 1u << mesh.axis_count; ++axes) {
+        for (int64_t at = 0; at < shoal_mesh_size(&mesh); ++at) {
+          shoal_sim_place_t place, expected = {0};
+          shoal_sim_place_axes(cluster, &mesh, axes, at, &place);
+          int64_t mine[SHOAL_MAX_AXES], other[SHOAL_MAX_AXES];
+          shoal_mesh_coords(&mesh, at, mine);
+          for (int64_t i = 0; i < shoal_mesh_size(&mesh); ++i) {
+            bool in = true;
+            shoal_mesh_coords(&mesh, i, other);
+            for (int32_t a = 0; a < mesh.axis_count; ++a) {
+              in &= (axes >> a & 1) || mine[a] == other[a];
+            }
+            if (!in) continue;
+            const shoal_cluster_level_t level =
+                shoal_cluster_level(cluster, shoal_mesh_rank(&mesh, at), shoal_mesh_rank(&mesh, i));
+            expected.count += 1;
+            expected.node += level == SHOAL_CLUSTER_NODE;
+            expected.rack += level != SHOAL_CLUSTER_RACK;
+          }
+          expect(place.count, expected.count);
+          expect(place.node, expected.node);
+          expect(place.rack, expected.rack);
+        }
+      }
+      shoal_cluster_free(cluster);
+    }
+    shoal_arena_deinit(&arena);
+  }
+}
+
+// ---- errors ---------------------------------------------------------------------------
+
+static void test_errors(void **state) {
+  (void)state;
+  shoal_program_t *program;
+  shoal_simulation_t *simulation;
+  const shoal_allocator_t system = shoal_allocator_system();
+  assert_ok(shoal_program_parse("program", PIPE, registry, system, &program));
+  assert_error(NOT_FOUND, "no graph 'train'", shoal_simulate(program, NULL, &simulation));
+  assert_null(simulation);
+  shoal_cluster_t *cluster;
+  assert_ok(shoal_cluster_parse("c", "cpu", system, &cluster));
+  assert_error(
+      INVALID_ARGUMENT, "2 ranks, the cluster has 1",
+      shoal_simulate(program, &(shoal_simulate_options_t){.graph = "run", .cluster = cluster},
+                     &simulation));
+  shoal_cluster_free(cluster);
+  // Every allocation may fail.
+  bool done = false;
+  for (int64_t n = 1; !done; ++n) {
+    shoal_failing_t failing = {.inner = system, .fail_at = n};
+    shoal_status_t status = shoal_simulate(
+        program,
+        &(shoal_simulate_options_t){
+            .allocator = shoal_allocator_failing(&failing), .graph = "run", .spans = true},
+        &simulation);
+    done = status == NULL;
+    if (status) assert_int_equal(shoal_status_code(status), SHOAL_OUT_OF_MEMORY);
+    shoal_status_free(status);
+    shoal_simulation_free(simulation);
+    assert_int_equal(failing.live_blocks, 0);
+    assert_true(n < 1000);
+  }
+  shoal_program_free(program);
+  // Rank 1 wants five messages, and gets four.
+  char *text = edit(PIPE, "order run 0:0 0:1 0:2 0:3\nclass 1", "order run 0:0 0:1 0:2\nclass 1");
+  assert_ok(shoal_program_parse("program", text, registry, system, &program));
+  assert_error(MISMATCH, "class 1 does not get beyond 'x' of segment 'second'",
+               shoal_simulate(program, &(shoal_simulate_options_t){.graph = "run"}, &simulation));
+  shoal_program_free(program);
+  test_free(text);
+}
+
+static void test_times_errors(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *part;
+  } cases[] = {
+      {"[]", "object"},
+      {"{}", "shoal_times"},
+      {"{\"shoal_times\": 1, \"lnk\": 1}", "did you mean 'link'?"},
+      {"{\"shoal_times\": 1, \"overlap\": 1}", "overlap"},
+      {"{\"shoal_times\": 1, \"link\": {\"latency\": 1, \"bandwidth\": 0}}", "link"},
+      {"{\"shoal_times\": 1, \"link\": {\"latency\": 1}}", "bandwidth"},
+      {"{\"shoal_times\": 1, \"instructions\": [1]}", "instructions[0]"},
+      {"{\"shoal_times\": 1, \"instructions\": [{\"class\": 0}]}", "segment"},
+      {"{\"shoal_times\": 1, \"instructions\": [{\"class\": 0, \"segment\": \"s\", \"index\": 1, "
+       "\"seconds\": -1}]}",
+       "negative"},
+      {"{\"shoal_times\": 1, \"instructions\": [{\"class\": 0, \"segment\": \"s\", \"index\": 1, "
+       "\"seconds\": 1}, {\"class\": 0, \"segment\": \"s\", \"index\": 1, \"seconds\": 1}]}",
+       "twice"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    shoal_times_t *times;
+    assert_error(INVALID_ARGUMENT, cases[i].part,
+                 shoal_times_parse("t.json", cases[i].text, shoal_allocator_system(), &times));
+    assert_null(times);
+  }
+  shoal_times_t *times;
+  assert_error(UNSUPPORTED, "format 2",
+               shoal_times_parse("t", "{\"shoal_times\": 2}", shoal_allocator_system(), &times));
+}
+
+// The texts: figures in the report and the JSON, spans in the trace.
+static void test_texts(void **state) {
+  (void)state;
+  shoal_simulation_t *s = simulate(
+      PIPE, "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 8192}\n", PIPE_TIMES, "run");
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  const char *text;
+  assert_ok(shoal_simulation_report(s, &arena, &text));
+  assert_non_null(strstr(text, "run on 2 ranks: 9.75 s a run\n"));
+  assert_non_null(strstr(text, "1 rank from 1 on cpu: compute 8 s"));
+  assert_non_null(strstr(text, "16 KiB between nodes"));
+  assert_ok(shoal_simulation_json(s, &arena, &text));
+  const shoal_json_t *json;
+  assert_ok(shoal_json_parse("json", text, &arena, &json));
+  double seconds;
+  assert_ok(shoal_json_get_real(json, "seconds", &seconds));
+  expect(seconds, 9.75);
+  assert_ok(shoal_simulation_trace(s, &arena, &text));
+  assert_ok(shoal_json_parse("trace", text, &arena, &json));
+  const shoal_json_t *events;
+  assert_ok(shoal_json_get_child(json, "traceEvents", SHOAL_JSON_ARRAY, &events));
+  assert_int_equal(events->count, 2 * 4 + s->span_count);
+  shoal_arena_deinit(&arena);
+  shoal_simulation_free(s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_two_stages),
+      cmocka_unit_test(test_messages_pile_up),
+      cmocka_unit_test(test_shared_card),
+      cmocka_unit_test(test_shared_uplink),
+      cmocka_unit_test(test_overlap),
+      cmocka_unit_test(test_two_kinds),
+      cmocka_unit_test(test_uneven_micro_batches),
+      cmocka_unit_test(test_place),
+      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_times_errors),
+      cmocka_unit_test(test_texts),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
