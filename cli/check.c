@@ -3,14 +3,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
-#include "base/status.h"
 #include "cli.h"
-#include "explore/explore.h"
-#include "launch/launch.h"
 #include "models.h"
 #include "planning.h"
 #include "ranks.h"
+#include "shoal/explore.h"
 
 typedef struct check_options {
   cli_plan_options_t planning;
@@ -73,28 +70,27 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
               "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
               model_options.eps);
   }
-  shoal_check_options_t check = {.ranks = (int32_t)o->planning.ranks,
-                                 .strategy = o->planning.strategy,
-                                 .mesh = o->planning.mesh,
-                                 .steps = o->steps,
-                                 .processes = o->processes,
-                                 .opaque = o->opaque,
-                                 .direct = o->direct,
-                                 .seed = (uint64_t)o->seed,
-                                 .world = world};
-  if (o->verbose && talks) check.line = print_line, check.line_self = out;
+  shoal_parallelize_options_t options = {.world = world,
+                                         .strategy = o->planning.strategy,
+                                         .mesh = o->planning.mesh,
+                                         .cluster = o->planning.cluster,
+                                         .opaque = o->opaque};
+  shoal_check_how_t how = {.ranks = (int32_t)o->planning.ranks,
+                           .steps = o->steps,
+                           .seed = (uint64_t)o->seed,
+                           .processes = o->processes,
+                           .direct = o->direct};
+  if (o->verbose && talks) how.line = print_line, how.line_self = out;
   int64_t size = 0;
   SHOAL_RETURN_IF_ERROR(cli_plan_check(&o->planning));
-  if (o->planning.cluster)
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.cluster, arena, &check.cluster, &size));
   if (o->planning.plan)
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &check.plan, &size));
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
-      cli_layouts_parse(o->planning.layouts, arena, &check.layout_count, &check.layouts));
+      cli_layouts_parse(o->planning.layouts, arena, &options.layout_count, &options.layouts));
   shoal_model_t *model = NULL;
   SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
   shoal_check_report_t report;
-  shoal_status_t status = shoal_check_model(model, &check, &report);
+  shoal_status_t status = shoal_check(model, &options, &how, &report);
   shoal_model_free(model);
   if (world) status = shoal_world_agree(world, status);
   if (!talks) return status;
@@ -214,11 +210,7 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
   return check_model(o, words.items[0], NULL, arena, out);
 }
 
-shoal_status_t cli_check(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_check(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   check_options_t options = {0};
-  shoal_status_t status = run(&options, argc, argv, &arena, out);
-  shoal_arena_deinit(&arena);
-  return status;
+  return run(&options, argc, argv, arena, out);
 }

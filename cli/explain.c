@@ -2,13 +2,10 @@
 // kind, memory per class - or, with --program, the program itself.
 #include <string.h>
 
-#include "base/status.h"
 #include "cli.h"
-#include "lower/lower.h"
 #include "models.h"
-#include "op/type.h"
 #include "planning.h"
-#include "program/bind.h"
+#include "print.h"
 
 typedef struct explain_command {
   cli_model_options_t model;
@@ -23,47 +20,6 @@ static const shoal_option_t table[] = {
     CLI_MODEL_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
-
-static void print_type(const shoal_type_t *type, FILE *out) {
-  char text[SHOAL_TYPE_SIZE];
-  fputs(shoal_type_format(type, text, sizeof text), out);
-}
-
-static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena, FILE *out) {
-  fprintf(out, "states at rest\n");
-  for (int64_t s = 0; s < plan->model->states.count; ++s) {
-    const shoal_state_info_t *state = &plan->model->states.items[s];
-    const char *layout = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_print(plan->states[s], arena, &layout));
-    fprintf(out, "  %-36s ", state->name);
-    print_type(&state->type, out);
-    fprintf(out, "  %s\n", layout[0] ? layout : "replicated");
-  }
-  return NULL;
-}
-
-static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
-                                    shoal_arena_t *arena, FILE *out) {
-  fprintf(out, "graph %s\n", gp->graph->name);
-  for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
-    const shoal_node_t *node = &gp->graph->nodes.items[n];
-    const shoal_node_plan_t *np = &gp->nodes[n];
-    const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
-    fprintf(out, "  %-44s", node->name);
-    bool any = false;
-    for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
-      if (!np->decision->choices[slot].way) continue;
-      const char *way = NULL;
-      SHOAL_RETURN_IF_ERROR(
-          shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
-      fprintf(out, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
-      any = true;
-    }
-    fprintf(out, "%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
-            plan->mesh_count > 1 ? mesh->name : "");
-  }
-  return NULL;
-}
 
 static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_arena_t *arena,
                                        FILE *out) {
@@ -83,7 +39,7 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->src, arena, &src));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->dst, arena, &dst));
     fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));
-    print_type(&channel->type, out);
+    cli_print_type(&channel->type, out);
     fprintf(out, "  %s -> %s\n", src[0] ? src : "replicated", dst[0] ? dst : "replicated");
   }
   return NULL;
@@ -93,15 +49,14 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
                               const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
   const char *text = NULL;
   if (command->program || command->graph) {
-    SHOAL_RETURN_IF_ERROR(command->program ? shoal_program_print(program, arena, &text)
-                                           : shoal_model_print(plan->model, arena, &text));
+    SHOAL_RETURN_IF_ERROR(command->program
+                              ? shoal_program_print(program, arena, &text)
+                              : shoal_model_print(shoal_plan_model(plan), arena, &text));
     fputs(text, out);
     return NULL;
   }
-  for (int64_t m = 0; m < plan->mesh_count; ++m) fprintf(out, "mesh %s\n", plan->intent.meshes[m]);
-  SHOAL_RETURN_IF_ERROR(explain_states(plan, arena, out));
-  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
-    SHOAL_RETURN_IF_ERROR(explain_nodes(plan, &plan->graphs[g], arena, out));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_explain(plan, arena, &text));
+  fputs(text, out);
   SHOAL_RETURN_IF_ERROR(explain_reshards(program, arena, out));
   fprintf(out, "memory\n");
   for (int64_t c = 0; c < program->class_count; ++c) {
@@ -115,21 +70,17 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
   return NULL;
 }
 
-shoal_status_t cli_explain(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_explain(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   explain_command_t command = {0};
   shoal_words_t words = {0};
-  shoal_status_t status = cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, &arena,
-                                      &command, &words, out);
+  shoal_status_t status =
+      cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
   cli_planned_t planned = {0};
   if (!status && !command.help)
-    status =
-        cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
+    status = cli_planned_create(words.items[0], &command.model, &command.planning, arena, &planned);
   if (!status && !command.help)
-    status = explain(&command, planned.plan, planned.program, &arena, out);
+    status = explain(&command, planned.plan, planned.program, arena, out);
   cli_planned_free(&planned);
-  shoal_arena_deinit(&arena);
   return status;
 }

@@ -1,9 +1,7 @@
 // `shoal info`: what this build and this machine have.
 #include <unistd.h>
 
-#include "base/status.h"
 #include "cli.h"
-#include "comm/backends/mpi/mpi.h"
 #include "planning.h"
 #include "shoal/cluster.h"
 #include "shoal/comm.h"
@@ -40,12 +38,16 @@ static shoal_status_t print_info(FILE *out) {
   shoal_registry_t *registry = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
   fprintf(out, "cores %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
-  fprintf(out, "devices cpu\n");
-  const bool openmpi = shoal_mpi_has_plugin("openmpi"), mpich = shoal_mpi_has_plugin("mpich");
-  fprintf(out, "communication self local throttle%s%s\n", openmpi ? " mpi-openmpi" : "",
-          mpich ? " mpi-mpich" : "");
-  fprintf(out, "unavailable%s%s nccl cuda\n", openmpi ? "" : " mpi-openmpi",
-          mpich ? "" : " mpi-mpich");
+  fprintf(out, "devices");
+  for (int64_t i = 0; shoal_device_kind_name(i); ++i)
+    fprintf(out, " %s", shoal_device_kind_name(i));
+  for (int missing = 0; missing < 2; ++missing) {
+    bool available = false;
+    fprintf(out, missing ? "\nunavailable" : "\ncommunication");
+    for (int64_t i = 0; shoal_comm_backend(i, &available); ++i)
+      if (available == !missing) fprintf(out, " %s", shoal_comm_backend(i, NULL));
+  }
+  fprintf(out, " cuda\n");
   fprintf(out, "strategies");
   for (int64_t i = 0; i < shoal_strategies_count(NULL); ++i)
     fprintf(out, " %s", shoal_strategies_get(NULL, i)->name);
@@ -59,18 +61,15 @@ static shoal_status_t print_info(FILE *out) {
   return NULL;
 }
 
-shoal_status_t cli_info(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_info(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   info_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status =
-      cli_options("info", "", table, 2, argc, argv, &arena, &command, &words, out);
+      cli_options("info", "", table, 2, argc, argv, arena, &command, &words, out);
   if (!status && words.count > 0)
     status = SHOAL_ERROR(INVALID_ARGUMENT, "shoal info takes no argument '%s'", words.items[0]);
   if (!status && !command.help) {
-    status = command.cluster ? print_cluster(command.cluster, &arena, out) : print_info(out);
+    status = command.cluster ? print_cluster(command.cluster, arena, out) : print_info(out);
   }
-  shoal_arena_deinit(&arena);
   return status;
 }

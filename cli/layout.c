@@ -8,16 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/options.h"
-#include "base/status.h"
 #include "cli.h"
-#include "layout/layout_impl.h"
-#include "layout/reduce.h"
 #include "planning.h"
+#include "print.h"
 #include "shoal/layout.h"
+#include "shoal/options.h"
 
 typedef struct layout_options {
   const char *shape, *mesh, *layout, *batch;
@@ -92,68 +87,83 @@ static shoal_status_t make_query(const char *shape, const char *mesh, const char
 
 // ---- json ------------------------------------------------------------------------------
 
-static void write_ints(shoal_json_writer_t *w, const char *key, const int64_t *values,
-                       int64_t count) {
-  shoal_json_begin(w, key, '[', true);
-  for (int64_t i = 0; i < count; ++i) shoal_json_int(w, NULL, values[i]);
-  shoal_json_end(w, ']');
+// Everything is worked out before anything is printed, so that an error leaves no half object.
+typedef struct rank_part {
+  shoal_boxes_t boxes;
+  const shoal_box_t *own, *halo;
+  int64_t own_count, halo_count;
+} rank_part_t;
+
+static void print_ints(const char *key, const int64_t *values, int64_t count, FILE *out) {
+  fprintf(out, "\"%s\": [", key);
+  for (int64_t i = 0; i < count; ++i) fprintf(out, "%s%lld", i ? ", " : "", (long long)values[i]);
+  fputc(']', out);
 }
 
-static void write_boxes(shoal_json_writer_t *w, const char *key, int32_t rank,
-                        const shoal_box_t *boxes, int64_t count) {
-  shoal_json_begin(w, key, '[', true);
+static void print_boxes(const char *key, int32_t rank, const shoal_box_t *boxes, int64_t count,
+                        FILE *out) {
+  fprintf(out, ", \"%s\": [", key);
   for (int64_t i = 0; i < count; ++i) {
-    shoal_json_begin(w, NULL, '{', true);
-    write_ints(w, "start", boxes[i].start, rank);
-    write_ints(w, "size", boxes[i].size, rank);
-    shoal_json_end(w, '}');
+    fprintf(out, i ? ", {" : "{");
+    print_ints("start", boxes[i].start, rank, out);
+    fprintf(out, ", ");
+    print_ints("size", boxes[i].size, rank, out);
+    fputc('}', out);
   }
-  shoal_json_end(w, ']');
+  fputc(']', out);
 }
 
-static void write_partial(shoal_json_writer_t *w, const query_t *q) {
+static const char *axis_name(const query_t *q, const shoal_cut_t *cut) {
+  return cut->axis == SHOAL_AXIS_MICRO ? "micro" : q->mesh.axes[cut->axis].name;
+}
+
+static void print_partial(const query_t *q, FILE *out) {
   bool any = false;
   for (int32_t i = 0; i < q->layout.cut_count; ++i) {
     const shoal_cut_t *cut = &q->layout.cuts[i];
     if (cut->kind != SHOAL_CUT_PARTIAL) continue;
-    if (!any) shoal_json_begin(w, "partial", '{', true);
+    fprintf(out, any ? ", " : ", \"partial\": {");
     any = true;
-    shoal_json_string(w, shoal_layout_axis_name(&q->mesh, cut->axis),
-                      shoal_reduce_name(cut->reduce));
+    cli_print_json(axis_name(q, cut), out);
+    fprintf(out, ": \"%s\"", shoal_reduce_name(cut->reduce));
   }
-  if (any) shoal_json_end(w, '}');
+  if (any) fputc('}', out);
 }
 
-static shoal_status_t write_rank(shoal_json_writer_t *w, const query_t *q, int64_t position,
-                                 int64_t micro, shoal_arena_t *arena) {
-  shoal_boxes_t boxes;
-  const shoal_box_t *list, *halo;
-  int64_t count, halo_count;
-  SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&q->layout, &q->shape, position, micro, arena, &boxes));
-  SHOAL_RETURN_IF_ERROR(shoal_boxes_list(&boxes, arena, &list, &count));
-  SHOAL_RETURN_IF_ERROR(shoal_boxes_halo(&boxes, arena, &halo, &halo_count));
-  shoal_json_begin(w, NULL, '{', true);
-  shoal_json_int(w, "rank", position);
-  if (q->micros > 1) shoal_json_int(w, "micro", micro);
-  write_boxes(w, "boxes", q->shape.rank, list, count);
-  if (halo_count) write_boxes(w, "halo", q->shape.rank, halo, halo_count);
-  if (boxes.flat) write_ints(w, "flat", (int64_t[]){boxes.from, boxes.to}, 2);
-  write_partial(w, q);
-  shoal_json_end(w, '}');
-  return NULL;
+static void print_rank(const query_t *q, int64_t position, int64_t micro, const rank_part_t *part,
+                       FILE *out) {
+  fprintf(out, "{\"rank\": %lld", (long long)position);
+  if (q->micros > 1) fprintf(out, ", \"micro\": %lld", (long long)micro);
+  print_boxes("boxes", q->shape.rank, part->own, part->own_count, out);
+  if (part->halo_count) print_boxes("halo", q->shape.rank, part->halo, part->halo_count, out);
+  if (part->boxes.flat) {
+    fprintf(out, ", ");
+    print_ints("flat", (int64_t[]){part->boxes.from, part->boxes.to}, 2, out);
+  }
+  print_partial(q, out);
+  fputc('}', out);
 }
 
-static shoal_status_t print_json(const query_t *q, bool one_line, shoal_arena_t *arena,
-                                 shoal_text_t *text) {
-  shoal_json_writer_t w;
-  shoal_json_writer_init(text, &w);
-  shoal_json_begin(&w, NULL, '{', one_line);
-  shoal_json_begin(&w, "ranks", '[', one_line);
+static shoal_status_t print_json(const query_t *q, bool one_line, shoal_arena_t *arena, FILE *out) {
+  rank_part_t *parts = SHOAL_NEW(arena, rank_part_t, (q->end - q->first) * q->micros),
+              *part = parts;
+  if (!parts) return SHOAL_OOM();
   for (int64_t p = q->first; p < q->end; ++p) {
-    for (int64_t m = 0; m < q->micros; ++m) SHOAL_RETURN_IF_ERROR(write_rank(&w, q, p, m, arena));
+    for (int64_t m = 0; m < q->micros; ++m, ++part) {
+      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&q->layout, &q->shape, p, m, arena, &part->boxes));
+      SHOAL_RETURN_IF_ERROR(shoal_boxes_list(&part->boxes, arena, &part->own, &part->own_count));
+      SHOAL_RETURN_IF_ERROR(shoal_boxes_halo(&part->boxes, arena, &part->halo, &part->halo_count));
+    }
   }
-  shoal_json_end(&w, ']');
-  shoal_json_end(&w, '}');
+  fprintf(out, "{\"ranks\": [");
+  part = parts;
+  for (int64_t p = q->first; p < q->end; ++p) {
+    for (int64_t m = 0; m < q->micros; ++m, ++part) {
+      fprintf(out, "%s%s", part == parts ? "" : one_line ? ", " : ",", one_line ? "" : "\n  ");
+      print_rank(q, p, m, part, out);
+    }
+  }
+  fprintf(out, one_line ? "]}\n" : "\n]}\n");
   return NULL;
 }
 
@@ -172,17 +182,17 @@ static int compare_ints(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-typedef SHOAL_VEC(int64_t) ints_t;
-
-// Where along `dim` something changes in this part.
-static bool add_bounds(const shoal_boxes_t *boxes, int32_t dim, shoal_arena_t *arena, ints_t *out) {
+// Where along `dim` something changes in this part: at the ends of its intervals, and at up to
+// FLAT_BOUNDS more places if it is flat. Returns how many there are.
+enum { FLAT_BOUNDS = 4 };
+static int64_t add_bounds(const shoal_boxes_t *boxes, int32_t dim, int64_t *out) {
   const shoal_dim_part_t *part = &boxes->dims[dim];
-  bool ok = true;
+  int64_t count = 0;
   for (int32_t i = 0; i < part->own_count; ++i) {
-    ok = ok && SHOAL_PUSH(arena, out, part->own[i].start);
-    ok = ok && SHOAL_PUSH(arena, out, part->own[i].start + part->own[i].size);
+    out[count++] = part->own[i].start;
+    out[count++] = part->own[i].start + part->own[i].size;
   }
-  if (!boxes->flat || part->own_size == 0) return ok;
+  if (!boxes->flat || part->own_size == 0) return count;
   // A flat range ends inside a row: rows and columns of its ends, as packed positions.
   bool last = dim == boxes->whole.rank - 1;
   int64_t columns = boxes->dims[boxes->whole.rank - 1].own_size, ends[] = {boxes->from, boxes->to};
@@ -190,29 +200,32 @@ static bool add_bounds(const shoal_boxes_t *boxes, int32_t dim, shoal_arena_t *a
     for (int64_t up = 0; up < (last ? 1 : 2); ++up) {
       int64_t packed = last ? ends[e] % columns : ends[e] / columns + up;
       for (int32_t i = 0; i < part->own_count && packed >= 0; packed -= part->own[i++].size) {
-        if (packed < part->own[i].size)
-          ok = ok && SHOAL_PUSH(arena, out, part->own[i].start + packed);
-        if (packed < part->own[i].size) break;
+        if (packed >= part->own[i].size) continue;
+        out[count++] = part->own[i].start + packed;
+        break;
       }
     }
   }
-  return ok;
+  return count;
 }
 
 static shoal_status_t find_bounds(const query_t *q, const shoal_boxes_t *parts, int32_t dim,
                                   int64_t most, shoal_arena_t *arena, bounds_t *out) {
-  ints_t all = {0};
-  bool ok = SHOAL_PUSH(arena, &all, 0) && SHOAL_PUSH(arena, &all, q->shape.dims[dim]);
-  for (int64_t p = q->first; p < q->end; ++p) ok = ok && add_bounds(&parts[p], dim, arena, &all);
-  if (!ok) return SHOAL_OOM();
-  qsort(all.items, (size_t)all.count, sizeof *all.items, compare_ints);
-  int64_t kept = 0;
-  for (int64_t i = 0; i < all.count; ++i) {
-    if (!kept || all.items[i] != all.items[kept - 1]) all.items[kept++] = all.items[i];
+  int64_t room = 2, count = 0, kept = 0;
+  for (int64_t p = q->first; p < q->end; ++p)
+    room += 2 * parts[p].dims[dim].own_count + FLAT_BOUNDS;
+  int64_t *all = SHOAL_NEW(arena, int64_t, room);
+  if (!all) return SHOAL_OOM();
+  all[count++] = 0;
+  all[count++] = q->shape.dims[dim];
+  for (int64_t p = q->first; p < q->end; ++p) count += add_bounds(&parts[p], dim, all + count);
+  qsort(all, (size_t)count, sizeof *all, compare_ints);
+  for (int64_t i = 0; i < count; ++i) {
+    if (!kept || all[i] != all[kept - 1]) all[kept++] = all[i];
   }
-  *out = (bounds_t){all.items, kept - 1, false};
+  *out = (bounds_t){all, kept - 1, false};
   if (out->count <= most) return NULL;
-  for (int64_t i = 0; i <= most; ++i) all.items[i] = all.items[i * out->count / most];
+  for (int64_t i = 0; i <= most; ++i) all[i] = all[i * out->count / most];
   out->count = most;
   out->dropped = true;
   return NULL;
@@ -253,9 +266,9 @@ static void label(const query_t *q, const shoal_boxes_t *parts, const int64_t *i
 }
 
 static shoal_status_t draw(const query_t *q, const shoal_boxes_t *parts, shoal_arena_t *arena,
-                           shoal_text_t *text) {
+                           FILE *out) {
   int32_t last = q->shape.rank - 1;
-  bounds_t rows = {(int64_t[]){0, 1}, 1, false}, columns;
+  bounds_t rows = {(int64_t[]){0, 1}, 1, false}, columns = {0};
   int64_t room = WIDTH - LABEL - 4, widths[WIDTH];
   int64_t least = 2 + snprintf(NULL, 0, "%lld", (long long)q->end - 1);  // a rank between blanks
   SHOAL_RETURN_IF_ERROR(find_bounds(q, parts, last, room / (least + 1), arena, &columns));
@@ -267,163 +280,147 @@ static shoal_status_t draw(const query_t *q, const shoal_boxes_t *parts, shoal_a
     double share = (double)(columns.items[i + 1] - columns.items[i]) / (double)length;
     widths[i] = least + (int64_t)(share * (double)spare);
   }
-  shoal_text_addf(text, "%*s", LABEL + 2, "");
+  fprintf(out, "%*s", LABEL + 2, "");
   for (int64_t i = 0; i < columns.count; ++i) {
     char number[32];
     int wrote = snprintf(number, sizeof number, "%lld", (long long)columns.items[i]);
-    shoal_text_addf(text, "%-*s", (int)widths[i] + 1, wrote <= widths[i] ? number : "");
+    fprintf(out, "%-*s", (int)widths[i] + 1, wrote <= widths[i] ? number : "");
   }
-  shoal_text_addf(text, "%lld\n", (long long)length);
+  fprintf(out, "%lld\n", (long long)length);
   for (int64_t r = 0; r <= rows.count; ++r) {
-    shoal_text_addf(text, "%*s +", LABEL, "");
+    fprintf(out, "%*s +", LABEL, "");
     for (int64_t i = 0; i < columns.count; ++i) {
-      for (int64_t k = 0; k < widths[i]; ++k) shoal_text_add(text, "-");
-      shoal_text_add(text, "+");
+      for (int64_t k = 0; k < widths[i]; ++k) fputs("-", out);
+      fputs("+", out);
     }
-    shoal_text_add(text, "\n");
+    fputs("\n", out);
     if (r == rows.count) break;
     if (last == 1)
-      shoal_text_addf(text, "%*lld |", LABEL, (long long)rows.items[r]);
+      fprintf(out, "%*lld |", LABEL, (long long)rows.items[r]);
     else
-      shoal_text_addf(text, "%*s |", LABEL, "");
+      fprintf(out, "%*s |", LABEL, "");
     for (int64_t i = 0; i < columns.count; ++i) {
       int64_t index[2] = {last == 1 ? rows.items[r] : columns.items[i], columns.items[i]};
       char owner[WIDTH + 2];
       label(q, parts, index, widths[i] - 1, owner);
-      shoal_text_addf(text, " %-*s|", (int)widths[i] - 1, owner);
+      fprintf(out, " %-*s|", (int)widths[i] - 1, owner);
     }
-    shoal_text_add(text, "\n");
+    fputs("\n", out);
   }
   if (rows.dropped || columns.dropped) {
-    shoal_text_add(text, "(too fine to draw: a sample; the table has it all)\n");
+    fputs("(too fine to draw: a sample; the table has it all)\n", out);
   }
   return NULL;
 }
 
 // ---- table -----------------------------------------------------------------------------
 
-static void add_product(const shoal_boxes_t *boxes, bool held, shoal_text_t *text) {
+static void add_product(const shoal_boxes_t *boxes, bool held, FILE *out) {
   for (int32_t d = 0; d < boxes->whole.rank; ++d) {
     const shoal_dim_part_t *part = &boxes->dims[d];
     int32_t count = held ? part->held_count : part->own_count;
-    if (d) shoal_text_add(text, " x ");
+    if (d) fputs(" x ", out);
     for (int32_t i = 0; i < count; ++i) {
       const shoal_interval_t *interval = held ? &part->held[i] : &part->own[i];
-      shoal_text_addf(text, "%s[%lld,%lld)", i ? "+" : "", (long long)interval->start,
-                      (long long)(interval->start + interval->size));
+      fprintf(out, "%s[%lld,%lld)", i ? "+" : "", (long long)interval->start,
+              (long long)(interval->start + interval->size));
     }
-    if (count == 0) shoal_text_add(text, "nothing");
+    if (count == 0) fputs("nothing", out);
   }
-  if (boxes->whole.rank == 0) shoal_text_add(text, "the scalar");
+  if (boxes->whole.rank == 0) fputs("the scalar", out);
 }
 
-static void add_row(const query_t *q, int64_t position, const shoal_boxes_t *boxes,
-                    shoal_text_t *text) {
+static void add_row(const query_t *q, int64_t position, const shoal_boxes_t *boxes, FILE *out) {
   int64_t coords[SHOAL_MAX_AXES], owned = 1, held = 1;
   shoal_mesh_coords(&q->mesh, position, coords);
-  shoal_text_addf(text, "rank %lld", (long long)position);
+  fprintf(out, "rank %lld", (long long)position);
   for (int32_t i = 0; i < q->mesh.axis_count; ++i) {
-    shoal_text_addf(text, " %s=%lld", q->mesh.axes[i].name, (long long)coords[i]);
+    fprintf(out, " %s=%lld", q->mesh.axes[i].name, (long long)coords[i]);
   }
   for (int32_t d = 0; d < q->shape.rank; ++d) {
     owned *= boxes->dims[d].own_size;
     held *= boxes->dims[d].held_size;
   }
-  shoal_text_addf(text,
-                  ": owns %lld: ", (long long)(boxes->flat ? boxes->to - boxes->from : owned));
+  fprintf(out, ": owns %lld: ", (long long)(boxes->flat ? boxes->to - boxes->from : owned));
   if (boxes->flat) {
-    shoal_text_addf(text, "flat [%lld,%lld) of ", (long long)boxes->from, (long long)boxes->to);
+    fprintf(out, "flat [%lld,%lld) of ", (long long)boxes->from, (long long)boxes->to);
   }
-  add_product(boxes, false, text);
+  add_product(boxes, false, out);
   if (held != owned) {
-    shoal_text_addf(text, "; holds %lld: ", (long long)held);
-    add_product(boxes, true, text);
+    fprintf(out, "; holds %lld: ", (long long)held);
+    add_product(boxes, true, out);
   }
-  shoal_text_add(text, "\n");
+  fputs("\n", out);
 }
 
-static shoal_status_t print_text(const query_t *q, shoal_arena_t *arena, shoal_text_t *text) {
+static shoal_status_t print_text(const query_t *q, shoal_arena_t *arena, FILE *out) {
   const char *mesh, *layout;
-  char shape[192];
-  shoal_shape_format(&q->shape, shape, sizeof shape);
   SHOAL_RETURN_IF_ERROR(shoal_mesh_print(&q->mesh, arena, &mesh));
   SHOAL_RETURN_IF_ERROR(shoal_layout_print(&q->layout, arena, &layout));
-  shoal_text_addf(text, "%s of %s on %s\n", layout[0] ? layout : "replicated", shape,
-                  mesh[0] ? mesh : "one rank");
+  fprintf(out, "%s of ", layout[0] ? layout : "replicated");
+  cli_print_shape(&q->shape, out);
+  fprintf(out, " on %s\n", mesh[0] ? mesh : "one rank");
   shoal_boxes_t *parts = SHOAL_NEW(arena, shoal_boxes_t, q->end);
   if (!parts) return SHOAL_OOM();
   for (int64_t m = 0; m < q->micros; ++m) {
-    if (q->micros > 1) shoal_text_addf(text, "\nmicro-batch %lld\n", (long long)m);
+    if (q->micros > 1) fprintf(out, "\nmicro-batch %lld\n", (long long)m);
     for (int64_t p = q->first; p < q->end; ++p) {
       SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(&q->layout, &q->shape, p, m, arena, &parts[p]));
     }
-    if (q->shape.rank == 1 || q->shape.rank == 2)
-      SHOAL_RETURN_IF_ERROR(draw(q, parts, arena, text));
-    for (int64_t p = q->first; p < q->end; ++p) add_row(q, p, &parts[p], text);
+    if (q->shape.rank == 1 || q->shape.rank == 2) SHOAL_RETURN_IF_ERROR(draw(q, parts, arena, out));
+    for (int64_t p = q->first; p < q->end; ++p) add_row(q, p, &parts[p], out);
   }
   for (int32_t i = 0; i < q->layout.cut_count; ++i) {
     const shoal_cut_t *cut = &q->layout.cuts[i];
     if (cut->kind != SHOAL_CUT_PARTIAL) continue;
-    shoal_text_addf(text, "to be joined along %s by %s\n",
-                    shoal_layout_axis_name(&q->mesh, cut->axis), shoal_reduce_name(cut->reduce));
+    fprintf(out, "to be joined along %s by %s\n", axis_name(q, cut),
+            shoal_reduce_name(cut->reduce));
   }
   return NULL;
 }
 
 // ---- batch -----------------------------------------------------------------------------
 
-static void print_error(shoal_status_t status, shoal_text_t *text) {
-  shoal_json_writer_t w;
-  shoal_json_writer_init(text, &w);
-  shoal_json_begin(&w, NULL, '{', true);
-  shoal_json_string(&w, "error", shoal_code_name(shoal_status_code(status)));
-  shoal_json_string(&w, "message", shoal_status_message(status));
-  shoal_json_end(&w, '}');
+static void print_error(shoal_status_t status, FILE *out) {
+  fprintf(out, "{\"error\": ");
+  cli_print_json(shoal_code_name(shoal_status_code(status)), out);
+  fprintf(out, ", \"message\": ");
+  cli_print_json(shoal_status_message(status), out);
+  fprintf(out, "}\n");
   shoal_status_free(status);
 }
 
-static shoal_status_t flush(shoal_text_t *text, FILE *out) {
-  SHOAL_RETURN_IF_ERROR(shoal_text_status(text));
-  if (text->length && fwrite(text->data, 1, text->length, out) != text->length) {
-    return SHOAL_ERROR(IO, "cannot write the result");
-  }
-  text->length = 0;
-  return NULL;
-}
-
 // A line that is wrong gives an object with "error" and "message"; the others are answered.
-static shoal_status_t batch_line(char *line, shoal_text_t *text) {
+static shoal_status_t batch_line(char *line, FILE *out) {
   char *mesh = strchr(line, '|'), *layout = mesh ? strchr(mesh + 1, '|') : NULL;
-  shoal_arena_t arena;
+  shoal_arena_t *arena;
   query_t query;
   if (!layout) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write shape|mesh|layout", "batch line '%s'", line);
   }
   *mesh++ = *layout++ = 0;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  shoal_status_t status = make_query(line, mesh, layout, -1, &arena, &query);
-  if (!status) status = print_json(&query, true, &arena, text);
-  shoal_arena_deinit(&arena);
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_status_t status = make_query(line, mesh, layout, -1, arena, &query);
+  if (!status) status = print_json(&query, true, arena, out);
+  shoal_arena_free(arena);
   if (status && shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
-    print_error(status, text);
+    print_error(status, out);
     status = NULL;
   }
   return status;
 }
 
-static shoal_status_t run_batch(const char *path, shoal_arena_t *arena, shoal_text_t *text,
-                                FILE *out) {
+static shoal_status_t run_batch(const char *path, shoal_arena_t *arena, FILE *out) {
   const char *data;
   int64_t size;
   SHOAL_RETURN_IF_ERROR(shoal_file_read(path, arena, &data, &size));
-  char *at = shoal_arena_strdup(arena, data);
+  char *at = cli_format(arena, "%s", data);
   if (!at) return SHOAL_OOM();
   while (*at) {
     size_t length = strcspn(at, "\n");
     char *next = at + length + (at[length] == '\n');
     at[length] = 0;
-    if (length) SHOAL_RETURN_IF_ERROR(batch_line(at, text));
-    SHOAL_RETURN_IF_ERROR(flush(text, out));
+    if (length) SHOAL_RETURN_IF_ERROR(batch_line(at, out));
     at = next;
   }
   return NULL;
@@ -431,8 +428,7 @@ static shoal_status_t run_batch(const char *path, shoal_arena_t *arena, shoal_te
 
 // ---- command ---------------------------------------------------------------------------
 
-static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, shoal_text_t *text,
-                          FILE *out) {
+static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   layout_options_t options = {0};
   shoal_words_t words;
   query_t query;
@@ -443,31 +439,20 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, shoal_tex
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give --shape, --mesh and --layout",
                             "layout takes no argument '%s'", words.items[0]);
   }
-  if (options.batch) return run_batch(options.batch, arena, text, out);
+  if (options.batch) return run_batch(options.batch, arena, out);
   if (!options.shape) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "as in --shape 10,768 --mesh data=2 --layout data:0",
                             "--shape is missing");
   }
   SHOAL_RETURN_IF_ERROR(
       make_query(options.shape, options.mesh, options.layout, options.rank, arena, &query));
-  if (options.format)
-    SHOAL_RETURN_IF_ERROR(print_json(&query, false, arena, text));
-  else
-    SHOAL_RETURN_IF_ERROR(print_text(&query, arena, text));
-  return flush(text, out);
+  return options.format ? print_json(&query, false, arena, out) : print_text(&query, arena, out);
 }
 
-shoal_status_t cli_layout(int argc, char **argv, FILE *out) {
+shoal_status_t cli_layout(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   if (argc > 0 && strcmp(argv[0], "layout") == 0) {  // the sub-command's name may come along
     --argc;
     ++argv;
   }
-  shoal_arena_t arena;
-  shoal_text_t text;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_status_t status = run(argc, argv, &arena, &text, out);
-  shoal_text_deinit(&text);
-  shoal_arena_deinit(&arena);
-  return status;
+  return run(argc, argv, arena, out);
 }

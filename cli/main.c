@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "cli.h"
+#include "shoal/options.h"
 
 typedef struct command {
   const char *name, *arguments, *doc;
-  shoal_status_t (*run)(int argc, char **argv, FILE *out);
+  shoal_status_t (*run)(int argc, char **argv, shoal_arena_t *arena, FILE *out);
 } command_t;
 
 static const command_t commands[] = {
@@ -53,6 +53,14 @@ static void hold_standard_streams(void) {
   }
 }
 
+static shoal_status_t run(const command_t *command, int argc, char **argv) {
+  shoal_arena_t *arena = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_status_t status = command->run(argc, argv, arena, stdout);
+  shoal_arena_free(arena);
+  return status;
+}
+
 int main(int argc, char **argv) {
   hold_standard_streams();
   if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
@@ -64,16 +72,16 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < COMMAND_COUNT; ++i) {
     names[i] = typed(&commands[i], typed_names[i]);
     if (strcmp(argv[1], names[i]) != 0) continue;
-    int code = report(commands[i].run(argc - 2, argv + 2, stdout));
+    int code = report(run(&commands[i], argc - 2, argv + 2));
     if (fflush(stdout) != 0 || ferror(stdout)) {
       fprintf(stderr, "shoal: error: IO: standard output could not be written\n");
       return code ? code : shoal_code_exit(SHOAL_IO);
     }
     return code;
   }
-  const char *nearest = shoal_text_nearest(argv[1], names, COMMAND_COUNT);
-  fprintf(stderr, "shoal: error: INVALID_ARGUMENT: there is no command '%s'\nhint: %s%s%s\n",
-          argv[1], nearest ? "did you mean '" : "shoal --help lists them", nearest ? nearest : "",
-          nearest ? "'?" : "");
-  return shoal_code_exit(SHOAL_INVALID_ARGUMENT);
+  shoal_hint_t hint;
+  return report(SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      shoal_did_you_mean(argv[1], names, COMMAND_COUNT, "shoal --help lists them", &hint),
+      "there is no command '%s'", argv[1]));
 }

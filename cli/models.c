@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
-
 static void build_mlp(shoal_model_t *model, const cli_model_options_t *o, shoal_dtype_t dtype) {
   shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = o->batch,
                                               .in_features = o->in_features,
@@ -59,11 +57,11 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
     if (strcmp(zoo[i].name, name) == 0) index = i;
   }
   if (index == ZOO_COUNT) {
-    const char *nearest = shoal_text_nearest(name, names, (int64_t)ZOO_COUNT);
-    char hint[64];
-    snprintf(hint, sizeof hint, "did you mean '%s'?", nearest ? nearest : "");
-    return SHOAL_ERROR_HINT(NOT_FOUND, nearest ? hint : "models are mlp, gpt and cnn",
-                            "there is no model '%s'", name);
+    shoal_hint_t hint;
+    return SHOAL_ERROR_HINT(
+        NOT_FOUND,
+        shoal_did_you_mean(name, names, (int64_t)ZOO_COUNT, "models are mlp, gpt and cnn", &hint),
+        "there is no model '%s'", name);
   }
   shoal_dtype_t dtype;
   if (!shoal_dtype_parse(options->dtype ? options->dtype : "f32", &dtype) ||

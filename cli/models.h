@@ -3,8 +3,8 @@
 #ifndef SHOAL_CLI_MODELS_H_
 #define SHOAL_CLI_MODELS_H_
 
-#include "base/options.h"
 #include "shoal/nn.h"
+#include "shoal/options.h"
 
 typedef struct cli_model_options {
   int64_t batch, context, vocabulary, width, heads, layers;  // gpt

@@ -8,12 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/time.h"
 #include "cli.h"
-#include "comm/backends/local/table.h"
-#include "op/reduce.h"
 #include "planning.h"
+#include "print.h"
 #include "ranks.h"
 #include "shoal/comm.h"
 
@@ -103,9 +100,11 @@ static shoal_status_t parse_collectives(const char *text, perf_t *perf) {
     int kind = 0;
     while (kind < SHOAL_COLLECTIVE_COUNT && strcmp(word, names[kind]) != 0) ++kind;
     if (kind == SHOAL_COLLECTIVE_COUNT) {
-      const char *nearest = shoal_text_nearest(word, names, SHOAL_COLLECTIVE_COUNT);
-      return SHOAL_ERROR(INVALID_ARGUMENT, "there is no collective '%s'; did you mean '%s'?", word,
-                         nearest ? nearest : "all_reduce");
+      shoal_hint_t hint;
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                              shoal_did_you_mean(word, names, SHOAL_COLLECTIVE_COUNT,
+                                                 "as in all_reduce,barrier", &hint),
+                              "there is no collective '%s'", word);
     }
     perf->wanted[kind] = true;
     text += length + (text[length] == ',');
@@ -193,9 +192,9 @@ static shoal_status_t sample(meter_t *m, const shoal_collective_t *c, int64_t ca
     flush(m->recv, bytes);
   }
   SHOAL_RETURN_IF_ERROR(shoal_barrier(m->group));
-  const int64_t start = shoal_time_ns();
+  const int64_t start = cli_time_ns();
   for (int64_t i = 0; i < calls; ++i) SHOAL_RETURN_IF_ERROR(shoal_collective_run(m->group, c));
-  double seconds = (double)(shoal_time_ns() - start) * 1e-9 / (double)calls;
+  double seconds = (double)(cli_time_ns() - start) * 1e-9 / (double)calls;
   SHOAL_RETURN_IF_ERROR(
       shoal_all_reduce(m->group, SHOAL_F64, SHOAL_REDUCE_MAX, 1, &seconds, &seconds));
   *out_seconds = seconds;
@@ -316,26 +315,19 @@ static shoal_status_t run_rank(void *self, shoal_world_t *world, int32_t rank) {
 
 // ---- the command --------------------------------------------------------------------------------
 
-static shoal_status_t print_table(FILE *out) {
-  shoal_local_table_t table;
-  SHOAL_RETURN_IF_ERROR(shoal_local_table_init(getenv("SHOAL_COMM_TABLE"), &table));
-  shoal_text_t text;
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_local_table_print(&table, &text);
-  fputs(shoal_text_string(&text), out);
-  shoal_status_t status = shoal_text_status(&text);
-  shoal_text_deinit(&text);
-  return status;
-}
-
 static shoal_status_t run(const perf_command_t *command, bool ranks_given,
-                          const shoal_words_t *words, FILE *out) {
+                          const shoal_words_t *words, shoal_arena_t *arena, FILE *out) {
   if (words->count != 1 || strcmp(words->items[0], "comm") != 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal perf comm [OPTIONS]",
                             "what there is to measure is 'comm'%s%s", words->count ? ", not " : "",
                             words->count ? words->items[0] : "");
   }
-  if (command->table) return print_table(out);
+  if (command->table) {
+    const char *text = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_comm_table_print(arena, &text));
+    fputs(text, out);
+    return NULL;
+  }
   perf_t perf = {.command = command, .out = out};
   SHOAL_RETURN_IF_ERROR(parse_sizes(command->sizes, &perf));
   SHOAL_RETURN_IF_ERROR(parse_collectives(command->collective, &perf));
@@ -349,14 +341,12 @@ static shoal_status_t run(const perf_command_t *command, bool ranks_given,
   return cli_ranks_run(&ranks, run_rank, &perf);
 }
 
-shoal_status_t cli_perf(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_perf(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   perf_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status =
-      cli_options("perf", "comm", OPTIONS, OPTION_COUNT, argc, argv, &arena, &command, &words, out);
-  if (!status && !command.help) status = run(&command, cli_ranks_given(argc, argv), &words, out);
-  shoal_arena_deinit(&arena);
+      cli_options("perf", "comm", OPTIONS, OPTION_COUNT, argc, argv, arena, &command, &words, out);
+  if (!status && !command.help)
+    status = run(&command, cli_ranks_given(argc, argv), &words, arena, out);
   return status;
 }

@@ -1,10 +1,7 @@
 // `shoal plan MODEL`: makes a plan and prints it, or says in a few lines what it decided.
 #include <string.h>
 
-#include "base/file.h"
-#include "base/status.h"
 #include "cli.h"
-#include "lower/lower.h"
 #include "models.h"
 #include "planning.h"
 
@@ -79,20 +76,16 @@ static shoal_status_t show(const plan_command_t *command, const cli_planned_t *p
   return NULL;
 }
 
-shoal_status_t cli_plan(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_plan(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   plan_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status =
-      cli_options("plan", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+      cli_options("plan", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
   cli_planned_t planned = {0};
   if (!status && !command.help)
-    status =
-        cli_planned_create(words.items[0], &command.model, &command.planning, &arena, &planned);
-  if (!status && !command.help) status = show(&command, &planned, &arena, out);
+    status = cli_planned_create(words.items[0], &command.model, &command.planning, arena, &planned);
+  if (!status && !command.help) status = show(&command, &planned, arena, out);
   cli_planned_free(&planned);
-  shoal_arena_deinit(&arena);
   return status;
 }

@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#include "base/file.h"
-#include "base/status.h"
-#include "lower/lower.h"
+#include "print.h"
+#include "shoal/lower.h"
 
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
                            int64_t count, int argc, char **argv, shoal_arena_t *arena,
@@ -16,15 +15,11 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
                                             options, out_words));
   const bool *help = (const bool *)((const char *)options + table[count - 1].offset);
   if (!*help) return NULL;
-  shoal_text_t text;
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_options_help(table, count, &text);
-  shoal_status_t status = shoal_text_status(&text);
-  if (!status)
-    fprintf(out, "usage: shoal %s%s%s [OPTIONS]\n\n%s", command, arguments[0] ? " " : "", arguments,
-            shoal_text_string(&text));
-  shoal_text_deinit(&text);
-  return status;
+  const char *text = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_options_help(table, count, arena, &text));
+  fprintf(out, "usage: shoal %s%s%s [OPTIONS]\n\n%s", command, arguments[0] ? " " : "", arguments,
+          text);
+  return NULL;
 }
 
 shoal_status_t cli_one_model(const shoal_words_t *words) {
@@ -48,9 +43,11 @@ shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
 
 shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena, int64_t *out_count,
                                  const shoal_intent_entry_t **out_entries) {
-  SHOAL_VEC(shoal_intent_entry_t) entries = {0};
-  char *rest = shoal_arena_strdup(arena, text ? text : "");
-  if (!rest) return SHOAL_OOM();
+  char *rest = cli_format(arena, "%s", text ? text : "");
+  int64_t count = 0, most = 1;
+  for (const char *at = rest; at && *at; ++at) most += *at == ';';
+  shoal_intent_entry_t *entries = SHOAL_NEW(arena, shoal_intent_entry_t, most);
+  if (!rest || !entries) return SHOAL_OOM();
   while (*rest) {
     char *end = strchr(rest, ';');
     if (end) *end = 0;
@@ -59,13 +56,12 @@ shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena, int64_t
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write pattern=layout;pattern=layout",
                               "'%s' in --layouts has no '='", rest);
     *equals = 0;
-    shoal_intent_entry_t entry = {rest, equals + 1};
-    if (!SHOAL_PUSH(arena, &entries, entry)) return SHOAL_OOM();
+    entries[count++] = (shoal_intent_entry_t){rest, equals + 1};
     if (!end) break;
     rest = end + 1;
   }
-  *out_count = entries.count;
-  *out_entries = entries.items;
+  *out_count = count;
+  *out_entries = entries;
   return NULL;
 }
 

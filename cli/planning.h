@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "base/options.h"
 #include "models.h"
+#include "shoal/options.h"
 #include "shoal/planners.h"
 #include "shoal/program.h"
 #include "shoal/simulate.h"

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
-
 bool cli_ranks_given(int argc, char **argv) {
   const char *variable = getenv("SHOAL_RANKS");
   bool given = variable && variable[0];

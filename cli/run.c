@@ -1,6 +1,5 @@
-// shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see launch/launch.h.
-// shoal run --cluster FILE -- PROGRAM ARGS: on the machines of a cluster file; see
-// launch/cluster.h.
+// shoal run -n N -- PROGRAM ARGS: launches a program on N local ranks; see shoal/launch.h.
+// shoal run --cluster FILE -- PROGRAM ARGS: on the machines of a cluster file.
 //
 // --threads starts the program once, with SHOAL_THREADS=N: it makes its ranks itself
 // (shoal_launch_ranks), as Shoal's commands `train`, `check` and `perf` do; shoal_world_join
@@ -10,11 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "base/status.h"
 #include "cli.h"
-#include "launch/cluster.h"
-#include "launch/launch.h"
+#include "shoal/launch.h"
+#include "shoal/options.h"
 
 typedef struct run_options {
   const char *ranks;  // a text: 0 is no number of ranks, and not `auto` either
@@ -52,38 +49,13 @@ static const shoal_option_t OPTIONS[] = {
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
 
-static shoal_status_t print_help(FILE *out) {
-  shoal_text_t text;
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_text_add(&text,
-                 "usage: shoal run -n N [OPTIONS] -- PROGRAM [ARGS]\n"
-                 "       shoal run --cluster FILE [OPTIONS] -- PROGRAM [ARGS]\n\n");
-  shoal_options_help(OPTIONS, OPTION_COUNT, &text);
-  fputs(shoal_text_string(&text), out);
-  shoal_status_t status = shoal_text_status(&text);
-  shoal_text_deinit(&text);
-  return status;
-}
-
-static shoal_status_t print_call(const shoal_launch_cluster_options_t *options,
-                                 const shoal_cluster_t *cluster, char **program,
-                                 shoal_arena_t *arena, FILE *out) {
-  shoal_launch_command_t command;
-  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, cluster, program, "HOSTS", "SSH",
-                                                     "SSH_CONFIG", arena, &command));
-  if (command.local_ranks) {  // no mpirun
-    fprintf(out, "local ranks: %d\n", command.local_ranks);
-    for (int64_t i = 0; i < command.variable_count; ++i) {
-      fprintf(out, "variable: %s=%s\n", command.variables[i].name, command.variables[i].value);
-    }
-    fputs("call of each:\n", out);
-  } else {
-    fprintf(out, "HOSTS:\n%s\nSSH:\n%s\nSSH_CONFIG:\n%s\ncall:\n", command.hosts,
-            command.ssh_script, command.ssh_config);
-  }
-  for (const char **word = command.argv; *word; ++word) {
-    fprintf(out, "%s%c", *word, word[1] ? ' ' : '\n');
-  }
+static shoal_status_t print_help(shoal_arena_t *arena, FILE *out) {
+  const char *text = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_options_help(OPTIONS, OPTION_COUNT, arena, &text));
+  fprintf(out,
+          "usage: shoal run -n N [OPTIONS] -- PROGRAM [ARGS]\n"
+          "       shoal run --cluster FILE [OPTIONS] -- PROGRAM [ARGS]\n\n%s",
+          text);
   return NULL;
 }
 
@@ -95,8 +67,11 @@ static shoal_status_t run_cluster(const run_options_t *options, const shoal_laun
                                            .mpi = options->mpi,
                                            .mpi_options = options->mpi_options,
                                            .ssh = options->ssh};
-  shoal_status_t status = options->dry_run ? print_call(&launch, cluster, program, arena, out)
-                                           : shoal_launch_cluster(&launch, cluster, program);
+  const char *text = NULL;
+  shoal_status_t status = options->dry_run
+                              ? shoal_launch_cluster_print(&launch, cluster, program, arena, &text)
+                              : shoal_launch_cluster(&launch, cluster, program);
+  if (!status && text) fputs(text, out);
   shoal_cluster_free(cluster);
   return status;
 }
@@ -124,7 +99,7 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
   SHOAL_RETURN_IF_ERROR(shoal_options_environment(OPTIONS, OPTION_COUNT, arena, &options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, dashes,
                                             (const char *const *)argv, arena, &options, &words));
-  if (options.help) return print_help(out);
+  if (options.help) return print_help(arena, out);
   if (words.count > 0 || dashes + 1 >= argc) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal run -n N -- PROGRAM [ARGS]", "%s%s",
                             words.count > 0 ? "the program follows \"--\", before it stands "
@@ -138,7 +113,7 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
   int32_t ranks = 0;
   SHOAL_RETURN_IF_ERROR(parse_ranks(options.ranks, &ranks));
   char **program = argv + dashes + 1;  // argv ends with NULL
-  shoal_launch_options_t launch = {.size = ranks,
+  shoal_launch_options_t launch = {.ranks = ranks,
                                    .timeout_ms = options.timeout_ms,
                                    .grace_ms = options.grace_ms ? options.grace_ms : 1,  // 0: none
                                    .no_prefix = options.no_prefix,
@@ -147,10 +122,10 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
     return SHOAL_ERROR(INVALID_ARGUMENT, "--cluster starts processes, --threads none: choose one");
   }
   if (options.cluster) return run_cluster(&options, &launch, program, arena, out);
-  if (launch.size == 0) launch.size = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+  if (launch.ranks == 0) launch.ranks = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
   if (options.threads) {
     char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)launch.size);
+    snprintf(text, sizeof text, "%lld", (long long)launch.ranks);
     setenv("SHOAL_THREADS", text, 1);
     if (options.timeout_ms > 0) {
       snprintf(text, sizeof text, "%lld", (long long)options.timeout_ms);
@@ -163,10 +138,6 @@ static shoal_status_t run(int argc, char **argv, shoal_arena_t *arena, FILE *out
   return shoal_launch_program(&launch, program);
 }
 
-shoal_status_t cli_run(int argc, char **argv, FILE *out) {
-  shoal_arena_t *arena;
-  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  shoal_status_t status = run(argc, argv, arena, out);
-  shoal_arena_free(arena);
-  return status;
+shoal_status_t cli_run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  return run(argc, argv, arena, out);
 }

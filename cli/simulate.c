@@ -3,8 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/status.h"
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
@@ -108,20 +106,17 @@ static shoal_status_t simulate_model(simulate_command_t *command, const char *na
   return status;
 }
 
-shoal_status_t cli_simulate(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_simulate(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   simulate_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status = cli_options("simulate", "MODEL|PROGRAM", table, TABLE_COUNT, argc, argv,
-                                      &arena, &command, &words, out);
+                                      arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
   if (!status && !command.help) {
     const bool is_file = strpbrk(words.items[0], "./") && access(words.items[0], F_OK) == 0;
-    status = is_file ? simulate_file(&command, words.items[0], &arena, out)
-                     : simulate_model(&command, words.items[0], cli_ranks_given(argc, argv), &arena,
-                                      out);
+    status =
+        is_file ? simulate_file(&command, words.items[0], arena, out)
+                : simulate_model(&command, words.items[0], cli_ranks_given(argc, argv), arena, out);
   }
-  shoal_arena_deinit(&arena);
   return status;
 }

@@ -6,17 +6,18 @@
 // stays so. Ending slurm-watch leaves the job alone.
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "base/status.h"
-#include "base/time.h"
 #include "cli.h"
+#include "print.h"
+#include "shoal/options.h"
 
 #define CALL_LIMIT_NS INT64_C(60000000000)  // Slurm's clients block while its daemon is away
 #define LONGEST_PAUSE_S 600.0
@@ -39,7 +40,9 @@ static const shoal_option_t OPTIONS[] = {
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
 
 static void pause_s(double seconds) {
-  shoal_time_sleep_ns((int64_t)(seconds * 1e9));
+  struct timespec left = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
 }
 
 // ---- asking Slurm ---------------------------------------------------------------------
@@ -60,11 +63,11 @@ static int call(const char *const *argv, char *buffer, size_t capacity) {
     _exit(127);
   }
   close(ends[1]);
-  const int64_t deadline = shoal_time_ns() + CALL_LIMIT_NS;
+  const int64_t deadline = cli_time_ns() + CALL_LIMIT_NS;
   size_t used = 0;
   for (;;) {
     struct pollfd one = {.fd = ends[0], .events = POLLIN};
-    const int64_t left = (deadline - shoal_time_ns()) / 1000000;
+    const int64_t left = (deadline - cli_time_ns()) / 1000000;
     if (left <= 0 && child > 0) kill(child, SIGKILL);
     if (left <= 0 || (poll(&one, 1, (int)left) < 0 && errno != EINTR)) break;
     char spill[512];
@@ -95,10 +98,11 @@ static shoal_status_t submit(const shoal_words_t *words, int64_t attempt, shoal_
   const int code = call(argv, answer, sizeof answer);
   const size_t digits = strspn(answer, "0123456789");  // "12" or "12;cluster"
   if (code != 0 || digits == 0 || digits > 20) {
-    return shoal_status_format(code == 127 ? SHOAL_UNAVAILABLE : SHOAL_ABORTED, __FILE__, __LINE__,
-                               code == 127 ? "run it where Slurm's commands are installed" : NULL,
-                               "sbatch did not take '%s': %s", words->items[0],
-                               answer[0] ? answer : "no answer");
+    const char *why = answer[0] ? answer : "no answer";
+    if (code == 127)
+      return SHOAL_ERROR_HINT(UNAVAILABLE, "run it where Slurm's commands are installed",
+                              "sbatch did not take '%s': %s", words->items[0], why);
+    return SHOAL_ERROR(ABORTED, "sbatch did not take '%s': %s", words->items[0], why);
   }
   snprintf(id, 32, "%.*s", (int)digits, answer);
   return NULL;
@@ -205,15 +209,11 @@ static shoal_status_t run(const watch_options_t *options, const shoal_words_t *w
 
 // ---- the command ----------------------------------------------------------------------
 
-static shoal_status_t print_help(FILE *out) {
-  shoal_text_t text;
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_text_add(&text, "usage: shoal slurm-watch [OPTIONS] JOB.sbatch [ARGS]\n\n");
-  shoal_options_help(OPTIONS, OPTION_COUNT, &text);
-  fputs(shoal_text_string(&text), out);
-  shoal_status_t status = shoal_text_status(&text);
-  shoal_text_deinit(&text);
-  return status;
+static shoal_status_t print_help(shoal_arena_t *arena, FILE *out) {
+  const char *text = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_options_help(OPTIONS, OPTION_COUNT, arena, &text));
+  fprintf(out, "usage: shoal slurm-watch [OPTIONS] JOB.sbatch [ARGS]\n\n%s", text);
+  return NULL;
 }
 
 static shoal_status_t parse_and_run(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
@@ -223,7 +223,7 @@ static shoal_status_t parse_and_run(int argc, char **argv, shoal_arena_t *arena,
   SHOAL_RETURN_IF_ERROR(shoal_options_environment(OPTIONS, OPTION_COUNT, arena, &options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(OPTIONS, OPTION_COUNT, argc, (const char *const *)argv,
                                             arena, &options, &words));
-  if (options.help) return print_help(out);
+  if (options.help) return print_help(arena, out);
   if (words.count == 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal slurm-watch JOB.sbatch", "there is no job");
   }
@@ -233,10 +233,6 @@ static shoal_status_t parse_and_run(int argc, char **argv, shoal_arena_t *arena,
   return run(&options, &words, arena, out);
 }
 
-shoal_status_t cli_slurm_watch(int argc, char **argv, FILE *out) {
-  shoal_arena_t *arena;
-  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  shoal_status_t status = parse_and_run(argc, argv, arena, out);
-  shoal_arena_free(arena);
-  return status;
+shoal_status_t cli_slurm_watch(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  return parse_and_run(argc, argv, arena, out);
 }

@@ -3,16 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/dtype.h"
-#include "base/file.h"
-#include "base/status.h"
-#include "base/time.h"
 #include "cli.h"
-#include "graph/graph.h"
 #include "models.h"
 #include "planning.h"
+#include "print.h"
 #include "ranks.h"
-#include "run/checkpoint.h"
+#include "shoal/checkpoint.h"
+#include "shoal/session.h"
 #include "source.h"
 
 typedef struct train_command {
@@ -49,7 +46,7 @@ typedef struct trainer {
   shoal_model_t *model;
   shoal_session_t *session;
   cli_source_t *source;
-  shoal_arena_t arena;
+  shoal_arena_t *arena;
   FILE *out;
   bool talks;
   bool trained;  // at least one step: there are losses
@@ -57,26 +54,19 @@ typedef struct trainer {
 } trainer_t;
 
 static shoal_status_t fetch_loss(trainer_t *t, const char *graph, double *out_loss) {
-  const shoal_graph_t *g = shoal_model_find_graph(t->model, graph);
-  for (int64_t i = 0; i < g->outputs.count; ++i) {
-    if (strcmp(g->outputs.items[i].name, "loss") != 0) continue;
-    uint64_t storage = 0;
-    shoal_dtype_t dtype = g->values.items[g->outputs.items[i].value].type.dtype;
-    SHOAL_RETURN_IF_ERROR(shoal_fetch(t->session, "loss", &storage, shoal_dtype_size(dtype)));
-    *out_loss = shoal_dtype_load(dtype, &storage, 0);
-    return NULL;
-  }
-  return SHOAL_ERROR(NOT_FOUND, "graph '%s' has no output 'loss'", graph);
+  shoal_type_t type;
+  if (!shoal_graph_output_type(shoal_model_find_graph(t->model, graph), "loss", &type))
+    return SHOAL_ERROR(NOT_FOUND, "graph '%s' has no output 'loss'", graph);
+  uint64_t storage = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_fetch(t->session, "loss", &storage, shoal_dtype_size(type.dtype)));
+  *out_loss = shoal_dtype_load(type.dtype, &storage, 0);
+  return NULL;
 }
 
 static void print_plan(const trainer_t *t) {
   const shoal_intent_t *intent = shoal_plan_intent(shoal_session_plan(t->session));
   const shoal_program_t *program = shoal_session_program(t->session);
-  int64_t parameters = 0;
-  for (int64_t s = 0; s < t->model->states.count; ++s)
-    if (t->model->states.items[s].options.trainable)
-      parameters += shoal_shape_count(&t->model->states.items[s].type.shape);
-  fprintf(t->out, "model: %lld parameters\n", (long long)parameters);
+  fprintf(t->out, "model: %lld parameters\n", (long long)shoal_model_parameters(t->model));
   fprintf(t->out, "plan: strategy %s, ranks %d", intent->strategy, program->world);
   for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(t->out, ", mesh %s", intent->meshes[i]);
   fprintf(t->out, "\n");
@@ -93,7 +83,7 @@ static void print_plan(const trainer_t *t) {
 static shoal_status_t save(trainer_t *t, int64_t step) {
   const train_command_t *command = t->command;
   if (!command->save) return NULL;
-  char *path = shoal_arena_printf(&t->arena, "%s/step-%lld", command->save, (long long)step);
+  char *path = cli_format(t->arena, "%s/step-%lld", command->save, (long long)step);
   if (!path) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_save(t->session, path));
   if (!t->talks) return NULL;
@@ -105,7 +95,7 @@ static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
   const char *path = NULL;
   *out_step = 0;
   if (!t->command->resume) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, &t->arena, &path, out_step));
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, t->arena, &path, out_step));
   if (!path) {
     *out_step = 0;
     if (t->talks) fprintf(t->out, "nothing to resume in %s: from the start\n", t->command->save);
@@ -119,7 +109,7 @@ static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
 static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step) {
   const train_command_t *command = t->command;
   int64_t logged_step = start, every = command->log_every > 0 ? command->log_every : 1;
-  int64_t logged_time = shoal_time_ns();
+  int64_t logged_time = cli_time_ns();
   for (int64_t step = start + 1; step <= command->steps; ++step) {
     SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, step - 1, t->session));
     SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "train"));
@@ -131,7 +121,7 @@ static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step
       return SHOAL_ERROR_HINT(MISMATCH, "lower --lr", "the loss is %g at step %lld", t->loss,
                               (long long)step);
     if (t->talks && (step % every == 0 || step == start + 1 || step == command->steps)) {
-      int64_t now = shoal_time_ns();
+      int64_t now = cli_time_ns();
       double rate = (double)((step - logged_step) * cli_source_count(t->source)) /
                     ((double)(now - logged_time) * 1e-9);
       fprintf(t->out, "step %lld loss %.4f %s/s %.0f\n", (long long)step, t->loss,
@@ -184,9 +174,9 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
   SHOAL_RETURN_IF_ERROR(
       cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
   if (planning->plan)
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, &t->arena, &options.plan, &size));
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, t->arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
-      cli_layouts_parse(planning->layouts, &t->arena, &options.layout_count, &options.layouts));
+      cli_layouts_parse(planning->layouts, t->arena, &options.layout_count, &options.layouts));
   if (!command->dry_run)
     SHOAL_RETURN_IF_ERROR(
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
@@ -211,12 +201,12 @@ typedef struct train_job {
 static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank) {
   const train_job_t *job = self;
   trainer_t t = {.command = job->command, .out = job->out, .talks = rank == 0};
-  shoal_arena_init(shoal_allocator_system(), &t.arena);
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &t.arena));
   shoal_status_t status = train(&t, world, job->name);
   shoal_session_free(t.session);
   cli_source_close(t.source);
   shoal_model_free(t.model);
-  shoal_arena_deinit(&t.arena);
+  shoal_arena_free(t.arena);
   return status;
 }
 
@@ -234,13 +224,11 @@ static shoal_status_t check_command(const train_command_t *command) {
   return cli_plan_check(&command->planning);
 }
 
-shoal_status_t cli_train(int argc, char **argv, FILE *out) {
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
+shoal_status_t cli_train(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   train_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status =
-      cli_options("train", "MODEL", table, TABLE_COUNT, argc, argv, &arena, &command, &words, out);
+      cli_options("train", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
   if (!status && !command.help) status = check_command(&command);
   if (!status && !command.help) {
@@ -249,6 +237,5 @@ shoal_status_t cli_train(int argc, char **argv, FILE *out) {
                                command.threads};
     status = cli_ranks_run(&ranks, train_rank, &job);
   }
-  shoal_arena_deinit(&arena);
   return status;
 }

@@ -6,6 +6,7 @@
 #ifndef SHOAL_BASE_H_
 #define SHOAL_BASE_H_
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,25 @@ SHOAL_API void shoal_status_print(shoal_status_t status, FILE *file);
     if (shoal_status_local_) return shoal_status_local_; \
   } while (0)
 
+// SHOAL_ERROR(INVALID_ARGUMENT, "axis '%s' has size 0", name): an error of this line, its message
+// formatted as printf does. SHOAL_ERROR_HINT takes a hint too, which may be NULL.
+#define SHOAL_ERROR(code, ...) SHOAL_ERROR_HINT(code, NULL, __VA_ARGS__)
+#define SHOAL_ERROR_HINT(code, hint, ...) \
+  shoal_status_createf_(SHOAL_##code, __FILE__, __LINE__, hint, __VA_ARGS__)
+#define SHOAL_OOM() SHOAL_ERROR(OUT_OF_MEMORY, "out of memory")
+
+// Inline, so that nothing variadic is in the ABI. Longer messages are cut.
+__attribute__((format(printf, 5, 6))) SHOAL_MUST_USE static inline shoal_status_t
+shoal_status_createf_(shoal_code_t code, const char *file, int line, const char *hint,
+                      const char *format, ...) {
+  char message[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  return shoal_status_create(code, file, line, message, hint);
+}
+
 // For functions that own something: stores the error in `status` and jumps to the cleanup label.
 #define SHOAL_GOTO_IF_ERROR(status, label, expr) \
   do {                                           \
@@ -94,6 +114,20 @@ typedef struct shoal_arena shoal_arena_t;
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_arena_create(shoal_allocator_t allocator,
                                                            shoal_arena_t **out_arena);
 SHOAL_API void shoal_arena_free(shoal_arena_t *arena);  // NULL is allowed
+// Zeroed memory for `count` elements of `size` bytes, 16-byte aligned, which lives as long as the
+// arena; NULL when memory is short or the product overflows. A count of 0 gives a valid pointer.
+SHOAL_API void *shoal_arena_alloc(shoal_arena_t *arena, size_t count, size_t size);
+#define SHOAL_NEW(arena, type, n) ((type *)shoal_arena_alloc((arena), (size_t)(n), sizeof(type)))
+
+// Files: read whole, written so that readers see the old file or the new one. Errors are NOT_FOUND
+// or IO and name the file. They block for as long as the file system takes.
+
+// The file's bytes in the arena, with a zero behind them that is not counted.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_file_read(const char *path, shoal_arena_t *arena,
+                                                        const char **out_data, int64_t *out_size);
+// Writes a temporary file beside `path`, syncs it and renames it.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_file_write(const char *path, const void *data,
+                                                         int64_t size);
 
 // -------------------------------------------------------------------------------------------------
 // Element types and shapes
@@ -116,6 +150,10 @@ SHOAL_API size_t shoal_dtype_size(shoal_dtype_t dtype);       // bytes of an ele
 SHOAL_API bool shoal_dtype_is_float(shoal_dtype_t dtype);     // f64, f32, bf16 or f16
 SHOAL_API bool shoal_dtype_parse(const char *name,
                                  shoal_dtype_t *out_dtype);  // false: no such name
+
+// One element of an array as a double, and back, rounded to nearest even (integers: truncated).
+SHOAL_API double shoal_dtype_load(shoal_dtype_t dtype, const void *data, int64_t index);
+SHOAL_API void shoal_dtype_store(shoal_dtype_t dtype, void *data, int64_t index, double value);
 
 #define SHOAL_MAX_RANK 8
 

@@ -49,6 +49,14 @@ SHOAL_API int32_t shoal_world_rank(const shoal_world_t *world);
 SHOAL_API int32_t shoal_world_size(const shoal_world_t *world);
 SHOAL_API const char *shoal_world_backend(const shoal_world_t *world);
 
+// What this build can talk through: its backends, and MPI by the plug-ins that are here. `index`
+// counts from 0; NULL behind the last. *out_available (may be NULL): can it be used now?
+SHOAL_API const char *shoal_comm_backend(int64_t index, bool *out_available);
+// Which algorithm the backend `local` takes for which collective, ranks and bytes, as text in the
+// arena: the rows of SHOAL_COMM_TABLE, then the built-in ones. INVALID_ARGUMENT: that variable.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_comm_table_print(shoal_arena_t *arena,
+                                                               const char **out_text);
+
 // Takes this rank's status; returns OK if it is OK on all ranks, else - on every rank - the error
 // of the lowest failing rank (annotated with its number on the others, unless they failed alike).
 // *Collective.* Does not break the world.

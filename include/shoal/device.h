@@ -34,6 +34,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_create(const shoal_device_o
                                                             shoal_device_t **out_device);
 SHOAL_API void shoal_device_free(shoal_device_t *device);  // after its queues and memory
 SHOAL_API const char *shoal_device_kind(const shoal_device_t *device);
+// Kinds of devices that this build has, by index from 0; NULL behind the last.
+SHOAL_API const char *shoal_device_kind_name(int64_t index);
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
                                                            shoal_address_t *out_address);  // zeroed

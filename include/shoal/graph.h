@@ -54,6 +54,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_model_status(const shoal_model_t *
 // "init" is reserved: it assigns every state its initial value and is written by shoal_state;
 // adding to it is an error.
 SHOAL_API shoal_graph_t *shoal_model_graph(shoal_model_t *model, const char *name);
+// The graph of that name if there is one, else NULL.
+SHOAL_API const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const char *name);
+// Elements of all trainable states.
+SHOAL_API int64_t shoal_model_parameters(const shoal_model_t *model);
 SHOAL_API const char *shoal_graph_name(const shoal_graph_t *graph);
 SHOAL_API shoal_model_t *shoal_graph_model(const shoal_graph_t *graph);
 
@@ -72,6 +76,12 @@ SHOAL_API shoal_value_t shoal_input_at(shoal_graph_t *graph, const char *name, s
 SHOAL_API void shoal_output_at(shoal_graph_t *graph, const char *name, shoal_value_t value,
                                const char *file, int line);
 #define shoal_output(graph, name, ...) shoal_output_at(graph, name, __VA_ARGS__, SHOAL_HERE)
+
+// The type of an input or output of that name; false: the graph has none.
+SHOAL_API bool shoal_graph_input_type(const shoal_graph_t *graph, const char *name,
+                                      shoal_type_t *out_type);
+SHOAL_API bool shoal_graph_output_type(const shoal_graph_t *graph, const char *name,
+                                       shoal_type_t *out_type);
 
 SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);  // of the null value: f32 scalar
 SHOAL_API const char *shoal_value_name(shoal_value_t value);   // of the null value: ""

@@ -19,6 +19,7 @@
 #ifndef SHOAL_LAUNCH_H_
 #define SHOAL_LAUNCH_H_
 
+#include "shoal/cluster.h"
 #include "shoal/comm.h"
 
 #ifdef __cplusplus
@@ -65,6 +66,58 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_ranks(const shoal_ranks_opt
 // Then shoal_world_join joins them, and shoal_launch_ranks would make ranks of its own beside them.
 // *Not collective.*
 SHOAL_API bool shoal_launched(void);
+
+// -------------------------------------------------------------------------------------------------
+// Programs as ranks: what `shoal run` does.
+// -------------------------------------------------------------------------------------------------
+
+typedef struct shoal_launch_options {
+  shoal_allocator_t allocator;  // zero: the system's
+  int32_t ranks;                // on one machine at most SHOAL_LAUNCH_MAX_RANKS
+  int64_t timeout_ms;           // SHOAL_TIMEOUT_MS of the ranks; 0: as it is
+  int64_t grace_ms;             // from the first failure until the rest is ended; 0: 5000
+  bool no_prefix;               // lines as they are, without "[rank] "
+  bool no_pin;                  // ranks may run on any core
+} shoal_launch_options_t;
+
+// Starts a program as `ranks` processes of this machine, each of which joins the new world with
+// shoal_world_join. `argv` is NULL-terminated; the program is searched in PATH. *Not collective.*
+//
+// Each rank keeps to its share of the cores, neighbours to neighbouring ones, unless there are
+// fewer cores than ranks. Blocks until all have ended and their output is written: while its reader
+// takes none the ranks wait, and in trouble it is waited for no longer than two seconds.
+//
+// When a rank ends abnormally the world is aborted; the others get grace_ms, then SIGTERM and
+// SIGKILL. SIGINT, SIGQUIT, SIGTERM and, unless ignored, SIGHUP are forwarded and end the world;
+// SIGUSR1 and SIGUSR2 are only forwarded, unless ignored. Returns OK if all ended with 0; else an
+// error that names the first failing rank, why (signal, exit code) and its last words on stderr.
+// Its code is the one whose shoal_code_exit the rank ended with, ABORTED if there is none.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_program(const shoal_launch_options_t *options,
+                                                             char *const *argv);
+
+typedef struct shoal_launch_cluster_options {
+  shoal_launch_options_t launch;  // ranks 0: every device of the cluster
+  const char *mpi;                // "openmpi", "mpich"; NULL or "auto": the first that is there
+  const char *mpi_options;        // more words for mpirun, split at blanks
+  const char *ssh;                // how ssh is called; NULL: "ssh"
+} shoal_launch_cluster_options_t;
+
+// Starts a program on the machines of a cluster, by mpirun (Open MPI or MPICH) over ssh; without
+// either when the only node is this machine and no MPI was asked for. INVALID_ARGUMENT: the nodes
+// have no addresses, or fewer devices than ranks. UNAVAILABLE: there is no mpirun. *Not
+// collective*; blocks until mpirun has ended.
+//
+// Signals are forwarded as above, SIGHUP and SIGQUIT as SIGTERM, SIGUSR2 not through MPICH's Hydra,
+// which would die of it. When mpirun says that it ends the job - and lines have prefixes, so that
+// no rank can have said it - it gets grace_ms to do so. Errors are as above, with mpirun's exit
+// code.
+SHOAL_API SHOAL_MUST_USE shoal_status_t
+shoal_launch_cluster(const shoal_launch_cluster_options_t *options, const shoal_cluster_t *cluster,
+                     char *const *argv);
+// What that would call, and the files it would read, as text in the arena; starts nothing.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_cluster_print(
+    const shoal_launch_cluster_options_t *options, const shoal_cluster_t *cluster,
+    char *const *argv, shoal_arena_t *arena, const char **out_text);
 
 #ifdef __cplusplus
 }

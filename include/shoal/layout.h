@@ -106,6 +106,8 @@ typedef enum shoal_reduce {
 #undef SHOAL_REDUCE_KIND
 } shoal_reduce_t;
 
+SHOAL_API const char *shoal_reduce_name(shoal_reduce_t reduce);  // "sum"; "?" for what is none
+
 typedef struct shoal_chunk {
   int64_t length, unit;  // unit 0 means the cut's unit
 } shoal_chunk_t;

@@ -61,6 +61,14 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(
     int32_t world, shoal_allocator_t allocator, bool *out_rebuilt, shoal_plan_t **out_plan);
 // What the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
+// The plan read aloud, in `arena`: meshes, resting layouts of states, and for every node its way
+// along each axis. For people; it does not parse back.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *plan,
+                                                           shoal_arena_t *arena,
+                                                           const char **out_text);
+// The model that the plan speaks of: the one it was made for, or the copy in which nodes are
+// expanded. Borrowed for the plan's life.
+SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);
 // Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan,
                                                                 const char *state,

@@ -33,6 +33,9 @@ typedef struct shoal_check_feed {
   size_t size;  // bytes of it
 } shoal_check_feed_t;
 
+// Where a check reports to; `line` has no line break.
+typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
+
 typedef struct shoal_check_how {
   int32_t ranks;  // 0: 2
   int64_t steps;  // runs of "train"; 0: 2. Every other graph runs once, after it
@@ -40,6 +43,11 @@ typedef struct shoal_check_how {
   int64_t feed_count;
   const shoal_check_feed_t *feeds;  // for inputs of any graph
   int64_t timeout_ms;               // without progress; 0: 60000
+  bool processes;  // ranks are processes forked from this one, which must have no other threads;
+                   // else threads of it
+  bool direct;     // plans once and hands the program to all ranks; else each rank plans
+  shoal_check_line_fn_t line;  // may be NULL: gets the text of the program, line by line
+  void *line_self;
 } shoal_check_how_t;
 
 // How far a check got; where it failed, if it did.
@@ -70,12 +78,14 @@ typedef struct shoal_check_report {
 
 // Checks a model that shoal_parallelize would take, with the options it would take: strategy, mesh,
 // plan, cluster, strategies, layouts, opaque, provider (which several ranks then call at once, with
-// f64 too). `world`, `tap` and `dry_run` must be zero: it makes ranks of its own, as threads of
-// this process. All-zero options, or NULL, are the defaults. `out_report` may be NULL. OK: all
-// values agree, what is planned of memory is used, and steady state allocates nothing. MISMATCH
-// names the first value that differs in program order: graph, run, layout, rank, micro-batch,
-// index, got, expected. Errors of planning are returned as they are, and the report says `refused`.
-// Blocks until all ranks are done. *Not collective.*
+// f64 too). `tap` and `dry_run` must be zero. It makes ranks of its own, unless `world` is given:
+// then the check runs on that world's ranks and is *Collective*, `ranks` is the world's size, rank
+// 0 compares the values, and the report is there. All-zero options, or NULL, are the defaults.
+// `out_report` may be NULL. OK: all values agree, what is planned of memory is used, and steady
+// state allocates nothing. MISMATCH names the first value that differs in program order: graph,
+// run, layout, rank, micro-batch, index, got, expected. Errors of planning are returned as they
+// are, and the report says `refused`. Blocks until all ranks are done. *Not collective*, but for a
+// given world.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check(const shoal_model_t *model,
                                                     const shoal_parallelize_options_t *options,
                                                     const shoal_check_how_t *how,

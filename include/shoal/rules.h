@@ -87,6 +87,10 @@ SHOAL_API void shoal_rules_free(shoal_rules_t *rules);  // NULL is allowed
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules,
                                                         const shoal_call_t *call,
                                                         const shoal_rule_t **out_rule);
+// The rule of an example call, written as in `cases` of the op's record (op.h).
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_of_case(shoal_rules_t *rules,
+                                                            const shoal_op_t *op, const char *text,
+                                                            const shoal_rule_t **out_rule);
 // Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses
 // back.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_print(const shoal_op_t *op,

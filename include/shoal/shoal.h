@@ -2,30 +2,39 @@
 //
 //   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers, zoo models
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
+//   data.h, checkpoint.h   batches; folders of checkpoints
 //   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
+//   explore.h              the same question, of random models and plans and of broken programs
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
 //   rules.h, layout.h      how ops may be cut; who holds what
 //   op.h                   ops of your own
-//   program.h, simulate.h  what ranks execute; what it would cost
+//   lower.h, program.h     from a plan to what ranks execute
+//   simulate.h, cluster.h  what it would cost on machines that a file describes
 //   comm.h, device.h       ranks and where they run
 //   launch.h               a function on N ranks of this machine
 //   group.h, primitive.h   groups from meshes; moving tensors between layouts, with adjoints
+//   options.h              settings from the command line and the environment
 //   dlpack.h               tensors for other frameworks
 #ifndef SHOAL_SHOAL_H_
 #define SHOAL_SHOAL_H_
 
 #include "shoal/base.h"
+#include "shoal/checkpoint.h"
 #include "shoal/cluster.h"
 #include "shoal/comm.h"
+#include "shoal/data.h"
 #include "shoal/device.h"
 #include "shoal/dlpack.h"
+#include "shoal/explore.h"
 #include "shoal/graph.h"
 #include "shoal/group.h"
 #include "shoal/launch.h"
 #include "shoal/layout.h"
+#include "shoal/lower.h"
 #include "shoal/nn.h"
 #include "shoal/op.h"
 #include "shoal/ops.h"
+#include "shoal/options.h"
 #include "shoal/plan.h"
 #include "shoal/planners.h"
 #include "shoal/primitive.h"

@@ -16,15 +16,10 @@ typedef struct shoal_arena {
 void shoal_arena_init(shoal_allocator_t allocator, shoal_arena_t *out_arena);
 void shoal_arena_deinit(shoal_arena_t *arena);  // zeroed arenas are allowed
 
-// Zeroed memory for count elements of `size` bytes, 16-byte aligned; NULL when memory is short or
-// the product overflows. count 0 gives a valid non-NULL pointer.
-void *shoal_arena_alloc(shoal_arena_t *arena, size_t count, size_t size);
 char *shoal_arena_strdup(shoal_arena_t *arena, const char *text);  // NULL when memory is short
 char *shoal_arena_printf(shoal_arena_t *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void *shoal_arena_copy(shoal_arena_t *arena, const void *data, size_t count, size_t size);
-
-#define SHOAL_NEW(arena, type, n) ((type *)shoal_arena_alloc((arena), (size_t)(n), sizeof(type)))
 
 // struct { T *items; int64_t count, capacity; }
 #define SHOAL_VEC(T)         \

@@ -9,8 +9,6 @@ uint16_t shoal_f32_to_bf16(float value);
 float shoal_f16_to_f32(uint16_t bits);
 uint16_t shoal_f32_to_f16(float value);
 
-double shoal_dtype_load(shoal_dtype_t dtype, const void *data, int64_t index);
-void shoal_dtype_store(shoal_dtype_t dtype, void *data, int64_t index, double value);
 // i64 does not fit a double: integer elements have their own pair (floats are truncated).
 int64_t shoal_dtype_load_int(shoal_dtype_t dtype, const void *data, int64_t index);
 void shoal_dtype_store_int(shoal_dtype_t dtype, void *data, int64_t index, int64_t value);

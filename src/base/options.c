@@ -1,5 +1,5 @@
 // Option tables: see options.h. Values go through one function whatever their source.
-#include "base/options.h"
+#include "shoal/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/locale.h"
 #include "base/status.h"
+#include "base/text.h"
 
 enum { NAME_SIZE = 64 };
 
@@ -270,7 +272,7 @@ shoal_status_t shoal_options_parse(const shoal_option_t *table, int64_t count, i
   return NULL;
 }
 
-void shoal_options_help(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
+static void add_help(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
   static const char *const kinds[] = {"", " N", " X", " TEXT", " SIZE", ""};
   for (int64_t i = 0; i < count; ++i) {
     const shoal_option_t *option = &table[i];
@@ -293,4 +295,20 @@ void shoal_options_help(const shoal_option_t *table, int64_t count, shoal_text_t
     if (has_environment(option)) shoal_text_addf(text, " [%s]", variable);
     shoal_text_add(text, "\n");
   }
+}
+
+shoal_status_t shoal_options_help(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,
+                                  const char **out_text) {
+  shoal_text_t text;
+  shoal_text_init(arena->allocator, &text);
+  add_help(table, count, &text);
+  return shoal_text_finish(&text, arena, out_text);
+}
+
+const char *shoal_did_you_mean(const char *word, const char *const *names, int64_t count,
+                               const char *otherwise, shoal_hint_t *buffer) {
+  const char *nearest = shoal_text_nearest(word, names, count);
+  if (!nearest) return otherwise;
+  snprintf(buffer->text, sizeof buffer->text, "did you mean '%s'?", nearest);
+  return buffer->text;
 }

@@ -17,11 +17,9 @@ SHOAL_MUST_USE shoal_status_t shoal_status_annotatef(shoal_status_t status, cons
 void shoal_status_pack(shoal_status_t status, char *buffer, size_t capacity);
 SHOAL_MUST_USE shoal_status_t shoal_status_unpack(const char *buffer, size_t capacity);
 
-// SHOAL_ERROR(INVALID_ARGUMENT, "axis '%s' has size 0", name)
-#define SHOAL_ERROR(code, ...) \
-  shoal_status_format(SHOAL_##code, __FILE__, __LINE__, NULL, __VA_ARGS__)
+// Inside the library a message may have any length.
+#undef SHOAL_ERROR_HINT
 #define SHOAL_ERROR_HINT(code, hint, ...) \
   shoal_status_format(SHOAL_##code, __FILE__, __LINE__, hint, __VA_ARGS__)
-#define SHOAL_OOM() SHOAL_ERROR(OUT_OF_MEMORY, "out of memory")
 
 #endif  // SHOAL_BASE_STATUS_H_

@@ -2,10 +2,10 @@
 // keys; nodes.c reads `nodes` and `ssh`.
 #include <string.h>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "base/yaml.h"
 #include "cluster/cluster.h"
+#include "shoal/options.h"
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof *(array)))
 

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/backends/mpi/mpi.h"
 #include "comm/comm_impl.h"
 
 #define DEFAULT_TIMEOUT_MS 300000
@@ -67,6 +68,25 @@ shoal_status_t shoal_comm_find(const char *name, bool wrapped, const shoal_comm_
   const char *nearest = name ? shoal_text_nearest(name, names, count) : NULL;
   return SHOAL_ERROR(NOT_FOUND, "there is no communication backend '%s'; did you mean '%s'?",
                      name ? name : "", nearest ? nearest : names[count - 1]);
+}
+
+// By which names a user knows them; `family` is an MPI's, whose plug-in may be missing.
+static const struct {
+  const char *name, *family;
+  bool is_planned;
+} known[] = {{"self"},
+             {"local"},
+             {"throttle"},
+             {"mpi-openmpi", .family = "openmpi"},
+             {"mpi-mpich", .family = "mpich"},
+             {"nccl", .is_planned = true}};
+
+const char *shoal_comm_backend(int64_t index, bool *out_available) {
+  if (index < 0 || index >= (int64_t)(sizeof known / sizeof *known)) return NULL;
+  const char *family = known[index].family;
+  if (out_available)
+    *out_available = !known[index].is_planned && (!family || shoal_mpi_has_plugin(family));
+  return known[index].name;
 }
 
 void shoal_world_destroy(shoal_world_t *world) {

@@ -1,7 +1,5 @@
 // Shuffling without a table: a permutation of [0, n) by a Feistel network whose round function is
 // Philox, walked until it lands inside [0, n) (Black & Rogaway, CT-RSA 2002).
-#include "data/bytes.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,6 +8,7 @@
 
 #include "base/philox.h"
 #include "base/status.h"
+#include "shoal/data.h"
 
 enum { ROUNDS = 6 };
 

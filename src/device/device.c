@@ -13,6 +13,10 @@ static const shoal_device_ops_t *const backends[] = {
 };
 #define BACKEND_COUNT ((int64_t)(sizeof backends / sizeof backends[0]))
 
+const char *shoal_device_kind_name(int64_t index) {
+  return index >= 0 && index < BACKEND_COUNT ? backends[index]->kind : NULL;
+}
+
 static shoal_status_t find_backend(const char *kind, const shoal_device_ops_t **out_ops) {
   const char *names[BACKEND_COUNT];
   for (int64_t i = 0; i < BACKEND_COUNT; ++i) {

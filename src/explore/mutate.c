@@ -10,8 +10,9 @@
 #include "base/time.h"
 #include "explore/explain.h"
 #include "explore/random_case.h"
-#include "lower/lower.h"
+#include "plan/plan.h"
 #include "program/mutate.h"
+#include "shoal/lower.h"
 #include "shoal/nn.h"
 #include "shoal/planners.h"
 

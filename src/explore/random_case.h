@@ -12,7 +12,8 @@
 #define SHOAL_EXPLORE_RANDOM_CASE_H_
 
 #include "base/arena.h"
-#include "explore/explore.h"
+#include "prove/prove.h"
+#include "shoal/explore.h"
 
 #define SHOAL_CASE_REFS 12
 #define SHOAL_CASE_OUTPUTS 8

@@ -69,8 +69,6 @@ struct shoal_model {
   shoal_status_t error;               // the first
 };
 
-const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model,
-                                            const char *name);                 // or NULL
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);  // or -1
 bool shoal_model_is_frozen(const shoal_model_t *model, const char *state);     // by shoal_freeze
 // types[] of a node's operands, arena-allocated, as a call on the whole.

@@ -114,7 +114,34 @@ const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const ch
   return NULL;
 }
 
+static bool find_type(const shoal_graph_t *graph, const shoal_named_t *items, int64_t count,
+                      const char *name, shoal_type_t *out_type) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(items[i].name, name) != 0) continue;
+    *out_type = graph->values.items[items[i].value].type;
+    return true;
+  }
+  return false;
+}
+
+bool shoal_graph_input_type(const shoal_graph_t *graph, const char *name, shoal_type_t *out_type) {
+  return graph && find_type(graph, graph->inputs.items, graph->inputs.count, name, out_type);
+}
+
+bool shoal_graph_output_type(const shoal_graph_t *graph, const char *name, shoal_type_t *out_type) {
+  return graph && find_type(graph, graph->outputs.items, graph->outputs.count, name, out_type);
+}
+
 // ---- states ----------------------------------------------------------------------------
+
+int64_t shoal_model_parameters(const shoal_model_t *model) {
+  int64_t count = 0;
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    const shoal_state_info_t *state = &model->states.items[s];
+    if (state->options.trainable) count += shoal_shape_count(&state->type.shape);
+  }
+  return count;
+}
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name) {
   uint64_t hash = shoal_hash_string(SHOAL_HASH_START, name);

@@ -171,7 +171,7 @@ static shoal_status_t compose_argv(const shoal_launch_cluster_options_t *options
                                    const shoal_cluster_t *cluster, char *const *program,
                                    const char *hosts, const char *ssh, const char *family,
                                    const char *mpirun, shoal_arena_t *arena, words_t *words) {
-  const int32_t size = options->launch.size ? options->launch.size : cluster->ranks;
+  const int32_t size = options->launch.ranks ? options->launch.ranks : cluster->ranks;
   const char *n = shoal_arena_printf(arena, "%d", size);
   // Open MPI: every ssh starts here, where its files are, and stays: its end tells of a lost
   // machine.
@@ -249,7 +249,7 @@ static shoal_status_t compose_local(const shoal_launch_cluster_options_t *option
   SHOAL_RETURN_IF_ERROR(add_program(cluster, program, arena, &words));
   if (!SHOAL_PUSH(arena, &words, NULL)) return SHOAL_OOM();
   command->argv = words.items;
-  command->local_ranks = options->launch.size ? options->launch.size : cluster->ranks;
+  command->local_ranks = options->launch.ranks ? options->launch.ranks : cluster->ranks;
   const shoal_cluster_ssh_t *ssh = cluster->groups[0].ssh;
   command->variables = ssh ? ssh->shared_envs : NULL;
   command->variable_count = ssh ? ssh->shared_env_count : 0;
@@ -262,9 +262,9 @@ shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t
                                             const char *config_path, shoal_arena_t *arena,
                                             shoal_launch_command_t *out_command) {
   SHOAL_RETURN_IF_ERROR(shoal_cluster_check_launch(cluster));
-  if (options->launch.size > cluster->ranks) {
+  if (options->launch.ranks > cluster->ranks) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "list more cpus or gpus in the file",
-                            "%d ranks, but the cluster has %d devices", options->launch.size,
+                            "%d ranks, but the cluster has %d devices", options->launch.ranks,
                             cluster->ranks);
   }
   *out_command = (shoal_launch_command_t){0};
@@ -508,10 +508,9 @@ static shoal_status_t run_command(const shoal_launch_command_t *command,
 static shoal_status_t run_local(const shoal_launch_command_t *command,
                                 const shoal_launch_options_t *options) {
   shoal_launch_options_t local = *options;
-  local.size = command->local_ranks;
-  local.variables = command->variables;
-  local.variable_count = command->variable_count;
-  return shoal_launch_program(&local, (char *const *)command->argv);
+  local.ranks = command->local_ranks;
+  return shoal_launch_program_with(&local, command->variables, command->variable_count,
+                                   (char *const *)command->argv);
 }
 
 static shoal_status_t run_mpi(const shoal_launch_command_t *command,
@@ -554,4 +553,31 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
   }
   shoal_arena_deinit(&arena);
   return status;
+}
+
+// ---- saying it ------------------------------------------------------------------------
+
+shoal_status_t shoal_launch_cluster_print(const shoal_launch_cluster_options_t *options,
+                                          const shoal_cluster_t *cluster, char *const *argv,
+                                          shoal_arena_t *arena, const char **out_text) {
+  shoal_launch_command_t command;
+  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, cluster, argv, "HOSTS", "SSH",
+                                                     "SSH_CONFIG", arena, &command));
+  shoal_text_t text;
+  shoal_text_init(arena->allocator, &text);
+  if (command.local_ranks) {  // no mpirun
+    shoal_text_addf(&text, "local ranks: %d\n", command.local_ranks);
+    for (int64_t i = 0; i < command.variable_count; ++i) {
+      shoal_text_addf(&text, "variable: %s=%s\n", command.variables[i].name,
+                      command.variables[i].value);
+    }
+    shoal_text_add(&text, "call of each:\n");
+  } else {
+    shoal_text_addf(&text, "HOSTS:\n%s\nSSH:\n%s\nSSH_CONFIG:\n%s\ncall:\n", command.hosts,
+                    command.ssh_script, command.ssh_config);
+  }
+  for (const char **word = command.argv; *word; ++word) {
+    shoal_text_addf(&text, "%s%c", *word, word[1] ? ' ' : '\n');
+  }
+  return shoal_text_finish(&text, arena, out_text);
 }

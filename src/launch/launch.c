@@ -46,6 +46,8 @@ typedef struct launch {
   int (*function)(void *self, int rank);  // or
   char *const *argv;
   void *self;
+  const shoal_cluster_variable_t *variables;
+  int64_t variable_count;
   shoal_hub_t *hub;
   int hub_fd;
   shoal_launch_process_t process;
@@ -93,14 +95,14 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
   setpgid(0, 0);  // so that what it starts can be ended with it
   shoal_launch_guard_add(&launch->guard, getpid());
   shoal_launch_guard_leave(&launch->guard);
-  for (int32_t i = 0; i < launch->options->size; ++i) {  // elder siblings'
+  for (int32_t i = 0; i < launch->options->ranks; ++i) {  // elder siblings'
     if (launch->children[i].pidfd >= 0) close(launch->children[i].pidfd);
     for (int k = 0; k < 2; ++k) {
       if (launch->children[i].relays[k].from >= 0) close(launch->children[i].relays[k].from);
     }
   }
   for (int32_t i = 0; i < launch->sink_count; ++i) shoal_relay_sink_deinit(&launch->sinks[i]);
-  if (!launch->options->no_pin) pin(rank, launch->options->size);
+  if (!launch->options->no_pin) pin(rank, launch->options->ranks);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   close(out);
@@ -112,11 +114,11 @@ _Noreturn static void run_child(launch_t *launch, int32_t rank, pid_t parent, in
   }
   shoal_launch_process_give_back(&launch->process);
   unsetenv("SHOAL_THREADS");  // of a launcher around this one
-  for (int64_t i = 0; i < launch->options->variable_count; ++i) {
-    setenv(launch->options->variables[i].name, launch->options->variables[i].value, 1);
+  for (int64_t i = 0; i < launch->variable_count; ++i) {
+    setenv(launch->variables[i].name, launch->variables[i].value, 1);
   }
   set_number("SHOAL_RANK", rank);
-  set_number("SHOAL_SIZE", launch->options->size);
+  set_number("SHOAL_SIZE", launch->options->ranks);
   set_number("SHOAL_LOCAL_FD", launch->hub_fd);
   if (launch->options->timeout_ms > 0) set_number("SHOAL_TIMEOUT_MS", launch->options->timeout_ms);
   if (launch->function) {
@@ -208,7 +210,7 @@ static bool is_echo(int wait_status) {
 }
 
 static void signal_alive(launch_t *launch, int signal_number) {
-  for (int32_t i = 0; i < launch->options->size; ++i) {
+  for (int32_t i = 0; i < launch->options->ranks; ++i) {
     child_t *child = &launch->children[i];
     if (child->pidfd >= 0 && kill(-child->pid, signal_number) != 0) {
       kill(child->pid, signal_number);
@@ -267,7 +269,7 @@ static void reap(launch_t *launch, int32_t rank) {
 // ended for that, before the launcher came to look.
 static void reap_ended(launch_t *launch) {
   for (int pass = 0; pass < 3; ++pass) {
-    for (int32_t i = 0; i < launch->options->size; ++i) {
+    for (int32_t i = 0; i < launch->options->ranks; ++i) {
       siginfo_t info = {0};
       const child_t *child = &launch->children[i];
       if (child->pidfd < 0) continue;
@@ -318,7 +320,7 @@ static nfds_t fill_polls(const launch_t *launch) {
     const bool waits = k < launch->sink_count && launch->sinks[k].used > 0;
     polls[1 + k] = (struct pollfd){.fd = waits ? launch->sinks[k].fd : -1, .events = POLLOUT};
   }
-  for (int32_t i = 0; i < launch->options->size; ++i) {
+  for (int32_t i = 0; i < launch->options->ranks; ++i) {
     const child_t *child = &launch->children[i];
     polls[3 + 3 * i] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
     for (int k = 0; k < 2; ++k) {
@@ -327,7 +329,7 @@ static nfds_t fill_polls(const launch_t *launch) {
           (struct pollfd){.fd = is_readable(relay) ? relay->from : -1, .events = POLLIN};
     }
   }
-  return (nfds_t)(3 + 3 * launch->options->size);
+  return (nfds_t)(3 + 3 * launch->options->ranks);
 }
 
 static bool flush_sinks(launch_t *launch) {
@@ -352,7 +354,7 @@ static shoal_status_t watch(launch_t *launch) {
     if (polls[0].revents) forward_signal(launch);
     if (polls[1].revents || polls[2].revents) flush_sinks(launch);
     bool ended = false;
-    for (int32_t i = 0; i < launch->options->size; ++i) {
+    for (int32_t i = 0; i < launch->options->ranks; ++i) {
       for (int k = 0; k < 2; ++k) {
         if (polls[4 + 3 * i + k].revents) shoal_relay_step(&launch->children[i].relays[k]);
       }
@@ -367,7 +369,7 @@ static shoal_status_t watch(launch_t *launch) {
 static void end_all(launch_t *launch) {
   launch->harshness = 2;
   signal_alive(launch, SIGKILL);
-  for (int32_t i = 0; i < launch->options->size; ++i) {
+  for (int32_t i = 0; i < launch->options->ranks; ++i) {
     siginfo_t info;
     const child_t *child = &launch->children[i];
     if (child->pidfd < 0) continue;
@@ -380,7 +382,7 @@ static void end_all(launch_t *launch) {
 // What the ranks, now dead, left in their pipes: as much as there is room for. Is there more?
 static bool drain_pipes(launch_t *launch) {
   bool more = false;
-  for (int32_t i = 0; i < 2 * launch->options->size; ++i) {
+  for (int32_t i = 0; i < 2 * launch->options->ranks; ++i) {
     child_t *child = &launch->children[i / 2];
     shoal_relay_t *relay = &child->relays[i % 2];
     while (is_readable(relay)) {
@@ -453,7 +455,7 @@ static void open_sinks(launch_t *launch) {
 }
 
 static shoal_status_t launch_all(launch_t *launch) {
-  const int32_t n = launch->options->size;
+  const int32_t n = launch->options->ranks;
   shoal_allocator_t allocator = launch->options->allocator;
   SHOAL_RETURN_IF_ERROR(shoal_hub_create(n, &launch->hub_fd, &launch->hub));
   launch->children = allocator.alloc(allocator.self, (size_t)n * sizeof *launch->children);
@@ -489,18 +491,12 @@ static shoal_status_t launch_all(launch_t *launch) {
   return status;
 }
 
-static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
-                                   int (*function)(void *self, int rank), void *self,
-                                   char *const *argv, int32_t *out_blamed) {
-  shoal_launch_options_t options = *given;
+static shoal_status_t launch_ranks(launch_t launch, int32_t *out_blamed) {
+  shoal_launch_options_t options = *launch.options;
   if (!options.allocator.alloc) options.allocator = shoal_allocator_system();
-  launch_t launch = {.options = &options,
-                     .function = function,
-                     .self = self,
-                     .argv = argv,
-                     .hub_fd = -1,
-                     .first_failed = -1};
-  const int64_t ranks = options.size <= SHOAL_LAUNCH_MAX_RANKS ? options.size : 0;  // too many: hub
+  launch.options = &options;
+  launch.hub_fd = launch.first_failed = -1;
+  const int64_t ranks = options.ranks <= SHOAL_LAUNCH_MAX_RANKS ? options.ranks : 0;  // else: hub
   SHOAL_RETURN_IF_ERROR(shoal_launch_process_borrow(3 * ranks + OWN_FILES, &launch.process));
   shoal_status_t status = shoal_launch_guard_start(&launch.guard);
   if (!status) status = launch_all(&launch);
@@ -518,10 +514,18 @@ static shoal_status_t launch_ranks(const shoal_launch_options_t *given,
 shoal_status_t shoal_launch_processes(const shoal_launch_options_t *options,
                                       int (*child)(void *self, int rank), void *self,
                                       int32_t *out_blamed) {
-  return launch_ranks(options, child, self, NULL, out_blamed);
+  return launch_ranks((launch_t){.options = options, .function = child, .self = self}, out_blamed);
+}
+
+shoal_status_t shoal_launch_program_with(const shoal_launch_options_t *options,
+                                         const shoal_cluster_variable_t *variables,
+                                         int64_t variable_count, char *const *argv) {
+  if (!argv || !argv[0]) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no program to launch");
+  const launch_t launch = {
+      .options = options, .variables = variables, .variable_count = variable_count, .argv = argv};
+  return launch_ranks(launch, NULL);
 }
 
 shoal_status_t shoal_launch_program(const shoal_launch_options_t *options, char *const *argv) {
-  if (!argv || !argv[0]) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no program to launch");
-  return launch_ranks(options, NULL, NULL, argv, NULL);
+  return shoal_launch_program_with(options, NULL, 0, argv);
 }

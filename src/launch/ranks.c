@@ -117,7 +117,7 @@ static shoal_status_t run_processes(const shoal_ranks_options_t *options, task_t
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (slots == MAP_FAILED) return SHOAL_OOM();
   const shoal_launch_options_t launch = {.allocator = options->allocator,
-                                         .size = options->ranks,
+                                         .ranks = options->ranks,
                                          .timeout_ms = options->timeout_ms,
                                          .grace_ms = options->grace_ms,
                                          .no_prefix = !options->prefix};

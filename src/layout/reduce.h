@@ -11,7 +11,6 @@ enum {
 #undef SHOAL_REDUCE_KIND
 };
 
-const char *shoal_reduce_name(shoal_reduce_t reduce);  // "sum"; "?" for what is none
 bool shoal_reduce_parse(const char *name, shoal_reduce_t *out_reduce);
 
 #endif  // SHOAL_LAYOUT_REDUCE_H_

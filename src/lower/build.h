@@ -11,7 +11,8 @@
 #define SHOAL_LOWER_BUILD_H_
 
 #include "base/arena.h"
-#include "lower/lower.h"
+#include "plan/plan.h"
+#include "shoal/lower.h"
 
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;
 

@@ -1,5 +1,5 @@
 // Driver of lowering: meshes and states of the program, then graph by graph, then class by class.
-#include "lower/lower.h"
+#include "shoal/lower.h"
 
 #include <string.h>
 

@@ -502,6 +502,10 @@ void shoal_plan_free(shoal_plan_t *plan) {
   allocator.free(allocator.self, plan);
 }
 
+const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan) {
+  return plan->model;
+}
+
 const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) {
   return &plan->intent;
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "lower/lower.h"
 #include "planners/batch.h"
+#include "shoal/lower.h"
 #include "shoal/simulate.h"
 
 typedef struct candidate {

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "lower/lower.h"
+#include "plan/plan.h"
 #include "prove/ranks.h"
 #include "rules/rules.h"
+#include "shoal/lower.h"
 #include "shoal/planners.h"
 
 // What a check owns.

@@ -14,8 +14,6 @@
 
 #include "shoal/prove.h"
 
-// Where checks report to. `line` has no line break.
-typedef void (*shoal_check_line_fn_t)(void *self, const char *line);
 typedef struct shoal_check_options shoal_check_options_t;
 // Sees the plan and the program that will run, both parsed back from their text.
 typedef shoal_status_t (*shoal_check_planned_fn_t)(void *self, const shoal_plan_t *plan,

@@ -33,9 +33,12 @@ static shoal_status_t check_options(const shoal_model_t *model,
                                     const shoal_parallelize_options_t *options,
                                     const shoal_check_how_t *how) {
   if (!model) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no model: the pointer is NULL");
-  if (options->world || options->tap || options->dry_run)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave .world, .tap and .dry_run zero",
-                            "a check makes its own ranks, taps their values and runs them");
+  if (options->tap || options->dry_run)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave .tap and .dry_run zero",
+                            "a check taps the values of its ranks and runs them");
+  if (options->world && how->ranks && how->ranks != shoal_world_size(options->world))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%d ranks in a world of %d", how->ranks,
+                       shoal_world_size(options->world));
   if (how->ranks < 0 || how->steps < 0)
     return SHOAL_ERROR(INVALID_ARGUMENT, "%d ranks and %lld steps: neither is negative", how->ranks,
                        (long long)how->steps);
@@ -57,7 +60,14 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
   SHOAL_RETURN_IF_ERROR(check_options(model, options, how));
   shoal_check_options_t check = {
       .allocator = options->allocator.alloc ? options->allocator : shoal_allocator_system(),
-      .ranks = how->ranks ? how->ranks : 2,
+      .ranks = options->world ? shoal_world_size(options->world)
+               : how->ranks   ? how->ranks
+                              : 2,
+      .world = options->world,
+      .processes = how->processes,
+      .direct = how->direct,
+      .line = how->line,
+      .line_self = how->line_self,
       .plan = options->plan,
       .strategy = options->strategy,
       .mesh = options->mesh,

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "run/run.h"
 #include "run/safetensors.h"
+#include "shoal/checkpoint.h"
 
 // Writes all saved states: rank 0 gathers and writes them one at a time. The file appears under its
 // name only when it is complete and on the disk; a failed save leaves the one before it whole.
@@ -17,13 +18,5 @@ SHOAL_MUST_USE shoal_status_t shoal_checkpoint_save(shoal_runner_t *runner, cons
 // file. Every rank reads its own part. Nothing is set unless the whole header fits the program:
 // tensors that are missing, unknown, or of another type are named. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_checkpoint_load(shoal_runner_t *runner, const char *path);
-
-// Folders "step-N" below `folder`: removes all but the `keep` newest that are complete, and what
-// failed saves before those left behind. keep 0 removes nothing. Not collective: one rank does it.
-SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
-                                                     shoal_allocator_t allocator);
-// The newest complete "step-N" below `folder`; *out_path is NULL when there is none.
-SHOAL_MUST_USE shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena,
-                                                      const char **out_path, int64_t *out_step);
 
 #endif  // SHOAL_RUN_CHECKPOINT_H_

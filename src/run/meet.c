@@ -65,7 +65,7 @@ typedef struct difference {
   int32_t reference;  // the rank that the others are compared with
   int32_t first;      // the lowest of them that differs
   uint64_t key;
-  char ranks[80];  // "rank 1" or "ranks 1, 3, 4 and 12 more"
+  char ranks[112];  // "rank 1" or "ranks 1, 3, 4 and 12 more"
 } difference_t;
 
 static int by_key_and_rank(const void *a, const void *b) {

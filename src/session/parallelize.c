@@ -7,10 +7,10 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
-#include "lower/lower.h"
 #include "rules/rules.h"
 #include "session/session_impl.h"
 #include "shoal/cluster.h"
+#include "shoal/lower.h"
 #include "shoal/planners.h"
 
 // ---- texts ----------------------------------------------------------------------------

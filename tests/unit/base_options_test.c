@@ -1,5 +1,5 @@
 // Option tables: flags, environment, help, hints; and logs.
-#include "base/options.h"
+#include "shoal/options.h"
 
 #include <stdlib.h>
 
@@ -115,13 +115,43 @@ static void sizes(void **state) {
 
 static void help_names_everything(void **state) {
   (void)state;
-  shoal_text_t text;
-  shoal_text_init(shoal_allocator_system(), &text);
-  shoal_options_help(table, COUNT, &text);
-  assert_non_null(strstr(text.data, "  -n, --ranks N "));
-  assert_non_null(strstr(text.data, "rows of a batch (default 8) [SHOAL_BATCH_SIZE]\n"));
-  assert_non_null(strstr(text.data, "--format text|json|html"));
-  shoal_text_deinit(&text);
+  shoal_arena_t *lines_of;
+  const char *text;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &lines_of));
+  assert_ok(shoal_options_help(table, COUNT, lines_of, &text));
+  assert_non_null(strstr(text, "  -n, --ranks N "));
+  assert_non_null(strstr(text, "rows of a batch (default 8) [SHOAL_BATCH_SIZE]\n"));
+  assert_non_null(strstr(text, "--format text|json|html"));
+  shoal_arena_free(lines_of);
+}
+
+static void did_you_mean(void **state) {
+  (void)state;
+  const char *const names[] = {"ranks", "batch_size"};
+  shoal_hint_t hint;
+  assert_string_equal(shoal_did_you_mean("rank", names, 2, NULL, &hint), "did you mean 'ranks'?");
+  assert_string_equal(shoal_did_you_mean("colour", names, 2, "see --help", &hint), "see --help");
+  assert_null(shoal_did_you_mean("colour", names, 2, NULL, &hint));
+}
+
+// What users write: the macros of shoal/base.h, which cut a message that is too long.
+static shoal_status_t wrong_axis(const char *name) {
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "name another", "axis '%s' has size %d", name, 0);
+}
+
+static void errors_are_formatted(void **state) {
+  (void)state;
+  shoal_status_t status = wrong_axis("data");
+  assert_string_equal(shoal_status_message(status), "axis 'data' has size 0");
+  assert_string_equal(shoal_status_hint(status), "name another");
+  assert_non_null(strstr(shoal_status_file(status), "base_options_test.c"));
+  shoal_status_free(status);
+  static char name[3000];
+  memset(name, 'x', sizeof name - 1);
+  status = wrong_axis(name);
+  assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+  assert_int_equal(strlen(shoal_status_message(status)), 1023);
+  shoal_status_free(status);
 }
 
 static char last_line[2000];
@@ -159,6 +189,7 @@ int main(void) {
       cmocka_unit_test(parses_everything),     cmocka_unit_test(refuses_with_a_hint),
       cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
       cmocka_unit_test(help_names_everything), cmocka_unit_test(logs),
+      cmocka_unit_test(did_you_mean),          cmocka_unit_test(errors_are_formatted),
   };
   return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

@@ -1,5 +1,7 @@
 // Calls that cannot be carried out are errors on every rank, before anything is touched.
 // links: launch
+#include <stdlib.h>
+
 #include "comm_ranks.h"
 
 // A buffer that is missing, for every kind that needs one.
@@ -72,11 +74,34 @@ static void test_long_timeout(void **state) {
   assert_ok(run_processes(&(shoal_world_options_t){.timeout_ms = INT64_MAX}, 2, meet, NULL));
 }
 
+static void test_questions(void **state) {
+  (void)state;
+  bool available = false, seen = false;
+  for (int64_t i = 0; shoal_comm_backend(i, &available); ++i) {
+    const char *name = shoal_comm_backend(i, NULL);
+    if (strcmp(name, "local") == 0) seen = available;
+    if (strcmp(name, "nccl") == 0) assert_false(available);
+  }
+  assert_true(seen);
+  assert_null(shoal_comm_backend(-1, NULL));
+  shoal_arena_t *arena;
+  const char *text;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  setenv("SHOAL_COMM_TABLE", "all_reduce,n<=2=bounce/32K", 1);
+  assert_ok(shoal_comm_table_print(arena, &text));
+  assert_ptr_equal(strstr(text, "all_reduce,n<=2=bounce/32K"), text);
+  setenv("SHOAL_COMM_TABLE", "all_reduce=sideways", 1);
+  assert_error(INVALID_ARGUMENT, "sideways", shoal_comm_table_print(arena, &text));
+  unsetenv("SHOAL_COMM_TABLE");
+  shoal_arena_free(arena);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_missing_buffer),
       cmocka_unit_test(test_negative_count),
       cmocka_unit_test(test_long_timeout),
+      cmocka_unit_test(test_questions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

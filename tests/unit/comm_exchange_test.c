@@ -446,7 +446,7 @@ static int run_join_again(void *self, int rank) {
 static void test_join_again(void **state) {
   (void)state;
   assert_ok(
-      shoal_launch_processes(&(shoal_launch_options_t){.size = 3}, run_join_again, NULL, NULL));
+      shoal_launch_processes(&(shoal_launch_options_t){.ranks = 3}, run_join_again, NULL, NULL));
   shoal_world_t *alone, *again;
   assert_ok(shoal_world_join(NULL, &alone));
   const char *backend = getenv("SHOAL_COMM_THROTTLE") ? "throttle" : "self";

@@ -187,7 +187,7 @@ static void test_death_seen_by_peers(void **state) {
   (void)state;
   for (int reap = 0; reap < 2; ++reap) {
     middle_t middle = {1, reap};
-    shoal_launch_options_t options = {.size = 2, .grace_ms = 10, .timeout_ms = 20000};
+    shoal_launch_options_t options = {.ranks = 2, .grace_ms = 10, .timeout_ms = 20000};
     assert_error(MISMATCH, "rank 0 ended with exit code 8",
                  shoal_launch_processes(&options, middle_man, &middle, NULL));
   }

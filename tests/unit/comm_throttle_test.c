@@ -512,7 +512,7 @@ static int join_otherwise(void *self, int rank) {
 static void test_same_settings(void **state) {
   (void)state;
   assert_ok(
-      shoal_launch_processes(&(shoal_launch_options_t){.size = 2}, join_otherwise, NULL, NULL));
+      shoal_launch_processes(&(shoal_launch_options_t){.ranks = 2}, join_otherwise, NULL, NULL));
 }
 
 int main(void) {

@@ -1,9 +1,9 @@
 // The byte dataset: batches are windows of the file, an epoch visits each once, any batch can be
-// made alone.
+// made alone. And made-up classes.
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "data/bytes.h"
+#include "shoal/data.h"
 #include "unit.h"
 
 enum { SIZE = 1000, BATCH = 4, LENGTH = 7 };
@@ -114,12 +114,34 @@ static void test_errors(void **state) {
                shoal_bytes_open("/tmp", &(shoal_bytes_options_t){.batch = 1, .length = 1}, &bytes));
 }
 
+// Samples are a function of their number, alike in every type but for rounding, and lie around the
+// centre of their class.
+static void test_classes(void **state) {
+  (void)state;
+  enum { COUNT = 64, WIDTH = 5 };
+  const shoal_classes_t classes = {.width = WIDTH, .classes = 3, .seed = 7};
+  static double all[COUNT][WIDTH], later[WIDTH];
+  static float narrow[COUNT][WIDTH];
+  int32_t labels[COUNT], label, again[COUNT], seen[3] = {0};
+  shoal_classes_batch(&classes, 100, COUNT, SHOAL_F64, all, labels);
+  shoal_classes_batch(&classes, 100, COUNT, SHOAL_F32, narrow, again);
+  shoal_classes_batch(&classes, 130, 1, SHOAL_F64, later, &label);
+  assert_memory_equal(labels, again, sizeof labels);
+  assert_memory_equal(all[30], later, sizeof later);
+  assert_int_equal(labels[30], label);
+  for (int i = 0; i < COUNT; ++i) {
+    assert_true(labels[i] >= 0 && labels[i] < 3);
+    ++seen[labels[i]];
+    for (int j = 0; j < WIDTH; ++j) assert_true((float)all[i][j] == narrow[i][j]);
+  }
+  for (int c = 0; c < 3; ++c) assert_true(seen[c] > COUNT / 10);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_batches),
-      cmocka_unit_test(test_epoch_is_a_permutation),
-      cmocka_unit_test(test_any_batch_alone),
-      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_batches),         cmocka_unit_test(test_epoch_is_a_permutation),
+      cmocka_unit_test(test_any_batch_alone), cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_classes),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -26,6 +26,29 @@ static void unknown_op(void **state) {
   expect_error(model, line, SHOAL_NOT_FOUND, "rellu");
 }
 
+static void questions(void **state) {
+  (void)state;
+  shoal_model_t *model;
+  assert_ok(shoal_model_create(NULL, &model));
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_I32, SHOAL_SHAPE(3, 4));
+  const shoal_state_options_t trainable = {.trainable = true};
+  shoal_state(g, "w", SHOAL_F32, SHOAL_SHAPE(5, 7), &trainable);
+  shoal_state(g, "count", SHOAL_F32, SHOAL_SHAPE(100), NULL);
+  shoal_output(g, "y", x);
+  shoal_type_t type;
+  assert_ptr_equal(shoal_model_find_graph(model, "train"), g);
+  assert_null(shoal_model_find_graph(model, "eval"));
+  assert_int_equal(shoal_model_parameters(model), 35);
+  assert_true(shoal_graph_input_type(g, "x", &type));
+  assert_int_equal(type.dtype, SHOAL_I32);
+  assert_int_equal(type.shape.dims[1], 4);
+  assert_true(shoal_graph_output_type(g, "y", &type));
+  assert_false(shoal_graph_output_type(g, "x", &type));
+  assert_false(shoal_graph_input_type(NULL, "x", &type));
+  shoal_model_free(model);
+}
+
 static void bad_shapes(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -341,23 +364,15 @@ static void harmless_after_error(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unknown_op),
-      cmocka_unit_test(bad_shapes),
-      cmocka_unit_test(too_many_inputs_and_outputs),
-      cmocka_unit_test(bad_attribute),
-      cmocka_unit_test(value_of_another_graph),
-      cmocka_unit_test(null_values),
-      cmocka_unit_test(bad_names),
-      cmocka_unit_test(bad_types),
-      cmocka_unit_test(states_must_agree),
-      cmocka_unit_test(assignments),
-      cmocka_unit_test(init_is_reserved),
-      cmocka_unit_test(gradient_errors),
-      cmocka_unit_test(sites_blame_the_caller),
-      cmocka_unit_test(names_are_stable),
-      cmocka_unit_test(states_write_init),
-      cmocka_unit_test(patterns),
-      cmocka_unit_test(harmless_after_error),
+      cmocka_unit_test(unknown_op),       cmocka_unit_test(bad_shapes),
+      cmocka_unit_test(questions),        cmocka_unit_test(too_many_inputs_and_outputs),
+      cmocka_unit_test(bad_attribute),    cmocka_unit_test(value_of_another_graph),
+      cmocka_unit_test(null_values),      cmocka_unit_test(bad_names),
+      cmocka_unit_test(bad_types),        cmocka_unit_test(states_must_agree),
+      cmocka_unit_test(assignments),      cmocka_unit_test(init_is_reserved),
+      cmocka_unit_test(gradient_errors),  cmocka_unit_test(sites_blame_the_caller),
+      cmocka_unit_test(names_are_stable), cmocka_unit_test(states_write_init),
+      cmocka_unit_test(patterns),         cmocka_unit_test(harmless_after_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -308,11 +308,27 @@ static void test_random_edits(void **state) {
   for (int i = 0; i < 2; ++i) shoal_plan_free(plans[i]);
 }
 
+static void test_explain(void **state) {
+  (void)state;
+  shoal_arena_t *scratch;
+  const char *text;
+  shoal_plan_t *plan = plan_by(mlp, rules, "data", "data=5", 5);
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &scratch));
+  assert_ok(shoal_plan_explain(plan, scratch, &text));
+  assert_ptr_equal(strstr(text, "mesh data=5\nstates at rest\n"), text);
+  assert_non_null(strstr(text, "\ngraph train\n"));
+  assert_non_null(strstr(text, " data {x:0"));
+  assert_ptr_equal(shoal_plan_model(plan), mlp);
+  shoal_arena_free(scratch);
+  shoal_plan_free(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_repeated_patterns),
-      cmocka_unit_test(test_guards),     cmocka_unit_test(test_resolved_part_counts),
-      cmocka_unit_test(test_errors),     cmocka_unit_test(test_random_edits),
+      cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_repeated_patterns),
+      cmocka_unit_test(test_guards),       cmocka_unit_test(test_resolved_part_counts),
+      cmocka_unit_test(test_errors),       cmocka_unit_test(test_explain),
+      cmocka_unit_test(test_random_edits),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -5,8 +5,8 @@
 #include "unit.h"
 
 #include "explore/random_case.h"
-#include "lower/lower.h"
 #include "prove/reference.h"
+#include "shoal/lower.h"
 #include "shoal/nn.h"
 #include "shoal/ops.h"
 #include "shoal/planners.h"

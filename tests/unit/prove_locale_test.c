@@ -10,10 +10,10 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "shoal/options.h"
 #include "shoal/shoal.h"
 #include "unit.h"
 

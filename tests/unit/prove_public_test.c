@@ -99,6 +99,42 @@ static void test_passes(void **state) {
   shoal_model_free(model);
 }
 
+static void count_lines(void *self, const char *line) {
+  (void)line;
+  ++*(int *)self;
+}
+
+typedef struct joined {
+  shoal_model_t *model;
+  int64_t values[3];  // by rank
+} joined_t;
+
+static shoal_status_t check_in_world(void *self, shoal_world_t *world, int32_t rank) {
+  joined_t *joined = self;
+  const shoal_parallelize_options_t options = {.world = world, .strategy = "data"};
+  shoal_check_report_t report;
+  SHOAL_RETURN_IF_ERROR(shoal_check(joined->model, &options, NULL, &report));
+  joined->values[rank] = report.values;
+  return NULL;
+}
+
+// As processes, with one program for all ranks, and in a world that is there already.
+static void test_ranks(void **state) {
+  (void)state;
+  joined_t joined = {.model = make(NULL)};
+  int lines = 0;
+  shoal_check_report_t report;
+  const shoal_check_how_t how = {
+      .ranks = 3, .processes = true, .direct = true, .line = count_lines, .line_self = &lines};
+  assert_ok(shoal_check(joined.model, NULL, &how, &report));
+  assert_true(report.values > 10 && lines > 10);
+  const shoal_ranks_options_t ranks = {.ranks = 3};
+  assert_ok(shoal_launch_ranks(&ranks, check_in_world, &joined, NULL));
+  assert_true(joined.values[0] > 10);
+  assert_int_equal(joined.values[1], 0);  // rank 0 compares
+  shoal_model_free(joined.model);
+}
+
 // What is fed is what was given: labels that the head does not have are refused by the loss.
 static void test_feeds_are_used(void **state) {
   (void)state;
@@ -141,7 +177,7 @@ static void test_errors(void **state) {
       NOT_FOUND, "no_such",
       shoal_check(model, &(shoal_parallelize_options_t){.strategy = "no_such"}, NULL, &report));
   assert_true(report.refused);
-  assert_error(INVALID_ARGUMENT, "own ranks",
+  assert_error(INVALID_ARGUMENT, "leave .tap and .dry_run zero",
                shoal_check(model, &(shoal_parallelize_options_t){.dry_run = true}, NULL, &report));
   assert_error(INVALID_ARGUMENT, "no model", shoal_check(NULL, NULL, NULL, NULL));
   assert_error(INVALID_ARGUMENT, "negative",
@@ -159,8 +195,11 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_passes),   cmocka_unit_test(test_feeds_are_used),
-      cmocka_unit_test(test_provider), cmocka_unit_test(test_names_what_differs),
+      cmocka_unit_test(test_passes),
+      cmocka_unit_test(test_ranks),
+      cmocka_unit_test(test_feeds_are_used),
+      cmocka_unit_test(test_provider),
+      cmocka_unit_test(test_names_what_differs),
       cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,23 @@ static bool is_listed(const char *op, const char *example) {
   return false;
 }
 
+static void test_rules_of_cases(void **state) {
+  (void)state;
+  shoal_registry_t *registry;
+  shoal_rules_t *rules;
+  const shoal_op_t *op;
+  const shoal_rule_t *rule;
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
+  assert_ok(shoal_rules_create(shoal_allocator_system(), &rules));
+  assert_ok(shoal_op_find(registry, "shoal.matmul", &op));
+  assert_ok(shoal_rules_of_case(rules, op, "f64[3,5], f64[5,7]", &rule));
+  assert_int_equal(rule->way_count, 5);
+  assert_error(INVALID_ARGUMENT, "case \"f64[3\" of shoal.matmul",
+               shoal_rules_of_case(rules, op, "f64[3", &rule));
+  shoal_rules_free(rules);
+  shoal_registry_release(registry);
+}
+
 static void test_every_case_has_a_way(void **state) {
   (void)state;
   bench_t b;
@@ -350,6 +367,7 @@ static void test_refusals(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_known_rules),
+      cmocka_unit_test(test_rules_of_cases),
       cmocka_unit_test(test_every_case_has_a_way),
       cmocka_unit_test(test_likeness_has_the_same_rule),
       cmocka_unit_test(test_large_calls),

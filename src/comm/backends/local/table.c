@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "comm/backends/local/meet.h"
+#include "shoal/options.h"
 
 #define DEFAULT_CHUNK (512 << 10)
 #define MIN_CHUNK 4096
@@ -124,4 +124,13 @@ void shoal_local_table_print(const shoal_local_table_t *table, shoal_text_t *tex
     }
     shoal_text_addf(text, "%s\n", i < table->given ? "   # SHOAL_COMM_TABLE" : "");
   }
+}
+
+shoal_status_t shoal_comm_table_print(shoal_arena_t *arena, const char **out_text) {
+  shoal_local_table_t table;
+  SHOAL_RETURN_IF_ERROR(shoal_local_table_init(getenv("SHOAL_COMM_TABLE"), &table));
+  shoal_text_t text;
+  shoal_text_init(shoal_allocator_system(), &text);
+  shoal_local_table_print(&table, &text);
+  return shoal_text_finish(&text, arena, out_text);
 }

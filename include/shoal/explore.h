@@ -1,11 +1,18 @@
-// Explore: random models and plans, and programs broken on purpose, handed to the proof (prove.h).
+// Shoal, explore: random models and plans, and programs broken on purpose, handed to the proof
+// (prove.h). What `shoal check --random`, `--case` and `--mutate` do.
 //
 // Random cases look for plans that the proof refuses; mutations look for wrong programs that it
-// accepts. A failing case prints as one line that runs it again.
-#ifndef SHOAL_EXPLORE_EXPLORE_H_
-#define SHOAL_EXPLORE_EXPLORE_H_
+// accepts. A failing case prints as one line that runs it again. All functions are *Not collective*
+// (they make ranks of their own, also as processes: the caller must have no other threads) and
+// block until they are through.
+#ifndef SHOAL_EXPLORE_H_
+#define SHOAL_EXPLORE_H_
 
-#include "prove/prove.h"
+#include "shoal/prove.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct shoal_random_options {
   shoal_allocator_t allocator;
@@ -27,12 +34,12 @@ typedef struct shoal_random_report {
 
 // Random models over the registered ops x meshes x plans. Stops at the first failure, shrinks it
 // and prints its one-line text.
-SHOAL_MUST_USE shoal_status_t shoal_check_random(const shoal_random_options_t *options,
-                                                 shoal_random_report_t *out_report);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_random(const shoal_random_options_t *options,
+                                                           shoal_random_report_t *out_report);
 // Runs one case from its text. The report's `refused` says whether planning refused it.
-SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text,
-                                               const shoal_random_options_t *options,
-                                               shoal_check_report_t *out_report);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_case(const char *text,
+                                                         const shoal_random_options_t *options,
+                                                         shoal_check_report_t *out_report);
 
 typedef struct shoal_mutate_options {
   shoal_allocator_t allocator;
@@ -50,9 +57,12 @@ typedef struct shoal_mutate_report {
   int64_t survivors, explained;               // explained: they provably compute the same
 } shoal_mutate_report_t;
 
-// Breaks the printed programs of a dozen plans in every way program/mutate.h knows, and sees who
+// Breaks the printed programs of a dozen plans in every way Shoal knows, and sees who
 // notices. MISMATCH if one survives without an explanation.
-SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
-                                                    shoal_mutate_report_t *out_report);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
+                                                              shoal_mutate_report_t *out_report);
 
-#endif  // SHOAL_EXPLORE_EXPLORE_H_
+#ifdef __cplusplus
+}
+#endif
+#endif  // SHOAL_EXPLORE_H_

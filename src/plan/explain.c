@@ -1,0 +1,56 @@
+// A plan read aloud: meshes, states at rest, and the ways of nodes.
+#include "base/text.h"
+#include "op/type.h"
+#include "plan/plan.h"
+
+static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                     shoal_text_t *text) {
+  shoal_text_add(text, "states at rest\n");
+  for (int64_t s = 0; s < plan->model->states.count; ++s) {
+    const shoal_state_info_t *state = &plan->model->states.items[s];
+    const char *layout = NULL;
+    char type[SHOAL_TYPE_SIZE];
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(plan->states[s], arena, &layout));
+    shoal_text_addf(text, "  %-36s %s  %s\n", state->name,
+                    shoal_type_format(&state->type, type, sizeof type),
+                    layout[0] ? layout : "replicated");
+  }
+  return NULL;
+}
+
+static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                    shoal_arena_t *arena, shoal_text_t *text) {
+  shoal_text_addf(text, "graph %s\n", gp->graph->name);
+  for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
+    const shoal_node_t *node = &gp->graph->nodes.items[n];
+    const shoal_node_plan_t *np = &gp->nodes[n];
+    const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+    shoal_text_addf(text, "  %-44s", node->name);
+    bool any = false;
+    for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
+      if (!np->decision->choices[slot].way) continue;
+      const char *way = NULL;
+      SHOAL_RETURN_IF_ERROR(
+          shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
+      shoal_text_addf(text, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
+      any = true;
+    }
+    shoal_text_addf(text, "%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
+                    plan->mesh_count > 1 ? mesh->name : "");
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                  const char **out_text) {
+  shoal_text_t text;
+  shoal_text_init(arena->allocator, &text);
+  for (int64_t m = 0; m < plan->mesh_count; ++m)
+    shoal_text_addf(&text, "mesh %s\n", plan->intent.meshes[m]);
+  shoal_status_t status = explain_states(plan, arena, &text);
+  for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
+    status = explain_nodes(plan, &plan->graphs[g], arena, &text);
+  if (!status) return shoal_text_finish(&text, arena, out_text);
+  shoal_text_deinit(&text);
+  return status;
+}
