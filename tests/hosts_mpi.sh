@@ -6,7 +6,7 @@ set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
 PATH=$PATH:/usr/sbin:/sbin
-for tool in ip sshd ssh ssh-keygen unshare; do command -v $tool >/dev/null || skip "no $tool"; done
+for tool in ip sshd ssh ssh-keygen unshare nsenter; do command -v $tool >/dev/null || skip "no $tool"; done
 
 id=$$
 hosts="s$id-1 s$id-2"
@@ -17,11 +17,17 @@ down() {
     # what is still running there: only processes of this test's own namespaces
     for pid in $(ip netns pids "$host" 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
     ip netns del "$host" 2>/dev/null
-    rm -rf "/etc/netns/$host"
   done
   rm -rf "$work"
 }
 trap down EXIT
+# Not `ip -n` and `ip netns exec`: they mount, and so fail where / is a chroot's.
+net() {  # HOST COMMAND...: with its network
+  nsenter --net="/run/netns/$1" "${@:2}"
+}
+on() {  # HOST COMMAND...: as if typed there. A host is called by its address: MPI finds it without /etc/hosts
+  net "$1" unshare --uts sh -c 'hostname '"10.77.0.$(number "$1")"'; exec "$@"' sh "${@:2}"
+}
 ip netns add s$id-1 2>"$work/err" || skip "no network namespaces: $(cat "$work/err")"
 ip netns add s$id-2
 ip link add v$id-1 netns s$id-1 type veth peer name v$id-2 netns s$id-2 2>"$work/err" ||
@@ -33,11 +39,9 @@ cp "$work/id.pub" "$work/authorized_keys"
 chmod 755 "$work"
 for host in $hosts; do
   i=$(number "$host")
-  ip -n "$host" link set lo up
-  ip -n "$host" addr add 10.77.0.$i/24 dev v$id-$i
-  ip -n "$host" link set v$id-$i up
-  mkdir -p "/etc/netns/$host"  # `ip netns exec` mounts it over /etc/hosts
-  printf '127.0.0.1 localhost\n10.77.0.1 s%s-1\n10.77.0.2 s%s-2\n' $id $id >"/etc/netns/$host/hosts"
+  net "$host" ip link set lo up
+  net "$host" ip addr add 10.77.0.$i/24 dev v$id-$i
+  net "$host" ip link set v$id-$i up
   cat >"$work/sshd$i.conf" <<X
 Port 2222
 ListenAddress 10.77.0.$i
@@ -49,8 +53,7 @@ PasswordAuthentication no
 UsePAM no
 StrictModes no
 X
-  ip netns exec "$host" unshare --uts sh -c \
-    "hostname $host; exec $(command -v sshd) -f $work/sshd$i.conf -E $work/sshd$i.log"
+  on "$host" "$(command -v sshd)" -f "$work/sshd$i.conf" -E "$work/sshd$i.log"
 done
 cat >"$work/spec.yml" <<X
 nodes:
@@ -68,13 +71,11 @@ ssh:
     shared_envs: {SHOAL_HOSTS_TEST: together}
 X
 
-# on_first COMMAND...: as if typed on the first host
-on_first() { ip netns exec s$id-1 unshare --uts sh -c 'hostname '"s$id-1"'; exec "$@"' sh "$@"; }
 ssh="ssh -o UserKnownHostsFile=/dev/null -o GlobalKnownHostsFile=/dev/null -o LogLevel=ERROR"
 run() {  # MPI ARGS...
   local mpi=$1
   shift
-  on_first timeout -k 5 120 "$shoal" run --cluster "$work/spec.yml" --mpi "$mpi" --ssh "$ssh" "$@" </dev/null
+  on s$id-1 timeout -k 5 120 "$shoal" run --cluster "$work/spec.yml" --mpi "$mpi" --ssh "$ssh" "$@" </dev/null
 }
 
 alone=$("$build/examples/mlp") || fail "mlp alone"
@@ -82,7 +83,7 @@ for family in $families; do
   run $family --no-prefix -- sh -c 'echo "$(hostname) $SHOAL_HOSTS_TEST"' >"$work/out" 2>"$work/err" ||
     { fail "$family: hostname"; cat "$work/err" >&2; }
   for host in $hosts; do
-    [ "$(grep -c "^$host together" "$work/out")" -eq 2 ] || { fail "$family: ranks on $host"; cat "$work/out" >&2; }
+    [ "$(grep -c "^10.77.0.$(number "$host") together" "$work/out")" -eq 2 ] || { fail "$family: ranks on $host"; cat "$work/out" >&2; }
   done
   across=$(run $family --no-prefix -- "$build/examples/mlp" 2>"$work/err") ||
     { fail "$family: mlp across hosts"; cat "$work/err" >&2; }
@@ -128,7 +129,7 @@ case $families in
     >"$work/out" 2>"$work/err" &
   job=$!
   for _ in $(seq 200); do grep -q 'up' "$work/out" && break; sleep 0.1; done
-  ip -n s$id-2 link set v$id-2 down
+  net s$id-2 ip link set v$id-2 down
   wait $job && fail "a job without its network ends with 0"
   took=$((SECONDS - start))
   [ $took -lt 45 ] || fail "a cut line: $took s to the end"
