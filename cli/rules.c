@@ -1,5 +1,6 @@
 // shoal rules [op] [--format json]: how ops may be cut, found by running them. Without an op, all
-// native ones; each on the example calls of its record.
+// native ones; each on the example calls of its record. Behind a rule stands whether it came with
+// the build or was discovered now, and the small call it was found on: its key.
 #include <stdio.h>
 #include <string.h>
 
@@ -51,8 +52,15 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
       fprintf(p->out, "    %s\n", way);
     }
   }
-  if (p->json) fprintf(p->out, "]}");
-  if (!p->json && rule->way_count == 0) fprintf(p->out, "    whole only\n");
+  const char *origin = rule->shipped ? "shipped" : "discovered";
+  if (p->json) {
+    fprintf(p->out, "], \"origin\": \"%s\", \"key\": ", origin);
+    cli_print_json(rule->key, p->out);
+    fprintf(p->out, "}");
+  } else {
+    if (rule->way_count == 0) fprintf(p->out, "    whole only\n");
+    fprintf(p->out, "    (%s: %s)\n", origin, rule->key);
+  }
   return NULL;
 }
 

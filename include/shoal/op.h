@@ -132,9 +132,10 @@ struct shoal_op {
   int32_t output_count;
   const char *const *outputs;
   bool variadic;  // the last input may be given any number of times (>= 1)
-  // Draws numbers from a stream, by its key (an attribute), the step (an input) and the element's
-  // index in the whole. Without float inputs, a run promoted to f64 draws in the dtype written and
-  // widens.
+  // Draws numbers from a stream, by its key (the attribute `key`), the step (an input) and the
+  // element's index in the whole. How it may be cut depends neither on the key nor on the numbers
+  // that shape the distribution (its real attributes, but for whole numbers). Without float inputs,
+  // a run promoted to f64 draws in the dtype written and widens.
   bool random;
   int32_t attr_count;
   const shoal_attr_schema_t *attrs;
@@ -145,7 +146,8 @@ struct shoal_op {
   // wrong: skips those.
   void (*complete)(const shoal_call_t *call, shoal_attr_value_t *attrs);
   // Types of the outputs from types of the inputs and attributes; INVALID_ARGUMENT says what is
-  // wrong.
+  // wrong. It must refuse operands that do not fit together: rules are found on sizes that differ
+  // wherever it lets them.
   shoal_status_t (*infer)(const shoal_call_t *call, shoal_type_t *out_types);
   // Optional. Of an integer input that holds indices: how many there are, so that its elements lie
   // in [0, that many). 0: the input holds no indices. Asked of calls on the whole; test data and

@@ -64,6 +64,8 @@ typedef struct shoal_rule {
   const char *op;
   int32_t way_count;
   const shoal_way_t *ways;
+  const char *key;  // the small call that was executed: "shoal.matmul f64[4, 5], f64[5, 7]"
+  bool shipped;     // it came with the build; else it was discovered
 } shoal_rule_t;
 
 // How a plan deals a way's items over an axis: units, chunks (lengths in items) and weights.
@@ -74,16 +76,20 @@ typedef struct shoal_item_cut {
   const int64_t *weights;
 } shoal_item_cut_t;
 
-typedef struct shoal_rules
-    shoal_rules_t;  // a store: discovers on first use, remembers by signature
+// A store: knows the rules that came with the build, discovers others on first use and remembers
+// them.
+typedef struct shoal_rules shoal_rules_t;
 
 // An empty store, which runs calls with their reference kernels. One thread at a time.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_create(shoal_allocator_t allocator,
                                                            shoal_rules_t **out_rules);
 SHOAL_API void shoal_rules_free(shoal_rules_t *rules);  // NULL is allowed
-// The rule of a call on the whole; borrowed, lives as long as the store. The first time it is asked
-// for it is discovered, by executing the call cut and whole, many times: that blocks. Errors are
-// the executor's, if the call cannot be executed at all.
+// The rule of a call on the whole; borrowed, lives as long as the store. Calls that differ only in
+// sizes share one: rules are found by executing a small call with the same relations between its
+// sizes (which must be equal, multiples, windows), and their numbers are those of the call asked
+// for. What did not come with the build is discovered the first time it is asked for, by executing
+// that small call cut and whole, many times: that blocks. Errors are the executor's, if the call
+// cannot be executed at all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_get(shoal_rules_t *rules,
                                                         const shoal_call_t *call,
                                                         const shoal_rule_t **out_rule);

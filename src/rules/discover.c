@@ -13,7 +13,6 @@
 // parts (settle.c), nearly all refused by shape before the first; trial_t.limit bounds the parts
 // per call.
 #include "base/status.h"
-#include "rules/likeness.h"
 #include "rules/search.h"
 
 enum { TRIES = 300 };
@@ -350,12 +349,14 @@ static void seed_all(search_t *s) {
 
 // ---- a call ------------------------------------------------------------------------------------
 
-// Ways of a call by executing it as it is.
-static shoal_status_t discover(const shoal_call_t *call, shoal_executor_t executor,
-                               shoal_allocator_t allocator, shoal_arena_t *arena,
-                               shoal_rule_t *out_rule) {
+shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t executor,
+                                    shoal_allocator_t allocator, shoal_arena_t *arena,
+                                    shoal_rule_t *out_rule) {
   trial_t trial;
-  shoal_status_t status = trial_init(call, executor, allocator, &trial);
+  shoal_status_t status = NULL;
+  *out_rule = (shoal_rule_t){.op = shoal_arena_strdup(arena, call->op->name)};
+  if (!out_rule->op) return SHOAL_OOM();
+  status = trial_init(call, executor, allocator, &trial);
   if (status) goto done;
   search_t s = {
       .trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};
@@ -372,102 +373,8 @@ static shoal_status_t discover(const shoal_call_t *call, shoal_executor_t execut
   out_rule->ways = s.ways.items;
 done:
   trial_deinit(&trial);
-  return status;
-}
-
-// The ways of a likeness as ways of the real call. *out_lifted is false if one cannot be told.
-static shoal_status_t lift(const shoal_call_t *call, const likeness_t *likeness,
-                           const shoal_rule_t *small, shoal_allocator_t allocator,
-                           shoal_arena_t *arena, shoal_rule_t *out_rule, bool *out_lifted) {
-  shoal_way_t *ways = SHOAL_NEW(arena, shoal_way_t, small->way_count);
-  if (!ways) return SHOAL_OOM();
-  *out_lifted = false;
-  out_rule->way_count = 0;
-  out_rule->ways = ways;
-  for (int32_t i = 0; i < small->way_count; ++i) {
-    shoal_way_operand_t *operands = SHOAL_NEW(arena, shoal_way_operand_t, likeness->operand_count);
-    if (!operands) return SHOAL_OOM();
-    shoal_way_t *way = &ways[out_rule->way_count];
-    *way = small->ways[i];
-    way->operands = operands;
-    likeness_lifted_t lifted = likeness_lift(likeness, &small->ways[i], operands, &way->items);
-    if (lifted == LIKENESS_DROPPED) continue;
-    if (lifted == LIKENESS_UNCLEAR) return NULL;
-    bool fits;
-    SHOAL_RETURN_IF_ERROR(trial_fits(call, likeness->real, way, allocator, &fits));
-    if (!fits) return NULL;
-    ++out_rule->way_count;
-  }
-  *out_lifted = true;
-  return NULL;
-}
-
-// Keeps the ways that `other` has too.
-static void intersect(const shoal_rule_t *other, shoal_rule_t *rule) {
-  shoal_way_t *ways = (shoal_way_t *)rule->ways;
-  int32_t kept = 0;
-  for (int32_t i = 0; i < rule->way_count; ++i) {
-    bool found = false;
-    for (int32_t k = 0; k < other->way_count; ++k)
-      found |= search_same_way(&ways[i], &other->ways[k]);
-    if (found) ways[kept++] = ways[i];
-  }
-  rule->way_count = kept;
-}
-
-// Ways found on small likenesses: on one, or where windows slide on two of different size, because
-// on a small one a wrong stride may do.
-static shoal_status_t discover_by_likeness(const shoal_call_t *call, bool force,
-                                           shoal_executor_t executor, shoal_allocator_t allocator,
-                                           shoal_arena_t *arena, shoal_rule_t *out_rule,
-                                           bool *out_found) {
-  shoal_arena_t scratch;
-  shoal_arena_init(allocator, &scratch);
-  shoal_status_t status = NULL;
-  *out_found = false;
-  for (int32_t larger = 0; larger < 2; ++larger) {
-    likeness_t likeness;
-    shoal_rule_t small = {0}, lifted = {.op = out_rule->op};
-    SHOAL_GOTO_IF_ERROR(status, done, likeness_make(call, force, larger, &scratch, &likeness));
-    *out_found = false;
-    if (!likeness.smaller) break;
-    SHOAL_GOTO_IF_ERROR(status, done,
-                        discover(&likeness.call, executor, allocator, &scratch, &small));
-    SHOAL_GOTO_IF_ERROR(status, done,
-                        lift(call, &likeness, &small, allocator, arena, &lifted, out_found));
-    if (!*out_found) break;
-    if (larger)
-      intersect(&lifted, out_rule);
-    else
-      *out_rule = lifted;
-    if (!likeness.slides) break;
-  }
-done:
-  // What does not go on a likeness is tried on the call itself.
-  if (status && shoal_status_code(status) != SHOAL_OUT_OF_MEMORY) {
-    shoal_status_free(status);
-    status = NULL;
-    *out_found = false;
-  }
-  shoal_arena_deinit(&scratch);
-  return status;
-}
-
-shoal_status_t shoal_rules_discover(const shoal_call_t *call, rules_likeness_t use,
-                                    shoal_executor_t executor, shoal_allocator_t allocator,
-                                    shoal_arena_t *arena, shoal_rule_t *out_rule) {
-  shoal_rule_t rule = {.op = shoal_arena_strdup(arena, call->op->name)};
-  if (!rule.op) return SHOAL_OOM();
-  bool found = false;
-  shoal_status_t status = NULL;
-  if (use != RULES_LIKENESS_NEVER) {
-    status = discover_by_likeness(call, use == RULES_LIKENESS_ALWAYS, executor, allocator, arena,
-                                  &rule, &found);
-  }
-  if (!status && !found) status = discover(call, executor, allocator, arena, &rule);
   if (status) {
     return shoal_status_annotatef(status, "while looking for ways to cut '%s'", call->op->name);
   }
-  *out_rule = rule;
   return NULL;
 }

@@ -1,10 +1,10 @@
-// Likenesses of reshapes. A reshape reads its elements in one order and writes them in the same:
+// Probes of reshapes. A reshape reads its elements in one order and writes them in the same:
 // its dims, of the input and of the output, are groups of neighbours in one list of *atoms* (the
 // common refinement of both shapes: [15, 2, 10] and [5, 60] have the atoms 5, 3, 2, 10). Atoms
 // become distinct primes; a number of items, a scale or a repeat that is found is a product of some
 // of them, and its factors tell which. Dims that cross ([6, 4] and [4, 6]) have no such refinement:
 // they are merged into one atom, and ways that cut it are left out.
-#include "rules/likeness.h"
+#include "rules/symbols.h"
 
 static const int64_t PRIMES[] = {3, 5, 7, 11, 13, 17, 19};
 enum { PRIME_COUNT = sizeof PRIMES / sizeof *PRIMES };

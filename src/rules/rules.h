@@ -1,15 +1,43 @@
-// Rules inside the library: discovery with a chosen executor.
+// Rules inside the library: discovery with a chosen executor, and the rules that come with the
+// build.
 #ifndef SHOAL_RULES_RULES_H_
 #define SHOAL_RULES_RULES_H_
 
 #include "graph/interpret.h"
 #include "shoal/rules.h"
 
-// Uses `executor` (zero: reference kernels) for discovery from now on.
+// Uses `executor` (zero: reference kernels) for discovery from now on. It has to do what the
+// kernels of ops that have one do: their rules may come with the build.
 void shoal_rules_set_executor(shoal_rules_t *rules, shoal_executor_t executor);
+// Discovers everything, also what comes with the build: for the tests, and to make the build.
+void shoal_rules_ignore_shipped(shoal_rules_t *rules);
 // Hash of what the rules known so far say of the calls of `model`, node by node; part of a plan's
-// guard. Numbers that change no rule (an optimizer's eps) do not enter.
+// guard. Numbers that change no rule (an optimizer's eps) do not enter, nor where rules came from.
 SHOAL_MUST_USE shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
                                                uint64_t *out_hash);
+
+// ---- rules by key ------------------------------------------------------------------------------
+
+// The rule of a small call that stands for all with its relations.
+typedef struct shoal_keyed_rule {
+  const char *key;  // the call's text
+  const char *op;
+  int32_t way_count;
+  const shoal_way_t *ways;
+  bool shipped;
+} shoal_keyed_rule_t;
+
+// Those that the store was asked for so far, in that order; NULL behind the last. Borrowed.
+const shoal_keyed_rule_t *shoal_rules_known(const shoal_rules_t *rules, int64_t index);
+
+// What came with the build, by ascending key. tools/rulegen writes the table.
+typedef struct shoal_shipped_rule {
+  const char *key, *ways;  // as text
+} shoal_shipped_rule_t;
+typedef struct shoal_shipped_rules {
+  int64_t count;
+  const shoal_shipped_rule_t *rules;
+} shoal_shipped_rules_t;
+extern const shoal_shipped_rules_t shoal_shipped_rules;
 
 #endif  // SHOAL_RULES_RULES_H_

@@ -1,9 +1,9 @@
 // Discovery inside: what the search for ways shares. Private to rules/.
 //
-//   discover.c   seeds: which operand is cut first, and what could follow it
-//   settle.c     a candidate's outputs: what they turn out to be, on several deals; ways found so
-//   far spatial.c    windows that slide: halo ways likeness.c   a small call in the place of a
-//   large one data.c trial.c   executing and comparing
+//   discover.c        seeds: which operand is cut first, and what could follow it
+//   settle.c          a candidate's outputs, on several deals; the ways found so far
+//   spatial.c         windows that slide: halo ways
+//   data.c, trial.c   executing and comparing
 #ifndef SHOAL_RULES_SEARCH_H_
 #define SHOAL_RULES_SEARCH_H_
 
@@ -64,15 +64,9 @@ bool search_spatial(search_t *s, int32_t input, int32_t dim);
 // The same for ops that know nothing of places: the halo is what the sizes leave.
 bool search_sliding(search_t *s, int32_t input, int32_t dim);
 
-// Whether a small likeness of the call is executed in its place (likeness.c). Tests compare.
-typedef enum rules_likeness {
-  RULES_LIKENESS_IF_LARGE,
-  RULES_LIKENESS_ALWAYS,
-  RULES_LIKENESS_NEVER
-} rules_likeness_t;
-
-// All ways of a call, into the arena.
-SHOAL_MUST_USE shoal_status_t shoal_rules_discover(const shoal_call_t *call, rules_likeness_t use,
+// All ways of a call, into the arena, by executing it as it is: calls of real models are too large
+// for that (resolve.c).
+SHOAL_MUST_USE shoal_status_t shoal_rules_discover(const shoal_call_t *call,
                                                    shoal_executor_t executor,
                                                    shoal_allocator_t allocator,
                                                    shoal_arena_t *arena, shoal_rule_t *out_rule);

@@ -1,28 +1,46 @@
-// The store: rules by signature (op, attributes on the whole, input types). A rule is discovered
-// when it is first asked for and then never changes or moves: equal calls get the same object.
+// The store: rules by call, and by key.
+//
+// A call (op, attributes, types on the whole) is looked up by its hash; equal calls get the same
+// object, which never changes or moves. A call seen for the first time is resolved (resolve.c): the
+// rule of the small call that stands for it is looked up by its key, here and among those that came
+// with the build, and discovered if it is in neither.
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "graph/graph.h"
+#include "rules/resolve.h"
 #include "rules/search.h"
+#include "rules/symbols.h"
 
-enum { BUCKETS = 1024 };
-
-typedef struct entry {
-  struct entry *next;
+typedef struct call_entry {
   uint64_t hash;
-  const char *signature;
+  const char *op;
+  int32_t attr_count;
+  shoal_call_t call;  // what it is compared by; its registry may be gone
+  bool printed;
   uint64_t text_hash;  // of the rule, printed
   shoal_rule_t rule;
-} entry_t;
+} call_entry_t;
+
+typedef struct key_entry {
+  uint64_t hash;
+  shoal_keyed_rule_t rule;
+} key_entry_t;
+
+// Open addressing; the entries begin with their hash.
+typedef struct table {
+  int64_t count, capacity;  // a power of two
+  uint64_t **slots;
+} table_t;
 
 struct shoal_rules {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
   shoal_executor_t executor;
-  entry_t *buckets[BUCKETS];
+  bool ignores_shipped;
+  table_t calls, keys;
+  SHOAL_VEC(const key_entry_t *) known;  // in the order in which they were asked for
 };
 
 shoal_status_t shoal_rules_create(shoal_allocator_t allocator, shoal_rules_t **out_rules) {
@@ -48,97 +66,214 @@ void shoal_rules_set_executor(shoal_rules_t *rules, shoal_executor_t executor) {
   rules->executor = executor.execute ? executor : shoal_executor_reference(&rules->allocator);
 }
 
-// ---- signatures --------------------------------------------------------------------------------
+void shoal_rules_ignore_shipped(shoal_rules_t *rules) {
+  rules->ignores_shipped = true;
+}
 
-static void put_attr(shoal_text_t *text, shoal_attr_kind_t kind, const shoal_attr_value_t *value) {
+const shoal_keyed_rule_t *shoal_rules_known(const shoal_rules_t *rules, int64_t index) {
+  return index < rules->known.count ? &rules->known.items[index]->rule : NULL;
+}
+
+// ---- tables ------------------------------------------------------------------------------------
+
+static void put(table_t *table, uint64_t *entry) {
+  uint64_t at = *entry;
+  while (table->slots[at & (uint64_t)(table->capacity - 1)]) ++at;
+  table->slots[at & (uint64_t)(table->capacity - 1)] = entry;
+}
+
+// Makes room for one more; false when memory is short.
+static bool reserve(table_t *table, shoal_arena_t *arena) {
+  if (2 * (table->count + 1) <= table->capacity) return true;
+  table_t wider = {.count = table->count, .capacity = table->capacity ? 2 * table->capacity : 64};
+  wider.slots = SHOAL_NEW(arena, uint64_t *, wider.capacity);
+  if (!wider.slots) return false;
+  for (int64_t i = 0; i < table->capacity; ++i) {
+    if (table->slots[i]) put(&wider, table->slots[i]);
+  }
+  *table = wider;
+  return true;
+}
+
+// The next entry of that hash from *at on, which starts at the hash; NULL behind the last.
+static void *next(const table_t *table, uint64_t hash, uint64_t *at) {
+  while (table->capacity) {
+    uint64_t *entry = table->slots[(*at)++ & (uint64_t)(table->capacity - 1)];
+    if (!entry || *entry == hash) return entry;
+  }
+  return NULL;
+}
+
+// ---- rules by key ------------------------------------------------------------------------------
+
+static shoal_status_t discover(shoal_rules_t *rules, const shoal_call_t *call,
+                               shoal_keyed_rule_t *out) {
+  shoal_rule_t rule;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_rules_discover(call, rules->executor, rules->allocator, &rules->arena, &rule));
+  out->way_count = rule.way_count;
+  out->ways = rule.ways;
+  return NULL;
+}
+
+// Which rules come with the build is only said of ops that the build has kernels of.
+static shoal_status_t make_rule(shoal_rules_t *rules, const shoal_call_t *call,
+                                shoal_keyed_rule_t *out) {
+  if (call->op->kernel && !rules->ignores_shipped) {
+    SHOAL_RETURN_IF_ERROR(shoal_rules_find_shipped(call, &rules->arena, out));
+  }
+  return out->shipped ? NULL : discover(rules, call, out);
+}
+
+shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call, const char *key,
+                                  const shoal_keyed_rule_t **out_rule) {
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, key), at = hash;
+  key_entry_t *entry;
+  while ((entry = next(&rules->keys, hash, &at)) && strcmp(entry->rule.key, key)) {
+  }
+  if (!entry) {
+    shoal_arena_t *arena = &rules->arena;
+    entry = SHOAL_NEW(arena, key_entry_t, 1);
+    if (!entry || !(entry->rule.key = shoal_arena_strdup(arena, key)) ||
+        !(entry->rule.op = shoal_arena_strdup(arena, call->op->name))) {
+      return SHOAL_OOM();
+    }
+    SHOAL_RETURN_IF_ERROR(make_rule(rules, call, &entry->rule));
+    if (!reserve(&rules->keys, arena) || !SHOAL_PUSH(arena, &rules->known, entry))
+      return SHOAL_OOM();
+    entry->hash = hash;
+    put(&rules->keys, &entry->hash);
+    ++rules->keys.count;
+  }
+  *out_rule = &entry->rule;
+  return NULL;
+}
+
+// ---- rules by call -----------------------------------------------------------------------------
+
+static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, const shoal_attr_value_t *value) {
   switch (kind) {
     case SHOAL_ATTR_INT:
     case SHOAL_ATTR_DTYPE:
-      shoal_text_addf(text, " %lld", (long long)value->i);
-      break;
+      return shoal_hash_int(hash, value->i);
     case SHOAL_ATTR_INTS:
-      shoal_text_add(text, " [");
-      for (int32_t i = 0; i < value->count; ++i)
-        shoal_text_addf(text, "%lld,", (long long)value->ints[i]);
-      shoal_text_add(text, "]");
-      break;
-    case SHOAL_ATTR_REAL:
-      shoal_text_add(text, " ");
-      shoal_text_add_double(text, value->f);
-      break;
+      hash = shoal_hash_int(hash, value->count);
+      for (int32_t i = 0; i < value->count; ++i) hash = shoal_hash_int(hash, value->ints[i]);
+      return hash;
+    case SHOAL_ATTR_REAL: {
+      int64_t bits;
+      memcpy(&bits, &value->f, sizeof bits);
+      return shoal_hash_int(hash, bits);
+    }
     case SHOAL_ATTR_STRING:
-      shoal_text_add(text, " ");
-      shoal_text_add_quoted(text, value->s ? value->s : "");
-      break;
+      return shoal_hash_string(hash, value->s ? value->s : "");
     case SHOAL_ATTR_PLACE:
       break;  // of the whole
   }
+  return hash;
 }
 
-static shoal_status_t put_signature(const shoal_call_t *call, shoal_text_t *text) {
+static bool same_attr(shoal_attr_kind_t kind, const shoal_attr_value_t *a,
+                      const shoal_attr_value_t *b) {
+  switch (kind) {
+    case SHOAL_ATTR_INT:
+    case SHOAL_ATTR_DTYPE:
+      return a->i == b->i;
+    case SHOAL_ATTR_INTS:
+      return a->count == b->count &&
+             memcmp(a->ints, b->ints, (size_t)a->count * sizeof *a->ints) == 0;
+    case SHOAL_ATTR_REAL:
+      return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+    case SHOAL_ATTR_STRING:
+      return strcmp(a->s ? a->s : "", b->s ? b->s : "") == 0;
+    case SHOAL_ATTR_PLACE:
+      break;
+  }
+  return true;
+}
+
+static uint64_t hash_call(const shoal_call_t *call) {
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, call->op->name);
+  for (int32_t i = 0; i < call->op->attr_count; ++i) {
+    if (!symbols_is_stream_key(call->op, i))
+      hash = hash_attr(hash, call->op->attrs[i].kind, &call->attrs[i]);
+  }
+  for (int32_t i = 0; i < call->input_count; ++i) {
+    const shoal_type_t *type = &call->inputs[i];
+    hash = shoal_hash_int(hash, (int64_t)type->dtype);
+    hash = shoal_hash_int(hash, type->shape.rank);
+    for (int32_t d = 0; d < type->shape.rank; ++d) hash = shoal_hash_int(hash, type->shape.dims[d]);
+  }
+  return hash;
+}
+
+static bool same_call(const call_entry_t *entry, const shoal_call_t *call) {
+  if (entry->attr_count != call->op->attr_count || strcmp(entry->op, call->op->name)) return false;
+  if (entry->call.input_count != call->input_count) return false;
+  for (int32_t i = 0; i < call->op->attr_count; ++i) {
+    if (symbols_is_stream_key(call->op, i)) continue;
+    if (!same_attr(call->op->attrs[i].kind, &entry->call.attrs[i], &call->attrs[i])) return false;
+  }
+  for (int32_t i = 0; i < call->input_count; ++i) {
+    const shoal_type_t *a = &entry->call.inputs[i], *b = &call->inputs[i];
+    if (a->dtype != b->dtype || !shoal_shape_equal(&a->shape, &b->shape)) return false;
+  }
+  return true;
+}
+
+// Copies what the entry is compared by.
+static bool copy_call(shoal_rules_t *rules, const shoal_call_t *call, call_entry_t *entry) {
+  shoal_arena_t *arena = &rules->arena;
+  size_t attr_count = (size_t)call->op->attr_count;
+  shoal_attr_value_t *attrs = shoal_arena_copy(arena, call->attrs, attr_count, sizeof *call->attrs);
+  entry->op = shoal_arena_strdup(arena, call->op->name);
+  entry->attr_count = call->op->attr_count;
+  entry->call = (shoal_call_t){.input_count = call->input_count, .attrs = attrs};
+  entry->call.inputs =
+      shoal_arena_copy(arena, call->inputs, (size_t)call->input_count, sizeof *call->inputs);
+  if (!attrs || !entry->op || !entry->call.inputs) return false;
+  for (size_t i = 0; i < attr_count; ++i) {
+    if (call->op->attrs[i].kind != SHOAL_ATTR_STRING || !attrs[i].s) continue;
+    attrs[i].s = shoal_arena_strdup(arena, attrs[i].s);
+    if (!attrs[i].s) return false;
+  }
+  return true;
+}
+
+static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, uint64_t hash,
+                          call_entry_t **out_entry) {
+  call_entry_t *entry = SHOAL_NEW(&rules->arena, call_entry_t, 1);
+  if (!entry || !copy_call(rules, call, entry)) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(
+      shoal_rules_resolve(rules, call, rules->allocator, &rules->arena, &entry->rule));
+  if (!reserve(&rules->calls, &rules->arena)) return SHOAL_OOM();
+  entry->hash = hash;
+  put(&rules->calls, &entry->hash);
+  ++rules->calls.count;
+  *out_entry = entry;
+  return NULL;
+}
+
+// Finds the call's entry; resolves it if `resolve`, else leaves *out_entry NULL.
+static shoal_status_t look_up(shoal_rules_t *rules, const shoal_call_t *call, bool resolve,
+                              call_entry_t **out_entry) {
   const shoal_op_t *op = call->op;
-  shoal_text_add(text, op->name);
   for (int32_t i = 0; i < op->attr_count; ++i) {
     if (op->attrs[i].kind == SHOAL_ATTR_PLACE && call->attrs[i].place) {
       return SHOAL_ERROR(INVALID_ARGUMENT,
                          "%s: a rule is of a call on the whole, '%s' speaks of a part", op->name,
                          op->attrs[i].name);
     }
-    put_attr(text, op->attrs[i].kind, &call->attrs[i]);
   }
-  for (int32_t i = 0; i < call->input_count; ++i) {
-    const shoal_type_t *type = &call->inputs[i];
-    shoal_text_addf(text, " %s(", shoal_dtype_name(type->dtype));
-    for (int32_t d = 0; d < type->shape.rank; ++d) {
-      shoal_text_addf(text, "%lld,", (long long)type->shape.dims[d]);
-    }
-    shoal_text_add(text, ")");
+  uint64_t hash = hash_call(call), at = hash;
+  while ((*out_entry = next(&rules->calls, hash, &at)) && !same_call(*out_entry, call)) {
   }
-  return shoal_text_status(text);
-}
-
-static entry_t *find(const shoal_rules_t *rules, const char *signature, uint64_t hash) {
-  entry_t *entry = rules->buckets[hash % BUCKETS];
-  while (entry && (entry->hash != hash || strcmp(entry->signature, signature))) entry = entry->next;
-  return entry;
-}
-
-static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, const char *signature,
-                          uint64_t hash, entry_t **out_entry) {
-  entry_t *entry = SHOAL_NEW(&rules->arena, entry_t, 1);
-  if (!entry || !(entry->signature = shoal_arena_strdup(&rules->arena, signature)))
-    return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_rules_discover(call, RULES_LIKENESS_IF_LARGE, rules->executor,
-                                             rules->allocator, &rules->arena, &entry->rule));
-  const char *text;
-  SHOAL_RETURN_IF_ERROR(shoal_rule_print(call->op, &entry->rule, &rules->arena, &text));
-  entry->text_hash = shoal_hash_string(SHOAL_HASH_START, text);
-  entry->hash = hash;
-  entry->next = rules->buckets[hash % BUCKETS];
-  rules->buckets[hash % BUCKETS] = entry;
-  *out_entry = entry;
-  return NULL;
-}
-
-// Finds the call's entry; discovers it if `discover`, else leaves *out_entry NULL.
-static shoal_status_t look_up(shoal_rules_t *rules, const shoal_call_t *call, bool discover,
-                              entry_t **out_entry) {
-  shoal_text_t text;
-  shoal_text_init(rules->allocator, &text);
-  shoal_status_t status = put_signature(call, &text);
-  if (!status) {
-    const char *signature = shoal_text_string(&text);
-    uint64_t hash = shoal_hash_string(SHOAL_HASH_START, signature);
-    *out_entry = find(rules, signature, hash);
-    if (!*out_entry && discover) status = add(rules, call, signature, hash, out_entry);
-  }
-  shoal_text_deinit(&text);
-  return status;
+  return *out_entry || !resolve ? NULL : add(rules, call, hash, out_entry);
 }
 
 shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
                                const shoal_rule_t **out_rule) {
-  entry_t *entry = NULL;
+  call_entry_t *entry = NULL;
   SHOAL_RETURN_IF_ERROR(look_up(rules, call, true, &entry));
   *out_rule = &entry->rule;
   return NULL;
@@ -146,24 +281,33 @@ shoal_status_t shoal_rules_get(shoal_rules_t *rules, const shoal_call_t *call,
 
 // ---- hash --------------------------------------------------------------------------------------
 
+static shoal_status_t print(const shoal_op_t *op, call_entry_t *entry, shoal_arena_t *scratch) {
+  const char *text;
+  SHOAL_RETURN_IF_ERROR(shoal_rule_print(op, &entry->rule, scratch, &text));
+  entry->text_hash = shoal_hash_string(SHOAL_HASH_START, text);
+  entry->printed = true;
+  return NULL;
+}
+
 shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
                                 uint64_t *out_hash) {
   uint64_t hash = SHOAL_HASH_START;
-  shoal_arena_t scratch;
-  shoal_arena_init(rules->allocator, &scratch);
   shoal_status_t status = NULL;
   for (int64_t g = 0; !status && g < model->graphs.count; ++g) {
     const shoal_graph_t *graph = model->graphs.items[g];
     for (int64_t n = 0; !status && n < graph->nodes.count; ++n) {
+      shoal_arena_t scratch;
       shoal_call_t call;
-      entry_t *entry = NULL;
+      call_entry_t *entry = NULL;
+      shoal_arena_init(rules->allocator, &scratch);
       status = shoal_node_call(graph, &graph->nodes.items[n], &scratch, &call);
       if (!status) status = look_up(rules, &call, false, &entry);
+      if (!status && entry && !entry->printed) status = print(call.op, entry, &scratch);
+      shoal_arena_deinit(&scratch);
       if (status || !entry) continue;
       hash = shoal_hash_int(hash, (int64_t)entry->text_hash);
     }
   }
-  shoal_arena_deinit(&scratch);
   if (!status) *out_hash = hash;
   return status;
 }

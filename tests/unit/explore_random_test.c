@@ -35,7 +35,9 @@ static void begin(fixture_t *f, bool lie) {
   shoal_arena_init(f->allocator, &f->arena);
   assert_ok(shoal_registry_create(f->allocator, &f->registry));
   assert_ok(shoal_rules_create(f->allocator, &f->rules));
-  if (lie) shoal_rules_set_executor(f->rules, (shoal_executor_t){f, execute_with_a_lie});
+  if (!lie) return;
+  shoal_rules_set_executor(f->rules, (shoal_executor_t){f, execute_with_a_lie});
+  shoal_rules_ignore_shipped(f->rules);
 }
 
 static void end(fixture_t *f) {

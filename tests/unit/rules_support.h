@@ -1,10 +1,12 @@
-// What the rules tests share: a registry, a store, and calls written as in src/op/case.h.
+// What the rules tests share: a registry, a store that discovers, and calls written as in
+// src/op/case.h.
 #ifndef SHOAL_TESTS_RULES_SUPPORT_H_
 #define SHOAL_TESTS_RULES_SUPPORT_H_
 
 #include "base/arena.h"
 #include "op/case.h"
 #include "rules/rules.h"
+#include "rules/search.h"
 #include "unit.h"
 
 typedef struct bench {
@@ -17,6 +19,7 @@ static inline void bench_init(bench_t *b) {
   *b = (bench_t){0};
   assert_ok(shoal_registry_create(shoal_allocator_system(), &b->registry));
   assert_ok(shoal_rules_create(shoal_allocator_system(), &b->rules));
+  shoal_rules_ignore_shipped(b->rules);
   shoal_arena_init(shoal_allocator_system(), &b->arena);
 }
 
@@ -57,6 +60,16 @@ static inline const char *rule_text(bench_t *b, const shoal_op_t *op, const shoa
   const char *text = "";
   assert_ok(shoal_rule_print(op, rule, &b->arena, &text));
   return text + strlen(op->name) + 1;
+}
+
+// What executing the call itself gives, without a store.
+static inline const char *executed_rule(bench_t *b, const shoal_call_t *call) {
+  static shoal_allocator_t allocator;
+  allocator = shoal_allocator_system();
+  shoal_rule_t rule;
+  assert_ok(shoal_rules_discover(call, shoal_executor_reference(&allocator), allocator, &b->arena,
+                                 &rule));
+  return rule_text(b, call->op, &rule);
 }
 
 static inline const shoal_shape_t *operand_shape(const shoal_call_t *call, int32_t operand) {

@@ -1,0 +1,22 @@
+// Resolving: from a call to its rule. Private to rules/.
+#ifndef SHOAL_RULES_RESOLVE_H_
+#define SHOAL_RULES_RESOLVE_H_
+
+#include "base/arena.h"
+#include "rules/rules.h"
+
+// The rule of a small call, shipped or discovered; borrowed.
+SHOAL_MUST_USE shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call,
+                                                 const char *key,
+                                                 const shoal_keyed_rule_t **out_rule);
+// The rule that came with the build for `rule->key`, the text of that call. Leaves `shipped` false
+// where there is none (shipped.c).
+SHOAL_MUST_USE shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call,
+                                                       shoal_arena_t *arena,
+                                                       shoal_keyed_rule_t *rule);
+// The rule of any call on the whole, into the arena: that of its probe, lifted.
+SHOAL_MUST_USE shoal_status_t shoal_rules_resolve(shoal_rules_t *rules, const shoal_call_t *call,
+                                                  shoal_allocator_t allocator, shoal_arena_t *arena,
+                                                  shoal_rule_t *out_rule);
+
+#endif  // SHOAL_RULES_RESOLVE_H_

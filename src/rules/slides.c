@@ -1,0 +1,178 @@
+// Symbols that windows slide over (convolution, pooling and their gradients; attention, whose
+// queries and keys have places too).
+//
+// Such an op has several operands with places, and moves over their last two dims. Their sizes
+// along one dim belong together though the shape function does not say so (a gradient takes the
+// image's size and that of the result): each is a multiple of the smallest, plus or minus a few,
+// and these relations (stride and rest) are kept. Kernels are what decides the outputs' sizes
+// without being one of them: they and their like stay literal, because halos depend on them.
+#include <stdlib.h>
+
+#include "rules/symbols.h"
+
+enum { MAX_MEMBERS = 64 };
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+static int32_t spoken_of(const symbols_t *s, int32_t attr) {
+  int32_t operand = s->op->attrs[attr].operand;
+  return operand < 0 ? s->input_count + SHOAL_OUTPUT(operand) : operand;
+}
+
+static int32_t operand_of(const symbols_t *s, const slot_t *slot) {
+  return slot->operand >= 0 ? slot->operand : spoken_of(s, slot->attr);
+}
+
+static bool is_of(const slot_t *slot, int32_t symbol) {
+  return slot->term_count == 1 && slot->terms[0] == symbol;
+}
+
+// Is the symbol the size of an operand with a place?
+static bool is_placed(symbols_t *s, int32_t symbol) {
+  int64_t step = 1;
+  for (int32_t i = 0; i < s->slot_count; ++i) {
+    const slot_t *slot = &s->slots[i];
+    s->values[i] = slot->value + (is_of(slot, symbol) ? slot->times : 0);
+    if (!is_of(slot, symbol)) continue;
+    if (s->placed[operand_of(s, slot)]) return true;
+    step = slot->times;
+  }
+  if (!symbols_accepts(s, s->values)) return false;
+  for (int32_t i = s->input_count; i < s->operand_count; ++i) {
+    for (int32_t d = 0; s->placed[i] && d < s->types[i].shape.rank; ++d) {
+      if (s->tried_types[i].shape.dims[d] == s->types[i].shape.dims[d] + step) return true;
+    }
+  }
+  return false;
+}
+
+static void find_largest_plain(symbols_t *s) {
+  int64_t largest = 0;
+  for (int32_t i = 0; i < s->input_count; ++i) {
+    for (int32_t d = 0; d < s->types[i].shape.rank; ++d) {
+      if (s->types[i].shape.dims[d] > largest) largest = s->types[i].shape.dims[d];
+    }
+  }
+  for (int32_t a = 0; a < s->op->attr_count; ++a) {
+    const shoal_attr_schema_t *schema = &s->op->attrs[a];
+    bool many = schema->kind == SHOAL_ATTR_INTS;
+    if (schema->role != SHOAL_ROLE_PLAIN || (schema->kind != SHOAL_ATTR_INT && !many)) continue;
+    for (int32_t d = 0; d < (many ? s->attrs[a].count : 1); ++d) {
+      int64_t number = many ? s->attrs[a].ints[d] : s->attrs[a].i;
+      // Larger than every dim: no kernel, but a stream's key or a limit.
+      if (number < largest && number > s->largest_plain) s->largest_plain = number;
+    }
+  }
+  for (int32_t i = 0; i < s->slot_count; ++i) {
+    const slot_t *slot = &s->slots[i];
+    bool literal = slot->operand >= 0 && slot->term_count == 0 && !s->placed[slot->operand];
+    if (literal && slot->value > s->largest_plain) s->largest_plain = slot->value;
+  }
+}
+
+// ---- what belongs together ---------------------------------------------------------------------
+
+// A size along the dim: of a symbol, or of an output that no symbol gives.
+typedef struct member {
+  int32_t symbol;  // -1: an output's
+  int32_t operand;
+  int64_t value;  // of the symbol's slots, or the output's dim
+} member_t;
+
+typedef struct members {
+  int32_t count;
+  member_t items[MAX_MEMBERS];
+} members_t;
+
+static bool add_member(members_t *list, member_t member) {
+  for (int32_t i = 0; member.symbol >= 0 && i < list->count; ++i) {
+    if (list->items[i].symbol == member.symbol) return true;
+  }
+  if (list->count == MAX_MEMBERS) return false;
+  list->items[list->count++] = member;
+  return true;
+}
+
+// Sizes of operands with a place along `dim`, one of their last two. False: one is literal, of two
+// dims at once, or made of several symbols.
+static bool list_members(const symbols_t *s, int32_t dim, members_t *out) {
+  bool given[SHOAL_MAX_RANK] = {false};  // outputs of which attributes give the size
+  out->count = 0;
+  for (int32_t i = 0; i < s->slot_count; ++i) {
+    const slot_t *slot = &s->slots[i];
+    int32_t operand = operand_of(s, slot), rank = s->types[operand].shape.rank;
+    if (!s->placed[operand] || slot->dim != dim || dim < rank - 2 || slot->value < 2) continue;
+    if (operand >= s->input_count && operand - s->input_count < SHOAL_MAX_RANK)
+      given[operand - s->input_count] = true;
+    if (slot->term_count != 1 || slot->times != 1 || slot->plus || s->symbols[slot->terms[0]].slid)
+      return false;
+    if (!add_member(out, (member_t){slot->terms[0], operand, slot->value})) return false;
+  }
+  for (int32_t i = s->input_count; i < s->operand_count; ++i) {
+    const shoal_shape_t *shape = &s->types[i].shape;
+    if (!s->placed[i] || dim >= shape->rank || dim < shape->rank - 2) continue;
+    if (i - s->input_count >= SHOAL_MAX_RANK || given[i - s->input_count]) continue;
+    if (shape->dims[dim] < 2) continue;
+    if (!add_member(out, (member_t){-1, i, shape->dims[dim]})) return false;
+  }
+  return true;
+}
+
+// value = times * base + plus, where that may be a stride and what it leaves over.
+static bool relate(int64_t value, int64_t base, int64_t *times, int64_t *plus) {
+  *times = (value + base / 2) / base;
+  *plus = value - *times * base;
+  if (*plus == 0) return *times <= 32;
+  return *times <= 4 && llabs(*plus) <= 8 && base >= 2 * llabs(*plus);
+}
+
+// Writes everything along the dim by one symbol. Without a relation each stays on its own.
+static void link_dim(symbols_t *s, int32_t dim) {
+  members_t list;
+  if (!list_members(s, dim, &list) || list.count == 0) return;
+  int64_t base = INT64_MAX, times, plus;
+  int32_t symbol = -1;
+  bool related = true;
+  for (int32_t i = 0; i < list.count; ++i) {
+    if (list.items[i].value < base) base = list.items[i].value;
+    if (list.items[i].symbol >= 0 && symbol < 0) symbol = list.items[i].symbol;
+  }
+  for (int32_t i = 0; i < list.count; ++i) {
+    related &= relate(list.items[i].value, base, &times, &plus);
+    if (list.items[i].symbol >= 0) s->symbols[list.items[i].symbol].slid = true;
+  }
+  if (!related || symbol < 0) return;
+  for (int32_t i = 0; i < list.count; ++i) {
+    const member_t *m = &list.items[i];
+    relate(m->value, base, &times, &plus);
+    if (m->symbol < 0 && s->slid_output_count < 2 * SHOAL_MAX_RANK) {
+      s->slid_outputs[s->slid_output_count++] =
+          (slid_output_t){m->operand, dim, symbol, times, plus};
+    }
+    for (int32_t k = 0; m->symbol >= 0 && k < s->slot_count; ++k) {
+      slot_t *slot = &s->slots[k];
+      if (!is_of(slot, m->symbol)) continue;
+      slot->times = times;
+      slot->plus = plus;
+    }
+  }
+  for (int32_t k = 0; k < s->slot_count; ++k) {
+    for (int32_t i = 0; i < list.count; ++i) {
+      if (list.items[i].symbol >= 0 && is_of(&s->slots[k], list.items[i].symbol))
+        s->slots[k].terms[0] = symbol;
+    }
+  }
+  s->symbols[symbol].real = base;
+}
+
+void symbols_find_slides(symbols_t *s) {
+  int32_t places = 0;
+  for (int32_t i = 0; i < s->operand_count; ++i) places += s->placed[i];
+  s->slides = places >= 2;
+  if (!s->slides) return;
+  for (int32_t i = 0; i < s->symbol_count; ++i) {
+    if (!is_placed(s, i)) symbols_drop(s, i);
+  }
+  find_largest_plain(s);
+  for (int32_t d = 0; d < SHOAL_MAX_RANK; ++d) link_dim(s, d);
+}
