@@ -1,35 +1,24 @@
 // Reasons are looked for in the programs, by the kind of change.
 #include "explore/explain.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "program/bind.h"
 
-// The instruction a description speaks of: "class 0, segment 1 '...', instruction 3 ...".
+// What a mutation speaks of; NULL where it is no part of one.
 typedef struct place {
-  const shoal_program_t *program;
   const shoal_class_t *class;
   const shoal_segment_t *segment;
   const shoal_instruction_t *in;
   int64_t index;
 } place_t;
 
-static bool find_place(const shoal_program_t *program, const char *description, place_t *out) {
-  long long class = -1, segment = -1, instruction = -1;
-  const char *at = strstr(description, "instruction ");
-  *out = (place_t){.program = program};
-  if (sscanf(description, "class %lld, segment %lld", &class, &segment) < 1) return false;
-  if (class < 0 || class >= program->class_count) return false;
-  out->class = &program->classes[class];
-  if (segment < 0 || segment >= out->class->segment_count) return true;
-  out->segment = &out->class->segments[segment];
-  if (!at || sscanf(at, "instruction %lld", &instruction) < 1 || instruction < 0 ||
-      instruction >= out->segment->instruction_count)
-    return true;
-  out->index = instruction;
-  out->in = &out->segment->instructions[instruction];
-  return true;
+static place_t find_place(const shoal_program_t *program, const shoal_mutation_t *mutation) {
+  place_t place = {.index = mutation->instruction};
+  if (mutation->class >= 0) place.class = &program->classes[mutation->class];
+  if (mutation->segment >= 0) place.segment = &place.class->segments[mutation->segment];
+  if (mutation->instruction >= 0) place.in = &place.segment->instructions[mutation->instruction];
+  return place;
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -184,11 +173,9 @@ static const char *why_drop(const place_t *p) {
   return "nobody reads what it makes";
 }
 
-static const char *why_channel(const shoal_program_t *program, const char *change) {
-  long long mine = -1, other = -1;
-  if (sscanf(change, "use channel %lld instead of %lld", &mine, &other) < 2) return NULL;
-  if (mine >= program->channel_count || other >= program->channel_count) return NULL;
-  const shoal_channel_t *a = &program->channels[mine], *b = &program->channels[other];
+static const char *why_channel(const shoal_program_t *program, const shoal_mutation_t *mutation) {
+  const shoal_channel_t *a = &program->channels[mutation->first],
+                        *b = &program->channels[mutation->second];
   if (a->type.dtype == b->type.dtype && shoal_shape_equal(&a->type.shape, &b->type.shape) &&
       shoal_layout_equal(a->src, b->src) && shoal_layout_equal(a->dst, b->dst) &&
       a->micro == b->micro)
@@ -196,23 +183,12 @@ static const char *why_channel(const shoal_program_t *program, const char *chang
   return NULL;
 }
 
-// "order 'train': swap calls 1 and 2"
-static const char *why_calls(const place_t *p, const char *description) {
-  const char *name = strstr(description, "order '"), *swap = strstr(description, "swap calls ");
-  long long first = -1;
-  if (!p->class || !name || !swap || sscanf(swap, "swap calls %lld", &first) < 1) return NULL;
-  name += strlen("order '");
-  for (int64_t o = 0; o < p->class->order_count; ++o) {
-    const shoal_order_t *order = &p->class->orders[o];
-    size_t length = strlen(order->graph);
-    if (strncmp(order->graph, name, length) != 0 || name[length] != '\'') continue;
-    if (first < 0 || first + 1 >= order->call_count) return NULL;
-    const shoal_segment_call_t *call = &order->calls[first];
-    if (call[0].segment == call[1].segment && call[0].micro != call[1].micro)
-      return "the same segment for two micro-batches: only the order of sums changes";
-    if (!segments_disturb(p->class, &call[0], &call[1]))
-      return "neither segment touches what the other takes or leaves";
-  }
+static const char *why_calls(const place_t *p, const shoal_mutation_t *mutation) {
+  const shoal_segment_call_t *call = &p->class->orders[mutation->first].calls[mutation->second];
+  if (call[0].segment == call[1].segment && call[0].micro != call[1].micro)
+    return "the same segment for two micro-batches: only the order of sums changes";
+  if (!segments_disturb(p->class, &call[0], &call[1]))
+    return "neither segment touches what the other takes or leaves";
   return NULL;
 }
 
@@ -224,26 +200,35 @@ static const char *why_attribute(const place_t *p) {
   return "the number is stored as an integer, which an eighth does not change";
 }
 
-const char *shoal_explain_mutation(const shoal_program_t *program, const shoal_program_t *mutated,
-                                   const char *description, shoal_arena_t *arena) {
-  (void)mutated, (void)arena;
-  place_t p;
-  if (!find_place(program, description, &p)) return NULL;
-  const char *change = strrchr(description, ':');
-  change = change ? change + 2 : description;
-  if (strstr(description, "do it twice")) return why_twice(&p);
-  if (strstr(description, "swap it with the next")) return why_swap(&p);
-  if (strstr(description, "swap its first two inputs")) return why_inputs(&p);
-  if (strstr(description, "drop it")) return why_drop(&p);
-  if (strstr(description, "swap calls")) return why_calls(&p, description);
-  if (strstr(description, "change attribute")) return why_attribute(&p);
-  if (strstr(description, "do not wait"))
-    return "other waits order the two as well (the static check proves it)";
-  if (strstr(description, "halve the workspace") && p.in && p.in->opcode == SHOAL_OPCODE_RESHARD)
-    return "it is planned for the rank that needs most; these need less (the static check proves "
-           "it)";
-  if (strstr(description, "use channel")) return why_channel(program, change);
-  if (strstr(description, "64 bytes more") || strstr(description, "move"))
-    return "the bytes it takes are free while it needs them (the static check proves it)";
-  return NULL;
+const char *shoal_explain_mutation(const shoal_program_t *program,
+                                   const shoal_mutation_t *mutation) {
+  const place_t p = find_place(program, mutation);
+  switch (mutation->kind) {
+    case SHOAL_MUTATION_REPEAT:
+      return why_twice(&p);
+    case SHOAL_MUTATION_SWAP:
+      return why_swap(&p);
+    case SHOAL_MUTATION_INPUTS:
+      return why_inputs(&p);
+    case SHOAL_MUTATION_DROP:
+      return why_drop(&p);
+    case SHOAL_MUTATION_CALL_SWAP:
+      return why_calls(&p, mutation);
+    case SHOAL_MUTATION_ATTRIBUTE:
+      return why_attribute(&p);
+    case SHOAL_MUTATION_CHANNEL:
+      return why_channel(program, mutation);
+    case SHOAL_MUTATION_WAIT:
+      return "other waits order the two as well (the static check proves it)";
+    case SHOAL_MUTATION_WORKSPACE_HALVE:
+      if (p.in->opcode != SHOAL_OPCODE_RESHARD) return NULL;
+      return "it is planned for the rank that needs most; these need less (the static check proves "
+             "it)";
+    case SHOAL_MUTATION_BUFFER_MORE:
+    case SHOAL_MUTATION_BUFFER_MOVE:
+    case SHOAL_MUTATION_WORKSPACE_MOVE:
+      return "the bytes it takes are free while it needs them (the static check proves it)";
+    default:
+      return NULL;
+  }
 }

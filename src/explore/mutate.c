@@ -178,29 +178,29 @@ static shoal_status_t one_mutation(mutation_run_t *r, const original_t *o, int64
   static const char *const words[] = {"does not parse", "static check", "wrong", "SURVIVED"};
   shoal_arena_t arena;
   shoal_arena_init(r->allocator, &arena);
-  const char *text = NULL, *description = NULL, *reason = NULL;
+  shoal_mutation_t mutation = {0};
   char why[600];
   verdict_t verdict = SURVIVED;
   shoal_program_t *mutated = NULL;
-  shoal_status_t status = shoal_program_mutate(o->program, index, &arena, &text, &description);
-  if (!status) status = judge(r, o, text, &verdict, &mutated, why, sizeof why);
+  shoal_status_t status = shoal_program_mutate(o->program, index, &arena, &mutation);
+  if (!status) status = judge(r, o, mutation.text, &verdict, &mutated, why, sizeof why);
   if (!status) {
     ++r->report->mutations;
     r->report->by_parse += verdict == CAUGHT_PARSE;
     r->report->by_static_check += verdict == CAUGHT_STATIC;
     r->report->by_run += verdict == CAUGHT_RUN;
     if (verdict == SURVIVED) {
-      reason = shoal_explain_mutation(o->program, mutated, description, &arena);
+      const char *reason = shoal_explain_mutation(o->program, &mutation);
       if (reason)
         ++r->report->explained;
       else
         ++r->report->survivors;
       say(r, shoal_arena_printf(&arena, "%s, mutation %lld, %s: %s%s", o->subject->what,
-                                (long long)index, description,
+                                (long long)index, mutation.description,
                                 reason ? "computes the same: " : "SURVIVED", reason ? reason : ""));
     } else if (r->options->verbose) {
       say(r, shoal_arena_printf(&arena, "%s, mutation %lld, %s: %s: %s", o->subject->what,
-                                (long long)index, description, words[verdict], why));
+                                (long long)index, mutation.description, words[verdict], why));
     }
   }
   shoal_program_free(mutated);

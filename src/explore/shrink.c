@@ -202,16 +202,16 @@ static bool drop_unused(shrinker_t *s, char kind, int64_t i) {
     DROP(c.states, i);
   for (int64_t k = c.pins.count; k-- > 0;) {
     shoal_intent_entry_t *pin = &c.pins.items[k];
-    long long number = 0;
-    int length = 0;
-    if (pin->pattern[0] != kind || sscanf(pin->pattern + 1, "%lld%n", &number, &length) < 1)
-      continue;
+    const char *rest = pin->pattern + 1;
+    int64_t number = 0;
+    if (pin->pattern[0] != kind || *rest < '0' || *rest > '9') continue;
+    for (; *rest >= '0' && *rest <= '9'; ++rest) number = 10 * number + (*rest - '0');
     if (number == i) {
       DROP(c.pins, k);
       continue;
     }
-    const char *rest = pin->pattern + 1 + length;
-    pin->pattern = shoal_arena_printf(s->arena, "%c%lld%s", kind, number - (number > i), rest);
+    pin->pattern =
+        shoal_arena_printf(s->arena, "%c%lld%s", kind, (long long)(number - (number > i)), rest);
     if (!pin->pattern) return false;
   }
   return try_case(s, &c);

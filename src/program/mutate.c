@@ -20,7 +20,7 @@ typedef struct walk {
   bool found;
   shoal_arena_t *arena;     // NULL: only count
   shoal_program_t program;  // from here: the mutated copy
-  const char *description;
+  shoal_mutation_t mutation;
   place_t place;
   bool failed;
 } walk_t;
@@ -78,9 +78,10 @@ static shoal_order_t *own_order(walk_t *w, int64_t index) {
 
 // ---- counting -----------------------------------------------------------------------
 
-// Is this the mutation that is looked for? Then it gets its description.
-static bool due(walk_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool due(walk_t *w, const char *format, ...) {
+// Is this the mutation that is looked for? Then it is noted.
+static bool due(walk_t *w, shoal_mutation_kind_t kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool due(walk_t *w, shoal_mutation_kind_t kind, const char *format, ...) {
   if (w->count++ != w->index || !w->arena) return false;
   char where[400], what[200];
   va_list args;
@@ -88,8 +89,13 @@ static bool due(walk_t *w, const char *format, ...) {
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
   shoal_program_check_where(&w->place, where, sizeof where);
-  w->description = shoal_arena_printf(w->arena, "%s%s%s", where, where[0] ? ": " : "", what);
-  w->failed = !w->description;
+  w->mutation = (shoal_mutation_t){
+      .kind = kind,
+      .class = w->place.class,
+      .segment = w->place.segment,
+      .instruction = w->place.instruction,
+      .description = shoal_arena_printf(w->arena, "%s%s%s", where, where[0] ? ": " : "", what)};
+  w->failed = !w->mutation.description;
   w->found = true;
   return !w->failed;
 }
@@ -210,7 +216,8 @@ static void walk_attrs(walk_t *w, const shoal_instruction_t *in) {
     const shoal_attr_schema_t *schema = &in->op->attrs[a];
     bool real = schema->kind == SHOAL_ATTR_REAL && isfinite(in->attrs[a].f);
     bool count = schema->kind == SHOAL_ATTR_INT && schema->role == SHOAL_ROLE_COUNT;
-    if ((real || count) && due(w, "change attribute '%s'", schema->name)) change_attr(w, a, 2, 1);
+    if ((real || count) && due(w, SHOAL_MUTATION_ATTRIBUTE, "change attribute '%s'", schema->name))
+      change_attr(w, a, 2, 1);
   }
 }
 
@@ -219,25 +226,27 @@ static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
     for (int side = 0; side < 2; ++side) {
       int32_t step = side == 0 ? 1 : -1, other = in->channel + step;
       if (other < 0 || other >= w->from->channel_count) continue;
-      if (due(w, "use channel %d instead of %d", other, in->channel)) {
+      if (due(w, SHOAL_MUTATION_CHANNEL, "use channel %d instead of %d", other, in->channel)) {
         shoal_instruction_t *mine = own_instruction(w);
         if (mine) mine->channel = other;
+        w->mutation.first = other;
+        w->mutation.second = in->channel;
       }
     }
   }
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_reduce_t other = in->reduce == SHOAL_REDUCE_SUM ? SHOAL_REDUCE_MAX : SHOAL_REDUCE_SUM;
-    if (due(w, "change the reduction")) {
+    if (due(w, SHOAL_MUTATION_REDUCTION, "change the reduction")) {
       shoal_instruction_t *mine = own_instruction(w);
       if (mine) mine->reduce = other;
     }
   }
-  if (in->opcode == SHOAL_OPCODE_FILL && due(w, "fill with another value")) {
+  if (in->opcode == SHOAL_OPCODE_FILL && due(w, SHOAL_MUTATION_FILL, "fill with another value")) {
     shoal_instruction_t *mine = own_instruction(w);
     if (mine) mine->value = isfinite(mine->value) ? mine->value + 1 : 0;
   }
   if (in->input_count > 1 && in->inputs[0] != in->inputs[1] &&
-      due(w, "swap its first two inputs")) {
+      due(w, SHOAL_MUTATION_INPUTS, "swap its first two inputs")) {
     shoal_instruction_t *mine = own_instruction(w);
     int32_t *inputs = mine ? own(w, mine->inputs, mine->input_count, sizeof *inputs) : NULL;
     if (!inputs) return;
@@ -249,21 +258,23 @@ static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
 
 static void walk_instruction(walk_t *w, const shoal_segment_t *segment) {
   const shoal_instruction_t *in = &segment->instructions[w->place.instruction];
-  if (due(w, "drop it")) drop(w, segment);
-  if (due(w, "do it twice")) repeat(w, segment);
-  if (w->place.instruction + 1 < segment->instruction_count && due(w, "swap it with the next")) {
+  if (due(w, SHOAL_MUTATION_DROP, "drop it")) drop(w, segment);
+  if (due(w, SHOAL_MUTATION_REPEAT, "do it twice")) repeat(w, segment);
+  if (w->place.instruction + 1 < segment->instruction_count &&
+      due(w, SHOAL_MUTATION_SWAP, "swap it with the next")) {
     swap(w, segment);
   }
   for (int32_t i = 0; i < in->wait_count; ++i) {
-    if (due(w, "do not wait for instruction %d", in->waits[i])) drop_wait(w, i);
+    if (due(w, SHOAL_MUTATION_WAIT, "do not wait for instruction %d", in->waits[i]))
+      drop_wait(w, i);
   }
   walk_operands(w, in);
   walk_attrs(w, in);
-  if (in->workspace > 0 && due(w, "move the workspace 64 bytes")) {
+  if (in->workspace > 0 && due(w, SHOAL_MUTATION_WORKSPACE_MOVE, "move the workspace 64 bytes")) {
     shoal_instruction_t *mine = own_instruction(w);
     if (mine) mine->workspace_offset += mine->workspace_offset ? -64 : 64;
   }
-  if (in->workspace > 0 && due(w, "halve the workspace")) {
+  if (in->workspace > 0 && due(w, SHOAL_MUTATION_WORKSPACE_HALVE, "halve the workspace")) {
     shoal_instruction_t *mine = own_instruction(w);
     if (mine) mine->workspace = (mine->workspace + 1) / 2;
   }
@@ -281,23 +292,25 @@ static const shoal_layout_t *without_last_cut(walk_t *w, const shoal_layout_t *l
 static void walk_buffer(walk_t *w, int64_t index) {
   const shoal_buffer_t *buffer = &place_class(&w->place)->buffers[index];
   shoal_buffer_t *mine;
-  if (buffer->bytes > 0 &&
-      due(w, "move buffer %lld '%s' 64 bytes", (long long)index, buffer->name)) {
+  if (buffer->bytes > 0 && due(w, SHOAL_MUTATION_BUFFER_MOVE, "move buffer %lld '%s' 64 bytes",
+                               (long long)index, buffer->name)) {
     if ((mine = own_buffer(w, index))) mine->offset += mine->offset ? -64 : 64;
   }
-  if (buffer->bytes > 0 &&
-      due(w, "give buffer %lld '%s' 64 bytes less", (long long)index, buffer->name)) {
+  if (buffer->bytes > 0 && due(w, SHOAL_MUTATION_BUFFER_LESS, "give buffer %lld '%s' 64 bytes less",
+                               (long long)index, buffer->name)) {
     if ((mine = own_buffer(w, index))) mine->bytes -= 64;
   }
-  if (due(w, "give buffer %lld '%s' 64 bytes more", (long long)index, buffer->name)) {
+  if (due(w, SHOAL_MUTATION_BUFFER_MORE, "give buffer %lld '%s' 64 bytes more", (long long)index,
+          buffer->name)) {
     if ((mine = own_buffer(w, index))) mine->bytes += 64;
   }
-  if (buffer->slots > 1 &&
-      due(w, "take a slot from buffer %lld '%s'", (long long)index, buffer->name)) {
+  if (buffer->slots > 1 && due(w, SHOAL_MUTATION_BUFFER_SLOT, "take a slot from buffer %lld '%s'",
+                               (long long)index, buffer->name)) {
     if ((mine = own_buffer(w, index))) --mine->slots;
   }
   if (buffer->layout->cut_count > 0 &&
-      due(w, "drop the last cut of buffer %lld '%s'", (long long)index, buffer->name)) {
+      due(w, SHOAL_MUTATION_BUFFER_CUT, "drop the last cut of buffer %lld '%s'", (long long)index,
+          buffer->name)) {
     if ((mine = own_buffer(w, index))) mine->layout = without_last_cut(w, mine->layout);
   }
 }
@@ -306,19 +319,22 @@ static void walk_order(walk_t *w, int64_t index) {
   const shoal_order_t *order = &place_class(&w->place)->orders[index];
   shoal_order_t *mine;
   for (int64_t k = 0; k < order->call_count; ++k) {
-    if (due(w, "order '%s': drop call %lld", order->graph, (long long)k) &&
+    if (due(w, SHOAL_MUTATION_CALL_DROP, "order '%s': drop call %lld", order->graph,
+            (long long)k) &&
         (mine = own_order(w, index))) {
       memmove(mine->calls + k, mine->calls + k + 1,
               (size_t)(mine->call_count - k - 1) * sizeof *mine->calls);
       --mine->call_count;
     }
     if (k + 1 < order->call_count &&
-        due(w, "order '%s': swap calls %lld and %lld", order->graph, (long long)k,
-            (long long)k + 1) &&
+        due(w, SHOAL_MUTATION_CALL_SWAP, "order '%s': swap calls %lld and %lld", order->graph,
+            (long long)k, (long long)k + 1) &&
         (mine = own_order(w, index))) {
       shoal_segment_call_t first = mine->calls[k];
       mine->calls[k] = mine->calls[k + 1];
       mine->calls[k + 1] = first;
+      w->mutation.first = index;
+      w->mutation.second = k;
     }
   }
 }
@@ -330,8 +346,8 @@ static void walk_channel(walk_t *w, int64_t index) {
   for (int side = 0; side < 2; ++side) {
     const shoal_layout_t *layout = side ? channel->dst : channel->src;
     if (layout->cut_count == 0) continue;
-    if (!due(w, "drop the last cut of channel %lld's %s", (long long)index,
-             side ? "destination" : "source")) {
+    if (!due(w, SHOAL_MUTATION_CHANNEL_CUT, "drop the last cut of channel %lld's %s",
+             (long long)index, side ? "destination" : "source")) {
       continue;
     }
     w->program.channels = own(w, w->from->channels, w->from->channel_count, sizeof *channel);
@@ -371,8 +387,7 @@ int64_t shoal_program_mutations(const shoal_program_t *program) {
 }
 
 shoal_status_t shoal_program_mutate(const shoal_program_t *program, int64_t index,
-                                    shoal_arena_t *arena, const char **out_text,
-                                    const char **out_description) {
+                                    shoal_arena_t *arena, shoal_mutation_t *out_mutation) {
   walk_t walk = {.from = program, .index = index, .arena = arena};
   walk_all(&walk);
   if (walk.failed) return SHOAL_OOM();
@@ -380,7 +395,6 @@ shoal_status_t shoal_program_mutate(const shoal_program_t *program, int64_t inde
     return SHOAL_ERROR(NOT_FOUND, "the program has %lld mutations, there is no number %lld",
                        (long long)walk.count, (long long)index);
   }
-  SHOAL_RETURN_IF_ERROR(shoal_program_print(&walk.program, arena, out_text));
-  *out_description = walk.description;
-  return NULL;
+  *out_mutation = walk.mutation;
+  return shoal_program_print(&walk.program, arena, &out_mutation->text);
 }

@@ -7,12 +7,42 @@
 #include "base/arena.h"
 #include "shoal/program.h"
 
-// The text of mutation `index` (from 0) of the program, and what was changed ("class 0, segment 1
-// 'train.loop.0': drop instruction 3 compute 'fc1'"). NOT_FOUND when there are no more. Text and
-// description lie in the arena. The text parses; `program` is not changed.
+typedef enum shoal_mutation_kind {
+  SHOAL_MUTATION_CHANNEL_CUT,     // a channel's source or destination loses its last cut
+  SHOAL_MUTATION_BUFFER_MOVE,     // 64 bytes
+  SHOAL_MUTATION_BUFFER_LESS,     // 64 bytes less
+  SHOAL_MUTATION_BUFFER_MORE,     // 64 bytes more
+  SHOAL_MUTATION_BUFFER_SLOT,     // one slot less
+  SHOAL_MUTATION_BUFFER_CUT,      // its layout loses its last cut
+  SHOAL_MUTATION_CALL_DROP,       // of an order
+  SHOAL_MUTATION_CALL_SWAP,       // with the next; `first` is the order, `second` the call
+  SHOAL_MUTATION_DROP,            // an instruction is left out ...
+  SHOAL_MUTATION_REPEAT,          // ... done twice ...
+  SHOAL_MUTATION_SWAP,            // ... or changes places with the next
+  SHOAL_MUTATION_WAIT,            // a wait is left out
+  SHOAL_MUTATION_CHANNEL,         // uses channel `first` instead of `second`
+  SHOAL_MUTATION_REDUCTION,       // of an accumulation
+  SHOAL_MUTATION_FILL,            // another value
+  SHOAL_MUTATION_INPUTS,          // the first two inputs change places
+  SHOAL_MUTATION_ATTRIBUTE,       // an eighth is added to a real one; a count changes
+  SHOAL_MUTATION_WORKSPACE_MOVE,  // 64 bytes
+  SHOAL_MUTATION_WORKSPACE_HALVE
+} shoal_mutation_kind_t;
+
+typedef struct shoal_mutation {
+  shoal_mutation_kind_t kind;
+  int64_t class, segment, instruction;  // where; -1: it is no part of one
+  int64_t first, second;                // see the kinds; else 0
+  // For people: "class 0, segment 1 'train.loop.0', instruction 3 compute 'fc1': drop it".
+  const char *description;
+  const char *text;  // of the mutated program; it parses
+} shoal_mutation_t;
+
+// Mutation `index` (from 0) of the program, whose texts lie in the arena. NOT_FOUND when there are
+// no more. `program` is not changed.
 SHOAL_MUST_USE shoal_status_t shoal_program_mutate(const shoal_program_t *program, int64_t index,
-                                                   shoal_arena_t *arena, const char **out_text,
-                                                   const char **out_description);
+                                                   shoal_arena_t *arena,
+                                                   shoal_mutation_t *out_mutation);
 // How many there are.
 int64_t shoal_program_mutations(const shoal_program_t *program);
 

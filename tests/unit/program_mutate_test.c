@@ -49,9 +49,10 @@ static void mutants_are_caught(void **state) {
     for (int64_t i = 0; i < count; ++i) {
       shoal_arena_t arena;
       shoal_arena_init(shoal_allocator_system(), &arena);
-      const char *text, *description;
+      shoal_mutation_t mutation;
       shoal_program_t *mutant = NULL;
-      assert_ok(shoal_program_mutate(program, i, &arena, &text, &description));
+      assert_ok(shoal_program_mutate(program, i, &arena, &mutation));
+      const char *text = mutation.text, *description = mutation.description;
       assert_string_not_equal(text, programs[p]);
       assert_ok(shoal_program_parse("mutant", text, registry, shoal_allocator_system(), &mutant));
       shoal_status_t status = shoal_program_check(mutant, shoal_allocator_system());
@@ -72,9 +73,10 @@ static void mutants_are_caught(void **state) {
     assert_true(alive * 3 < count);
     shoal_arena_t arena;
     shoal_arena_init(shoal_allocator_system(), &arena);
-    const char *text, *description;
+    const char *text;
+    shoal_mutation_t none;
     assert_error(NOT_FOUND, "there is no number",
-                 shoal_program_mutate(program, count, &arena, &text, &description));
+                 shoal_program_mutate(program, count, &arena, &none));
     assert_ok(shoal_program_print(program, &arena, &text));
     assert_string_equal(text, programs[p]);  // the program itself is as it was
     shoal_arena_deinit(&arena);
@@ -111,10 +113,11 @@ static void waits_follow_their_instructions(void **state) {
     for (int64_t i = 0; i < shoal_program_mutations(program) && !found; ++i) {
       shoal_arena_t arena;
       shoal_arena_init(shoal_allocator_system(), &arena);
-      const char *text, *description;
-      assert_ok(shoal_program_mutate(program, i, &arena, &text, &description));
-      found = strstr(description, cases[k].description) != NULL;
-      if (found && !strstr(text, cases[k].line)) fail_msg("no '%s' in %s", cases[k].line, text);
+      shoal_mutation_t mutation;
+      assert_ok(shoal_program_mutate(program, i, &arena, &mutation));
+      found = strstr(mutation.description, cases[k].description) != NULL;
+      if (found && !strstr(mutation.text, cases[k].line))
+        fail_msg("no '%s' in %s", cases[k].line, mutation.text);
       shoal_arena_deinit(&arena);
     }
     if (!found) fail_msg("no mutation '%s'", cases[k].description);
