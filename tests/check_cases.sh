@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # labels: san
-# Random cases that once failed, shrunk, each with what was wrong.
+# Random cases that once failed, shrunk, each with what was wrong; and cases of kinds that the generator once never drew.
 set -euo pipefail
 check() {
   echo "$1"
@@ -34,3 +34,15 @@ check "indices in every part of a table and of a vocabulary" \
   'seed=1 ranks=4 sgd; i0=i32[9]<4099; i1=i32[41]<211; s0=f64[4099,2]; s1=f64[41,211]; v0=embedding(s0,i0); v1=pick(s1,i1); mesh tensor=4; pin s0 tensor:0; pin s1 tensor:1'
 check "micro cuts the columns of what a reshape merges: rows cannot be dealt inside that" \
   'seed=224768 ranks=2 none; i0=f64[3,5]; i1=i32[3,5]<3; i2=i32[5]<3; v0=equal(i1,i2); v1=where(v0,i0,i0); v2=reshape(v1){shape=[15]}; mesh data=1,tensor=2,micro=3; pin i0 tensor:0; pin i2 micro:0,tensor:0'
+check "60 ranks as threads: two meshes in a given order, uneven, some with nothing" \
+  'seed=1 ranks=60 adamw; i0=f64[37,5]; s0=f64[5,11]; s1=f64[11,3]; v0=matmul(i0,s0); v1=gelu(v0); v2=matmul(v1,s1); mesh p!data=7,tensor=4@27,26,25,24,23,22,21,20,19,18,17,16,15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0; mesh q!data=16,tensor=2@28-59; pin i0 p!data:0; pin s0 p!tensor:1; pin s1 q!tensor:0,data:1(3,1,2,0,1,1,0,1,1,1,1,1,1,1,1,1); stage v0/* p; stage v1/* p; stage v2/* q; stage loss/* q'
+check "192 ranks on three axes, statically" \
+  'seed=1 ranks=192 adamw; i0=f64[37,15]; s0=f64[15,11]; s1=f64[11,13]; v0=matmul(i0,s0); v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4,seq=3; pin i0 data:0,seq:1; pin s0 tensor:1/2; pin s1 tensor:0; pin s1#adamw.m data:flat'
+check "integers of both signs, reduced over ranks: no part may start at 0" \
+  'seed=3 ranks=6 sgd; i0=i32[7,5]~4; i1=i64[7,3]~4; s0=f64[5]; s1=f64[7]; v0=reduce_max(i0){dims=[0], keep=0}; v1=cast(v0){dtype=f64}; v2=mul(v1,s0); v3=reduce_min(i1){dims=[1], keep=0}; v4=cast(v3){dtype=f64}; v5=mul(v4,s1); mesh data=3,tensor=2; pin i0 data:0(1,0,2); pin i1 data:0,tensor:1'
+check "the same over micro-batches" \
+  'seed=3 ranks=2 sgd; i0=i32[7,5]~4; i1=i64[7,5]~4; s0=f64[5]; v0=reduce_max(i0){dims=[0], keep=0}; v1=cast(v0){dtype=f64}; v2=mul(v1,s0); v3=reduce_min(i1){dims=[0], keep=0}; v4=cast(v3){dtype=f64}; v5=mul(v4,s0); mesh data=2,micro=3; pin i0 micro:0,data:0; pin i1 micro:0,data:0'
+check "zeros and ties, and five steps" \
+  'seed=4 ranks=4 momentum steps=5; i0=f64[6,6]=; i1=f64[6]=; s0=f64[6]; v0=maximum(i0,i1); v1=relu(i0); v2=add(v0,v1); v3=reduce_max(v2){dims=[1], keep=0}; v4=mul(v3,s0); mesh data=2,tensor=2; pin i0 data:0,tensor:1'
+check "exponentials that overflow unless the maximum of all ranks is subtracted" \
+  'seed=5 ranks=4 sgd; i0=f64[5,9]; i1=i32[5]<9; s0=f64[5,9]; v0=affine(i0){scale=800, shift=-50}; v1=add(v0,s0); v2=softmax(v1){axis=1}; v3=cross_entropy(v1,i1); v4=affine(v3){scale=0.001, shift=0}; mesh tensor=4; pin i0 tensor:1; pin s0 tensor:1; expand v2/*; expand v3/*; expand grad/v3/*'

@@ -28,6 +28,7 @@ typedef struct shoal_check_feed {
   const char *name;
   int64_t limit;     // integers are below it; 0: found from the graph
   double low, high;  // floats; 0, 0: (-1, 1). Integers, if no limit is given: low to high - 1
+  double multiple;   // floats are multiples of it, so that zeros and ties occur; 0: any
   const void
       *data;    // the whole batch in the input's type, fed in every run; NULL: random, as above
   size_t size;  // bytes of it

@@ -236,6 +236,11 @@ static shoal_status_t feeds_of(const shoal_random_case_t *c, shoal_arena_t *aren
                                     .limit = input->limit};
     if (!feeds[i].name) return SHOAL_OOM();
     if (input->positive) feeds[i].low = 0.1, feeds[i].high = 1.1;
+    if (input->ties) feeds[i].multiple = 0.25;
+    if (input->magnitude > 0) {
+      feeds[i].low = -(double)input->magnitude;
+      feeds[i].high = (double)input->magnitude + 1;
+    }
   }
   options->feeds = feeds;
   options->feed_count = c->inputs.count;
@@ -277,8 +282,9 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   options.processes = c->processes;
   options.opaque = c->opaque;
   options.direct = true;
+  options.static_only = c->ranks > SHOAL_CASE_RUN_RANKS;
   options.seed = c->seed;
-  options.steps = 3;
+  options.steps = c->steps;
   // The tolerance of rounded types speaks of runs from the same rounded states: so every step
   // starts from the program's. Else they start apart, and a random graph may blow that up. f64 goes
   // its own way throughout.

@@ -25,12 +25,12 @@ struct shoal_coverage {
 
 // What a plan can have besides ops, ways and reshards.
 static const char *const features[] = {
-    "uneven",    "empty part", "unit",         "chunk",       "flat",        "halo",
-    "weights",   "items",      "3 axes",       "two meshes",  "union mesh",  "rank list",
-    "idle rank", "micro",      "uneven micro", "partial sum", "partial max", "partial min",
-    "expanded",  "eval",       "f64",          "f32",         "bf16",        "threads",
-    "processes", "opaque",     "ranks 1",      "ranks 2",     "ranks 3",     "ranks 4",
-    "ranks 5",   "ranks 6",    "ranks 8"};
+    "uneven",    "empty part", "unit",         "chunk",       "flat",           "halo",
+    "weights",   "items",      "3 axes",       "two meshes",  "union mesh",     "rank list",
+    "idle rank", "micro",      "uneven micro", "partial sum", "partial max",    "partial min",
+    "expanded",  "eval",       "f64",          "f32",         "bf16",           "threads",
+    "processes", "opaque",     "ranks 1",      "ranks 2",     "ranks 3",        "ranks 4",
+    "ranks 5",   "ranks 6",    "ranks 7",      "ranks 8",     "33 to 64 ranks", "65 to 200 ranks"};
 
 static item_t *find(const shoal_coverage_t *c, const char *group, const char *name) {
   for (int64_t i = 0; i < c->items.count; ++i)
@@ -291,6 +291,8 @@ static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
                         const shoal_check_options_t *options) {
   char ranks[32];
   snprintf(ranks, sizeof ranks, "ranks %d", options->ranks);
+  if (options->ranks > 8)
+    snprintf(ranks, sizeof ranks, options->ranks > 64 ? "65 to 200 ranks" : "33 to 64 ranks");
   bool ok = occurs(c, "feature", ranks) &&
             occurs(c, "feature", options->processes ? "processes" : "threads");
   if (options->opaque) ok = ok && occurs(c, "feature", "opaque");

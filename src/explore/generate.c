@@ -69,17 +69,18 @@ bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count,
   return true;
 }
 
-shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, shoal_dtype_t dtype,
-                                      const shoal_shape_t *shape, int64_t limit, bool positive) {
-  shoal_case_input_t input = {{dtype, *shape}, limit, positive};
+shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, const shoal_case_input_t *input) {
   for (int32_t i = 0; i < g->c->inputs.count; ++i) {  // another one alike may do
     const shoal_case_input_t *old = &g->c->inputs.items[i];
-    if (old->type.dtype == dtype && shoal_shape_equal(&old->type.shape, shape) &&
-        old->limit == limit && old->positive == positive &&
+    if (old->type.dtype == input->type.dtype &&
+        shoal_shape_equal(&old->type.shape, &input->type.shape) && old->limit == input->limit &&
+        old->magnitude == input->magnitude && old->positive == input->positive &&
         shoal_chance(g, g->c->inputs.count < MOST_INPUTS ? 30 : 100))
       return (shoal_case_ref_t){.kind = 'i', .index = i};
   }
-  SHOAL_PUSH(g->arena, &g->c->inputs, input);  // when memory is short: an index that does not exist
+  shoal_case_input_t made = *input;
+  made.ties = g->ties && shoal_dtype_is_float(made.type.dtype) && !made.positive;
+  SHOAL_PUSH(g->arena, &g->c->inputs, made);  // when memory is short: an index that does not exist
   return (shoal_case_ref_t){.kind = 'i', .index = (int32_t)g->c->inputs.count - 1};
 }
 
@@ -96,7 +97,7 @@ shoal_case_ref_t shoal_generate_state(shoal_generator_t *g, const shoal_shape_t 
 shoal_case_ref_t shoal_generate_fresh(shoal_generator_t *g, const shoal_shape_t *shape) {
   bool state = g->c->states.count < 2 || (g->c->states.count < MOST_STATES && shoal_chance(g, 60));
   return state ? shoal_generate_state(g, shape)
-               : shoal_generate_input(g, g->dtype, shape, 0, false);
+               : shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, *shape}});
 }
 
 static bool fits(const shoal_generator_t *g, shoal_case_ref_t ref, int32_t least, int32_t most) {
@@ -137,11 +138,14 @@ static shoal_status_t generate(shoal_generator_t *g) {
   static const char *const dtypes[] = {"f64", "f64", "f64", "f64", "f64", "f32", "f32", "bf16"};
   shoal_dtype_parse(dtypes[scarce(g, "feature", 8, dtypes)], &g->dtype);
   for (int i = 0; i < 4; ++i) g->sizes[i] = 2 + shoal_roll(g, 6);
+  if (g->large || shoal_chance(g, 15)) g->sizes[shoal_roll(g, 4)] = 10 + shoal_roll(g, 31);
+  g->ties = shoal_chance(g, 15);
+  g->c->steps = shoal_chance(g, 10) ? 5 : SHOAL_CASE_STEPS;
   g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
   shoal_shape_t shape = {.rank = 2, .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
-  shoal_generate_input(g, g->dtype, &shape, 0, false);
+  shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});
   int64_t target = 2 + shoal_roll(g, 7);
   if (shoal_chance(g, 50)) shoal_generate_wish(g);
   for (int tries = 0; tries < 40 && g->c->nodes.count < target; ++tries) shoal_generate_op(g);
@@ -161,15 +165,16 @@ static shoal_status_t generate(shoal_generator_t *g) {
   return NULL;
 }
 
-shoal_status_t shoal_generate_case(uint64_t seed, shoal_registry_t *registry, shoal_rules_t *rules,
-                                   const shoal_coverage_t *coverage, shoal_arena_t *arena,
-                                   shoal_random_case_t *out_case) {
+shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *registry,
+                                   shoal_rules_t *rules, const shoal_coverage_t *coverage,
+                                   shoal_arena_t *arena, shoal_random_case_t *out_case) {
   for (uint64_t attempt = 0; attempt < 20; ++attempt) {
     *out_case = (shoal_random_case_t){.seed = seed % 1000000};
     shoal_generator_t g = {.state = seed + (attempt << 48),
                            .registry = registry,
                            .rules = rules,
                            .coverage = coverage,
+                           .large = large,
                            .arena = arena,
                            .c = out_case};
     SHOAL_RETURN_IF_ERROR(generate(&g));

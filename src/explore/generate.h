@@ -17,13 +17,16 @@ typedef struct shoal_generator {
   shoal_random_case_t *c;
   shoal_dtype_t dtype;       // most floats of this case
   int64_t sizes[4];          // of most dims of this case
+  bool large;                // for many ranks
+  bool ties;                 // some inputs have zeros and ties
   SHOAL_VEC(double) bounds;  // per node: magnitudes stay below it, roughly
   bool newest;               // take the newest node wherever it fits
 } shoal_generator_t;
 
-// A case from `seed`, all in `arena`. Never fails but for memory.
-SHOAL_MUST_USE shoal_status_t shoal_generate_case(uint64_t seed, shoal_registry_t *registry,
-                                                  shoal_rules_t *rules,
+// A case from `seed`, all in `arena`; `large`: for 33 to SHOAL_CASE_MAX_RANKS ranks. Never fails
+// but for memory.
+SHOAL_MUST_USE shoal_status_t shoal_generate_case(uint64_t seed, bool large,
+                                                  shoal_registry_t *registry, shoal_rules_t *rules,
                                                   const shoal_coverage_t *coverage,
                                                   shoal_arena_t *arena,
                                                   shoal_random_case_t *out_case);
@@ -48,8 +51,7 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
 // A new state or input of that shape.
 shoal_case_ref_t shoal_generate_fresh(shoal_generator_t *g, const shoal_shape_t *shape);
 shoal_case_ref_t shoal_generate_state(shoal_generator_t *g, const shoal_shape_t *shape);
-shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, shoal_dtype_t dtype,
-                                      const shoal_shape_t *shape, int64_t limit, bool positive);
+shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, const shoal_case_input_t *input);
 // Tries to add a use of an op: one that has occurred seldom.
 void shoal_generate_op(shoal_generator_t *g);
 // Tries to add an op of which a way has never occurred, where what it wants unreduced can be had

@@ -66,6 +66,33 @@ static ref_t partner(gen_t *g, ref_t x) {
   return shoal_generate_fresh(g, &shape);
 }
 
+// Of any integer type that has room for them.
+static ref_t indices(gen_t *g, const shoal_shape_t *shape, int64_t limit) {
+  static const shoal_dtype_t dtypes[] = {SHOAL_I32, SHOAL_I32, SHOAL_I64, SHOAL_U8};
+  return shoal_generate_input(
+      g, &(shoal_case_input_t){.type = {dtypes[shoal_roll(g, 4)], *shape}, .limit = limit});
+}
+
+// Integers of both signs, through a few ops, to a float.
+static void integers(gen_t *g, const shoal_shape_t *shape) {
+  static const char *const binary[] = {"add", "sub", "mul", "maximum", "minimum"};
+  static const char *const reductions[] = {"reduce_sum", "reduce_max", "reduce_min"};
+  const shoal_case_input_t input = {.type = {shoal_chance(g, 50) ? SHOAL_I32 : SHOAL_I64, *shape},
+                                    .magnitude = 4};
+  ref_t x = shoal_generate_input(g, &input), out;
+  double bound = 4;
+  if (shoal_chance(g, 40) &&
+      NODE(binary[shoal_roll(g, 5)], bound * bound, "", &out, x, shoal_generate_input(g, &input)))
+    x = out, bound *= bound;
+  if (shape->rank > 0 && shoal_chance(g, 50)) {
+    const long long dim = (long long)shoal_roll(g, shape->rank);
+    const double size = (double)shape->dims[dim];
+    if (NODE(reductions[shoal_roll(g, 3)], bound * size, TEXT("dims=[%lld], keep=0", dim), &out, x))
+      x = out, bound *= size;
+  }
+  NODE("cast", bound, TEXT("dtype=%s", shoal_dtype_name(g->dtype)), &out, x);
+}
+
 // ---- families -----------------------------------------------------------------------------------
 
 static void gen_unary(gen_t *g, const char *op) {
@@ -96,8 +123,7 @@ static void gen_choice(gen_t *g, const char *op) {
   ref_t a = some(g, 0, 4), b = partner(g, a), condition, out;
   if (strcmp(op, "equal") == 0) {
     shoal_shape_t shape = shape_of(g, a), wider = broadcastable(g, &shape);
-    ref_t x = shoal_generate_input(g, SHOAL_I32, &shape, 3, false);
-    ref_t y = shoal_generate_input(g, SHOAL_I32, &wider, 3, false);
+    ref_t x = indices(g, &shape, 3), y = indices(g, &wider, 3);
     if (!NODE("equal", 1, "", &condition, x, y)) return;
   } else if (!NODE("greater_equal", 1, "", &condition, a, b)) {
     return;
@@ -113,8 +139,7 @@ static void gen_cast(gen_t *g, const char *op) {
   const char *back = shoal_dtype_name(g->dtype);
   if (shoal_chance(g, 40)) {
     shoal_shape_t shape = shape_of(g, x);
-    x = shoal_generate_input(g, SHOAL_I32, &shape, 5, false);
-    NODE(op, 5, TEXT("dtype=%s", back), &out, x);
+    integers(g, &shape);
   } else if (NODE(op, shoal_generate_bound(g, x), TEXT("dtype=%s", there), &narrow, x)) {
     NODE(op, shoal_generate_bound(g, x), TEXT("dtype=%s", back), &out, narrow);
   }
@@ -287,13 +312,35 @@ static void gen_dropout(gen_t *g, const char *op) {
        &out, x, {.kind = 'n'});
 }
 
+// Now and then numbers whose exponentials overflow: what subtracts no maximum, or another rank's,
+// shows. An input makes them steep, so that gradients stay as they are; in f64 only, where they
+// keep enough digits.
+static bool steepen(gen_t *g, ref_t *x) {
+  const shoal_type_t type = shoal_generate_type(g, *x);
+  ref_t large, sum;
+  if (g->dtype != SHOAL_F64 || !shoal_chance(g, 15)) return false;
+  ref_t input = shoal_generate_input(g, &(shoal_case_input_t){.type = type});
+  if (!NODE("affine", 850, "scale=800, shift=-50", &large, input)) return false;
+  if (!NODE("add", 850, "", &sum, *x, large)) return false;
+  *x = sum;
+  return true;
+}
+
+// Back to the size of other values.
+static void flatten(gen_t *g, ref_t x) {
+  ref_t out;
+  NODE("affine", 2, "scale=0.001, shift=0", &out, x);
+}
+
 static void gen_axis(gen_t *g, const char *op) {
   ref_t x = some(g, 1, 4), out;
-  bool softmax = strcmp(op, "softmax") == 0;
+  bool softmax = strcmp(op, "softmax") == 0, steep = steepen(g, &x);
   long long axis = (long long)shoal_roll(g, shape_of(g, x).rank);
-  NODE(op, softmax ? 1 : shoal_generate_bound(g, x) + 3,
-       softmax ? TEXT("axis=%lld", axis) : TEXT("axis=%lld, keep=%d", axis, shoal_chance(g, 30)),
-       &out, x);
+  bool made = NODE(
+      op, softmax ? 1 : shoal_generate_bound(g, x) + 3,
+      softmax ? TEXT("axis=%lld", axis) : TEXT("axis=%lld, keep=%d", axis, shoal_chance(g, 30)),
+      &out, x);
+  if (made && steep && !softmax) flatten(g, out);
 }
 
 static void gen_layer_norm(gen_t *g, const char *op) {
@@ -321,21 +368,22 @@ static void gen_attention(gen_t *g, const char *op) {
 
 static void gen_embedding(gen_t *g, const char *op) {
   ref_t out;
-  shoal_shape_t table = {.rank = 2, .dims = {1 + shoal_roll(g, 9), shoal_roll_size(g)}};
+  int64_t most = shoal_chance(g, 20) ? 60 : 9;
+  shoal_shape_t table = {.rank = 2, .dims = {1 + shoal_roll(g, most), shoal_roll_size(g)}};
   shoal_shape_t ids = {.rank = 1 + (int32_t)shoal_roll(g, 2),
                        .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
   ref_t rows = shoal_generate_state(g, &table);
   if (shoal_chance(g, 25)) rows = some(g, 2, 2), table = shape_of(g, rows);
-  NODE(op, shoal_generate_bound(g, rows), "", &out, rows,
-       shoal_generate_input(g, SHOAL_I32, &ids, table.dims[0], false));
+  NODE(op, shoal_generate_bound(g, rows), "", &out, rows, indices(g, &ids, table.dims[0]));
 }
 
 static void gen_labels(gen_t *g, const char *op) {
   ref_t x = some(g, 1, 4), out;
+  bool steep = steepen(g, &x);
   shoal_shape_t shape = shape_of(g, x);
   int64_t classes = shape.dims[--shape.rank];
-  NODE(op, shoal_generate_bound(g, x) + 3, "", &out, x,
-       shoal_generate_input(g, SHOAL_I32, &shape, classes, false));
+  if (NODE(op, shoal_generate_bound(g, x) + 3, "", &out, x, indices(g, &shape, classes)) && steep)
+    flatten(g, out);
 }
 
 static ref_t image(gen_t *g) {
@@ -385,8 +433,9 @@ static void gen_example(gen_t *g, const shoal_op_t *op) {
   for (int32_t i = 0; i < example.input_count; ++i) {
     const shoal_type_t *type = &example.inputs[i];
     bool floats = shoal_dtype_is_float(type->dtype);
-    refs[i] = shoal_generate_input(g, type->dtype, &type->shape, floats ? 0 : example.limit[i],
-                                   example.positive[i]);
+    refs[i] = shoal_generate_input(g, &(shoal_case_input_t){.type = *type,
+                                                            .limit = floats ? 0 : example.limit[i],
+                                                            .positive = example.positive[i]});
   }
   const char *attrs = strchr(text, ';');
   if (attrs) attrs += 1 + strspn(attrs + 1, " ");

@@ -1,6 +1,6 @@
-// A random plan for a model: meshes of 1 to 6 ranks, layouts of inputs, states and values, stages,
-// expansions. Half of the cases aim at a way of some node that coverage has not seen: its operands
-// are pinned to the layouts the way wants.
+// A random plan for a model: meshes of 1 to 8 ranks or of 33 to 200, layouts of inputs, states and
+// values, stages, expansions. Half of the cases aim at a way of some node that coverage has not
+// seen: its operands are pinned to the layouts the way wants.
 #include <stdio.h>
 #include <string.h>
 
@@ -33,9 +33,10 @@ static void pin(planner_t *p, const char *name, const char *layout) {
 
 // ---- meshes -------------------------------------------------------------------------------------
 
+static const char *const axis_names[] = {"data", "tensor", "seq"};
+
 // "data=2,tensor=3": `size` ranks on one to three axes, some perhaps of size 1.
 static const char *axes_text(planner_t *p, int64_t size) {
-  static const char *const names[] = {"data", "tensor", "seq"};
   gen_t *g = p->g;
   int64_t sizes[3] = {size, 1, 1};
   int axis_count = 1;
@@ -50,13 +51,32 @@ static const char *axes_text(planner_t *p, int64_t size) {
   int64_t shift = shoal_roll(g, axis_count);
   const char *text = "";
   for (int i = 0; i < axis_count; ++i)
-    text = join(p, text, TEXT("%s=%lld", names[i], (long long)sizes[(i + shift) % axis_count]));
+    text =
+        join(p, text, TEXT("%s=%lld", axis_names[i], (long long)sizes[(i + shift) % axis_count]));
+  return text;
+}
+
+// Two or three axes with 33 to 200 ranks in all: of two or three ranks, or of a dozen and more.
+static const char *many_axes_text(planner_t *p, int64_t least, int64_t most, int64_t *out_size) {
+  gen_t *g = p->g;
+  int64_t sizes[3], count = 0, size = 0;
+  while (size < least || size > most) {
+    count = 2 + shoal_roll(g, 2), size = 1;
+    for (int64_t i = 0; i < count; ++i) {
+      sizes[i] = 2 + shoal_roll(g, shoal_chance(g, 50) ? 3 : 24);
+      size *= sizes[i];
+    }
+  }
+  const char *text = "";
+  for (int64_t i = 0; i < count; ++i)
+    text = join(p, text, TEXT("%s=%lld", axis_names[i], (long long)sizes[i]));
+  *out_size = size;
   return text;
 }
 
 // "@3,1,0"
 static const char *ranks_text(planner_t *p, int64_t from, int64_t size, bool shuffle) {
-  int64_t ranks[8];
+  int64_t ranks[SHOAL_CASE_MAX_RANKS];
   for (int64_t i = 0; i < size; ++i) {
     int64_t at = shuffle ? shoal_roll(p->g, i + 1) : i;
     if (at != i) ranks[i] = ranks[at];
@@ -67,10 +87,9 @@ static const char *ranks_text(planner_t *p, int64_t from, int64_t size, bool shu
   return text ? TEXT("@%s", text) : NULL;
 }
 
-static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int64_t size,
-                               bool list) {
+static shoal_status_t add_mesh_of(planner_t *p, const char *name, int64_t from, int64_t size,
+                                  const char *axes, bool list) {
   gen_t *g = p->g;
-  const char *axes = axes_text(p, size);
   if (p->micro > 1) axes = join(p, axes, TEXT("micro=%lld", (long long)p->micro));
   const char *ranks = list ? ranks_text(p, from, size, shoal_chance(g, 50)) : "";
   const char *text = axes && ranks ? TEXT("%s%s%s", name, axes, ranks) : NULL;
@@ -78,9 +97,34 @@ static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int
   return shoal_mesh_parse(text, g->arena, &p->meshes[p->mesh_count++]);
 }
 
+static shoal_status_t add_mesh(planner_t *p, const char *name, int64_t from, int64_t size,
+                               bool list) {
+  return add_mesh_of(p, name, from, size, axes_text(p, size), list);
+}
+
+// One mesh of many ranks, or two stages; half of the cases have few enough to run.
+static shoal_status_t make_large_meshes(planner_t *p) {
+  gen_t *g = p->g;
+  const int64_t most = shoal_chance(g, 50) ? SHOAL_CASE_RUN_RANKS : SHOAL_CASE_MAX_RANKS;
+  const bool two = shoal_chance(g, 30);
+  int64_t size = 0, second = 0;
+  p->micro = shoal_chance(g, 70) ? 1 : 2 + shoal_roll(g, 2);
+  const char *axes = many_axes_text(p, two ? 17 : 33, two ? most / 2 : most, &size);
+  if (!two) {
+    g->c->ranks = size;
+    return add_mesh_of(p, "", 0, size, axes, shoal_chance(g, 20));
+  }
+  SHOAL_RETURN_IF_ERROR(add_mesh_of(p, "p!", 0, size, axes, true));
+  axes = many_axes_text(p, 17, most / 2, &second);
+  p->stage_count = 2;
+  g->c->ranks = size + second;
+  return add_mesh_of(p, "q!", size, second, axes, true);
+}
+
 static shoal_status_t make_meshes(planner_t *p) {
   gen_t *g = p->g;
-  static const int64_t likely[] = {1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 6, 6, 6, 8};
+  if (g->large) return make_large_meshes(p);
+  static const int64_t likely[] = {1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 6, 6, 7, 8};
   g->c->ranks = likely[shoal_roll(g, 16)];
   for (int64_t n = 1; n <= 6; ++n) {
     char name[32];
@@ -88,7 +132,7 @@ static shoal_status_t make_meshes(planner_t *p) {
     if (shoal_coverage_count(g->coverage, "feature", name) == 0 && shoal_chance(g, 30))
       g->c->ranks = n;
   }
-  p->micro = shoal_chance(g, 65) ? 1 : 2 + shoal_roll(g, 2);
+  p->micro = shoal_chance(g, 65) ? 1 : 2 + shoal_roll(g, shoal_chance(g, 20) ? 5 : 2);
   bool two =
       g->c->ranks > 1 &&
       shoal_chance(g, shoal_coverage_count(g->coverage, "feature", "two meshes") < 20 ? 30 : 15);

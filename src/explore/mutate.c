@@ -45,6 +45,7 @@ typedef struct subject {
   const char *strategy, *mesh;
   int32_t ranks;
   const char *text;
+  int64_t sample;  // of its mutations, each of these only: many ranks take long; 0: 1
 } subject_t;
 
 static const subject_t subjects[] = {
@@ -81,6 +82,17 @@ static const subject_t subjects[] = {
     {"embedding, cross-entropy, idle rank", NULL, NULL, NULL, 3,
      "seed=7 ranks=3 momentum; i0=i32[5]<7; i1=i32[5]<4; s0=f64[7,4]; v0=embedding(s0,i0); "
      "v1=cross_entropy(v0,i1); mesh data=2@2,0; pin s0 data:0; pin i0 data:0"},
+    {"64 ranks, two axes", NULL, NULL, NULL, 64,
+     "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
+     "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "
+     "pin s1 tensor:0; pin s0#adamw.m tensor:1,data:0; pin s0#adamw.v tensor:1,data:0",
+     12},
+    {"40 ranks, two meshes in another order, micro-batches", NULL, NULL, NULL, 40,
+     "seed=9 ranks=40 sgd; i0=f64[50,3]; s0=f64[3,4]; s1=f64[4,5]; v0=matmul(i0,s0); v1=relu(v0); "
+     "v2=matmul(v1,s1); mesh p!data=17,micro=2@16,15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0; "
+     "mesh q!data=23,micro=2@17-39; pin i0 p!micro:0,data:0; pin t2 q!micro:0,data:0; "
+     "stage v0/* p; stage v1/* p; stage v2/* q; stage loss/* q",
+     12},
 };
 #define SUBJECT_COUNT ((int64_t)(sizeof subjects / sizeof subjects[0]))
 
@@ -225,7 +237,8 @@ static shoal_status_t one_subject(mutation_run_t *r, const subject_t *subject) {
   SHOAL_GOTO_IF_ERROR(status, done, shoal_check_model(o.model, &options, &report));
   ++r->report->plans;
   int64_t count = shoal_program_mutations(o.program),
-          stride = r->options->stride ? r->options->stride : 1;
+          stride = (r->options->stride ? r->options->stride : 1) *
+                   (subject->sample ? subject->sample : 1);
   shoal_mutate_report_t before = *r->report;
   for (int64_t i = (int64_t)(r->options->seed % (uint64_t)stride); i < count && !status;
        i += stride) {

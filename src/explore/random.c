@@ -4,8 +4,12 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "explore/channels.h"
 #include "explore/generate.h"
 #include "explore/shrink.h"
+
+enum { LARGE_EVERY = 16 };  // cases: one is for 33 to 200 ranks
+enum { MANY_RANKS = 32 };
 
 typedef struct random_run {
   const shoal_random_options_t *options;
@@ -30,6 +34,15 @@ static void say_lines(const shoal_random_options_t *options, const char *text,
   }
 }
 
+// Counts what a plan exercises. Of large worlds, where not all ranks may run, what is moved is
+// counted out too.
+static shoal_status_t see_plan(void *self, const shoal_plan_t *plan, const shoal_program_t *program,
+                               const shoal_check_options_t *options) {
+  SHOAL_RETURN_IF_ERROR(shoal_coverage_add(self, plan, program, options));
+  if (options->ranks <= MANY_RANKS) return NULL;
+  return shoal_check_channels(program, options->allocator);
+}
+
 // Makes a failing case small and prints it. Takes the status, returns it with the reproducer.
 static shoal_status_t report_failure(random_run_t *r, const shoal_random_case_t *c,
                                      const shoal_check_report_t *report, shoal_status_t status,
@@ -44,7 +57,10 @@ static shoal_status_t report_failure(random_run_t *r, const shoal_random_case_t 
   if (r->options->no_shrink) return status;
   shoal_random_case_t small = *c;
   shoal_status_t smaller = NULL;
-  const shoal_check_options_t with = {.allocator = r->allocator, .rules = r->rules};
+  const shoal_check_options_t with = {.allocator = r->allocator,
+                                      .rules = r->rules,
+                                      .planned = see_plan,
+                                      .planned_self = r->coverage};
   shoal_shrink_case(&small, r->registry, &with, report, status, arena, &smaller);
   if (smaller) {
     shoal_status_free(status);
@@ -67,17 +83,19 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
   const char *text = NULL;
   const shoal_check_options_t with = {.allocator = r->allocator,
                                       .rules = r->rules,
-                                      .planned = shoal_coverage_add,
+                                      .planned = see_plan,
                                       .planned_self = r->coverage};
   uint64_t seed = r->options->seed * UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)index;
-  shoal_status_t status = shoal_generate_case(seed, r->registry, r->rules, r->coverage, &arena, &c);
+  const bool large = index % LARGE_EVERY == LARGE_EVERY - 1;
+  shoal_status_t status =
+      shoal_generate_case(seed, large, r->registry, r->rules, r->coverage, &arena, &c);
   if (!status) status = shoal_random_case_print(&c, &arena, &text);
   if (status) goto done;
   // What runs is the parsed text, so that the reproducer is what failed.
   SHOAL_GOTO_IF_ERROR(status, done, shoal_random_case_parse(text, r->registry, &arena, &c));
   for (int pass = 0; pass < 2 && !status; ++pass) {
     c.processes = pass == 1;
-    if (pass == 1 && !r->options->processes && index % 8 != 0) break;
+    if (pass == 1 && (large || (!r->options->processes && index % 8 != 0))) break;
     status = shoal_random_case_check(&c, r->registry, &with, &report);
   }
   if (status && !report.refused &&
@@ -171,10 +189,8 @@ shoal_status_t shoal_check_case(const char *text, const shoal_random_options_t *
   shoal_random_case_t c;
   if (!status) status = shoal_random_case_parse(text, r.registry, &arena, &c);
   if (!status && options->processes) c.processes = true;
-  shoal_check_options_t with = {.allocator = r.allocator,
-                                .rules = r.rules,
-                                .planned = shoal_coverage_add,
-                                .planned_self = r.coverage};
+  shoal_check_options_t with = {
+      .allocator = r.allocator, .rules = r.rules, .planned = see_plan, .planned_self = r.coverage};
   if (options->verbose) with.line = options->line, with.line_self = options->line_self;
   if (!status) status = shoal_random_case_check(&c, r.registry, &with, out_report);
   shoal_arena_deinit(&arena);

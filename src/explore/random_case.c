@@ -31,12 +31,15 @@ static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
   shoal_text_addf(text, "seed=%llu ranks=%lld %s%s%s%s", (unsigned long long)c->seed,
                   (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
                   c->processes ? " processes" : "", c->opaque ? " opaque" : "");
+  if (c->steps != SHOAL_CASE_STEPS) shoal_text_addf(text, " steps=%lld", (long long)c->steps);
   for (int64_t i = 0; i < c->inputs.count; ++i) {
     const shoal_case_input_t *input = &c->inputs.items[i];
     shoal_text_addf(text, "; i%lld=", (long long)i);
     add_type(text, &input->type);
     if (input->limit > 0) shoal_text_addf(text, "<%lld", (long long)input->limit);
+    if (input->magnitude > 0) shoal_text_addf(text, "~%lld", (long long)input->magnitude);
     if (input->positive) shoal_text_add(text, "+");
+    if (input->ties) shoal_text_add(text, "=");
   }
   for (int64_t i = 0; i < c->states.count; ++i) {
     shoal_text_addf(text, "; s%lld=", (long long)i);
@@ -105,6 +108,9 @@ static bool read_head(case_reader_t *r) {
       r->c->seed = (uint64_t)seed;
     } else if (strcmp(word, "ranks") == 0) {
       if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->ranks))
+        return false;
+    } else if (strcmp(word, "steps") == 0) {
+      if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->steps))
         return false;
     } else if (strcmp(word, "eval") == 0) {
       r->c->eval = true;
@@ -182,7 +188,9 @@ static bool read_definition(case_reader_t *r, char kind) {
   if (!shoal_scan_type(&r->scan, &input.type)) return false;
   if (kind == 's') return SHOAL_PUSH(r->arena, &r->c->states, input.type) || no_memory(r);
   if (shoal_scan_accept(&r->scan, "<") && !shoal_scan_int(&r->scan, &input.limit)) return false;
+  if (shoal_scan_accept(&r->scan, "~") && !shoal_scan_int(&r->scan, &input.magnitude)) return false;
   input.positive = shoal_scan_accept(&r->scan, "+");
+  input.ties = shoal_scan_accept(&r->scan, "=");
   return SHOAL_PUSH(r->arena, &r->c->inputs, input) || no_memory(r);
 }
 
@@ -207,7 +215,7 @@ static bool read_statement(case_reader_t *r) {
 
 shoal_status_t shoal_random_case_parse(const char *text, const shoal_registry_t *registry,
                                        shoal_arena_t *arena, shoal_random_case_t *out_case) {
-  *out_case = (shoal_random_case_t){.ranks = 1};
+  *out_case = (shoal_random_case_t){.ranks = 1, .steps = SHOAL_CASE_STEPS};
   case_reader_t r = {.arena = arena, .c = out_case, .registry = registry};
   shoal_scan_init("case", text, &r.scan);
   bool ok = read_head(&r);

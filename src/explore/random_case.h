@@ -1,10 +1,11 @@
 // A random case: a small model, a plan and how to run it, as data and as one line of text that
 // reruns it.
 //
-//   seed=7 ranks=4 adamw eval; i0=f64[3,5]; i1=i32[3]<5; s0=f64[5,7]; v0=matmul(i0,s0);
+//   seed=7 ranks=4 adamw eval steps=5; i0=f64[3,5]; i1=i32[3]<5; s0=f64[5,7]; v0=matmul(i0,s0);
 //   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*
 //
-// i: inputs ("<n" limits integers, "+" asks for positive numbers), s: trainable states, v: nodes
+// i: inputs ("<n": integers from 0 to n - 1; "~n": from -n to n; "+": positive floats; "=": floats
+// that are multiples of 1/4, so that zeros and ties occur), s: trainable states, v: nodes
 // (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
 // loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
 // computes the loss.
@@ -17,6 +18,9 @@
 
 #define SHOAL_CASE_REFS 12
 #define SHOAL_CASE_OUTPUTS 8
+#define SHOAL_CASE_RUN_RANKS 64  // with more, a case is planned, lowered and checked statically
+#define SHOAL_CASE_MAX_RANKS 200
+#define SHOAL_CASE_STEPS 3  // of "train", unless the case says more: steady state begins then
 
 typedef struct shoal_case_ref {
   char kind;  // 'i', 's', 'v'; 'n' is the step number
@@ -25,8 +29,9 @@ typedef struct shoal_case_ref {
 
 typedef struct shoal_case_input {
   shoal_type_t type;
-  int64_t limit;
-  bool positive;
+  int64_t limit;      // integers are below, from 0 on; 0: see `magnitude`
+  int64_t magnitude;  // integers are between it and its negative; 0: neither
+  bool positive, ties;
 } shoal_case_input_t;
 
 typedef struct shoal_case_node {
@@ -49,6 +54,7 @@ typedef enum shoal_case_optimizer {
 typedef struct shoal_random_case {
   uint64_t seed;
   int64_t ranks;
+  int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
   bool eval, processes, opaque;
   SHOAL_VEC(shoal_case_input_t) inputs;

@@ -207,6 +207,7 @@ static shoal_status_t run_check(check_t *c) {
     program = c->parsed_program;
   }
   SHOAL_RETURN_IF_ERROR(static_check(c, program));
+  if (c->options.static_only) return NULL;
   shoal_check_job_t job = {.model = c->model,
                            .options = &c->options,
                            .allocator = c->options.allocator,

@@ -1,5 +1,6 @@
 // What a check feeds, and in which order it runs the graphs. Rows, ranks, steps and inputs all get
 // different numbers: a test in which every rank has the same data cannot fail.
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -106,8 +107,9 @@ shoal_status_t shoal_feed_fill(const shoal_check_options_t *options, const shoal
   if (feed.low == 0 && feed.high == 0) feed.low = -1, feed.high = 1;
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t word = shoal_philox_word(options->seed, stream, (uint64_t)run, (uint64_t)i);
-    shoal_dtype_store(info->type.dtype, data, i,
-                      feed.low + (feed.high - feed.low) * shoal_philox_uniform(word));
+    double number = feed.low + (feed.high - feed.low) * shoal_philox_uniform(word);
+    if (feed.multiple > 0) number = floor(number / feed.multiple) * feed.multiple;
+    shoal_dtype_store(info->type.dtype, data, i, number);
   }
   return NULL;
 }

@@ -44,6 +44,7 @@ struct shoal_check_options {
   bool direct;           // ranks load the re-parsed program; else each calls
                          // shoal_parallelize with the plan's text
   uint64_t seed;         // of the feeds
+  bool static_only;      // plan, lower and check statically; nothing runs
   bool restart;          // every run is compared from the states the program ended the last
                          // one with; else the one-device runs go their own way from "init" on
   int64_t timeout_ms;    // without progress; 0: 60000

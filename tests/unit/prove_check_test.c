@@ -126,7 +126,8 @@ static void test_names_the_first_wrong_value(void **state) {
 static void test_case_text(void **state) {
   (void)state;
   const char *text =
-      "seed=7 ranks=2 adamw eval opaque; i0=f64[3,5]; i1=i32[3]<7; i2=f64[]+; s0=f64[5,7]; "
+      "seed=7 ranks=2 adamw eval opaque steps=5; i0=f64[3,5]=; i1=i32[3]<7; i2=f64[]+; "
+      "i3=i64[2]~4; s0=f64[5,7]; "
       "v0=matmul(i0,s0); "
       "v1=pick(v0,i1); v2=mul(v1,i2); v3=dropout(v2,step){p=0.5, key=3}; mesh data=2; pin s0 "
       "data:1; "

@@ -1,0 +1,13 @@
+// What a program's channels move, checked by enumeration: slow and plain, over all ranks. It is the
+// oracle that quicker ways to plan a reshard are compared with.
+#ifndef SHOAL_EXPLORE_CHANNELS_H_
+#define SHOAL_EXPLORE_CHANNELS_H_
+
+#include "shoal/program.h"
+
+// MISMATCH if a rank does not get every element of its part of a channel's destination as often as
+// the layouts say: once, or one summand per coordinate of the axes that are reduced.
+SHOAL_MUST_USE shoal_status_t shoal_check_channels(const shoal_program_t *program,
+                                                   shoal_allocator_t allocator);
+
+#endif  // SHOAL_EXPLORE_CHANNELS_H_
