@@ -1,85 +1,181 @@
 // Waits: two instructions of a segment that touch the same bytes of the arena, one of them writing,
 // must run in the order of the list. On one queue they do; across queues the later one waits for
 // the earlier, unless a chain of waits says so already (vector clocks, one entry per queue).
+//
+// The arena is cut at every edge of what the segment touches. A piece of it knows its last writer
+// and, since then, its last reader on each queue: whoever came before those is done when they are.
+#include <stdlib.h>
+
 #include "base/status.h"
 #include "lower/build.h"
+
+typedef struct piece {
+  int32_t writer;                      // -1: none
+  int32_t readers[SHOAL_QUEUE_COUNT];  // since it was written; -1: none
+} piece_t;
+
+typedef struct done {
+  int32_t done[SHOAL_QUEUE_COUNT];  // latest instruction known to be done before this one ends
+} done_t;
+
+typedef struct order {
+  const shoal_class_t *c;
+  shoal_segment_t *segment;
+  shoal_arena_t *scratch;
+  int64_t bound_count;
+  int64_t *bounds;  // sorted; piece i is [bounds[i], bounds[i + 1])
+  piece_t *pieces;
+  done_t *clocks;
+  int32_t latest[SHOAL_QUEUE_COUNT];  // of the present instruction: conflicts, by queue; -1: none
+} order_t;
 
 typedef struct range {
   int64_t start, end;
   bool write;
 } range_t;
 
-typedef struct access {
-  range_t *ranges;
-  int32_t count;
-  int64_t clock
-      [SHOAL_QUEUE_COUNT];  // latest instruction on each queue known to be done before this ends
-} access_t;
-
-static void add_buffer(const shoal_class_t *c, int32_t index, bool write, access_t *access) {
-  if (index < 0) return;
-  const shoal_buffer_t *buffer = &c->buffers[index];
-  int64_t bytes = buffer->bytes * buffer->slots;
-  if (bytes > 0)
-    access->ranges[access->count++] = (range_t){buffer->offset, buffer->offset + bytes, write};
+// Operand number `k` of an instruction: inputs, outputs, predicate, workspace. False: it has none.
+static bool range_of(const order_t *o, const shoal_instruction_t *in, int32_t k,
+                     range_t *out_range) {
+  const int32_t operands = in->input_count + in->output_count;
+  if (k == operands + 1) {
+    *out_range = (range_t){in->workspace_offset, in->workspace_offset + in->workspace, true};
+    return in->workspace > 0;
+  }
+  const int32_t index = k < in->input_count ? in->inputs[k]
+                        : k < operands      ? in->outputs[k - in->input_count]
+                                            : in->predicate;
+  if (index < 0) return false;
+  const shoal_buffer_t *buffer = &o->c->buffers[index];
+  *out_range = (range_t){buffer->offset, buffer->offset + buffer->bytes * buffer->slots,
+                         k >= in->input_count && k < operands};
+  return buffer->bytes > 0;
 }
 
-static shoal_status_t list_ranges(const shoal_class_t *c, const shoal_instruction_t *in,
-                                  shoal_arena_t *scratch, access_t *access) {
-  access->ranges = SHOAL_NEW(scratch, range_t, in->input_count + in->output_count + 2);
-  if (!access->ranges) return SHOAL_OOM();
-  for (int32_t i = 0; i < in->input_count; ++i) add_buffer(c, in->inputs[i], false, access);
-  for (int32_t o = 0; o < in->output_count; ++o) add_buffer(c, in->outputs[o], true, access);
-  add_buffer(c, in->predicate, false, access);
-  if (in->workspace > 0)
-    access->ranges[access->count++] =
-        (range_t){in->workspace_offset, in->workspace_offset + in->workspace, true};
+static int compare_bounds(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static shoal_status_t cut_arena(order_t *o) {
+  SHOAL_VEC(int64_t) bounds = {0};
+  for (int64_t i = 0; i < o->segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &o->segment->instructions[i];
+    for (int32_t k = 0; k < in->input_count + in->output_count + 2; ++k) {
+      range_t range;
+      if (!range_of(o, in, k, &range)) continue;
+      if (!SHOAL_PUSH(o->scratch, &bounds, range.start) ||
+          !SHOAL_PUSH(o->scratch, &bounds, range.end))
+        return SHOAL_OOM();
+    }
+  }
+  if (bounds.count == 0) return NULL;
+  qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
+  int64_t count = 1;
+  for (int64_t i = 1; i < bounds.count; ++i)
+    if (bounds.items[i] != bounds.items[count - 1]) bounds.items[count++] = bounds.items[i];
+  o->bounds = bounds.items;
+  o->bound_count = count;
+  o->pieces = SHOAL_NEW(o->scratch, piece_t, count);
+  if (!o->pieces) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    o->pieces[i].writer = -1;
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) o->pieces[i].readers[q] = -1;
+  }
   return NULL;
 }
 
-static bool conflict(const access_t *a, const access_t *b) {
-  for (int32_t i = 0; i < a->count; ++i)
-    for (int32_t j = 0; j < b->count; ++j)
-      if ((a->ranges[i].write || b->ranges[j].write) && a->ranges[i].start < b->ranges[j].end &&
-          b->ranges[j].start < a->ranges[i].end)
-        return true;
-  return false;
+static int64_t piece_at(const order_t *o, int64_t bound) {
+  int64_t low = 0, high = o->bound_count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (o->bounds[middle] < bound)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void conflict(order_t *o, int32_t other) {
+  if (other < 0) return;
+  int32_t *latest = &o->latest[o->segment->instructions[other].queue];
+  if (other > *latest) *latest = other;
+}
+
+// All conflicts are looked at before anything is marked: an instruction may read what it writes.
+static void touch(order_t *o, int32_t index, bool mark) {
+  const shoal_instruction_t *in = &o->segment->instructions[index];
+  for (int32_t k = 0; k < in->input_count + in->output_count + 2; ++k) {
+    range_t range;
+    if (!range_of(o, in, k, &range)) continue;
+    for (int64_t i = piece_at(o, range.start); o->bounds[i] < range.end; ++i) {
+      piece_t *piece = &o->pieces[i];
+      if (mark && range.write) {
+        piece->writer = index;
+        for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) piece->readers[q] = -1;
+      } else if (mark) {
+        if (piece->writer != index) piece->readers[in->queue] = index;
+      } else {
+        conflict(o, piece->writer);
+        for (int q = 0; q < SHOAL_QUEUE_COUNT && range.write; ++q) conflict(o, piece->readers[q]);
+      }
+    }
+  }
+}
+
+static shoal_status_t add_waits(build_t *b, order_t *o, int32_t index) {
+  shoal_instruction_t *in = &o->segment->instructions[index];
+  done_t *mine = &o->clocks[index];
+  int32_t waits[SHOAL_QUEUE_COUNT], count = 0;
+  for (;;) {  // the latest first: it may say that others are done, too
+    int best = -1;
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+      if (q == (int)in->queue || o->latest[q] <= mine->done[q]) continue;
+      if (best < 0 || o->latest[q] > o->latest[best]) best = q;
+    }
+    if (best < 0) break;
+    waits[count++] = o->latest[best];
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+      int32_t done = o->clocks[o->latest[best]].done[q];
+      if (done > mine->done[q]) mine->done[q] = done;
+    }
+  }
+  mine->done[in->queue] = index;
+  in->wait_count = count;
+  in->waits = shoal_arena_copy(b->arena, waits, (size_t)count, sizeof *waits);
+  return in->waits ? NULL : SHOAL_OOM();
 }
 
 static shoal_status_t order_segment(build_t *b, const shoal_class_t *c, shoal_segment_t *segment,
                                     shoal_arena_t *scratch) {
-  int64_t count = segment->instruction_count;
-  access_t *accesses = SHOAL_NEW(scratch, access_t, count);
-  if (!accesses) return SHOAL_OOM();
-  int64_t last[SHOAL_QUEUE_COUNT];
+  order_t o = {.c = c, .segment = segment, .scratch = scratch};
+  const done_t start = {{-1, -1, -1}};
+  _Static_assert(SHOAL_QUEUE_COUNT == 3, "start has an entry per queue");
+  int32_t last[SHOAL_QUEUE_COUNT];
+  o.clocks = SHOAL_NEW(scratch, done_t, segment->instruction_count);
+  if (!o.clocks) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(cut_arena(&o));
   for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) last[q] = -1;
-  for (int64_t i = 0; i < count; ++i) {
-    shoal_instruction_t *in = &segment->instructions[i];
-    access_t *mine = &accesses[i];
-    SHOAL_RETURN_IF_ERROR(list_ranges(c, in, scratch, mine));
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
-      mine->clock[q] = last[in->queue] >= 0 ? accesses[last[in->queue]].clock[q] : -1;
-    SHOAL_VEC(int32_t) waits = {0};
-    for (int64_t j = i; j-- > 0;) {
-      shoal_queue_kind_t other = segment->instructions[j].queue;
-      if (other == in->queue || mine->clock[other] >= j || !conflict(mine, &accesses[j])) continue;
-      if (!SHOAL_PUSH(b->arena, &waits, (int32_t)j)) return SHOAL_OOM();
-      for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q)
-        if (accesses[j].clock[q] > mine->clock[q]) mine->clock[q] = accesses[j].clock[q];
-    }
-    mine->clock[in->queue] = last[in->queue] = i;
-    in->waits = waits.items;
-    in->wait_count = (int32_t)waits.count;
+  for (int32_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_queue_kind_t queue = segment->instructions[i].queue;
+    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) o.latest[q] = -1;
+    o.clocks[i] = last[queue] >= 0 ? o.clocks[last[queue]] : start;
+    touch(&o, i, false);
+    touch(&o, i, true);
+    SHOAL_RETURN_IF_ERROR(add_waits(b, &o, i));
+    last[queue] = i;
   }
   return NULL;
 }
 
 shoal_status_t shoal_lower_waits(build_t *b, shoal_class_t *c) {
-  shoal_arena_t scratch;
-  shoal_arena_init(b->plan->allocator, &scratch);
   shoal_status_t status = NULL;
-  for (int64_t s = 0; s < c->segment_count && !status; ++s)
+  for (int64_t s = 0; s < c->segment_count && !status; ++s) {
+    shoal_arena_t scratch;
+    shoal_arena_init(b->plan->allocator, &scratch);
     status = order_segment(b, c, &c->segments[s], &scratch);
-  shoal_arena_deinit(&scratch);
+    shoal_arena_deinit(&scratch);
+  }
   return status;
 }
