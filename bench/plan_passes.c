@@ -13,7 +13,6 @@
 
 #include "base/arena.h"
 #include "graph/graph.h"
-#include "lower/lower.h"
 
 enum { MAX_STAGES = 32 };
 
@@ -114,6 +113,7 @@ static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
   shoal_plan_t *plan = NULL;
   shoal_program_t *program = NULL;
   shoal_cluster_t *cluster = NULL;
+  shoal_simulation_t *simulation = NULL;
   shoal_status_t status = NULL;
   shoal_intent_t intent = {.strategy = "explicit"};
   const int32_t world = (int32_t)(job->stages * job->data * job->tensor);
@@ -140,12 +140,12 @@ static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
   t[4] = now();
   SHOAL_GOTO_IF_ERROR(status, done, shoal_program_check(program, allocator));
   t[5] = now();
-  shoal_simulation_t simulation = {0};
   char preset[32];
   snprintf(preset, sizeof preset, "a100x8:%d", (world + 7) / 8);
   SHOAL_GOTO_IF_ERROR(status, done, shoal_cluster_read(preset, allocator, &cluster));
-  SHOAL_GOTO_IF_ERROR(status, done,
-                      shoal_simulate(program, "train", cluster, allocator, &simulation));
+  SHOAL_GOTO_IF_ERROR(
+      status, done,
+      shoal_simulate(program, &(shoal_simulate_options_t){.cluster = cluster}, &simulation));
   t[6] = now();
   int64_t instructions = 0, most = 0;
   for (int64_t c = 0; c < program->class_count; ++c) {
@@ -165,8 +165,9 @@ static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
       "\"step_s\": %.4f}\n",
       world, (long long)program->class_count, (long long)instructions, t[1] - t[0], t[2] - t[1],
       t[3] - t[2], t[4] - t[3], t[5] - t[4], t[6] - t[5], t[6] - t[1],
-      (double)usage.ru_maxrss / 1024, (double)most / 1e9, simulation.seconds);
+      (double)usage.ru_maxrss / 1024, (double)most / 1e9, simulation->seconds);
 done:
+  shoal_simulation_free(simulation);
   shoal_cluster_free(cluster);
   shoal_program_free(program);
   shoal_plan_free(plan);

@@ -3,9 +3,9 @@
 // States come first and stay. Behind them every graph lays out its temporaries on its own, from the
 // same place: graphs do not run at once. Time is the position of an instruction in the
 // concatenation of the graph's segments; what is used in more than one segment lives through the
-// whole of each loop segment it touches, because the loop comes round again. Several ways of placing
-// blocks are tried, and the one that needs the least is kept. Queues may run ahead of that order:
-// waits.c orders them by address.
+// whole of each loop segment it touches, because the loop comes round again. Several ways of
+// placing blocks are tried, and the one that needs the least is kept. Queues may run ahead of that
+// order: waits.c orders them by address.
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,7 +182,7 @@ enum { FEW = 2000 };  // blocks that are placed in quadratic time, too
 // Tries every way until one meets the lower bound, and takes the best.
 static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
                                    shoal_arena_t *scratch, int64_t *out_end) {
-  int64_t bound, best = INT64_MAX;
+  int64_t bound = 0, best = INT64_MAX;
   SHOAL_RETURN_IF_ERROR(lower_bound(blocks, count, scratch, &bound));
   for (int way = count <= FEW ? 0 : 1; way < 5 && best > bound; ++way) {
     int64_t end = 0;

@@ -13,6 +13,7 @@ typedef struct binder {
   const shoal_class_t *class;
   int32_t rank;
   shoal_arena_t *arena;
+  bool single;                                  // nothing is remembered
   const shoal_bound_buffer_t ***buffers;        // [buffer][micro + 1]
   const shoal_bound_instruction_t ***segments;  // [segment][micro + 1]
 } binder_t;
@@ -49,6 +50,13 @@ static shoal_status_t bind_buffer(binder_t *b, int32_t index, int64_t micro,
   const shoal_buffer_t *buffer = &b->class->buffers[index];
   if (shoal_mesh_position(buffer->layout->mesh, b->rank) < 0) return NULL;
   micro = shoal_program_micro_of(buffer->layout, micro);
+  if (b->single) {
+    shoal_bound_buffer_t *bound = SHOAL_NEW(b->arena, shoal_bound_buffer_t, 1);
+    if (!bound) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(buffer, b->rank, micro, b->arena, bound));
+    *out_bound = bound;
+    return NULL;
+  }
   if (!b->buffers[index]) {
     int64_t entries = shoal_program_has_micro(buffer->layout) ? b->program->micro + 1 : 1;
     b->buffers[index] = SHOAL_NEW(b->arena, const shoal_bound_buffer_t *, entries);
@@ -126,8 +134,7 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
 
 // ---- reshards -----------------------------------------------------------------------
 
-static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound,
-                                   shoal_arena_t *scratch) {
+static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound) {
   const shoal_instruction_t *in = bound->instruction;
   if (in->channel < 0 || in->channel >= b->program->channel_count) {
     return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channel);
@@ -146,12 +153,10 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
                             sends == (bound->inputs[0] != NULL) ? "destination" : "source",
                             in->channel);
   }
-  shoal_reshard_t reshard;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
   shoal_motion_t *own = SHOAL_NEW(b->arena, shoal_motion_t, 1);
   if (!own) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, &reshard, b->rank, bound->inputs[0],
-                                           bound->outputs[0], b->arena, own));
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, micro, b->rank, bound->inputs[0],
+                                           bound->outputs[0], false, b->arena, own));
   bound->idle = shoal_motion_is_idle(own);
   // What only sends has memory of its own: its messages may be under way when this is used again.
   if (own->staging > in->workspace && !shoal_motion_only_sends(own)) {
@@ -181,7 +186,7 @@ static shoal_status_t all_or_none(shoal_bound_instruction_t *bound) {
 static shoal_status_t bind_opcode(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound,
                                   shoal_arena_t *scratch) {
   const shoal_instruction_t *in = bound->instruction;
-  if (in->opcode == SHOAL_OPCODE_RESHARD) return bind_channel(b, micro, bound, scratch);
+  if (in->opcode == SHOAL_OPCODE_RESHARD) return bind_channel(b, micro, bound);
   SHOAL_RETURN_IF_ERROR(all_or_none(bound));
   if (bound->idle) return NULL;
   if (in->predicate >= 0 && !bound->predicate) {
@@ -281,23 +286,21 @@ static shoal_status_t bind_order(binder_t *b, const shoal_order_t *order,
   return NULL;
 }
 
-shoal_status_t shoal_bind_orders(const shoal_program_t *program, const shoal_class_t *class,
-                                 int32_t rank, int64_t order_count, const shoal_order_t *list,
-                                 shoal_arena_t *arena, shoal_bound_t *out_bound) {
-  binder_t b = {.program = program, .class = class, .rank = rank, .arena = arena};
-  b.buffers = SHOAL_NEW(arena, const shoal_bound_buffer_t **, class->buffer_count);
-  b.segments = SHOAL_NEW(arena, const shoal_bound_instruction_t **, class->segment_count);
-  shoal_bound_order_t *orders = SHOAL_NEW(arena, shoal_bound_order_t, order_count);
-  if (!b.buffers || !b.segments || !orders) return SHOAL_OOM();
-  for (int64_t i = 0; i < order_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(bind_order(&b, &list[i], &orders[i]));
-  }
-  *out_bound = (shoal_bound_t){.program = program,
-                               .rank_class = class,
-                               .rank = rank,
-                               .order_count = order_count,
-                               .orders = orders};
-  return NULL;
+static shoal_status_t binder_init(const shoal_program_t *program, const shoal_class_t *class,
+                                  int32_t rank, shoal_arena_t *arena, binder_t *out_binder) {
+  *out_binder = (binder_t){.program = program, .class = class, .rank = rank, .arena = arena};
+  out_binder->buffers = SHOAL_NEW(arena, const shoal_bound_buffer_t **, class->buffer_count);
+  out_binder->segments = SHOAL_NEW(arena, const shoal_bound_instruction_t **, class->segment_count);
+  return out_binder->buffers && out_binder->segments ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_bind_one(const shoal_program_t *program, const shoal_class_t *class,
+                              int32_t rank, int64_t micro, const shoal_instruction_t *in,
+                              shoal_arena_t *arena) {
+  // Only this instruction's buffers: a class may have thousands.
+  binder_t b = {.program = program, .class = class, .rank = rank, .arena = arena, .single = true};
+  shoal_bound_instruction_t bound = {0};
+  return bind_instruction(&b, in, micro, &bound);
 }
 
 shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
@@ -307,6 +310,17 @@ shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run it on the number of ranks it was made for",
                             "the program has no rank %d; it is for %d ranks", rank, program->world);
   }
-  return shoal_bind_orders(program, class, rank, class->order_count, class->orders, arena,
-                           out_bound);
+  binder_t b;
+  SHOAL_RETURN_IF_ERROR(binder_init(program, class, rank, arena, &b));
+  shoal_bound_order_t *orders = SHOAL_NEW(arena, shoal_bound_order_t, class->order_count);
+  if (!orders) return SHOAL_OOM();
+  for (int64_t i = 0; i < class->order_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(bind_order(&b, &class->orders[i], &orders[i]));
+  }
+  *out_bound = (shoal_bound_t){.program = program,
+                               .rank_class = class,
+                               .rank = rank,
+                               .order_count = class->order_count,
+                               .orders = orders};
+  return NULL;
 }

@@ -3,40 +3,46 @@
 // questions that a channel and its micro-batches add.
 #include "program/program_impl.h"
 
-shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
-                                     shoal_arena_t *arena, shoal_reshard_t *out_reshard) {
-  return shoal_layout_reshard(channel->src, shoal_program_micro_of(channel->src, micro),
-                              channel->dst, shoal_program_micro_of(channel->dst, micro),
-                              &channel->type.shape, arena, out_reshard);
-}
-
-shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_transfer_t *transfer,
-                                  int32_t rank, int32_t *out_peer) {
-  int32_t from = shoal_mesh_rank(channel->src->mesh, transfer->src);
-  int32_t to = shoal_mesh_rank(channel->dst->mesh, transfer->dst);
-  *out_peer = from == rank ? to : from;
-  if (to == rank) return from == rank ? SHOAL_SHARE_LOCAL : SHOAL_SHARE_RECV;
-  return from == rank ? SHOAL_SHARE_SEND : SHOAL_SHARE_NONE;
+shoal_status_t shoal_channel_describe(const shoal_channel_t *channel, int64_t micro,
+                                      shoal_arena_t *scratch, shoal_reshard_kind_t *out_kind,
+                                      bool *out_collective) {
+  shoal_reshard_t reshard;
+  SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(
+      channel->src, shoal_program_micro_of(channel->src, micro), channel->dst,
+      shoal_program_micro_of(channel->dst, micro), &channel->type.shape, scratch, &reshard));
+  *out_kind = reshard.kind;
+  *out_collective = reshard.collective;
+  return NULL;
 }
 
 // The motion copies what it needs of the links: they go.
-shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, const shoal_reshard_t *reshard,
-                                  int32_t rank, const shoal_bound_buffer_t *input,
-                                  const shoal_bound_buffer_t *output, shoal_arena_t *arena,
+static shoal_status_t plan_motion(const shoal_channel_t *channel, int64_t micro,
+                                  const shoal_motion_options_t *options, bool messages,
+                                  shoal_arena_t *scratch, shoal_arena_t *arena,
                                   shoal_motion_t *out_motion) {
+  shoal_links_t links;
+  SHOAL_RETURN_IF_ERROR(shoal_links_list(channel->src, shoal_program_micro_of(channel->src, micro),
+                                         channel->dst, shoal_program_micro_of(channel->dst, micro),
+                                         &channel->type.shape, options->rank, scratch, &links));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_channel_describe(channel, micro, scratch, &links.kind, &links.collective));
+  if (messages) links.collective = false;
+  return shoal_motion_plan(&links, options, arena, out_motion);
+}
+
+shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, int64_t micro, int32_t rank,
+                                  const shoal_bound_buffer_t *input,
+                                  const shoal_bound_buffer_t *output, bool messages,
+                                  shoal_arena_t *arena, shoal_motion_t *out_motion) {
   shoal_arena_t scratch;
   shoal_arena_init(arena->allocator, &scratch);
-  shoal_links_t links;
+  const shoal_motion_options_t options = {.dtype = channel->type.dtype,
+                                          .rank = rank,
+                                          .detach = true,
+                                          .input_count = input ? input->count : 0,
+                                          .output_count = output ? output->count : 0};
   shoal_status_t status =
-      shoal_links_find(reshard, channel->src, channel->dst, rank, &scratch, &links);
-  if (!status) {
-    const shoal_motion_options_t options = {.dtype = channel->type.dtype,
-                                            .rank = rank,
-                                            .detach = true,
-                                            .input_count = input ? input->count : 0,
-                                            .output_count = output ? output->count : 0};
-    status = shoal_motion_plan(&links, &options, arena, out_motion);
-  }
+      plan_motion(channel, micro, &options, messages, &scratch, arena, out_motion);
   shoal_arena_deinit(&scratch);
   return status;
 }
@@ -54,7 +60,9 @@ typedef struct need {
 static shoal_status_t look_at(need_t *need, int64_t micro, shoal_arena_t *scratch) {
   const shoal_channel_t *channel = need->channel;
   shoal_reshard_t reshard;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, scratch, &reshard));
+  SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(
+      channel->src, shoal_program_micro_of(channel->src, micro), channel->dst,
+      shoal_program_micro_of(channel->dst, micro), &channel->type.shape, scratch, &reshard));
   SHOAL_RETURN_IF_ERROR(shoal_motion_staging(&reshard, channel->src, channel->dst,
                                              channel->type.dtype, need->ranks, scratch,
                                              need->bytes));
@@ -146,5 +154,23 @@ shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t m
   }
   if (count == 0) SHOAL_RETURN_IF_ERROR(look_at_all(&need, first, last, scratch->allocator));
   *out_bytes = need.most;
+  return NULL;
+}
+
+shoal_status_t shoal_channel_is_silent(const shoal_channel_t *channel, int64_t micro_count,
+                                       shoal_arena_t *scratch, bool *out_silent) {
+  const bool micro = channel->micro && (shoal_program_has_micro(channel->src) ||
+                                        shoal_program_has_micro(channel->dst));
+  int64_t samples[SAMPLES];
+  const int32_t count = micro ? sample_micros(channel, micro_count, samples) : 0;
+  const int64_t calls = count > 0 ? count : micro ? micro_count : 1;
+  *out_silent = true;
+  for (int64_t i = 0; i < calls && *out_silent; ++i) {
+    const int64_t m = count > 0 ? samples[i] : channel->micro ? i : -1;
+    shoal_reshard_kind_t kind;
+    bool collective;
+    SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, m, scratch, &kind, &collective));
+    *out_silent = kind == SHOAL_RESHARD_NONE || kind == SHOAL_RESHARD_SLICE;
+  }
   return NULL;
 }

@@ -1,4 +1,4 @@
-// The static check: the order of its parts, places in messages, and binding of sample ranks.
+// The static check: the order of its parts, and places in messages.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,11 +58,27 @@ shoal_status_t shoal_program_check_at(const place_t *place, shoal_status_t statu
 
 // ---- small questions ----------------------------------------------------------------
 
-bool shoal_program_check_on_mesh(const shoal_class_t *class, const shoal_mesh_t *mesh) {
-  for (int64_t i = 0; i < class->rank_count; ++i) {
-    if (shoal_mesh_position(mesh, class->ranks[i]) >= 0) return true;
+int64_t shoal_program_check_present(const check_t *check, int64_t class, const shoal_mesh_t *mesh) {
+  return check->present[class * check->program->mesh_count + (mesh - check->program->meshes)];
+}
+
+// Classes partition the ranks, and meshes name ranks of the world: that is checked.
+static shoal_status_t count_present(check_t *check) {
+  const shoal_program_t *program = check->program;
+  int64_t *present = SHOAL_NEW(check->scratch, int64_t, program->class_count * program->mesh_count);
+  int64_t *class_of = SHOAL_NEW(check->scratch, int64_t, program->world);
+  if (!present || !class_of) return SHOAL_OOM();
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    const shoal_class_t *class = &program->classes[c];
+    for (int64_t i = 0; i < class->rank_count; ++i) class_of[class->ranks[i]] = c;
   }
-  return false;
+  for (int64_t m = 0; m < program->mesh_count; ++m) {
+    for (int64_t p = 0, size = shoal_mesh_size(&program->meshes[m]); p < size; ++p) {
+      ++present[class_of[shoal_mesh_rank(&program->meshes[m], p)] * program->mesh_count + m];
+    }
+  }
+  check->present = present;
+  return NULL;
 }
 
 static int64_t find_port(const shoal_program_port_t *ports, int64_t count, const char *graph,
@@ -83,70 +99,24 @@ int64_t shoal_program_check_port(const shoal_program_t *program, const shoal_cla
   return find_port(ports, count, graph, class->buffers[feed ? in->outputs[0] : in->inputs[0]].name);
 }
 
-// ---- local types --------------------------------------------------------------------
-
-// The calls outside the loop, and of the loop the first, second and last micro-batch.
-static shoal_status_t sample_calls(const shoal_class_t *class, int64_t micro, shoal_arena_t *arena,
-                                   shoal_order_t **out_orders) {
-  shoal_order_t *orders = SHOAL_NEW(arena, shoal_order_t, class->order_count);
-  if (!orders) return SHOAL_OOM();
-  for (int64_t i = 0; i < class->order_count; ++i) {
-    const shoal_order_t *all = &class->orders[i];
-    orders[i].graph = all->graph;
-    orders[i].calls = SHOAL_NEW(arena, shoal_segment_call_t, all->call_count);
-    if (!orders[i].calls) return SHOAL_OOM();
-    for (int64_t k = 0; k < all->call_count; ++k) {
-      int32_t m = all->calls[k].micro;
-      if (m <= 1 || m == micro - 1) orders[i].calls[orders[i].call_count++] = all->calls[k];
-    }
-  }
-  *out_orders = orders;
-  return NULL;
-}
-
-// Binds up to four ranks of a class as they would be at load, so that local types, workspaces and
-// copies are checked. A rank that is not looked at here meets the same checks when it is loaded.
-static shoal_status_t check_types(const shoal_program_t *program, int64_t index,
-                                  shoal_allocator_t allocator) {
-  const shoal_class_t *class = &program->classes[index];
-  int64_t samples[] = {0, 1, class->rank_count / 2, class->rank_count - 1}, last = -1;
-  for (int s = 0; s < 4; ++s) {
-    if (samples[s] <= last || samples[s] >= class->rank_count) continue;
-    last = samples[s];
-    shoal_arena_t arena;
-    shoal_arena_init(allocator, &arena);
-    shoal_order_t *orders = NULL;
-    shoal_bound_t bound;
-    shoal_status_t status = sample_calls(class, program->micro, &arena, &orders);
-    if (!status) {
-      status = shoal_bind_orders(program, class, class->ranks[last], class->order_count, orders,
-                                 &arena, &bound);
-    }
-    shoal_arena_deinit(&arena);
-    if (status) {
-      place_t nowhere = {.program = program, .class = -1, .micro = -1};
-      return shoal_program_check_at(&nowhere, status);
-    }
-  }
-  return NULL;
-}
-
 // ---- all together -------------------------------------------------------------------
 
-static shoal_status_t check_all(const shoal_program_t *program, shoal_allocator_t allocator,
-                                shoal_arena_t *scratch) {
-  SHOAL_RETURN_IF_ERROR(shoal_program_check_structure(program, scratch));
-  for (int64_t c = 0; c < program->class_count; ++c) {
-    SHOAL_RETURN_IF_ERROR(check_types(program, c, allocator));
-    SHOAL_RETURN_IF_ERROR(shoal_program_check_memory(program, c, scratch));
+static shoal_status_t check_all(check_t *check) {
+  SHOAL_RETURN_IF_ERROR(shoal_program_check_tables(check));
+  SHOAL_RETURN_IF_ERROR(count_present(check));
+  SHOAL_RETURN_IF_ERROR(shoal_program_check_structure(check));
+  for (int64_t c = 0; c < check->program->class_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(shoal_program_check_types(check, c));
+    SHOAL_RETURN_IF_ERROR(shoal_program_check_memory(check, c));
   }
-  return shoal_program_check_comm(program, scratch);
+  return shoal_program_check_comm(check);
 }
 
 shoal_status_t shoal_program_check(const shoal_program_t *program, shoal_allocator_t allocator) {
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);
-  shoal_status_t status = check_all(program, allocator, &scratch);
+  check_t check = {.program = program, .scratch = &scratch};
+  shoal_status_t status = check_all(&check);
   shoal_arena_deinit(&scratch);
   return status;
 }

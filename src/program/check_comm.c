@@ -1,94 +1,81 @@
-// Communication, per graph: all ranks are walked in lock step through their reshards, and the walk
-// ends.
+// Communication, per graph: nobody waits for ever, and messages meet the receive they are meant
+// for.
 //
-// What a rank does in a reshard follows from the channel and the micro-batch alone
-// (shoal_layout_reshard), on all sides: so what can go wrong is the order, and who takes part. A
-// rank that only sends goes on at once. One that receives goes on when everything it receives is
-// there and everything it sends has been taken: a backend without endless buffers may wait for
-// that. Messages between two ranks match in order, by channel, micro-batch, element type and
-// number. A collective waits until its whole group has come to it.
+// Ranks of one class run the same list, and what a reshard moves between whom follows from its two
+// layouts alone; so ranks need not be walked. One reshard in one call - a *meeting* - is one event
+// of every class that takes part. A class on the destination's mesh is over with it when all such
+// classes have come to it and all others have sent; a class that only sends posts its messages and
+// goes on. Events that can happen happen, class by class, until all have or none can: then every
+// class that is left waits for another one that is named. The cost is that of classes and calls,
+// whatever the number of ranks.
 //
-// In worlds of more than MAX_RANKS ranks only some are walked: one of each class and all that
-// exchange anything with it. The others are taken to be on time: ranks of one class run the same
-// list. With more than 8 evenly dealt micro-batches those in the middle take the transfers of the
-// second.
+// That is stricter than what the ranks do: one that exchanges nothing in a meeting would not wait.
+// Programs that only run because of that are refused.
+//
+// Messages between two ranks match in order. Where all meet the order is theirs together; where a
+// class only sends, both ends must list what passes from one to the other in the same order.
 #include <string.h>
 
 #include "program/check_impl.h"
 
-enum { MAX_RANKS = 32, MAX_WALKED = 256, MANY_MICROS = 8 };
-
 typedef struct event {
   int32_t segment, instruction, micro, channel;
-  const shoal_reshard_t *reshard;
+  int64_t meeting;
 } event_t;
 
-typedef struct events {
-  event_t *items;
-  int64_t count, capacity;
-} events_t;
+// One channel in one call.
+typedef struct meeting {
+  int32_t senders, others;  // classes that only send, and the rest
+  int32_t sent, arrived;    // of those, how many so far
+} meeting_t;
 
-typedef struct message {
-  const event_t *event;
-  int64_t count;
-} message_t;
+// What passes from one class that only sends to another, as one of the two lists it.
+typedef struct passage {
+  int64_t from, to;              // classes
+  SHOAL_VEC(int64_t) sent, due;  // events of `from`, and of `to`
+} passage_t;
 
-typedef struct mailbox {  // from one rank to another
-  SHOAL_VEC(message_t) sent;
-  int64_t taken;
-} mailbox_t;
-
-typedef struct walker {
-  int32_t rank;
-  int64_t class;
-  int64_t at;       // event
-  bool posted;      // sends of this event
-  bool *taken;      // by transfer of this event
-  int64_t waiting;  // what for: a walker, or -1
+typedef struct walker {  // a class
+  SHOAL_VEC(event_t) events;
+  int64_t at;
+  bool arrived;                 // at the present event
+  SHOAL_VEC(int64_t) passages;  // it is an end of
 } walker_t;
 
 typedef struct comm {
+  const check_t *check;
   const shoal_program_t *program;
   const char *graph;
-  shoal_arena_t *keep;                // for the whole check: transfers
-  shoal_arena_t *arena;               // for this graph
-  const shoal_reshard_t ***reshards;  // [channel][micro + 1]
-  events_t *events;                   // by class
-  int64_t walker_count;
-  walker_t *walkers;
-  int32_t *walker_of;  // by rank; -1: not walked
-  mailbox_t *boxes;    // [from * walker_count + to]
+  shoal_arena_t *arena;
+  const bool *silent;  // by channel: nothing moves between ranks
+  walker_t *walkers;   // by class
+  int64_t *first;      // by channel: number of its first meeting
+  meeting_t *meetings;
+  int64_t meeting_count;
+  SHOAL_VEC(int32_t) * members;  // by channel: classes that take part
+  shoal_index_t passage_index;
+  SHOAL_VEC(passage_t) passages;
 } comm_t;
 
-// ---- events -------------------------------------------------------------------------
-
-// The micro-batch whose transfers stand for those of `micro`.
-static int64_t representative(const comm_t *c, const shoal_channel_t *channel, int64_t micro) {
-  if (!shoal_program_has_micro(channel->src) && !shoal_program_has_micro(channel->dst)) return -1;
-  if (c->program->micro <= MANY_MICROS || micro < 2 || micro == c->program->micro - 1) return micro;
-  if (shoal_layout_uneven(channel->src, SHOAL_AXIS_MICRO)) return micro;
-  if (shoal_layout_uneven(channel->dst, SHOAL_AXIS_MICRO)) return micro;
-  return 1;
+static const shoal_instruction_t *instruction_of(const comm_t *c, int64_t class,
+                                                 const event_t *event) {
+  return &c->program->classes[class].segments[event->segment].instructions[event->instruction];
 }
 
-static shoal_status_t find_reshard(comm_t *c, int32_t index, int64_t micro,
-                                   const shoal_reshard_t **out_reshard) {
-  const shoal_channel_t *channel = &c->program->channels[index];
-  micro = representative(c, channel, micro);
-  if (!c->reshards[index]) {
-    c->reshards[index] = SHOAL_NEW(c->keep, const shoal_reshard_t *, c->program->micro + 1);
-    if (!c->reshards[index]) return SHOAL_OOM();
-  }
-  const shoal_reshard_t **entry = &c->reshards[index][micro + 1];
-  if (!*entry) {
-    shoal_reshard_t *made = SHOAL_NEW(c->keep, shoal_reshard_t, 1);
-    if (!made) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(channel, micro, c->keep, made));
-    *entry = made;
-  }
-  *out_reshard = *entry;
-  return NULL;
+static bool only_sends(const comm_t *c, int64_t class, const event_t *event) {
+  return instruction_of(c, class, event)->outputs[0] < 0;
 }
+
+static bool only_receives(const comm_t *c, int64_t class, const event_t *event) {
+  return instruction_of(c, class, event)->inputs[0] < 0;
+}
+
+static const event_t *present(const comm_t *c, int64_t class) {
+  const walker_t *walker = &c->walkers[class];
+  return walker->at < walker->events.count ? &walker->events.items[walker->at] : NULL;
+}
+
+// ---- what is said -------------------------------------------------------------------
 
 static place_t place_of(const comm_t *c, int64_t class, const event_t *event) {
   return (place_t){.program = c->program,
@@ -99,98 +86,6 @@ static place_t place_of(const comm_t *c, int64_t class, const event_t *event) {
                    .micro = event->micro};
 }
 
-static shoal_status_t list_events(comm_t *c, int64_t index) {
-  const shoal_class_t *class = &c->program->classes[index];
-  const shoal_order_t *order = NULL;
-  for (int64_t i = 0; i < class->order_count; ++i) {
-    if (strcmp(class->orders[i].graph, c->graph) == 0) order = &class->orders[i];
-  }
-  for (int64_t k = 0; order && k < order->call_count; ++k) {
-    const shoal_segment_call_t *call = &order->calls[k];
-    const shoal_segment_t *segment = &class->segments[call->segment];
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *in = &segment->instructions[i];
-      if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
-      event_t event = {call->segment, (int32_t)i, call->micro, in->channel, NULL};
-      shoal_status_t status = find_reshard(c, in->channel, call->micro, &event.reshard);
-      if (status) {
-        place_t place = place_of(c, index, &event);
-        return shoal_program_check_at(&place, status);
-      }
-      if (event.reshard->kind == SHOAL_RESHARD_NONE || event.reshard->kind == SHOAL_RESHARD_SLICE) {
-        continue;  // nobody sends anything
-      }
-      if (!SHOAL_PUSH(c->arena, &c->events[index], event)) return SHOAL_OOM();
-    }
-  }
-  return NULL;
-}
-
-// ---- who is walked ------------------------------------------------------------------
-
-static shoal_status_t add_walker(comm_t *c, int32_t rank, int64_t class) {
-  if (c->walker_of[rank] >= 0 || c->walker_count == MAX_WALKED) return NULL;
-  int64_t most = 0;
-  for (int64_t i = 0; i < c->events[class].count; ++i) {
-    int64_t count = c->events[class].items[i].reshard->transfer_count;
-    most = count > most ? count : most;
-  }
-  bool *taken = SHOAL_NEW(c->arena, bool, most);
-  if (!taken) return SHOAL_OOM();
-  c->walker_of[rank] = (int32_t)c->walker_count;
-  c->walkers[c->walker_count++] =
-      (walker_t){.rank = rank, .class = class, .taken = taken, .waiting = -1};
-  return NULL;
-}
-
-static int64_t class_of(const comm_t *c, int32_t rank) {
-  const shoal_class_t *class = shoal_program_class_of(c->program, rank);
-  return class - c->program->classes;
-}
-
-// The ranks that exchange anything with `rank`.
-static shoal_status_t add_peers(comm_t *c, int32_t rank, int64_t class) {
-  for (int64_t i = 0; i < c->events[class].count; ++i) {
-    const event_t *event = &c->events[class].items[i];
-    const shoal_channel_t *channel = &c->program->channels[event->channel];
-    for (int64_t t = 0; t < event->reshard->transfer_count; ++t) {
-      int32_t peer;
-      if (shoal_reshard_share(channel, &event->reshard->transfers[t], rank, &peer) !=
-          SHOAL_SHARE_NONE) {
-        SHOAL_RETURN_IF_ERROR(add_walker(c, peer, class_of(c, peer)));
-      }
-    }
-  }
-  return NULL;
-}
-
-static shoal_status_t choose_walkers(comm_t *c) {
-  const shoal_program_t *program = c->program;
-  for (int32_t i = 0; i < program->world; ++i) c->walker_of[i] = -1;
-  for (int64_t k = 0; k < program->class_count; ++k) {
-    const shoal_class_t *class = &program->classes[k];
-    int64_t some = program->world <= MAX_RANKS ? class->rank_count : class->rank_count > 0;
-    for (int64_t i = 0; i < some; ++i) SHOAL_RETURN_IF_ERROR(add_walker(c, class->ranks[i], k));
-  }
-  for (int64_t k = 0; k < program->class_count && program->world > MAX_RANKS; ++k) {
-    if (program->classes[k].rank_count == 0) continue;
-    SHOAL_RETURN_IF_ERROR(add_peers(c, program->classes[k].ranks[0], k));
-  }
-  c->boxes = SHOAL_NEW(c->arena, mailbox_t, c->walker_count * c->walker_count);
-  return c->boxes ? NULL : SHOAL_OOM();
-}
-
-static const event_t *event_of(const comm_t *c, const walker_t *walker) {
-  const events_t *events = &c->events[walker->class];
-  return walker->at < events->count ? &events->items[walker->at] : NULL;
-}
-
-static mailbox_t *box(comm_t *c, int64_t from, int64_t to) {
-  return &c->boxes[from * c->walker_count + to];
-}
-
-// ---- what is said -------------------------------------------------------------------
-
 static void describe(const comm_t *c, int64_t class, const event_t *event, char *buffer,
                      size_t size) {
   place_t place = place_of(c, class, event);
@@ -198,186 +93,301 @@ static void describe(const comm_t *c, int64_t class, const event_t *event, char 
   shoal_program_check_where(&place, buffer, size);
 }
 
-static shoal_status_t wrong_message(const comm_t *c, const walker_t *from, const walker_t *to,
-                                    const message_t *message, int64_t expected) {
-  char sender[400];
-  const event_t *event = event_of(c, to), *other = message->event;
-  describe(c, from->class, other, sender, sizeof sender);
-  place_t place = place_of(c, to->class, event);
-  return MISMATCH(
-      &place, "run the same reshards in the same order on both sides",
-      "rank %d expects %lld elements of channel %d from rank %d, whose next message is %lld "
-      "elements of channel %d, sent in %s",
-      to->rank, (long long)expected, event->channel, from->rank, (long long)message->count,
-      other->channel, sender);
+// The first of the class's ranks that takes part in the event.
+static int32_t rank_in(const comm_t *c, int64_t class, const event_t *event) {
+  const shoal_channel_t *channel = &c->program->channels[event->channel];
+  const shoal_class_t *ranks = &c->program->classes[class];
+  for (int64_t i = 0; i < ranks->rank_count; ++i) {
+    if (shoal_mesh_position(channel->src->mesh, ranks->ranks[i]) >= 0 ||
+        shoal_mesh_position(channel->dst->mesh, ranks->ranks[i]) >= 0) {
+      return ranks->ranks[i];
+    }
+  }
+  return ranks->rank_count > 0 ? ranks->ranks[0] : -1;
 }
 
-static shoal_status_t stuck(const comm_t *c, const walker_t *walker) {
+// `class` has come to its present event; somebody else has not.
+static shoal_status_t stuck(const comm_t *c, int64_t class) {
+  const event_t *event = present(c, class);
+  const place_t place = place_of(c, class, event);
+  int64_t missing = class;
+  for (int64_t i = 0; i < c->members[event->channel].count; ++i) {
+    const int64_t other = c->members[event->channel].items[i];
+    const event_t *there = present(c, other);
+    if (other == class || (there && there->meeting == event->meeting)) continue;
+    bool passed = false;  // it only sent, and has gone on
+    for (int64_t k = 0; k < c->walkers[other].at && !passed; ++k) {
+      passed = c->walkers[other].events.items[k].meeting == event->meeting;
+    }
+    if (passed) continue;
+    missing = other;
+    break;
+  }
   char there[400] = "has nothing left to do";
-  place_t place = place_of(c, walker->class, event_of(c, walker));
-  const walker_t *other = walker->waiting >= 0 ? &c->walkers[walker->waiting] : walker;
-  const event_t *event = event_of(c, other);
-  if (event) {
+  const event_t *other = present(c, missing);
+  if (other) {
     memcpy(there, "is in ", 7);
-    describe(c, other->class, event, there + 6, sizeof there - 6);
+    describe(c, missing, other, there + 6, sizeof there - 6);
   }
   return MISMATCH(&place, "run the same reshards in the same order on both sides",
-                  "deadlock: rank %d waits here for rank %d, which %s", walker->rank, other->rank,
-                  there);
+                  "deadlock: rank %d waits here for rank %d, which %s", rank_in(c, class, event),
+                  rank_in(c, missing, event), there);
+}
+
+static shoal_status_t out_of_order(const comm_t *c, const passage_t *passage, int64_t index) {
+  const walker_t *from = &c->walkers[passage->from], *to = &c->walkers[passage->to];
+  const event_t *due =
+      index < passage->due.count ? &to->events.items[passage->due.items[index]] : NULL;
+  const event_t *sent =
+      index < passage->sent.count ? &from->events.items[passage->sent.items[index]] : NULL;
+  char sender[400];
+  if (!due) {
+    const place_t place = place_of(c, passage->from, sent);
+    return MISMATCH(&place, "receive it, or do not send it",
+                    "rank %d sends a message to class %lld that is never received",
+                    rank_in(c, passage->from, sent), (long long)passage->to);
+  }
+  const place_t place = place_of(c, passage->to, due);
+  if (!sent) {
+    return MISMATCH(&place, "send it, or do not receive it",
+                    "rank %d expects a message of channel %d from class %lld that is never sent",
+                    rank_in(c, passage->to, due), due->channel, (long long)passage->from);
+  }
+  describe(c, passage->from, sent, sender, sizeof sender);
+  return MISMATCH(&place, "run the same reshards in the same order on both sides",
+                  "rank %d expects a message of channel %d from rank %d, whose next one is of "
+                  "channel %d, sent in %s",
+                  rank_in(c, passage->to, due), due->channel, rank_in(c, passage->from, due),
+                  sent->channel, sender);
+}
+
+// ---- events -------------------------------------------------------------------------
+
+static const shoal_order_t *order_of(const comm_t *c, int64_t class) {
+  const shoal_class_t *all = &c->program->classes[class];
+  for (int64_t i = 0; i < all->order_count; ++i) {
+    if (strcmp(all->orders[i].graph, c->graph) == 0) return &all->orders[i];
+  }
+  return NULL;
+}
+
+// A class takes part in every meeting of a channel, or in none: it calls a segment in all
+// micro-batches (check_structure.c).
+static shoal_status_t list_events(comm_t *c, int64_t class) {
+  const shoal_order_t *order = order_of(c, class);
+  walker_t *walker = &c->walkers[class];
+  for (int64_t k = 0; order && k < order->call_count; ++k) {
+    const shoal_segment_call_t *call = &order->calls[k];
+    const shoal_segment_t *segment = &c->program->classes[class].segments[call->segment];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *in = &segment->instructions[i];
+      if (in->opcode != SHOAL_OPCODE_RESHARD || c->silent[in->channel]) continue;
+      const bool first = call->micro <= 0;
+      if (first && !SHOAL_PUSH(c->arena, &c->members[in->channel], (int32_t) class)) {
+        return SHOAL_OOM();
+      }
+      event_t event = {call->segment, (int32_t)i, call->micro, in->channel, 0};
+      event.meeting = c->first[in->channel] + (call->micro > 0 ? call->micro : 0);
+      if (!SHOAL_PUSH(c->arena, &walker->events, event)) return SHOAL_OOM();
+      meeting_t *meeting = &c->meetings[event.meeting];
+      if (in->outputs[0] < 0)
+        ++meeting->senders;
+      else
+        ++meeting->others;
+    }
+  }
+  return NULL;
+}
+
+// ---- passages -----------------------------------------------------------------------
+
+static int64_t find_passage(const comm_t *c, int64_t from, int64_t to) {
+  const uint64_t hash = (uint64_t)(from * c->program->class_count + to);
+  for (int64_t at = -1, n; (n = shoal_index_next(&c->passage_index, hash, &at)) >= 0;) {
+    if (c->passages.items[n].from == from && c->passages.items[n].to == to) return n;
+  }
+  return -1;
+}
+
+// Pairs of classes between which one ever only sends.
+static shoal_status_t make_passages(comm_t *c, int64_t class) {
+  const walker_t *walker = &c->walkers[class];
+  for (int64_t i = 0; i < walker->events.count; ++i) {
+    const event_t *event = &walker->events.items[i];
+    if (event->micro > 0 || !only_sends(c, class, event)) continue;
+    for (int64_t k = 0; k < c->members[event->channel].count; ++k) {
+      const int64_t other = c->members[event->channel].items[k];
+      if (other == class || find_passage(c, class, other) >= 0) continue;
+      const passage_t passage = {.from = class, .to = other};
+      const uint64_t hash = (uint64_t)(class * c->program->class_count + other);
+      if (!shoal_index_add(&c->passage_index, hash, c->passages.count) ||
+          !SHOAL_PUSH(c->arena, &c->walkers[class].passages, c->passages.count) ||
+          !SHOAL_PUSH(c->arena, &c->walkers[other].passages, c->passages.count) ||
+          !SHOAL_PUSH(c->arena, &c->passages, passage)) {
+        return SHOAL_OOM();
+      }
+    }
+  }
+  return NULL;
+}
+
+static bool takes_part(const comm_t *c, int64_t class, int32_t channel) {
+  int64_t low = 0, high = c->members[channel].count;  // classes were added in ascending order
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (c->members[channel].items[middle] < class)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < c->members[channel].count && c->members[channel].items[low] == class;
+}
+
+// Does the other end of the passage receive, or send, in this event?
+static bool is_end(const comm_t *c, int64_t class, int32_t channel, bool sender) {
+  if (!takes_part(c, class, channel)) return false;
+  const shoal_channel_t *moved = &c->program->channels[channel];
+  return shoal_program_check_present(c->check, class, sender ? moved->src->mesh : moved->dst->mesh);
+}
+
+static shoal_status_t list_passages(comm_t *c, int64_t class) {
+  walker_t *walker = &c->walkers[class];
+  for (int64_t p = 0; p < walker->passages.count; ++p) {
+    passage_t *passage = &c->passages.items[walker->passages.items[p]];
+    const bool sends = passage->from == class;
+    const int64_t other = sends ? passage->to : passage->from;
+    for (int64_t i = 0; i < walker->events.count; ++i) {
+      const event_t *event = &walker->events.items[i];
+      const bool mine = sends ? !only_receives(c, class, event) : !only_sends(c, class, event);
+      if (!mine || !is_end(c, other, event->channel, !sends)) continue;
+      if (sends ? !SHOAL_PUSH(c->arena, &passage->sent, i)
+                : !SHOAL_PUSH(c->arena, &passage->due, i)) {
+        return SHOAL_OOM();
+      }
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t check_passage(const comm_t *c, const passage_t *passage) {
+  for (int64_t i = 0; i < passage->sent.count || i < passage->due.count; ++i) {
+    if (i >= passage->sent.count || i >= passage->due.count) return out_of_order(c, passage, i);
+    const event_t *sent = &c->walkers[passage->from].events.items[passage->sent.items[i]];
+    const event_t *due = &c->walkers[passage->to].events.items[passage->due.items[i]];
+    if (sent->meeting != due->meeting) return out_of_order(c, passage, i);
+  }
+  return NULL;
 }
 
 // ---- walking ------------------------------------------------------------------------
 
-static shoal_status_t post(comm_t *c, int64_t self, const event_t *event) {
-  walker_t *walker = &c->walkers[self];
-  const shoal_channel_t *channel = &c->program->channels[event->channel];
-  for (int64_t t = 0; t < event->reshard->transfer_count; ++t) {
-    const shoal_transfer_t *transfer = &event->reshard->transfers[t];
-    int32_t peer;
-    walker->taken[t] = false;
-    if (shoal_reshard_share(channel, transfer, walker->rank, &peer) != SHOAL_SHARE_SEND) continue;
-    if (c->walker_of[peer] < 0) continue;
-    message_t message = {event, transfer->count};
-    if (!SHOAL_PUSH(c->arena, &box(c, self, c->walker_of[peer])->sent, message)) return SHOAL_OOM();
-  }
-  walker->posted = true;
-  return NULL;
-}
-
-// Takes what has come, and tells whether the event is over.
-static shoal_status_t exchange(comm_t *c, int64_t self, const event_t *event, bool *out_done) {
-  walker_t *walker = &c->walkers[self];
-  const shoal_channel_t *channel = &c->program->channels[event->channel];
-  bool receives = false, done = true;
-  if (!walker->posted) SHOAL_RETURN_IF_ERROR(post(c, self, event));
-  for (int64_t t = 0; t < event->reshard->transfer_count; ++t) {
-    const shoal_transfer_t *transfer = &event->reshard->transfers[t];
-    int32_t peer;
-    if (shoal_reshard_share(channel, transfer, walker->rank, &peer) != SHOAL_SHARE_RECV) continue;
-    receives = true;
-    int32_t from = c->walker_of[peer];
-    if (walker->taken[t] || from < 0) continue;
-    mailbox_t *mail = box(c, from, self);
-    if (mail->taken == mail->sent.count) {
-      if (done) walker->waiting = from;
-      done = false;
-      continue;
-    }
-    const message_t *message = &mail->sent.items[mail->taken];
-    if (message->event->channel != event->channel || message->event->micro != event->micro ||
-        message->count != transfer->count) {
-      return wrong_message(c, &c->walkers[from], walker, message, transfer->count);
-    }
-    ++mail->taken;
-    walker->taken[t] = true;
-  }
-  for (int64_t t = 0; receives && done && t < event->reshard->transfer_count; ++t) {
-    int32_t peer;
-    if (shoal_reshard_share(channel, &event->reshard->transfers[t], walker->rank, &peer) !=
-            SHOAL_SHARE_SEND ||
-        c->walker_of[peer] < 0) {
-      continue;
-    }
-    const mailbox_t *mail = box(c, self, c->walker_of[peer]);
-    if (mail->taken == mail->sent.count) continue;
-    done = false;
-    walker->waiting = c->walker_of[peer];
-  }
-  *out_done = done;
-  return NULL;
-}
-
-static void go_on(walker_t *walker) {
-  ++walker->at;
-  walker->posted = false;
-  walker->waiting = -1;
-}
-
-// When the whole group has come, all of it goes on.
-static bool meet(comm_t *c, int64_t self, const event_t *event) {
-  walker_t *walker = &c->walkers[self];
-  const shoal_channel_t *channel = &c->program->channels[event->channel];
-  int64_t position = shoal_mesh_position(channel->dst->mesh, walker->rank);
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int64_t t = 0; t < event->reshard->transfer_count; ++t) {
-      const shoal_transfer_t *transfer = &event->reshard->transfers[t];
-      if (transfer->dst != position) continue;
-      int32_t member = c->walker_of[shoal_mesh_rank(channel->src->mesh, transfer->src)];
-      if (member < 0 || member == self) continue;
-      if (pass == 1) {
-        go_on(&c->walkers[member]);
-        continue;
+// Lets a class go as far as it can; true: it moved, and others may go on for it.
+static bool go(comm_t *c, int64_t class) {
+  walker_t *walker = &c->walkers[class];
+  bool moved = false;
+  for (const event_t *event; (event = present(c, class));) {
+    meeting_t *meeting = &c->meetings[event->meeting];
+    if (only_sends(c, class, event)) {
+      ++meeting->sent;
+    } else {
+      if (!walker->arrived) {
+        ++meeting->arrived;
+        moved = walker->arrived = true;
       }
-      const event_t *other = event_of(c, &c->walkers[member]);
-      if (other && other->channel == event->channel && other->micro == event->micro) continue;
-      walker->waiting = member;
-      return false;
+      if (meeting->arrived < meeting->others || meeting->sent < meeting->senders) return moved;
     }
+    ++walker->at;
+    walker->arrived = false;
+    moved = true;
   }
-  go_on(walker);
-  return true;
+  return moved;
 }
 
 static shoal_status_t walk(comm_t *c) {
+  // A class is tried again when one it shares a channel with has moved.
+  const int64_t count = c->program->class_count;
   for (bool moved = true; moved;) {
     moved = false;
-    for (int64_t i = 0; i < c->walker_count; ++i) {
-      walker_t *walker = &c->walkers[i];
-      for (const event_t *event; (event = event_of(c, walker));) {
-        bool done = false;
-        if (event->reshard->collective) {
-          done = meet(c, i, event);
-        } else {
-          bool before = walker->posted;
-          SHOAL_RETURN_IF_ERROR(exchange(c, i, event, &done));
-          moved |= !before;
-          if (done) go_on(walker);
-        }
-        moved |= done;
-        if (!done) break;
-      }
-    }
+    for (int64_t class = 0; class < count; ++class) moved |= go(c, class);
   }
-  for (int64_t i = 0; i < c->walker_count; ++i) {
-    if (event_of(c, &c->walkers[i])) return stuck(c, &c->walkers[i]);
-  }
-  for (int64_t from = 0; from < c->walker_count; ++from) {
-    for (int64_t to = 0; to < c->walker_count; ++to) {
-      const mailbox_t *mail = box(c, from, to);
-      if (mail->taken == mail->sent.count) continue;
-      place_t place = place_of(c, c->walkers[from].class, mail->sent.items[mail->taken].event);
-      return MISMATCH(&place, "receive it, or do not send it",
-                      "rank %d sends a message to rank %d that is never received",
-                      c->walkers[from].rank, c->walkers[to].rank);
-    }
+  for (int64_t class = 0; class < count; ++class) {
+    if (present(c, class)) return stuck(c, class);
   }
   return NULL;
 }
 
 static shoal_status_t check_graph(comm_t *c) {
   const shoal_program_t *program = c->program;
-  c->events = SHOAL_NEW(c->arena, events_t, program->class_count);
-  c->walkers = SHOAL_NEW(c->arena, walker_t, MAX_WALKED);
-  c->walker_of = SHOAL_NEW(c->arena, int32_t, program->world);
-  if (!c->events || !c->walkers || !c->walker_of) return SHOAL_OOM();
+  c->walkers = SHOAL_NEW(c->arena, walker_t, program->class_count);
+  c->first = SHOAL_NEW(c->arena, int64_t, program->channel_count);
+  c->members = shoal_arena_alloc(c->arena, (size_t)program->channel_count, sizeof *c->members);
+  shoal_index_init(c->arena, &c->passage_index);
+  if (!c->walkers || !c->first || !c->members) return SHOAL_OOM();
+  for (int64_t i = 0; i < program->channel_count; ++i) {
+    c->first[i] = c->meeting_count;
+    if (!c->silent[i]) c->meeting_count += program->channels[i].micro ? program->micro : 1;
+  }
+  c->meetings = SHOAL_NEW(c->arena, meeting_t, c->meeting_count);
+  if (!c->meetings) return SHOAL_OOM();
   for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(list_events(c, k));
-  SHOAL_RETURN_IF_ERROR(choose_walkers(c));
-  return walk(c);
+  for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(make_passages(c, k));
+  for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(list_passages(c, k));
+  SHOAL_RETURN_IF_ERROR(walk(c));
+  for (int64_t i = 0; i < c->passages.count; ++i) {
+    SHOAL_RETURN_IF_ERROR(check_passage(c, &c->passages.items[i]));
+  }
+  return NULL;
 }
 
-shoal_status_t shoal_program_check_comm(const shoal_program_t *program, shoal_arena_t *scratch) {
-  const shoal_class_t *first = &program->classes[0];  // every class has orders for the same graphs
-  const shoal_reshard_t ***reshards =
-      SHOAL_NEW(scratch, const shoal_reshard_t **, program->channel_count);
-  if (!reshards) return SHOAL_OOM();
+// ---- all together -------------------------------------------------------------------
+
+// Channels along which no rank sends anything to another, in any micro-batch.
+static shoal_status_t find_silent(const check_t *check, const bool **out_silent) {
+  const shoal_program_t *program = check->program;
+  shoal_arena_t *scratch = check->scratch;
+  bool *silent = SHOAL_NEW(scratch, bool, program->channel_count);
+  shoal_memo_t memo;
+  shoal_key_t key;
+  shoal_memo_init(scratch, &memo);
+  shoal_key_init(scratch, &key);
+  if (!silent) return SHOAL_OOM();
+  for (int64_t i = 0; i < program->channel_count; ++i) {
+    const shoal_channel_t *channel = &program->channels[i];
+    int64_t answer = 0;
+    shoal_key_clear(&key);
+    shoal_key_add_pointer(&key, channel->src);
+    shoal_key_add_pointer(&key, channel->dst);
+    shoal_key_add_type(&key, &channel->type);
+    if (!shoal_memo_find(&memo, &key, &answer)) {
+      bool quiet = false;
+      shoal_status_t status = shoal_channel_is_silent(channel, program->micro, scratch, &quiet);
+      if (status) {
+        const place_t nowhere = {.program = program, .class = -1, .micro = -1};
+        return shoal_program_check_at(&nowhere,
+                                      shoal_status_annotatef(status, "channel %lld", (long long)i));
+      }
+      answer = quiet;
+      if (!shoal_memo_add(&memo, &key, answer)) return SHOAL_OOM();
+    }
+    silent[i] = answer != 0;
+  }
+  *out_silent = silent;
+  return NULL;
+}
+
+shoal_status_t shoal_program_check_comm(const check_t *check) {
+  // Every class has orders for the same graphs.
+  const shoal_class_t *first = &check->program->classes[0];
+  const bool *silent = NULL;
+  SHOAL_RETURN_IF_ERROR(find_silent(check, &silent));
   for (int64_t i = 0; i < first->order_count; ++i) {
     shoal_arena_t arena;
-    shoal_arena_init(scratch->allocator, &arena);
-    comm_t c = {.program = program,
+    shoal_arena_init(check->scratch->allocator, &arena);
+    comm_t c = {.check = check,
+                .program = check->program,
                 .graph = first->orders[i].graph,
-                .keep = scratch,
                 .arena = &arena,
-                .reshards = reshards};
+                .silent = silent};
     shoal_status_t status = check_graph(&c);
     shoal_arena_deinit(&arena);
     SHOAL_RETURN_IF_ERROR(status);

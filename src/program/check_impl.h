@@ -2,13 +2,14 @@
 // it have proven:
 //   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
 //   check_instructions.c  every instruction by itself
-//   check.c               local types: some ranks of each class are bound as they would be at load
+//   check_types.c         local types: one rank per cell is bound as it would be at load
 //   check_spans.c         spans of the arena, vector clocks
 //   check_memory.c        per class and order: every read sees its value, conflicts are ordered
 //   check_comm.c          per graph: messages and collectives match, and nobody waits for ever
 #ifndef SHOAL_PROGRAM_CHECK_IMPL_H_
 #define SHOAL_PROGRAM_CHECK_IMPL_H_
 
+#include "program/key.h"
 #include "program/program_impl.h"
 
 // Where an error is. Negative numbers are left out of the message.
@@ -33,23 +34,27 @@ static inline const shoal_class_t *place_class(const place_t *place) {
   return &place->program->classes[place->class];
 }
 
-// Does any of the class's ranks lie on the mesh?
-bool shoal_program_check_on_mesh(const shoal_class_t *class, const shoal_mesh_t *mesh);
+// What all parts share. `scratch` lives as long as the check.
+typedef struct check {
+  const shoal_program_t *program;
+  shoal_arena_t *scratch;
+  const int64_t *present;  // [class * mesh_count + mesh]: how many of its ranks are on the mesh
+} check_t;
+
+// How many of the class's ranks are on the mesh, which is one of the program's.
+int64_t shoal_program_check_present(const check_t *check, int64_t class, const shoal_mesh_t *mesh);
 // The port a FEED or FETCH stands for in `graph`: called as the instruction is, or as its buffer;
 // or -1.
 int64_t shoal_program_check_port(const shoal_program_t *program, const shoal_class_t *class,
                                  const char *graph, const shoal_instruction_t *in);
 
-// `scratch` lives as long as the check.
-SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const shoal_program_t *program,
-                                                            shoal_arena_t *scratch);
-SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const shoal_program_t *program,
-                                                               int64_t class_index,
-                                                               shoal_arena_t *scratch);
-SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const shoal_program_t *program,
-                                                         int64_t class_index,
-                                                         shoal_arena_t *scratch);
-SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const shoal_program_t *program,
-                                                       shoal_arena_t *scratch);
+// `check->present` is not there yet.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_tables(const check_t *check);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const check_t *check);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *check,
+                                                               int64_t class_index);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_index);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_types(const check_t *check, int64_t class_index);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const check_t *check);
 
 #endif  // SHOAL_PROGRAM_CHECK_IMPL_H_

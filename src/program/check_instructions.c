@@ -127,11 +127,12 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
   return NULL;
 }
 
-static shoal_status_t check_side(const shoal_class_t *class, const shoal_channel_t *channel,
+static shoal_status_t check_side(const check_t *check, int64_t c, const shoal_channel_t *channel,
                                  bool source, int32_t index) {
+  const shoal_class_t *class = &check->program->classes[c];
   const char *side = source ? "source" : "destination";
   const shoal_layout_t *layout = source ? channel->src : channel->dst;
-  if ((index >= 0) != shoal_program_check_on_mesh(class, layout->mesh)) {
+  if ((index >= 0) != (shoal_program_check_present(check, c, layout->mesh) > 0)) {
     return SHOAL_ERROR_HINT(
         MISMATCH, "give a buffer where the class is on the mesh, and only there",
         "the class %s a buffer for the channel's %s", index >= 0 ? "has" : "lacks", side);
@@ -164,21 +165,46 @@ static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruc
   return NULL;
 }
 
-// A source is joined to a target once in a call.
-static shoal_status_t check_join(const shoal_class_t *class, const shoal_instruction_t *in) {
-  SHOAL_RETURN_IF_ERROR(check_copy(class, in));
+// What instructions say of each other, by class: who accumulates into a buffer.
+typedef struct joins {
+  const shoal_class_t *class;
+  shoal_index_t by_target;  // numbers of `items`
+  SHOAL_VEC(const shoal_instruction_t *) items;
+} joins_t;
+
+static shoal_status_t list_joins(const shoal_class_t *class, shoal_arena_t *scratch,
+                                 joins_t *out_joins) {
+  *out_joins = (joins_t){.class = class};
+  shoal_index_init(scratch, &out_joins->by_target);
   for (int64_t s = 0; s < class->segment_count; ++s) {
-    const shoal_segment_t *segment = &class->segments[s];
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *other = &segment->instructions[i];
-      if (other == in || other->opcode != SHOAL_OPCODE_ACCUMULATE) continue;
-      if (other->inputs[0] != in->inputs[0] || other->outputs[0] != in->outputs[0]) continue;
-      return SHOAL_ERROR_HINT(MISMATCH, "drop one of the two",
-                              "'%s' is joined to the same accumulator twice: in segment %lld '%s', "
-                              "instruction %lld, too",
-                              class->buffers[in->inputs[0]].name, (long long)s, segment->name,
-                              (long long)i);
+    for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
+      const shoal_instruction_t *in = &class->segments[s].instructions[i];
+      if (in->opcode != SHOAL_OPCODE_ACCUMULATE) continue;
+      if (!shoal_index_add(&out_joins->by_target, (uint64_t)in->outputs[0],
+                           out_joins->items.count) ||
+          !SHOAL_PUSH(scratch, &out_joins->items, in)) {
+        return SHOAL_OOM();
+      }
     }
+  }
+  return NULL;
+}
+
+// The next accumulation into a buffer, or NULL.
+static const shoal_instruction_t *next_join(const joins_t *joins, int32_t target, int64_t *at) {
+  const int64_t n = shoal_index_next(&joins->by_target, (uint64_t)target, at);
+  return n < 0 ? NULL : joins->items.items[n];
+}
+
+// A source is joined to a target once in a call.
+static shoal_status_t check_join(const joins_t *joins, const shoal_instruction_t *in) {
+  SHOAL_RETURN_IF_ERROR(check_copy(joins->class, in));
+  const shoal_instruction_t *other;
+  for (int64_t at = -1; (other = next_join(joins, in->outputs[0], &at));) {
+    if (other == in || other->inputs[0] != in->inputs[0]) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "drop one of the two",
+                            "'%s' is joined to the same accumulator twice, by '%s' too",
+                            joins->class->buffers[in->inputs[0]].name, other->name);
   }
   return NULL;
 }
@@ -205,27 +231,39 @@ static shoal_status_t check_host(const shoal_class_t *class, const shoal_instruc
 }
 
 // FILL may set anything, but an accumulator starts at the identity of what is accumulated.
-static shoal_status_t check_fill(const shoal_class_t *class, const shoal_instruction_t *in) {
-  for (int64_t s = 0; s < class->segment_count; ++s) {
-    const shoal_segment_t *segment = &class->segments[s];
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *other = &segment->instructions[i];
-      if (other->opcode != SHOAL_OPCODE_ACCUMULATE || other->outputs[0] != in->outputs[0]) continue;
-      if (in->value == shoal_reduce_identity(other->reduce)) continue;
-      return SHOAL_ERROR_HINT(MISMATCH, "start at the identity of the reduction",
-                              "it fills accumulator '%s' with %g",
-                              class->buffers[in->outputs[0]].name, in->value);
-    }
+static shoal_status_t check_fill(const joins_t *joins, const shoal_instruction_t *in) {
+  const shoal_instruction_t *other;
+  for (int64_t at = -1; (other = next_join(joins, in->outputs[0], &at));) {
+    if (in->value == shoal_reduce_identity(other->reduce)) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "start at the identity of the reduction",
+                            "it fills accumulator '%s' with %g",
+                            joins->class->buffers[in->outputs[0]].name, in->value);
+  }
+  return NULL;
+}
+
+// All operands lie on one mesh: what a rank has of them is then of one kind on all ranks alike.
+static shoal_status_t check_mesh(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const shoal_buffer_t *first = NULL;
+  for (int32_t i = 0; i < in->input_count + in->output_count; ++i) {
+    const int32_t index = i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count];
+    const shoal_buffer_t *buffer = &class->buffers[index];
+    if (!first) first = buffer;
+    if (shoal_mesh_equal(first->layout->mesh, buffer->layout->mesh)) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "put all operands on one mesh",
+                            "'%s' and '%s' are on different meshes", first->name, buffer->name);
   }
   return NULL;
 }
 
 // ---- all together -------------------------------------------------------------------
 
-static shoal_status_t check_one(const shoal_program_t *program, const shoal_class_t *class,
+static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *joins,
                                 const shoal_segment_t *segment, int64_t index,
                                 const shoal_instruction_t **users, shoal_arena_t *scratch) {
+  const shoal_class_t *class = joins->class;
   const shoal_instruction_t *in = &segment->instructions[index];
+  if (in->opcode != SHOAL_OPCODE_RESHARD) SHOAL_RETURN_IF_ERROR(check_mesh(class, in));
   SHOAL_RETURN_IF_ERROR(check_queue(in));
   SHOAL_RETURN_IF_ERROR(check_waits(segment, index));
   SHOAL_RETURN_IF_ERROR(check_predicate(class, in));
@@ -236,9 +274,9 @@ static shoal_status_t check_one(const shoal_program_t *program, const shoal_clas
     case SHOAL_OPCODE_COPY:
       return check_copy(class, in);
     case SHOAL_OPCODE_ACCUMULATE:
-      return check_join(class, in);
+      return check_join(joins, in);
     case SHOAL_OPCODE_FILL:
-      return check_fill(class, in);
+      return check_fill(joins, in);
     case SHOAL_OPCODE_FEED:
     case SHOAL_OPCODE_FETCH:
       return check_host(class, in);
@@ -249,30 +287,32 @@ static shoal_status_t check_one(const shoal_program_t *program, const shoal_clas
                                 users[in->channel]->name);
       }
       users[in->channel] = in;
-      const shoal_channel_t *channel = &program->channels[in->channel];
-      SHOAL_RETURN_IF_ERROR(check_side(class, channel, true, in->inputs[0]));
-      return check_side(class, channel, false, in->outputs[0]);
+      const shoal_channel_t *channel = &check->program->channels[in->channel];
+      SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, true, in->inputs[0]));
+      return check_side(check, c, channel, false, in->outputs[0]);
     case SHOAL_OPCODE_COUNT:
       break;
   }
   return NULL;
 }
 
-shoal_status_t shoal_program_check_instructions(const shoal_program_t *program, int64_t c,
-                                                shoal_arena_t *scratch) {
+shoal_status_t shoal_program_check_instructions(const check_t *check, int64_t c) {
+  const shoal_program_t *program = check->program;
   const shoal_class_t *class = &program->classes[c];
   place_t place = {.program = program, .class = c, .segment = -1, .instruction = -1, .micro = -1};
   const shoal_instruction_t **users =
-      SHOAL_NEW(scratch, const shoal_instruction_t *, program->channel_count);
+      SHOAL_NEW(check->scratch, const shoal_instruction_t *, program->channel_count);
+  joins_t joins = {0};
   if (!users) return SHOAL_OOM();
-  for (int pass = 0; pass < 2; ++pass) {  // indices first: a FILL looks at other instructions
+  for (int pass = 0; pass < 2; ++pass) {  // indices first: others are looked at by theirs
+    if (pass == 1) SHOAL_RETURN_IF_ERROR(list_joins(class, check->scratch, &joins));
     for (place.segment = 0; place.segment < class->segment_count; ++place.segment) {
       const shoal_segment_t *segment = &class->segments[place.segment];
       for (int64_t i = 0; i < segment->instruction_count; ++i) {
         place.instruction = i;
         shoal_status_t status =
             pass == 0 ? check_indices(class, &segment->instructions[i], program->channel_count)
-                      : check_one(program, class, segment, i, users, scratch);
+                      : check_one(check, c, &joins, segment, i, users, check->scratch);
         if (status) return shoal_program_check_at(&place, status);
       }
     }
@@ -280,8 +320,8 @@ shoal_status_t shoal_program_check_instructions(const shoal_program_t *program, 
   place.segment = -1;
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_channel_t *channel = &program->channels[i];
-    if (users[i] || !(shoal_program_check_on_mesh(class, channel->src->mesh) ||
-                      shoal_program_check_on_mesh(class, channel->dst->mesh))) {
+    if (users[i] || !(shoal_program_check_present(check, c, channel->src->mesh) ||
+                      shoal_program_check_present(check, c, channel->dst->mesh))) {
       continue;
     }
     return MISMATCH(&place, "every class on a channel's meshes takes part in its reshard",

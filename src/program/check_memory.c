@@ -341,8 +341,9 @@ static bool has_order(const shoal_class_t *class, const char *graph) {
   return false;
 }
 
-shoal_status_t shoal_program_check_memory(const shoal_program_t *program, int64_t class_index,
-                                          shoal_arena_t *scratch) {
+shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_index) {
+  const shoal_program_t *program = check->program;
+  shoal_arena_t *scratch = check->scratch;
   const shoal_class_t *class = &program->classes[class_index];
   memory_t m = {.program = program, .class = class, .arena = scratch};
   m.place = (place_t){

@@ -41,7 +41,7 @@ static shoal_status_t check_meshes(const shoal_program_t *program) {
   return NULL;
 }
 
-static shoal_status_t check_tables(const shoal_program_t *program) {
+static shoal_status_t check_layouts(const shoal_program_t *program) {
   place_t place = AT(program, -1);
   for (int64_t i = 0; i < program->state_count; ++i) {
     const shoal_program_state_t *state = &program->states[i];
@@ -153,16 +153,30 @@ static shoal_status_t check_count(const shoal_class_t *class, const shoal_buffer
   return NULL;
 }
 
+// The largest part of any of the class's ranks; worked out once for each type and layout.
+static shoal_status_t find_largest(const shoal_class_t *class, const shoal_buffer_t *buffer,
+                                   shoal_memo_t *sizes, shoal_arena_t *scratch,
+                                   int64_t *out_bytes) {
+  shoal_key_t key;
+  shoal_key_init(scratch, &key);
+  shoal_key_add_pointer(&key, buffer->layout);
+  shoal_key_add_type(&key, &buffer->type);
+  if (shoal_memo_find(sizes, &key, out_bytes)) return NULL;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_layout_largest(buffer->layout, &buffer->type, class, scratch->allocator, out_bytes));
+  return shoal_memo_add(sizes, &key, *out_bytes) ? NULL : SHOAL_OOM();
+}
+
 static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_class_t *class,
-                                   const shoal_buffer_t *buffer, shoal_arena_t *scratch) {
+                                   const shoal_buffer_t *buffer, shoal_memo_t *sizes,
+                                   shoal_arena_t *scratch) {
   SHOAL_RETURN_IF_ERROR(check_layout(program, buffer->layout, &buffer->type.shape));
   if (buffer->slots < 1 || buffer->slots > program->micro) {
     return SHOAL_ERROR_HINT(MISMATCH, "a buffer has 1 slot, up to one per micro-batch",
                             "it has %d slots", buffer->slots);
   }
   int64_t largest, total;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_layout_largest(buffer->layout, &buffer->type, class, scratch->allocator, &largest));
+  SHOAL_RETURN_IF_ERROR(find_largest(class, buffer, sizes, scratch, &largest));
   if (buffer->bytes < largest || buffer->bytes % SHOAL_PROGRAM_ALIGN != 0) {
     return SHOAL_ERROR_HINT(MISMATCH, "give it the largest part, aligned to 64 bytes",
                             "it has %lld bytes, its largest part needs %lld",
@@ -176,15 +190,18 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
   return NULL;
 }
 
-static shoal_status_t check_buffers(const shoal_program_t *program, int64_t c,
-                                    shoal_arena_t *scratch) {
+static shoal_status_t check_buffers(const check_t *check, int64_t c) {
+  const shoal_program_t *program = check->program;
+  shoal_arena_t *scratch = check->scratch;
+  shoal_memo_t sizes;
+  shoal_memo_init(scratch, &sizes);
   const shoal_class_t *class = &program->classes[c];
   place_t place = AT(program, c);
   int32_t *homes = SHOAL_NEW(scratch, int32_t, program->state_count);
   if (!homes) return SHOAL_OOM();
   for (int64_t i = 0; i < class->buffer_count; ++i) {
     const shoal_buffer_t *buffer = &class->buffers[i];
-    shoal_status_t status = check_buffer(program, class, buffer, scratch);
+    shoal_status_t status = check_buffer(program, class, buffer, &sizes, scratch);
     if (!status && buffer->kind == SHOAL_BUFFER_STATE && homes[buffer->state]++) {
       status = SHOAL_ERROR(MISMATCH, "the state has two buffers");
     }
@@ -194,7 +211,8 @@ static shoal_status_t check_buffers(const shoal_program_t *program, int64_t c,
     }
   }
   for (int64_t s = 0; s < program->state_count; ++s) {
-    if (homes[s] || !shoal_program_check_on_mesh(class, program->states[s].layout->mesh)) continue;
+    if (homes[s] || !shoal_program_check_present(check, c, program->states[s].layout->mesh))
+      continue;
     return MISMATCH(&place, "give the class a buffer for it",
                     "state '%s' rests on ranks of this class but has no buffer",
                     program->states[s].name);
@@ -283,8 +301,8 @@ static shoal_status_t check_orders(const shoal_program_t *program, int64_t c,
 
 // ---- all together -------------------------------------------------------------------
 
-shoal_status_t shoal_program_check_structure(const shoal_program_t *program,
-                                             shoal_arena_t *scratch) {
+shoal_status_t shoal_program_check_tables(const check_t *check) {
+  const shoal_program_t *program = check->program;
   place_t place = AT(program, -1);
   if (program->world < 1 || program->world > SHOAL_PROGRAM_MAX_WORLD || program->micro < 1 ||
       program->micro > SHOAL_PROGRAM_MAX_MICRO || program->class_count < 1) {
@@ -293,12 +311,15 @@ shoal_status_t shoal_program_check_structure(const shoal_program_t *program,
                     (long long)program->micro, (long long)program->class_count);
   }
   SHOAL_RETURN_IF_ERROR(check_meshes(program));
-  SHOAL_RETURN_IF_ERROR(check_tables(program));
-  SHOAL_RETURN_IF_ERROR(check_partition(program, scratch));
-  for (int64_t c = 0; c < program->class_count; ++c) {
-    SHOAL_RETURN_IF_ERROR(check_buffers(program, c, scratch));
-    SHOAL_RETURN_IF_ERROR(shoal_program_check_instructions(program, c, scratch));
-    SHOAL_RETURN_IF_ERROR(check_orders(program, c, scratch));
+  SHOAL_RETURN_IF_ERROR(check_layouts(program));
+  return check_partition(program, check->scratch);
+}
+
+shoal_status_t shoal_program_check_structure(const check_t *check) {
+  for (int64_t c = 0; c < check->program->class_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(check_buffers(check, c));
+    SHOAL_RETURN_IF_ERROR(shoal_program_check_instructions(check, c));
+    SHOAL_RETURN_IF_ERROR(check_orders(check->program, c, check->scratch));
   }
   return NULL;
 }

@@ -5,6 +5,8 @@
 //   bind_copy.c     copies in and out of micro-batches
 //   bind_reshard.c  a rank's share of a reshard
 //   largest.c       what buffers are planned at
+//   sample.c        ranks and micro-batches that stand for others
+//   key.c           what instructions that bind alike have in common
 //   print.c         text form
 //   parse*.c        and back
 //   check*.c        the static check (check_impl.h)
@@ -40,27 +42,16 @@ const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
 
 // ---- one rank's share of a reshard --------------------------------------------------
 
-// The transfers of a channel in one call. The reshard borrows nothing but `arena`.
-SHOAL_MUST_USE shoal_status_t shoal_channel_reshard(const shoal_channel_t *channel, int64_t micro,
-                                                    shoal_arena_t *arena,
-                                                    shoal_reshard_t *out_reshard);
-
-typedef enum shoal_share {
-  SHOAL_SHARE_NONE,
-  SHOAL_SHARE_SEND,
-  SHOAL_SHARE_RECV,
-  SHOAL_SHARE_LOCAL
-} shoal_share_t;
-// What `rank` has to do with a transfer, and with whom. All-reduces have no messages: their
-// transfers only name the group.
-shoal_share_t shoal_reshard_share(const shoal_channel_t *channel, const shoal_transfer_t *transfer,
-                                  int32_t rank, int32_t *out_peer);
-
-// What the rank does in it; `input` and `output` are its parts, or NULL.
-SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel,
-                                                 const shoal_reshard_t *reshard, int32_t rank,
-                                                 const shoal_bound_buffer_t *input,
-                                                 const shoal_bound_buffer_t *output,
+// What kind of reshard a channel is in one call; the same on all ranks.
+SHOAL_MUST_USE shoal_status_t shoal_channel_describe(const shoal_channel_t *channel, int64_t micro,
+                                                     shoal_arena_t *scratch,
+                                                     shoal_reshard_kind_t *out_kind,
+                                                     bool *out_collective);
+// What the rank does in it; `input` and `output` are its parts, or NULL. `messages`: by messages
+// even where a collective would do, which needs a group.
+SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, int64_t micro,
+                                                 int32_t rank, const shoal_bound_buffer_t *input,
+                                                 const shoal_bound_buffer_t *output, bool messages,
                                                  shoal_arena_t *arena, shoal_motion_t *out_motion);
 
 // COPY and ACCUMULATE: the pieces of `bound`, whose operands are bound already.
@@ -70,11 +61,35 @@ SHOAL_MUST_USE shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_
 SHOAL_MUST_USE shoal_status_t shoal_bind_accumulate(const shoal_class_t *class,
                                                     shoal_arena_t *arena,
                                                     shoal_bound_instruction_t *bound);
-// Binds these orders of a class for one of its ranks.
-SHOAL_MUST_USE shoal_status_t shoal_bind_orders(const shoal_program_t *program,
-                                                const shoal_class_t *class, int32_t rank,
-                                                int64_t order_count, const shoal_order_t *list,
-                                                shoal_arena_t *arena, shoal_bound_t *out_bound);
+// Binds one instruction of a class for one of its ranks in one micro-batch (-1: outside the loop),
+// only to see whether it can be.
+SHOAL_MUST_USE shoal_status_t shoal_bind_one(const shoal_program_t *program,
+                                             const shoal_class_t *class, int32_t rank,
+                                             int64_t micro, const shoal_instruction_t *in,
+                                             shoal_arena_t *arena);
+
+// ---- ranks that stand for others ------------------------------------------------------
+
+typedef struct shoal_sample {
+  int32_t rank;
+  int64_t micro;
+} shoal_sample_t;
+
+typedef struct shoal_samples {
+  int64_t count;
+  const shoal_sample_t *items;
+} shoal_samples_t;
+
+// Ranks of the class and micro-batches such that every other rank and micro-batch binds the
+// instruction as one of them does, up to places.
+SHOAL_MUST_USE shoal_status_t shoal_bind_sample(const shoal_program_t *program,
+                                                const shoal_class_t *class,
+                                                const shoal_instruction_t *in, bool loop,
+                                                shoal_arena_t *arena, shoal_samples_t *out_samples);
+// Does the channel move nothing between ranks, in no micro-batch?
+SHOAL_MUST_USE shoal_status_t shoal_channel_is_silent(const shoal_channel_t *channel,
+                                                      int64_t micro_count, shoal_arena_t *scratch,
+                                                      bool *out_silent);
 
 // ---- one instruction ----------------------------------------------------------------
 

@@ -81,12 +81,9 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
       (shoal_channel_t){.type = info->type, .src = info->layout, .dst = &gather->whole};
   const bool receives = !root || *root == runner->rank;
   shoal_bound_buffer_t whole = {.type = info->type, .count = shoal_shape_count(&info->type.shape)};
-  shoal_reshard_t reshard;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&gather->channel, -1, arena, &reshard));
   // As messages: a collective would need a group made for this once.
-  reshard.collective = false;
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, &reshard, runner->rank, &part,
-                                           receives ? &whole : NULL, arena, &gather->motion));
+  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, -1, runner->rank, &part,
+                                           receives ? &whole : NULL, true, arena, &gather->motion));
   shoal_carrier_t *carrier = &gather->carrier;
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(runner->world, &gather->motion, INT32_MAX, arena, carrier));
@@ -146,12 +143,10 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   mesh_of(runner, &runner->rank, &mesh);
   const shoal_layout_t here = {.mesh = &mesh};
   shoal_channel_t channel = {.type = info->type, .src = &here, .dst = info->layout};
-  shoal_reshard_t reshard;
   shoal_motion_t motion;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_reshard(&channel, -1, arena, &reshard));
   shoal_bound_buffer_t whole = {.count = shoal_shape_count(&info->type.shape)};
   SHOAL_RETURN_IF_ERROR(
-      shoal_bind_reshard(&channel, &reshard, runner->rank, &whole, &part, arena, &motion));
+      shoal_bind_reshard(&channel, -1, runner->rank, &whole, &part, true, arena, &motion));
   out_part->clear = motion.clear;  // partial, and this rank is not the one that brings the value
   out_part->reduce = motion.reduce;
   if (motion.step_count == 0) return NULL;

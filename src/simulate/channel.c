@@ -90,7 +90,9 @@ static shoal_status_t find_flows(const shoal_sim_t *sim, int32_t index, int64_t 
   shoal_arena_t scratch;
   shoal_arena_init(sim->arena->allocator, &scratch);
   shoal_reshard_t reshard;
-  shoal_status_t status = shoal_channel_reshard(channel, micro, &scratch, &reshard);
+  shoal_status_t status = shoal_layout_reshard(
+      channel->src, shoal_program_micro_of(channel->src, micro), channel->dst,
+      shoal_program_micro_of(channel->dst, micro), &channel->type.shape, &scratch, &reshard);
   if (!status && reshard.collective) {
     status = find_collective(sim, channel, &reshard, micro, &scratch, flows);
   } else if (!status) {

@@ -531,10 +531,11 @@ static void workspaces_of_all(void **state) {
     int64_t found = 0, most = 0;
     if (!status) status = shoal_channel_workspace(&channel, mesh.micro, NULL, &arena, &found);
     for (int64_t m = 0; !status && m < mesh.micro; ++m) {
-      shoal_reshard_t reshard;
-      status = shoal_channel_reshard(&channel, m, &arena, &reshard);
+      shoal_reshard_kind_t kind;
+      bool collective = false;
+      status = shoal_channel_describe(&channel, m, &arena, &kind, &collective);
       if (status) break;
-      collectives += reshard.collective;
+      collectives += collective;
       for (int32_t p = 0; p < shoal_mesh_size(&mesh); ++p) {
         shoal_bound_buffer_t input = {.count = 0}, output = {.count = 0};
         shoal_boxes_t boxes;
@@ -547,7 +548,7 @@ static void workspaces_of_all(void **state) {
         shape = shoal_boxes_shape(&boxes);
         output.count = shoal_shape_count(&shape);
         shoal_motion_t motion;
-        assert_ok(shoal_bind_reshard(&channel, &reshard, p, &input, &output, &arena, &motion));
+        assert_ok(shoal_bind_reshard(&channel, m, p, &input, &output, false, &arena, &motion));
         if (motion.staging > most && !shoal_motion_only_sends(&motion)) most = motion.staging;
       }
     }

@@ -1,0 +1,100 @@
+// Local types: every instruction is bound as it would be at load, so that what an op makes of a
+// rank's parts is what its output buffers hold, copies find what they need, and workspaces suffice.
+//
+// Instructions that are alike - the same op, attributes, types, layouts and workspace - bind alike
+// on every rank: one of them stands for all. Of the ranks, one per cell is bound: those whose parts
+// have the same sizes in all layouts of the instruction (layout/cells.h) cannot be told apart.
+#include "program/check_impl.h"
+
+typedef struct types {
+  const check_t *check;
+  int64_t class;
+  shoal_memo_t done;
+  shoal_key_t key;
+} types_t;
+
+static const shoal_buffer_t *operand(const shoal_class_t *class, const shoal_instruction_t *in,
+                                     int32_t k) {
+  const int32_t index = k < in->input_count ? in->inputs[k] : in->outputs[k - in->input_count];
+  return index < 0 ? NULL : &class->buffers[index];
+}
+
+// All that binding looks at. Reshards ask their channel, whose layouts are the buffers'.
+static void write_key(types_t *t, const shoal_instruction_t *in, bool loop) {
+  const shoal_class_t *class = &t->check->program->classes[t->class];
+  shoal_key_clear(&t->key);
+  shoal_key_add(&t->key, in->opcode * 2 + loop);
+  shoal_key_add(&t->key, in->workspace);
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) shoal_key_add_op(&t->key, in->op, in->attrs);
+  if (in->opcode == SHOAL_OPCODE_RESHARD) {
+    const shoal_channel_t *channel = &t->check->program->channels[in->channel];
+    shoal_key_add_pointer(&t->key, channel->src);
+    shoal_key_add_pointer(&t->key, channel->dst);
+    shoal_key_add_type(&t->key, &channel->type);
+  }
+  for (int32_t k = 0; k < in->input_count + in->output_count; ++k) {
+    const shoal_buffer_t *buffer = operand(class, in, k);
+    shoal_key_add_pointer(&t->key, buffer ? buffer->layout : NULL);
+    if (buffer) shoal_key_add_type(&t->key, &buffer->type);
+  }
+  const shoal_buffer_t *predicate = in->predicate >= 0 ? &class->buffers[in->predicate] : NULL;
+  shoal_key_add_pointer(&t->key, predicate ? predicate->layout : NULL);
+}
+
+static shoal_status_t bind_samples(const types_t *t, const shoal_instruction_t *in, bool loop,
+                                   int64_t *out_micro) {
+  const shoal_program_t *program = t->check->program;
+  const shoal_class_t *class = &program->classes[t->class];
+  shoal_arena_t arena;
+  shoal_arena_init(t->check->scratch->allocator, &arena);
+  shoal_samples_t samples = {0};
+  shoal_status_t status = shoal_bind_sample(program, class, in, loop, &arena, &samples);
+  for (int64_t i = 0; i < samples.count && !status; ++i) {
+    shoal_arena_t scratch;
+    shoal_arena_init(arena.allocator, &scratch);
+    *out_micro = samples.items[i].micro;
+    status = shoal_bind_one(program, class, samples.items[i].rank, *out_micro, in, &scratch);
+    if (status) status = shoal_status_annotatef(status, "rank %d", samples.items[i].rank);
+    shoal_arena_deinit(&scratch);
+  }
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+static shoal_status_t check_segment(types_t *t, int64_t segment, bool loop) {
+  const shoal_program_t *program = t->check->program;
+  const shoal_segment_t *list = &program->classes[t->class].segments[segment];
+  for (int64_t i = 0; i < list->instruction_count; ++i) {
+    int64_t known = 0, micro = -1;
+    write_key(t, &list->instructions[i], loop);
+    if (shoal_memo_find(&t->done, &t->key, &known)) continue;
+    if (!shoal_memo_add(&t->done, &t->key, 1)) return SHOAL_OOM();
+    shoal_status_t status = bind_samples(t, &list->instructions[i], loop, &micro);
+    const place_t place = {.program = program,
+                           .class = t->class,
+                           .segment = segment,
+                           .instruction = i,
+                           .micro = micro};
+    if (status) return shoal_program_check_at(&place, status);
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_program_check_types(const check_t *check, int64_t class_index) {
+  const shoal_class_t *class = &check->program->classes[class_index];
+  types_t t = {.check = check, .class = class_index};
+  shoal_memo_init(check->scratch, &t.done);
+  shoal_key_init(check->scratch, &t.key);
+  bool *loop = SHOAL_NEW(check->scratch, bool, class->segment_count);
+  if (!loop) return SHOAL_OOM();
+  for (int64_t i = 0; i < class->order_count; ++i) {
+    for (int64_t k = 0; k < class->orders[i].call_count; ++k) {
+      const shoal_segment_call_t *call = &class->orders[i].calls[k];
+      loop[call->segment] |= call->micro >= 0;
+    }
+  }
+  for (int64_t s = 0; s < class->segment_count; ++s) {
+    SHOAL_RETURN_IF_ERROR(check_segment(&t, s, loop[s]));
+  }
+  return NULL;
+}
