@@ -64,7 +64,16 @@ typedef struct shoal_launch {
   shoal_status_t (*provider)(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                              const shoal_tensor_t *outputs);
   void *provider_self;
+  const struct shoal_prepared *prepared;  // by shoal_launch_prepare; NULL: not prepared
 } shoal_launch_t;
+
+// Looks up once, instead of at every launch, the kernel and where the operands lie. What it keeps
+// is in the arena. From then on types and addresses stay as they are, the memory stays allocated,
+// and the launch is for queues of this device only. Optional; errors are those that launching would
+// give. Not while the device's memory is being released by another thread.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_prepare(shoal_device_t *device,
+                                                             shoal_arena_t *arena,
+                                                             shoal_launch_t *launch);
 
 // Enqueue; none of these waits. The first error of a queue is kept and returned by
 // shoal_queue_wait; work after it on that queue is skipped (events still fire, so nobody hangs).

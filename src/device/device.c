@@ -41,6 +41,7 @@ shoal_status_t shoal_device_create(const shoal_device_options_t *options,
   SHOAL_RETURN_IF_ERROR(ops->create(&filled, &device));
   device->ops = ops;
   device->allocator = filled.allocator;
+  device->target = ops->target(device);
   *out_device = device;
   return NULL;
 }
@@ -54,7 +55,7 @@ const char *shoal_device_kind(const shoal_device_t *device) {
 }
 
 shoal_target_t shoal_device_target(const shoal_device_t *device) {
-  return device->ops->target(device);
+  return device->target;
 }
 
 // ---- memory -------------------------------------------------------------------------
@@ -122,7 +123,7 @@ shoal_status_t shoal_queue_wait(shoal_queue_t *queue) {
 
 // ---- work ---------------------------------------------------------------------------
 
-shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *launch) {
+static shoal_status_t check_launch(const shoal_device_t *device, const shoal_launch_t *launch) {
   const shoal_call_t *call = launch ? &launch->call : NULL;
   if (!call || !call->op) return SHOAL_ERROR(INVALID_ARGUMENT, "a launch needs an op");
   if ((call->input_count > 0 && (!call->inputs || !launch->inputs)) ||
@@ -130,12 +131,23 @@ shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *la
     return SHOAL_ERROR(INVALID_ARGUMENT, "launch of '%s' lacks types or addresses of its operands",
                        call->op->name);
   }
-  shoal_target_t target = shoal_device_target(queue->device);
-  if (!launch->provider && !shoal_target_has_kernel(&target, call->op)) {
+  if (!launch->provider && !shoal_target_has_kernel(&device->target, call->op)) {
     return SHOAL_ERROR_HINT(UNSUPPORTED, "give the launch a kernel provider",
                             "op '%s' has no kernel on device '%s'", call->op->name,
-                            shoal_device_kind(queue->device));
+                            shoal_device_kind(device));
   }
+  return NULL;
+}
+
+shoal_status_t shoal_launch_prepare(shoal_device_t *device, shoal_arena_t *arena,
+                                    shoal_launch_t *launch) {
+  SHOAL_RETURN_IF_ERROR(check_launch(device, launch));
+  if (!device->ops->prepare) return NULL;
+  return device->ops->prepare(device, launch, arena, &launch->prepared);
+}
+
+shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *launch) {
+  if (!launch || !launch->prepared) SHOAL_RETURN_IF_ERROR(check_launch(queue->device, launch));
   return queue->device->ops->launch(queue, launch);
 }
 

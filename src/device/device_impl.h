@@ -13,7 +13,11 @@ typedef struct shoal_device_ops shoal_device_ops_t;
 struct shoal_device {
   const shoal_device_ops_t *ops;
   shoal_allocator_t allocator;
+  shoal_target_t target;
 };
+
+// What a backend keeps of a prepared launch.
+typedef struct shoal_prepared shoal_prepared_t;
 
 struct shoal_queue {
   shoal_device_t *device;
@@ -38,7 +42,7 @@ struct shoal_device_ops {
   // The allocator in options is set. `out_device`'s base members are filled by device.c.
   shoal_status_t (*create)(const shoal_device_options_t *options, shoal_device_t **out_device);
   void (*free)(shoal_device_t *device);
-  shoal_target_t (*target)(const shoal_device_t *device);
+  shoal_target_t (*target)(const shoal_device_t *device);  // asked once, when it has been created
 
   // ---- memory
   shoal_status_t (*alloc)(shoal_device_t *device, int64_t bytes, shoal_address_t *out_address);
@@ -66,6 +70,10 @@ struct shoal_device_ops {
   shoal_status_t (*elapsed)(shoal_event_t *from, shoal_event_t *to, double *out_seconds);
 
   // ---- work
+  // Optional: looks up what a launch needs, once; it may then be launched many times. NULL:
+  // launches are as fast without.
+  shoal_status_t (*prepare)(shoal_device_t *device, const shoal_launch_t *launch,
+                            shoal_arena_t *arena, const shoal_prepared_t **out_prepared);
   shoal_status_t (*launch)(shoal_queue_t *queue, const shoal_launch_t *launch);
   shoal_status_t (*copy)(shoal_queue_t *queue, const shoal_copy_t *copy);
   shoal_status_t (*upload)(shoal_queue_t *queue, const void *host, shoal_address_t device,

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "plan/plan.h"
 #include "shoal/lower.h"
+#include "target/target.h"
 
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;
 
@@ -46,6 +47,7 @@ typedef struct build {
   const shoal_lower_options_t *options;
   shoal_arena_t *arena;  // the program's
   shoal_program_t *program;
+  shoal_target_t target;      // the device that the program is for
   shoal_mesh_t *meshes;       // the plan's, then perhaps "world"
   shoal_layouts_t layouts;    // of the program
   const bool *overlap;        // [mesh * mesh_count + mesh]: do they share a rank?

@@ -12,8 +12,6 @@
 #include "program/bind.h"
 #include "program/key.h"
 
-#define ALIGNMENT 64
-
 static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
   return mask >> (b->buffers.items[buffer]->layout->mesh - b->meshes) & 1;
 }
@@ -58,8 +56,9 @@ typedef struct class_emitter {
   shoal_memo_t workspaces;  // by op, attributes, types and layouts; by channel
 } class_emitter_t;
 
-static int64_t aligned(int64_t bytes) {
-  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+static int64_t aligned(const build_t *b, int64_t bytes) {
+  const int64_t alignment = b->target.alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 // Bytes of a part at its largest in this class: what ranks of another one hold costs nothing here.
@@ -72,7 +71,7 @@ static shoal_status_t measure(class_emitter_t *e, const global_buffer_t *buffer,
   shoal_status_t status =
       shoal_layout_largest(buffer->layout, &buffer->type, e->c, e->b->plan->allocator, out_bytes);
   if (status) return shoal_status_annotatef(status, "while sizing '%s'", buffer->name);
-  *out_bytes = aligned(*out_bytes);
+  *out_bytes = aligned(e->b, *out_bytes);
   return shoal_memo_add(&e->sizes, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 
@@ -130,7 +129,7 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
                                       boxes + code->input_count, scratch, attrs));
   shoal_call_t call = {code->op, code->input_count,         code->output_count,
                        types,    types + code->input_count, attrs};
-  *out_bytes = code->op->workspace(&call);
+  *out_bytes = shoal_target_workspace(&b->target, &call);
   return NULL;
 }
 
@@ -148,7 +147,6 @@ static bool few_micros_tell(const build_t *b, const shoal_instruction_t *code) {
 static shoal_status_t compute_workspace(const class_emitter_t *e, const global_instruction_t *in,
                                         int64_t *out_bytes) {
   *out_bytes = 0;
-  if (!in->code.op->workspace) return NULL;
   const build_t *b = e->b;
   shoal_arena_t scratch;
   shoal_arena_init(b->plan->allocator, &scratch);
@@ -184,7 +182,8 @@ static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_
                                    int64_t *out_bytes) {
   const build_t *b = e->b;
   *out_bytes = 0;
-  bool computes = in->code.opcode == SHOAL_OPCODE_COMPUTE && in->code.op->workspace;
+  bool computes = in->code.opcode == SHOAL_OPCODE_COMPUTE &&
+                  shoal_target_wants_workspace(&b->target, in->code.op);
   if (!computes && in->code.opcode != SHOAL_OPCODE_RESHARD) return NULL;
   write_key(e, in);
   if (shoal_memo_find(&e->workspaces, &e->key, out_bytes)) return NULL;
@@ -199,7 +198,7 @@ static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_
     shoal_arena_deinit(&scratch);
   }
   if (status) return shoal_status_annotatef(status, "workspace of '%s'", in->code.name);
-  *out_bytes = aligned(*out_bytes);
+  *out_bytes = aligned(e->b, *out_bytes);
   return shoal_memo_add(&e->workspaces, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 

@@ -131,7 +131,11 @@ shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t
     return SHOAL_OOM();
   }
   *program = (shoal_program_t){.arena = arena, .world = plan->world, .micro = plan->micro};
-  build_t build = {.plan = plan, .options = options, .arena = arena, .program = program};
+  build_t build = {.plan = plan,
+                   .options = options,
+                   .arena = arena,
+                   .program = program,
+                   .target = shoal_target_cpu()};
   shoal_layouts_init(arena, &build.layouts);
   shoal_status_t status = lower_all(&build);
   if (status) {

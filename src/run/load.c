@@ -97,6 +97,8 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
         status =
             shoal_run_bounded_init(runner, bound, call->micro, &action->launch, &action->bounded);
       }
+      if (!status && !action->bounded)
+        status = shoal_launch_prepare(runner->device, &runner->arena, &action->launch);
       break;
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:

@@ -19,6 +19,10 @@ shoal_target_t shoal_target_cpu(void) {
   return shoal_target_described("cpu", 1e9, 1e10, 0);
 }
 
+bool shoal_target_wants_workspace(const shoal_target_t *target, const shoal_op_t *op) {
+  return target->workspace || op->workspace;
+}
+
 int64_t shoal_target_workspace(const shoal_target_t *target, const shoal_call_t *call) {
   if (target->workspace) return target->workspace(target->self, call);
   return call->op->workspace ? call->op->workspace(call) : 0;

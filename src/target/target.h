@@ -1,7 +1,7 @@
-// Target: what lowering, planning and simulation may ask about a device. A value, filled by a
-// device (shoal_device_target) or described without one: so facts about hardware reach the compiler
-// although it never includes a device. Rates are for estimates; alignment and workspace are
-// binding.
+// Target: what may be asked about a device without having one. A value, filled by a device
+// (shoal_device_target) or described: so facts about hardware reach the compiler although it never
+// includes a device. Lowering asks for alignment and workspace, which are binding; simulation for
+// rates, which are estimates; devices whether there is a kernel.
 #ifndef SHOAL_TARGET_TARGET_H_
 #define SHOAL_TARGET_TARGET_H_
 
@@ -27,6 +27,8 @@ shoal_target_t shoal_target_cpu(void);
 shoal_target_t shoal_target_described(const char *name, double flops_per_second,
                                       double bytes_per_second, int64_t memory);
 
+// Bytes of scratch of a call; false: no call of this op wants any.
+bool shoal_target_wants_workspace(const shoal_target_t *target, const shoal_op_t *op);
 int64_t shoal_target_workspace(const shoal_target_t *target, const shoal_call_t *call);
 bool shoal_target_has_kernel(const shoal_target_t *target, const shoal_op_t *op);
 // Seconds one call takes by the roofline: the longer of computing and moving its bytes.

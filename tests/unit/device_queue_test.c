@@ -278,6 +278,41 @@ static void test_nth_allocation(void **state) {
   assert_true(check_failing_allocations(use_device, NULL, 0) > 5);
 }
 
+// A prepared launch computes and marks as any other; what launching would refuse is refused at
+// once.
+static void test_prepared(void **state) {
+  (void)state;
+  shoal_arena_t *arena;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  FOR_EACH_MODE(device) {
+    shoal_queue_t *queue = make_queue(device);
+    shoal_address_t memory = make_buffer(device, 256), flag = make_buffer(device, 1);
+    const float in[2] = {3, 4};
+    float out[2] = {0};
+    sum_launch_t sum;
+    make_sum(2, memory, memory, memory + 64, memory + 128, &sum);
+    sum.launch.predicate = &flag;
+    assert_ok(shoal_launch_prepare(device, arena, &sum.launch));
+    assert_int_equal(shoal_device_touched(device, memory), 0);
+    assert_ok(shoal_queue_upload(queue, in, memory, sizeof in));
+    for (int on = 0; on < 2; ++on) {
+      assert_ok(shoal_queue_fill(queue, flag, SHOAL_BOOL, 1, on));
+      assert_ok(shoal_queue_launch(queue, &sum.launch));
+      assert_ok(shoal_queue_wait(queue));
+      assert_int_equal(shoal_device_touched(device, memory), on ? 128 + 16 : sizeof in);
+    }
+    assert_ok(shoal_queue_download(queue, memory + 64, out, sizeof out));
+    assert_ok(shoal_queue_wait(queue));
+    assert_true(out[0] == 6 && out[1] == 8);
+    sum.addresses[1] = memory + 252;
+    assert_error(INTERNAL, "input 1 of", shoal_launch_prepare(device, arena, &sum.launch));
+    sum.launch.call.op = NULL;
+    assert_error(INVALID_ARGUMENT, "needs an op", shoal_launch_prepare(device, arena, &sum.launch));
+    shoal_queue_free(queue);
+  }
+  shoal_arena_free(arena);
+}
+
 static void test_target(void **state) {
   (void)state;
   shoal_device_t *device = make_device(0);
@@ -297,6 +332,7 @@ static void test_target(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_kernel),
+      cmocka_unit_test(test_prepared),
       cmocka_unit_test(test_provider_and_predicate),
       cmocka_unit_test(test_queues_run_concurrently),
       cmocka_unit_test(test_waits_order),

@@ -104,6 +104,7 @@ const shoal_device_ops_t shoal_device_cpu = {
     .record = cpu_record,
     .await = cpu_await,
     .wait = shoal_cpu_queue_wait,
+    .prepare = shoal_cpu_prepare,
     .launch = cpu_launch,
     .copy = cpu_copy,
     .upload = cpu_upload,

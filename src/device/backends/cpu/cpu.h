@@ -40,8 +40,20 @@ SHOAL_MUST_USE shoal_status_t shoal_cpu_alloc(shoal_device_t *device, int64_t by
 void shoal_cpu_release(shoal_device_t *device, shoal_address_t address);
 int64_t shoal_cpu_touched(shoal_device_t *device, shoal_address_t address);
 void *shoal_cpu_view(shoal_device_t *device, shoal_address_t address, int64_t bytes);
-// The bytes at `address`, which must lie in one allocation (else INTERNAL, naming `what`); marks
-// them as touched. Zero bytes are fine anywhere.
+// Where some bytes of device memory are.
+typedef struct shoal_cpu_place {
+  void *data;
+  shoal_cpu_allocation_t *allocation;  // NULL for zero bytes
+  int64_t end;                         // offset in it, behind the last byte
+} shoal_cpu_place_t;
+// Finds the bytes at `address`, which must lie in one allocation (else INTERNAL, naming `what`).
+// Zero bytes are fine anywhere. Only queue work may read them.
+SHOAL_MUST_USE shoal_status_t shoal_cpu_find(shoal_cpu_device_t *device, shoal_address_t address,
+                                             int64_t bytes, const char *what,
+                                             shoal_cpu_place_t *out_place);
+void shoal_cpu_mark(const shoal_cpu_place_t *place);  // as touched
+// Both at once, inside queue work. The bytes at `address`, which must lie in one allocation (else
+// INTERNAL, naming `what`); marks them as touched. Zero bytes are fine anywhere.
 SHOAL_MUST_USE shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address,
                                                 int64_t bytes, const char *what, void **out_data);
 // Says that this thread now works for the device (NULL: for none); returns what was said before.
@@ -105,12 +117,14 @@ typedef struct shoal_cpu_queue {
   shoal_thread_t thread;
   bool stop;
   shoal_cpu_command_t *ring;
-  int64_t capacity;         // of the ring, a power of two
-  int64_t head, tail;       // commands finished and enqueued so far
-  int64_t since_wait;       // enqueued since the host last waited
-  shoal_status_t error;     // the first one
-  shoal_tensor_t *tensors;  // operands of the launch being run; only the worker touches it
-  int64_t tensor_capacity;
+  int64_t capacity;      // of the ring, a power of two
+  int64_t head, tail;    // commands finished and enqueued so far
+  int64_t since_wait;    // enqueued since the host last waited
+  shoal_status_t error;  // the first one
+  // Operands of the launch being run, if it was not prepared; only the worker touches them.
+  shoal_tensor_t *tensors;
+  shoal_cpu_place_t *places;
+  int64_t operand_capacity;
 } shoal_cpu_queue_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_create(shoal_device_t *device,
@@ -120,6 +134,9 @@ SHOAL_MUST_USE shoal_status_t shoal_cpu_enqueue(shoal_queue_t *queue,
                                                 const shoal_cpu_command_t *command);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *queue);
 
+SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
+                                                const shoal_launch_t *launch, shoal_arena_t *arena,
+                                                const shoal_prepared_t **out_prepared);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_create(shoal_device_t *device,
                                                      shoal_event_t **out_event);
 void shoal_cpu_event_free(shoal_event_t *event);

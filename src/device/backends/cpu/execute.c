@@ -21,54 +21,109 @@ static shoal_status_t enabled(shoal_cpu_queue_t *queue, const shoal_address_t *p
 
 // ---- kernels ------------------------------------------------------------------------
 
-// Room for `count` operands; grows while warming up.
-static shoal_status_t reserve_tensors(shoal_cpu_queue_t *queue, int64_t count) {
-  if (count <= queue->tensor_capacity) return NULL;
-  shoal_allocator_t allocator = queue->device->base.allocator;
-  shoal_tensor_t *tensors = allocator.alloc(allocator.self, (size_t)count * sizeof *tensors);
-  if (!tensors) return SHOAL_OOM();
-  allocator.free(allocator.self, queue->tensors);
-  queue->tensors = tensors;
-  queue->tensor_capacity = count;
-  return NULL;
-}
+// A launch whose operands have been found: inputs, then outputs, then workspace and predicate.
+struct shoal_prepared {
+  int32_t place_count;
+  shoal_cpu_place_t *places;
+  shoal_tensor_t *tensors;  // inputs, then outputs
+  void *workspace;
+  const uint8_t *predicate;  // NULL: always
+};
 
-static shoal_status_t resolve_operands(shoal_cpu_queue_t *queue, const shoal_op_t *op,
-                                       const char *side, int32_t count, const shoal_type_t *types,
-                                       const shoal_address_t *addresses,
-                                       shoal_tensor_t *out_tensors) {
+static shoal_status_t find_operands(shoal_cpu_device_t *device, const shoal_op_t *op,
+                                    const char *side, int32_t count, const shoal_type_t *types,
+                                    const shoal_address_t *addresses, shoal_cpu_place_t *places,
+                                    shoal_tensor_t *tensors) {
   char what[128];
   for (int32_t i = 0; i < count; ++i) {
     int64_t bytes;
     SHOAL_RETURN_IF_ERROR(
         shoal_dtype_bytes(types[i].dtype, shoal_shape_count(&types[i].shape), &bytes));
     snprintf(what, sizeof what, "%s %d of '%s'", side, i, op->name);
-    void *data;
-    SHOAL_RETURN_IF_ERROR(shoal_cpu_resolve(queue->device, addresses[i], bytes, what, &data));
-    out_tensors[i] = (shoal_tensor_t){data, types[i].dtype, types[i].shape};
+    SHOAL_RETURN_IF_ERROR(shoal_cpu_find(device, addresses[i], bytes, what, &places[i]));
+    tensors[i] = (shoal_tensor_t){places[i].data, types[i].dtype, types[i].shape};
   }
   return NULL;
 }
 
+// Fills a prepared launch that has room for the call's operands and two places more.
+static shoal_status_t find_all(shoal_cpu_device_t *device, const shoal_launch_t *launch,
+                               shoal_prepared_t *prepared) {
+  const shoal_call_t *call = &launch->call;
+  const int32_t inputs = call->input_count, operands = inputs + call->output_count;
+  shoal_cpu_place_t *places = prepared->places;
+  prepared->place_count = operands + 2;
+  SHOAL_RETURN_IF_ERROR(find_operands(device, call->op, "input", inputs, call->inputs,
+                                      launch->inputs, places, prepared->tensors));
+  SHOAL_RETURN_IF_ERROR(find_operands(device, call->op, "output", call->output_count, call->outputs,
+                                      launch->outputs, places + inputs,
+                                      prepared->tensors + inputs));
+  const int64_t scratch = launch->provider ? 0 : shoal_target_workspace(&device->base.target, call);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_cpu_find(device, launch->workspace, scratch, "workspace", &places[operands]));
+  prepared->workspace = scratch > 0 ? places[operands].data : NULL;
+  shoal_cpu_place_t *predicate = &places[operands + 1];
+  SHOAL_RETURN_IF_ERROR(shoal_cpu_find(device, launch->predicate ? *launch->predicate : 0,
+                                       launch->predicate != NULL, "predicate", predicate));
+  prepared->predicate = launch->predicate ? predicate->data : NULL;
+  return NULL;
+}
+
+shoal_status_t shoal_cpu_prepare(shoal_device_t *device, const shoal_launch_t *launch,
+                                 shoal_arena_t *arena, const shoal_prepared_t **out_prepared) {
+  const int32_t operands = launch->call.input_count + launch->call.output_count;
+  shoal_prepared_t *prepared = SHOAL_NEW(arena, shoal_prepared_t, 1);
+  if (!prepared) return SHOAL_OOM();
+  prepared->places = SHOAL_NEW(arena, shoal_cpu_place_t, operands + 2);
+  prepared->tensors = SHOAL_NEW(arena, shoal_tensor_t, operands);
+  if (!prepared->places || !prepared->tensors) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(find_all((shoal_cpu_device_t *)device, launch, prepared));
+  *out_prepared = prepared;
+  return NULL;
+}
+
+// Room for `count` operands of launches that were not prepared; grows while warming up.
+static shoal_status_t reserve(shoal_cpu_queue_t *queue, int64_t count) {
+  if (count <= queue->operand_capacity) return NULL;
+  shoal_allocator_t allocator = queue->device->base.allocator;
+  shoal_tensor_t *tensors = allocator.alloc(allocator.self, (size_t)count * sizeof *tensors);
+  shoal_cpu_place_t *places = allocator.alloc(allocator.self, (size_t)(count + 2) * sizeof *places);
+  if (!tensors || !places) {
+    allocator.free(allocator.self, tensors);
+    allocator.free(allocator.self, places);
+    return SHOAL_OOM();
+  }
+  allocator.free(allocator.self, queue->tensors);
+  allocator.free(allocator.self, queue->places);
+  queue->tensors = tensors;
+  queue->places = places;
+  queue->operand_capacity = count;
+  return NULL;
+}
+
+static shoal_status_t execute_prepared(const shoal_launch_t *launch,
+                                       const shoal_prepared_t *prepared) {
+  const shoal_call_t *call = &launch->call;
+  if (prepared->predicate) {
+    shoal_cpu_mark(&prepared->places[prepared->place_count - 1]);
+    if (!*prepared->predicate) return NULL;
+  }
+  for (int32_t i = 0; i < prepared->place_count - 1; ++i) shoal_cpu_mark(&prepared->places[i]);
+  const shoal_tensor_t *inputs = prepared->tensors, *outputs = inputs + call->input_count;
+  if (launch->provider) return launch->provider(launch->provider_self, call, inputs, outputs);
+  return call->op->kernel(call, inputs, outputs, prepared->workspace);
+}
+
 static shoal_status_t execute_launch(shoal_cpu_queue_t *queue, const shoal_launch_t *launch) {
+  if (launch->prepared) return execute_prepared(launch, launch->prepared);
   bool run;
   SHOAL_RETURN_IF_ERROR(enabled(queue, launch->predicate, &run));
   if (!run) return NULL;
   const shoal_call_t *call = &launch->call;
-  SHOAL_RETURN_IF_ERROR(reserve_tensors(queue, (int64_t)call->input_count + call->output_count));
-  shoal_tensor_t *inputs = queue->tensors, *outputs = inputs + call->input_count;
-  SHOAL_RETURN_IF_ERROR(resolve_operands(queue, call->op, "input", call->input_count, call->inputs,
-                                         launch->inputs, inputs));
-  SHOAL_RETURN_IF_ERROR(resolve_operands(queue, call->op, "output", call->output_count,
-                                         call->outputs, launch->outputs, outputs));
-  if (launch->provider) return launch->provider(launch->provider_self, call, inputs, outputs);
-  int64_t scratch = call->op->workspace ? call->op->workspace(call) : 0;
-  void *workspace = NULL;
-  if (scratch > 0) {
-    SHOAL_RETURN_IF_ERROR(
-        shoal_cpu_resolve(queue->device, launch->workspace, scratch, "workspace", &workspace));
-  }
-  return call->op->kernel(call, inputs, outputs, workspace);
+  SHOAL_RETURN_IF_ERROR(reserve(queue, (int64_t)call->input_count + call->output_count));
+  shoal_prepared_t found = {.places = queue->places, .tensors = queue->tensors};
+  SHOAL_RETURN_IF_ERROR(find_all(queue->device, launch, &found));
+  return execute_prepared(launch, &found);
 }
 
 // ---- copies -------------------------------------------------------------------------

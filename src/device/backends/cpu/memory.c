@@ -90,26 +90,38 @@ int64_t shoal_cpu_touched(shoal_device_t *base, shoal_address_t address) {
   return found && found->address == address ? atomic_load(&found->touched) : -1;
 }
 
-shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address, int64_t bytes,
-                                 const char *what, void **out_data) {
+shoal_status_t shoal_cpu_find(shoal_cpu_device_t *device, shoal_address_t address, int64_t bytes,
+                              const char *what, shoal_cpu_place_t *out_place) {
   static alignas(64) uint8_t nothing[64];  // a valid pointer for zero bytes; never read or written
-  if (bytes == 0) {
-    *out_data = nothing;
-    return NULL;
-  }
-  if (device->opaque && working_for != device) {
-    return SHOAL_ERROR(INTERNAL, "%s: device memory is only readable inside queue work", what);
-  }
+  *out_place = (shoal_cpu_place_t){.data = nothing};
+  if (bytes == 0) return NULL;
   shoal_cpu_allocation_t *found = bytes > 0 ? find(device, address, bytes) : NULL;
   if (!found) {
     return SHOAL_ERROR(INTERNAL, "%s: %lld bytes at 0x%llx do not lie inside one allocation", what,
                        (long long)bytes, (unsigned long long)address);
   }
-  int64_t offset = (int64_t)(address - found->address), end = offset + bytes;
-  int64_t before = atomic_load_explicit(&found->touched, memory_order_relaxed);
-  while (before < end && !atomic_compare_exchange_weak(&found->touched, &before, end)) {
+  const int64_t offset = (int64_t)(address - found->address);
+  *out_place = (shoal_cpu_place_t){found->real + offset, found, offset + bytes};
+  return NULL;
+}
+
+void shoal_cpu_mark(const shoal_cpu_place_t *place) {
+  if (!place->allocation) return;
+  _Atomic int64_t *touched = &place->allocation->touched;
+  int64_t before = atomic_load_explicit(touched, memory_order_relaxed);
+  while (before < place->end && !atomic_compare_exchange_weak(touched, &before, place->end)) {
   }
-  *out_data = found->real + offset;
+}
+
+shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address, int64_t bytes,
+                                 const char *what, void **out_data) {
+  if (bytes != 0 && device->opaque && working_for != device) {
+    return SHOAL_ERROR(INTERNAL, "%s: device memory is only readable inside queue work", what);
+  }
+  shoal_cpu_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_cpu_find(device, address, bytes, what, &place));
+  shoal_cpu_mark(&place);
+  *out_data = place.data;
   return NULL;
 }
 

@@ -155,6 +155,7 @@ shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *base) {
 static void free_storage(shoal_cpu_queue_t *queue) {
   shoal_allocator_t allocator = queue->device->base.allocator;
   allocator.free(allocator.self, queue->tensors);
+  allocator.free(allocator.self, queue->places);
   allocator.free(allocator.self, queue->ring);
   allocator.free(allocator.self, queue);
 }
