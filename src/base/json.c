@@ -7,8 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/locale.h"
 #include "base/status.h"
+
+enum { FEW = 16 };  // keys that are found by looking at all of them
+
+static bool index_keys(shoal_arena_t *arena, shoal_json_t *object) {
+  if (object->count <= FEW) return true;
+  shoal_index_t *keys = SHOAL_NEW(arena, shoal_index_t, 1);
+  if (!keys) return false;
+  shoal_index_init(arena, keys);
+  for (int64_t i = 0; i < object->count; ++i) {
+    uint64_t hash = shoal_hash_string(SHOAL_HASH_START, object->children[i].key);
+    if (!shoal_index_add(keys, hash, i)) return false;
+  }
+  object->keys = keys;
+  return true;
+}
 
 static bool convert(json_t *from, const char *key, const char *path, shoal_arena_t *arena,
                     shoal_json_t *to) {
@@ -62,7 +78,7 @@ static bool convert(json_t *from, const char *key, const char *path, shoal_arena
           return false;
         }
       }
-      return true;
+      return index_keys(arena, to);
     }
   }
   return false;
@@ -100,6 +116,13 @@ static const char *kind_name(shoal_json_kind_t kind) {
 
 const shoal_json_t *shoal_json_find(const shoal_json_t *object, const char *key) {
   if (!object || object->kind != SHOAL_JSON_OBJECT) return NULL;
+  if (object->keys) {
+    uint64_t hash = shoal_hash_string(SHOAL_HASH_START, key);
+    for (int64_t at = -1, i; (i = shoal_index_next(object->keys, hash, &at)) >= 0;) {
+      if (strcmp(object->children[i].key, key) == 0) return &object->children[i];
+    }
+    return NULL;
+  }
   for (int64_t i = 0; i < object->count; ++i) {
     if (strcmp(object->children[i].key, key) == 0) return &object->children[i];
   }

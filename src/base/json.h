@@ -4,7 +4,7 @@
 #ifndef SHOAL_BASE_JSON_H_
 #define SHOAL_BASE_JSON_H_
 
-#include "base/arena.h"
+#include "base/index.h"
 #include "base/text.h"
 
 typedef enum shoal_json_kind {
@@ -28,7 +28,8 @@ typedef struct shoal_json {
   const char *key;              // inside an object
   struct shoal_json *children;  // array or object, count of them
   int64_t count;
-  const char *path;  // "plan.meshes[0].name", for messages
+  const shoal_index_t *keys;  // of an object with many children; else NULL
+  const char *path;           // "plan.meshes[0].name", for messages
 } shoal_json_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_json_parse(const char *name, const char *text,

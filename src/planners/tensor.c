@@ -20,9 +20,11 @@ typedef struct grain {
 typedef struct tensor_planner {
   shoal_strategy_context_t *context;
   const shoal_graph_t *graph;
-  const shoal_rule_t **rules;  // per node
-  bool *cut;                   // per value: cut over `tensor` as far as this strategy knows
-  bool *placed;                // per state
+  const shoal_rule_t **rules;     // per node
+  bool *cut;                      // per value: cut over `tensor` as far as this strategy knows
+  bool *placed;                   // per state
+  int32_t *first_use, *next_use;  // uses of a value by forward nodes, as lists; -1: no more
+  int32_t *use_node, *use_input;  // by use
 } tensor_planner_t;
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -45,29 +47,51 @@ static void add_break(grain_t *grain, int64_t at, int64_t length) {
 static void follow(const tensor_planner_t *p, int32_t value, int32_t dim, int64_t origin, int depth,
                    int64_t length, grain_t *grain) {
   if (depth == 0) return;
-  for (int64_t n = 0; n < p->graph->nodes.count; ++n) {
+  for (int32_t use = p->first_use[value]; use >= 0; use = p->next_use[use]) {
+    const int32_t n = p->use_node[use], k = p->use_input[use];
     const shoal_node_t *node = &p->graph->nodes.items[n];
-    if (strncmp(node->name, "grad/", 5) == 0) continue;
-    for (int32_t k = 0; k < node->input_count; ++k) {
-      if (node->inputs[k] != value) continue;
-      for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
-        const shoal_way_t *way = &p->rules[n]->ways[w];
-        const shoal_way_operand_t *in = &way->operands[k];
-        if (in->kind != SHOAL_OPERAND_CUT || in->dim != dim || in->repeat != 1) continue;
-        grain->unit = grain->unit / gcd(grain->unit, in->scale) * in->scale;
-        for (int32_t o = 0; o < node->output_count; ++o) {
-          const shoal_way_operand_t *out = &way->operands[way->input_count + o];
-          if (out->kind != SHOAL_OPERAND_CUT || out->repeat != 1 || in->scale != 1) continue;
-          int64_t size = p->graph->values.items[node->outputs[o]].type.shape.dims[out->dim];
-          int64_t at = origin + (out->offset - in->offset);
-          add_break(grain, at, length);
-          add_break(grain, at + size, length);
-          follow(p, node->outputs[o], out->dim, at, depth - 1, length, grain);
-        }
-        break;
+    for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
+      const shoal_way_t *way = &p->rules[n]->ways[w];
+      const shoal_way_operand_t *in = &way->operands[k];
+      if (in->kind != SHOAL_OPERAND_CUT || in->dim != dim || in->repeat != 1) continue;
+      grain->unit = grain->unit / gcd(grain->unit, in->scale) * in->scale;
+      for (int32_t o = 0; o < node->output_count; ++o) {
+        const shoal_way_operand_t *out = &way->operands[way->input_count + o];
+        if (out->kind != SHOAL_OPERAND_CUT || out->repeat != 1 || in->scale != 1) continue;
+        int64_t size = p->graph->values.items[node->outputs[o]].type.shape.dims[out->dim];
+        int64_t at = origin + (out->offset - in->offset);
+        add_break(grain, at, length);
+        add_break(grain, at + size, length);
+        follow(p, node->outputs[o], out->dim, at, depth - 1, length, grain);
       }
+      break;
     }
   }
+}
+
+// Who uses each value, backward nodes left out: they follow forward.
+static shoal_status_t list_uses(tensor_planner_t *p) {
+  shoal_arena_t *arena = p->context->arena;
+  int64_t count = 0;
+  for (int64_t n = 0; n < p->graph->nodes.count; ++n) count += p->graph->nodes.items[n].input_count;
+  p->first_use = SHOAL_NEW(arena, int32_t, p->graph->values.count);
+  p->next_use = SHOAL_NEW(arena, int32_t, count);
+  p->use_node = SHOAL_NEW(arena, int32_t, count);
+  p->use_input = SHOAL_NEW(arena, int32_t, count);
+  if (!p->first_use || !p->next_use || !p->use_node || !p->use_input) return SHOAL_OOM();
+  for (int64_t v = 0; v < p->graph->values.count; ++v) p->first_use[v] = -1;
+  int32_t use = 0;
+  for (int64_t n = p->graph->nodes.count; n-- > 0;) {  // lists come out in the order of nodes
+    const shoal_node_t *node = &p->graph->nodes.items[n];
+    if (strncmp(node->name, "grad/", 5) == 0) continue;
+    for (int32_t k = node->input_count; k-- > 0; ++use) {
+      p->use_node[use] = (int32_t)n;
+      p->use_input[use] = k;
+      p->next_use[use] = p->first_use[node->inputs[k]];
+      p->first_use[node->inputs[k]] = use;
+    }
+  }
+  return NULL;
 }
 
 // "tensor:1*3/64" or, with unequal chunks, "tensor:1*(2048/64,512/64,512/64)"
@@ -230,6 +254,7 @@ shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *us
   p.cut = SHOAL_NEW(context->arena, bool, p.graph->values.count);
   p.placed = SHOAL_NEW(context->arena, bool, context->model->states.count);
   if (!p.rules || !p.cut || !p.placed) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(list_uses(&p));
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     shoal_call_t call;
     SHOAL_RETURN_IF_ERROR(
