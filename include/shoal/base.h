@@ -125,7 +125,8 @@ SHOAL_API void *shoal_arena_alloc(shoal_arena_t *arena, size_t count, size_t siz
 // The file's bytes in the arena, with a zero behind them that is not counted.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_file_read(const char *path, shoal_arena_t *arena,
                                                         const char **out_data, int64_t *out_size);
-// Writes a temporary file beside `path`, syncs it and renames it.
+// Writes a temporary file beside `path`, syncs it and renames it. What is there and is no plain
+// file - a fifo, a device, a symbolic link - is written into instead.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_file_write(const char *path, const void *data,
                                                          int64_t size);
 

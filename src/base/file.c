@@ -84,7 +84,23 @@ static void sync_folder(const char *path) {
   close(file);
 }
 
+// Fifos, devices and symbolic links are what their maker wants written into: a rename would put a
+// file in their place.
+static bool is_replaced(const char *path) {
+  struct stat info;
+  return lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+}
+
+static shoal_status_t write_into(const char *path, const void *data, int64_t size) {
+  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC, 0666);
+  if (file < 0) return failed("cannot write", path, errno);
+  int error = write_all(file, data, size);
+  if (close(file) != 0 && !error) error = errno;
+  return error ? failed("cannot write", path, error) : NULL;
+}
+
 shoal_status_t shoal_file_write(const char *path, const void *data, int64_t size) {
+  if (!is_replaced(path)) return write_into(path, data, size);
   char temporary[PATH_MAX];
   // threads of one process may write the same file: the thread's id tells their temporaries apart
   int length =

@@ -1,4 +1,5 @@
 // Threads, futexes between processes, time, files.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -107,6 +108,28 @@ static void files(void **state) {
   char missing[220];
   snprintf(missing, sizeof missing, "%s/none/file", folder);
   assert_error(NOT_FOUND, "cannot write", shoal_file_write(missing, "x", 1));
+  // What is no plain file is written into, and stays what it is. Devices are not tried: a fault
+  // would replace one of the machine's.
+  char fifo[200], link[200], target[200], text[8] = {0};
+  struct stat info;
+  snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+  assert_int_equal(mkfifo(fifo, 0600), 0);
+  int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+  assert_true(reader >= 0);
+  assert_ok(shoal_file_write(fifo, "plan", 4));
+  assert_int_equal(read(reader, text, sizeof text), 4);
+  assert_string_equal(text, "plan");
+  close(reader);
+  assert_true(lstat(fifo, &info) == 0 && S_ISFIFO(info.st_mode));
+  snprintf(link, sizeof link, "%s/link", folder);
+  snprintf(target, sizeof target, "%s/target", folder);
+  assert_int_equal(symlink("target", link), 0);  // to a file that is not there yet
+  assert_ok(shoal_file_write(link, "1234", 4));
+  assert_ok(shoal_file_write(link, "56", 2));
+  assert_true(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+  assert_ok(shoal_file_read(target, &arena, &data, &size));
+  assert_string_equal(data, "56");
+  assert_true(unlink(fifo) == 0 && unlink(link) == 0 && unlink(target) == 0);
   // nothing temporary stays behind
   char command[300];
   snprintf(command, sizeof command, "test \"$(find %s -type f | wc -l)\" = 1 && rm -r %s", folder,
