@@ -16,7 +16,7 @@ typedef struct train_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
   int64_t steps, log_every, save_every, keep;
-  const char *data, *save;
+  const char *data, *save, *times_out;
   bool resume, threads, opaque, dry_run, help;
 } train_command_t;
 
@@ -34,6 +34,8 @@ static const shoal_option_t table[] = {
                  .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
                  "device memory the host cannot touch; real queues"),
+    SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
+                 "measure instructions and links, for `simulate --times`; file to write them to"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL, "plan, lower and check, then stop"),
     CLI_PLAN_OPTIONS(train_command_t),
     CLI_MODEL_OPTIONS(train_command_t),
@@ -161,6 +163,15 @@ static shoal_status_t report(trainer_t *t) {
   return NULL;
 }
 
+// What the steps took, for `shoal simulate --times`.
+static shoal_status_t write_times(trainer_t *t) {
+  const char *text;
+  if (!t->command->times_out) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_session_times(t->session, "train", t->arena, &text));
+  if (!t->talks) return NULL;
+  return shoal_file_write(t->command->times_out, text, (int64_t)strlen(text));
+}
+
 static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name) {
   const train_command_t *command = t->command;
   const cli_plan_options_t *planning = &command->planning;
@@ -169,7 +180,8 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
                                          .mesh = planning->mesh,
                                          .cluster = planning->cluster,
                                          .opaque = command->opaque,
-                                         .dry_run = command->dry_run};
+                                         .dry_run = command->dry_run,
+                                         .timed = command->times_out != NULL};
   int64_t size = 0, start = 0, step = 0;
   SHOAL_RETURN_IF_ERROR(
       cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
@@ -189,6 +201,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
   step = start;
   SHOAL_RETURN_IF_ERROR(train_steps(t, start, &step));
   SHOAL_RETURN_IF_ERROR(save(t, step));
+  SHOAL_RETURN_IF_ERROR(write_times(t));
   return report(t);
 }
 

@@ -120,7 +120,7 @@ class ParallelizeOptions(Structure):
                 ("layout_count", c_int64), ("layouts", c_void_p), ("fetches", POINTER(c_char_p)),
                 ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool),
                 ("no_compare", c_bool), ("provider", PROVIDER), ("provider_self", c_void_p), ("tap", c_void_p),
-                ("tap_self", c_void_p)]
+                ("tap_self", c_void_p), ("timed", c_bool)]
 
 
 class DlpackTensor(Structure):

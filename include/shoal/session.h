@@ -44,6 +44,7 @@ typedef struct shoal_parallelize_options {
   void *provider_self;
   shoal_tap_fn_t tap;
   void *tap_self;
+  bool timed;  // measure every instruction, for shoal_session_times; costs a little
 } shoal_parallelize_options_t;
 
 // Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank
@@ -86,6 +87,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, cons
 // collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
                                                     void *data, size_t size);
+// What the runs of a graph (NULL: "train") took so far, instruction by instruction, and the link
+// between the first two ranks, measured now: the text of a times file, for shoal_times_parse, in
+// the arena. Runs before the second of a graph do not count. Needs `timed`. *Collective*, blocking.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_times(shoal_session_t *session,
+                                                            const char *graph, shoal_arena_t *arena,
+                                                            const char **out_text);
 // Reads or sets a whole state. *Collective.* Every rank sets the same value: compared as feeds are,
 // and after a MISMATCH the state is as it was.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *session,

@@ -59,12 +59,16 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
   return SHOAL_ERROR(INTERNAL, "an instruction without opcode");
 }
 
-static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action) {
+static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action,
+                              shoal_run_timer_t *timer) {
   shoal_queue_t *queue = runner->queues[action->bound->instruction->queue];
   for (int32_t i = 0; i < action->await_count; ++i) {
     SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, action->awaits[i]));
   }
+  if (timer && action->bound->idle) timer = NULL;
+  if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_begin, timer));
   SHOAL_RETURN_IF_ERROR(enqueue_work(queue, action));
+  if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_end, timer));
   return action->record ? shoal_queue_record(queue, action->record) : NULL;
 }
 
@@ -134,7 +138,7 @@ static shoal_status_t run_call(shoal_runner_t *runner, const char *graph,
   shoal_status_t status = NULL;
   for (int64_t i = 0; i < call->action_count && !status; ++i) {
     shoal_action_t *action = &call->actions[i];
-    status = enqueue(runner, action);
+    status = enqueue(runner, action, runner->timers ? &runner->timers[call->segment][i] : NULL);
     if (!runner->options.tap) continue;
     status = join_queues(runner, status);
     if (!status) status = tap(runner, graph, call->micro, action->bound);
@@ -148,8 +152,8 @@ static shoal_status_t run_call(shoal_runner_t *runner, const char *graph,
   return status;
 }
 
-static shoal_status_t find_order(const shoal_runner_t *runner, const char *graph,
-                                 const shoal_run_order_t **out_order) {
+shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
+                                    const shoal_run_order_t **out_order) {
   for (int64_t i = 0; i < runner->order_count; ++i) {
     *out_order = &runner->orders[i];
     if (strcmp(runner->orders[i].graph, graph) == 0) return NULL;
@@ -175,11 +179,13 @@ static void set_lost(shoal_runner_t *runner, const char *graph, bool lost) {
 
 shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
   const shoal_run_order_t *order = NULL;
-  shoal_status_t status = find_order(runner, graph, &order);
+  shoal_status_t status = shoal_run_find_order(runner, graph, &order);
   if (!status) status = shoal_run_feed_check(runner, graph);
   const shoal_run_meeting_t meeting = {.call = "shoal_run", .name = graph, .graph = graph};
   SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, status));
   ++runner->run_count;
+  shoal_run_timer_t *timer = runner->timers ? &runner->run_timers[order - runner->orders] : NULL;
+  if (timer) status = shoal_run_timer_begin(timer);
   set_lost(runner, graph, true);
   for (int64_t i = 0; i < order->call_count && !status; ++i) {
     status = run_call(runner, graph, &order->calls[i]);
@@ -188,5 +194,8 @@ shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
   shoal_status_t drained = shoal_run_moves_drain(runner);
   SHOAL_RETURN_IF_ERROR(shoal_run_finish(runner, shoal_run_first(status, drained)));
   set_lost(runner, graph, false);
-  return NULL;
+  if (!timer) return NULL;
+  status = shoal_run_timer_end(timer);
+  shoal_run_timers_forget(runner, order);
+  return status;
 }

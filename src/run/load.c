@@ -258,6 +258,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(build_events(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_timers_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_moves_scratch(runner));
   return tap_memory(runner);
 }

@@ -28,6 +28,7 @@ typedef struct shoal_runner_options {
   void *provider_self;
   shoal_run_tap_fn_t tap;  // NULL: none. With one, instructions run one after the other
   void *tap_self;
+  bool timed;       // measure every instruction: shoal_runner_times
   bool no_compare;  // fed and set data is not compared between ranks
 } shoal_runner_options_t;
 
@@ -52,6 +53,17 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const cha
 // An output of the graph that ran last among those that have it. Not collective.
 SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name,
                                                  void *data, size_t size);
+
+// ---- times ----------------------------------------------------------------------------
+
+// How many instructions the classes of a program have: what shoal_runner_times has room for.
+int64_t shoal_runner_time_count(const shoal_program_t *program);
+// Median seconds of this rank's instructions, in the order of classes and segments, and 1 in
+// `counts` where there are any (0 elsewhere); of a run of the graph, and how many runs were
+// measured (the first is not). Not collective.
+SHOAL_MUST_USE shoal_status_t shoal_runner_times(const shoal_runner_t *runner, const char *graph,
+                                                 double *seconds, double *counts,
+                                                 double *out_run_seconds, int64_t *out_runs);
 
 // ---- states ---------------------------------------------------------------------------
 

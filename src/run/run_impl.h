@@ -5,6 +5,7 @@
 //   meet.c       how collective calls begin: do all ranks call the same, on equal data?
 //   bounded.c    compute on as many rows as a buffer says
 //   feed.c       inputs and outputs
+//   timer.c      times of instructions, when they are asked for
 //   move.c       reshards: what load builds for them, and runs on a queue
 //   states.c     get, set, gather
 //   checkpoint.c, safetensors.c   save and load
@@ -95,6 +96,14 @@ typedef struct shoal_action {
   };
 } shoal_action_t;
 
+enum { SHOAL_RUN_SAMPLES = 64 };
+// The last samples of an instruction's, or a run's, time. Written on the queue's thread.
+typedef struct shoal_run_timer {
+  int64_t begin, count;
+  int64_t samples[SHOAL_RUN_SAMPLES];  // nanoseconds
+  bool warm;                           // of a run: there was one before
+} shoal_run_timer_t;
+
 typedef struct shoal_run_call {
   int32_t segment, micro;
   int64_t action_count;
@@ -134,7 +143,9 @@ struct shoal_runner {
   shoal_run_move_t *first_lazy, *last_lazy;  // under way, oldest first
   float *scratch;  // for joins in half precision, shared: the queue is in order
   int64_t scratch_count;
-  char *tap_data;  // the largest part, when there is a tap
+  shoal_run_timer_t **timers;     // [segment][instruction]; NULL: nothing is timed
+  shoal_run_timer_t *run_timers;  // one per order
+  char *tap_data;                 // the largest part, when there is a tap
   int64_t run_count;
   shoal_status_t broken;  // a world of one: the error that broke it
 };
@@ -204,8 +215,21 @@ SHOAL_MUST_USE shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
 // On a queue; self is a shoal_run_bounded_t.
 SHOAL_MUST_USE shoal_status_t shoal_run_bounded(void *self);
 
+// ---- timer.c --------------------------------------------------------------------------
+
+// Once the orders are built. Nothing where nothing is timed.
+SHOAL_MUST_USE shoal_status_t shoal_run_timers_init(shoal_runner_t *runner);
+// On a queue; self is a shoal_run_timer_t.
+SHOAL_MUST_USE shoal_status_t shoal_run_timer_begin(void *self);
+SHOAL_MUST_USE shoal_status_t shoal_run_timer_end(void *self);
+// After a run: the first one's samples are dropped.
+void shoal_run_timers_forget(shoal_runner_t *runner, const shoal_run_order_t *order);
+
 // ---- executor.c -----------------------------------------------------------------------
 
+// NOT_FOUND suggests the nearest graph.
+SHOAL_MUST_USE shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
+                                                   const shoal_run_order_t **out_order);
 // What lies at an address of the device, for the host; NULL where there is nothing.
 SHOAL_MUST_USE shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address,
                                              int64_t bytes, void **out);

@@ -177,6 +177,7 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
       .tap = options->tap,
       .tap_self = options->tap_self,
       .no_compare = options->no_compare,
+      .timed = options->timed,
   };
   SHOAL_RETURN_IF_ERROR(shoal_runner_create(session->program, session->world, session->device,
                                             &runner_options, &session->runner));

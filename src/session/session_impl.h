@@ -3,6 +3,7 @@
 //   parallelize.c   from a model or a program to a session: plan, lower, check, load, initialise
 //   alike.c         do all ranks bring the same?
 //   share.c         rank 0's program to the others
+//   times.c         measured times, as a file for the simulator
 //   session.c       what users call on it
 #ifndef SHOAL_SESSION_IMPL_H_
 #define SHOAL_SESSION_IMPL_H_

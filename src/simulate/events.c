@@ -6,9 +6,11 @@
 // all actors that send have arrived: those that receive then wait for it, those that only send go
 // on (and are waited for at the end of the run, as the executor does).
 //
-// A transfer first moves its data, then its latencies pass. While it moves data it takes a share of
-// its links: `demand`, of each second it lasts when it is alone, how much of one it keeps a link
-// busy. Where the demands on a link add up to more than 1, all of its transfers slow down alike.
+// A transfer first moves its data, then its latencies pass. What a rank sends over one of its links
+// goes out in the order of starting: a transfer is *held* while an earlier one of the same ranks is
+// on that link. While it moves data it takes a share of links that others use too: `demand`, of
+// each second it lasts when it is alone, how much of one it keeps a link busy. Where the demands on
+// a link add up to more than 1, all of its transfers slow down alike.
 // Time is exact: nothing is sampled, and ties are taken in the order of actors and queues.
 #include "simulate/simulate_impl.h"
 
@@ -36,9 +38,10 @@ typedef struct transfer {
   const load_t *load;  // NULL: nobody has arrived
   int32_t awaited;     // senders that have not arrived
   bool delivered;
-  double start;  // when the last sender arrived
-  double left;   // seconds of data, at full speed
-  double rate;
+  double start;                // when the last sender arrived
+  double left;                 // seconds of data, at full speed
+  int64_t number;              // earlier ones first
+  double rate;                 // 0: held
   SHOAL_VEC(party_t) blocked;  // whose reshards wait for it
   SHOAL_VEC(int32_t) lazy;     // actors that only send
 } transfer_t;
@@ -206,16 +209,41 @@ static shoal_status_t load_of(run_t *run, int32_t channel, int32_t variant,
   return NULL;
 }
 
-// All transfers that move slow down as their most crowded link does.
+// A link that only the ranks of one actor use, each its own, to send.
+static bool is_own_way_out(const run_t *run, int32_t resource) {
+  const int64_t kind = resource / SHOAL_SIM_WAYS / run->sim->actor_count;
+  return resource % SHOAL_SIM_WAYS == SHOAL_SIM_OUT &&
+         (kind == SHOAL_SIM_PORT || kind == SHOAL_SIM_CARD);
+}
+
+static bool is_behind(const run_t *run, const transfer_t *transfer, const transfer_t *earlier) {
+  if (earlier->number >= transfer->number) return false;
+  const load_t *a = transfer->load, *b = earlier->load;
+  for (int64_t i = 0; i < a->use_count; ++i) {
+    if (!is_own_way_out(run, a->uses[i].resource)) continue;
+    for (int64_t k = 0; k < b->use_count; ++k) {
+      if (b->uses[k].resource == a->uses[i].resource) return true;
+    }
+  }
+  return false;
+}
+
+// Transfers that are not held slow down as their most crowded link does.
 static void set_rates(run_t *run) {
   for (int64_t i = 0; i < run->moving.count; ++i) {
-    const load_t *load = run->moving.items[i]->load;
-    for (int64_t u = 0; u < load->use_count; ++u) {
-      run->crowds[load->uses[u].resource] += load->uses[u].demand;
+    transfer_t *transfer = run->moving.items[i];
+    bool held = false;
+    for (int64_t k = 0; k < run->moving.count && !held; ++k) {
+      held = is_behind(run, transfer, run->moving.items[k]);
+    }
+    transfer->rate = held ? 0 : 1;
+    for (int64_t u = 0; u < transfer->load->use_count && !held; ++u) {
+      run->crowds[transfer->load->uses[u].resource] += transfer->load->uses[u].demand;
     }
   }
   for (int64_t i = 0; i < run->moving.count; ++i) {
     const load_t *load = run->moving.items[i]->load;
+    if (run->moving.items[i]->rate == 0) continue;
     double crowd = 1;
     for (int64_t u = 0; u < load->use_count; ++u) {
       if (run->crowds[load->uses[u].resource] > crowd) crowd = run->crowds[load->uses[u].resource];
@@ -233,7 +261,9 @@ static int64_t first_through(const run_t *run, double *out_time) {
   int64_t first = -1;
   *out_time = NEVER;
   for (int64_t i = 0; i < run->moving.count; ++i) {
-    const double time = run->now + run->moving.items[i]->left / run->moving.items[i]->rate;
+    const transfer_t *transfer = run->moving.items[i];
+    if (transfer->rate == 0) continue;
+    const double time = run->now + transfer->left / transfer->rate;
     if (time >= *out_time) continue;
     *out_time = time;
     first = i;
@@ -253,6 +283,7 @@ static void advance(run_t *run, double time) {
 static shoal_status_t start_transfer(run_t *run, transfer_t *transfer) {
   transfer->start = run->now;
   transfer->left = transfer->load->seconds;
+  transfer->number = run->number++;
   if (!SHOAL_PUSH(run->sim->arena, &run->moving, transfer)) return SHOAL_OOM();
   set_rates(run);
   return NULL;

@@ -5,7 +5,8 @@
 
 shoal_target_t shoal_target_described(const char *name, double flops_per_second,
                                       double bytes_per_second, int64_t memory) {
-  shoal_target_t target = {.bytes_per_second = bytes_per_second, .memory = memory, .alignment = 64};
+  shoal_target_t target = {
+      .bytes_per_second = bytes_per_second, .memory = memory, .alignment = 64, .overlaps = true};
   snprintf(target.name, sizeof target.name, "%s", name);
   for (int dtype = 0; dtype < SHOAL_DTYPE_COUNT; ++dtype) {
     double factor = 4.0 / (double)shoal_dtype_size((shoal_dtype_t)dtype);

@@ -37,8 +37,9 @@ static void cpu_free(shoal_device_t *base) {
 }
 
 static shoal_target_t cpu_target(const shoal_device_t *device) {
-  (void)device;
-  return shoal_target_cpu();
+  shoal_target_t target = shoal_target_cpu();
+  target.overlaps = ((const shoal_cpu_device_t *)device)->concurrent;
+  return target;
 }
 
 static shoal_status_t cpu_record(shoal_queue_t *queue, shoal_event_t *event) {
