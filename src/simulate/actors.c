@@ -34,6 +34,22 @@ static shoal_status_t find_kinds(const shoal_sim_t *sim, int32_t **out_kinds) {
   return NULL;
 }
 
+static shoal_status_t find_spans(shoal_sim_t *sim, const int32_t *kinds) {
+  const shoal_cluster_t *cluster = sim->cluster;
+  sim->spans = SHOAL_NEW(sim->arena, shoal_sim_span_t, cluster->group_count);
+  if (!sim->spans) return SHOAL_OOM();
+  for (int64_t i = 0; i < cluster->group_count; ++i) {
+    const shoal_cluster_nodes_t *nodes = &cluster->groups[i];
+    const int64_t to = nodes->first_rank + (int64_t)nodes->count * nodes->devices;
+    if (i > 0 && kinds[i] == kinds[i - 1]) {
+      sim->spans[sim->span_count - 1].to = to;
+    } else {
+      sim->spans[sim->span_count++] = (shoal_sim_span_t){nodes->first_rank, to, kinds[i]};
+    }
+  }
+  return NULL;
+}
+
 // The first of ascending ranks[from..count) that is not below `rank`.
 static int64_t lower_bound(const int32_t *ranks, int64_t from, int64_t count, int64_t rank) {
   while (from < count) {
@@ -50,6 +66,10 @@ static int64_t lower_bound(const int32_t *ranks, int64_t from, int64_t count, in
 static int64_t ranks_in(const shoal_class_t *rank_class, int64_t from, int64_t to) {
   return lower_bound(rank_class->ranks, 0, rank_class->rank_count, to) -
          lower_bound(rank_class->ranks, 0, rank_class->rank_count, from);
+}
+
+bool shoal_sim_has_rank(const shoal_class_t *rank_class, int32_t rank) {
+  return ranks_in(rank_class, rank, (int64_t)rank + 1) > 0;
 }
 
 static const shoal_order_t *find_order(const shoal_class_t *rank_class, const char *graph) {
@@ -108,8 +128,9 @@ static shoal_status_t split_class(shoal_sim_t *sim, int64_t index, const int32_t
                                                .target = target_of(&nodes->device)};
     }
     actors[a].rank_count += next - i;
+    actors[a].middle_rank = rank_class->ranks[i + (next - i) / 2];
     look_at_node(sim, rank, &actors[a]);
-    look_at_node(sim, rank_class->ranks[i + (next - i) / 2], &actors[a]);
+    look_at_node(sim, actors[a].middle_rank, &actors[a]);
     i = next;
   }
   return NULL;
@@ -208,6 +229,7 @@ shoal_status_t shoal_sim_find_actors(shoal_sim_t *sim) {
   }
   int32_t *kinds = NULL;
   SHOAL_RETURN_IF_ERROR(find_kinds(sim, &kinds));
+  SHOAL_RETURN_IF_ERROR(find_spans(sim, kinds));
   int64_t most = 0;
   for (int64_t i = 0; i < sim->cluster->group_count; ++i) most = kinds[i] > most ? kinds[i] : most;
   sim->actors = SHOAL_NEW(sim->arena, shoal_sim_actor_t, (most + 1) * sim->program->class_count);

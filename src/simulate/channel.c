@@ -1,33 +1,90 @@
-// What a channel sends, as each actor takes part. Worked out once for each size of micro-batches.
+// What a channel sends, as each actor takes part. Worked out once for each size of micro-batches,
+// and without listing all ranks: a collective's group is found by axes, and of messages those of
+// the ranks of one or two nodes of an actor are looked at.
+#include "layout/motion.h"
 #include "program/program_impl.h"
 #include "simulate/simulate_impl.h"
 
-static int64_t actor_of(const shoal_sim_t *sim, int32_t rank) {
-  const shoal_class_t *rank_class = shoal_program_class_of(sim->program, rank);
-  const shoal_cluster_nodes_t *nodes = shoal_cluster_group(sim->cluster, rank);
-  int64_t found = -1;
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    if (sim->actors[a].rank_class != rank_class) continue;
-    if (found < 0 || sim->actors[a].nodes == nodes) found = a;
+// ---- along which axes -----------------------------------------------------------------
+
+static bool same_cut(const shoal_cut_t *a, const shoal_cut_t *b) {
+  bool same = a->kind == b->kind && a->dim == b->dim && a->unit == b->unit &&
+              a->items == b->items && a->before == b->before && a->after == b->after &&
+              a->chunk_count == b->chunk_count && a->weights == b->weights &&
+              (a->kind != SHOAL_CUT_PARTIAL || a->reduce == b->reduce);
+  for (int32_t i = 0; i < a->chunk_count && same; ++i) {
+    same = a->chunks[i].length == b->chunks[i].length && a->chunks[i].unit == b->chunks[i].unit;
   }
-  return found;
+  return same;
 }
 
-// The group of a collective, as its first rank sees it: the sources of one destination.
-static void place_group(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                        const shoal_reshard_t *reshard, int32_t rank,
-                        shoal_sim_place_t *out_place) {
-  const int64_t position = shoal_mesh_position(channel->dst->mesh, rank);
-  *out_place = (shoal_sim_place_t){0};
-  for (int64_t i = 0; i < reshard->transfer_count; ++i) {
-    if (reshard->transfers[i].dst != position) continue;
-    const int32_t other = shoal_mesh_rank(channel->src->mesh, reshard->transfers[i].src);
-    const shoal_cluster_level_t level = shoal_cluster_level(sim->cluster, rank, other);
-    out_place->count += 1;
-    out_place->node += level == SHOAL_CLUSTER_NODE;
-    out_place->rack += level != SHOAL_CLUSTER_RACK;
+static bool has_cut(const shoal_layout_t *layout, const shoal_cut_t *cut) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    if (layout->cuts[i].axis == cut->axis && same_cut(&layout->cuts[i], cut)) return true;
   }
+  return false;
 }
+
+// Axes that one layout cuts otherwise than the other: ranks exchange nothing along the rest.
+static uint32_t changed_axes(const shoal_channel_t *channel) {
+  uint32_t axes = 0;
+  const shoal_layout_t *sides[2] = {channel->src, channel->dst};
+  for (int s = 0; s < 2; ++s) {
+    for (int32_t i = 0; i < sides[s]->cut_count; ++i) {
+      const shoal_cut_t *cut = &sides[s]->cuts[i];
+      if (cut->axis >= 0 && !has_cut(sides[1 - s], cut)) axes |= 1u << cut->axis;
+    }
+  }
+  return axes;
+}
+
+// ---- actors that meet -----------------------------------------------------------------
+
+static int32_t root_of(int32_t *parents, int32_t i) {
+  while (parents[i] != i) i = parents[i];
+  return i;
+}
+
+// Does the first rank of an actor share a group with a rank on nodes of that kind?
+static bool meets(const shoal_sim_t *sim, const shoal_channel_t *channel, uint32_t axes,
+                  const shoal_sim_actor_t *actor, int32_t kind) {
+  const shoal_mesh_t *mesh = channel->dst->mesh;
+  const int64_t position = shoal_mesh_position(mesh, actor->first_rank);
+  if (position < 0) return true;
+  for (int64_t i = 0; i < sim->span_count; ++i) {
+    const shoal_sim_span_t *span = &sim->spans[i];
+    if (span->kind != kind) continue;
+    if (shoal_sim_count_axes(mesh, axes, position, span->from, span->to) > 0) return true;
+  }
+  return false;
+}
+
+shoal_status_t shoal_sim_meetings(shoal_sim_t *sim, int32_t index, const int32_t **out_meetings,
+                                  int32_t *out_count) {
+  const shoal_channel_t *channel = &sim->program->channels[index];
+  const int32_t n = (int32_t)sim->actor_count;
+  int32_t *meetings = SHOAL_NEW(sim->arena, int32_t, n);
+  if (!meetings) return SHOAL_OOM();
+  *out_meetings = meetings;
+  *out_count = 1;
+  const bool apart = n > sim->program->class_count && channel->src->mesh == channel->dst->mesh;
+  if (!apart) return NULL;  // all of them are in one
+  const uint32_t axes = changed_axes(channel);
+  for (int32_t i = 0; i < n; ++i) meetings[i] = i;
+  for (int32_t i = 0; i < n; ++i) {
+    for (int32_t k = i + 1; k < n; ++k) {
+      if (sim->actors[i].rank_class != sim->actors[k].rank_class ||
+          meets(sim, channel, axes, &sim->actors[i], sim->actors[k].kind)) {
+        meetings[root_of(meetings, k)] = root_of(meetings, i);
+      }
+    }
+  }
+  for (int32_t i = 0; i < n; ++i) meetings[i] = root_of(meetings, i);
+  *out_count = n;
+  return NULL;
+}
+
+// ---- collectives ----------------------------------------------------------------------
 
 static shoal_status_t bytes_at(const shoal_layout_t *layout, const shoal_type_t *type, int32_t rank,
                                int64_t micro, shoal_arena_t *scratch, double *out_bytes) {
@@ -41,62 +98,106 @@ static shoal_status_t bytes_at(const shoal_layout_t *layout, const shoal_type_t 
 }
 
 static shoal_status_t find_collective(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                      const shoal_reshard_t *reshard, int64_t micro,
-                                      shoal_arena_t *scratch, shoal_sim_flow_t *flows) {
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    const shoal_sim_actor_t *actor = &sim->actors[a];
-    const int32_t rank = actor->first_rank;
-    if (shoal_mesh_position(channel->dst->mesh, rank) < 0) continue;
-    const bool scatters = reshard->kind == SHOAL_RESHARD_REDUCE_SCATTER;
-    shoal_sim_place_t place;
-    double bytes;
-    place_group(sim, channel, reshard, rank, &place);
-    SHOAL_RETURN_IF_ERROR(bytes_at(scatters ? channel->src : channel->dst, &channel->type, rank,
-                                   micro, scratch, &bytes));
-    shoal_sim_collective(sim, actor, reshard->kind, bytes, &place, &flows[a]);
+                                      shoal_reshard_kind_t kind, int64_t micro,
+                                      const shoal_sim_actor_t *actor, shoal_arena_t *scratch,
+                                      shoal_sim_flow_t *flow) {
+  const int32_t rank = actor->first_rank;
+  const int64_t position = shoal_mesh_position(channel->dst->mesh, rank);
+  if (position < 0) return NULL;
+  shoal_sim_place_t place;
+  double bytes;
+  shoal_sim_place_axes(sim->cluster, channel->dst->mesh, changed_axes(channel), position, &place);
+  SHOAL_RETURN_IF_ERROR(bytes_at(kind == SHOAL_RESHARD_REDUCE_SCATTER ? channel->src : channel->dst,
+                                 &channel->type, rank, micro, scratch, &bytes));
+  shoal_sim_collective(sim, actor, kind, bytes, &place, flow);
+  return NULL;
+}
+
+// ---- messages -------------------------------------------------------------------------
+
+// What the ranks of one node send and receive, summed up.
+static shoal_status_t look_at_rank(const shoal_sim_t *sim, const shoal_channel_t *channel,
+                                   int64_t micro, const shoal_sim_actor_t *actor, int32_t rank,
+                                   shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+  const double element = (double)shoal_dtype_size(channel->type.dtype);
+  shoal_links_t links;
+  SHOAL_RETURN_IF_ERROR(shoal_links_list(channel->src, shoal_program_micro_of(channel->src, micro),
+                                         channel->dst, shoal_program_micro_of(channel->dst, micro),
+                                         &channel->type.shape, rank, scratch, &links));
+  for (int64_t i = 0; i < links.count; ++i) {
+    const shoal_link_t *link = &links.items[i];
+    const double bytes = (double)link->count * element;
+    if (link->count == 0) continue;
+    if (link->from == link->to) {
+      flow->local += bytes;
+      continue;
+    }
+    const bool sends = link->from == rank;
+    const shoal_cluster_level_t level = shoal_cluster_level(sim->cluster, link->from, link->to);
+    flow->sends |= sends;
+    flow->receives |= !sends;
+    flow->bytes[sends ? SHOAL_SIM_OUT : SHOAL_SIM_IN][level] += bytes;
+    if (sends && level == SHOAL_CLUSTER_NODE) flow->peers += 1;
+    const double latency = shoal_sim_latency(sim, actor, level);
+    if (latency > flow->latency) flow->latency = latency;
   }
   return NULL;
 }
 
-// Messages from each source to each destination, all at once.
-static void find_messages(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                          const shoal_reshard_t *reshard, shoal_sim_flow_t *flows) {
-  const double element = (double)shoal_dtype_size(channel->type.dtype);
-  for (int64_t i = 0; i < reshard->transfer_count; ++i) {
-    const shoal_transfer_t *transfer = &reshard->transfers[i];
-    const int32_t from = shoal_mesh_rank(channel->src->mesh, transfer->src);
-    const int32_t to = shoal_mesh_rank(channel->dst->mesh, transfer->dst);
-    const int64_t sender = actor_of(sim, from), receiver = actor_of(sim, to);
-    if (sender < 0 || receiver < 0 || transfer->count == 0) continue;
-    const double bytes = (double)transfer->count * element;
-    shoal_sim_flow_t *out = &flows[sender], *in = &flows[receiver];
-    if (from == to) {
-      out->local += bytes / (double)sim->actors[sender].rank_count;
-      continue;
-    }
-    const shoal_cluster_level_t level = shoal_cluster_level(sim->cluster, from, to);
-    out->sends = in->receives = true;
-    out->bytes[SHOAL_SIM_OUT][level] += bytes / (double)sim->actors[sender].rank_count;
-    in->bytes[SHOAL_SIM_IN][level] += bytes / (double)sim->actors[receiver].rank_count;
-    const double latency = shoal_sim_latency(sim, &sim->actors[sender], level);
-    if (latency > out->latency) out->latency = latency;
-    if (latency > in->latency) in->latency = latency;
+// The average of the actor's ranks on this rank's node; the larger of it and `flow`.
+static shoal_status_t look_at_node(const shoal_sim_t *sim, const shoal_channel_t *channel,
+                                   int64_t micro, const shoal_sim_actor_t *actor, int32_t rank,
+                                   shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+  shoal_sim_flow_t found = {0};
+  int32_t first, end, count = 0;
+  shoal_cluster_node_ranks(sim->cluster, shoal_cluster_node(sim->cluster, rank), &first, &end);
+  if (end > sim->program->world) end = sim->program->world;
+  for (int32_t r = first; r < end; ++r) {
+    if (!shoal_sim_has_rank(actor->rank_class, r)) continue;
+    SHOAL_RETURN_IF_ERROR(look_at_rank(sim, channel, micro, actor, r, scratch, &found));
+    ++count;
   }
+  if (count == 0) return NULL;
+  flow->sends |= found.sends;
+  flow->receives |= found.receives;
+  if (found.latency > flow->latency) flow->latency = found.latency;
+  if (found.peers / count > flow->peers) flow->peers = found.peers / count;
+  if (found.local / count > flow->local) flow->local = found.local / count;
+  for (int way = 0; way < SHOAL_SIM_WAYS; ++way) {
+    for (int level = 0; level < SHOAL_SIM_LEVELS; ++level) {
+      const double mean = found.bytes[way][level] / count;
+      if (mean > flow->bytes[way][level]) flow->bytes[way][level] = mean;
+    }
+  }
+  return NULL;
 }
+
+// Parts are largest on the first node; neighbours on both sides are had in the middle.
+static shoal_status_t find_messages(const shoal_sim_t *sim, const shoal_channel_t *channel,
+                                    int64_t micro, const shoal_sim_actor_t *actor,
+                                    shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+  SHOAL_RETURN_IF_ERROR(look_at_node(sim, channel, micro, actor, actor->first_rank, scratch, flow));
+  if (shoal_cluster_node(sim->cluster, actor->middle_rank) ==
+      shoal_cluster_node(sim->cluster, actor->first_rank)) {
+    return NULL;
+  }
+  return look_at_node(sim, channel, micro, actor, actor->middle_rank, scratch, flow);
+}
+
+// ---- all together ---------------------------------------------------------------------
 
 static shoal_status_t find_flows(const shoal_sim_t *sim, int32_t index, int64_t micro,
                                  shoal_sim_flow_t *flows) {
   const shoal_channel_t *channel = &sim->program->channels[index];
   shoal_arena_t scratch;
   shoal_arena_init(sim->arena->allocator, &scratch);
-  shoal_reshard_t reshard;
-  shoal_status_t status = shoal_layout_reshard(
-      channel->src, shoal_program_micro_of(channel->src, micro), channel->dst,
-      shoal_program_micro_of(channel->dst, micro), &channel->type.shape, &scratch, &reshard);
-  if (!status && reshard.collective) {
-    status = find_collective(sim, channel, &reshard, micro, &scratch, flows);
-  } else if (!status) {
-    find_messages(sim, channel, &reshard, flows);
+  shoal_reshard_kind_t kind = SHOAL_RESHARD_NONE;
+  bool collective = false;
+  shoal_status_t status = shoal_channel_describe(channel, micro, &scratch, &kind, &collective);
+  for (int64_t a = 0; a < sim->actor_count && !status; ++a) {
+    const shoal_sim_actor_t *actor = &sim->actors[a];
+    status = collective ? find_collective(sim, channel, kind, micro, actor, &scratch, &flows[a])
+                        : find_messages(sim, channel, micro, actor, &scratch, &flows[a]);
   }
   shoal_arena_deinit(&scratch);
   return status;

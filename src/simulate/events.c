@@ -6,45 +6,9 @@
 // all actors that send have arrived: those that receive then wait for it, those that only send go
 // on (and are waited for at the end of the run, as the executor does).
 //
-// A transfer first moves its data, then its latencies pass. What a rank sends over one of its links
-// goes out in the order of starting: a transfer is *held* while an earlier one of the same ranks is
-// on that link. While it moves data it takes a share of links that others use too: `demand`, of
-// each second it lasts when it is alone, how much of one it keeps a link busy. Where the demands on
-// a link add up to more than 1, all of its transfers slow down alike.
+// A transfer first moves its data, sharing links with others (traffic.c), then its latencies pass.
 // Time is exact: nothing is sampled, and ties are taken in the order of actors and queues.
-#include "simulate/simulate_impl.h"
-
-#define NEVER 1e300
-
-typedef struct use {
-  int32_t resource;
-  double demand;
-} use_t;
-
-// What each use of a channel takes, in one size of micro-batches.
-typedef struct load {
-  int32_t senders;  // actors
-  double seconds;   // of data, at full speed
-  double latency;
-  int64_t use_count;
-  use_t *uses;
-} load_t;
-
-typedef struct party {
-  int32_t actor, queue;
-} party_t;
-
-typedef struct transfer {
-  const load_t *load;  // NULL: nobody has arrived
-  int32_t awaited;     // senders that have not arrived
-  bool delivered;
-  double start;                // when the last sender arrived
-  double left;                 // seconds of data, at full speed
-  int64_t number;              // earlier ones first
-  double rate;                 // 0: held
-  SHOAL_VEC(party_t) blocked;  // whose reshards wait for it
-  SHOAL_VEC(int32_t) lazy;     // actors that only send
-} transfer_t;
+#include "simulate/traffic.h"
 
 typedef struct lane {
   const int32_t *items;  // instructions of the call on this queue
@@ -76,7 +40,7 @@ typedef struct event {
   double time;
   int64_t number;  // earlier ones first
   int32_t actor, queue;
-  transfer_t *transfer;
+  shoal_sim_transfer_t *transfer;
 } event_t;
 
 typedef struct run {
@@ -87,12 +51,9 @@ typedef struct run {
   double now;
   int64_t number;
   SHOAL_VEC(event_t) heap;
-  SHOAL_VEC(transfer_t *) moving;
-  transfer_t **transfers;  // [channel][use]
-  load_t **loads;          // [channel * variants + variant], when asked
-  lane_list_t **lists;     // [class][segment * queues + queue]
-  double *crowds;          // demand on each resource, while rates are worked out; else 0
-  bool one_queue;          // everything of a rank runs one after the other
+  shoal_sim_traffic_t traffic;
+  lane_list_t **lists;  // [class][segment * queues + queue]
+  bool one_queue;       // everything of a rank runs one after the other
 } run_t;
 
 // ---- the heap -------------------------------------------------------------------------
@@ -146,157 +107,6 @@ static shoal_status_t add_span(run_t *run, int32_t actor, int32_t queue, bool wa
   return SHOAL_PUSH(run->sim->arena, run->spans, span) ? NULL : SHOAL_OOM();
 }
 
-// ---- transfers ------------------------------------------------------------------------
-
-// Resources, each both ways: of each actor its port (a node's bus is its site's) and its card, of
-// each site the cards, of each region the uplink.
-static int32_t resource_of(const run_t *run, int64_t actor, int kind, int way) {
-  const shoal_sim_t *sim = run->sim;
-  const shoal_sim_actor_t *who = &sim->actors[actor];
-  const int32_t n = (int32_t)sim->actor_count;
-  int32_t index = (int32_t)actor;
-  if (kind == SHOAL_SIM_PORT && who->nodes->per == SHOAL_CLUSTER_PER_NODE) index = who->site;
-  if (kind == SHOAL_SIM_CARDS) index = who->site;
-  if (kind == SHOAL_SIM_UPLINK) index = who->region;
-  return (kind * n + index) * SHOAL_SIM_WAYS + way;
-}
-
-// What the flows of all who take part keep busy, and for how long.
-static shoal_status_t make_load(run_t *run, const shoal_sim_flow_t *flows, load_t *out_load) {
-  shoal_sim_t *sim = run->sim;
-  const int64_t most = sim->actor_count * SHOAL_SIM_RESOURCES * SHOAL_SIM_WAYS;
-  use_t *uses = SHOAL_NEW(sim->arena, use_t, most);
-  if (!uses) return SHOAL_OOM();
-  int64_t count = 0, kept = 0;
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    out_load->senders += flows[a].sends;
-    if (flows[a].latency > out_load->latency) out_load->latency = flows[a].latency;
-    for (int way = 0; way < SHOAL_SIM_WAYS; ++way) {
-      double seconds[SHOAL_SIM_RESOURCES];
-      shoal_sim_load(sim, &sim->actors[a], &flows[a], way, seconds);
-      for (int kind = 0; kind < SHOAL_SIM_RESOURCES; ++kind) {
-        if (seconds[kind] <= 0) continue;
-        uses[count++] = (use_t){resource_of(run, a, kind, way), seconds[kind]};
-      }
-    }
-  }
-  // Actors of one site use its cards together: their seconds add up.
-  for (int64_t i = 0; i < count; ++i) run->crowds[uses[i].resource] += uses[i].demand;
-  for (int64_t i = 0; i < count; ++i) {
-    const double seconds = run->crowds[uses[i].resource];
-    if (seconds > out_load->seconds) out_load->seconds = seconds;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t resource = uses[i].resource;
-    if (run->crowds[resource] <= 0) continue;  // it is among the kept
-    uses[kept++] = (use_t){resource, run->crowds[resource] / out_load->seconds};
-    run->crowds[resource] = 0;
-  }
-  out_load->uses = uses;
-  out_load->use_count = kept;
-  return NULL;
-}
-
-static shoal_status_t load_of(run_t *run, int32_t channel, int32_t variant,
-                              const shoal_sim_flow_t *flows, const load_t **out_load) {
-  load_t **entry = &run->loads[(int64_t)channel * run->sim->variant_count + variant];
-  if (!*entry) {
-    *entry = SHOAL_NEW(run->sim->arena, load_t, 1);
-    if (!*entry) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(make_load(run, flows, *entry));
-  }
-  *out_load = *entry;
-  return NULL;
-}
-
-// A link that only the ranks of one actor use, each its own, to send.
-static bool is_own_way_out(const run_t *run, int32_t resource) {
-  const int64_t kind = resource / SHOAL_SIM_WAYS / run->sim->actor_count;
-  return resource % SHOAL_SIM_WAYS == SHOAL_SIM_OUT &&
-         (kind == SHOAL_SIM_PORT || kind == SHOAL_SIM_CARD);
-}
-
-static bool is_behind(const run_t *run, const transfer_t *transfer, const transfer_t *earlier) {
-  if (earlier->number >= transfer->number) return false;
-  const load_t *a = transfer->load, *b = earlier->load;
-  for (int64_t i = 0; i < a->use_count; ++i) {
-    if (!is_own_way_out(run, a->uses[i].resource)) continue;
-    for (int64_t k = 0; k < b->use_count; ++k) {
-      if (b->uses[k].resource == a->uses[i].resource) return true;
-    }
-  }
-  return false;
-}
-
-// Transfers that are not held slow down as their most crowded link does.
-static void set_rates(run_t *run) {
-  for (int64_t i = 0; i < run->moving.count; ++i) {
-    transfer_t *transfer = run->moving.items[i];
-    bool held = false;
-    for (int64_t k = 0; k < run->moving.count && !held; ++k) {
-      held = is_behind(run, transfer, run->moving.items[k]);
-    }
-    transfer->rate = held ? 0 : 1;
-    for (int64_t u = 0; u < transfer->load->use_count && !held; ++u) {
-      run->crowds[transfer->load->uses[u].resource] += transfer->load->uses[u].demand;
-    }
-  }
-  for (int64_t i = 0; i < run->moving.count; ++i) {
-    const load_t *load = run->moving.items[i]->load;
-    if (run->moving.items[i]->rate == 0) continue;
-    double crowd = 1;
-    for (int64_t u = 0; u < load->use_count; ++u) {
-      if (run->crowds[load->uses[u].resource] > crowd) crowd = run->crowds[load->uses[u].resource];
-    }
-    run->moving.items[i]->rate = 1 / crowd;
-  }
-  for (int64_t i = 0; i < run->moving.count; ++i) {
-    const load_t *load = run->moving.items[i]->load;
-    for (int64_t u = 0; u < load->use_count; ++u) run->crowds[load->uses[u].resource] = 0;
-  }
-}
-
-// The transfer whose data will be through first, and when.
-static int64_t first_through(const run_t *run, double *out_time) {
-  int64_t first = -1;
-  *out_time = NEVER;
-  for (int64_t i = 0; i < run->moving.count; ++i) {
-    const transfer_t *transfer = run->moving.items[i];
-    if (transfer->rate == 0) continue;
-    const double time = run->now + transfer->left / transfer->rate;
-    if (time >= *out_time) continue;
-    *out_time = time;
-    first = i;
-  }
-  return first;
-}
-
-static void advance(run_t *run, double time) {
-  for (int64_t i = 0; i < run->moving.count; ++i) {
-    transfer_t *t = run->moving.items[i];
-    t->left -= (time - run->now) * t->rate;
-    if (t->left < 0) t->left = 0;
-  }
-  run->now = time;
-}
-
-static shoal_status_t start_transfer(run_t *run, transfer_t *transfer) {
-  transfer->start = run->now;
-  transfer->left = transfer->load->seconds;
-  transfer->number = run->number++;
-  if (!SHOAL_PUSH(run->sim->arena, &run->moving, transfer)) return SHOAL_OOM();
-  set_rates(run);
-  return NULL;
-}
-
-static shoal_status_t through(run_t *run, int64_t index) {
-  transfer_t *transfer = run->moving.items[index];
-  run->moving.items[index] = run->moving.items[--run->moving.count];
-  set_rates(run);
-  return push_event(run,
-                    (event_t){.time = run->now + transfer->load->latency, .transfer = transfer});
-}
-
 // ---- instructions ---------------------------------------------------------------------
 
 static shoal_status_t start_calls(run_t *run, int32_t actor);
@@ -314,7 +124,8 @@ static shoal_status_t finish_instruction(run_t *run, int32_t actor, int32_t queu
 }
 
 // A reshard that waited for the transfer is done.
-static shoal_status_t finish_reshard(run_t *run, party_t party, const transfer_t *transfer) {
+static shoal_status_t finish_reshard(run_t *run, shoal_sim_party_t party,
+                                     const shoal_sim_transfer_t *transfer) {
   shoal_simulated_t *group = &run->groups[party.actor];
   const double arrived = run->players[party.actor].lanes[party.queue].started;
   const double start = transfer->start > arrived ? transfer->start : arrived;
@@ -326,7 +137,7 @@ static shoal_status_t finish_reshard(run_t *run, party_t party, const transfer_t
   return start_lanes(run, party.actor);
 }
 
-static shoal_status_t deliver(run_t *run, transfer_t *transfer) {
+static shoal_status_t deliver(run_t *run, shoal_sim_transfer_t *transfer) {
   transfer->delivered = true;
   for (int64_t i = 0; i < transfer->lazy.count; ++i) {
     const int32_t actor = transfer->lazy.items[i];
@@ -339,7 +150,7 @@ static shoal_status_t deliver(run_t *run, transfer_t *transfer) {
 }
 
 // A reshard in which this rank neither sends nor receives copies in its own memory.
-static shoal_status_t start_local(run_t *run, party_t party, shoal_queue_kind_t queue,
+static shoal_status_t start_local(run_t *run, shoal_sim_party_t party, shoal_queue_kind_t queue,
                                   double seconds, bool *out_done) {
   run->groups[party.actor].busy[queue] += seconds;
   *out_done = seconds <= 0;
@@ -351,14 +162,14 @@ static shoal_status_t start_local(run_t *run, party_t party, shoal_queue_kind_t 
 }
 
 // Arrives at the transfer. *out_done: nothing more is to be waited for.
-static shoal_status_t start_reshard(run_t *run, party_t party, const shoal_instruction_t *in,
-                                    double price, bool *out_done) {
+static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party,
+                                    const shoal_instruction_t *in, double price, bool *out_done) {
   shoal_sim_t *sim = run->sim;
   player_t *player = &run->players[party.actor];
   const shoal_sim_flow_t *flows;
   SHOAL_RETURN_IF_ERROR(shoal_sim_channel(sim, in->channel, player->variant, &flows));
   const shoal_sim_flow_t *mine = &flows[party.actor];
-  transfer_t *transfer = &run->transfers[in->channel][player->uses[in->channel]++];
+  const int64_t use = player->uses[in->channel]++;
   *out_done = false;
   if (!mine->sends && !mine->receives) {
     const double rate = sim->actors[party.actor].target.bytes_per_second;
@@ -367,10 +178,9 @@ static shoal_status_t start_reshard(run_t *run, party_t party, const shoal_instr
   for (int level = 0; level < SHOAL_SIM_LEVELS; ++level) {
     run->groups[party.actor].sent[level] += mine->bytes[SHOAL_SIM_OUT][level];
   }
-  if (!transfer->load) {
-    SHOAL_RETURN_IF_ERROR(load_of(run, in->channel, player->variant, flows, &transfer->load));
-    transfer->awaited = transfer->load->senders;
-  }
+  shoal_sim_transfer_t *transfer;
+  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_find(&run->traffic, in->channel, player->variant,
+                                               party.actor, use, flows, &transfer));
   if (!mine->receives) {
     *out_done = true;
     if (!SHOAL_PUSH(sim->arena, &transfer->lazy, party.actor)) return SHOAL_OOM();
@@ -380,7 +190,8 @@ static shoal_status_t start_reshard(run_t *run, party_t party, const shoal_instr
   } else if (!SHOAL_PUSH(sim->arena, &transfer->blocked, party)) {
     return SHOAL_OOM();
   }
-  return mine->sends && --transfer->awaited == 0 ? start_transfer(run, transfer) : NULL;
+  if (!mine->sends || --transfer->awaited > 0) return NULL;
+  return shoal_sim_traffic_start(&run->traffic, run->now, transfer);
 }
 
 static bool may_start(const player_t *player, const shoal_instruction_t *in) {
@@ -404,7 +215,8 @@ static shoal_status_t start_lane(run_t *run, int32_t actor, int32_t queue, bool 
     lane->running = true;
     lane->started = run->now;
     if (in->opcode == SHOAL_OPCODE_RESHARD) {
-      SHOAL_RETURN_IF_ERROR(start_reshard(run, (party_t){actor, queue}, in, seconds, &done));
+      SHOAL_RETURN_IF_ERROR(
+          start_reshard(run, (shoal_sim_party_t){actor, queue}, in, seconds, &done));
     } else {
       run->groups[actor].busy[in->queue] += seconds;
       done = seconds <= 0;
@@ -480,42 +292,11 @@ static shoal_status_t start_calls(run_t *run, int32_t actor) {
 
 // ---- all together ---------------------------------------------------------------------
 
-// How often each channel is used, at most; room for the transfers.
-static shoal_status_t make_transfers(run_t *run) {
-  shoal_sim_t *sim = run->sim;
-  const int64_t channels = sim->program->channel_count;
-  int64_t *most = SHOAL_NEW(sim->arena, int64_t, channels);
-  int64_t *mine = SHOAL_NEW(sim->arena, int64_t, channels);
-  run->transfers = SHOAL_NEW(sim->arena, transfer_t *, channels);
-  if (!most || !mine || !run->transfers) return SHOAL_OOM();
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    const shoal_sim_actor_t *who = &sim->actors[a];
-    for (int64_t c = 0; c < channels; ++c) mine[c] = 0;
-    for (int64_t c = 0; who->order && c < who->order->call_count; ++c) {
-      const shoal_segment_t *segment = &who->rank_class->segments[who->order->calls[c].segment];
-      for (int64_t i = 0; i < segment->instruction_count; ++i) {
-        if (segment->instructions[i].opcode == SHOAL_OPCODE_RESHARD) {
-          ++mine[segment->instructions[i].channel];
-        }
-      }
-    }
-    for (int64_t c = 0; c < channels; ++c) most[c] = mine[c] > most[c] ? mine[c] : most[c];
-  }
-  for (int64_t c = 0; c < channels; ++c) {
-    run->transfers[c] = SHOAL_NEW(sim->arena, transfer_t, most[c]);
-    if (!run->transfers[c]) return SHOAL_OOM();
-  }
-  return NULL;
-}
-
 static shoal_status_t make_players(run_t *run) {
   shoal_sim_t *sim = run->sim;
   run->players = SHOAL_NEW(sim->arena, player_t, sim->actor_count);
   run->lists = SHOAL_NEW(sim->arena, lane_list_t *, sim->program->class_count);
-  run->loads = SHOAL_NEW(sim->arena, load_t *, sim->program->channel_count * sim->variant_count);
-  run->crowds =
-      SHOAL_NEW(sim->arena, double, SHOAL_SIM_RESOURCES * sim->actor_count * SHOAL_SIM_WAYS);
-  if (!run->players || !run->lists || !run->loads || !run->crowds) return SHOAL_OOM();
+  if (!run->players || !run->lists) return SHOAL_OOM();
   for (int64_t c = 0; c < sim->program->class_count; ++c) {
     run->lists[c] = SHOAL_NEW(sim->arena, lane_list_t,
                               sim->program->classes[c].segment_count * SHOAL_QUEUE_COUNT);
@@ -562,23 +343,26 @@ static shoal_status_t loop(run_t *run) {
     SHOAL_RETURN_IF_ERROR(start_lanes(run, a));
   }
   for (;;) {
-    double time;
-    const int64_t next = first_through(run, &time);
-    if (run->heap.count > 0 && run->heap.items[0].time <= time) {
+    int64_t index;
+    const double next = shoal_sim_traffic_next(&run->traffic, &index);
+    const bool moves = index >= 0, waits = run->heap.count > 0;
+    if (!moves && !waits) return stuck(run);
+    if (waits && (!moves || run->heap.items[0].time <= run->now + next)) {
       const event_t event = pop_event(run);
-      advance(run, event.time);
+      shoal_sim_traffic_pass(&run->traffic, event.time - run->now);
+      run->now = event.time;
       if (event.transfer) {
         SHOAL_RETURN_IF_ERROR(deliver(run, event.transfer));
       } else {
         SHOAL_RETURN_IF_ERROR(finish_instruction(run, event.actor, event.queue));
         SHOAL_RETURN_IF_ERROR(start_lanes(run, event.actor));
       }
-    } else if (next >= 0) {
-      advance(run, time);
-      run->moving.items[next]->left = 0;
-      SHOAL_RETURN_IF_ERROR(through(run, next));
     } else {
-      return stuck(run);
+      shoal_sim_traffic_pass(&run->traffic, next);
+      run->now += next;
+      shoal_sim_transfer_t *transfer = shoal_sim_traffic_take(&run->traffic, index);
+      SHOAL_RETURN_IF_ERROR(push_event(
+          run, (event_t){.time = run->now + transfer->load->latency, .transfer = transfer}));
     }
   }
 }
@@ -589,7 +373,7 @@ shoal_status_t shoal_sim_run(shoal_sim_t *sim, shoal_simulated_t *groups, shoal_
                .groups = groups,
                .spans = spans,
                .one_queue = sim->times && !shoal_times_overlap(sim->times)};
-  SHOAL_RETURN_IF_ERROR(make_transfers(&run));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_init(sim, &run.traffic));
   SHOAL_RETURN_IF_ERROR(make_players(&run));
   SHOAL_RETURN_IF_ERROR(loop(&run));
   *out_seconds = 0;

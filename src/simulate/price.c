@@ -98,17 +98,7 @@ static void add_sample(const shoal_sim_actor_t *actor, const shoal_sim_t *sim, i
                        samples_t *samples) {
   const shoal_cluster_nodes_t *nodes = shoal_cluster_group(sim->cluster, rank);
   if (strcmp(nodes->device.name, actor->nodes->device.name) != 0) return;
-  const shoal_class_t *rank_class = actor->rank_class;
-  int64_t low = 0, high = rank_class->rank_count;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (rank_class->ranks[middle] < rank) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  bool known = low == rank_class->rank_count || rank_class->ranks[low] != rank;
+  bool known = !shoal_sim_has_rank(actor->rank_class, rank);
   for (int32_t i = 0; i < samples->count; ++i) known |= samples->ranks[i] == rank;
   if (!known && samples->count < MOST_SAMPLES) samples->ranks[samples->count++] = rank;
 }

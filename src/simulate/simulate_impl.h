@@ -6,7 +6,8 @@
 //   channel.c   what a reshard sends
 //   flow.c      over which links, and what it keeps busy
 //   place.c     how many ranks of a group are on one node, without walking the group
-//   events.c    the run: queues, waits, transfers
+//   traffic.c   transfers under way, and how they share links
+//   events.c    the run: queues, waits, calls
 //   times.c     measured times
 //   report.c    texts
 #ifndef SHOAL_SIMULATE_IMPL_H_
@@ -30,13 +31,21 @@ typedef struct shoal_sim_actor {
   const shoal_order_t *order;          // of the graph; NULL: nothing to do
   const shoal_cluster_nodes_t *nodes;  // what they run on
   int32_t kind;                        // of nodes: device and links alike
-  int32_t first_rank;
+  int32_t first_rank, middle_rank;
   int64_t rank_count;
   int64_t node_ranks;    // of them on one node, at most
   int64_t rack_nodes;    // nodes of one rack with them
   int32_t site, region;  // actors with the same share nodes, racks
   shoal_target_t target;
 } shoal_sim_actor_t;
+
+// Ranks whose nodes are of one kind, as far as they are neighbours.
+typedef struct shoal_sim_span {
+  int64_t from, to;
+  int32_t kind;
+} shoal_sim_span_t;
+
+bool shoal_sim_has_rank(const shoal_class_t *rank_class, int32_t rank);
 
 // ---- what is sent ---------------------------------------------------------------------
 
@@ -64,6 +73,8 @@ typedef struct shoal_sim {
   const shoal_times_t *times;
   const char *graph;
   shoal_arena_t *arena;
+  int64_t span_count;
+  shoal_sim_span_t *spans;
   int64_t actor_count;
   shoal_sim_actor_t *actors;
   // Micro-batches whose parts have the same sizes are one *variant*; 0 is outside the loop.
@@ -82,6 +93,10 @@ SHOAL_MUST_USE shoal_status_t shoal_sim_segment(shoal_sim_t *sim, int64_t actor,
 // What a channel sends, of each actor.
 SHOAL_MUST_USE shoal_status_t shoal_sim_channel(shoal_sim_t *sim, int32_t channel, int32_t variant,
                                                 const shoal_sim_flow_t **out_flows);
+// Which actors meet in a channel: those with the same number, of *out_count numbers. Ranks of one
+// class on devices of two kinds need not.
+SHOAL_MUST_USE shoal_status_t shoal_sim_meetings(shoal_sim_t *sim, int32_t channel,
+                                                 const int32_t **out_meetings, int32_t *out_count);
 // Seconds of each resource of the actor that a flow takes when it has them to itself.
 // Its rank's link inside the node, its rank's card, all cards of the node, the rack's uplink.
 enum { SHOAL_SIM_PORT, SHOAL_SIM_CARD, SHOAL_SIM_CARDS, SHOAL_SIM_UPLINK, SHOAL_SIM_RESOURCES };

@@ -286,6 +286,31 @@ static void test_two_kinds(void **state) {
   shoal_simulation_free(s);
 }
 
+// Reductions inside the nodes do not make the ranks of fast nodes wait for those of slow ones;
+// reductions across them do.
+static void test_kinds_that_do_not_meet(void **state) {
+  (void)state;
+  static const char cluster[] =
+      "shoal_cluster: 1\nlink: {latency: 0.5, bandwidth: 4096}\n"
+      "node_link: {latency: 0.5, bandwidth: 4096}\nnodes:\n"
+      "  - {devices: 2, device: {name: slow, flops: 1024, bandwidth: 1.0e30}}\n"
+      "  - {devices: 2, device: {name: fast, flops: 4096, bandwidth: 1.0e30}}\n";
+  for (int across = 0; across < 2; ++across) {
+    char *text = edit(BESIDE, "world 2", "world 4");
+    char *mesh = edit(text, "mesh data=2", across ? "mesh data=2,t=2" : "mesh t=2,data=2");
+    char *all = edit(mesh, "ranks 0-1", "ranks 0-3");
+    shoal_simulation_t *s = simulate(all, cluster, NULL, "run");
+    assert_int_equal(s->count, 2);
+    const double fast = s->groups[1].seconds;
+    assert_true(across ? fast > 4.9 : fast > 3.4 && fast < 3.6);
+    assert_true(across ? s->groups[1].waiting > 0.7 : s->groups[1].waiting == 0);
+    shoal_simulation_free(s);
+    test_free(text);
+    test_free(mesh);
+    test_free(all);
+  }
+}
+
 // Micro-batches of 3, 2 and 2 rows: the first takes longer.
 static void test_uneven_micro_batches(void **state) {
   (void)state;
@@ -347,6 +372,111 @@ static void test_place(void **state) {
     }
     shoal_arena_deinit(&arena);
   }
+}
+
+// ---- bytes ----------------------------------------------------------------------------
+
+static const char ONE[] =
+    "shoal_program 1\n"
+    "world 16\n"
+    "micro 1\n"
+    "mesh MESH\n"
+    "channel 0 f32[64, 64] \"SRC\" -> \"DST\"\n"
+    "class 0 ranks 0-15 arena 65536\n"
+    "  buffer 0 temp \"x\" f32[64, 64] \"SRC\" slots 1 bytes 16384 offset 0\n"
+    "  buffer 1 temp \"y\" f32[64, 64] \"DST\" slots 1 bytes 16384 offset 16384\n"
+    "  segment 0 s\n"
+    "    0 comm reshard (0) -> (1) channel 0 \"x\"\n"
+    "  order run 0\n";
+
+// One reshard on 16 ranks, 4 a node.
+static shoal_simulation_t *simulate_one(const char *mesh, const char *src, const char *dst,
+                                        const char *cluster) {
+  char *texts[6];
+  texts[0] = edit(ONE, "MESH", mesh);
+  texts[1] = edit(texts[0], "SRC", src);
+  texts[2] = edit(texts[1], "SRC", src);
+  texts[3] = edit(texts[2], "DST", dst);
+  texts[4] = edit(texts[3], "DST", dst);
+  shoal_simulation_t *s = simulate(texts[4], cluster, NULL, "run");
+  for (int i = 0; i < 5; ++i) test_free(texts[i]);
+  return s;
+}
+
+// Messages: where nodes do alike, what is sent over each level is what all ranks' transfers say.
+static void test_bytes_of_messages(void **state) {
+  (void)state;
+  static const char *const cases[][3] = {{"d=16", "d:0", "d:1"},
+                                         {"d=4,t=4", "t:0", "t:1"},
+                                         {"d=4,t=4", "d:0", "d:1"},
+                                         {"d=4,t=4", "d:0,t:1", "t:0,d:1"},
+                                         {"d=4,t=4", "t:0,d:0", "d:0,t:0"},
+                                         {"d=16", "", "d:0"}};
+  static const char cluster[] =
+      "shoal_cluster: 1\nnodes: [{count: 4, devices: 4}]\nrack_link: {nodes: 2, bandwidth: "
+      "1.0e9}\n";
+  shoal_cluster_t *described;
+  assert_ok(shoal_cluster_parse("c", cluster, shoal_allocator_system(), &described));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    shoal_mesh_t mesh;
+    shoal_layout_t src, dst;
+    shoal_reshard_t reshard;
+    const shoal_shape_t shape = {.rank = 2, .dims = {64, 64}};
+    assert_ok(shoal_mesh_parse(cases[i][0], &arena, &mesh));
+    assert_ok(shoal_layout_parse(cases[i][1], &mesh, 1, &arena, &src));
+    assert_ok(shoal_layout_parse(cases[i][2], &mesh, 1, &arena, &dst));
+    assert_ok(shoal_layout_reshard(&src, -1, &dst, -1, &shape, &arena, &reshard));
+    double expected[SHOAL_CLUSTER_LEVEL_COUNT] = {0};
+    for (int64_t t = 0; t < reshard.transfer_count; ++t) {
+      const shoal_transfer_t *transfer = &reshard.transfers[t];
+      if (transfer->src == transfer->dst) continue;
+      expected[shoal_cluster_level(described, (int32_t)transfer->src, (int32_t)transfer->dst)] +=
+          4 * (double)transfer->count;
+    }
+    shoal_simulation_t *s = simulate_one(cases[i][0], cases[i][1], cases[i][2], cluster);
+    if (!reshard.collective) {
+      for (int level = 0; level < SHOAL_CLUSTER_LEVEL_COUNT; ++level) {
+        if (s->bytes[level] != expected[level]) {
+          fail_msg("%s: %s -> %s sends %g bytes (%s), not %g", cases[i][0], cases[i][1],
+                   cases[i][2], s->bytes[level],
+                   shoal_cluster_level_name((shoal_cluster_level_t)level), expected[level]);
+        }
+      }
+    }
+    shoal_simulation_free(s);
+    shoal_arena_deinit(&arena);
+  }
+  shoal_cluster_free(described);
+}
+
+// Rings over the hierarchy: 16384 bytes among 16 ranks, 4 on each of 4 nodes.
+static void test_rings(void **state) {
+  (void)state;
+  static const char cluster[] =
+      "shoal_cluster: 1\ndevice: {collectives: ring}\nlink: {latency: 0.25, bandwidth: 1024, "
+      "cards: 4}\nnode_link: {latency: 0.125, bandwidth: 65536}\nnodes: [{count: 4, devices: 4}]\n";
+  const double w = 16384;
+  shoal_simulation_t *s = simulate_one("d=16", "d:partial(sum)", "", cluster);
+  expect(s->groups[0].sent[SHOAL_CLUSTER_NODE], 2 * w * 3 / 4);
+  expect(s->groups[0].sent[SHOAL_CLUSTER_NETWORK], 2 * w / 4 * 3 / 4);
+  // 6 KiB over a card of its own; 2 x 3 steps in the node, 2 x 2 up and down the tree.
+  expect(s->seconds, 6 + 6 * 0.125 + 4 * 0.25);
+  shoal_simulation_free(s);
+  s = simulate_one("d=16", "d:0", "", cluster);  // all_gather: half of it
+  expect(s->groups[0].sent[SHOAL_CLUSTER_NETWORK], w / 4 * 3 / 4);
+  expect(s->seconds, 3 + 3 * 0.125 + 3 * 0.25);
+  shoal_simulation_free(s);
+  // Inside nodes only; and the four ranks of a node that reduce each with their like share nothing.
+  s = simulate_one("d=4,t=4", "t:partial(sum)", "", cluster);
+  expect(s->bytes[SHOAL_CLUSTER_NETWORK], 0);
+  expect(s->seconds, 2 * w * 3 / 4 / 65536 + 6 * 0.125);
+  shoal_simulation_free(s);
+  s = simulate_one("d=4,t=4", "d:partial(sum)", "", cluster);
+  expect(s->bytes[SHOAL_CLUSTER_NODE], 0);
+  expect(s->seconds, 2 * w * 3 / 4 / 1024 + 4 * 0.25);
+  shoal_simulation_free(s);
 }
 
 // ---- errors ---------------------------------------------------------------------------
@@ -459,6 +589,9 @@ int main(void) {
       cmocka_unit_test(test_two_kinds),
       cmocka_unit_test(test_uneven_micro_batches),
       cmocka_unit_test(test_place),
+      cmocka_unit_test(test_kinds_that_do_not_meet),
+      cmocka_unit_test(test_bytes_of_messages),
+      cmocka_unit_test(test_rings),
       cmocka_unit_test(test_errors),
       cmocka_unit_test(test_times_errors),
       cmocka_unit_test(test_texts),
