@@ -46,3 +46,5 @@ check "zeros and ties, and five steps" \
   'seed=4 ranks=4 momentum steps=5; i0=f64[6,6]=; i1=f64[6]=; s0=f64[6]; v0=maximum(i0,i1); v1=relu(i0); v2=add(v0,v1); v3=reduce_max(v2){dims=[1], keep=0}; v4=mul(v3,s0); mesh data=2,tensor=2; pin i0 data:0,tensor:1'
 check "exponentials that overflow unless the maximum of all ranks is subtracted" \
   'seed=5 ranks=4 sgd; i0=f64[5,9]; i1=i32[5]<9; s0=f64[5,9]; v0=affine(i0){scale=800, shift=-50}; v1=add(v0,s0); v2=softmax(v1){axis=1}; v3=cross_entropy(v1,i1); v4=affine(v3){scale=0.001, shift=0}; mesh tensor=4; pin i0 tensor:1; pin s0 tensor:1; expand v2/*; expand v3/*; expand grad/v3/*'
+check "93 ranks, statically: sums stay summands between two meshes with an axis of the same name and size" \
+  'seed=768301 ranks=93 sgd; i0=i32[2]<2; s0=f32[2,2]; v0=embedding(s0,i0); v1=square(v0); mesh p!data=3,tensor=19@0-56; mesh q!data=3,tensor=12@57-92; pin s0 q!data:0,tensor:1; pin grad/v1/square/affine q!data:partial(sum); stage v0/* p; stage v1/* q'

@@ -3,6 +3,8 @@
 // element by element, where there is one.
 #include "explore/channels.h"
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/status.h"
 #include "prove/compare.h"
@@ -11,28 +13,33 @@ static int64_t micro_of(const shoal_layout_t *layout, int64_t micro) {
   return shoal_layout_speaks_of_micro(layout) ? micro : -1;
 }
 
-// How many ranks' contributions make an element: those along axes that only the source is partial
-// in.
+// Does the destination keep the summands of that axis of the source apart? By an axis of the same
+// name and size, on another mesh too.
+static bool keeps(const shoal_layout_t *dst, const shoal_axis_t *axis, shoal_reduce_t reduce) {
+  for (int32_t i = 0; i < dst->cut_count; ++i) {
+    const shoal_cut_t *cut = &dst->cuts[i];
+    if (cut->kind != SHOAL_CUT_PARTIAL || cut->axis < 0 || cut->reduce != reduce) continue;
+    const shoal_axis_t *own = &dst->mesh->axes[cut->axis];
+    if (strcmp(own->name, axis->name) == 0 && own->size == axis->size) return true;
+  }
+  return false;
+}
+
+// How many ranks' contributions make an element.
 static int64_t summands(const shoal_channel_t *channel) {
   int64_t count = 1;
   for (int32_t i = 0; i < channel->src->cut_count; ++i) {
     const shoal_cut_t *cut = &channel->src->cuts[i];
     if (cut->kind != SHOAL_CUT_PARTIAL || cut->axis < 0) continue;
     const shoal_axis_t *axis = &channel->src->mesh->axes[cut->axis];
-    bool kept = false;
-    for (int32_t k = 0; k < channel->dst->cut_count; ++k) {
-      const shoal_cut_t *other = &channel->dst->cuts[k];
-      kept |= channel->dst->mesh == channel->src->mesh && other->axis == cut->axis &&
-              other->kind == SHOAL_CUT_PARTIAL;
-    }
-    if (!kept) count *= axis->size;
+    if (!keeps(channel->dst, axis, cut->reduce)) count *= axis->size;
   }
   return count;
 }
 
 static bool is_partial(const shoal_layout_t *layout) {
   for (int32_t i = 0; i < layout->cut_count; ++i)
-    if (layout->cuts[i].kind == SHOAL_CUT_PARTIAL && layout->cuts[i].axis >= 0) return true;
+    if (layout->cuts[i].kind == SHOAL_CUT_PARTIAL) return true;
   return false;
 }
 

@@ -24,13 +24,44 @@ struct shoal_coverage {
 };
 
 // What a plan can have besides ops, ways and reshards.
-static const char *const features[] = {
-    "uneven",    "empty part", "unit",         "chunk",       "flat",           "halo",
-    "weights",   "items",      "3 axes",       "two meshes",  "union mesh",     "rank list",
-    "idle rank", "micro",      "uneven micro", "partial sum", "partial max",    "partial min",
-    "expanded",  "eval",       "f64",          "f32",         "bf16",           "threads",
-    "processes", "opaque",     "ranks 1",      "ranks 2",     "ranks 3",        "ranks 4",
-    "ranks 5",   "ranks 6",    "ranks 7",      "ranks 8",     "33 to 64 ranks", "65 to 200 ranks"};
+static const char *const features[] = {"uneven",
+                                       "empty part",
+                                       "unit",
+                                       "chunk",
+                                       "flat",
+                                       "halo",
+                                       "weights",
+                                       "items",
+                                       "3 axes",
+                                       "two meshes",
+                                       "3 stages",
+                                       "union mesh",
+                                       "rank list",
+                                       "idle rank",
+                                       "micro",
+                                       "uneven micro",
+                                       "partial sum",
+                                       "partial max",
+                                       "partial min",
+                                       "expanded",
+                                       "eval",
+                                       "f64",
+                                       "f32",
+                                       "bf16",
+                                       "f16",
+                                       "threads",
+                                       "processes",
+                                       "opaque",
+                                       "ranks 1",
+                                       "ranks 2",
+                                       "ranks 3",
+                                       "ranks 4",
+                                       "ranks 5",
+                                       "ranks 6",
+                                       "ranks 7",
+                                       "ranks 8",
+                                       "33 to 64 ranks",
+                                       "65 to 200 ranks"};
 
 static item_t *find(const shoal_coverage_t *c, const char *group, const char *name) {
   for (int64_t i = 0; i < c->items.count; ++i)
@@ -281,7 +312,8 @@ static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
     if (plan->meshes[m].ranks && ok) ok = occurs(c, "feature", "rank list");
   }
   if (plan->mesh_count > 1) ok = ok && occurs(c, "feature", "two meshes");
-  if (plan->mesh_count > 2) ok = ok && occurs(c, "feature", "union mesh");
+  for (int64_t m = 2; m < plan->mesh_count && ok; ++m)
+    ok = occurs(c, "feature", strcmp(plan->meshes[m].name, "u") == 0 ? "union mesh" : "3 stages");
   if (plan->micro > 1) ok = ok && occurs(c, "feature", "micro");
   if (plan->owned_model) ok = ok && occurs(c, "feature", "expanded");
   return ok;

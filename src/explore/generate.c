@@ -135,8 +135,9 @@ static int64_t scarce(shoal_generator_t *g, const char *group, int64_t count,
 }
 
 static shoal_status_t generate(shoal_generator_t *g) {
-  static const char *const dtypes[] = {"f64", "f64", "f64", "f64", "f64", "f32", "f32", "bf16"};
-  shoal_dtype_parse(dtypes[scarce(g, "feature", 8, dtypes)], &g->dtype);
+  static const char *const dtypes[] = {"f64", "f64", "f64", "f64",  "f64",
+                                       "f64", "f32", "f32", "bf16", "f16"};
+  shoal_dtype_parse(dtypes[scarce(g, "feature", 10, dtypes)], &g->dtype);
   for (int i = 0; i < 4; ++i) g->sizes[i] = 2 + shoal_roll(g, 6);
   if (g->large || shoal_chance(g, 15)) g->sizes[shoal_roll(g, 4)] = 10 + shoal_roll(g, 31);
   g->ties = shoal_chance(g, 15);

@@ -13,7 +13,8 @@ typedef struct planner {
   gen_t *g;
   const shoal_model_t *model;
   const shoal_graph_t *train;
-  shoal_mesh_t meshes[3];  // the third, if any, has the ranks of both: states may rest on it
+  shoal_mesh_t
+      meshes[4];  // of stages, then perhaps one with the ranks of all: states may rest on it
   int64_t mesh_count, stage_count, micro;
   const bool *unreduced;  // of shoal_graph_unreduced
   bool failed;            // memory is short
@@ -137,10 +138,14 @@ static shoal_status_t make_meshes(planner_t *p) {
       g->c->ranks > 1 &&
       shoal_chance(g, shoal_coverage_count(g->coverage, "feature", "two meshes") < 20 ? 30 : 15);
   if (two) {
-    int64_t first = 1 + shoal_roll(g, g->c->ranks - 1);
-    SHOAL_RETURN_IF_ERROR(add_mesh(p, "p!", 0, first, true));
-    SHOAL_RETURN_IF_ERROR(add_mesh(p, "q!", first, g->c->ranks - first, true));
-    p->stage_count = 2;
+    p->stage_count = 2 + (g->c->ranks > 2 && shoal_chance(g, 25));
+    for (int64_t s = 0, from = 0; s < p->stage_count; ++s) {
+      static const char *const names[] = {"p!", "q!", "r!"};
+      const int64_t left = g->c->ranks - from, later = p->stage_count - 1 - s;
+      const int64_t size = later ? 1 + shoal_roll(g, left - later) : left;
+      SHOAL_RETURN_IF_ERROR(add_mesh(p, names[s], from, size, true));
+      from += size;
+    }
     return shoal_chance(g, 30) ? add_mesh(p, "u!", 0, g->c->ranks, true) : NULL;
   }
   bool idle = g->c->ranks > 1 && shoal_chance(g, 8);
@@ -224,6 +229,7 @@ static void pin_states(planner_t *p) {
 static void pin_inputs(planner_t *p) {
   gen_t *g = p->g;
   int64_t batch = -1;
+  const bool anywhere = shoal_chance(g, 15);  // else the batch is the first dim
   for (int64_t i = 0; i < p->train->inputs.count; ++i) {
     const shoal_value_info_t *info = &p->train->values.items[p->train->inputs.items[i].value];
     const shoal_shape_t *shape = &info->type.shape;
@@ -231,13 +237,16 @@ static void pin_inputs(planner_t *p) {
     const char *text = shoal_chance(g, 60)
                            ? layout_text(p, some_mesh(p), shape, false, false, shape->rank > 1)
                            : NULL;
-    bool cut = p->micro > 1 && (batch < 0 ? shoal_chance(g, 60) : shape->dims[0] == batch);
+    int32_t dim = 0;
+    if (anywhere && batch < 0) dim = (int32_t)shoal_roll(g, shape->rank);
+    while (anywhere && batch >= 0 && dim + 1 < shape->rank && shape->dims[dim] != batch) ++dim;
+    bool cut = p->micro > 1 && (batch < 0 ? shoal_chance(g, 60) : shape->dims[dim] == batch);
     if (cut) {
+      const char *micro = TEXT("micro:%d", dim);
       const char *bang = text ? strchr(text, '!') : NULL;
-      batch = shape->dims[0];
+      batch = shape->dims[dim];
       if (!text) text = "";
-      const char *rest = bang ? bang + 1 : text,
-                 *cuts = *rest ? join(p, "micro:0", rest) : "micro:0";
+      const char *rest = bang ? bang + 1 : text, *cuts = *rest ? join(p, micro, rest) : micro;
       text = bang && cuts ? TEXT("%.*s!%s", (int)(bang - text), text, cuts) : cuts;
     }
     if (text) pin(p, info->name, text);
@@ -362,11 +371,16 @@ static shoal_status_t aim(planner_t *p) {
 static void add_stages(planner_t *p) {
   gen_t *g = p->g;
   int64_t from = shoal_roll(g, g->c->nodes.count + 1);
+  int64_t last = from + shoal_roll(g, g->c->nodes.count + 1 - from);
+  if (p->stage_count < 3) last = g->c->nodes.count;
   for (int64_t n = 0; n < g->c->nodes.count; ++n) {
-    shoal_intent_entry_t entry = {TEXT("v%lld/*", (long long)n), n < from ? "p" : "q"};
+    shoal_intent_entry_t entry = {TEXT("v%lld/*", (long long)n), n < from   ? "p"
+                                                                 : n < last ? "q"
+                                                                            : "r"};
     if (!entry.pattern || !SHOAL_PUSH(g->arena, &g->c->stages, entry)) p->failed = true;
   }
-  shoal_intent_entry_t loss = {"loss/*", shoal_chance(g, 80) ? "q" : "p"};
+  const char *end = p->stage_count < 3 ? "q" : "r";
+  shoal_intent_entry_t loss = {"loss/*", shoal_chance(g, 80) ? end : "p"};
   if (!SHOAL_PUSH(g->arena, &g->c->stages, loss)) p->failed = true;
 }
 

@@ -285,7 +285,7 @@ static bool change_mesh(shrinker_t *s, int64_t i, bool micro) {
     }
     for (int64_t k = 0; k < c.pins.count; ++k) {
       char *value = shoal_arena_strdup(s->arena, c.pins.items[k].value);
-      char *at = value ? strstr(value, "micro:0") : NULL;
+      char *at = value ? strstr(value, "micro:") : NULL;  // and one digit
       if (!at) continue;
       size_t drop = at[7] == ',' ? 8 : 7;
       memmove(at, at + drop, strlen(at + drop) + 1);

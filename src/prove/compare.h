@@ -40,8 +40,7 @@ typedef struct shoal_rank_log {
   int64_t size;
 } shoal_rank_log_t;
 
-// `program` says what the meshes and resting layouts are. `expanded` is the plan's model where that
-// differs from `model`, else NULL. Everything is allocated from `arena`.
+// `program` says what the meshes and resting layouts are. Everything is allocated from `arena`.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_create(const shoal_model_t *model,
                                                       const shoal_program_t *program, int32_t ranks,
                                                       const shoal_rank_log_t *logs,
