@@ -23,24 +23,26 @@ typedef struct cli_model_options {
     .offset = offsetof(type, model) + offsetof(cli_model_options_t, field), .value = value_, \
     .doc = doc_, __VA_ARGS__                                                                 \
   }
-#define CLI_MODEL_OPTIONS(type)                                                                 \
-  CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch"),                                  \
-      CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens of a row"),                       \
-      CLI_MODEL_OPTION(type, INT, vocabulary, NULL, "gpt: different tokens"),                   \
-      CLI_MODEL_OPTION(type, INT, width, NULL, "gpt: channels"),                                \
-      CLI_MODEL_OPTION(type, INT, heads, NULL, "gpt: attention heads"),                         \
-      CLI_MODEL_OPTION(type, INT, layers, NULL, "gpt: blocks; mlp: hidden layers"),             \
-      CLI_MODEL_OPTION(type, INT, in_features, NULL, "mlp: inputs"),                            \
-      CLI_MODEL_OPTION(type, INT, hidden, NULL, "mlp: width of hidden layers"),                 \
-      CLI_MODEL_OPTION(type, INT, classes, NULL, "mlp, cnn: classes"),                          \
-      CLI_MODEL_OPTION(type, INT, channels, NULL, "cnn: input channels"),                       \
-      CLI_MODEL_OPTION(type, INT, size, NULL, "cnn: height and width", .no_environment = true), \
-      CLI_MODEL_OPTION(type, STRING, dtype, "f32", "f64, f32, bf16 or f16"),                    \
-      CLI_MODEL_OPTION(type, REAL, dropout, NULL, "probability of dropping an activation"),     \
-      CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate (0: the model's default)"),         \
-      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon (0: its default)"),      \
-      CLI_MODEL_OPTION(type, BOOL, tied, NULL, "gpt: the head reads the embedding"),            \
-      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "mlp: SGD instead of AdamW"),                     \
+#define CLI_MODEL_OPTIONS(type)                                                                   \
+  CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),                  \
+      CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens of a row", .positive = true),       \
+      CLI_MODEL_OPTION(type, INT, vocabulary, NULL, "gpt: different tokens", .positive = true),   \
+      CLI_MODEL_OPTION(type, INT, width, NULL, "gpt: channels", .positive = true),                \
+      CLI_MODEL_OPTION(type, INT, heads, NULL, "gpt: attention heads", .positive = true),         \
+      CLI_MODEL_OPTION(type, INT, layers, NULL, "gpt: blocks; mlp: hidden layers",                \
+                       .positive = true),                                                         \
+      CLI_MODEL_OPTION(type, INT, in_features, NULL, "mlp: inputs", .positive = true),            \
+      CLI_MODEL_OPTION(type, INT, hidden, NULL, "mlp: width of hidden layers", .positive = true), \
+      CLI_MODEL_OPTION(type, INT, classes, NULL, "mlp, cnn: classes", .positive = true),          \
+      CLI_MODEL_OPTION(type, INT, channels, NULL, "cnn: input channels", .positive = true),       \
+      CLI_MODEL_OPTION(type, INT, size, NULL, "cnn: height and width", .no_environment = true,    \
+                       .positive = true),                                                         \
+      CLI_MODEL_OPTION(type, STRING, dtype, "f32", "f64, f32, bf16 or f16"),                      \
+      CLI_MODEL_OPTION(type, REAL, dropout, NULL, "probability of dropping an activation"),       \
+      CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true),                  \
+      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true),       \
+      CLI_MODEL_OPTION(type, BOOL, tied, NULL, "gpt: the head reads the embedding"),              \
+      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "mlp: SGD instead of AdamW"),                       \
       CLI_MODEL_OPTION(type, INT, model_seed, "1", "seed of initial values and dropout")
 
 // Builds model `name` (mlp, gpt, cnn); NOT_FOUND suggests the nearest.

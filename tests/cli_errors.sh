@@ -55,6 +55,14 @@ bad INVALID_ARGUMENT "--steps: 'many' is not a whole number" "" train mlp --step
 bad INVALID_ARGUMENT "--steps needs a value" "" train mlp --steps
 bad INVALID_ARGUMENT "--steps -3" "" train mlp --steps -3
 bad INVALID_ARGUMENT "--keep -1" "" train mlp --keep -1
+# What is given must make sense: 0 does not stand for the default.
+for option in batch context vocabulary width heads layers in-features hidden classes channels size lr eps; do
+  bad INVALID_ARGUMENT "--$option: '0' is not above zero" "" train mlp --$option 0
+done
+bad INVALID_ARGUMENT "--lr: '-1' is not above zero" "" train mlp --lr -1
+bad INVALID_ARGUMENT "--lr: 'nan' is not above zero" "" train mlp --lr nan
+SHOAL_BATCH=0 bad INVALID_ARGUMENT "SHOAL_BATCH: '0' is not above zero" "" plan mlp
+bad INVALID_ARGUMENT "the kernel spans 3 rows, but x has 1 and 0 of padding" "" plan cnn --size 2
 bad INVALID_ARGUMENT "--lr: 'fast' is not a number" "" train mlp --lr fast
 bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --format xml
 bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
@@ -70,7 +78,7 @@ SHOAL_STEPS=soon bad INVALID_ARGUMENT "SHOAL_STEPS: 'soon' is not a whole number
 SHOAL_TIMEOUT_MS=-4 bad INVALID_ARGUMENT "SHOAL_TIMEOUT_MS is '-4'" "" train mlp
 
 # ---- shapes -------------------------------------------------------------------------------------------
-bad INVALID_ARGUMENT "dim 0 is negative (-3)" "" train mlp --batch -3
+bad INVALID_ARGUMENT "--batch: '-3' is not above zero" "" train mlp --batch -3
 bad INVALID_ARGUMENT "C a multiple of heads" "" plan gpt --width 64 --heads 5
 bad INVALID_ARGUMENT "'i32' is no float type" "f64, f32, bf16 or f16" plan mlp --dtype i32
 

@@ -154,7 +154,9 @@ SHOAL_API shoal_value_t shoal_step_at(shoal_graph_t *graph, const char *file, in
 // Key of a random node called `name` in the current scope: seed xor hash(full name).
 SHOAL_API int64_t shoal_random_key(shoal_graph_t *graph, const char *name);
 
-// Excludes states from training by pattern ('*' matches anything): "block0/*".
+// Excludes states from training by pattern ('*' matches anything): "block0/*". Counts for every
+// shoal_minimize that follows. In a model that trains, a pattern that no trainable state has, or
+// one that comes after the shoal_minimize it is meant for, is an error of shoal_model_status.
 SHOAL_API void shoal_freeze_at(shoal_model_t *model, const char *pattern, const char *file,
                                int line);
 #define shoal_freeze(model, pattern) shoal_freeze_at(model, pattern, SHOAL_HERE)

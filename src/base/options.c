@@ -116,6 +116,10 @@ static shoal_status_t bad_choice(const shoal_option_t *option, const char *value
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "%s: '%s' is not one of %s", from, value, list);
 }
 
+static bool is_positive(shoal_option_kind_t kind, const void *field) {
+  return kind == SHOAL_OPTION_REAL ? *(const double *)field > 0 : *(const int64_t *)field > 0;
+}
+
 static shoal_status_t set(const shoal_option_t *option, const char *value, const char *from,
                           shoal_arena_t *arena, void *options) {
   void *field = (char *)options + option->offset;
@@ -155,8 +159,12 @@ static shoal_status_t set(const shoal_option_t *option, const char *value, const
       break;
     }
   }
-  if (good) return NULL;
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' is not %s", from, value, kind_words[option->kind]);
+  if (!good)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' is not %s", from, value,
+                       kind_words[option->kind]);
+  if (option->positive && !is_auto && !is_positive(option->kind, field))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' is not above zero", from, value);
+  return NULL;
 }
 
 // ---- sources ------------------------------------------------------------------------------------

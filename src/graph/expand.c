@@ -21,7 +21,7 @@ static shoal_status_t copy_states(const shoal_model_t *from, shoal_model_t *to) 
     SHOAL_RETURN_IF_ERROR(shoal_model_add_state(to, &state, &index));
   }
   for (int64_t i = 0; i < from->frozen.count; ++i)
-    shoal_freeze_at(to, from->frozen.items[i], "", 0);
+    shoal_freeze_at(to, from->frozen.items[i].pattern, "", 0);
   return shoal_model_status(to);
 }
 

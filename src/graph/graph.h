@@ -56,6 +56,14 @@ typedef struct shoal_state_info {
   int line;
 } shoal_state_info_t;
 
+// What shoal_freeze was told.
+typedef struct shoal_frozen {
+  const char *pattern, *file;
+  int line;
+  bool late;  // after a minimize, which trains what it trains already
+  bool used;  // a minimize left a state out for it
+} shoal_frozen_t;
+
 struct shoal_model {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
@@ -64,13 +72,15 @@ struct shoal_model {
   SHOAL_VEC(shoal_state_info_t) states;
   shoal_index_t state_index;          // by name
   SHOAL_VEC(shoal_graph_t *) graphs;  // "init" is graphs.items[0]
-  SHOAL_VEC(const char *) frozen;     // patterns
-  bool init_rewritten;                // "init" no longer follows from the states alone
-  shoal_status_t error;               // the first
+  SHOAL_VEC(shoal_frozen_t) frozen;
+  bool minimized;        // a graph of it trains
+  bool init_rewritten;   // "init" no longer follows from the states alone
+  shoal_status_t error;  // the first
 };
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);  // or -1
-bool shoal_model_is_frozen(const shoal_model_t *model, const char *state);     // by shoal_freeze
+// Does a minimize leave this trainable state out? Patterns that say so are marked as used.
+bool shoal_model_freezes(shoal_model_t *model, const char *state);
 // types[] of a node's operands, arena-allocated, as a call on the whole.
 SHOAL_MUST_USE shoal_status_t shoal_node_call(const shoal_graph_t *graph, const shoal_node_t *node,
                                               shoal_arena_t *arena, shoal_call_t *out_call);

@@ -63,9 +63,35 @@ void shoal_model_fail_at(shoal_model_t *model, shoal_status_t status, const char
   shoal_model_fail(model, blamed);
 }
 
+// A freeze that leaves nothing out of training is a mistake, once a graph trains. Known only at the
+// end: states and graphs may be made after it.
+static shoal_status_t check_frozen(const shoal_model_t *model) {
+  for (int64_t i = 0; model->minimized && i < model->frozen.count; ++i) {
+    const shoal_frozen_t *frozen = &model->frozen.items[i];
+    const char *trainable = NULL, *match = NULL;
+    for (int64_t s = 0; s < model->states.count; ++s) {
+      const shoal_state_info_t *state = &model->states.items[s];
+      if (!state->options.trainable) continue;
+      if (!trainable) trainable = state->name;
+      if (!match && shoal_pattern_match(frozen->pattern, state->name)) match = state->name;
+    }
+    if (frozen->used || (match && !frozen->late)) continue;
+    char hint[SHOAL_NAME_LIMIT + 64];
+    snprintf(hint, sizeof hint,
+             match ? "call shoal_freeze before shoal_minimize"
+                   : "states have names such as '%s'; '*' in a pattern matches anything",
+             trainable ? trainable : "");
+    return shoal_status_format(SHOAL_INVALID_ARGUMENT, frozen->file, frozen->line, hint,
+                               match ? "freezing '%s' comes after shoal_minimize, which trains '%s'"
+                                     : "freezing '%s': there is no trainable state of that name%s",
+                               frozen->pattern, match ? match : "");
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_model_status(const shoal_model_t *model) {
   if (!model) return SHOAL_ERROR(INVALID_ARGUMENT, "the model is NULL");
-  return shoal_status_clone(model->error);
+  return model->error ? shoal_status_clone(model->error) : check_frozen(model);
 }
 
 // ---- graphs ----------------------------------------------------------------------------
@@ -220,21 +246,27 @@ done:
 
 void shoal_freeze_at(shoal_model_t *model, const char *pattern, const char *file, int line) {
   if (!model || model->error) return;
-  const char *copy = shoal_arena_strdup(&model->arena, pattern ? pattern : "");
+  shoal_frozen_t frozen = {.pattern = shoal_arena_strdup(&model->arena, pattern ? pattern : ""),
+                           .file = shoal_arena_strdup(&model->arena, file ? file : ""),
+                           .line = line,
+                           .late = model->minimized};
   if (!pattern || !pattern[0] || strlen(pattern) >= SHOAL_NAME_LIMIT) {
     shoal_model_fail(
         model, shoal_status_create(SHOAL_INVALID_ARGUMENT, file, line,
                                    "a pattern of states to freeze is empty or too long", NULL));
-  } else if (!copy || !SHOAL_PUSH(&model->arena, &model->frozen, copy)) {
+  } else if (!frozen.pattern || !frozen.file ||
+             !SHOAL_PUSH(&model->arena, &model->frozen, frozen)) {
     shoal_model_fail_at(model, SHOAL_OOM(), file, line);
   }
 }
 
-bool shoal_model_is_frozen(const shoal_model_t *model, const char *state) {
+bool shoal_model_freezes(shoal_model_t *model, const char *state) {
+  bool frozen = false;
   for (int64_t i = 0; i < model->frozen.count; ++i) {
-    if (shoal_pattern_match(model->frozen.items[i], state)) return true;
+    if (!shoal_pattern_match(model->frozen.items[i].pattern, state)) continue;
+    model->frozen.items[i].used = frozen = true;
   }
-  return false;
+  return frozen;
 }
 
 // ---- hash ------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ shoal_status_t shoal_model_print(const shoal_model_t *model, shoal_arena_t *aren
   shoal_text_addf(&text, "model seed=%lld\n", (long long)model->seed);
   for (int64_t i = 0; i < model->frozen.count; ++i) {
     shoal_text_add(&text, "freeze ");
-    shoal_text_add_quoted(&text, model->frozen.items[i]);
+    shoal_text_add_quoted(&text, model->frozen.items[i].pattern);
     shoal_text_add(&text, "\n");
   }
   for (int64_t i = 0; i < model->states.count; ++i) add_state(&text, &model->states.items[i]);

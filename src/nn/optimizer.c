@@ -25,7 +25,8 @@ static bool targets_init(targets_t *t, shoal_graph_t *graph, shoal_value_t loss,
                          shoal_value_t lr_value) {
   *t = (targets_t){.graph = graph};
   if (!graph || graph->model->error) return false;
-  const shoal_model_t *model = graph->model;
+  shoal_model_t *model = graph->model;
+  model->minimized = true;
   shoal_arena_init(model->allocator, &t->scratch);
   t->states = SHOAL_NEW(&t->scratch, shoal_value_t, graph->values.count);
   t->gradients = SHOAL_NEW(&t->scratch, shoal_value_t, graph->values.count);
@@ -37,7 +38,7 @@ static bool targets_init(targets_t *t, shoal_graph_t *graph, shoal_value_t loss,
     const shoal_value_info_t *value = &graph->values.items[i];
     if (value->source != SHOAL_FROM_STATE) continue;
     const shoal_state_info_t *state = &model->states.items[value->index];
-    if (!state->options.trainable || shoal_model_is_frozen(model, state->name)) continue;
+    if (!state->options.trainable || shoal_model_freezes(model, state->name)) continue;
     t->states[t->count++] = (shoal_value_t){graph, i};
   }
   if (!t->count) shoal_nn_refuse(graph, "minimize: the graph reads no trainable state");
@@ -72,15 +73,12 @@ static void push_update_scope(targets_t *t, int32_t i) {
   shoal_scope_push(t->graph, name ? name : "/");
 }
 
-// A factor that is no number trains nothing but NaN, and moments that decay by 1 or more never
-// forget.
+// A factor that is no number trains nothing but NaN, a negative one climbs, and moments that decay
+// by 1 or more never forget.
 static void check_factor(shoal_graph_t *graph, const char *name, double value, double below) {
-  if (isfinite(value) && (below == 0 || (value >= 0 && value < below))) return;
+  if (isfinite(value) && value >= 0 && value < below) return;
   char message[96];
-  int length = shoal_format(message, sizeof message, "minimize: %s is %g", name, value);
-  if (below != 0) {
-    shoal_format(message + length, sizeof message - (size_t)length, ", not in [0, %g)", below);
-  }
+  shoal_format(message, sizeof message, "minimize: %s is %g, not in [0, %g)", name, value, below);
   shoal_nn_refuse(graph, message);
 }
 
@@ -93,9 +91,9 @@ void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal
   shoal_sgd_t o = options ? *options : (shoal_sgd_t){0};
   targets_t t;
   shoal_site_push(graph, file, line);
-  check_factor(graph, "lr", o.lr, 0);
-  check_factor(graph, "momentum", o.momentum, 0);
-  check_factor(graph, "weight_decay", o.weight_decay, 0);
+  check_factor(graph, "lr", o.lr, INFINITY);
+  check_factor(graph, "momentum", o.momentum, INFINITY);
+  check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
   if (targets_init(&t, graph, loss, or_default(o.lr, 1e-2), o.lr_value)) shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
     shoal_value_t w = t.states[i], g = t.gradients[i];
@@ -120,11 +118,11 @@ void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_ada
   shoal_adamw_t o = options ? *options : (shoal_adamw_t){0};
   targets_t t;
   shoal_site_push(graph, file, line);
-  check_factor(graph, "lr", o.lr, 0);
+  check_factor(graph, "lr", o.lr, INFINITY);
   check_factor(graph, "beta1", o.beta1, 1);
   check_factor(graph, "beta2", o.beta2, 1);
   check_factor(graph, "eps", o.eps, INFINITY);
-  check_factor(graph, "weight_decay", o.weight_decay, 0);
+  check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
   shoal_value_t step = {NULL, -1};
   if (targets_init(&t, graph, loss, or_default(o.lr, 1e-3), o.lr_value)) step = shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {

@@ -1,6 +1,7 @@
 // The builder: names, scopes, states, and above all errors - the first is kept, with the line of
 // the call that made it, and everything after it is harmless.
 #include "graph_support.h"
+#include "shoal/ops.h"
 
 // Checks that the model's error blames this file at `line`, then frees the model.
 static void expect_error(shoal_model_t *model, int line, shoal_code_t code, const char *part) {
@@ -312,10 +313,34 @@ static void patterns(void **state) {
   assert_false(shoal_pattern_match("", "a"));
   shoal_model_t *model = new_model(0);
   shoal_freeze(model, "block0/*");
-  assert_true(shoal_model_is_frozen(model, "block0/w"));
-  assert_false(shoal_model_is_frozen(model, "block1/w"));
+  assert_true(shoal_model_freezes(model, "block0/w"));
+  assert_false(shoal_model_freezes(model, "block1/w"));
   shoal_freeze(model, "");
   expect_error(model, __LINE__ - 1, SHOAL_INVALID_ARGUMENT, "pattern");
+}
+
+// A window that is larger than what it slides over would give an empty output.
+static void windows_fit(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; ++i) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(1, 2, 5, 4));
+    shoal_value_t w = shoal_input(g, "w", SHOAL_F64, SHOAL_SHAPE(3, 2, i == 1 ? 8 : 5, 5));
+    const shoal_shape_t one = SHOAL_SHAPE(1, 1), none = SHOAL_SHAPE(0, 0), five = SHOAL_SHAPE(5, 5);
+    const int line = __LINE__ + 1;
+    if (i < 2) shoal_conv2d(g, x, w, one, i == 0 ? none : one);
+    if (i == 2) shoal_max_pool2d(g, x, five, one, none);
+    if (i == 3) shoal_conv2d(g, x, w, one, SHOAL_SHAPE(0, 1));
+    if (i < 3) {
+      expect_error(model, line + i / 2, SHOAL_INVALID_ARGUMENT,
+                   i == 1 ? "spans 8 rows, but x has 5 and 2 of padding"
+                          : "spans 5 columns, but x has 4 and 0 of padding");
+    } else {
+      assert_ok(shoal_model_status(model));
+      shoal_model_free(model);
+    }
+  }
 }
 
 // Everything the header has, on a model with an error, a NULL graph and null values.
@@ -364,15 +389,25 @@ static void harmless_after_error(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unknown_op),       cmocka_unit_test(bad_shapes),
-      cmocka_unit_test(questions),        cmocka_unit_test(too_many_inputs_and_outputs),
-      cmocka_unit_test(bad_attribute),    cmocka_unit_test(value_of_another_graph),
-      cmocka_unit_test(null_values),      cmocka_unit_test(bad_names),
-      cmocka_unit_test(bad_types),        cmocka_unit_test(states_must_agree),
-      cmocka_unit_test(assignments),      cmocka_unit_test(init_is_reserved),
-      cmocka_unit_test(gradient_errors),  cmocka_unit_test(sites_blame_the_caller),
-      cmocka_unit_test(names_are_stable), cmocka_unit_test(states_write_init),
-      cmocka_unit_test(patterns),         cmocka_unit_test(harmless_after_error),
+      cmocka_unit_test(unknown_op),
+      cmocka_unit_test(bad_shapes),
+      cmocka_unit_test(questions),
+      cmocka_unit_test(too_many_inputs_and_outputs),
+      cmocka_unit_test(bad_attribute),
+      cmocka_unit_test(value_of_another_graph),
+      cmocka_unit_test(null_values),
+      cmocka_unit_test(bad_names),
+      cmocka_unit_test(bad_types),
+      cmocka_unit_test(states_must_agree),
+      cmocka_unit_test(assignments),
+      cmocka_unit_test(init_is_reserved),
+      cmocka_unit_test(gradient_errors),
+      cmocka_unit_test(sites_blame_the_caller),
+      cmocka_unit_test(names_are_stable),
+      cmocka_unit_test(states_write_init),
+      cmocka_unit_test(patterns),
+      cmocka_unit_test(windows_fit),
+      cmocka_unit_test(harmless_after_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,6 +152,48 @@ static void frozen_states_rest(void **state) {
   shoal_model_free(model);
 }
 
+// A freeze that leaves nothing out of training is an error, at its line: no state has that name, or
+// minimize was called already. What a minimize that follows leaves out is fine.
+static void freezing_nothing(void **state) {
+  (void)state;
+  static const struct {
+    const char *pattern, *message, *hint;
+    bool late, again;
+  } cases[] = {
+      {"v*", "there is no trainable state", "'w'", false, false},
+      {"w*", "comes after shoal_minimize, which trains 'w'", "before shoal_minimize", true, false},
+      {"w*", NULL, NULL, true, true},
+      {"x", "there is no trainable state", "'w'", true, true},  // an input
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t w, loss = build(g, &w);
+    int line = 0;
+    if (cases[i].late) shoal_minimize(g, loss, NULL);
+    shoal_freeze(model, cases[i].pattern), line = __LINE__;
+    if (!cases[i].late) shoal_minimize(g, loss, NULL);
+    if (cases[i].again) {
+      shoal_graph_t *tune = shoal_model_graph(model, "tune");
+      shoal_value_t same, other_loss = build(tune, &same);
+      shoal_state_options_t options = {.trainable = true};
+      shoal_value_t head = shoal_state(tune, "head", SHOAL_F64, SHOAL_SCALAR, &options);
+      shoal_minimize(tune, node(tune, "shoal.mul", other_loss, head), NULL);
+    }
+    shoal_status_t status = shoal_model_status(model);
+    if (!cases[i].message) {
+      assert_ok(status);
+    } else {
+      assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+      assert_non_null(strstr(shoal_status_message(status), cases[i].message));
+      assert_non_null(strstr(shoal_status_hint(status), cases[i].hint));
+      assert_int_equal(shoal_status_line(status), line);
+      shoal_status_free(status);
+    }
+    shoal_model_free(model);
+  }
+}
+
 static void errors_blame_the_caller(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -179,10 +221,12 @@ static void factors_that_cannot_train(void **state) {
   } cases[] = {
       {"lr is nan", {.lr = NAN}},
       {"lr is inf", {.lr = INFINITY}},
+      {"lr is -1, not in [0, inf)", {.lr = -1}},
       {"beta1 is 1, not in [0, 1)", {.beta1 = 1}},
       {"beta2 is -0.5, not in [0, 1)", {.beta2 = -0.5}},
       {"eps is -1, not in [0, inf)", {.eps = -1}},
       {"weight_decay is nan", {.weight_decay = NAN}},
+      {"weight_decay is -1", {.weight_decay = -1}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     shoal_model_t *model;
@@ -210,6 +254,7 @@ int main(void) {
       cmocka_unit_test(sgd),
       cmocka_unit_test(learning_rate_value),
       cmocka_unit_test(frozen_states_rest),
+      cmocka_unit_test(freezing_nothing),
       cmocka_unit_test(errors_blame_the_caller),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

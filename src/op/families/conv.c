@@ -37,6 +37,7 @@ static shoal_status_t conv_places(const shoal_call_t *call, shoal_window_t *out_
   SHOAL_RETURN_IF_ERROR(conv_window(call, out_window));
   const shoal_shape_t *x = &call->inputs[0].shape, *w = &call->inputs[1].shape;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, x, out_x));
+  SHOAL_RETURN_IF_ERROR(shoal_window_fits(call, out_window, &out_x->whole));
   *out_shape = (shoal_shape_t){.rank = 4, .dims = {x->dims[0], w->dims[0]}};
   for (int32_t i = 0; i < 2; ++i) {
     out_shape->dims[2 + i] =

@@ -41,6 +41,7 @@ static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_
                                   shoal_place_t *out_out) {
   SHOAL_RETURN_IF_ERROR(pool_window(call, KERNEL_SIZE, STRIDE, PADDING, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, &call->inputs[0].shape, out_x));
+  SHOAL_RETURN_IF_ERROR(shoal_window_fits(call, out_window, &out_x->whole));
   *out_shape = call->inputs[0].shape;
   for (int32_t i = 0; i < 2; ++i) {
     out_shape->dims[2 + i] =

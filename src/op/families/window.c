@@ -29,11 +29,25 @@ shoal_status_t shoal_window_read(const shoal_call_t *call, int64_t rows, int64_t
   return read_pair(call, dilation, 1, out_window->dilation);
 }
 
+static int64_t reach_of(const shoal_window_t *window, int32_t i) {
+  return window->dilation[i] * (window->kernel[i] - 1) + 1;
+}
+
+shoal_status_t shoal_window_fits(const shoal_call_t *call, const shoal_window_t *window,
+                                 const shoal_shape_t *whole) {
+  for (int32_t i = 0; i < 2; ++i) {
+    const int64_t reach = reach_of(window, i), size = whole->dims[2 + i];
+    REQUIRE(call, reach <= size + 2 * window->padding[i],
+            "the kernel spans %lld %s, but x has %lld and %lld of padding", (long long)reach,
+            i ? "columns" : "rows", (long long)size, 2 * (long long)window->padding[i]);
+  }
+  return NULL;
+}
+
 int64_t shoal_window_count(const shoal_window_t *window, int32_t i, const shoal_attr_value_t *given,
                            int64_t size) {
   if (given->i >= 0) return given->i;
-  const int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
-  const int64_t room = size + 2 * window->padding[i] - reach;
+  const int64_t room = size + 2 * window->padding[i] - reach_of(window, i);
   return room < 0 ? 0 : room / window->stride[i] + 1;
 }
 

@@ -22,6 +22,11 @@ SHOAL_MUST_USE shoal_status_t shoal_window_read(const shoal_call_t *call, int64_
 int64_t shoal_window_count(const shoal_window_t *window, int32_t i, const shoal_attr_value_t *given,
                            int64_t size);
 
+// A window that is larger than the whole input with its padding is INVALID_ARGUMENT.
+SHOAL_MUST_USE shoal_status_t shoal_window_fits(const shoal_call_t *call,
+                                                const shoal_window_t *window,
+                                                const shoal_shape_t *whole);
+
 // inputs[o * kernel + tap]: position in the input's part of what each of the output part's windows
 // sees. Returns the first index that is missing, or -1.
 int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
