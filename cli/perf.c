@@ -114,58 +114,45 @@ static shoal_status_t parse_collectives(const char *text, perf_t *perf) {
 
 // ---- one call -----------------------------------------------------------------------------------
 
+// What shoal/collectives.inc says of a kind, as far as it matters here.
+enum { NONE, ALL, UP_TO, BEFORE };     // whose elements are joined
+enum { NOTHING, COUNT, PART, PARTS };  // in a buffer
+enum { ONCE, SHARE, TWICE };           // over a link
+static const struct {
+  int joins, sends, receives, traffic;
+} facts[] = {
+#define SHOAL_COLLECTIVE(id, name, joins, sends, sender, receives, receiver, traffic) \
+  [SHOAL_COLLECTIVE_##id] = {joins, sends, receives, traffic},
+#include "shoal/collectives.inc"
+#undef SHOAL_COLLECTIVE
+};
+
 // Buffers of `bytes` in all, whatever the kind: parts are equal, but for what does not divide.
+// Whole buffers are sent in place, unless every rank gets another result.
 static shoal_collective_t call_of(meter_t *m, shoal_collective_kind_t kind, int64_t bytes) {
   const int64_t count = bytes / (int64_t)shoal_dtype_size(m->perf->dtype);
+  const bool sends_parts = facts[kind].sends == PARTS,
+             receives_parts = facts[kind].receives == PARTS;
+  const bool whole = facts[kind].sends == COUNT && facts[kind].receives == COUNT;
+  const bool in_place = whole && facts[kind].joins != UP_TO && facts[kind].joins != BEFORE;
   for (int32_t i = 0; i < m->n; ++i) {
-    m->counts[i] = count / m->n + (i < count % m->n);
-    if (kind == SHOAL_COLLECTIVE_ALL_TO_ALL) m->counts[i] = count / m->n;
+    m->counts[i] = count / m->n;
+    if (!sends_parts || !receives_parts) m->counts[i] += i < count % m->n;
   }
-  shoal_collective_t c = {.kind = kind,
-                          .dtype = m->perf->dtype,
-                          .reduce = SHOAL_REDUCE_SUM,
-                          .any_order = m->perf->command->any_order,
-                          .send = m->send,
-                          .recv = m->recv};
-  switch (kind) {
-    case SHOAL_COLLECTIVE_BARRIER:
-      break;
-    case SHOAL_COLLECTIVE_GATHER:
-    case SHOAL_COLLECTIVE_ALL_GATHER:
-      c.recv_counts = m->counts;
-      break;
-    case SHOAL_COLLECTIVE_SCATTER:
-    case SHOAL_COLLECTIVE_REDUCE_SCATTER:
-      c.send_counts = m->counts;
-      break;
-    case SHOAL_COLLECTIVE_ALL_TO_ALL:
-      c.send_counts = c.recv_counts = m->counts;
-      break;
-    case SHOAL_COLLECTIVE_BROADCAST:
-    case SHOAL_COLLECTIVE_ALL_REDUCE:
-    case SHOAL_COLLECTIVE_REDUCE:  // in place
-      c.count = count;
-      c.send = m->recv;
-      break;
-    default:
-      c.count = count;
-  }
-  return c;
+  return (shoal_collective_t){.kind = kind,
+                              .dtype = m->perf->dtype,
+                              .reduce = SHOAL_REDUCE_SUM,
+                              .any_order = m->perf->command->any_order,
+                              .count = whole ? count : 0,
+                              .send_counts = sends_parts ? m->counts : NULL,
+                              .recv_counts = receives_parts ? m->counts : NULL,
+                              .send = in_place ? m->recv : m->send,
+                              .recv = m->recv};
 }
 
 static double bus_factor(shoal_collective_kind_t kind, int32_t n) {
-  switch (kind) {
-    case SHOAL_COLLECTIVE_ALL_REDUCE:
-      return 2.0 * (n - 1) / n;
-    case SHOAL_COLLECTIVE_ALL_GATHER:
-    case SHOAL_COLLECTIVE_REDUCE_SCATTER:
-    case SHOAL_COLLECTIVE_ALL_TO_ALL:
-    case SHOAL_COLLECTIVE_GATHER:
-    case SHOAL_COLLECTIVE_SCATTER:
-      return (double)(n - 1) / n;
-    default:
-      return 1;
-  }
+  const double share = (double)(n - 1) / n;
+  return facts[kind].traffic == TWICE ? 2 * share : facts[kind].traffic == SHARE ? share : 1;
 }
 
 static void flush(const uint8_t *data, int64_t bytes) {

@@ -106,7 +106,7 @@ SHOAL_API int32_t shoal_group_world_rank(const shoal_group_t *group, int32_t ran
 // -------------------------------------------------------------------------------------------------
 
 typedef enum shoal_collective_kind {
-#define SHOAL_COLLECTIVE(id, name) SHOAL_COLLECTIVE_##id,
+#define SHOAL_COLLECTIVE(id, ...) SHOAL_COLLECTIVE_##id,
 #include "shoal/collectives.inc"
 #undef SHOAL_COLLECTIVE
   SHOAL_COLLECTIVE_COUNT

@@ -9,16 +9,47 @@
 #include "comm/comm_impl.h"
 #include "device/reduce.h"
 
-// Kinds with a count per rank, on the sending and on the receiving side.
-#define SEND_COUNTS                                                         \
-  (1u << SHOAL_COLLECTIVE_SCATTER | 1u << SHOAL_COLLECTIVE_REDUCE_SCATTER | \
-   1u << SHOAL_COLLECTIVE_ALL_TO_ALL)
-#define RECV_COUNTS                                                    \
-  (1u << SHOAL_COLLECTIVE_GATHER | 1u << SHOAL_COLLECTIVE_ALL_GATHER | \
-   1u << SHOAL_COLLECTIVE_ALL_TO_ALL)
+static int64_t sum(const shoal_group_t *group, const int64_t *counts) {
+  int64_t total = 0;
+  for (int32_t i = 0; i < group->size; ++i) total += counts[i];
+  return total;
+}
+
+// A part is a rank's share of the other side's counts.
+static int64_t elements(const shoal_group_t *group, const shoal_collective_t *c,
+                        shoal_holds_t holds, shoal_who_t who, const int64_t *parts,
+                        const int64_t *part) {
+  if (!shoal_collective_takes_part(who, group->rank == c->root)) return 0;
+  switch (holds) {
+    case SHOAL_HOLDS_NOTHING:
+      return 0;
+    case SHOAL_HOLDS_COUNT:
+      return c->count;
+    case SHOAL_HOLDS_PART:
+      return part[group->rank];
+    case SHOAL_HOLDS_PARTS:
+      return sum(group, parts);
+  }
+  return 0;
+}
+
+int64_t shoal_collective_sent(const shoal_group_t *group, const shoal_collective_t *c) {
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[c->kind];
+  return elements(group, c, facts->sends, facts->sender, c->send_counts, c->recv_counts);
+}
+
+int64_t shoal_collective_received(const shoal_group_t *group, const shoal_collective_t *c) {
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[c->kind];
+  return elements(group, c, facts->receives, facts->receiver, c->recv_counts, c->send_counts);
+}
+
+int32_t shoal_collective_joined(const shoal_collective_t *c, int32_t size, int32_t rank) {
+  const shoal_joins_t joins = shoal_collective_facts[c->kind].joins;
+  return joins == SHOAL_JOINS_BEFORE ? rank : joins == SHOAL_JOINS_UP_TO ? rank + 1 : size;
+}
 
 static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dtype,
-                                   const int64_t *counts, int64_t *out_total) {
+                                   const int64_t *counts) {
   int64_t total = 0;
   for (int32_t i = 0; counts && i < group->size; ++i) {
     if (counts[i] < 0 || __builtin_add_overflow(total, counts[i], &total)) {
@@ -26,36 +57,14 @@ static shoal_status_t check_counts(const shoal_group_t *group, shoal_dtype_t dty
     }
   }
   int64_t bytes;
-  *out_total = total;
   return shoal_dtype_bytes(dtype, total, &bytes);
 }
 
 // Are the buffers there that this rank sends from and receives into? Also tells their size.
 static shoal_status_t check_buffers(const shoal_group_t *group, const shoal_collective_t *c,
-                                    int64_t send_total, int64_t recv_total, int64_t *out_bytes) {
-  const bool is_root = group->rank == c->root;
-  int64_t sent = c->count, received = c->count;
-  switch (c->kind) {
-    case SHOAL_COLLECTIVE_REDUCE:
-      if (!is_root) received = 0;
-      break;
-    case SHOAL_COLLECTIVE_GATHER:
-    case SHOAL_COLLECTIVE_ALL_GATHER:
-      sent = c->recv_counts[group->rank];
-      received = c->kind == SHOAL_COLLECTIVE_ALL_GATHER || is_root ? recv_total : 0;
-      break;
-    case SHOAL_COLLECTIVE_SCATTER:
-    case SHOAL_COLLECTIVE_REDUCE_SCATTER:
-      sent = c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || is_root ? send_total : 0;
-      received = c->send_counts[group->rank];
-      break;
-    case SHOAL_COLLECTIVE_ALL_TO_ALL:
-      sent = send_total;
-      received = recv_total;
-      break;
-    default:
-      break;
-  }
+                                    int64_t *out_bytes) {
+  const int64_t sent = shoal_collective_sent(group, c);
+  const int64_t received = shoal_collective_received(group, c);
   *out_bytes = (sent > received ? sent : received) * (int64_t)shoal_dtype_size(c->dtype);
   if ((sent == 0 || c->send) && (received == 0 || c->recv)) return NULL;
   return SHOAL_ERROR(INVALID_ARGUMENT, "%lld elements to send, %lld to receive, but no buffer%s%s",
@@ -81,28 +90,30 @@ static shoal_status_t check(const shoal_group_t *group, const shoal_collective_t
   if (c->count < 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a count of %lld", (long long)c->count);
   }
-  int64_t bytes, send_total = 0, recv_total = 0;
+  int64_t bytes;
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(c->dtype, c->count, &bytes));
-  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts, &send_total));
-  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts, &recv_total));
-  const unsigned kind = 1u << c->kind;
-  if (((kind & SEND_COUNTS) && !c->send_counts) || ((kind & RECV_COUNTS) && !c->recv_counts)) {
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->send_counts));
+  SHOAL_RETURN_IF_ERROR(check_counts(group, c->dtype, c->recv_counts));
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[c->kind];
+  const bool sends_parts = facts->sends == SHOAL_HOLDS_PARTS;
+  const bool receives_parts = facts->receives == SHOAL_HOLDS_PARTS;
+  if ((sends_parts && !c->send_counts) || (receives_parts && !c->recv_counts)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the counts of every rank are missing");
   }
-  if (c->bounded && !(kind & (SEND_COUNTS | RECV_COUNTS))) {
+  if (c->bounded && !sends_parts && !receives_parts) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "it has one count and cannot be bounded");
   }
-  const bool sends = c->kind != SHOAL_COLLECTIVE_SCATTER || group->rank == c->root;
+  const bool sends = shoal_collective_takes_part(facts->sender, group->rank == c->root);
   if (c->bounded && sends && !c->send_counts_at_run) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "it is bounded, but there are no counts to read");
   }
-  if (c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL && !c->bounded &&
+  if (shoal_collective_is_pairwise(c->kind) && !c->bounded &&
       c->send_counts[group->rank] != c->recv_counts[group->rank]) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a rank sends %lld elements to itself but receives %lld",
                        (long long)c->send_counts[group->rank],
                        (long long)c->recv_counts[group->rank]);
   }
-  return check_buffers(group, c, send_total, recv_total, out_bytes);
+  return check_buffers(group, c, out_bytes);
 }
 
 static shoal_status_t run(shoal_group_t *group, const shoal_collective_t *collective) {

@@ -74,8 +74,48 @@ struct shoal_group {
 
 // ---- collectives ----------------------------------------------------------------------
 
-bool shoal_collective_is_reduction(shoal_collective_kind_t kind);
-bool shoal_collective_has_root(shoal_collective_kind_t kind);
+// The columns of shoal/collectives.inc, which says what they mean.
+typedef enum shoal_joins {
+  SHOAL_JOINS_NONE,
+  SHOAL_JOINS_ALL,
+  SHOAL_JOINS_UP_TO,
+  SHOAL_JOINS_BEFORE
+} shoal_joins_t;
+typedef enum shoal_holds {
+  SHOAL_HOLDS_NOTHING,
+  SHOAL_HOLDS_COUNT,
+  SHOAL_HOLDS_PART,
+  SHOAL_HOLDS_PARTS
+} shoal_holds_t;
+typedef enum shoal_who { SHOAL_WHO_ALL, SHOAL_WHO_ROOT, SHOAL_WHO_OTHERS } shoal_who_t;
+typedef struct shoal_collective_facts {
+  const char *name;
+  shoal_joins_t joins;
+  shoal_holds_t sends, receives;
+  shoal_who_t sender, receiver;
+} shoal_collective_facts_t;
+extern const shoal_collective_facts_t shoal_collective_facts[SHOAL_COLLECTIVE_COUNT];
+
+static inline bool shoal_collective_is_reduction(shoal_collective_kind_t kind) {
+  return shoal_collective_facts[kind].joins != SHOAL_JOINS_NONE;
+}
+static inline bool shoal_collective_has_root(shoal_collective_kind_t kind) {
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[kind];
+  return facts->sender == SHOAL_WHO_ROOT || facts->receiver == SHOAL_WHO_ROOT;
+}
+// Is every count known to two ranks only, so that no rank knows all of them?
+static inline bool shoal_collective_is_pairwise(shoal_collective_kind_t kind) {
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[kind];
+  return facts->sends == SHOAL_HOLDS_PARTS && facts->receives == SHOAL_HOLDS_PARTS;
+}
+static inline bool shoal_collective_takes_part(shoal_who_t who, bool is_root) {
+  return who == SHOAL_WHO_ALL || is_root == (who == SHOAL_WHO_ROOT);
+}
+// Elements in this rank's buffers: to send, and to receive.
+int64_t shoal_collective_sent(const shoal_group_t *group, const shoal_collective_t *collective);
+int64_t shoal_collective_received(const shoal_group_t *group, const shoal_collective_t *collective);
+// Of how many ranks, from the first on, a reduction joins the elements for this one.
+int32_t shoal_collective_joined(const shoal_collective_t *collective, int32_t size, int32_t rank);
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
 // On a group's stream, of a message that is no collective's: where its ranks meet.

@@ -83,10 +83,10 @@ static shoal_status_t read_counts(shoal_group_t *group, const shoal_collective_t
   if (!c->bounded) return NULL;
   const int32_t n = group->size, me = group->rank;
   int64_t *send = group->counts, *recv = group->counts + n;
-  const bool many = c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL || c->kind == SHOAL_COLLECTIVE_SCATTER ||
-                    c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER;
-  const bool to_all = c->kind != SHOAL_COLLECTIVE_GATHER;     // else only to the root
-  const bool from_all = c->kind != SHOAL_COLLECTIVE_SCATTER;  // else only from the root
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[c->kind];
+  const bool many = facts->sends == SHOAL_HOLDS_PARTS;
+  const bool to_all = facts->receiver == SHOAL_WHO_ALL;  // else only to the root
+  const bool from_all = facts->sender == SHOAL_WHO_ALL;  // else only from the root
   for (int32_t i = 0; i < n; ++i) {
     if (!from_all && me != c->root) break;
     send[i] = c->send_counts_at_run[many ? i : 0];
@@ -96,7 +96,7 @@ static shoal_status_t read_counts(shoal_group_t *group, const shoal_collective_t
   } else if (!many) {
     SHOAL_RETURN_IF_ERROR(check_capacity(group, send, c->recv_counts, me, me + 1));
   }
-  if (c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER) {
+  if (shoal_collective_is_reduction(c->kind)) {  // the same counts on all ranks
     out_counts->send = send;
     if (c->recv_counts_at_run) c->recv_counts_at_run[0] = send[me];
     return NULL;
@@ -115,7 +115,7 @@ static shoal_status_t read_counts(shoal_group_t *group, const shoal_collective_t
     }
   }
   SHOAL_RETURN_IF_ERROR(run_batch(&batch));
-  if (c->kind == SHOAL_COLLECTIVE_SCATTER) {
+  if (!from_all) {
     recv[me] = recv[c->root];  // the one there is
     SHOAL_RETURN_IF_ERROR(check_capacity(group, recv, c->send_counts, me, me + 1));
     if (c->recv_counts_at_run) c->recv_counts_at_run[0] = recv[me];
@@ -156,7 +156,7 @@ static shoal_status_t broadcast(shoal_group_t *group, const shoal_collective_t *
 
 static shoal_status_t gather(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype);
-  const bool root_only = c->kind == SHOAL_COLLECTIVE_GATHER;
+  const bool root_only = shoal_collective_facts[c->kind].receiver == SHOAL_WHO_ROOT;
   const bool receives = !root_only || group->rank == c->root;
   counts_t counts = {0};
   SHOAL_RETURN_IF_ERROR(read_counts(group, c, &counts));
@@ -272,7 +272,7 @@ static shoal_status_t reduce_scatter(shoal_group_t *group, const shoal_collectiv
 // Everyone who needs it gets all and joins in the same order.
 static shoal_status_t reduce_small(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t bytes = c->count * (int64_t)shoal_dtype_size(c->dtype);
-  const bool root_only = c->kind == SHOAL_COLLECTIVE_REDUCE;
+  const bool root_only = shoal_collective_facts[c->kind].receiver == SHOAL_WHO_ROOT;
   const bool receives = !root_only || group->rank == c->root;
   SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, bytes * group->size));
   batch_t batch = batch_of(group, c);
@@ -321,7 +321,6 @@ static shoal_status_t reduce(shoal_group_t *group, const shoal_collective_t *c) 
 // Every rank's elements go to all that follow, which join what they got.
 static shoal_status_t scan_block(shoal_group_t *group, const shoal_collective_t *c) {
   const int64_t bytes = c->count * (int64_t)shoal_dtype_size(c->dtype);
-  const bool exclusive = c->kind == SHOAL_COLLECTIVE_EXSCAN;
   SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, bytes * group->size));
   batch_t batch = batch_of(group, c);
   for (int32_t i = 0; i < group->size; ++i) {
@@ -330,7 +329,7 @@ static shoal_status_t scan_block(shoal_group_t *group, const shoal_collective_t 
     group->sources[i] = i == group->rank ? c->send : (const uint8_t *)group->scratch + i * bytes;
   }
   SHOAL_RETURN_IF_ERROR(run_batch(&batch));
-  const int32_t n = exclusive ? group->rank : group->rank + 1;
+  const int32_t n = shoal_collective_joined(c, group->size, group->rank);
   if (n == 0) {
     shoal_reduce_fill(c->reduce, c->dtype, c->count, c->recv);
   } else {

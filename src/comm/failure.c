@@ -40,24 +40,20 @@ shoal_status_t shoal_failure_status(const shoal_failure_t *failure) {
 
 // ---- texts ----------------------------------------------------------------------------
 
-const char *shoal_collective_name(shoal_collective_kind_t kind) {
-  static const char *const names[] = {
-#define SHOAL_COLLECTIVE(id, name) [SHOAL_COLLECTIVE_##id] = name,
+const shoal_collective_facts_t shoal_collective_facts[] = {
+#define SHOAL_COLLECTIVE(id, name, joins, sends, sender, receives, receiver, traffic) \
+  [SHOAL_COLLECTIVE_##id] = {name,                                                    \
+                             SHOAL_JOINS_##joins,                                     \
+                             SHOAL_HOLDS_##sends,                                     \
+                             SHOAL_HOLDS_##receives,                                  \
+                             SHOAL_WHO_##sender,                                      \
+                             SHOAL_WHO_##receiver},
 #include "shoal/collectives.inc"
 #undef SHOAL_COLLECTIVE
-  };
-  return (unsigned)kind < SHOAL_COLLECTIVE_COUNT ? names[kind] : "?";
-}
+};
 
-bool shoal_collective_is_reduction(shoal_collective_kind_t kind) {
-  return kind == SHOAL_COLLECTIVE_REDUCE || kind == SHOAL_COLLECTIVE_ALL_REDUCE ||
-         kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || kind == SHOAL_COLLECTIVE_SCAN ||
-         kind == SHOAL_COLLECTIVE_EXSCAN;
-}
-
-bool shoal_collective_has_root(shoal_collective_kind_t kind) {
-  return kind == SHOAL_COLLECTIVE_BROADCAST || kind == SHOAL_COLLECTIVE_REDUCE ||
-         kind == SHOAL_COLLECTIVE_GATHER || kind == SHOAL_COLLECTIVE_SCATTER;
+const char *shoal_collective_name(shoal_collective_kind_t kind) {
+  return (unsigned)kind < SHOAL_COLLECTIVE_COUNT ? shoal_collective_facts[kind].name : "?";
 }
 
 // Bits 0-5 kind, 6 any order, 7 bounded, 8-11 dtype, 12-15 reduction, 16-30 root.
@@ -108,7 +104,9 @@ void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   }
   int length =
       snprintf(buffer, capacity, "%s%s", tag & 0x80 ? "bounded " : "", shoal_collective_name(kind));
-  if (kind == SHOAL_COLLECTIVE_BARRIER || (size_t)length >= capacity) return;
+  if (kind == SHOAL_COLLECTIVE_BARRIER || kind >= SHOAL_COLLECTIVE_COUNT ||
+      (size_t)length >= capacity)
+    return;
   if (kind != SHOAL_COLLECTIVE_BROADCAST) {
     length += snprintf(buffer + length, capacity - (size_t)length, " of %s",
                        shoal_dtype_name((shoal_dtype_t)(tag >> 8 & 0xf)));
@@ -122,7 +120,6 @@ void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity) {
   }
   if (shoal_collective_has_root(kind) && (size_t)length < capacity) {
     snprintf(buffer + length, capacity - (size_t)length, " %s group rank %d",
-             kind == SHOAL_COLLECTIVE_BROADCAST || kind == SHOAL_COLLECTIVE_SCATTER ? "from" : "to",
-             tag >> 16);
+             shoal_collective_facts[kind].sender == SHOAL_WHO_ROOT ? "from" : "to", tag >> 16);
   }
 }

@@ -11,7 +11,7 @@
 
 static int64_t longest_part(const job_t *job) {
   const shoal_collective_t *c = job->c;
-  if (c->kind != SHOAL_COLLECTIVE_ALL_TO_ALL) {
+  if (!shoal_collective_is_pairwise(c->kind)) {
     return c->recv_counts   ? shoal_local_job_largest(c->recv_counts, job->n)
            : c->send_counts ? shoal_local_job_largest(c->send_counts, job->n)
                             : c->count;

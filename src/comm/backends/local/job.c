@@ -41,57 +41,30 @@ job_t shoal_local_job(shoal_group_t *group, const shoal_collective_t *c) {
                .me = group->rank,
                .tag = shoal_collective_tag(c),
                .element = (int64_t)shoal_dtype_size(c->dtype)};
-  const bool is_root = group->rank == c->root;
-  int64_t send = c->count, recv = c->count, longest = c->count, agreed = c->count;
-  switch (c->kind) {
-    case SHOAL_COLLECTIVE_BROADCAST:
-      send = is_root ? c->count : 0;
-      recv = is_root ? 0 : c->count;
-      break;
-    case SHOAL_COLLECTIVE_REDUCE:
-      recv = is_root ? c->count : 0;
-      break;
-    case SHOAL_COLLECTIVE_GATHER:
-    case SHOAL_COLLECTIVE_ALL_GATHER:
-      job.counts = c->recv_counts;
-      send = c->recv_counts[group->rank];
-      agreed = shoal_local_job_sum(c->recv_counts, group->size);
-      recv = c->kind == SHOAL_COLLECTIVE_ALL_GATHER || is_root ? agreed : 0;
-      longest = shoal_local_job_largest(c->recv_counts, group->size);
-      break;
-    case SHOAL_COLLECTIVE_SCATTER:
-    case SHOAL_COLLECTIVE_REDUCE_SCATTER:
-      job.many = true;
-      job.counts = c->send_counts;
-      longest = agreed = shoal_local_job_sum(c->send_counts, group->size);
-      send = c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER || is_root ? agreed : 0;
-      recv = c->send_counts[group->rank];
-      break;
-    case SHOAL_COLLECTIVE_ALL_TO_ALL:
-      job.many = true;
-      send = shoal_local_job_sum(c->send_counts, group->size);
-      recv = shoal_local_job_sum(c->recv_counts, group->size);
-      longest = -1;
-      agreed = 0;
-      break;
-    default:
-      break;
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[c->kind];
+  const bool pairwise = shoal_collective_is_pairwise(c->kind);
+  job.many = facts->sends == SHOAL_HOLDS_PARTS;
+  if (!pairwise) {
+    job.counts = job.many                               ? c->send_counts
+                 : facts->receives == SHOAL_HOLDS_PARTS ? c->recv_counts
+                                                        : NULL;
   }
-  job.send_bytes = send * job.element;
-  job.recv_bytes = recv * job.element;
-  job.longest_send = longest * job.element;
+  const int64_t agreed = pairwise     ? 0
+                         : job.counts ? shoal_local_job_sum(job.counts, group->size)
+                                      : c->count;
+  const bool one_part = facts->sends == SHOAL_HOLDS_PART;
+  job.send_bytes = shoal_collective_sent(group, c) * job.element;
+  job.recv_bytes = shoal_collective_received(group, c) * job.element;
   job.bytes = agreed * job.element;
+  job.longest_send = pairwise   ? -1
+                     : one_part ? shoal_local_job_largest(job.counts, group->size) * job.element
+                                : job.bytes;
   return job;
 }
 
 bool shoal_local_job_is_source(const job_t *job, int32_t rank) {
-  switch (job->c->kind) {
-    case SHOAL_COLLECTIVE_BROADCAST:
-    case SHOAL_COLLECTIVE_SCATTER:
-      return rank == job->c->root;
-    default:
-      return true;
-  }
+  return shoal_collective_takes_part(shoal_collective_facts[job->c->kind].sender,
+                                     rank == job->c->root);
 }
 
 // Elements of a rank's buffer for this one, and where they begin there.
@@ -143,9 +116,7 @@ void shoal_local_job_pull(const job_t *job, int64_t lo, int64_t hi) {
   uint8_t *recv = c->recv;
   if (shoal_collective_is_reduction(c->kind)) {
     const int64_t count = min64(hi, job->recv_bytes / job->element) - lo;
-    int32_t n = job->n;
-    if (c->kind == SHOAL_COLLECTIVE_SCAN) n = job->me + 1;
-    if (c->kind == SHOAL_COLLECTIVE_EXSCAN) n = job->me;
+    const int32_t n = shoal_collective_joined(c, job->n, job->me);
     if (count <= 0) return;
     if (n == 0) {
       shoal_reduce_fill(c->reduce, c->dtype, count, recv + lo * job->element);

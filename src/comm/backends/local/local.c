@@ -201,7 +201,7 @@ const shoal_comm_ops_t shoal_comm_local = {
     .exchange_wait = shoal_local_exchange_wait,
     .rest = shoal_local_rest,
     .group_free = shoal_meet_close,
-#define SHOAL_COLLECTIVE(id, name) .collective[SHOAL_COLLECTIVE_##id] = shoal_local_collective,
+#define SHOAL_COLLECTIVE(id, ...) .collective[SHOAL_COLLECTIVE_##id] = shoal_local_collective,
 #include "shoal/collectives.inc"
 #undef SHOAL_COLLECTIVE
     .alloc = shoal_local_alloc,

@@ -32,20 +32,13 @@ static void fill_post(const job_t *job, int32_t step, shoal_meet_post_t *post) {
 // Only those are waited for whose data this rank needs: ranks may use several groups in different
 // orders where no data forbids it. Whoever did not fit is found when the group next meets.
 static shoal_status_t wait_for_sources(const job_t *job) {
-  const bool is_root = job->me == job->c->root;
-  switch (job->c->kind) {
-    case SHOAL_COLLECTIVE_BROADCAST:
-    case SHOAL_COLLECTIVE_SCATTER:
-      return is_root ? NULL : shoal_meet_wait(job->group, job->c->root, job->c->root + 1);
-    case SHOAL_COLLECTIVE_REDUCE:
-    case SHOAL_COLLECTIVE_GATHER:
-      return is_root ? shoal_meet_wait(job->group, 0, job->n) : NULL;
-    case SHOAL_COLLECTIVE_SCAN:
-    case SHOAL_COLLECTIVE_EXSCAN:
-      return shoal_meet_wait(job->group, 0, job->me);
-    default:
-      return shoal_meet_wait(job->group, 0, job->n);
-  }
+  const shoal_collective_facts_t *facts = &shoal_collective_facts[job->c->kind];
+  const int32_t root = job->c->root;
+  if (facts->sender == SHOAL_WHO_ROOT)
+    return job->me == root ? NULL : shoal_meet_wait(job->group, root, root + 1);
+  if (!shoal_collective_takes_part(facts->receiver, job->me == root)) return NULL;
+  const int32_t joined = shoal_collective_joined(job->c, job->n, job->me);
+  return shoal_meet_wait(job->group, 0, joined);
 }
 
 static shoal_status_t run_inline(const job_t *job) {
@@ -79,7 +72,7 @@ static void scan_slice(const job_t *job, int64_t lo, int64_t hi, uint8_t *const 
       from[i] = (const uint8_t *)job->group->sources[i] + offset;
     }
     for (int32_t i = job->n - 1; i >= 0; --i) {
-      const int32_t n = c->kind == SHOAL_COLLECTIVE_EXSCAN ? i : i + 1;
+      const int32_t n = shoal_collective_joined(c, job->n, i);
       if (n == 0) {
         shoal_reduce_fill(c->reduce, c->dtype, size, outs[i] + offset);
       } else {
@@ -141,7 +134,7 @@ static work_t pull_all(const job_t *job, const places_t *places) {
   for (int32_t i = 0; i < job->n; ++i) {
     const uint8_t *from = job->group->sources[i];
     if (!from) continue;
-    const bool parts = job->c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL;
+    const bool parts = shoal_collective_is_pairwise(job->c->kind);
     const int64_t each = shoal_meet_post(job->group, i)->each;
     job->group->sources[i] = from + (!parts      ? at
                                      : each >= 0 ? each * job->me
@@ -198,7 +191,7 @@ static work_t work_direct(const job_t *job) {
 // An all_to_all's counts are known to two ranks each: do they agree? Everyone looks at all of them,
 // so that nobody starts when somebody stops.
 static shoal_status_t check_parts(const job_t *job) {
-  if (job->c->kind != SHOAL_COLLECTIVE_ALL_TO_ALL) return NULL;
+  if (!shoal_collective_is_pairwise(job->c->kind)) return NULL;
   const int32_t *ranks = job->group->ranks;
   const int64_t each = shoal_meet_post(job->group, job->me)->each;
   int32_t alike = 0;
@@ -231,7 +224,7 @@ static shoal_status_t announce(const job_t *job, int32_t step) {
     memcpy(data, job->c->send, (size_t)job->send_bytes);
     post->send = SHOAL_PLACE_BROUGHT;
   }
-  if (job->c->kind == SHOAL_COLLECTIVE_ALL_TO_ALL) {
+  if (shoal_collective_is_pairwise(job->c->kind)) {
     int64_t at = 0;
     post->each = job->c->send_counts[0] * job->element;
     for (int32_t i = 0; i < job->n; ++i) {

@@ -75,12 +75,8 @@ static bool find_op(shoal_dtype_t dtype, shoal_reduce_t reduce, shoal_mpi_op_t *
   }
 }
 
-// All elements of a call: the same number on all ranks.
-static int64_t total_of(const shoal_group_t *group, const shoal_collective_t *c) {
-  if (c->kind != SHOAL_COLLECTIVE_REDUCE_SCATTER) return c->count;
-  int64_t total = 0;
-  for (int32_t i = 0; i < group->size; ++i) total += c->send_counts[i];
-  return total;
+static bool sends_parts(const shoal_collective_t *c) {
+  return shoal_collective_facts[c->kind].sends == SHOAL_HOLDS_PARTS;
 }
 
 // Only what all ranks know alike may decide.
@@ -91,9 +87,9 @@ static bool is_native(const shoal_group_t *group, const shoal_collective_t *c,
     return false;
   if (!find_type(c->dtype, &out_native->type)) return false;
   if (!find_op(c->dtype, c->reduce, &out_native->op)) return false;
-  const int64_t total = total_of(group, c);
+  const int64_t total = shoal_collective_sent(group, c);  // all ranks send, and as much
   if (total * (int64_t)shoal_dtype_size(c->dtype) < LEAST_BYTES) return false;
-  return c->kind != SHOAL_COLLECTIVE_REDUCE_SCATTER || total <= INT32_MAX;
+  return !sends_parts(c) || total <= INT32_MAX;
 }
 
 // ---- a communicator per group ---------------------------------------------------------
@@ -152,7 +148,7 @@ static shoal_status_t compare(shoal_group_t *group, const shoal_collective_t *c)
   const int32_t n = group->size, tag = shoal_collective_tag(c) | SHOAL_MPI_COMPARES;
   const int32_t after = group->ranks[(group->rank + 1) % n];
   const int32_t before = group->ranks[(group->rank + n - 1) % n];
-  shoal_mpi_comparison_t own = {total_of(group, c), hash_of(group, c)};
+  shoal_mpi_comparison_t own = {shoal_collective_sent(group, c), hash_of(group, c)};
   shoal_mpi_comparison_t theirs = own;  // so that who waits for it can tell
   const shoal_message_t send = {after, tag, sizeof own, &own};
   const shoal_message_t recv = {before, tag, sizeof theirs, &theirs};
@@ -241,7 +237,7 @@ static shoal_status_t run_piece(native_group_t *native, native_wait_t *wait,
 static shoal_status_t reduce(native_group_t *native, native_wait_t *wait,
                              const shoal_collective_t *c, shoal_mpi_native_t *call) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype);
-  const bool to_root = c->kind == SHOAL_COLLECTIVE_REDUCE;
+  const bool to_root = shoal_collective_facts[c->kind].receiver == SHOAL_WHO_ROOT;
   const bool receives = !to_root || wait->group->rank == c->root;
   call->kind = to_root ? SHOAL_MPI_REDUCE : SHOAL_MPI_ALL_REDUCE;
   call->root = c->root;
@@ -264,7 +260,7 @@ static shoal_status_t reduce_scatter(native_group_t *native, native_wait_t *wait
   const int64_t own = c->send_counts[group->rank] * element;
   for (int32_t i = 0; i < group->size; ++i) native->counts[i] = (int32_t)c->send_counts[i];
   const uint8_t *send = c->send, *recv = c->recv;
-  const bool overlap = recv < send + total_of(group, c) * element && send < recv + own;
+  const bool overlap = recv < send + shoal_collective_sent(group, c) * element && send < recv + own;
   if (overlap) SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, own));
   call->kind = SHOAL_MPI_REDUCE_SCATTER;
   call->counts = native->counts;
@@ -283,6 +279,5 @@ shoal_status_t shoal_mpi_native(shoal_group_t *group, const shoal_collective_t *
   SHOAL_RETURN_IF_ERROR(compare(group, c));
   SHOAL_RETURN_IF_ERROR(open_group(group, &native));
   native_wait_t wait = {.group = group, .collective = c};
-  return c->kind == SHOAL_COLLECTIVE_REDUCE_SCATTER ? reduce_scatter(native, &wait, c, &call)
-                                                    : reduce(native, &wait, c, &call);
+  return sends_parts(c) ? reduce_scatter(native, &wait, c, &call) : reduce(native, &wait, c, &call);
 }
