@@ -145,7 +145,7 @@ bad INVALID_ARGUMENT "unknown key 'rank'" "did you mean 'ranks'?" $plan --cluste
 bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
 printf 'shoal_cluster: [\n' >bad.yml
 bad INVALID_ARGUMENT "bad.yml:" "" $plan --cluster bad.yml
-bad INVALID_ARGUMENT "did you mean 'a100'?" "shoal info" $plan --cluster a10x8
+bad INVALID_ARGUMENT "there is no kind of device 'a10'" "did you mean 'a100'?" $plan --cluster a10x8
 bad INVALID_ARGUMENT "has 1 devices" "" plan mlp -n 2 --cluster cpu:1
 bad INVALID_ARGUMENT "there is no kind of device 'z80'" "" info --cluster z80x8:2
 bad INVALID_ARGUMENT "no nodes with an address" "address" run --cluster a100x8:2 -- true

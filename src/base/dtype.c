@@ -79,6 +79,10 @@ int shoal_shape_format(const shoal_shape_t *shape, char *buffer, size_t capacity
   return snprintf(buffer, capacity, "%s]", text);
 }
 
+size_t shoal_tensor_bytes(const shoal_tensor_t *tensor) {
+  return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
+}
+
 shoal_status_t shoal_dtype_bytes(shoal_dtype_t dtype, int64_t count, int64_t *out_bytes) {
   int64_t bytes;
   if (count < 0 || __builtin_mul_overflow(count, (int64_t)shoal_dtype_size(dtype), &bytes)) {

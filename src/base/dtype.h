@@ -17,6 +17,7 @@ double shoal_dtype_epsilon(shoal_dtype_t dtype);  // 2^-52, 2^-23, 2^-7, 2^-10; 
 // Bytes of `count` elements, or a status when that overflows.
 SHOAL_MUST_USE shoal_status_t shoal_dtype_bytes(shoal_dtype_t dtype, int64_t count,
                                                 int64_t *out_bytes);
+size_t shoal_tensor_bytes(const shoal_tensor_t *tensor);  // of all its elements
 // "[64, 784]"
 int shoal_shape_format(const shoal_shape_t *shape, char *buffer, size_t capacity);
 

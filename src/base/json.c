@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/locale.h"
 #include "base/status.h"
+#include "shoal/options.h"
 
 enum { FEW = 16 };  // keys that are found by looking at all of them
 
@@ -191,13 +192,9 @@ shoal_status_t shoal_json_only(const shoal_json_t *object, const char *const *ke
     bool found = false;
     for (int64_t k = 0; k < count && !found; ++k) found = strcmp(key, keys[k]) == 0;
     if (found) continue;
-    const char *nearest = shoal_text_nearest(key, keys, count);
-    if (!nearest) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: unknown key '%s'", object->path, key);
-    }
-    char hint[160];
-    snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "%s: unknown key '%s'", object->path, key);
+    shoal_hint_t hint;
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(key, keys, count, NULL, &hint),
+                            "%s: unknown key '%s'", object->path, key);
   }
   return NULL;
 }

@@ -103,7 +103,8 @@ static const char *kind_words[] = {"true or false", "a whole number",           
 
 static shoal_status_t bad_choice(const shoal_option_t *option, const char *value,
                                  const char *from) {
-  char list[300] = "", hint[120] = "";
+  char list[300] = "";
+  shoal_hint_t hint;
   int64_t count = 0;
   size_t used = 0;
   for (; option->choices[count]; ++count) {
@@ -111,9 +112,9 @@ static shoal_status_t bad_choice(const shoal_option_t *option, const char *value
                              count ? ", " : "", option->choices[count]);
     if (used >= sizeof list) used = sizeof list - 1;
   }
-  const char *nearest = shoal_text_nearest(value, option->choices, count);
-  if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "%s: '%s' is not one of %s", from, value, list);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          shoal_did_you_mean(value, option->choices, count, NULL, &hint),
+                          "%s: '%s' is not one of %s", from, value, list);
 }
 
 static bool is_positive(shoal_option_kind_t kind, const void *field) {

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "shoal/options.h"
 
 #define GIB (INT64_C(1) << 30)
 #define MAX_PARTS 64
@@ -65,11 +66,11 @@ shoal_status_t shoal_cluster_kind_nodes(const char *where, const char *kind,
   if (!found) {
     const char *names[KIND_COUNT];
     for (int i = 0; i < KIND_COUNT; ++i) names[i] = kinds[i].nodes.device.name;
-    const char *nearest = shoal_text_nearest(kind, names, KIND_COUNT);
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "`shoal info` lists the kinds",
-                            "%s: there is no kind of device '%s'%s%s%s", where, kind,
-                            nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                            nearest ? "'?" : "");
+    shoal_hint_t hint;
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT,
+        shoal_did_you_mean(kind, names, KIND_COUNT, "`shoal info` lists the kinds", &hint),
+        "%s: there is no kind of device '%s'", where, kind);
   }
   *out_nodes = found->nodes;
   out_nodes->count = 1;

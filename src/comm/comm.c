@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "comm/backends/mpi/mpi.h"
 #include "comm/comm_impl.h"
+#include "shoal/options.h"
 
 #define DEFAULT_TIMEOUT_MS 300000
 #define LONGEST_TIMEOUT_MS (INT64_C(1) << 40)  // 34 years: in nanoseconds it still fits
@@ -65,9 +66,11 @@ shoal_status_t shoal_comm_find(const char *name, bool wrapped, const shoal_comm_
       return NULL;
     }
   }
-  const char *nearest = name ? shoal_text_nearest(name, names, count) : NULL;
-  return SHOAL_ERROR(NOT_FOUND, "there is no communication backend '%s'; did you mean '%s'?",
-                     name ? name : "", nearest ? nearest : names[count - 1]);
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND,
+      shoal_did_you_mean(name ? name : "", names, count, "`shoal info` lists the backends", &hint),
+      "there is no communication backend '%s'", name ? name : "");
 }
 
 // By which names a user knows them; `family` is an MPI's, whose plug-in may be missing.

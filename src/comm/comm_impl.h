@@ -165,6 +165,19 @@ struct shoal_window {
   int64_t *shards;  // bytes of every rank's
 };
 
+// All are required; arguments are checked.
+typedef struct shoal_window_ops {
+  // Creates this rank's shard and learns of the others'. *Collective*.
+  shoal_status_t (*create)(shoal_group_t *group, const int64_t *shards,
+                           shoal_window_t **out_window);
+  void (*free)(shoal_window_t *window);  // after a barrier
+  shoal_status_t (*put_add)(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
+                            int64_t offset, int64_t count, const void *data);
+  shoal_status_t (*get)(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
+                        void *data, uint64_t *out_versions);
+  shoal_status_t (*wait)(shoal_window_t *window, int32_t owner, int32_t writer, uint64_t version);
+} shoal_window_ops_t;
+
 // ---- failing --------------------------------------------------------------------------
 
 #define SHOAL_FAILURE_TEXT 1400
@@ -228,17 +241,7 @@ struct shoal_comm_ops {
   shoal_status_t (*alloc)(shoal_world_t *world, int64_t bytes, void **out_memory);
   void (*release)(shoal_world_t *world, void *memory);
 
-  // ---- windows. Optional, together; NULL: UNSUPPORTED. Arguments are checked.
-  // Creates this rank's shard and learns of the others'. *Collective*.
-  shoal_status_t (*window_create)(shoal_group_t *group, const int64_t *shards,
-                                  shoal_window_t **out_window);
-  void (*window_free)(shoal_window_t *window);  // after a barrier
-  shoal_status_t (*window_put_add)(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
-                                   int64_t offset, int64_t count, const void *data);
-  shoal_status_t (*window_get)(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
-                               void *data, uint64_t *out_versions);
-  shoal_status_t (*window_wait)(shoal_window_t *window, int32_t owner, int32_t writer,
-                                uint64_t version);
+  const shoal_window_ops_t *windows;  // optional; NULL: UNSUPPORTED
 };
 
 #define SHOAL_COMM_BACKEND(name) extern const shoal_comm_ops_t shoal_comm_##name;

@@ -6,16 +6,13 @@
 // all-reduce in place works because a part is overwritten only after everyone who needs it has it.
 #include <string.h>
 
+#include "base/number.h"
 #include "base/status.h"
 #include "comm/comm_impl.h"
 #include "device/reduce.h"
 
 #define BLOCK_BYTES (128 * 1024)  // per source, of a reduction
 #define SMALL_BYTES 4096          // up to here everyone gets everything and reduces for itself
-
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 
 // Messages of one exchange in the group's storage.
 typedef struct batch {
@@ -206,7 +203,7 @@ static shoal_status_t all_to_all(shoal_group_t *group, const shoal_collective_t 
   uint8_t *to = c->recv;
   for (int32_t i = 0; i < group->size; ++i) {
     if (i == group->rank) {
-      copy(to, from, min64(counts.send[i], counts.recv[i]) * element);
+      copy(to, from, shoal_min64(counts.send[i], counts.recv[i]) * element);
     } else {
       add_send(&batch, i, from, counts.send[i] * element);
       add_recv(&batch, i, to, counts.recv[i] * element);
@@ -236,7 +233,7 @@ static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_
                                    uint8_t *recv) {
   const int64_t element = (int64_t)shoal_dtype_size(c->dtype), block = BLOCK_BYTES / element;
   const int64_t own = counts[group->rank];
-  const int64_t slot = min64(own, block) * element;
+  const int64_t slot = shoal_min64(own, block) * element;
   SHOAL_RETURN_IF_ERROR(shoal_group_reserve(group, slot * group->size));
   int64_t longest = 0;
   for (int32_t i = 0; i < group->size; ++i) {
@@ -246,11 +243,11 @@ static shoal_status_t reduce_parts(shoal_group_t *group, const shoal_collective_
   const uint8_t *mine = send + sum_before(capacities, group->rank) * element;
   batch_t batch = batch_of(group, c);
   for (int64_t at = 0; at < longest; at += block) {
-    const int64_t size = at < own ? min64(own - at, block) : 0;
+    const int64_t size = at < own ? shoal_min64(own - at, block) : 0;
     const uint8_t *part = send;
     for (int32_t i = 0; i < group->size; ++i) {
       if (i != group->rank && at < counts[i]) {
-        add_send(&batch, i, part + at * element, min64(counts[i] - at, block) * element);
+        add_send(&batch, i, part + at * element, shoal_min64(counts[i] - at, block) * element);
       }
       if (i != group->rank && size > 0) {
         add_recv(&batch, i, (uint8_t *)group->scratch + i * slot, size * element);
@@ -309,7 +306,7 @@ static shoal_status_t reduce(shoal_group_t *group, const shoal_collective_t *c) 
   int64_t at = 0;
   do {
     shoal_collective_t part = *c;
-    part.count = min64(c->count - at, block);
+    part.count = shoal_min64(c->count - at, block);
     part.send = (const uint8_t *)c->send + at * element;
     if (group->rank == c->root) part.recv = (uint8_t *)c->recv + at * element;
     SHOAL_RETURN_IF_ERROR(reduce_small(group, &part));
@@ -331,7 +328,7 @@ static shoal_status_t scan_block(shoal_group_t *group, const shoal_collective_t 
   SHOAL_RETURN_IF_ERROR(run_batch(&batch));
   const int32_t n = shoal_collective_joined(c, group->size, group->rank);
   if (n == 0) {
-    shoal_reduce_fill(c->reduce, c->dtype, c->count, c->recv);
+    shoal_reduce_fill(c->dtype, c->reduce, c->count, c->recv);
   } else {
     shoal_reduce_all(c->dtype, c->reduce, c->count, n, group->sources, c->recv);
   }
@@ -343,7 +340,7 @@ static shoal_status_t scan(shoal_group_t *group, const shoal_collective_t *c) {
   int64_t at = 0;
   do {
     shoal_collective_t part = *c;
-    part.count = min64(c->count - at, block);
+    part.count = shoal_min64(c->count - at, block);
     part.send = (const uint8_t *)c->send + at * element;
     part.recv = (uint8_t *)c->recv + at * element;
     SHOAL_RETURN_IF_ERROR(scan_block(group, &part));

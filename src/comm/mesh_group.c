@@ -13,16 +13,17 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/comm_impl.h"
+#include "shoal/options.h"
 
 // ---- axes -----------------------------------------------------------------------------
 
 static shoal_status_t unknown_axis(const shoal_mesh_t *mesh, const char *name) {
   const char *names[SHOAL_MAX_AXES];
   for (int32_t i = 0; i < mesh->axis_count; ++i) names[i] = mesh->axes[i].name;
-  const char *nearest = shoal_text_nearest(name, names, mesh->axis_count);
-  char hint[80];
-  snprintf(hint, sizeof hint, "did you mean '%s'?", nearest ? nearest : "");
-  return SHOAL_ERROR_HINT(NOT_FOUND, nearest ? hint : "name axes of the mesh, with commas between",
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(NOT_FOUND,
+                          shoal_did_you_mean(name, names, mesh->axis_count,
+                                             "name axes of the mesh, with commas between", &hint),
                           "the mesh has no axis '%s'", name);
 }
 

@@ -7,7 +7,7 @@
 shoal_status_t shoal_window_create(shoal_group_t *group, int64_t bytes,
                                    shoal_window_t **out_window) {
   shoal_world_t *world = group->world;
-  if (!world->ops->window_create) {
+  if (!world->ops->windows) {
     return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no windows", world->ops->name);
   }
   if (bytes < 0) bytes = -1;  // everyone must hear of it
@@ -26,7 +26,7 @@ shoal_status_t shoal_window_create(shoal_group_t *group, int64_t bytes,
     }
   }
   shoal_window_t *window = NULL;
-  if (!status) status = world->ops->window_create(group, shards, &window);
+  if (!status) status = world->ops->windows->create(group, shards, &window);
   if (status) {
     allocator.free(allocator.self, shards);
     return status;
@@ -42,7 +42,7 @@ void shoal_window_free(shoal_window_t *window) {
   shoal_world_t *world = window->group->world;
   int64_t *shards = window->shards;
   shoal_status_free(shoal_barrier(window->group));  // nobody writes to a shard that is gone
-  world->ops->window_free(window);
+  world->ops->windows->free(window);
   world->allocator.free(world->allocator.self, shards);
 }
 
@@ -79,7 +79,7 @@ shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner, shoal
   shoal_world_t *world = window->group->world;
   const uint64_t record =
       shoal_record_begin(world, SHOAL_RECORD_PUT_ADD, window->group, 0, owner, bytes);
-  shoal_status_t status = world->ops->window_put_add(window, owner, dtype, offset, count, data);
+  shoal_status_t status = world->ops->windows->put_add(window, owner, dtype, offset, count, data);
   shoal_record_end(world, record, status != NULL);
   return status;
 }
@@ -90,7 +90,8 @@ shoal_status_t shoal_window_get(shoal_window_t *window, int32_t owner, int64_t o
   shoal_world_t *world = window->group->world;
   const uint64_t record =
       shoal_record_begin(world, SHOAL_RECORD_GET, window->group, 0, owner, bytes);
-  shoal_status_t status = world->ops->window_get(window, owner, offset, bytes, data, out_versions);
+  shoal_status_t status =
+      world->ops->windows->get(window, owner, offset, bytes, data, out_versions);
   shoal_record_end(world, record, status != NULL);
   return status;
 }
@@ -104,7 +105,7 @@ shoal_status_t shoal_window_wait(shoal_window_t *window, int32_t owner, int32_t 
   }
   shoal_world_t *world = window->group->world;
   const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_WAIT, window->group, 0, owner, 0);
-  shoal_status_t status = world->ops->window_wait(window, owner, writer, version);
+  shoal_status_t status = world->ops->windows->wait(window, owner, writer, version);
   shoal_record_end(world, record, status != NULL);
   return status;
 }

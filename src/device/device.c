@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "device/device_impl.h"
 #include "device/reduce.h"
+#include "shoal/options.h"
 
 static const shoal_device_ops_t *const backends[] = {
 #define SHOAL_DEVICE_BACKEND(name) &shoal_device_##name,
@@ -26,9 +27,11 @@ static shoal_status_t find_backend(const char *kind, const shoal_device_ops_t **
       return NULL;
     }
   }
-  const char *nearest = shoal_text_nearest(kind, names, BACKEND_COUNT);
-  return SHOAL_ERROR(NOT_FOUND, "there is no device kind '%s'; did you mean '%s'?", kind,
-                     nearest ? nearest : names[0]);
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND,
+      shoal_did_you_mean(kind, names, BACKEND_COUNT, "`shoal info` lists the devices", &hint),
+      "there is no device kind '%s'", kind);
 }
 
 shoal_status_t shoal_device_create(const shoal_device_options_t *options,

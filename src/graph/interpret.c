@@ -60,10 +60,6 @@ static shoal_dtype_t stored_dtype(const shoal_interpreter_t *in, shoal_dtype_t d
   return in->options.promote && shoal_dtype_is_float(dtype) ? SHOAL_F64 : dtype;
 }
 
-static size_t tensor_bytes(const shoal_tensor_t *tensor) {
-  return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
-}
-
 static shoal_status_t tensor_alloc(shoal_interpreter_t *in, shoal_dtype_t dtype,
                                    const shoal_shape_t *shape, shoal_tensor_t *out_tensor) {
   int64_t bytes;
@@ -89,7 +85,7 @@ static shoal_tensor_t *tensors_new(shoal_interpreter_t *in, int64_t count) {
 
 static void widen(const shoal_tensor_t *from, const shoal_tensor_t *to) {
   if (from->dtype == to->dtype) {
-    memcpy(to->data, from->data, tensor_bytes(from));
+    memcpy(to->data, from->data, shoal_tensor_bytes(from));
     return;
   }
   int64_t count = shoal_shape_count(&from->shape);
@@ -206,9 +202,9 @@ static shoal_status_t load_input(shoal_interpreter_t *in, const shoal_value_info
   while (feed && strcmp(feed->name, value->name) != 0) feed = feed->next;
   if (!feed) return SHOAL_ERROR(INVALID_ARGUMENT, "input '%s' was not fed", value->name);
   shoal_tensor_t fed = {.data = feed->data, .dtype = value->type.dtype, .shape = value->type.shape};
-  if (feed->size != tensor_bytes(&fed)) {
+  if (feed->size != shoal_tensor_bytes(&fed)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "input '%s' takes %zu bytes and was fed %zu", value->name,
-                       tensor_bytes(&fed), feed->size);
+                       shoal_tensor_bytes(&fed), feed->size);
   }
   widen(&fed, tensor);
   return NULL;
@@ -281,7 +277,8 @@ static shoal_status_t run_node(shoal_interpreter_t *in, const shoal_graph_t *gra
   for (int32_t i = 0; i < node->input_count; ++i) inputs[i] = in->values[node->inputs[i]];
   for (int32_t i = 0; i < node->output_count; ++i) {
     outputs[i] = in->values[node->outputs[i]];
-    memset(outputs[i].data, 0xff, tensor_bytes(&outputs[i]));  // NaNs: what a kernel forgets, shows
+    memset(outputs[i].data, 0xff,
+           shoal_tensor_bytes(&outputs[i]));  // NaNs: what a kernel forgets, shows
   }
   if (in->options.promote) {
     if (draws_floats(&call)) return run_then_widen(in, &call, inputs, outputs);

@@ -17,15 +17,9 @@
 #define SHOAL_LAYOUT_IMPL_H_
 
 #include "base/arena.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "shoal/layout.h"
-
-static inline int64_t shoal_min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-static inline int64_t shoal_max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
 
 // ---- axes ------------------------------------------------------------------------------
 

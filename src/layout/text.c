@@ -7,6 +7,7 @@
 #include "layout/cursor.h"
 #include "layout/layout_impl.h"
 #include "layout/reduce.h"
+#include "shoal/options.h"
 
 // ---- parse -----------------------------------------------------------------------------
 
@@ -41,28 +42,27 @@ static shoal_status_t parse_mesh(parser_t *p, const shoal_mesh_t *meshes, int64_
   const char **names = SHOAL_NEW(p->arena, const char *, mesh_count);
   if (!names) return SHOAL_OOM();
   for (int64_t i = 0; i < mesh_count; ++i) names[i] = meshes[i].name;
-  const char *nearest = shoal_text_nearest(name, names, mesh_count);
-  char hint[96];
-  snprintf(hint, sizeof hint, "did you mean '%s'?", nearest ? nearest : "");
-  return SHOAL_ERROR_HINT(NOT_FOUND, nearest && nearest[0] ? hint : "name a mesh of the plan",
-                          "layout '%s': there is no mesh '%s'", p->text, name);
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND, shoal_did_you_mean(name, names, mesh_count, "name a mesh of the plan", &hint),
+      "layout '%s': there is no mesh '%s'", p->text, name);
 }
 
 static shoal_status_t unknown_axis(parser_t *p, const char *name) {
   const shoal_mesh_t *mesh = p->layout->mesh;
   const char *names[SHOAL_MAX_AXES + 1];
-  char hint[SHOAL_NAME_SIZE * (SHOAL_MAX_AXES + 2)] = "the mesh has ";
-  size_t length = strlen(hint);
+  char all[SHOAL_NAME_SIZE * (SHOAL_MAX_AXES + 2)] = "the mesh has ";
+  size_t length = strlen(all);
   for (int32_t i = 0; i < mesh->axis_count; ++i) {
     names[i] = mesh->axes[i].name;
-    length +=
-        (size_t)snprintf(hint + length, sizeof hint - length, "%s%s", i ? ", " : "", names[i]);
+    length += (size_t)snprintf(all + length, sizeof all - length, "%s%s", i ? ", " : "", names[i]);
   }
-  if (mesh->axis_count == 0) snprintf(hint + length, sizeof hint - length, "no axes");
+  if (mesh->axis_count == 0) snprintf(all + length, sizeof all - length, "no axes");
   names[mesh->axis_count] = "micro";
-  const char *nearest = shoal_text_nearest(name, names, mesh->axis_count + 1);
-  if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-  return SHOAL_ERROR_HINT(NOT_FOUND, hint, "layout '%s': mesh%s%s has no axis '%s'", p->text,
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(NOT_FOUND,
+                          shoal_did_you_mean(name, names, mesh->axis_count + 1, all, &hint),
+                          "layout '%s': mesh%s%s has no axis '%s'", p->text,
                           mesh->name[0] ? " " : "", mesh->name, name);
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shoal/op.h"
+#include "shoal/options.h"
 
 shoal_attr_t shoal_attr_int(const char *name, int64_t value) {
   return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_INT, .value = {.i = value}};
@@ -44,14 +45,12 @@ static const char *const kind_names[] = {
     [SHOAL_ATTR_DTYPE] = "a dtype",  [SHOAL_ATTR_PLACE] = "a place"};
 
 static shoal_status_t unknown_attr(const shoal_op_t *op, const char *name) {
-  const char *names[64], *nearest = NULL;
-  char hint[128];
+  const char *names[64];
+  shoal_hint_t hint;
   int64_t count = 0;
   for (int32_t i = 0; i < op->attr_count && i < 64; ++i) names[count++] = op->attrs[i].name;
-  nearest = shoal_text_nearest(name, names, count);
-  if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, nearest ? hint : NULL, "%s has no attribute '%s'",
-                          op->name, name);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(name, names, count, NULL, &hint),
+                          "%s has no attribute '%s'", op->name, name);
 }
 
 // Checks the value and copies what it borrows.

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "op/emitter.h"
+#include "op/type.h"
 
 // ---- emitter ---------------------------------------------------------------------------
 
@@ -63,15 +64,12 @@ shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types)
 
 // ---- cost ------------------------------------------------------------------------------
 
-static double type_bytes(const shoal_type_t *type) {
-  return (double)shoal_shape_count(&type->shape) * (double)shoal_dtype_size(type->dtype);
-}
-
 shoal_cost_t shoal_op_cost(const shoal_call_t *call) {
   shoal_cost_t cost = {0};
-  for (int32_t i = 0; i < call->input_count; ++i) cost.bytes += type_bytes(&call->inputs[i]);
+  for (int32_t i = 0; i < call->input_count; ++i)
+    cost.bytes += (double)shoal_type_bytes(&call->inputs[i]);
   for (int32_t i = 0; call->outputs && i < call->output_count; ++i) {
-    cost.bytes += type_bytes(&call->outputs[i]);
+    cost.bytes += (double)shoal_type_bytes(&call->outputs[i]);
     cost.flops += (double)shoal_shape_count(&call->outputs[i].shape);
   }
   if (call->op->cost) call->op->cost(call, &cost);  // finds the defaults in place

@@ -20,7 +20,7 @@ double shoal_reduce_identity(shoal_reduce_t reduce) {
   return identities[reduce].real;
 }
 
-void shoal_reduce_fill(shoal_reduce_t reduce, shoal_dtype_t dtype, int64_t count, void *data) {
+void shoal_reduce_fill(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, void *data) {
   if (reduce == SHOAL_REDUCE_SUM) {
     memset(data, 0, (size_t)count * shoal_dtype_size(dtype));
     return;
@@ -75,7 +75,7 @@ int64_t shoal_reduce_integers(shoal_reduce_t reduce, int64_t a, int64_t b) {
   return a;
 }
 
-void shoal_reduce_join(shoal_reduce_t reduce, shoal_dtype_t dtype, int64_t count, const void *more,
+void shoal_reduce_join(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, const void *more,
                        void *data) {
   if (reduce == SHOAL_REDUCE_SUM && dtype == SHOAL_F32) {
     const float *b = more;

@@ -12,9 +12,9 @@ double shoal_reduce_identity(shoal_reduce_t reduce);  // of floats: 0 for sum, -
 double shoal_reduce_reals(shoal_reduce_t reduce, double a, double b);
 int64_t shoal_reduce_integers(shoal_reduce_t reduce, int64_t a, int64_t b);
 // data[i] = identity of the reduction.
-void shoal_reduce_fill(shoal_reduce_t reduce, shoal_dtype_t dtype, int64_t count, void *data);
+void shoal_reduce_fill(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, void *data);
 // data[i] = data[i] joined with more[i], rounded to the dtype. lse of integers is left alone.
-void shoal_reduce_join(shoal_reduce_t reduce, shoal_dtype_t dtype, int64_t count, const void *more,
+void shoal_reduce_join(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, const void *more,
                        void *data);
 
 #endif  // SHOAL_OP_REDUCE_H_

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shoal/op.h"
+#include "shoal/options.h"
 
 #define SHOAL_OP(name) extern const shoal_op_t shoal_op_##name;
 #include "op/ops.inc"
@@ -171,10 +172,10 @@ shoal_status_t shoal_op_find(const shoal_registry_t *registry, const char *name,
     *out_op = op;
     return NULL;
   }
-  char hint[128];
-  const char *nearest = shoal_text_nearest(name, registry->names, registry->count);
-  if (nearest) snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-  return SHOAL_ERROR_HINT(NOT_FOUND, nearest ? hint : NULL, "there is no op '%s'", name);
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(NOT_FOUND,
+                          shoal_did_you_mean(name, registry->names, registry->count, NULL, &hint),
+                          "there is no op '%s'", name);
 }
 
 int64_t shoal_registry_count(const shoal_registry_t *registry) {

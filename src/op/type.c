@@ -29,6 +29,10 @@ shoal_status_t shoal_type_check(const shoal_type_t *type) {
   return NULL;
 }
 
+int64_t shoal_type_bytes(const shoal_type_t *type) {
+  return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
+}
+
 bool shoal_type_equal(const shoal_type_t *a, const shoal_type_t *b) {
   return a->dtype == b->dtype && shoal_shape_equal(&a->shape, &b->shape);
 }

@@ -7,6 +7,7 @@
 // A known element type, 0 to SHOAL_MAX_RANK dims, none negative, and bytes that fit 64 bits with
 // room to align them and to add up a few.
 SHOAL_MUST_USE shoal_status_t shoal_type_check(const shoal_type_t *type);
+int64_t shoal_type_bytes(const shoal_type_t *type);  // of a checked type
 bool shoal_type_equal(const shoal_type_t *a, const shoal_type_t *b);
 // "f32[64, 784]" into the buffer, for messages; returns the buffer. SHOAL_TYPE_SIZE bytes are
 // enough.

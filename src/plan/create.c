@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "plan/complete.h"
 #include "plan/plan.h"
+#include "shoal/options.h"
 
 static shoal_status_t copy_entries(shoal_arena_t *arena, int64_t count,
                                    const shoal_intent_entry_t *entries,
@@ -376,11 +377,12 @@ static shoal_status_t no_match(shoal_plan_t *plan, const char *kind, const char 
     for (int64_t n = 0; n < graph->nodes.count; ++n)
       if (!SHOAL_PUSH(&plan->arena, &names, graph->nodes.items[n].name)) return SHOAL_OOM();
   }
-  const char *nearest = shoal_text_nearest(pattern, names.items, names.count);
-  char *hint = nearest ? shoal_arena_printf(&plan->arena, "did you mean '%s'?", nearest) : NULL;
-  return SHOAL_ERROR_HINT(NOT_FOUND, hint ? hint : "`shoal explain MODEL --graph` lists the names",
-                          "%s '%s' matches no %s", kind, pattern,
-                          nodes ? "node" : "state, input or value");
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND,
+      shoal_did_you_mean(pattern, names.items, names.count,
+                         "`shoal explain MODEL --graph` lists the names", &hint),
+      "%s '%s' matches no %s", kind, pattern, nodes ? "node" : "state, input or value");
 }
 
 // Every pattern must name something: a typo must not silently replicate. `original` is the model

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "shoal/options.h"
 
 static const shoal_strategy_t native[] = {
 #define SHOAL_STRATEGY(name_, doc_) {.name = #name_, .doc = doc_, .plan = shoal_strategy_##name_},
@@ -110,9 +111,10 @@ static shoal_status_t unknown_strategy(const shoal_plan_options_t *options, shoa
   for (int64_t i = 0; i < shoal_strategies_count(options->strategies); ++i)
     if (!SHOAL_PUSH(arena, &names, shoal_strategies_get(options->strategies, i)->name))
       return SHOAL_OOM();
-  const char *nearest = shoal_text_nearest(options->strategy, names.items, names.count);
-  char *hint = nearest ? shoal_arena_printf(arena, "did you mean '%s'?", nearest) : NULL;
-  return SHOAL_ERROR_HINT(NOT_FOUND, hint ? hint : "`shoal info` lists the strategies",
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(NOT_FOUND,
+                          shoal_did_you_mean(options->strategy, names.items, names.count,
+                                             "`shoal info` lists the strategies", &hint),
                           "there is no strategy '%s'", options->strategy);
 }
 

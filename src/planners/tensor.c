@@ -5,6 +5,7 @@
 // consumers' ways.
 #include <string.h>
 
+#include "base/number.h"
 #include "base/status.h"
 #include "planners/batch.h"
 
@@ -26,10 +27,6 @@ typedef struct tensor_planner {
   int32_t *first_use, *next_use;  // uses of a value by forward nodes, as lists; -1: no more
   int32_t *use_node, *use_input;  // by use
 } tensor_planner_t;
-
-static int64_t gcd(int64_t a, int64_t b) {
-  return b ? gcd(b, a % b) : a;
-}
 
 static void add_break(grain_t *grain, int64_t at, int64_t length) {
   if (at <= 0 || at >= length || grain->break_count == MAX_BREAKS) return;
@@ -54,7 +51,7 @@ static void follow(const tensor_planner_t *p, int32_t value, int32_t dim, int64_
       const shoal_way_t *way = &p->rules[n]->ways[w];
       const shoal_way_operand_t *in = &way->operands[k];
       if (in->kind != SHOAL_OPERAND_CUT || in->dim != dim || in->repeat != 1) continue;
-      grain->unit = grain->unit / gcd(grain->unit, in->scale) * in->scale;
+      grain->unit = grain->unit / shoal_gcd(grain->unit, in->scale) * in->scale;
       for (int32_t o = 0; o < node->output_count; ++o) {
         const shoal_way_operand_t *out = &way->operands[way->input_count + o];
         if (out->kind != SHOAL_OPERAND_CUT || out->repeat != 1 || in->scale != 1) continue;

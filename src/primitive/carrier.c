@@ -17,7 +17,7 @@ static void set_message(const shoal_motion_t *motion, const shoal_parcel_t *parc
 void shoal_motion_pack(const shoal_motion_t *motion, const void *input, void *output, void *staging,
                        shoal_message_t *sends, shoal_message_t *recvs) {
   if (motion->clear && !motion->wide) {  // before anything is received into it
-    shoal_reduce_fill(motion->reduce, motion->dtype, motion->output_count, output);
+    shoal_reduce_fill(motion->dtype, motion->reduce, motion->output_count, output);
   }
   for (int32_t i = 0; i < motion->send_count; ++i) {
     const shoal_parcel_t *parcel = &motion->sends[i];
@@ -42,7 +42,7 @@ void shoal_motion_finish(const shoal_motion_t *motion, const void *input, void *
                          const shoal_message_t *recvs, float *scratch) {
   const bool unset = motion->clear || motion->zero_count > 0;
   if (motion->wide && unset) {
-    shoal_reduce_fill(motion->reduce, SHOAL_F32, motion->output_count, scratch);
+    shoal_reduce_fill(SHOAL_F32, motion->reduce, motion->output_count, scratch);
   }
   for (int64_t i = 0; i < motion->step_count; ++i) {
     const shoal_step_t *step = &motion->steps[i];

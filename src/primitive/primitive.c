@@ -1,6 +1,7 @@
 // A primitive of one rank: its plan, its memory, and the exchange under way. What moves where is
 // primitive_plan.c's business; here it is started and waited for.
 #include "base/dtype.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "comm/comm_impl.h"
 #include "op/reduce.h"
@@ -25,18 +26,14 @@ static int32_t tag_of(const shoal_primitive_plan_t *plan, bool adjoint) {
   return (int32_t)((plan->hash ^ plan->hash >> 32) & 0x7fffff) << 1 | adjoint;
 }
 
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 static shoal_status_t make_memory(shoal_primitive_t *p) {
   const shoal_motion_t *f = &p->plan.forward, *a = &p->plan.adjoint;
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(p->world, f, tag_of(&p->plan, false), &p->arena, &p->forward));
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(p->world, a, tag_of(&p->plan, true), &p->arena, &p->adjoint));
-  const int64_t staging = max64(f->staging, a->staging);
-  const int64_t wide = max64(f->wide ? f->output_count : 0, a->wide ? a->output_count : 0);
+  const int64_t staging = shoal_max64(f->staging, a->staging);
+  const int64_t wide = shoal_max64(f->wide ? f->output_count : 0, a->wide ? a->output_count : 0);
   int64_t bytes;
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(SHOAL_F32, wide, &bytes));
   if (staging > 0 && !(p->staging = p->allocator.alloc(p->allocator.self, (size_t)staging))) {
@@ -212,7 +209,7 @@ shoal_primitive_stats_t shoal_primitive_stats(const shoal_primitive_t *p) {
       .send_count = motion->send_count,
       .recv_count = motion->recv_count,
       .group_size = motion->group_count,
-      .staging_bytes = max64(motion->staging, p->plan.adjoint.staging),
+      .staging_bytes = shoal_max64(motion->staging, p->plan.adjoint.staging),
   };
   for (int32_t i = 0; i < motion->send_count; ++i) {
     stats.send_bytes += motion->sends[i].count * element;

@@ -3,6 +3,7 @@
 
 #include "op/reduce.h"
 #include "program/parse_impl.h"
+#include "shoal/options.h"
 
 static bool out_of_memory(parse_t *p) {
   return shoal_scan_check(&p->scan, SHOAL_OOM());
@@ -103,9 +104,9 @@ static bool read_opcode(parse_t *p, shoal_opcode_t *out_opcode) {
     *out_opcode = (shoal_opcode_t)i;
     if (strcmp(names[i], word) == 0) return true;
   }
-  const char *nearest = shoal_text_nearest(word, names, SHOAL_OPCODE_COUNT);
-  if (nearest) shoal_scan_fail(&p->scan, "'%s' is no opcode: did you mean '%s'?", word, nearest);
-  return shoal_scan_fail(&p->scan, "'%s' is no opcode", word);
+  shoal_hint_t hint;
+  const char *meant = shoal_did_you_mean(word, names, SHOAL_OPCODE_COUNT, "", &hint);
+  return shoal_scan_fail(&p->scan, "'%s' is no opcode%s%s", word, meant[0] ? ": " : "", meant);
 }
 
 // "(0, 1, -)"; '(' was read. Only a reshard may leave a side out.

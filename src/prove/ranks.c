@@ -2,6 +2,7 @@
 // - taps make instructions run one after the other, so only the second shows whether queues wait
 // for each other.
 #include "prove/ranks.h"
+#include "op/type.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,10 +19,6 @@ typedef struct rank_task {
   shoal_world_t *world;
   shoal_record_log_t log;
 } rank_task_t;
-
-static int64_t type_bytes(const shoal_type_t *type) {
-  return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
-}
 
 // The buffer this rank feeds an input into; -1: none, -2: several.
 static int32_t fed_buffer(const shoal_class_t *class, const char *graph, const char *input) {
@@ -70,7 +67,7 @@ static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const sh
       shoal_session_program(session), shoal_world_rank(shoal_session_world(session)));
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
-    int64_t bytes = type_bytes(&graph->values.items[input->value].type);
+    int64_t bytes = shoal_type_bytes(&graph->values.items[input->value].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(
@@ -87,7 +84,7 @@ static shoal_status_t fetch(rank_task_t *task, shoal_session_t *session, const s
                             shoal_arena_t *arena) {
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
     const shoal_named_t *output = &graph->outputs.items[i];
-    int64_t bytes = type_bytes(&graph->values.items[output->value].type);
+    int64_t bytes = shoal_type_bytes(&graph->values.items[output->value].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(shoal_fetch(session, output->name, data, (size_t)bytes));
@@ -100,7 +97,7 @@ static shoal_status_t get_states(rank_task_t *task, shoal_session_t *session,
                                  shoal_arena_t *arena) {
   const shoal_model_t *model = task->job->model;
   for (int64_t s = 0; s < model->states.count; ++s) {
-    int64_t bytes = type_bytes(&model->states.items[s].type);
+    int64_t bytes = shoal_type_bytes(&model->states.items[s].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(

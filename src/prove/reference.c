@@ -2,6 +2,7 @@
 // what a comparison needs: what is expected, how large tensors of its kind are, how far the
 // one-device run is off.
 #include "prove/reference.h"
+#include "op/type.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -256,10 +257,6 @@ static shoal_status_t expect(shoal_reference_t *r) {
 
 // ---- run ----------------------------------------------------------------------------------------
 
-static size_t state_bytes(const shoal_tensor_t *tensor) {
-  return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
-}
-
 // Copies states out of (restore: back into) both interpreters.
 static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
   for (int side = OWN; side <= WIDE && r->interpreters[side]; ++side)
@@ -267,7 +264,7 @@ static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
       shoal_tensor_t tensor;
       SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[side], s, &tensor));
       memcpy(restore ? tensor.data : r->saved[side][s], restore ? r->saved[side][s] : tensor.data,
-             state_bytes(&tensor));
+             shoal_tensor_bytes(&tensor));
     }
   memcpy(restore ? r->state_epsilon : r->saved_epsilon,
          restore ? r->saved_epsilon : r->state_epsilon,
@@ -279,7 +276,7 @@ static shoal_status_t feed(shoal_reference_t *r, int side) {
   for (int64_t i = 0; i < r->graph->inputs.count; ++i) {
     const shoal_named_t *input = &r->graph->inputs.items[i];
     const shoal_type_t *type = &r->graph->values.items[input->value].type;
-    size_t bytes = (size_t)shoal_shape_count(&type->shape) * shoal_dtype_size(type->dtype);
+    size_t bytes = (size_t)shoal_type_bytes(type);
     void *data = shoal_arena_alloc(&r->arena, bytes ? bytes : 1, 1);
     if (!data) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(shoal_feed_fill(r->options, r->graph, input->value, r->run, data));
@@ -296,7 +293,7 @@ static shoal_status_t widen_states(shoal_reference_t *r) {
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[WIDE], s, &wide));
     int64_t count = shoal_shape_count(&own.shape);
     if (own.dtype == wide.dtype)
-      memcpy(wide.data, own.data, state_bytes(&own));
+      memcpy(wide.data, own.data, shoal_tensor_bytes(&own));
     else
       for (int64_t i = 0; i < count; ++i)
         shoal_dtype_store(wide.dtype, wide.data, i, shoal_dtype_load(own.dtype, own.data, i));
@@ -353,7 +350,7 @@ shoal_status_t shoal_reference_restart(shoal_reference_t *r, const char *state, 
     shoal_tensor_t tensor;
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[side], s, &tensor));
     if (tensor.dtype == dtype)
-      memcpy(tensor.data, data, state_bytes(&tensor));
+      memcpy(tensor.data, data, shoal_tensor_bytes(&tensor));
     else
       for (int64_t i = 0; i < shoal_shape_count(&tensor.shape); ++i)
         shoal_dtype_store(tensor.dtype, tensor.data, i, shoal_dtype_load(dtype, data, i));

@@ -12,6 +12,7 @@
 // Bounds: at most TRIES assignments of the other inputs per seed form, each executed on at most 20
 // parts (settle.c), nearly all refused by shape before the first; trial_t.limit bounds the parts
 // per call.
+#include "base/number.h"
 #include "base/status.h"
 #include "rules/search.h"
 
@@ -100,15 +101,6 @@ done:
 
 // ---- merged and split dims ---------------------------------------------------------------------
 
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 // Adds to a list of item spaces, largest first.
 static int32_t add_items(int64_t items, int32_t count, int64_t list[SEARCH_MAX_FORMS]) {
   int32_t at = 0;
@@ -130,7 +122,7 @@ static int32_t shared_items(const search_t *s, int32_t input, int32_t dim,
     const shoal_shape_t *other = search_shape(s, i);
     for (int32_t d = 0; i != input && d < other->rank; ++d) {
       bool placed = d == dim || other->rank - d == shape->rank - dim;
-      int64_t common = gcd(shape->dims[dim], other->dims[d]);
+      int64_t common = shoal_gcd(shape->dims[dim], other->dims[d]);
       bool divides = common == shape->dims[dim] || common == other->dims[d];
       if (!s->has_sizes && placed && divides) count = add_items(common, count, out);
       for (int64_t divisor = common; s->has_sizes && divisor > 1; --divisor) {

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "layout/reduce.h"
 #include "rules/rules.h"
+#include "shoal/options.h"
 
 // ---- printing ----------------------------------------------------------------------------------
 
@@ -118,9 +119,10 @@ static int32_t find_operand(parser_t *p, bool output, const char *name) {
   const char *const *names = output ? op->outputs : op->inputs;
   while (found < count && strcmp(names[found], name)) ++found;
   if (found == count) {
-    const char *nearest = shoal_text_nearest(name, names, count);
+    shoal_hint_t hint;
+    const char *meant = shoal_did_you_mean(name, names, count, "", &hint);
     shoal_scan_fail(&p->scan, "'%s' has no %s '%s'%s%s", op->name, output ? "output" : "input",
-                    name, nearest ? ", did you mean " : "", nearest ? nearest : "");
+                    name, meant[0] ? ": " : "", meant);
     return -1;
   }
   if (output) return p->way->input_count + found;

@@ -28,10 +28,6 @@ static bool allocated(trial_t *trial, const void *memory) {
   return memory || passed(trial, SHOAL_OOM());
 }
 
-static size_t tensor_bytes(const shoal_tensor_t *tensor) {
-  return (size_t)shoal_shape_count(&tensor->shape) * shoal_dtype_size(tensor->dtype);
-}
-
 // ---- boxes -------------------------------------------------------------------------------------
 
 // Boxes of an operand whose items are dealt like cards: no layout says that.
@@ -87,7 +83,7 @@ static bool part_boxes(trial_t *trial, const shoal_way_t *way, int32_t operand,
 static bool split_input(trial_t *trial, int32_t input, const deal_t *deal, int64_t index,
                         shoal_arena_t *arena, shoal_tensor_t *out) {
   *out = trial->whole[input];
-  out->data = shoal_arena_alloc(arena, 1, tensor_bytes(out));
+  out->data = shoal_arena_alloc(arena, 1, shoal_tensor_bytes(out));
   if (!allocated(trial, out->data)) return false;
   for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
     double value = 0, last = shoal_dtype_load(out->dtype, trial->whole[input].data, i);
@@ -112,7 +108,7 @@ static bool part_input(trial_t *trial, const shoal_way_t *way, int32_t input,
     return split_input(trial, input, deal, index, arena, out);
   }
   out->shape = shoal_boxes_shape(boxes);
-  out->data = shoal_arena_alloc(arena, 1, tensor_bytes(out));
+  out->data = shoal_arena_alloc(arena, 1, shoal_tensor_bytes(out));
   return allocated(trial, out->data) &&
          passed(trial, shoal_boxes_pack(boxes, shoal_dtype_size(out->dtype),
                                         trial->whole[input].data, out->data));
@@ -166,7 +162,7 @@ static bool run_part(trial_t *trial, const shoal_way_t *way, const deal_t *deal,
   }
   for (int32_t i = ins; i < count; ++i) {
     tensors[i] = (shoal_tensor_t){.dtype = types[i].dtype, .shape = types[i].shape};
-    tensors[i].data = shoal_arena_alloc(arena, 1, tensor_bytes(&tensors[i]));
+    tensors[i].data = shoal_arena_alloc(arena, 1, shoal_tensor_bytes(&tensors[i]));
     if (!allocated(trial, tensors[i].data)) return false;
   }
   call.outputs = types + ins;

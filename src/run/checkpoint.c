@@ -70,7 +70,7 @@ static shoal_status_t prepare(saver_t *saver, const shoal_safetensors_note_t *no
     saver->tensors[saver->state_count] =
         (shoal_safetensor_t){.name = state->name, .type = state->type};
     saver->states[saver->state_count++] = i;
-    const int64_t bytes = shoal_run_type_bytes(&state->type);
+    const int64_t bytes = shoal_type_bytes(&state->type);
     if (bytes > most) most = bytes;
   }
   if (!saver->writes) return NULL;

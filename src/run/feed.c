@@ -13,12 +13,9 @@
 #include "base/text.h"
 #include "op/type.h"
 #include "run/run_impl.h"
+#include "shoal/options.h"
 
 // ---- names and sizes ------------------------------------------------------------------
-
-int64_t shoal_run_type_bytes(const shoal_type_t *type) {
-  return shoal_shape_count(&type->shape) * (int64_t)shoal_dtype_size(type->dtype);
-}
 
 shoal_status_t shoal_run_first(shoal_status_t first, shoal_status_t second) {
   if (!first) return second;
@@ -28,17 +25,15 @@ shoal_status_t shoal_run_first(shoal_status_t first, shoal_status_t second) {
 
 shoal_status_t shoal_run_unknown(const char *what, const char *name, const char *const *names,
                                  int64_t count) {
-  const char *nearest = shoal_text_nearest(name, names, count);
-  char hint[256] = "";
-  if (nearest) {
-    snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-  } else if (count > 0) {
-    int length = snprintf(hint, sizeof hint, "there are:");
-    for (int64_t i = 0; i < count && length < (int)sizeof hint; ++i) {
-      length += snprintf(hint + length, sizeof hint - (size_t)length, " %s", names[i]);
-    }
+  char all[256] = "there are:";
+  int length = (int)strlen(all);
+  for (int64_t i = 0; i < count && length < (int)sizeof all; ++i) {
+    length += snprintf(all + length, sizeof all - (size_t)length, " %s", names[i]);
   }
-  return SHOAL_ERROR_HINT(NOT_FOUND, hint[0] ? hint : NULL, "there is no %s '%s'", what, name);
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(NOT_FOUND,
+                          shoal_did_you_mean(name, names, count, count > 0 ? all : NULL, &hint),
+                          "there is no %s '%s'", what, name);
 }
 
 shoal_status_t shoal_run_check_size(const char *what, const char *name, const shoal_type_t *type,
@@ -150,7 +145,7 @@ shoal_status_t shoal_run_ports_init(shoal_runner_t *runner) {
   for (int64_t i = 0; i < program->input_count; ++i) {
     runner->inputs[i] = (shoal_run_input_t){
         .port = &program->inputs[i],
-        .whole_bytes = shoal_run_type_bytes(&program->inputs[i].type),
+        .whole_bytes = shoal_type_bytes(&program->inputs[i].type),
         .buffer = -1,
         .offsets = SHOAL_NEW(&runner->arena, int64_t, program->micro + 1),
     };
@@ -159,7 +154,7 @@ shoal_status_t shoal_run_ports_init(shoal_runner_t *runner) {
   for (int64_t i = 0; i < program->output_count; ++i) {
     runner->outputs[i] = (shoal_run_output_t){
         .port = &program->outputs[i],
-        .whole_bytes = shoal_run_type_bytes(&program->outputs[i].type),
+        .whole_bytes = shoal_type_bytes(&program->outputs[i].type),
     };
   }
   for (int64_t o = 0; o < runner->bound.order_count; ++o) {

@@ -248,7 +248,6 @@ SHOAL_MUST_USE shoal_status_t shoal_run_unknown(const char *what, const char *na
 SHOAL_MUST_USE shoal_status_t shoal_run_check_size(const char *what, const char *name,
                                                    const shoal_type_t *type, int64_t expected,
                                                    size_t given);
-int64_t shoal_run_type_bytes(const shoal_type_t *type);
 // The status that goes on: the first error; the other is freed.
 shoal_status_t shoal_run_first(shoal_status_t first, shoal_status_t second);
 

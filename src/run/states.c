@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "op/reduce.h"
+#include "op/type.h"
 #include "program/program_impl.h"
 #include "run/run_impl.h"
 #include "run/states.h"
@@ -117,7 +118,7 @@ static shoal_status_t find_of_size(const shoal_runner_t *runner, const char *nam
                                    int64_t *out_state) {
   SHOAL_RETURN_IF_ERROR(shoal_run_state_find(runner, name, out_state));
   const shoal_type_t *type = &runner->program->states[*out_state].type;
-  return shoal_run_check_size("state", name, type, shoal_run_type_bytes(type), size);
+  return shoal_run_check_size("state", name, type, shoal_type_bytes(type), size);
 }
 
 shoal_status_t shoal_runner_get(shoal_runner_t *runner, const char *name, void *data, size_t size) {
@@ -165,7 +166,7 @@ shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_sta
   const size_t element = shoal_dtype_size(part->dtype);
   char *data = shoal_arena_alloc(arena, (size_t)part->count, element);
   if (!data) return SHOAL_OOM();
-  if (part->clear) shoal_reduce_fill(part->reduce, part->dtype, part->count, data);
+  if (part->clear) shoal_reduce_fill(part->dtype, part->reduce, part->count, data);
   shoal_pieces_copy(part->dtype, part->piece_count, part->pieces, whole, data);
   shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
   SHOAL_RETURN_IF_ERROR(

@@ -41,7 +41,7 @@ static void model_reduce(shoal_dtype_t dtype, shoal_reduce_t reduce, int32_t n,
       if (!shoal_dtype_is_float(dtype)) {
         if (r == 0) shoal_dtype_store_int(dtype, one, i, shoal_dtype_load_int(dtype, data, i));
         if (r > 0) {
-          shoal_reduce_join(reduce, dtype, 1, (uint8_t *)data + i * element, one + i * element);
+          shoal_reduce_join(dtype, reduce, 1, (uint8_t *)data + i * element, one + i * element);
         }
         continue;
       }
@@ -275,7 +275,7 @@ static shoal_status_t case_scan(shoal_group_t *group, int32_t n, const int32_t *
           exclusive ? shoal_exclusive_scan(group, dtypes[d], reduce, count, send, b->recv)
                     : shoal_scan(group, dtypes[d], reduce, count, send, b->recv));
       const int32_t joined = exclusive ? own : own + 1;
-      if (joined == 0) shoal_reduce_fill(reduce, dtypes[d], count, b->want);
+      if (joined == 0) shoal_reduce_fill(dtypes[d], reduce, count, b->want);
       model_reduce(dtypes[d], reduce, joined, ranks, salt, count, b->want);
       SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(
           compare(b, dtypes[d], count), "%s scan by %s%s", exclusive ? "exclusive" : "inclusive",

@@ -450,7 +450,7 @@ static void test_settings(void **state) {
       {"delay=1@0:3", "500us, 200ms or 1s"},
       {"delay=1@0:3min", "3min"},
       {"delay=1@0:99999999999999s", "TIME"},
-      {"lsoe=1@0", "unknown key 'lsoe' in 'lsoe=1@0'; did you mean 'lose'?"},
+      {"los=1@0", "did you mean 'lose'?"},
       {"lose=1@0,,lose=2@0", "an empty part"},
       {"lose=1@0,", "an empty part"},
       {"lose=1@2", "a fault of rank 2 in a world of 2"},

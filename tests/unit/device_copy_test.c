@@ -42,7 +42,7 @@ static void model_copy(const shoal_copy_t *copy, const uint8_t *src, uint8_t *ds
         rest /= piece->size[d];
       }
       if (copy->accumulate) {
-        shoal_reduce_join(copy->reduce, copy->dtype, 1, src + from * element, dst + to * element);
+        shoal_reduce_join(copy->dtype, copy->reduce, 1, src + from * element, dst + to * element);
       } else {
         memcpy(dst + to * element, src + from * element, (size_t)element);
       }

@@ -122,19 +122,19 @@ static void reduces(void **state) {
       if (kinds[k] == SHOAL_REDUCE_LSE && !shoal_dtype_is_float(dtype)) continue;
       uint64_t a, b;
       shoal_dtype_store(dtype, &a, 0, 1);
-      shoal_reduce_fill(kinds[k], dtype, 1, &b);
-      shoal_reduce_join(kinds[k], dtype, 1, &a, &b);
+      shoal_reduce_fill(dtype, kinds[k], 1, &b);
+      shoal_reduce_join(dtype, kinds[k], 1, &a, &b);
       assert_true(shoal_dtype_load(dtype, &b, 0) == 1);
-      shoal_reduce_fill(kinds[k], dtype, 1, &b);
-      shoal_reduce_join(kinds[k], dtype, 1, &b, &a);
+      shoal_reduce_fill(dtype, kinds[k], 1, &b);
+      shoal_reduce_join(dtype, kinds[k], 1, &b, &a);
       assert_true(shoal_dtype_load(dtype, &a, 0) == 1);
     }
   }
   double x = 3, y = 5;
-  shoal_reduce_join(SHOAL_REDUCE_LSE, SHOAL_F64, 1, &y, &x);
+  shoal_reduce_join(SHOAL_F64, SHOAL_REDUCE_LSE, 1, &y, &x);
   check_near(x, log(exp(3) + exp(5)), 1e-14, "lse", 0);
   int64_t i = 6, j = 7;
-  shoal_reduce_join(SHOAL_REDUCE_PROD, SHOAL_I64, 1, &j, &i);
+  shoal_reduce_join(SHOAL_I64, SHOAL_REDUCE_PROD, 1, &j, &i);
   assert_int_equal(i, 42);
 }
 

@@ -287,7 +287,7 @@ static void test_parse_errors(void **state) {
       {"{a:0 -> out:0", "'}'"},
       {"{a:0, out:0}", "no input 'out'"},
       {"{c:0 -> out:0}", "no input 'c'"},
-      {"{a:0 -> outt:0}", "did you mean out"},
+      {"{a:0 -> outt:0}", "did you mean 'out'?"},
       {"{a:0, a:1 -> out:0}", "twice"},
       {"{a:9 -> out:0}", "no dim 9"},
       {"{a:0/0 -> out:0}", "at least 1"},

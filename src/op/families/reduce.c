@@ -57,7 +57,7 @@ static shoal_status_t reduce_run(const shoal_call_t *call, const shoal_tensor_t 
                                  const shoal_tensor_t *out, shoal_reduce_t kind, reduce_fn_t loop) {
   bool reduced[SHOAL_MAX_RANK];
   SHOAL_RETURN_IF_ERROR(reduced_dims(call, reduced));
-  shoal_reduce_fill(kind, out->dtype, shoal_shape_count(&out->shape), out->data);
+  shoal_reduce_fill(out->dtype, kind, shoal_shape_count(&out->shape), out->data);
   const shoal_shape_t kept = reduced_shape(&x->shape, reduced, true);
   shoal_walk_t walk;
   shoal_walk_init(&walk, &x->shape, 2);

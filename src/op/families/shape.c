@@ -39,7 +39,7 @@ OP_GRADIENT(reshape) {
 
 OP_KERNEL(reshape) {
   (void)call, (void)workspace;
-  const size_t bytes = (size_t)shoal_shape_count(&inputs->shape) * shoal_dtype_size(inputs->dtype);
+  const size_t bytes = shoal_tensor_bytes(inputs);
   if (bytes) memcpy(outputs->data, inputs->data, bytes);
   return NULL;
 }

@@ -48,7 +48,7 @@ static void fill_half(const job_t *job, uint8_t *half, int64_t lo, int64_t piece
     const int64_t count = job->many ? job->c->send_counts[i] : job->send_bytes / job->element;
     if (count > lo && !(job->many && i == job->me)) {
       shoal_local_copy_past(half + i * piece * job->element, send + lo * job->element,
-                            min64(piece, count - lo) * job->element);
+                            shoal_min64(piece, count - lo) * job->element);
     }
     send += count * job->element;
   }
@@ -56,7 +56,7 @@ static void fill_half(const job_t *job, uint8_t *half, int64_t lo, int64_t piece
 
 // The same for an all_reduce, but for the slice that this rank joins itself.
 static void fill_slices(const job_t *job, uint8_t *half, int64_t lo, int64_t piece) {
-  const int64_t count = min64(piece, job->c->count - lo);
+  const int64_t count = shoal_min64(piece, job->c->count - lo);
   const uint8_t *send = (const uint8_t *)job->c->send + lo * job->element;
   int64_t from, to;
   shoal_local_job_slice(count, job->n, job->me, &from, &to);
@@ -81,7 +81,7 @@ static uint8_t *bounce_of(const job_t *job, int32_t rank) {
 // All-reduce: each joins a slice of the chunk, then everyone collects the slices.
 static shoal_status_t join_round(const job_t *job, int64_t round, int64_t lo, int64_t piece,
                                  int64_t out_at) {
-  const int64_t count = min64(piece, job->c->count - lo);
+  const int64_t count = shoal_min64(piece, job->c->count - lo);
   uint8_t *result = (uint8_t *)job->c->recv + lo * job->element;
   int64_t from, to;
   shoal_local_job_slice(count, job->n, job->me, &from, &to);

@@ -115,11 +115,11 @@ void shoal_local_job_pull(const job_t *job, int64_t lo, int64_t hi) {
   if (job->recv_bytes == 0) return;
   uint8_t *recv = c->recv;
   if (shoal_collective_is_reduction(c->kind)) {
-    const int64_t count = min64(hi, job->recv_bytes / job->element) - lo;
+    const int64_t count = shoal_min64(hi, job->recv_bytes / job->element) - lo;
     const int32_t n = shoal_collective_joined(c, job->n, job->me);
     if (count <= 0) return;
     if (n == 0) {
-      shoal_reduce_fill(c->reduce, c->dtype, count, recv + lo * job->element);
+      shoal_reduce_fill(c->dtype, c->reduce, count, recv + lo * job->element);
     } else {
       join(c, count, n, group->sources, recv + lo * job->element);
     }
@@ -132,7 +132,7 @@ void shoal_local_job_pull(const job_t *job, int64_t lo, int64_t hi) {
     if (i == 0) recv = c->recv;
     if (count > lo) {
       shoal_local_copy(recv + lo * job->element, group->sources[i],
-                       (min64(hi, count) - lo) * job->element);
+                       (shoal_min64(hi, count) - lo) * job->element);
     }
     if (c->recv_counts) recv += count * job->element;
   }
@@ -157,7 +157,7 @@ void shoal_local_job_join(const job_t *job, int64_t at, int64_t count, int32_t n
   const int64_t block = BLOCK_BYTES / job->element;
   const void *from[SHOAL_HUB_MAX_RANKS];
   for (int64_t done = 0; done < count; done += block) {
-    const int64_t size = min64(count - done, block), offset = at + done * job->element;
+    const int64_t size = shoal_min64(count - done, block), offset = at + done * job->element;
     for (int32_t i = 0; i < job->n; ++i) from[i] = (const uint8_t *)sources[i] + offset;
     join(c, size, job->n, from, outs[0] + offset);
     for (int32_t k = 1; k < n_outs; ++k) {
@@ -169,6 +169,6 @@ void shoal_local_job_join(const job_t *job, int64_t at, int64_t count, int32_t n
 void shoal_local_job_slice(int64_t count, int32_t n, int32_t index, int64_t *out_lo,
                            int64_t *out_hi) {
   const int64_t per = (count / n + SLICE_UNIT) / SLICE_UNIT * SLICE_UNIT;
-  *out_lo = min64(index * per, count);
-  *out_hi = min64(*out_lo + per, count);
+  *out_lo = shoal_min64(index * per, count);
+  *out_hi = shoal_min64(*out_lo + per, count);
 }

@@ -6,6 +6,7 @@
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_JOB_H_
 #define SHOAL_COMM_BACKENDS_LOCAL_JOB_H_
 
+#include "base/number.h"
 #include "comm/backends/local/local.h"
 
 // Announced in a post; a bounce adds its round, from bit 4 up.
@@ -45,9 +46,5 @@ void shoal_local_job_join(const job_t *job, int64_t at, int64_t count, int32_t n
 
 // Through node-addressable buffers, chunk by chunk (bounce.c). All have announced themselves.
 SHOAL_MUST_USE shoal_status_t shoal_local_bounce(const job_t *job, int64_t chunk);
-
-static inline int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 
 #endif  // SHOAL_COMM_BACKENDS_LOCAL_JOB_H_

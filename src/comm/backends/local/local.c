@@ -206,9 +206,5 @@ const shoal_comm_ops_t shoal_comm_local = {
 #undef SHOAL_COLLECTIVE
     .alloc = shoal_local_alloc,
     .release = shoal_local_release,
-    .window_create = shoal_local_window_create,
-    .window_free = shoal_local_window_free,
-    .window_put_add = shoal_local_window_put_add,
-    .window_get = shoal_local_window_get,
-    .window_wait = shoal_local_window_wait,
+    .windows = &shoal_local_windows,
 };

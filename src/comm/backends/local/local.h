@@ -103,16 +103,6 @@ static inline void *shoal_local_at(const shoal_local_world_t *world, int64_t pla
 
 SHOAL_MUST_USE shoal_status_t shoal_local_collective(shoal_group_t *group,
                                                      const shoal_collective_t *collective);
-SHOAL_MUST_USE shoal_status_t shoal_local_window_create(shoal_group_t *group, const int64_t *shards,
-                                                        shoal_window_t **out_window);
-void shoal_local_window_free(shoal_window_t *window);
-SHOAL_MUST_USE shoal_status_t shoal_local_window_put_add(shoal_window_t *window, int32_t owner,
-                                                         shoal_dtype_t dtype, int64_t offset,
-                                                         int64_t count, const void *data);
-SHOAL_MUST_USE shoal_status_t shoal_local_window_get(shoal_window_t *window, int32_t owner,
-                                                     int64_t offset, int64_t bytes, void *data,
-                                                     uint64_t *out_versions);
-SHOAL_MUST_USE shoal_status_t shoal_local_window_wait(shoal_window_t *window, int32_t owner,
-                                                      int32_t writer, uint64_t version);
+extern const shoal_window_ops_t shoal_local_windows;
 
 #endif  // SHOAL_COMM_BACKENDS_LOCAL_LOCAL_H_

@@ -67,14 +67,14 @@ static void scan_slice(const job_t *job, int64_t lo, int64_t hi, uint8_t *const 
   const int64_t block = SCAN_BYTES / job->element;
   const void *from[SHOAL_HUB_MAX_RANKS];
   for (int64_t at = lo; at < hi; at += block) {
-    const int64_t size = min64(hi - at, block), offset = at * job->element;
+    const int64_t size = shoal_min64(hi - at, block), offset = at * job->element;
     for (int32_t i = 0; i < job->n; ++i) {
       from[i] = (const uint8_t *)job->group->sources[i] + offset;
     }
     for (int32_t i = job->n - 1; i >= 0; --i) {
       const int32_t n = shoal_collective_joined(c, job->n, i);
       if (n == 0) {
-        shoal_reduce_fill(c->reduce, c->dtype, size, outs[i] + offset);
+        shoal_reduce_fill(c->dtype, c->reduce, size, outs[i] + offset);
       } else {
         shoal_reduce_all(c->dtype, c->reduce, size, n, from, outs[i] + offset);
       }

@@ -28,8 +28,8 @@ static int64_t head_bytes(int32_t n) {
   return ((int64_t)sizeof(shard_t) + n * (int64_t)sizeof(uint64_t) + 63) / 64 * 64;
 }
 
-shoal_status_t shoal_local_window_create(shoal_group_t *group, const int64_t *shards,
-                                         shoal_window_t **out_window) {
+static shoal_status_t create_window(shoal_group_t *group, const int64_t *shards,
+                                    shoal_window_t **out_window) {
   shoal_local_world_t *world = (shoal_local_world_t *)group->world;
   shoal_allocator_t allocator = world->base.allocator;
   const int32_t n = group->size;
@@ -61,7 +61,7 @@ shoal_status_t shoal_local_window_create(shoal_group_t *group, const int64_t *sh
   return status;
 }
 
-void shoal_local_window_free(shoal_window_t *base) {
+static void free_window(shoal_window_t *base) {
   local_window_t *window = (local_window_t *)base;
   shoal_world_t *world = base->group->world;
   // In a broken world somebody may still be at it: then the shard goes with the world.
@@ -122,9 +122,8 @@ static void unlock(const shoal_window_t *window, shard_t *shard) {
 
 // ---- put, get, wait -------------------------------------------------------------------
 
-shoal_status_t shoal_local_window_put_add(shoal_window_t *window, int32_t owner,
-                                          shoal_dtype_t dtype, int64_t offset, int64_t count,
-                                          const void *data) {
+static shoal_status_t put_add(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
+                              int64_t offset, int64_t count, const void *data) {
   shard_t *shard;
   SHOAL_RETURN_IF_ERROR(lock(window, owner, &shard));
   uint8_t *to = (uint8_t *)shard + head_bytes(window->group->size) + offset;
@@ -134,8 +133,8 @@ shoal_status_t shoal_local_window_put_add(shoal_window_t *window, int32_t owner,
   return NULL;
 }
 
-shoal_status_t shoal_local_window_get(shoal_window_t *window, int32_t owner, int64_t offset,
-                                      int64_t bytes, void *data, uint64_t *out_versions) {
+static shoal_status_t get(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
+                          void *data, uint64_t *out_versions) {
   shard_t *shard;
   SHOAL_RETURN_IF_ERROR(lock(window, owner, &shard));
   const uint8_t *from = (const uint8_t *)shard + head_bytes(window->group->size) + offset;
@@ -175,8 +174,8 @@ static void describe_version(void *self, char *buffer, size_t capacity) {
            (unsigned long long)atomic_load(&a->shard->versions[a->at]));
 }
 
-shoal_status_t shoal_local_window_wait(shoal_window_t *window, int32_t owner, int32_t writer,
-                                       uint64_t version) {
+static shoal_status_t wait_for(shoal_window_t *window, int32_t owner, int32_t writer,
+                               uint64_t version) {
   awaiting_t awaiting = {.window = window,
                          .shard = ((local_window_t *)window)->shards[owner],
                          .at = writer < 0 ? 0 : writer,
@@ -188,3 +187,11 @@ shoal_status_t shoal_local_window_wait(shoal_window_t *window, int32_t owner, in
   return shoal_local_wait_until((shoal_local_world_t *)window->group->world, has_version,
                                 describe_version, &awaiting);
 }
+
+const shoal_window_ops_t shoal_local_windows = {
+    .create = create_window,
+    .free = free_window,
+    .put_add = put_add,
+    .get = get,
+    .wait = wait_for,
+};

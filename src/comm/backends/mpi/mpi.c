@@ -169,9 +169,5 @@ const shoal_comm_ops_t shoal_comm_mpi = {
     .collective = {[SHOAL_COLLECTIVE_REDUCE] = shoal_mpi_native,
                    [SHOAL_COLLECTIVE_ALL_REDUCE] = shoal_mpi_native,
                    [SHOAL_COLLECTIVE_REDUCE_SCATTER] = shoal_mpi_native},
-    .window_create = shoal_mpi_window_create,
-    .window_free = shoal_mpi_window_free,
-    .window_put_add = shoal_mpi_window_put_add,
-    .window_get = shoal_mpi_window_get,
-    .window_wait = shoal_mpi_window_wait,
+    .windows = &shoal_mpi_windows,
 };

@@ -269,16 +269,6 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_native(shoal_group_t *group,
                                                const shoal_collective_t *collective);
 void shoal_mpi_group_free(shoal_group_t *group);
 
-SHOAL_MUST_USE shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shards,
-                                                      shoal_window_t **out_window);
-void shoal_mpi_window_free(shoal_window_t *window);
-SHOAL_MUST_USE shoal_status_t shoal_mpi_window_put_add(shoal_window_t *window, int32_t owner,
-                                                       shoal_dtype_t dtype, int64_t offset,
-                                                       int64_t count, const void *data);
-SHOAL_MUST_USE shoal_status_t shoal_mpi_window_get(shoal_window_t *window, int32_t owner,
-                                                   int64_t offset, int64_t bytes, void *data,
-                                                   uint64_t *out_versions);
-SHOAL_MUST_USE shoal_status_t shoal_mpi_window_wait(shoal_window_t *window, int32_t owner,
-                                                    int32_t writer, uint64_t version);
+extern const shoal_window_ops_t shoal_mpi_windows;
 
 #endif  // SHOAL_COMM_BACKENDS_MPI_MPI_H_

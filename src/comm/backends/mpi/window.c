@@ -42,8 +42,34 @@ static shoal_status_t allocate(shoal_group_t *group, int64_t bytes,
   return NULL;
 }
 
-shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shards,
-                                       shoal_window_t **out_window) {
+static void give_packets(shoal_mpi_world_t *world, shoal_mpi_packet_t *packets) {
+  while (packets) {
+    shoal_mpi_packet_t *next = packets->next;
+    shoal_mpi_give_packet(world, packets);
+    packets = next;
+  }
+}
+
+static void free_window(shoal_window_t *base) {
+  shoal_mpi_window_t *window = (shoal_mpi_window_t *)base;
+  shoal_mpi_world_t *world = world_of(window);
+  shoal_mutex_lock(&world->mutex);
+  shoal_mpi_window_t **at = &world->windows;
+  while (*at != window) at = &(*at)->next;
+  *at = window->next;
+  give_packets(world, window->first);
+  give_packets(world, window->awaits);
+  const bool rests = shoal_mpi_rest(world, window);
+  if (!rests) {
+    window->next = world->graves;
+    world->graves = window;
+  }
+  shoal_mutex_unlock(&world->mutex);
+  if (rests) world->base.allocator.free(world->base.allocator.self, window);
+}
+
+static shoal_status_t create_window(shoal_group_t *group, const int64_t *shards,
+                                    shoal_window_t **out_window) {
   shoal_mpi_world_t *world = (shoal_mpi_world_t *)group->world;
   shoal_mpi_window_t *window = NULL;
   shoal_status_t status = allocate(group, shards[group->rank], &window);
@@ -62,7 +88,7 @@ shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shar
     shoal_mutex_unlock(&world->mutex);
     status = shoal_barrier(group);  // from here on anybody may call
     if (status) {
-      shoal_mpi_window_free(&window->base);
+      free_window(&window->base);
       return status;
     }
   }
@@ -72,32 +98,6 @@ shoal_status_t shoal_mpi_window_create(shoal_group_t *group, const int64_t *shar
   }
   *out_window = &window->base;
   return NULL;
-}
-
-static void give_packets(shoal_mpi_world_t *world, shoal_mpi_packet_t *packets) {
-  while (packets) {
-    shoal_mpi_packet_t *next = packets->next;
-    shoal_mpi_give_packet(world, packets);
-    packets = next;
-  }
-}
-
-void shoal_mpi_window_free(shoal_window_t *base) {
-  shoal_mpi_window_t *window = (shoal_mpi_window_t *)base;
-  shoal_mpi_world_t *world = world_of(window);
-  shoal_mutex_lock(&world->mutex);
-  shoal_mpi_window_t **at = &world->windows;
-  while (*at != window) at = &(*at)->next;
-  *at = window->next;
-  give_packets(world, window->first);
-  give_packets(world, window->awaits);
-  const bool rests = shoal_mpi_rest(world, window);
-  if (!rests) {
-    window->next = world->graves;
-    world->graves = window;
-  }
-  shoal_mutex_unlock(&world->mutex);
-  if (rests) world->base.allocator.free(world->base.allocator.self, window);
 }
 
 // ---- calls ----------------------------------------------------------------------------
@@ -282,8 +282,8 @@ void shoal_mpi_call_answer(shoal_mpi_world_t *world, const shoal_mpi_packet_t *p
 
 // ---- put, get, wait -------------------------------------------------------------------
 
-shoal_status_t shoal_mpi_window_put_add(shoal_window_t *base, int32_t owner, shoal_dtype_t dtype,
-                                        int64_t offset, int64_t count, const void *data) {
+static shoal_status_t put_add(shoal_window_t *base, int32_t owner, shoal_dtype_t dtype,
+                              int64_t offset, int64_t count, const void *data) {
   shoal_mpi_window_t *window = (shoal_mpi_window_t *)base;
   shoal_mpi_call_t call = {.window = window,
                            .kind = SHOAL_MPI_PUT,
@@ -302,8 +302,8 @@ shoal_status_t shoal_mpi_window_put_add(shoal_window_t *base, int32_t owner, sho
   return NULL;
 }
 
-shoal_status_t shoal_mpi_window_get(shoal_window_t *base, int32_t owner, int64_t offset,
-                                    int64_t bytes, void *data, uint64_t *out_versions) {
+static shoal_status_t get(shoal_window_t *base, int32_t owner, int64_t offset, int64_t bytes,
+                          void *data, uint64_t *out_versions) {
   shoal_mpi_window_t *window = (shoal_mpi_window_t *)base;
   shoal_mpi_call_t call = {.window = window,
                            .kind = SHOAL_MPI_GET,
@@ -321,8 +321,8 @@ shoal_status_t shoal_mpi_window_get(shoal_window_t *base, int32_t owner, int64_t
   return NULL;
 }
 
-shoal_status_t shoal_mpi_window_wait(shoal_window_t *base, int32_t owner, int32_t writer,
-                                     uint64_t version) {
+static shoal_status_t wait_for(shoal_window_t *base, int32_t owner, int32_t writer,
+                               uint64_t version) {
   shoal_mpi_call_t call = {.window = (shoal_mpi_window_t *)base,
                            .kind = SHOAL_MPI_AWAIT,
                            .owner = owner,
@@ -330,3 +330,11 @@ shoal_status_t shoal_mpi_window_wait(shoal_window_t *base, int32_t owner, int32_
                            .version = version};
   return run(&call, SHOAL_U8, 0);
 }
+
+const shoal_window_ops_t shoal_mpi_windows = {
+    .create = create_window,
+    .free = free_window,
+    .put_add = put_add,
+    .get = get,
+    .wait = wait_for,
+};

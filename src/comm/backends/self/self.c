@@ -232,6 +232,14 @@ static shoal_status_t self_window_wait(shoal_window_t *base, int32_t owner, int3
   return done ? NULL : self_broken(&world->base);
 }
 
+static const shoal_window_ops_t windows = {
+    .create = self_window_create,
+    .free = self_window_free,
+    .put_add = self_window_put_add,
+    .get = self_window_get,
+    .wait = self_window_wait,
+};
+
 const shoal_comm_ops_t shoal_comm_self = {
     .name = "self",
     .detect = self_detect,
@@ -244,9 +252,5 @@ const shoal_comm_ops_t shoal_comm_self = {
     .stream_free = self_stream_free,
     .exchange_start = self_exchange_start,
     .exchange_wait = self_exchange_wait,
-    .window_create = self_window_create,
-    .window_free = self_window_free,
-    .window_put_add = self_window_put_add,
-    .window_get = self_window_get,
-    .window_wait = self_window_wait,
+    .windows = &windows,
 };

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cluster/cluster.h"
 #include "comm/backends/throttle/throttle.h"
+#include "shoal/options.h"
 
 #define VARIABLE "SHOAL_COMM_THROTTLE"
 #define FORM "as in " VARIABLE "=cluster.yml,lose=17@1,delay=5@0:200ms"
@@ -46,10 +47,9 @@ static shoal_status_t read_fault(const char *item, shoal_throttle_settings_t *se
   snprintf(key, sizeof key, "%.*s", (int)(at - item) - 1, item);
   const bool lose = strcmp(key, keys[0]) == 0;
   if (!lose && strcmp(key, keys[1]) != 0) {
-    const char *nearest = shoal_text_nearest(key, keys, 2);
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, FORM,
-                            VARIABLE ": unknown key '%s' in '%s'; did you mean '%s'?", key, item,
-                            nearest ? nearest : keys[0]);
+    shoal_hint_t hint;
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(key, keys, 2, FORM, &hint),
+                            VARIABLE ": unknown key '%s' in '%s'", key, item);
   }
   shoal_throttle_fault_t fault = {.delay_ns = SHOAL_THROTTLE_LOST};
   int64_t rank = 0;

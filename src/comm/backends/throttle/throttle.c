@@ -284,9 +284,5 @@ const shoal_comm_ops_t shoal_comm_throttle = {
     .exchange_wait = shoal_throttle_exchange_wait,
     .alloc = throttle_alloc,
     .release = throttle_release,
-    .window_create = shoal_throttle_window_create,
-    .window_free = shoal_throttle_window_free,
-    .window_put_add = shoal_throttle_window_put_add,
-    .window_get = shoal_throttle_window_get,
-    .window_wait = shoal_throttle_window_wait,
+    .windows = &shoal_throttle_windows,
 };

@@ -130,17 +130,6 @@ int64_t shoal_throttle_sent(const shoal_world_t *world);
 
 // A window of the world below, and a group for it. Puts and gets take their time on links; they are
 // never lost: faults are of exchanges only.
-SHOAL_MUST_USE shoal_status_t shoal_throttle_window_create(shoal_group_t *group,
-                                                           const int64_t *shards,
-                                                           shoal_window_t **out_window);
-void shoal_throttle_window_free(shoal_window_t *window);
-SHOAL_MUST_USE shoal_status_t shoal_throttle_window_put_add(shoal_window_t *window, int32_t owner,
-                                                            shoal_dtype_t dtype, int64_t offset,
-                                                            int64_t count, const void *data);
-SHOAL_MUST_USE shoal_status_t shoal_throttle_window_get(shoal_window_t *window, int32_t owner,
-                                                        int64_t offset, int64_t bytes, void *data,
-                                                        uint64_t *out_versions);
-SHOAL_MUST_USE shoal_status_t shoal_throttle_window_wait(shoal_window_t *window, int32_t owner,
-                                                         int32_t writer, uint64_t version);
+extern const shoal_window_ops_t shoal_throttle_windows;
 
 #endif  // SHOAL_COMM_BACKENDS_THROTTLE_THROTTLE_H_
