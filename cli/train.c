@@ -1,7 +1,9 @@
 // `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or
 // the ranks a launcher made - with progress, a report and checkpoints.
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "models.h"
@@ -223,6 +225,16 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank)
   return status;
 }
 
+// Found out now, not after the last step.
+static shoal_status_t check_writable(const char *path) {
+  char folder[4096] = ".";
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  if (!path) return NULL;
+  if (slash) snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+  if (access(access(path, F_OK) == 0 ? path : folder, W_OK) == 0) return NULL;
+  return SHOAL_ERROR(IO, "cannot write '%s': %s", path, strerror(errno));
+}
+
 // What can be known before any rank starts.
 static shoal_status_t check_command(const train_command_t *command) {
   const int64_t counts[] = {command->steps, command->log_every, command->save_every, command->keep};
@@ -234,6 +246,7 @@ static shoal_status_t check_command(const train_command_t *command) {
   if (command->resume && !command->save)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR",
                             "--resume needs the folder of the checkpoints");
+  SHOAL_RETURN_IF_ERROR(check_writable(command->times_out));
   return cli_plan_check(&command->planning);
 }
 

@@ -38,9 +38,10 @@ assert len(spans) > 10 and max(t["ts"] + t["dur"] for t in spans) <= simulated["
 PYTHON
 done
 
-# One rank has no link; a file that cannot be written is an error; so is a session that is not timed.
+# One rank has no link; a file that cannot be written is an error before the first step.
 "$shoal" train mlp --steps 3 --times-out one.json >/dev/null
 grep -q '"link"' one.json && fail "one rank has a link"
 "$shoal" simulate mlp --times one.json >/dev/null
-"$shoal" train mlp --steps 2 --times-out no/such/folder.json >/dev/null 2>err && fail "written to nowhere"
+"$shoal" train mlp --steps 2 --times-out no/such/folder.json >out 2>err && fail "written to nowhere"
+grep -q "step" out && fail "it is found out after the last step: $(cat out)"
 grep -q "no/such" err || fail "$(cat err)"
