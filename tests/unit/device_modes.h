@@ -10,14 +10,31 @@
 
 static const shoal_device_options_t modes[] = {
     {.kind = "cpu"}, {.kind = "cpu", .concurrent = true}, {.kind = "cpu", .opaque = true}};
+enum { CPU_MODES = sizeof modes / sizeof *modes };
+
+// The CPU in each of its modes, then every other kind of device that this build has.
 #define FOR_EACH_MODE(device)                                 \
-  for (int mode_ = 0; mode_ < 3; ++mode_)                     \
+  for (int mode_ = 0; has_mode(mode_); ++mode_)               \
     for (shoal_device_t *device = make_device(mode_); device; \
          shoal_device_free(device), device = NULL)
 
+static inline const char *other_kind(int mode) {
+  int64_t index = 0;
+  for (int other = CPU_MODES; shoal_device_kind_name(index); ++index) {
+    if (strcmp(shoal_device_kind_name(index), "cpu") == 0) continue;
+    if (other++ == mode) break;
+  }
+  return shoal_device_kind_name(index);
+}
+
+static inline bool has_mode(int mode) {
+  return mode < CPU_MODES || other_kind(mode);
+}
+
 static inline shoal_device_t *make_device(int mode) {
   shoal_device_t *device = NULL;
-  assert_ok(shoal_device_create(&modes[mode], &device));
+  const shoal_device_options_t other = {.kind = mode < CPU_MODES ? NULL : other_kind(mode)};
+  assert_ok(shoal_device_create(mode < CPU_MODES ? &modes[mode] : &other, &device));
   return device;
 }
 

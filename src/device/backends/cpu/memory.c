@@ -49,7 +49,8 @@ shoal_status_t shoal_cpu_alloc(shoal_device_t *base, int64_t bytes, shoal_addres
   if (device->opaque) allocation->address = (uintptr_t)map(mapped, PROT_NONE, MAP_NORESERVE);
   if (!allocation->real || !allocation->address) {
     unmap(base, allocation);
-    return SHOAL_ERROR(OUT_OF_MEMORY, "the cpu device has no %lld bytes", (long long)bytes);
+    return SHOAL_ERROR(OUT_OF_MEMORY, "device '%s' has no %lld bytes", base->ops->kind,
+                       (long long)bytes);
   }
   shoal_mutex_lock(&device->lock);
   allocation->next = device->allocations;
