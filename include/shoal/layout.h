@@ -245,6 +245,28 @@ typedef struct shoal_reshard {
   const shoal_transfer_t *transfers;
 } shoal_reshard_t;
 
+// What a reshard amounts to: the same kind, `collective`, `reduces` and `reduce` as in
+// shoal_reshard_t.
+typedef struct shoal_reshard_facts {
+  shoal_reshard_kind_t kind;
+  bool collective;
+  bool reduces;
+  shoal_reduce_t reduce;
+  bool axes[SHOAL_MAX_AXES];  // of the mesh: along which ranks may exchange something
+  int64_t group;              // ranks along these, or on two different meshes together; 1: none
+} shoal_reshard_facts_t;
+
+// Says what the move of a value from one layout to another amounts to, in the given micro-batches
+// (-1: over all of them), without listing what moves. The cost depends on axes and dims; where the
+// layouts do not say it (two different cuts of one dim, halos) on the ranks along those axes, and
+// between meshes that share some ranks on the ranks. MISMATCH if an element is owned by a rank that
+// does not hold it (a trimmed source), UNSUPPORTED for two reductions at once.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reshard_describe(
+    const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
+    const shoal_shape_t *shape, shoal_allocator_t allocator, shoal_reshard_facts_t *out_facts);
+
+// Plans the move for all ranks: for tests and tools, as it costs what all ranks have peers.
+// shoal_reshard_describe says what the move amounts to, at any number of ranks.
 // Plans the move of a value from one layout to another, between any two meshes, in the given
 // micro-batches (-1: over all of them). Transfers are in the arena. MISMATCH if an element is owned
 // by a rank that does not hold it (a trimmed source), UNSUPPORTED for two reductions at once.

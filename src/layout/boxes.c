@@ -160,17 +160,31 @@ static bool deal_items(const shoal_cut_t *cut, int64_t items, int64_t unit, int6
   return items == 0 ? index == 0 : from < to;
 }
 
+static int64_t unit_of(const shoal_cut_t *cut, int32_t chunk) {
+  if (cut->chunk_count && cut->chunks[0].length && cut->chunks[chunk].unit) {
+    return cut->chunks[chunk].unit;
+  }
+  return shoal_max64(cut->unit, 1);
+}
+
+// Items that a cut with items deals out.
+static int64_t items_of(const shoal_cut_t *cut, int64_t unit, const shoal_dim_state_t *outer) {
+  bool same = !cut->chunk_count && outer->dealt_items && outer->unit == unit;
+  return same ? outer->items : cut->items == SHOAL_NO_ITEMS ? 0 : cut->items;
+}
+
+int64_t shoal_cut_units(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
+                        int64_t length) {
+  int64_t unit = unit_of(cut, chunk);
+  return cut->items ? items_of(cut, unit, outer) : length / unit + (length % unit != 0);
+}
+
 bool shoal_cut_share(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
                      int64_t length, int64_t parts, int64_t index, shoal_cut_share_t *out) {
-  int64_t unit = shoal_max64(cut->unit, 1);
-  if (cut->chunk_count && cut->chunks[0].length && cut->chunks[chunk].unit) {
-    unit = cut->chunks[chunk].unit;
-  }
+  int64_t unit = unit_of(cut, chunk);
   if (cut->items) {
-    bool same = !cut->chunk_count && outer->dealt_items && outer->unit == unit;
-    int64_t items = same ? outer->items : cut->items == SHOAL_NO_ITEMS ? 0 : cut->items;
-    return deal_items(cut, items, unit, length, parts, index, outer->deals, &out->start, &out->end,
-                      &out->items);
+    return deal_items(cut, items_of(cut, unit, outer), unit, length, parts, index, outer->deals,
+                      &out->start, &out->end, &out->items);
   }
   out->items = 0;
   shoal_layout_deal_length(length, unit, parts, cut->weights, index, outer->deals, &out->start,

@@ -180,7 +180,7 @@ shoal_status_t shoal_layout_check(const shoal_layout_t *layout, const shoal_shap
 
 // An axis of size 1 cuts nothing - unless halo or items on its dim make its place in the order
 // matter.
-static bool is_idle(const shoal_layout_t *layout, const shoal_cut_t *cut) {
+bool shoal_cut_idle(const shoal_layout_t *layout, const shoal_cut_t *cut) {
   if (shoal_layout_axis_size(layout->mesh, cut->axis) > 1) return false;
   if (cut->kind != SHOAL_CUT_DIM) return true;
   for (int32_t i = 0; i < layout->cut_count; ++i) {
@@ -191,8 +191,8 @@ static bool is_idle(const shoal_layout_t *layout, const shoal_cut_t *cut) {
   return true;
 }
 
-static bool cuts_equal(const shoal_layout_t *layout, const shoal_cut_t *a, const shoal_cut_t *b) {
-  if (a->axis != b->axis || a->kind != b->kind) return false;
+bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts) {
+  if (a->kind != b->kind) return false;
   if (a->kind == SHOAL_CUT_PARTIAL) return a->reduce == b->reduce;
   if (a->kind == SHOAL_CUT_DIM && a->dim != b->dim) return false;
   int64_t a_unit = shoal_max64(a->unit, 1), b_unit = shoal_max64(b->unit, 1);
@@ -209,8 +209,8 @@ static bool cuts_equal(const shoal_layout_t *layout, const shoal_cut_t *a, const
     }
   }
   if (!a->weights != !b->weights) return false;
-  int64_t size = a->weights ? shoal_layout_axis_size(layout->mesh, a->axis) : 0;
-  for (int64_t i = 0; i < size; ++i) {
+  if (a->weights == b->weights) return true;
+  for (int64_t i = 0; i < parts; ++i) {
     if (a->weights[i] != b->weights[i]) return false;
   }
   return true;
@@ -220,10 +220,12 @@ bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b) {
   if (!shoal_mesh_equal(a->mesh, b->mesh)) return false;
   int32_t i = 0, j = 0;
   for (;;) {
-    while (i < a->cut_count && is_idle(a, &a->cuts[i])) ++i;
-    while (j < b->cut_count && is_idle(b, &b->cuts[j])) ++j;
+    while (i < a->cut_count && shoal_cut_idle(a, &a->cuts[i])) ++i;
+    while (j < b->cut_count && shoal_cut_idle(b, &b->cuts[j])) ++j;
     if (i == a->cut_count || j == b->cut_count) return i == a->cut_count && j == b->cut_count;
-    if (!cuts_equal(a, &a->cuts[i++], &b->cuts[j++])) return false;
+    const shoal_cut_t *x = &a->cuts[i++], *y = &b->cuts[j++];
+    if (x->axis != y->axis) return false;
+    if (!shoal_cut_alike(x, y, shoal_layout_axis_size(a->mesh, x->axis))) return false;
   }
 }
 

@@ -11,6 +11,11 @@
 //   owners.c      which coordinates own or hold given elements
 //   roles.c       what axes do in a reshard, and who owns an element for whom
 //   links.c       a reshard, for one rank
+//   explore.c     all parts along a dim, up to where they lie
+//   pair.c        two layouts compared cut by cut
+//   cells.c       ranks that layouts cannot tell apart (cells.h)
+//   describe.c    which collective a reshard amounts to, from the layouts
+//   survey.c      the same, from one rank per cell
 //   reshard.c     a reshard, for all ranks: who sends what to whom
 //   kind.c        which collective it amounts to, from all its transfers
 #ifndef SHOAL_LAYOUT_IMPL_H_
@@ -26,6 +31,11 @@
 // `axis` is an index into the mesh or SHOAL_AXIS_MICRO. Sizes are at least 1.
 int64_t shoal_layout_axis_size(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
+
+// Cuts nothing, whatever the other cuts are: its axis has one rank.
+bool shoal_cut_idle(const shoal_layout_t *layout, const shoal_cut_t *cut);
+// Are two cuts alike, their axes aside, which have `parts` coordinates each?
+bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts);
 
 // ---- text ------------------------------------------------------------------------------
 
@@ -102,6 +112,9 @@ typedef struct shoal_cut_share {
 
 bool shoal_cut_share(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
                      int64_t length, int64_t parts, int64_t index, shoal_cut_share_t *out);
+// How many units, or items, that deals out.
+int64_t shoal_cut_units(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
+                        int64_t length);
 
 // One rank's part along one dim. `coords` are its mesh coordinates; micro < 0 ignores cuts along
 // it. The layout must have passed shoal_layout_check for the whole's shape.
@@ -280,6 +293,84 @@ SHOAL_MUST_USE shoal_status_t shoal_owners_flat(const shoal_layout_t *layout, co
                                                 int64_t total, int64_t from, int64_t to,
                                                 shoal_deals_t *deals, shoal_arena_t *arena,
                                                 shoal_flats_t *out_flats);
+
+// ---- exploring -------------------------------------------------------------------------
+
+typedef SHOAL_VEC(int64_t) shoal_points_t;
+void shoal_points_sort(shoal_points_t *points);  // ascending, each once
+
+// A part along a dim, as one representative coordinate of each cut makes it, and how it was after
+// the first `base` cuts.
+typedef struct shoal_dim_rep {
+  shoal_dim_state_t state, base;
+} shoal_dim_rep_t;
+typedef SHOAL_VEC(shoal_dim_rep_t) shoal_dim_reps_t;
+
+typedef struct shoal_explore {
+  const shoal_mesh_t *mesh;
+  int32_t cut_count;  // of one dim, or the flat ones
+  const shoal_cut_t *const *cuts;
+  int32_t base;
+  int64_t length;  // of the dim
+  int64_t micro;   // of a cut along micro; negative: all of them, as an axis
+  shoal_deals_t *deals;
+  shoal_arena_t *arena;
+  shoal_points_t *breaks;  // by axis, micro last: where runs start, appended. NULL: not wanted
+  bool *deals_out;         // by axis: set where two coordinates get something. NULL: not wanted
+} shoal_explore_t;
+
+// All parts along a dim, up to where they lie.
+SHOAL_MUST_USE shoal_status_t shoal_dim_explore(const shoal_explore_t *how,
+                                                shoal_dim_reps_t *out_reps);
+// What flat cuts leave of packed parts of `lengths` elements, which it replaces.
+SHOAL_MUST_USE shoal_status_t shoal_flat_explore(const shoal_explore_t *how,
+                                                 shoal_points_t *lengths);
+// Sizes of packed parts: the products of what dims can own.
+SHOAL_MUST_USE shoal_status_t shoal_flat_totals(int32_t rank, const shoal_dim_reps_t *dims,
+                                                shoal_arena_t *arena, shoal_points_t *out_totals);
+
+// ---- pairs -----------------------------------------------------------------------------
+
+// The cuts of one dim (or the flat ones) that do something, outermost first. Behind the first
+// `same`, which the other side has too, they differ.
+typedef struct shoal_cut_list {
+  int32_t count, same;
+  const shoal_cut_t *cuts[SHOAL_MAX_CUTS];
+} shoal_cut_list_t;
+
+// Two layouts of a reshard, compared cut by cut. Lists are by dim; the last has the flat cuts.
+typedef struct shoal_pair {
+  shoal_side_t src, dst;
+  shoal_roles_t roles;
+  bool any_micro;  // both in the same micro-batch, whichever
+  int32_t rank;    // dims
+  shoal_cut_list_t src_cuts[SHOAL_MAX_RANK + 1], dst_cuts[SHOAL_MAX_RANK + 1];
+} shoal_pair_t;
+
+SHOAL_MUST_USE shoal_status_t shoal_pair_init(const shoal_layout_t *src, int64_t src_micro,
+                                              const shoal_layout_t *dst, int64_t dst_micro,
+                                              const shoal_shape_t *shape, shoal_pair_t *out_pair);
+// What the rank at a position of the destination gets, in the order of the sources' coordinates.
+SHOAL_MUST_USE shoal_status_t shoal_pair_received(const shoal_pair_t *pair, int64_t position,
+                                                  shoal_deals_t *deals, shoal_arena_t *arena,
+                                                  int64_t *out_count,
+                                                  const shoal_transfer_t **out_transfers);
+struct shoal_links;
+SHOAL_MUST_USE shoal_status_t shoal_pair_links(const shoal_pair_t *pair, int32_t rank,
+                                               shoal_arena_t *arena, struct shoal_links *out_links);
+// What it amounts to. With `look`, that is found by looking at ranks, also where the layouts say
+// it; *out_known: they do. Survey is the looking alone; `covered`: every element is known to be
+// owned.
+SHOAL_MUST_USE shoal_status_t shoal_pair_describe(const shoal_pair_t *pair,
+                                                  shoal_allocator_t allocator, bool look,
+                                                  bool *out_known,
+                                                  shoal_reshard_facts_t *out_facts);
+SHOAL_MUST_USE shoal_status_t shoal_pair_survey(const shoal_pair_t *pair, bool covered,
+                                                shoal_arena_t *scratch,
+                                                shoal_reshard_facts_t *facts);
+struct shoal_reshard_cells;
+SHOAL_MUST_USE shoal_status_t shoal_pair_cells(const shoal_pair_t *pair, shoal_arena_t *arena,
+                                               struct shoal_reshard_cells *out_cells);
 
 // What the kind of a reshard is decided from.
 typedef struct shoal_reshard_evidence {

@@ -11,19 +11,15 @@
 #include "layout/layout_impl.h"
 #include "layout/motion.h"
 
-typedef struct moved {
-  int64_t src, dst;  // positions
-  int64_t piece_count, count;
-  const shoal_piece_t *pieces;
-} moved_t;
+typedef shoal_transfer_t moved_t;
 typedef SHOAL_VEC(moved_t) moves_t;
 
 typedef struct plan {
-  shoal_side_t src, dst;
-  shoal_roles_t roles;
+  const shoal_side_t *src, *dst;
+  const shoal_roles_t *roles;
   int32_t rank;  // dims
   bool halo;     // ranks of the source may hold more than they own
-  shoal_deals_t deals;
+  shoal_deals_t *deals;
   shoal_arena_t *out;   // what the caller keeps
   shoal_arena_t *keep;  // lives as long as the planning
 } plan_t;
@@ -47,8 +43,8 @@ static void set_coords(const shoal_mesh_t *mesh, const int32_t *axes, int32_t co
 }
 
 static shoal_status_t locate(plan_t *plan, destination_t *to) {
-  const shoal_roles_t *roles = &plan->roles;
-  SHOAL_RETURN_IF_ERROR(shoal_side_products(&plan->dst, &to->part, true, plan->keep, &to->need));
+  const shoal_roles_t *roles = plan->roles;
+  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->dst, &to->part, true, plan->keep, &to->need));
   to->self = -1;
   if (roles->same_mesh)
     to->self = to->position;
@@ -95,13 +91,13 @@ static shoal_status_t take_own(plan_t *plan, const destination_t *to, const int6
   *out_taken = false;
   if (to->self < 0 || !plan->halo) return NULL;
   int64_t own[SHOAL_MAX_AXES];
-  shoal_mesh_coords(plan->roles.src_mesh, to->self, own);
-  for (int32_t i = 0; i < plan->roles.src_mesh->axis_count; ++i) {
-    if (!plan->src.cuts[i] && own[i] != coords[i]) return NULL;
+  shoal_mesh_coords(plan->roles->src_mesh, to->self, own);
+  for (int32_t i = 0; i < plan->roles->src_mesh->axis_count; ++i) {
+    if (!plan->src->cuts[i] && own[i] != coords[i]) return NULL;
   }
-  SHOAL_RETURN_IF_ERROR(shoal_side_part_at(&plan->src, own, &plan->deals, plan->keep, part));
+  SHOAL_RETURN_IF_ERROR(shoal_side_part_at(plan->src, own, plan->deals, plan->keep, part));
   if (!part->halo) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_side_products(&plan->src, part, true, plan->keep, held));
+  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->src, part, true, plan->keep, held));
   *out_taken = true;
   if (held->count == 0) return NULL;
   *out_need = (shoal_products_t){0};
@@ -135,7 +131,7 @@ static shoal_status_t find_flats(plan_t *plan, const shoal_side_t *side, const i
       last += shoal_side_local(part, d, end->start + end->size - 1) * part->stride[d];
     }
     SHOAL_RETURN_IF_ERROR(shoal_owners_flat(side->layout, fixed, part->owned, first, last + 1,
-                                            &plan->deals, plan->keep, &found));
+                                            plan->deals, plan->keep, &found));
     for (int64_t k = 0; k < found.count; ++k) {
       bool known = false;  // products of one range are few, and ascend
       for (int64_t n = flats->count;
@@ -160,8 +156,8 @@ static shoal_status_t receive_from(plan_t *plan, receiving_t *in, const int64_t 
                                    const shoal_side_part_t *part, const shoal_products_t *need,
                                    int64_t *total) {
   shoal_products_t have = {0};
-  SHOAL_RETURN_IF_ERROR(shoal_side_products(&plan->src, part, false, plan->keep, &have));
-  moved_t moved = {.src = shoal_mesh_at(plan->roles.src_mesh, coords), .dst = in->to.position};
+  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->src, part, false, plan->keep, &have));
+  moved_t moved = {.src = shoal_mesh_at(plan->roles->src_mesh, coords), .dst = in->to.position};
   SHOAL_RETURN_IF_ERROR(share(plan, part, &in->to.part, &have, need, &in->covered, &moved));
   *total += moved.count;
   return moved.count == 0 || SHOAL_PUSH(plan->keep, in->moves, moved) ? NULL : SHOAL_OOM();
@@ -170,7 +166,7 @@ static shoal_status_t receive_from(plan_t *plan, receiving_t *in, const int64_t 
 // All ranks that own a part of `need`, for given coordinates along all but the cutting axes.
 static shoal_status_t receive_from_owners(plan_t *plan, receiving_t *in, int64_t *coords,
                                           const shoal_products_t *need, int64_t *total) {
-  const shoal_side_t *src = &plan->src;
+  const shoal_side_t *src = plan->src;
   int64_t at[SHOAL_MAX_RANK] = {0};
   for (int32_t d = 0; d < plan->rank; ++d) {
     if (in->hits[d].count == 0) return NULL;
@@ -238,29 +234,29 @@ static shoal_status_t receive_join(plan_t *plan, receiving_t *in, int64_t *coord
 static shoal_status_t receive(plan_t *plan, int64_t position, moves_t *moves) {
   receiving_t in = {.to = {.position = position}, .moves = moves};
   destination_t *to = &in.to;
-  const shoal_mesh_t *sm = plan->roles.src_mesh;
-  shoal_mesh_coords(plan->roles.dst_mesh, position, to->coords);
-  for (int32_t i = 0; i < plan->roles.dst_mesh->axis_count; ++i) {
-    if (plan->roles.spread[i] && to->coords[i] != 0) return NULL;
+  const shoal_mesh_t *sm = plan->roles->src_mesh;
+  shoal_mesh_coords(plan->roles->dst_mesh, position, to->coords);
+  for (int32_t i = 0; i < plan->roles->dst_mesh->axis_count; ++i) {
+    if (plan->roles->spread[i] && to->coords[i] != 0) return NULL;
   }
   SHOAL_RETURN_IF_ERROR(
-      shoal_side_part_at(&plan->dst, to->coords, &plan->deals, plan->keep, &to->part));
+      shoal_side_part_at(plan->dst, to->coords, plan->deals, plan->keep, &to->part));
   if (to->part.from == to->part.to) return NULL;
   SHOAL_RETURN_IF_ERROR(locate(plan, to));
   for (int32_t d = 0; d < plan->rank; ++d) {
     const shoal_dim_part_t *part = to->part.dims[d];
-    const shoal_owners_t query = {.layout = plan->src.layout,
-                                  .micro = plan->src.micro,
+    const shoal_owners_t query = {.layout = plan->src->layout,
+                                  .micro = plan->src->micro,
                                   .dim = d,
                                   .want = {part->held, part->held_count}};
     SHOAL_RETURN_IF_ERROR(
-        shoal_owners_find(&query, plan->src.shape->dims[d], &plan->deals, plan->keep, &in.hits[d]));
+        shoal_owners_find(&query, plan->src->shape->dims[d], plan->deals, plan->keep, &in.hits[d]));
   }
-  for (int64_t join = 0; join < plan->roles.joins; ++join) {
+  for (int64_t join = 0; join < plan->roles->joins; ++join) {
     int64_t coords[SHOAL_MAX_AXES] = {0}, rest = join;
     for (int32_t i = sm->axis_count - 1; i >= 0; --i) {
       coords[i] = to->source[i];
-      if (!plan->roles.joined[i]) continue;
+      if (!plan->roles->joined[i]) continue;
       coords[i] = rest % sm->axes[i].size;
       rest /= sm->axes[i].size;
     }
@@ -284,7 +280,7 @@ typedef struct sending {
 
 // The coordinates that destinations of this rank have; false: there are none.
 static bool fix_coords(const plan_t *plan, sending_t *from) {
-  const shoal_roles_t *roles = &plan->roles;
+  const shoal_roles_t *roles = plan->roles;
   for (int32_t i = 0; i < SHOAL_MAX_AXES; ++i) from->fixed[i] = -1;
   for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
     // Where a destination's rank may be on both meshes, its own coordinate comes first.
@@ -298,7 +294,7 @@ static bool fix_coords(const plan_t *plan, sending_t *from) {
     from->fixed[i] = 0;
   }
   for (int32_t i = 0; i < roles->dst_mesh->axis_count; ++i) {
-    if (!plan->dst.cuts[i]) from->free_axes[from->free_count++] = i;
+    if (!plan->dst->cuts[i]) from->free_axes[from->free_count++] = i;
   }
   return true;
 }
@@ -307,7 +303,7 @@ static bool fix_coords(const plan_t *plan, sending_t *from) {
 // if its part was the same.
 static shoal_status_t send_to(plan_t *plan, sending_t *from, destination_t *to, moved_t *last,
                               bool same) {
-  const shoal_roles_t *roles = &plan->roles;
+  const shoal_roles_t *roles = plan->roles;
   to->position = shoal_mesh_at(roles->dst_mesh, to->coords);
   if (to->position == from->self) return NULL;
   to->need.count = 0;
@@ -329,7 +325,7 @@ static shoal_status_t send_to(plan_t *plan, sending_t *from, destination_t *to, 
 
 // To all destinations with a given part, which have coordinates along the cutting axes.
 static shoal_status_t send_to_copies(plan_t *plan, sending_t *from, destination_t *to) {
-  const shoal_mesh_t *mesh = plan->roles.dst_mesh;
+  const shoal_mesh_t *mesh = plan->roles->dst_mesh;
   moved_t last = {0};
   bool same = false;
   for (int32_t i = 0; i < from->free_count; ++i) {
@@ -351,15 +347,15 @@ static shoal_status_t send_to_copies(plan_t *plan, sending_t *from, destination_
 }
 
 static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t *moves) {
-  const shoal_side_t *dst = &plan->dst;
+  const shoal_side_t *dst = plan->dst;
   sending_t from = {.position = position, .self = self, .moves = moves};
   shoal_slots_t hits[SHOAL_MAX_RANK];
   int64_t at[SHOAL_MAX_RANK] = {0};
-  shoal_mesh_coords(plan->roles.src_mesh, position, from.coords);
+  shoal_mesh_coords(plan->roles->src_mesh, position, from.coords);
   SHOAL_RETURN_IF_ERROR(
-      shoal_side_part_at(&plan->src, from.coords, &plan->deals, plan->keep, &from.part));
+      shoal_side_part_at(plan->src, from.coords, plan->deals, plan->keep, &from.part));
   if (from.part.owned == 0 || !fix_coords(plan, &from)) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_side_products(&plan->src, &from.part, false, plan->keep, &from.have));
+  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->src, &from.part, false, plan->keep, &from.have));
   for (int32_t d = 0; d < plan->rank; ++d) {
     const shoal_dim_part_t *part = from.part.dims[d];
     const shoal_owners_t query = {.layout = dst->layout,
@@ -369,7 +365,7 @@ static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t
                                   .want = {part->own, part->own_count},
                                   .fixed = from.fixed};
     SHOAL_RETURN_IF_ERROR(
-        shoal_owners_find(&query, dst->shape->dims[d], &plan->deals, plan->keep, &hits[d]));
+        shoal_owners_find(&query, dst->shape->dims[d], plan->deals, plan->keep, &hits[d]));
     if (hits[d].count == 0) return NULL;
   }
   for (;;) {
@@ -412,8 +408,8 @@ static void add_links(const plan_t *plan, const moved_t *moves, int64_t count, s
                       int64_t *link_count) {
   for (int64_t i = 0; i < count; ++i) {
     links[(*link_count)++] =
-        (shoal_link_t){.from = shoal_mesh_rank(plan->roles.src_mesh, moves[i].src),
-                       .to = shoal_mesh_rank(plan->roles.dst_mesh, moves[i].dst),
+        (shoal_link_t){.from = shoal_mesh_rank(plan->roles->src_mesh, moves[i].src),
+                       .to = shoal_mesh_rank(plan->roles->dst_mesh, moves[i].dst),
                        .piece_count = moves[i].piece_count,
                        .pieces = moves[i].pieces,
                        .count = moves[i].count};
@@ -422,8 +418,8 @@ static void add_links(const plan_t *plan, const moved_t *moves, int64_t count, s
 
 static shoal_status_t plan_rank(plan_t *plan, int32_t rank, shoal_links_t *links) {
   moves_t in = {0}, out = {0};
-  int64_t there = shoal_mesh_position(plan->roles.dst_mesh, rank);
-  int64_t here = plan->roles.same_mesh ? there : shoal_mesh_position(plan->roles.src_mesh, rank);
+  int64_t there = shoal_mesh_position(plan->roles->dst_mesh, rank);
+  int64_t here = plan->roles->same_mesh ? there : shoal_mesh_position(plan->roles->src_mesh, rank);
   if (there >= 0) SHOAL_RETURN_IF_ERROR(receive(plan, there, &in));
   if (here >= 0) SHOAL_RETURN_IF_ERROR(send(plan, here, there, &out));
   if (out.count > 1) qsort(out.items, (size_t)out.count, sizeof *out.items, compare_destinations);
@@ -447,34 +443,55 @@ static bool has_halo(const shoal_layout_t *layout) {
   return false;
 }
 
-static shoal_status_t plan_links(plan_t *plan, const shoal_layout_t *src, int64_t src_micro,
-                                 const shoal_layout_t *dst, int64_t dst_micro,
-                                 const shoal_shape_t *shape, int32_t rank, shoal_links_t *links) {
-  SHOAL_RETURN_IF_ERROR(shoal_side_axes(src, shape, src_micro, &plan->src));
-  SHOAL_RETURN_IF_ERROR(shoal_side_axes(dst, shape, dst_micro, &plan->dst));
-  SHOAL_RETURN_IF_ERROR(shoal_roles_find(&plan->src, &plan->dst, &plan->roles));
-  plan->rank = shape->rank;
-  plan->halo = has_halo(src);
-  links->reduces = plan->roles.joins > 1;
-  links->reduce = plan->roles.reduce;
+static plan_t plan_of(const shoal_pair_t *pair, shoal_deals_t *deals, shoal_arena_t *out,
+                      shoal_arena_t *keep) {
+  return (plan_t){.src = &pair->src,
+                  .dst = &pair->dst,
+                  .roles = &pair->roles,
+                  .rank = pair->rank,
+                  .halo = has_halo(pair->src.layout),
+                  .deals = deals,
+                  .out = out,
+                  .keep = keep};
+}
+
+shoal_status_t shoal_pair_received(const shoal_pair_t *pair, int64_t position, shoal_deals_t *deals,
+                                   shoal_arena_t *arena, int64_t *out_count,
+                                   const shoal_transfer_t **out_transfers) {
+  moves_t in = {0};
+  plan_t plan = plan_of(pair, deals, arena, arena);
+  if (!pair->roles.silent) SHOAL_RETURN_IF_ERROR(receive(&plan, position, &in));
+  *out_count = in.count;
+  *out_transfers = in.items;
+  return NULL;
+}
+
+shoal_status_t shoal_pair_links(const shoal_pair_t *pair, int32_t rank, shoal_arena_t *arena,
+                                shoal_links_t *out_links) {
+  shoal_arena_t keep;
+  shoal_arena_init(arena->allocator, &keep);
+  shoal_deals_t deals = {.arena = &keep};
+  plan_t plan = plan_of(pair, &deals, arena, &keep);
+  shoal_links_t links = {.kind = SHOAL_RESHARD_BETWEEN,
+                         .reduces = pair->roles.joins > 1,
+                         .reduce = pair->roles.reduce};
   // What is partial in time on one side only is not joined here, but parts without a contribution
   // start at its identity.
-  const shoal_cut_t *later =
-      shoal_layout_micro_partial(src) ? NULL : shoal_layout_micro_partial(dst);
-  if (later && !links->reduces) links->reduce = later->reduce;
-  return plan->roles.silent ? NULL : plan_rank(plan, rank, links);
+  const shoal_cut_t *later = shoal_layout_micro_partial(pair->src.layout)
+                                 ? NULL
+                                 : shoal_layout_micro_partial(pair->dst.layout);
+  if (later && !links.reduces) links.reduce = later->reduce;
+  shoal_status_t status = pair->roles.silent ? NULL : plan_rank(&plan, rank, &links);
+  shoal_arena_deinit(&keep);
+  if (!status) *out_links = links;
+  return status;
 }
 
 shoal_status_t shoal_links_list(const shoal_layout_t *src, int64_t src_micro,
                                 const shoal_layout_t *dst, int64_t dst_micro,
                                 const shoal_shape_t *shape, int32_t rank, shoal_arena_t *arena,
                                 shoal_links_t *out_links) {
-  shoal_arena_t keep;
-  shoal_arena_init(arena->allocator, &keep);
-  plan_t plan = {.out = arena, .keep = &keep, .deals = {.arena = &keep}};
-  shoal_links_t links = {.kind = SHOAL_RESHARD_BETWEEN};
-  shoal_status_t status = plan_links(&plan, src, src_micro, dst, dst_micro, shape, rank, &links);
-  shoal_arena_deinit(&keep);
-  if (!status) *out_links = links;
-  return status;
+  shoal_pair_t pair;
+  SHOAL_RETURN_IF_ERROR(shoal_pair_init(src, src_micro, dst, dst_micro, shape, &pair));
+  return shoal_pair_links(&pair, rank, arena, out_links);
 }

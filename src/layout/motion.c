@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "layout/cells.h"
 #include "layout/layout_impl.h"
 
 enum { ALIGNMENT = 64 };  // of messages in the staging memory
@@ -43,6 +44,23 @@ shoal_status_t shoal_links_find(const shoal_reshard_t *reshard, const shoal_layo
       .reduces = reshard->reduces,
       .reduce = later && !reshard->reduces ? later->reduce : reshard->reduce,
   };
+  return NULL;
+}
+
+shoal_status_t shoal_links_of_rank(const shoal_layout_t *src, int64_t src_micro,
+                                   const shoal_layout_t *dst, int64_t dst_micro,
+                                   const shoal_shape_t *shape, int32_t rank, shoal_arena_t *arena,
+                                   shoal_links_t *out_links) {
+  shoal_pair_t pair;
+  shoal_reshard_facts_t facts;
+  shoal_links_t links;
+  bool known;
+  SHOAL_RETURN_IF_ERROR(shoal_pair_init(src, src_micro, dst, dst_micro, shape, &pair));
+  SHOAL_RETURN_IF_ERROR(shoal_pair_describe(&pair, arena->allocator, false, &known, &facts));
+  SHOAL_RETURN_IF_ERROR(shoal_pair_links(&pair, rank, arena, &links));
+  links.kind = facts.kind;
+  links.collective = facts.collective;
+  *out_links = links;
   return NULL;
 }
 
@@ -355,5 +373,90 @@ shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard, const shoal_
       }
     }
   }
+  return NULL;
+}
+
+// ---- the largest over ranks -----------------------------------------------------------
+
+// As shoal_motion_staging counts them, for one rank.
+static shoal_status_t staging_of(const shoal_links_t *links, int32_t rank, shoal_dtype_t dtype,
+                                 int64_t *out_bytes) {
+  bool receives = false;
+  int64_t at;
+  *out_bytes = 0;
+  for (int64_t i = 0; i < links->count; ++i) {
+    receives |= links->items[i].to == rank && links->items[i].from != rank;
+  }
+  for (int64_t i = 0; i < links->count; ++i) {
+    const shoal_link_t *link = &links->items[i];
+    if (link->from == link->to) continue;
+    const bool staged =
+        link->to == rank ? links->reduces || !is_dense(link->piece_count, link->pieces, false, &at)
+                         : receives && !is_dense(link->piece_count, link->pieces, true, &at);
+    if (staged) SHOAL_RETURN_IF_ERROR(stage(dtype, link->count, out_bytes, &at));
+  }
+  return NULL;
+}
+
+typedef struct staging {
+  const shoal_layout_t *src, *dst;
+  const shoal_shape_t *shape;
+  shoal_dtype_t dtype;
+  int64_t rank_count;
+  const int32_t *ranks;
+  int64_t most;
+} staging_t;
+
+static shoal_status_t look_at_rank(staging_t *s, const shoal_pair_t *pair, int32_t rank,
+                                   shoal_allocator_t allocator) {
+  shoal_arena_t scratch;
+  shoal_arena_init(allocator, &scratch);
+  shoal_links_t links;
+  int64_t bytes = 0;
+  shoal_status_t status = shoal_pair_links(pair, rank, &scratch, &links);
+  if (!status) status = staging_of(&links, rank, s->dtype, &bytes);
+  shoal_arena_deinit(&scratch);
+  if (bytes > s->most) s->most = bytes;
+  return status;
+}
+
+static shoal_status_t look_at_micro(staging_t *s, int64_t src_micro, int64_t dst_micro,
+                                    shoal_arena_t *scratch) {
+  shoal_pair_t pair;
+  shoal_reshard_facts_t facts;
+  shoal_reshard_cells_t cells;
+  bool known;
+  SHOAL_RETURN_IF_ERROR(shoal_pair_init(s->src, src_micro, s->dst, dst_micro, s->shape, &pair));
+  SHOAL_RETURN_IF_ERROR(shoal_pair_describe(&pair, scratch->allocator, false, &known, &facts));
+  if (facts.collective || facts.kind <= SHOAL_RESHARD_SLICE) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_pair_cells(&pair, scratch, &cells));
+  int64_t count;
+  const int32_t *ranks;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_reshard_cells_ranks(&cells, s->rank_count, s->ranks, scratch, &count, &ranks));
+  for (int64_t i = 0; i < count; ++i) {
+    SHOAL_RETURN_IF_ERROR(look_at_rank(s, &pair, ranks[i], scratch->allocator));
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_reshard_staging_largest(const shoal_layout_t *src, int64_t src_micro,
+                                             const shoal_layout_t *dst, int64_t dst_micro,
+                                             const shoal_shape_t *shape, shoal_dtype_t dtype,
+                                             int64_t rank_count, const int32_t *ranks,
+                                             shoal_arena_t *scratch, int64_t *out_bytes) {
+  staging_t s = {src, dst, shape, dtype, rank_count, ranks, 0};
+  if (src_micro != SHOAL_MICRO_ANY && dst_micro != SHOAL_MICRO_ANY) {
+    SHOAL_RETURN_IF_ERROR(look_at_micro(&s, src_micro, dst_micro, scratch));
+  } else {
+    shoal_reshard_cells_t cells;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_reshard_cells(src, SHOAL_MICRO_ANY, dst, SHOAL_MICRO_ANY, shape, scratch, &cells));
+    for (int64_t i = 0; i < cells.src.run_count[SHOAL_CELLS_MICRO]; ++i) {
+      const int64_t micro = cells.src.run_starts[SHOAL_CELLS_MICRO][i];
+      SHOAL_RETURN_IF_ERROR(look_at_micro(&s, micro, micro, scratch));
+    }
+  }
+  *out_bytes = s.most;
   return NULL;
 }

@@ -31,15 +31,21 @@ typedef struct shoal_links {
   bool own_first;         // in the adjoint: what a rank has of itself comes first
 } shoal_links_t;
 
-// The links of one rank, worked out for it alone: what it costs grows with the rank's peers. `kind`
-// and `collective` are not known from them: they are left at between and false. MISMATCH where
-// nobody owns an element that this rank's part needs.
+// The links of one rank, worked out for it alone: what it costs grows with the rank's peers, and
+// with what shoal_reshard_describe costs. MISMATCH where nobody owns an element that some rank's
+// part needs.
+SHOAL_MUST_USE shoal_status_t shoal_links_of_rank(const shoal_layout_t *src, int64_t src_micro,
+                                                  const shoal_layout_t *dst, int64_t dst_micro,
+                                                  const shoal_shape_t *shape, int32_t rank,
+                                                  shoal_arena_t *arena, shoal_links_t *out_links);
+// The same where the reshard was described before: `kind` and `collective` are left at between and
+// false. MISMATCH where nobody owns an element that this rank's part needs.
 SHOAL_MUST_USE shoal_status_t shoal_links_list(const shoal_layout_t *src, int64_t src_micro,
                                                const shoal_layout_t *dst, int64_t dst_micro,
                                                const shoal_shape_t *shape, int32_t rank,
                                                shoal_arena_t *arena, shoal_links_t *out_links);
 
-// Of a reshard that was worked out for all ranks; pieces are borrowed from it.
+// Of a reshard that was worked out for all ranks, as tests do; pieces are borrowed from it.
 SHOAL_MUST_USE shoal_status_t shoal_links_find(const shoal_reshard_t *reshard,
                                                const shoal_layout_t *src, const shoal_layout_t *dst,
                                                int32_t rank, shoal_arena_t *arena,
@@ -106,7 +112,8 @@ bool shoal_motion_is_idle(const shoal_motion_t *motion);
 // Does it only send? Then, detached, its staging is needed until the last message is out.
 bool shoal_motion_only_sends(const shoal_motion_t *motion);
 // The staging bytes of all ranks' detached forward motions, those that only send left out, without
-// planning any: bytes[rank] for every rank below rank_count.
+// planning any: bytes[rank] for every rank below rank_count. See shoal_reshard_staging_largest in
+// layout/cells.h for many ranks.
 SHOAL_MUST_USE shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard,
                                                    const shoal_layout_t *src,
                                                    const shoal_layout_t *dst, shoal_dtype_t dtype,

@@ -2,6 +2,7 @@
 // layouts on random meshes; same links, same order, same pieces, for every rank.
 #include <stdlib.h>
 
+#include "layout/layout_impl.h"
 #include "layout/motion.h"
 #include "unit/arena.h"
 #include "unit/layout_random.h"
@@ -43,6 +44,50 @@ static void compare_links(const char *name, int32_t rank, const shoal_links_t *g
   assert_int_equal(got->reduce, expected->reduce);
 }
 
+static int64_t known, found[SHOAL_RESHARD_BETWEEN + 1], collectives;
+
+static void compare_facts(const char *name, const random_case_t *r, const shoal_reshard_t *expected,
+                          const char *error) {
+  shoal_pair_t pair;
+  shoal_reshard_facts_t facts;
+  shoal_status_t status =
+      shoal_pair_init(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape, &pair);
+  for (int look = 0; look < 2; ++look) {
+    bool by_layouts = false;
+    if (!status) {
+      status = shoal_pair_describe(&pair, shoal_allocator_system(), look == 1, &by_layouts, &facts);
+    }
+    if (error ? !status || strcmp(error, shoal_status_message(status)) != 0 : status != NULL) {
+      fail_msg("%s: %s, expected %s", name, status ? shoal_status_message(status) : "ok", error);
+    }
+    if (status) break;
+    if (look == 0) {
+      known += by_layouts;
+      ++found[facts.kind];
+      collectives += facts.collective;
+    }
+    if (facts.kind != expected->kind || facts.collective != expected->collective) {
+      fail_msg("%s: %s says %s%s, not %s%s", name, by_layouts && !look ? "the layouts" : "a look",
+               shoal_reshard_name(facts.kind), facts.collective ? ", a collective" : "",
+               shoal_reshard_name(expected->kind), expected->collective ? ", a collective" : "");
+    }
+    // Along the axes it names, and no others, ranks exchange something.
+    const bool still = facts.kind == SHOAL_RESHARD_NONE || facts.kind == SHOAL_RESHARD_SLICE;
+    assert_true(still == (facts.group == 1));
+    for (int64_t i = 0; i < expected->transfer_count && pair.roles.same_mesh; ++i) {
+      int64_t from[SHOAL_MAX_AXES], to[SHOAL_MAX_AXES];
+      shoal_mesh_coords(r->src.mesh, expected->transfers[i].src, from);
+      shoal_mesh_coords(r->src.mesh, expected->transfers[i].dst, to);
+      for (int32_t k = 0; k < r->src.mesh->axis_count; ++k) {
+        if (from[k] != to[k] && !facts.axes[k]) fail_msg("%s: axis %d is not named", name, k);
+      }
+    }
+    assert_int_equal(facts.reduces, expected->reduces);
+    assert_int_equal(facts.reduce, expected->reduce);
+  }
+  shoal_status_free(status);
+}
+
 static void random_links(void **state) {
   (void)state;
   const char *more = getenv("SHOAL_TEST_CASES");
@@ -57,6 +102,7 @@ static void random_links(void **state) {
     shoal_status_t status = shoal_layout_reshard(&r.src, r.src_micro, &r.dst, r.dst_micro, &r.shape,
                                                  &scratch, &reshard);
     refused += status != NULL;
+    compare_facts(name, &r, &reshard, status ? shoal_status_message(status) : NULL);
     bool named = false;  // some rank says what is wrong in the same words
     for (int side = 0; side < 2; ++side) {
       const shoal_mesh_t *mesh = side ? r.dst.mesh : r.src.mesh;
@@ -74,6 +120,11 @@ static void random_links(void **state) {
         assert_ok(shoal_links_find(&reshard, &r.src, &r.dst, rank, &scratch, &expected));
         compare_links(name, rank, &got, &expected);
         moved += got.count;
+        if (n % 8) continue;
+        assert_ok(shoal_links_of_rank(&r.src, r.src_micro, &r.dst, r.dst_micro, &r.shape, rank,
+                                      &scratch, &got));
+        compare_links(name, rank, &got, &expected);
+        assert_true(got.kind == expected.kind && got.collective == expected.collective);
       }
     }
     if (status && !named) fail_msg("%s: no rank says: %s", name, shoal_status_message(status));
@@ -82,6 +133,13 @@ static void random_links(void **state) {
   }
   printf("[          ] %lld links in %lld reshards, %lld refused\n", (long long)moved,
          (long long)cases, (long long)refused);
+  printf("[          ] %lld known from the layouts, %lld collectives, kinds", (long long)known,
+         (long long)collectives);
+  for (int i = 0; i <= SHOAL_RESHARD_BETWEEN; ++i) {
+    printf(" %s %lld", shoal_reshard_name((shoal_reshard_kind_t)i), (long long)found[i]);
+    assert_true(found[i] > 0);
+  }
+  printf("\n");
   assert_true(refused < cases / 4 && moved > cases * 10);
 }
 

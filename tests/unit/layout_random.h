@@ -203,6 +203,48 @@ static void random_layout(random_case_t *r, shoal_arena_t *memory, const shoal_m
   }
 }
 
+// A layout that differs from another in a cut or two: what programs reshard between.
+static void random_change(random_case_t *r, shoal_arena_t *memory, const shoal_layout_t *like,
+                          shoal_layout_t *out) {
+  const shoal_mesh_t *mesh = like->mesh;
+  for (;;) {
+    shoal_layout_t layout = *like;
+    for (int64_t changes = 1 + random_below(r, 2); changes > 0; --changes) {
+      const int32_t axis = (int32_t)random_below(r, mesh->axis_count);
+      shoal_cut_t cut = {.axis = axis};
+      int32_t at = 0;
+      while (at < layout.cut_count && layout.cuts[at].axis != axis) ++at;
+      if (at < layout.cut_count) {
+        cut = layout.cuts[at];
+        if (random_chance(r, 30) && cut.kind == SHOAL_CUT_DIM && !cut.chunk_count && !r->plain) {
+          cut.before = random_below(r, 3);
+          cut.after = random_below(r, 3);
+          layout.cuts[at] = cut;
+          continue;
+        }
+        for (int32_t i = at + 1; i < layout.cut_count; ++i) layout.cuts[i - 1] = layout.cuts[i];
+        --layout.cut_count;
+        if (random_chance(r, 50)) continue;
+        cut = (shoal_cut_t){.axis = axis};
+      }
+      cut.kind = random_chance(r, 70) && r->shape.rank ? SHOAL_CUT_DIM
+                 : random_chance(r, 60)                ? SHOAL_CUT_FLAT
+                                                       : SHOAL_CUT_PARTIAL;
+      if (cut.kind == SHOAL_CUT_DIM) cut.dim = (int32_t)random_below(r, r->shape.rank);
+      if (cut.kind != SHOAL_CUT_PARTIAL && random_chance(r, 30)) {
+        random_cut(r, memory, mesh->axes[axis].size, &cut);
+      }
+      layout.cuts[layout.cut_count++] = cut;
+    }
+    shoal_status_t status = shoal_layout_check(&layout, &r->shape);
+    if (!status) {
+      *out = layout;
+      return;
+    }
+    shoal_status_free(status);
+  }
+}
+
 // The case of a seed; what it points to is in the arena, and the case itself must stay where it is.
 static void random_draw(uint64_t seed, int64_t most_ranks, bool plain, shoal_arena_t *memory,
                         random_case_t *r) {
@@ -213,7 +255,16 @@ static void random_draw(uint64_t seed, int64_t most_ranks, bool plain, shoal_are
   random_meshes(r, memory);
   random_shape(r);
   random_layout(r, memory, &r->meshes[0], NULL, &r->src);
-  random_layout(r, memory, &r->meshes[1], random_chance(r, 60) ? &r->src : NULL, &r->dst);
+  if (shoal_mesh_equal(&r->meshes[0], &r->meshes[1]) && random_chance(r, 60)) {
+    random_change(r, memory, &r->src, &r->dst);
+    if (random_chance(r, 50)) {  // and back
+      shoal_layout_t swap = r->src;
+      r->src = r->dst;
+      r->dst = swap;
+    }
+  } else {
+    random_layout(r, memory, &r->meshes[1], random_chance(r, 60) ? &r->src : NULL, &r->dst);
+  }
   if (shoal_mesh_equal(&r->meshes[0], &r->meshes[1]) && random_chance(r, 80)) {
     r->dst.mesh = r->src.mesh;
   }

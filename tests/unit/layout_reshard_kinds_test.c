@@ -13,6 +13,17 @@ static shoal_layout_t layout_of(const char *mesh_text, const char *text) {
   return layout;
 }
 
+// What the layouts say must be what the transfers do.
+static void compare_facts(const shoal_layout_t *src, const shoal_layout_t *dst,
+                          const shoal_shape_t *shape, const shoal_reshard_t *expected) {
+  shoal_reshard_facts_t facts;
+  assert_ok(shoal_reshard_describe(src, 0, dst, 0, shape, shoal_allocator_system(), &facts));
+  assert_int_equal(facts.kind, expected->kind);
+  assert_int_equal(facts.collective, expected->collective);
+  assert_int_equal(facts.reduces, expected->reduces);
+  assert_int_equal(facts.reduce, expected->reduce);
+}
+
 // ---- kinds -----------------------------------------------------------------------------
 
 static void kinds(void **state) {
@@ -80,6 +91,7 @@ static void kinds(void **state) {
       fail_msg("'%s' to '%s' is %s, not %s", cases[i].src, cases[i].dst,
                shoal_reshard_name(reshard.kind), cases[i].kind);
     }
+    compare_facts(&src, &dst, &SHOAL_SHAPE(6, 5), &reshard);
   }
   shoal_reshard_t reshard;
   shoal_layout_t src = layout_of("a=4", "a:0"), dst = layout_of("x=2,y=2", "x:0,y:0");
@@ -101,6 +113,7 @@ static shoal_reshard_t reshard_of(const char *src_mesh, const char *src, const c
   shoal_layout_t a = layout_of(src_mesh, src), b = layout_of(dst_mesh, dst);
   shoal_reshard_t reshard;
   assert_ok(shoal_layout_reshard(&a, 0, &b, 0, &shape, &arena, &reshard));
+  compare_facts(&a, &b, &shape, &reshard);
   return reshard;
 }
 
