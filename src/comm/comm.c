@@ -274,6 +274,11 @@ shoal_status_t shoal_world_agree(shoal_world_t *world, shoal_status_t status) {
   char packed[PACKED];
   shoal_status_t broken = lowest_failing(world, status, &rank, packed);
   if (broken) {
+    // What this rank failed by is often what broke the world, with the place added: once is enough.
+    if (status && strstr(shoal_status_message(status), shoal_status_message(broken))) {
+      shoal_status_free(broken);
+      return status;
+    }
     if (status) {
       broken = shoal_status_annotatef(broken, "this rank failed too (%s: %s)",
                                       shoal_code_name(shoal_status_code(status)),

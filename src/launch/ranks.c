@@ -51,7 +51,11 @@ static shoal_status_t outcome(const task_t *tasks, int32_t count) {
   bool alike = true;
   for (int32_t r = 0; r < count; ++r) alike &= is_alike(tasks[r].status, tasks[first].status);
   shoal_status_t status = shoal_status_clone(tasks[first].status);
-  return alike ? status : shoal_status_annotatef(status, "rank %d", first);
+  char name[24];
+  snprintf(name, sizeof name, "rank %d", first);
+  const char *message = shoal_status_message(status), *after = message + strlen(name);
+  const bool named = strncmp(message, name, strlen(name)) == 0 && (*after == ',' || *after == ':');
+  return alike || named ? status : shoal_status_annotate(status, name);
 }
 
 // ---- threads ----------------------------------------------------------------------------

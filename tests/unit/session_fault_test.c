@@ -59,8 +59,15 @@ static shoal_status_t train(shoal_session_t *session, result_t *result) {
                            sizeof result->weights);
 }
 
+// A report says itself once, however many layers it passes.
+static bool is_said_once(const char *message, const char *part) {
+  const char *first = strstr(message, part);
+  return !first || !strstr(first + 1, part);
+}
+
 static bool is_named(shoal_status_t status) {
   const char *message = shoal_status_message(status);
+  if (!is_said_once(message, "no progress in") || !is_said_once(message, " expects ")) return false;
   const shoal_code_t code = shoal_status_code(status);
   return (code == SHOAL_DEADLINE && strstr(message, " waits to ") && strstr(message, " rank ")) ||
          (code == SHOAL_MISMATCH && strstr(message, " expects ") && strstr(message, " from rank "));
