@@ -76,6 +76,7 @@ shoal_status_t cli_explain(int argc, char **argv, shoal_arena_t *arena, FILE *ou
   shoal_status_t status =
       cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
+  if (!status && !command.help) status = cli_use_cluster(argc, argv, &command.planning);
   cli_planned_t planned = {0};
   if (!status && !command.help)
     status = cli_planned_create(words.items[0], &command.model, &command.planning, arena, &planned);

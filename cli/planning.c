@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "print.h"
+#include "ranks.h"
 #include "shoal/lower.h"
 
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
@@ -133,4 +134,13 @@ shoal_status_t cli_cluster(const cli_plan_options_t *options, shoal_cluster_t **
   *out_cluster = NULL;
   return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: the cluster '%s' has %d devices",
                      (long long)options->ranks, options->cluster, ranks);
+}
+
+shoal_status_t cli_use_cluster(int argc, char **argv, cli_plan_options_t *options) {
+  shoal_cluster_t *cluster;
+  if (!options->cluster || cli_ranks_given(argc, argv)) return NULL;
+  SHOAL_RETURN_IF_ERROR(cli_cluster(options, &cluster));
+  if (shoal_cluster_ranks(cluster) > 0) options->ranks = shoal_cluster_ranks(cluster);
+  shoal_cluster_free(cluster);
+  return NULL;
 }

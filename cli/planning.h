@@ -68,6 +68,8 @@ SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options,
                                             const shoal_model_t *model, shoal_rules_t *rules,
                                             shoal_arena_t *arena, bool *out_rebuilt,
                                             shoal_plan_t **out_plan);
+// Without -n, and with a cluster that says how many devices it has: all of them.
+SHOAL_MUST_USE shoal_status_t cli_use_cluster(int argc, char **argv, cli_plan_options_t *options);
 // The cluster to plan for, or the default; the caller frees it. INVALID_ARGUMENT where it has too
 // few devices for the ranks.
 SHOAL_MUST_USE shoal_status_t cli_cluster(const cli_plan_options_t *options,

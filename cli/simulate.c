@@ -6,7 +6,6 @@
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
-#include "ranks.h"
 #include "shoal/simulate.h"
 
 typedef struct simulate_command {
@@ -90,14 +89,11 @@ done:
   return status;
 }
 
-static shoal_status_t simulate_model(simulate_command_t *command, const char *name,
-                                     bool ranks_given, shoal_arena_t *arena, FILE *out) {
+static shoal_status_t simulate_model(const simulate_command_t *command, const char *name,
+                                     shoal_arena_t *arena, FILE *out) {
   shoal_cluster_t *cluster;
   cli_planned_t planned = {0};
   SHOAL_RETURN_IF_ERROR(cli_cluster(&command->planning, &cluster));
-  // Without -n the whole cluster is used.
-  const int32_t devices = shoal_cluster_ranks(cluster);
-  if (!ranks_given && devices > 0) command->planning.ranks = devices;
   shoal_status_t status =
       cli_planned_create(name, &command->model, &command->planning, arena, &planned);
   if (!status) status = simulate(command, planned.program, cluster, arena, out);
@@ -114,9 +110,11 @@ shoal_status_t cli_simulate(int argc, char **argv, shoal_arena_t *arena, FILE *o
   if (!status && !command.help) status = cli_one_model(&words);
   if (!status && !command.help) {
     const bool is_file = strpbrk(words.items[0], "./") && access(words.items[0], F_OK) == 0;
-    status =
-        is_file ? simulate_file(&command, words.items[0], arena, out)
-                : simulate_model(&command, words.items[0], cli_ranks_given(argc, argv), arena, out);
+    if (!is_file) status = cli_use_cluster(argc, argv, &command.planning);
+    if (!status) {
+      status = is_file ? simulate_file(&command, words.items[0], arena, out)
+                       : simulate_model(&command, words.items[0], arena, out);
+    }
   }
   return status;
 }

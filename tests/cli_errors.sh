@@ -152,6 +152,9 @@ bad INVALID_ARGUMENT "no nodes with an address" "address" run --cluster a100x8:2
 "$SHOAL_BIN" info --cluster a100x8:128 | tee full.yml | grep -q "1024 ranks on 128 nodes"
 "$SHOAL_BIN" info --cluster full.yml | cmp - full.yml
 
+"$shoal" plan mlp --strategy data --cluster cpu:3 | grep -q "mesh data=3" || fail "plan does not use the whole cluster"
+"$shoal" plan mlp -n 2 --strategy data --cluster cpu:3 | grep -q "mesh data=2" || fail "plan does not take -n"
+
 # ---- simulate -----------------------------------------------------------------------------------------
 bad NOT_FOUND "no graph 'trian'" "" simulate mlp -n 2 --graph trian
 bad NOT_FOUND "'none.json'" "" simulate mlp -n 2 --times none.json
