@@ -27,7 +27,7 @@ static const shoal_option_t OPTIONS[] = {
                  "lengths of the dims: 10,768; '' is a scalar"),
     SHOAL_OPTION(layout_options_t, STRING, mesh, "", "axes: data=2,tensor=5"),
     SHOAL_OPTION(layout_options_t, STRING, layout, "", "cuts: tensor:1/64,data:0; '' replicates"),
-    SHOAL_OPTION(layout_options_t, INT, rank, "-1", "only the rank at this position; -1: all",
+    SHOAL_OPTION(layout_options_t, INT, rank, "-1", "only this rank; -1: all",
                  .no_environment = true),
     SHOAL_OPTION(layout_options_t, ENUM, format, "text", "text or json", .choices = FORMATS),
     SHOAL_OPTION(layout_options_t, STRING, batch, NULL,
@@ -73,14 +73,16 @@ static shoal_status_t make_query(const char *shape, const char *mesh, const char
   SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(mesh, arena, &out->mesh));
   SHOAL_RETURN_IF_ERROR(shoal_layout_parse(layout, &out->mesh, 1, arena, &out->layout));
   SHOAL_RETURN_IF_ERROR(shoal_layout_check(&out->layout, &out->shape));
-  int64_t size = shoal_mesh_size(&out->mesh);
-  if (rank < -1 || rank >= size) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "positions count from 0",
-                            "--rank %lld: the mesh has %lld ranks", (long long)rank,
-                            (long long)size);
+  const int64_t size = shoal_mesh_size(&out->mesh);
+  const int64_t position =
+      rank < 0 || rank > INT32_MAX ? -1 : shoal_mesh_position(&out->mesh, (int32_t)rank);
+  if (rank != -1 && position < 0) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "its ranks are those behind '@', else 0, 1, 2 ...",
+                            "--rank %lld: the mesh has %lld ranks, and not this one",
+                            (long long)rank, (long long)size);
   }
-  out->first = rank < 0 ? 0 : rank;
-  out->end = rank < 0 ? size : rank + 1;
+  out->first = position < 0 ? 0 : position;
+  out->end = position < 0 ? size : position + 1;
   out->micros = out->mesh.micro > 1 ? out->mesh.micro : 1;
   return NULL;
 }
@@ -132,7 +134,7 @@ static void print_partial(const query_t *q, FILE *out) {
 
 static void print_rank(const query_t *q, int64_t position, int64_t micro, const rank_part_t *part,
                        FILE *out) {
-  fprintf(out, "{\"rank\": %lld", (long long)position);
+  fprintf(out, "{\"rank\": %d", shoal_mesh_rank(&q->mesh, position));
   if (q->micros > 1) fprintf(out, ", \"micro\": %lld", (long long)micro);
   print_boxes("boxes", q->shape.rank, part->own, part->own_count, out);
   if (part->halo_count) print_boxes("halo", q->shape.rank, part->halo, part->halo_count, out);
@@ -253,7 +255,8 @@ static void label(const query_t *q, const shoal_boxes_t *parts, const int64_t *i
   for (int64_t p = q->first; p < q->end; ++p) {
     if (!owns(&parts[p], index)) continue;
     char number[32];
-    int64_t more = snprintf(number, sizeof number, "%s%lld", length ? "," : "", (long long)p);
+    int64_t more =
+        snprintf(number, sizeof number, "%s%d", length ? "," : "", shoal_mesh_rank(&q->mesh, p));
     if (length + more + (length ? 1 : 0) > width) {
       out[length++] = '+';
       break;
@@ -270,7 +273,11 @@ static shoal_status_t draw(const query_t *q, const shoal_boxes_t *parts, shoal_a
   int32_t last = q->shape.rank - 1;
   bounds_t rows = {(int64_t[]){0, 1}, 1, false}, columns = {0};
   int64_t room = WIDTH - LABEL - 4, widths[WIDTH];
-  int64_t least = 2 + snprintf(NULL, 0, "%lld", (long long)q->end - 1);  // a rank between blanks
+  int32_t largest = 0;
+  for (int64_t p = q->first; p < q->end; ++p) {
+    if (shoal_mesh_rank(&q->mesh, p) > largest) largest = shoal_mesh_rank(&q->mesh, p);
+  }
+  int64_t least = 2 + snprintf(NULL, 0, "%d", largest);  // a rank between blanks
   SHOAL_RETURN_IF_ERROR(find_bounds(q, parts, last, room / (least + 1), arena, &columns));
   if (last == 1) SHOAL_RETURN_IF_ERROR(find_bounds(q, parts, 0, HEIGHT, arena, &rows));
   if (rows.count == 0 || columns.count == 0) return NULL;
@@ -333,7 +340,7 @@ static void add_product(const shoal_boxes_t *boxes, bool held, FILE *out) {
 static void add_row(const query_t *q, int64_t position, const shoal_boxes_t *boxes, FILE *out) {
   int64_t coords[SHOAL_MAX_AXES], owned = 1, held = 1;
   shoal_mesh_coords(&q->mesh, position, coords);
-  fprintf(out, "rank %lld", (long long)position);
+  fprintf(out, "rank %d", shoal_mesh_rank(&q->mesh, position));
   for (int32_t i = 0; i < q->mesh.axis_count; ++i) {
     fprintf(out, " %s=%lld", q->mesh.axes[i].name, (long long)coords[i]);
   }

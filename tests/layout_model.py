@@ -11,6 +11,7 @@ Usage: tests/layout_model.py [--seed N] [--count N]        (SHOAL_BIN: the progr
 import argparse
 import itertools
 import json
+import math
 import os
 import random
 import subprocess
@@ -142,7 +143,7 @@ def expected(query):
                 o, h = dim_part([c for c in items if c.get("dim") == dim], length, coords)
                 own.append(o)
                 held.append(h)
-            entry = {"rank": rank, "boxes": boxes_of(own)}
+            entry = {"rank": query["ranks"][rank] if query["ranks"] else rank, "boxes": boxes_of(own)}
             if micro > 1:
                 entry["micro"] = m
             cells = set(itertools.product(*held)) - set(itertools.product(*own))
@@ -195,7 +196,8 @@ def text_of(query):
     axes = [f"{name}={size}" for name, size in query["axes"]]
     if query["micro"]:
         axes.insert(query["micro_at"], f"micro={query['micro']}")
-    return "|".join([",".join(map(str, query["shape"])), ",".join(axes),
+    ranks = "@" + ",".join(map(str, query["ranks"])) if query["ranks"] else ""
+    return "|".join([",".join(map(str, query["shape"])), ",".join(axes) + ranks,
                      ",".join(map(item_text, query["items"]))])
 
 
@@ -222,6 +224,8 @@ def draw(rng):
     axes = [(name, rng.choice([1, 2, 2, 3, 3, 4, 5, 7])) for name in names]
     micro = rng.choice([0, 0, 0, 0, 1, 2, 3])
     query = {"shape": shape, "axes": axes, "micro": micro, "micro_at": rng.randint(0, len(axes))}
+    size = math.prod(n for _, n in axes)
+    query["ranks"] = rng.sample(range(2 * size), size) if axes and rng.random() < 0.3 else None
     cutting = [a for a in axes if rng.random() < 0.85]
     rng.shuffle(cutting)
     partial = [a for a in cutting if rng.random() < 0.12]
@@ -355,6 +359,13 @@ def main():
     if text.returncode != 0 or any(len(row) > 80 for row in text.stdout.splitlines() if "+--" in row):
         failures += 1
         print(f"FAILED text output of '{lines[0]}'")
+    # ranks are called by their numbers, not by where the mesh lists them
+    for extra, wanted in (([], ["| 3 ", "| 1 ", "rank 3 data=0: ", "rank 1 data=1: "]), (["--rank", "1"], ["rank 1 data=1: "])):
+        text = subprocess.run([program, "layout", "--shape", "4,4", "--mesh", "data=2@3,1", "--layout", "data:0", *extra],
+                              capture_output=True, text=True).stdout
+        if not all(word in text for word in wanted) or "rank 0" in text:
+            failures += 1
+            print(f"FAILED ranks of a list {extra}:\n{text}")
     print(f"{len(lines)} layouts, {len(WRONG)} refusals: {failures or 'no'} failures (seed {options.seed})")
     return 1 if failures else 0
 
