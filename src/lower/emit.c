@@ -11,6 +11,7 @@
 #include "plan/cut.h"
 #include "program/bind.h"
 #include "program/key.h"
+#include "program/sample.h"
 
 static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
   return mask >> (b->buffers.items[buffer]->layout->mesh - b->meshes) & 1;
@@ -133,33 +134,38 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
   return NULL;
 }
 
-// All micro-batches, or only the first two and the last? As in shoal_layout_largest.
-static bool few_micros_tell(const build_t *b, const shoal_instruction_t *code) {
-  bool few = b->program->micro > 8;
-  for (int32_t k = 0; k < code->input_count + code->output_count && few; ++k) {
-    int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
-    few = !shoal_layout_uneven(b->buffers.items[id]->layout, SHOAL_AXIS_MICRO);
+// On the class's worst rank.
+static shoal_status_t look_for_worst(const class_emitter_t *e, const global_instruction_t *in,
+                                     shoal_arena_t *scratch, int64_t *out_bytes) {
+  const build_t *b = e->b;
+  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout->mesh;
+  const int32_t count = in->code.input_count + in->code.output_count;
+  shoal_cells_of_t *values = SHOAL_NEW(scratch, shoal_cells_of_t, count);
+  shoal_samples_t samples;
+  if (!values) return SHOAL_OOM();
+  for (int32_t k = 0; k < count; ++k) {
+    const int32_t id =
+        k < in->code.input_count ? in->code.inputs[k] : in->code.outputs[k - in->code.input_count];
+    const global_buffer_t *buffer = b->buffers.items[id];
+    values[k] = (shoal_cells_of_t){.layout = buffer->layout, .shape = &buffer->type.shape};
   }
-  return few;
+  SHOAL_RETURN_IF_ERROR(shoal_sample_values(
+      e->c, count, values, in->phase == PHASE_LOOP ? b->program->micro : 0, scratch, &samples));
+  for (int64_t i = 0; i < samples.count; ++i) {
+    const int64_t position = shoal_mesh_position(mesh, samples.items[i].rank);
+    int64_t bytes = 0;
+    SHOAL_RETURN_IF_ERROR(
+        workspace_at(b, &in->code, position, samples.items[i].micro, scratch, &bytes));
+    if (bytes > *out_bytes) *out_bytes = bytes;
+  }
+  return NULL;
 }
 
-// On the class's worst rank.
 static shoal_status_t compute_workspace(const class_emitter_t *e, const global_instruction_t *in,
                                         int64_t *out_bytes) {
-  *out_bytes = 0;
-  const build_t *b = e->b;
   shoal_arena_t scratch;
-  shoal_arena_init(b->plan->allocator, &scratch);
-  shoal_status_t status = NULL;
-  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout->mesh;
-  bool few = few_micros_tell(b, &in->code);
-  int64_t all = b->program->micro, looked_at = in->phase != PHASE_LOOP ? 1 : few ? 3 : all;
-  for (int64_t m = 0; m < looked_at && !status; ++m)
-    for (int64_t i = 0; i < e->c->rank_count && !status; ++i) {
-      int64_t bytes = 0, position = shoal_mesh_position(mesh, e->c->ranks[i]);
-      status = workspace_at(b, &in->code, position, m == 2 && few ? all - 1 : m, &scratch, &bytes);
-      if (bytes > *out_bytes) *out_bytes = bytes;
-    }
+  shoal_arena_init(e->b->plan->allocator, &scratch);
+  shoal_status_t status = look_for_worst(e, in, &scratch, out_bytes);
   shoal_arena_deinit(&scratch);
   return status;
 }

@@ -13,6 +13,39 @@ static bool covers_world(const shoal_mesh_t *mesh, int32_t world) {
   return true;
 }
 
+// Are the plan's meshes alike, and do they take the ranks of the world one after the other, as
+// stages of one size do?
+static bool are_stages(const shoal_plan_t *plan) {
+  const shoal_mesh_t *first = &plan->meshes[0];
+  const int64_t size = shoal_mesh_size(first);
+  if (size * plan->mesh_count != plan->world || first->axis_count == SHOAL_MAX_AXES ||
+      shoal_mesh_axis(first, "all") >= 0)
+    return false;
+  for (int64_t m = 0; m < plan->mesh_count; ++m) {
+    const shoal_mesh_t *mesh = &plan->meshes[m];
+    if (mesh->axis_count != first->axis_count) return false;
+    for (int32_t a = 0; a < mesh->axis_count; ++a)
+      if (mesh->axes[a].size != first->axes[a].size ||
+          strcmp(mesh->axes[a].name, first->axes[a].name) != 0)
+        return false;
+    for (int64_t p = 0; p < size; ++p)
+      if (shoal_mesh_rank(mesh, p) != m * size + p) return false;
+  }
+  return true;
+}
+
+// A mesh of all ranks. Of equal stages it has their axes behind one along them: then who sends what
+// to whom follows from coordinates.
+static void make_world(const build_t *b, shoal_mesh_t *mesh) {
+  const shoal_plan_t *plan = b->plan;
+  *mesh = (shoal_mesh_t){.name = "world", .axis_count = 1, .micro = plan->meshes[0].micro};
+  mesh->axes[0] = (shoal_axis_t){.name = "all", .size = plan->world};
+  if (!are_stages(plan)) return;
+  mesh->axes[0].size = plan->mesh_count;
+  for (int32_t a = 0; a < plan->meshes[0].axis_count; ++a)
+    mesh->axes[mesh->axis_count++] = plan->meshes[0].axes[a];
+}
+
 // Copies the plan's meshes and makes sure that one of them has all ranks: outputs go there.
 static shoal_status_t copy_meshes(build_t *b) {
   const shoal_plan_t *plan = b->plan;
@@ -26,8 +59,7 @@ static shoal_status_t copy_meshes(build_t *b) {
   program->mesh_count = plan->mesh_count;
   if (!b->world) {
     shoal_mesh_t *mesh = &b->meshes[program->mesh_count++];
-    *mesh = (shoal_mesh_t){.name = "world", .axis_count = 1, .micro = plan->meshes[0].micro};
-    mesh->axes[0] = (shoal_axis_t){.name = "all", .size = plan->world};
+    make_world(b, mesh);
     for (int64_t i = 0; i < plan->mesh_count; ++i)
       if (strcmp(b->meshes[i].name, mesh->name) == 0)
         return SHOAL_ERROR(INVALID_ARGUMENT,

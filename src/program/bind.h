@@ -61,9 +61,6 @@ SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout,
                                                    const shoal_type_t *type,
                                                    const shoal_class_t *rank_class,
                                                    shoal_allocator_t allocator, int64_t *out_bytes);
-// Is the axis (or SHOAL_AXIS_MICRO) dealt so that more than its first, second and last coordinate
-// must be looked at to see the largest part?
-bool shoal_layout_uneven(const shoal_layout_t *layout, int32_t axis);
 // Bytes of workspace a reshard needs on its worst rank, or on the worst of a class. Ranks that only
 // send need none of the arena: their messages may leave later, from memory of their own.
 SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel,

@@ -5,6 +5,7 @@
 // on every rank: one of them stands for all. Of the ranks, one per cell is bound: those whose parts
 // have the same sizes in all layouts of the instruction (layout/cells.h) cannot be told apart.
 #include "program/check_impl.h"
+#include "program/sample.h"
 
 typedef struct types {
   const check_t *check;
@@ -41,6 +42,34 @@ static void write_key(types_t *t, const shoal_instruction_t *in, bool loop) {
   shoal_key_add_pointer(&t->key, predicate ? predicate->layout : NULL);
 }
 
+// Ranks and micro-batches that bind the instruction as all others do, up to places. All operands
+// but a reshard's are on one mesh. Where parts of one layout are copied to parts of another it
+// matters where they lie.
+static shoal_status_t choose_samples(const types_t *t, const shoal_instruction_t *in, bool loop,
+                                     shoal_arena_t *arena, shoal_samples_t *out_samples) {
+  const shoal_program_t *program = t->check->program;
+  const shoal_class_t *class = &program->classes[t->class];
+  const int64_t micros = loop ? program->micro : 0;
+  if (in->opcode == SHOAL_OPCODE_RESHARD) {
+    const shoal_channel_t *channel = &program->channels[in->channel];
+    return shoal_sample_move(class, channel->src, channel->dst, &channel->type.shape, micros, arena,
+                             out_samples);
+  }
+  if (in->opcode == SHOAL_OPCODE_COPY) {
+    const shoal_buffer_t *from = operand(class, in, 0), *to = operand(class, in, 1);
+    return shoal_sample_move(class, from->layout, to->layout, &from->type.shape, micros, arena,
+                             out_samples);
+  }
+  const int32_t count = in->input_count + in->output_count;
+  shoal_cells_of_t *values = SHOAL_NEW(arena, shoal_cells_of_t, count);
+  if (!values) return SHOAL_OOM();
+  for (int32_t k = 0; k < count; ++k) {
+    const shoal_buffer_t *buffer = operand(class, in, k);
+    values[k] = (shoal_cells_of_t){.layout = buffer->layout, .shape = &buffer->type.shape};
+  }
+  return shoal_sample_values(class, count, values, micros, arena, out_samples);
+}
+
 static shoal_status_t bind_samples(const types_t *t, const shoal_instruction_t *in, bool loop,
                                    int64_t *out_micro) {
   const shoal_program_t *program = t->check->program;
@@ -48,7 +77,7 @@ static shoal_status_t bind_samples(const types_t *t, const shoal_instruction_t *
   shoal_arena_t arena;
   shoal_arena_init(t->check->scratch->allocator, &arena);
   shoal_samples_t samples = {0};
-  shoal_status_t status = shoal_bind_sample(program, class, in, loop, &arena, &samples);
+  shoal_status_t status = choose_samples(t, in, loop, &arena, &samples);
   for (int64_t i = 0; i < samples.count && !status; ++i) {
     shoal_arena_t scratch;
     shoal_arena_init(arena.allocator, &scratch);

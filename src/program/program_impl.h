@@ -42,11 +42,10 @@ const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
 
 // ---- one rank's share of a reshard --------------------------------------------------
 
-// What kind of reshard a channel is in one call; the same on all ranks.
+// What a channel amounts to in one call; the same on all ranks.
 SHOAL_MUST_USE shoal_status_t shoal_channel_describe(const shoal_channel_t *channel, int64_t micro,
-                                                     shoal_arena_t *scratch,
-                                                     shoal_reshard_kind_t *out_kind,
-                                                     bool *out_collective);
+                                                     shoal_allocator_t allocator,
+                                                     shoal_reshard_facts_t *out_facts);
 // What the rank does in it; `input` and `output` are its parts, or NULL. `messages`: by messages
 // even where a collective would do, which needs a group.
 SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, int64_t micro,
@@ -68,24 +67,6 @@ SHOAL_MUST_USE shoal_status_t shoal_bind_one(const shoal_program_t *program,
                                              int64_t micro, const shoal_instruction_t *in,
                                              shoal_arena_t *arena);
 
-// ---- ranks that stand for others ------------------------------------------------------
-
-typedef struct shoal_sample {
-  int32_t rank;
-  int64_t micro;
-} shoal_sample_t;
-
-typedef struct shoal_samples {
-  int64_t count;
-  const shoal_sample_t *items;
-} shoal_samples_t;
-
-// Ranks of the class and micro-batches such that every other rank and micro-batch binds the
-// instruction as one of them does, up to places.
-SHOAL_MUST_USE shoal_status_t shoal_bind_sample(const shoal_program_t *program,
-                                                const shoal_class_t *class,
-                                                const shoal_instruction_t *in, bool loop,
-                                                shoal_arena_t *arena, shoal_samples_t *out_samples);
 // Does the channel move nothing between ranks, in no micro-batch?
 SHOAL_MUST_USE shoal_status_t shoal_channel_is_silent(const shoal_channel_t *channel,
                                                       int64_t micro_count, shoal_arena_t *scratch,

@@ -191,13 +191,13 @@ static shoal_status_t find_flows(const shoal_sim_t *sim, int32_t index, int64_t 
   const shoal_channel_t *channel = &sim->program->channels[index];
   shoal_arena_t scratch;
   shoal_arena_init(sim->arena->allocator, &scratch);
-  shoal_reshard_kind_t kind = SHOAL_RESHARD_NONE;
-  bool collective = false;
-  shoal_status_t status = shoal_channel_describe(channel, micro, &scratch, &kind, &collective);
+  shoal_reshard_facts_t facts = {0};
+  shoal_status_t status = shoal_channel_describe(channel, micro, scratch.allocator, &facts);
   for (int64_t a = 0; a < sim->actor_count && !status; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
-    status = collective ? find_collective(sim, channel, kind, micro, actor, &scratch, &flows[a])
-                        : find_messages(sim, channel, micro, actor, &scratch, &flows[a]);
+    status = facts.collective
+                 ? find_collective(sim, channel, facts.kind, micro, actor, &scratch, &flows[a])
+                 : find_messages(sim, channel, micro, actor, &scratch, &flows[a]);
   }
   shoal_arena_deinit(&scratch);
   return status;

@@ -3,6 +3,7 @@
 // Completion: which ways it takes for mlp and gpt under data, tensor, both, and micro-batches;
 // where that puts reshards, counted by kind.
 #include "plan_fixture.h"
+#include "shoal/ops.h"
 
 typedef struct expectation {
   const char *node, *axis, *way;
@@ -286,8 +287,80 @@ static void test_expansion(void **state) {
   shoal_model_free(model);
 }
 
+// ---- nodes that are alike -------------------------------------------------------------
+
+// Equal nodes share a decision; nodes that differ in an operand's layout or in sizes have one of
+// their own.
+static void test_decisions_are_shared(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(6, 4));
+  shoal_value_t y = shoal_input(g, "y", SHOAL_F32, SHOAL_SHAPE(6, 4));
+  shoal_value_t z = shoal_input(g, "z", SHOAL_F32, SHOAL_SHAPE(6, 4));
+  shoal_value_t u = shoal_input(g, "u", SHOAL_F32, SHOAL_SHAPE(8, 4));
+  shoal_value_t first = shoal_add(g, x, y), second = shoal_add(g, x, y);
+  shoal_value_t whole = shoal_add(g, z, y), mixed = shoal_add(g, x, z);
+  shoal_value_t both = shoal_add(g, z, z), larger = shoal_add(g, u, u), cut = shoal_add(g, x, x);
+  const shoal_value_t values[] = {first, second, whole, mixed, both, larger, cut};
+  static const char *const names[] = {"o0", "o1", "o2", "o3", "o4", "o5", "o6"};
+  for (int i = 0; i < 7; ++i) shoal_output(g, names[i], values[i]);
+  assert_ok(shoal_model_status(model));
+  const shoal_intent_entry_t layouts[] = {{"x", "data:0"}, {"y", "data:0"}, {"u", "data:0"}};
+  const char *const meshes[] = {"data=2"};
+  shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = meshes, .layout_count = 3, .layouts = layouts};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
+  expect_layout(plan, shoal_value_name(first), "data:0");
+  expect_layout(plan, shoal_value_name(second), "data:0");
+  expect_layout(plan, shoal_value_name(larger), "data:0");
+  const shoal_graph_plan_t *gp = &plan->graphs[1];
+  assert_string_equal(gp->graph->name, "train");
+  assert_ptr_equal(gp->nodes[0].decision, gp->nodes[1].decision);
+  assert_ptr_equal(gp->values[gp->graph->nodes.items[0].outputs[0]],
+                   gp->values[gp->graph->nodes.items[1].outputs[0]]);
+  for (int n = 4; n < 6; ++n) assert_ptr_not_equal(gp->nodes[0].decision, gp->nodes[n].decision);
+  // What a node wants of an input follows its own operands: z is whole, x is cut.
+  for (int n = 0; n < 7; ++n) {
+    const shoal_decision_t *decision = gp->nodes[n].decision;
+    for (int32_t k = 0; k < decision->operand_count; ++k) {
+      assert_int_equal(decision->types[k].shape.dims[0], n == 5 ? 8 : 6);
+    }
+  }
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
+// A second input that differs, a second pattern that wins: neither is taken from another node.
+static void test_second_inputs_count(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t a = shoal_input(g, "a", SHOAL_F32, SHOAL_SHAPE(6, 4));
+  shoal_value_t rows = shoal_input(g, "rows", SHOAL_F32, SHOAL_SHAPE(4, 10));
+  shoal_value_t columns = shoal_input(g, "columns", SHOAL_F32, SHOAL_SHAPE(4, 10));
+  shoal_value_t p = shoal_matmul(g, a, rows), q = shoal_matmul(g, a, columns);
+  shoal_output(g, "p", p);
+  shoal_output(g, "q", q);
+  assert_ok(shoal_model_status(model));
+  const shoal_intent_entry_t layouts[] = {{"rows", "t:0"}, {"columns", "t:1"}};
+  const char *const meshes[] = {"t=2"};
+  shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = meshes, .layout_count = 2, .layouts = layouts};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
+  expect_layout(plan, shoal_value_name(q), "t:1");
+  const shoal_graph_plan_t *gp = &plan->graphs[1];
+  assert_ptr_not_equal(gp->nodes[0].decision, gp->nodes[1].decision);
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_decisions_are_shared),
+      cmocka_unit_test(test_second_inputs_count),
       cmocka_unit_test(test_mlp_data),
       cmocka_unit_test(test_mlp_tensor),
       cmocka_unit_test(test_mlp_data_tensor_micro),

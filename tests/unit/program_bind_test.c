@@ -531,11 +531,10 @@ static void workspaces_of_all(void **state) {
     int64_t found = 0, most = 0;
     if (!status) status = shoal_channel_workspace(&channel, mesh.micro, NULL, &arena, &found);
     for (int64_t m = 0; !status && m < mesh.micro; ++m) {
-      shoal_reshard_kind_t kind;
-      bool collective = false;
-      status = shoal_channel_describe(&channel, m, &arena, &kind, &collective);
+      shoal_reshard_facts_t facts;
+      status = shoal_channel_describe(&channel, m, arena.allocator, &facts);
       if (status) break;
-      collectives += collective;
+      collectives += facts.collective;
       for (int32_t p = 0; p < shoal_mesh_size(&mesh); ++p) {
         shoal_bound_buffer_t input = {.count = 0}, output = {.count = 0};
         shoal_boxes_t boxes;

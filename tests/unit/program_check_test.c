@@ -366,6 +366,61 @@ static void collectives_in_another_order(void **state) {
   }
 }
 
+// Two ranks of 1,024 that an explicit list puts on a mesh, and so in classes, of their own: the
+// other 1,022 all-reduce with them first, and then the two swap two reductions.
+static void deadlock_between_two_of_many(void **state) {
+  (void)state;
+  static const int ranks[] = {5, 700};
+  for (int swapped = 0; swapped < 2; ++swapped) {
+    shoal_text_t text;
+    shoal_text_init(shoal_allocator_system(), &text);
+    shoal_text_add(&text,
+                   "shoal_program 1\nworld 1024\nmicro 1\nmesh d=1024\nmesh a!x=2@5,700\n"
+                   "channel 0 f32[4] \"d:partial(sum)\" -> \"\"\n"
+                   "channel 1 f32[4] \"a!x:partial(sum)\" -> \"a!\"\n"
+                   "channel 2 f32[4] \"a!x:partial(sum)\" -> \"a!\"\n");
+    for (int c = 0; c < 3; ++c) {
+      if (c < 2)
+        shoal_text_addf(&text, "class %d ranks %d arena 384\n", c, ranks[c]);
+      else
+        shoal_text_add(&text, "class 2 ranks 0-4,6-699,701-1023 arena 384\n");
+      shoal_text_add(&text,
+                     "  buffer 0 temp \"u\" f32[4] \"d:partial(sum)\" slots 1 bytes 64 offset 0\n"
+                     "  buffer 1 temp \"u\" f32[4] \"\" slots 1 bytes 64 offset 64\n");
+      for (int b = 2; c < 2 && b < 6; ++b) {
+        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" slots 1 bytes 64 offset %d\n",
+                        b, b < 4 ? "a!x:partial(sum)" : "a!", 64 * b);
+      }
+      shoal_text_add(&text, "  segment 0 s\n    0 compute fill -> (0) value 1 \"u\"\n");
+      const int first = swapped && c == 1, second = 1 - first;
+      if (c < 2) {
+        shoal_text_addf(&text,
+                        "    1 compute fill -> (2) value 1 \"v\"\n"
+                        "    2 compute fill -> (3) value 2 \"w\"\n"
+                        "    3 comm reshard (0) -> (1) channel 0 \"u\" wait 2\n"
+                        "    4 comm reshard (%d) -> (%d) channel %d \"v\"\n"
+                        "    5 comm reshard (%d) -> (%d) channel %d \"w\"\n  order run 0\n",
+                        2 + first, 4 + first, 1 + first, 2 + second, 4 + second, 1 + second);
+      } else {
+        shoal_text_add(&text,
+                       "    1 comm reshard (0) -> (1) channel 0 \"u\" wait 0\n  order run 0\n");
+      }
+    }
+    shoal_registry_t *registry = test_registry();
+    shoal_program_t *program = NULL;
+    assert_ok(shoal_program_parse("p", text.data, registry, shoal_allocator_system(), &program));
+    if (swapped) {
+      assert_error(MISMATCH, "deadlock: rank 5 waits here for rank 700, which is in class 1",
+                   shoal_program_check(program, shoal_allocator_system()));
+    } else {
+      assert_ok(shoal_program_check(program, shoal_allocator_system()));
+    }
+    shoal_program_free(program);
+    shoal_registry_release(registry);
+    shoal_text_deinit(&text);
+  }
+}
+
 // Rank 2 -> 0 -> 1 is one reshard; 3 -> 1 and 0 -> 3 are two more. If rank 1 first waits for 3,
 // that for 0, and 0 for its message to 1 to be taken, nothing moves unless messages are buffered
 // without end.
@@ -492,6 +547,7 @@ int main(void) {
       cmocka_unit_test(slots),
       cmocka_unit_test(communication),
       cmocka_unit_test(collectives_in_another_order),
+      cmocka_unit_test(deadlock_between_two_of_many),
       cmocka_unit_test(senders_that_receive_wait),
       cmocka_unit_test(predicates_and_bounded_sizes),
       cmocka_unit_test(large_worlds),
