@@ -5,36 +5,10 @@
 #include "program/program_impl.h"
 #include "simulate/simulate_impl.h"
 
-// ---- along which axes -----------------------------------------------------------------
-
-static bool same_cut(const shoal_cut_t *a, const shoal_cut_t *b) {
-  bool same = a->kind == b->kind && a->dim == b->dim && a->unit == b->unit &&
-              a->items == b->items && a->before == b->before && a->after == b->after &&
-              a->chunk_count == b->chunk_count && a->weights == b->weights &&
-              (a->kind != SHOAL_CUT_PARTIAL || a->reduce == b->reduce);
-  for (int32_t i = 0; i < a->chunk_count && same; ++i) {
-    same = a->chunks[i].length == b->chunks[i].length && a->chunks[i].unit == b->chunks[i].unit;
-  }
-  return same;
-}
-
-static bool has_cut(const shoal_layout_t *layout, const shoal_cut_t *cut) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    if (layout->cuts[i].axis == cut->axis && same_cut(&layout->cuts[i], cut)) return true;
-  }
-  return false;
-}
-
-// Axes that one layout cuts otherwise than the other: ranks exchange nothing along the rest.
-static uint32_t changed_axes(const shoal_channel_t *channel) {
+// Axes of the mesh along which ranks exchange something, a bit each.
+static uint32_t axes_of(const shoal_reshard_facts_t *facts) {
   uint32_t axes = 0;
-  const shoal_layout_t *sides[2] = {channel->src, channel->dst};
-  for (int s = 0; s < 2; ++s) {
-    for (int32_t i = 0; i < sides[s]->cut_count; ++i) {
-      const shoal_cut_t *cut = &sides[s]->cuts[i];
-      if (cut->axis >= 0 && !has_cut(sides[1 - s], cut)) axes |= 1u << cut->axis;
-    }
-  }
+  for (int a = 0; a < SHOAL_MAX_AXES; ++a) axes |= (uint32_t)facts->axes[a] << a;
   return axes;
 }
 
@@ -69,7 +43,10 @@ shoal_status_t shoal_sim_meetings(shoal_sim_t *sim, int32_t index, const int32_t
   *out_count = 1;
   const bool apart = n > sim->program->class_count && channel->src->mesh == channel->dst->mesh;
   if (!apart) return NULL;  // all of them are in one
-  const uint32_t axes = changed_axes(channel);
+  shoal_reshard_facts_t facts;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_channel_describe(channel, channel->micro ? 0 : -1, sim->arena->allocator, &facts));
+  const uint32_t axes = axes_of(&facts);
   for (int32_t i = 0; i < n; ++i) meetings[i] = i;
   for (int32_t i = 0; i < n; ++i) {
     for (int32_t k = i + 1; k < n; ++k) {
@@ -98,7 +75,7 @@ static shoal_status_t bytes_at(const shoal_layout_t *layout, const shoal_type_t 
 }
 
 static shoal_status_t find_collective(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                      shoal_reshard_kind_t kind, int64_t micro,
+                                      const shoal_reshard_facts_t *facts, int64_t micro,
                                       const shoal_sim_actor_t *actor, shoal_arena_t *scratch,
                                       shoal_sim_flow_t *flow) {
   const int32_t rank = actor->first_rank;
@@ -106,10 +83,11 @@ static shoal_status_t find_collective(const shoal_sim_t *sim, const shoal_channe
   if (position < 0) return NULL;
   shoal_sim_place_t place;
   double bytes;
-  shoal_sim_place_axes(sim->cluster, channel->dst->mesh, changed_axes(channel), position, &place);
-  SHOAL_RETURN_IF_ERROR(bytes_at(kind == SHOAL_RESHARD_REDUCE_SCATTER ? channel->src : channel->dst,
-                                 &channel->type, rank, micro, scratch, &bytes));
-  shoal_sim_collective(sim, actor, kind, bytes, &place, flow);
+  shoal_sim_place_axes(sim->cluster, channel->dst->mesh, axes_of(facts), position, &place);
+  SHOAL_RETURN_IF_ERROR(
+      bytes_at(facts->kind == SHOAL_RESHARD_REDUCE_SCATTER ? channel->src : channel->dst,
+               &channel->type, rank, micro, scratch, &bytes));
+  shoal_sim_collective(sim, actor, facts->kind, bytes, &place, flow);
   return NULL;
 }
 
@@ -196,7 +174,7 @@ static shoal_status_t find_flows(const shoal_sim_t *sim, int32_t index, int64_t 
   for (int64_t a = 0; a < sim->actor_count && !status; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
     status = facts.collective
-                 ? find_collective(sim, channel, facts.kind, micro, actor, &scratch, &flows[a])
+                 ? find_collective(sim, channel, &facts, micro, actor, &scratch, &flows[a])
                  : find_messages(sim, channel, micro, actor, &scratch, &flows[a]);
   }
   shoal_arena_deinit(&scratch);

@@ -479,6 +479,66 @@ static void test_rings(void **state) {
   shoal_simulation_free(s);
 }
 
+// ---- many ranks -----------------------------------------------------------------------
+
+static const char MANY[] =
+    "shoal_program 1\n"
+    "world %d\n"
+    "micro 1\n"
+    "mesh d=%d,t=8\n"
+    "channel 0 f32[16384, 64] \"d:partial(sum)\" -> \"\"\n"
+    "channel 1 f32[16384, 64] \"t:0\" -> \"\"\n"
+    "channel 2 f32[16384, 64] \"d:partial(sum)\" -> \"d:0\"\n"
+    "channel 3 f32[16384, 64] \"t:0\" -> \"t:1\"\n"
+    "class 0 ranks 0-%d arena 0\n"
+    "  buffer 0 temp \"a\" f32[16384, 64] \"d:partial(sum)\" slots 1 bytes 0 offset 0\n"
+    "  buffer 1 temp \"b\" f32[16384, 64] \"\" slots 1 bytes 0 offset 0\n"
+    "  buffer 2 temp \"c\" f32[16384, 64] \"t:0\" slots 1 bytes 0 offset 0\n"
+    "  buffer 3 temp \"d\" f32[16384, 64] \"d:0\" slots 1 bytes 0 offset 0\n"
+    "  buffer 4 temp \"e\" f32[16384, 64] \"t:1\" slots 1 bytes 0 offset 0\n"
+    "  segment 0 s\n"
+    "    0 comm reshard (0) -> (1) channel 0 \"a\"\n"
+    "    1 comm reshard (2) -> (1) channel 1 \"b\"\n"
+    "    2 comm reshard (0) -> (3) channel 2 \"c\"\n"
+    "    3 comm reshard (2) -> (4) channel 3 \"d\"\n"
+    "    4 compute compute shoal.neg (1) -> (1) \"g\"\n"
+    "  order run 0\n";
+
+// Sixteen times the ranks cost no more memory and no more allocations.
+static void test_ranks_cost_nothing(void **state) {
+  (void)state;
+  int64_t calls[2], bytes[2];
+  for (int i = 0; i < 2; ++i) {
+    const int32_t ranks = i ? 16384 : 1024;
+    char text[3000];
+    shoal_program_t *program;
+    shoal_cluster_t *cluster;
+    shoal_simulation_t *simulation;
+    snprintf(text, sizeof text, MANY, ranks, ranks / 8, ranks - 1);
+    assert_ok(shoal_program_parse("program", text, registry, shoal_allocator_system(), &program));
+    assert_ok(shoal_cluster_parse("c", "a100x8:2048", shoal_allocator_system(), &cluster));
+    shoal_failing_t counting = {0};
+    assert_ok(shoal_simulate(
+        program,
+        &(shoal_simulate_options_t){
+            .graph = "run", .cluster = cluster, .allocator = shoal_allocator_failing(&counting)},
+        &simulation));
+    calls[i] = counting.calls;
+    bytes[i] = counting.peak_bytes;
+    assert_int_equal(simulation->count, 1);
+    assert_int_equal(simulation->groups[0].rank_count, ranks);
+    assert_true(simulation->bytes[SHOAL_CLUSTER_NODE] > 0);
+    assert_true(simulation->bytes[SHOAL_CLUSTER_NETWORK] > 0);
+    shoal_simulation_free(simulation);
+    shoal_cluster_free(cluster);
+    shoal_program_free(program);
+  }
+  if (calls[1] > calls[0] + calls[0] / 4 || bytes[1] > bytes[0] + bytes[0] / 4) {
+    fail_msg("1,024 ranks: %lld allocations, %lld bytes; 16,384: %lld, %lld", (long long)calls[0],
+             (long long)bytes[0], (long long)calls[1], (long long)bytes[1]);
+  }
+}
+
 // ---- errors ---------------------------------------------------------------------------
 
 static void test_errors(void **state) {
@@ -592,6 +652,7 @@ int main(void) {
       cmocka_unit_test(test_kinds_that_do_not_meet),
       cmocka_unit_test(test_bytes_of_messages),
       cmocka_unit_test(test_rings),
+      cmocka_unit_test(test_ranks_cost_nothing),
       cmocka_unit_test(test_errors),
       cmocka_unit_test(test_times_errors),
       cmocka_unit_test(test_texts),
