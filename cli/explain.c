@@ -32,10 +32,11 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
         for (int64_t i = 0; i < program->classes[k].segments[s].instruction_count; ++i)
           if (program->classes[k].segments[s].instructions[i].channel == c)
             name = program->classes[k].segments[s].instructions[i].name;
-    shoal_reshard_t reshard;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, channel->micro ? 0 : -1, channel->dst,
-                                               channel->micro ? 0 : -1, &channel->type.shape, arena,
-                                               &reshard));
+    const int64_t micro = channel->micro ? 0 : -1;
+    shoal_reshard_facts_t reshard;
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(channel->src, micro, channel->dst, micro,
+                                                 &channel->type.shape, shoal_allocator_system(),
+                                                 &reshard));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->src, arena, &src));
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(channel->dst, arena, &dst));
     fprintf(out, "  %-44s %-14s ", name, shoal_reshard_name(reshard.kind));

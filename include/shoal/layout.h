@@ -265,11 +265,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reshard_describe(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_allocator_t allocator, shoal_reshard_facts_t *out_facts);
 
-// Plans the move for all ranks: for tests and tools, as it costs what all ranks have peers.
-// shoal_reshard_describe says what the move amounts to, at any number of ranks.
-// Plans the move of a value from one layout to another, between any two meshes, in the given
-// micro-batches (-1: over all of them). Transfers are in the arena. MISMATCH if an element is owned
-// by a rank that does not hold it (a trimmed source), UNSUPPORTED for two reductions at once.
+// Plans the move of a value from one layout to another for all ranks, between any two meshes, in
+// the given micro-batches (-1: over all of them). It costs what all ranks together have peers: it
+// is for tests and for tools that look at few ranks. Transfers are in the arena. Errors are those
+// of shoal_reshard_describe.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_reshard(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_arena_t *arena, shoal_reshard_t *out_reshard);

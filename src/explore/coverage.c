@@ -293,10 +293,10 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
   }
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_channel_t *channel = &program->channels[i];
-    shoal_reshard_t reshard;
+    shoal_reshard_facts_t reshard;
     int64_t micro = channel->micro ? 0 : -1;
-    SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(channel->src, micro, channel->dst, micro,
-                                               &channel->type.shape, arena, &reshard));
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(channel->src, micro, channel->dst, micro,
+                                                 &channel->type.shape, arena->allocator, &reshard));
     if (!occurs(c, "reshard", shoal_reshard_name(reshard.kind))) return SHOAL_OOM();
   }
   return NULL;

@@ -11,6 +11,8 @@
 //   owners.c      which coordinates own or hold given elements
 //   roles.c       what axes do in a reshard, and who owns an element for whom
 //   links.c       a reshard, for one rank
+//   motion.c      what a rank does, from its links (motion.h)
+//   rank_motion.c the same, from two layouts
 //   explore.c     all parts along a dim, up to where they lie
 //   pair.c        two layouts compared cut by cut
 //   cells.c       ranks that layouts cannot tell apart (cells.h)

@@ -3,9 +3,9 @@
 // Receiving: the owners of what the rank's new part holds are found along each dim (owners.c); the
 // coordinates along all other axes follow from its position (roles.c). Sending is the inverse: the
 // destinations that hold some of what the rank owns are found along each dim, those that decide for
-// another replica are left out. On one mesh, or two that share no rank, the coordinates of replicas
-// are known beforehand; only between meshes that share some ranks, or where the digits of a
-// position decide, are all coordinates of the free axes tried.
+// another replica are left out. On one mesh, or on axes of the same name, the coordinates of
+// replicas are known beforehand; where meshes share some ranks, or the digits of a position decide,
+// positions are tried, or all coordinates of the free axes are: at most as many as there are ranks.
 #include <stdlib.h>
 
 #include "layout/layout_impl.h"
@@ -267,12 +267,17 @@ static shoal_status_t receive(plan_t *plan, int64_t position, moves_t *moves) {
 
 // ---- sending ---------------------------------------------------------------------------
 
+// Which destinations a search is for: where meshes share some ranks, those whose rank is on the
+// source's mesh follow another rule than those whose rank is not.
+typedef enum which { ALL, STRANGERS, MEMBERS } which_t;
+
 typedef struct sending {
   int64_t position;  // on the source's mesh
   int64_t coords[SHOAL_MAX_AXES];
   shoal_side_part_t part;
-  shoal_products_t have;          // what it owns
-  int64_t self;                   // its rank's position on the destination's mesh, or -1
+  shoal_products_t have;  // what it owns
+  int64_t self;           // its rank's position on the destination's mesh, or -1
+  which_t which;
   int64_t fixed[SHOAL_MAX_AXES];  // by axis of the destination: the only coordinate, or -1
   int32_t free_count, free_axes[SHOAL_MAX_AXES];  // of the destination: they do not cut
   moves_t *moves;
@@ -283,18 +288,16 @@ static bool fix_coords(const plan_t *plan, sending_t *from) {
   const shoal_roles_t *roles = plan->roles;
   for (int32_t i = 0; i < SHOAL_MAX_AXES; ++i) from->fixed[i] = -1;
   for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
-    // Where a destination's rank may be on both meshes, its own coordinate comes first.
-    bool known = roles->kept[i] || roles->same_mesh || !roles->overlap;
+    bool known = roles->kept[i] || from->which != MEMBERS;
     if (!roles->follows[i] || !known || roles->twin[i] < 0) continue;
     from->fixed[roles->twin[i]] = from->coords[i];
   }
+  from->free_count = 0;
   for (int32_t i = 0; i < roles->dst_mesh->axis_count; ++i) {
+    if (!plan->dst->cuts[i]) from->free_axes[from->free_count++] = i;
     if (!roles->spread[i]) continue;
     if (from->fixed[i] > 0) return false;
     from->fixed[i] = 0;
-  }
-  for (int32_t i = 0; i < roles->dst_mesh->axis_count; ++i) {
-    if (!plan->dst->cuts[i]) from->free_axes[from->free_count++] = i;
   }
   return true;
 }
@@ -308,6 +311,7 @@ static shoal_status_t send_to(plan_t *plan, sending_t *from, destination_t *to, 
   if (to->position == from->self) return NULL;
   to->need.count = 0;
   SHOAL_RETURN_IF_ERROR(locate(plan, to));
+  if (from->which != ALL && (to->self >= 0) != (from->which == MEMBERS)) return NULL;
   for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
     if (roles->follows[i] && to->source[i] != from->coords[i]) return NULL;
   }
@@ -346,24 +350,19 @@ static shoal_status_t send_to_copies(plan_t *plan, sending_t *from, destination_
   }
 }
 
-static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t *moves) {
+// To the destinations that hold some of what this rank owns, found along each dim.
+static shoal_status_t send_by_parts(plan_t *plan, sending_t *from) {
   const shoal_side_t *dst = plan->dst;
-  sending_t from = {.position = position, .self = self, .moves = moves};
   shoal_slots_t hits[SHOAL_MAX_RANK];
   int64_t at[SHOAL_MAX_RANK] = {0};
-  shoal_mesh_coords(plan->roles->src_mesh, position, from.coords);
-  SHOAL_RETURN_IF_ERROR(
-      shoal_side_part_at(plan->src, from.coords, plan->deals, plan->keep, &from.part));
-  if (from.part.owned == 0 || !fix_coords(plan, &from)) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->src, &from.part, false, plan->keep, &from.have));
   for (int32_t d = 0; d < plan->rank; ++d) {
-    const shoal_dim_part_t *part = from.part.dims[d];
+    const shoal_dim_part_t *part = from->part.dims[d];
     const shoal_owners_t query = {.layout = dst->layout,
                                   .micro = dst->micro,
                                   .dim = d,
                                   .held = true,
                                   .want = {part->own, part->own_count},
-                                  .fixed = from.fixed};
+                                  .fixed = from->fixed};
     SHOAL_RETURN_IF_ERROR(
         shoal_owners_find(&query, dst->shape->dims[d], plan->deals, plan->keep, &hits[d]));
     if (hits[d].count == 0) return NULL;
@@ -379,22 +378,106 @@ static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t
     shoal_side_part_shape(dst, &to.part);
     if (dst->flat) {
       shoal_flats_t flats = {0};
-      SHOAL_RETURN_IF_ERROR(find_flats(plan, dst, from.fixed, &to.part, &from.have, &flats));
+      SHOAL_RETURN_IF_ERROR(find_flats(plan, dst, from->fixed, &to.part, &from->have, &flats));
       for (int64_t i = 0; i < flats.count; ++i) {
         set_coords(dst->layout->mesh, dst->flat_axes, dst->flat_axis_count, flats.items[i].index,
                    to.coords);
         to.part.from = flats.items[i].from;
         to.part.to = flats.items[i].to;
         to.part.owned = to.part.to - to.part.from;
-        SHOAL_RETURN_IF_ERROR(send_to_copies(plan, &from, &to));
+        SHOAL_RETURN_IF_ERROR(send_to_copies(plan, from, &to));
       }
     } else {
-      SHOAL_RETURN_IF_ERROR(send_to_copies(plan, &from, &to));
+      SHOAL_RETURN_IF_ERROR(send_to_copies(plan, from, &to));
     }
     int32_t d = plan->rank - 1;
     while (d >= 0 && ++at[d] == hits[d].count) at[d--] = 0;
     if (d < 0) return NULL;
   }
+}
+
+static shoal_status_t send_to_position(plan_t *plan, sending_t *from, int64_t position) {
+  destination_t to = {0};
+  moved_t moved = {0};
+  shoal_mesh_coords(plan->roles->dst_mesh, position, to.coords);
+  for (int32_t i = 0; i < plan->roles->dst_mesh->axis_count; ++i) {
+    if (from->fixed[i] >= 0 && from->fixed[i] != to.coords[i]) return NULL;
+  }
+  SHOAL_RETURN_IF_ERROR(
+      shoal_side_part_at(plan->dst, to.coords, plan->deals, plan->keep, &to.part));
+  if (to.part.from == to.part.to) return NULL;
+  return send_to(plan, from, &to, &moved, false);
+}
+
+// To the positions whose digits choose this replica: every so many-th.
+static shoal_status_t send_by_digits(plan_t *plan, sending_t *from, int64_t period) {
+  const shoal_roles_t *roles = plan->roles;
+  int64_t first = 0;
+  for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
+    if (!roles->follows[i] || roles->twin[i] >= 0) continue;
+    first = first * roles->src_mesh->axes[i].size + from->coords[i];
+  }
+  for (int64_t q = first, size = shoal_mesh_size(roles->dst_mesh); q < size; q += period) {
+    SHOAL_RETURN_IF_ERROR(send_to_position(plan, from, q));
+  }
+  return NULL;
+}
+
+// To ranks that are on the source's mesh too, with this replica's coordinates there.
+static shoal_status_t send_to_members(plan_t *plan, sending_t *from) {
+  const shoal_roles_t *roles = plan->roles;
+  const shoal_mesh_t *mesh = roles->src_mesh;
+  int64_t coords[SHOAL_MAX_AXES] = {0};
+  for (int32_t i = 0; i < mesh->axis_count; ++i) {
+    if (roles->follows[i] && !roles->kept[i]) coords[i] = from->coords[i];
+  }
+  for (;;) {
+    const int32_t rank = shoal_mesh_rank(mesh, shoal_mesh_at(mesh, coords));
+    const int64_t position = shoal_mesh_position(roles->dst_mesh, rank);
+    if (position >= 0) SHOAL_RETURN_IF_ERROR(send_to_position(plan, from, position));
+    int32_t i = mesh->axis_count - 1;
+    for (; i >= 0; --i) {
+      if (roles->follows[i] && !roles->kept[i]) continue;
+      if (++coords[i] < mesh->axes[i].size) break;
+      coords[i] = 0;
+    }
+    if (i < 0) return NULL;
+  }
+}
+
+enum { FEW = 8 };  // positions that are tried rather than searched for
+
+// Is trying one position in `period` of `size` likely to cost less than a search by parts, which
+// leaves out positions that hold other elements, but not those that choose other replicas?
+static bool is_few(int64_t size, int64_t period) {
+  return size / period <= FEW || period >= size / period;
+}
+
+static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t *moves) {
+  const shoal_roles_t *roles = plan->roles;
+  sending_t from = {.position = position, .self = self, .moves = moves};
+  shoal_mesh_coords(roles->src_mesh, position, from.coords);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_side_part_at(plan->src, from.coords, plan->deals, plan->keep, &from.part));
+  if (from.part.owned == 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_side_products(plan->src, &from.part, false, plan->keep, &from.have));
+  int64_t digits = 1, replicas = 1;
+  for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
+    if (!roles->follows[i]) continue;
+    if (roles->twin[i] < 0) digits *= roles->src_mesh->axes[i].size;
+    if (!roles->kept[i]) replicas *= roles->src_mesh->axes[i].size;
+  }
+  from.which = roles->overlap && !roles->same_mesh ? STRANGERS : ALL;
+  if (fix_coords(plan, &from)) {
+    const bool few =
+        digits > 1 && !roles->same_mesh && is_few(shoal_mesh_size(roles->dst_mesh), digits);
+    SHOAL_RETURN_IF_ERROR(few ? send_by_digits(plan, &from, digits) : send_by_parts(plan, &from));
+  }
+  if (from.which == ALL) return NULL;
+  from.which = MEMBERS;
+  if (!fix_coords(plan, &from)) return NULL;
+  const bool few = is_few(shoal_mesh_size(roles->src_mesh), replicas);
+  return few ? send_to_members(plan, &from) : send_by_parts(plan, &from);
 }
 
 // ---- all together ----------------------------------------------------------------------

@@ -297,7 +297,7 @@ static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links
   return NULL;
 }
 
-static shoal_reshard_kind_t adjoint_of(shoal_reshard_kind_t kind) {
+shoal_reshard_kind_t shoal_reshard_adjoint(shoal_reshard_kind_t kind) {
   return kind == SHOAL_RESHARD_ALL_GATHER       ? SHOAL_RESHARD_REDUCE_SCATTER
          : kind == SHOAL_RESHARD_REDUCE_SCATTER ? SHOAL_RESHARD_ALL_GATHER
                                                 : kind;
@@ -320,7 +320,7 @@ static shoal_status_t plan_group(direction_t *way, const shoal_links_t *links) {
   motion->collective = true;
   motion->group = group;
   motion->counts = counts;
-  if (way->options->adjoint) motion->kind = adjoint_of(links->kind);
+  if (way->options->adjoint) motion->kind = shoal_reshard_adjoint(links->kind);
   return NULL;
 }
 

@@ -107,6 +107,14 @@ typedef struct shoal_motion_options {
 SHOAL_MUST_USE shoal_status_t shoal_motion_plan(const shoal_links_t *links,
                                                 const shoal_motion_options_t *options,
                                                 shoal_arena_t *arena, shoal_motion_t *out_motion);
+// The same, forward or adjoint, straight from two layouts. `facts` may be NULL; they are found then
+// (shoal_reshard_describe). Costs the rank's peers.
+SHOAL_MUST_USE shoal_status_t shoal_motion_of_rank(
+    const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
+    const shoal_shape_t *shape, const shoal_reshard_facts_t *facts,
+    const shoal_motion_options_t *options, shoal_arena_t *arena, shoal_motion_t *out_motion);
+// What a collective of that kind is in the other direction.
+shoal_reshard_kind_t shoal_reshard_adjoint(shoal_reshard_kind_t kind);
 // Does this rank do nothing in it?
 bool shoal_motion_is_idle(const shoal_motion_t *motion);
 // Does it only send? Then, detached, its staging is needed until the last message is out.

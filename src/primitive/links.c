@@ -1,6 +1,6 @@
 // From two holdings to the links of one rank.
 //
-// Two layouts: shoal_layout_reshard says who sends what to whom. Otherwise - a list of boxes on one
+// Two layouts: shoal_links_of_rank says who sends what to whom. Otherwise - a list of boxes on one
 // side, or `refresh` - each destination part takes what it holds from, in this order: the same rank
 // (all it holds; with `refresh` what it owns), owners of the same replica, other owners, in the
 // order of the source's list. Every rank goes through all parts, so that what is wrong is wrong
@@ -240,10 +240,8 @@ static shoal_status_t link_layouts(const shoal_shape_t *shape, const shoal_holdi
                                    const shoal_holding_t *dst, int32_t rank, shoal_arena_t *arena,
                                    shoal_holdings_t *out) {
   const shoal_layout_t *from = src->layout, *to = dst->layout;
-  shoal_reshard_t reshard;
   SHOAL_RETURN_IF_ERROR(
-      shoal_layout_reshard(from, src->micro, to, dst->micro, shape, arena, &reshard));
-  SHOAL_RETURN_IF_ERROR(shoal_links_find(&reshard, from, to, rank, arena, &out->links));
+      shoal_links_of_rank(from, src->micro, to, dst->micro, shape, rank, arena, &out->links));
   const int64_t at = shoal_mesh_position(from->mesh, rank);
   const int64_t there = shoal_mesh_position(to->mesh, rank);
   out->has_src = at >= 0;
