@@ -165,9 +165,10 @@ static void split_pair(const shoal_pair_t *pair, runs_t *src, runs_t *dst) {
   for (int32_t i = 0; i < roles->src_mesh->axis_count; ++i) {
     digits |= roles->follows[i] && !roles->kept[i] && roles->twin[i] < 0;
   }
+  const bool mixed = roles->overlap && roles->block < 0;
   for (int32_t i = 0; i < SHOAL_MAX_AXES; ++i) {
-    src->all[i] |= roles->overlap || digits;
-    dst->all[i] |= roles->overlap;
+    src->all[i] |= mixed || digits;
+    dst->all[i] |= mixed;
   }
 }
 
@@ -204,6 +205,12 @@ shoal_status_t shoal_pair_cells(const shoal_pair_t *pair, shoal_arena_t *arena,
         !SHOAL_PUSH(arena, &dst.breaks[i], (int64_t)1)) {
       return SHOAL_OOM();
     }
+  }
+  // What a rank of the block has it need not receive.
+  for (int64_t i = 0; i < 3 && roles->block >= 0; ++i) {
+    const int64_t start = i == 0 ? 0 : roles->block + i - 1;
+    if (start == roles->dst_mesh->axes[0].size) break;
+    if (!SHOAL_PUSH(arena, &dst.breaks[0], start)) return SHOAL_OOM();
   }
   // Partial in time: the first micro-batch brings the value.
   if (pair->any_micro && shoal_layout_micro_partial(pair->dst.layout) &&

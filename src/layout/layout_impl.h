@@ -223,6 +223,9 @@ typedef struct shoal_roles {
   const shoal_mesh_t *src_mesh, *dst_mesh;
   bool same_mesh;
   bool overlap;  // some rank is on both meshes
+  // The source's mesh is one block of the destination's, which has its axes behind one more, as a
+  // stage's mesh of all ranks' has: which block; else -1. Own coordinates are the twins' then.
+  int64_t block;
   // by source axis
   bool joined[SHOAL_MAX_AXES];
   bool kept[SHOAL_MAX_AXES];

@@ -467,7 +467,7 @@ static shoal_status_t send(plan_t *plan, int64_t position, int64_t self, moves_t
     if (roles->twin[i] < 0) digits *= roles->src_mesh->axes[i].size;
     if (!roles->kept[i]) replicas *= roles->src_mesh->axes[i].size;
   }
-  from.which = roles->overlap && !roles->same_mesh ? STRANGERS : ALL;
+  from.which = roles->overlap && !roles->same_mesh && roles->block < 0 ? STRANGERS : ALL;
   if (fix_coords(plan, &from)) {
     const bool few =
         digits > 1 && !roles->same_mesh && is_few(shoal_mesh_size(roles->dst_mesh), digits);

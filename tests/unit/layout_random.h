@@ -80,6 +80,16 @@ static void random_meshes(random_case_t *r, shoal_arena_t *memory) {
     random_ranks(r, memory, 1000, random_chance(r, 30), b);
     return;
   }
+  if (how < 72 && size * 2 <= r->most_ranks) {  // the second has the first as one of its blocks
+    const int64_t blocks = 2 + random_below(r, r->most_ranks / size - 1),
+                  first = random_below(r, 3);
+    for (int32_t i = a->axis_count; i > 0; --i) b->axes[i] = a->axes[i - 1];
+    b->axis_count = a->axis_count + 1;
+    b->axes[0] = (shoal_axis_t){.name = "all", .size = blocks};
+    random_ranks(r, memory, first, false, b);
+    random_ranks(r, memory, first + size * random_below(r, blocks), false, a);
+    return;
+  }
   if (how >= 75) {  // other axes; below that, the same axes on ranks that are partly the same
     random_mesh(r, b);
     b->micro = a->micro;
