@@ -31,8 +31,7 @@ static int32_t slot_of(const memory_t *m, int32_t index) {
 }
 
 static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
-  const shoal_buffer_t *buffer = &m->class->buffers[index];
-  return shoal_spans_range(m, shoal_buffer_slot_offset(buffer, slot), buffer->bytes);
+  return m->ranges[index][slot];
 }
 
 // ---- definedness --------------------------------------------------------------------
@@ -341,6 +340,20 @@ static bool has_order(const shoal_class_t *class, const char *graph) {
   return false;
 }
 
+static shoal_status_t find_ranges(memory_t *m) {
+  m->ranges = SHOAL_NEW(m->arena, range_t *, m->class->buffer_count);
+  if (!m->ranges) return SHOAL_OOM();
+  for (int64_t b = 0; b < m->class->buffer_count; ++b) {
+    const shoal_buffer_t *buffer = &m->class->buffers[b];
+    m->ranges[b] = SHOAL_NEW(m->arena, range_t, buffer->slots);
+    if (!m->ranges[b]) return SHOAL_OOM();
+    for (int32_t s = 0; s < buffer->slots; ++s) {
+      m->ranges[b][s] = shoal_spans_range(m, shoal_buffer_slot_offset(buffer, s), buffer->bytes);
+    }
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_index) {
   const shoal_program_t *program = check->program;
   shoal_arena_t *scratch = check->scratch;
@@ -363,6 +376,7 @@ shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_in
     if (!m.histories[b]) return SHOAL_OOM();
   }
   SHOAL_RETURN_IF_ERROR(shoal_spans_make(&m));
+  SHOAL_RETURN_IF_ERROR(find_ranges(&m));
   for (int64_t i = 0; i < class->order_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_order(&m, &class->orders[i]));
   }

@@ -15,6 +15,10 @@ typedef struct span {
   int32_t writer, readers[SHOAL_QUEUE_COUNT];
 } span_t;
 
+typedef struct range {
+  int64_t from, to;  // spans
+} range_t;
+
 typedef struct history {
   bool written;
   int64_t micro;                 // whose value
@@ -37,16 +41,13 @@ typedef struct memory {
   int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
   span_t *spans;
   history_t **histories;  // [buffer][slot]
+  range_t **ranges;       // [buffer][slot]
   int64_t *joins;         // by buffer: accumulations in this order
   int64_t *fetches;       // by output port
   int64_t call;           // number of the present one, from 1
   queue_clock_t *clocks;  // by instruction of the segment
   const shoal_instruction_t *in;
 } memory_t;
-
-typedef struct range {
-  int64_t from, to;  // spans
-} range_t;
 
 // Cuts the arena at every edge of a buffer's slot or a workspace.
 SHOAL_MUST_USE shoal_status_t shoal_spans_make(memory_t *m);
