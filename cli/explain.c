@@ -1,5 +1,5 @@
 // `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their
-// kind, memory per class - or, with --program, the program itself.
+// kind, memory of each rank - or, with --program, the program itself.
 #include <string.h>
 
 #include "cli.h"
@@ -65,8 +65,11 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
     for (int64_t b = 0; b < program->classes[c].buffer_count; ++b)
       if (program->classes[c].buffers[b].kind == SHOAL_BUFFER_STATE)
         states += program->classes[c].buffers[b].bytes;
-    fprintf(out, "  class %lld: arena %lld bytes a rank, states %lld\n", (long long)c,
-            (long long)program->classes[c].arena_bytes, (long long)states);
+    fputs("  ", out);
+    cli_print_class(program, c, out);
+    fputs("; of that, states ", out);
+    cli_print_bytes(states, out);
+    fputc('\n', out);
   }
   return NULL;
 }

@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
+#include "print.h"
 
 typedef struct plan_command {
   cli_model_options_t model;
@@ -37,11 +38,9 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     int64_t instructions = 0;
     for (int64_t s = 0; s < rank_class->segment_count; ++s)
       instructions += rank_class->segments[s].instruction_count;
-    fprintf(out,
-            "class %lld: %lld ranks from %d, %lld segments, %lld instructions, arena %lld bytes\n",
-            (long long)c, (long long)rank_class->rank_count, rank_class->ranks[0],
-            (long long)rank_class->segment_count, (long long)instructions,
-            (long long)rank_class->arena_bytes);
+    fputs("memory: ", out);
+    cli_print_class(program, c, out);
+    fprintf(out, "; %lld instructions\n", (long long)instructions);
   }
   for (int64_t o = 0; o < program->classes[0].order_count; ++o) {
     const char *graph = program->classes[0].orders[o].graph;
@@ -51,9 +50,11 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     const shoal_simulated_t *slowest = &sim->groups[sim->slowest];
     double sent = 0;
     for (int i = 0; i < SHOAL_CLUSTER_LEVEL_COUNT; ++i) sent += slowest->sent[i];
-    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, %.3g bytes sent)\n",
+    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, each rank sends ",
             graph, sim->seconds, slowest->busy[SHOAL_QUEUE_COMPUTE],
-            slowest->busy[SHOAL_QUEUE_COMM], sent);
+            slowest->busy[SHOAL_QUEUE_COMM]);
+    cli_print_bytes((int64_t)sent, out);
+    fputs(")\n", out);
     shoal_simulation_free(sim);
   }
   return NULL;

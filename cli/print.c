@@ -28,6 +28,24 @@ void cli_print_type(const shoal_type_t *type, FILE *out) {
   cli_print_shape(&type->shape, out);
 }
 
+void cli_print_bytes(int64_t bytes, FILE *out) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = (double)bytes;
+  int unit = 0;
+  for (; value >= 1024 && unit < 6; ++unit) value /= 1024;
+  fprintf(out, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+}
+
+void cli_print_class(const shoal_program_t *program, int64_t index, FILE *out) {
+  const shoal_class_t *rank_class = &program->classes[index];
+  fprintf(out, "%lld rank%s", (long long)rank_class->rank_count,
+          rank_class->rank_count == 1 ? "" : "s");
+  if (program->class_count > 1) fprintf(out, " from rank %d on", rank_class->ranks[0]);
+  fputs(", ", out);
+  cli_print_bytes(rank_class->arena_bytes, out);
+  fputs(" each", out);
+}
+
 void cli_print_json(const char *text, FILE *out) {
   fputc('"', out);
   for (; *text; ++text) {

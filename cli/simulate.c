@@ -22,7 +22,7 @@ static const shoal_option_t table[] = {
     CLI_PLAN_OPTIONS(simulate_command_t),
     SHOAL_OPTION(simulate_command_t, STRING, graph, "train", "graph to simulate"),
     SHOAL_OPTION(simulate_command_t, STRING, times, NULL,
-                 "file of measured times, to use instead of prices (train --times-out)"),
+                 "file of measured times, to use instead of estimates (train --times-out)"),
     SHOAL_OPTION(simulate_command_t, STRING, trace, NULL,
                  "file to write what runs when to, for ui.perfetto.dev or chrome://tracing"),
     SHOAL_OPTION(simulate_command_t, ENUM, format, "text", "text or json", .choices = formats),

@@ -76,11 +76,11 @@ static void print_plan(const trainer_t *t) {
   fprintf(t->out, "\n");
   for (int64_t i = 0; i < intent->layout_count; ++i)
     fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
-  for (int64_t c = 0; c < program->class_count; ++c)
-    fprintf(t->out, "  class %lld: %lld ranks, %lld segments, arena %.2f MiB a rank\n",
-            (long long)c, (long long)program->classes[c].rank_count,
-            (long long)program->classes[c].segment_count,
-            (double)program->classes[c].arena_bytes / (1 << 20));
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    fputs("  memory: ", t->out);
+    cli_print_class(program, c, t->out);
+    fputc('\n', t->out);
+  }
   fflush(t->out);
 }
 
@@ -157,11 +157,13 @@ static shoal_status_t report(trainer_t *t) {
   fprintf(t->out, "report: ");
   if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
   if (evaluated) fprintf(t->out, "%son an unseen batch %.4f", t->trained ? "" : "loss ", loss);
-  fprintf(t->out, "%sarena planned %.2f MiB", evaluated ? "; " : "",
-          (double)memory.arena_planned / (1 << 20));
-  if (memory.arena_touched >= 0)
-    fprintf(t->out, ", touched %.2f MiB", (double)memory.arena_touched / (1 << 20));
-  fprintf(t->out, "\n");
+  fprintf(t->out, "%smemory planned ", evaluated ? "; " : "");
+  cli_print_bytes(memory.arena_planned, t->out);
+  if (memory.arena_touched >= 0) {
+    fputs(", used ", t->out);
+    cli_print_bytes(memory.arena_touched, t->out);
+  }
+  fputc('\n', t->out);
   return NULL;
 }
 

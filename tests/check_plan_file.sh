@@ -23,7 +23,7 @@ for key in ("states", "nodes"):
 json.dump(made, open("edited.json", "w"), indent=2)
 PYTHON
 program() { sed -n '/^shoal_program/,/^passed/{/^passed/d;s/eps=[^,}]*//;p;}' "$1"; }
-arena() { sed -n 's/.*arena planned \([0-9.]* MiB\).*/\1/p' "$1"; }
+memory() { sed -n 's/.*memory planned \([0-9.]* [KM]iB\).*/\1/p' "$1"; }
 
 for file in made edited; do
   "$shoal" train mlp -n 2 --plan $file.json --threads --steps 1 >train.$file 2>&1
@@ -32,7 +32,7 @@ for file in made edited; do
   ! grep -H 'completed anew' train.$file explain.$file check.$file || fail "not all take $file.json as it stands"
   cmp <(program explain.$file) <(program check.$file) || fail "the check proves another program than $file.json"
 done
-[ "$(arena train.made)" != "$(arena train.edited)" ] || fail "the edited plan is no other plan, or training left it"
+[ "$(memory train.made)" != "$(memory train.edited)" ] || fail "the edited plan is no other plan, or training left it"
 grep -q '^state fc1/weight#adamw.m f32\[64, 128\] "data:0"' check.edited || fail "the check left the edited part"
 
 for command in train check; do

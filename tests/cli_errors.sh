@@ -217,7 +217,7 @@ for command in "explain mlp -n 2" "train mlp -n 2 --steps 1" "train mlp -n 2 --s
 done
 "$shoal" train mlp --steps 0 --batch 4 >out 2>err || fail "train --steps 0: $(cat err)"
 grep '^report: ' out | grep -q 'loss [0-9.]* ->' && fail "train --steps 0 has losses: $(grep '^report: ' out)"
-grep '^report: ' out | grep -q 'arena planned' || fail "train --steps 0 has no report"
+grep '^report: ' out | grep -q 'memory planned' || fail "train --steps 0 has no report"
 
 [ $wrong = 0 ] && echo "every error is clear"
 exit $((wrong > 0))
