@@ -1,6 +1,5 @@
-// A rank's share of a reshard: a motion (layout/motion.h). Who sends what to whom is
-// shoal_layout_reshard's business, what a rank makes of it shoal_motion_plan's; here are the
-// questions that a channel and its micro-batches add.
+// A rank's share of a reshard: a motion. What it is follows from the two layouts, and
+// layout/motion.h works it out; here are the questions that a channel and its micro-batches add.
 #include "program/program_impl.h"
 #include "program/sample.h"
 
@@ -12,35 +11,21 @@ shoal_status_t shoal_channel_describe(const shoal_channel_t *channel, int64_t mi
                                 &channel->type.shape, allocator, out_facts);
 }
 
-// The motion copies what it needs of the links: they go.
-static shoal_status_t plan_motion(const shoal_channel_t *channel, int64_t micro,
-                                  const shoal_motion_options_t *options, bool messages,
-                                  shoal_arena_t *scratch, shoal_arena_t *arena,
-                                  shoal_motion_t *out_motion) {
-  shoal_links_t links;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_links_of_rank(channel->src, shoal_program_micro_of(channel->src, micro), channel->dst,
-                          shoal_program_micro_of(channel->dst, micro), &channel->type.shape,
-                          options->rank, scratch, &links));
-  if (messages) links.collective = false;
-  return shoal_motion_plan(&links, options, arena, out_motion);
-}
-
 shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, int64_t micro, int32_t rank,
                                   const shoal_bound_buffer_t *input,
                                   const shoal_bound_buffer_t *output, bool messages,
                                   shoal_arena_t *arena, shoal_motion_t *out_motion) {
-  shoal_arena_t scratch;
-  shoal_arena_init(arena->allocator, &scratch);
   const shoal_motion_options_t options = {.dtype = channel->type.dtype,
                                           .rank = rank,
                                           .detach = true,
                                           .input_count = input ? input->count : 0,
                                           .output_count = output ? output->count : 0};
-  shoal_status_t status =
-      plan_motion(channel, micro, &options, messages, &scratch, arena, out_motion);
-  shoal_arena_deinit(&scratch);
-  return status;
+  shoal_reshard_facts_t facts;
+  SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, micro, arena->allocator, &facts));
+  if (messages) facts.collective = false;
+  return shoal_motion_of_rank(channel->src, shoal_program_micro_of(channel->src, micro),
+                              channel->dst, shoal_program_micro_of(channel->dst, micro),
+                              &channel->type.shape, &facts, &options, arena, out_motion);
 }
 
 // ---- all ranks and micro-batches ------------------------------------------------------

@@ -1,0 +1,124 @@
+// links: all
+//
+// Many ranks: what the static check finds on a few ranks it finds on a thousand. A plan for 1,024
+// ranks has the instructions of one for few, so that the same mutation can be made to both.
+#include "plan_fixture.h"
+#include "program/mutate.h"
+
+static shoal_program_t *lowered(const shoal_model_t *model, const char *strategy, const char *mesh,
+                                int32_t world) {
+  shoal_plan_t *plan = plan_by(model, rules, strategy, mesh, world);
+  shoal_program_t *program = lower(plan);
+  shoal_plan_free(plan);
+  return program;
+}
+
+// Is the mutated program refused? The reason goes to `text`.
+static bool is_refused(const shoal_model_t *model, const shoal_mutation_t *mutation,
+                       const char **out_text, shoal_arena_t *arena) {
+  shoal_program_t *program = NULL;
+  shoal_status_t status = shoal_program_parse("mutated", mutation->text, model->registry,
+                                              shoal_allocator_system(), &program);
+  if (!status) status = shoal_program_check(program, shoal_allocator_system());
+  *out_text = status ? shoal_arena_strdup(arena, shoal_status_message(status)) : "passes";
+  const bool refused = status != NULL;
+  shoal_status_free(status);
+  shoal_program_free(program);
+  return refused;
+}
+
+// Where buffers lie follows from their sizes: what such a change meets differs between the two.
+static bool is_of_memory(shoal_mutation_kind_t kind) {
+  return (kind >= SHOAL_MUTATION_BUFFER_MOVE && kind <= SHOAL_MUTATION_BUFFER_SLOT) ||
+         kind == SHOAL_MUTATION_WAIT || kind == SHOAL_MUTATION_WORKSPACE_MOVE ||
+         kind == SHOAL_MUTATION_WORKSPACE_HALVE;
+}
+
+// The mutation of `program` that changes the same as `like`, which has number `index` elsewhere.
+static bool find_same(const shoal_program_t *program, int64_t index, const shoal_mutation_t *like,
+                      shoal_arena_t *arena, shoal_mutation_t *out_mutation) {
+  for (int64_t i = index > 8 ? index - 8 : 0; i <= index + 8; ++i) {
+    shoal_status_t status = shoal_program_mutate(program, i, arena, out_mutation);
+    const bool found = !status && strcmp(out_mutation->description, like->description) == 0;
+    shoal_status_free(status);
+    if (found) return true;
+  }
+  return false;
+}
+
+// Every `stride`-th mutation: what is refused on few ranks is refused on many. Of those that move
+// memory, as many are refused.
+static void compare(const shoal_model_t *model, const char *strategy, const char *few_mesh,
+                    int32_t few, const char *many_mesh, int32_t many, int64_t stride) {
+  shoal_program_t *small = lowered(model, strategy, few_mesh, few);
+  shoal_program_t *large = lowered(model, strategy, many_mesh, many);
+  assert_ok(shoal_program_check(small, shoal_allocator_system()));
+  assert_ok(shoal_program_check(large, shoal_allocator_system()));
+  const int64_t count = shoal_program_mutations(large);
+  int64_t tried = 0, on_few = 0, on_many = 0;
+  for (int64_t i = 0; i < count; i += stride) {
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    shoal_mutation_t a, b;
+    const char *why_small, *why_large;
+    assert_ok(shoal_program_mutate(large, i, &arena, &b));
+    if (find_same(small, i, &b, &arena, &a)) {
+      const bool refused = is_refused(model, &b, &why_large, &arena);
+      const bool expected = is_refused(model, &a, &why_small, &arena);
+      if (expected && !refused && !is_of_memory(b.kind)) {
+        fail_msg("%s: on %d ranks '%s', on %d it passes", b.description, few, why_small, many);
+      }
+      ++tried;
+      on_few += expected;
+      on_many += refused;
+    }
+    shoal_arena_deinit(&arena);
+  }
+  print_message("[          ] %s: of %lld mutations %lld are refused on %d ranks, %lld on %d\n",
+                strategy, (long long)tried, (long long)on_few, few, (long long)on_many, many);
+  assert_true(tried * 10 > count / stride * 9);
+  assert_true(on_many * 100 > on_few * 95);
+  shoal_program_free(small);
+  shoal_program_free(large);
+}
+
+static void test_mutations_of_data(void **state) {
+  (void)state;
+  shoal_model_t *model = small_mlp(4096);
+  compare(model, "data", "data=4", 4, "data=64", 64, 3);
+  compare(model, "data", "data=4", 4, "data=1024", 1024, 3);
+  compare(model, "data", "data=2,micro=2", 2, "data=1024,micro=2", 1024, 5);
+  shoal_model_free(model);
+}
+
+static void test_mutations_of_data_and_tensor(void **state) {
+  (void)state;
+  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
+      .batch = 2048, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
+  compare(model, "tensor", "data=2,tensor=2", 4, "data=32,tensor=2", 64, 3);
+  compare(model, "tensor", "data=2,tensor=2", 4, "data=256,tensor=4", 1024, 3);
+  shoal_model_free(model);
+}
+
+// Sizes that do not divide: some ranks have a row more, some have none.
+static void test_uneven_on_many(void **state) {
+  (void)state;
+  shoal_model_t *model = small_mlp(1500);
+  for (int32_t ranks = 1000; ranks <= 2000; ranks += 500) {
+    char mesh[32];
+    snprintf(mesh, sizeof mesh, "data=%d", ranks);
+    shoal_program_t *program = lowered(model, "data", mesh, ranks);
+    assert_ok(shoal_program_check(program, shoal_allocator_system()));
+    shoal_program_free(program);
+  }
+  shoal_model_free(model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_mutations_of_data),
+      cmocka_unit_test(test_mutations_of_data_and_tensor),
+      cmocka_unit_test(test_uneven_on_many),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
