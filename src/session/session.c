@@ -37,6 +37,11 @@ static shoal_status_t check_pointers(const char *name, const void *data, size_t 
                                             : "there is no name: the pointer is NULL");
 }
 
+static shoal_status_t check_path(const char *path) {
+  if (path && path[0]) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "there is no path: it is %s", path ? "empty" : "NULL");
+}
+
 shoal_status_t shoal_feed(shoal_session_t *session, const char *name, const void *data,
                           size_t size) {
   SHOAL_RETURN_IF_ERROR(check_pointers(name, data, size));
@@ -90,8 +95,8 @@ shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, co
 }
 
 shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
-  if (!session->runner) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_save", path, NULL));
+  if (!session->runner) return check_path(path);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_save", path, check_path(path)));
   char seed[32];
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)session->seed);
   const shoal_safetensors_note_t notes[] = {{"shoal_checkpoint", "1"}, {"seed", seed}};
@@ -99,8 +104,8 @@ shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
 }
 
 shoal_status_t shoal_load(shoal_session_t *session, const char *path) {
-  if (!session->runner) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_load", path, NULL));
+  if (!session->runner) return check_path(path);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_load", path, check_path(path)));
   return shoal_checkpoint_load(session->runner, path);
 }
 

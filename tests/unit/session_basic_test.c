@@ -275,7 +275,10 @@ static shoal_status_t null_rank(void *self, shoal_world_t *world) {
                                shoal_feed_part(session, NULL, &number, sizeof number),
                                shoal_fetch(session, "loss", NULL, sizeof number),
                                shoal_session_get(session, NULL, &number, sizeof number),
-                               shoal_session_set(session, "lr", NULL, sizeof number)};
+                               shoal_session_set(session, "lr", NULL, sizeof number),
+                               shoal_save(session, NULL),
+                               shoal_save(session, ""),
+                               shoal_load(session, NULL)};
   bool wrong = false;
   for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; ++i) {
     wrong |= shoal_status_code(statuses[i]) != SHOAL_INVALID_ARGUMENT;
