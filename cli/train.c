@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "interrupt.h"
 #include "models.h"
 #include "planning.h"
 #include "print.h"
@@ -19,7 +20,7 @@ typedef struct train_command {
   cli_plan_options_t planning;
   int64_t steps, log_every, save_every, keep;
   const char *data, *save, *times_out;
-  bool resume, threads, opaque, dry_run, help;
+  bool resume, overwrite, threads, opaque, dry_run, help;
 } train_command_t;
 
 static const shoal_option_t table[] = {
@@ -27,11 +28,13 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, STRING, data, NULL, "text to learn from (gpt)"),
     SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines"),
     SHOAL_OPTION(train_command_t, STRING, save, NULL,
-                 "folder for checkpoints step-N; also on SIGTERM"),
+                 "folder for checkpoints step-N; also on SIGTERM, SIGINT"),
     SHOAL_OPTION(train_command_t, INT, save_every, NULL,
                  "steps between checkpoints (0: only at the end)"),
     SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
     SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
+    SHOAL_OPTION(train_command_t, BOOL, overwrite, NULL,
+                 "start anew in a folder with checkpoints: removes them"),
     SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
                  .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
@@ -84,6 +87,34 @@ static void print_plan(const trainer_t *t) {
   fflush(t->out);
 }
 
+// ---- checkpoints ----------------------------------------------------------------------
+
+// Before any work: rank 0 sees whether it will be able to save, and whether it may.
+static shoal_status_t prepare_folder(const trainer_t *t, shoal_world_t *world) {
+  const train_command_t *command = t->command;
+  if (!command->save || command->dry_run) return NULL;
+  shoal_status_t status = NULL;
+  if (t->talks)
+    status = shoal_checkpoint_prepare(command->save, command->resume || command->overwrite,
+                                      shoal_allocator_system());
+  if (shoal_status_code(status) == SHOAL_INVALID_ARGUMENT) {
+    shoal_status_t refused = SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT,
+        "--resume goes on from the newest, --overwrite removes them, or --save another folder",
+        "%s", shoal_status_message(status));
+    shoal_status_free(status);
+    status = refused;
+  }
+  return shoal_world_agree(world, status);
+}
+
+static shoal_status_t overwrite(const trainer_t *t) {
+  if (!t->command->overwrite) return NULL;
+  shoal_status_t status = NULL;
+  if (t->talks) status = shoal_checkpoint_clear(t->command->save, shoal_allocator_system());
+  return shoal_world_agree(shoal_session_world(t->session), status);
+}
+
 static shoal_status_t save(trainer_t *t, int64_t step) {
   const train_command_t *command = t->command;
   if (!command->save) return NULL;
@@ -93,6 +124,18 @@ static shoal_status_t save(trainer_t *t, int64_t step) {
   if (!t->talks) return NULL;
   fprintf(t->out, "saved %s\n", path);
   return shoal_checkpoint_prune(command->save, command->keep, shoal_allocator_system());
+}
+
+// A checkpoint has the learning rate it was trained with; one that is given goes before it.
+static shoal_status_t give_rate(trainer_t *t) {
+  const float given = (float)t->command->model.lr;
+  float saved = 0;
+  if (given == 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_session_get(t->session, "lr", &saved, sizeof saved));
+  if (saved == given) return NULL;
+  if (t->talks)
+    fprintf(t->out, "learning rate %g; the checkpoint's was %g\n", (double)given, (double)saved);
+  return shoal_session_set(t->session, "lr", &given, sizeof given);
 }
 
 static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
@@ -107,8 +150,22 @@ static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
   }
   SHOAL_RETURN_IF_ERROR(shoal_load(t->session, path));
   if (t->talks) fprintf(t->out, "resumed from %s\n", path);
-  return NULL;
+  return give_rate(t);
 }
+
+// Returned by all ranks, which saved together: a signal ends training with the same code however
+// the ranks run.
+static shoal_status_t stopped(const trainer_t *t, int64_t step) {
+  const char *folder = t->command->save;
+  if (folder)
+    return SHOAL_ERROR_HINT(ABORTED, "--resume goes on from it",
+                            "stopped by a signal at step %lld; saved %s/step-%lld", (long long)step,
+                            folder, (long long)step);
+  return SHOAL_ERROR_HINT(ABORTED, "--save DIR",
+                          "stopped by a signal at step %lld; nothing was saved", (long long)step);
+}
+
+// ---- training -------------------------------------------------------------------------
 
 static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step) {
   const train_command_t *command = t->command;
@@ -134,21 +191,19 @@ static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step
       logged_step = step;
       logged_time = now;
     }
-    if (shoal_session_should_stop(t->session)) {
-      if (t->talks) fprintf(t->out, "stopped by a signal at step %lld\n", (long long)step);
-      return NULL;
-    }
+    if (shoal_session_should_stop(t->session)) return NULL;
     if (command->save_every > 0 && step % command->save_every == 0 && step < command->steps)
       SHOAL_RETURN_IF_ERROR(save(t, step));
   }
   return NULL;
 }
 
-static shoal_status_t report(trainer_t *t) {
+// How it went; `next` is the number of the batch that training would take next.
+static shoal_status_t report(trainer_t *t, int64_t next) {
   double loss = 0;
   const bool evaluated = shoal_model_find_graph(t->model, "eval") != NULL;
   if (evaluated) {
-    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, t->command->steps, t->session));
+    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, next, t->session));
     SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "eval"));
     SHOAL_RETURN_IF_ERROR(fetch_loss(t, "eval", &loss));
   }
@@ -156,7 +211,7 @@ static shoal_status_t report(trainer_t *t) {
   if (!t->talks) return NULL;
   fprintf(t->out, "report: ");
   if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
-  if (evaluated) fprintf(t->out, "%son an unseen batch %.4f", t->trained ? "" : "loss ", loss);
+  if (evaluated) fprintf(t->out, "%son the next batch %.4f", t->trained ? "" : "loss ", loss);
   fprintf(t->out, "%smemory planned ", evaluated ? "; " : "");
   cli_print_bytes(memory.arena_planned, t->out);
   if (memory.arena_touched >= 0) {
@@ -187,6 +242,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
                                          .dry_run = command->dry_run,
                                          .timed = command->times_out != NULL};
   int64_t size = 0, start = 0, step = 0;
+  SHOAL_RETURN_IF_ERROR(prepare_folder(t, world));
   SHOAL_RETURN_IF_ERROR(
       cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
   if (planning->plan)
@@ -202,11 +258,12 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
   if (command->dry_run) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));
   SHOAL_RETURN_IF_ERROR(resume(t, &start));
+  SHOAL_RETURN_IF_ERROR(overwrite(t));
   step = start;
   SHOAL_RETURN_IF_ERROR(train_steps(t, start, &step));
   SHOAL_RETURN_IF_ERROR(save(t, step));
   SHOAL_RETURN_IF_ERROR(write_times(t));
-  return report(t);
+  return shoal_session_should_stop(t->session) ? stopped(t, step) : report(t, step);
 }
 
 typedef struct train_job {
@@ -248,6 +305,10 @@ static shoal_status_t check_command(const train_command_t *command) {
   if (command->resume && !command->save)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR",
                             "--resume needs the folder of the checkpoints");
+  if (command->overwrite && (command->resume || !command->save))
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, command->resume ? "give one of them" : "--save DIR",
+                            command->resume ? "--overwrite removes what --resume goes on from"
+                                            : "--overwrite needs the folder of the checkpoints");
   SHOAL_RETURN_IF_ERROR(check_writable(command->times_out));
   return cli_plan_check(&command->planning);
 }
@@ -263,6 +324,7 @@ shoal_status_t cli_train(int argc, char **argv, shoal_arena_t *arena, FILE *out)
     train_job_t job = {&command, words.items[0], out};
     const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv),
                                command.threads};
+    cli_interrupt_watch();
     status = cli_ranks_run(&ranks, train_rank, &job);
   }
   return status;

@@ -1,6 +1,7 @@
-// Folders "step-N": which there are, which is the newest, which to drop.
+// Folders "step-N": can they be written, which there are, which is the newest, which to drop.
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "run/checkpoint.h"
 
@@ -69,7 +71,7 @@ static shoal_status_t list_steps(const char *folder, shoal_arena_t *arena, steps
   return status;
 }
 
-// Removes what Shoal wrote; a folder with anything else in it stays, and is an error.
+// Removes what Shoal wrote; a folder with anything else in it stays.
 static shoal_status_t remove_step(const step_t *step, shoal_arena_t *arena) {
   static const char *const names[] = {"model.safetensors", "model.safetensors.tmp"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
@@ -77,7 +79,8 @@ static shoal_status_t remove_step(const step_t *step, shoal_arena_t *arena) {
     if (!file) return SHOAL_OOM();
     if (unlink(file) != 0 && errno != ENOENT) return failed("remove", file, errno);
   }
-  return rmdir(step->path) != 0 ? failed("remove", step->path, errno) : NULL;
+  const bool stays = rmdir(step->path) != 0 && errno != ENOTEMPTY && errno != EEXIST;
+  return stays ? failed("remove", step->path, errno) : NULL;
 }
 
 static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *arena) {
@@ -93,8 +96,33 @@ static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *are
   return NULL;
 }
 
+static shoal_status_t clear(const char *folder, shoal_arena_t *arena) {
+  steps_t steps = {0};
+  SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
+  for (int64_t i = 0; i < steps.count; ++i) {
+    SHOAL_RETURN_IF_ERROR(remove_step(&steps.items[i], arena));
+  }
+  return NULL;
+}
+
+static shoal_status_t check_folder(const char *folder) {
+  if (folder && folder[0]) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "there is no folder: the path is %s",
+                     folder ? "empty" : "NULL");
+}
+
+shoal_status_t shoal_checkpoint_clear(const char *folder, shoal_allocator_t allocator) {
+  SHOAL_RETURN_IF_ERROR(check_folder(folder));
+  shoal_arena_t arena;
+  shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
+  shoal_status_t status = clear(folder, &arena);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
 shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
                                       shoal_allocator_t allocator) {
+  SHOAL_RETURN_IF_ERROR(check_folder(folder));
   if (keep <= 0) return NULL;
   shoal_arena_t arena;
   shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
@@ -108,6 +136,7 @@ shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena,
   steps_t steps = {0};
   *out_path = NULL;
   *out_step = -1;
+  SHOAL_RETURN_IF_ERROR(check_folder(folder));
   SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
   for (int64_t i = 0; i < steps.count; ++i) {
     if (!steps.items[i].complete) continue;
@@ -116,4 +145,52 @@ shoal_status_t shoal_checkpoint_latest(const char *folder, shoal_arena_t *arena,
     return NULL;
   }
   return NULL;
+}
+
+// ---- before the first step --------------------------------------------------------------
+
+// More than a file system keeps beside its own records: a full disk shows.
+enum { PROBE_BYTES = 65536 };
+
+static int write_probe(int file) {
+  static const char zeros[4096];
+  for (int64_t left = PROBE_BYTES; left > 0;) {
+    const ssize_t done = write(file, zeros, sizeof zeros);
+    if (done < 0 && errno != EINTR) return errno;
+    if (done > 0) left -= done;
+  }
+  return fsync(file) != 0 && errno != EINVAL && errno != EROFS ? errno : 0;
+}
+
+static shoal_status_t probe(const char *folder, shoal_arena_t *arena) {
+  SHOAL_RETURN_IF_ERROR(shoal_file_make_folder(folder));
+  char *path = shoal_arena_printf(arena, "%s/.shoal-XXXXXX", folder);
+  if (!path) return SHOAL_OOM();
+  const int file = mkostemp(path, O_CLOEXEC);
+  int error = file < 0 ? errno : write_probe(file);
+  if (file >= 0) {
+    if (close(file) != 0 && !error) error = errno;
+    unlink(path);
+  }
+  return error ? failed("write into", folder, error) : NULL;
+}
+
+static shoal_status_t prepare(const char *folder, bool used, shoal_arena_t *arena) {
+  const char *latest = NULL;
+  int64_t step = 0;
+  SHOAL_RETURN_IF_ERROR(probe(folder, arena));
+  if (!used) SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(folder, arena, &latest, &step));
+  if (!latest) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "'%s' holds checkpoints of another run, up to step %lld",
+                     folder, (long long)step);
+}
+
+shoal_status_t shoal_checkpoint_prepare(const char *folder, bool used,
+                                        shoal_allocator_t allocator) {
+  SHOAL_RETURN_IF_ERROR(check_folder(folder));
+  shoal_arena_t arena;
+  shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
+  shoal_status_t status = prepare(folder, used, &arena);
+  shoal_arena_deinit(&arena);
+  return status;
 }

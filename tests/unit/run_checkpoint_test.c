@@ -361,7 +361,46 @@ static void test_steps(void **state) {
   assert_true(has_step("step-10") && has_step("step-30") && has_step("step-40"));
   assert_true(has_step("step-07") && has_step("best"));
   assert_false(has_step("step-2") || has_step("step-9") || has_step("step-8"));
+  // A file of the user's stays, in its folder; the rest of that checkpoint goes.
+  char path[300];
+  make_step("step-50", true);
+  snprintf(path, sizeof path, "%s/steps/step-10/notes", folder);
+  assert_ok(shoal_file_write(path, "mine", 4));
+  for (int i = 0; i < 2; ++i) {
+    assert_ok(shoal_checkpoint_prune(in_folder("steps"), 2, (shoal_allocator_t){0}));
+    assert_int_equal(access(path, F_OK), 0);
+    assert_false(has_step("step-10/model.safetensors"));
+    assert_true(has_step("step-30") && has_step("step-50"));
+  }
+  assert_ok(shoal_checkpoint_clear(in_folder("steps"), (shoal_allocator_t){0}));
+  assert_false(has_step("step-30") || has_step("step-50") || has_step("step-40"));
+  assert_true(has_step("step-07") && has_step("best") && access(path, F_OK) == 0);
   shoal_arena_deinit(&arena);
+}
+
+static void test_prepare(void **state) {
+  (void)state;
+  const shoal_allocator_t none = {0};
+  char path[300];
+  snprintf(path, sizeof path, "%s/prepared/deep", folder);
+  assert_ok(shoal_checkpoint_prepare(path, false, none));
+  assert_int_equal(rmdir(path), 0);  // made, and nothing is left in it
+  snprintf(path, sizeof path, "%s/prepared/step-3", folder);
+  assert_ok(shoal_file_make_folder(path));  // a failed save is no checkpoint
+  snprintf(path, sizeof path, "%s/prepared", folder);
+  assert_ok(shoal_checkpoint_prepare(path, false, none));
+  snprintf(path, sizeof path, "%s/prepared/step-3/model.safetensors", folder);
+  assert_ok(shoal_file_write(path, "x", 1));
+  assert_error(IO, path, shoal_checkpoint_prepare(path, false, none));  // a file
+  snprintf(path, sizeof path, "%s/prepared", folder);
+  assert_error(INVALID_ARGUMENT, "up to step 3", shoal_checkpoint_prepare(path, false, none));
+  assert_ok(shoal_checkpoint_prepare(path, true, none));
+  const char *latest;
+  int64_t step;
+  assert_error(INVALID_ARGUMENT, "NULL", shoal_checkpoint_prepare(NULL, true, none));
+  assert_error(INVALID_ARGUMENT, "empty", shoal_checkpoint_clear("", none));
+  assert_error(INVALID_ARGUMENT, "NULL", shoal_checkpoint_prune(NULL, 1, none));
+  assert_error(INVALID_ARGUMENT, "NULL", shoal_checkpoint_latest(NULL, NULL, &latest, &step));
 }
 
 int main(void) {
@@ -370,6 +409,7 @@ int main(void) {
       cmocka_unit_test(test_misfits),         cmocka_unit_test(test_unknown_tensor),
       cmocka_unit_test(test_damaged),         cmocka_unit_test(test_failed_save_keeps_the_old),
       cmocka_unit_test(test_save_nowhere),    cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_prepare),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
