@@ -30,7 +30,7 @@ typedef struct shoal_cluster_device {
               // every other at once, as Shoal's own collectives do
 } shoal_cluster_device_t;
 
-// What messages pass between two ranks, from near to far.
+// How far apart two ranks are, from near to far: which links a message between them passes.
 typedef enum shoal_cluster_level {
   SHOAL_CLUSTER_NODE,     // inside one node
   SHOAL_CLUSTER_NETWORK,  // between nodes, over their network cards
@@ -53,7 +53,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_cluster_parse(const char *name, co
                                                             shoal_allocator_t allocator,
                                                             shoal_cluster_t **out_cluster);
 SHOAL_API void shoal_cluster_free(shoal_cluster_t *cluster);  // NULL is allowed
-// Any number of machines with one slow core each: what is planned for when nothing is described.
+// The cluster that is planned for when none is described: any number of machines with one slow core
+// each.
 SHOAL_API const shoal_cluster_t *shoal_cluster_default(void);
 // The file's text in its full form, in the arena; it parses back to a cluster that prints the same.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_cluster_print(const shoal_cluster_t *cluster,
@@ -62,19 +63,19 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_cluster_print(const shoal_cluster_
 
 // How many ranks it has room for; 0: any number.
 SHOAL_API int32_t shoal_cluster_ranks(const shoal_cluster_t *cluster);
-// Which node a rank is on, from 0. Ranks behind the last count as on the last node.
+// Which node a rank is on, from 0. Ranks beyond the last device count as on the last node.
 SHOAL_API int32_t shoal_cluster_node(const shoal_cluster_t *cluster, int32_t rank);
 // A rank's device. Borrowed.
 SHOAL_API const shoal_cluster_device_t *shoal_cluster_device(const shoal_cluster_t *cluster,
                                                              int32_t rank);
 SHOAL_API shoal_cluster_level_t shoal_cluster_level(const shoal_cluster_t *cluster, int32_t from,
                                                     int32_t to);
-// What lies between two ranks: latencies along the way add up, the slowest bandwidth counts. A rank
-// and itself have no link.
+// The link between two ranks: latencies along the path add up, and the lowest bandwidth counts.
+// There is no link from a rank to itself.
 SHOAL_API shoal_cluster_link_t shoal_cluster_between(const shoal_cluster_t *cluster, int32_t from,
                                                      int32_t to);
 SHOAL_API const char *shoal_cluster_level_name(shoal_cluster_level_t level);  // "network"
-// Kinds of devices that presets and files may name, by index; NULL behind the last. Borrowed.
+// Kinds of devices that presets and files may name, by index; NULL after the last. Borrowed.
 SHOAL_API const shoal_cluster_device_t *shoal_cluster_kind(int64_t index);
 
 #ifdef __cplusplus

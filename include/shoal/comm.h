@@ -1,12 +1,12 @@
-// Shoal, comm: ranks and how they talk.
+// Shoal, comm: the ranks of a job, and communication between them.
 //
 // A *world* is this rank's handle on all ranks. It is joined from the environment (`shoal run`,
 // mpirun, Slurm, torchrun's variables), made of threads, or alone ("self"). A *group* is an ordered
 // list of its ranks. Functions marked *Collective* must be called by every rank of the group in the
 // same order; they block unless said otherwise, and an error on one rank becomes an error on all:
 // the world is then *broken*, and every present and later call returns that error. A rank that
-// needed nothing more from the others may still return OK from the very call in which one failed;
-// its next one does not.
+// needs nothing more from the others may return OK from the call in which another rank failed; its
+// next call returns the error.
 //
 // Everything may be called from several threads, but a group's calls from one at a time. Groups,
 // windows, memory and started operations belong to their world and must be gone before it is
@@ -30,13 +30,13 @@ typedef struct shoal_world_options {
   int64_t timeout_ms;           // without progress; 0: SHOAL_TIMEOUT_MS or 300000
 } shoal_world_options_t;
 
-// Joins the world that the environment describes - of `shoal run`, Open MPI, MPICH (Hydra, PMI),
-// Slurm or torchrun (docs/cluster.md) - and is alone without any. SHOAL_COMM_THROTTLE, a cluster
-// file, slows it down to the links described there, and so worlds of threads. Blocks until the
-// ranks it must know are there, for timeout_ms at most. Joining again returns the same world,
-// reference-counted, whatever the options. *Collective.* UNAVAILABLE: the launcher's MPI has no
-// plug-in here. UNSUPPORTED: `shoal run --threads` started it (SHOAL_THREADS is above 1), and no
-// backend is named: shoal_launch_ranks makes such ranks.
+// Joins the world that the environment describes: that of `shoal run`, Open MPI, MPICH (Hydra,
+// PMI), Slurm or torchrun (docs/cluster.md). Without any of them this rank is alone. If
+// SHOAL_COMM_THROTTLE names a cluster, this world and worlds of threads are slowed down to its
+// links. Blocks, for timeout_ms at most, until the ranks that this one must know have joined.
+// Joining again returns the same world, reference-counted, whatever the options. *Collective.*
+// UNAVAILABLE: the launcher's MPI has no plug-in here. UNSUPPORTED: `shoal run --threads` started
+// it (SHOAL_THREADS is above 1), and no backend is named: shoal_launch_ranks makes such ranks.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_join(const shoal_world_options_t *options,
                                                          shoal_world_t **out_world);
 // n worlds for n threads of this process, at most 128. Not collective: one thread makes all; each
@@ -49,11 +49,12 @@ SHOAL_API int32_t shoal_world_rank(const shoal_world_t *world);
 SHOAL_API int32_t shoal_world_size(const shoal_world_t *world);
 SHOAL_API const char *shoal_world_backend(const shoal_world_t *world);
 
-// What this build can talk through: its backends, and MPI by the plug-ins that are here. `index`
-// counts from 0; NULL behind the last. *out_available (may be NULL): can it be used now?
+// Names the backends of this build, and the MPI plug-ins that are installed, by `index` from 0;
+// NULL after the last. *out_available (may be NULL) says whether it can be used now.
 SHOAL_API const char *shoal_comm_backend(int64_t index, bool *out_available);
-// Which algorithm the backend `local` takes for which collective, ranks and bytes, as text in the
-// arena: the rows of SHOAL_COMM_TABLE, then the built-in ones. INVALID_ARGUMENT: that variable.
+// Prints, into the arena, which algorithm the backend `local` uses for which collective, number of
+// ranks and bytes: the rows of SHOAL_COMM_TABLE, then the built-in ones. INVALID_ARGUMENT: that
+// variable is wrong.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_comm_table_print(shoal_arena_t *arena,
                                                                const char **out_text);
 
@@ -67,15 +68,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_agree(shoal_world_t *world,
 SHOAL_API void shoal_world_abort(shoal_world_t *world, shoal_status_t reason);
 
 // -------------------------------------------------------------------------------------------------
-// The flight recorder. Every operation below is numbered and described when it begins. When nothing
-// moved for `timeout_ms`, or a rank is gone, the error that every rank then gets says which rank
-// waits in which operation for whom, and which one is waited for and waits for nobody.
+// The flight recorder. Every operation below is numbered and described when it begins. When no
+// message has moved for `timeout_ms`, or a rank has died, every rank gets an error that says which
+// rank waits in which operation for whom, and which rank keeps the others waiting.
 // -------------------------------------------------------------------------------------------------
 
-// The same report at any time: what every rank does now, its last operation, whom it waits for.
-// Waits are listed once they have lasted a tenth of a second. Not collective, from any thread; over
-// MPI it asks the other ranks, for a second at most. Written to `buffer` as far as it fits, always
-// ended by a zero.
+// Gives the same report at any time: what every rank does now, its last operation, and which rank
+// it waits for. Waits are listed once they have lasted a tenth of a second. Not collective, from
+// any thread; over MPI it asks the other ranks, for a second at most. Written to `buffer` as far as
+// it fits, always ended by a zero.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_world_report(shoal_world_t *world, char *buffer,
                                                            size_t capacity);
 // Names, in reports, what this thread's operations are for, as "backward/fc1: reduce gradients";
@@ -98,11 +99,11 @@ SHOAL_API int32_t shoal_group_world_rank(const shoal_group_t *group, int32_t ran
 
 // -------------------------------------------------------------------------------------------------
 // Collectives. Buffers are dense; counts may be zero and differ between ranks. Reductions (sum,
-// prod, max, min; for floats also lse, log-sum-exp) join the ranks' elements in ascending group
-// rank, bf16 and f16 in f32 with one rounding: the same bits on every rank, every time. Integers
-// wrap; max and min keep a NaN. In place: `send` equals `recv` where both are as long; else the
-// shorter one may be this rank's own part of the longer. Not so for all_to_all, whose buffers must
-// not overlap.
+// prod, max, min; for floats also lse, log-sum-exp) combine the ranks' elements in ascending group
+// rank, bf16 and f16 in f32 with one rounding, so that every rank gets the same bits every time.
+// Integers wrap; max and min keep a NaN. A call may work in place: `send` equals `recv` where both
+// have the same length, and otherwise the shorter buffer may be this rank's own part of the longer
+// one. The buffers of all_to_all must not overlap.
 // -------------------------------------------------------------------------------------------------
 
 typedef enum shoal_collective_kind {
@@ -112,13 +113,13 @@ typedef enum shoal_collective_kind {
   SHOAL_COLLECTIVE_COUNT
 } shoal_collective_kind_t;
 
-// One collective call, whatever its kind; fields that a kind does not use are zero. The functions
-// below fill it in; written out it also starts asynchronous calls and bounded ones.
+// One collective call of any kind; fields that a kind does not use are zero. The functions below
+// fill it in. Asynchronous and bounded calls take it as an argument.
 //
-// `any_order` (on all ranks alike): a reduction need not join in ascending group rank. Bits may
-// then differ between runs, numbers of ranks and backends, though not between the ranks of a call.
-// Over MPI it is MPI's own, where MPI has the element type; in shared memory the order stays as it
-// is.
+// `any_order` (on all ranks alike): a reduction need not combine elements in ascending group rank.
+// Bits may then differ between runs, numbers of ranks and backends, though not between the ranks of
+// a call. Over MPI the call is then MPI's own reduction, where MPI has the element type; in shared
+// memory the order stays ascending.
 //
 // `bounded` (on all ranks alike): send_counts and recv_counts are capacities, which say where parts
 // lie in the buffers; how many elements move is read when the call runs, from *send_counts_at_run:
@@ -143,7 +144,7 @@ typedef struct shoal_collective {
 } shoal_collective_t;
 
 SHOAL_API const char *shoal_collective_name(shoal_collective_kind_t kind);  // "all_reduce"
-// Runs any of them. *Collective*; blocks.
+// Runs a collective of any kind. *Collective*; blocks.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_collective_run(shoal_group_t *group,
                                                              const shoal_collective_t *collective);
 
@@ -176,8 +177,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_all_to_all(shoal_group_t *group, s
                                                          const int64_t *send_counts,
                                                          const void *send,
                                                          const int64_t *recv_counts, void *recv);
-// Joined over the group ranks up to this one (scan), or before it (exclusive; group rank 0 gets the
-// reduction's identity).
+// Reduces over the group ranks up to and including this one (scan), or before it (exclusive_scan;
+// group rank 0 gets the reduction's identity).
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_scan(shoal_group_t *group, shoal_dtype_t dtype,
                                                    shoal_reduce_t reduce, int64_t count,
                                                    const void *send, void *recv);
@@ -186,11 +187,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exclusive_scan(shoal_group_t *grou
                                                              shoal_reduce_t reduce, int64_t count,
                                                              const void *send, void *recv);
 
-// Asynchronous collectives progress without the caller: each group that uses them has a thread for
-// it, so that groups never hold each other up, whatever the order in which ranks start them. Within
-// a group calls run in the order of their start, blocking ones among them. Starting does not block
-// or, once warm, allocate. The request is the caller's storage; it, the buffers and the counts must
-// stay until it is done, and it must be waited for once, before its group is freed.
+// Asynchronous collectives make progress without further calls: each group that uses them has a
+// thread, so that groups never hold each other up, in whatever order ranks start them. Within a
+// group, calls run in the order in which they were started, blocking ones included. Starting does
+// not block, and allocates only in the first calls. The request is the caller's storage; it, the
+// buffers and the counts must stay until it is done, and it must be waited for once, before its
+// group is freed.
 typedef struct shoal_request {
   shoal_group_t *group;
   shoal_collective_t collective;
@@ -217,7 +219,8 @@ SHOAL_API void shoal_comm_release(shoal_world_t *world, void *memory);
 // Point to point, grouped: messages between a pair of ranks match in order; `tag` and bytes must
 // agree (else MISMATCH naming both sides, on every rank). A rank may send to itself. Several
 // exchanges may be in flight: start any number, never blocking, wait for them in any order and from
-// any thread. What was started moves on by itself, and fastest while its rank waits for anything.
+// any thread. Started messages make progress without further calls, and are fastest while their
+// rank waits in any call.
 typedef struct shoal_message {
   int32_t peer;  // rank in the world
   int32_t tag;
@@ -270,8 +273,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_recv_start(shoal_group_t *group, i
                                                          shoal_exchange_t *out_exchange);
 
 // -------------------------------------------------------------------------------------------------
-// Windows: the only way to leave lock-step. Every rank of a group owns a shard of memory, and every
-// rank of it may write to any shard. A shard has one version counter per writer.
+// Windows: one-sided communication. Every rank of a group owns a shard of memory, and every rank of
+// the group may write to any shard. A shard has one version counter per writer.
 // -------------------------------------------------------------------------------------------------
 
 typedef struct shoal_window shoal_window_t;
@@ -283,17 +286,17 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_create(shoal_group_t *group
 SHOAL_API void shoal_window_free(shoal_window_t *window);
 SHOAL_API int64_t shoal_window_bytes(const shoal_window_t *window, int32_t owner);  // of its shard
 
-// All below: ranks are group ranks, offsets and sizes in bytes. *Not collective*; but for `wait`
-// they block only for others that are reading or writing the shard and, over MPI, for the owner's
-// process to serve them, which it does by itself.
+// In all functions below, ranks are group ranks, and offsets and sizes are in bytes. They are *Not
+// collective*. Except for `wait` they block only while others read or write the shard and, over
+// MPI, until a thread of the owner's process has served them.
 
 // Adds `count` elements to the shard of `owner` and 1 to this rank's version there: seen together
 // or not at all, by every reader. Count 0 only raises the version.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner,
                                                              shoal_dtype_t dtype, int64_t offset,
                                                              int64_t count, const void *data);
-// Copies a part of a shard, never torn: what it holds are exactly the writes that `out_versions`
-// (one per group rank, or NULL) counts.
+// Copies a part of a shard. The copy is consistent: it contains exactly the writes that
+// `out_versions` (one per group rank, or NULL) counts.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_window_get(shoal_window_t *window, int32_t owner,
                                                          int64_t offset, int64_t bytes, void *data,
                                                          uint64_t *out_versions);

@@ -1,7 +1,7 @@
 // Shoal, data: batches to train on.
 //
-// What is here makes a batch from its number alone, so that any rank can make any batch and a
-// resumed run goes on where it stopped. All functions are *Not collective*.
+// These functions make a batch from its number alone, so that any rank can make any batch and a
+// resumed run continues where it stopped. All functions are *Not collective*.
 #ifndef SHOAL_DATA_H_
 #define SHOAL_DATA_H_
 
@@ -44,8 +44,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_bytes_batch(shoal_bytes_t *bytes, 
                                                           int32_t *out_ids, int32_t *out_labels);
 
 // -------------------------------------------------------------------------------------------------
-// Classes: made-up samples for classifiers. Noise around one centre per class; the centres, the
-// classes and the noise are drawn from the seed.
+// Classes: synthetic samples for classifiers. A sample is its class's centre plus noise; centres,
+// classes and noise are drawn from the seed.
 // -------------------------------------------------------------------------------------------------
 
 typedef struct shoal_classes {

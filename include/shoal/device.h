@@ -34,15 +34,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_create(const shoal_device_o
                                                             shoal_device_t **out_device);
 SHOAL_API void shoal_device_free(shoal_device_t *device);  // after its queues and memory
 SHOAL_API const char *shoal_device_kind(const shoal_device_t *device);
-// Kinds of devices that this build has, by index from 0; NULL behind the last.
+// Kinds of devices that this build has, by index from 0; NULL after the last.
 SHOAL_API const char *shoal_device_kind_name(int64_t index);
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
                                                            shoal_address_t *out_address);  // zeroed
 SHOAL_API void shoal_device_release(shoal_device_t *device, shoal_address_t address);
-// Bytes from the start up to the last one that work was given since allocation (the CPU counts
-// every launch, copy, fill, transfer and view; exact in opaque mode, where nothing else can); -1:
-// cannot tell.
+// How much of an allocation was used: the bytes from its start to the last byte that any launch,
+// copy, fill, transfer or view was given. It is exact in opaque mode, where nothing else can reach
+// the memory; -1 if the device cannot tell.
 SHOAL_API int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address);
 
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_create(shoal_device_t *device,
@@ -67,10 +67,11 @@ typedef struct shoal_launch {
   const struct shoal_prepared *prepared;  // by shoal_launch_prepare; NULL: not prepared
 } shoal_launch_t;
 
-// Looks up once, instead of at every launch, the kernel and where the operands lie. What it keeps
-// is in the arena. From then on types and addresses stay as they are, the memory stays allocated,
-// and the launch is for queues of this device only. Optional; errors are those that launching would
-// give. Not while the device's memory is being released by another thread.
+// Looks up the kernel and the operands' memory once, instead of at every launch, and keeps the
+// result in the arena. From then on the caller must not change types and addresses, must keep the
+// memory allocated, and may use the launch on queues of this device only. Optional; errors are
+// those that launching would give. Not while the device's memory is being released by another
+// thread.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_prepare(shoal_device_t *device,
                                                              shoal_arena_t *arena,
                                                              shoal_launch_t *launch);
@@ -102,7 +103,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_fill(shoal_queue_t *queue,
                                                          shoal_address_t device,
                                                          shoal_dtype_t dtype, int64_t count,
                                                          double value);
-// Runs a function in queue order, as communication does: it may use shoal_device_view inside.
+// Runs a function on the queue, in order; communication uses this. The function may call
+// shoal_device_view.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_call(shoal_queue_t *queue,
                                                          shoal_status_t (*function)(void *self),
                                                          void *self);

@@ -1,7 +1,7 @@
 // Shoal, explore: random models and plans, and programs broken on purpose, handed to the proof
 // (prove.h). What `shoal check --random`, `--case` and `--mutate` do.
 //
-// Random cases look for plans that the proof refuses; mutations look for wrong programs that it
+// Random cases look for plans that the proof finds wrong; mutations look for wrong programs that it
 // accepts. A failing case prints as one line that runs it again. All functions are *Not collective*
 // (they make ranks of their own, also as processes: the caller must have no other threads) and
 // block until they are through.
@@ -57,8 +57,8 @@ typedef struct shoal_mutate_report {
   int64_t survivors, explained;               // explained: they provably compute the same
 } shoal_mutate_report_t;
 
-// Breaks the printed programs of a dozen plans in every way Shoal knows, and sees who
-// notices. MISMATCH if one survives without an explanation.
+// Breaks the printed programs of a dozen plans in every way Shoal knows, and counts which check
+// catches each. MISMATCH if nothing catches one and it does not provably compute the same.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
                                                               shoal_mutate_report_t *out_report);
 

@@ -24,33 +24,36 @@ extern "C" {
 // Meshes
 // -------------------------------------------------------------------------------------------------
 
-// Are all ranks of the mesh in a world of `world_size`, each once? With `whole`, is every rank of
-// the world on it? INVALID_ARGUMENT says how many ranks there are and how many the axes make.
+// Checks that all ranks of the mesh are in a world of `world_size`, each once and, with `whole`,
+// that every rank of the world is on the mesh. INVALID_ARGUMENT says how many ranks there are and
+// how many the axes make.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_check(const shoal_mesh_t *mesh,
                                                          int32_t world_size, bool whole);
 
-// Inclusive: these ranks in this order, on one axis named "rank".
+// Makes a mesh of these ranks in this order, on one axis named "rank" (DistDL: inclusive).
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_of_ranks(int64_t count, const int32_t *ranks,
                                                             shoal_arena_t *arena,
                                                             shoal_mesh_t *out_mesh);
-// Union: a's ranks in its order, then those of b that a does not have; one axis named "rank".
+// Makes the union: the ranks of `a` in their order, then those of `b` that `a` does not have, on
+// one axis named "rank".
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_union(const shoal_mesh_t *a,
                                                          const shoal_mesh_t *b,
                                                          shoal_arena_t *arena,
                                                          shoal_mesh_t *out_mesh);
-// Sub-mesh: the ranks that share `rank`'s coordinates along the axes that are not kept. All axes in
-// another order transpose the mesh. NOT_FOUND when `rank` is not on the mesh.
+// Makes a sub-mesh: the ranks that share `rank`'s coordinates along the axes that are not kept.
+// Keeping all axes in another order transposes the mesh. NOT_FOUND when `rank` is not on the mesh.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_sub(const shoal_mesh_t *mesh, const char *keep,
                                                        int32_t rank, shoal_arena_t *arena,
                                                        shoal_mesh_t *out_mesh);
-// One axis becomes two, `outer` over `inner`; inner_size must divide it. Same ranks at the same
-// positions.
+// Splits one axis into two, `outer` over `inner`; inner_size must divide its size. The ranks keep
+// their positions.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_split(const shoal_mesh_t *mesh, const char *axis,
                                                          const char *outer, const char *inner,
                                                          int64_t inner_size, shoal_arena_t *arena,
                                                          shoal_mesh_t *out_mesh);
-// Experts inside data: data=8 with expert_size 4 becomes moe_dp=2,moe_ep=4. Groups along moe_ep
-// hold different experts, groups along moe_dp copies of the same ones; "moe_dp,moe_ep" is data.
+// Splits the axis data for expert parallelism: data=8 with expert_size 4 becomes moe_dp=2,moe_ep=4.
+// Groups along moe_ep hold different experts, groups along moe_dp copies of the same ones;
+// "moe_dp,moe_ep" is data.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_experts(const shoal_mesh_t *mesh,
                                                            int64_t expert_size,
                                                            shoal_arena_t *arena,
@@ -71,8 +74,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_group_ranks(const shoal_mesh_
                                                                int64_t *out_count,
                                                                const int32_t **out_ranks);
 
-// The grid of ranks as text: the last axis across, the one before it down, one slice per position
-// of the others.
+// Draws the grid of ranks as text: the last axis across, the one before it down, one grid for each
+// position of the others.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_draw(const shoal_mesh_t *mesh,
                                                         shoal_arena_t *arena,
                                                         const char **out_text);

@@ -77,7 +77,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_mesh_copy(const shoal_mesh_t *mesh
                                                         shoal_mesh_t *out_mesh);
 SHOAL_API int64_t shoal_mesh_size(const shoal_mesh_t *mesh);                    // ranks on it
 SHOAL_API int32_t shoal_mesh_axis(const shoal_mesh_t *mesh, const char *name);  // index or -1
-// Positions are row-major in the coordinates, which are one per axis and 0 behind the last; they
+// Positions are row-major in the coordinates, which are one per axis and 0 after the last; they
 // are not checked.
 SHOAL_API int32_t shoal_mesh_rank(const shoal_mesh_t *mesh, int64_t position);
 SHOAL_API int64_t shoal_mesh_position(const shoal_mesh_t *mesh, int32_t rank);  // -1: not on it

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-// Layers. States live in scope `name`; their dtype follows x. The macros without _at blame the
-// caller.
+// Layers. Their states are in scope `name` and have the dtype of x. The macros without _at give the
+// caller's file and line to errors.
 
 // y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
 SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
@@ -22,8 +22,8 @@ SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *
 // Over the last dim; states "name/gamma" and "name/beta".
 SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name,
                                                shoal_value_t x, const char *file, int line);
-// Zeroes elements with probability p and scales the others by 1 / (1 - p); its stream is "name".
-// Counts steps.
+// Zeroes elements with probability p and scales the others by 1 / (1 - p). Which ones depends on
+// the model's seed, on "name" and on the step number, which the graph then counts (shoal_step).
 SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                             double p, const char *file, int line);
 // x [N, C, H, W]; states "name/weight" [channels, C, kernel, kernel] and "name/bias" [channels].
@@ -74,7 +74,8 @@ SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
   shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
-// Zoo: builds graphs "train" and "eval". All-zero options are small sizes for a demo.
+// Zoo models. Each builds the graphs "train" and "eval". All-zero options give small sizes for a
+// demo.
 typedef struct shoal_mlp_options {
   int64_t batch, in_features, hidden, classes, layers;  // 64, 64, 128, 10, 2
   shoal_dtype_t dtype;                                  // note: 0 is f64

@@ -196,7 +196,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_register(shoal_registry_t *regi
 // Finds by qualified name ("shoal.matmul"); NOT_FOUND suggests the nearest.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_find(const shoal_registry_t *registry,
                                                       const char *name, const shoal_op_t **out_op);
-// In order of registration, native ops first; NULL behind the last. Borrowed.
+// In order of registration, native ops first; NULL after the last. Borrowed.
 SHOAL_API int64_t shoal_registry_count(const shoal_registry_t *registry);
 SHOAL_API const shoal_op_t *shoal_registry_op(const shoal_registry_t *registry, int64_t index);
 

@@ -6,10 +6,12 @@
 // resting layout. Layouts of values follow from the ways; where producer and consumer differ,
 // lowering puts a reshard. Planners produce plans; lowering reads nothing else.
 //
-// Everything here is *Not collective* and works on this rank alone: ranks that are to run one plan
-// make it from the same model, rules and intent, and get the same. Blocks for as long as rules have
-// to be discovered. A plan does not change once it is made and may be read by several threads; the
-// rules it was made with may not (rules.h), and creating, printing and parsing ask them.
+// Everything here is *Not collective* and works on this rank alone. The same model, rules and
+// intent give the same plan; in a session rank 0 plans and the others get its program. Planning
+// takes as long as rules have to be discovered. What it costs does not grow with the number of
+// ranks, except where meshes list ranks or cuts have weights. A plan does not change once it is
+// made and may be read by several threads; the rules it was made with may not (rules.h), and
+// creating, printing and parsing ask them.
 #ifndef SHOAL_PLAN_H_
 #define SHOAL_PLAN_H_
 
@@ -59,15 +61,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *pla
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(
     const char *name, const char *text, const shoal_model_t *model, shoal_rules_t *rules,
     int32_t world, shoal_allocator_t allocator, bool *out_rebuilt, shoal_plan_t **out_plan);
-// What the plan was completed from; borrowed for the plan's life.
+// The intent that the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
-// The plan read aloud, in `arena`: meshes, resting layouts of states, and for every node its way
-// along each axis. For people; it does not parse back.
+// Describes the plan for people, as text in `arena`: meshes, resting layouts of states, and for
+// every node its way along each axis. The text does not parse back.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *plan,
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
-// The model that the plan speaks of: the one it was made for, or the copy in which nodes are
-// expanded. Borrowed for the plan's life.
+// The model that the plan's nodes belong to: the one it was made for, or the copy in which nodes
+// are expanded. Borrowed for the plan's life.
 SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);
 // Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan,

@@ -43,7 +43,7 @@ SHOAL_API void shoal_strategies_free(shoal_strategies_t *strategies);  // NULL i
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies,
                                                                 const shoal_strategy_t *strategy);
 SHOAL_API int64_t shoal_strategies_count(const shoal_strategies_t *strategies);  // NULL: native
-// By index; NULL behind the last. Borrowed.
+// By index; NULL after the last. Borrowed.
 SHOAL_API const shoal_strategy_t *shoal_strategies_get(const shoal_strategies_t *strategies,
                                                        int64_t index);
 

@@ -1,14 +1,12 @@
 // Shoal, prove: does a model compute on N ranks what it computes on one device?
 //
-// What `shoal check` does, for a model of your own: plans it, runs it on N ranks with a copy taken
-// of every value any of them materialises - gradients and updates included -, and compares each
-// part with that slice of a run on one device. Equal means:
+// shoal_check does for a model of your own what `shoal check` does. It plans the model, runs it on
+// N ranks, copies every value that a rank stores (gradients and updates included), and compares
+// each part with that slice of a run on one device. Equal means:
 //   f64   to 1e-10 of the value's size (at least 1e-3 of the largest of its kind: activations,
-//         gradients,
-//         updates, parameters)
+//         gradients, updates, parameters)
 //   else  the error against a one-device run in f64 is at most 4 times the larger of the one-device
-//         run's own
-//         error and 2 eps of the value's size
+//         run's own error and 2 eps of the value's size
 // Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3
 // in f64 and 1 in narrower types): at 1e-8 a gradient that is zero but for rounding becomes an
 // update of noise.

@@ -4,28 +4,25 @@
 // space* of `items` items and says of each operand (inputs, then outputs) how it follows:
 //   whole      every rank has (or computes) all of it
 //   cut        dim `dim` is `repeat` copies of the window [offset, offset + length) of the item
-//              space, each
-//              item `scale` elements long, widened by a halo of before/after elements
+//              space, each item `scale` elements long, widened by a halo of before/after elements
 //   flat       row-major range (all flat operands have the same number of elements)
-//   partial    unreduced: parts are joined by `reduce`
+//   partial    every rank has a partial result; `reduce` combines them
 // Printed:  matmul: {a:0 -> out:0} {b:1 -> out:1} {a:1, b:0 -> out:sum}
 //   reshape [B,T,768] -> [B,T,12,64]:  {x:2/64 -> out:2}        scale 64
 //   reshape [B,T] -> [B*T], cut on T:  {x:1 -> out:0*B}         repeat B
 //   reshape [A,B,C] -> [A*B*C], on B:  {x:1 -> out:0*A/C}       both
-//   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; where windows begin or end,
-//                                      items
-//                                                               are cut anew (they are chunks)
-//   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x is dealt by the output's 8
-//                                      items
+//   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; items are also cut at its
+//                                                               ends, as chunks are
+//   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x has the output's 8 items
 //   add: {a:sum, b:sum -> out:sum}; adamw: {w:flat, g:flat, ... -> ...}
 // A way marked "~" behind its brace stays right when its items are dealt in chunks or any other
 // order (element-wise dims). Variadic inputs are written x[0], x[1]. Operands that are whole are
 // not written. Rules are discovered and verified on uneven cuts, never typed in.
 //
-// Everything here is *Not collective*: every rank discovers for itself, and all find the same. A
-// store is for one thread at a time, also to read, because asking may discover; different stores do
-// not disturb each other. Rules and ways are constant once handed out, and the functions on ways
-// may be called from anywhere.
+// Everything here is *Not collective*. Stores find the same rules on every rank; in a session only
+// rank 0 has one, because it plans for all. A store may be used by one thread at a time, also to
+// read, because asking may discover; different stores are independent. Rules and ways are constant
+// once handed out, and the functions on ways may be called from anywhere.
 #ifndef SHOAL_RULES_H_
 #define SHOAL_RULES_H_
 
@@ -76,8 +73,8 @@ typedef struct shoal_item_cut {
   const int64_t *weights;
 } shoal_item_cut_t;
 
-// A store: knows the rules that came with the build, discovers others on first use and remembers
-// them.
+// A store is a cache of rules. It has the rules that came with the build, discovers others on first
+// use and keeps them.
 typedef struct shoal_rules shoal_rules_t;
 
 // An empty store, which runs calls with their reference kernels. One thread at a time.
@@ -111,14 +108,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_parse(const char *text, const 
                                                         int32_t input_count, shoal_arena_t *arena,
                                                         shoal_way_t *out_way);
 
-// From way to layout: the cut of operand `operand` (whole shape given) when the way is used along
-// `axis`. Sets *out_cuts false (and leaves out_cut alone) when the operand is whole.
+// Translates a way into a layout: gives the cut of operand `operand` (of the given whole shape)
+// when the way is used along `axis`. Sets *out_cuts false (and leaves out_cut alone) when the
+// operand is whole.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_cut(const shoal_way_t *way, int32_t operand,
                                                       const shoal_shape_t *shape, int32_t axis,
                                                       const shoal_item_cut_t *item_cut,
                                                       bool *out_cuts, shoal_cut_t *out_cut);
-// And back: which item cut makes the operand be cut like `cut` (kinds and dims agree, scale
-// divides)? False if none. Halos are not compared.
+// The inverse: finds the item cut with which the way cuts the operand like `cut` (kinds and dims
+// agree, scale divides). False if there is none. Halos are not compared.
 SHOAL_API bool shoal_way_match(const shoal_way_t *way, int32_t operand, const shoal_shape_t *shape,
                                const shoal_cut_t *cut, shoal_item_cut_t *out_item_cut);
 

@@ -1,4 +1,4 @@
-// Shoal, session: a model, parallel, running.
+// Shoal, session: runs a model on all ranks of a world.
 #ifndef SHOAL_SESSION_H_
 #define SHOAL_SESSION_H_
 
@@ -19,8 +19,8 @@ typedef shoal_status_t (*shoal_provider_fn_t)(void *self, const shoal_call_t *ca
                                               const shoal_tensor_t *inputs,
                                               const shoal_tensor_t *outputs);
 
-// Called on the rank's thread after an instruction materialised a value: `data` is the rank's dense
-// part.
+// Called on the rank's thread after an instruction has written a value: `data` is the rank's part,
+// packed dense.
 typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, const char *value,
                                const shoal_layout_t *layout, const shoal_type_t *whole,
                                int64_t micro, const void *data, int64_t bytes);
@@ -82,9 +82,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session
 // states may be half updated, and that graph's outputs cannot be fetched. One rank alone: the same,
 // for this session.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
-// The one-device answer, on every rank; outputs always, other values if asked for at creation.
-// Where several graphs have an output of that name, the last run's. `size` is checked. Not
-// collective.
+// Gives the value that one device would have computed, on every rank: any output, and other values
+// if they were asked for at creation. If several graphs have an output of that name, it is that of
+// the graph that ran last. `size` is checked. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
                                                     void *data, size_t size);
 // What the runs of a graph (NULL: "train") took so far, instruction by instruction, and the link
@@ -118,11 +118,11 @@ SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 // others, and where a program was given.
 SHOAL_API shoal_world_t *shoal_session_world(const shoal_session_t *session);
 SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session);
-// Was the given plan text resolved for another model, rules or world, so that only its intent was
-// used?
+// Says whether the given plan file was made for another model, other rules or another number of
+// ranks, so that only its intent was used.
 SHOAL_API bool shoal_session_rebuilt_plan(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
-// The store its plan was made from, to ask how calls may be cut; NULL where there is no plan.
+// The rules that the plan was made from, to ask how calls may be cut; NULL where there is no plan.
 SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);
 
 typedef struct shoal_memory_report {

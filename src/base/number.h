@@ -1,4 +1,4 @@
-// Arithmetic on 64-bit integers that C leaves to everybody.
+// Small functions on 64-bit integers that C lacks.
 #ifndef SHOAL_BASE_NUMBER_H_
 #define SHOAL_BASE_NUMBER_H_
 

@@ -1,5 +1,5 @@
-// The cluster, inside: what its files share, and what launching and slowed-down links need beyond
-// the public questions.
+// The cluster's internal header: what its files share, and what launching and slowed-down links
+// need beyond the public functions.
 //
 //   cluster.c   life, and questions about ranks
 //   parse.c     the file: devices and links
@@ -26,14 +26,14 @@ typedef struct shoal_cluster_ssh {
   int64_t shared_env_count;
 } shoal_cluster_ssh_t;
 
-// Who has a node's inner link to itself.
+// Which devices share a node's internal link.
 typedef enum shoal_cluster_per {
   SHOAL_CLUSTER_PER_DEVICE,  // each device: it goes to a switch
   SHOAL_CLUSTER_PER_PAIR,    // each two devices
   SHOAL_CLUSTER_PER_NODE     // nobody: the node's devices share one bus
 } shoal_cluster_per_t;
 
-// Equal neighbouring nodes.
+// A run of equal neighbouring nodes.
 typedef struct shoal_cluster_nodes {
   int32_t first_rank, first_node;
   int32_t count;    // nodes

@@ -18,9 +18,10 @@ typedef struct shoal_comm_ops shoal_comm_ops_t;
 
 // ---- streams -------------------------------------------------------------------------
 
-// An order of messages of its own: those of one stream match in order between each pair of ranks,
-// and a stream never holds up another. Point-to-point exchanges share one; every group has one, so
-// that groups may be used from different threads, and another for the messages of its users.
+// A stream is a separate sequence of messages: the messages of one stream match in order between
+// each pair of ranks, and streams never hold each other up. Point-to-point exchanges share one;
+// every group has one, so that groups may be used from different threads, and another for the
+// messages of its users.
 typedef struct shoal_stream {
   shoal_world_t *world;
   uint64_t id;  // the same on all its ranks
@@ -103,7 +104,7 @@ static inline bool shoal_collective_has_root(shoal_collective_kind_t kind) {
   const shoal_collective_facts_t *facts = &shoal_collective_facts[kind];
   return facts->sender == SHOAL_WHO_ROOT || facts->receiver == SHOAL_WHO_ROOT;
 }
-// Is every count known to two ranks only, so that no rank knows all of them?
+// Says whether every count is known to two ranks only, so that no rank knows all counts.
 static inline bool shoal_collective_is_pairwise(shoal_collective_kind_t kind) {
   const shoal_collective_facts_t *facts = &shoal_collective_facts[kind];
   return facts->sends == SHOAL_HOLDS_PARTS && facts->receives == SHOAL_HOLDS_PARTS;
@@ -114,11 +115,11 @@ static inline bool shoal_collective_takes_part(shoal_who_t who, bool is_root) {
 // Elements in this rank's buffers: to send, and to receive.
 int64_t shoal_collective_sent(const shoal_group_t *group, const shoal_collective_t *collective);
 int64_t shoal_collective_received(const shoal_group_t *group, const shoal_collective_t *collective);
-// Of how many ranks, from the first on, a reduction joins the elements for this one.
+// How many ranks, from the first on, a reduction combines for this one.
 int32_t shoal_collective_joined(const shoal_collective_t *collective, int32_t size, int32_t rank);
 // What all ranks of a call must agree on, as a message's tag, and back as text for errors.
 int32_t shoal_collective_tag(const shoal_collective_t *collective);
-// On a group's stream, of a message that is no collective's: where its ranks meet.
+// Tag, on a group's stream, of the message that says which slot of shared memory the group uses.
 #define SHOAL_TAG_MEETING 0x3f
 // "all_reduce of f32 by sum".
 void shoal_collective_describe(int32_t tag, char *buffer, size_t capacity);
@@ -150,7 +151,7 @@ typedef struct shoal_async {
   shoal_request_t *first, *last;  // the first one is running
   bool stopping;
 } shoal_async_t;
-// Are there calls in flight, behind which a blocking one must queue?
+// Says whether calls are in flight, so that a blocking one must wait its turn.
 bool shoal_async_is_busy(shoal_group_t *group);
 void shoal_async_free(shoal_group_t *group);  // after what is in flight
 // Runs one collective now; an error of this rank breaks the world, so that nobody waits for it.
@@ -216,8 +217,9 @@ struct shoal_comm_ops {
   void (*fail)(shoal_world_t *world, shoal_code_t code, const char *message);
   shoal_status_t (*broken)(shoal_world_t *world);  // OK while it is not
 
-  // Fills the account of every rank of the world, zero until then: as it is at this moment where
-  // all can read it, else by asking, for a second at most. Optional; NULL: only this rank's.
+  // Fills in the accounts of all ranks, which are zeroed before: it reads them where they are in
+  // shared memory, else asks the ranks, for a second at most. Optional; NULL: only this rank's
+  // account is known.
   void (*survey)(shoal_world_t *world, shoal_account_t *out_accounts);
 
   // ---- exchanges: any number may be started; waiting for one moves all of this rank's forward.
@@ -226,8 +228,8 @@ struct shoal_comm_ops {
   void (*stream_free)(shoal_stream_t *stream);
   shoal_status_t (*exchange_start)(shoal_stream_t *stream, shoal_exchange_t *exchange);
   shoal_status_t (*exchange_wait)(shoal_stream_t *stream, shoal_exchange_t *exchange);
-  // Sleeps until the monotonic clock is at `until_ns`, or the world breaks: then its error. What
-  // this rank has started moves on. Optional; NULL: it does so without anybody's waiting.
+  // Sleeps until the monotonic clock is at `until_ns`, or returns the world's error when it breaks.
+  // What this rank has started makes progress meanwhile. Optional; NULL: it makes progress anyway.
   shoal_status_t (*rest)(shoal_world_t *world, int64_t until_ns);
 
   void (*group_free)(shoal_group_t *group);  // Optional: of backend_data
@@ -255,9 +257,9 @@ SHOAL_MUST_USE shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int3
                                                     const shoal_message_t *recvs);
 // Room in the group's scratch.
 SHOAL_MUST_USE shoal_status_t shoal_group_reserve(shoal_group_t *group, int64_t bytes);
-// For backends that wrap another. The backend of that name (NULL: the environment's); `wrapped`:
-// not one that wraps. What every world has beside what its backend made; and the end of such a
-// world.
+// For backends that wrap another. Find: the backend of that name (NULL: the environment's); with
+// `wrapped`, not one that wraps itself. Complete: adds what every world has besides its backend's
+// own. Destroy: the opposite.
 SHOAL_MUST_USE shoal_status_t shoal_comm_find(const char *name, bool wrapped,
                                               const shoal_comm_ops_t **out_ops);
 SHOAL_MUST_USE shoal_status_t shoal_world_complete(shoal_world_t *world);

@@ -1,6 +1,6 @@
-// Started exchanges of one stream, and cursors that go through their messages. No allocation: the
-// list runs through the callers' exchanges, and one cursor per direction and peer is all the state
-// there is, because messages between two ranks move one after the other.
+// The started exchanges of one stream, and cursors over their messages. Nothing is allocated: the
+// callers' exchanges form a linked list, and one cursor per direction and peer is enough, because
+// messages between two ranks are sent one after the other.
 #ifndef SHOAL_COMM_PENDING_H_
 #define SHOAL_COMM_PENDING_H_
 

@@ -1,9 +1,9 @@
-// The flight recorder: what a rank did last, what it is doing, and whom it waits for, kept where
-// others can read it - also when the rank itself no longer can speak.
+// The flight recorder: what a rank did last, what it is doing, and which rank it waits for. It is
+// kept where other ranks can read it, even when the rank itself hangs or has died.
 //
 // Every operation (collective, exchange, window call) gets a number when it begins, and a *record*
 // in a ring of the last few. This costs a few stores. A thread that has waited for a while without
-// anything moving also says so in a *wait*, in words: the backend's own, which know most.
+// progress also writes a *wait*: a text of the backend that says what it waits for.
 //
 // All fields are atomic, because anybody may read at any time, from another thread or process; a
 // record that changes meanwhile is left out. An *account* is a copy of what matters, small enough
@@ -87,12 +87,13 @@ uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
                             const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes);
 void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed);
 
-// Says in words whom a thread waits for, until it is cleared; -1: no room, which is no harm. Again:
-// the slot that an earlier call returned.
+// Records, as text, which rank a thread waits for, until it is cleared. Returns the slot, or -1 if
+// there is no room, which does no harm. To update a text, give the slot that an earlier call
+// returned.
 int32_t shoal_wait_tell(shoal_world_t *world, int32_t slot, int32_t peer, const char *text);
 void shoal_wait_clear(shoal_world_t *world, int32_t slot);  // -1 is allowed
 
-// As of a rank that is here.
+// Copies a recorder into an account of a rank that is present.
 void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account);
 
 // The report: `headline`, which says what this rank waits for, then its operation, and what every

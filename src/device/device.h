@@ -1,4 +1,4 @@
-// Device, for other layers of the library: what is not (yet) public.
+// Device functions for other layers of the library, which are not public.
 #ifndef SHOAL_DEVICE_DEVICE_H_
 #define SHOAL_DEVICE_DEVICE_H_
 

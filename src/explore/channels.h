@@ -1,5 +1,5 @@
-// What a program's channels move, checked by enumeration: slow and plain, over all ranks. It is the
-// oracle that quicker ways to plan a reshard are compared with.
+// Checks what a program's channels move by listing the transfers of all ranks. It is slow and
+// simple: the oracle that quicker ways to plan a reshard are compared with.
 #ifndef SHOAL_EXPLORE_CHANNELS_H_
 #define SHOAL_EXPLORE_CHANNELS_H_
 

@@ -1,4 +1,5 @@
-// Why a mutation that nobody noticed computes the same: found from the program, not from results.
+// Explains why a mutation that no check noticed computes the same result: from the program's text,
+// not from results.
 #ifndef SHOAL_EXPLORE_EXPLAIN_H_
 #define SHOAL_EXPLORE_EXPLAIN_H_
 

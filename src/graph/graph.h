@@ -79,7 +79,8 @@ struct shoal_model {
 };
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);  // or -1
-// Does a minimize leave this trainable state out? Patterns that say so are marked as used.
+// Says whether a minimize leaves this trainable state out, and marks the patterns that freeze it as
+// used.
 bool shoal_model_freezes(shoal_model_t *model, const char *state);
 // types[] of a node's operands, arena-allocated, as a call on the whole.
 SHOAL_MUST_USE shoal_status_t shoal_node_call(const shoal_graph_t *graph, const shoal_node_t *node,

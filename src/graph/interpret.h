@@ -1,5 +1,5 @@
 // Reference interpreter: runs a model's graphs on one device, whole, node by node, with the
-// reference kernels. It is the meaning of a graph: everything else is compared with it.
+// reference kernels. It defines what a graph means: everything else is compared with it.
 #ifndef SHOAL_GRAPH_INTERPRET_H_
 #define SHOAL_GRAPH_INTERPRET_H_
 

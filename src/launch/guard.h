@@ -15,11 +15,12 @@ typedef struct shoal_launch_guard {
 
 // Forks the guard, for as many groups as a hub has ranks. *Not collective.*
 SHOAL_MUST_USE shoal_status_t shoal_launch_guard_start(shoal_launch_guard_t *out_guard);
-// A group to end, by its leader; said by the leader itself, so that there is no moment without.
+// Names a process group to end. The group's leader calls this itself, so that the group is never
+// unguarded.
 void shoal_launch_guard_add(const shoal_launch_guard_t *guard, pid_t group);
-// It has ended: its number may soon be another's.
+// Says that a group has ended, since its number may be reused.
 void shoal_launch_guard_remove(const shoal_launch_guard_t *guard, pid_t group);
-// In a forked child: lets go of the guard, without a word.
+// Closes a forked child's copy of the connection; the guard takes no notice.
 void shoal_launch_guard_leave(shoal_launch_guard_t *guard);
 // Ends the guard, and through it every group that was not removed.
 void shoal_launch_guard_stop(shoal_launch_guard_t *guard);

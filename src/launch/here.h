@@ -4,8 +4,9 @@
 
 #include "shoal/base.h"
 
-// Loopback, this machine's host name, or an address of one of its interfaces. Asks no name server:
-// another name of this machine is not found out. *Not collective.*
+// Says whether the address is loopback, this machine's host name, or an address of one of its
+// interfaces. It asks no name server, so other names of this machine are not recognised. *Not
+// collective.*
 bool shoal_launch_is_here(const char *address);
 
 #endif  // SHOAL_LAUNCH_HERE_H_

@@ -1,6 +1,6 @@
-// Starting local ranks as processes: a hub, one child per rank, their output with the rank in front
-// of every line. Nothing is left behind: children die with their parent, and what they started with
-// them (guard.h); the hub has no name.
+// Starts local ranks as processes: one shared-memory hub, one child per rank, and their output with
+// the rank in front of every line. Nothing is left behind: children, and the processes they
+// started, die with their parent (guard.h), and the hub has no name in the file system.
 #ifndef SHOAL_LAUNCH_LAUNCH_H_
 #define SHOAL_LAUNCH_LAUNCH_H_
 

@@ -1,6 +1,6 @@
-// What a launcher borrows of its process while its children run, and gives back: the signals that
-// it forwards are blocked, SIGCHLD is not ignored - else no end of a child could be waited for -
-// and the limit of open files is as high as it needs.
+// Settings of the process that a launcher changes while its children run, and restores: it blocks
+// the signals that it forwards, stops ignoring SIGCHLD, without which it could not wait for
+// children, and raises the limit of open files.
 #ifndef SHOAL_LAUNCH_PROCESS_H_
 #define SHOAL_LAUNCH_PROCESS_H_
 

@@ -1,6 +1,7 @@
-// Relays children's output: reads pipes, passes whole lines on with a prefix, remembers the last
-// ones. Nothing here blocks: what a reader does not take waits in its sink, and while that is full
-// no pipe is read for it, so that the children wait and not the one who watches over them.
+// Forwards the children's output: reads their pipes, writes whole lines with a prefix, and
+// remembers the last ones. Nothing here blocks: output that its reader does not take waits in a
+// buffer, the sink. While a sink is full its pipes are not read, so that the children wait and the
+// launcher does not.
 #ifndef SHOAL_LAUNCH_RELAY_H_
 #define SHOAL_LAUNCH_RELAY_H_
 
@@ -25,7 +26,7 @@ void shoal_relay_sink_init(int fd, shoal_relay_sink_t *out_sink);
 void shoal_relay_sink_deinit(shoal_relay_sink_t *sink);
 // Writes what the reader takes now; false when it took nothing. Does not block.
 bool shoal_relay_sink_flush(shoal_relay_sink_t *sink);
-// Can a relay read without losing anything?
+// Says whether a relay can read without losing output.
 bool shoal_relay_sink_has_room(const shoal_relay_sink_t *sink);
 
 typedef struct shoal_relay {

@@ -4,9 +4,8 @@
 //
 // phase  before the micro-batch loop, in it, after it, and at the very end (states are assigned).
 // depth  within a phase: how many times a value has crossed from one mesh to another to get here. A
-//        class
-//        runs a phase's segments by ascending depth, so a two-stage plan becomes forward, (other
-//        stage), backward without anybody naming them.
+//        class runs a phase's segments by ascending depth, so that a plan with two stages becomes
+//        forward of the first, the second stage, backward of the first.
 #ifndef SHOAL_LOWER_BUILD_H_
 #define SHOAL_LOWER_BUILD_H_
 

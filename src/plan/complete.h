@@ -1,22 +1,21 @@
-// Parts of plan/ shared by its files.
+// Completion: what the files of plan/ share.
 #ifndef SHOAL_PLAN_COMPLETE_H_
 #define SHOAL_PLAN_COMPLETE_H_
 
 #include "plan/plan.h"
 
-// Everything of a plan but the ways of nodes.
+// Makes a plan without the ways of its nodes: meshes, states, patterns.
 SHOAL_MUST_USE shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rules,
                                                  const shoal_intent_t *intent, int32_t world,
                                                  shoal_allocator_t allocator,
                                                  shoal_plan_t **out_plan);
 // Chooses ways for every node of a graph by propagation in topological order.
 SHOAL_MUST_USE shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph);
-// Settles what was chosen for a node: its decision, shared with nodes that are alike, and the
-// layouts of its outputs in graph->values. An operand's layout that the algebra does not allow is
-// an error.
+// Records what was chosen for a node: its decision, which equal nodes share, and the layouts of its
+// outputs in graph->values. It is an error if a choice gives an operand an invalid layout.
 SHOAL_MUST_USE shoal_status_t shoal_plan_decide(shoal_plan_t *plan, shoal_graph_plan_t *graph,
                                                 int32_t node, const shoal_choice_t *choices);
-// The layout of one operand under these choices. It need not be one the algebra allows.
+// The layout of one operand under these choices. It may be an invalid one.
 SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_mesh_t *mesh,
                                                  const shoal_choice_t *choices, int32_t operand,
                                                  const shoal_shape_t *shape,
@@ -24,7 +23,7 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_mesh_t *mesh,
 
 // ---- which entry of an intent a name falls under ---------------------------------------
 
-// Entries by their patterns: those without '*' by name, the others by what stands before it.
+// An index of entries by pattern: those without '*' by name, the others by the text before it.
 typedef struct shoal_patterns {
   const shoal_intent_entry_t *entries;
   shoal_index_t exact, by_prefix;
@@ -45,7 +44,7 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const 
                                                       int32_t mesh, const char *what,
                                                       const shoal_shape_t *shape,
                                                       const shoal_layout_t **out_layout);
-// The same for the resting layout of a state: neither unreduced nor along micro.
+// The same for the resting layout of a state, which is neither partial nor cut along micro.
 SHOAL_MUST_USE shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t state,
                                                     const char *text, int32_t mesh);
 

@@ -7,13 +7,15 @@
 
 // The layout's item along `axis` of its own mesh (SHOAL_AXIS_MICRO for micro), or NULL: whole.
 const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis);
-// Do two items cut a value of this shape alike? NULL is whole. Axis numbers are not compared.
+// Says whether two items of layouts cut a value of this shape in the same way. NULL is whole. Axis
+// numbers are not compared.
 bool shoal_cut_same(const shoal_cut_t *a, const shoal_cut_t *b, const shoal_shape_t *shape,
                     bool ignore_halo);
 // Bytes moved to get from `have` to `need` along one axis, for a value of `bytes` bytes.
 double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need,
                         const shoal_shape_t *shape, double bytes);
-// Along micro, where parts meet in time and not in space. Infinite where a loop cannot do it.
+// The same along micro, where parts come one after another instead of on several ranks. Infinite
+// where the micro-batch loop cannot do it.
 double shoal_cut_change_micro(const shoal_cut_t *have, const shoal_cut_t *need,
                               const shoal_shape_t *shape, double bytes);
 

@@ -16,7 +16,7 @@ typedef struct shoal_choice {
   shoal_item_cut_t item_cut;
 } shoal_choice_t;
 
-// What was decided for a node, and what follows from it. Nodes that are alike share one: a hundred
+// What was decided for a node, and what follows from it. Equal nodes share one decision: a hundred
 // equal blocks have the decisions of one block.
 typedef struct shoal_decision {
   int32_t mesh, operand_count;

@@ -1,10 +1,10 @@
-// A carrier runs a motion (layout/motion.h) between the ranks of a world, on host-readable memory.
-// It is what a primitive is made of, one per direction, and what the reshards of a program are
-// bound to at load: nothing else moves a value between two layouts.
+// A carrier runs one rank's side of a reshard, its motion (layout/motion.h), on memory that the
+// host can read. A primitive has one per direction, and a loaded program one per reshard: no other
+// code moves a value between two layouts.
 //
-// Everything is allocated by init; starting, waiting and running allocate nothing. The order of
-// joins is the motion's, so that every rank gets the same bits each time; bf16 and f16 are joined
-// in f32 and rounded once.
+// Everything is allocated by init; starting, waiting and running allocate nothing. Contributions
+// are reduced in the motion's order, so that every rank gets the same bits each time; bf16 and f16
+// are reduced in f32 and rounded once.
 #ifndef SHOAL_PRIMITIVE_CARRIER_H_
 #define SHOAL_PRIMITIVE_CARRIER_H_
 

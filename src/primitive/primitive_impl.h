@@ -1,4 +1,4 @@
-// Primitives, inside: what the files of this family share. Nothing here is public.
+// Primitives' internal header: what their files share. Nothing here is public.
 //
 //   primitive.c        create, start, wait: two motions of one rank, carried
 //   plan.c             two holdings -> two motions, the interior

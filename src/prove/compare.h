@@ -1,4 +1,4 @@
-// Comparison of what the ranks saw with the one-device runs.
+// Compares the values that the ranks recorded with the one-device runs.
 //   join.c     a value's parts: where each lies, unreduced ones joined
 //   compare.c  run by run, value by value in program order
 #ifndef SHOAL_PROVE_COMPARE_H_
@@ -22,13 +22,15 @@ typedef struct shoal_group_parts {
 } shoal_group_parts_t;
 
 bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout);
-// Is this the first of the positions (and micro-batches) that are joined into one part?
+// Says whether this is the first of the positions (and micro-batches) that are reduced into one
+// part.
 bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro);
 // Boxes of a part; the same for all that are joined into it.
 SHOAL_MUST_USE shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t position,
                                                int64_t micro, shoal_arena_t *arena,
                                                shoal_boxes_t *out_boxes);
-// The elements, unreduced ones joined. MISMATCH if a rank's part is missing or has the wrong size.
+// Gives the part's elements; partial ones are reduced. MISMATCH if a rank's part is missing or has
+// the wrong size.
 SHOAL_MUST_USE shoal_status_t shoal_part_join(const shoal_group_parts_t *group, int64_t position,
                                               int64_t micro, int64_t count, shoal_arena_t *arena,
                                               shoal_cell_t **out_cells);
@@ -40,7 +42,7 @@ typedef struct shoal_rank_log {
   int64_t size;
 } shoal_rank_log_t;
 
-// `program` says what the meshes and resting layouts are. Everything is allocated from `arena`.
+// `program` gives the meshes and the resting layouts. Everything is allocated from `arena`.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_create(const shoal_model_t *model,
                                                       const shoal_program_t *program, int32_t ranks,
                                                       const shoal_rank_log_t *logs,

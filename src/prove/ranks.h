@@ -1,4 +1,5 @@
-// Ranks of a check: runs the schedule on N threads or processes and brings back what each saw.
+// Ranks of a check: runs the schedule on N threads or processes and returns what each rank
+// recorded.
 #ifndef SHOAL_PROVE_RANKS_H_
 #define SHOAL_PROVE_RANKS_H_
 

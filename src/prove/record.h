@@ -1,5 +1,5 @@
-// Records: what one rank saw during a check - taps, outputs, states, memory - as one run of bytes,
-// so that it is the same whether it comes from a thread or, through a file, from a process.
+// Records: what one rank observed during a check (taps, outputs, states, memory) as one array of
+// bytes, so that threads and processes, which send theirs through a file, report alike.
 #ifndef SHOAL_PROVE_RECORD_H_
 #define SHOAL_PROVE_RECORD_H_
 

@@ -1,5 +1,6 @@
 // The one-device runs a check compares with: in the model's own dtypes and, where that is not f64
-// throughout, promoted to f64 from the same rounded states. Also how far off a value may be.
+// throughout, promoted to f64 from the same rounded states. Also how large the error of a value may
+// be.
 #ifndef SHOAL_PROVE_REFERENCE_H_
 #define SHOAL_PROVE_REFERENCE_H_
 
@@ -29,9 +30,9 @@ typedef struct shoal_expected {
 
 typedef struct shoal_reference shoal_reference_t;
 
-// Asked for values that feed a decision (a comparison, relu's gradient ...) when a run is repeated
-// with the program's decisions: overwrites those of the `count` elements that the program has and
-// that lie within `allowed` of it. Returns whether it changed any.
+// Called for values that a decision depends on (a comparison, relu's gradient ...) when a run is
+// repeated with the program's decisions. It overwrites those of the `count` elements for which the
+// program has a value within `allowed` of this one, and returns whether it changed any.
 typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value,
                                   int64_t count, double allowed, double *elements);
 
@@ -47,7 +48,7 @@ void shoal_reference_free(shoal_reference_t *reference);
 // Runs a graph as number `run` of the schedule.
 SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
                                                   int32_t run);
-// Takes the last run back and repeats it with imposed decisions; counts the values that changed.
+// Undoes the last run and repeats it with imposed decisions; counts the values that changed.
 SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference,
                                                      shoal_impose_fn_t impose, void *self,
                                                      int64_t *out_imposed);

@@ -6,19 +6,21 @@
 #include "graph/interpret.h"
 #include "shoal/rules.h"
 
-// Uses `executor` (zero: reference kernels) for discovery from now on. It has to do what the
-// kernels of ops that have one do: their rules may come with the build.
+// Uses `executor` (zero: reference kernels) for discovery from now on. For ops that have a kernel
+// it must compute what the kernel does, because their rules may come with the build.
 void shoal_rules_set_executor(shoal_rules_t *rules, shoal_executor_t executor);
-// Discovers everything, also what comes with the build: for the tests, and to make the build.
+// Discovers all rules, even those that come with the build. Tests and the build's own generator use
+// this.
 void shoal_rules_ignore_shipped(shoal_rules_t *rules);
-// Hash of what the rules known so far say of the calls of `model`, node by node; part of a plan's
-// guard. Numbers that change no rule (an optimizer's eps) do not enter, nor where rules came from.
+// Hash of the rules of all calls of `model`, node by node. A plan file carries it, so that a plan
+// made from other rules is noticed. Numbers that change no rule (an optimizer's eps) do not count,
+// nor does it matter where a rule came from.
 SHOAL_MUST_USE shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
                                                uint64_t *out_hash);
 
 // ---- rules by key ------------------------------------------------------------------------------
 
-// The rule of a small call that stands for all with its relations.
+// The rule of a small call, which holds for all calls with the same size relations.
 typedef struct shoal_keyed_rule {
   const char *key;  // the call's text
   const char *op;
@@ -27,7 +29,7 @@ typedef struct shoal_keyed_rule {
   bool shipped;
 } shoal_keyed_rule_t;
 
-// Those that the store was asked for so far, in that order; NULL behind the last. Borrowed.
+// Those that the store was asked for so far, in that order; NULL after the last. Borrowed.
 const shoal_keyed_rule_t *shoal_rules_known(const shoal_rules_t *rules, int64_t index);
 
 // What came with the build, by ascending key. tools/rulegen writes the table.

@@ -1,4 +1,4 @@
-// Discovery inside: what the search for ways shares. Private to rules/.
+// Discovery: what the files that search for ways share. Private to rules/.
 //
 //   discover.c        seeds: which operand is cut first, and what could follow it
 //   settle.c          a candidate's outputs, on several deals; the ways found so far
@@ -21,7 +21,7 @@ typedef struct search {
   bool has_sizes;   // sizes are attributes: dims may be merged and split
 } search_t;
 
-// A candidate: operands in the making. Outputs that are not `decided` are found out by executing.
+// A candidate for a way. Outputs that are not `decided` are found by executing.
 typedef struct candidate {
   shoal_way_operand_t *operands;
   bool *decided;  // by output
@@ -39,29 +39,30 @@ static inline shoal_way_operand_t search_cut(int32_t dim, int64_t scale, int64_t
 
 // A candidate with every operand whole and no output decided; false when memory is short.
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out);
-// The ways to see `length` as items: 1 x items first, then scaled, then repeated, then both.
-// Returns how many were appended to forms[count...].
+// Lists the ways to regard `length` as items: one element each first, then scaled, then repeated,
+// then both. Returns how many were appended to forms[count...].
 int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
                      shoal_way_operand_t forms[SEARCH_MAX_FORMS]);
 
-// Executes the candidate on several deals and settles its outputs. False: there is no such way.
+// Executes the candidate with its items distributed in several ways and determines its outputs.
+// False: there is no such way.
 bool search_settle(search_t *s, candidate_t *candidate);
-// The same on parts of single items only: to be settled in full later.
+// The same with parts of single items only; the candidate has to be settled in full later.
 bool search_settle_quickly(search_t *s, candidate_t *candidate);
-// Tries every hypothesis for outputs that attributes depend on, settles the others, and keeps what
-// holds.
+// Tries every form of the outputs that attributes depend on, determines the others, and keeps the
+// ways that hold.
 bool search_try(search_t *s, candidate_t *candidate);
-// Adds a settled candidate, unless a way found before says as much.
+// Adds a settled candidate, unless an earlier way covers it.
 void search_keep(search_t *s, candidate_t *candidate);
 bool search_same_way(const shoal_way_t *a, const shoal_way_t *b);
-// Takes back the way kept at `index`.
+// Removes the way at `index`.
 void search_drop(search_t *s, int64_t index);
-// Has a way been found that cuts this operand along this dim?
+// Says whether a way was found that cuts this operand along this dim.
 bool search_found(const search_t *s, int32_t operand, int32_t dim);
 
 // Halo ways of input `input` along `dim`. True if one was found.
 bool search_spatial(search_t *s, int32_t input, int32_t dim);
-// The same for ops that know nothing of places: the halo is what the sizes leave.
+// The same for ops without places: the halo follows from the sizes.
 bool search_sliding(search_t *s, int32_t input, int32_t dim);
 
 // All ways of a call, into the arena, by executing it as it is: calls of real models are too large

@@ -1,6 +1,6 @@
-// Symbols: what the sizes of a call are to each other. Private to rules/.
+// Symbols: how the sizes of a call are related. Private to rules/.
 //
-// How a call may be cut depends on which of its sizes must follow which, not on how large they are.
+// How a call may be cut depends on which of its sizes determine others, not on how large they are.
 // So every size of a call (a dim of an input, an entry of a size or position attribute) is written
 // as  times * (sum of symbols) + plus, where symbols are sizes that may be chosen freely; what
 // cannot be written so stays a literal number.
@@ -88,8 +88,8 @@ SHOAL_MUST_USE shoal_status_t symbols_find(const shoal_call_t *call, shoal_arena
 // A random op's key decides which numbers are drawn, never how they may be cut: calls that differ
 // in it alone share a rule.
 bool symbols_is_stream_key(const shoal_op_t *op, int32_t attr);
-// Would the op accept these numbers in the slots? Types and attributes are in tried_types and
-// tried_attrs afterwards. The outputs keep their ranks.
+// Says whether the op accepts these numbers in the slots, with outputs of the same number of dims.
+// Types and attributes are in tried_types and tried_attrs afterwards.
 bool symbols_accepts(symbols_t *s, const int64_t *values);
 // The slots' numbers when the symbols have these sizes, into s->values.
 const int64_t *symbols_values(symbols_t *s, const int64_t *sizes);
@@ -114,8 +114,9 @@ typedef struct probe {
   const int64_t *sizes;       // by symbol
 } probe_t;
 
-// Chooses small sizes. `larger` makes what windows slide over larger than without: what holds for
-// both holds for all sizes. Not found: the call has to be executed as it is.
+// Chooses small sizes. `larger` makes the dims that windows slide over larger than without it: a
+// way that holds for both holds for all sizes. If no probe is found, the call has to be executed as
+// it is.
 SHOAL_MUST_USE shoal_status_t probe_make(symbols_t *s, bool larger, shoal_arena_t *arena,
                                          probe_t *out_probe);
 // The call's text, which is the key its rule is stored by:
@@ -126,8 +127,8 @@ SHOAL_MUST_USE shoal_status_t probe_key(const shoal_call_t *call, shoal_arena_t 
 // ---- lifting -----------------------------------------------------------------------------------
 
 typedef enum lifted { LIFTED, LIFTED_DROPPED, LIFTED_UNCLEAR } lifted_t;
-// The way of the probe as one of the real call, into out_operands and out_items. Dropped: a way of
-// the probe only. Unclear: nothing can be told.
+// Translates a way of the probe into one of the real call, into out_operands and out_items.
+// Dropped: it is a way of the probe only. Unclear: it cannot be translated.
 lifted_t lift_way(const symbols_t *s, const probe_t *probe, const shoal_way_t *way,
                   shoal_way_operand_t *out_operands, int64_t *out_items);
 

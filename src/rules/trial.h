@@ -1,4 +1,4 @@
-// Trials: one call executed whole, once, and then cut in every way that discovery thinks of.
+// Trials: executes one call as a whole, once, and then in parts, for every candidate of discovery.
 // Private to rules/.
 #ifndef SHOAL_RULES_TRIAL_H_
 #define SHOAL_RULES_TRIAL_H_
@@ -24,7 +24,7 @@ typedef struct trial {
   shoal_status_t error;         // memory ran short: discovery ends
 } trial_t;
 
-// How a way's items are dealt in a trial.
+// How a way's items are distributed over parts in a trial.
 typedef struct deal {
   int64_t parts, unit;
   const int64_t *weights;
@@ -46,13 +46,14 @@ void trial_deinit(trial_t *trial);
 // part has.
 bool trial_run(trial_t *trial, const shoal_way_t *way, const deal_t *deal, shoal_arena_t *arena,
                trial_parts_t *out_parts);
-// Do the parts join to the whole of output `output`, if that output is as `form` says?
+// Says whether the parts combine to the whole of output `output` if that output is cut, partial or
+// whole as `form` says.
 bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output,
                  const shoal_way_operand_t *form, const deal_t *deal, const trial_parts_t *parts,
                  shoal_arena_t *arena);
 
-// Do the shapes of the way's parts fit, for a call of these types (inputs, then outputs)? Nothing
-// is executed.
+// Says whether the shapes of the way's parts fit a call of these types (inputs, then outputs).
+// Nothing is executed.
 SHOAL_MUST_USE shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
                                          const shoal_way_t *way, shoal_allocator_t allocator,
                                          bool *out_fits);

@@ -50,7 +50,7 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, con
 // different graphs, or were fed different data that should be equal. After an error in the middle
 // of it the world is broken.
 SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph);
-// An output of the graph that ran last among those that have it. Not collective.
+// Copies an output of the graph that ran last among those that have it. Not collective.
 SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name,
                                                  void *data, size_t size);
 
@@ -82,8 +82,8 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_
 // *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const char *call,
                                                 const char *name, shoal_status_t status);
-// Where an error of a collective call on this rank goes: OK on all ranks, or the same error on all.
-// Ends a phase that every rank goes through. *Collective.*
+// Ends a phase that every rank goes through: returns OK if `status` is OK on all ranks, else the
+// same error on all. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);
 
 const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner);

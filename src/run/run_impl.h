@@ -1,8 +1,8 @@
-// The runner, inside: what its files share.
+// The runner's internal header: what its files share.
 //
 //   load.c       create and free: everything a run enqueues is built here
 //   executor.c   run
-//   meet.c       how collective calls begin: do all ranks call the same, on equal data?
+//   meet.c       begins collective calls: checks that all ranks make the same call, on equal data
 //   bounded.c    compute on as many rows as a buffer says
 //   feed.c       inputs and outputs
 //   timer.c      times of instructions, when they are asked for
@@ -27,8 +27,8 @@ typedef struct shoal_run_input {
   bool several;        // fed into several buffers: only the whole can be fed
   char *host;          // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
   bool fed, is_part;
-  // Comparing (meet.c). A key says which elements of the whole, in which order: ranks that were fed
-  // the same key must have been fed the same data.
+  // For the comparison between ranks (meet.c). A key stands for which elements of the whole were
+  // fed, in which order: ranks with the same key must have been fed the same data.
   uint64_t part_key;   // of this rank's part
   uint64_t key, hash;  // of what was fed last; key 0: nothing to compare
   uint64_t known_key;  // that `weight` was worked out for
@@ -64,10 +64,10 @@ typedef struct shoal_run_fill {
   const shoal_address_t *predicate;
 } shoal_run_fill_t;
 
-// RESHARD in one call. One in which this rank only sends is *lazy*: it is started from staging of
-// its own and waited for at the end of the run, because the receivers may get to it long after (a
-// pipeline's next stage). Every call of an order has a move of its own, so that its staging is not
-// needed again before.
+// RESHARD in one call. One in which this rank only sends is *lazy*: it is started from a send
+// buffer of its own and waited for at the end of the run, because the receivers may come to it much
+// later (a pipeline's next stage). Every call of an order has its own, so that no send buffer is
+// reused within a run.
 typedef struct shoal_run_move {
   shoal_runner_t *runner;
   const char *name, *segment;
@@ -182,7 +182,8 @@ typedef struct shoal_run_meeting {
   uint64_t value;  // hash of what every rank gives
 } shoal_run_meeting_t;
 
-// Takes the place of shoal_runner_agree at the beginning of a call, at the same cost.
+// Begins a call: agrees on `status` as shoal_runner_agree does, at the same cost, and compares the
+// calls.
 SHOAL_MUST_USE shoal_status_t shoal_run_meet(shoal_runner_t *runner,
                                              const shoal_run_meeting_t *mine,
                                              shoal_status_t status);
@@ -191,7 +192,7 @@ uint64_t shoal_run_key(uint64_t key, int32_t micro, const shoal_boxes_t *boxes);
 
 // ---- move.c ---------------------------------------------------------------------------
 
-// One that moves nothing yet; lazy ones get their staging here.
+// Prepares a reshard without moving anything; lazy ones get their send buffers here.
 SHOAL_MUST_USE shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment,
                                                   int32_t micro,
                                                   const shoal_bound_instruction_t *bound,
@@ -230,11 +231,11 @@ void shoal_run_timers_forget(shoal_runner_t *runner, const shoal_run_order_t *or
 // NOT_FOUND suggests the nearest graph.
 SHOAL_MUST_USE shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
                                                    const shoal_run_order_t **out_order);
-// What lies at an address of the device, for the host; NULL where there is nothing.
+// Gives the host's pointer to memory of the device; NULL where there are no bytes.
 SHOAL_MUST_USE shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address,
                                              int64_t bytes, void **out);
-// Breaks the world, so that no rank waits for what will not come. Alone there is nobody to tell.
-// NULL is allowed.
+// Breaks the world with this error, so that no rank waits for data that will not come. Does nothing
+// in a world of one rank. NULL is allowed.
 void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);
 // Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
 SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
@@ -248,7 +249,7 @@ SHOAL_MUST_USE shoal_status_t shoal_run_unknown(const char *what, const char *na
 SHOAL_MUST_USE shoal_status_t shoal_run_check_size(const char *what, const char *name,
                                                    const shoal_type_t *type, int64_t expected,
                                                    size_t given);
-// The status that goes on: the first error; the other is freed.
+// Returns the first error of two and frees the other.
 shoal_status_t shoal_run_first(shoal_status_t first, shoal_status_t second);
 
 #endif  // SHOAL_RUN_IMPL_H_

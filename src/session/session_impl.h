@@ -1,8 +1,8 @@
-// The session, inside.
+// The session's internal header.
 //
 //   parallelize.c   from a model or a program to a session: plan, lower, check, load, initialise
-//   alike.c         do all ranks bring the same?
-//   share.c         rank 0's program to the others
+//   alike.c         checks that all ranks have the same model, ops and options
+//   share.c         sends rank 0's program to the others
 //   times.c         measured times, as a file for the simulator
 //   session.c       what users call on it
 #ifndef SHOAL_SESSION_IMPL_H_
@@ -43,15 +43,15 @@ typedef struct shoal_session_source {
   const shoal_parallelize_options_t *options;
 } shoal_session_source_t;
 
-// MISMATCH on all ranks if one brings other ops, another model, seed or program, or other options
-// than rank 0: says which rank, what and where. *Collective.*
+// Checks that all ranks have the same ops, model, seed, program and options as rank 0; else
+// MISMATCH on all ranks, which names the rank, what differs and where. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_session_compare(shoal_session_t *session,
                                                     const shoal_session_source_t *source);
 // Makes the session's program from a model.
 typedef shoal_status_t (*shoal_session_plan_fn_t)(shoal_session_t *session,
                                                   const shoal_session_source_t *source);
-// Calls `plan` on rank 0. OK: all ranks have its program, those other than rank 0 parsed from its
-// text; else its error on all. *Collective.*
+// Calls `plan` on rank 0 and broadcasts the text of its program, which the other ranks parse. An
+// error of rank 0 is returned on all ranks. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_session_share(shoal_session_t *session,
                                                   shoal_session_plan_fn_t plan,
                                                   const shoal_session_source_t *source);

@@ -1,11 +1,11 @@
-// The simulator, inside: what its files share.
+// The simulator's internal header: what its files share.
 //
-//   simulate.c  entry: everything is put together, and the figures that come out
-//   actors.c    who runs: classes by kind of device, and which of them share nodes
+//   simulate.c  entry point, and the figures that come out
+//   actors.c    what runs: classes by kind of device, and which of them share nodes
 //   price.c     how long instructions take
 //   channel.c   what a reshard sends
-//   flow.c      over which links, and what it keeps busy
-//   place.c     how many ranks of a group are on one node, without walking the group
+//   flow.c      which links a reshard uses, and for how long
+//   place.c     how many ranks of a group are on one node, without listing the group
 //   traffic.c   transfers under way, and how they share links
 //   events.c    the run: queues, waits, calls
 //   times.c     measured times
@@ -24,7 +24,8 @@ enum { SHOAL_SIM_OUT, SHOAL_SIM_IN, SHOAL_SIM_WAYS };
 
 // ---- who runs -------------------------------------------------------------------------
 
-// The ranks of one class on devices of one kind.
+// An actor: the ranks of one class on devices of one kind. They do the same at the same time, so
+// that one of them is simulated for all.
 typedef struct shoal_sim_actor {
   int64_t class_index;
   const shoal_class_t *rank_class;
@@ -39,7 +40,7 @@ typedef struct shoal_sim_actor {
   shoal_target_t target;
 } shoal_sim_actor_t;
 
-// Ranks whose nodes are of one kind, as far as they are neighbours.
+// A range of neighbouring ranks whose nodes are of one kind.
 typedef struct shoal_sim_span {
   int64_t from, to;
   int32_t kind;
@@ -49,14 +50,14 @@ bool shoal_sim_has_rank(const shoal_class_t *rank_class, int32_t rank);
 
 // ---- what is sent ---------------------------------------------------------------------
 
-// How many ranks of a group, one of which asks, are near it.
+// How many ranks of a group are near a given rank of it.
 typedef struct shoal_sim_place {
   double count;  // of the group
   double node;   // on its node, itself included
   double rack;   // in its rack, itself included; without racks: all
 } shoal_sim_place_t;
 
-// One reshard as a rank of one actor takes part.
+// What one rank of an actor sends and receives in one reshard.
 typedef struct shoal_sim_flow {
   bool sends, receives;                            // to or from other ranks
   double bytes[SHOAL_SIM_WAYS][SHOAL_SIM_LEVELS];  // of one rank, on average
@@ -77,7 +78,7 @@ typedef struct shoal_sim {
   shoal_sim_span_t *spans;
   int64_t actor_count;
   shoal_sim_actor_t *actors;
-  // Micro-batches whose parts have the same sizes are one *variant*; 0 is outside the loop.
+  // Micro-batches whose parts have the same sizes are one *variant*; variant 0 is outside the loop.
   int32_t variant_count;
   int32_t *variants;         // [micro + 1]
   int32_t *variant_micros;   // the first micro-batch of each; -1
@@ -90,27 +91,29 @@ SHOAL_MUST_USE shoal_status_t shoal_sim_find_variants(shoal_sim_t *sim);
 // Seconds of a segment's instructions; reshards count what they copy in the rank's own memory.
 SHOAL_MUST_USE shoal_status_t shoal_sim_segment(shoal_sim_t *sim, int64_t actor, int32_t segment,
                                                 int32_t variant, const double **out_seconds);
-// What a channel sends, of each actor.
+// Gives what each actor sends and receives in a channel.
 SHOAL_MUST_USE shoal_status_t shoal_sim_channel(shoal_sim_t *sim, int32_t channel, int32_t variant,
                                                 const shoal_sim_flow_t **out_flows);
-// Which actors meet in a channel: those with the same number, of *out_count numbers. Ranks of one
-// class on devices of two kinds need not.
+// Groups the actors that exchange data in a channel: those with the same number, of *out_count
+// numbers. Ranks of one class on devices of two kinds need not be in one group.
 SHOAL_MUST_USE shoal_status_t shoal_sim_meetings(shoal_sim_t *sim, int32_t channel,
                                                  const int32_t **out_meetings, int32_t *out_count);
-// Seconds of each resource of the actor that a flow takes when it has them to itself.
-// Its rank's link inside the node, its rank's card, all cards of the node, the rack's uplink.
+// The resources that a flow uses: the rank's link inside its node, its network card, all cards of
+// its node, the uplink of its rack. shoal_sim_load gives the seconds that a flow takes of each when
+// nothing else uses it.
 enum { SHOAL_SIM_PORT, SHOAL_SIM_CARD, SHOAL_SIM_CARDS, SHOAL_SIM_UPLINK, SHOAL_SIM_RESOURCES };
 void shoal_sim_load(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
                     const shoal_sim_flow_t *flow, int way, double out_seconds[SHOAL_SIM_RESOURCES]);
 
-// The collectives of a group, by bytes of the whole value (a rank's result of all_gather and
-// all_reduce, its operand of reduce_scatter). Adds to `flow`.
+// Adds a collective of a group to `flow`. `bytes` is the size of the whole value (a rank's result
+// of all_gather and all_reduce, its operand of reduce_scatter).
 void shoal_sim_collective(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
                           shoal_reshard_kind_t kind, double bytes, const shoal_sim_place_t *place,
                           shoal_sim_flow_t *flow);
 // Latency of a message at a level.
 double shoal_sim_latency(const shoal_sim_t *sim, const shoal_sim_actor_t *actor, int level);
-// Where the ranks lie that differ from the one at `position` in these axes (a bit each) only.
+// Counts how near the ranks are that differ from the one at `position` only along these axes (a bit
+// each).
 void shoal_sim_place_axes(const shoal_cluster_t *cluster, const shoal_mesh_t *mesh, uint32_t axes,
                           int64_t position, shoal_sim_place_t *out_place);
 // How many of them have ranks in [from, to).
@@ -132,7 +135,7 @@ bool shoal_times_find(const shoal_times_t *times, int64_t class_index, const cha
                       int64_t index, double *out_seconds);
 // Measured link, for all levels; NULL: none.
 const shoal_cluster_link_t *shoal_times_link(const shoal_times_t *times);
-// Did queues run side by side?
+// Says whether queues ran concurrently.
 bool shoal_times_overlap(const shoal_times_t *times);
 
 #endif  // SHOAL_SIMULATE_IMPL_H_

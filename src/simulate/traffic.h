@@ -9,7 +9,7 @@ typedef struct shoal_sim_use {
   double demand;  // seconds that it is busy, of each that the transfer lasts alone
 } shoal_sim_use_t;
 
-// What each use of a channel takes, in one size of micro-batches.
+// The cost of one use of a channel, for micro-batches of one size.
 typedef struct shoal_sim_load {
   int32_t senders;  // actors
   double seconds;   // of data, at full speed
@@ -22,7 +22,7 @@ typedef struct shoal_sim_party {
   int32_t actor, queue;
 } shoal_sim_party_t;
 
-// One use of a channel by the actors that meet in it.
+// One use of a channel by the actors that exchange data in it.
 typedef struct shoal_sim_transfer {
   const shoal_sim_load_t *load;  // NULL: nobody has arrived
   int32_t awaited;               // senders that have not arrived
@@ -46,18 +46,20 @@ typedef struct shoal_sim_traffic {
   SHOAL_VEC(shoal_sim_transfer_t *) moving;
 } shoal_sim_traffic_t;
 
-// Room for as many transfers as the orders use channels. Everything is in the sim's arena.
+// Makes room for one transfer for each use of a channel in the orders. Everything is in the
+// simulation's arena.
 SHOAL_MUST_USE shoal_status_t shoal_sim_traffic_init(shoal_sim_t *sim,
                                                      shoal_sim_traffic_t *out_traffic);
-// The transfer of an actor's `use` of a channel, from 0 on, of which `flows` speak.
+// Finds the transfer that belongs to an actor's use number `use` (from 0) of a channel, of which
+// `flows` are the costs.
 SHOAL_MUST_USE shoal_status_t shoal_sim_traffic_find(shoal_sim_traffic_t *traffic, int32_t channel,
                                                      int32_t variant, int32_t actor, int64_t use,
                                                      const shoal_sim_flow_t *flows,
                                                      shoal_sim_transfer_t **out_transfer);
 SHOAL_MUST_USE shoal_status_t shoal_sim_traffic_start(shoal_sim_traffic_t *traffic, double now,
                                                       shoal_sim_transfer_t *transfer);
-// In how many seconds the first transfer's data will be through, if nothing starts before; -1:
-// nothing moves. *out_index is for shoal_sim_traffic_take.
+// Seconds until the first transfer has sent its data if no other starts before; -1 if nothing
+// moves. *out_index is for shoal_sim_traffic_take.
 double shoal_sim_traffic_next(const shoal_sim_traffic_t *traffic, int64_t *out_index);
 void shoal_sim_traffic_pass(shoal_sim_traffic_t *traffic, double seconds);
 shoal_sim_transfer_t *shoal_sim_traffic_take(shoal_sim_traffic_t *traffic, int64_t index);

@@ -1,7 +1,7 @@
-// Target: what may be asked about a device without having one. A value, filled by a device
-// (shoal_device_target) or described: so facts about hardware reach the compiler although it never
-// includes a device. Lowering asks for alignment and workspace, which are binding; simulation for
-// rates, which are estimates; devices whether there is a kernel.
+// Target: the properties of a device that the compiler asks for. It is a plain value, filled in by
+// a device (shoal_device_target) or from a description, so that the compiler needs no device.
+// Lowering asks for alignment and workspace, which are binding; simulation for rates, which are
+// estimates; devices whether there is a kernel.
 #ifndef SHOAL_TARGET_TARGET_H_
 #define SHOAL_TARGET_TARGET_H_
 
@@ -21,7 +21,7 @@ typedef struct shoal_target {
   bool (*has_kernel)(const void *self, const shoal_op_t *op);
 } shoal_target_t;
 
-// The CPU of issue: reference kernels, 64-byte alignment, nominal rates of one core.
+// A plain CPU: reference kernels, 64-byte alignment, nominal rates of one core.
 shoal_target_t shoal_target_cpu(void);
 // A machine that is only described (a cluster file's device). `flops_per_second` is for f32; f64
 // runs at half, 2-byte floats at twice that rate. Runs whatever has a reference kernel.

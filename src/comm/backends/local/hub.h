@@ -93,21 +93,21 @@ static inline uint8_t *shoal_hub_ring(shoal_hub_t *hub, int32_t src, int32_t dst
 }
 
 void shoal_hub_ring_bell(shoal_hub_t *hub, int32_t rank);
-// Breaks the world and wakes everybody. The first failure stays.
+// Breaks the world and wakes all ranks. The first failure is kept.
 void shoal_hub_fail(shoal_hub_t *hub, shoal_code_t code, int32_t rank, const char *message);
 // Says which process a rank is; its start time is looked up. Wakes those who wait for it.
 void shoal_hub_set_process(shoal_hub_t *hub, int32_t rank, int64_t pid);
-// Coming and going, seen by all: joining begins a new *generation* of the rank and returns its
-// number; LEFT and GONE end it.
+// Joining and leaving. Joining begins a new *generation* of the rank and returns its number; LEFT
+// and GONE end it.
 uint32_t shoal_hub_join(shoal_hub_t *hub, int32_t rank);
 void shoal_hub_leave(shoal_hub_t *hub, int32_t rank, shoal_hub_state_t state);
 static inline shoal_hub_state_t shoal_hub_state(shoal_hub_t *hub, int32_t rank) {
   return (shoal_hub_state_t)(atomic_load(&hub->ranks[rank].presence) & 3);
 }
-// Will nothing more come from this rank to one of that generation? One that left an earlier
-// generation and has not joined the next yet will do so.
+// Says whether nothing more will come from this rank to one of that generation. A rank that left an
+// earlier generation and has not joined the next one yet still will.
 bool shoal_hub_has_left(shoal_hub_t *hub, int32_t rank, uint32_t generation);
-// Ranks whose process is dead are gone: who waits for one of them then fails.
+// Marks ranks whose process has died as gone, so that ranks which wait for them fail.
 void shoal_hub_check_processes(shoal_hub_t *hub, int32_t own_rank);
 
 #endif  // SHOAL_COMM_BACKENDS_LOCAL_HUB_H_

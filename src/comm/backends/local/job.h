@@ -1,7 +1,7 @@
 // A collective on shared memory as its algorithms see it: what this rank sends and receives, and
-// the work on it once the sources are found. All algorithms *pull*: a rank takes from every source
-// what is meant for it, in ascending group rank, and joins or places it; they differ in where they
-// look. So results are the same bits whichever is taken: each element is joined once, in ascending
+// the loops that run once the sources are known. All algorithms *pull*: a rank reads what it needs
+// from every source, in ascending group rank, and reduces or stores it; they differ only in where
+// the sources are. So all algorithms give the same bits: each element is reduced once, in ascending
 // rank.
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_JOB_H_
 #define SHOAL_COMM_BACKENDS_LOCAL_JOB_H_
@@ -31,8 +31,8 @@ bool shoal_local_job_is_source(const job_t *job, int32_t rank);
 int64_t shoal_local_job_own_part(const job_t *job);  // bytes from where its sources begin
 int64_t shoal_local_job_sum(const int64_t *counts, int32_t end);
 int64_t shoal_local_job_largest(const int64_t *counts, int32_t n);
-// What stands for the agreed counts in a post: ranks with other counts of the same sum would read
-// past each other's buffers. 0 where there are none.
+// Hash of the counts that all ranks must agree on, for the post: ranks with other counts of the
+// same sum would read past the end of each other's buffers. 0 where there are none.
 uint64_t shoal_local_job_counts_hash(const job_t *job);
 // The elements that a rank of n works on for all of them.
 void shoal_local_job_slice(int64_t count, int32_t n, int32_t index, int64_t *out_lo,

@@ -2,9 +2,9 @@
 //
 //   hub.c     shared memory, bells, who is alive
 //   engine.c  moving messages through the hub, waiting
-//   mover.c   moving them while nobody waits
+//   mover.c   the progress thread: moves them while no call waits
 //   heap.c    memory that all ranks can address
-//   meet.c    where the ranks of a group meet
+//   meet.c    how the ranks of a group synchronise
 //   shared.c  collectives on shared memory; job.c: their work;
 //             bounce.c: on private buffers
 //   copy.c    copying large buffers
@@ -63,20 +63,20 @@ SHOAL_MUST_USE shoal_status_t shoal_local_exchange_wait(shoal_stream_t *stream,
 
 // ---- waiting (engine.c) ---------------------------------------------------------------
 
-// Blocks until done(self) says so; all that this rank has started moves meanwhile. `done` names the
-// rank that is missing (-1: nobody in particular) and may be called at any time; whoever makes it
-// true must look at this rank's sleepers afterwards and ring its bell if there are any. Ends with
-// the world's failure, when the missing rank leaves or dies, or when its time is up.
+// Blocks until done(self) says so; all that this rank has started moves meanwhile. `done` gives the
+// rank that it waits for (-1: none in particular) and may be called at any time. The rank that
+// makes it true must then look whether this rank has sleepers, and ring its bell if so. Fails when
+// the world is broken, when the missing rank leaves or dies, or when the time limit is over.
 typedef bool (*shoal_local_done_fn_t)(void *self, int32_t *out_missing);
 typedef void (*shoal_local_describe_fn_t)(void *self, char *buffer, size_t capacity);
 SHOAL_MUST_USE shoal_status_t shoal_local_wait_until(shoal_local_world_t *world,
                                                      shoal_local_done_fn_t done,
                                                      shoal_local_describe_fn_t describe,
                                                      void *self);
-// One pass; is anything under way?
+// Moves what can be moved now; says whether anything is still under way.
 bool shoal_local_move_started(shoal_local_world_t *world, bool *out_moved);
-// Started exchanges shall move by themselves from now on; without a thread to be had, they move
-// while this rank waits for anything.
+// Starts the progress thread, so that started exchanges move without further calls. If no thread
+// can be had, they move while this rank waits in any call.
 void shoal_local_mover_start(shoal_local_world_t *world);
 void shoal_local_mover_stop(shoal_local_world_t *world);
 SHOAL_MUST_USE shoal_status_t shoal_local_rest(shoal_world_t *world, int64_t until_ns);
@@ -92,8 +92,9 @@ SHOAL_MUST_USE shoal_status_t shoal_local_alloc(shoal_world_t *world, int64_t by
                                                 void **out_memory);
 void shoal_local_release(shoal_world_t *world, void *memory);
 void shoal_local_heap_deinit(shoal_local_world_t *world);
-// What other ranks call this memory, and back: its place in the hub (processes) or its address
-// (threads). 0: nothing there; SHOAL_PLACE_PRIVATE: they cannot reach it.
+// Translates a pointer into a number by which other ranks find the memory, and back: its offset in
+// the hub (processes) or its address (threads). 0: there are no bytes; SHOAL_PLACE_PRIVATE: others
+// cannot reach it.
 int64_t shoal_local_place(const shoal_local_world_t *world, const void *memory, int64_t bytes);
 static inline void *shoal_local_at(const shoal_local_world_t *world, int64_t place) {
   return world->threads ? (void *)(uintptr_t)place : (uint8_t *)world->hub + place;

@@ -1,13 +1,13 @@
-// Where the ranks of a group meet: a slot of the hub in which every member says what it brings and
-// sees what the others brought.
+// How the ranks of a group synchronise: they share a slot of the hub, in which every member writes
+// what it contributes to a collective and reads what the others contribute.
 //
 // Members go through *phases*, counted from 1. In phase p a member writes its post (and small data)
 // into the half p mod 2 of its place and then publishes p. Publishing p also says that it has read
-// all it wanted of earlier phases. Hence the one rule: write phase p only when everybody has
-// published p - 1, so that nobody still reads what phase p - 2 left in that half.
+// all it wanted of earlier phases. Hence the one rule: a member writes phase p only when all
+// members have published p - 1, so that none still reads what phase p - 2 left in that half.
 //
-// The slot is chosen by the group's first rank among its own ones and told to the others by a
-// message when the group is first used; it is free again when all have left it.
+// The group's first rank chooses one of its own slots and sends its number to the others when the
+// group is first used; the slot is free again when all have left it.
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_MEET_H_
 #define SHOAL_COMM_BACKENDS_LOCAL_MEET_H_
 
@@ -20,7 +20,7 @@ typedef struct shoal_meet_part {  // of an all_to_all's send buffer, for one mem
   int64_t expects;  // from that member, of the receive buffer
 } shoal_meet_part_t;
 
-// What a member says in a phase, in one cache line.
+// What a member announces in a phase, in one cache line.
 typedef struct shoal_meet_post {
   alignas(64) _Atomic uint32_t phase;  // the one that this was written for; publishing writes it
   int32_t tag;                         // shoal_collective_tag
@@ -36,7 +36,7 @@ typedef struct shoal_meet_post {
 
 int64_t shoal_meet_slot_bytes(int32_t size);
 
-// A rank's side of a meeting place; zero until first used.
+// A rank's view of the group's slot; zero until it is first used.
 typedef struct shoal_meet {
   uint8_t *slot;  // NULL: not asked for yet, or there is none
   bool asked;
@@ -54,8 +54,9 @@ SHOAL_MUST_USE shoal_status_t shoal_meet_open(shoal_group_t *group, int32_t tag,
                                               shoal_meet_t **out_meet);
 void shoal_meet_close(shoal_group_t *group);  // the ops table's group_free
 
-// This rank's place in the next phase; waits until it may be written. Members that were not waited
-// for in the phase before are checked now: a mismatch with one of them is found one phase late.
+// Begins the next phase: gives this rank's part of the slot, once it may be written. Members that
+// were not waited for in the phase before are checked now, so that a mismatch with one of them is
+// found one phase late.
 SHOAL_MUST_USE shoal_status_t shoal_meet_begin(shoal_group_t *group, int32_t tag,
                                                shoal_meet_post_t **out_post,
                                                shoal_meet_part_t **out_parts, uint8_t **out_data);
@@ -69,7 +70,7 @@ SHOAL_MUST_USE shoal_status_t shoal_meet_wait(shoal_group_t *group, int32_t firs
 SHOAL_MUST_USE shoal_status_t shoal_meet_enter(shoal_group_t *group);
 void shoal_meet_leave(shoal_group_t *group);
 void shoal_meet_abandon(shoal_group_t *group, shoal_status_t status);
-// What a member brought to the present phase, once it was waited for.
+// What a member contributes to the present phase, once it was waited for.
 const shoal_meet_post_t *shoal_meet_post(const shoal_group_t *group, int32_t member);
 const shoal_meet_part_t *shoal_meet_parts(const shoal_group_t *group, int32_t member);
 const uint8_t *shoal_meet_data(const shoal_group_t *group, int32_t member);

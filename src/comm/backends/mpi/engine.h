@@ -1,5 +1,5 @@
-// Between the engine of `mpi`, its life, its waiting and its windows. The world's mutex is held by
-// the caller, unless said otherwise.
+// What the engine of `mpi`, its start and end, its waiting and its windows share. Callers hold the
+// world's mutex, unless a comment says otherwise.
 #ifndef SHOAL_COMM_BACKENDS_MPI_ENGINE_H_
 #define SHOAL_COMM_BACKENDS_MPI_ENGINE_H_
 
@@ -9,11 +9,11 @@
 
 #define SHOAL_MPI_LINGER_NS INT64_C(1000000000)  // how long ending waits for what is on its way
 
-// Moves everything of this rank along; true when anything moved.
+// Makes progress with everything this rank has started; true when anything moved.
 bool shoal_mpi_progress(shoal_mpi_world_t *world);
-// Breaks the world and tells the others; the first failure stays.
+// Breaks the world and tells the other ranks; the first failure is kept.
 void shoal_mpi_break(shoal_mpi_world_t *world, shoal_code_t code, const char *message);
-// In a broken world: the exchange's storage goes away.
+// In a broken world: forgets the exchange, whose storage is about to be freed.
 void shoal_mpi_abandon(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream,
                        shoal_exchange_t *exchange);
 
@@ -35,15 +35,15 @@ void shoal_mpi_depart(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight, int6
                       bool has_payload);
 // Receives the payload of its message under the tag in `payload`.
 void shoal_mpi_expect_payload(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
-// Takes a receive away from MPI, so that the caller's memory may go; waits a moment if it must.
+// Cancels a receive, so that the caller's memory may be freed; waits a moment if it must.
 void shoal_mpi_recall(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
-// Waits a moment for what is on its way from or to a window's shard; false: it still is.
+// Waits a moment for messages in transit from or to a window's shard; false: some are left.
 bool shoal_mpi_rest(shoal_mpi_world_t *world, const shoal_mpi_window_t *window);
 
 // ---- messages: match.c ----------------------------------------------------------------
 
 void shoal_mpi_take_message(shoal_mpi_world_t *world, int32_t rank, shoal_mpi_packet_t *packet);
-// Gives all that arrived from a peer on a stream to those who expect it by now.
+// Delivers what has arrived from a peer on a stream to the exchanges that expect it.
 void shoal_mpi_match(shoal_mpi_world_t *world, shoal_mpi_stream_t *stream, int32_t peer);
 void shoal_mpi_finish_receive(shoal_mpi_stream_t *stream, int32_t peer);
 
@@ -63,7 +63,7 @@ typedef struct shoal_mpi_waiting {
   bool is_brisk;                   // it is worth more of a core, for a while
 } shoal_mpi_waiting_t;
 
-// Moves everything along until it is done or the world broken. Called without the mutex.
+// Makes progress until it is done or the world is broken. Called without the mutex.
 SHOAL_MUST_USE shoal_status_t shoal_mpi_wait(shoal_mpi_world_t *world,
                                              const shoal_mpi_waiting_t *waiting);
 
@@ -74,9 +74,10 @@ void shoal_mpi_shard_take(shoal_mpi_world_t *world, shoal_mpi_packet_t *packet);
 // A chunk of a put is in its staging; the whole flight has arrived.
 void shoal_mpi_shard_chunk(shoal_mpi_flight_t *flight);
 void shoal_mpi_shard_landed(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
-// This rank has done what it was let to do with its own shard.
+// Ends this rank's access to its own shard.
 void shoal_mpi_shard_release(shoal_mpi_world_t *world, shoal_mpi_window_t *window, bool is_put);
-// Looks after those who wait for versions.
+// Answers calls whose awaited versions were reached, and tells those that wait long which rank is
+// behind.
 void shoal_mpi_shards_step(shoal_mpi_world_t *world);
 
 // ---- windows: window.c, the caller's side ---------------------------------------------

@@ -56,7 +56,7 @@ SHOAL_MUST_USE shoal_status_t shoal_mpi_start(const shoal_mpi_launch_t *launch,
                                               shoal_allocator_t allocator, int64_t timeout_ms,
                                               shoal_mpi_start_t *out_start);
 
-// Is the plug-in of this family where it is looked for first? Loads nothing.
+// Says whether the plug-in of this family is in its usual place. Loads nothing.
 bool shoal_mpi_has_plugin(const char *family);
 
 // ---- packets --------------------------------------------------------------------------
@@ -96,7 +96,8 @@ typedef struct shoal_mpi_packet {
   alignas(8) uint8_t bytes[SHOAL_MPI_INLINE];
 } shoal_mpi_packet_t;
 
-// News to every other rank; storage of its own, so that bad news needs no memory.
+// A message to every other rank that this one failed or left. It has its own storage, so that an
+// error can be sent when memory is short.
 typedef struct shoal_mpi_news {
   shoal_mpi_packet_t packet;
   shoal_mpi_request_t *requests;  // one per rank of the world
@@ -181,8 +182,8 @@ typedef struct shoal_mpi_call {
   uint64_t moved;
 } shoal_mpi_call_t;
 
-// This rank's shard. Calls wait in line for it: one that adds has it for itself, those that read
-// share it. A payload is added chunk by chunk, and read where it lies, while the shard is held.
+// This rank's shard. Calls queue for it: one that adds has it exclusively, those that read share
+// it. A payload is added chunk by chunk, or sent from the shard itself, while the shard is held.
 typedef struct shoal_mpi_window {
   shoal_window_t base;
   struct shoal_mpi_window *next;

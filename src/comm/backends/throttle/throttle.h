@@ -28,15 +28,16 @@
 // Links are full duplex: only the sending side is ever busy. Nothing delays what a rank sends to
 // itself.
 //
-// What a caller sees. A receive is done when the message was delivered, never before; a send, whose
-// buffer is then the caller's again, when it is through (and the backend below has taken it). Times
-// are fixed when a send starts, so what was started gets through while its rank computes: a wait
-// that comes later than the delivery finds it there. The bytes themselves move as the backend below
-// moves them, at once or when both ranks wait, at memory speed. Who waits sleeps. Time on a link is
-// progress; but a message that was through for `timeout_ms` and has not been delivered ends in
-// DEADLINE. Collectives are composed from exchanges, so that each of their messages is delayed.
+// What a caller sees. A receive is done when the message was delivered, never before. A send is
+// done, and its buffer is the caller's again, when the message is through (and the backend below
+// has taken it). Times are fixed when a send starts, so what was started gets through while its
+// rank computes: a wait that comes later than the delivery finds it there. The bytes themselves
+// move as the backend below moves them, at once or when both ranks wait, at memory speed. A rank
+// that waits sleeps. Time on a link counts as progress; but a message that was through for
+// `timeout_ms` and has not been delivered ends in DEADLINE. Collectives are composed from
+// exchanges, so that each of their messages is delayed.
 //
-// Losses. The backend below does not know of them: it would hand over the next message instead. So
+// Losses. The backend below does not know of them: it would deliver the next message instead. So
 // each message is followed by a ticket: its number and its times. A wrong number is a MISMATCH that
 // names rank, operation and peer; if nothing follows, the wait ends in the backend's own DEADLINE.
 // (Texts of the backend below count tickets as messages.)
@@ -109,7 +110,7 @@ static inline shoal_world_t *shoal_throttle_inner(shoal_world_t *world) {
 int64_t shoal_throttle_table_bytes(int32_t size);
 void shoal_throttle_routes_init(const shoal_throttle_settings_t *settings,
                                 shoal_throttle_world_t *world);
-// Puts that many bytes on a link, behind all that is on it already.
+// Puts that many bytes on a link, after all that is on it already.
 shoal_throttle_times_t shoal_throttle_book(shoal_throttle_world_t *world,
                                            const shoal_throttle_route_t *route, int32_t link,
                                            int64_t bytes, int64_t now);
