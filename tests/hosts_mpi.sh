@@ -11,6 +11,7 @@ for tool in ip sshd ssh ssh-keygen unshare nsenter; do command -v $tool >/dev/nu
 id=$$
 hosts="s$id-1 s$id-2"
 number() { echo "${1##*-}"; }
+mountpoint -q /run/netns && mounted=yes || mounted=no  # `ip netns add` mounts it when it is the first
 down() {
   for host in $hosts; do
     [ -f "$work/sshd$(number "$host").pid" ] && kill "$(cat "$work/sshd$(number "$host").pid")" 2>/dev/null
@@ -18,6 +19,7 @@ down() {
     for pid in $(ip netns pids "$host" 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
     ip netns del "$host" 2>/dev/null
   done
+  [ $mounted = yes ] || [ -n "$(ls /run/netns 2>/dev/null)" ] || umount /run/netns 2>/dev/null
   rm -rf "$work"
 }
 trap down EXIT
