@@ -17,7 +17,7 @@ static void add_seconds(shoal_text_t *text, double seconds) {
 static void add_bytes(shoal_text_t *text, double bytes) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   int i = 0;
-  for (; i < 5 && bytes >= 1024; ++i) bytes /= 1024;
+  for (; i < 5 && bytes >= 999.5; ++i) bytes /= 1024;
   shoal_text_addf(text, "%.3g %s", bytes, units[i]);
 }
 
@@ -28,7 +28,7 @@ static void add_share(shoal_text_t *text, const char *what, double seconds, doub
 }
 
 static void add_group(shoal_text_t *text, const shoal_simulated_t *group, double all) {
-  shoal_text_addf(text, "  %lld rank%s from %d on %s: compute ", (long long)group->rank_count,
+  shoal_text_addf(text, "  %lld rank%s from rank %d on, %s: compute ", (long long)group->rank_count,
                   group->rank_count == 1 ? "" : "s", group->first_rank, group->device);
   add_seconds(text, group->busy[SHOAL_QUEUE_COMPUTE]);
   add_share(text, "communication", group->busy[SHOAL_QUEUE_COMM], all);
@@ -136,9 +136,8 @@ static void write_names(shoal_json_writer_t *w, const shoal_simulated_t *group, 
   for (int q = -1; q < SHOAL_QUEUE_COUNT; ++q) {
     char name[120];
     if (q < 0) {
-      snprintf(name, sizeof name, "class %lld: %lld ranks from %d on %s",
-               (long long)group->class_index, (long long)group->rank_count, group->first_rank,
-               group->device);
+      snprintf(name, sizeof name, "%lld ranks from rank %d on, %s", (long long)group->rank_count,
+               group->first_rank, group->device);
     } else {
       snprintf(name, sizeof name, "%s", shoal_queue_name((shoal_queue_kind_t)q));
     }

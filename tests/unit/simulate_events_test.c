@@ -622,7 +622,7 @@ static void test_texts(void **state) {
   const char *text;
   assert_ok(shoal_simulation_report(s, &arena, &text));
   assert_non_null(strstr(text, "run on 2 ranks: 9.75 s a run\n"));
-  assert_non_null(strstr(text, "1 rank from 1 on cpu: compute 8 s"));
+  assert_non_null(strstr(text, "1 rank from rank 1 on, cpu: compute 8 s"));
   assert_non_null(strstr(text, "16 KiB between nodes"));
   assert_ok(shoal_simulation_json(s, &arena, &text));
   const shoal_json_t *json;

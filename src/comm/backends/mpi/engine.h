@@ -76,8 +76,8 @@ void shoal_mpi_shard_chunk(shoal_mpi_flight_t *flight);
 void shoal_mpi_shard_landed(shoal_mpi_world_t *world, shoal_mpi_flight_t *flight);
 // Ends this rank's access to its own shard.
 void shoal_mpi_shard_release(shoal_mpi_world_t *world, shoal_mpi_window_t *window, bool is_put);
-// Answers calls whose awaited versions were reached, and tells those that wait long which rank is
-// behind.
+// Looks at calls that wait for versions: tells those that wait long which rank is behind, and
+// breaks the world if that rank has left.
 void shoal_mpi_shards_step(shoal_mpi_world_t *world);
 
 // ---- windows: window.c, the caller's side ---------------------------------------------
