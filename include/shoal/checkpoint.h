@@ -25,9 +25,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_latest(const char *fold
                                                                 shoal_arena_t *arena,
                                                                 const char **out_path,
                                                                 int64_t *out_step);
-// Removes all but the `keep` newest "step-N" that are complete, and what failed saves before those
-// left behind. A `keep` of 0 removes nothing. Only what shoal_save wrote is removed: a folder with
-// other files in it stays, with them alone.
+// Keeps the `keep` newest complete checkpoints "step-N" and removes older ones, and what earlier
+// failed saves left. A `keep` of 0 removes nothing. Only files that shoal_save wrote are removed: a
+// folder that has other files stays, with those files.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
                                                                shoal_allocator_t allocator);
 // Removes every "step-N" in the same way: for a run that starts anew in a used folder.

@@ -99,7 +99,7 @@ SHOAL_API bool shoal_mesh_overlap(const shoal_mesh_t *a, const shoal_mesh_t *b);
 
 typedef enum shoal_cut_kind { SHOAL_CUT_DIM, SHOAL_CUT_FLAT, SHOAL_CUT_PARTIAL } shoal_cut_kind_t;
 
-// Ways to join unreduced parts (reduce.inc). lse joins a value with its log-sum-exp.
+// How partial parts are reduced (reduce.inc). lse combines a value with its log-sum-exp.
 typedef enum shoal_reduce {
 #define SHOAL_REDUCE_KIND(id, name, real_identity, integer_identity) SHOAL_REDUCE_##id,
 #include "shoal/reduce.inc"
@@ -140,10 +140,11 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_parse(const char *text,
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_print(const shoal_layout_t *layout,
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
-// Is it meaningful for this shape? Names the offending item.
+// Checks that the layout is valid for this shape; an error names the item that is not.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_check(const shoal_layout_t *layout,
                                                            const shoal_shape_t *shape);
-// Written alike (same mesh, same cuts; units of 0 and 1 alike; cuts of axes of size 1 are ignored).
+// Compares two layouts as they are written: same mesh, same cuts. Units of 0 and 1 are equal, and
+// cuts along axes of size 1 are ignored.
 SHOAL_API bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b);
 SHOAL_API bool shoal_layout_is_partial(const shoal_layout_t *layout);  // along any axis
 
@@ -185,8 +186,8 @@ typedef struct shoal_box {
   int64_t start[SHOAL_MAX_RANK], size[SHOAL_MAX_RANK];
 } shoal_box_t;
 
-// Owned boxes as a list sorted by start (flat ranges are *not* applied); and what is held beyond
-// them.
+// Lists the owned boxes, sorted by start (flat ranges are *not* applied); the second lists the
+// boxes that are held beyond them.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_boxes_list(const shoal_boxes_t *boxes,
                                                          shoal_arena_t *arena,
                                                          const shoal_box_t **out_boxes,
@@ -245,8 +246,8 @@ typedef struct shoal_reshard {
   const shoal_transfer_t *transfers;
 } shoal_reshard_t;
 
-// What a reshard amounts to: the same kind, `collective`, `reduces` and `reduce` as in
-// shoal_reshard_t.
+// What kind of communication a reshard is: the same `kind`, `collective`, `reduces` and `reduce` as
+// in shoal_reshard_t.
 typedef struct shoal_reshard_facts {
   shoal_reshard_kind_t kind;
   bool collective;
@@ -256,19 +257,20 @@ typedef struct shoal_reshard_facts {
   int64_t group;              // ranks along these, or on two different meshes together; 1: none
 } shoal_reshard_facts_t;
 
-// Says what the move of a value from one layout to another amounts to, in the given micro-batches
-// (-1: over all of them), without listing what moves. The cost depends on axes and dims; where the
-// layouts do not say it (two different cuts of one dim, halos) on the ranks along those axes, and
-// between meshes that share some ranks on the ranks. MISMATCH if an element is owned by a rank that
-// does not hold it (a trimmed source), UNSUPPORTED for two reductions at once.
+// Finds which collective the move of a value from one layout to another amounts to, in the given
+// micro-batches (-1: over all of them), without listing transfers. Its cost depends on axes and
+// dims. Where two different cuts of one dim or halos are involved it also grows with the ranks
+// along those axes, and between meshes that share some ranks with the number of ranks. MISMATCH if
+// an element is owned by a rank that does not hold it (a trimmed source), UNSUPPORTED for two
+// reductions at once.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reshard_describe(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_allocator_t allocator, shoal_reshard_facts_t *out_facts);
 
-// Plans the move of a value from one layout to another for all ranks, between any two meshes, in
-// the given micro-batches (-1: over all of them). It costs what all ranks together have peers: it
-// is for tests and for tools that look at few ranks. Transfers are in the arena. Errors are those
-// of shoal_reshard_describe.
+// Lists the transfers of all ranks for the move of a value from one layout to another, between any
+// two meshes, in the given micro-batches (-1: over all of them). Its cost grows with the number of
+// pairs of ranks that exchange data: use it in tests, and in tools for few ranks. Transfers are in
+// the arena. Errors are those of shoal_reshard_describe.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_reshard(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_arena_t *arena, shoal_reshard_t *out_reshard);

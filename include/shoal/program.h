@@ -1,10 +1,11 @@
-// Shoal, program: what the ranks of one class execute, as data.
+// Shoal, program: what ranks execute, as data.
 //
-// A program has meshes, a state table, and per *class* of ranks buffers, *segments* (straight-line
-// lists of instructions) and, per graph, an *order* of segment calls, each with a micro-batch
-// index. Only the order grows with micro-batches; nothing grows with ranks: what differs between
-// ranks or micro-batches (part sizes, places, peers, transfer boxes) follows from the buffers'
-// layouts and is bound at load.
+// A program has meshes, a state table, and *classes* of ranks: the ranks of a class run the same
+// text. A class has buffers, *segments* (straight-line lists of instructions) and, for each graph,
+// an *order* (a schedule) of segment calls, each with a micro-batch index. Only the order grows
+// with micro-batches, and nothing grows with ranks: what differs between ranks or micro-batches
+// (part sizes, places, peers, transfers) follows from the buffers' layouts and is worked out when a
+// rank loads the program.
 //
 // Instructions lie on *queues*: in order within a queue, across queues ordered by explicit waits on
 // earlier instructions of the same segment. A segment call starts when the call before it is done
@@ -12,7 +13,8 @@
 //
 // Programs print, parse back, and are checked before they run: shoal_program_check proves that
 // every read sees a written value, that conflicting accesses to memory are ordered, and that all
-// classes' communication matches in order, kind, size, dtype and group.
+// classes' communication matches in order, kind, size, dtype and group. It is exact for every
+// number of ranks, and costs classes and instructions, not ranks.
 #ifndef SHOAL_PROGRAM_H_
 #define SHOAL_PROGRAM_H_
 

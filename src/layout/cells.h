@@ -1,4 +1,5 @@
-// Cells: ranks that layouts cannot tell apart, but for where their parts lie.
+// Cells: groups of ranks whose parts have the same sizes in some layouts, and differ only in where
+// they lie.
 //
 // Along each axis of a mesh the coordinates are put into *runs*: within one, parts have the same
 // sizes (and, in chunks, the same intervals, and halos of the same width). One run per axis is a
@@ -24,7 +25,8 @@ typedef struct shoal_cells {
   const int64_t *run_starts[SHOAL_MAX_AXES + 1];  // first coordinate of each run; the first is 0
 } shoal_cells_t;
 
-// Micro-batches of which cells are asked: one of them, all together (-1), or any, as an axis.
+// As `micro` below: the micro-batches are one more axis. Otherwise it is one of them, or -1 for all
+// together.
 #define SHOAL_MICRO_ANY (-2)
 
 typedef struct shoal_cells_of {
@@ -33,20 +35,20 @@ typedef struct shoal_cells_of {
   int64_t micro;
 } shoal_cells_of_t;
 
-// Of several layouts on one mesh (their meshes are equal).
+// Finds the cells of several layouts on one mesh (their meshes are equal).
 SHOAL_MUST_USE shoal_status_t shoal_layout_cells(const shoal_mesh_t *mesh, int64_t count,
                                                  const shoal_cells_of_t *layouts,
                                                  shoal_arena_t *arena, shoal_cells_t *out_cells);
-// Cells of ranks, micro-batches aside, in the order of their first ranks' positions; and the runs
-// of micro-batches.
+// The number of cells of ranks, micro-batches aside. Cells are in the order of their first ranks'
+// positions.
 int64_t shoal_cells_count(const shoal_cells_t *cells);
 void shoal_cells_first(const shoal_cells_t *cells, int64_t cell,
                        int64_t out_coords[SHOAL_MAX_AXES]);  // of its ranks
 int64_t shoal_cells_find(const shoal_cells_t *cells, const int64_t coords[SHOAL_MAX_AXES]);
 
-// Of a reshard: of ranks that have a part in it before, and of those that have one afterwards. On
-// one mesh, or on meshes that share ranks, the two are to be taken together: a rank is told by both
-// of its cells.
+// The cells of a reshard: of the ranks that have a part before, and of those that have one
+// afterwards. On one mesh, or on meshes that share ranks, ranks are equal only if they are in the
+// same cell of both.
 typedef struct shoal_reshard_cells {
   shoal_cells_t src, dst;
   bool same_mesh;
@@ -56,14 +58,14 @@ SHOAL_MUST_USE shoal_status_t shoal_reshard_cells(const shoal_layout_t *src, int
                                                   const shoal_layout_t *dst, int64_t dst_micro,
                                                   const shoal_shape_t *shape, shoal_arena_t *arena,
                                                   shoal_reshard_cells_t *out_cells);
-// One rank per cell, of all ranks that take part or (rank_count > 0) of some.
+// Gives one rank per cell, of all ranks that take part or (rank_count > 0) of the given ones.
 SHOAL_MUST_USE shoal_status_t shoal_reshard_cells_ranks(const shoal_reshard_cells_t *cells,
                                                         int64_t rank_count, const int32_t *ranks,
                                                         shoal_arena_t *arena, int64_t *out_count,
                                                         const int32_t **out_ranks);
 
-// The staging bytes of a rank's detached forward motion, 0 where it only sends, at their largest:
-// over all ranks, or (rank_count > 0) over some.
+// The largest number of staging bytes that a rank's detached forward motion needs (0 where it only
+// sends): over all ranks, or (rank_count > 0) over the given ones.
 SHOAL_MUST_USE shoal_status_t shoal_reshard_staging_largest(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_dtype_t dtype, int64_t rank_count, const int32_t *ranks,

@@ -1,6 +1,6 @@
-// Layouts kept once. A model of a hundred layers has thousands of values in a dozen layouts: plans
-// and programs point at the kept ones, so that a layout costs its size once, equal ones compare by
-// their pointers, and what is worked out for one is worked out for all.
+// Interned layouts. A model of a hundred layers has thousands of values in a dozen layouts. Plans
+// and programs point at interned ones, so that each layout is stored once, equal ones have equal
+// pointers, and results can be shared.
 #ifndef SHOAL_LAYOUT_INTERN_H_
 #define SHOAL_LAYOUT_INTERN_H_
 
@@ -14,12 +14,12 @@ typedef struct shoal_layouts {
 } shoal_layouts_t;
 
 void shoal_layouts_init(shoal_arena_t *arena, shoal_layouts_t *out_layouts);
-// The kept layout that is written exactly as `layout`, on the same mesh (the same pointer). Copies
-// weights.
+// Gives the interned layout that is written exactly as `layout`, on the same mesh (the same
+// pointer). Copies weights.
 SHOAL_MUST_USE shoal_status_t shoal_layouts_keep(shoal_layouts_t *layouts,
                                                  const shoal_layout_t *layout,
                                                  const shoal_layout_t **out_layout);
-// Of everything the layout says, its mesh by its address.
+// Hash of all fields of the layout, and of its mesh's address.
 uint64_t shoal_layout_hash(const shoal_layout_t *layout);
 
 #endif  // SHOAL_LAYOUT_INTERN_H_

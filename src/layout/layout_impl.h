@@ -1,4 +1,4 @@
-// Layout, inside: what the files of this folder share. Nothing here is public.
+// Internal header of layout/: what its files share. Nothing here is public.
 //
 //   mesh.c        meshes: text, coordinates
 //   text.c        layouts: parse and print
@@ -34,9 +34,9 @@
 int64_t shoal_layout_axis_size(const shoal_mesh_t *mesh, int32_t axis);
 const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
 
-// Cuts nothing, whatever the other cuts are: its axis has one rank.
+// Says whether the cut has no effect, because its axis has one rank.
 bool shoal_cut_idle(const shoal_layout_t *layout, const shoal_cut_t *cut);
-// Are two cuts alike, their axes aside, which have `parts` coordinates each?
+// Says whether two cuts are equal except for their axes, which have `parts` coordinates each.
 bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts);
 
 // ---- text ------------------------------------------------------------------------------
@@ -51,8 +51,8 @@ SHOAL_MUST_USE shoal_status_t shoal_layout_check_items(const shoal_layout_t *lay
 
 // ---- meaning ---------------------------------------------------------------------------
 
-// Deals by weights that were worked out, so that looking at all parts costs the parts, not their
-// square. Zeroed but for the arena; wherever one is asked for, NULL works every deal out again.
+// A cache of distributions by weights, so that looking at all parts costs the number of parts, not
+// its square. Starts zeroed except for the arena. Where one is an argument, NULL means no cache.
 typedef struct shoal_deal {
   const int64_t *weights;
   int64_t units, parts;
@@ -92,8 +92,8 @@ typedef struct shoal_dim_state {
 SHOAL_MUST_USE shoal_status_t shoal_dim_state_init(int64_t length, shoal_deals_t *deals,
                                                    shoal_arena_t *arena,
                                                    shoal_dim_state_t *out_state);
-// Applies a cut of a dim of `length`, for coordinate `index`. What the state had stays as it is: a
-// copy of the struct may be cut in another way.
+// Applies a cut of a dim of `length`, for coordinate `index`. Nothing that the state points to is
+// changed, so a copy of the struct may be cut in another way.
 SHOAL_MUST_USE shoal_status_t shoal_dim_state_cut(const shoal_mesh_t *mesh, const shoal_cut_t *cut,
                                                   int64_t length, int64_t index,
                                                   shoal_arena_t *arena, shoal_dim_state_t *state);
@@ -114,7 +114,7 @@ typedef struct shoal_cut_share {
 
 bool shoal_cut_share(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
                      int64_t length, int64_t parts, int64_t index, shoal_cut_share_t *out);
-// How many units, or items, that deals out.
+// How many units, or items, shoal_cut_share distributes.
 int64_t shoal_cut_units(const shoal_cut_t *cut, int32_t chunk, const shoal_dim_state_t *outer,
                         int64_t length);
 
@@ -191,7 +191,7 @@ typedef struct shoal_side_part {
   bool halo;         // holds more than it owns
 } shoal_side_part_t;
 
-// What the axes do on a side; the parts are left out. With them: shoal_side_init.
+// Finds what the axes do on a side, without the parts. shoal_side_init finds the parts, too.
 SHOAL_MUST_USE shoal_status_t shoal_side_axes(const shoal_layout_t *layout,
                                               const shoal_shape_t *shape, int64_t micro,
                                               shoal_side_t *out_side);
@@ -209,7 +209,7 @@ SHOAL_MUST_USE shoal_status_t shoal_side_part_at(const shoal_side_t *side, const
                                                  shoal_side_part_t *out_part);
 // and what follows from a part's dims and offsets, which are there: all of it, but for flat ranges.
 void shoal_side_part_shape(const shoal_side_t *side, shoal_side_part_t *part);
-// Where index `global` of a dim lies among the held ones. It is held.
+// Position of index `global` of a dim among the held elements; it must be held.
 int64_t shoal_side_local(const shoal_side_part_t *part, int32_t dim, int64_t global);
 
 // What a part owns, or with `held` what it holds, as products.
@@ -247,7 +247,8 @@ SHOAL_MUST_USE shoal_status_t shoal_roles_find(const shoal_side_t *src, const sh
 // mesh, or -1.
 void shoal_roles_source(const shoal_roles_t *roles, int64_t position, const int64_t *coords,
                         int64_t self, int64_t out_source[SHOAL_MAX_AXES]);
-// The error for a destination of whose elements only some are covered: it names the first.
+// Makes the error for a destination of which only some elements are covered; it names the first
+// that is not.
 SHOAL_MUST_USE shoal_status_t shoal_roles_unowned(int32_t rank, const shoal_products_t *need,
                                                   const shoal_products_t *covered, int64_t position,
                                                   shoal_arena_t *scratch);
@@ -363,9 +364,9 @@ SHOAL_MUST_USE shoal_status_t shoal_pair_received(const shoal_pair_t *pair, int6
 struct shoal_links;
 SHOAL_MUST_USE shoal_status_t shoal_pair_links(const shoal_pair_t *pair, int32_t rank,
                                                shoal_arena_t *arena, struct shoal_links *out_links);
-// What it amounts to. With `look`, that is found by looking at ranks, also where the layouts say
-// it; *out_known: they do. Survey is the looking alone; `covered`: every element is known to be
-// owned.
+// Finds the kind of the reshard. With `look` it is found by looking at ranks even where the layouts
+// determine it; *out_known says whether they do. shoal_pair_survey only looks at ranks; `covered`
+// says that every element is known to be owned.
 SHOAL_MUST_USE shoal_status_t shoal_pair_describe(const shoal_pair_t *pair,
                                                   shoal_allocator_t allocator, bool look,
                                                   bool *out_known,
@@ -377,7 +378,7 @@ struct shoal_reshard_cells;
 SHOAL_MUST_USE shoal_status_t shoal_pair_cells(const shoal_pair_t *pair, shoal_arena_t *arena,
                                                struct shoal_reshard_cells *out_cells);
 
-// What the kind of a reshard is decided from.
+// The facts from which the kind of a reshard is decided.
 typedef struct shoal_reshard_evidence {
   const shoal_side_t *src, *dst;
   bool same_mesh;

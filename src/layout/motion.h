@@ -1,10 +1,11 @@
-// A motion: a reshard seen from one rank. Which messages it packs, sends and receives, and in which
-// steps its output is made. Programs and primitives alike are planned here, and here only; comm
-// runs it (primitive/carrier.h).
+// A motion is one rank's side of a reshard: which messages it packs, sends and receives, and in
+// which steps its output is built. Programs and primitives both plan their motions here;
+// primitive/carrier.h runs them.
 //
-// A *link* is elements that go from one rank's part to another's: a block of ones in the matrix
-// that a reshard is. Everything else is derived from one list of links, forward and, with the two
-// sides swapped, backward: that is what makes the two directions transposes of each other.
+// A *link* is the set of elements that go from one rank's part to another's: a block of ones, if a
+// reshard is regarded as a matrix. Everything else is derived from one list of links, forward and,
+// with the two sides swapped, backward: that is what makes the two directions transposes of each
+// other.
 #ifndef SHOAL_LAYOUT_MOTION_H_
 #define SHOAL_LAYOUT_MOTION_H_
 
@@ -113,11 +114,12 @@ SHOAL_MUST_USE shoal_status_t shoal_motion_of_rank(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, const shoal_reshard_facts_t *facts,
     const shoal_motion_options_t *options, shoal_arena_t *arena, shoal_motion_t *out_motion);
-// What a collective of that kind is in the other direction.
+// The kind of the adjoint: all_gather for reduce_scatter, and so on.
 shoal_reshard_kind_t shoal_reshard_adjoint(shoal_reshard_kind_t kind);
-// Does this rank do nothing in it?
+// Says whether this rank has nothing to do.
 bool shoal_motion_is_idle(const shoal_motion_t *motion);
-// Does it only send? Then, detached, its staging is needed until the last message is out.
+// Says whether the rank only sends. A detached motion then needs its staging until the last message
+// is sent.
 bool shoal_motion_only_sends(const shoal_motion_t *motion);
 // The staging bytes of all ranks' detached forward motions, those that only send left out, without
 // planning any: bytes[rank] for every rank below rank_count. See shoal_reshard_staging_largest in

@@ -1,5 +1,5 @@
-// Binding: what one rank of a class does, with sizes, places, addresses and transfers worked out.
-// Done once at load; the executor then only walks these arrays.
+// Binding specialises a program for one rank of a class: it works out sizes, places, addresses and
+// transfers. It is done once at load; the executor then only walks these arrays.
 #ifndef SHOAL_PROGRAM_BIND_H_
 #define SHOAL_PROGRAM_BIND_H_
 

@@ -1,5 +1,5 @@
-// The static check, inside. Its parts, in the order they run; each may rely on what the ones before
-// it have proven:
+// Internal header of the static check. Its parts, in the order in which they run; each may rely on
+// what the earlier ones have proven:
 //   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
 //   check_instructions.c  every instruction by itself
 //   check_types.c         local types: one rank per cell is bound as it would be at load
@@ -41,7 +41,7 @@ typedef struct check {
   const int64_t *present;  // [class * mesh_count + mesh]: how many of its ranks are on the mesh
 } check_t;
 
-// How many of the class's ranks are on the mesh, which is one of the program's.
+// How many of the class's ranks are on the mesh, which must be one of the program's.
 int64_t shoal_program_check_present(const check_t *check, int64_t class, const shoal_mesh_t *mesh);
 // The port a FEED or FETCH stands for in `graph`: called as the instruction is, or as its buffer;
 // or -1.

@@ -51,12 +51,12 @@ typedef struct memory {
 
 // Cuts the arena at every edge of a buffer's slot or a workspace.
 SHOAL_MUST_USE shoal_status_t shoal_spans_make(memory_t *m);
-// What begins and ends at such edges.
+// The spans of a byte range that begins and ends at such edges.
 range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes);
 // The present instruction's clock, from its queue's last instruction (-1: none) and its waits.
 void shoal_spans_clock(memory_t *m, int64_t before);
-// The present instruction reads or writes: is it ordered with what touched these bytes before? A
-// write makes them `buffer`'s (-1: nobody's). `what` is for the message: "an input".
+// Checks that the present instruction's read or write is ordered with earlier accesses to these
+// bytes. A write gives them to `buffer` (-1: to none). `what` is for the message: "an input".
 SHOAL_MUST_USE shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what);
 SHOAL_MUST_USE shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer,
                                                 int32_t slot, const char *what);

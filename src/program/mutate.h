@@ -1,6 +1,6 @@
-// Mutations: programs broken on purpose, one small change each. The proof layer runs every one of
-// them: the static check or a wrong result must tell, or it must be clear why the change computes
-// the same.
+// Mutations: programs broken on purpose, one small change each. explore/ runs each of them: the
+// static check or a wrong result must reveal it, or it must be clear why the change computes the
+// same.
 #ifndef SHOAL_PROGRAM_MUTATE_H_
 #define SHOAL_PROGRAM_MUTATE_H_
 

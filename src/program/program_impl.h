@@ -1,4 +1,4 @@
-// Program, inside: what the files of this folder share. Nothing here is public.
+// Internal header of program/: what its files share. Nothing here is public.
 //
 //   program.c       names and small questions
 //   bind.c          a rank's parts, addresses, local calls
@@ -27,7 +27,7 @@ static inline int64_t shoal_program_align(int64_t bytes) {
   return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);
 }
 
-// Does the layout speak of micro, as a cut or as a partial? Such a value exists once per
+// Says whether the layout has a cut or a partial along micro. Such a value exists once per
 // micro-batch.
 bool shoal_program_has_micro(const shoal_layout_t *layout);
 // The layout's partial along micro, or NULL.
@@ -67,7 +67,7 @@ SHOAL_MUST_USE shoal_status_t shoal_bind_one(const shoal_program_t *program,
                                              int64_t micro, const shoal_instruction_t *in,
                                              shoal_arena_t *arena);
 
-// Does the channel move nothing between ranks, in no micro-batch?
+// Says whether the channel never moves anything between ranks, in any micro-batch.
 SHOAL_MUST_USE shoal_status_t shoal_channel_is_silent(const shoal_channel_t *channel,
                                                       int64_t micro_count, shoal_arena_t *scratch,
                                                       bool *out_silent);

@@ -1,6 +1,6 @@
-// Ranks and micro-batches that stand for others: one of each cell (layout/cells.h) among the ranks
-// of a class. What is worked out for them - sizes, workspaces, whether an instruction binds - holds
-// for all.
+// Samples: one rank and micro-batch of each cell (layout/cells.h) among the ranks of a class. What
+// is worked out for the samples (sizes, workspaces, whether an instruction binds) holds for all
+// ranks.
 #ifndef SHOAL_PROGRAM_SAMPLE_H_
 #define SHOAL_PROGRAM_SAMPLE_H_
 
