@@ -29,6 +29,11 @@ if(SHOAL_SANITIZE)
     shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-omit-frame-pointer
                           -fno-sanitize-recover=all)
   target_link_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE})
+  if(SHOAL_FUZZ)
+    # Coverage for libFuzzer; the entries themselves link with -fsanitize=fuzzer. clang also minds offset 0 of a
+    # null pointer, which is what kernels of empty tensors compute.
+    target_compile_options(shoal_flags INTERFACE -fsanitize=fuzzer-no-link -fno-sanitize=pointer-overflow)
+  endif()
   string(TOUPPER ${SHOAL_SANITIZE} sanitizers)
   string(REPLACE "," ";" sanitizers ${sanitizers})
   foreach(sanitizer IN LISTS sanitizers)

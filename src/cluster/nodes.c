@@ -96,6 +96,8 @@ static bool is_address(const char *address) {
 
 // ---- ssh ------------------------------------------------------------------------------
 
+#define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
+
 static shoal_status_t read_shared_envs(const shoal_json_t *object, shoal_arena_t *arena,
                                        shoal_cluster_ssh_t *ssh) {
   const shoal_json_t *envs = shoal_json_find(object, "shared_envs");
@@ -107,7 +109,7 @@ static shoal_status_t read_shared_envs(const shoal_json_t *object, shoal_arena_t
   if (!variables) return SHOAL_OOM();
   for (int64_t i = 0; i < envs->count; ++i) {
     const char *key = envs->children[i].key;
-    if (strpbrk(key, "= \t\n") || !key[0]) {
+    if (!key[0] || key[strspn(key, NAME_LETTERS)]) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s is no variable's name", envs->children[i].path);
     }
     variables[i].name = shoal_arena_strdup(arena, key);

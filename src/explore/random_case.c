@@ -28,8 +28,8 @@ static void add_ref(shoal_text_t *text, shoal_case_ref_t ref) {
 }
 
 static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
-  shoal_text_addf(text, "seed=%llu ranks=%lld %s%s%s%s", (unsigned long long)c->seed,
-                  (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
+  shoal_text_addf(text, "seed=%lld ranks=%lld %s%s%s%s", (long long)c->seed, (long long)c->ranks,
+                  optimizer_names[c->optimizer], c->eval ? " eval" : "",
                   c->processes ? " processes" : "", c->opaque ? " opaque" : "");
   if (c->steps != SHOAL_CASE_STEPS) shoal_text_addf(text, " steps=%lld", (long long)c->steps);
   for (int64_t i = 0; i < c->inputs.count; ++i) {

@@ -138,6 +138,7 @@ static void test_errors(void **state) {
       {"nodes: [{address: a}]\nssh:\n  c: {usrname: me}\n", "r.yml:", "username"},
       {"nodes: [{address: a}]\nssh:\n  c: {port: 0}\n", "r.yml:3:", "port"},
       {"nodes: [{address: a}]\nssh:\n  c: {shared_envs: [1]}\n", "r.yml:3:", "shared_envs"},
+      {"nodes: [{address: a}]\nssh:\n  c: {shared_envs: {'X[s': 1}}\n", "r.yml:3:", "variable"},
       {"nodes: [{address: a}]\nssh:\n  c: 3\n", "r.yml:3:", "ssh.c"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {

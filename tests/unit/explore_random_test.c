@@ -50,6 +50,25 @@ static shoal_check_options_t with(const fixture_t *f) {
   return (shoal_check_options_t){.allocator = f->allocator, .rules = f->rules};
 }
 
+// Any seed parses back, also one that is larger than a signed number.
+static void test_seeds_parse_back(void **state) {
+  (void)state;
+  static const uint64_t seeds[] = {0, 7, INT64_MAX, UINT64_MAX, UINT64_C(1) << 63};
+  fixture_t f;
+  begin(&f, false);
+  for (size_t i = 0; i < sizeof seeds / sizeof *seeds; ++i) {
+    const char *text;
+    shoal_random_case_t c, again;
+    assert_ok(shoal_random_case_parse("seed=1 ranks=2 none; i0=f32[4]; v0=relu(i0); mesh data=2",
+                                      f.registry, &f.arena, &c));
+    c.seed = seeds[i];
+    assert_ok(shoal_random_case_print(&c, &f.arena, &text));
+    assert_ok(shoal_random_case_parse(text, f.registry, &f.arena, &again));
+    assert_true(again.seed == seeds[i]);
+  }
+  end(&f);
+}
+
 // A bf16 sum that nearly cancels: halves that are rounded before they are joined miss by more than
 // the one-device run. Which data is unlucky is looked for, not assumed.
 static void test_rounding_is_excused(void **state) {
@@ -220,6 +239,7 @@ static void test_other_words_are_another_failure(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_seeds_parse_back),
       cmocka_unit_test(test_rounding_is_excused),
       cmocka_unit_test(test_a_fault_is_not_excused),
       cmocka_unit_test(test_only_values_are_excused),
