@@ -25,9 +25,10 @@ typedef struct cli_model_options {
   }
 #define CLI_MODEL_OPTIONS(type)                                                                   \
   CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),                  \
-      CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens of a row", .positive = true),       \
-      CLI_MODEL_OPTION(type, INT, vocabulary, NULL, "gpt: different tokens", .positive = true),   \
-      CLI_MODEL_OPTION(type, INT, width, NULL, "gpt: channels", .positive = true),                \
+      CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens per row", .positive = true),        \
+      CLI_MODEL_OPTION(type, INT, vocabulary, NULL, "gpt: size of the vocabulary",                \
+                       .positive = true),                                                         \
+      CLI_MODEL_OPTION(type, INT, width, NULL, "gpt: width of the model", .positive = true),      \
       CLI_MODEL_OPTION(type, INT, heads, NULL, "gpt: attention heads", .positive = true),         \
       CLI_MODEL_OPTION(type, INT, layers, NULL, "gpt: blocks; mlp: hidden layers",                \
                        .positive = true),                                                         \

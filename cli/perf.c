@@ -41,7 +41,7 @@ static const shoal_option_t OPTIONS[] = {
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, cold, NULL,
                  "flush the buffers from the caches before each call", .no_environment = true),
-    SHOAL_OPTION(perf_command_t, BOOL, any_order, NULL, "reductions may join in any order",
+    SHOAL_OPTION(perf_command_t, BOOL, any_order, NULL, "reductions may combine ranks in any order",
                  .no_environment = true),
     SHOAL_OPTION(perf_command_t, BOOL, table, NULL,
                  "print the table of algorithms (SHOAL_COMM_TABLE goes before it) and stop",

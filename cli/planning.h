@@ -23,7 +23,7 @@ typedef struct cli_plan_options {
     .doc = doc_, __VA_ARGS__                                                                   \
   }
 #define CLI_PLAN_OPTIONS(type)                                                                   \
-  CLI_PLAN_OPTION(type, INT, ranks, "1", "ranks", .letter = 'n'),                                \
+  CLI_PLAN_OPTION(type, INT, ranks, "1", "number of ranks", .letter = 'n'),                      \
       CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"), \
       CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),       \
       CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),       \

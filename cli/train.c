@@ -38,10 +38,11 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
                  .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
-                 "device memory the host cannot touch; real queues"),
+                 "device memory that the host cannot read, a thread per queue"),
     SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
                  "measure instructions and links, for `simulate --times`; file to write them to"),
-    SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL, "plan, lower and check, then stop"),
+    SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL,
+                 "plan the model and check the program, then stop"),
     CLI_PLAN_OPTIONS(train_command_t),
     CLI_MODEL_OPTIONS(train_command_t),
     SHOAL_OPTION(train_command_t, BOOL, help, NULL, "this list")};

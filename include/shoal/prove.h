@@ -44,7 +44,7 @@ typedef struct shoal_check_how {
   int64_t timeout_ms;               // without progress; 0: 60000
   bool processes;  // ranks are processes forked from this one, which must have no other threads;
                    // else threads of it
-  bool direct;     // plans once and hands the program to all ranks; else each rank plans
+  bool direct;     // all ranks load one program; else they call shoal_parallelize
   shoal_check_line_fn_t line;  // may be NULL: gets the text of the program, line by line
   void *line_self;
 } shoal_check_how_t;

@@ -18,7 +18,7 @@ double shoal_parse_double(const char *text, char **out_end);
 // ASCII only, as names of environment variables are: in Turkish the capital of i is another letter.
 char shoal_upper(char c);
 
-// This thread's locale is C between the two: for libraries that print or parse numbers.
+// Between enter and leave this thread's locale is C: for libraries that print or parse numbers.
 locale_t shoal_locale_enter(void);
 void shoal_locale_leave(locale_t before);
 

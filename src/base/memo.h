@@ -32,7 +32,8 @@ typedef struct shoal_memo {
 
 void shoal_memo_init(shoal_arena_t *arena, shoal_memo_t *out_memo);
 bool shoal_memo_find(const shoal_memo_t *memo, const shoal_key_t *key, int64_t *out_answer);
-// Copies the key, which must not be there yet. False when memory is short, of the key's too.
+// Copies the key, which must not be there yet. False when memory is short, or was when the key was
+// written.
 bool shoal_memo_add(shoal_memo_t *memo, const shoal_key_t *key, int64_t answer);
 
 #endif  // SHOAL_BASE_MEMO_H_

@@ -1,4 +1,4 @@
-// Names of the ways to join unreduced parts (shoal/reduce.inc). What they compute is op/reduce.h's.
+// Names of the reductions (shoal/reduce.inc). op/reduce.h has what they compute.
 #ifndef SHOAL_LAYOUT_REDUCE_H_
 #define SHOAL_LAYOUT_REDUCE_H_
 

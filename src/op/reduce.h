@@ -1,5 +1,5 @@
-// Ways to join unreduced parts (shoal/reduce.inc), as functions on elements: what partial buffers
-// start at and how two of them are joined. Merging a value *with* its log-sum-exp is a kernel of
+// Reductions of partial parts (shoal/reduce.inc), as functions on elements: what partial buffers
+// start at and how two of them are combined. Merging a value *with* its log-sum-exp is a kernel of
 // its own, not here.
 #ifndef SHOAL_OP_REDUCE_H_
 #define SHOAL_OP_REDUCE_H_

@@ -1,6 +1,6 @@
-// Planners: who makes plans. Each strategy is one file and one line in strategies.inc; it writes an
-// intent, completion (plan/) does the rest. `auto` simulates what it can enumerate and takes the
-// best.
+// Planners make plans. Each strategy is one file and one line in strategies.inc; it writes an
+// intent, and completion (plan/) does the rest. `auto` simulates a few candidates and takes the
+// fastest.
 #ifndef SHOAL_PLANNERS_PLANNERS_H_
 #define SHOAL_PLANNERS_PLANNERS_H_
 

@@ -1,7 +1,7 @@
 // Sliding windows along the two spatial dims of [N,C,H,W], in global coordinates: output o looks
-// through `kernel` taps at inputs o * stride - padding + tap * dilation. Parts are told by their
-// places; an index outside the whole is padding, one inside the whole that the part does not hold
-// is MISMATCH - which is how rule discovery learns the halo.
+// through `kernel` taps at inputs o * stride - padding + tap * dilation. Places say where parts
+// lie. An index outside the whole is padding; one inside the whole that the part does not hold is a
+// MISMATCH, from which rule discovery learns the halo.
 #ifndef SHOAL_OP_WINDOW_H_
 #define SHOAL_OP_WINDOW_H_
 
