@@ -3,7 +3,8 @@
 
 In a box, `$ shoal ...` is run (`# exit N` behind it: it must end so) and every line shown must be printed, in that
 order; `...` stands for anything, also inside a line. A box marked ```c FILE or ```json FILE must quote that file.
-The table of exit codes is include/shoal/status.inc, and every SHOAL_ variable named exists in the source.
+The table of exit codes is include/shoal/status.inc, and every SHOAL_ variable named exists in the source. Every link
+to a file of the repository, and to a heading of it, leads somewhere; the glossary is in order.
 """
 
 import os
@@ -109,6 +110,35 @@ def check_map():
         fail("README.md", f"its source map has {listed}, src/LAYERS {layers}")
 
 
+def anchors(text):
+    """What headings can be linked by, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def check_links():
+    pages = [SOURCE / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages += sorted(SOURCE.glob("docs/*.md")) + sorted(SOURCE.glob("bench/**/*.md"))
+    for page in pages:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if link.startswith(("http:", "https:", "mailto:")):
+                continue
+            if not target.exists():
+                fail(page.relative_to(SOURCE), f"links to {link}, which is not there")
+            elif anchor and anchor not in anchors(target.read_text()):
+                fail(page.relative_to(SOURCE), f"links to {link}, but there is no such heading")
+
+
+def check_glossary():
+    words = re.findall(r"^\| \*\*(.*?)\*\* \|", (SOURCE / "docs/glossary.md").read_text(), re.M)
+    for before, word in zip(words, words[1:]):
+        if before.lower() > word.lower():
+            fail("docs/glossary.md", f"'{word}' stands after '{before}'")
+
+
 def main():
     if os.environ.get("SHOAL_SANITIZE"):
         return 77
@@ -121,6 +151,8 @@ def main():
             check_page(page, folder)
     check_codes()
     check_map()
+    check_links()
+    check_glossary()
     print("\n".join(failures) or "what the pages show is so")
     return 1 if failures else 0
 
