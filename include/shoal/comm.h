@@ -205,7 +205,7 @@ typedef struct shoal_request {
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_collective_start(shoal_group_t *group,
                                                                const shoal_collective_t *collective,
                                                                shoal_request_t *out_request);
-SHOAL_API bool shoal_request_test(shoal_request_t *request);  // has it ended, well or not?
+SHOAL_API bool shoal_request_test(shoal_request_t *request);  // true when it has ended, well or not
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_request_wait(shoal_request_t *request);  // blocks
 
 // Memory that all ranks of this node can address: collectives work in place on buffers that lie in

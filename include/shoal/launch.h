@@ -62,9 +62,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_ranks(const shoal_ranks_opt
                                                            shoal_rank_fn_t fn, void *self,
                                                            shoal_status_t *out_statuses);
 
-// Did a launcher - `shoal run`, mpirun, srun, torchrun - start this process as one of its ranks?
-// Then shoal_world_join joins them, and shoal_launch_ranks would make ranks of its own beside them.
-// *Not collective.*
+// Says whether a launcher (`shoal run`, mpirun, srun, torchrun) started this process as one of its
+// ranks. If so, shoal_world_join joins them, and shoal_launch_ranks would make further ranks of its
+// own. *Not collective.*
 SHOAL_API bool shoal_launched(void);
 
 // -------------------------------------------------------------------------------------------------

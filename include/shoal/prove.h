@@ -1,4 +1,4 @@
-// Shoal, prove: does a model compute on N ranks what it computes on one device?
+// Shoal, prove: checks that a model computes on N ranks what it computes on one device.
 //
 // shoal_check does for a model of your own what `shoal check` does. It plans the model, runs it on
 // N ranks, copies every value that a rank stores (gradients and updates included), and compares

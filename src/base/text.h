@@ -41,8 +41,8 @@ typedef struct shoal_scan {
 } shoal_scan_t;
 
 void shoal_scan_init(const char *name, const char *text, shoal_scan_t *out_scan);
-// Is it next? Does not consume. A token that ends in a letter is not found at the start of a longer
-// word: "sum" is not next in "summary", though "v" is next in "v12".
+// Says whether the token is next, without consuming it. A token that ends in a letter is not found
+// at the start of a longer word: "sum" is not next in "summary", though "v" is next in "v12".
 bool shoal_scan_peek(shoal_scan_t *scan, const char *token);
 bool shoal_scan_accept(shoal_scan_t *scan, const char *token);  // consume it if it is next
 bool shoal_scan_expect(shoal_scan_t *scan, const char *token);  // consume it or fail

@@ -88,7 +88,7 @@ SHOAL_MUST_USE shoal_status_t shoal_cluster_check_links(const shoal_cluster_t *c
 SHOAL_MUST_USE shoal_status_t shoal_cluster_kind_nodes(const char *where, const char *kind,
                                                        shoal_cluster_nodes_t *out_nodes);
 bool shoal_cluster_is_kind(const shoal_cluster_device_t *device);  // as built in, unchanged
-// Does the text look like a preset, known kinds or not?
+// Says whether the text has the form of a preset, whether or not its kinds are known.
 bool shoal_cluster_is_preset(const char *text);
 SHOAL_MUST_USE shoal_status_t shoal_cluster_preset(const char *name, const char *text,
                                                    shoal_cluster_t *cluster);

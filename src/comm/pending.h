@@ -45,7 +45,7 @@ void shoal_cursor_offer(shoal_cursor_t *cursor, shoal_direction_t direction, int
 // that was its last. Returns the exchange if so.
 shoal_exchange_t *shoal_cursor_finish(shoal_cursor_t *cursor, shoal_direction_t direction,
                                       int32_t peer, shoal_pending_t *pending);
-// Is message `index` of the exchange still to come, as the cursor of its peer tells?
+// Says whether message `index` of the exchange is still to come, by the cursor of its peer.
 bool shoal_cursor_is_ahead(const shoal_cursor_t *cursor, const shoal_exchange_t *exchange,
                            int32_t index);
 

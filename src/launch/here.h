@@ -1,4 +1,4 @@
-// Is an address of a cluster file this machine's? Then no ssh and no MPI is needed to start ranks.
+// Recognises this machine's own addresses in a cluster file: ranks on it need neither ssh nor MPI.
 #ifndef SHOAL_LAUNCH_HERE_H_
 #define SHOAL_LAUNCH_HERE_H_
 

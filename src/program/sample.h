@@ -17,7 +17,7 @@ typedef struct shoal_samples {
   const shoal_sample_t *items;
 } shoal_samples_t;
 
-// Are all ranks of the mesh in the class?
+// Says whether all ranks of the mesh are in the class.
 bool shoal_class_covers(const shoal_class_t *rank_class, const shoal_mesh_t *mesh);
 
 // For values on one mesh, in every micro-batch of the loop or (micro_count 0) outside it. Without a

@@ -160,7 +160,7 @@ SHOAL_MUST_USE shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, co
                                                       const shoal_bound_instruction_t *bound,
                                                       char *staging,
                                                       shoal_run_transfer_t *out_transfer);
-// Is everything fed that this rank needs to run the graph?
+// Checks that everything was fed that this rank needs to run the graph.
 SHOAL_MUST_USE shoal_status_t shoal_run_feed_check(const shoal_runner_t *runner, const char *graph);
 // Enqueues the upload of a FEED (its staging is packed at once), the download of a FETCH.
 SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue,

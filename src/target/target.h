@@ -17,7 +17,8 @@ typedef struct shoal_target {
   const void *self;                            // handed to the functions below
   // Optional. Bytes of scratch this call wants; NULL: what the op's record says.
   int64_t (*workspace)(const void *self, const shoal_call_t *call);
-  // Optional. Can it run this op itself? NULL: if the record has a reference kernel.
+  // Optional. Says whether it can run this op itself. NULL: it can if the record has a reference
+  // kernel.
   bool (*has_kernel)(const void *self, const shoal_op_t *op);
 } shoal_target_t;
 

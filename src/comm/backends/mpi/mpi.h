@@ -65,7 +65,7 @@ typedef enum shoal_mpi_kind {
   SHOAL_MPI_MESSAGE,
   SHOAL_MPI_FAILED,  // the world is broken: tag is the code, the text follows
   SHOAL_MPI_LEFT,    // the sender has left
-  SHOAL_MPI_ASK,     // what do you do? `sequence` is the survey
+  SHOAL_MPI_ASK,     // asks for the receiver's account; `sequence` is the survey
   SHOAL_MPI_ACCOUNT,
   // Windows; `stream` is the window, `sequence` the call. To the owner:
   SHOAL_MPI_PUT,  // tag is the element type

@@ -82,9 +82,9 @@ typedef struct shoal_mpi_plugin {
   int (*test)(shoal_mpi_request_t *request, bool *out_done, int32_t *out_peer, int64_t *out_bytes);
   void (*cancel)(shoal_mpi_request_t *request);  // of a receive; test it until it is done
 
-  // Does this MPI allow calls from several threads at a time? Then a group may have a communicator
-  // of its own: all its ranks call this at about the same time, and it blocks until they have; the
-  // only one during which others may call. `ranks` are the world's.
+  // Says whether this MPI allows calls from several threads at a time. Then a group may have a
+  // communicator of its own: all its ranks call this at about the same time, and it blocks until
+  // they have; the only one during which others may call. `ranks` are the world's.
   bool (*has_groups)(void);
   int (*group_create)(int32_t size, const int32_t *ranks, int32_t tag, shoal_mpi_comm_t *out_comm);
   void (*group_free)(shoal_mpi_comm_t *comm);
