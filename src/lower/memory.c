@@ -183,6 +183,7 @@ enum { FEW = 2000 };  // blocks that are placed in quadratic time, too
 static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
                                    shoal_arena_t *scratch, int64_t *out_end) {
   int64_t bound = 0, best = INT64_MAX;
+  if (count == 0) return NULL;  // a rank may have nothing to place
   SHOAL_RETURN_IF_ERROR(lower_bound(blocks, count, scratch, &bound));
   for (int way = count <= FEW ? 0 : 1; way < 5 && best > bound; ++way) {
     int64_t end = 0;
@@ -193,7 +194,7 @@ static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
     best = end;
     for (int64_t i = 0; i < count; ++i) *blocks[i].offset = base + blocks[i].place;
   }
-  if (count > 0 && base + best > *out_end) *out_end = base + best;
+  if (base + best > *out_end) *out_end = base + best;
   return NULL;
 }
 

@@ -304,7 +304,6 @@ static bool go(comm_t *c, int64_t class) {
 }
 
 static shoal_status_t walk(comm_t *c) {
-  // A class is tried again when one it shares a channel with has moved.
   const int64_t count = c->program->class_count;
   for (bool moved = true; moved;) {
     moved = false;
