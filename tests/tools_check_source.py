@@ -36,6 +36,8 @@ CASES = [  # check, file, text, what must be said (None: nothing)
     ("files", "src/op/o.c", "// o\n" + "\n" * 1001, "lines: more than 1000"),
     ("files", "src/op/o.c", '// o\nchar *p = "/ho' + 'me/me/x";\n', "path of one machine"),
     ("files", "src/op/o.c", "// o\n\tint x;\n", "tab"),
+    ("files", "src/op/o.c", "// o: see a.h and base/a.c\n", None),
+    ("files", "src/op/o.c", "// o: see gone.h\n", "names gone.h, which is not there"),
     ("format", "src/graph/g.c", "// g\nint x;\n", None),
     ("format", "src/graph/g.c", "// g\nint  x;\n", "is not as clang-format writes it"),
     ("format", "src/graph/g.c", "// " + "g" * 98 + "\n", "101 columns"),

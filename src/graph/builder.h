@@ -39,7 +39,6 @@ const char *shoal_names_take(shoal_arena_t *arena, shoal_names_t *names,
                              const char *base);  // base, base_1 ...
 SHOAL_MUST_USE bool shoal_names_add(shoal_arena_t *arena, shoal_names_t *names, const char *name,
                                     bool *out_new);  // `name` is kept; false when memory is short
-bool shoal_names_has(const shoal_names_t *names, const char *name);
 // The full name of `name` in the current scope; says what is wrong with it otherwise.
 SHOAL_MUST_USE shoal_status_t shoal_name_join(shoal_graph_t *graph, const char *name,
                                               const char **out_name);

@@ -30,10 +30,6 @@ static bool reserve(shoal_arena_t *arena, shoal_names_t *names) {
   return true;
 }
 
-bool shoal_names_has(const shoal_names_t *names, const char *name) {
-  return names->capacity && find(names, name)->name;
-}
-
 bool shoal_names_add(shoal_arena_t *arena, shoal_names_t *names, const char *name, bool *out_new) {
   if (!reserve(arena, names)) return false;
   shoal_name_slot_t *slot = find(names, name);

@@ -1,6 +1,6 @@
-// Ranks on many machines by mpirun; see cluster.h.
-#include "launch/cluster.h"
-
+// Starting ranks on a cluster's machines: host file, ssh configuration, and `mpirun` (Open MPI or
+// MPICH, whichever is there). Both files are anonymous memory that mpirun reads through /proc:
+// nothing is left behind.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,9 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "cluster/cluster.h"
 #include "launch/here.h"
+#include "launch/launch.h"
 #include "launch/process.h"
 #include "launch/relay.h"
 
@@ -27,6 +29,17 @@
 #define OWN_FILES 24
 
 extern char **environ;
+
+// What mpirun is called with, and what it reads; in the arena. When the only node is this machine
+// and no MPI was asked for: the program, its local ranks and their variables.
+typedef struct command {
+  const char **argv;  // NULL-terminated
+  const char *hosts, *ssh_config, *ssh_script;
+  const char *family;   // "openmpi", "mpich"
+  int32_t local_ranks;  // 0: mpirun
+  const shoal_cluster_variable_t *variables;
+  int64_t variable_count;
+} command_t;
 
 // ---- which mpirun ---------------------------------------------------------------------
 
@@ -211,7 +224,7 @@ static shoal_status_t compose_argv(const shoal_launch_cluster_options_t *options
 static shoal_status_t compose_files(const shoal_launch_cluster_options_t *options,
                                     const shoal_cluster_t *cluster, const char *family,
                                     const char *config_path, shoal_arena_t *arena,
-                                    shoal_launch_command_t *command) {
+                                    command_t *command) {
   shoal_text_t hosts, config;
   shoal_text_init(shoal_allocator_system(), &hosts);
   shoal_text_init(shoal_allocator_system(), &config);
@@ -244,7 +257,7 @@ static shoal_status_t compose_files(const shoal_launch_cluster_options_t *option
 
 static shoal_status_t compose_local(const shoal_launch_cluster_options_t *options,
                                     const shoal_cluster_t *cluster, char *const *program,
-                                    shoal_arena_t *arena, shoal_launch_command_t *command) {
+                                    shoal_arena_t *arena, command_t *command) {
   words_t words = {0};
   SHOAL_RETURN_IF_ERROR(add_program(cluster, program, arena, &words));
   if (!SHOAL_PUSH(arena, &words, NULL)) return SHOAL_OOM();
@@ -256,18 +269,19 @@ static shoal_status_t compose_local(const shoal_launch_cluster_options_t *option
   return NULL;
 }
 
-shoal_status_t shoal_launch_cluster_command(const shoal_launch_cluster_options_t *options,
-                                            const shoal_cluster_t *cluster, char *const *program,
-                                            const char *hosts_path, const char *ssh_path,
-                                            const char *config_path, shoal_arena_t *arena,
-                                            shoal_launch_command_t *out_command) {
+// Composes the call for a cluster whose nodes have addresses (else INVALID_ARGUMENT); its files
+// will be at these paths.
+static shoal_status_t compose(const shoal_launch_cluster_options_t *options,
+                              const shoal_cluster_t *cluster, char *const *program,
+                              const char *hosts_path, const char *ssh_path, const char *config_path,
+                              shoal_arena_t *arena, command_t *out_command) {
   SHOAL_RETURN_IF_ERROR(shoal_cluster_check_launch(cluster));
   if (options->launch.ranks > cluster->ranks) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "list more cpus or gpus in the file",
                             "%d ranks, but the cluster has %d devices", options->launch.ranks,
                             cluster->ranks);
   }
-  *out_command = (shoal_launch_command_t){0};
+  *out_command = (command_t){0};
   // One node, this one: nothing but Shoal is needed, unless an MPI is wished for.
   if (cluster->group_count == 1 && is_any(options->mpi) && !options->mpi_options &&
       shoal_launch_is_here(cluster->groups[0].address)) {
@@ -313,8 +327,7 @@ static shoal_status_t fill_file(const char *text, int *fd, char path[64]) {
   return status;
 }
 
-_Noreturn static void run_mpirun(const shoal_launch_command_t *command,
-                                 const shoal_launch_options_t *options,
+_Noreturn static void run_mpirun(const command_t *command, const shoal_launch_options_t *options,
                                  shoal_launch_process_t *process, pid_t parent, int errors) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends its ranks then
   if (getppid() != parent) _exit(shoal_code_exit(SHOAL_ABORTED));
@@ -471,8 +484,8 @@ static shoal_status_t watch_mpirun(watch_t *watch) {
   }
 }
 
-static shoal_status_t run_command(const shoal_launch_command_t *command,
-                                  const shoal_launch_options_t *options, watch_t *watch) {
+static shoal_status_t run_command(const command_t *command, const shoal_launch_options_t *options,
+                                  watch_t *watch) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
     return shoal_launch_no_descriptor("cannot make a pipe", errno);
@@ -505,16 +518,15 @@ static shoal_status_t run_command(const shoal_launch_command_t *command,
   return outcome(command->argv[0], watch->wait_status, watch->interrupted, watch->asked);
 }
 
-static shoal_status_t run_local(const shoal_launch_command_t *command,
-                                const shoal_launch_options_t *options) {
+static shoal_status_t run_local(const command_t *command, const shoal_launch_options_t *options) {
   shoal_launch_options_t local = *options;
   local.ranks = command->local_ranks;
   return shoal_launch_program_with(&local, command->variables, command->variable_count,
                                    (char *const *)command->argv);
 }
 
-static shoal_status_t run_mpi(const shoal_launch_command_t *command,
-                              const shoal_launch_options_t *options, shoal_arena_t *arena) {
+static shoal_status_t run_mpi(const command_t *command, const shoal_launch_options_t *options,
+                              shoal_arena_t *arena) {
   watch_t *watch = SHOAL_NEW(arena, watch_t, 1);
   if (!watch) return SHOAL_OOM();
   *watch = (watch_t){.pidfd = -1,
@@ -532,14 +544,13 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
   shoal_arena_init(shoal_allocator_system(), &arena);
   int fds[3] = {-1, -1, -1};
   char paths[3][64] = {"HOSTS", "SSH", "SSH_CONFIG"};
-  shoal_launch_command_t command = {0};
+  command_t command = {0};
   shoal_status_t status = NULL;
   for (int i = 0; i < 3 && !status; ++i) {
     status = make_file(paths[i], i == 1 ? 0700 : 0600, &fds[i], paths[i]);
   }
   if (!status) {
-    status = shoal_launch_cluster_command(options, cluster, program, paths[0], paths[1], paths[2],
-                                          &arena, &command);
+    status = compose(options, cluster, program, paths[0], paths[1], paths[2], &arena, &command);
   }
   if (!status && command.local_ranks) {
     status = run_local(&command, &options->launch);
@@ -560,9 +571,9 @@ shoal_status_t shoal_launch_cluster(const shoal_launch_cluster_options_t *option
 shoal_status_t shoal_launch_cluster_print(const shoal_launch_cluster_options_t *options,
                                           const shoal_cluster_t *cluster, char *const *argv,
                                           shoal_arena_t *arena, const char **out_text) {
-  shoal_launch_command_t command;
-  SHOAL_RETURN_IF_ERROR(shoal_launch_cluster_command(options, cluster, argv, "HOSTS", "SSH",
-                                                     "SSH_CONFIG", arena, &command));
+  command_t command;
+  SHOAL_RETURN_IF_ERROR(
+      compose(options, cluster, argv, "HOSTS", "SSH", "SSH_CONFIG", arena, &command));
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   if (command.local_ranks) {  // no mpirun

@@ -1,4 +1,4 @@
-// See launch_here.h.
+// See here.h.
 #include "launch/here.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// See launch_process.h.
+// See process.h.
 #include "launch/process.h"
 
 #include <errno.h>

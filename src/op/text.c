@@ -10,7 +10,7 @@
 
 // ---- out ----------------------------------------------------------------------------
 
-void shoal_text_add_ints(shoal_text_t *text, int32_t count, const int64_t *values) {
+static void add_ints(shoal_text_t *text, int32_t count, const int64_t *values) {
   shoal_text_add(text, "[");
   for (int32_t i = 0; i < count; ++i) {
     shoal_text_addf(text, "%s%lld", i ? ", " : "", (long long)values[i]);
@@ -20,7 +20,7 @@ void shoal_text_add_ints(shoal_text_t *text, int32_t count, const int64_t *value
 
 void shoal_text_add_type(shoal_text_t *text, const shoal_type_t *type) {
   shoal_text_add(text, shoal_dtype_name(type->dtype));
-  shoal_text_add_ints(text, type->shape.rank, type->shape.dims);
+  add_ints(text, type->shape.rank, type->shape.dims);
 }
 
 // To the bit: -0.0 is not 0.0, and a NaN is itself.
@@ -56,7 +56,7 @@ shoal_status_t shoal_text_add_attrs(shoal_text_t *text, const shoal_op_t *op,
         shoal_text_addf(text, "%lld", (long long)value->i);
         break;
       case SHOAL_ATTR_INTS:
-        shoal_text_add_ints(text, value->count, value->ints);
+        add_ints(text, value->count, value->ints);
         break;
       case SHOAL_ATTR_REAL:
         shoal_text_add_double(text, value->f);
@@ -78,7 +78,7 @@ shoal_status_t shoal_text_add_attrs(shoal_text_t *text, const shoal_op_t *op,
 
 // ---- in -----------------------------------------------------------------------------
 
-bool shoal_scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]) {
+static bool scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]) {
   *out_count = 0;
   if (!shoal_scan_expect(scan, "[")) return false;
   if (shoal_scan_accept(scan, "]")) return true;
@@ -91,7 +91,7 @@ bool shoal_scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values[
   return shoal_scan_expect(scan, "]");
 }
 
-bool shoal_scan_dtype(shoal_scan_t *scan, shoal_dtype_t *out_dtype) {
+static bool scan_dtype(shoal_scan_t *scan, shoal_dtype_t *out_dtype) {
   char word[32];
   if (!shoal_scan_word(scan, word, sizeof word)) return false;
   return shoal_dtype_parse(word, out_dtype) ||
@@ -101,8 +101,8 @@ bool shoal_scan_dtype(shoal_scan_t *scan, shoal_dtype_t *out_dtype) {
 bool shoal_scan_type(shoal_scan_t *scan, shoal_type_t *out_type) {
   *out_type = (shoal_type_t){0};
   shoal_shape_t *shape = &out_type->shape;
-  if (!shoal_scan_dtype(scan, &out_type->dtype)) return false;
-  if (!shoal_scan_ints(scan, &shape->rank, shape->dims)) return false;
+  if (!scan_dtype(scan, &out_type->dtype)) return false;
+  if (!scan_ints(scan, &shape->rank, shape->dims)) return false;
   return shoal_scan_check(scan, shoal_type_check(out_type));
 }
 
@@ -127,13 +127,13 @@ static bool scan_attr(shoal_scan_t *scan, const shoal_op_t *op, shoal_arena_t *a
     case SHOAL_ATTR_INT:
       return shoal_scan_int(scan, &value->i);
     case SHOAL_ATTR_INTS:
-      return shoal_scan_ints(scan, &value->count, value->ints);
+      return scan_ints(scan, &value->count, value->ints);
     case SHOAL_ATTR_REAL:
       return shoal_scan_double(scan, &value->f);
     case SHOAL_ATTR_STRING:
       return shoal_scan_string(scan, arena, &value->s);
     case SHOAL_ATTR_DTYPE:
-      if (!shoal_scan_dtype(scan, &dtype)) return false;
+      if (!scan_dtype(scan, &dtype)) return false;
       value->i = (int64_t)dtype;
       return true;
     case SHOAL_ATTR_PLACE:

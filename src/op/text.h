@@ -10,15 +10,12 @@
 #include "base/text.h"
 #include "shoal/op.h"
 
-void shoal_text_add_ints(shoal_text_t *text, int32_t count, const int64_t *values);
 void shoal_text_add_type(shoal_text_t *text, const shoal_type_t *type);
 // " {axis=1, shape=[2, 3]}": attributes that have their default are left out, and if all have it
 // nothing is added. UNSUPPORTED if one is a place that speaks of a part.
 SHOAL_MUST_USE shoal_status_t shoal_text_add_attrs(shoal_text_t *text, const shoal_op_t *op,
                                                    const shoal_attr_value_t *attrs);
 
-bool shoal_scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values[SHOAL_MAX_RANK]);
-bool shoal_scan_dtype(shoal_scan_t *scan, shoal_dtype_t *out_dtype);
 bool shoal_scan_type(shoal_scan_t *scan, shoal_type_t *out_type);  // it has passed shoal_type_check
 // A list between `open` and `close` ("{" and "}"; "" to close: up to what is no ','), or nothing,
 // which is the empty list. Values in schema order, defaults filled in, as shoal_op_attrs gives

@@ -1,5 +1,5 @@
 // A primitive of one rank: its plan, its memory, and the exchange under way. What moves where is
-// primitive_plan.c's business; here it is started and waited for.
+// plan.c's business; here it is started and waited for.
 #include "base/dtype.h"
 #include "base/number.h"
 #include "base/status.h"

@@ -72,7 +72,9 @@ static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action,
   return action->record ? shoal_queue_record(queue, action->record) : NULL;
 }
 
-void shoal_run_break(shoal_runner_t *runner, shoal_status_t status) {
+// Breaks the world with this error, so that no rank waits for data that will not come. Does nothing
+// in a world of one rank. NULL is allowed.
+static void break_world(shoal_runner_t *runner, shoal_status_t status) {
   if (status && shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
 }
 
@@ -86,7 +88,7 @@ shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status)
 }
 
 shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
-  shoal_run_break(runner, status);
+  break_world(runner, status);
   if (status && shoal_world_size(runner->world) > 1 &&
       shoal_status_code(status) != SHOAL_DEADLINE) {
     shoal_status_free(status);  // every rank, this one too, returns what broke the world
@@ -102,10 +104,10 @@ shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
 // Waits for all queues. The world is broken at the first error: another queue may hang on peers
 // that will not come.
 static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status) {
-  shoal_run_break(runner, status);
+  break_world(runner, status);
   for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
     shoal_status_t next = shoal_queue_wait(runner->queues[i]);
-    if (!status) shoal_run_break(runner, next);
+    if (!status) break_world(runner, next);
     status = shoal_run_first(status, next);
   }
   return status;
@@ -190,7 +192,7 @@ shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
   for (int64_t i = 0; i < order->call_count && !status; ++i) {
     status = run_call(runner, graph, &order->calls[i]);
   }
-  shoal_run_break(runner, status);
+  break_world(runner, status);
   shoal_status_t drained = shoal_run_moves_drain(runner);
   SHOAL_RETURN_IF_ERROR(shoal_run_finish(runner, shoal_run_first(status, drained)));
   set_lost(runner, graph, false);

@@ -322,14 +322,6 @@ void shoal_runner_free(shoal_runner_t *runner) {
   allocator.free(allocator.self, runner);
 }
 
-const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner) {
-  return runner->program;
-}
-
-int32_t shoal_runner_rank(const shoal_runner_t *runner) {
-  return runner->rank;
-}
-
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched) {
   // Buffers are planned in whole blocks; the last one may be touched in part.
   const int64_t touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;

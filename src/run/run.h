@@ -86,8 +86,6 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const ch
 // same error on all. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);
 
-const shoal_program_t *shoal_runner_program(const shoal_runner_t *runner);
-int32_t shoal_runner_rank(const shoal_runner_t *runner);
 // Bytes of the arena: as planned, and the highest touched (-1 where the device cannot tell).
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched);
 

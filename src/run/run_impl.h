@@ -234,9 +234,6 @@ SHOAL_MUST_USE shoal_status_t shoal_run_find_order(const shoal_runner_t *runner,
 // Gives the host's pointer to memory of the device; NULL where there are no bytes.
 SHOAL_MUST_USE shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address,
                                              int64_t bytes, void **out);
-// Breaks the world with this error, so that no rank waits for data that will not come. Does nothing
-// in a world of one rank. NULL is allowed.
-void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);
 // Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
 SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
 

@@ -12,8 +12,9 @@
 #include "run/run_impl.h"
 #include "run/states.h"
 
-shoal_status_t shoal_run_state_find(const shoal_runner_t *runner, const char *name,
-                                    int64_t *out_state) {
+// Index of a state; NOT_FOUND suggests the nearest.
+static shoal_status_t find_state(const shoal_runner_t *runner, const char *name,
+                                 int64_t *out_state) {
   const shoal_program_t *program = runner->program;
   for (int64_t i = 0; i < program->state_count; ++i) {
     *out_state = i;
@@ -116,7 +117,7 @@ shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_
 
 static shoal_status_t find_of_size(const shoal_runner_t *runner, const char *name, size_t size,
                                    int64_t *out_state) {
-  SHOAL_RETURN_IF_ERROR(shoal_run_state_find(runner, name, out_state));
+  SHOAL_RETURN_IF_ERROR(find_state(runner, name, out_state));
   const shoal_type_t *type = &runner->program->states[*out_state].type;
   return shoal_run_check_size("state", name, type, shoal_type_bytes(type), size);
 }

@@ -14,9 +14,6 @@ typedef struct shoal_run_state_part {
   shoal_reduce_t reduce;
 } shoal_run_state_part_t;
 
-// Index of a state; NOT_FOUND suggests the nearest.
-SHOAL_MUST_USE shoal_status_t shoal_run_state_find(const shoal_runner_t *runner, const char *name,
-                                                   int64_t *out_state);
 SHOAL_MUST_USE shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t state,
                                                      shoal_arena_t *arena,
                                                      shoal_run_state_part_t *out_part);

@@ -1,9 +1,8 @@
-// Option tables: flags, environment, help, hints; and logs.
+// Option tables: flags, environment, help, hints; and formatted errors.
 #include "shoal/options.h"
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "unit/arena.h"
 
 typedef struct options {
@@ -154,42 +153,12 @@ static void errors_are_formatted(void **state) {
   shoal_status_free(status);
 }
 
-static char last_line[2000];
-static int lines;
-
-static void sink(void *self, shoal_log_level_t level, const char *line) {
-  (void)self, (void)level;
-  snprintf(last_line, sizeof last_line, "%s", line);
-  ++lines;
-}
-
-static void logs(void **state) {
-  (void)state;
-  shoal_log_t log = {.sink = sink, .level = SHOAL_LOG_INFO, .rank = 3};
-  shoal_log_write(&log, SHOAL_LOG_INFO, "step %d", 10);
-  assert_string_equal(last_line, "[3] step 10");
-  shoal_log_write(&log, SHOAL_LOG_DEBUG, "no");
-  shoal_log_progress(&log, "not from rank 3");
-  shoal_log_write(NULL, SHOAL_LOG_INFO, "no");
-  shoal_log_write(&(shoal_log_t){0}, SHOAL_LOG_WARNING, "no");
-  assert_int_equal(lines, 1);
-  log.rank = -1;
-  shoal_log_progress(&log, "planned");
-  assert_string_equal(last_line, "planned");
-  char big[3000];
-  memset(big, 'x', sizeof big);
-  big[sizeof big - 1] = 0;
-  shoal_log_write(&log, SHOAL_LOG_WARNING, "%s", big);
-  assert_int_equal(strlen(last_line), 1023);
-  assert_string_equal(last_line + 1019, "x...");
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parses_everything),     cmocka_unit_test(refuses_with_a_hint),
       cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
-      cmocka_unit_test(help_names_everything), cmocka_unit_test(logs),
-      cmocka_unit_test(did_you_mean),          cmocka_unit_test(errors_are_formatted),
+      cmocka_unit_test(help_names_everything), cmocka_unit_test(did_you_mean),
+      cmocka_unit_test(errors_are_formatted),
   };
   return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

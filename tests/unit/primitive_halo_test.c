@@ -11,7 +11,7 @@ enum { RANKS = 6, LINE = 4096 };
 
 // ---- serial ---------------------------------------------------------------------------
 
-// Letters as in primitive_halo.c. Weights differ for every tap.
+// Letters as in primitive/halo.c. Weights differ for every tap.
 static double weight(int64_t tap) {
   return (double)(tap * 7 % 5) - 2 + (double)(tap % 3);
 }

@@ -76,8 +76,10 @@ int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal
   return missing;
 }
 
-int64_t shoal_window_outputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
-                             const shoal_place_t *output, int64_t *outputs) {
+// outputs[x * kernel + tap]: position in the output's part of the window that sees x through that
+// tap. Returns the first index that is missing, or -1.
+static int64_t outputs_of(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
+                          const shoal_place_t *output, int64_t *outputs) {
   const int32_t dim = 2 + i;
   int64_t missing = -1;
   for (int64_t x = 0; x < input->part.dims[dim]; ++x) {
@@ -128,7 +130,7 @@ shoal_status_t shoal_taps_outputs(const shoal_call_t *call, const shoal_window_t
                                   const shoal_place_t *x, const shoal_place_t *dy,
                                   const shoal_taps_t *taps) {
   for (int32_t i = 0; i < 2; ++i) {
-    const int64_t missing = shoal_window_outputs(window, i, x, dy, taps->table[i]);
+    const int64_t missing = outputs_of(window, i, x, dy, taps->table[i]);
     SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "dy", missing));
   }
   return NULL;

@@ -31,10 +31,6 @@ SHOAL_MUST_USE shoal_status_t shoal_window_fits(const shoal_call_t *call,
 // sees. Returns the first index that is missing, or -1.
 int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
                             const shoal_place_t *output, int64_t *inputs);
-// outputs[x * kernel + tap]: position in the output's part of the window that sees x through that
-// tap. Returns the first index that is missing, or -1.
-int64_t shoal_window_outputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
-                             const shoal_place_t *output, int64_t *outputs);
 // MISMATCH if an index of operand `what` is missing: "needs row 7 of x, which this part does not
 // hold".
 SHOAL_MUST_USE shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i,

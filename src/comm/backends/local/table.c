@@ -110,7 +110,7 @@ const shoal_local_row_t *shoal_local_table_find(const shoal_local_table_t *table
   return row;
 }
 
-void shoal_local_table_print(const shoal_local_table_t *table, shoal_text_t *text) {
+static void print_table(const shoal_local_table_t *table, shoal_text_t *text) {
   for (int32_t i = 0; i < table->count; ++i) {
     const shoal_local_row_t *row = &table->rows[i];
     shoal_text_addf(
@@ -131,6 +131,6 @@ shoal_status_t shoal_comm_table_print(shoal_arena_t *arena, const char **out_tex
   SHOAL_RETURN_IF_ERROR(shoal_local_table_init(getenv("SHOAL_COMM_TABLE"), &table));
   shoal_text_t text;
   shoal_text_init(shoal_allocator_system(), &text);
-  shoal_local_table_print(&table, &text);
+  print_table(&table, &text);
   return shoal_text_finish(&text, arena, out_text);
 }

@@ -43,6 +43,5 @@ SHOAL_MUST_USE shoal_status_t shoal_local_table_init(const char *text,
 const shoal_local_row_t *shoal_local_table_find(const shoal_local_table_t *table,
                                                 shoal_collective_kind_t kind, int32_t ranks,
                                                 int64_t bytes);
-void shoal_local_table_print(const shoal_local_table_t *table, shoal_text_t *text);
 
 #endif  // SHOAL_COMM_BACKENDS_LOCAL_TABLE_H_
