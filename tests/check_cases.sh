@@ -48,3 +48,9 @@ check "exponentials that overflow unless the maximum of all ranks is subtracted"
   'seed=5 ranks=4 sgd; i0=f64[5,9]; i1=i32[5]<9; s0=f64[5,9]; v0=affine(i0){scale=800, shift=-50}; v1=add(v0,s0); v2=softmax(v1){axis=1}; v3=cross_entropy(v1,i1); v4=affine(v3){scale=0.001, shift=0}; mesh tensor=4; pin i0 tensor:1; pin s0 tensor:1; expand v2/*; expand v3/*; expand grad/v3/*'
 check "93 ranks, statically: sums stay summands between two meshes with an axis of the same name and size" \
   'seed=768301 ranks=93 sgd; i0=i32[2]<2; s0=f32[2,2]; v0=embedding(s0,i0); v1=square(v0); mesh p!data=3,tensor=19@0-56; mesh q!data=3,tensor=12@57-92; pin s0 q!data:0,tensor:1; pin grad/v1/square/affine q!data:partial(sum); stage v0/* p; stage v1/* q'
+check "a narrow type overflows on one device, too" \
+  'seed=622056 ranks=3 sgd; i0=i32[40,2]<2; s0=f16[2,1]; s1=f16[1,40,2,1]; v0=embedding(s0,i0); v1=einsum(v0,s1){equation="abc,wabc->cw"}; mesh p!data=2@1,0; mesh q!data=1@2'
+check "the same in evaluation" \
+  'seed=398619 ranks=2 momentum eval; i0=f16[3,3]; i1=i32[3,3]~4; s0=f16[3,3]; v0=cast(i1){dtype=f16}; v1=relu(v0); v2=square(v0); v3=affine(v2){scale=1, shift=0.5}; v4=div(v1,v3); v5=tanh(v2); v6=dropout(v5,step){p=0.4, key=603}; v7=mul(v3,s0); mesh data=2; pin i1 data:1*3; pin t4 ; pin t6 data:1+1+1; pin t7 data:1+0+1; pin v7/mul data:0*3'
+check "the same in f32, in steps that diverge" \
+  'seed=806938 ranks=3 momentum steps=5; i0=f32[5,1]; i1=f32[4,7,6,7]; s0=f32[4,1]; s1=f32[4,7,6,7]; s2=f32[4,7,6,7]; s3=f32[9,4,7,6,7]; v0=matmul(i0,s0){transpose_a=0, transpose_b=1}; v1=attention(s1,i1,s2){causal=1}; v2=einsum(v1,s3){equation="abcd,wabcd->w"}; mesh data=3; pin s0 data:1; pin s1 data:2*2; pin s2 data:0; pin t2 '

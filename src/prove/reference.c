@@ -173,6 +173,8 @@ static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own,
                              : shoal_dtype_load(wide->dtype, wide->data, i);
     floats[i] = c;
     out->largest = fmax(out->largest, finite_magnitude(b));
+    // Beyond the narrow type's range, where f64 is not: the one-device run is off without bound.
+    if (isfinite(c) && !isfinite(b)) out->own_error = INFINITY;
     out->own_error = fmax(out->own_error, finite_magnitude(b - c));
   }
   out->floats = floats;

@@ -25,7 +25,7 @@ typedef struct shoal_expected {
   const void *own;       // whole, in its own dtype
   const double *floats;  // floats: what is compared with
   double largest;        // floats: magnitude
-  double own_error;      // floats: of the one-device run in its own dtypes
+  double own_error;      // floats: of the one-device run in its own dtypes; INFINITY: it overflows
 } shoal_expected_t;
 
 typedef struct shoal_reference shoal_reference_t;
