@@ -40,23 +40,15 @@ static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_
                                   shoal_shape_t *out_shape, shoal_place_t *out_x,
                                   shoal_place_t *out_out) {
   SHOAL_RETURN_IF_ERROR(pool_window(call, KERNEL_SIZE, STRIDE, PADDING, out_window));
-  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, &call->inputs[0].shape, out_x));
-  SHOAL_RETURN_IF_ERROR(shoal_window_fits(call, out_window, &out_x->whole));
   *out_shape = call->inputs[0].shape;
-  for (int32_t i = 0; i < 2; ++i) {
-    out_shape->dims[2 + i] =
-        shoal_window_count(out_window, i, &call->attrs[HEIGHT + i], out_x->whole.dims[2 + i]);
-  }
-  return shoal_check_place(call, PLACE_OUT, out_shape, out_out);
+  return shoal_window_places(call, out_window, HEIGHT, PLACE_X, PLACE_OUT, out_shape, out_x,
+                             out_out);
 }
 
 static void max_pool2d_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
   shoal_window_t window;
   shoal_status_t status = pool_window(call, KERNEL_SIZE, STRIDE, PADDING, &window);
-  for (int32_t i = 0; i < 2 && !status; ++i) {
-    attrs[HEIGHT + i].i =
-        shoal_window_count(&window, i, &attrs[HEIGHT + i], call->inputs[0].shape.dims[2 + i]);
-  }
+  if (!status) shoal_window_complete(&window, &call->inputs[0].shape, &attrs[HEIGHT]);
   shoal_status_free(status);  // infer says it again
 }
 

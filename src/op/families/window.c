@@ -61,6 +61,25 @@ static int64_t local_tap(const shoal_place_t *place, int32_t dim, int64_t global
   return local < 0 ? SHOAL_TAP_MISSING : local;
 }
 
+void shoal_window_complete(const shoal_window_t *window, const shoal_shape_t *input,
+                           shoal_attr_value_t sizes[2]) {
+  for (int32_t i = 0; i < 2; ++i)
+    sizes[i].i = shoal_window_count(window, i, &sizes[i], input->dims[2 + i]);
+}
+
+shoal_status_t shoal_window_places(const shoal_call_t *call, const shoal_window_t *window,
+                                   int32_t sizes, int32_t place_input, int32_t place_output,
+                                   shoal_shape_t *shape, shoal_place_t *out_input,
+                                   shoal_place_t *out_output) {
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, place_input, &call->inputs[0].shape, out_input));
+  SHOAL_RETURN_IF_ERROR(shoal_window_fits(call, window, &out_input->whole));
+  for (int32_t i = 0; i < 2; ++i) {
+    shape->dims[2 + i] =
+        shoal_window_count(window, i, &call->attrs[sizes + i], out_input->whole.dims[2 + i]);
+  }
+  return shoal_check_place(call, place_output, shape, out_output);
+}
+
 int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
                             const shoal_place_t *output, int64_t *inputs) {
   const int32_t dim = 2 + i;

@@ -27,6 +27,19 @@ SHOAL_MUST_USE shoal_status_t shoal_window_fits(const shoal_call_t *call,
                                                 const shoal_window_t *window,
                                                 const shoal_shape_t *whole);
 
+// What convolution and pooling share. Fills in the two sizes of the result, `sizes`, where they are
+// left out, for a whole input.
+void shoal_window_complete(const shoal_window_t *window, const shoal_shape_t *input,
+                           shoal_attr_value_t sizes[2]);
+// Where the parts of input 0 and of output 0 lie, and how long the output's rows and columns are;
+// its first two dims are given. The attributes' positions in the schema; `sizes` is the first of
+// two.
+SHOAL_MUST_USE shoal_status_t shoal_window_places(const shoal_call_t *call,
+                                                  const shoal_window_t *window, int32_t sizes,
+                                                  int32_t place_input, int32_t place_output,
+                                                  shoal_shape_t *shape, shoal_place_t *out_input,
+                                                  shoal_place_t *out_output);
+
 // inputs[o * kernel + tap]: position in the input's part of what each of the output part's windows
 // sees. Returns the first index that is missing, or -1.
 int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
