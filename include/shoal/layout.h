@@ -224,8 +224,9 @@ typedef enum shoal_reshard_kind {
   SHOAL_RESHARD_REDUCE_SCATTER,
   SHOAL_RESHARD_ALL_GATHER,
   SHOAL_RESHARD_ALL_TO_ALL,
-  SHOAL_RESHARD_HALO,    // only halos are filled
-  SHOAL_RESHARD_BETWEEN  // between meshes, or anything else: repartition
+  SHOAL_RESHARD_HALO,     // only halos are filled
+  SHOAL_RESHARD_BETWEEN,  // between meshes, or anything else: repartition
+  SHOAL_RESHARD_PERMUTE   // of a path's steps only: every part goes whole to one other rank
 } shoal_reshard_kind_t;
 
 // A reshard, planned once. For a destination element, contributions come from one source rank or -
@@ -267,6 +268,30 @@ typedef struct shoal_reshard_facts {
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reshard_describe(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
     const shoal_shape_t *shape, shoal_allocator_t allocator, shoal_reshard_facts_t *out_facts);
+
+// One step of a path is a reshard of its own. Every rank takes the steps in order.
+typedef struct shoal_reshard_step {
+  const shoal_layout_t *src, *dst;
+  int64_t src_micro, dst_micro;
+  shoal_reshard_facts_t facts;
+  // The most elements that any rank sends to others, and receives from others.
+  int64_t sent, received;
+} shoal_reshard_step_t;
+
+typedef struct shoal_reshard_path {
+  int64_t step_count;  // at least 1
+  const shoal_reshard_step_t *steps;
+} shoal_reshard_path_t;
+
+// Finds the steps from one layout to another that move the fewest elements; a step counts as the
+// larger of its `sent` and `received`. There is one step where the reshard is of one kind, or where
+// no sequence of steps moves fewer elements. An all_reduce counts as a reduce_scatter and an
+// all_gather. The layouts in between pass shoal_layout_check, are on the mesh of the source or of
+// the destination, and lie in the arena; the first and the last layout are the arguments. Cost and
+// errors are as for shoal_reshard_describe.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_reshard_path(
+    const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
+    const shoal_shape_t *shape, shoal_arena_t *arena, shoal_reshard_path_t *out_path);
 
 // Lists the transfers of all ranks for the move of a value from one layout to another, between any
 // two meshes, in the given micro-batches (-1: over all of them). Its cost grows with the number of

@@ -70,10 +70,13 @@ static const int64_t *deal_starts(shoal_deals_t *deals, int64_t units, int64_t p
     }
   }
   int64_t *starts = SHOAL_NEW(deals->arena, int64_t, parts + 1), from;
+  deals->failed |= !starts;
   if (!starts) return NULL;
   deal_weighted(units, parts, weights, parts - 1, starts, &from, &starts[parts]);
-  return SHOAL_PUSH(deals->arena, deals, ((shoal_deal_t){weights, units, parts, starts})) ? starts
-                                                                                          : NULL;
+  const bool kept =
+      SHOAL_PUSH(deals->arena, deals, ((shoal_deal_t){weights, units, parts, starts}));
+  deals->failed |= !kept;
+  return kept ? starts : NULL;
 }
 
 void shoal_layout_deal(int64_t units, int64_t parts, const int64_t *weights, int64_t index,
@@ -259,7 +262,7 @@ shoal_status_t shoal_dim_state_cut(const shoal_mesh_t *mesh, const shoal_cut_t *
     cut_plain(cut, parts, index, state, &next);
   }
   state->own = next;
-  return NULL;
+  return state->deals && state->deals->failed ? SHOAL_OOM() : NULL;
 }
 
 shoal_status_t shoal_dim_state_part(const shoal_dim_state_t *state, shoal_arena_t *arena,

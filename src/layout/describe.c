@@ -270,12 +270,17 @@ static void find_axes(const shoal_pair_t *pair, shoal_reshard_facts_t *facts) {
     }
   }
   for (int32_t k = 0; k < mesh->axis_count; ++k) {
-    facts->axes[k] = (facts->axes[k] || roles->joined[k]) && mesh->axes[k].size > 1;
+    facts->axes[k] |= roles->joined[k];
+    if (facts->kind == SHOAL_RESHARD_ALL_GATHER)
+      facts->axes[k] = pair->src.cuts[k] && !pair->dst.cuts[k];
+    else if (facts->kind == SHOAL_RESHARD_ALL_REDUCE || facts->kind == SHOAL_RESHARD_REDUCE_SCATTER)
+      facts->axes[k] = roles->joined[k];
+    facts->axes[k] = facts->axes[k] && mesh->axes[k].size > 1;
     if (facts->axes[k]) facts->group *= mesh->axes[k].size;
   }
 }
 
-static shoal_status_t describe(const shoal_pair_t *pair, shoal_arena_t *scratch, bool look,
+static shoal_status_t describe(const shoal_pair_t *pair, shoal_arena_t *scratch, shoal_look_t look,
                                bool *out_known, shoal_reshard_facts_t *facts) {
   plain_t plain = {0};
   bool covered;
@@ -288,13 +293,15 @@ static shoal_status_t describe(const shoal_pair_t *pair, shoal_arena_t *scratch,
     SHOAL_RETURN_IF_ERROR(
         is_collective(pair, &plain, facts->kind, scratch, out_known, &facts->collective));
   }
-  if (!*out_known || look) SHOAL_RETURN_IF_ERROR(shoal_pair_survey(pair, covered, scratch, facts));
+  const bool survey = look == SHOAL_LOOK_ALWAYS || (look == SHOAL_LOOK_IF_NEEDED && !*out_known);
+  if (survey) SHOAL_RETURN_IF_ERROR(shoal_pair_survey(pair, covered, scratch, facts));
   find_axes(pair, facts);
   return NULL;
 }
 
-shoal_status_t shoal_pair_describe(const shoal_pair_t *pair, shoal_allocator_t allocator, bool look,
-                                   bool *out_known, shoal_reshard_facts_t *out_facts) {
+shoal_status_t shoal_pair_describe(const shoal_pair_t *pair, shoal_allocator_t allocator,
+                                   shoal_look_t look, bool *out_known,
+                                   shoal_reshard_facts_t *out_facts) {
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);
   shoal_reshard_facts_t facts;
@@ -311,5 +318,5 @@ shoal_status_t shoal_reshard_describe(const shoal_layout_t *src, int64_t src_mic
   shoal_pair_t pair;
   bool known;
   SHOAL_RETURN_IF_ERROR(shoal_pair_init(src, src_micro, dst, dst_micro, shape, &pair));
-  return shoal_pair_describe(&pair, allocator, false, &known, out_facts);
+  return shoal_pair_describe(&pair, allocator, SHOAL_LOOK_IF_NEEDED, &known, out_facts);
 }

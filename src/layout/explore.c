@@ -222,7 +222,7 @@ shoal_status_t shoal_flat_explore(const shoal_explore_t *how, shoal_points_t *le
     shoal_points_sort(&next);
     *lengths = next;
   }
-  return NULL;
+  return how->deals->failed ? SHOAL_OOM() : NULL;
 }
 
 shoal_status_t shoal_flat_totals(int32_t rank, const shoal_dim_reps_t *dims, shoal_arena_t *arena,

@@ -14,6 +14,7 @@ const char *shoal_reshard_name(shoal_reshard_kind_t kind) {
       [SHOAL_RESHARD_ALL_TO_ALL] = "all_to_all",
       [SHOAL_RESHARD_HALO] = "halo",
       [SHOAL_RESHARD_BETWEEN] = "between",
+      [SHOAL_RESHARD_PERMUTE] = "permute",
   };
   return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "?";
 }

@@ -18,6 +18,8 @@
 //   cells.c       ranks that layouts cannot tell apart (cells.h)
 //   describe.c    which collective a reshard amounts to, from the layouts
 //   survey.c      the same, from one rank per cell
+//   volume.c      how many elements a rank sends and receives in it
+//   path.c        a reshard as the cheapest few steps
 //   reshard.c     a reshard, for all ranks: who sends what to whom
 //   kind.c        which collective it amounts to, from all its transfers
 #ifndef SHOAL_LAYOUT_IMPL_H_
@@ -63,6 +65,7 @@ typedef struct shoal_deals {
   shoal_deal_t *items;
   int64_t count, capacity;
   shoal_arena_t *arena;
+  bool failed;  // memory ran short: whoever can fail does
 } shoal_deals_t;
 
 // Units [out_from, out_to) that part `index` of `parts` gets. weights may be NULL.
@@ -364,16 +367,25 @@ SHOAL_MUST_USE shoal_status_t shoal_pair_received(const shoal_pair_t *pair, int6
 struct shoal_links;
 SHOAL_MUST_USE shoal_status_t shoal_pair_links(const shoal_pair_t *pair, int32_t rank,
                                                shoal_arena_t *arena, struct shoal_links *out_links);
-// Finds the kind of the reshard. With `look` it is found by looking at ranks even where the layouts
-// determine it; *out_known says whether they do. shoal_pair_survey only looks at ranks; `covered`
-// says that every element is known to be owned.
+// Says when ranks are looked at to find the kind of a reshard: where the layouts do not determine
+// it, always, or never.
+typedef enum shoal_look { SHOAL_LOOK_IF_NEEDED, SHOAL_LOOK_ALWAYS, SHOAL_LOOK_NEVER } shoal_look_t;
+
+// Finds the kind of the reshard. *out_known says whether the layouts determine it; if they do not
+// and ranks are never looked at, the facts are not to be used. shoal_pair_survey only looks at
+// ranks; `covered` says that every element is known to be owned.
 SHOAL_MUST_USE shoal_status_t shoal_pair_describe(const shoal_pair_t *pair,
-                                                  shoal_allocator_t allocator, bool look,
+                                                  shoal_allocator_t allocator, shoal_look_t look,
                                                   bool *out_known,
                                                   shoal_reshard_facts_t *out_facts);
 SHOAL_MUST_USE shoal_status_t shoal_pair_survey(const shoal_pair_t *pair, bool covered,
                                                 shoal_arena_t *scratch,
                                                 shoal_reshard_facts_t *facts);
+// Elements that a rank sends to and receives from others, each at its most.
+SHOAL_MUST_USE shoal_status_t shoal_pair_volume(const shoal_pair_t *pair,
+                                                const shoal_reshard_facts_t *facts,
+                                                shoal_arena_t *scratch, int64_t *out_sent,
+                                                int64_t *out_received);
 struct shoal_reshard_cells;
 SHOAL_MUST_USE shoal_status_t shoal_pair_cells(const shoal_pair_t *pair, shoal_arena_t *arena,
                                                struct shoal_reshard_cells *out_cells);

@@ -56,7 +56,8 @@ shoal_status_t shoal_links_of_rank(const shoal_layout_t *src, int64_t src_micro,
   shoal_links_t links;
   bool known;
   SHOAL_RETURN_IF_ERROR(shoal_pair_init(src, src_micro, dst, dst_micro, shape, &pair));
-  SHOAL_RETURN_IF_ERROR(shoal_pair_describe(&pair, arena->allocator, false, &known, &facts));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_pair_describe(&pair, arena->allocator, SHOAL_LOOK_IF_NEEDED, &known, &facts));
   SHOAL_RETURN_IF_ERROR(shoal_pair_links(&pair, rank, arena, &links));
   links.kind = facts.kind;
   links.collective = facts.collective;
@@ -427,7 +428,8 @@ static shoal_status_t look_at_micro(staging_t *s, int64_t src_micro, int64_t dst
   shoal_reshard_cells_t cells;
   bool known;
   SHOAL_RETURN_IF_ERROR(shoal_pair_init(s->src, src_micro, s->dst, dst_micro, s->shape, &pair));
-  SHOAL_RETURN_IF_ERROR(shoal_pair_describe(&pair, scratch->allocator, false, &known, &facts));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_pair_describe(&pair, scratch->allocator, SHOAL_LOOK_IF_NEEDED, &known, &facts));
   if (facts.collective || facts.kind <= SHOAL_RESHARD_SLICE) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_pair_cells(&pair, scratch, &cells));
   int64_t count;

@@ -282,5 +282,6 @@ shoal_status_t shoal_owners_flat(const shoal_layout_t *layout, const int64_t *fi
                                  shoal_arena_t *arena, shoal_flats_t *out_flats) {
   flat_search_t search = {layout, fixed, from, to, deals, arena, out_flats};
   out_flats->count = 0;
-  return descend_flat(&search, 0, 0, 0, total);
+  SHOAL_RETURN_IF_ERROR(descend_flat(&search, 0, 0, 0, total));
+  return deals->failed ? SHOAL_OOM() : NULL;
 }

@@ -59,7 +59,8 @@ shoal_status_t shoal_motion_of_rank(const shoal_layout_t *src, int64_t src_micro
   bool known;
   SHOAL_RETURN_IF_ERROR(shoal_pair_init(src, src_micro, dst, dst_micro, shape, &pair));
   if (!facts) {
-    SHOAL_RETURN_IF_ERROR(shoal_pair_describe(&pair, arena->allocator, false, &known, &found));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_pair_describe(&pair, arena->allocator, SHOAL_LOOK_IF_NEEDED, &known, &found));
     facts = &found;
   }
   shoal_arena_t scratch;

@@ -137,7 +137,7 @@ shoal_status_t shoal_side_part_at(const shoal_side_t *side, const int64_t *coord
   shoal_side_part_shape(side, &part);
   cut_flat(side, coords, deals, &part);
   *out_part = part;
-  return NULL;
+  return deals && deals->failed ? SHOAL_OOM() : NULL;
 }
 
 shoal_status_t shoal_side_products(const shoal_side_t *side, const shoal_side_part_t *part,

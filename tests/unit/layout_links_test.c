@@ -55,7 +55,9 @@ static void compare_facts(const char *name, const random_case_t *r, const shoal_
   for (int look = 0; look < 2; ++look) {
     bool by_layouts = false;
     if (!status) {
-      status = shoal_pair_describe(&pair, shoal_allocator_system(), look == 1, &by_layouts, &facts);
+      status =
+          shoal_pair_describe(&pair, shoal_allocator_system(),
+                              look ? SHOAL_LOOK_ALWAYS : SHOAL_LOOK_IF_NEEDED, &by_layouts, &facts);
     }
     if (error ? !status || strcmp(error, shoal_status_message(status)) != 0 : status != NULL) {
       fail_msg("%s: %s, expected %s", name, status ? shoal_status_message(status) : "ok", error);
@@ -86,6 +88,40 @@ static void compare_facts(const char *name, const random_case_t *r, const shoal_
     assert_int_equal(facts.reduce, expected->reduce);
   }
   shoal_status_free(status);
+}
+
+// The most that a rank sends and receives, counted over all transfers.
+static void compare_volume(const char *name, const random_case_t *r, const shoal_reshard_t *reshard,
+                           shoal_arena_t *scratch) {
+  const shoal_mesh_t *sm = r->src.mesh, *dm = r->dst.mesh;
+  int64_t *sent = SHOAL_NEW(scratch, int64_t, shoal_mesh_size(sm));
+  int64_t *received = SHOAL_NEW(scratch, int64_t, shoal_mesh_size(dm));
+  int64_t most_sent = 0, most_received = 0, joins = 1;
+  for (int64_t i = 0; i < reshard->transfer_count; ++i) {
+    const shoal_transfer_t *t = &reshard->transfers[i];
+    if (shoal_mesh_rank(sm, t->src) == shoal_mesh_rank(dm, t->dst)) continue;
+    sent[t->src] += t->count;
+    received[t->dst] += t->count;
+    if (sent[t->src] > most_sent) most_sent = sent[t->src];
+    if (received[t->dst] > most_received) most_received = received[t->dst];
+  }
+  shoal_pair_t pair;
+  shoal_reshard_facts_t facts;
+  bool by_layouts;
+  int64_t out, in;
+  assert_ok(shoal_pair_init(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape, &pair));
+  assert_ok(shoal_pair_describe(&pair, shoal_allocator_system(), SHOAL_LOOK_IF_NEEDED, &by_layouts,
+                                &facts));
+  assert_ok(shoal_pair_volume(&pair, &facts, scratch, &out, &in));
+  if (facts.kind == SHOAL_RESHARD_ALL_REDUCE) {
+    joins = facts.group;
+    const int64_t part = most_sent / (joins - 1);
+    most_sent = most_received = 2 * (part - part / joins);
+  }
+  if (out != most_sent || in != most_received) {
+    fail_msg("%s: sends %lld and receives %lld, not %lld and %lld", name, (long long)out,
+             (long long)in, (long long)most_sent, (long long)most_received);
+  }
 }
 
 static bool same_messages(int64_t count, const shoal_parcel_t *a, const shoal_parcel_t *b) {
@@ -152,6 +188,7 @@ static void random_links(void **state) {
                                                  &scratch, &reshard);
     refused += status != NULL;
     compare_facts(name, &r, &reshard, status ? shoal_status_message(status) : NULL);
+    if (!status) compare_volume(name, &r, &reshard, &scratch);
     bool named = false;  // some rank says what is wrong in the same words
     for (int side = 0; side < 2; ++side) {
       const shoal_mesh_t *mesh = side ? r.dst.mesh : r.src.mesh;

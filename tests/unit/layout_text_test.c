@@ -1,6 +1,8 @@
 // Meshes and layouts: text, coordinates, comparison, every refusal, the numbers of the paper walks,
 // and memory that runs short.
+#include "layout/cells.h"
 #include "layout/layout_impl.h"
+#include "layout/motion.h"
 #include "unit/arena.h"
 #include "unit/failing.h"
 
@@ -508,7 +510,17 @@ static shoal_status_t use_everything(shoal_arena_t *a) {
     SHOAL_RETURN_IF_ERROR(shoal_boxes_place(&boxes, a, &place));
   }
   SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&src, 0, &dst, 0, &shape, a, &reshard));
-  return shoal_layout_reshard(&dst, 0, &src, 0, &shape, a, &reshard);
+  SHOAL_RETURN_IF_ERROR(shoal_layout_reshard(&dst, 0, &src, 0, &shape, a, &reshard));
+  shoal_reshard_facts_t facts;
+  shoal_reshard_path_t path;
+  shoal_links_t links;
+  SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(&src, 0, &dst, 0, &shape, a->allocator, &facts));
+  SHOAL_RETURN_IF_ERROR(shoal_links_of_rank(&src, 0, &dst, 0, &shape, 1, a, &links));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_reshard_staging_largest(&src, 0, &dst, 0, &shape, SHOAL_F32, 0, NULL, a, &count));
+  SHOAL_RETURN_IF_ERROR(shoal_layout_parse("a:partial(sum)", &mesh, 1, a, &src));
+  SHOAL_RETURN_IF_ERROR(shoal_layout_parse("b:0(1,2),a:1+1+1", &mesh, 1, a, &dst));
+  return shoal_reshard_path(&src, 0, &dst, 0, &shape, a, &path);
 }
 
 static shoal_status_t use_allocator(shoal_allocator_t allocator, void *context) {
