@@ -110,6 +110,15 @@ static bool is_plain(const shoal_cut_t *cut) {
   return cut->kind == SHOAL_CUT_DIM && !cut->weights && !cut->items && cut->chunk_count == 0;
 }
 
+// Do chunks cut the dim? They are intervals of the whole, and lie differently in each micro-batch.
+static bool has_chunks(const shoal_layout_t *layout, int32_t dim) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->kind == SHOAL_CUT_DIM && cut->dim == dim && cut->chunk_count > 0) return true;
+  }
+  return false;
+}
+
 // Both sides are cut into the same micro-batches, evenly: then ranks do the same in each of them,
 // up to sizes. The sizes change where fewer units are dealt, at the last unit, which may be short,
 // and before it, where a halo may end.
@@ -121,7 +130,8 @@ static bool few_micros(const shoal_layout_t *src, const shoal_layout_t *dst,
   if (a) {
     const int64_t unit = a->unit > 1 ? a->unit : 1, other = b->unit > 1 ? b->unit : 1;
     if (!is_plain(a) || !is_plain(b) || a->dim != b->dim || unit != other ||
-        a->before != b->before || a->after != b->after || a->before > unit || a->after > unit) {
+        a->before != b->before || a->after != b->after || a->before > unit || a->after > unit ||
+        has_chunks(src, a->dim) || has_chunks(dst, a->dim)) {
       return false;
     }
     fewer = (shape->dims[a->dim] + unit - 1) / unit % count;

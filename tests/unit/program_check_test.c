@@ -66,6 +66,60 @@ static void workspace(void **state) {
   ALL_ARE_CAUGHT(TURNED, cases);
 }
 
+// Chunks are intervals of the whole dim: of 16 micro-batches only the third lies across the edge of
+// two. There channel 0 moves more than elsewhere, and channel 1 moves something at all.
+static const char MIDDLE[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 16\n"
+    "mesh d=2,micro=16\n"
+    "input t x f64[64, 8]\n"
+    "input t y f64[64, 8]\n"
+    "channel 0 f64[64, 8] \"micro:0,d:0*(11,53)\" -> \"micro:0\" micro\n"
+    "channel 1 f64[64, 8] \"micro:0,d:0\" -> \"micro:0,d:0*(10,54)\" micro\n"
+    "class 0 ranks 0 arena 1280\n"
+    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" slots 1 bytes 192 offset 0\n"
+    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" slots 1 bytes 128 offset 192\n"
+    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" slots 1 bytes 256 offset 320\n"
+    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" slots 1 bytes 128 offset 576\n"
+    "  segment 0 s\n"
+    "    0 copy feed -> (0) \"x\"\n"
+    "    1 copy feed -> (1) \"y\"\n"
+    "    2 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n"
+    "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
+    "  order t 0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15\n"
+    "class 1 ranks 1 arena 1280\n"
+    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" slots 1 bytes 192 offset 0\n"
+    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" slots 1 bytes 128 offset 192\n"
+    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" slots 1 bytes 256 offset 320\n"
+    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" slots 1 bytes 128 offset 576\n"
+    "  segment 0 s\n"
+    "    0 copy feed -> (0) \"x\"\n"
+    "    1 copy feed -> (1) \"y\"\n"
+    "    2 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n"
+    "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
+    "  order t 0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15\n";
+
+static void micro_batches_in_the_middle(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", MIDDLE, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+  static const corruption_t cases[] = {
+      {"256@704", "128@704", "micro-batch 2: rank 0: the messages of channel 0 need 192 bytes"},
+      // Rank 0 meets in channel 1 first, rank 1 in channel 0.
+      {"    2 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n"
+       "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n",
+       "    2 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
+       "    3 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n",
+       "deadlock: rank 0 waits here for rank 1"},
+  };
+  ALL_ARE_CAUGHT(MIDDLE, cases);
+}
+
 static void structure(void **state) {
   (void)state;
   static const corruption_t cases[] = {
@@ -540,6 +594,7 @@ int main(void) {
       cmocka_unit_test(good_programs_pass),
       cmocka_unit_test(structure),
       cmocka_unit_test(workspace),
+      cmocka_unit_test(micro_batches_in_the_middle),
       cmocka_unit_test(sizes_are_those_of_the_class),
       cmocka_unit_test(copies_are_local),
       cmocka_unit_test(harmless_changes_pass),
