@@ -199,6 +199,42 @@ static shoal_status_t list_events(comm_t *c, int64_t class) {
   return NULL;
 }
 
+static bool takes_part(const comm_t *c, int64_t class, int32_t channel) {
+  int64_t low = 0, high = c->members[channel].count;  // classes were added in ascending order
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (c->members[channel].items[middle] < class)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < c->members[channel].count && c->members[channel].items[low] == class;
+}
+
+// Whoever is on a channel's meshes has a reshard for it (check_instructions.c); in a graph where one
+// class calls it, all do.
+static shoal_status_t check_members(const comm_t *c, int64_t class) {
+  const walker_t *walker = &c->walkers[class];
+  for (int64_t i = 0; i < walker->events.count; ++i) {
+    const event_t *event = &walker->events.items[i];
+    const shoal_channel_t *channel = &c->program->channels[event->channel];
+    // The first of those that take part asks for all.
+    if (event->micro > 0 || c->members[event->channel].items[0] != class) continue;
+    for (int64_t other = 0; other < c->program->class_count; ++other) {
+      if (takes_part(c, other, event->channel) ||
+          !(shoal_program_check_present(c->check, other, channel->src->mesh) ||
+            shoal_program_check_present(c->check, other, channel->dst->mesh))) {
+        continue;
+      }
+      const place_t place = place_of(c, class, event);
+      return MISMATCH(&place, "call it in the same graphs on all ranks of the channel's meshes",
+                      "rank %d takes part in channel %d, rank %d does not in this graph",
+                      rank_in(c, class, event), event->channel, rank_in(c, other, event));
+    }
+  }
+  return NULL;
+}
+
 // ---- passages -----------------------------------------------------------------------
 
 static int64_t find_passage(const comm_t *c, int64_t from, int64_t to) {
@@ -229,18 +265,6 @@ static shoal_status_t make_passages(comm_t *c, int64_t class) {
     }
   }
   return NULL;
-}
-
-static bool takes_part(const comm_t *c, int64_t class, int32_t channel) {
-  int64_t low = 0, high = c->members[channel].count;  // classes were added in ascending order
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (c->members[channel].items[middle] < class)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < c->members[channel].count && c->members[channel].items[low] == class;
 }
 
 // Does the other end of the passage receive, or send, in this event?
@@ -329,6 +353,7 @@ static shoal_status_t check_graph(comm_t *c) {
   c->meetings = SHOAL_NEW(c->arena, meeting_t, c->meeting_count);
   if (!c->meetings) return SHOAL_OOM();
   for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(list_events(c, k));
+  for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(check_members(c, k));
   for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(make_passages(c, k));
   for (int64_t k = 0; k < program->class_count; ++k) SHOAL_RETURN_IF_ERROR(list_passages(c, k));
   SHOAL_RETURN_IF_ERROR(walk(c));

@@ -120,6 +120,47 @@ static void micro_batches_in_the_middle(void **state) {
   ALL_ARE_CAUGHT(MIDDLE, cases);
 }
 
+// Both ranks gather in graph t, and have nothing to do in graph u.
+static const char GRAPHS[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh d=2\n"
+    "input t x f64[8, 8]\n"
+    "input u x f64[8, 8]\n"
+    "channel 0 f64[8, 8] \"d:0\" -> \"\"\n"
+    "class 0 ranks 0 arena 8192\n"
+    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" slots 1 bytes 256 offset 0\n"
+    "  buffer 1 temp \"y\" f64[8, 8] \"\" slots 1 bytes 512 offset 256\n"
+    "  segment 0 s\n"
+    "    0 copy feed -> (0) \"x\"\n"
+    "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
+    "  order t 0\n"
+    "  order u\n"
+    "class 1 ranks 1 arena 8192\n"
+    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" slots 1 bytes 256 offset 0\n"
+    "  buffer 1 temp \"y\" f64[8, 8] \"\" slots 1 bytes 512 offset 256\n"
+    "  segment 0 s\n"
+    "    0 copy feed -> (0) \"x\"\n"
+    "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
+    "  order t 0\n"
+    "  order u\n";
+
+static void meetings_in_other_graphs(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", GRAPHS, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+  static const corruption_t cases[] = {
+      {"  order t 0\n  order u\n", "  order t\n  order u 0\n",
+       "rank 1 takes part in channel 0, rank 0 does not in this graph"},
+  };
+  ALL_ARE_CAUGHT(GRAPHS, cases);
+}
+
 static void structure(void **state) {
   (void)state;
   static const corruption_t cases[] = {
@@ -594,6 +635,7 @@ int main(void) {
       cmocka_unit_test(good_programs_pass),
       cmocka_unit_test(structure),
       cmocka_unit_test(workspace),
+      cmocka_unit_test(meetings_in_other_graphs),
       cmocka_unit_test(micro_batches_in_the_middle),
       cmocka_unit_test(sizes_are_those_of_the_class),
       cmocka_unit_test(copies_are_local),
