@@ -9,7 +9,7 @@
 #ifndef SHOAL_LOWER_BUILD_H_
 #define SHOAL_LOWER_BUILD_H_
 
-#include "base/arena.h"
+#include "base/memo.h"
 #include "plan/plan.h"
 #include "shoal/lower.h"
 #include "target/target.h"
@@ -41,14 +41,23 @@ typedef struct graph_build {
   SHOAL_VEC(global_instruction_t *) instructions;
 } graph_build_t;
 
+// Layouts that a value passes on its way to the last of them.
+typedef struct path {
+  int64_t count;
+  const shoal_layout_t **layouts;
+} path_t;
+
 typedef struct build {
   const shoal_plan_t *plan;
   const shoal_lower_options_t *options;
   shoal_arena_t *arena;  // the program's
   shoal_program_t *program;
-  shoal_target_t target;      // the device that the program is for
-  shoal_mesh_t *meshes;       // the plan's, then perhaps "world"
-  shoal_layouts_t layouts;    // of the program
+  shoal_target_t target;    // the device that the program is for
+  shoal_mesh_t *meshes;     // the plan's, then perhaps "world"
+  shoal_layouts_t layouts;  // of the program
+  shoal_key_t path_key;
+  shoal_memo_t path_memo;  // numbers of `paths`
+  SHOAL_VEC(path_t) paths;
   const bool *overlap;        // [mesh * mesh_count + mesh]: do they share a rank?
   const shoal_mesh_t *world;  // a mesh of all ranks in order
   SHOAL_VEC(global_buffer_t *) buffers;

@@ -12,6 +12,7 @@
 #include "lower/build.h"
 #include "op/reduce.h"
 #include "plan/cut.h"
+#include "program/key.h"
 
 typedef struct graph_lowering {
   build_t *b;
@@ -160,8 +161,8 @@ static shoal_status_t enter_loop(graph_lowering_t *l, int32_t from, const shoal_
                          NULL);
 }
 
-static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
-                              int32_t *out_index) {
+static shoal_status_t move(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
+                           int32_t *out_index) {
   const global_buffer_t *source = buffer_at(l, from);
   if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
   int32_t depth = source->depth + (source->layout->mesh != need->mesh);
@@ -176,6 +177,52 @@ static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_lay
   in->send_depth = source->depth;
   in->code.channel = (int32_t)l->b->channels.count;
   if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
+  return NULL;
+}
+
+// The steps that take a value from one layout to another most cheaply, as kept layouts: worked out
+// once for each type and pair of layouts. Micro-batches are alike up to sizes: the first decides.
+static shoal_status_t find_path(graph_lowering_t *l, const global_buffer_t *source,
+                                const shoal_layout_t *need, const path_t **out_path) {
+  build_t *b = l->b;
+  int64_t number;
+  shoal_key_clear(&b->path_key);
+  shoal_key_add_pointer(&b->path_key, source->layout);
+  shoal_key_add_pointer(&b->path_key, need);
+  shoal_key_add_type(&b->path_key, &source->type);
+  if (!shoal_memo_find(&b->path_memo, &b->path_key, &number)) {
+    const int64_t have_micro = shoal_layout_along(source->layout, SHOAL_AXIS_MICRO) ? 0 : -1;
+    const int64_t need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO) ? 0 : -1;
+    shoal_reshard_path_t found;
+    path_t path;
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_path(source->layout, have_micro, need, need_micro,
+                                             &source->type.shape, b->arena, &found));
+    path.count = found.step_count;
+    path.layouts = SHOAL_NEW(b->arena, const shoal_layout_t *, path.count);
+    if (!path.layouts) return SHOAL_OOM();
+    for (int64_t i = 0; i < path.count; ++i)
+      SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, found.steps[i].dst, &path.layouts[i]));
+    path.layouts[path.count - 1] = need;
+    number = b->paths.count;
+    if (!SHOAL_PUSH(b->arena, &b->paths, path) ||
+        !shoal_memo_add(&b->path_memo, &b->path_key, number))
+      return SHOAL_OOM();
+  }
+  *out_path = &b->paths.items[number];
+  return NULL;
+}
+
+// Between meshes a value goes in one step: what is in between would belong to one of the two, and
+// the order of messages to both.
+static shoal_status_t reshard(graph_lowering_t *l, int32_t from, const shoal_layout_t *need,
+                              int32_t *out_index) {
+  const global_buffer_t *source = buffer_at(l, from);
+  if (source->layout->mesh != need->mesh) return move(l, from, need, out_index);
+  const path_t *path = NULL;
+  SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
+  *out_index = from;
+  for (int64_t i = 0; i < path->count; ++i)
+    SHOAL_RETURN_IF_ERROR(move(l, *out_index, path->layouts[i], out_index));
   return NULL;
 }
 

@@ -169,6 +169,8 @@ shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t
                    .program = program,
                    .target = shoal_target_cpu()};
   shoal_layouts_init(arena, &build.layouts);
+  shoal_key_init(arena, &build.path_key);
+  shoal_memo_init(arena, &build.path_memo);
   shoal_status_t status = lower_all(&build);
   if (status) {
     shoal_program_free(program);

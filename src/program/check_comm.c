@@ -211,8 +211,8 @@ static bool takes_part(const comm_t *c, int64_t class, int32_t channel) {
   return low < c->members[channel].count && c->members[channel].items[low] == class;
 }
 
-// Whoever is on a channel's meshes has a reshard for it (check_instructions.c); in a graph where one
-// class calls it, all do.
+// Whoever is on a channel's meshes has a reshard for it (check_instructions.c); in a graph where
+// one class calls it, all do.
 static shoal_status_t check_members(const comm_t *c, int64_t class) {
   const walker_t *walker = &c->walkers[class];
   for (int64_t i = 0; i < walker->events.count; ++i) {

@@ -4,6 +4,7 @@
 // meshes of different size with a tied embedding and flat moments (walk 3); and that programs do
 // not grow with ranks or micro-batches.
 #include "plan_fixture.h"
+#include "shoal/ops.h"
 
 static const shoal_instruction_t *find(const shoal_segment_t *segment, shoal_opcode_t opcode,
                                        const char *name) {
@@ -286,12 +287,46 @@ static void test_no_growth(void **state) {
   shoal_model_free(model);
 }
 
+// ---- paths ------------------------------------------------------------------------------
+
+// A sum over one axis that is cut along another, wanted whole: in one step every rank would get
+// everybody's summands; in two it gets the sum of its own columns, and then the others' columns.
+static void test_two_axes_change_in_two_steps(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t a = shoal_input(g, "a", SHOAL_F32, SHOAL_SHAPE(64, 96));
+  shoal_value_t b = shoal_input(g, "b", SHOAL_F32, SHOAL_SHAPE(96, 64));
+  shoal_output(g, "c", shoal_matmul(g, a, b));
+  assert_ok(shoal_model_status(model));
+  const shoal_intent_entry_t layouts[] = {{"a", "data:1"}, {"b", "data:0,tensor:1"}};
+  const char *const meshes[] = {"data=4,tensor=4"};
+  shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = meshes, .layout_count = 2, .layouts = layouts};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules, &intent, 16, shoal_allocator_system(), &plan));
+  expect_layout(plan, "matmul", "data:partial(sum),tensor:1");
+  shoal_program_t *program = lower(plan);
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  kinds_t kinds = reshards_of(program, 0, "train");
+  assert_int_equal(kinds.count[SHOAL_RESHARD_BETWEEN], 0);
+  assert_true(total_of(&kinds) >= 2);
+  const shoal_channel_t *last = &program->channels[program->channel_count - 1];
+  assert_int_equal(last->dst->cut_count, 0);
+  for (int64_t i = 1; i < program->channel_count; ++i)
+    assert_ptr_equal(program->channels[i].src, program->channels[i - 1].dst);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_walk_1_structure),
       cmocka_unit_test(test_walk_1_sizes),
       cmocka_unit_test(test_walk_3),
       cmocka_unit_test(test_no_growth),
+      cmocka_unit_test(test_two_axes_change_in_two_steps),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
