@@ -71,7 +71,7 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
                              shoal_plan_t **out_plan) {
   *out_rebuilt = false;
   if (options->ranks < 1 || options->ranks > 1 << 20)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: at least one rank is needed",
+    return SHOAL_ERROR(INVALID_ARGUMENT, "-n %lld: from 1 to 1048576 ranks can be planned",
                        (long long)options->ranks);
   SHOAL_RETURN_IF_ERROR(cli_plan_check(options));
   int64_t size = 0;

@@ -68,6 +68,7 @@ bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --fo
 bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
+bad INVALID_ARGUMENT "-n 2147483647: from 1 to 1048576 ranks" "" plan mlp -n 2147483647
 bad INVALID_ARGUMENT "-n 5000" "" train mlp -n 5000
 bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume
 "$shoal" train mlp --steps 2 --save fresh --resume >out 2>err || fail "a first --resume ended with $?: $(head -1 err)"

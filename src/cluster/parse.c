@@ -16,7 +16,12 @@ shoal_status_t shoal_cluster_read_positive(const shoal_json_t *object, const cha
   const shoal_json_t *child = shoal_json_find(object, key);
   if (!child) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_real(object, key, value));
-  if (*value > 0) return NULL;
+  // Beyond these limits times would no longer be numbers that can be added.
+  if (*value >= 1e-40 && *value <= 1e40) return NULL;
+  if (*value > 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s is %g; it must be from 1e-40 to 1e40", child->path,
+                       *value);
+  }
   return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be positive", child->path);
 }
 
