@@ -100,6 +100,8 @@ bad INVALID_ARGUMENT "model.safetensors" "" train mlp --steps 2 --save saved --r
 plan="plan mlp -n 2"
 bad NOT_FOUND "there is no strategy 'dat'" "did you mean 'data'?" $plan --strategy dat
 bad INVALID_ARGUMENT "mesh 'data=3' has 3 ranks, the world has 2" "product of the axes" $plan --mesh data=3
+bad INVALID_ARGUMENT "has 65537 micro-batches; 65536 are the most" "fewer" $plan --mesh data=2,micro=65537
+bad INVALID_ARGUMENT "999999999999 micro-batches" "fewer" $plan --mesh data=2,micro=999999999999
 bad INVALID_ARGUMENT "expected axis=size at 'data'" "write axis=size" $plan --mesh data
 bad INVALID_ARGUMENT "axis 'data' is there twice" "" $plan --mesh data=1,data=2
 bad INVALID_ARGUMENT "has size 0" "" $plan --mesh data=2,micro=0

@@ -74,6 +74,10 @@ static shoal_status_t make_meshes(shoal_plan_t *plan) {
     SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(intent->meshes[i], &plan->arena, mesh));
     int64_t micro = mesh->micro > 1 ? mesh->micro : 1;
     if (i == 0) plan->micro = micro;
+    if (micro > SHOAL_PLAN_MAX_MICRO)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "use fewer micro-batches",
+                              "mesh '%s' has %lld micro-batches; %d are the most",
+                              intent->meshes[i], (long long)micro, SHOAL_PLAN_MAX_MICRO);
     if (micro != plan->micro)
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give every mesh the same micro=n",
                               "meshes '%s' and '%s' differ in micro-batches", intent->meshes[0],

@@ -10,6 +10,7 @@
 
 // Choices are per axis: slot 0 is micro, slot 1 + a is axis a of the node's mesh.
 #define SHOAL_PLAN_SLOTS (SHOAL_MAX_AXES + 1)
+#define SHOAL_PLAN_MAX_MICRO (1 << 16)  // as many as a program may have
 
 typedef struct shoal_choice {
   const shoal_way_t *way;  // NULL: whole
