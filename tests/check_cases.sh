@@ -54,3 +54,5 @@ check "the same in evaluation" \
   'seed=398619 ranks=2 momentum eval; i0=f16[3,3]; i1=i32[3,3]~4; s0=f16[3,3]; v0=cast(i1){dtype=f16}; v1=relu(v0); v2=square(v0); v3=affine(v2){scale=1, shift=0.5}; v4=div(v1,v3); v5=tanh(v2); v6=dropout(v5,step){p=0.4, key=603}; v7=mul(v3,s0); mesh data=2; pin i1 data:1*3; pin t4 ; pin t6 data:1+1+1; pin t7 data:1+0+1; pin v7/mul data:0*3'
 check "the same in f32, in steps that diverge" \
   'seed=806938 ranks=3 momentum steps=5; i0=f32[5,1]; i1=f32[4,7,6,7]; s0=f32[4,1]; s1=f32[4,7,6,7]; s2=f32[4,7,6,7]; s3=f32[9,4,7,6,7]; v0=matmul(i0,s0){transpose_a=0, transpose_b=1}; v1=attention(s1,i1,s2){causal=1}; v2=einsum(v1,s3){equation="abcd,wabcd->w"}; mesh data=3; pin s0 data:1; pin s1 data:2*2; pin s2 data:0; pin t2 '
+check "a sum cut over ranks that does not cancel: its parts are rounded" \
+  'seed=30487 ranks=2 none; i0=f16[40,3]; v0=reduce_sum(i0){dims=[0,1], keep=0}; mesh data=2; pin i0 data:1/2'

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "explore/random_case.h"
 #include "graph/graph.h"
 #include "op/case.h"
@@ -297,20 +298,56 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
 }
 
 // Contract 1 measures a rounded value by the one-device run's own error. Where everything cancels -
-// a sum of 14 products in bf16 that is 0.009 - that error is luck, and halves that are rounded
-// before they are added miss by more: 3 of 7,000 random cases, by 1.002, 2.2 and 2.8 times what is
-// allowed. Wrong code is wrong by more, and on other data too. So such a mismatch stands unless it
-// is small and of eight other draws of the data at most two fail, and in no other way.
-enum { LUCK = 16, DRAWS = 8, UNLUCKY = 2 };
+// a sum of 14 products in bf16 that is 0.009 - that error is luck, and summands that are rounded
+// before they are added miss by more: a sum of 120 numbers in f16 does in 5 of 40 draws, by up to
+// 4 times what is allowed. Wrong code is wrong by more, on other data too, and in f64. So such a
+// mismatch stands unless it is small, the same case passes in f64, and of eight other draws of the
+// data at most four fail, and in no other way.
+enum { LUCK = 16, DRAWS = 8, UNLUCKY = 4 };
 
 static bool may_be_luck(const shoal_check_report_t *report) {
   return report->step == SHOAL_CHECK_VALUES && report->excess > 0 && report->excess <= LUCK;
 }
 
+// Does the case pass when all its floats are f64, where nothing is excused?
+static bool passes_in_f64(const shoal_random_case_t *c, shoal_registry_t *registry,
+                          const shoal_check_options_t *with) {
+  static const char *const narrow[] = {"bf16", "f16", "f32"};
+  shoal_arena_t arena;
+  shoal_text_t wide;
+  shoal_random_case_t same;
+  const char *text = NULL;
+  shoal_arena_init(with->allocator, &arena);
+  shoal_text_init(with->allocator, &wide);
+  shoal_status_t status = shoal_random_case_print(c, &arena, &text);
+  for (const char *at = text; !status && *at;) {
+    size_t length = 0;
+    for (int i = 0; i < 3 && length == 0; ++i) {
+      if (strncmp(at, narrow[i], strlen(narrow[i])) == 0) length = strlen(narrow[i]);
+    }
+    if (length > 0)
+      shoal_text_add(&wide, "f64");
+    else
+      shoal_text_addf(&wide, "%c", *at);
+    at += length > 0 ? length : 1;
+  }
+  if (!status) status = shoal_text_status(&wide);
+  if (!status) {
+    status = shoal_random_case_parse(shoal_text_string(&wide), registry, &arena, &same);
+  }
+  shoal_check_report_t report;
+  if (!status) status = shoal_random_case_check(&same, registry, with, &report);
+  const bool passes = !status;
+  shoal_status_free(status);
+  shoal_text_deinit(&wide);
+  shoal_arena_deinit(&arena);
+  return passes;
+}
+
 bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
                                     const shoal_check_options_t *with,
                                     const shoal_check_report_t *report) {
-  if (!may_be_luck(report)) return false;
+  if (!may_be_luck(report) || !passes_in_f64(c, registry, with)) return false;
   shoal_random_case_t other = *c;
   int failed = 0;
   for (int i = 0; i < DRAWS && failed <= UNLUCKY; ++i) {

@@ -91,8 +91,8 @@ SHOAL_MUST_USE shoal_status_t shoal_random_case_check(const shoal_random_case_t 
                                                       const shoal_check_options_t *with,
                                                       shoal_check_report_t *out_report);
 
-// Says whether a failed case failed by rounding rather than by its plan: it must pass with other
-// data.
+// Says whether a failed case failed by rounding rather than by its plan: it must pass in f64, and
+// with other data.
 bool shoal_random_case_was_rounding(const shoal_random_case_t *c, shoal_registry_t *registry,
                                     const shoal_check_options_t *with,
                                     const shoal_check_report_t *report);
