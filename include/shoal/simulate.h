@@ -74,8 +74,8 @@ typedef struct shoal_simulated_span {
 } shoal_simulated_span_t;
 
 // Simulates one run of a graph. NOT_FOUND: the program has no such graph; INVALID_ARGUMENT: the
-// cluster has fewer devices than the program has ranks; MISMATCH: ranks wait for each other for
-// ever (the program was not checked). Not collective.
+// cluster has fewer devices than the program has ranks; MISMATCH: the times are of another program,
+// or ranks wait for each other for ever (the program was not checked). Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_simulate(const shoal_program_t *program,
                                                        const shoal_simulate_options_t *options,
                                                        shoal_simulation_t **out_simulation);

@@ -78,6 +78,7 @@ shoal_status_t shoal_simulate(const shoal_program_t *program, const shoal_simula
   const shoal_allocator_t allocator =
       options.allocator.alloc ? options.allocator : shoal_allocator_system();
   const char *graph = options.graph ? options.graph : "train";
+  if (options.times) SHOAL_RETURN_IF_ERROR(shoal_times_check(options.times, program));
   shoal_arena_t *arena;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(allocator, &arena));
   shoal_arena_t scratch;

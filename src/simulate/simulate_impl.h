@@ -131,6 +131,9 @@ SHOAL_MUST_USE shoal_status_t shoal_sim_run(shoal_sim_t *sim, shoal_simulated_t 
 // ---- measured times -------------------------------------------------------------------
 
 // Measured seconds of an instruction; false: there are none.
+// MISMATCH if one of them is of an instruction that the program does not have.
+SHOAL_MUST_USE shoal_status_t shoal_times_check(const shoal_times_t *times,
+                                                const shoal_program_t *program);
 bool shoal_times_find(const shoal_times_t *times, int64_t class_index, const char *segment,
                       int64_t index, double *out_seconds);
 // Measured link, for all levels; NULL: none.

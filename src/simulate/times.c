@@ -137,6 +137,26 @@ bool shoal_times_find(const shoal_times_t *times, int64_t class_index, const cha
   return found != NULL;
 }
 
+shoal_status_t shoal_times_check(const shoal_times_t *times, const shoal_program_t *program) {
+  for (int64_t i = 0; i < times->count; ++i) {
+    const entry_t *e = &times->entries[i];
+    const shoal_class_t *c = e->class_index >= 0 && e->class_index < program->class_count
+                                 ? &program->classes[e->class_index]
+                                 : NULL;
+    bool found = false;
+    for (int64_t s = 0; c && s < c->segment_count && !found; ++s) {
+      found = strcmp(c->segments[s].name, e->segment) == 0 && e->index >= 0 &&
+              e->index < c->segments[s].instruction_count;
+    }
+    if (found) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "measure this program: shoal train --times-out FILE",
+                            "the times are of another program: this one has no instruction %lld in "
+                            "segment '%s' of class %lld",
+                            (long long)e->index, e->segment, (long long)e->class_index);
+  }
+  return NULL;
+}
+
 const shoal_cluster_link_t *shoal_times_link(const shoal_times_t *times) {
   return times->has_link ? &times->link : NULL;
 }

@@ -639,8 +639,38 @@ static void test_texts(void **state) {
   shoal_simulation_free(s);
 }
 
+static void times_of_another_program(void **state) {
+  (void)state;
+  static const char *const wrong[] = {
+      "{\"class\": 99, \"segment\": \"train.before.0\", \"index\": 0, \"seconds\": 1}",
+      "{\"class\": 0, \"segment\": \"nowhere\", \"index\": 0, \"seconds\": 1}",
+      "{\"class\": 0, \"segment\": \"s\", \"index\": 99, \"seconds\": 1}"};
+  static const char text[] =
+      "shoal_program 1\nworld 1\nmicro 1\nmesh d=1\nclass 0 ranks 0 arena 64\n"
+      "  buffer 0 temp \"v\" f32[4] \"\" slots 1 bytes 64 offset 0\n"
+      "  segment 0 s\n    0 compute fill -> (0) value 1 \"v\"\n  order train 0\n";
+  const shoal_allocator_t system = shoal_allocator_system();
+  shoal_registry_t *ops;
+  shoal_program_t *program;
+  assert_ok(shoal_registry_create(system, &ops));
+  assert_ok(shoal_program_parse("p", text, ops, system, &program));
+  for (int i = 0; i < 3; ++i) {
+    char file[256];
+    shoal_times_t *times;
+    shoal_simulation_t *simulation;
+    snprintf(file, sizeof file, "{\"shoal_times\": 1, \"instructions\": [%s]}", wrong[i]);
+    assert_ok(shoal_times_parse("times", file, system, &times));
+    assert_error(MISMATCH, "the times are of another program",
+                 shoal_simulate(program, &(shoal_simulate_options_t){.times = times}, &simulation));
+    shoal_times_free(times);
+  }
+  shoal_program_free(program);
+  shoal_registry_release(ops);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(times_of_another_program),
       cmocka_unit_test(test_two_stages),
       cmocka_unit_test(test_messages_pile_up),
       cmocka_unit_test(test_shared_card),
