@@ -241,7 +241,7 @@ static void test_shared_link(void **state) {
   unthrottle();
   // Nothing overflows.
   shoal_world_t *worlds[2];
-  throttle("shoal_cluster: 1\nlink: {latency: 1.0e300, bandwidth: 1.0e-300}\n", "");
+  throttle("shoal_cluster: 1\nlink: {latency: 1.0e40, bandwidth: 1.0e-40}\n", "");
   assert_ok(shoal_world_threads(NULL, 2, worlds));
   for (int i = 0; i < 200; ++i) assert_true(book(worlds[0], 1, INT64_MAX, 0).delivered > 0);
   for (int i = 0; i < 2; ++i) shoal_world_release(worlds[i]);
