@@ -162,7 +162,7 @@ static const struct {
     {"shoal.reshape", "f32[3,4] ; shape=[5,2]", "12 elements can't be reshaped to [5, 2]"},
     {"shoal.reshape", "f32[3,4] ; shape=[5,-1]", "negative"},
     {"shoal.transpose", "f32[3,4] ; perm=[0,0]", "permutation"},
-    {"shoal.slice", "f32[3,4] ; start=[1,2], size=[3,2]", "[1, 4) along dim 0"},
+    {"shoal.slice", "f32[3,4] ; start=[1,2], size=[3,2]", "3 elements from 1 on along dim 0"},
     {"shoal.pad", "f32[3,4] ; start=[1,2], shape=[3,8]", "along dim 0"},
     {"shoal.concat", "f32[3,4], f32[2,4] ; axis=1", "input 1"},
     {"shoal.concat", "; axis=1", "at least 1"},

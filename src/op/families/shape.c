@@ -123,8 +123,8 @@ static shoal_status_t check_inside(const shoal_call_t *call, const shoal_attr_va
   for (int32_t d = 0; d < outer->rank; ++d) {
     const int64_t from = start->ints[d];
     REQUIRE(call, from >= 0 && from <= outer->dims[d] && inner->dims[d] <= outer->dims[d] - from,
-            "[%lld, %lld) along dim %d is not inside [0, %lld)", (long long)from,
-            (long long)(from + inner->dims[d]), d, (long long)outer->dims[d]);
+            "%lld elements from %lld on along dim %d are not inside [0, %lld)",
+            (long long)inner->dims[d], (long long)from, d, (long long)outer->dims[d]);
   }
   return NULL;
 }
