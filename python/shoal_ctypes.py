@@ -91,14 +91,15 @@ GRADIENT = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_
 DECOMPOSE = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32))
 COST = CFUNCTYPE(None, POINTER(Call), POINTER(c_double))
 WORKSPACE = CFUNCTYPE(c_int64, POINTER(Call))
+INDEX_COUNT = CFUNCTYPE(c_int64, POINTER(Call), c_int32)
 KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_void_p)
 PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor))
 
 Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
                ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("random", c_bool),
                ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
-               ("infer", INFER), ("gradient", GRADIENT), ("decompose", DECOMPOSE), ("cost", COST),
-               ("workspace", WORKSPACE), ("kernel", KERNEL), ("cases", POINTER(c_char_p)),
+               ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
+               ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("kernel", KERNEL), ("cases", POINTER(c_char_p)),
                ("user_data", c_void_p)]
 
 
@@ -548,14 +549,19 @@ class Session:
         check(lib.session_set(self.handle, state.encode(), array.ctypes.data, array.nbytes))
 
     def plan(self):
-        """The plan as its file says it."""
+        """The plan as its file says it; None on ranks but 0, which plans."""
         with _Arena() as arena:
-            text = c_char_p()
-            check(lib.plan_print(lib.session_plan(self.handle), arena, byref(text)))
+            plan, text = lib.session_plan(self.handle), c_char_p()
+            if not plan:  # rank 0 planned
+                return None
+            check(lib.plan_print(plan, arena, byref(text)))
             return text.value.decode()
 
     def rule(self, name, types, **attrs):
-        """How op `name` may be cut on inputs of these types, as it was discovered: printed."""
+        """How op `name` may be cut on inputs of these types, as it was discovered: printed. None on ranks but 0."""
+        rules = lib.session_rules(self.handle)
+        if not rules:
+            return None
         with _Arena() as arena:
             op, values, rule, text = POINTER(Op)(), POINTER(AttrValue)(), c_void_p(), c_char_p()
             check(lib.op_find(self._model.registry.handle, name.encode(), byref(op)))
@@ -564,6 +570,6 @@ class Session:
             lib.op_complete(op, len(types), inputs, values)
             call = Call(op=op, input_count=len(types), output_count=op.contents.output_count, inputs=inputs,
                         attrs=values)
-            check(lib.rules_get(lib.session_rules(self.handle), byref(call), byref(rule)))
+            check(lib.rules_get(rules, byref(call), byref(rule)))
             check(lib.rule_print(op, rule, arena, byref(text)))
             return text.value.decode()
