@@ -31,6 +31,7 @@ CASES = [  # check, file, text, what must be said (None: nothing)
     ("calls", "src/op/o.c", '// o\nvoid g(void) { printf("x"); }\n', "printf is not used in src/"),
     ("calls", "cli/x.c", "// x\nvoid g(void) { exit(1); }\n", "only cli/main.c exits"),
     ("files", "src/op/o.c", "int x;\n", "opens with a comment"),
+    ("files", "src/op/o.c.orig", "// o\n", "is left over"),
     ("files", "src/op/o.h", "// o\n#pragma once\n", "no include guard"),
     ("files", "src/op/o.h", GOOD["src/base/a.h"], "shares its include guard"),
     ("files", "src/op/o.c", "// o\n" + "\n" * 1001, "lines: more than 1000"),

@@ -85,6 +85,8 @@ SHOAL_API void shoal_mesh_coords(const shoal_mesh_t *mesh, int64_t position,
                                  int64_t out_coords[SHOAL_MAX_AXES]);
 SHOAL_API int64_t shoal_mesh_at(const shoal_mesh_t *mesh, const int64_t coords[SHOAL_MAX_AXES]);
 SHOAL_API bool shoal_mesh_equal(const shoal_mesh_t *a, const shoal_mesh_t *b);  // names apart
+// Is the rank at each position one more than that before it?
+SHOAL_API bool shoal_mesh_is_consecutive(const shoal_mesh_t *mesh);
 SHOAL_API bool shoal_mesh_overlap(const shoal_mesh_t *a,
                                   const shoal_mesh_t *b);  // true if they share a rank
 

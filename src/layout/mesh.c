@@ -98,6 +98,13 @@ shoal_status_t shoal_mesh_copy(const shoal_mesh_t *mesh, shoal_arena_t *arena,
   return NULL;
 }
 
+bool shoal_mesh_is_consecutive(const shoal_mesh_t *mesh) {
+  for (int64_t p = 1, size = mesh->ranks ? shoal_mesh_size(mesh) : 0; p < size; ++p) {
+    if (mesh->ranks[p] != mesh->ranks[0] + p) return false;
+  }
+  return true;
+}
+
 // The lowest and highest rank; false: the list is not sorted.
 static bool rank_range(const shoal_mesh_t *mesh, int64_t size, int64_t *out_low,
                        int64_t *out_high) {

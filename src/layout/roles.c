@@ -32,20 +32,13 @@ const shoal_cut_t *shoal_layout_micro_partial(const shoal_layout_t *layout) {
   return NULL;
 }
 
-static bool is_consecutive(const shoal_mesh_t *mesh) {
-  for (int64_t p = 1, size = mesh->ranks ? shoal_mesh_size(mesh) : 0; p < size; ++p) {
-    if (mesh->ranks[p] != mesh->ranks[0] + p) return false;
-  }
-  return true;
-}
-
 static int64_t find_block(const shoal_roles_t *roles) {
   const shoal_mesh_t *sm = roles->src_mesh, *dm = roles->dst_mesh;
   if (dm->axis_count != sm->axis_count + 1) return -1;
   for (int32_t i = 0; i < sm->axis_count; ++i) {
     if (roles->twin[i] != i + 1) return -1;
   }
-  if (!is_consecutive(sm) || !is_consecutive(dm)) return -1;
+  if (!shoal_mesh_is_consecutive(sm) || !shoal_mesh_is_consecutive(dm)) return -1;
   const int64_t size = shoal_mesh_size(sm), from = shoal_mesh_rank(sm, 0) - shoal_mesh_rank(dm, 0);
   return from >= 0 && from % size == 0 && from / size < dm->axes[0].size ? from / size : -1;
 }

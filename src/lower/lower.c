@@ -28,8 +28,7 @@ static bool are_stages(const shoal_plan_t *plan) {
       if (mesh->axes[a].size != first->axes[a].size ||
           strcmp(mesh->axes[a].name, first->axes[a].name) != 0)
         return false;
-    for (int64_t p = 0; p < size; ++p)
-      if (shoal_mesh_rank(mesh, p) != m * size + p) return false;
+    if (shoal_mesh_rank(mesh, 0) != m * size || !shoal_mesh_is_consecutive(mesh)) return false;
   }
   return true;
 }

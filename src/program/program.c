@@ -28,18 +28,21 @@ void shoal_program_free(shoal_program_t *program) {
   if (program) shoal_arena_free(program->arena);  // the program lies in it
 }
 
+int64_t shoal_class_find(const shoal_class_t *class, int32_t rank) {
+  int64_t low = 0, high = class->rank_count;  // the first rank >= rank lies in [low, high]
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (class->ranks[middle] < rank)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < class->rank_count && class->ranks[low] == rank ? low : -1;
+}
+
 const shoal_class_t *shoal_program_class_of(const shoal_program_t *program, int32_t rank) {
   for (int64_t c = 0; c < program->class_count; ++c) {
-    const shoal_class_t *class = &program->classes[c];
-    int64_t low = 0, high = class->rank_count;  // the first rank >= rank lies in [low, high]
-    while (low < high) {
-      int64_t middle = low + (high - low) / 2;
-      if (class->ranks[middle] < rank)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    if (low < class->rank_count && class->ranks[low] == rank) return class;
+    if (shoal_class_find(&program->classes[c], rank) >= 0) return &program->classes[c];
   }
   return NULL;
 }

@@ -27,6 +27,8 @@ static inline int64_t shoal_program_align(int64_t bytes) {
   return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);
 }
 
+// Where a rank stands in the class's list; -1: it is not of the class.
+int64_t shoal_class_find(const shoal_class_t *rank_class, int32_t rank);
 // Says whether the layout has a cut or a partial along micro. Such a value exists once per
 // micro-batch.
 bool shoal_program_has_micro(const shoal_layout_t *layout);

@@ -1,45 +1,20 @@
 // See sample.h.
 #include "program/sample.h"
 
-#include "base/index.h"
 #include "program/program_impl.h"
 
 // ---- classes and meshes ---------------------------------------------------------------
 
-// The first of the class's ranks that is not below `rank`.
-static int64_t find_rank(const shoal_class_t *class, int32_t rank) {
-  int64_t low = 0, high = class->rank_count;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (class->ranks[middle] < rank)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
 bool shoal_class_covers(const shoal_class_t *class, const shoal_mesh_t *mesh) {
   const int64_t size = shoal_mesh_size(mesh);
   if (class->rank_count < size) return false;
-  // A mesh of consecutive ranks: they are as many in the class.
-  const int32_t first = shoal_mesh_rank(mesh, 0), last = shoal_mesh_rank(mesh, size - 1);
-  if (last - first == size - 1) {
-    const int64_t from = find_rank(class, first), to = find_rank(class, last);
-    bool consecutive = !mesh->ranks;
-    for (int64_t p = 1; p < size && !consecutive; ++p) {
-      if (shoal_mesh_rank(mesh, p) != first + p) break;
-      consecutive = p == size - 1;
-    }
-    if (consecutive || size == 1) {
-      return to < class->rank_count && class->ranks[from] == first && class->ranks[to] == last &&
-             to - from == size - 1;
-    }
+  if (shoal_mesh_is_consecutive(mesh)) {  // then they are consecutive in the class
+    const int64_t from = shoal_class_find(class, shoal_mesh_rank(mesh, 0));
+    const int64_t to = shoal_class_find(class, shoal_mesh_rank(mesh, size - 1));
+    return from >= 0 && to - from == size - 1;
   }
   for (int64_t p = 0; p < size; ++p) {
-    const int32_t rank = shoal_mesh_rank(mesh, p);
-    const int64_t at = find_rank(class, rank);
-    if (at == class->rank_count || class->ranks[at] != rank) return false;
+    if (shoal_class_find(class, shoal_mesh_rank(mesh, p)) < 0) return false;
   }
   return true;
 }
