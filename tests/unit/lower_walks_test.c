@@ -300,11 +300,7 @@ static void test_two_axes_change_in_two_steps(void **state) {
   shoal_output(g, "c", shoal_matmul(g, a, b));
   assert_ok(shoal_model_status(model));
   const shoal_intent_entry_t layouts[] = {{"a", "data:1"}, {"b", "data:0,tensor:1"}};
-  const char *const meshes[] = {"data=4,tensor=4"};
-  shoal_intent_t intent = {
-      .mesh_count = 1, .meshes = meshes, .layout_count = 2, .layouts = layouts};
-  shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules, &intent, 16, shoal_allocator_system(), &plan));
+  shoal_plan_t *plan = plan_of(model, rules, "data=4,tensor=4", COUNT(layouts), layouts, 16);
   expect_layout(plan, "matmul", "data:partial(sum),tensor:1");
   shoal_program_t *program = lower(plan);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));

@@ -306,15 +306,11 @@ static void test_decisions_are_shared(void **state) {
   static const char *const names[] = {"o0", "o1", "o2", "o3", "o4", "o5", "o6"};
   for (int i = 0; i < 7; ++i) shoal_output(g, names[i], values[i]);
   assert_ok(shoal_model_status(model));
-  const shoal_intent_entry_t layouts[] = {{"x", "data:0"}, {"y", "data:0"}, {"u", "data:0"}};
-  const char *const meshes[] = {"data=2"};
-  shoal_intent_t intent = {
-      .mesh_count = 1, .meshes = meshes, .layout_count = 3, .layouts = layouts};
-  shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
+  const shoal_intent_entry_t layouts[] = {{"x", "data:0"}, {"y", "data:0"}};
+  shoal_plan_t *plan = plan_of(model, rules, "data=2", COUNT(layouts), layouts, 2);
   expect_layout(plan, shoal_value_name(first), "data:0");
   expect_layout(plan, shoal_value_name(second), "data:0");
-  expect_layout(plan, shoal_value_name(larger), "data:0");
+  expect_layout(plan, shoal_value_name(larger), "");
   const shoal_graph_plan_t *gp = &plan->graphs[1];
   assert_string_equal(gp->graph->name, "train");
   assert_ptr_equal(gp->nodes[0].decision, gp->nodes[1].decision);
@@ -345,11 +341,7 @@ static void test_second_inputs_count(void **state) {
   shoal_output(g, "q", q);
   assert_ok(shoal_model_status(model));
   const shoal_intent_entry_t layouts[] = {{"rows", "t:0"}, {"columns", "t:1"}};
-  const char *const meshes[] = {"t=2"};
-  shoal_intent_t intent = {
-      .mesh_count = 1, .meshes = meshes, .layout_count = 2, .layouts = layouts};
-  shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
+  shoal_plan_t *plan = plan_of(model, rules, "t=2", COUNT(layouts), layouts, 2);
   expect_layout(plan, shoal_value_name(q), "t:1");
   const shoal_graph_plan_t *gp = &plan->graphs[1];
   assert_ptr_not_equal(gp->nodes[0].decision, gp->nodes[1].decision);

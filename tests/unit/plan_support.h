@@ -73,6 +73,17 @@ static UNUSED shoal_plan_t *plan_by(const shoal_model_t *model, shoal_rules_t *r
   return plan;
 }
 
+// The plan of an explicit intent: one mesh and layouts by name.
+static UNUSED shoal_plan_t *plan_of(const shoal_model_t *model, shoal_rules_t *rules,
+                                    const char *mesh, int64_t count,
+                                    const shoal_intent_entry_t *layouts, int32_t world) {
+  const shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = &mesh, .layout_count = count, .layouts = layouts};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules, &intent, world, shoal_allocator_system(), &plan));
+  return plan;
+}
+
 // The choice of a node along an axis ("micro" too); way NULL: whole.
 static UNUSED const shoal_choice_t *choice_of(const shoal_plan_t *plan, const char *graph,
                                               const char *node, const char *axis) {
