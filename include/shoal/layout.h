@@ -149,6 +149,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_layout_check(const shoal_layout_t 
 // Compares two layouts as they are written: same mesh, same cuts. Units of 0 and 1 are equal, and
 // cuts along axes of size 1 are ignored.
 SHOAL_API bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b);
+// The item along an axis (or SHOAL_AXIS_MICRO), or NULL: an axis is written at most once.
+SHOAL_API const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis);
 SHOAL_API bool shoal_layout_is_partial(const shoal_layout_t *layout);  // along any axis
 
 // -------------------------------------------------------------------------------------------------

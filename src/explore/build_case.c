@@ -260,6 +260,18 @@ static bool rounds(const shoal_model_t *model) {
   return false;
 }
 
+shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c) {
+  return (shoal_intent_t){.strategy = "random",
+                          .mesh_count = c->meshes.count,
+                          .meshes = c->meshes.items,
+                          .layout_count = c->pins.count,
+                          .layouts = c->pins.items,
+                          .stage_count = c->stages.count,
+                          .stages = c->stages.items,
+                          .expand_count = c->expand.count,
+                          .expand = c->expand.items};
+}
+
 shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_registry_t *registry,
                                        const shoal_check_options_t *with,
                                        shoal_check_report_t *out_report) {
@@ -268,15 +280,7 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   SHOAL_RETURN_IF_ERROR(shoal_random_case_build(c, registry, with->allocator, &model));
   shoal_arena_t arena;
   shoal_arena_init(with->allocator, &arena);
-  const shoal_intent_t intent = {.strategy = "random",
-                                 .mesh_count = c->meshes.count,
-                                 .meshes = c->meshes.items,
-                                 .layout_count = c->pins.count,
-                                 .layouts = c->pins.items,
-                                 .stage_count = c->stages.count,
-                                 .stages = c->stages.items,
-                                 .expand_count = c->expand.count,
-                                 .expand = c->expand.items};
+  const shoal_intent_t intent = shoal_random_case_intent(c);
   shoal_check_options_t options = *with;
   options.ranks = (int32_t)c->ranks;
   options.intent = &intent;

@@ -126,15 +126,7 @@ static shoal_status_t plan_subject(mutation_run_t *r, const subject_t *subject,
                                    const shoal_model_t *model, const shoal_random_case_t *c,
                                    shoal_rules_t *rules, shoal_plan_t **out_plan) {
   if (subject->text) {
-    const shoal_intent_t intent = {.strategy = "explicit",
-                                   .mesh_count = c->meshes.count,
-                                   .meshes = c->meshes.items,
-                                   .layout_count = c->pins.count,
-                                   .layouts = c->pins.items,
-                                   .stage_count = c->stages.count,
-                                   .stages = c->stages.items,
-                                   .expand_count = c->expand.count,
-                                   .expand = c->expand.items};
+    const shoal_intent_t intent = shoal_random_case_intent(c);
     return shoal_plan_create(model, rules, &intent, subject->ranks, r->allocator, out_plan);
   }
   const shoal_plan_options_t options = {.allocator = r->allocator,

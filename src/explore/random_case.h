@@ -72,6 +72,8 @@ SHOAL_MUST_USE shoal_status_t shoal_random_case_parse(const char *text,
                                                       const shoal_registry_t *registry,
                                                       shoal_arena_t *arena,
                                                       shoal_random_case_t *out_case);
+// What its plan is made from; borrows from the case.
+shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c);
 // Type of what a ref stands for; false if there is no such thing (yet).
 bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref,
                             shoal_type_t *out_type);

@@ -229,6 +229,13 @@ bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b) {
   }
 }
 
+const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    if (layout->cuts[i].axis == axis) return &layout->cuts[i];
+  }
+  return NULL;
+}
+
 bool shoal_layout_is_partial(const shoal_layout_t *layout) {
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];

@@ -25,11 +25,8 @@ static shoal_status_t one_reduction(int32_t *seen, int32_t reduce) {
 }
 
 const shoal_cut_t *shoal_layout_micro_partial(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->kind == SHOAL_CUT_PARTIAL && cut->axis == SHOAL_AXIS_MICRO) return cut;
-  }
-  return NULL;
+  const shoal_cut_t *cut = shoal_layout_along(layout, SHOAL_AXIS_MICRO);
+  return cut && cut->kind == SHOAL_CUT_PARTIAL ? cut : NULL;
 }
 
 static int64_t find_block(const shoal_roles_t *roles) {

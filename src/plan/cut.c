@@ -3,12 +3,6 @@
 
 #include <math.h>
 
-const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis) {
-  for (int32_t i = 0; i < layout->cut_count; ++i)
-    if (layout->cuts[i].axis == axis) return &layout->cuts[i];
-  return NULL;
-}
-
 static int64_t unit_of(int64_t unit) {
   return unit > 0 ? unit : 1;
 }

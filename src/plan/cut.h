@@ -5,8 +5,6 @@
 
 #include "shoal/layout.h"
 
-// The layout's item along `axis` of its own mesh (SHOAL_AXIS_MICRO for micro), or NULL: whole.
-const shoal_cut_t *shoal_layout_along(const shoal_layout_t *layout, int32_t axis);
 // Says whether two items of layouts cut a value of this shape in the same way. NULL is whole. Axis
 // numbers are not compared.
 bool shoal_cut_same(const shoal_cut_t *a, const shoal_cut_t *b, const shoal_shape_t *shape,

@@ -48,18 +48,12 @@ const shoal_class_t *shoal_program_class_of(const shoal_program_t *program, int3
 }
 
 bool shoal_program_has_micro(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    if (layout->cuts[i].axis == SHOAL_AXIS_MICRO) return true;
-  }
-  return false;
+  return shoal_layout_along(layout, SHOAL_AXIS_MICRO) != NULL;
 }
 
 const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->axis == SHOAL_AXIS_MICRO && cut->kind == SHOAL_CUT_PARTIAL) return cut;
-  }
-  return NULL;
+  const shoal_cut_t *cut = shoal_layout_along(layout, SHOAL_AXIS_MICRO);
+  return cut && cut->kind == SHOAL_CUT_PARTIAL ? cut : NULL;
 }
 
 shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {

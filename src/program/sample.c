@@ -73,11 +73,8 @@ shoal_status_t shoal_sample_values(const shoal_class_t *class, int64_t count,
 
 // Of a layout, what cuts it along micro; NULL: nothing.
 static const shoal_cut_t *micro_cut(const shoal_layout_t *layout) {
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    if (cut->axis == SHOAL_AXIS_MICRO && cut->kind != SHOAL_CUT_PARTIAL) return cut;
-  }
-  return NULL;
+  const shoal_cut_t *cut = shoal_layout_along(layout, SHOAL_AXIS_MICRO);
+  return cut && cut->kind != SHOAL_CUT_PARTIAL ? cut : NULL;
 }
 
 // Is the micro-batch's part one interval of a dim, dealt evenly?
