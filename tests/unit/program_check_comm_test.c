@@ -1,5 +1,5 @@
-// The static check of communication: classes that wait for each other, meet in other graphs, or send
-// and receive in different orders are named.
+// The static check of communication: classes that wait for each other, meet in other graphs, or
+// send and receive in different orders are named.
 #include "base/text.h"
 #include "program_corrupt.h"
 

@@ -1,5 +1,5 @@
-// Programs corrupted by editing their text: each must be refused by the static check, with a message
-// that names what is wrong.
+// Programs corrupted by editing their text: each must be refused by the static check, with a
+// message that names what is wrong.
 #ifndef SHOAL_TESTS_PROGRAM_CORRUPT_H_
 #define SHOAL_TESTS_PROGRAM_CORRUPT_H_
 
