@@ -118,6 +118,26 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_await(shoal_queue_t *queue,
 // Blocks until everything enqueued is done; returns and clears the queue's first error.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_wait(shoal_queue_t *queue);
 
+// For the host: blocks until the event's latest record is done; returns at once where there is
+// none. A queue that failed fires its events too: whether the work before the record was done is
+// the queue's to say (shoal_queue_failed). Not from work on a queue. Errors are those of the device
+// itself.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_wait(shoal_event_t *event);
+// Whether shoal_event_wait would return at once. Does not block.
+SHOAL_API bool shoal_event_done(const shoal_event_t *event);
+
+// Whether the queue has an error that shoal_queue_wait has not returned yet. Does not block; what
+// ran before the question was asked may still be going to fail.
+SHOAL_API bool shoal_queue_failed(const shoal_queue_t *queue);
+// Calls the function at the queue's first error, once (once more after shoal_queue_wait has cleared
+// it), on the thread that runs the work and before any later work or event of the queue, so that
+// others who wait for that work can be told. The status is borrowed, the queue keeps it. The
+// function must not enqueue on the queue or wait for it. Set it before the queue has work; NULL:
+// nothing is called.
+typedef void (*shoal_queue_error_fn_t)(void *self, shoal_status_t status);
+SHOAL_API void shoal_queue_on_error(shoal_queue_t *queue, shoal_queue_error_fn_t function,
+                                    void *self);
+
 // Host pointer to device memory for work that runs *on a queue* (communication, kernel providers).
 // Returns NULL outside a queue in opaque mode, and on devices that have none.
 SHOAL_API void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t bytes);

@@ -88,6 +88,7 @@ void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t
 shoal_status_t shoal_queue_create(shoal_device_t *device, shoal_queue_t **out_queue) {
   SHOAL_RETURN_IF_ERROR(device->ops->queue_create(device, out_queue));
   (*out_queue)->device = device;
+  (*out_queue)->on_error = NULL;
   return NULL;
 }
 
@@ -122,6 +123,23 @@ shoal_status_t shoal_queue_await(shoal_queue_t *queue, shoal_event_t *event) {
 
 shoal_status_t shoal_queue_wait(shoal_queue_t *queue) {
   return queue->device->ops->wait(queue);
+}
+
+shoal_status_t shoal_event_wait(shoal_event_t *event) {
+  return event->device->ops->event_wait(event);
+}
+
+bool shoal_event_done(const shoal_event_t *event) {
+  return event->device->ops->event_done(event);
+}
+
+bool shoal_queue_failed(const shoal_queue_t *queue) {
+  return queue->device->ops->failed(queue);
+}
+
+void shoal_queue_on_error(shoal_queue_t *queue, shoal_queue_error_fn_t function, void *self) {
+  queue->on_error = function;
+  queue->on_error_self = self;
 }
 
 // ---- work ---------------------------------------------------------------------------

@@ -21,6 +21,8 @@ typedef struct shoal_prepared shoal_prepared_t;
 
 struct shoal_queue {
   shoal_device_t *device;
+  shoal_queue_error_fn_t on_error;  // NULL: nothing. The backend calls it, see shoal/device.h
+  void *on_error_self;
 };
 
 struct shoal_event {
@@ -66,6 +68,9 @@ struct shoal_device_ops {
   shoal_status_t (*record)(shoal_queue_t *queue, shoal_event_t *event);
   shoal_status_t (*await)(shoal_queue_t *queue, shoal_event_t *event);
   shoal_status_t (*wait)(shoal_queue_t *queue);
+  bool (*failed)(const shoal_queue_t *queue);  // never waits
+  shoal_status_t (*event_wait)(shoal_event_t *event);
+  bool (*event_done)(const shoal_event_t *event);  // never waits
   // Optional: seconds between two recorded events. NULL: the profiler uses the host's clock.
   shoal_status_t (*elapsed)(shoal_event_t *from, shoal_event_t *to, double *out_seconds);
 

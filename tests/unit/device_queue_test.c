@@ -1,10 +1,10 @@
 // Queues, events, kernels and errors of the CPU device, in each of its modes.
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/time.h"
 #include "device/device.h"
+#include "device_gate.h"
 #include "device_modes.h"
 #include "unit/failing.h"
 
@@ -77,37 +77,12 @@ static void test_provider_and_predicate(void **state) {
 
 // ---- events ---------------------------------------------------------------------------
 
-// A gate that one queue's work waits at until another queue's work opens it: only true concurrency
-// passes.
-typedef struct gate {
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-  bool open;
-} gate_t;
-
-static shoal_status_t pass_gate(void *self) {
-  gate_t *gate = self;
-  pthread_mutex_lock(&gate->lock);
-  while (!gate->open) pthread_cond_wait(&gate->changed, &gate->lock);
-  pthread_mutex_unlock(&gate->lock);
-  return NULL;
-}
-
-static shoal_status_t open_gate(void *self) {
-  gate_t *gate = self;
-  pthread_mutex_lock(&gate->lock);
-  gate->open = true;
-  pthread_cond_broadcast(&gate->changed);
-  pthread_mutex_unlock(&gate->lock);
-  return NULL;
-}
-
 static void test_queues_run_concurrently(void **state) {
   (void)state;
   for (int mode = 1; mode < 3; ++mode) {
     shoal_device_t *device = make_device(mode);
     shoal_queue_t *first = make_queue(device), *second = make_queue(device);
-    gate_t gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    gate_t gate = GATE_CLOSED;
     assert_ok(shoal_queue_call(first, pass_gate, &gate));
     assert_ok(shoal_queue_call(second, open_gate, &gate));
     assert_ok(shoal_queue_wait(first));
@@ -230,12 +205,13 @@ static void test_no_allocation(void **state) {
   int64_t warm = 0;
   for (int step = 0; step < 4; ++step) {
     if (step == 2) warm = atomic_load(&counter.calls);
-    gate_t gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, step < 2};
+    gate_t gate = GATE_CLOSED;
+    gate.open = step < 2;
     assert_ok(shoal_queue_call(queue, pass_gate, &gate));  // from step 2 on the worker is held up
     for (int i = 0; i < 3000; ++i) {
       assert_ok(shoal_queue_launch(queue, &sum.launch));
       if (step < 2 && i % 500 == 0) {  // before, the host waits for it, but not through the queue
-        gate_t reached = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+        gate_t reached = GATE_CLOSED;
         assert_ok(shoal_queue_call(queue, open_gate, &reached));
         shoal_status_free(pass_gate(&reached));
       }

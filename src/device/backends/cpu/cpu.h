@@ -133,6 +133,7 @@ void shoal_cpu_queue_free(shoal_queue_t *queue);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_enqueue(shoal_queue_t *queue,
                                                 const shoal_cpu_command_t *command);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *queue);
+bool shoal_cpu_queue_failed(const shoal_queue_t *queue);
 
 SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
                                                 const shoal_launch_t *launch, shoal_arena_t *arena,
@@ -140,6 +141,8 @@ SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_create(shoal_device_t *device,
                                                      shoal_event_t **out_event);
 void shoal_cpu_event_free(shoal_event_t *event);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_event_wait(shoal_event_t *event);
+bool shoal_cpu_event_done(const shoal_event_t *event);
 
 // Runs a command that is not an event's, in the calling thread.
 SHOAL_MUST_USE shoal_status_t shoal_cpu_execute(shoal_cpu_queue_t *queue,

@@ -55,6 +55,23 @@ static void await(shoal_cpu_event_t *event, uint64_t number) {
   shoal_mutex_unlock(&event->lock);
 }
 
+shoal_status_t shoal_cpu_event_wait(shoal_event_t *base) {
+  shoal_cpu_event_t *event = (shoal_cpu_event_t *)base;
+  shoal_mutex_lock(&event->lock);
+  const uint64_t number = event->recorded;  // later records are not waited for
+  shoal_mutex_unlock(&event->lock);
+  await(event, number);
+  return NULL;
+}
+
+bool shoal_cpu_event_done(const shoal_event_t *base) {
+  shoal_cpu_event_t *event = (shoal_cpu_event_t *)base;
+  shoal_mutex_lock(&event->lock);
+  const bool done = event->done >= event->recorded;
+  shoal_mutex_unlock(&event->lock);
+  return done;
+}
+
 // ---- running commands ---------------------------------------------------------------
 
 static void run(shoal_cpu_queue_t *queue, const shoal_cpu_command_t *command) {
@@ -72,6 +89,8 @@ static void run(shoal_cpu_queue_t *queue, const shoal_cpu_command_t *command) {
     shoal_mutex_lock(&queue->lock);
     queue->error = status;
     shoal_mutex_unlock(&queue->lock);
+    // The host cannot take the status away meanwhile: this command is not finished.
+    if (queue->base.on_error) queue->base.on_error(queue->base.on_error_self, status);
   }
 }
 
@@ -148,6 +167,14 @@ shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *base) {
   queue->error = NULL;
   shoal_mutex_unlock(&queue->lock);
   return status;
+}
+
+bool shoal_cpu_queue_failed(const shoal_queue_t *base) {
+  shoal_cpu_queue_t *queue = (shoal_cpu_queue_t *)base;
+  shoal_mutex_lock(&queue->lock);
+  const bool failed = queue->error != NULL;
+  shoal_mutex_unlock(&queue->lock);
+  return failed;
 }
 
 // ---- life ---------------------------------------------------------------------------
