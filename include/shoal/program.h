@@ -1,15 +1,20 @@
 // Shoal, program: what ranks execute, as data.
 //
 // A program has meshes, a state table, and *classes* of ranks: the ranks of a class run the same
-// text. A class has buffers, *segments* (straight-line lists of instructions) and, for each graph,
-// an *order* (a schedule) of segment calls, each with a micro-batch index. Only the order grows
-// with micro-batches, and nothing grows with ranks: what differs between ranks or micro-batches
-// (part sizes, places, peers, transfers) follows from the buffers' layouts and is worked out when a
-// rank loads the program.
+// text. A class has *queues*, buffers, *segments* (straight-line lists of instructions) and, for
+// each graph, an *order* (a schedule) of segment calls, each with a micro-batch index. Only the
+// order grows with micro-batches, and nothing grows with ranks: what differs between ranks or
+// micro-batches (part sizes, places, peers, transfers) follows from the buffers' layouts and is
+// worked out when a rank loads the program.
 //
-// Instructions lie on *queues*: in order within a queue, across queues ordered by explicit waits on
-// earlier instructions of the same segment. A segment call starts when the call before it is done
-// on this rank.
+// Instructions lie on queues: in order within a queue, call after call and step after step; across
+// queues only *waits* order them. An instruction waits for earlier ones of its segment; a call adds
+// waits for instructions of earlier calls, also of those in the steps before it. Calls are not
+// joined: while one is at its end on one queue, the next may run on another.
+//
+// A buffer that is written in one call and read in another has several *slots*, as many as values
+// are in flight. Buffers that are born and die in the same calls share a *slot group*, and a call
+// names the slot it means of each group it touches.
 //
 // Programs print, parse back, and are checked before they run: shoal_program_check proves that
 // every read sees a written value, that conflicting accesses to memory are ordered, and that all
@@ -35,8 +40,25 @@ typedef enum shoal_queue_kind {
   SHOAL_QUEUE_COMPUTE,
   SHOAL_QUEUE_COMM,
   SHOAL_QUEUE_COPY,
-  SHOAL_QUEUE_COUNT
+  SHOAL_QUEUE_KIND_COUNT
 } shoal_queue_kind_t;
+
+#define SHOAL_MAX_QUEUES 8  // of a class
+
+// A queue of a class. What one communication queue sends is received on the communication queue of
+// the same name: messages and collectives of different names never hold each other up.
+typedef struct shoal_program_queue {
+  const char *name;  // "compute", "comm", "gradients"
+  shoal_queue_kind_t kind;
+} shoal_program_queue_t;
+
+// Buffers with several slots. In the n-th step since the queues were last joined, from 0, a call
+// that names slot s means slot (s + n) mod slots of a group `by_step`, else slot s: so an input can
+// be fed for the next step while this one still reads its own.
+typedef struct shoal_slot_group {
+  int32_t slots;
+  bool by_step;
+} shoal_slot_group_t;
 
 typedef enum shoal_buffer_kind {
   SHOAL_BUFFER_TEMP,
@@ -45,15 +67,15 @@ typedef enum shoal_buffer_kind {
   SHOAL_BUFFER_OUTPUT
 } shoal_buffer_kind_t;
 
-// A value as one class stores it: each rank has the part its layout gives, packed dense, in each of
-// `slots` copies (micro-batch m uses slot m mod slots; the last slot lies first).
+// A value as one class stores it: each rank has the part its layout gives, packed dense, in each
+// slot of its group (the last slot lies first).
 typedef struct shoal_buffer {
   const char *name;  // of the value; taps and errors use it
   shoal_buffer_kind_t kind;
   int32_t state;                 // STATE: index into the program's states
   shoal_type_t type;             // of the whole value
   const shoal_layout_t *layout;  // kept once in the program's arena, as all layouts here
-  int32_t slots;
+  int32_t group;                 // of slots; -1: there is one
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
   int64_t offset;  // in the class's arena
   int32_t count;   // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
@@ -62,7 +84,7 @@ typedef struct shoal_buffer {
 
 typedef struct shoal_instruction {
   shoal_opcode_t opcode;
-  shoal_queue_kind_t queue;
+  int32_t queue;                    // of the class's
   const char *name;                 // node or value it comes from
   const shoal_op_t *op;             // COMPUTE
   const shoal_attr_value_t *attrs;  // COMPUTE: of the whole, in schema order; bound by role at load
@@ -75,7 +97,8 @@ typedef struct shoal_instruction {
   int32_t predicate;  // buffer of a bool scalar; -1 always. COMPUTE, COPY, ACCUMULATE, FILL only
   int64_t workspace, workspace_offset;  // bytes of scratch in the arena
   int32_t wait_count;
-  const int32_t *waits;  // indices of earlier instructions of this segment, on other queues
+  const int32_t *waits;  // indices of earlier instructions of this segment, on other queues;
+                         // for those of earlier calls see shoal_call_wait_t
 } shoal_instruction_t;
 
 typedef struct shoal_segment {
@@ -84,9 +107,20 @@ typedef struct shoal_segment {
   shoal_instruction_t *instructions;
 } shoal_segment_t;
 
+// `instruction` of the call waits for `other` of the call that is `back` calls earlier, at least 1;
+// before the order's first call come those of the step before, if the same graph ran then. (Where
+// another one did, and before the first step, the queues are joined, and the wait is over.)
+typedef struct shoal_call_wait {
+  int32_t instruction, back, other;
+} shoal_call_wait_t;
+
 typedef struct shoal_segment_call {
   int32_t segment;
-  int32_t micro;  // -1 outside the micro-batch loop
+  int32_t micro;         // -1 outside the micro-batch loop
+  const int32_t *slots;  // one for each of the class's groups, -1: the call does not touch it; NULL
+                         // where the class has none
+  int32_t wait_count;
+  const shoal_call_wait_t *waits;
 } shoal_segment_call_t;
 
 typedef struct shoal_order {
@@ -106,6 +140,10 @@ typedef struct shoal_channel {
 typedef struct shoal_class {
   int64_t rank_count;
   const int32_t *ranks;  // ascending
+  int32_t queue_count;
+  const shoal_program_queue_t *queues;
+  int32_t slot_group_count;
+  shoal_slot_group_t *slot_groups;
   int64_t buffer_count;
   shoal_buffer_t *buffers;
   int64_t segment_count;
@@ -164,8 +202,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, co
 // instruction (MISMATCH) and what to do. `allocator` is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_t *program,
                                                             shoal_allocator_t allocator);
-SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);    // "compute"
-SHOAL_API const char *shoal_queue_name(shoal_queue_kind_t queue);  // "comm"
+SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);         // "compute"
+SHOAL_API const char *shoal_queue_kind_name(shoal_queue_kind_t queue);  // "comm"
 SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program,
                                                       int32_t rank);  // NULL: no such rank
 

@@ -39,11 +39,11 @@ typedef struct shoal_simulated {
   int64_t class_index;
   int64_t rank_count;
   int32_t first_rank;
-  const char *device;              // name of their kind
-  double seconds;                  // until the last of their instructions is done
-  double busy[SHOAL_QUEUE_COUNT];  // seconds that their queues work; comm: that data moves
-  double waiting;                  // seconds that their comm queue waits for other ranks
-  double bubble;                   // seconds of the run that their compute queue has no work
+  const char *device;                   // name of their kind
+  double seconds;                       // until the last of their instructions is done
+  double busy[SHOAL_QUEUE_KIND_COUNT];  // seconds that their queues work; comm: that data moves
+  double waiting;                       // seconds that their comm queue waits for other ranks
+  double bubble;                        // seconds of the run that their compute queue has no work
   double sent[SHOAL_CLUSTER_LEVEL_COUNT];  // bytes one of them sends over each level
   int64_t arena_bytes;                     // memory that one of them plans
   int64_t memory;                          // that its device has; 0: not known

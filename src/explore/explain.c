@@ -31,8 +31,9 @@ typedef struct range {
 static range_t range_of(const shoal_class_t *class, int32_t buffer, int64_t micro) {
   if (buffer < 0) return (range_t){0, 0};
   const shoal_buffer_t *b = &class->buffers[buffer];
-  if (micro < 0 || b->slots < 2) return (range_t){b->offset, b->offset + b->bytes * b->slots};
-  int64_t from = shoal_buffer_slot_offset(b, micro % b->slots);
+  const int64_t slots = shoal_buffer_slots(class, b);
+  if (micro < 0 || slots < 2) return (range_t){b->offset, b->offset + b->bytes * slots};
+  int64_t from = shoal_buffer_slot_offset(class, b, micro % slots);
   return (range_t){from, from + b->bytes};
 }
 

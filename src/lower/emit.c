@@ -93,7 +93,7 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
                              .state = buffer->state,
                              .type = buffer->type,
                              .layout = buffer->layout,
-                             .slots = 1,
+                             .group = -1,
                              .count = -1};
     SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));
     if (!SHOAL_PUSH(&e->scratch, &e->buffers, record) ||
@@ -105,7 +105,7 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
   // at once.
   if (phase == PHASE_LOOP && e->first_phase[global] == PHASE_LOOP &&
       e->first_depth[global] != depth)
-    e->buffers.items[*out_local].slots = (int32_t)e->b->program->micro;
+    e->buffers.items[*out_local].group = 0;
   return NULL;
 }
 
@@ -288,6 +288,26 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
   return NULL;
 }
 
+// Values that cross from one segment of the loop to another: all micro-batches are alive at once.
+static shoal_status_t name_slots(build_t *b, shoal_class_t *c) {
+  bool any = false;
+  for (int64_t i = 0; i < c->buffer_count; ++i) any |= c->buffers[i].group >= 0;
+  if (!any) return NULL;
+  c->slot_groups = SHOAL_NEW(b->arena, shoal_slot_group_t, 1);
+  if (!c->slot_groups) return SHOAL_OOM();
+  c->slot_group_count = 1;
+  c->slot_groups[0].slots = (int32_t)b->program->micro;
+  for (int64_t o = 0; o < c->order_count; ++o) {
+    for (int64_t k = 0; k < c->orders[o].call_count; ++k) {
+      int32_t *slots = SHOAL_NEW(b->arena, int32_t, 1);
+      if (!slots) return SHOAL_OOM();
+      slots[0] = c->orders[o].calls[k].micro;
+      c->orders[o].calls[k].slots = slots;
+    }
+  }
+  return NULL;
+}
+
 static shoal_status_t fill_class(class_emitter_t *e) {
   build_t *b = e->b;
   shoal_class_t *c = e->c;
@@ -309,6 +329,9 @@ static shoal_status_t fill_class(class_emitter_t *e) {
                                 sizeof *e->buffers.items);
   if (!c->buffers) return SHOAL_OOM();
   c->buffer_count = e->buffers.count;
+  c->queues = shoal_program_default_queues;
+  c->queue_count = SHOAL_QUEUE_KIND_COUNT;
+  SHOAL_RETURN_IF_ERROR(name_slots(b, c));
   c->segments = e->segments.items;
   c->segment_count = e->segments.count;
   return NULL;

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "lower/build.h"
+#include "program/bind.h"
 
 typedef struct block {
   int64_t bytes, first, last;  // life, inclusive
@@ -252,7 +253,8 @@ static shoal_status_t place_graph(shoal_class_t *c, const shoal_order_t *order, 
       if (spans[s].first < life->first) life->first = spans[s].first;
       if (spans[s].last > life->last) life->last = spans[s].last;
     }
-    block_t block = {buffer->bytes * buffer->slots, life->first, life->last, &buffer->offset, 0};
+    block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, life->last,
+                     &buffer->offset, 0};
     if (!SHOAL_PUSH(scratch, &blocks, block)) return SHOAL_OOM();
   }
   return place_blocks(blocks.items, blocks.count, base, scratch, out_end);

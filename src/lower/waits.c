@@ -8,14 +8,15 @@
 
 #include "base/status.h"
 #include "lower/build.h"
+#include "program/bind.h"
 
 typedef struct piece {
-  int32_t writer;                      // -1: none
-  int32_t readers[SHOAL_QUEUE_COUNT];  // since it was written; -1: none
+  int32_t writer;                     // -1: none
+  int32_t readers[SHOAL_MAX_QUEUES];  // since it was written; -1: none
 } piece_t;
 
 typedef struct done {
-  int32_t done[SHOAL_QUEUE_COUNT];  // latest instruction known to be done before this one ends
+  int32_t done[SHOAL_MAX_QUEUES];  // latest instruction known to be done before this one ends
 } done_t;
 
 typedef struct order {
@@ -26,7 +27,7 @@ typedef struct order {
   int64_t *bounds;  // sorted; piece i is [bounds[i], bounds[i + 1])
   piece_t *pieces;
   done_t *clocks;
-  int32_t latest[SHOAL_QUEUE_COUNT];  // of the present instruction: conflicts, by queue; -1: none
+  int32_t latest[SHOAL_MAX_QUEUES];  // of the present instruction: conflicts, by queue; -1: none
 } order_t;
 
 typedef struct range {
@@ -47,8 +48,9 @@ static bool range_of(const order_t *o, const shoal_instruction_t *in, int32_t k,
                                             : in->predicate;
   if (index < 0) return false;
   const shoal_buffer_t *buffer = &o->c->buffers[index];
-  *out_range = (range_t){buffer->offset, buffer->offset + buffer->bytes * buffer->slots,
-                         k >= in->input_count && k < operands};
+  *out_range =
+      (range_t){buffer->offset, buffer->offset + buffer->bytes * shoal_buffer_slots(o->c, buffer),
+                k >= in->input_count && k < operands};
   return buffer->bytes > 0;
 }
 
@@ -80,7 +82,7 @@ static shoal_status_t cut_arena(order_t *o) {
   if (!o->pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) {
     o->pieces[i].writer = -1;
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) o->pieces[i].readers[q] = -1;
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) o->pieces[i].readers[q] = -1;
   }
   return NULL;
 }
@@ -113,12 +115,12 @@ static void touch(order_t *o, int32_t index, bool mark) {
       piece_t *piece = &o->pieces[i];
       if (mark && range.write) {
         piece->writer = index;
-        for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) piece->readers[q] = -1;
+        for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) piece->readers[q] = -1;
       } else if (mark) {
         if (piece->writer != index) piece->readers[in->queue] = index;
       } else {
         conflict(o, piece->writer);
-        for (int q = 0; q < SHOAL_QUEUE_COUNT && range.write; ++q) conflict(o, piece->readers[q]);
+        for (int q = 0; q < SHOAL_MAX_QUEUES && range.write; ++q) conflict(o, piece->readers[q]);
       }
     }
   }
@@ -127,16 +129,16 @@ static void touch(order_t *o, int32_t index, bool mark) {
 static shoal_status_t add_waits(build_t *b, order_t *o, int32_t index) {
   shoal_instruction_t *in = &o->segment->instructions[index];
   done_t *mine = &o->clocks[index];
-  int32_t waits[SHOAL_QUEUE_COUNT], count = 0;
+  int32_t waits[SHOAL_MAX_QUEUES], count = 0;
   for (;;) {  // the latest first: it may say that others are done, too
     int best = -1;
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       if (q == (int)in->queue || o->latest[q] <= mine->done[q]) continue;
       if (best < 0 || o->latest[q] > o->latest[best]) best = q;
     }
     if (best < 0) break;
     waits[count++] = o->latest[best];
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       int32_t done = o->clocks[o->latest[best]].done[q];
       if (done > mine->done[q]) mine->done[q] = done;
     }
@@ -150,16 +152,15 @@ static shoal_status_t add_waits(build_t *b, order_t *o, int32_t index) {
 static shoal_status_t order_segment(build_t *b, const shoal_class_t *c, shoal_segment_t *segment,
                                     shoal_arena_t *scratch) {
   order_t o = {.c = c, .segment = segment, .scratch = scratch};
-  const done_t start = {{-1, -1, -1}};
-  _Static_assert(SHOAL_QUEUE_COUNT == 3, "start has an entry per queue");
-  int32_t last[SHOAL_QUEUE_COUNT];
+  done_t start;
+  int32_t last[SHOAL_MAX_QUEUES];
   o.clocks = SHOAL_NEW(scratch, done_t, segment->instruction_count);
   if (!o.clocks) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(cut_arena(&o));
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) last[q] = -1;
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) last[q] = start.done[q] = -1;
   for (int32_t i = 0; i < segment->instruction_count; ++i) {
-    const shoal_queue_kind_t queue = segment->instructions[i].queue;
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) o.latest[q] = -1;
+    const int32_t queue = segment->instructions[i].queue;
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) o.latest[q] = -1;
     o.clocks[i] = last[queue] >= 0 ? o.clocks[last[queue]] : start;
     touch(&o, i, false);
     touch(&o, i, true);

@@ -1,31 +1,45 @@
 // Binding: what one rank does, with sizes, places, addresses and transfers worked out.
 //
-// Buffers are bound once per micro-batch, segments once per (segment, micro-batch), however many
-// orders call them. A rank that is not on the mesh of an instruction's buffers is idle there: that
-// is how one class may serve ranks with nothing to do.
+// Buffers are bound once per micro-batch and slot, segments once per (segment, micro-batch, slots),
+// however many orders and steps call them. A rank that is not on the mesh of an instruction's
+// buffers is idle there: that is how one class may serve ranks with nothing to do.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "program/program_impl.h"
+
+// A buffer, or a segment, as it was bound for one micro-batch and choice of slots.
+typedef struct bound_as {
+  int64_t micro;
+  int32_t slot;          // of a buffer
+  const int32_t *slots;  // of a segment: one per group, -1: not touched
+  const shoal_bound_buffer_t *buffer;
+  const shoal_bound_instruction_t *instructions;
+  struct bound_as *next;
+} bound_as_t;
 
 typedef struct binder {
   const shoal_program_t *program;
   const shoal_class_t *class;
   int32_t rank;
   shoal_arena_t *arena;
-  bool single;                                  // nothing is remembered
-  const shoal_bound_buffer_t ***buffers;        // [buffer][micro + 1]
-  const shoal_bound_instruction_t ***segments;  // [segment][micro + 1]
+  const int32_t *slots;    // of the present call, by group; NULL: the first of each
+  bool single;             // nothing is remembered
+  bound_as_t ***buffers;   // [buffer][micro + 1]
+  bound_as_t ***segments;  // [segment][micro + 1]
 } binder_t;
 
 // ---- buffers ------------------------------------------------------------------------
 
-int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot) {
-  return buffer->offset + (buffer->slots - 1 - slot) * buffer->bytes;
+int64_t shoal_buffer_slot_offset(const shoal_class_t *class, const shoal_buffer_t *buffer,
+                                 int64_t slot) {
+  return buffer->offset + (shoal_buffer_slots(class, buffer) - 1 - slot) * buffer->bytes;
 }
 
-shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int64_t micro,
-                                 shoal_arena_t *arena, shoal_bound_buffer_t *out_bound) {
+shoal_status_t shoal_buffer_bind(const shoal_class_t *class, const shoal_buffer_t *buffer,
+                                 int32_t rank, int64_t micro, int32_t slot, shoal_arena_t *arena,
+                                 shoal_bound_buffer_t *out_bound) {
   int64_t position = shoal_mesh_position(buffer->layout->mesh, rank);
   if (position < 0) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "rank %d is not on the mesh of buffer '%s'", rank,
@@ -37,8 +51,28 @@ shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank, int
                                            arena, &bound.boxes));
   bound.type.shape = shoal_boxes_shape(&bound.boxes);
   bound.count = shoal_shape_count(&bound.type.shape);
-  bound.offset = shoal_buffer_slot_offset(buffer, micro > 0 ? micro % buffer->slots : 0);
+  bound.offset = shoal_buffer_slot_offset(class, buffer, slot);
   *out_bound = bound;
+  return NULL;
+}
+
+// The list of what is known of number `index` in a micro-batch.
+static shoal_status_t entry_of(binder_t *b, bound_as_t ***table, int64_t index, int64_t micro,
+                               bound_as_t ***out_entry) {
+  if (!table[index]) {
+    table[index] = SHOAL_NEW(b->arena, bound_as_t *, b->program->micro + 1);
+    if (!table[index]) return SHOAL_OOM();
+  }
+  *out_entry = &table[index][micro + 1];
+  return NULL;
+}
+
+static shoal_status_t remember(binder_t *b, bound_as_t as, bound_as_t **entry) {
+  bound_as_t *kept = SHOAL_NEW(b->arena, bound_as_t, 1);
+  if (!kept) return SHOAL_OOM();
+  *kept = as;
+  kept->next = *entry;
+  *entry = kept;
   return NULL;
 }
 
@@ -50,27 +84,27 @@ static shoal_status_t bind_buffer(binder_t *b, int32_t index, int64_t micro,
   const shoal_buffer_t *buffer = &b->class->buffers[index];
   if (shoal_mesh_position(buffer->layout->mesh, b->rank) < 0) return NULL;
   micro = shoal_program_micro_of(buffer->layout, micro);
-  if (b->single) {
-    shoal_bound_buffer_t *bound = SHOAL_NEW(b->arena, shoal_bound_buffer_t, 1);
-    if (!bound) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(buffer, b->rank, micro, b->arena, bound));
-    *out_bound = bound;
-    return NULL;
+  const int32_t slot = buffer->group >= 0 && b->slots ? b->slots[buffer->group] : 0;
+  if (slot < 0) {
+    return SHOAL_ERROR_HINT(MISMATCH, "name a slot of every group that the segment touches",
+                            "the call names no slot of group %d, which buffer %d '%s' is in",
+                            buffer->group, index, buffer->name);
   }
-  if (!b->buffers[index]) {
-    int64_t entries = shoal_program_has_micro(buffer->layout) ? b->program->micro + 1 : 1;
-    b->buffers[index] = SHOAL_NEW(b->arena, const shoal_bound_buffer_t *, entries);
-    if (!b->buffers[index]) return SHOAL_OOM();
+  bound_as_t **entry = NULL;
+  if (!b->single) {
+    SHOAL_RETURN_IF_ERROR(entry_of(b, b->buffers, index, micro, &entry));
+    for (const bound_as_t *known = *entry; known; known = known->next) {
+      if (known->slot != slot) continue;
+      *out_bound = known->buffer;
+      return NULL;
+    }
   }
-  const shoal_bound_buffer_t **entry = &b->buffers[index][micro + 1];
-  if (!*entry) {
-    shoal_bound_buffer_t *bound = SHOAL_NEW(b->arena, shoal_bound_buffer_t, 1);
-    if (!bound) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(buffer, b->rank, micro, b->arena, bound));
-    *entry = bound;
-  }
-  *out_bound = *entry;
-  return NULL;
+  shoal_bound_buffer_t *bound = SHOAL_NEW(b->arena, shoal_bound_buffer_t, 1);
+  if (!bound) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(b->class, buffer, b->rank, micro, slot, b->arena, bound));
+  *out_bound = bound;
+  if (!entry) return NULL;
+  return remember(b, (bound_as_t){.slot = slot, .buffer = bound}, entry);
 }
 
 // ---- compute ------------------------------------------------------------------------
@@ -205,6 +239,23 @@ static shoal_status_t bind_opcode(binder_t *b, int64_t micro, shoal_bound_instru
   }
 }
 
+static shoal_status_t bind_counts(binder_t *b, const shoal_instruction_t *in, int64_t micro,
+                                  shoal_bound_instruction_t *bound) {
+  const int32_t operands = in->input_count + in->output_count;
+  if (in->opcode != SHOAL_OPCODE_COMPUTE) return NULL;
+  for (int32_t k = 0; k < operands; ++k) {
+    const int32_t index = k < in->input_count ? in->inputs[k] : in->outputs[k - in->input_count];
+    const int32_t count = index < 0 ? -1 : b->class->buffers[index].count;
+    if (count < 0) continue;
+    if (!bound->counts) {
+      bound->counts = SHOAL_NEW(b->arena, const shoal_bound_buffer_t *, operands);
+      if (!bound->counts) return SHOAL_OOM();
+    }
+    SHOAL_RETURN_IF_ERROR(bind_buffer(b, count, micro, &bound->counts[k]));
+  }
+  return NULL;
+}
+
 static shoal_status_t bind_instruction(binder_t *b, const shoal_instruction_t *in, int64_t micro,
                                        shoal_bound_instruction_t *bound) {
   int32_t inputs, outputs;
@@ -224,6 +275,7 @@ static shoal_status_t bind_instruction(binder_t *b, const shoal_instruction_t *i
     SHOAL_RETURN_IF_ERROR(bind_buffer(b, in->outputs[i], micro, &bound->outputs[i]));
   }
   SHOAL_RETURN_IF_ERROR(bind_buffer(b, in->predicate, micro, &bound->predicate));
+  SHOAL_RETURN_IF_ERROR(bind_counts(b, in, micro, bound));
   shoal_arena_t scratch;
   shoal_arena_init(b->arena->allocator, &scratch);
   shoal_status_t status = bind_opcode(b, micro, bound, &scratch);
@@ -234,41 +286,45 @@ static shoal_status_t bind_instruction(binder_t *b, const shoal_instruction_t *i
 static shoal_status_t bind_segment(binder_t *b, int32_t index, int64_t micro,
                                    const shoal_bound_instruction_t **out_instructions) {
   const shoal_segment_t *segment = &b->class->segments[index];
-  if (!b->segments[index]) {
-    b->segments[index] =
-        SHOAL_NEW(b->arena, const shoal_bound_instruction_t *, b->program->micro + 1);
-    if (!b->segments[index]) return SHOAL_OOM();
+  const size_t groups = (size_t)b->class->slot_group_count;
+  bound_as_t **entry = NULL;
+  SHOAL_RETURN_IF_ERROR(entry_of(b, b->segments, index, micro, &entry));
+  for (const bound_as_t *known = *entry; known; known = known->next) {
+    if (groups > 0 && memcmp(known->slots, b->slots, groups * sizeof *b->slots) != 0) continue;
+    *out_instructions = known->instructions;
+    return NULL;
   }
-  const shoal_bound_instruction_t **entry = &b->segments[index][micro + 1];
-  if (!*entry) {
-    shoal_bound_instruction_t *bound =
-        SHOAL_NEW(b->arena, shoal_bound_instruction_t, segment->instruction_count);
-    if (!bound) return SHOAL_OOM();
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *in = &segment->instructions[i];
-      shoal_status_t status = bind_instruction(b, in, micro, &bound[i]);
-      if (status) {
-        char loop[40] = "";
-        if (micro >= 0) snprintf(loop, sizeof loop, ", micro-batch %lld", (long long)micro);
-        return shoal_status_annotatef(
-            status, "class %lld, segment %d '%s', instruction %lld %s '%s', rank %d%s",
-            (long long)(b->class - b->program->classes), index, segment->name, (long long)i,
-            shoal_opcode_name(in->opcode), in->name, b->rank, loop);
-      }
+  shoal_bound_instruction_t *bound =
+      SHOAL_NEW(b->arena, shoal_bound_instruction_t, segment->instruction_count);
+  const int32_t *slots = shoal_arena_copy(b->arena, b->slots, groups, sizeof *slots);
+  if (!bound || !slots) return SHOAL_OOM();
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    shoal_status_t status = bind_instruction(b, in, micro, &bound[i]);
+    if (status) {
+      char loop[40] = "";
+      if (micro >= 0) snprintf(loop, sizeof loop, ", micro-batch %lld", (long long)micro);
+      return shoal_status_annotatef(
+          status, "class %lld, segment %d '%s', instruction %lld %s '%s', rank %d%s",
+          (long long)(b->class - b->program->classes), index, segment->name, (long long)i,
+          shoal_opcode_name(in->opcode), in->name, b->rank, loop);
     }
-    *entry = bound;
   }
-  *out_instructions = *entry;
-  return NULL;
+  *out_instructions = bound;
+  return remember(b, (bound_as_t){.slots = slots, .instructions = bound}, entry);
 }
 
 // ---- all together -------------------------------------------------------------------
 
-static shoal_status_t bind_order(binder_t *b, const shoal_order_t *order,
+static shoal_status_t bind_order(binder_t *b, const shoal_order_t *order, int64_t period,
                                  shoal_bound_order_t *bound) {
-  shoal_bound_call_t *calls = SHOAL_NEW(b->arena, shoal_bound_call_t, order->call_count);
-  if (!calls) return SHOAL_OOM();
-  for (int64_t i = 0; i < order->call_count; ++i) {
+  const int64_t count = order->call_count;
+  shoal_bound_call_t *calls = SHOAL_NEW(b->arena, shoal_bound_call_t, period * count);
+  int32_t *slots = SHOAL_NEW(b->arena, int32_t, b->class->slot_group_count);
+  if (!calls || !slots) return SHOAL_OOM();
+  b->slots = slots;
+  for (int64_t k = 0; k < period * count; ++k) {
+    const int64_t i = k % count;
     const shoal_segment_call_t *call = &order->calls[i];
     if (call->segment < 0 || call->segment >= b->class->segment_count || call->micro < -1 ||
         call->micro >= b->program->micro) {
@@ -276,21 +332,23 @@ static shoal_status_t bind_order(binder_t *b, const shoal_order_t *order,
                          "order '%s', call %lld: there is no segment %d in micro-batch %d",
                          order->graph, (long long)i, call->segment, call->micro);
     }
-    calls[i].segment = call->segment;
-    calls[i].micro = call->micro;
-    calls[i].instruction_count = b->class->segments[call->segment].instruction_count;
-    SHOAL_RETURN_IF_ERROR(bind_segment(b, call->segment, call->micro, &calls[i].instructions));
+    for (int32_t g = 0; g < b->class->slot_group_count; ++g) {
+      slots[g] = shoal_call_slot(b->class, call, g, k / count);
+    }
+    calls[k].segment = call->segment;
+    calls[k].micro = call->micro;
+    calls[k].instruction_count = b->class->segments[call->segment].instruction_count;
+    SHOAL_RETURN_IF_ERROR(bind_segment(b, call->segment, call->micro, &calls[k].instructions));
   }
-  *bound =
-      (shoal_bound_order_t){.graph = order->graph, .call_count = order->call_count, .calls = calls};
+  *bound = (shoal_bound_order_t){.graph = order->graph, .call_count = count, .calls = calls};
   return NULL;
 }
 
 static shoal_status_t binder_init(const shoal_program_t *program, const shoal_class_t *class,
                                   int32_t rank, shoal_arena_t *arena, binder_t *out_binder) {
   *out_binder = (binder_t){.program = program, .class = class, .rank = rank, .arena = arena};
-  out_binder->buffers = SHOAL_NEW(arena, const shoal_bound_buffer_t **, class->buffer_count);
-  out_binder->segments = SHOAL_NEW(arena, const shoal_bound_instruction_t **, class->segment_count);
+  out_binder->buffers = SHOAL_NEW(arena, bound_as_t **, class->buffer_count);
+  out_binder->segments = SHOAL_NEW(arena, bound_as_t **, class->segment_count);
   return out_binder->buffers && out_binder->segments ? NULL : SHOAL_OOM();
 }
 
@@ -310,16 +368,18 @@ shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run it on the number of ranks it was made for",
                             "the program has no rank %d; it is for %d ranks", rank, program->world);
   }
+  const int64_t period = shoal_class_period(class);
   binder_t b;
   SHOAL_RETURN_IF_ERROR(binder_init(program, class, rank, arena, &b));
   shoal_bound_order_t *orders = SHOAL_NEW(arena, shoal_bound_order_t, class->order_count);
   if (!orders) return SHOAL_OOM();
   for (int64_t i = 0; i < class->order_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(bind_order(&b, &class->orders[i], &orders[i]));
+    SHOAL_RETURN_IF_ERROR(bind_order(&b, &class->orders[i], period, &orders[i]));
   }
   *out_bound = (shoal_bound_t){.program = program,
                                .rank_class = class,
                                .rank = rank,
+                               .period = period,
                                .order_count = class->order_count,
                                .orders = orders};
   return NULL;

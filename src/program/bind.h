@@ -21,8 +21,10 @@ typedef struct shoal_bound_instruction {
   shoal_call_t call;                               // COMPUTE: local types and bound attributes
   bool idle;                                       // this rank has nothing to do here
   const shoal_bound_buffer_t *predicate;
-  const shoal_motion_t *reshard;  // RESHARD
-  int64_t piece_count;            // COPY, ACCUMULATE
+  const shoal_bound_buffer_t **counts;  // COMPUTE: inputs', then outputs', where they are bounded;
+                                        // NULL: none is
+  const shoal_motion_t *reshard;        // RESHARD
+  int64_t piece_count;                  // COPY, ACCUMULATE
   const shoal_piece_t *pieces;
 } shoal_bound_instruction_t;
 
@@ -32,28 +34,57 @@ typedef struct shoal_bound_call {
   const shoal_bound_instruction_t *instructions;
 } shoal_bound_call_t;
 
+// Step n makes the calls calls[(n mod period) * call_count] and so on: slots by step differ.
 typedef struct shoal_bound_order {
   const char *graph;
   int64_t call_count;
-  const shoal_bound_call_t *calls;
+  const shoal_bound_call_t *calls;  // period * call_count
 } shoal_bound_order_t;
 
 typedef struct shoal_bound {
   const shoal_program_t *program;
   const shoal_class_t *rank_class;
   int32_t rank;
+  int64_t period;  // of the class: steps after which slots come round
   int64_t order_count;
   const shoal_bound_order_t *orders;
 } shoal_bound_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_program_bind(const shoal_program_t *program, int32_t rank,
                                                  shoal_arena_t *arena, shoal_bound_t *out_bound);
-// Where a slot lies in the arena. The last slot comes first: micro-batch 0 is the largest (the last
-// may be empty), so what is planned for a buffer is touched to its end.
-int64_t shoal_buffer_slot_offset(const shoal_buffer_t *buffer, int64_t slot);
-// The rank's part of one buffer in micro-batch `micro` (-1: outside the loop).
-SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_buffer_t *buffer, int32_t rank,
-                                                int64_t micro, shoal_arena_t *arena,
+// How many slots a buffer of the class has.
+static inline int32_t shoal_buffer_slots(const shoal_class_t *rank_class,
+                                         const shoal_buffer_t *buffer) {
+  return buffer->group < 0 ? 1 : rank_class->slot_groups[buffer->group].slots;
+}
+// The slot of a group (-1: the buffer has none) that a call means in step `step`; -1: it names
+// none.
+static inline int32_t shoal_call_slot(const shoal_class_t *rank_class,
+                                      const shoal_segment_call_t *call, int32_t group,
+                                      int64_t step) {
+  if (group < 0) return 0;
+  const int32_t named = call->slots[group];
+  const shoal_slot_group_t *slots = &rank_class->slot_groups[group];
+  return named < 0 || !slots->by_step ? named : (int32_t)((named + step) % slots->slots);
+}
+// Where a slot lies in the arena. The last slot comes first: slot 0 has micro-batch 0, which is the
+// largest (the last may be empty), so what is planned for a buffer is touched to its end.
+int64_t shoal_buffer_slot_offset(const shoal_class_t *rank_class, const shoal_buffer_t *buffer,
+                                 int64_t slot);
+// The call that is `back` calls before call `index`, which may be one of an earlier step.
+static inline const shoal_segment_call_t *shoal_order_back(const shoal_order_t *order,
+                                                           int64_t index, int64_t back) {
+  const int64_t count = order->call_count;
+  return &order->calls[(index - back % count + count) % count];
+}
+// The steps after which slots by step come round; SHOAL_PROGRAM_MAX_PERIOD + 1: too many.
+int64_t shoal_class_period(const shoal_class_t *rank_class);
+// What a class has where nothing else is said: compute, comm, copy.
+extern const shoal_program_queue_t shoal_program_default_queues[SHOAL_QUEUE_KIND_COUNT];
+// The rank's part of one buffer in micro-batch `micro` (-1: outside the loop), in a slot.
+SHOAL_MUST_USE shoal_status_t shoal_buffer_bind(const shoal_class_t *rank_class,
+                                                const shoal_buffer_t *buffer, int32_t rank,
+                                                int64_t micro, int32_t slot, shoal_arena_t *arena,
                                                 shoal_bound_buffer_t *out_bound);
 // Bytes of the largest part of a value, over the ranks of a class (NULL: of the mesh) and
 // micro-batches; not aligned.

@@ -7,7 +7,8 @@
 static shoal_status_t check_indices(const shoal_class_t *class, const shoal_instruction_t *in,
                                     int64_t channel_count) {
   int32_t inputs, outputs;
-  if ((unsigned)in->opcode >= SHOAL_OPCODE_COUNT || (unsigned)in->queue >= SHOAL_QUEUE_COUNT) {
+  if ((unsigned)in->opcode >= SHOAL_OPCODE_COUNT || in->queue < 0 ||
+      in->queue >= class->queue_count) {
     return SHOAL_ERROR(MISMATCH, "it has no opcode or no queue");
   }
   shoal_opcode_arity(in->opcode, &inputs, &outputs);
@@ -31,22 +32,24 @@ static shoal_status_t check_indices(const shoal_class_t *class, const shoal_inst
   return NULL;
 }
 
-static shoal_status_t check_queue(const shoal_instruction_t *in) {
+static shoal_status_t check_queue(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const shoal_program_queue_t *queue = &class->queues[in->queue];
   bool fits;
   switch (in->opcode) {
     case SHOAL_OPCODE_COMPUTE:
-      fits = in->queue == SHOAL_QUEUE_COMPUTE;
+      fits = queue->kind == SHOAL_QUEUE_COMPUTE;
       break;
     case SHOAL_OPCODE_RESHARD:
-      fits = in->queue == SHOAL_QUEUE_COMM;
+      fits = queue->kind == SHOAL_QUEUE_COMM;
       break;
     default:
-      fits = in->queue != SHOAL_QUEUE_COMM;
+      fits = queue->kind != SHOAL_QUEUE_COMM;
   }
   if (fits) return NULL;
   return SHOAL_ERROR_HINT(
-      MISMATCH, "ops run on the compute queue, reshards on comm, the rest on compute or copy",
-      "it lies on queue %s", shoal_queue_name(in->queue));
+      MISMATCH, "ops run on queues of kind compute, reshards on comm, the rest on compute or copy",
+      "it lies on queue '%s', which is of kind %s", queue->name,
+      shoal_queue_kind_name(queue->kind));
 }
 
 static shoal_status_t check_waits(const shoal_segment_t *segment, int64_t index) {
@@ -264,7 +267,7 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
   const shoal_class_t *class = joins->class;
   const shoal_instruction_t *in = &segment->instructions[index];
   if (in->opcode != SHOAL_OPCODE_RESHARD) SHOAL_RETURN_IF_ERROR(check_mesh(class, in));
-  SHOAL_RETURN_IF_ERROR(check_queue(in));
+  SHOAL_RETURN_IF_ERROR(check_queue(class, in));
   SHOAL_RETURN_IF_ERROR(check_waits(segment, index));
   SHOAL_RETURN_IF_ERROR(check_predicate(class, in));
   SHOAL_RETURN_IF_ERROR(check_workspace(class, in));

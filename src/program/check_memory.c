@@ -26,8 +26,7 @@ static int64_t micro_of(const memory_t *m, int32_t index) {
 }
 
 static int32_t slot_of(const memory_t *m, int32_t index) {
-  int64_t micro = micro_of(m, index);
-  return micro > 0 ? (int32_t)(micro % m->class->buffers[index].slots) : 0;
+  return shoal_call_slot(m->class, m->segment_call, m->class->buffers[index].group, m->step);
 }
 
 static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
@@ -258,10 +257,11 @@ static shoal_status_t check_instruction(memory_t *m) {
 static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) {
   const shoal_segment_t *segment = &m->class->segments[call->segment];
   ++m->call;
+  m->segment_call = call;
   m->place.segment = call->segment;
   m->place.micro = call->micro;
-  int64_t last[SHOAL_QUEUE_COUNT];
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) last[q] = -1;
+  int64_t last[SHOAL_MAX_QUEUES];
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) last[q] = -1;
   for (int64_t i = 0; i < segment->instruction_count; ++i) {
     m->place.instruction = i;
     m->in = &segment->instructions[i];
@@ -281,7 +281,9 @@ static void start_order(memory_t *m, bool init) {
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
     m->joins[b] = 0;
-    for (int32_t s = 0; s < buffer->slots; ++s) m->histories[b][s] = (history_t){0};
+    for (int32_t s = 0; s < shoal_buffer_slots(m->class, buffer); ++s) {
+      m->histories[b][s] = (history_t){0};
+    }
     if (buffer->kind != SHOAL_BUFFER_STATE || init) continue;
     m->histories[b][0] = (history_t){.written = true, .micro = -1};
     range_t range = buffer_range(m, (int32_t)b, 0);
@@ -345,10 +347,12 @@ static shoal_status_t find_ranges(memory_t *m) {
   if (!m->ranges) return SHOAL_OOM();
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
-    m->ranges[b] = SHOAL_NEW(m->arena, range_t, buffer->slots);
+    const int32_t slots = shoal_buffer_slots(m->class, buffer);
+    m->ranges[b] = SHOAL_NEW(m->arena, range_t, slots);
     if (!m->ranges[b]) return SHOAL_OOM();
-    for (int32_t s = 0; s < buffer->slots; ++s) {
-      m->ranges[b][s] = shoal_spans_range(m, shoal_buffer_slot_offset(buffer, s), buffer->bytes);
+    for (int32_t s = 0; s < slots; ++s) {
+      m->ranges[b][s] =
+          shoal_spans_range(m, shoal_buffer_slot_offset(m->class, buffer, s), buffer->bytes);
     }
   }
   return NULL;
@@ -372,7 +376,7 @@ shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_in
   m.clocks = SHOAL_NEW(scratch, queue_clock_t, longest);
   if (!m.histories || !m.joins || !m.fetches || !m.clocks) return SHOAL_OOM();
   for (int64_t b = 0; b < class->buffer_count; ++b) {
-    m.histories[b] = SHOAL_NEW(scratch, history_t, class->buffers[b].slots);
+    m.histories[b] = SHOAL_NEW(scratch, history_t, shoal_buffer_slots(class, &class->buffers[b]));
     if (!m.histories[b]) return SHOAL_OOM();
   }
   SHOAL_RETURN_IF_ERROR(shoal_spans_make(&m));

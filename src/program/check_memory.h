@@ -6,13 +6,13 @@
 
 // The last instruction known to be done on each queue; -1: none.
 typedef struct queue_clock {
-  int64_t done[SHOAL_QUEUE_COUNT];
+  int64_t done[SHOAL_MAX_QUEUES];
 } queue_clock_t;
 
 typedef struct span {
   int32_t buffer, slot;  // whose; -1: nobody's
   int64_t call;          // writer and readers are of this call
-  int32_t writer, readers[SHOAL_QUEUE_COUNT];
+  int32_t writer, readers[SHOAL_MAX_QUEUES];
 } span_t;
 
 typedef struct range {
@@ -40,11 +40,13 @@ typedef struct memory {
   int64_t span_count;
   int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
   span_t *spans;
-  history_t **histories;  // [buffer][slot]
-  range_t **ranges;       // [buffer][slot]
-  int64_t *joins;         // by buffer: accumulations in this order
-  int64_t *fetches;       // by output port
-  int64_t call;           // number of the present one, from 1
+  history_t **histories;                     // [buffer][slot]
+  range_t **ranges;                          // [buffer][slot]
+  int64_t *joins;                            // by buffer: accumulations in this order
+  int64_t *fetches;                          // by output port
+  int64_t call;                              // number of the present one, from 1
+  const shoal_segment_call_t *segment_call;  // the present one
+  int64_t step;
   queue_clock_t *clocks;  // by instruction of the segment
   const shoal_instruction_t *in;
 } memory_t;

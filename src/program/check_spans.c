@@ -15,7 +15,7 @@ shoal_status_t shoal_spans_make(memory_t *m) {
   SHOAL_VEC(int64_t) bounds = {0};
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
-    for (int32_t s = 0; s <= buffer->slots; ++s) {
+    for (int32_t s = 0; s <= shoal_buffer_slots(m->class, buffer); ++s) {
       if (!SHOAL_PUSH(m->arena, &bounds, buffer->offset + s * buffer->bytes)) return SHOAL_OOM();
     }
   }
@@ -68,11 +68,11 @@ static const shoal_instruction_t *instruction(const memory_t *m, int64_t index) 
 
 void shoal_spans_clock(memory_t *m, int64_t before) {
   queue_clock_t *clock = &m->clocks[m->place.instruction];
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) clock->done[q] = -1;
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) clock->done[q] = -1;
   if (before >= 0) *clock = m->clocks[before];
   for (int32_t i = 0; i < m->in->wait_count; ++i) {
     const queue_clock_t *other = &m->clocks[m->in->waits[i]];
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       if (other->done[q] > clock->done[q]) clock->done[q] = other->done[q];
     }
   }
@@ -94,15 +94,15 @@ static shoal_status_t unordered(const memory_t *m, int64_t other, const char *wh
   return MISMATCH(
       &m->place, "add a wait",
       "%s touches bytes that instruction %lld %s '%s' on queue %s %s, and nothing orders the two",
-      what, (long long)other, shoal_opcode_name(in->opcode), in->name, shoal_queue_name(in->queue),
-      did);
+      what, (long long)other, shoal_opcode_name(in->opcode), in->name,
+      m->class->queues[in->queue].name, did);
 }
 
 static void enter_span(const memory_t *m, span_t *span) {
   if (span->call == m->call) return;
   span->call = m->call;
   span->writer = -1;
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) span->readers[q] = -1;
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) span->readers[q] = -1;
 }
 
 shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what) {
@@ -124,7 +124,7 @@ shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer, int
     if (span->writer == self || !is_after(m, span->writer)) {
       return unordered(m, span->writer, what, "writes");
     }
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       if (span->readers[q] == self || !is_after(m, span->readers[q])) {
         return unordered(m, span->readers[q], what, "reads");
       }

@@ -131,7 +131,7 @@ static shoal_status_t check_state_buffer(const shoal_program_t *program,
     return SHOAL_ERROR_HINT(MISMATCH, "a state has one type and rests in one layout",
                             "it differs from state '%s' in type or layout", state->name);
   }
-  if (buffer->slots != 1) return SHOAL_ERROR(MISMATCH, "a state has one slot");
+  if (buffer->group >= 0) return SHOAL_ERROR(MISMATCH, "a state has one slot");
   return NULL;
 }
 
@@ -171,9 +171,8 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
                                    const shoal_buffer_t *buffer, shoal_memo_t *sizes,
                                    shoal_arena_t *scratch) {
   SHOAL_RETURN_IF_ERROR(check_layout(program, buffer->layout, &buffer->type.shape));
-  if (buffer->slots < 1 || buffer->slots > program->micro) {
-    return SHOAL_ERROR_HINT(MISMATCH, "a buffer has 1 slot, up to one per micro-batch",
-                            "it has %d slots", buffer->slots);
+  if (buffer->group >= class->slot_group_count) {
+    return SHOAL_ERROR(MISMATCH, "there is no slot group %d", buffer->group);
   }
   int64_t largest, total;
   SHOAL_RETURN_IF_ERROR(find_largest(class, buffer, sizes, scratch, &largest));
@@ -182,7 +181,8 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
                             "it has %lld bytes, its largest part needs %lld",
                             (long long)buffer->bytes, (long long)largest);
   }
-  if (__builtin_mul_overflow(buffer->bytes, (int64_t)buffer->slots, &total)) total = INT64_MAX;
+  const int64_t slots = shoal_buffer_slots(class, buffer);
+  if (__builtin_mul_overflow(buffer->bytes, slots, &total)) total = INT64_MAX;
   SHOAL_RETURN_IF_ERROR(check_space(class, buffer->offset, total, "it"));
   if (buffer->kind == SHOAL_BUFFER_STATE)
     SHOAL_RETURN_IF_ERROR(check_state_buffer(program, buffer));

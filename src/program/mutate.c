@@ -304,9 +304,9 @@ static void walk_buffer(walk_t *w, int64_t index) {
           buffer->name)) {
     if ((mine = own_buffer(w, index))) mine->bytes += 64;
   }
-  if (buffer->slots > 1 && due(w, SHOAL_MUTATION_BUFFER_SLOT, "take a slot from buffer %lld '%s'",
-                               (long long)index, buffer->name)) {
-    if ((mine = own_buffer(w, index))) --mine->slots;
+  if (buffer->group >= 0 && due(w, SHOAL_MUTATION_BUFFER_SLOT, "take the slots of buffer %lld '%s'",
+                                (long long)index, buffer->name)) {
+    if ((mine = own_buffer(w, index))) mine->group = -1;
   }
   if (buffer->layout->cut_count > 0 &&
       due(w, SHOAL_MUTATION_BUFFER_CUT, "drop the last cut of buffer %lld '%s'", (long long)index,

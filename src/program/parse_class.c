@@ -1,4 +1,5 @@
-// Reading one class of a printed program: buffers, segments, orders.
+// Reading one class of a printed program: queues, slots, buffers, segments. parse_order.c has the
+// orders.
 #include <string.h>
 
 #include "op/reduce.h"
@@ -33,6 +34,56 @@ static bool read_ranks(parse_t *p, shoal_class_t *class) {
   return true;
 }
 
+// ---- queues and slots ---------------------------------------------------------------
+
+static bool read_queue_kind(parse_t *p, shoal_queue_kind_t *out_kind) {
+  for (int kind = 0; kind < SHOAL_QUEUE_KIND_COUNT; ++kind) {
+    *out_kind = (shoal_queue_kind_t)kind;
+    if (shoal_scan_accept(&p->scan, shoal_queue_kind_name(*out_kind))) return true;
+  }
+  return shoal_scan_fail(&p->scan, "a queue is of kind compute, comm or copy");
+}
+
+static bool read_queues(parse_t *p, shoal_class_t *class) {
+  SHOAL_VEC(shoal_program_queue_t) queues = {0};
+  class->queues = shoal_program_default_queues;
+  class->queue_count = SHOAL_QUEUE_KIND_COUNT;
+  while (shoal_scan_accept(&p->scan, "queue")) {
+    shoal_program_queue_t queue;
+    if (!shoal_scan_name(&p->scan, p->arena, &queue.name)) return false;
+    if (!read_queue_kind(p, &queue.kind) || !shoal_parse_line_end(p)) return false;
+    if (queues.count == SHOAL_MAX_QUEUES) {
+      return shoal_scan_fail(&p->scan, "a class has at most %d queues", SHOAL_MAX_QUEUES);
+    }
+    for (int64_t i = 0; i < queues.count; ++i) {
+      if (strcmp(queues.items[i].name, queue.name) != 0) continue;
+      return shoal_scan_fail(&p->scan, "there are two queues '%s'", queue.name);
+    }
+    if (!SHOAL_PUSH(p->arena, &queues, queue)) return out_of_memory(p);
+    class->queues = queues.items;
+    class->queue_count = (int32_t)queues.count;
+  }
+  return !p->scan.error;
+}
+
+static bool read_slot_groups(parse_t *p, shoal_class_t *class) {
+  SHOAL_VEC(shoal_slot_group_t) groups = {0};
+  while (shoal_scan_accept(&p->scan, "slots")) {
+    shoal_slot_group_t group = {0};
+    if (!shoal_parse_index(p, "slot group", groups.count)) return false;
+    if (!shoal_parse_int32(p, "slots", 1, SHOAL_PROGRAM_MAX_MICRO, &group.slots)) return false;
+    group.by_step = shoal_scan_accept(&p->scan, "by_step");
+    if (!shoal_parse_line_end(p)) return false;
+    if (!SHOAL_PUSH(p->arena, &groups, group)) return out_of_memory(p);
+  }
+  if (groups.count > SHOAL_PROGRAM_MAX_MICRO) {
+    return shoal_scan_fail(&p->scan, "too many slot groups");
+  }
+  class->slot_groups = groups.items;
+  class->slot_group_count = (int32_t)groups.count;
+  return !p->scan.error;
+}
+
 // ---- buffers ------------------------------------------------------------------------
 
 static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
@@ -43,8 +94,9 @@ static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
   return shoal_scan_fail(&p->scan, "a buffer is temp, state, input or output");
 }
 
-static bool read_buffer(parse_t *p, int64_t index, shoal_buffer_t *buffer) {
-  *buffer = (shoal_buffer_t){.state = -1, .count = -1};
+static bool read_buffer(parse_t *p, const shoal_class_t *class, int64_t index,
+                        shoal_buffer_t *buffer) {
+  *buffer = (shoal_buffer_t){.state = -1, .group = -1, .count = -1};
   if (!shoal_parse_index(p, "buffer", index) || !read_kind(p, buffer)) return false;
   if (buffer->kind == SHOAL_BUFFER_STATE &&
       !shoal_parse_int32(p, "state", 0, p->program->state_count - 1, &buffer->state)) {
@@ -54,8 +106,10 @@ static bool read_buffer(parse_t *p, int64_t index, shoal_buffer_t *buffer) {
   if (!shoal_scan_type(&p->scan, &buffer->type)) return false;
   if (!shoal_parse_layout(p, &buffer->type, &buffer->layout)) return false;
   int64_t most = INT64_MAX / SHOAL_PROGRAM_MAX_MICRO / 4;
-  if (!shoal_scan_expect(&p->scan, "slots")) return false;
-  if (!shoal_parse_int32(p, "slots", 1, p->program->micro, &buffer->slots)) return false;
+  if (shoal_scan_accept(&p->scan, "group") &&
+      !shoal_parse_int32(p, "slot group", 0, class->slot_group_count - 1, &buffer->group)) {
+    return false;
+  }
   if (!shoal_scan_expect(&p->scan, "bytes")) return false;
   if (!shoal_parse_int(p, "bytes", 0, most, &buffer->bytes)) return false;
   if (!shoal_scan_expect(&p->scan, "offset")) return false;
@@ -68,7 +122,7 @@ static bool read_buffers(parse_t *p, shoal_class_t *class) {
   SHOAL_VEC(shoal_buffer_t) buffers = {0};
   while (shoal_scan_accept(&p->scan, "buffer")) {
     shoal_buffer_t buffer;
-    if (!read_buffer(p, buffers.count, &buffer)) return false;
+    if (!read_buffer(p, class, buffers.count, &buffer)) return false;
     if (!SHOAL_PUSH(p->arena, &buffers, buffer)) return out_of_memory(p);
   }
   if (buffers.count > INT32_MAX) return shoal_scan_fail(&p->scan, "too many buffers");
@@ -84,12 +138,17 @@ static bool read_buffers(parse_t *p, shoal_class_t *class) {
 
 // ---- instructions -------------------------------------------------------------------
 
-static bool read_queue(parse_t *p, shoal_queue_kind_t *out_queue) {
-  for (int queue = 0; queue < SHOAL_QUEUE_COUNT; ++queue) {
-    *out_queue = (shoal_queue_kind_t)queue;
-    if (shoal_scan_accept(&p->scan, shoal_queue_name(*out_queue))) return true;
+static bool read_queue(parse_t *p, const shoal_class_t *class, int32_t *out_queue) {
+  const char *name, *names[SHOAL_MAX_QUEUES];
+  if (!shoal_scan_name(&p->scan, p->arena, &name)) return false;
+  for (*out_queue = 0; *out_queue < class->queue_count; ++*out_queue) {
+    names[*out_queue] = class->queues[*out_queue].name;
+    if (strcmp(names[*out_queue], name) == 0) return true;
   }
-  return shoal_scan_fail(&p->scan, "a queue is compute, comm or copy");
+  shoal_hint_t hint;
+  const char *meant = shoal_did_you_mean(name, names, class->queue_count, "", &hint);
+  return shoal_scan_fail(&p->scan, "the class has no queue '%s'%s%s", name, meant[0] ? ": " : "",
+                         meant);
 }
 
 static bool read_opcode(parse_t *p, shoal_opcode_t *out_opcode) {
@@ -194,7 +253,7 @@ static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t ind
                              shoal_instruction_t *in) {
   *in = (shoal_instruction_t){.channel = -1, .predicate = -1};
   if (!shoal_parse_index(p, "instruction", index)) return false;
-  if (!read_queue(p, &in->queue) || !read_opcode(p, &in->opcode)) return false;
+  if (!read_queue(p, class, &in->queue) || !read_opcode(p, &in->opcode)) return false;
   if (in->opcode == SHOAL_OPCODE_COMPUTE) {
     const char *name;
     if (!shoal_scan_name(&p->scan, p->arena, &name)) return false;
@@ -213,11 +272,7 @@ static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t ind
   return read_details(p, in) && read_tail(p, class, index, in);
 }
 
-// ---- segments and orders ------------------------------------------------------------
-
-static bool at_digit(parse_t *p) {
-  return !shoal_scan_at_end(&p->scan) && *p->scan.at >= '0' && *p->scan.at <= '9';
-}
+// ---- all together -------------------------------------------------------------------
 
 static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
                          shoal_segment_t *segment) {
@@ -226,7 +281,7 @@ static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
   if (!shoal_scan_name(&p->scan, p->arena, &segment->name)) return false;
   if (!shoal_parse_line_end(p)) return false;
   SHOAL_VEC(shoal_instruction_t) list = {0};
-  while (at_digit(p)) {
+  while (shoal_parse_at_digit(p)) {
     shoal_instruction_t in;
     if (!read_instruction(p, class, list.count, &in)) return false;
     if (!SHOAL_PUSH(p->arena, &list, in)) return out_of_memory(p);
@@ -236,29 +291,14 @@ static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
   return !p->scan.error;
 }
 
-static bool read_order(parse_t *p, const shoal_class_t *class, shoal_order_t *order) {
-  *order = (shoal_order_t){0};
-  if (!shoal_scan_name(&p->scan, p->arena, &order->graph)) return false;
-  SHOAL_VEC(shoal_segment_call_t) calls = {0};
-  while (at_digit(p)) {
-    shoal_segment_call_t call = {.micro = -1};
-    if (!shoal_parse_int32(p, "segment", 0, class->segment_count - 1, &call.segment)) return false;
-    if (shoal_scan_accept(&p->scan, ":") &&
-        !shoal_parse_int32(p, "micro-batch", 0, p->program->micro - 1, &call.micro)) {
-      return false;
-    }
-    if (!SHOAL_PUSH(p->arena, &calls, call)) return out_of_memory(p);
-  }
-  order->calls = calls.items;
-  order->call_count = calls.count;
-  return shoal_parse_line_end(p);
-}
-
 bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *class) {
   if (!shoal_parse_index(p, "class", index) || !shoal_scan_expect(&p->scan, "ranks")) return false;
   if (!read_ranks(p, class) || !shoal_scan_expect(&p->scan, "arena")) return false;
   if (!shoal_parse_int(p, "arena", 0, INT64_MAX / 4, &class->arena_bytes)) return false;
-  if (!shoal_parse_line_end(p) || !read_buffers(p, class)) return false;
+  if (!shoal_parse_line_end(p) || !read_queues(p, class) || !read_slot_groups(p, class)) {
+    return false;
+  }
+  if (!read_buffers(p, class)) return false;
   SHOAL_VEC(shoal_segment_t) segments = {0};
   while (shoal_scan_accept(&p->scan, "segment")) {
     shoal_segment_t segment;
@@ -270,7 +310,7 @@ bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *class) {
   SHOAL_VEC(shoal_order_t) orders = {0};
   while (shoal_scan_accept(&p->scan, "order")) {
     shoal_order_t order;
-    if (!read_order(p, class, &order)) return false;
+    if (!shoal_parse_order(p, class, &order)) return false;
     if (!SHOAL_PUSH(p->arena, &orders, order)) return out_of_memory(p);
   }
   class->orders = orders.items;

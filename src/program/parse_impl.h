@@ -1,4 +1,5 @@
-// Reading a printed program, inside: tokens and tables (parse.c), classes (parse_class.c).
+// Reading a printed program, inside: tokens and tables (parse.c), classes (parse_class.c), orders
+// (parse_order.c).
 //
 // Readers return false once the scan has an error: with line and column, and nothing they have read
 // is used.
@@ -25,6 +26,12 @@ bool shoal_parse_index(parse_t *p, const char *what,
                        int64_t expected);  // the number that must come now
 bool shoal_parse_layout(parse_t *p, const shoal_type_t *type, const shoal_layout_t **out_layout);
 
+static inline bool shoal_parse_at_digit(parse_t *p) {
+  return !shoal_scan_at_end(&p->scan) && *p->scan.at >= '0' && *p->scan.at <= '9';
+}
+
 bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *out_class);  // "class" was read
+// "order" was read; the class's segments are there.
+bool shoal_parse_order(parse_t *p, const shoal_class_t *rank_class, shoal_order_t *out_order);
 
 #endif  // SHOAL_PROGRAM_PARSE_IMPL_H_

@@ -9,18 +9,24 @@
 //   output train loss f32[]
 //   channel 0 f32[7, 64] "a!micro:0,data:0" -> "b!micro:0,data:0" micro
 //   class 0 ranks 0-1 arena 4096
-//     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" slots 1 bytes 2048 offset 0 count 5
-//     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" slots 1 bytes 2048 offset 2048
+//     queue compute compute
+//     queue gradients comm
+//     slots 0 2
+//     slots 1 2 by_step
+//     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" group 0 bytes 2048 offset 0 count 5
+//     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
 //     segment 0 train.loop.0
 //       0 copy feed -> (0) "x"
 //       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" wait 0
 //       2 comm reshard (2) -> (-) channel 0 "fc1/einsum" workspace 128@4096 wait 1
 //       3 compute fill -> (4) value 0 "grad" predicate 6
 //       4 compute accumulate (3) -> (4) reduce sum "grad"
-//     order train 0:0 0:1 0:2 1
+//     order train 0:0{0=0} 0:1{0=1} 0:2{0=0}[1<2.3] 1
 //
-// Attributes that have their default are left out; `-` stands for the side of a reshard that this
-// class has no part in; a call is segment:micro-batch, or the segment alone outside the loop.
+// Attributes that have their default are left out, and so are the queues compute, comm, copy where
+// those are all; `-` stands for the side of a reshard that this class has no part in. A call is
+// segment:micro-batch, or the segment alone outside the loop; then {group=slot,...} and its waits,
+// [instruction<back.other,...]: instruction 1 waits for instruction 3 of the call 2 calls before.
 #include "op/reduce.h"
 #include "op/text.h"
 #include "program/program_impl.h"
@@ -86,7 +92,8 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   shoal_text_add_type(text, &buffer->type);
   shoal_text_add(text, " ");
   SHOAL_RETURN_IF_ERROR(add_layout(text, buffer->layout, arena));
-  shoal_text_addf(text, " slots %d bytes %lld offset %lld", buffer->slots, (long long)buffer->bytes,
+  if (buffer->group >= 0) shoal_text_addf(text, " group %d", buffer->group);
+  shoal_text_addf(text, " bytes %lld offset %lld", (long long)buffer->bytes,
                   (long long)buffer->offset);
   if (buffer->count >= 0) shoal_text_addf(text, " count %d", buffer->count);
   shoal_text_add(text, "\n");
@@ -108,10 +115,11 @@ static void add_buffers(shoal_text_t *text, const char *before, int32_t count,
   shoal_text_add(text, ")");
 }
 
-static shoal_status_t add_instruction(shoal_text_t *text, int64_t index,
+static shoal_status_t add_instruction(shoal_text_t *text, int64_t index, const shoal_class_t *class,
                                       const shoal_instruction_t *in) {
-  shoal_text_addf(text, "    %lld %s %s", (long long)index, shoal_queue_name(in->queue),
-                  shoal_opcode_name(in->opcode));
+  shoal_text_addf(text, "    %lld ", (long long)index);
+  shoal_text_add_name(text, class->queues[in->queue].name);
+  shoal_text_addf(text, " %s", shoal_opcode_name(in->opcode));
   if (in->opcode == SHOAL_OPCODE_COMPUTE) {
     shoal_text_add(text, " ");
     shoal_text_add_name(text, in->op->name);
@@ -146,6 +154,24 @@ static shoal_status_t add_instruction(shoal_text_t *text, int64_t index,
 
 // ---- all together -------------------------------------------------------------------
 
+static void add_call(shoal_text_t *text, const shoal_class_t *class,
+                     const shoal_segment_call_t *call) {
+  shoal_text_addf(text, " %d", call->segment);
+  if (call->micro >= 0) shoal_text_addf(text, ":%d", call->micro);
+  bool any = false;
+  for (int32_t g = 0; g < class->slot_group_count; ++g) {
+    if (call->slots[g] < 0) continue;
+    shoal_text_addf(text, "%s%d=%d", any ? "," : "{", g, call->slots[g]);
+    any = true;
+  }
+  if (any) shoal_text_add(text, "}");
+  for (int32_t i = 0; i < call->wait_count; ++i) {
+    const shoal_call_wait_t *wait = &call->waits[i];
+    shoal_text_addf(text, "%s%d<%d.%d", i ? "," : "[", wait->instruction, wait->back, wait->other);
+  }
+  if (call->wait_count > 0) shoal_text_add(text, "]");
+}
+
 static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_class_t *class,
                                 shoal_arena_t *arena) {
   shoal_text_addf(text, "class %lld ranks ", (long long)index);
@@ -158,6 +184,15 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
     if (next > i + 1) shoal_text_addf(text, "-%d", class->ranks[next - 1]);
   }
   shoal_text_addf(text, " arena %lld\n", (long long)class->arena_bytes);
+  for (int32_t i = 0; i < class->queue_count && !shoal_class_has_default_queues(class); ++i) {
+    shoal_text_add(text, "  queue ");
+    shoal_text_add_name(text, class->queues[i].name);
+    shoal_text_addf(text, " %s\n", shoal_queue_kind_name(class->queues[i].kind));
+  }
+  for (int32_t g = 0; g < class->slot_group_count; ++g) {
+    shoal_text_addf(text, "  slots %d %d%s\n", g, class->slot_groups[g].slots,
+                    class->slot_groups[g].by_step ? " by_step" : "");
+  }
   for (int64_t i = 0; i < class->buffer_count; ++i) {
     SHOAL_RETURN_IF_ERROR(add_buffer(text, i, &class->buffers[i], arena));
   }
@@ -167,7 +202,7 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
     shoal_text_add_name(text, segment->name);
     shoal_text_add(text, "\n");
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      SHOAL_RETURN_IF_ERROR(add_instruction(text, i, &segment->instructions[i]));
+      SHOAL_RETURN_IF_ERROR(add_instruction(text, i, class, &segment->instructions[i]));
     }
   }
   for (int64_t i = 0; i < class->order_count; ++i) {
@@ -175,8 +210,7 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
     shoal_text_add(text, "  order ");
     shoal_text_add_name(text, order->graph);
     for (int64_t k = 0; k < order->call_count; ++k) {
-      shoal_text_addf(text, " %d", order->calls[k].segment);
-      if (order->calls[k].micro >= 0) shoal_text_addf(text, ":%d", order->calls[k].micro);
+      add_call(text, class, &order->calls[k]);
     }
     shoal_text_add(text, "\n");
   }

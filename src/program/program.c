@@ -1,4 +1,6 @@
 // Programs: names and small questions.
+#include <string.h>
+
 #include "program/program_impl.h"
 
 const char *shoal_opcode_name(shoal_opcode_t opcode) {
@@ -10,10 +12,39 @@ const char *shoal_opcode_name(shoal_opcode_t opcode) {
   return (unsigned)opcode < SHOAL_OPCODE_COUNT ? names[opcode] : "?";
 }
 
-const char *shoal_queue_name(shoal_queue_kind_t queue) {
+const char *shoal_queue_kind_name(shoal_queue_kind_t queue) {
   static const char *const names[] = {
       [SHOAL_QUEUE_COMPUTE] = "compute", [SHOAL_QUEUE_COMM] = "comm", [SHOAL_QUEUE_COPY] = "copy"};
-  return (unsigned)queue < SHOAL_QUEUE_COUNT ? names[queue] : "?";
+  return (unsigned)queue < SHOAL_QUEUE_KIND_COUNT ? names[queue] : "?";
+}
+
+const shoal_program_queue_t shoal_program_default_queues[SHOAL_QUEUE_KIND_COUNT] = {
+    {"compute", SHOAL_QUEUE_COMPUTE}, {"comm", SHOAL_QUEUE_COMM}, {"copy", SHOAL_QUEUE_COPY}};
+
+bool shoal_class_has_default_queues(const shoal_class_t *class) {
+  if (class->queue_count != SHOAL_QUEUE_KIND_COUNT) return false;
+  for (int32_t i = 0; i < class->queue_count; ++i) {
+    const shoal_program_queue_t *usual = &shoal_program_default_queues[i];
+    if (class->queues[i].kind != usual->kind) return false;
+    if (strcmp(class->queues[i].name, usual->name) != 0) return false;
+  }
+  return true;
+}
+
+int64_t shoal_class_period(const shoal_class_t *class) {
+  int64_t period = 1;
+  for (int32_t g = 0; g < class->slot_group_count; ++g) {
+    if (!class->slot_groups[g].by_step) continue;
+    int64_t a = period, b = class->slot_groups[g].slots;
+    while (b != 0) {  // their greatest common divisor
+      const int64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    period = period / a * class->slot_groups[g].slots;
+    if (period > SHOAL_PROGRAM_MAX_PERIOD) return SHOAL_PROGRAM_MAX_PERIOD + 1;
+  }
+  return period;
 }
 
 const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind) {

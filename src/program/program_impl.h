@@ -22,6 +22,7 @@
 #define SHOAL_PROGRAM_ALIGN 64  // of buffers, workspaces and staged messages
 #define SHOAL_PROGRAM_MAX_WORLD (1 << 20)
 #define SHOAL_PROGRAM_MAX_MICRO (1 << 16)
+#define SHOAL_PROGRAM_MAX_PERIOD 16  // steps after which slots by step come round
 
 static inline int64_t shoal_program_align(int64_t bytes) {
   return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);
@@ -41,6 +42,7 @@ static inline int64_t shoal_program_micro_of(const shoal_layout_t *layout, int64
   return shoal_program_has_micro(layout) ? micro : -1;
 }
 const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind);  // "temp"
+bool shoal_class_has_default_queues(const shoal_class_t *rank_class);
 
 // ---- one rank's share of a reshard --------------------------------------------------
 

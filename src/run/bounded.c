@@ -117,8 +117,9 @@ static shoal_status_t check_rows(shoal_run_bounded_t *b, int64_t n, shoal_type_t
   return NULL;
 }
 
-static shoal_status_t add_rows(shoal_run_bounded_t *b, int32_t operand, int32_t micro,
-                               const shoal_bound_buffer_t *part, const shoal_buffer_t *buffer) {
+static shoal_status_t add_rows(shoal_run_bounded_t *b, int32_t operand,
+                               const shoal_bound_buffer_t *part, const shoal_bound_buffer_t *at,
+                               const shoal_buffer_t *buffer) {
   shoal_runner_t *runner = b->runner;
   const shoal_buffer_t *count = &runner->bound.rank_class->buffers[buffer->count];
   const shoal_op_t *op = b->call.op;
@@ -130,11 +131,9 @@ static shoal_status_t add_rows(shoal_run_bounded_t *b, int32_t operand, int32_t 
           UNSUPPORTED, "leave its buffers unbounded",
           "%s needs its attribute '%s' to be known at load, but '%s' is bounded", op->name,
           op->attrs[a].name, buffer->name);
-  shoal_bound_buffer_t at;
-  SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(count, runner->rank, micro, &runner->arena, &at));
   b->rows[b->row_count++] = (bound_rows_t){.operand = operand,
                                            .name = count->name,
-                                           .count = runner->memory + (shoal_address_t)at.offset,
+                                           .count = runner->memory + (shoal_address_t)at->offset,
                                            .dtype = count->type.dtype,
                                            .whole = buffer->type.shape.dims[0],
                                            .part = &part->boxes.dims[0]};
@@ -148,7 +147,7 @@ static const shoal_buffer_t *buffer_of(const shoal_runner_t *runner, const shoal
 }
 
 shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
-                                      const shoal_bound_instruction_t *bound, int32_t micro,
+                                      const shoal_bound_instruction_t *bound,
                                       const shoal_launch_t *launch,
                                       shoal_run_bounded_t **out_bounded) {
   const shoal_instruction_t *in = bound->instruction;
@@ -177,7 +176,7 @@ shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
         k < in->input_count ? bound->inputs[k] : bound->outputs[k - in->input_count];
     const shoal_buffer_t *buffer = buffer_of(runner, in, k);
     types[k] = part->type;
-    if (buffer->count >= 0) SHOAL_RETURN_IF_ERROR(add_rows(b, k, micro, part, buffer));
+    if (buffer->count >= 0) SHOAL_RETURN_IF_ERROR(add_rows(b, k, part, bound->counts[k], buffer));
   }
   const int64_t most = b->rows[0].whole;
   SHOAL_RETURN_IF_ERROR(check_rows(b, most / 2, made));

@@ -105,7 +105,7 @@ shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
 // that will not come.
 static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status) {
   break_world(runner, status);
-  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
+  for (int32_t i = 0; i < runner->bound.rank_class->queue_count; ++i) {
     shoal_status_t next = shoal_queue_wait(runner->queues[i]);
     if (!status) break_world(runner, next);
     status = shoal_run_first(status, next);
@@ -117,7 +117,7 @@ static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status)
 
 static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t micro,
                           const shoal_bound_instruction_t *bound) {
-  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  shoal_queue_t *queue = runner->aside;
   for (int32_t i = 0; i < bound->instruction->output_count && !bound->idle; ++i) {
     const shoal_bound_buffer_t *part = bound->outputs[i];
     if (!part || bound->instruction->outputs[i] < 0) continue;

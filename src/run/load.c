@@ -94,8 +94,7 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
     case SHOAL_OPCODE_COMPUTE:
       status = build_launch(runner, bound, &action->launch);
       if (!status) {
-        status =
-            shoal_run_bounded_init(runner, bound, call->micro, &action->launch, &action->bounded);
+        status = shoal_run_bounded_init(runner, bound, &action->launch, &action->bounded);
       }
       if (!status && !action->bounded)
         status = shoal_launch_prepare(runner->device, &runner->arena, &action->launch);
@@ -252,9 +251,10 @@ static shoal_status_t load(shoal_runner_t *runner) {
     SHOAL_RETURN_IF_ERROR(
         shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes, &runner->memory));
   }
-  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) {
+  for (int32_t i = 0; i < runner->bound.rank_class->queue_count; ++i) {
     SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->queues[i]));
   }
+  SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->aside));
   SHOAL_RETURN_IF_ERROR(build_events(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
@@ -314,7 +314,8 @@ void shoal_runner_free(shoal_runner_t *runner) {
       shoal_event_free(runner->events[s][i]);
     }
   }
-  for (int i = 0; i < SHOAL_QUEUE_COUNT; ++i) shoal_queue_free(runner->queues[i]);
+  for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) shoal_queue_free(runner->queues[i]);
+  shoal_queue_free(runner->aside);
   if (runner->memory) shoal_device_release(runner->device, runner->memory);
   shoal_status_free(runner->broken);
   shoal_arena_deinit(&runner->arena);

@@ -131,9 +131,10 @@ struct shoal_runner {
   shoal_device_t *device;
   int32_t rank;
   shoal_bound_t bound;
-  shoal_address_t memory;  // the arena on the device
-  shoal_queue_t *queues[SHOAL_QUEUE_COUNT];
-  shoal_event_t ***events;  // [segment][instruction], NULL where nobody waits
+  shoal_address_t memory;                   // the arena on the device
+  shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's
+  shoal_queue_t *aside;                     // for copies that are not part of a program
+  shoal_event_t ***events;                  // [segment][instruction], NULL where nobody waits
   int64_t order_count;
   shoal_run_order_t *orders;
   shoal_run_input_t *inputs;  // one per port of the program
@@ -211,7 +212,7 @@ SHOAL_MUST_USE shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner);
 // What runs in the place of `launch` where the instruction has a bounded operand; NULL where not.
 SHOAL_MUST_USE shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
                                                      const shoal_bound_instruction_t *bound,
-                                                     int32_t micro, const shoal_launch_t *launch,
+                                                     const shoal_launch_t *launch,
                                                      shoal_run_bounded_t **out_bounded);
 // On a queue; self is a shoal_run_bounded_t.
 SHOAL_MUST_USE shoal_status_t shoal_run_bounded(void *self);

@@ -40,7 +40,8 @@ static shoal_status_t resting_part(const shoal_runner_t *runner, int64_t state,
     const shoal_buffer_t *buffer = &rank_class->buffers[i];
     if (buffer->kind != SHOAL_BUFFER_STATE || buffer->state != state) continue;
     if (!shoal_layout_equal(buffer->layout, info->layout)) continue;
-    return shoal_buffer_bind(buffer, runner->rank, -1, arena, out_part);
+    return shoal_buffer_bind(runner->bound.rank_class, buffer, runner->rank, -1, 0, arena,
+                             out_part);
   }
   return SHOAL_ERROR(INVALID_ARGUMENT, "the program has no buffer for state '%s' on rank %d",
                      info->name, runner->rank);
@@ -94,7 +95,7 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   gather->part = shoal_arena_alloc(arena, (size_t)bytes_of(&part), 1);
   if (!carrier->staging || !carrier->scratch || !gather->part) return SHOAL_OOM();
   if (part.count == 0) return NULL;
-  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  shoal_queue_t *queue = runner->aside;
   SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part.offset,
                                              gather->part, bytes_of(&part)));
   return shoal_queue_wait(queue);
@@ -169,7 +170,7 @@ shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_sta
   if (!data) return SHOAL_OOM();
   if (part->clear) shoal_reduce_fill(part->dtype, part->reduce, part->count, data);
   shoal_pieces_copy(part->dtype, part->piece_count, part->pieces, whole, data);
-  shoal_queue_t *queue = runner->queues[SHOAL_QUEUE_COPY];
+  shoal_queue_t *queue = runner->aside;
   SHOAL_RETURN_IF_ERROR(
       shoal_queue_upload(queue, data, part->address, part->count * (int64_t)element));
   return shoal_queue_wait(queue);

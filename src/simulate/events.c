@@ -30,7 +30,7 @@ typedef struct player {
   const double *seconds;
   int64_t left;  // instructions of the call that are not done
   bool *done;
-  lane_t lanes[SHOAL_QUEUE_COUNT];
+  lane_t lanes[SHOAL_MAX_QUEUES];
   int64_t *uses;  // of each channel so far
   bool finished;
 } player_t;
@@ -90,6 +90,10 @@ static event_t pop_event(run_t *run) {
 
 // ---- spans ----------------------------------------------------------------------------
 
+static shoal_queue_kind_t kind_of(const run_t *run, int32_t actor, const shoal_instruction_t *in) {
+  return run->sim->actors[actor].rank_class->queues[in->queue].kind;
+}
+
 static shoal_status_t add_span(run_t *run, int32_t actor, int32_t queue, bool waits, double start,
                                double end) {
   if (!run->spans || end <= start) return NULL;
@@ -97,7 +101,7 @@ static shoal_status_t add_span(run_t *run, int32_t actor, int32_t queue, bool wa
   const lane_t *lane = &player->lanes[queue];
   const shoal_instruction_t *in = &player->segment->instructions[lane->items[lane->at]];
   const shoal_simulated_span_t span = {.group = actor,
-                                       .queue = in->queue,
+                                       .queue = kind_of(run, actor, in),
                                        .waits = waits,
                                        .name = in->name,
                                        .segment = player->segment->name,
@@ -173,7 +177,8 @@ static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party,
   *out_done = false;
   if (!mine->sends && !mine->receives) {
     const double rate = sim->actors[party.actor].target.bytes_per_second;
-    return start_local(run, party, in->queue, price > 0 ? price : mine->local / rate, out_done);
+    return start_local(run, party, kind_of(run, party.actor, in),
+                       price > 0 ? price : mine->local / rate, out_done);
   }
   for (int level = 0; level < SHOAL_SIM_LEVELS; ++level) {
     run->groups[party.actor].sent[level] += mine->bytes[SHOAL_SIM_OUT][level];
@@ -218,7 +223,7 @@ static shoal_status_t start_lane(run_t *run, int32_t actor, int32_t queue, bool 
       SHOAL_RETURN_IF_ERROR(
           start_reshard(run, (shoal_sim_party_t){actor, queue}, in, seconds, &done));
     } else {
-      run->groups[actor].busy[in->queue] += seconds;
+      run->groups[actor].busy[kind_of(run, actor, in)] += seconds;
       done = seconds <= 0;
       SHOAL_RETURN_IF_ERROR(add_span(run, actor, queue, false, run->now, run->now + seconds));
       if (!done) {
@@ -237,7 +242,7 @@ static shoal_status_t start_lanes(run_t *run, int32_t actor) {
   bool ended = true;
   while (ended) {
     ended = false;
-    for (int32_t queue = 0; queue < SHOAL_QUEUE_COUNT; ++queue) {
+    for (int32_t queue = 0; queue < SHOAL_MAX_QUEUES; ++queue) {
       SHOAL_RETURN_IF_ERROR(start_lane(run, actor, queue, &ended));
     }
   }
@@ -250,7 +255,7 @@ static shoal_status_t list_lanes(run_t *run, const shoal_segment_t *segment, lan
   for (int64_t i = 0; i < segment->instruction_count; ++i) {
     ++lists[run->one_queue ? 0 : segment->instructions[i].queue].count;
   }
-  for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
     lists[q].items = SHOAL_NEW(run->sim->arena, int32_t, lists[q].count);
     if (!lists[q].items) return SHOAL_OOM();
     lists[q].count = 0;
@@ -278,9 +283,9 @@ static shoal_status_t start_calls(run_t *run, int32_t actor) {
     player->left = segment->instruction_count;
     SHOAL_RETURN_IF_ERROR(
         shoal_sim_segment(sim, actor, call->segment, player->variant, &player->seconds));
-    lane_list_t *lists = &run->lists[who->class_index][(int64_t)call->segment * SHOAL_QUEUE_COUNT];
+    lane_list_t *lists = &run->lists[who->class_index][(int64_t)call->segment * SHOAL_MAX_QUEUES];
     if (!lists[0].items) SHOAL_RETURN_IF_ERROR(list_lanes(run, segment, lists));
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       player->lanes[q] = (lane_t){.items = lists[q].items, .count = lists[q].count};
     }
     for (int64_t i = 0; i < segment->instruction_count; ++i) player->done[i] = false;
@@ -299,7 +304,7 @@ static shoal_status_t make_players(run_t *run) {
   if (!run->players || !run->lists) return SHOAL_OOM();
   for (int64_t c = 0; c < sim->program->class_count; ++c) {
     run->lists[c] = SHOAL_NEW(sim->arena, lane_list_t,
-                              sim->program->classes[c].segment_count * SHOAL_QUEUE_COUNT);
+                              sim->program->classes[c].segment_count * SHOAL_MAX_QUEUES);
     if (!run->lists[c]) return SHOAL_OOM();
   }
   for (int64_t a = 0; a < sim->actor_count; ++a) {
@@ -320,7 +325,7 @@ static shoal_status_t make_players(run_t *run) {
 static shoal_status_t stuck(const run_t *run) {
   for (int64_t a = 0; a < run->sim->actor_count; ++a) {
     const player_t *player = &run->players[a];
-    for (int q = 0; q < SHOAL_QUEUE_COUNT && !player->finished; ++q) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES && !player->finished; ++q) {
       const lane_t *lane = &player->lanes[q];
       if (!lane->running) continue;
       return SHOAL_ERROR_HINT(

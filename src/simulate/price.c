@@ -155,7 +155,8 @@ static shoal_status_t part_of(pricer_t *p, int32_t index, const shoal_bound_buff
     if (shoal_mesh_position(buffer->layout->mesh, p->rank) < 0) return NULL;
     shoal_bound_buffer_t *part = SHOAL_NEW(p->scratch, shoal_bound_buffer_t, 1);
     if (!part) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_buffer_bind(buffer, p->rank, p->micro, p->scratch, part));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_buffer_bind(p->actor->rank_class, buffer, p->rank, p->micro, 0, p->scratch, part));
     p->parts[index] = part;
   }
   *out_part = p->parts[index];

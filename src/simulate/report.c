@@ -110,9 +110,9 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
     shoal_json_int(&w, "first_rank", group->first_rank);
     shoal_json_string(&w, "device", group->device);
     shoal_json_real(&w, "seconds", group->seconds);
-    for (int q = 0; q < SHOAL_QUEUE_COUNT; ++q) {
+    for (int q = 0; q < SHOAL_QUEUE_KIND_COUNT; ++q) {
       char key[48];
-      snprintf(key, sizeof key, "%s_seconds", shoal_queue_name((shoal_queue_kind_t)q));
+      snprintf(key, sizeof key, "%s_seconds", shoal_queue_kind_name((shoal_queue_kind_t)q));
       shoal_json_real(&w, key, group->busy[q]);
     }
     shoal_json_real(&w, "waiting_seconds", group->waiting);
@@ -133,13 +133,13 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
 // Chrome's trace format: complete events ("X") with times in microseconds; groups are processes,
 // queues threads.
 static void write_names(shoal_json_writer_t *w, const shoal_simulated_t *group, int64_t index) {
-  for (int q = -1; q < SHOAL_QUEUE_COUNT; ++q) {
+  for (int q = -1; q < SHOAL_QUEUE_KIND_COUNT; ++q) {
     char name[120];
     if (q < 0) {
       snprintf(name, sizeof name, "%lld ranks from rank %d on, %s", (long long)group->rank_count,
                group->first_rank, group->device);
     } else {
-      snprintf(name, sizeof name, "%s", shoal_queue_name((shoal_queue_kind_t)q));
+      snprintf(name, sizeof name, "%s", shoal_queue_kind_name((shoal_queue_kind_t)q));
     }
     shoal_json_begin(w, NULL, '{', true);
     shoal_json_string(w, "ph", "M");
@@ -168,7 +168,7 @@ shoal_status_t shoal_simulation_trace(const shoal_simulation_t *simulation, shoa
     shoal_json_begin(&w, NULL, '{', true);
     shoal_json_string(&w, "ph", "X");
     shoal_json_string(&w, "name", span->waits ? "wait" : span->name);
-    shoal_json_string(&w, "cat", span->waits ? "wait" : shoal_queue_name(span->queue));
+    shoal_json_string(&w, "cat", span->waits ? "wait" : shoal_queue_kind_name(span->queue));
     shoal_json_int(&w, "pid", span->group);
     shoal_json_int(&w, "tid", span->queue);
     shoal_json_real(&w, "ts", span->start * 1e6);

@@ -87,27 +87,27 @@ static bool has_micro(const shoal_layout_t *layout) {
   return false;
 }
 
-static int64_t slot_of(const shoal_buffer_t *buffer, int32_t micro) {
-  return micro > 0 && has_micro(buffer->layout) ? micro % buffer->slots : 0;
+static int64_t slot_of(const shoal_class_t *c, const shoal_buffer_t *buffer, int32_t micro) {
+  return micro > 0 && has_micro(buffer->layout) ? micro % shoal_buffer_slots(c, buffer) : 0;
 }
 
 static extent_t extent_of(const shadow_t *shadow, int32_t index, int32_t micro) {
   const shoal_buffer_t *buffer = &shadow->c->buffers[index];
-  int64_t from = buffer->offset + (buffer->slots - 1 - slot_of(buffer, micro)) * buffer->bytes;
+  int64_t from = shoal_buffer_slot_offset(shadow->c, buffer, slot_of(shadow->c, buffer, micro));
   return (extent_t){from, from + buffer->bytes};
 }
 
 static void shadow_write(shadow_t *shadow, int32_t index, int32_t micro) {
   extent_t e = extent_of(shadow, index, micro);
   assert_true(e.from % BLOCK == 0 && e.to % BLOCK == 0 && e.to <= shadow->c->arena_bytes);
-  int64_t id = (int64_t)index * 1000 + slot_of(&shadow->c->buffers[index], micro) + 1;
+  int64_t id = (int64_t)index * 1000 + slot_of(shadow->c, &shadow->c->buffers[index], micro) + 1;
   for (int64_t b = e.from / BLOCK; b < e.to / BLOCK; ++b) shadow->owner[b] = id;
 }
 
 static void shadow_read(const shadow_t *shadow, int32_t index, int32_t micro,
                         const shoal_instruction_t *in) {
   extent_t e = extent_of(shadow, index, micro);
-  int64_t id = (int64_t)index * 1000 + slot_of(&shadow->c->buffers[index], micro) + 1;
+  int64_t id = (int64_t)index * 1000 + slot_of(shadow->c, &shadow->c->buffers[index], micro) + 1;
   for (int64_t b = e.from / BLOCK; b < e.to / BLOCK; ++b)
     if (shadow->owner[b] != id)
       fail_msg("%s '%s' reads '%s', but byte %lld belongs to '%s'", shoal_opcode_name(in->opcode),
@@ -186,7 +186,7 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
     int64_t sum = 0, states = 0, end = 0;
     for (int64_t i = 0; i < c->buffer_count; ++i) {
       const shoal_buffer_t *buffer = &c->buffers[i];
-      int64_t bytes = buffer->bytes * buffer->slots, largest = 0;
+      int64_t bytes = buffer->bytes * shoal_buffer_slots(c, buffer), largest = 0;
       assert_ok(shoal_layout_largest(buffer->layout, &buffer->type, c, shoal_allocator_system(),
                                      &largest));
       assert_true(buffer->bytes >= largest && buffer->bytes < largest + BLOCK);
@@ -226,7 +226,7 @@ static void expect_waits_needed(const example_t *example, shoal_program_t *progr
         shoal_instruction_t *in = &program->classes[k].segments[s].instructions[i];
         int32_t kept[16], count = in->wait_count;
         const int32_t *all = in->waits;
-        assert_true(count <= SHOAL_QUEUE_COUNT - 1);  // one per other queue is enough
+        assert_true(count <= SHOAL_QUEUE_KIND_COUNT - 1);  // one per other queue is enough
         for (int32_t w = 0; w < count; ++w) {
           if (waits++ % stride) continue;
           ++tried;

@@ -75,7 +75,8 @@ static void parts_of_micro_batches(void **state) {
   assert_error(INVALID_ARGUMENT, "no rank 2", shoal_program_bind(program, 2, &arena, &bound));
   shoal_bound_buffer_t buffer;
   assert_error(INVALID_ARGUMENT, "not on the mesh",
-               shoal_buffer_bind(&program->classes[0].buffers[0], 9, 0, &arena, &buffer));
+               shoal_buffer_bind(&program->classes[0], &program->classes[0].buffers[0], 9, 0, 0,
+                                 &arena, &buffer));
   shoal_arena_deinit(&arena);
   shoal_program_free(program);
   shoal_registry_release(registry);
@@ -316,8 +317,8 @@ static void add_classes(shoal_text_t *text, const reshard_case_t *c) {
     int count = 0;
     for (int side = 0; side < 2; ++side) {
       if (!has[side]) continue;
-      shoal_text_addf(text, "  buffer %d temp \"v\" %s \"%s\" slots 1 bytes 4096 offset %d\n",
-                      count++, c->type, side ? c->dst : c->src, side * 4096);
+      shoal_text_addf(text, "  buffer %d temp \"v\" %s \"%s\" bytes 4096 offset %d\n", count++,
+                      c->type, side ? c->dst : c->src, side * 4096);
     }
     if (count == 0) continue;
     shoal_text_addf(text,

@@ -13,16 +13,16 @@ static const char GRAPHS[] =
     "input u x f64[8, 8]\n"
     "channel 0 f64[8, 8] \"d:0\" -> \"\"\n"
     "class 0 ranks 0 arena 8192\n"
-    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" slots 1 bytes 256 offset 0\n"
-    "  buffer 1 temp \"y\" f64[8, 8] \"\" slots 1 bytes 512 offset 256\n"
+    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" bytes 256 offset 0\n"
+    "  buffer 1 temp \"y\" f64[8, 8] \"\" bytes 512 offset 256\n"
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
     "  order t 0\n"
     "  order u\n"
     "class 1 ranks 1 arena 8192\n"
-    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" slots 1 bytes 256 offset 0\n"
-    "  buffer 1 temp \"y\" f64[8, 8] \"\" slots 1 bytes 512 offset 256\n"
+    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" bytes 256 offset 0\n"
+    "  buffer 1 temp \"y\" f64[8, 8] \"\" bytes 512 offset 256\n"
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
@@ -52,10 +52,12 @@ static void communication(void **state) {
        "deadlock: rank 0 waits here for rank 2, which is in class 1, segment 0 'forward', "
        "instruction 0"},
       // micro-batches in another order on one side
-      {"order run 0:0 0:1 1:0 1:1 2", "order run 0:1 0:0 1:0 1:1 2",
+      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2",
+       "order run 0:1{0=1} 0:0{0=0} 1:0{0=0} 1:1{0=1} 2",
        "expects a message of channel 0 from rank 0, whose next one is of channel 0"},
       // b sends its answers in another order
-      {"order run 0:0 0:1 1:0 1:1 2", "order run 0:0 0:1 1:1 1:0 2", "channel 1"},
+      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2",
+       "order run 0:0{0=0} 0:1{0=1} 1:1{0=1} 1:0{0=0} 2", "channel 1"},
       // one class leaves a reshard out, or does another
       {"  segment 1 backward\n    0 comm reshard (1) -> (-) channel 1 \"s\" workspace 448@576\n",
        "  segment 1 backward\n    0 comm reshard (1) -> (-) channel 0 \"s\" workspace 448@576\n",
@@ -66,7 +68,8 @@ static void communication(void **state) {
        "\"z\" wait 0\n",
        "    0 copy fill -> (0) value 0 \"t\"\n    1 copy fetch (0) \"z\"\n",
        "class 2: channel 2 is not used"},
-      {"order run 0:0 0:1 1:0 1:1 2\n", "order run 0:0 0:1 1:0 1:1 2\n  order walk\n",
+      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2\n",
+       "order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2\n  order walk\n",
        "it has an order for graph 'walk', class 0 has none"},
   };
   ALL_ARE_CAUGHT(STAGES, cases);
@@ -87,8 +90,8 @@ static void collectives_in_another_order(void **state) {
       int first = swapped && c == 1, second = 1 - first;
       shoal_text_addf(&text, "class %d ranks %d arena 256\n", c, c);
       for (int b = 0; b < 4; ++b) {
-        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" slots 1 bytes 64 offset %d\n",
-                        b, b < 2 ? "d:partial(sum)" : "", 64 * b);
+        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" bytes 64 offset %d\n", b,
+                        b < 2 ? "d:partial(sum)" : "", 64 * b);
       }
       shoal_text_addf(&text,
                       "  segment 0 s\n    0 compute fill -> (0) value 1 \"v\"\n"
@@ -131,11 +134,11 @@ static void deadlock_between_two_of_many(void **state) {
       else
         shoal_text_add(&text, "class 2 ranks 0-4,6-699,701-1023 arena 384\n");
       shoal_text_add(&text,
-                     "  buffer 0 temp \"u\" f32[4] \"d:partial(sum)\" slots 1 bytes 64 offset 0\n"
-                     "  buffer 1 temp \"u\" f32[4] \"\" slots 1 bytes 64 offset 64\n");
+                     "  buffer 0 temp \"u\" f32[4] \"d:partial(sum)\" bytes 64 offset 0\n"
+                     "  buffer 1 temp \"u\" f32[4] \"\" bytes 64 offset 64\n");
       for (int b = 2; c < 2 && b < 6; ++b) {
-        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" slots 1 bytes 64 offset %d\n",
-                        b, b < 4 ? "a!x:partial(sum)" : "a!", 64 * b);
+        shoal_text_addf(&text, "  buffer %d temp \"v\" f32[4] \"%s\" bytes 64 offset %d\n", b,
+                        b < 4 ? "a!x:partial(sum)" : "a!", 64 * b);
       }
       shoal_text_add(&text, "  segment 0 s\n    0 compute fill -> (0) value 1 \"u\"\n");
       const int first = swapped && c == 1, second = 1 - first;
@@ -179,9 +182,9 @@ static void senders_that_receive_wait(void **state) {
       "channel 1 f32[4] \"d!\" -> \"b!\"\n"
       "channel 2 f32[4] \"a!\" -> \"d!\"\n"
       "class 0 ranks 0 arena 512\n"
-      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" slots 1 bytes 64 offset 0\n"
-      "  buffer 1 temp \"u\" f32[4] \"t!x:0\" slots 1 bytes 64 offset 64\n"
-      "  buffer 2 temp \"v\" f32[4] \"a!\" slots 1 bytes 64 offset 128\n"
+      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" bytes 64 offset 0\n"
+      "  buffer 1 temp \"u\" f32[4] \"t!x:0\" bytes 64 offset 64\n"
+      "  buffer 2 temp \"v\" f32[4] \"a!\" bytes 64 offset 128\n"
       "  segment 0 s\n"
       "    0 compute fill -> (0) value 1 \"u\"\n"
       "    1 compute fill -> (2) value 1 \"v\"\n"
@@ -189,20 +192,20 @@ static void senders_that_receive_wait(void **state) {
       "    3 comm reshard (2) -> (-) channel 2 \"v\" workspace 128@256\n"
       "  order run 0\n"
       "class 1 ranks 1 arena 512\n"
-      "  buffer 0 temp \"u\" f32[4] \"t!x:0\" slots 1 bytes 64 offset 0\n"
-      "  buffer 1 temp \"w\" f32[4] \"b!\" slots 1 bytes 64 offset 64\n"
+      "  buffer 0 temp \"u\" f32[4] \"t!x:0\" bytes 64 offset 0\n"
+      "  buffer 1 temp \"w\" f32[4] \"b!\" bytes 64 offset 64\n"
       "  segment 0 s\n"
       "    0 comm reshard (-) -> (0) channel 0 \"u\" workspace 128@256\n"
       "    1 comm reshard (-) -> (1) channel 1 \"w\" workspace 128@256\n"
       "  order run 0\n"
       "class 2 ranks 2 arena 512\n"
-      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" slots 1 bytes 64 offset 0\n"
+      "  buffer 0 temp \"u\" f32[4] \"s!x:0\" bytes 64 offset 0\n"
       "  segment 0 s\n"
       "    0 compute fill -> (0) value 1 \"u\"\n"
       "    1 comm reshard (0) -> (-) channel 0 \"u\" workspace 128@256 wait 0\n"
       "  order run 0\n"
       "class 3 ranks 3 arena 512\n"
-      "  buffer 0 temp \"v\" f32[4] \"d!\" slots 1 bytes 64 offset 0\n"
+      "  buffer 0 temp \"v\" f32[4] \"d!\" bytes 64 offset 0\n"
       "  segment 0 s\n"
       "    0 comm reshard (-) -> (0) channel 2 \"v\" workspace 128@256\n"
       "    1 comm reshard (0) -> (-) channel 1 \"v\" workspace 128@256\n"

@@ -26,8 +26,8 @@ static const char TURNED[] =
     "input t x f64[8, 8]\n"
     "channel 0 f64[8, 8] \"d:0\" -> \"d:1\"\n"
     "class 0 ranks 0-1 arena 640\n"
-    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" slots 1 bytes 256 offset 0\n"
-    "  buffer 1 temp \"y\" f64[8, 8] \"d:1\" slots 1 bytes 256 offset 256\n"
+    "  buffer 0 input \"x\" f64[8, 8] \"d:0\" bytes 256 offset 0\n"
+    "  buffer 1 temp \"y\" f64[8, 8] \"d:1\" bytes 256 offset 256\n"
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 128@512 wait 0\n"
@@ -60,10 +60,10 @@ static const char MIDDLE[] =
     "channel 0 f64[64, 8] \"micro:0,d:0*(11,53)\" -> \"micro:0\" micro\n"
     "channel 1 f64[64, 8] \"micro:0,d:0\" -> \"micro:0,d:0*(10,54)\" micro\n"
     "class 0 ranks 0 arena 1280\n"
-    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" slots 1 bytes 192 offset 0\n"
-    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" slots 1 bytes 128 offset 192\n"
-    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" slots 1 bytes 256 offset 320\n"
-    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" slots 1 bytes 128 offset 576\n"
+    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" bytes 192 offset 0\n"
+    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" bytes 128 offset 192\n"
+    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" bytes 256 offset 320\n"
+    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" bytes 128 offset 576\n"
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 copy feed -> (1) \"y\"\n"
@@ -71,10 +71,10 @@ static const char MIDDLE[] =
     "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
     "  order t 0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15\n"
     "class 1 ranks 1 arena 1280\n"
-    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" slots 1 bytes 192 offset 0\n"
-    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" slots 1 bytes 128 offset 192\n"
-    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" slots 1 bytes 256 offset 320\n"
-    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" slots 1 bytes 128 offset 576\n"
+    "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" bytes 192 offset 0\n"
+    "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" bytes 128 offset 192\n"
+    "  buffer 2 temp \"a\" f64[64, 8] \"micro:0\" bytes 256 offset 320\n"
+    "  buffer 3 temp \"b\" f64[64, 8] \"micro:0,d:0*(10,54)\" bytes 128 offset 576\n"
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 copy feed -> (1) \"y\"\n"
@@ -130,8 +130,8 @@ static void structure(void **state) {
       {"buffer 7 temp \"w/add\" f32[4] \"\"", "buffer 7 temp \"w/add\" f32[4] \"data:0\"",
        "shoal.add makes f32[4] of this rank's parts, but its part of output 0 'w/add' is f32[2]"},
       // queues and waits
-      {"2 comm reshard", "2 copy reshard", "it lies on queue copy"},
-      {"1 compute compute shoal.mul", "1 comm compute shoal.mul", "it lies on queue comm"},
+      {"2 comm reshard", "2 copy reshard", "it lies on queue 'copy'"},
+      {"1 compute compute shoal.mul", "1 comm compute shoal.mul", "it lies on queue 'comm'"},
       {"5 copy copy (8) -> (9) \"y\" wait 2", "5 copy copy (8) -> (9) \"y\" wait 0 2",
        "it waits for instruction 0"},
       // channels
@@ -179,15 +179,15 @@ static const char UNEVEN_CLASSES[] =
     "mesh data=3\n"
     "state w f64[5, 8] \"data:0\" saved\n"
     "class 0 ranks 0-1 arena 256\n"
-    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" slots 1 bytes 128 offset 0\n"
-    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" slots 1 bytes 128 offset 128\n"
+    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" bytes 128 offset 0\n"
+    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" bytes 128 offset 128\n"
     "  segment 0 init\n"
     "    0 compute compute shoal.full -> (1) {shape=[5, 8], value=1, dtype=f64} \"one\"\n"
     "    1 compute copy (1) -> (0) \"w\"\n"
     "  order init 0\n"
     "class 1 ranks 2 arena 128\n"
-    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" slots 1 bytes 64 offset 0\n"
-    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" slots 1 bytes 64 offset 64\n"
+    "  buffer 0 state 0 \"w\" f64[5, 8] \"data:0\" bytes 64 offset 0\n"
+    "  buffer 1 temp \"one\" f64[5, 8] \"data:0\" bytes 64 offset 64\n"
     "  segment 0 init\n"
     "    0 compute compute shoal.full -> (1) {shape=[5, 8], value=1, dtype=f64} \"one\"\n"
     "    1 compute copy (1) -> (0) \"w\"\n"
@@ -228,10 +228,9 @@ static void harmless_changes_pass(void **state) {
       {TRAIN, "arena 704", "arena 768"},
       {TRAIN, "(9) \"y\" wait 2", "(9) \"y\" wait 1 2"},
       // the count is dead when the largest is found
-      {GUARDED, "\"max\" f32[] \"\" slots 1 bytes 64 offset 320",
-       "\"max\" f32[] \"\" slots 1 bytes 64 offset 128"},
+      {GUARDED, "\"max\" f32[] \"\" bytes 64 offset 320", "\"max\" f32[] \"\" bytes 64 offset 128"},
       // stage b may answer each micro-batch at once
-      {STAGES, "0:0 0:1 1:0 1:1 2", "0:0 1:0 0:1 1:1 2"},
+      {STAGES, "0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2", "0:0{0=0} 1:0{0=0} 0:1{0=1} 1:1{0=1} 2"},
   };
   shoal_registry_t *registry = test_registry();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -249,7 +248,7 @@ static void harmless_changes_pass(void **state) {
 // the whole.
 static void copies_are_local(void **state) {
   (void)state;
-  char *text = edit(TRAIN, "\"y\" f32[7, 4] \"\" slots 1", "\"y\" f32[7, 4] \"data:0\" slots 1");
+  char *text = edit(TRAIN, "\"y\" f32[7, 4] \"\" bytes", "\"y\" f32[7, 4] \"data:0\" bytes");
   const corruption_t cases[] = {
       {"copy (8) -> (9)", "copy (3) -> (9)", "the host and 'y' cannot be copied"}};
   ALL_ARE_CAUGHT(text, cases);
@@ -292,19 +291,16 @@ static void values(void **state) {
       {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 2:2 4 3",
        "buffer 7 'w/add' is read before it is written"},
       // addresses: a live value is overwritten
-      {"\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128",
-       "\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 0",
+      {"\"w/add\" f32[4] \"\" bytes 64 offset 128", "\"w/add\" f32[4] \"\" bytes 64 offset 0",
        "an output overlaps another of its own operands"},
       {"bytes 64 offset 192", "bytes 64 offset 0", "has been overwritten by"},
-      {"\"micro:0\" slots 1 bytes 64 offset 320", "\"micro:0\" slots 1 bytes 64 offset 128",
+      {"\"micro:0\" bytes 64 offset 320", "\"micro:0\" bytes 64 offset 128",
        "an output overlaps another of its own operands"},
-      {"\"\" slots 1 bytes 128 offset 384", "\"\" slots 1 bytes 128 offset 192",
-       "nothing orders the two"},
+      {"\"\" bytes 128 offset 384", "\"\" bytes 128 offset 192", "nothing orders the two"},
       {"192@512", "192@384", "buffer 9 'y' has been overwritten by a workspace"},
-      {"\"\" slots 1 bytes 128 offset 384", "\"\" slots 1 bytes 192 offset 384",
+      {"\"\" bytes 128 offset 384", "\"\" bytes 192 offset 384",
        "buffer 9 'y' has been overwritten by a workspace"},
-      {"\"g\" f32[4] \"\" slots 1 bytes 64 offset 64",
-       "\"g\" f32[4] \"\" slots 1 bytes 64 offset 0",
+      {"\"g\" f32[4] \"\" bytes 64 offset 64", "\"g\" f32[4] \"\" bytes 64 offset 0",
        "has been overwritten by buffer 6 'g' before it is read"},
       // waits
       {"\"y\" wait 0\n    2", "\"y\"\n    2",
@@ -313,8 +309,7 @@ static void values(void **state) {
       {"192@512 wait 1", "192@512", "instruction 1 compute 'y' on queue compute writes"},
       {"(9) \"y\" wait 2", "(9) \"y\"", "instruction 2 reshard 'y' on queue comm writes"},
       {"\"g\" wait 0\n    3", "\"g\"\n    3", "instruction 0 reshard 'g' on queue comm writes"},
-      {"\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 128",
-       "\"w/add\" f32[4] \"\" slots 1 bytes 64 offset 384",
+      {"\"w/add\" f32[4] \"\" bytes 64 offset 128", "\"w/add\" f32[4] \"\" bytes 64 offset 384",
        "an output touches bytes that instruction 1 fetch 'y' on queue copy reads"},
   };
   ALL_ARE_CAUGHT(TRAIN, cases);
@@ -323,13 +318,11 @@ static void values(void **state) {
 static void slots(void **state) {
   (void)state;
   static const corruption_t cases[] = {
-      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128",
-       "\"b!micro:0,data:0\" slots 1 bytes 64 offset 128",
-       "buffer 1 's' holds micro-batch 1, not 0"},
-      {"\"b!micro:0,data:0\" slots 2 bytes 64 offset 128",
-       "\"b!micro:0,data:0\" slots 2 bytes 64 offset 0",
+      {"1:0{0=0} 1:1{0=1} 2", "1:0{0=1} 1:1{0=0} 2", "buffer 1 's' holds micro-batch 1, not 0"},
+      {"\"b!micro:0,data:0\" group 0 bytes 64 offset 128",
+       "\"b!micro:0,data:0\" group 0 bytes 64 offset 0",
        "an output overlaps another of its own operands"},
-      {"1:0 1:1 2\n", "2 1:0 1:1\n", "deadlock"},
+      {"1:0{0=0} 1:1{0=1} 2\n", "2 1:0{0=0} 1:1{0=1}\n", "deadlock"},
   };
   ALL_ARE_CAUGHT(STAGES, cases);
 }
@@ -353,8 +346,8 @@ static void predicates_and_bounded_sizes(void **state) {
        "workspace overlaps another"},
       // bounded
       {"count 2", "count 5", "buffer 5 'max' cannot hold a number of rows"},
-      {"\"limit\" f32[] \"\" slots 1 bytes 64 offset 384",
-       "\"limit\" f32[] \"\" slots 1 bytes 64 offset 384 count 2", "a scalar has no rows to count"},
+      {"\"limit\" f32[] \"\" bytes 64 offset 384",
+       "\"limit\" f32[] \"\" bytes 64 offset 384 count 2", "a scalar has no rows to count"},
       {"    0 copy feed -> (2) \"n\"\n    1 copy feed -> (1) \"x\"\n",
        "    0 copy feed -> (1) \"x\"\n    1 copy feed -> (1) \"x\"\n",
        "buffer 1 'x' is written twice"},

@@ -37,7 +37,7 @@ static void mutants_are_caught(void **state) {
   static const char *const programs[] = {TRAIN, STAGES, GUARDED};
   // Of these kinds not one may live.
   static const char *const deadly[] = {"do it twice",   "do not wait for",  "use channel",
-                                       "the reduction", "64 bytes less",    "take a slot",
+                                       "the reduction", "64 bytes less",    "take the slots",
                                        "drop call",     "drop the last cut"};
   enum { DEADLY = sizeof deadly / sizeof *deadly };
   int64_t met[DEADLY] = {0};

@@ -35,7 +35,7 @@ static void odd_things_round_trip(void **state) {
       "input \"my graph\" \"x y\" u8[2, 2, 2]\n"
       "channel 0 f32[12] \"a!tensor:0*(8/4,4/2),data:flat\" -> \"a!data:0/3#4+1-1\"\n"
       "class 0 ranks 0,2-3 arena 0\n"
-      "  buffer 0 output \"a\\\\b\" bool[] \"b!\" slots 1 bytes 64 offset 0\n"
+      "  buffer 0 output \"a\\\\b\" bool[] \"b!\" bytes 64 offset 0\n"
       "  segment 0 \"seg 1\"\n"
       "    0 compute fill -> (0) value inf \"\"\n"
       "    1 copy fill -> (0) value -2.5e-300 \"n\" predicate 0 workspace 1@64 wait 0\n"
@@ -123,8 +123,8 @@ static void errors_name_the_line(void **state) {
       {"buffer 1 temp", "buffer 1 tmp", "p:13:12: a buffer is temp, state, input or output"},
       {"buffer 0 state 0", "buffer 0 state 1", "state 1 is not between 0 and 0"},
       {"offset 384", "offset 384 count 10", "buffer 9 counts in buffer 10"},
-      {"slots 1", "slots 4", "slots 4 is not between 1 and 3"},
-      {"0 compute compute", "0 cmopute compute", "a queue is compute, comm or copy"},
+      {"bytes 64 offset", "group 0 bytes 64 offset", "slot group 0: there is none"},
+      {"0 compute compute", "0 cmopute compute", "no queue 'cmopute': did you mean 'compute'?"},
       {"compute accumulate", "compute acumulate", "did you mean 'accumulate'?"},
       {"shoal.full", "shoal.fullx", "did you mean 'shoal.full'?"},
       {"shape=[4]", "shap=[4]", "has no attribute 'shap'"},

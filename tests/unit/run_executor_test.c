@@ -63,10 +63,10 @@ static const char one_rank[] =
     "input train x f32[6]\n"
     "output train y f32[6]\n"
     "class 0 ranks 0 arena 256\n"
-    "  buffer 0 input \"x\" f32[6] \"\" slots 1 bytes 64 offset 0\n"
-    "  buffer 1 state 0 \"w\" f32[6] \"\" slots 1 bytes 64 offset 64\n"
-    "  buffer 2 output \"y\" f32[6] \"\" slots 1 bytes 64 offset 128\n"
-    "  buffer 3 input \"go\" bool[] \"\" slots 1 bytes 64 offset 192\n"
+    "  buffer 0 input \"x\" f32[6] \"\" bytes 64 offset 0\n"
+    "  buffer 1 state 0 \"w\" f32[6] \"\" bytes 64 offset 64\n"
+    "  buffer 2 output \"y\" f32[6] \"\" bytes 64 offset 128\n"
+    "  buffer 3 input \"go\" bool[] \"\" bytes 64 offset 192\n"
     "  segment 0 init.0\n"
     "    0 compute fill -> (1) value 1 \"w\"\n"
     "    1 copy fill -> (3) value 1 \"go\"\n"
@@ -162,14 +162,14 @@ static const char micro[] =
     "channel 0 f32[] \"data:partial(sum)\" -> \"\"\n"
     "channel 1 f32[7, 2] \"micro:0,data:0\" -> \"micro:0\" micro\n"
     "class 0 ranks 0-1 arena 1024\n"
-    "  buffer 0 input \"x\" f32[7, 2] \"micro:0,data:0\" slots 1 bytes 64 offset 0\n"
-    "  buffer 1 temp \"part\" f32[] \"micro:partial(sum),data:partial(sum)\" slots 1 bytes 64 "
+    "  buffer 0 input \"x\" f32[7, 2] \"micro:0,data:0\" bytes 64 offset 0\n"
+    "  buffer 1 temp \"part\" f32[] \"micro:partial(sum),data:partial(sum)\" bytes 64 "
     "offset 64\n"
-    "  buffer 2 temp \"sum\" f32[] \"data:partial(sum)\" slots 1 bytes 64 offset 128\n"
-    "  buffer 3 output \"total\" f32[] \"\" slots 1 bytes 64 offset 192\n"
-    "  buffer 4 state 0 \"w\" f32[5] \"data:flat\" slots 1 bytes 64 offset 256\n"
-    "  buffer 5 temp \"rows\" f32[7, 2] \"micro:0\" slots 1 bytes 64 offset 320\n"
-    "  buffer 6 output \"again\" f32[7, 2] \"\" slots 1 bytes 64 offset 384\n"
+    "  buffer 2 temp \"sum\" f32[] \"data:partial(sum)\" bytes 64 offset 128\n"
+    "  buffer 3 output \"total\" f32[] \"\" bytes 64 offset 192\n"
+    "  buffer 4 state 0 \"w\" f32[5] \"data:flat\" bytes 64 offset 256\n"
+    "  buffer 5 temp \"rows\" f32[7, 2] \"micro:0\" bytes 64 offset 320\n"
+    "  buffer 6 output \"again\" f32[7, 2] \"\" bytes 64 offset 384\n"
     "  segment 0 train.before\n"
     "    0 compute fill -> (2) value 0 \"sum\"\n"
     "    1 compute fill -> (4) value 3 \"w\"\n"
@@ -260,10 +260,10 @@ static const char stages[] =
     "channel 1 f32[6] \"b!micro:0\" -> \"a!micro:0\" micro\n"
     "channel 2 f32[6] \"a!\" -> \"both!\"\n"
     "class 0 ranks 0 arena 1024\n"
-    "  buffer 0 input \"x\" f32[6] \"a!micro:0\" slots 1 bytes 64 offset 0\n"
-    "  buffer 1 temp \"back\" f32[6] \"a!micro:0\" slots 1 bytes 64 offset 64\n"
-    "  buffer 2 temp \"y\" f32[6] \"a!\" slots 1 bytes 64 offset 128\n"
-    "  buffer 3 output \"y\" f32[6] \"both!\" slots 1 bytes 64 offset 192\n"
+    "  buffer 0 input \"x\" f32[6] \"a!micro:0\" bytes 64 offset 0\n"
+    "  buffer 1 temp \"back\" f32[6] \"a!micro:0\" bytes 64 offset 64\n"
+    "  buffer 2 temp \"y\" f32[6] \"a!\" bytes 64 offset 128\n"
+    "  buffer 3 output \"y\" f32[6] \"both!\" bytes 64 offset 192\n"
     "  segment 0 forward\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (-) channel 0 \"x\" workspace 64@256 wait 0\n"
@@ -275,9 +275,10 @@ static const char stages[] =
     "    1 copy fetch (3) \"y\" wait 0\n"
     "  order train 0:0 0:1 0:2 1:2 1:1 1:0 2\n"
     "class 1 ranks 1 arena 1024\n"
-    "  buffer 0 temp \"x\" f32[6] \"b!micro:0\" slots 3 bytes 64 offset 0\n"
-    "  buffer 1 temp \"back\" f32[6] \"b!micro:0\" slots 1 bytes 64 offset 192\n"
-    "  buffer 2 output \"y\" f32[6] \"both!\" slots 1 bytes 64 offset 256\n"
+    "  slots 0 3\n"
+    "  buffer 0 temp \"x\" f32[6] \"b!micro:0\" group 0 bytes 64 offset 0\n"
+    "  buffer 1 temp \"back\" f32[6] \"b!micro:0\" bytes 64 offset 192\n"
+    "  buffer 2 output \"y\" f32[6] \"both!\" bytes 64 offset 256\n"
     "  segment 0 forward\n"
     "    0 comm reshard (-) -> (0) channel 0 \"x\" workspace 64@320\n"
     "  segment 1 backward\n"
@@ -286,7 +287,7 @@ static const char stages[] =
     "  segment 2 after\n"
     "    0 comm reshard (-) -> (2) channel 2 \"y\" workspace 64@320\n"
     "    1 copy fetch (2) \"y\" wait 0\n"
-    "  order train 0:0 0:1 0:2 1:2 1:1 1:0 2\n";
+    "  order train 0:0{0=0} 0:1{0=1} 0:2{0=2} 1:2{0=2} 1:1{0=1} 1:0{0=0} 2\n";
 
 static shoal_status_t twice(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                             const shoal_tensor_t *outputs) {
@@ -333,9 +334,9 @@ static const char repeated[] =
     "channel 0 " MANY
     " \"a!\" -> \"b!\"\n"
     "class 0 ranks 0 arena 3145728\n"
-    "  buffer 0 state 0 \"s\" " MANY " \"a!\" slots 1 bytes " MANY_BYTES
+    "  buffer 0 state 0 \"s\" " MANY " \"a!\" bytes " MANY_BYTES
     " offset 0\n"
-    "  buffer 1 temp \"t\" " MANY " \"a!\" slots 1 bytes " MANY_BYTES
+    "  buffer 1 temp \"t\" " MANY " \"a!\" bytes " MANY_BYTES
     " offset 1048576\n"
     "  segment 0 start\n"
     "    0 compute fill -> (0) value 1 \"s\"\n"
@@ -346,11 +347,11 @@ static const char repeated[] =
     "@2097152 wait 1\n"
     "  order train 0 1 1 1\n"
     "class 1 ranks 1 arena 4194304\n"
-    "  buffer 0 state 1 \"sum\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    "  buffer 0 state 1 \"sum\" " MANY " \"b!\" bytes " MANY_BYTES
     " offset 0\n"
-    "  buffer 1 temp \"t\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    "  buffer 1 temp \"t\" " MANY " \"b!\" bytes " MANY_BYTES
     " offset 1048576\n"
-    "  buffer 2 temp \"u\" " MANY " \"b!\" slots 1 bytes " MANY_BYTES
+    "  buffer 2 temp \"u\" " MANY " \"b!\" bytes " MANY_BYTES
     " offset 2097152\n"
     "  segment 0 start\n"
     "    0 compute fill -> (0) value 0 \"sum\"\n"

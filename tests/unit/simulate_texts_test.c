@@ -109,7 +109,7 @@ static void times_of_another_program(void **state) {
       "{\"class\": 0, \"segment\": \"s\", \"index\": 99, \"seconds\": 1}"};
   static const char text[] =
       "shoal_program 1\nworld 1\nmicro 1\nmesh d=1\nclass 0 ranks 0 arena 64\n"
-      "  buffer 0 temp \"v\" f32[4] \"\" slots 1 bytes 64 offset 0\n"
+      "  buffer 0 temp \"v\" f32[4] \"\" bytes 64 offset 0\n"
       "  segment 0 s\n    0 compute fill -> (0) value 1 \"v\"\n  order train 0\n";
   const shoal_allocator_t system = shoal_allocator_system();
   shoal_registry_t *ops;
