@@ -45,8 +45,7 @@ typedef enum shoal_queue_kind {
 
 #define SHOAL_MAX_QUEUES 8  // of a class
 
-// A queue of a class. What one communication queue sends is received on the communication queue of
-// the same name: messages and collectives of different names never hold each other up.
+// A queue of a class.
 typedef struct shoal_program_queue {
   const char *name;  // "compute", "comm", "gradients"
   shoal_queue_kind_t kind;
@@ -135,7 +134,12 @@ typedef struct shoal_channel {
   shoal_type_t type;
   const shoal_layout_t *src, *dst;
   bool micro;  // inside the loop: once per micro-batch
+  // Messages and collectives of different lanes never hold each other up. In a class, all reshards
+  // of a lane that send lie on one queue, and all that receive do.
+  int32_t lane;
 } shoal_channel_t;
+
+#define SHOAL_MAX_LANES 8
 
 typedef struct shoal_class {
   int64_t rank_count;

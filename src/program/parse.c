@@ -146,6 +146,10 @@ static bool read_channels(parse_t *p) {
     if (!shoal_scan_expect(&p->scan, "->")) return false;
     if (!shoal_parse_layout(p, &channel.type, &channel.dst)) return false;
     channel.micro = shoal_scan_accept(&p->scan, "micro");
+    if (shoal_scan_accept(&p->scan, "lane") &&
+        !shoal_parse_int32(p, "lane", 0, SHOAL_MAX_LANES - 1, &channel.lane)) {
+      return false;
+    }
     if (!SHOAL_PUSH(p->arena, &channels, channel)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }

@@ -77,7 +77,9 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     SHOAL_RETURN_IF_ERROR(add_layout(text, channel->src, arena));
     shoal_text_add(text, " -> ");
     SHOAL_RETURN_IF_ERROR(add_layout(text, channel->dst, arena));
-    shoal_text_add(text, channel->micro ? " micro\n" : "\n");
+    if (channel->micro) shoal_text_add(text, " micro");
+    if (channel->lane != 0) shoal_text_addf(text, " lane %d", channel->lane);
+    shoal_text_add(text, "\n");
   }
   return NULL;
 }
