@@ -21,6 +21,10 @@ for family in $families; do
     launch $family $n "$build/tests/comm_exchange_test" join >"$work/out" 2>"$work/err" </dev/null ||
       { fail "$family, $n ranks: exchanges"; cat "$work/out" "$work/err" >&2; }
   done
+  for lanes in threads late; do
+    launch $family 2 "$build/tests/comm_lane_test" join $lanes >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family: lanes, $lanes"; cat "$work/out" "$work/err" >&2; }
+  done
   launch $family 2 "$build/tests/comm_exchange_test" join backlog >"$work/out" 2>"$work/err" </dev/null ||
     { fail "$family: backlog"; cat "$work/out" "$work/err" >&2; }
   for n in 2 4; do  # groups in other orders on every rank, also in MPI's own reductions

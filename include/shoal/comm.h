@@ -23,6 +23,7 @@ extern "C" {
 
 typedef struct shoal_world shoal_world_t;
 typedef struct shoal_group shoal_group_t;
+typedef struct shoal_lane shoal_lane_t;
 
 typedef struct shoal_world_options {
   shoal_allocator_t allocator;  // zero: the system's
@@ -245,6 +246,23 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_start(
     shoal_world_t *world, int32_t send_count, const shoal_message_t *sends, int32_t recv_count,
     const shoal_message_t *recvs, shoal_exchange_t *out_exchange);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange);
+
+// A lane is an order of messages of its own: an exchange on it matches only with exchanges on the
+// lane of the same name, so that threads of a rank which use different lanes never hold each other
+// up, in whatever order ranks use them. Creating one exchanges no message; every rank of the world
+// creates lanes of a name equally often, and in the same order. Freeing is not collective; what was
+// started on a lane must be waited for before. NULL is allowed.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lane_create(shoal_world_t *world, const char *name,
+                                                          shoal_lane_t **out_lane);
+SHOAL_API void shoal_lane_free(shoal_lane_t *lane);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lane_exchange_start(
+    shoal_lane_t *lane, int32_t send_count, const shoal_message_t *sends, int32_t recv_count,
+    const shoal_message_t *recvs, shoal_exchange_t *out_exchange);
+// A group as shoal_group_create makes it, apart from all groups of the same ranks on other lanes:
+// only those of one lane must be created in the same order.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lane_group_create(shoal_lane_t *lane, int32_t count,
+                                                                const int32_t *ranks,
+                                                                shoal_group_t **out_group);
 
 // Point to point on a group: `to` and `from` are group ranks. Every group has an order of messages
 // of its own, apart from its collectives, other groups' and shoal_exchange_start's; else messages

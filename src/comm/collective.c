@@ -127,7 +127,7 @@ static shoal_status_t run(shoal_group_t *group, const shoal_collective_t *collec
     return SHOAL_ERROR(UNSUPPORTED, "backend '%s' has no %s", ops->name,
                        shoal_collective_name(collective->kind));
   }
-  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_COLLECTIVE, group,
+  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_COLLECTIVE, group->stream,
                                              shoal_collective_tag(collective), -1, bytes);
   shoal_status_t status = function(group, collective);
   shoal_record_end(world, record, status != NULL);

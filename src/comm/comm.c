@@ -1,4 +1,4 @@
-// Worlds: joining, agreeing, aborting, and exchanges. Checks and dispatch; backends do the work.
+// Worlds: joining, agreeing, aborting. Checks and dispatch; backends do the work.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,10 +97,10 @@ void shoal_world_destroy(shoal_world_t *world) {
   shoal_allocator_t allocator = world->allocator;
   shoal_group_free(world->all);
   if (world->stream) world->ops->stream_free(world->stream);
-  while (world->group_counts) {
-    shoal_group_count_t *next = world->group_counts->next;
-    world->allocator.free(world->allocator.self, world->group_counts);
-    world->group_counts = next;
+  while (world->stream_counts) {
+    shoal_stream_count_t *next = world->stream_counts->next;
+    world->allocator.free(world->allocator.self, world->stream_counts);
+    world->stream_counts = next;
   }
   if (world->lock_ready) shoal_mutex_deinit(&world->lock);
   world->ops->world_free(world);
@@ -299,68 +299,4 @@ void shoal_world_abort(shoal_world_t *world, shoal_status_t reason) {
   snprintf(message, sizeof message, "rank %d aborted: %s: %s", world->rank,
            shoal_code_name(shoal_status_code(reason)), shoal_status_message(reason));
   world->ops->fail(world, SHOAL_ABORTED, message);
-}
-
-// ---- exchanges ------------------------------------------------------------------------
-
-static shoal_status_t check_messages(const shoal_world_t *world, const char *verb, int32_t count,
-                                     const shoal_message_t *messages) {
-  if (count < 0 || (count > 0 && !messages)) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%d messages to %s", count, verb);
-  }
-  for (int32_t i = 0; i < count; ++i) {
-    const shoal_message_t *m = &messages[i];
-    if (m->peer < 0 || m->peer >= world->size || m->bytes < 0 || (m->bytes > 0 && !m->data)) {
-      return SHOAL_ERROR(INVALID_ARGUMENT,
-                         "message %d to %s has peer %d of %d, %lld bytes, and %s data", i, verb,
-                         m->peer, world->size, (long long)m->bytes, m->data ? "some" : "no");
-    }
-  }
-  return NULL;
-}
-
-static shoal_status_t start(shoal_stream_t *stream, int32_t send_count,
-                            const shoal_message_t *sends, int32_t recv_count,
-                            const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
-  *out_exchange = (shoal_exchange_t){.world = stream->world,
-                                     .send_count = send_count,
-                                     .recv_count = recv_count,
-                                     .sends = sends,
-                                     .recvs = recvs,
-                                     .private_data = stream};
-  return stream->world->ops->exchange_start(stream, out_exchange);
-}
-
-shoal_status_t shoal_exchange_start(shoal_world_t *world, int32_t send_count,
-                                    const shoal_message_t *sends, int32_t recv_count,
-                                    const shoal_message_t *recvs, shoal_exchange_t *out_exchange) {
-  SHOAL_RETURN_IF_ERROR(check_messages(world, "send", send_count, sends));
-  SHOAL_RETURN_IF_ERROR(check_messages(world, "receive", recv_count, recvs));
-  const shoal_message_t *first = recv_count > 0 ? recvs : send_count > 0 ? sends : NULL;
-  int64_t bytes = 0;
-  for (int32_t i = 0; i < send_count; ++i) bytes += sends[i].bytes;
-  for (int32_t i = 0; i < recv_count; ++i) bytes += recvs[i].bytes;
-  uint64_t record = 0;  // of an empty exchange
-  if (first) {
-    record = shoal_record_begin(world, SHOAL_RECORD_EXCHANGE, NULL, first->tag, first->peer, bytes);
-  }
-  shoal_status_t status = start(world->stream, send_count, sends, recv_count, recvs, out_exchange);
-  out_exchange->record = record;
-  if (status && record) shoal_record_end(world, record, true);
-  return status;
-}
-
-shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange) {
-  shoal_stream_t *stream = exchange->private_data;
-  shoal_status_t status = stream->world->ops->exchange_wait(stream, exchange);
-  if (exchange->record) shoal_record_end(stream->world, exchange->record, status != NULL);
-  return status;
-}
-
-shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,
-                                     const shoal_message_t *sends, int32_t recv_count,
-                                     const shoal_message_t *recvs) {
-  shoal_exchange_t exchange;
-  SHOAL_RETURN_IF_ERROR(start(stream, send_count, sends, recv_count, recvs, &exchange));
-  return shoal_exchange_wait(&exchange);
 }

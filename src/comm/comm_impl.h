@@ -19,26 +19,32 @@ typedef struct shoal_comm_ops shoal_comm_ops_t;
 // ---- streams -------------------------------------------------------------------------
 
 // A stream is a separate sequence of messages: the messages of one stream match in order between
-// each pair of ranks, and streams never hold each other up. Point-to-point exchanges share one;
-// every group has one, so that groups may be used from different threads, and another for the
-// messages of its users.
-typedef struct shoal_stream {
+// each pair of ranks, and streams never hold each other up. Point-to-point exchanges share one, and
+// every lane has one; every group has one, so that groups may be used from different threads, and
+// another for the messages of its users.
+struct shoal_stream {
   shoal_world_t *world;
   uint64_t id;  // the same on all its ranks
-  // Filled by group.c, for a group's:
+  // Filled by group.c, for a group's, or exchange.c, for a lane's:
   bool collective;                 // tags are shoal_collective_tag's
+  bool is_lane;                    // `ranks` is its name
   _Atomic uint64_t calls;          // of collectives, so far
   char ranks[SHOAL_RECORD_GROUP];  // "0,1,2", cut short
-} shoal_stream_t;
+};
+
+struct shoal_lane {
+  shoal_world_t *world;
+  shoal_stream_t *stream;
+};
 
 // ---- worlds and groups ----------------------------------------------------------------
 
-typedef struct shoal_group_count {  // how many groups of these ranks were made: part of a stream's
-                                    // id
-  uint64_t ranks;                   // hash
+// How many groups of these ranks, or lanes of this name, were made: part of a stream's id.
+typedef struct shoal_stream_count {
+  uint64_t hash;
   uint64_t count;
-  struct shoal_group_count *next;
-} shoal_group_count_t;
+  struct shoal_stream_count *next;
+} shoal_stream_count_t;
 
 struct shoal_world {
   const shoal_comm_ops_t *ops;
@@ -52,9 +58,9 @@ struct shoal_world {
   shoal_recorder_t *private_recorder;
   shoal_stream_t *stream;  // of shoal_exchange_start
   shoal_group_t *all;      // every rank, for shoal_world_agree
-  shoal_mutex_t lock;      // of group_counts
+  shoal_mutex_t lock;      // of stream_counts
   bool lock_ready;
-  shoal_group_count_t *group_counts;
+  shoal_stream_count_t *stream_counts;
 };
 
 struct shoal_group {
@@ -250,6 +256,9 @@ struct shoal_comm_ops {
 #include "comm/backends.inc"
 #undef SHOAL_COMM_BACKEND
 
+// How often it was called with this hash before.
+SHOAL_MUST_USE shoal_status_t shoal_world_count(shoal_world_t *world, uint64_t hash,
+                                                uint64_t *out_ordinal);
 // Starts and waits on a stream: what compose.c is made of.
 SHOAL_MUST_USE shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,
                                                     const shoal_message_t *sends,

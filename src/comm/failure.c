@@ -78,6 +78,8 @@ void shoal_stream_describe_call(const shoal_stream_t *stream, char *buffer, size
   buffer[0] = 0;
   if (stream->collective) {
     snprintf(buffer, capacity, " in call %llu of ranks %s", call, stream->ranks);
+  } else if (stream->is_lane) {
+    snprintf(buffer, capacity, " on lane '%s'", stream->ranks);
   } else if (stream->ranks[0]) {
     snprintf(buffer, capacity, " in the group of ranks %s", stream->ranks);
   }

@@ -7,28 +7,32 @@
 #include "base/status.h"
 #include "comm/comm_impl.h"
 
-// Groups of the same ranks, made in the same order on each of them, get the same stream id without
-// a message: a hash of the ranks and of how many such groups were made before.
-static shoal_status_t stream_id(shoal_world_t *world, int32_t count, const int32_t *ranks,
-                                uint64_t *out_id, uint64_t *out_ordinal) {
-  uint64_t hash = SHOAL_HASH_START;
-  for (int32_t i = 0; i < count; ++i) hash = shoal_hash_int(hash, ranks[i]);
+shoal_status_t shoal_world_count(shoal_world_t *world, uint64_t hash, uint64_t *out_ordinal) {
   shoal_mutex_lock(&world->lock);
-  shoal_group_count_t *entry = world->group_counts;
-  while (entry && entry->ranks != hash) entry = entry->next;
+  shoal_stream_count_t *entry = world->stream_counts;
+  while (entry && entry->hash != hash) entry = entry->next;
   if (!entry) {
     entry = world->allocator.alloc(world->allocator.self, sizeof *entry);
     if (entry) {
-      *entry = (shoal_group_count_t){.ranks = hash, .next = world->group_counts};
-      world->group_counts = entry;
+      *entry = (shoal_stream_count_t){.hash = hash, .next = world->stream_counts};
+      world->stream_counts = entry;
     }
   }
-  const uint64_t ordinal = entry ? entry->count++ : 0;
+  *out_ordinal = entry ? entry->count++ : 0;
   shoal_mutex_unlock(&world->lock);
-  if (!entry) return SHOAL_OOM();
-  const uint64_t id = shoal_hash_int(hash, (int64_t)ordinal);
+  return entry ? NULL : SHOAL_OOM();
+}
+
+// Groups of the same ranks, made in the same order on each of them, get the same stream id without
+// a message: a hash of the lane, the ranks, and how many such groups were made before.
+static shoal_status_t stream_id(shoal_world_t *world, const shoal_lane_t *lane, int32_t count,
+                                const int32_t *ranks, uint64_t *out_id, uint64_t *out_ordinal) {
+  uint64_t hash = SHOAL_HASH_START;
+  if (lane) hash = shoal_hash_int(hash, (int64_t)lane->stream->id);
+  for (int32_t i = 0; i < count; ++i) hash = shoal_hash_int(hash, ranks[i]);
+  SHOAL_RETURN_IF_ERROR(shoal_world_count(world, hash, out_ordinal));
+  const uint64_t id = shoal_hash_int(hash, (int64_t)*out_ordinal);
   *out_id = id ? id : 1;  // 0 is the exchanges' stream
-  *out_ordinal = ordinal;
   return NULL;
 }
 
@@ -47,11 +51,16 @@ static shoal_status_t check_ranks(const shoal_world_t *world, int32_t count, con
   return NULL;
 }
 
-// For reports: "0,1,2", or "0,1,2,.. (64)"; behind it " #1" where there were such groups before.
-static void write_ranks(shoal_group_t *group, uint64_t ordinal) {
+// For reports: "0,1,2", or "0,1,2,.. (64)"; behind it the lane, as " on grads", and " #1" where
+// there were such groups before.
+static void write_ranks(shoal_group_t *group, const shoal_lane_t *lane, uint64_t ordinal) {
   char *text = group->stream->ranks;
   char end[24] = "", more[40];
-  if (ordinal > 0) snprintf(end, sizeof end, " #%u", (unsigned)(ordinal % 1000));
+  if (lane) snprintf(end, sizeof end, " on %.8s", lane->stream->ranks);
+  if (ordinal > 0) {
+    const size_t length = strlen(end);
+    snprintf(end + length, sizeof end - length, " #%u", (unsigned)(ordinal % 1000));
+  }
   snprintf(more, sizeof more, ",.. (%d)%s", group->size, end);
   const size_t room = sizeof group->stream->ranks;
   size_t length = 0;
@@ -69,8 +78,8 @@ static void write_ranks(shoal_group_t *group, uint64_t ordinal) {
   snprintf(text + length, room - length, "%s", end);
 }
 
-shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int32_t *ranks,
-                                  shoal_group_t **out_group) {
+static shoal_status_t create(shoal_world_t *world, const shoal_lane_t *lane, int32_t count,
+                             const int32_t *ranks, shoal_group_t **out_group) {
   if (count < 1 || count > world->size) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a group of %d ranks in a world of %d", count,
                        world->size);
@@ -92,16 +101,26 @@ shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int
     if (group->ranks[i] == world->rank) group->rank = i;
   }
   uint64_t id = 0, ordinal = 0;
-  shoal_status_t status = stream_id(world, count, group->ranks, &id, &ordinal);
+  shoal_status_t status = stream_id(world, lane, count, group->ranks, &id, &ordinal);
   if (!status) status = world->ops->stream_create(world, id, &group->stream);
   if (status) {
     world->allocator.free(world->allocator.self, group);
     return status;
   }
   group->stream->collective = true;
-  write_ranks(group, ordinal);
+  write_ranks(group, lane, ordinal);
   *out_group = group;
   return NULL;
+}
+
+shoal_status_t shoal_group_create(shoal_world_t *world, int32_t count, const int32_t *ranks,
+                                  shoal_group_t **out_group) {
+  return create(world, NULL, count, ranks, out_group);
+}
+
+shoal_status_t shoal_lane_group_create(shoal_lane_t *lane, int32_t count, const int32_t *ranks,
+                                       shoal_group_t **out_group) {
+  return create(lane->world, lane, count, ranks, out_group);
 }
 
 void shoal_group_free(shoal_group_t *group) {

@@ -57,7 +57,8 @@ static shoal_status_t start(shoal_group_t *group, shoal_direction_t direction, i
                           .recvs = &e->own,
                           .private_data = stream,
                           .own = {peer, tag, bytes, data}};
-  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_EXCHANGE, group, tag, peer, bytes);
+  const uint64_t record =
+      shoal_record_begin(world, SHOAL_RECORD_EXCHANGE, group->stream, tag, peer, bytes);
   shoal_status_t status = world->ops->exchange_start(stream, e);
   e->record = record;
   if (status) shoal_record_end(world, record, true);

@@ -69,7 +69,8 @@ _Static_assert(offsetof(shoal_record_t, state) == offsetof(shoal_record_t, kind)
                "pairs share words");
 
 uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
-                            const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes) {
+                            const shoal_stream_t *stream, int32_t tag, int32_t peer,
+                            int64_t bytes) {
   shoal_recorder_t *recorder = world->recorder;
   const uint64_t number = atomic_fetch_add_explicit(&recorder->begun, 1, memory_order_relaxed) + 1;
   _Atomic uint64_t *stamp = &recorder->records[number % SHOAL_RECORDS].number;
@@ -79,9 +80,9 @@ uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
   set(words, BYTES, (uint64_t)bytes);
   set(words, KIND_STATE, pair((int32_t)kind, SHOAL_RECORD_RUNNING));
   set(words, TAG_PEER, pair(tag, peer));
-  if (group) {
-    set(words, CALL, atomic_load_explicit(&group->stream->calls, memory_order_relaxed));
-    store_words(words + GROUP, group->stream->ranks, sizeof group->stream->ranks);
+  if (stream) {
+    set(words, CALL, atomic_load_explicit(&stream->calls, memory_order_relaxed));
+    store_words(words + GROUP, stream->ranks, sizeof stream->ranks);
   } else {
     set(words, CALL, 0);
     set(words, GROUP, 0);  // an empty text

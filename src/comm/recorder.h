@@ -15,6 +15,8 @@
 
 #include "shoal/comm.h"
 
+typedef struct shoal_stream shoal_stream_t;
+
 #define SHOAL_RECORDS 16  // a power of two
 #define SHOAL_WAITS 8     // threads of a rank that wait at a time and are heard of
 #define SHOAL_RECORD_GROUP 24
@@ -22,9 +24,10 @@
 #define SHOAL_WAIT_TEXT 200
 
 typedef enum shoal_record_kind {
-  SHOAL_RECORD_COLLECTIVE,  // tag: shoal_collective_tag; peer: none
-  SHOAL_RECORD_EXCHANGE,    // tag and peer: of its first message
-  SHOAL_RECORD_PUT_ADD,     // peer: the owner
+  SHOAL_RECORD_COLLECTIVE,     // tag: shoal_collective_tag; peer: none
+  SHOAL_RECORD_EXCHANGE,       // tag and peer: of its first message
+  SHOAL_RECORD_LANE_EXCHANGE,  // the same; group: the lane's name
+  SHOAL_RECORD_PUT_ADD,        // peer: the owner
   SHOAL_RECORD_GET,
   SHOAL_RECORD_WAIT
 } shoal_record_kind_t;
@@ -82,9 +85,10 @@ typedef struct shoal_account {
 
 const char *shoal_comm_label_of_thread(void);
 
-// Begins an operation of this rank; returns its number, for `end`. The group may be NULL.
+// Begins an operation of this rank; returns its number, for `end`. The stream, a group's or a
+// lane's, may be NULL.
 uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
-                            const shoal_group_t *group, int32_t tag, int32_t peer, int64_t bytes);
+                            const shoal_stream_t *stream, int32_t tag, int32_t peer, int64_t bytes);
 void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed);
 
 // Records, as text, which rank a thread waits for, until it is cleared. Returns the slot, or -1 if

@@ -26,9 +26,12 @@ __attribute__((format(printf, 2, 3))) static void add(text_t *text, const char *
 // "operation 12, all_reduce of f32 by sum, 4096 bytes, call 3 of ranks 0,1,2".
 static void add_record(text_t *text, const shoal_record_t *record) {
   static const char *const names[] = {[SHOAL_RECORD_EXCHANGE] = "exchange",
+                                      [SHOAL_RECORD_LANE_EXCHANGE] = "exchange",
                                       [SHOAL_RECORD_PUT_ADD] = "window put_add",
                                       [SHOAL_RECORD_GET] = "window get",
                                       [SHOAL_RECORD_WAIT] = "window wait"};
+  const bool is_exchange =
+      record->kind == SHOAL_RECORD_EXCHANGE || record->kind == SHOAL_RECORD_LANE_EXCHANGE;
   add(text, "operation %llu, ", (unsigned long long)record->number);
   if (record->label[0]) add(text, "'%s', ", record->label);
   if (record->kind == SHOAL_RECORD_COLLECTIVE) {
@@ -38,7 +41,7 @@ static void add_record(text_t *text, const shoal_record_t *record) {
   } else {
     add(text, "%s",
         (unsigned)record->kind < sizeof names / sizeof *names ? names[record->kind] : "?");
-    if (record->kind == SHOAL_RECORD_EXCHANGE && record->peer >= 0) {
+    if (is_exchange && record->peer >= 0) {
       add(text, " with rank %d, tag %d", record->peer, record->tag);
     } else if (record->peer >= 0) {
       add(text, " of group rank %d's shard", record->peer);
@@ -46,9 +49,10 @@ static void add_record(text_t *text, const shoal_record_t *record) {
   }
   if (record->bytes > 0) add(text, ", %lld bytes", (long long)record->bytes);
   if (record->group[0]) {
-    const bool counted = record->kind != SHOAL_RECORD_EXCHANGE;  // calls are collectives
+    const bool counted = !is_exchange;  // calls are collectives
     if (record->call > 0 && counted) add(text, ", call %llu", (unsigned long long)record->call);
-    add(text, " of ranks %s", record->group);
+    const bool on_lane = record->kind == SHOAL_RECORD_LANE_EXCHANGE;
+    add(text, on_lane ? " on lane '%s'" : " of ranks %s", record->group);
   }
 }
 

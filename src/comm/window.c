@@ -78,7 +78,7 @@ shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner, shoal
   SHOAL_RETURN_IF_ERROR(check(window, owner, offset, bytes, data));
   shoal_world_t *world = window->group->world;
   const uint64_t record =
-      shoal_record_begin(world, SHOAL_RECORD_PUT_ADD, window->group, 0, owner, bytes);
+      shoal_record_begin(world, SHOAL_RECORD_PUT_ADD, window->group->stream, 0, owner, bytes);
   shoal_status_t status = world->ops->windows->put_add(window, owner, dtype, offset, count, data);
   shoal_record_end(world, record, status != NULL);
   return status;
@@ -89,7 +89,7 @@ shoal_status_t shoal_window_get(shoal_window_t *window, int32_t owner, int64_t o
   SHOAL_RETURN_IF_ERROR(check(window, owner, offset, bytes, data));
   shoal_world_t *world = window->group->world;
   const uint64_t record =
-      shoal_record_begin(world, SHOAL_RECORD_GET, window->group, 0, owner, bytes);
+      shoal_record_begin(world, SHOAL_RECORD_GET, window->group->stream, 0, owner, bytes);
   shoal_status_t status =
       world->ops->windows->get(window, owner, offset, bytes, data, out_versions);
   shoal_record_end(world, record, status != NULL);
@@ -104,7 +104,8 @@ shoal_status_t shoal_window_wait(shoal_window_t *window, int32_t owner, int32_t 
                        window->group->size);
   }
   shoal_world_t *world = window->group->world;
-  const uint64_t record = shoal_record_begin(world, SHOAL_RECORD_WAIT, window->group, 0, owner, 0);
+  const uint64_t record =
+      shoal_record_begin(world, SHOAL_RECORD_WAIT, window->group->stream, 0, owner, 0);
   shoal_status_t status = world->ops->windows->wait(window, owner, writer, version);
   shoal_record_end(world, record, status != NULL);
   return status;

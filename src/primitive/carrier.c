@@ -107,8 +107,11 @@ static shoal_status_t start_messages(shoal_carrier_t *c, const void *input, void
   const shoal_motion_t *motion = c->motion;
   shoal_motion_pack(motion, input, output, c->staging, c->sends, c->recvs);
   if (motion->send_count + motion->recv_count > 0) {
-    SHOAL_RETURN_IF_ERROR(shoal_exchange_start(c->world, motion->send_count, c->sends,
-                                               motion->recv_count, c->recvs, &c->exchange));
+    SHOAL_RETURN_IF_ERROR(
+        c->lane ? shoal_lane_exchange_start(c->lane, motion->send_count, c->sends,
+                                            motion->recv_count, c->recvs, &c->exchange)
+                : shoal_exchange_start(c->world, motion->send_count, c->sends, motion->recv_count,
+                                       c->recvs, &c->exchange));
   }
   shoal_motion_begin(motion, input, output);
   return NULL;

@@ -17,6 +17,7 @@ typedef struct shoal_carrier {
   shoal_message_t *sends, *recvs;
   // The caller's to set, and to keep until nothing is under way:
   shoal_group_t *group;  // collective
+  shoal_lane_t *lane;    // of messages; NULL: the world's own order
   void *staging;         // motion->staging bytes
   float *scratch;        // wide: motion->output_count
   // Under way:

@@ -137,7 +137,7 @@ static shoal_status_t two_threads(shoal_world_t *world, void *self) {
 }
 
 // One thread, but the receiver takes the groups in another order than the sender: eager messages of
-// one group lie in their lane and do not block the other's.
+// one group lie in their pipe and do not block the other's.
 static shoal_status_t other_order(shoal_world_t *world, void *self) {
   (void)self;
   shoal_group_t *groups[6];
@@ -154,7 +154,7 @@ static shoal_status_t other_order(shoal_world_t *world, void *self) {
   return NULL;
 }
 
-// A message is half through and its lane looks empty: another stream must not take that lane.
+// A message is half through and its pipe looks empty: another stream must not take that pipe.
 typedef struct midway {
   _Atomic int drained;
 } midway_t;

@@ -64,30 +64,34 @@ static void finish(shoal_local_world_t *world, shoal_local_stream_t *stream,
                    pass_t *pass) {
   ++flow->sequence;
   flow->offset = 0;
-  flow->lane = -1;
+  flow->pipe = -1;
   shoal_exchange_t *done = shoal_cursor_finish(&flow->cursor, direction, peer, &stream->pending);
   if (done && done != pass->mine) mark(pass, world->base.rank);
 }
 
 // ---- sending --------------------------------------------------------------------------
 
-// The lane bound to this stream, else one that is free to be; -1: all are in use by others.
-static int find_lane(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer) {
-  shoal_local_stream_t **sending = world->sending + peer * SHOAL_HUB_LANES;
-  int free_lane = -1;
-  for (int i = 0; i < SHOAL_HUB_LANES; ++i) {
-    shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, i);
-    const uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
-    if (lane->stream == stream->base.id && tail > 0) return i;
-    if (free_lane < 0 && !sending[i] &&
-        atomic_load_explicit(&lane->head, memory_order_acquire) == tail) {
-      free_lane = i;
+// The pipe bound to this stream, else one that is free to be; -1: all are in use by others.
+static int find_pipe(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer) {
+  shoal_local_stream_t **sending = world->sending + peer * SHOAL_HUB_PIPES;
+  int free_pipe = -1;
+  for (int i = 0; i < SHOAL_HUB_PIPES; ++i) {
+    shoal_hub_pipe_t *pipe = shoal_hub_pipe(world->hub, world->base.rank, peer, i);
+    const uint64_t tail = atomic_load_explicit(&pipe->tail, memory_order_relaxed);
+    if (pipe->stream == stream->base.id && tail > 0) return i;
+    if (free_pipe < 0 && !sending[i] &&
+        atomic_load_explicit(&pipe->head, memory_order_acquire) == tail) {
+      free_pipe = i;
     }
   }
-  if (free_lane >= 0) {
-    shoal_hub_lane(world->hub, world->base.rank, peer, free_lane)->stream = stream->base.id;
+  if (free_pipe >= 0) {
+    shoal_hub_pipe(world->hub, world->base.rank, peer, free_pipe)->stream = stream->base.id;
+    _Atomic uint32_t *used = shoal_hub_used(world->hub, world->base.rank, peer);
+    if (atomic_load_explicit(used, memory_order_relaxed) <= (uint32_t)free_pipe) {
+      atomic_store_explicit(used, (uint32_t)free_pipe + 1, memory_order_release);
+    }
   }
-  return free_lane;
+  return free_pipe;
 }
 
 static void push(shoal_local_world_t *world, shoal_local_stream_t *stream, int32_t peer,
@@ -96,14 +100,14 @@ static void push(shoal_local_world_t *world, shoal_local_stream_t *stream, int32
   const uint32_t size = world->hub->ring;
   while (flow->cursor.exchange) {
     const shoal_message_t *message = shoal_cursor_message(&flow->cursor, SHOAL_SEND);
-    const bool begun = flow->lane >= 0;
-    const int index = begun ? flow->lane : find_lane(world, stream, peer);
+    const bool begun = flow->pipe >= 0;
+    const int index = begun ? flow->pipe : find_pipe(world, stream, peer);
     if (index < 0) return;
-    shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, world->base.rank, peer, index);
+    shoal_hub_pipe_t *pipe = shoal_hub_pipe(world->hub, world->base.rank, peer, index);
     uint8_t *ring = shoal_hub_ring(world->hub, world->base.rank, peer, index);
-    uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&pipe->tail, memory_order_relaxed);
     int64_t space =
-        (int64_t)(size - (tail - atomic_load_explicit(&lane->head, memory_order_acquire)));
+        (int64_t)(size - (tail - atomic_load_explicit(&pipe->head, memory_order_acquire)));
     if (!begun) {
       shoal_hub_header_t header = {stream->base.id, flow->sequence, message->bytes, message->tag,
                                    SHOAL_HUB_CHECK};
@@ -111,19 +115,19 @@ static void push(shoal_local_world_t *world, shoal_local_stream_t *stream, int32
       put(ring, size, tail, &header, sizeof header);
       tail += sizeof header;
       space -= (int64_t)sizeof header;
-      flow->lane = (int8_t)index;
-      world->sending[peer * SHOAL_HUB_LANES + index] = stream;
+      flow->pipe = (int8_t)index;
+      world->sending[peer * SHOAL_HUB_PIPES + index] = stream;
     }
     const int64_t left = message->bytes - flow->offset, bytes = left < space ? left : space;
     if (begun && bytes == 0) return;
     put(ring, size, tail, (const uint8_t *)message->data + flow->offset, bytes);
-    atomic_store_explicit(&lane->tail, tail + (uint64_t)bytes, memory_order_release);
+    atomic_store_explicit(&pipe->tail, tail + (uint64_t)bytes, memory_order_release);
     flow->offset += bytes;
     ++stream->moved;
     pass->moved = true;
     mark(pass, peer);
     if (flow->offset < message->bytes) return;  // the ring is full
-    world->sending[peer * SHOAL_HUB_LANES + index] = NULL;
+    world->sending[peer * SHOAL_HUB_PIPES + index] = NULL;
     finish(world, stream, flow, SHOAL_SEND, peer, pass);
   }
 }
@@ -136,7 +140,7 @@ static shoal_local_stream_t *find_stream(shoal_local_world_t *world, uint64_t id
   return stream;
 }
 
-// Reads the header at the front of a lane if somebody expects its message. NULL: leave the lane
+// Reads the header at the front of a pipe if somebody expects its message. NULL: leave the pipe
 // alone.
 static shoal_local_stream_t *open_message(shoal_local_world_t *world, int32_t peer,
                                           const uint8_t *ring, uint64_t head) {
@@ -158,12 +162,12 @@ static shoal_local_stream_t *open_message(shoal_local_world_t *world, int32_t pe
 }
 
 static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pass) {
-  shoal_hub_lane_t *lane = shoal_hub_lane(world->hub, peer, world->base.rank, index);
+  shoal_hub_pipe_t *pipe = shoal_hub_pipe(world->hub, peer, world->base.rank, index);
   const uint8_t *ring = shoal_hub_ring(world->hub, peer, world->base.rank, index);
-  shoal_local_stream_t **receiving = &world->receiving[peer * SHOAL_HUB_LANES + index];
-  uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+  shoal_local_stream_t **receiving = &world->receiving[peer * SHOAL_HUB_PIPES + index];
+  uint64_t head = atomic_load_explicit(&pipe->head, memory_order_relaxed);
   for (;;) {
-    int64_t ready = (int64_t)(atomic_load_explicit(&lane->tail, memory_order_acquire) - head);
+    int64_t ready = (int64_t)(atomic_load_explicit(&pipe->tail, memory_order_acquire) - head);
     const bool begun = *receiving != NULL;
     if (!begun) {
       if (ready < (int64_t)sizeof(shoal_hub_header_t)) return;
@@ -179,7 +183,7 @@ static void pull(shoal_local_world_t *world, int32_t peer, int index, pass_t *pa
     if (begun && bytes == 0) return;
     take(ring, world->hub->ring, head, (uint8_t *)message->data + flow->offset, bytes);
     head += (uint64_t)bytes;
-    atomic_store_explicit(&lane->head, head, memory_order_release);
+    atomic_store_explicit(&pipe->head, head, memory_order_release);
     flow->offset += bytes;
     ++stream->moved;
     pass->moved = true;
@@ -199,7 +203,9 @@ static void progress(shoal_local_world_t *world, pass_t *pass) {
     for (int32_t peer = 0; peer < world->base.size; ++peer) push(world, c, peer, pass);
   }
   for (int32_t peer = 0; peer < world->base.size; ++peer) {
-    for (int lane = 0; lane < SHOAL_HUB_LANES; ++lane) pull(world, peer, lane, pass);
+    const int used = (int)atomic_load_explicit(shoal_hub_used(world->hub, peer, world->base.rank),
+                                               memory_order_acquire);
+    for (int pipe = 0; pipe < used; ++pipe) pull(world, peer, pipe, pass);
   }
 }
 

@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "comm/backends/local/meet.h"
 
-#define MAGIC UINT64_C(0x3362756c616f6873)  // "shoalub3": changes with the layout of the structs
-#define RINGS_BYTES (32 << 20)  // what all rings together aim at; untouched pages cost nothing
+#define MAGIC UINT64_C(0x3462756c616f6873)  // "shoalub4": changes with the layout of the structs
+#define RINGS_BYTES (128 << 20)  // what all rings together aim at; untouched pages cost nothing
 #define MIN_RING 512
 #define MAX_RING (64 << 10)
 #define MIN_HEAP (INT64_C(64) << 20)  // per rank
@@ -33,15 +33,16 @@ static int64_t machine_bytes(void) {
 
 // Sizes and offsets for `size` ranks.
 static shoal_hub_t plan(int32_t size, int64_t heap_bytes) {
-  const int64_t lanes = (int64_t)size * size * SHOAL_HUB_LANES;
+  const int64_t pipes = (int64_t)size * size * SHOAL_HUB_PIPES;
   int64_t ring = MAX_RING;
-  while (ring > MIN_RING && ring * lanes > RINGS_BYTES) ring /= 2;
+  while (ring > MIN_RING && ring * pipes > RINGS_BYTES) ring /= 2;
   shoal_hub_t hub = {.magic = MAGIC, .size = size, .ring = (uint32_t)ring};
   const int64_t header = (int64_t)sizeof(shoal_hub_t) + size * (int64_t)sizeof(shoal_hub_rank_t);
   hub.recorders_at = round_up(header, 64);
-  hub.lanes_at = round_up(hub.recorders_at + size * (int64_t)sizeof(shoal_recorder_t), 64);
-  hub.rings_at = round_up(hub.lanes_at + lanes * (int64_t)sizeof(shoal_hub_lane_t), 4096);
-  hub.slots_at = round_up(hub.rings_at + lanes * ring, 4096);
+  hub.used_at = round_up(hub.recorders_at + size * (int64_t)sizeof(shoal_recorder_t), 64);
+  hub.pipes_at = round_up(hub.used_at + (int64_t)size * size * (int64_t)sizeof(uint32_t), 64);
+  hub.rings_at = round_up(hub.pipes_at + pipes * (int64_t)sizeof(shoal_hub_pipe_t), 4096);
+  hub.slots_at = round_up(hub.rings_at + pipes * ring, 4096);
   hub.slot_bytes = round_up(shoal_meet_slot_bytes(size), 4096);
   hub.heaps_at = hub.slots_at + size * SHOAL_HUB_SLOTS * hub.slot_bytes;
   hub.heap_bytes = heap_bytes;

@@ -5,7 +5,8 @@
 //   header   who is there, why the world is broken
 //   ranks    one *bell* each: a futex that others ring when something changed for that rank
 //   records  what every rank does (comm/recorder.h)
-//   lanes    LANES byte rings for every ordered pair of ranks, (src * size + dst) * LANES + lane
+//   pipes    PIPES byte rings for every ordered pair of ranks, (src * size + dst) * PIPES + pipe;
+//            beside them how many of a pair's were ever used, so that readers look at no others
 //   slots    where the ranks of a group meet (meet.h): SLOTS for every rank that may lead a group
 //   heaps    one per rank: its node-addressable memory (heap.c). Only between processes: threads
 //            see each other's memory anyway
@@ -14,10 +15,11 @@
 // whole, so that memory which one rank allocates is at once addressable on all others, at the same
 // offset, without a descriptor passed around.
 //
-// A lane has one writer and one reader rank. It carries the messages of one stream at a time, each
+// A pipe has one writer and one reader rank. It carries the messages of one stream at a time, each
 // behind a header, and may change stream only when it is empty: so a stream whose receiver comes
-// late never holds up another. Positions count bytes and never wrap; the byte is at position mod
-// ring size.
+// late never holds up another, while there are fewer such streams than pipes. A rank has at most a
+// thread for each of its queues, and each leaves one or two. Positions count bytes and never wrap;
+// the byte is at position mod ring size.
 #ifndef SHOAL_COMM_BACKENDS_LOCAL_HUB_H_
 #define SHOAL_COMM_BACKENDS_LOCAL_HUB_H_
 
@@ -25,7 +27,7 @@
 
 #include "comm/comm_impl.h"
 
-#define SHOAL_HUB_LANES 8
+#define SHOAL_HUB_PIPES 32
 #define SHOAL_HUB_MAX_RANKS 128
 #define SHOAL_HUB_SLOTS 64  // groups one rank may lead at a time that meet in shared memory
 
@@ -44,19 +46,19 @@ typedef struct shoal_hub_rank {
   _Atomic uint64_t born;      // start time of that process: pids are used again
 } shoal_hub_rank_t;
 
-typedef struct shoal_hub_lane {
+typedef struct shoal_hub_pipe {
   alignas(64) _Atomic uint64_t tail;  // written so far
   uint64_t stream;                    // whose it is; the writer's business only
   alignas(64) _Atomic uint64_t head;  // read so far
-} shoal_hub_lane_t;
+} shoal_hub_pipe_t;
 
 typedef struct shoal_hub {
   uint64_t magic;
   int64_t bytes;         // of the whole hub
   int32_t size;          // ranks
-  uint32_t ring;         // bytes of one lane's ring, a power of two
+  uint32_t ring;         // bytes of one pipe's ring, a power of two
   int64_t recorders_at;  // offsets
-  int64_t lanes_at, rings_at;
+  int64_t used_at, pipes_at, rings_at;
   int64_t slots_at, slot_bytes;
   int64_t heaps_at, heap_bytes;  // of one rank
   _Atomic int32_t references;    // of threads' worlds; the last one unmaps
@@ -64,7 +66,7 @@ typedef struct shoal_hub {
   shoal_hub_rank_t ranks[];
 } shoal_hub_t;
 
-// Precedes every message in a lane.
+// Precedes every message in a pipe.
 typedef struct shoal_hub_header {
   uint64_t stream;
   uint64_t sequence;  // of the stream's messages between the two ranks
@@ -82,14 +84,17 @@ void shoal_hub_close(shoal_hub_t *hub);  // unmaps
 static inline shoal_recorder_t *shoal_hub_recorder(shoal_hub_t *hub, int32_t rank) {
   return (shoal_recorder_t *)((uint8_t *)hub + hub->recorders_at) + rank;
 }
-static inline shoal_hub_lane_t *shoal_hub_lane(shoal_hub_t *hub, int32_t src, int32_t dst,
-                                               int lane) {
-  return (shoal_hub_lane_t *)((uint8_t *)hub + hub->lanes_at) +
-         ((int64_t)src * hub->size + dst) * SHOAL_HUB_LANES + lane;
+static inline _Atomic uint32_t *shoal_hub_used(shoal_hub_t *hub, int32_t src, int32_t dst) {
+  return (_Atomic uint32_t *)((uint8_t *)hub + hub->used_at) + (int64_t)dst * hub->size + src;
 }
-static inline uint8_t *shoal_hub_ring(shoal_hub_t *hub, int32_t src, int32_t dst, int lane) {
+static inline shoal_hub_pipe_t *shoal_hub_pipe(shoal_hub_t *hub, int32_t src, int32_t dst,
+                                               int pipe) {
+  return (shoal_hub_pipe_t *)((uint8_t *)hub + hub->pipes_at) +
+         ((int64_t)src * hub->size + dst) * SHOAL_HUB_PIPES + pipe;
+}
+static inline uint8_t *shoal_hub_ring(shoal_hub_t *hub, int32_t src, int32_t dst, int pipe) {
   return (uint8_t *)hub + hub->rings_at +
-         (((int64_t)src * hub->size + dst) * SHOAL_HUB_LANES + lane) * hub->ring;
+         (((int64_t)src * hub->size + dst) * SHOAL_HUB_PIPES + pipe) * hub->ring;
 }
 
 void shoal_hub_ring_bell(shoal_hub_t *hub, int32_t rank);

@@ -33,9 +33,9 @@ static void local_world_free(shoal_world_t *base);
 static shoal_status_t world_create(const shoal_world_options_t *options, shoal_hub_t *hub,
                                    int32_t rank, bool threads, shoal_local_world_t **out_world) {
   shoal_allocator_t allocator = options->allocator;
-  const size_t lanes = (size_t)hub->size * SHOAL_HUB_LANES;
+  const size_t pipes = (size_t)hub->size * SHOAL_HUB_PIPES;
   shoal_local_world_t *world =
-      allocator.alloc(allocator.self, sizeof *world + 2 * lanes * sizeof(void *));
+      allocator.alloc(allocator.self, sizeof *world + 2 * pipes * sizeof(void *));
   if (!world) return SHOAL_OOM();
   *world = (shoal_local_world_t){.base = {.ops = &shoal_comm_local,
                                           .allocator = allocator,
@@ -48,8 +48,8 @@ static shoal_status_t world_create(const shoal_world_options_t *options, shoal_h
                                  .threads = threads,
                                  .spin = hub->size <= sysconf(_SC_NPROCESSORS_ONLN)};
   world->sending = (shoal_local_stream_t **)(world + 1);
-  world->receiving = world->sending + lanes;
-  memset(world->sending, 0, 2 * lanes * sizeof(void *));
+  world->receiving = world->sending + pipes;
+  memset(world->sending, 0, 2 * pipes * sizeof(void *));
   shoal_status_t status = shoal_local_table_init(getenv("SHOAL_COMM_TABLE"), &world->table);
   if (!status) status = shoal_mutex_init(&world->mutex);
   if (!status) {
@@ -148,7 +148,7 @@ static shoal_status_t local_stream_create(shoal_world_t *base, uint64_t id,
   *stream = (shoal_local_stream_t){.base = {.world = base, .id = id}};
   stream->sends = (shoal_local_flow_t *)(stream + 1);
   stream->recvs = stream->sends + n;
-  for (size_t i = 0; i < 2 * n; ++i) stream->sends[i] = (shoal_local_flow_t){.lane = -1};
+  for (size_t i = 0; i < 2 * n; ++i) stream->sends[i] = (shoal_local_flow_t){.pipe = -1};
   shoal_mutex_lock(&world->mutex);
   stream->next = world->streams;
   world->streams = stream;
@@ -164,7 +164,7 @@ static void local_stream_free(shoal_stream_t *base) {
   while (*at && &(*at)->base != base) at = &(*at)->next;
   if (*at) *at = (*at)->next;
   // Only a broken world has messages half through.
-  for (int32_t i = 0; i < base->world->size * SHOAL_HUB_LANES; ++i) {
+  for (int32_t i = 0; i < base->world->size * SHOAL_HUB_PIPES; ++i) {
     if (world->sending[i] && &world->sending[i]->base == base) world->sending[i] = NULL;
     if (world->receiving[i] && &world->receiving[i]->base == base) world->receiving[i] = NULL;
   }

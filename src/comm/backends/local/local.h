@@ -24,7 +24,7 @@ typedef struct shoal_local_flow {
   shoal_cursor_t cursor;
   uint64_t sequence;  // of that message
   int64_t offset;     // bytes moved
-  int8_t lane;        // sending: where its header went; -1: not begun
+  int8_t pipe;        // sending: where its header went; -1: not begun
 } shoal_local_flow_t;
 
 typedef struct shoal_local_stream {
@@ -44,7 +44,7 @@ typedef struct shoal_local_world {
   uint32_t generation;
   shoal_mutex_t mutex;  // of all below, and of the callers' exchanges
   shoal_local_stream_t *streams;
-  // [rank * LANES + lane]: the stream whose message is half through this lane, or NULL.
+  // [rank * PIPES + pipe]: the stream whose message is half through this pipe, or NULL.
   shoal_local_stream_t **sending, **receiving;
   shoal_mutex_t heap_lock;
   struct shoal_local_block *blocks;  // of this rank's heap, by address

@@ -92,6 +92,7 @@ static void tell_inner(throttle_stream_t *stream) {
   }
   snprintf(stream->inner->ranks, sizeof stream->inner->ranks, "%s", stream->base.ranks);
   stream->inner->collective = stream->base.collective;
+  stream->inner->is_lane = stream->base.is_lane;
 }
 
 // ---- parcels. The stream's mutex is held. ---------------------------------------------
