@@ -15,6 +15,8 @@ static const char *const swish_outputs[] = {"out"};
 static const shoal_attr_schema_t swish_attrs[] = {
     {.name = "beta", .kind = SHOAL_ATTR_REAL, .optional = true, .fallback = {.f = 1.0}}};
 
+static const shoal_overwrite_t swish_overwrites[] = {{0, 0}};  // y may lie where x lies
+
 static shoal_status_t infer_like_first(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
   if (call->inputs[0].dtype == SHOAL_F32 || call->inputs[0].dtype == SHOAL_F64) return NULL;
@@ -77,6 +79,8 @@ static shoal_status_t register_ops(shoal_registry_t *registry) {
                    .attrs = swish_attrs,
                    .infer = infer_like_first,
                    .gradient = swish_gradient,
+                   .overwrite_count = 1,
+                   .overwrites = swish_overwrites,
                    .kernel = swish_kernel};
   SHOAL_RETURN_IF_ERROR(shoal_op_register(registry, &op));
   shoal_op_t grad = {.name = "user.swish_grad",

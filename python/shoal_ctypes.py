@@ -99,8 +99,8 @@ Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), 
                ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("random", c_bool),
                ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
                ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
-               ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("kernel", KERNEL), ("cases", POINTER(c_char_p)),
-               ("user_data", c_void_p)]
+               ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("overwrite_count", c_int32),
+               ("overwrites", POINTER(c_int32)), ("kernel", KERNEL), ("cases", POINTER(c_char_p)), ("user_data", c_void_p)]
 
 
 class Value(Structure):

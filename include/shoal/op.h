@@ -124,6 +124,11 @@ typedef struct shoal_cost {
   double bytes;  // read and written
 } shoal_cost_t;
 
+// "Output `output` may be written over input `input`."
+typedef struct shoal_overwrite {
+  int32_t output, input;
+} shoal_overwrite_t;
+
 struct shoal_op {
   const char *name;           // "shoal.matmul"
   const char *doc;            // one paragraph: formula and shapes
@@ -167,8 +172,15 @@ struct shoal_op {
   void (*cost)(const shoal_call_t *call, shoal_cost_t *out_cost);
   // Optional. Bytes of scratch the kernel wants; NULL: none.
   int64_t (*workspace)(const shoal_call_t *call);
+  // Optional. Which outputs may lie exactly where an input lies, which saves memory: the kernel,
+  // and whatever else executes the op, must then give the same bits. An element-wise op that reads
+  // an element before it writes it lists all its pairs. A pair counts only where both operands have
+  // as many elements of the same size, so a broadcast operand is never overwritten; several pairs
+  // may be used at once, each operand in one of them. NULL: outputs never alias inputs.
+  int32_t overwrite_count;
+  const shoal_overwrite_t *overwrites;
   // Reference kernel. Optional: a foreign op is executed by a callback. Must cope with empty
-  // tensors. `workspace` is 64-byte aligned. Outputs never alias inputs.
+  // tensors. `workspace` is 64-byte aligned. Outputs alias no inputs but those `overwrites` lists.
   shoal_status_t (*kernel)(const shoal_call_t *call, const shoal_tensor_t *inputs,
                            const shoal_tensor_t *outputs, void *workspace);
   // Optional. Example calls for tests, in the mini-language of src/op/case.h, NULL-terminated:
@@ -227,6 +239,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_bind(const shoal_op_t *op, int3
                                                       const shoal_boxes_t *outputs,
                                                       shoal_arena_t *arena,
                                                       shoal_attr_value_t *out_attrs);
+// Says whether this call's output may be written over its input: the record lists the pair, and the
+// operands are equally large. Needs call->outputs.
+SHOAL_API bool shoal_op_overwrites(const shoal_call_t *call, int32_t output, int32_t input);
 // What the record says, or its default (see `cost`). Needs call->outputs.
 SHOAL_API shoal_cost_t shoal_op_cost(const shoal_call_t *call);
 

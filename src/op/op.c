@@ -1,5 +1,5 @@
-// Using a record: emitting, completing, inferring, cost. Registry, attributes, binding and cases
-// have their own files.
+// Using a record: emitting, completing, inferring, overwriting, cost. Registry, attributes, binding
+// and cases have their own files.
 #include "shoal/op.h"
 
 #include "base/dtype.h"
@@ -60,6 +60,21 @@ shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types)
     if (status) return shoal_status_annotate(status, op->name);
   }
   return NULL;
+}
+
+// ---- overwriting -----------------------------------------------------------------------
+
+bool shoal_op_overwrites(const shoal_call_t *call, int32_t output, int32_t input) {
+  const shoal_type_t *to = &call->outputs[output], *from = &call->inputs[input];
+  if (shoal_dtype_size(to->dtype) != shoal_dtype_size(from->dtype) ||
+      shoal_shape_count(&to->shape) != shoal_shape_count(&from->shape)) {
+    return false;
+  }
+  for (int32_t i = 0; i < call->op->overwrite_count; ++i) {
+    const shoal_overwrite_t *pair = &call->op->overwrites[i];
+    if (pair->output == output && pair->input == input) return true;
+  }
+  return false;
 }
 
 // ---- cost ------------------------------------------------------------------------------

@@ -145,14 +145,25 @@ shoal_status_t shoal_op_register(shoal_registry_t *registry, const shoal_op_t *o
     return SHOAL_ERROR(INVALID_ARGUMENT, "op '%s' needs a function `infer` for its outputs' types",
                        op->name);
   }
-  if (op->output_count < 1 || op->input_count < 0 || op->attr_count < 0 || !op->outputs ||
-      (op->input_count && !op->inputs) || (op->attr_count && !op->attrs) ||
+  if (op->output_count < 1 || op->input_count < 0 || op->attr_count < 0 ||
+      op->overwrite_count < 0 || !op->outputs || (op->input_count && !op->inputs) ||
+      (op->attr_count && !op->attrs) || (op->overwrite_count && !op->overwrites) ||
       (op->variadic && !op->input_count)) {
     return SHOAL_ERROR(INVALID_ARGUMENT,
                        "op '%s' needs at least one output, and names for all it counts", op->name);
   }
   for (int32_t i = 0; i < op->attr_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_attr(op, &op->attrs[i]));
+  }
+  for (int32_t i = 0; i < op->overwrite_count; ++i) {
+    const shoal_overwrite_t *pair = &op->overwrites[i];
+    if (pair->output >= 0 && pair->output < op->output_count && pair->input >= 0 &&
+        pair->input < op->input_count) {
+      continue;
+    }
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "op '%s' says that output %d may overwrite input %d, and lacks one of them",
+                       op->name, pair->output, pair->input);
   }
   if (lookup(registry, op->name)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "op '%s' exists already", op->name);

@@ -43,6 +43,10 @@ static void registers_user_ops(void **state) {
   op.attr_count = 1;
   op.attrs = &bad;
   assert_error(INVALID_ARGUMENT, "output 1", shoal_op_register(b.registry, &op));
+  op.attr_count = 0;
+  op.overwrite_count = 1;
+  op.overwrites = &(const shoal_overwrite_t){0, 7};
+  assert_error(INVALID_ARGUMENT, "overwrite input 7", shoal_op_register(b.registry, &op));
   shoal_registry_retain(b.registry);
   shoal_registry_release(b.registry);
   assert_error(NOT_FOUND, "shoal.matmul", shoal_op_find(b.registry, "shoal.matmull", &first));

@@ -117,6 +117,7 @@ OP_GRADIENT(where) {
       .doc = text,                                        \
       SHOAL_OP_INPUTS("a", "b"),                          \
       SHOAL_OP_OUTPUTS("out"),                            \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                \
       .infer = infer_fn,                                  \
       .gradient = gradient_fn,                            \
       .kernel = op_name##_kernel,                         \
@@ -146,6 +147,7 @@ const shoal_op_t shoal_op_where = {
     .doc = "a where condition is true, b elsewhere; broadcast like numpy.",
     SHOAL_OP_INPUTS("condition", "a", "b"),
     SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}),
     .infer = where_infer,
     .gradient = where_gradient,
     .kernel = where_kernel,
@@ -175,7 +177,7 @@ static shoal_status_t cast_kernel(const shoal_call_t *call, const shoal_tensor_t
   const void *x = inputs->data;
   void *y = outputs->data;
   if (from == to) {
-    if (count) memcpy(y, x, (size_t)count * shoal_dtype_size(from));
+    if (count && y != x) memcpy(y, x, (size_t)count * shoal_dtype_size(from));
   } else if (shoal_dtype_is_float(from) || shoal_dtype_is_float(to)) {
     for (int64_t i = 0; i < count; ++i) shoal_dtype_store(to, y, i, shoal_dtype_load(from, x, i));
   } else {
@@ -195,6 +197,7 @@ const shoal_op_t shoal_op_cast = {
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),
+    SHOAL_OP_OVERWRITES({0, 0}),
     .infer = cast_infer,
     .gradient = cast_gradient,
     .kernel = cast_kernel,
@@ -217,27 +220,31 @@ static inline R K(smaller)(R x, R y) {
 #define PAIR_LOOP(name, O, RESULT)                                                      \
   static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
                       const double *params) {                                           \
-    const S *restrict a = in[0], *restrict b = in[1];                                   \
-    O *restrict o = out;                                                                \
+    const S *a = in[0], *b = in[1];                                                     \
+    O *o = out;                                                                         \
     (void)params;                                                                       \
     if (step[0] == 1 && step[1] == 1) {                                                 \
+      EACH_BY_ITSELF                                                                    \
       for (int64_t i = 0; i < n; ++i) {                                                 \
         const R x = LOAD(a[i]), y = LOAD(b[i]);                                         \
         o[i] = RESULT;                                                                  \
       }                                                                                 \
     } else if (step[0] == 1 && step[1] == 0) {                                          \
       const R y = LOAD(b[0]);                                                           \
+      EACH_BY_ITSELF                                                                    \
       for (int64_t i = 0; i < n; ++i) {                                                 \
         const R x = LOAD(a[i]);                                                         \
         o[i] = RESULT;                                                                  \
       }                                                                                 \
     } else if (step[0] == 0 && step[1] == 1) {                                          \
       const R x = LOAD(a[0]);                                                           \
+      EACH_BY_ITSELF                                                                    \
       for (int64_t i = 0; i < n; ++i) {                                                 \
         const R y = LOAD(b[i]);                                                         \
         o[i] = RESULT;                                                                  \
       }                                                                                 \
     } else {                                                                            \
+      EACH_BY_ITSELF                                                                    \
       for (int64_t i = 0; i < n; ++i) {                                                 \
         const R x = LOAD(a[i * step[0]]), y = LOAD(b[i * step[1]]);                     \
         o[i] = RESULT;                                                                  \
@@ -255,10 +262,11 @@ PAIR_LOOP(equal, uint8_t, x == y)
 
 static void K(where)(int64_t n, const void *const *in, const int64_t *step, void *out,
                      const double *params) {
-  const uint8_t *restrict c = in[0];
-  const S *restrict a = in[1], *restrict b = in[2];
-  S *restrict o = out;
+  const uint8_t *c = in[0];
+  const S *a = in[1], *b = in[2];
+  S *o = out;
   (void)params;
+  EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) o[i] = c[i * step[0]] ? a[i * step[1]] : b[i * step[2]];
 }
 

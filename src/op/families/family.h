@@ -23,6 +23,11 @@
   .attrs = (const shoal_attr_schema_t[]) {                               \
     __VA_ARGS__                                                          \
   }
+#define SHOAL_OP_OVERWRITES(...)                                            \
+  .overwrite_count = SHOAL_OP_LENGTH(const shoal_overwrite_t, __VA_ARGS__), \
+  .overwrites = (const shoal_overwrite_t[]) {                               \
+    __VA_ARGS__                                                             \
+  }
 #define SHOAL_OP_CASES(...)        \
   .cases = (const char *const[]) { \
     __VA_ARGS__, NULL              \

@@ -26,6 +26,15 @@
     [SHOAL_U8] = name##_u8, [SHOAL_BOOL] = name##_bool                              \
   }
 
+// In front of a loop whose rounds have nothing to do with each other, and each of which reads its
+// elements before it writes any: an output may then be one of the inputs (so no `restrict`), and
+// the loop is vectorised all the same.
+#if defined(__GNUC__) && !defined(__clang__)
+#define EACH_BY_ITSELF _Pragma("GCC ivdep")
+#else
+#define EACH_BY_ITSELF
+#endif
+
 // The head of a kernel: OP_KERNEL(pick) { ... return NULL; } is pick_kernel.
 #define OP_KERNEL(name)                                                                       \
   static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \

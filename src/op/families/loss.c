@@ -151,6 +151,7 @@ const shoal_op_t shoal_op_cross_entropy_grad = {
     SHOAL_OP_OUTPUTS("dlogits"),
     SHOAL_OP_ATTRS(LOSS_ATTRS),
     .complete = cross_entropy_complete,
+    SHOAL_OP_OVERWRITES({0, LOGITS}),
     .infer = cross_entropy_grad_infer,
     .index_count = label_count,
     .decompose = cross_entropy_grad_decompose,

@@ -157,6 +157,7 @@ const shoal_op_t shoal_op_dropout = {
     .random = true,
     SHOAL_OP_ATTRS({.name = "p", .kind = SHOAL_ATTR_REAL, .doc = "probability of 0"}, KEY_ATTR,
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    SHOAL_OP_OVERWRITES({0, 0}),
     .infer = dropout_infer,
     .gradient = dropout_gradient,
     .cost = random_cost,

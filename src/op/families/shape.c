@@ -40,7 +40,7 @@ OP_GRADIENT(reshape) {
 OP_KERNEL(reshape) {
   (void)call, (void)workspace;
   const size_t bytes = shoal_tensor_bytes(inputs);
-  if (bytes) memcpy(outputs->data, inputs->data, bytes);
+  if (bytes && outputs->data != inputs->data) memcpy(outputs->data, inputs->data, bytes);
   return NULL;
 }
 
@@ -50,6 +50,7 @@ const shoal_op_t shoal_op_reshape = {
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+    SHOAL_OP_OVERWRITES({0, 0}),
     .complete = reshape_complete,
     .infer = reshape_infer,
     .gradient = reshape_gradient,

@@ -38,6 +38,7 @@ const shoal_op_t shoal_op_sigmoid = {
     .doc = "1 / (1 + e^-x).",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_OVERWRITES({0, 0}),
     .infer = sigmoid_infer,
     .gradient = sigmoid_gradient,
     .cost = sigmoid_cost,
@@ -49,9 +50,10 @@ const shoal_op_t shoal_op_sigmoid = {
 
 static void K(sigmoid)(int64_t n, const void *const *in, const int64_t *step, void *out,
                        const double *params) {
-  const S *restrict a = in[0];
-  S *restrict o = out;
+  const S *a = in[0];
+  S *o = out;
   (void)params, (void)step;
+  EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
     const R x = LOAD(a[i]), t = exp(x < 0 ? x : -x);
     o[i] = STORE((x < 0 ? t : 1) / (1 + t));

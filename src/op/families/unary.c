@@ -80,6 +80,7 @@ static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
       .doc = text,                         \
       SHOAL_OP_INPUTS("x"),                \
       SHOAL_OP_OUTPUTS("out"),             \
+      SHOAL_OP_OVERWRITES({0, 0}),         \
       .infer = unary_infer,                \
       .gradient = op_name##_gradient,      \
       .cost = cost_fn,                     \
@@ -105,6 +106,7 @@ UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of g
       .doc = text,                                                                    \
       SHOAL_OP_INPUTS("x", "dy"),                                                     \
       SHOAL_OP_OUTPUTS("dx"),                                                         \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                            \
       .infer = grad_infer,                                                            \
       .cost = cost_fn,                                                                \
       .kernel = op_name##_kernel,                                                     \
@@ -121,6 +123,7 @@ const shoal_op_t shoal_op_affine = {
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "scale", .kind = SHOAL_ATTR_REAL, .doc = "factor"},
                    {.name = "shift", .kind = SHOAL_ATTR_REAL, .doc = "summand"}),
+    SHOAL_OP_OVERWRITES({0, 0}),
     .infer = unary_infer,
     .gradient = affine_gradient,
     .kernel = affine_kernel,
@@ -133,9 +136,10 @@ const shoal_op_t shoal_op_affine = {
 #define SINGLE_LOOP(name, RESULT)                                                       \
   static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
                       const double *params) {                                           \
-    const S *restrict a = in[0];                                                        \
-    S *restrict o = out;                                                                \
+    const S *a = in[0];                                                                 \
+    S *o = out;                                                                         \
     (void)params, (void)step; /* shapes are equal: always 1 */                          \
+    EACH_BY_ITSELF                                                                      \
     for (int64_t i = 0; i < n; ++i) {                                                   \
       const R x = LOAD(a[i]);                                                           \
       o[i] = STORE(RESULT);                                                             \
@@ -144,9 +148,10 @@ const shoal_op_t shoal_op_affine = {
 #define GRAD_LOOP(name, RESULT)                                                         \
   static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
                       const double *params) {                                           \
-    const S *restrict a = in[0], *restrict b = in[1];                                   \
-    S *restrict o = out;                                                                \
+    const S *a = in[0], *b = in[1];                                                     \
+    S *o = out;                                                                         \
     (void)params, (void)step;                                                           \
+    EACH_BY_ITSELF                                                                      \
     for (int64_t i = 0; i < n; ++i) {                                                   \
       const R x = LOAD(a[i]), dy = LOAD(b[i]);                                          \
       o[i] = STORE(RESULT);                                                             \

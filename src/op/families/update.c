@@ -81,6 +81,7 @@ const shoal_op_t shoal_op_sgd_update = {
     SHOAL_OP_INPUTS("w", "g", "lr"),
     SHOAL_OP_OUTPUTS("w"),
     SHOAL_OP_ATTRS(REAL("weight_decay", "weight decay")),
+    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
     .infer = sgd_infer,
     .cost = momentum_cost,
     .kernel = sgd_kernel,
@@ -95,6 +96,7 @@ const shoal_op_t shoal_op_sgd_momentum_update = {
     SHOAL_OP_INPUTS("w", "g", "m", "lr"),
     SHOAL_OP_OUTPUTS("w", "m"),
     SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"), REAL("weight_decay", "weight decay")),
+    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}),
     .infer = momentum_infer,
     .cost = momentum_cost,
     .kernel = momentum_kernel,
@@ -111,6 +113,8 @@ const shoal_op_t shoal_op_adamw_update = {
     SHOAL_OP_OUTPUTS("w", "m", "v"),
     SHOAL_OP_ATTRS(REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),
                    REAL("eps", "added to the root of v"), REAL("weight_decay", "weight decay")),
+    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0},
+                        {2, 1}, {2, 2}, {2, 3}),
     .infer = adamw_infer,
     .cost = adamw_cost,
     .kernel = adamw_kernel,
@@ -126,10 +130,11 @@ const shoal_op_t shoal_op_adamw_update = {
 
 static void K(sgd)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
                    const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
-  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data;
-  S *restrict new_w = outputs[0].data;
+  const S *w = inputs[0].data, *g = inputs[1].data;
+  S *new_w = outputs[0].data;
   const R lr = (R)lr_in, decay = (R)attrs[SGD_DECAY].f;
   (void)step;
+  EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
     const R x = LOAD(w[i]);
     new_w[i] = STORE(x - lr * (LOAD(g[i]) + decay * x));
@@ -138,10 +143,11 @@ static void K(sgd)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int
 
 static void K(momentum)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
                         const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
-  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data, *restrict m = inputs[2].data;
-  S *restrict new_w = outputs[0].data, *restrict new_m = outputs[1].data;
+  const S *w = inputs[0].data, *g = inputs[1].data, *m = inputs[2].data;
+  S *new_w = outputs[0].data, *new_m = outputs[1].data;
   const R lr = (R)lr_in, keep = (R)attrs[MOMENTUM].f, decay = (R)attrs[MOMENTUM_DECAY].f;
   (void)step;
+  EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
     const R x = LOAD(w[i]), moved = keep * LOAD(m[i]) + (LOAD(g[i]) + decay * x);
     new_m[i] = STORE(moved);
@@ -151,15 +157,16 @@ static void K(momentum)(int64_t n, const shoal_attr_value_t *attrs, double lr_in
 
 static void K(adamw)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
                      const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
-  const S *restrict w = inputs[0].data, *restrict g = inputs[1].data;
-  const S *restrict m = inputs[2].data, *restrict v = inputs[3].data;
-  S *restrict new_w = outputs[0].data, *restrict new_m = outputs[1].data;
-  S *restrict new_v = outputs[2].data;
+  const S *w = inputs[0].data, *g = inputs[1].data;
+  const S *m = inputs[2].data, *v = inputs[3].data;
+  S *new_w = outputs[0].data, *new_m = outputs[1].data;
+  S *new_v = outputs[2].data;
   const double beta1 = attrs[BETA1].f, beta2 = attrs[BETA2].f;
   const R b1 = (R)beta1, c1 = (R)(1 - beta1), b2 = (R)beta2, c2 = (R)(1 - beta2);
   const double steps = step < 1 ? 1 : (double)step;
   const R fix1 = (R)(1 / (1 - pow(beta1, steps))), fix2 = (R)(1 / (1 - pow(beta2, steps)));
   const R lr = (R)lr_in, eps = (R)attrs[EPS].f, decay = (R)attrs[DECAY].f;
+  EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
     const R x = LOAD(w[i]), slope = LOAD(g[i]);
     const R first = b1 * LOAD(m[i]) + c1 * slope;
