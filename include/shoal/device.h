@@ -48,6 +48,10 @@ SHOAL_API int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t a
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_create(shoal_device_t *device,
                                                            shoal_queue_t **out_queue);
 SHOAL_API void shoal_queue_free(shoal_queue_t *queue);
+// Makes room for so many commands (at least a thousand or so are there from the start): so many may
+// be enqueued and not done without the host ever waiting for room. Waits until the queue is idle;
+// the only call on a queue that allocates.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_reserve(shoal_queue_t *queue, int64_t commands);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_create(shoal_device_t *device,
                                                            shoal_event_t **out_event);
 SHOAL_API void shoal_event_free(shoal_event_t *event);
@@ -76,8 +80,13 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_prepare(shoal_device_t *dev
                                                              shoal_arena_t *arena,
                                                              shoal_launch_t *launch);
 
-// Enqueue; none of these waits. The first error of a queue is kept and returned by
+// Enqueue; none of these waits for the work. The first error of a queue is kept and returned by
 // shoal_queue_wait; work after it on that queue is skipped (events still fire, so nobody hangs).
+//
+// One thread at a time may enqueue on a queue, wait for it or free it; another may take over when
+// the first has told it so. A queue holds a limited number of commands (each call below is at most
+// one): where it is full, the caller waits until one of them is done. Work must therefore not wait
+// for something that the host does only later, unless room was reserved for all that comes between.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_launch(shoal_queue_t *queue,
                                                            const shoal_launch_t *launch);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_upload(shoal_queue_t *queue, const void *host,
@@ -120,8 +129,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_wait(shoal_queue_t *queue);
 
 // For the host: blocks until the event's latest record is done; returns at once where there is
 // none. A queue that failed fires its events too: whether the work before the record was done is
-// the queue's to say (shoal_queue_failed). Not from work on a queue. Errors are those of the device
-// itself.
+// the queue's to say (shoal_queue_failed). From any thread but a queue's. Errors are those of the
+// device itself.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_wait(shoal_event_t *event);
 // Whether shoal_event_wait would return at once. Does not block.
 SHOAL_API bool shoal_event_done(const shoal_event_t *event);

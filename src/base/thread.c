@@ -1,10 +1,12 @@
 // pthread and futex behind statuses. Conditions and futexes use the monotonic clock. Futexes are
-// the shared kind: the same word may be slept on from several processes.
+// the shared kind: the same word may be slept on from several processes; counters use the private
+// kind, which the kernel finds faster.
 #include "base/thread.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/time.h"
 
 typedef struct start {
   shoal_thread_fn_t fn;
@@ -91,10 +94,6 @@ bool shoal_cond_wait_until(shoal_cond_t *cond, shoal_mutex_t *mutex, int64_t dea
   return pthread_cond_timedwait(&cond->handle, &mutex->handle, &deadline) != ETIMEDOUT;
 }
 
-void shoal_cond_signal(shoal_cond_t *cond) {
-  pthread_cond_signal(&cond->handle);
-}
-
 void shoal_cond_broadcast(shoal_cond_t *cond) {
   pthread_cond_broadcast(&cond->handle);
 }
@@ -109,4 +108,57 @@ bool shoal_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadlin
 
 void shoal_futex_wake(_Atomic uint32_t *word, int count) {
   syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+// ---- counters -----------------------------------------------------------------------
+
+// Raising and waiting must not miss each other: the one writes the number and then looks for
+// sleepers, the other writes that it sleeps and then looks at the number. Both pairs are
+// sequentially consistent, so at least one of them sees the other.
+
+void shoal_counter_raise(shoal_counter_t *counter, uint64_t value) {
+  uint64_t before = atomic_load_explicit(&counter->value, memory_order_relaxed);
+  do {
+    if (before >= value) return;
+  } while (!atomic_compare_exchange_weak(&counter->value, &before, value));
+  if (!atomic_load(&counter->asleep)) return;
+  atomic_store(&counter->asleep, 0);  // a waiter that comes now finds another word, and looks again
+  syscall(SYS_futex, &counter->asleep, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void pause_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static bool spin(const shoal_counter_t *counter, uint64_t value, int64_t spin_ns) {
+  const int64_t deadline = shoal_time_ns() + spin_ns;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (shoal_counter_get(counter) >= value) return true;
+      pause_core();
+    }
+  } while (shoal_time_ns() < deadline);
+  return false;
+}
+
+void shoal_counter_wait(shoal_counter_t *counter, uint64_t value, int64_t spin_ns) {
+  if (shoal_counter_get(counter) >= value) return;
+  if (spin_ns > 0 && spin(counter, value, spin_ns)) return;
+  for (;;) {
+    atomic_store(&counter->asleep, 1);
+    if (atomic_load(&counter->value) >= value) return;
+    syscall(SYS_futex, &counter->asleep, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+    if (shoal_counter_get(counter) >= value) return;
+  }
+}
+
+int64_t shoal_counter_spin(void) {
+  enum { SPIN_NS = 5000 };
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < 2 ? 0
+                                                                                        : SPIN_NS;
 }

@@ -38,7 +38,6 @@ void shoal_cond_deinit(shoal_cond_t *cond);
 void shoal_cond_wait(shoal_cond_t *cond, shoal_mutex_t *mutex);
 // Until woken or the monotonic clock reaches `deadline_ns`; false: the deadline passed.
 bool shoal_cond_wait_until(shoal_cond_t *cond, shoal_mutex_t *mutex, int64_t deadline_ns);
-void shoal_cond_signal(shoal_cond_t *cond);
 void shoal_cond_broadcast(shoal_cond_t *cond);
 
 // Sleeps while *word == expected, at most until `deadline_ns` (monotonic; 0: no limit). Works
@@ -47,5 +46,25 @@ void shoal_cond_broadcast(shoal_cond_t *cond);
 bool shoal_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline_ns);
 // Wakes up to `count` sleepers; change the word first.
 void shoal_futex_wake(_Atomic uint32_t *word, int count);
+
+// A number that only grows, for threads of one process to wait on: to raise it costs an atomic
+// exchange, and a system call only where somebody sleeps. All zero is ready to use. A waiter may
+// return while the one who raised it is still waking others: memory of a counter must outlive that.
+typedef struct shoal_counter {
+  _Atomic uint64_t value;
+  _Atomic uint32_t asleep;  // 1: somebody may sleep on this word
+} shoal_counter_t;
+
+// What happened before the number was raised to what is returned has happened for the caller too.
+static inline uint64_t shoal_counter_get(const shoal_counter_t *counter) {
+  return atomic_load_explicit(&counter->value, memory_order_acquire);
+}
+// A number that has been reached already changes nothing.
+void shoal_counter_raise(shoal_counter_t *counter, uint64_t value);
+// Until the number is at least `value`: looks again and again for `spin_ns`, then sleeps.
+void shoal_counter_wait(shoal_counter_t *counter, uint64_t value, int64_t spin_ns);
+// A good `spin_ns`: about what sleeping and being woken costs; 0 where the calling thread may run
+// on one core only, since whoever raises the number needs it.
+int64_t shoal_counter_spin(void);
 
 #endif  // SHOAL_BASE_THREAD_H_

@@ -96,6 +96,14 @@ void shoal_queue_free(shoal_queue_t *queue) {
   if (queue) queue->device->ops->queue_free(queue);
 }
 
+shoal_status_t shoal_queue_reserve(shoal_queue_t *queue, int64_t commands) {
+  if (commands < 0) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a queue of %lld commands", (long long)commands);
+  }
+  return queue->device->ops->queue_reserve ? queue->device->ops->queue_reserve(queue, commands)
+                                           : NULL;
+}
+
 shoal_status_t shoal_event_create(shoal_device_t *device, shoal_event_t **out_event) {
   SHOAL_RETURN_IF_ERROR(device->ops->event_create(device, out_event));
   (*out_event)->device = device;

@@ -2,7 +2,7 @@
 // structs below as the first member of its own. backends/cpu is the one to copy.
 //
 // A slot is required unless it says *optional*; then it says what NULL means. Enqueueing slots
-// never wait.
+// never wait for work, at most for room in the queue.
 #ifndef SHOAL_DEVICE_DEVICE_IMPL_H_
 #define SHOAL_DEVICE_DEVICE_IMPL_H_
 
@@ -63,6 +63,8 @@ struct shoal_device_ops {
   // ---- queues and events
   shoal_status_t (*queue_create)(shoal_device_t *device, shoal_queue_t **out_queue);
   void (*queue_free)(shoal_queue_t *queue);  // after all its work is done
+  // Optional: room for so many unfinished commands. NULL: there is always room.
+  shoal_status_t (*queue_reserve)(shoal_queue_t *queue, int64_t commands);
   shoal_status_t (*event_create)(shoal_device_t *device, shoal_event_t **out_event);
   void (*event_free)(shoal_event_t *event);
   shoal_status_t (*record)(shoal_queue_t *queue, shoal_event_t *event);

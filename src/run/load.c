@@ -228,6 +228,32 @@ static shoal_status_t build_orders(shoal_runner_t *runner) {
   return NULL;
 }
 
+// Room on the queues for the commands of two runs of the longest order, or for very many.
+static shoal_status_t reserve_queues(shoal_runner_t *runner) {
+  enum { MOST = 1 << 16, STAMPS = 2 };
+  const int32_t queue_count = runner->bound.rank_class->queue_count;
+  int64_t most[SHOAL_MAX_QUEUES] = {0};
+  for (int64_t o = 0; o < runner->order_count; ++o) {
+    const shoal_run_order_t *order = &runner->orders[o];
+    int64_t counts[SHOAL_MAX_QUEUES] = {0};
+    for (int64_t c = 0; c < order->call_count; ++c) {
+      for (int64_t i = 0; i < order->calls[c].action_count; ++i) {
+        const shoal_action_t *action = &order->calls[c].actions[i];
+        counts[action->bound->instruction->queue] +=
+            1 + STAMPS + action->await_count + (action->record != NULL);
+      }
+    }
+    for (int32_t q = 0; q < queue_count; ++q) {
+      if (counts[q] > most[q]) most[q] = counts[q];
+    }
+  }
+  for (int32_t q = 0; q < queue_count; ++q) {
+    const int64_t wanted = most[q] < MOST / 2 ? 2 * most[q] : MOST;
+    SHOAL_RETURN_IF_ERROR(shoal_queue_reserve(runner->queues[q], wanted));
+  }
+  return NULL;
+}
+
 static shoal_status_t tap_memory(shoal_runner_t *runner) {
   if (!runner->options.tap) return NULL;
   const shoal_class_t *rank_class = runner->bound.rank_class;
@@ -258,6 +284,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(build_events(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
+  SHOAL_RETURN_IF_ERROR(reserve_queues(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_timers_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_moves_scratch(runner));
   return tap_memory(runner);

@@ -138,10 +138,59 @@ static void files(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+// ---- counters -------------------------------------------------------------------------
+
+typedef struct rally {
+  shoal_counter_t there, back;
+  int64_t spin_ns, plain;  // plain: whose turn it is writes it
+} rally_t;
+
+enum { RALLIES = 3000 };
+
+static void return_them(void *self) {
+  rally_t *rally = self;
+  for (uint64_t i = 1; i <= RALLIES; ++i) {
+    shoal_counter_wait(&rally->there, i, rally->spin_ns);
+    ++rally->plain;
+    shoal_counter_raise(&rally->back, i);
+  }
+}
+
+static void wait_once(void *self) {
+  rally_t *rally = self;
+  shoal_counter_wait(&rally->there, 1, rally->spin_ns);
+}
+
+static void counters(void **state) {
+  (void)state;
+  assert_true(shoal_counter_spin() >= 0);
+  for (int sleeps = 0; sleeps < 2; ++sleeps) {
+    rally_t rally = {.spin_ns = sleeps ? 0 : 5000};
+    shoal_thread_t threads[2];
+    // Two threads sleep on one number: both are woken.
+    for (int t = 0; t < 2; ++t) assert_ok(shoal_thread_start(wait_once, &rally, &threads[t]));
+    shoal_counter_raise(&rally.there, 1);
+    for (int t = 0; t < 2; ++t) shoal_thread_join(&threads[t]);
+
+    rally = (rally_t){.spin_ns = rally.spin_ns};
+    assert_ok(shoal_thread_start(return_them, &rally, &threads[0]));
+    for (uint64_t i = 1; i <= RALLIES; ++i) {
+      assert_int_equal(rally.plain, (int64_t)i - 1);
+      shoal_counter_raise(&rally.there, i);
+      shoal_counter_raise(&rally.there, i - 1);  // has been reached
+      shoal_counter_wait(&rally.back, i, rally.spin_ns);
+    }
+    shoal_thread_join(&threads[0]);
+    assert_int_equal(shoal_counter_get(&rally.back), RALLIES);
+    shoal_counter_wait(&rally.back, 0, 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(threads_and_locks),
       cmocka_unit_test(futex_between_processes),
+      cmocka_unit_test(counters),
       cmocka_unit_test(files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,11 @@ static shoal_status_t counts(void *self) {
   return NULL;
 }
 
+static shoal_status_t steps(void *self) {
+  ++*(int64_t *)self;
+  return NULL;
+}
+
 static void test_error_propagation(void **state) {
   (void)state;
   FOR_EACH_MODE(device) {
@@ -189,8 +194,8 @@ static void test_error_propagation(void **state) {
 
 // ---- memory ---------------------------------------------------------------------------
 
-// The ring grows while warming up, by how much is enqueued and not by how far the worker is: later
-// steps allocate nothing, however far the host runs ahead.
+// With room for a step's commands, nothing is allocated after the first ones, however far the host
+// runs ahead.
 static void test_no_allocation(void **state) {
   (void)state;
   shoal_failing_t counter = {0};
@@ -202,27 +207,48 @@ static void test_no_allocation(void **state) {
   shoal_address_t memory = make_buffer(device, 1024);
   sum_launch_t sum;
   make_sum(4, memory, memory + 64, memory + 128, memory + 192, &sum);
-  int64_t warm = 0;
-  for (int step = 0; step < 4; ++step) {
-    if (step == 2) warm = atomic_load(&counter.calls);
+  assert_ok(shoal_queue_launch(queue, &sum.launch));
+  assert_ok(shoal_queue_reserve(queue, 3001));
+  assert_error(INVALID_ARGUMENT, "-1", shoal_queue_reserve(queue, -1));
+  const int64_t warm = atomic_load(&counter.calls);
+  for (int step = 0; step < 3; ++step) {
     gate_t gate = GATE_CLOSED;
-    gate.open = step < 2;
-    assert_ok(shoal_queue_call(queue, pass_gate, &gate));  // from step 2 on the worker is held up
-    for (int i = 0; i < 3000; ++i) {
-      assert_ok(shoal_queue_launch(queue, &sum.launch));
-      if (step < 2 && i % 500 == 0) {  // before, the host waits for it, but not through the queue
-        gate_t reached = GATE_CLOSED;
-        assert_ok(shoal_queue_call(queue, open_gate, &reached));
-        shoal_status_free(pass_gate(&reached));
-      }
-    }
+    assert_ok(shoal_queue_call(queue, pass_gate, &gate));  // the worker is held up
+    for (int i = 0; i < 3000; ++i) assert_ok(shoal_queue_launch(queue, &sum.launch));
     shoal_status_free(open_gate(&gate));
     assert_ok(shoal_queue_wait(queue));
   }
+  assert_ok(shoal_queue_reserve(queue, 10));  // is there
   assert_int_equal(atomic_load(&counter.calls), warm);
   shoal_queue_free(queue);
   shoal_device_free(device);
   assert_int_equal(atomic_load(&counter.live_blocks), 0);
+}
+
+// Many more commands than a queue holds, also such that wait for the other queue: the host waits
+// for room, and that ends.
+static void test_full_queues(void **state) {
+  (void)state;
+  FOR_EACH_MODE(device) {
+    enum { ROUNDS = 20000 };
+    shoal_queue_t *queues[2] = {make_queue(device), make_queue(device)};
+    shoal_event_t *events[2];
+    assert_ok(shoal_event_create(device, &events[0]));
+    assert_ok(shoal_event_create(device, &events[1]));
+    int64_t plain = 0;  // in turn from both threads: only the events order it
+    for (int i = 0; i < ROUNDS; ++i) {
+      assert_ok(shoal_queue_await(queues[i % 2], events[(i + 1) % 2]));
+      assert_ok(shoal_queue_call(queues[i % 2], steps, &plain));
+      assert_ok(shoal_queue_record(queues[i % 2], events[i % 2]));
+      if (i == ROUNDS / 2) assert_ok(shoal_queue_reserve(queues[0], 3000));
+    }
+    assert_ok(shoal_event_wait(events[(ROUNDS - 1) % 2]));
+    assert_int_equal(plain, ROUNDS);
+    shoal_event_free(events[0]);  // nothing waits for them any more
+    shoal_event_free(events[1]);
+    shoal_queue_free(queues[0]);
+    shoal_queue_free(queues[1]);
+  }
 }
 
 static shoal_status_t use_device(shoal_allocator_t allocator, void *context) {
@@ -237,6 +263,7 @@ static shoal_status_t use_device(shoal_allocator_t allocator, void *context) {
   shoal_status_t status = shoal_device_create(&options, &device);
   if (!status) status = shoal_device_alloc(device, 256, &memory);
   if (!status) status = shoal_queue_create(device, &queue);
+  if (!status) status = shoal_queue_reserve(queue, 5000);
   if (!status) status = shoal_event_create(device, &event);
   if (!status) {
     make_sum(1, memory, memory, memory + 64, memory + 128, &sum);
@@ -314,6 +341,7 @@ int main(void) {
       cmocka_unit_test(test_waits_order),
       cmocka_unit_test(test_error_propagation),
       cmocka_unit_test(test_no_allocation),
+      cmocka_unit_test(test_full_queues),
       cmocka_unit_test(test_nth_allocation),
       cmocka_unit_test(test_target),
   };

@@ -15,7 +15,7 @@ static shoal_status_t cpu_create(const shoal_device_options_t *options,
                                  shoal_device_t **out_device) {
   shoal_cpu_device_t *device = options->allocator.alloc(options->allocator.self, sizeof *device);
   if (!device) return SHOAL_OOM();
-  *device = (shoal_cpu_device_t){.pages = options->pages};
+  *device = (shoal_cpu_device_t){.pages = options->pages, .spin_ns = shoal_counter_spin()};
   device->opaque = options->opaque || asked_for("SHOAL_DEVICE_OPAQUE");
   device->concurrent =
       device->opaque || options->concurrent || asked_for("SHOAL_DEVICE_CONCURRENT");
@@ -31,6 +31,7 @@ static shoal_status_t cpu_create(const shoal_device_options_t *options,
 static void cpu_free(shoal_device_t *base) {
   shoal_cpu_device_t *device = (shoal_cpu_device_t *)base;
   while (device->allocations) shoal_cpu_release(base, device->allocations->address);
+  shoal_cpu_events_free(device);
   shoal_mutex_deinit(&device->lock);
   shoal_allocator_t allocator = base->allocator;
   allocator.free(allocator.self, device);
@@ -42,51 +43,42 @@ static shoal_target_t cpu_target(const shoal_device_t *device) {
   return target;
 }
 
-static shoal_status_t cpu_record(shoal_queue_t *queue, shoal_event_t *event) {
-  return shoal_cpu_enqueue(
-      queue,
-      &(shoal_cpu_command_t){.kind = SHOAL_CPU_RECORD, .event.event = (shoal_cpu_event_t *)event});
-}
-
-static shoal_status_t cpu_await(shoal_queue_t *queue, shoal_event_t *event) {
-  return shoal_cpu_enqueue(
-      queue,
-      &(shoal_cpu_command_t){.kind = SHOAL_CPU_AWAIT, .event.event = (shoal_cpu_event_t *)event});
+static shoal_status_t enqueue(shoal_queue_t *queue, const shoal_cpu_command_t *command) {
+  shoal_cpu_enqueue(queue, command);
+  return NULL;
 }
 
 static shoal_status_t cpu_launch(shoal_queue_t *queue, const shoal_launch_t *launch) {
-  return shoal_cpu_enqueue(queue,
-                           &(shoal_cpu_command_t){.kind = SHOAL_CPU_LAUNCH, .launch = launch});
+  return enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_LAUNCH, .launch = launch});
 }
 
 static shoal_status_t cpu_copy(shoal_queue_t *queue, const shoal_copy_t *copy) {
-  return shoal_cpu_enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_COPY, .copy = copy});
+  return enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_COPY, .copy = copy});
 }
 
 static shoal_status_t cpu_upload(shoal_queue_t *queue, const void *host, shoal_address_t device,
                                  int64_t bytes) {
-  return shoal_cpu_enqueue(
+  return enqueue(
       queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_UPLOAD,
                                     .transfer = {.address = device, .from = host, .bytes = bytes}});
 }
 
 static shoal_status_t cpu_download(shoal_queue_t *queue, shoal_address_t device, void *host,
                                    int64_t bytes) {
-  return shoal_cpu_enqueue(
+  return enqueue(
       queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_DOWNLOAD,
                                     .transfer = {.address = device, .to = host, .bytes = bytes}});
 }
 
 static shoal_status_t cpu_fill(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
                                int64_t count, double value) {
-  return shoal_cpu_enqueue(
+  return enqueue(
       queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_FILL, .fill = {device, dtype, count, value}});
 }
 
 static shoal_status_t cpu_call(shoal_queue_t *queue, shoal_status_t (*function)(void *self),
                                void *self) {
-  return shoal_cpu_enqueue(
-      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_CALL, .call = {function, self}});
+  return enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_CALL, .call = {function, self}});
 }
 
 const shoal_device_ops_t shoal_device_cpu = {
@@ -100,10 +92,11 @@ const shoal_device_ops_t shoal_device_cpu = {
     .view = shoal_cpu_view,
     .queue_create = shoal_cpu_queue_create,
     .queue_free = shoal_cpu_queue_free,
+    .queue_reserve = shoal_cpu_queue_reserve,
     .event_create = shoal_cpu_event_create,
     .event_free = shoal_cpu_event_free,
-    .record = cpu_record,
-    .await = cpu_await,
+    .record = shoal_cpu_record,
+    .await = shoal_cpu_await,
     .wait = shoal_cpu_queue_wait,
     .failed = shoal_cpu_queue_failed,
     .event_wait = shoal_cpu_event_wait,

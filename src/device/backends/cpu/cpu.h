@@ -2,6 +2,7 @@
 //
 //   cpu.c      ops table, creation, enqueueing
 //   memory.c   allocations: addresses, translation, guard, high-water marks
+//   event.c    events
 //   queue.c    rings of commands and the threads that work them off
 //   execute.c  what one command does
 //
@@ -31,9 +32,14 @@ typedef struct shoal_cpu_device {
   shoal_device_t base;
   bool opaque, concurrent;
   shoal_allocator_t pages;
-  shoal_mutex_t lock;  // of the list
+  int64_t spin_ns;     // how long its threads look before they sleep
+  shoal_mutex_t lock;  // of the lists
   shoal_cpu_allocation_t *allocations;
+  _Atomic uint64_t releases;  // so far: what was found before another one is looked up again
+  struct shoal_cpu_event *spare_events;
 } shoal_cpu_device_t;
+
+typedef struct shoal_cpu_queue shoal_cpu_queue_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_cpu_alloc(shoal_device_t *device, int64_t bytes,
                                               shoal_address_t *out_address);
@@ -56,17 +62,16 @@ void shoal_cpu_mark(const shoal_cpu_place_t *place);  // as touched
 // INTERNAL, naming `what`); marks them as touched. Zero bytes are fine anywhere.
 SHOAL_MUST_USE shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address,
                                                 int64_t bytes, const char *what, void **out_data);
-// Says that this thread now works for the device (NULL: for none); returns what was said before.
-const shoal_cpu_device_t *shoal_cpu_enter(const shoal_cpu_device_t *device);
+// Says that this thread now works for the queue (NULL: for none); returns what was said before.
+shoal_cpu_queue_t *shoal_cpu_enter(shoal_cpu_queue_t *queue);
 
 // ---- queues -------------------------------------------------------------------------
 
 typedef struct shoal_cpu_event {
   shoal_event_t base;
-  shoal_mutex_t lock;
-  shoal_cond_t fired;
-  uint64_t recorded;  // records enqueued so far: an await waits for those before it
-  uint64_t done;      // the latest of them that was reached
+  _Atomic uint64_t recorded;     // records enqueued so far: an await waits for those before it
+  shoal_counter_t done;          // the latest of them that was reached
+  struct shoal_cpu_event *next;  // among the spare ones
 } shoal_cpu_event_t;
 
 typedef enum shoal_cpu_command_kind {
@@ -77,7 +82,8 @@ typedef enum shoal_cpu_command_kind {
   SHOAL_CPU_FILL,
   SHOAL_CPU_CALL,
   SHOAL_CPU_RECORD,
-  SHOAL_CPU_AWAIT
+  SHOAL_CPU_AWAIT,
+  SHOAL_CPU_STOP  // the queue's thread ends
 } shoal_cpu_command_kind_t;
 
 // Points to what the caller keeps alive; never owns.
@@ -109,29 +115,36 @@ typedef struct shoal_cpu_command {
   };
 } shoal_cpu_command_t;
 
-typedef struct shoal_cpu_queue {
+// One host thread enqueues, one worker runs: neither locks. `enqueued` and `finished` are the two
+// ends of the ring; they lie in cache lines of their own.
+struct shoal_cpu_queue {
   shoal_queue_t base;
   shoal_cpu_device_t *device;
-  shoal_mutex_t lock;
-  shoal_cond_t work, idle;
   shoal_thread_t thread;
-  bool stop;
-  shoal_cpu_command_t *ring;
-  int64_t capacity;      // of the ring, a power of two
-  int64_t head, tail;    // commands finished and enqueued so far
-  int64_t since_wait;    // enqueued since the host last waited
-  shoal_status_t error;  // the first one
+  shoal_cpu_command_t *ring;  // NULL: the device is immediate
+  uint64_t capacity;          // of the ring, a power of two
+  uint64_t tail;              // the host's: commands enqueued so far
+  uint64_t head_seen;         // the host's: commands finished when it last looked
+  uint8_t apart[64];
+  shoal_counter_t enqueued;
+  uint8_t apart_too[64];
+  shoal_counter_t finished;
+  _Atomic bool failed;
+  shoal_status_t error;  // the first one; the worker's, and the host's while the queue is idle
+  // The worker's: the allocation it found last, valid until the device's next release.
+  shoal_cpu_allocation_t *found;
+  uint64_t found_releases;
   // Operands of the launch being run, if it was not prepared; only the worker touches them.
   shoal_tensor_t *tensors;
   shoal_cpu_place_t *places;
   int64_t operand_capacity;
-} shoal_cpu_queue_t;
+};
 
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_create(shoal_device_t *device,
                                                      shoal_queue_t **out_queue);
 void shoal_cpu_queue_free(shoal_queue_t *queue);
-SHOAL_MUST_USE shoal_status_t shoal_cpu_enqueue(shoal_queue_t *queue,
-                                                const shoal_cpu_command_t *command);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_reserve(shoal_queue_t *queue, int64_t commands);
+void shoal_cpu_enqueue(shoal_queue_t *queue, const shoal_cpu_command_t *command);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *queue);
 bool shoal_cpu_queue_failed(const shoal_queue_t *queue);
 
@@ -141,6 +154,9 @@ SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_create(shoal_device_t *device,
                                                      shoal_event_t **out_event);
 void shoal_cpu_event_free(shoal_event_t *event);
+void shoal_cpu_events_free(shoal_cpu_device_t *device);  // the spare ones, at the device's end
+SHOAL_MUST_USE shoal_status_t shoal_cpu_record(shoal_queue_t *queue, shoal_event_t *event);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_await(shoal_queue_t *queue, shoal_event_t *event);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_wait(shoal_event_t *event);
 bool shoal_cpu_event_done(const shoal_event_t *event);
 

@@ -232,29 +232,22 @@ static shoal_status_t execute_fill(shoal_cpu_queue_t *queue, const shoal_cpu_com
 }
 
 shoal_status_t shoal_cpu_execute(shoal_cpu_queue_t *queue, const shoal_cpu_command_t *command) {
-  const shoal_cpu_device_t *before = shoal_cpu_enter(queue->device);
-  shoal_status_t status = NULL;
   switch (command->kind) {
     case SHOAL_CPU_LAUNCH:
-      status = execute_launch(queue, command->launch);
-      break;
+      return execute_launch(queue, command->launch);
     case SHOAL_CPU_COPY:
-      status = execute_copy(queue, command->copy);
-      break;
+      return execute_copy(queue, command->copy);
     case SHOAL_CPU_UPLOAD:
     case SHOAL_CPU_DOWNLOAD:
-      status = execute_transfer(queue, command);
-      break;
+      return execute_transfer(queue, command);
     case SHOAL_CPU_FILL:
-      status = execute_fill(queue, command);
-      break;
+      return execute_fill(queue, command);
     case SHOAL_CPU_CALL:
-      status = command->call.function(command->call.self);
-      break;
+      return command->call.function(command->call.self);
     case SHOAL_CPU_RECORD:
     case SHOAL_CPU_AWAIT:
+    case SHOAL_CPU_STOP:
       break;
   }
-  shoal_cpu_enter(before);
-  return status;
+  return NULL;
 }

@@ -7,13 +7,17 @@
 #include "base/status.h"
 #include "device/backends/cpu/cpu.h"
 
-// The device this thread runs work for: translation is valid only then.
-static _Thread_local const shoal_cpu_device_t *working_for;
+// The queue whose work this thread runs: translation is valid only then.
+static _Thread_local shoal_cpu_queue_t *working_for;
 
-const shoal_cpu_device_t *shoal_cpu_enter(const shoal_cpu_device_t *device) {
-  const shoal_cpu_device_t *before = working_for;
-  working_for = device;
+shoal_cpu_queue_t *shoal_cpu_enter(shoal_cpu_queue_t *queue) {
+  shoal_cpu_queue_t *before = working_for;
+  working_for = queue;
   return before;
+}
+
+static bool works_for(const shoal_cpu_device_t *device) {
+  return working_for && working_for->device == device;
 }
 
 static void *map(size_t bytes, int protection, int flags) {
@@ -67,20 +71,32 @@ void shoal_cpu_release(shoal_device_t *base, shoal_address_t address) {
   while (*at && (*at)->address != address) at = &(*at)->next;
   shoal_cpu_allocation_t *found = *at;
   if (found) *at = found->next;
+  atomic_fetch_add(&device->releases, 1);
   shoal_mutex_unlock(&device->lock);
   if (found) unmap(base, found);
 }
 
-// The allocation that has [address, address + bytes), or NULL.
+static bool has(const shoal_cpu_allocation_t *allocation, shoal_address_t address, int64_t bytes) {
+  return address >= allocation->address &&
+         address - allocation->address <= (uint64_t)allocation->bytes &&
+         bytes <= allocation->bytes - (int64_t)(address - allocation->address);
+}
+
+// The allocation that has [address, address + bytes), or NULL. A queue's work mostly asks for the
+// one that it asked for before: that needs no lock.
 static shoal_cpu_allocation_t *find(shoal_cpu_device_t *device, shoal_address_t address,
                                     int64_t bytes) {
+  shoal_cpu_queue_t *queue = works_for(device) ? working_for : NULL;
+  if (queue && queue->found && queue->found_releases == atomic_load(&device->releases) &&
+      has(queue->found, address, bytes)) {
+    return queue->found;
+  }
   shoal_mutex_lock(&device->lock);
   shoal_cpu_allocation_t *found = device->allocations;
-  for (; found; found = found->next) {
-    if (address >= found->address && address - found->address <= (uint64_t)found->bytes &&
-        bytes <= found->bytes - (int64_t)(address - found->address)) {
-      break;
-    }
+  while (found && !has(found, address, bytes)) found = found->next;
+  if (queue) {
+    queue->found = found;
+    queue->found_releases = atomic_load(&device->releases);
   }
   shoal_mutex_unlock(&device->lock);
   return found;
@@ -116,7 +132,7 @@ void shoal_cpu_mark(const shoal_cpu_place_t *place) {
 
 shoal_status_t shoal_cpu_resolve(shoal_cpu_device_t *device, shoal_address_t address, int64_t bytes,
                                  const char *what, void **out_data) {
-  if (bytes != 0 && device->opaque && working_for != device) {
+  if (bytes != 0 && device->opaque && !works_for(device)) {
     return SHOAL_ERROR(INTERNAL, "%s: device memory is only readable inside queue work", what);
   }
   shoal_cpu_place_t place;
