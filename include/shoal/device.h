@@ -96,12 +96,16 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_download(shoal_queue_t *queu
                                                              int64_t bytes);
 // Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their
 // blocks do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to
-// `dtype`.
+// `dtype`. Joins of several bf16 or f16 that are rounded once: `widen` each into f32, `narrow` at
+// the end.
 typedef struct shoal_copy {
-  shoal_address_t src, dst;
+  shoal_address_t src;  // 0: none; the identity of `reduce` (for a sum: 0) is written
+  shoal_address_t dst;
   shoal_dtype_t dtype;
   bool accumulate;
   shoal_reduce_t reduce;
+  bool widen;   // the destination has f32, and `dtype`, bf16 or f16, is the source's
+  bool narrow;  // the source has f32, and `dtype`, bf16 or f16, is the destination's; not joined
   int64_t piece_count;
   const shoal_piece_t *pieces;
   const shoal_address_t *predicate;

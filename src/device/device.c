@@ -80,7 +80,8 @@ int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address) {
 }
 
 void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t bytes) {
-  return device->ops->view ? device->ops->view(device, address, bytes) : NULL;
+  if (device->target.blind || !device->ops->view) return NULL;
+  return device->ops->view(device, address, bytes);
 }
 
 // ---- queues and events --------------------------------------------------------------
@@ -190,6 +191,17 @@ shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy) 
   if (copy->accumulate && !shoal_reduce_supported(copy->dtype, copy->reduce)) {
     return SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by %s",
                        shoal_dtype_name(copy->dtype), shoal_reduce_name(copy->reduce));
+  }
+  const bool half = copy->dtype == SHOAL_BF16 || copy->dtype == SHOAL_F16;
+  if ((copy->widen || copy->narrow) && (!half || copy->widen == copy->narrow)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a copy of %s cannot be widened%s",
+                       shoal_dtype_name(copy->dtype), half ? " and narrowed at once" : "");
+  }
+  if (copy->narrow && copy->accumulate) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a copy that is narrowed is not joined");
+  }
+  if (!copy->src && (copy->accumulate || copy->widen || copy->narrow)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a copy that joins or converts needs a source");
   }
   for (int64_t i = 0; i < copy->piece_count; ++i) {
     if (copy->pieces[i].rank < 0 || copy->pieces[i].rank > SHOAL_MAX_RANK) {

@@ -14,6 +14,7 @@ typedef struct shoal_target {
   int64_t memory;                              // bytes; 0: not known
   int64_t alignment;                           // of every buffer: a power of two
   bool overlaps;                               // its queues run side by side
+  bool blind;                                  // the host has no view of its memory
   const void *self;                            // handed to the functions below
   // Optional. Bytes of scratch this call wants; NULL: what the op's record says.
   int64_t (*workspace)(const void *self, const shoal_call_t *call);

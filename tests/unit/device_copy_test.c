@@ -1,8 +1,8 @@
 // Copies: strided blocks, accumulation in every type, predicates; compared with a plain loop.
 #include <stdlib.h>
 
+#include "device/reduce.h"
 #include "device_modes.h"
-#include "op/reduce.h"
 
 #define COUNT 600
 
@@ -109,6 +109,97 @@ static void test_copies(void **state) {
   }
 }
 
+// Joined in f32 and rounded once, as the host's collectives do it.
+static void test_half(void **state) {
+  (void)state;
+  FOR_EACH_MODE(device) {
+    const shoal_dtype_t halves[] = {SHOAL_BF16, SHOAL_F16};
+    for (int h = 0; h < 2; ++h) {
+      enum { N = 20, PARTS = 3 };
+      const shoal_dtype_t dtype = halves[h];
+      uint16_t parts[PARTS][N], out[N], want[N];
+      const void *sources[PARTS];
+      for (int p = 0; p < PARTS; ++p) {
+        for (int i = 0; i < N; ++i) shoal_dtype_store(dtype, parts[p], i, (1 + p) / 3.0 + i * 0.7);
+        sources[p] = parts[p];
+      }
+      shoal_reduce_all(dtype, SHOAL_REDUCE_SUM, N, PARTS, sources, want);
+      shoal_queue_t *queue = make_queue(device);
+      shoal_address_t memory = make_buffer(device, 1024), wide = memory + 512;
+      assert_ok(shoal_queue_upload(queue, parts, memory, sizeof parts));
+      // Every element of the f32 side has a stride of 2.
+      shoal_piece_t pieces[PARTS + 1];
+      shoal_copy_t copies[PARTS + 1];
+      for (int p = 0; p <= PARTS; ++p) {
+        pieces[p] = (shoal_piece_t){.rank = 1, .size = {N}, .src_stride = {1}, .dst_stride = {2}};
+        pieces[p].src_offset = p * N;
+        copies[p] = (shoal_copy_t){.src = memory,
+                                   .dst = wide,
+                                   .dtype = dtype,
+                                   .widen = true,
+                                   .accumulate = p > 0,
+                                   .piece_count = 1,
+                                   .pieces = &pieces[p]};
+      }
+      pieces[PARTS] = (shoal_piece_t){.rank = 1, .size = {N}, .src_stride = {2}, .dst_stride = {1}};
+      copies[PARTS] = (shoal_copy_t){.src = wide,
+                                     .dst = memory,
+                                     .dtype = dtype,
+                                     .narrow = true,
+                                     .piece_count = 1,
+                                     .pieces = &pieces[PARTS]};
+      for (int p = 0; p <= PARTS; ++p) assert_ok(shoal_queue_copy(queue, &copies[p]));
+      assert_ok(shoal_queue_download(queue, memory, out, sizeof out));
+      assert_ok(shoal_queue_wait(queue));
+      assert_memory_equal(out, want, sizeof out);
+      assert_int_equal(shoal_device_touched(device, memory), 512 + (2 * (N - 1) + 1) * 4);
+      copies[PARTS].accumulate = true;
+      assert_error(INVALID_ARGUMENT, "is not joined", shoal_queue_copy(queue, &copies[PARTS]));
+      copies[0].narrow = true;
+      assert_error(INVALID_ARGUMENT, "and narrowed at once", shoal_queue_copy(queue, &copies[0]));
+      copies[0] = (shoal_copy_t){.src = memory, .dst = wide, .dtype = SHOAL_F32, .widen = true};
+      assert_error(INVALID_ARGUMENT, "of f32 cannot be widened",
+                   shoal_queue_copy(queue, &copies[0]));
+      shoal_device_release(device, memory);
+      shoal_queue_free(queue);
+    }
+  }
+}
+
+// Without a source: the reduction's identity, in every type, and nowhere else.
+static void test_identity(void **state) {
+  (void)state;
+  const shoal_piece_t pieces[] = {transposed, line, backwards, scalar, empty};
+  FOR_EACH_MODE(device) {
+    shoal_queue_t *queue = make_queue(device);
+    for (int dtype = 0; dtype < SHOAL_DTYPE_COUNT; ++dtype) {
+      for (int r = 0; r < SHOAL_REDUCE_COUNT; ++r) {
+        if (!shoal_reduce_supported((shoal_dtype_t)dtype, (shoal_reduce_t)r)) continue;
+        double data[COUNT], want[COUNT], identity[COUNT];
+        fill((shoal_dtype_t)dtype, 3, data);
+        const size_t bytes = COUNT * shoal_dtype_size((shoal_dtype_t)dtype);
+        memcpy(want, data, bytes);
+        shoal_reduce_fill((shoal_dtype_t)dtype, (shoal_reduce_t)r, COUNT, identity);
+        shoal_copy_t copy = {.dtype = (shoal_dtype_t)dtype,
+                             .reduce = (shoal_reduce_t)r,
+                             .piece_count = 5,
+                             .pieces = pieces};
+        model_copy(&copy, (uint8_t *)identity, (uint8_t *)want);
+        copy.dst = make_buffer(device, (int64_t)bytes);
+        assert_ok(shoal_queue_upload(queue, data, copy.dst, (int64_t)bytes));
+        assert_ok(shoal_queue_copy(queue, &copy));
+        assert_ok(shoal_queue_download(queue, copy.dst, data, (int64_t)bytes));
+        assert_ok(shoal_queue_wait(queue));
+        assert_memory_equal(data, want, bytes);
+        copy.accumulate = true;
+        assert_error(INVALID_ARGUMENT, "needs a source", shoal_queue_copy(queue, &copy));
+        shoal_device_release(device, copy.dst);
+      }
+    }
+    shoal_queue_free(queue);
+  }
+}
+
 static void test_lse(void **state) {
   (void)state;
   shoal_device_t *device = make_device(0);
@@ -175,10 +266,9 @@ static void test_fill(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_lse),
-      cmocka_unit_test(test_predicate),
-      cmocka_unit_test(test_fill),
+      cmocka_unit_test(test_copies),    cmocka_unit_test(test_half),
+      cmocka_unit_test(test_identity),  cmocka_unit_test(test_lse),
+      cmocka_unit_test(test_predicate), cmocka_unit_test(test_fill),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,15 +154,63 @@ static shoal_status_t resolve_side(shoal_cpu_queue_t *queue, const shoal_piece_t
 
 typedef struct copier {
   const shoal_copy_t *copy;
-  int64_t element;
-  uint8_t *src, *dst;  // what the block spans on the two sides
+  int64_t src_element, dst_element;
+  uint8_t *src, *dst;  // what the block spans on the two sides; src NULL: there is none
 } copier_t;
+
+static void fill_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                     int64_t dst_stride) {
+  (void)src, (void)src_stride;
+  const copier_t *copier = self;
+  const shoal_copy_t *copy = copier->copy;
+  const int64_t step = dst_stride == 1 ? count : 1;
+  uint8_t *to = copier->dst + dst * copier->dst_element;
+  for (int64_t i = 0; i < count; i += step) {
+    shoal_reduce_fill(copy->dtype, copy->reduce, step, to + i * dst_stride * copier->dst_element);
+  }
+}
+
+// One side is bf16 or f16, the other f32: some elements at a time.
+static void widen_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                      int64_t dst_stride) {
+  enum { BLOCK = 256 };
+  const copier_t *copier = self;
+  const shoal_copy_t *copy = copier->copy;
+  const bool bf16 = copy->dtype == SHOAL_BF16;
+  float block[BLOCK];
+  for (int64_t done = 0; done < count; done += BLOCK) {
+    const int64_t size = count - done < BLOCK ? count - done : BLOCK;
+    const uint16_t *from = (const uint16_t *)(const void *)copier->src + src + done * src_stride;
+    float *to = (float *)(void *)copier->dst + dst + done * dst_stride;
+    for (int64_t i = 0; i < size; ++i) {
+      const uint16_t half = from[i * src_stride];
+      block[i] = bf16 ? shoal_bf16_to_f32(half) : shoal_f16_to_f32(half);
+    }
+    if (copy->accumulate) {
+      shoal_reduce_into(SHOAL_F32, copy->reduce, size, block, 1, to, dst_stride);
+    } else {
+      for (int64_t i = 0; i < size; ++i) to[i * dst_stride] = block[i];
+    }
+  }
+}
+
+static void narrow_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
+                       int64_t dst_stride) {
+  const copier_t *copier = self;
+  const bool bf16 = copier->copy->dtype == SHOAL_BF16;
+  const float *from = (const float *)(const void *)copier->src + src;
+  uint16_t *to = (uint16_t *)(void *)copier->dst + dst;
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = from[i * src_stride];
+    to[i * dst_stride] = bf16 ? shoal_f32_to_bf16(value) : shoal_f32_to_f16(value);
+  }
+}
 
 static void copy_row(void *self, int64_t src, int64_t dst, int64_t count, int64_t src_stride,
                      int64_t dst_stride) {
   const copier_t *copier = self;
   const shoal_copy_t *copy = copier->copy;
-  const int64_t element = copier->element;
+  const int64_t element = copier->dst_element;
   const uint8_t *from = copier->src + src * element;
   uint8_t *to = copier->dst + dst * element;
   if (copy->accumulate) {
@@ -182,13 +230,23 @@ static shoal_status_t copy_piece(shoal_cpu_queue_t *queue, const shoal_copy_t *c
     if (piece->size[d] <= 0) return NULL;
   }
   const int64_t element = (int64_t)shoal_dtype_size(copy->dtype);
-  copier_t copier = {.copy = copy, .element = element};
+  copier_t copier = {.copy = copy,
+                     .src_element = copy->narrow ? (int64_t)sizeof(float) : element,
+                     .dst_element = copy->widen ? (int64_t)sizeof(float) : element};
   shoal_piece_t block = *piece;
-  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->src, piece->src_stride, element,
-                                     "source of a copy", &block.src_offset, &copier.src));
-  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->dst, piece->dst_stride, element,
+  if (copy->src) {
+    SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->src, piece->src_stride,
+                                       copier.src_element, "source of a copy", &block.src_offset,
+                                       &copier.src));
+  }
+  SHOAL_RETURN_IF_ERROR(resolve_side(queue, piece, copy->dst, piece->dst_stride, copier.dst_element,
                                      "destination of a copy", &block.dst_offset, &copier.dst));
-  shoal_piece_rows(&block, copy_row, &copier);
+  shoal_piece_rows(&block,
+                   !copy->src     ? fill_row
+                   : copy->widen  ? widen_row
+                   : copy->narrow ? narrow_row
+                                  : copy_row,
+                   &copier);
   return NULL;
 }
 
