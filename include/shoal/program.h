@@ -63,7 +63,10 @@ typedef enum shoal_buffer_kind {
   SHOAL_BUFFER_TEMP,
   SHOAL_BUFFER_STATE,
   SHOAL_BUFFER_INPUT,
-  SHOAL_BUFFER_OUTPUT
+  SHOAL_BUFFER_OUTPUT,
+  SHOAL_BUFFER_NEXT,  // the value that a state takes: it lies where the state's old value lies, and
+                      // once it is written there the old one is gone
+  SHOAL_BUFFER_KIND_COUNT
 } shoal_buffer_kind_t;
 
 // A value as one class stores it: each rank has the part its layout gives, packed dense, in each
@@ -71,7 +74,7 @@ typedef enum shoal_buffer_kind {
 typedef struct shoal_buffer {
   const char *name;  // of the value; taps and errors use it
   shoal_buffer_kind_t kind;
-  int32_t state;                 // STATE: index into the program's states
+  int32_t state;                 // STATE, NEXT: index into the program's states; else -1
   shoal_type_t type;             // of the whole value
   const shoal_layout_t *layout;  // kept once in the program's arena, as all layouts here
   int32_t group;                 // of slots; -1: there is one

@@ -87,7 +87,8 @@ static bool comes_in(const shoal_segment_t *segment, int32_t buffer) {
 
 // Does the buffer carry something into or out of a segment, or is it made and used up inside?
 static bool crosses(const shoal_class_t *class, int32_t buffer) {
-  if (class->buffers[buffer].kind == SHOAL_BUFFER_STATE) return true;
+  const shoal_buffer_kind_t kind = class->buffers[buffer].kind;
+  if (kind == SHOAL_BUFFER_STATE || kind == SHOAL_BUFFER_NEXT) return true;
   for (int64_t s = 0; s < class->segment_count; ++s)
     if (comes_in(&class->segments[s], buffer)) return true;
   return false;

@@ -157,6 +157,13 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
         b->class->buffers[in->outputs[i]].name,
         shoal_type_format(&outputs[i], stored, sizeof stored));
   }
+  for (int32_t o = 0; o < in->output_count; ++o) {
+    const int32_t over = shoal_program_overwritten(b->class, in, o);
+    if (over < 0 || shoal_op_overwrites(&bound->call, o, over)) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "plan the memory again, or say so in the op's record",
+                            "output %d '%s' lies over input %d, which %s must not overwrite", o,
+                            b->class->buffers[in->outputs[o]].name, over, in->op->name);
+  }
   int64_t workspace = in->op->workspace ? in->op->workspace(&bound->call) : 0;
   if (workspace > in->workspace) {
     return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace at the largest over ranks",

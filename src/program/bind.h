@@ -71,6 +71,10 @@ static inline int32_t shoal_call_slot(const shoal_class_t *rank_class,
 // largest (the last may be empty), so what is planned for a buffer is touched to its end.
 int64_t shoal_buffer_slot_offset(const shoal_class_t *rank_class, const shoal_buffer_t *buffer,
                                  int64_t slot);
+// The input of a COMPUTE that its output lies over: the same bytes in every slot. -1: it lies
+// elsewhere.
+int32_t shoal_program_overwritten(const shoal_class_t *rank_class,
+                                  const shoal_instruction_t *instruction, int32_t output);
 // The call that is `back` calls before call `index`, which may be one of an earlier step.
 static inline const shoal_segment_call_t *shoal_order_back(const shoal_order_t *order,
                                                            int64_t index, int64_t back) {

@@ -53,6 +53,9 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_tables(const check_t *check);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const check_t *check);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *check,
                                                                int64_t class_index);
+// Nothing else of the instruction lies where an output lies over an input (overwrite.c).
+SHOAL_MUST_USE shoal_status_t shoal_program_check_overwrites(const shoal_class_t *class,
+                                                             const shoal_instruction_t *in);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_types(const check_t *check, int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const check_t *check);

@@ -127,7 +127,7 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
                             shoal_type_format(&made[i], should, sizeof should), i, buffer->name,
                             shoal_type_format(&buffer->type, is, sizeof is));
   }
-  return NULL;
+  return shoal_program_check_overwrites(class, in);
 }
 
 static shoal_status_t check_side(const check_t *check, int64_t c, const shoal_channel_t *channel,

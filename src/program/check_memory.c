@@ -171,8 +171,11 @@ static shoal_status_t write_guarded(memory_t *m, int32_t index) {
   return NULL;
 }
 
-static shoal_status_t write_buffer(memory_t *m, int32_t index) {
+// Output number `output` of the present instruction.
+static shoal_status_t write_buffer(memory_t *m, int32_t output) {
+  const int32_t index = m->in->outputs[output];
   if (index < 0) return NULL;
+  const bool over = shoal_program_overwritten(m->class, m->in, output) >= 0;
   const shoal_buffer_t *buffer = &m->class->buffers[index];
   int32_t slot = slot_of(m, index);
   bool copy = m->in->opcode == SHOAL_OPCODE_COPY;
@@ -187,7 +190,7 @@ static shoal_status_t write_buffer(memory_t *m, int32_t index) {
   } else {
     SHOAL_RETURN_IF_ERROR(write_whole(m, index));
   }
-  return shoal_spans_write(m, buffer_range(m, index, slot), index, slot, "an output");
+  return shoal_spans_write(m, buffer_range(m, index, slot), index, slot, over, "an output");
 }
 
 // ---- instructions -------------------------------------------------------------------
@@ -248,10 +251,10 @@ static shoal_status_t check_instruction(memory_t *m) {
     if (in->opcode == SHOAL_OPCODE_COMPUTE) {
       SHOAL_RETURN_IF_ERROR(read_buffer(m, m->class->buffers[in->outputs[i]].count, false));
     }
-    SHOAL_RETURN_IF_ERROR(write_buffer(m, in->outputs[i]));
+    SHOAL_RETURN_IF_ERROR(write_buffer(m, i));
   }
   return shoal_spans_write(m, shoal_spans_range(m, in->workspace_offset, in->workspace), -1, -1,
-                           "its workspace");
+                           false, "its workspace");
 }
 
 static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) {
@@ -294,10 +297,18 @@ static void start_order(memory_t *m, bool init) {
   }
 }
 
+// Does the state's own memory hold its next value, whole?
+static bool has_next(const memory_t *m, int32_t home) {
+  const int32_t owner = stranger(m, home, 0);
+  if (owner < 0 || m->class->buffers[owner].kind != SHOAL_BUFFER_NEXT) return false;
+  return m->class->buffers[owner].state == m->class->buffers[home].state &&
+         stranger(m, owner, 0) == -2;
+}
+
 static shoal_status_t end_order(memory_t *m, bool init) {
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
-    if (buffer->kind != SHOAL_BUFFER_STATE) continue;
+    if (buffer->kind != SHOAL_BUFFER_STATE || has_next(m, (int32_t)b)) continue;
     if (init && !m->histories[b][0].written) {
       return MISMATCH(&m->place, "write every state in \"init\"",
                       "state '%s' (buffer %lld) is not written", buffer->name, (long long)b);

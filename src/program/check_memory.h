@@ -58,9 +58,10 @@ range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes);
 // The present instruction's clock, from its queue's last instruction (-1: none) and its waits.
 void shoal_spans_clock(memory_t *m, int64_t before);
 // Checks that the present instruction's read or write is ordered with earlier accesses to these
-// bytes. A write gives them to `buffer` (-1: to none). `what` is for the message: "an input".
+// bytes. A write gives them to `buffer` (-1: to none); `over`: it may write what it reads itself.
+// `what` is for the message: "an input".
 SHOAL_MUST_USE shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what);
 SHOAL_MUST_USE shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer,
-                                                int32_t slot, const char *what);
+                                                int32_t slot, bool over, const char *what);
 
 #endif  // SHOAL_PROGRAM_CHECK_MEMORY_H_

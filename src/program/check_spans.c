@@ -116,7 +116,7 @@ shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what) {
 }
 
 shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer, int32_t slot,
-                                 const char *what) {
+                                 bool over, const char *what) {
   for (int64_t i = range.from; i < range.to; ++i) {
     span_t *span = &m->spans[i];
     enter_span(m, span);
@@ -125,7 +125,7 @@ shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer, int
       return unordered(m, span->writer, what, "writes");
     }
     for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-      if (span->readers[q] == self || !is_after(m, span->readers[q])) {
+      if ((span->readers[q] == self && !over) || !is_after(m, span->readers[q])) {
         return unordered(m, span->readers[q], what, "reads");
       }
       span->readers[q] = -1;

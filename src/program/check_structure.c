@@ -184,10 +184,16 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
   const int64_t slots = shoal_buffer_slots(class, buffer);
   if (__builtin_mul_overflow(buffer->bytes, slots, &total)) total = INT64_MAX;
   SHOAL_RETURN_IF_ERROR(check_space(class, buffer->offset, total, "it"));
-  if (buffer->kind == SHOAL_BUFFER_STATE)
+  if (buffer->kind == SHOAL_BUFFER_STATE || buffer->kind == SHOAL_BUFFER_NEXT)
     SHOAL_RETURN_IF_ERROR(check_state_buffer(program, buffer));
   if (buffer->count >= 0) SHOAL_RETURN_IF_ERROR(check_count(class, buffer));
   return NULL;
+}
+
+static shoal_status_t at_buffer(const place_t *place, int64_t index, shoal_status_t status) {
+  return shoal_program_check_at(place,
+                                shoal_status_annotatef(status, "buffer %lld '%s'", (long long)index,
+                                                       place_class(place)->buffers[index].name));
 }
 
 static shoal_status_t check_buffers(const check_t *check, int64_t c) {
@@ -197,18 +203,25 @@ static shoal_status_t check_buffers(const check_t *check, int64_t c) {
   shoal_memo_init(scratch, &sizes);
   const shoal_class_t *class = &program->classes[c];
   place_t place = AT(program, c);
-  int32_t *homes = SHOAL_NEW(scratch, int32_t, program->state_count);
+  const shoal_buffer_t **homes = SHOAL_NEW(scratch, const shoal_buffer_t *, program->state_count);
   if (!homes) return SHOAL_OOM();
   for (int64_t i = 0; i < class->buffer_count; ++i) {
     const shoal_buffer_t *buffer = &class->buffers[i];
     shoal_status_t status = check_buffer(program, class, buffer, &sizes, scratch);
-    if (!status && buffer->kind == SHOAL_BUFFER_STATE && homes[buffer->state]++) {
-      status = SHOAL_ERROR(MISMATCH, "the state has two buffers");
+    if (!status && buffer->kind == SHOAL_BUFFER_STATE) {
+      if (homes[buffer->state]) status = SHOAL_ERROR(MISMATCH, "the state has two buffers");
+      homes[buffer->state] = buffer;
     }
-    if (status) {
-      return shoal_program_check_at(
-          &place, shoal_status_annotatef(status, "buffer %lld '%s'", (long long)i, buffer->name));
-    }
+    if (status) return at_buffer(&place, i, status);
+  }
+  for (int64_t i = 0; i < class->buffer_count; ++i) {
+    const shoal_buffer_t *buffer = &class->buffers[i];
+    if (buffer->kind != SHOAL_BUFFER_NEXT) continue;
+    const shoal_buffer_t *home = homes[buffer->state];
+    if (home && home->offset == buffer->offset && home->bytes == buffer->bytes) continue;
+    return at_buffer(&place, i,
+                     SHOAL_ERROR_HINT(MISMATCH, "a state's next value lies where the state lies",
+                                      "it lies elsewhere than state %d", buffer->state));
   }
   for (int64_t s = 0; s < program->state_count; ++s) {
     if (homes[s] || !shoal_program_check_present(check, c, program->states[s].layout->mesh))

@@ -1,9 +1,10 @@
 // Local types: every instruction is bound as it would be at load, so that what an op makes of a
 // rank's parts is what its output buffers hold, copies find what they need, and workspaces suffice.
 //
-// Instructions that are alike - the same op, attributes, types, layouts and workspace - bind alike
-// on every rank: one of them stands for all. Of the ranks, one per cell is bound: those whose parts
-// have the same sizes in all layouts of the instruction (layout/cells.h) cannot be told apart.
+// Instructions that are alike - the same op, attributes, types, layouts, workspace and inputs
+// overwritten - bind alike on every rank: one of them stands for all. Of the ranks, one per cell is
+// bound: those whose parts have the same sizes in all layouts of the instruction (layout/cells.h)
+// cannot be told apart.
 #include "program/check_impl.h"
 #include "program/sample.h"
 
@@ -38,6 +39,8 @@ static void write_key(types_t *t, const shoal_instruction_t *in, bool loop) {
     shoal_key_add_pointer(&t->key, buffer ? buffer->layout : NULL);
     if (buffer) shoal_key_add_type(&t->key, &buffer->type);
   }
+  for (int32_t o = 0; o < in->output_count; ++o)
+    shoal_key_add(&t->key, shoal_program_overwritten(class, in, o));
   const shoal_buffer_t *predicate = in->predicate >= 0 ? &class->buffers[in->predicate] : NULL;
   shoal_key_add_pointer(&t->key, predicate ? predicate->layout : NULL);
 }

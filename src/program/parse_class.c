@@ -87,18 +87,18 @@ static bool read_slot_groups(parse_t *p, shoal_class_t *class) {
 // ---- buffers ------------------------------------------------------------------------
 
 static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
-  for (int kind = 0; kind <= SHOAL_BUFFER_OUTPUT; ++kind) {
+  for (int kind = 0; kind < SHOAL_BUFFER_KIND_COUNT; ++kind) {
     buffer->kind = (shoal_buffer_kind_t)kind;
     if (shoal_scan_accept(&p->scan, shoal_buffer_kind_name(buffer->kind))) return true;
   }
-  return shoal_scan_fail(&p->scan, "a buffer is temp, state, input or output");
+  return shoal_scan_fail(&p->scan, "a buffer is temp, state, input, output or next");
 }
 
 static bool read_buffer(parse_t *p, const shoal_class_t *class, int64_t index,
                         shoal_buffer_t *buffer) {
   *buffer = (shoal_buffer_t){.state = -1, .group = -1, .count = -1};
   if (!shoal_parse_index(p, "buffer", index) || !read_kind(p, buffer)) return false;
-  if (buffer->kind == SHOAL_BUFFER_STATE &&
+  if ((buffer->kind == SHOAL_BUFFER_STATE || buffer->kind == SHOAL_BUFFER_NEXT) &&
       !shoal_parse_int32(p, "state", 0, p->program->state_count - 1, &buffer->state)) {
     return false;
   }

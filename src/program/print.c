@@ -15,6 +15,7 @@
 //     slots 1 2 by_step
 //     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" group 0 bytes 2048 offset 0 count 5
 //     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
+//     buffer 2 next 0 "sgd.w" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
 //     segment 0 train.loop.0
 //       0 copy feed -> (0) "x"
 //       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" wait 0
@@ -88,7 +89,8 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
                                  shoal_arena_t *arena) {
   shoal_text_addf(text, "  buffer %lld %s ", (long long)index,
                   shoal_buffer_kind_name(buffer->kind));
-  if (buffer->kind == SHOAL_BUFFER_STATE) shoal_text_addf(text, "%d ", buffer->state);
+  if (buffer->kind == SHOAL_BUFFER_STATE || buffer->kind == SHOAL_BUFFER_NEXT)
+    shoal_text_addf(text, "%d ", buffer->state);
   shoal_text_add_quoted(text, buffer->name);
   shoal_text_add(text, " ");
   shoal_text_add_type(text, &buffer->type);

@@ -51,8 +51,9 @@ const char *shoal_buffer_kind_name(shoal_buffer_kind_t kind) {
   static const char *const names[] = {[SHOAL_BUFFER_TEMP] = "temp",
                                       [SHOAL_BUFFER_STATE] = "state",
                                       [SHOAL_BUFFER_INPUT] = "input",
-                                      [SHOAL_BUFFER_OUTPUT] = "output"};
-  return (unsigned)kind <= SHOAL_BUFFER_OUTPUT ? names[kind] : "?";
+                                      [SHOAL_BUFFER_OUTPUT] = "output",
+                                      [SHOAL_BUFFER_NEXT] = "next"};
+  return (unsigned)kind < SHOAL_BUFFER_KIND_COUNT ? names[kind] : "?";
 }
 
 void shoal_program_free(shoal_program_t *program) {

@@ -49,6 +49,8 @@ static shoal_status_t print_ops(const shoal_registry_t *registry, shoal_arena_t 
       shoal_text_addf(text, " %s:%d:%d:%d:%d", attr->name, (int)attr->kind, (int)attr->role,
                       (int)attr->operand, (int)attr->dim);
     }
+    for (int32_t k = 0; k < op->overwrite_count; ++k)
+      shoal_text_addf(text, " %d>%d", (int)op->overwrites[k].output, (int)op->overwrites[k].input);
     shoal_text_add(text, op->random ? " random\n" : "\n");
   }
   return NULL;

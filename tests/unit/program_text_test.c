@@ -120,7 +120,7 @@ static void errors_name_the_line(void **state) {
       {"\"micro:0\" micro", "\"micro:2\" micro", "there is no dim 2"},
       {"class 0 ranks 0-1", "class 0 ranks 1-0", "rank 0 is not between 1 and 1"},
       {"class 0 ranks 0-1", "class 0 ranks 0,0", "rank 0"},
-      {"buffer 1 temp", "buffer 1 tmp", "p:13:12: a buffer is temp, state, input or output"},
+      {"buffer 1 temp", "buffer 1 tmp", "p:13:12: a buffer is temp, state, input, output or next"},
       {"buffer 0 state 0", "buffer 0 state 1", "state 1 is not between 0 and 0"},
       {"offset 384", "offset 384 count 10", "buffer 9 counts in buffer 10"},
       {"bytes 64 offset", "group 0 bytes 64 offset", "slot group 0: there is none"},
