@@ -75,9 +75,5 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_pl
                                                 graph_build_t *out_graph);
 // emit.c: classes, segments, orders.
 SHOAL_MUST_USE shoal_status_t shoal_lower_emit(build_t *b);
-// memory.c: offsets of buffers and workspaces of one class.
-SHOAL_MUST_USE shoal_status_t shoal_lower_memory(build_t *b, shoal_class_t *c);
-// waits.c: orders conflicting accesses on different queues of one class.
-SHOAL_MUST_USE shoal_status_t shoal_lower_waits(build_t *b, shoal_class_t *c);
 
 #endif  // SHOAL_LOWER_BUILD_H_

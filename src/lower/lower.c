@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "lower/build.h"
+#include "lower/time.h"
 
 static bool covers_world(const shoal_mesh_t *mesh, int32_t world) {
   if (shoal_mesh_size(mesh) != world) return false;
@@ -141,11 +142,7 @@ static shoal_status_t lower_all(build_t *b) {
   program->outputs = b->outputs.items;
   program->output_count = b->outputs.count;
   SHOAL_RETURN_IF_ERROR(shoal_lower_emit(b));
-  for (int64_t c = 0; c < program->class_count; ++c) {
-    SHOAL_RETURN_IF_ERROR(shoal_lower_memory(b, &program->classes[c]));
-    SHOAL_RETURN_IF_ERROR(shoal_lower_waits(b, &program->classes[c]));
-  }
-  return NULL;
+  return shoal_lower_time(program, b->plan->allocator);
 }
 
 shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t *options,

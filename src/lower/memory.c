@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/status.h"
-#include "lower/build.h"
+#include "lower/time.h"
 #include "program/bind.h"
 
 typedef struct block {
@@ -260,7 +261,7 @@ static shoal_status_t place_graph(shoal_class_t *c, const shoal_order_t *order, 
   return place_blocks(blocks.items, blocks.count, base, scratch, out_end);
 }
 
-shoal_status_t shoal_lower_memory(build_t *b, shoal_class_t *c) {
+shoal_status_t shoal_lower_memory(shoal_class_t *c, shoal_allocator_t allocator) {
   int64_t base = 0;
   for (int64_t i = 0; i < c->buffer_count; ++i)
     if (c->buffers[i].kind == SHOAL_BUFFER_STATE) {
@@ -269,7 +270,7 @@ shoal_status_t shoal_lower_memory(build_t *b, shoal_class_t *c) {
     }
   c->arena_bytes = base;
   shoal_arena_t scratch;
-  shoal_arena_init(b->plan->allocator, &scratch);
+  shoal_arena_init(allocator, &scratch);
   shoal_status_t status = NULL;
   for (int64_t g = 0; g < c->order_count && !status; ++g)
     status = place_graph(c, &c->orders[g], base, &scratch, &c->arena_bytes);

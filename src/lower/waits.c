@@ -1,13 +1,15 @@
 // Waits: two instructions of a segment that touch the same bytes of the arena, one of them writing,
 // must run in the order of the list. On one queue they do; across queues the later one waits for
-// the earlier, unless a chain of waits says so already (vector clocks, one entry per queue).
+// the earlier, unless a chain of waits says so already (vector clocks, one entry per queue). What
+// different calls do is call_waits.c's.
 //
 // The arena is cut at every edge of what the segment touches. A piece of it knows its last writer
 // and, since then, its last reader on each queue: whoever came before those is done when they are.
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/status.h"
-#include "lower/build.h"
+#include "lower/time.h"
 #include "program/bind.h"
 
 typedef struct piece {
@@ -35,23 +37,20 @@ typedef struct range {
   bool write;
 } range_t;
 
-// Operand number `k` of an instruction: inputs, outputs, predicate, workspace. False: it has none.
+// Access number `k` of an instruction. False: it has none.
 static bool range_of(const order_t *o, const shoal_instruction_t *in, int32_t k,
                      range_t *out_range) {
-  const int32_t operands = in->input_count + in->output_count;
-  if (k == operands + 1) {
+  shoal_access_t access;
+  if (!shoal_access_at(o->c, in, k, &access)) return false;
+  if (access.buffer < 0) {
     *out_range = (range_t){in->workspace_offset, in->workspace_offset + in->workspace, true};
-    return in->workspace > 0;
+    return true;
   }
-  const int32_t index = k < in->input_count ? in->inputs[k]
-                        : k < operands      ? in->outputs[k - in->input_count]
-                                            : in->predicate;
-  if (index < 0) return false;
-  const shoal_buffer_t *buffer = &o->c->buffers[index];
+  const shoal_buffer_t *buffer = &o->c->buffers[access.buffer];
   *out_range =
       (range_t){buffer->offset, buffer->offset + buffer->bytes * shoal_buffer_slots(o->c, buffer),
-                k >= in->input_count && k < operands};
-  return buffer->bytes > 0;
+                access.write};
+  return true;
 }
 
 static int compare_bounds(const void *a, const void *b) {
@@ -63,7 +62,7 @@ static shoal_status_t cut_arena(order_t *o) {
   SHOAL_VEC(int64_t) bounds = {0};
   for (int64_t i = 0; i < o->segment->instruction_count; ++i) {
     const shoal_instruction_t *in = &o->segment->instructions[i];
-    for (int32_t k = 0; k < in->input_count + in->output_count + 2; ++k) {
+    for (int32_t k = 0; k < shoal_access_count(in); ++k) {
       range_t range;
       if (!range_of(o, in, k, &range)) continue;
       if (!SHOAL_PUSH(o->scratch, &bounds, range.start) ||
@@ -108,7 +107,7 @@ static void conflict(order_t *o, int32_t other) {
 // All conflicts are looked at before anything is marked: an instruction may read what it writes.
 static void touch(order_t *o, int32_t index, bool mark) {
   const shoal_instruction_t *in = &o->segment->instructions[index];
-  for (int32_t k = 0; k < in->input_count + in->output_count + 2; ++k) {
+  for (int32_t k = 0; k < shoal_access_count(in); ++k) {
     range_t range;
     if (!range_of(o, in, k, &range)) continue;
     for (int64_t i = piece_at(o, range.start); o->bounds[i] < range.end; ++i) {
@@ -126,7 +125,7 @@ static void touch(order_t *o, int32_t index, bool mark) {
   }
 }
 
-static shoal_status_t add_waits(build_t *b, order_t *o, int32_t index) {
+static shoal_status_t add_waits(order_t *o, int32_t index, shoal_arena_t *arena) {
   shoal_instruction_t *in = &o->segment->instructions[index];
   done_t *mine = &o->clocks[index];
   int32_t waits[SHOAL_MAX_QUEUES], count = 0;
@@ -145,12 +144,12 @@ static shoal_status_t add_waits(build_t *b, order_t *o, int32_t index) {
   }
   mine->done[in->queue] = index;
   in->wait_count = count;
-  in->waits = shoal_arena_copy(b->arena, waits, (size_t)count, sizeof *waits);
+  in->waits = shoal_arena_copy(arena, waits, (size_t)count, sizeof *waits);
   return in->waits ? NULL : SHOAL_OOM();
 }
 
-static shoal_status_t order_segment(build_t *b, const shoal_class_t *c, shoal_segment_t *segment,
-                                    shoal_arena_t *scratch) {
+static shoal_status_t order_segment(const shoal_class_t *c, shoal_segment_t *segment,
+                                    shoal_arena_t *arena, shoal_arena_t *scratch) {
   order_t o = {.c = c, .segment = segment, .scratch = scratch};
   done_t start;
   int32_t last[SHOAL_MAX_QUEUES];
@@ -164,18 +163,19 @@ static shoal_status_t order_segment(build_t *b, const shoal_class_t *c, shoal_se
     o.clocks[i] = last[queue] >= 0 ? o.clocks[last[queue]] : start;
     touch(&o, i, false);
     touch(&o, i, true);
-    SHOAL_RETURN_IF_ERROR(add_waits(b, &o, i));
+    SHOAL_RETURN_IF_ERROR(add_waits(&o, i, arena));
     last[queue] = i;
   }
   return NULL;
 }
 
-shoal_status_t shoal_lower_waits(build_t *b, shoal_class_t *c) {
+shoal_status_t shoal_lower_waits(shoal_class_t *c, shoal_arena_t *arena,
+                                 shoal_allocator_t allocator) {
   shoal_status_t status = NULL;
   for (int64_t s = 0; s < c->segment_count && !status; ++s) {
     shoal_arena_t scratch;
-    shoal_arena_init(b->plan->allocator, &scratch);
-    status = order_segment(b, c, &c->segments[s], &scratch);
+    shoal_arena_init(allocator, &scratch);
+    status = order_segment(c, &c->segments[s], arena, &scratch);
     shoal_arena_deinit(&scratch);
   }
   return status;
