@@ -4,7 +4,7 @@
 // (in order within a queue, concurrent between queues) and ordered across queues by *events*. The
 // CPU sits behind the same interface. In *opaque* mode the CPU device hands out addresses that are
 // not mapped on the host and runs every queue on its own thread: only kernels and copies can touch
-// device buffers.
+// device buffers, and in *blind* mode not even functions that run on a queue, as on an accelerator.
 #ifndef SHOAL_DEVICE_H_
 #define SHOAL_DEVICE_H_
 
@@ -23,6 +23,8 @@ typedef struct shoal_device_options {
   shoal_allocator_t allocator;
   const char *kind;  // NULL: "cpu"
   bool opaque;       // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
+  bool blind;        // CPU: opaque, and shoal_device_view gives NULL everywhere (also
+                     // SHOAL_DEVICE_OPAQUE=blind)
   bool concurrent;   // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1).
                      // Neither: work runs in the calling thread when it is enqueued
   shoal_allocator_t
@@ -56,8 +58,20 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_create(shoal_device_t *devic
                                                            shoal_event_t **out_event);
 SHOAL_API void shoal_event_free(shoal_event_t *event);
 
-// A kernel call on device memory. Everything pointed to must stay valid until the queue is done
-// with it.
+// An operand of a launch that has valid elements only in some of its rows (along dim 0): as many
+// rows of the *whole* value as an integer in device memory says when the launch runs. The kernel
+// sees a tensor of those that the operand holds, which are its first ones.
+typedef struct shoal_bounded {
+  int32_t operand;   // inputs, then outputs
+  const char *name;  // of the count, for errors
+  shoal_address_t count;
+  shoal_dtype_t dtype;           // of the count: SHOAL_I32 or SHOAL_I64
+  int64_t whole;                 // rows of the whole; another count than 0 to this is an error
+  const shoal_dim_part_t *part;  // which of them the operand holds
+} shoal_bounded_t;
+
+// A kernel call on device memory. It and everything that it points to must stay valid until the
+// queue is done with it; so for copies below.
 typedef struct shoal_launch {
   shoal_call_t call;  // local types, bound attributes
   const shoal_address_t *inputs, *outputs;
@@ -68,17 +82,54 @@ typedef struct shoal_launch {
   shoal_status_t (*provider)(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                              const shoal_tensor_t *outputs);
   void *provider_self;
+  int32_t bounded_count;
+  const shoal_bounded_t *bounded;         // such a launch may be on one queue at a time
+  const char *name;                       // optional: for errors, what is being computed
   const struct shoal_prepared *prepared;  // by shoal_launch_prepare; NULL: not prepared
 } shoal_launch_t;
 
-// Looks up the kernel and the operands' memory once, instead of at every launch, and keeps the
-// result in the arena. From then on the caller must not change types and addresses, must keep the
-// memory allocated, and may use the launch on queues of this device only. Optional; errors are
-// those that launching would give. Not while the device's memory is being released by another
-// thread.
+// Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their
+// blocks do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to
+// `dtype`. Joins of several bf16 or f16 that are rounded once: `widen` each into f32, `narrow` at
+// the end.
+typedef struct shoal_copy {
+  shoal_address_t src;  // 0: none; the identity of `reduce` (for a sum: 0) is written
+  shoal_address_t dst;
+  shoal_dtype_t dtype;
+  bool accumulate;
+  shoal_reduce_t reduce;
+  bool widen;   // the destination has f32, and `dtype`, bf16 or f16, is the source's
+  bool narrow;  // the source has f32, and `dtype`, bf16 or f16, is the destination's; not joined
+  int64_t piece_count;
+  const shoal_piece_t *pieces;
+  const shoal_address_t *predicate;  // as a launch's
+  const struct shoal_prepared_copy *prepared;
+} shoal_copy_t;
+
+// `count` elements become `value`. What it points to must stay valid until the queue is done with
+// it; the fill itself is taken when it is enqueued.
+typedef struct shoal_fill {
+  shoal_address_t dst;
+  shoal_dtype_t dtype;
+  int64_t count;
+  double value;
+  const shoal_address_t *predicate;  // as a launch's
+  const struct shoal_prepared_fill *prepared;
+} shoal_fill_t;
+
+// Checks, and looks up kernels and memory, once instead of each time; keeps the result in the
+// arena. From then on the caller must not change what was prepared, must keep the memory allocated,
+// and may use it on queues of this device only. Optional; errors are those that running it would
+// give. Not while the device's memory is being released by another thread.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_launch_prepare(shoal_device_t *device,
                                                              shoal_arena_t *arena,
                                                              shoal_launch_t *launch);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_copy_prepare(shoal_device_t *device,
+                                                           shoal_arena_t *arena,
+                                                           shoal_copy_t *copy);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fill_prepare(shoal_device_t *device,
+                                                           shoal_arena_t *arena,
+                                                           shoal_fill_t *fill);
 
 // Enqueue; none of these waits for the work. The first error of a queue is kept and returned by
 // shoal_queue_wait; work after it on that queue is skipped (events still fire, so nobody hangs).
@@ -94,28 +145,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_upload(shoal_queue_t *queue,
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_download(shoal_queue_t *queue,
                                                              shoal_address_t device, void *host,
                                                              int64_t bytes);
-// Strided copies, device to device; pieces' offsets and strides are in elements of `dtype`, their
-// blocks do not overlap with the source. With `accumulate`, dst = reduce(dst, src), rounded to
-// `dtype`. Joins of several bf16 or f16 that are rounded once: `widen` each into f32, `narrow` at
-// the end.
-typedef struct shoal_copy {
-  shoal_address_t src;  // 0: none; the identity of `reduce` (for a sum: 0) is written
-  shoal_address_t dst;
-  shoal_dtype_t dtype;
-  bool accumulate;
-  shoal_reduce_t reduce;
-  bool widen;   // the destination has f32, and `dtype`, bf16 or f16, is the source's
-  bool narrow;  // the source has f32, and `dtype`, bf16 or f16, is the destination's; not joined
-  int64_t piece_count;
-  const shoal_piece_t *pieces;
-  const shoal_address_t *predicate;
-} shoal_copy_t;
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_copy(shoal_queue_t *queue,
                                                          const shoal_copy_t *copy);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_fill(shoal_queue_t *queue,
-                                                         shoal_address_t device,
-                                                         shoal_dtype_t dtype, int64_t count,
-                                                         double value);
+                                                         const shoal_fill_t *fill);
 // Runs a function on the queue, in order; communication uses this. The function may call
 // shoal_device_view.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_queue_call(shoal_queue_t *queue,
@@ -152,7 +185,7 @@ SHOAL_API void shoal_queue_on_error(shoal_queue_t *queue, shoal_queue_error_fn_t
                                     void *self);
 
 // Host pointer to device memory for work that runs *on a queue* (communication, kernel providers).
-// Returns NULL outside a queue in opaque mode, and on devices that have none.
+// Returns NULL outside a queue in opaque mode, and everywhere on devices that have none.
 SHOAL_API void *shoal_device_view(shoal_device_t *device, shoal_address_t address, int64_t bytes);
 
 #ifdef __cplusplus

@@ -21,13 +21,24 @@ void shoal_arena_init(shoal_allocator_t allocator, shoal_arena_t *out_arena) {
   *out_arena = (shoal_arena_t){.allocator = allocator};
 }
 
-void shoal_arena_deinit(shoal_arena_t *arena) {
-  if (!arena) return;
-  for (shoal_arena_block_t *block = arena->blocks, *next; block; block = next) {
+static void free_blocks(const shoal_arena_t *arena, shoal_arena_block_t *block) {
+  for (shoal_arena_block_t *next; block; block = next) {
     next = block->next;
     arena->allocator.free(arena->allocator.self, block);
   }
+}
+
+void shoal_arena_deinit(shoal_arena_t *arena) {
+  if (!arena) return;
+  free_blocks(arena, arena->blocks);
   *arena = (shoal_arena_t){.allocator = arena->allocator};
+}
+
+void shoal_arena_clear(shoal_arena_t *arena) {
+  if (!arena->blocks) return;
+  free_blocks(arena, arena->blocks->next);
+  arena->blocks->next = NULL;
+  arena->used = 0;
 }
 
 shoal_status_t shoal_arena_create(shoal_allocator_t allocator, shoal_arena_t **out_arena) {

@@ -15,6 +15,9 @@ typedef struct shoal_arena {
 
 void shoal_arena_init(shoal_allocator_t allocator, shoal_arena_t *out_arena);
 void shoal_arena_deinit(shoal_arena_t *arena);  // zeroed arenas are allowed
+// Gives back everything that was allocated but keeps one block for what comes next, so that scratch
+// of about the same size again allocates nothing.
+void shoal_arena_clear(shoal_arena_t *arena);
 
 char *shoal_arena_strdup(shoal_arena_t *arena, const char *text);  // NULL when memory is short
 char *shoal_arena_printf(shoal_arena_t *arena, const char *format, ...)

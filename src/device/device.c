@@ -166,7 +166,31 @@ static shoal_status_t check_launch(const shoal_device_t *device, const shoal_lau
                             "op '%s' has no kernel on device '%s'", call->op->name,
                             shoal_device_kind(device));
   }
+  for (int32_t i = 0; i < launch->bounded_count; ++i) {
+    const shoal_bounded_t *bounded = &launch->bounded[i];
+    const int32_t k = bounded->operand - call->input_count;
+    const bool known = bounded->operand >= 0 && k < call->output_count;
+    const shoal_type_t *type = !known  ? NULL
+                               : k < 0 ? &call->inputs[bounded->operand]
+                                       : &call->outputs[k];
+    if (!known || type->shape.rank < 1 || !bounded->part ||
+        (bounded->dtype != SHOAL_I32 && bounded->dtype != SHOAL_I64)) {
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "launch of '%s': operand %d has no rows that an integer could count",
+                         call->op->name, bounded->operand);
+    }
+  }
   return NULL;
+}
+
+int64_t shoal_bounded_rows(const shoal_bounded_t *bounded, int64_t n) {
+  const shoal_dim_part_t *part = bounded->part;
+  int64_t rows = 0;
+  for (int32_t i = 0; i < part->held_count && part->held[i].start < n; ++i) {
+    const int64_t left = n - part->held[i].start;
+    rows += left < part->held[i].size ? left : part->held[i].size;
+  }
+  return rows;
 }
 
 shoal_status_t shoal_launch_prepare(shoal_device_t *device, shoal_arena_t *arena,
@@ -181,7 +205,7 @@ shoal_status_t shoal_queue_launch(shoal_queue_t *queue, const shoal_launch_t *la
   return queue->device->ops->launch(queue, launch);
 }
 
-shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy) {
+static shoal_status_t check_copy(const shoal_copy_t *copy) {
   if (!copy || (copy->piece_count > 0 && !copy->pieces)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "a copy needs its pieces");
   }
@@ -209,6 +233,18 @@ shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy) 
                          copy->pieces[i].rank);
     }
   }
+  return NULL;
+}
+
+shoal_status_t shoal_copy_prepare(shoal_device_t *device, shoal_arena_t *arena,
+                                  shoal_copy_t *copy) {
+  SHOAL_RETURN_IF_ERROR(check_copy(copy));
+  if (!device->ops->prepare_copy) return NULL;
+  return device->ops->prepare_copy(device, copy, arena, &copy->prepared);
+}
+
+shoal_status_t shoal_queue_copy(shoal_queue_t *queue, const shoal_copy_t *copy) {
+  if (!copy || !copy->prepared) SHOAL_RETURN_IF_ERROR(check_copy(copy));
   return queue->device->ops->copy(queue, copy);
 }
 
@@ -230,13 +266,23 @@ shoal_status_t shoal_queue_download(shoal_queue_t *queue, shoal_address_t device
   return queue->device->ops->download(queue, device, host, bytes);
 }
 
-shoal_status_t shoal_queue_fill(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
-                                int64_t count, double value) {
-  if (shoal_dtype_size(dtype) == 0 || count < 0) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "cannot fill %lld elements of %s", (long long)count,
-                       shoal_dtype_name(dtype));
-  }
-  return queue->device->ops->fill(queue, device, dtype, count, value);
+static shoal_status_t check_fill(const shoal_fill_t *fill) {
+  if (fill && shoal_dtype_size(fill->dtype) > 0 && fill->count >= 0) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "cannot fill %lld elements of %s",
+                     fill ? (long long)fill->count : 0,
+                     fill ? shoal_dtype_name(fill->dtype) : "nothing");
+}
+
+shoal_status_t shoal_fill_prepare(shoal_device_t *device, shoal_arena_t *arena,
+                                  shoal_fill_t *fill) {
+  SHOAL_RETURN_IF_ERROR(check_fill(fill));
+  if (!device->ops->prepare_fill) return NULL;
+  return device->ops->prepare_fill(device, fill, arena, &fill->prepared);
+}
+
+shoal_status_t shoal_queue_fill(shoal_queue_t *queue, const shoal_fill_t *fill) {
+  if (!fill || !fill->prepared) SHOAL_RETURN_IF_ERROR(check_fill(fill));
+  return queue->device->ops->fill(queue, fill);
 }
 
 shoal_status_t shoal_queue_call(shoal_queue_t *queue, shoal_status_t (*function)(void *self),

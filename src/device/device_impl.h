@@ -16,8 +16,10 @@ struct shoal_device {
   shoal_target_t target;
 };
 
-// What a backend keeps of a prepared launch.
+// What a backend keeps of a prepared launch, copy, fill.
 typedef struct shoal_prepared shoal_prepared_t;
+typedef struct shoal_prepared_copy shoal_prepared_copy_t;
+typedef struct shoal_prepared_fill shoal_prepared_fill_t;
 
 struct shoal_queue {
   shoal_device_t *device;
@@ -77,18 +79,21 @@ struct shoal_device_ops {
   shoal_status_t (*elapsed)(shoal_event_t *from, shoal_event_t *to, double *out_seconds);
 
   // ---- work
-  // Optional: looks up what a launch needs, once; it may then be launched many times. NULL:
-  // launches are as fast without.
+  // Optional, each: looks up what is needed, once; it may then be enqueued many times. NULL: as
+  // fast without.
   shoal_status_t (*prepare)(shoal_device_t *device, const shoal_launch_t *launch,
                             shoal_arena_t *arena, const shoal_prepared_t **out_prepared);
+  shoal_status_t (*prepare_copy)(shoal_device_t *device, const shoal_copy_t *copy,
+                                 shoal_arena_t *arena, const shoal_prepared_copy_t **out_prepared);
+  shoal_status_t (*prepare_fill)(shoal_device_t *device, const shoal_fill_t *fill,
+                                 shoal_arena_t *arena, const shoal_prepared_fill_t **out_prepared);
   shoal_status_t (*launch)(shoal_queue_t *queue, const shoal_launch_t *launch);
   shoal_status_t (*copy)(shoal_queue_t *queue, const shoal_copy_t *copy);
   shoal_status_t (*upload)(shoal_queue_t *queue, const void *host, shoal_address_t device,
                            int64_t bytes);
   shoal_status_t (*download)(shoal_queue_t *queue, shoal_address_t device, void *host,
                              int64_t bytes);
-  shoal_status_t (*fill)(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
-                         int64_t count, double value);
+  shoal_status_t (*fill)(shoal_queue_t *queue, const shoal_fill_t *fill);
   shoal_status_t (*call)(shoal_queue_t *queue, shoal_status_t (*function)(void *self), void *self);
   // Optional: bytes from another device's memory. NULL: such a copy goes through the host.
   shoal_status_t (*peer_copy)(shoal_queue_t *queue, const shoal_device_t *src_device,

@@ -21,32 +21,18 @@ shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address, i
                      shoal_device_kind(runner->device));
 }
 
-static shoal_status_t run_fill(void *self) {
-  const shoal_run_fill_t *fill = self;
-  void *predicate, *data;
-  SHOAL_RETURN_IF_ERROR(shoal_run_view(fill->runner, *fill->predicate, 1, &predicate));
-  if (!*(const uint8_t *)predicate) return NULL;
-  const int64_t bytes = fill->count * (int64_t)shoal_dtype_size(fill->dtype);
-  SHOAL_RETURN_IF_ERROR(shoal_run_view(fill->runner, fill->address, bytes, &data));
-  for (int64_t i = 0; i < fill->count; ++i) shoal_dtype_store(fill->dtype, data, i, fill->value);
-  return NULL;
-}
-
 // ---- enqueueing -----------------------------------------------------------------------
 
 static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action) {
   if (action->bound->idle) return NULL;
   switch (action->bound->instruction->opcode) {
     case SHOAL_OPCODE_COMPUTE:
-      if (action->bounded) return shoal_queue_call(queue, shoal_run_bounded, action->bounded);
       return shoal_queue_launch(queue, &action->launch);
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:
       return shoal_queue_copy(queue, &action->copy);
     case SHOAL_OPCODE_FILL:
-      if (action->fill.predicate) return shoal_queue_call(queue, run_fill, &action->fill);
-      return shoal_queue_fill(queue, action->fill.address, action->fill.dtype, action->fill.count,
-                              action->fill.value);
+      return shoal_queue_fill(queue, &action->fill);
     case SHOAL_OPCODE_FEED:
       return shoal_run_feed(queue, &action->transfer);
     case SHOAL_OPCODE_FETCH:

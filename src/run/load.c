@@ -49,12 +49,15 @@ static shoal_status_t build_launch(shoal_runner_t *runner, const shoal_bound_ins
                        : 0,
       .provider = foreign ? runner->options.provider : NULL,
       .provider_self = runner->options.provider_self,
+      .name = instruction->name,
   };
   SHOAL_RETURN_IF_ERROR(
       addresses_of(runner, bound->inputs, instruction->input_count, &out_launch->inputs));
   SHOAL_RETURN_IF_ERROR(
       addresses_of(runner, bound->outputs, instruction->output_count, &out_launch->outputs));
-  return predicate_of(runner, bound, &out_launch->predicate);
+  SHOAL_RETURN_IF_ERROR(predicate_of(runner, bound, &out_launch->predicate));
+  SHOAL_RETURN_IF_ERROR(shoal_run_bounded(runner, bound, out_launch));
+  return shoal_launch_prepare(runner->device, &runner->arena, out_launch);
 }
 
 static shoal_status_t build_copy(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
@@ -68,19 +71,20 @@ static shoal_status_t build_copy(shoal_runner_t *runner, const shoal_bound_instr
       .piece_count = bound->piece_count,
       .pieces = bound->pieces,
   };
-  return predicate_of(runner, bound, &out_copy->predicate);
+  SHOAL_RETURN_IF_ERROR(predicate_of(runner, bound, &out_copy->predicate));
+  return shoal_copy_prepare(runner->device, &runner->arena, out_copy);
 }
 
 static shoal_status_t build_fill(shoal_runner_t *runner, const shoal_bound_instruction_t *bound,
-                                 shoal_run_fill_t *out_fill) {
-  *out_fill = (shoal_run_fill_t){
-      .runner = runner,
-      .address = address_of(runner, bound->outputs[0]),
+                                 shoal_fill_t *out_fill) {
+  *out_fill = (shoal_fill_t){
+      .dst = address_of(runner, bound->outputs[0]),
       .dtype = bound->outputs[0]->type.dtype,
       .count = bound->outputs[0]->count,
       .value = bound->instruction->value,
   };
-  return predicate_of(runner, bound, &out_fill->predicate);
+  SHOAL_RETURN_IF_ERROR(predicate_of(runner, bound, &out_fill->predicate));
+  return shoal_fill_prepare(runner->device, &runner->arena, out_fill);
 }
 
 static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
@@ -93,11 +97,6 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
   switch (bound->instruction->opcode) {
     case SHOAL_OPCODE_COMPUTE:
       status = build_launch(runner, bound, &action->launch);
-      if (!status) {
-        status = shoal_run_bounded_init(runner, bound, &action->launch, &action->bounded);
-      }
-      if (!status && !action->bounded)
-        status = shoal_launch_prepare(runner->device, &runner->arena, &action->launch);
       break;
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:

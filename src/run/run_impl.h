@@ -55,15 +55,6 @@ typedef struct shoal_run_transfer {
   char *staging;        // of the part; NULL when the part is the whole
 } shoal_run_transfer_t;
 
-typedef struct shoal_run_fill {
-  shoal_runner_t *runner;
-  shoal_address_t address;
-  shoal_dtype_t dtype;
-  int64_t count;
-  double value;
-  const shoal_address_t *predicate;
-} shoal_run_fill_t;
-
 // RESHARD in one call. One in which this rank only sends is *lazy*: it is started from a send
 // buffer of its own and waited for at the end of the run, because the receivers may come to it much
 // later (a pipeline's next stage). Every call of an order has its own, so that no send buffer is
@@ -78,19 +69,16 @@ typedef struct shoal_run_move {
   struct shoal_run_move *next;  // lazy and under way
 } shoal_run_move_t;
 
-typedef struct shoal_run_bounded shoal_run_bounded_t;
-
 // One instruction of one call, ready to be enqueued.
 typedef struct shoal_action {
   const shoal_bound_instruction_t *bound;
   shoal_event_t *record;  // NULL: nobody waits
   int32_t await_count;
   shoal_event_t *const *awaits;
-  shoal_run_bounded_t *bounded;  // COMPUTE on bounded buffers, in the place of the launch; or NULL
   union {
     shoal_launch_t launch;
     shoal_copy_t copy;
-    shoal_run_fill_t fill;
+    shoal_fill_t fill;
     shoal_run_transfer_t transfer;
     shoal_run_move_t *move;
   };
@@ -209,13 +197,10 @@ SHOAL_MUST_USE shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner);
 
 // ---- bounded.c ------------------------------------------------------------------------
 
-// What runs in the place of `launch` where the instruction has a bounded operand; NULL where not.
-SHOAL_MUST_USE shoal_status_t shoal_run_bounded_init(shoal_runner_t *runner,
-                                                     const shoal_bound_instruction_t *bound,
-                                                     const shoal_launch_t *launch,
-                                                     shoal_run_bounded_t **out_bounded);
-// On a queue; self is a shoal_run_bounded_t.
-SHOAL_MUST_USE shoal_status_t shoal_run_bounded(void *self);
+// Tells the launch of the instruction which of its operands are bounded; nothing where none is.
+SHOAL_MUST_USE shoal_status_t shoal_run_bounded(shoal_runner_t *runner,
+                                                const shoal_bound_instruction_t *bound,
+                                                shoal_launch_t *launch);
 
 // ---- timer.c --------------------------------------------------------------------------
 

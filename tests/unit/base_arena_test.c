@@ -73,10 +73,34 @@ static void nth_allocation_fails(void **state) {
   assert_true(check_failing_allocations(use_arena_and_text, NULL, 0) > 5);
 }
 
+// Scratch that is cleared: one block is kept, whatever was allocated.
+static void cleared_scratch(void **state) {
+  (void)state;
+  shoal_failing_t counter = {0};
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_failing(&counter), &arena);
+  shoal_arena_clear(&arena);
+  for (int round = 0; round < 5; ++round) {
+    char *bytes = SHOAL_NEW(&arena, char, 1000);
+    assert_non_null(bytes);
+    for (int i = 0; i < 1000; ++i) assert_int_equal(bytes[i], 0);
+    memset(bytes, 7, 1000);
+    shoal_arena_clear(&arena);
+  }
+  assert_int_equal(counter.calls, 1);
+  for (int i = 0; i < 100; ++i) assert_non_null(SHOAL_NEW(&arena, char, 3000));
+  assert_true(counter.live_blocks > 2);
+  shoal_arena_clear(&arena);
+  assert_int_equal(counter.live_blocks, 1);
+  shoal_arena_deinit(&arena);
+  assert_int_equal(counter.live_blocks, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_are_zeroed_aligned_and_apart),
       cmocka_unit_test(arrays_grow),
+      cmocka_unit_test(cleared_scratch),
       cmocka_unit_test(nth_allocation_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void fill(shoal_dtype_t dtype, int salt, void *data) {
   }
 }
 
-static void check_copy(shoal_device_t *device, shoal_copy_t copy) {
+static void check_copy(shoal_device_t *device, shoal_arena_t *arena, shoal_copy_t copy) {
   const size_t bytes = COUNT * shoal_dtype_size(copy.dtype);
   double src[COUNT], dst[COUNT], want[COUNT];
   fill(copy.dtype, 1, src);
@@ -73,6 +73,7 @@ static void check_copy(shoal_device_t *device, shoal_copy_t copy) {
   copy.dst = make_buffer(device, (int64_t)bytes);
   assert_ok(shoal_queue_upload(queue, src, copy.src, (int64_t)bytes));
   assert_ok(shoal_queue_upload(queue, dst, copy.dst, (int64_t)bytes));
+  if (arena) assert_ok(shoal_copy_prepare(device, arena, &copy));
   assert_ok(shoal_queue_copy(queue, &copy));
   assert_ok(shoal_queue_download(queue, copy.dst, dst, (int64_t)bytes));
   assert_ok(shoal_queue_wait(queue));
@@ -94,19 +95,23 @@ static void check_copy(shoal_device_t *device, shoal_copy_t copy) {
 static void test_copies(void **state) {
   (void)state;
   const shoal_piece_t pieces[] = {transposed, line, backwards, scalar, empty};
+  shoal_arena_t *arena = NULL;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
   FOR_EACH_MODE(device) {
     for (int dtype = 0; dtype < SHOAL_DTYPE_COUNT; ++dtype) {
       shoal_copy_t copy = {.dtype = (shoal_dtype_t)dtype, .piece_count = 5, .pieces = pieces};
-      check_copy(device, copy);
+      check_copy(device, NULL, copy);
+      check_copy(device, arena, copy);
       copy.accumulate = true;
       const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
                                         SHOAL_REDUCE_PROD};
       for (int r = 0; r < 4; ++r) {
         copy.reduce = reduces[r];
-        check_copy(device, copy);
+        check_copy(device, r % 2 ? arena : NULL, copy);
       }
     }
   }
+  shoal_arena_free(arena);
 }
 
 // Joined in f32 and rounded once, as the host's collectives do it.
@@ -208,7 +213,7 @@ static void test_lse(void **state) {
                        .reduce = SHOAL_REDUCE_LSE,
                        .piece_count = 1,
                        .pieces = &line};
-  check_copy(device, copy);
+  check_copy(device, NULL, copy);
   shoal_queue_t *queue = make_queue(device);
   copy.dtype = SHOAL_I32;
   assert_error(UNSUPPORTED, "lse", shoal_queue_copy(queue, &copy));
@@ -229,9 +234,9 @@ static void test_predicate(void **state) {
                          .pieces = &piece,
                          .predicate = &flag};
     int32_t out[4];
-    assert_ok(shoal_queue_fill(queue, memory, SHOAL_I32, 4, 7));
+    assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){memory, SHOAL_I32, 4, 7}));
     for (int on = 0; on < 2; ++on) {
-      assert_ok(shoal_queue_fill(queue, flag, SHOAL_BOOL, 1, on));
+      assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){flag, SHOAL_BOOL, 1, on}));
       assert_ok(shoal_queue_copy(queue, &copy));
       assert_ok(shoal_queue_wait(queue));
       assert_int_equal(shoal_device_touched(device, memory), on ? 528 : 16);
@@ -244,8 +249,48 @@ static void test_predicate(void **state) {
     copy.dst = memory + 1016;  // the last element would lie outside
     assert_ok(shoal_queue_copy(queue, &copy));
     assert_error(INTERNAL, "destination of a copy", shoal_queue_wait(queue));
+    shoal_arena_t *arena = NULL;
+    assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+    assert_error(INTERNAL, "destination of a copy", shoal_copy_prepare(device, arena, &copy));
+    copy.pieces = NULL;
+    assert_error(INVALID_ARGUMENT, "its pieces", shoal_copy_prepare(device, arena, &copy));
+    shoal_arena_free(arena);
     shoal_queue_free(queue);
   }
+}
+
+// A fill with a predicate, prepared and not.
+static void test_predicate_of_fill(void **state) {
+  (void)state;
+  shoal_arena_t *arena = NULL;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  FOR_EACH_MODE(device) {
+    shoal_queue_t *queue = make_queue(device);
+    shoal_address_t memory = make_buffer(device, 40000), flag = make_buffer(device, 1);
+    for (int prepared = 0; prepared < 2; ++prepared) {
+      shoal_fill_t fill = {
+          .dst = memory, .dtype = SHOAL_F64, .count = 5000, .value = 3, .predicate = &flag};
+      if (prepared) assert_ok(shoal_fill_prepare(device, arena, &fill));
+      assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){memory, SHOAL_F64, 5000, 2}));
+      for (int on = 0; on < 2; ++on) {
+        double out[5000];
+        assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){flag, SHOAL_BOOL, 1, on}));
+        assert_ok(shoal_queue_fill(queue, &fill));
+        assert_ok(shoal_queue_download(queue, memory, out, sizeof out));
+        assert_ok(shoal_queue_wait(queue));
+        for (int i = 0; i < 5000; ++i) assert_true(out[i] == (on ? 3 : 2));
+      }
+    }
+    shoal_fill_t outside = {.dst = memory + 8, .dtype = SHOAL_F64, .count = 5000};
+    assert_error(INTERNAL, "fill: 40000 bytes", shoal_fill_prepare(device, arena, &outside));
+    assert_null(outside.prepared);
+    outside.count = -1;
+    assert_error(INVALID_ARGUMENT, "-1", shoal_fill_prepare(device, arena, &outside));
+    assert_error(INVALID_ARGUMENT, "-1", shoal_queue_fill(queue, &outside));
+    assert_error(INVALID_ARGUMENT, "nothing", shoal_queue_fill(queue, NULL));
+    shoal_queue_free(queue);
+  }
+  shoal_arena_free(arena);
 }
 
 static void test_fill(void **state) {
@@ -255,7 +300,7 @@ static void test_fill(void **state) {
     shoal_address_t memory = make_buffer(device, 64);
     for (int dtype = 0; dtype < SHOAL_DTYPE_COUNT; ++dtype) {
       double out[8];
-      assert_ok(shoal_queue_fill(queue, memory, (shoal_dtype_t)dtype, 7, 1));
+      assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){memory, (shoal_dtype_t)dtype, 7, 1}));
       assert_ok(shoal_queue_download(queue, memory, out, 64));
       assert_ok(shoal_queue_wait(queue));
       for (int i = 0; i < 7; ++i) assert_true(shoal_dtype_load((shoal_dtype_t)dtype, out, i) == 1);
@@ -268,7 +313,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_copies),    cmocka_unit_test(test_half),
       cmocka_unit_test(test_identity),  cmocka_unit_test(test_lse),
-      cmocka_unit_test(test_predicate), cmocka_unit_test(test_fill),
+      cmocka_unit_test(test_predicate), cmocka_unit_test(test_predicate_of_fill),
+      cmocka_unit_test(test_fill),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,10 @@
 #include "shoal/device.h"
 #include "unit.h"
 
-static const shoal_device_options_t modes[] = {
-    {.kind = "cpu"}, {.kind = "cpu", .concurrent = true}, {.kind = "cpu", .opaque = true}};
+static const shoal_device_options_t modes[] = {{.kind = "cpu"},
+                                               {.kind = "cpu", .concurrent = true},
+                                               {.kind = "cpu", .opaque = true},
+                                               {.kind = "cpu", .blind = true}};
 enum { CPU_MODES = sizeof modes / sizeof *modes };
 
 // The CPU in each of its modes, then every other kind of device that this build has.

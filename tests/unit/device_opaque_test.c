@@ -76,6 +76,33 @@ static void test_view(void **state) {
   shoal_device_free(other);
 }
 
+// The host has no view at all; work that the device does itself goes on (device_*_test.c run in
+// this mode too).
+static void test_blind(void **state) {
+  (void)state;
+  for (int by_environment = 0; by_environment < 2; ++by_environment) {
+    if (by_environment) setenv("SHOAL_DEVICE_OPAQUE", "blind", 1);
+    shoal_device_t *device = make_device(by_environment ? 0 : 3);
+    unsetenv("SHOAL_DEVICE_OPAQUE");
+    shoal_queue_t *queue = make_queue(device);
+    look_t l = {.device = device, .other = device, .address = make_buffer(device, 4096)};
+    assert_true(host_access_dies(l.address, false));
+    assert_null(shoal_device_view(device, l.address, 1));
+    assert_ok(shoal_queue_call(queue, look, &l));
+    assert_ok(shoal_queue_wait(queue));
+    assert_null(l.inside);
+    assert_null(l.of_other);
+    assert_int_equal(shoal_device_touched(device, l.address), 0);
+    uint8_t in[3] = {1, 2, 3}, out[3] = {0};
+    assert_ok(shoal_queue_upload(queue, in, l.address + 7, 3));
+    assert_ok(shoal_queue_download(queue, l.address + 7, out, 3));
+    assert_ok(shoal_queue_wait(queue));
+    assert_memory_equal(in, out, 3);
+    shoal_queue_free(queue);
+    shoal_device_free(device);
+  }
+}
+
 static void test_touched(void **state) {
   (void)state;
   shoal_device_t *device = make_device(2);
@@ -86,7 +113,7 @@ static void test_touched(void **state) {
   assert_ok(shoal_queue_upload(queue, data, memory + 10, 5));
   assert_ok(shoal_queue_wait(queue));
   assert_int_equal(shoal_device_touched(device, memory), 15);
-  assert_ok(shoal_queue_fill(queue, memory + 64, SHOAL_F64, 3, 1));
+  assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){memory + 64, SHOAL_F64, 3, 1}));
   assert_ok(shoal_queue_wait(queue));
   assert_int_equal(shoal_device_touched(device, memory), 88);
   assert_ok(shoal_queue_upload(queue, data, memory, 5));  // lower: stays
@@ -121,6 +148,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_host_access_segfaults),
       cmocka_unit_test(test_view),
+      cmocka_unit_test(test_blind),
       cmocka_unit_test(test_touched),
       cmocka_unit_test(test_environment),
   };

@@ -27,7 +27,7 @@ static void test_kernel(void **state) {
     make_sum(0, 0, 0, 0, 0, &sum);  // nothing, nowhere
     assert_ok(shoal_queue_launch(queue, &sum.launch));
     assert_ok(shoal_queue_upload(queue, NULL, 0, 0));
-    assert_ok(shoal_queue_fill(queue, 0, SHOAL_F32, 0, 1));
+    assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){0, SHOAL_F32, 0, 1}));
     assert_ok(shoal_queue_wait(queue));
     shoal_queue_free(queue);
     shoal_device_release(device, memory);
@@ -55,7 +55,7 @@ static void test_provider_and_predicate(void **state) {
     sum.launch.predicate = &flag;
     for (int on = 0; on < 2; ++on) {
       assert_ok(shoal_queue_upload(queue, &value, memory, 4));
-      assert_ok(shoal_queue_fill(queue, flag, SHOAL_BOOL, 1, on));
+      assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){flag, SHOAL_BOOL, 1, on}));
       assert_ok(shoal_queue_launch(queue, &sum.launch));
       assert_ok(shoal_queue_download(queue, memory + 64, &out, 4));
       assert_ok(shoal_queue_wait(queue));
@@ -175,7 +175,7 @@ static void test_error_propagation(void **state) {
     float data[64] = {0};
     assert_ok(shoal_queue_upload(bad, data, memory + 90, 20));
     assert_error(INTERNAL, "upload: 20 bytes", shoal_queue_wait(bad));
-    assert_ok(shoal_queue_fill(bad, 12345, SHOAL_F32, 2, 0));
+    assert_ok(shoal_queue_fill(bad, &(shoal_fill_t){12345, SHOAL_F32, 2, 0}));
     assert_error(INTERNAL, "0x3039", shoal_queue_wait(bad));
     sum_launch_t sum;
     make_sum(20, memory, memory, memory + 40, memory, &sum);
@@ -299,7 +299,7 @@ static void test_prepared(void **state) {
     assert_int_equal(shoal_device_touched(device, memory), 0);
     assert_ok(shoal_queue_upload(queue, in, memory, sizeof in));
     for (int on = 0; on < 2; ++on) {
-      assert_ok(shoal_queue_fill(queue, flag, SHOAL_BOOL, 1, on));
+      assert_ok(shoal_queue_fill(queue, &(shoal_fill_t){flag, SHOAL_BOOL, 1, on}));
       assert_ok(shoal_queue_launch(queue, &sum.launch));
       assert_ok(shoal_queue_wait(queue));
       assert_int_equal(shoal_device_touched(device, memory), on ? 128 + 16 : sizeof in);

@@ -6,9 +6,10 @@
 
 #include "base/status.h"
 
-static bool asked_for(const char *variable) {
+// What the environment says; NULL: nothing, or "0".
+static const char *asked_for(const char *variable) {
   const char *value = getenv(variable);
-  return value && value[0] && strcmp(value, "0") != 0;
+  return value && value[0] && strcmp(value, "0") != 0 ? value : NULL;
 }
 
 static shoal_status_t cpu_create(const shoal_device_options_t *options,
@@ -16,7 +17,9 @@ static shoal_status_t cpu_create(const shoal_device_options_t *options,
   shoal_cpu_device_t *device = options->allocator.alloc(options->allocator.self, sizeof *device);
   if (!device) return SHOAL_OOM();
   *device = (shoal_cpu_device_t){.pages = options->pages, .spin_ns = shoal_counter_spin()};
-  device->opaque = options->opaque || asked_for("SHOAL_DEVICE_OPAQUE");
+  const char *opaque = asked_for("SHOAL_DEVICE_OPAQUE");
+  device->blind = options->blind || (opaque && strcmp(opaque, "blind") == 0);
+  device->opaque = options->opaque || opaque || device->blind;
   device->concurrent =
       device->opaque || options->concurrent || asked_for("SHOAL_DEVICE_CONCURRENT");
   shoal_status_t status = shoal_mutex_init(&device->lock);
@@ -40,6 +43,7 @@ static void cpu_free(shoal_device_t *base) {
 static shoal_target_t cpu_target(const shoal_device_t *device) {
   shoal_target_t target = shoal_target_cpu();
   target.overlaps = ((const shoal_cpu_device_t *)device)->concurrent;
+  target.blind = ((const shoal_cpu_device_t *)device)->blind;
   return target;
 }
 
@@ -70,10 +74,8 @@ static shoal_status_t cpu_download(shoal_queue_t *queue, shoal_address_t device,
                                     .transfer = {.address = device, .to = host, .bytes = bytes}});
 }
 
-static shoal_status_t cpu_fill(shoal_queue_t *queue, shoal_address_t device, shoal_dtype_t dtype,
-                               int64_t count, double value) {
-  return enqueue(
-      queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_FILL, .fill = {device, dtype, count, value}});
+static shoal_status_t cpu_fill(shoal_queue_t *queue, const shoal_fill_t *fill) {
+  return enqueue(queue, &(shoal_cpu_command_t){.kind = SHOAL_CPU_FILL, .fill = *fill});
 }
 
 static shoal_status_t cpu_call(shoal_queue_t *queue, shoal_status_t (*function)(void *self),
@@ -102,6 +104,8 @@ const shoal_device_ops_t shoal_device_cpu = {
     .event_wait = shoal_cpu_event_wait,
     .event_done = shoal_cpu_event_done,
     .prepare = shoal_cpu_prepare,
+    .prepare_copy = shoal_cpu_prepare_copy,
+    .prepare_fill = shoal_cpu_prepare_fill,
     .launch = cpu_launch,
     .copy = cpu_copy,
     .upload = cpu_upload,

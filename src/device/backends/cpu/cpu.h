@@ -4,16 +4,22 @@
 //   memory.c   allocations: addresses, translation, guard, high-water marks
 //   event.c    events
 //   queue.c    rings of commands and the threads that work them off
-//   execute.c  what one command does
+//   execute.c  what one command does: transfers; and
+//   launch.c   kernels
+//   copy.c     copies and fills
 //
 // Two modes. Immediate: work runs in the calling thread when it is enqueued. Concurrent: each queue
 // has a thread. *Opaque* is concurrent, and addresses are those of a shadow mapping without access
-// rights: only shoal_cpu_resolve, inside queue work, gives a pointer to the real memory.
+// rights: only shoal_cpu_resolve, inside queue work, gives a pointer to the real memory. *Blind* is
+// opaque, and nobody outside this folder gets such a pointer but kernels and their providers.
+//
+// Launches, copies and fills that were not prepared are, each time, in the queue's scratch.
 #ifndef SHOAL_DEVICE_BACKENDS_CPU_CPU_H_
 #define SHOAL_DEVICE_BACKENDS_CPU_CPU_H_
 
 #include <stdatomic.h>
 
+#include "base/arena.h"
 #include "base/thread.h"
 #include "device/device_impl.h"
 
@@ -30,7 +36,7 @@ typedef struct shoal_cpu_allocation {
 
 typedef struct shoal_cpu_device {
   shoal_device_t base;
-  bool opaque, concurrent;
+  bool opaque, blind, concurrent;
   shoal_allocator_t pages;
   int64_t spin_ns;     // how long its threads look before they sleep
   shoal_mutex_t lock;  // of the lists
@@ -92,18 +98,13 @@ typedef struct shoal_cpu_command {
   union {
     const shoal_launch_t *launch;
     const shoal_copy_t *copy;
+    shoal_fill_t fill;
     struct {
       shoal_address_t address;
       const void *from;  // upload
       void *to;          // download
       int64_t bytes;
     } transfer;
-    struct {
-      shoal_address_t address;
-      shoal_dtype_t dtype;
-      int64_t count;
-      double value;
-    } fill;
     struct {
       shoal_status_t (*function)(void *self);
       void *self;
@@ -134,10 +135,7 @@ struct shoal_cpu_queue {
   // The worker's: the allocation it found last, valid until the device's next release.
   shoal_cpu_allocation_t *found;
   uint64_t found_releases;
-  // Operands of the launch being run, if it was not prepared; only the worker touches them.
-  shoal_tensor_t *tensors;
-  shoal_cpu_place_t *places;
-  int64_t operand_capacity;
+  shoal_arena_t scratch;  // the worker's: what it prepares by itself
 };
 
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_create(shoal_device_t *device,
@@ -148,9 +146,6 @@ void shoal_cpu_enqueue(shoal_queue_t *queue, const shoal_cpu_command_t *command)
 SHOAL_MUST_USE shoal_status_t shoal_cpu_queue_wait(shoal_queue_t *queue);
 bool shoal_cpu_queue_failed(const shoal_queue_t *queue);
 
-SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
-                                                const shoal_launch_t *launch, shoal_arena_t *arena,
-                                                const shoal_prepared_t **out_prepared);
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_create(shoal_device_t *device,
                                                      shoal_event_t **out_event);
 void shoal_cpu_event_free(shoal_event_t *event);
@@ -160,8 +155,34 @@ SHOAL_MUST_USE shoal_status_t shoal_cpu_await(shoal_queue_t *queue, shoal_event_
 SHOAL_MUST_USE shoal_status_t shoal_cpu_event_wait(shoal_event_t *event);
 bool shoal_cpu_event_done(const shoal_event_t *event);
 
+// ---- work ---------------------------------------------------------------------------
+
 // Runs a command that is not an event's, in the calling thread.
 SHOAL_MUST_USE shoal_status_t shoal_cpu_execute(shoal_cpu_queue_t *queue,
                                                 const shoal_cpu_command_t *command);
+
+// Whether something is to be run: a bool in device memory, or always.
+typedef struct shoal_cpu_predicate {
+  bool is_there;
+  shoal_cpu_place_t place;
+} shoal_cpu_predicate_t;
+SHOAL_MUST_USE shoal_status_t shoal_cpu_find_predicate(shoal_cpu_device_t *device,
+                                                       const shoal_address_t *address,
+                                                       shoal_cpu_predicate_t *out_predicate);
+bool shoal_cpu_enabled(const shoal_cpu_predicate_t *predicate);  // inside queue work; marks it
+
+SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare(shoal_device_t *device,
+                                                const shoal_launch_t *launch, shoal_arena_t *arena,
+                                                const shoal_prepared_t **out_prepared);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_launch(const shoal_launch_t *launch,
+                                               const shoal_prepared_t *prepared);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare_copy(shoal_device_t *device,
+                                                     const shoal_copy_t *copy, shoal_arena_t *arena,
+                                                     const shoal_prepared_copy_t **out_prepared);
+void shoal_cpu_copy(const shoal_copy_t *copy, const shoal_prepared_copy_t *prepared);
+SHOAL_MUST_USE shoal_status_t shoal_cpu_prepare_fill(shoal_device_t *device,
+                                                     const shoal_fill_t *fill, shoal_arena_t *arena,
+                                                     const shoal_prepared_fill_t **out_prepared);
+void shoal_cpu_fill(const shoal_fill_t *fill, const shoal_prepared_fill_t *prepared);
 
 #endif  // SHOAL_DEVICE_BACKENDS_CPU_CPU_H_

@@ -99,8 +99,7 @@ shoal_status_t shoal_cpu_queue_reserve(shoal_queue_t *base, int64_t commands) {
 
 static void free_storage(shoal_cpu_queue_t *queue) {
   shoal_allocator_t allocator = queue->device->base.allocator;
-  allocator.free(allocator.self, queue->tensors);
-  allocator.free(allocator.self, queue->places);
+  shoal_arena_deinit(&queue->scratch);
   allocator.free(allocator.self, queue->ring);
   allocator.free(allocator.self, queue);
 }
@@ -110,6 +109,7 @@ shoal_status_t shoal_cpu_queue_create(shoal_device_t *device, shoal_queue_t **ou
   shoal_cpu_queue_t *queue = allocator.alloc(allocator.self, sizeof *queue);
   if (!queue) return SHOAL_OOM();
   *queue = (shoal_cpu_queue_t){.device = (shoal_cpu_device_t *)device};
+  shoal_arena_init(allocator, &queue->scratch);
   if (queue->device->concurrent) {
     queue->capacity = FIRST_CAPACITY;
     queue->ring = allocator.alloc(allocator.self, FIRST_CAPACITY * sizeof *queue->ring);
