@@ -50,9 +50,12 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     const shoal_simulated_t *slowest = &sim->groups[sim->slowest];
     double sent = 0;
     for (int i = 0; i < SHOAL_CLUSTER_LEVEL_COUNT; ++i) sent += slowest->sent[i];
-    fprintf(out, "predicted %s: %.3g s (compute %.3g s, communication %.3g s, each rank sends ",
-            graph, sim->seconds, slowest->busy[SHOAL_QUEUE_COMPUTE],
+    fprintf(out,
+            "predicted %s: %.3g s alone, %.3g s in a row (compute %.3g s, communication %.3g s",
+            graph, sim->seconds, sim->step_seconds, slowest->busy[SHOAL_QUEUE_COMPUTE],
             slowest->busy[SHOAL_QUEUE_COMM]);
+    if (slowest->communication > 0) fprintf(out, ", %.0f%% of it hidden", 100 * slowest->hidden);
+    fputs(", each rank sends ", out);
     cli_print_bytes((int64_t)sent, out);
     fputs(")\n", out);
     shoal_simulation_free(sim);

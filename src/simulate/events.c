@@ -1,39 +1,15 @@
-// The run: every actor's order as discrete events.
+// The run: every actor's order as discrete events, for a few steps that follow each other.
 //
-// A queue starts its next instruction when the one before it and all it waits for are done; a call
-// starts when the one before it is. An instruction that computes or copies ends after its price. A
-// reshard *arrives* at its transfer - one for each use of a channel - and the transfer starts when
-// all actors that send have arrived: those that receive then wait for it, those that only send go
-// on (and are waited for at the end of the run, as the executor does).
+// A queue starts its next instruction when the one before it and all it waits for, in its own call
+// and in earlier ones, are done (queues.c). Calls and steps are not joined. An instruction that
+// computes or copies ends after its price. A reshard *arrives* at its transfer - one for each use
+// of a channel - and the transfer starts when all actors that send have arrived: those that receive
+// then wait for it, those that only send go on (and their run lasts until it has been delivered).
 //
 // A transfer first moves its data, sharing links with others (traffic.c), then its latencies pass.
 // Time is exact: nothing is sampled, and ties are taken in the order of actors and queues.
+#include "simulate/queues.h"
 #include "simulate/traffic.h"
-
-typedef struct lane {
-  const int32_t *items;  // instructions of the call on this queue
-  int64_t count, at;
-  bool running;
-  double started;
-} lane_t;
-
-// Instructions of a segment that are on one queue.
-typedef struct lane_list {
-  int32_t *items;
-  int64_t count;
-} lane_list_t;
-
-typedef struct player {
-  int64_t call;  // under way
-  const shoal_segment_t *segment;
-  int32_t micro, variant;
-  const double *seconds;
-  int64_t left;  // instructions of the call that are not done
-  bool *done;
-  lane_t lanes[SHOAL_MAX_QUEUES];
-  int64_t *uses;  // of each channel so far
-  bool finished;
-} player_t;
 
 // A completion: of an instruction, or of a transfer's latency.
 typedef struct event {
@@ -45,15 +21,13 @@ typedef struct event {
 
 typedef struct run {
   shoal_sim_t *sim;
+  const shoal_sim_steps_t *steps;
   shoal_simulated_t *groups;
-  shoal_sim_spans_t *spans;
-  player_t *players;
+  shoal_sim_player_t *players;
   double now;
   int64_t number;
   SHOAL_VEC(event_t) heap;
   shoal_sim_traffic_t traffic;
-  lane_list_t **lists;  // [class][segment * queues + queue]
-  bool one_queue;       // everything of a rank runs one after the other
 } run_t;
 
 // ---- the heap -------------------------------------------------------------------------
@@ -88,57 +62,90 @@ static event_t pop_event(run_t *run) {
   return top;
 }
 
-// ---- spans ----------------------------------------------------------------------------
+// ---- figures --------------------------------------------------------------------------
+
+static const shoal_instruction_t *head_of(const shoal_sim_queue_t *queue) {
+  return &queue->segment->instructions[shoal_sim_queue_head(queue)];
+}
 
 static shoal_queue_kind_t kind_of(const run_t *run, int32_t actor, const shoal_instruction_t *in) {
   return run->sim->actors[actor].rank_class->queues[in->queue].kind;
 }
 
-static shoal_status_t add_span(run_t *run, int32_t actor, int32_t queue, bool waits, double start,
+static bool counts(const run_t *run, shoal_sim_party_t party) {
+  const shoal_sim_player_t *player = &run->players[party.actor];
+  return shoal_sim_queue_step(player, &player->queues[party.queue]) == run->steps->counted;
+}
+
+static shoal_status_t add_span(run_t *run, shoal_sim_party_t party, bool waits, double start,
                                double end) {
-  if (!run->spans || end <= start) return NULL;
-  const player_t *player = &run->players[actor];
-  const lane_t *lane = &player->lanes[queue];
-  const shoal_instruction_t *in = &player->segment->instructions[lane->items[lane->at]];
-  const shoal_simulated_span_t span = {.group = actor,
-                                       .queue = kind_of(run, actor, in),
+  if (!run->steps->spans || end <= start) return NULL;
+  const shoal_sim_player_t *player = &run->players[party.actor];
+  const shoal_sim_queue_t *queue = &player->queues[party.queue];
+  const shoal_simulated_span_t span = {.group = party.actor,
+                                       .queue = head_of(queue)->queue,
                                        .waits = waits,
-                                       .name = in->name,
-                                       .segment = player->segment->name,
-                                       .micro = player->micro,
+                                       .name = head_of(queue)->name,
+                                       .segment = queue->segment->name,
+                                       .instruction = shoal_sim_queue_head(queue),
+                                       .step = (int32_t)shoal_sim_queue_step(player, queue),
+                                       .call = queue->call % player->order->call_count,
+                                       .micro = queue->micro,
                                        .start = start,
                                        .end = end};
-  return SHOAL_PUSH(run->sim->arena, run->spans, span) ? NULL : SHOAL_OOM();
+  return SHOAL_PUSH(run->sim->arena, run->steps->spans, span) ? NULL : SHOAL_OOM();
+}
+
+// The instruction at the queue's head works from now on; while it does, what others communicate is
+// hidden if it computes.
+static void begin_work(run_t *run, shoal_sim_party_t party) {
+  shoal_sim_player_t *player = &run->players[party.actor];
+  shoal_sim_queue_t *queue = &player->queues[party.queue];
+  queue->idle = shoal_sim_player_idle(player, run->now);
+  if (kind_of(run, party.actor, head_of(queue)) != SHOAL_QUEUE_COMPUTE) return;
+  player->idle = queue->idle;
+  ++player->computing;
+}
+
+// It has worked from `start`, for `seconds`.
+static shoal_status_t end_work(run_t *run, shoal_sim_party_t party, double start, double seconds) {
+  shoal_sim_player_t *player = &run->players[party.actor];
+  shoal_simulated_t *group = &run->groups[party.actor];
+  const shoal_sim_queue_t *queue = &player->queues[party.queue];
+  const shoal_queue_kind_t kind = kind_of(run, party.actor, head_of(queue));
+  if (counts(run, party)) {
+    group->busy[kind] += seconds;
+    if (kind == SHOAL_QUEUE_COMM) {
+      group->exposed += shoal_sim_player_idle(player, run->now) - queue->idle;
+    }
+  }
+  if (kind == SHOAL_QUEUE_COMPUTE && --player->computing == 0) player->since = run->now;
+  return add_span(run, party, false, start, run->now);
 }
 
 // ---- instructions ---------------------------------------------------------------------
 
-static shoal_status_t start_calls(run_t *run, int32_t actor);
-static shoal_status_t start_lanes(run_t *run, int32_t actor);
+static shoal_status_t start_queues(run_t *run, int32_t actor);
 
-static shoal_status_t finish_instruction(run_t *run, int32_t actor, int32_t queue) {
-  player_t *player = &run->players[actor];
-  lane_t *lane = &player->lanes[queue];
-  player->done[lane->items[lane->at++]] = true;
-  lane->running = false;
-  if (run->now > run->groups[actor].seconds) run->groups[actor].seconds = run->now;
-  if (--player->left > 0) return NULL;
-  ++player->call;
-  return start_calls(run, actor);
+static shoal_status_t finish_instruction(run_t *run, shoal_sim_party_t party) {
+  shoal_sim_player_t *player = &run->players[party.actor];
+  shoal_sim_queue_t *queue = &player->queues[party.queue];
+  double *end = &run->steps->ends[shoal_sim_queue_step(player, queue)];
+  if (run->now > *end) *end = run->now;
+  if (run->now > run->groups[party.actor].seconds) run->groups[party.actor].seconds = run->now;
+  return shoal_sim_queue_next(run->sim, player, queue);
 }
 
 // A reshard that waited for the transfer is done.
 static shoal_status_t finish_reshard(run_t *run, shoal_sim_party_t party,
                                      const shoal_sim_transfer_t *transfer) {
-  shoal_simulated_t *group = &run->groups[party.actor];
-  const double arrived = run->players[party.actor].lanes[party.queue].started;
+  const double arrived = run->players[party.actor].queues[party.queue].started;
   const double start = transfer->start > arrived ? transfer->start : arrived;
-  group->waiting += start - arrived;
-  group->busy[SHOAL_QUEUE_COMM] += run->now - start;
-  SHOAL_RETURN_IF_ERROR(add_span(run, party.actor, party.queue, true, arrived, start));
-  SHOAL_RETURN_IF_ERROR(add_span(run, party.actor, party.queue, false, start, run->now));
-  SHOAL_RETURN_IF_ERROR(finish_instruction(run, party.actor, party.queue));
-  return start_lanes(run, party.actor);
+  if (counts(run, party)) run->groups[party.actor].waiting += start - arrived;
+  SHOAL_RETURN_IF_ERROR(add_span(run, party, true, arrived, start));
+  SHOAL_RETURN_IF_ERROR(end_work(run, party, start, run->now - start));
+  SHOAL_RETURN_IF_ERROR(finish_instruction(run, party));
+  return start_queues(run, party.actor);
 }
 
 static shoal_status_t deliver(run_t *run, shoal_sim_transfer_t *transfer) {
@@ -153,199 +160,120 @@ static shoal_status_t deliver(run_t *run, shoal_sim_transfer_t *transfer) {
   return NULL;
 }
 
-// A reshard in which this rank neither sends nor receives copies in its own memory.
-static shoal_status_t start_local(run_t *run, shoal_sim_party_t party, shoal_queue_kind_t queue,
-                                  double seconds, bool *out_done) {
-  run->groups[party.actor].busy[queue] += seconds;
+// Work of a rank alone. *out_done: it takes no time.
+static shoal_status_t start_alone(run_t *run, shoal_sim_party_t party, double seconds,
+                                  bool *out_done) {
   *out_done = seconds <= 0;
   if (*out_done) return NULL;
-  SHOAL_RETURN_IF_ERROR(
-      add_span(run, party.actor, party.queue, false, run->now, run->now + seconds));
+  begin_work(run, party);
+  run->players[party.actor].queues[party.queue].alone = seconds;
   return push_event(
       run, (event_t){.time = run->now + seconds, .actor = party.actor, .queue = party.queue});
 }
 
+// The last sender has arrived: whoever waits for data gets it from now on.
+static shoal_status_t start_transfer(run_t *run, shoal_sim_transfer_t *transfer) {
+  for (int64_t i = 0; i < transfer->blocked.count; ++i) begin_work(run, transfer->blocked.items[i]);
+  return shoal_sim_traffic_start(&run->traffic, run->now, transfer);
+}
+
 // Arrives at the transfer. *out_done: nothing more is to be waited for.
-static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party,
-                                    const shoal_instruction_t *in, double price, bool *out_done) {
+static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party, double price,
+                                    bool *out_done) {
   shoal_sim_t *sim = run->sim;
-  player_t *player = &run->players[party.actor];
+  shoal_sim_player_t *player = &run->players[party.actor];
+  const shoal_sim_queue_t *queue = &player->queues[party.queue];
+  const int32_t channel = head_of(queue)->channel;
   const shoal_sim_flow_t *flows;
-  SHOAL_RETURN_IF_ERROR(shoal_sim_channel(sim, in->channel, player->variant, &flows));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_channel(sim, channel, queue->variant, &flows));
   const shoal_sim_flow_t *mine = &flows[party.actor];
-  const int64_t use = player->uses[in->channel]++;
+  const int64_t use = player->uses[channel]++;
   *out_done = false;
-  if (!mine->sends && !mine->receives) {
+  if (!mine->sends && !mine->receives) {  // it copies in its own memory
     const double rate = sim->actors[party.actor].target.bytes_per_second;
-    return start_local(run, party, kind_of(run, party.actor, in),
-                       price > 0 ? price : mine->local / rate, out_done);
+    return start_alone(run, party, price > 0 ? price : mine->local / rate, out_done);
   }
-  for (int level = 0; level < SHOAL_SIM_LEVELS; ++level) {
+  for (int level = 0; level < SHOAL_SIM_LEVELS && counts(run, party); ++level) {
     run->groups[party.actor].sent[level] += mine->bytes[SHOAL_SIM_OUT][level];
   }
   shoal_sim_transfer_t *transfer;
-  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_find(&run->traffic, in->channel, player->variant,
-                                               party.actor, use, flows, &transfer));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_find(&run->traffic, channel, queue->variant, party.actor,
+                                               use, flows, &transfer));
   if (!mine->receives) {
     *out_done = true;
     if (!SHOAL_PUSH(sim->arena, &transfer->lazy, party.actor)) return SHOAL_OOM();
   } else if (transfer->delivered) {
     *out_done = true;
     return NULL;
-  } else if (!SHOAL_PUSH(sim->arena, &transfer->blocked, party)) {
-    return SHOAL_OOM();
+  } else {
+    if (!SHOAL_PUSH(sim->arena, &transfer->blocked, party)) return SHOAL_OOM();
+    if (!mine->sends && transfer->awaited == 0) begin_work(run, party);  // it is under way
   }
   if (!mine->sends || --transfer->awaited > 0) return NULL;
-  return shoal_sim_traffic_start(&run->traffic, run->now, transfer);
+  return start_transfer(run, transfer);
 }
 
-static bool may_start(const player_t *player, const shoal_instruction_t *in) {
-  for (int32_t w = 0; w < in->wait_count; ++w) {
-    if (!player->done[in->waits[w]]) return false;
-  }
-  return true;
-}
-
-// Starts what it can on one lane; what takes no time ends at once. *out_ended: something ended.
-static shoal_status_t start_lane(run_t *run, int32_t actor, int32_t queue, bool *out_ended) {
-  player_t *player = &run->players[actor];
-  lane_t *lane = &player->lanes[queue];
-  const int64_t call = player->call;
-  while (!player->finished && player->call == call && !lane->running && lane->at < lane->count) {
-    const int32_t index = lane->items[lane->at];
-    const shoal_instruction_t *in = &player->segment->instructions[index];
-    if (!may_start(player, in)) return NULL;
-    const double seconds = player->seconds[index];
-    bool done = false;
-    lane->running = true;
-    lane->started = run->now;
-    if (in->opcode == SHOAL_OPCODE_RESHARD) {
-      SHOAL_RETURN_IF_ERROR(
-          start_reshard(run, (shoal_sim_party_t){actor, queue}, in, seconds, &done));
+// Starts what it can on one queue; what takes no time ends at once. *out_ended: something ended.
+static shoal_status_t start_queue(run_t *run, shoal_sim_party_t party, bool *out_ended) {
+  shoal_sim_player_t *player = &run->players[party.actor];
+  shoal_sim_queue_t *queue = &player->queues[party.queue];
+  while (!queue->running && shoal_sim_queue_head(queue) >= 0) {
+    if (!shoal_sim_queue_ready(player, queue)) return NULL;
+    const double seconds = queue->seconds[shoal_sim_queue_head(queue)];
+    bool done;
+    queue->running = true;
+    queue->started = run->now;
+    if (head_of(queue)->opcode == SHOAL_OPCODE_RESHARD) {
+      SHOAL_RETURN_IF_ERROR(start_reshard(run, party, seconds, &done));
     } else {
-      run->groups[actor].busy[kind_of(run, actor, in)] += seconds;
-      done = seconds <= 0;
-      SHOAL_RETURN_IF_ERROR(add_span(run, actor, queue, false, run->now, run->now + seconds));
-      if (!done) {
-        SHOAL_RETURN_IF_ERROR(
-            push_event(run, (event_t){.time = run->now + seconds, .actor = actor, .queue = queue}));
-      }
+      SHOAL_RETURN_IF_ERROR(start_alone(run, party, seconds, &done));
     }
     if (!done) return NULL;
     *out_ended = true;
-    SHOAL_RETURN_IF_ERROR(finish_instruction(run, actor, queue));
+    SHOAL_RETURN_IF_ERROR(finish_instruction(run, party));
   }
   return NULL;
 }
 
-static shoal_status_t start_lanes(run_t *run, int32_t actor) {
+static shoal_status_t start_queues(run_t *run, int32_t actor) {
   bool ended = true;
   while (ended) {
     ended = false;
-    for (int32_t queue = 0; queue < SHOAL_MAX_QUEUES; ++queue) {
-      SHOAL_RETURN_IF_ERROR(start_lane(run, actor, queue, &ended));
+    for (int32_t queue = 0; queue < run->players[actor].queue_count; ++queue) {
+      SHOAL_RETURN_IF_ERROR(start_queue(run, (shoal_sim_party_t){actor, queue}, &ended));
     }
   }
-  return NULL;
-}
-
-// ---- calls ----------------------------------------------------------------------------
-
-static shoal_status_t list_lanes(run_t *run, const shoal_segment_t *segment, lane_list_t *lists) {
-  for (int64_t i = 0; i < segment->instruction_count; ++i) {
-    ++lists[run->one_queue ? 0 : segment->instructions[i].queue].count;
-  }
-  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-    lists[q].items = SHOAL_NEW(run->sim->arena, int32_t, lists[q].count);
-    if (!lists[q].items) return SHOAL_OOM();
-    lists[q].count = 0;
-  }
-  for (int64_t i = 0; i < segment->instruction_count; ++i) {
-    lane_list_t *list = &lists[run->one_queue ? 0 : segment->instructions[i].queue];
-    list->items[list->count++] = (int32_t)i;
-  }
-  return NULL;
-}
-
-// Goes to the next call that has instructions, or to the end.
-static shoal_status_t start_calls(run_t *run, int32_t actor) {
-  shoal_sim_t *sim = run->sim;
-  player_t *player = &run->players[actor];
-  const shoal_sim_actor_t *who = &sim->actors[actor];
-  for (; who->order && player->call < who->order->call_count; ++player->call) {
-    const shoal_segment_call_t *call = &who->order->calls[player->call];
-    const shoal_segment_t *segment = &who->rank_class->segments[call->segment];
-    if (segment->instruction_count == 0) continue;
-    const int32_t micro = call->micro < sim->program->micro ? call->micro : -1;
-    player->segment = segment;
-    player->micro = call->micro;
-    player->variant = sim->variants[micro + 1];
-    player->left = segment->instruction_count;
-    SHOAL_RETURN_IF_ERROR(
-        shoal_sim_segment(sim, actor, call->segment, player->variant, &player->seconds));
-    lane_list_t *lists = &run->lists[who->class_index][(int64_t)call->segment * SHOAL_MAX_QUEUES];
-    if (!lists[0].items) SHOAL_RETURN_IF_ERROR(list_lanes(run, segment, lists));
-    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-      player->lanes[q] = (lane_t){.items = lists[q].items, .count = lists[q].count};
-    }
-    for (int64_t i = 0; i < segment->instruction_count; ++i) player->done[i] = false;
-    return NULL;
-  }
-  player->finished = true;
   return NULL;
 }
 
 // ---- all together ---------------------------------------------------------------------
 
-static shoal_status_t make_players(run_t *run) {
-  shoal_sim_t *sim = run->sim;
-  run->players = SHOAL_NEW(sim->arena, player_t, sim->actor_count);
-  run->lists = SHOAL_NEW(sim->arena, lane_list_t *, sim->program->class_count);
-  if (!run->players || !run->lists) return SHOAL_OOM();
-  for (int64_t c = 0; c < sim->program->class_count; ++c) {
-    run->lists[c] = SHOAL_NEW(sim->arena, lane_list_t,
-                              sim->program->classes[c].segment_count * SHOAL_MAX_QUEUES);
-    if (!run->lists[c]) return SHOAL_OOM();
-  }
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    const shoal_class_t *rank_class = sim->actors[a].rank_class;
-    int64_t most = 0;
-    for (int64_t s = 0; s < rank_class->segment_count; ++s) {
-      const int64_t count = rank_class->segments[s].instruction_count;
-      most = count > most ? count : most;
-    }
-    run->players[a].done = SHOAL_NEW(sim->arena, bool, most);
-    run->players[a].uses = SHOAL_NEW(sim->arena, int64_t, sim->program->channel_count);
-    if (!run->players[a].done || !run->players[a].uses) return SHOAL_OOM();
-  }
-  return NULL;
-}
-
 // Names a reshard that waits for others, of the first actor that is not through.
 static shoal_status_t stuck(const run_t *run) {
   for (int64_t a = 0; a < run->sim->actor_count; ++a) {
-    const player_t *player = &run->players[a];
-    for (int q = 0; q < SHOAL_MAX_QUEUES && !player->finished; ++q) {
-      const lane_t *lane = &player->lanes[q];
-      if (!lane->running) continue;
+    const shoal_sim_player_t *player = &run->players[a];
+    const shoal_sim_queue_t *left = NULL;
+    for (int q = 0; q < player->queue_count; ++q) {
+      const shoal_sim_queue_t *queue = &player->queues[q];
+      if (shoal_sim_queue_head(queue) < 0) continue;
+      left = queue;
+      if (!queue->running) continue;
       return SHOAL_ERROR_HINT(
           MISMATCH, "shoal_program_check says where classes do not match",
           "the ranks wait for each other: class %lld does not get beyond '%s' of segment '%s'",
-          (long long)run->sim->actors[a].class_index,
-          player->segment->instructions[lane->items[lane->at]].name, player->segment->name);
+          (long long)run->sim->actors[a].class_index, head_of(queue)->name, queue->segment->name);
     }
-    if (!player->finished) {
-      return SHOAL_ERROR(MISMATCH, "segment '%s' of class %lld waits for itself",
-                         player->segment->name, (long long)run->sim->actors[a].class_index);
-    }
+    if (!left) continue;
+    return SHOAL_ERROR(MISMATCH, "segment '%s' of class %lld waits for itself at '%s'",
+                       left->segment->name, (long long)run->sim->actors[a].class_index,
+                       head_of(left)->name);
   }
   return NULL;
 }
 
 static shoal_status_t loop(run_t *run) {
   for (int32_t a = 0; a < run->sim->actor_count; ++a) {
-    SHOAL_RETURN_IF_ERROR(start_calls(run, a));
-    SHOAL_RETURN_IF_ERROR(start_lanes(run, a));
+    SHOAL_RETURN_IF_ERROR(start_queues(run, a));
   }
   for (;;) {
     int64_t index;
@@ -359,8 +287,11 @@ static shoal_status_t loop(run_t *run) {
       if (event.transfer) {
         SHOAL_RETURN_IF_ERROR(deliver(run, event.transfer));
       } else {
-        SHOAL_RETURN_IF_ERROR(finish_instruction(run, event.actor, event.queue));
-        SHOAL_RETURN_IF_ERROR(start_lanes(run, event.actor));
+        const shoal_sim_party_t party = {event.actor, event.queue};
+        const shoal_sim_queue_t *queue = &run->players[event.actor].queues[event.queue];
+        SHOAL_RETURN_IF_ERROR(end_work(run, party, queue->started, queue->alone));
+        SHOAL_RETURN_IF_ERROR(finish_instruction(run, party));
+        SHOAL_RETURN_IF_ERROR(start_queues(run, event.actor));
       }
     } else {
       shoal_sim_traffic_pass(&run->traffic, next);
@@ -372,18 +303,10 @@ static shoal_status_t loop(run_t *run) {
   }
 }
 
-shoal_status_t shoal_sim_run(shoal_sim_t *sim, shoal_simulated_t *groups, shoal_sim_spans_t *spans,
-                             double *out_seconds) {
-  run_t run = {.sim = sim,
-               .groups = groups,
-               .spans = spans,
-               .one_queue = sim->times && !shoal_times_overlap(sim->times)};
-  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_init(sim, &run.traffic));
-  SHOAL_RETURN_IF_ERROR(make_players(&run));
-  SHOAL_RETURN_IF_ERROR(loop(&run));
-  *out_seconds = 0;
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    if (groups[a].seconds > *out_seconds) *out_seconds = groups[a].seconds;
-  }
-  return NULL;
+shoal_status_t shoal_sim_run(shoal_sim_t *sim, const shoal_sim_steps_t *steps,
+                             shoal_simulated_t *groups) {
+  run_t run = {.sim = sim, .steps = steps, .groups = groups};
+  SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_init(sim, steps->count, &run.traffic));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_players_create(sim, steps->count, &run.players));
+  return loop(&run);
 }

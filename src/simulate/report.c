@@ -32,6 +32,7 @@ static void add_group(shoal_text_t *text, const shoal_simulated_t *group, double
                   group->rank_count == 1 ? "" : "s", group->first_rank, group->device);
   add_seconds(text, group->busy[SHOAL_QUEUE_COMPUTE]);
   add_share(text, "communication", group->busy[SHOAL_QUEUE_COMM], all);
+  if (group->communication > 0) shoal_text_addf(text, ", %.0f%% of it hidden", 100 * group->hidden);
   add_share(text, "waiting for others", group->waiting, all);
   if (group->busy[SHOAL_QUEUE_COPY] > 0) {
     add_share(text, "copies", group->busy[SHOAL_QUEUE_COPY], all);
@@ -63,7 +64,13 @@ shoal_status_t shoal_simulation_report(const shoal_simulation_t *simulation, sho
   shoal_text_addf(&text, "%s on %d rank%s: ", simulation->graph, simulation->world,
                   simulation->world == 1 ? "" : "s");
   add_seconds(&text, simulation->seconds);
-  shoal_text_add(&text, " a run\n");
+  shoal_text_add(&text, " a run");
+  if (simulation->steps > 1) {
+    shoal_text_add(&text, ", ");
+    add_seconds(&text, simulation->step_seconds);
+    shoal_text_add(&text, " each in a row");
+  }
+  shoal_text_add(&text, "\n");
   for (int64_t i = 0; i < simulation->count; ++i) {
     add_group(&text, &simulation->groups[i], simulation->seconds);
   }
@@ -98,6 +105,7 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
   shoal_json_string(&w, "graph", simulation->graph);
   shoal_json_int(&w, "ranks", simulation->world);
   shoal_json_real(&w, "seconds", simulation->seconds);
+  shoal_json_real(&w, "step_seconds", simulation->step_seconds);
   shoal_json_bool(&w, "fits", simulation->fits);
   shoal_json_int(&w, "arena_bytes", simulation->arena_bytes);
   write_levels(&w, "sent_bytes", simulation->bytes);
@@ -117,6 +125,9 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
     }
     shoal_json_real(&w, "waiting_seconds", group->waiting);
     shoal_json_real(&w, "bubble_seconds", group->bubble);
+    shoal_json_real(&w, "communication_seconds", group->communication);
+    shoal_json_real(&w, "exposed_seconds", group->exposed);
+    shoal_json_real(&w, "hidden_share", group->hidden);
     shoal_json_int(&w, "arena_bytes", group->arena_bytes);
     shoal_json_int(&w, "memory_bytes", group->memory);
     write_levels(&w, "sent_bytes", group->sent);
@@ -133,13 +144,13 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
 // Chrome's trace format: complete events ("X") with times in microseconds; groups are processes,
 // queues threads.
 static void write_names(shoal_json_writer_t *w, const shoal_simulated_t *group, int64_t index) {
-  for (int q = -1; q < SHOAL_QUEUE_KIND_COUNT; ++q) {
+  for (int32_t q = -1; q < group->queue_count; ++q) {
     char name[120];
     if (q < 0) {
       snprintf(name, sizeof name, "%lld ranks from rank %d on, %s", (long long)group->rank_count,
                group->first_rank, group->device);
     } else {
-      snprintf(name, sizeof name, "%s", shoal_queue_kind_name((shoal_queue_kind_t)q));
+      snprintf(name, sizeof name, "%s", group->queues[q].name);
     }
     shoal_json_begin(w, NULL, '{', true);
     shoal_json_string(w, "ph", "M");
@@ -168,7 +179,8 @@ shoal_status_t shoal_simulation_trace(const shoal_simulation_t *simulation, shoa
     shoal_json_begin(&w, NULL, '{', true);
     shoal_json_string(&w, "ph", "X");
     shoal_json_string(&w, "name", span->waits ? "wait" : span->name);
-    shoal_json_string(&w, "cat", span->waits ? "wait" : shoal_queue_kind_name(span->queue));
+    const shoal_queue_kind_t kind = simulation->groups[span->group].queues[span->queue].kind;
+    shoal_json_string(&w, "cat", span->waits ? "wait" : shoal_queue_kind_name(kind));
     shoal_json_int(&w, "pid", span->group);
     shoal_json_int(&w, "tid", span->queue);
     shoal_json_real(&w, "ts", span->start * 1e6);
@@ -177,6 +189,7 @@ shoal_status_t shoal_simulation_trace(const shoal_simulation_t *simulation, shoa
     shoal_json_string(&w, "instruction", span->name);
     shoal_json_string(&w, "segment", span->segment);
     shoal_json_int(&w, "micro", span->micro);
+    shoal_json_int(&w, "step", span->step);
     shoal_json_end(&w, '}');
     shoal_json_end(&w, '}');
   }

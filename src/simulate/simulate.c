@@ -23,12 +23,60 @@ static void describe(const shoal_sim_t *sim, shoal_simulated_t *groups) {
   }
 }
 
+// Steps that follow each other: the first starts with nothing before it, the last has nothing after
+// it, and the third is the first that has to wait until another is through (SHOAL_SIM_IN_FLIGHT).
+enum { LAST_STEP = 2, MIDDLE_STEP = 1, STEPS = 3 };
+
+// Says whether a step may begin before the one before it has ended: on another queue, or because
+// ranks do different things.
+static bool runs_ahead(const shoal_sim_t *sim) {
+  if (sim->actor_count > 1) return true;
+  const shoal_sim_actor_t *actor = &sim->actors[0];
+  uint32_t used = 0;
+  for (int64_t k = 0; k < actor->order->call_count && !sim->one_queue; ++k) {
+    const shoal_segment_t *segment = &actor->rank_class->segments[actor->order->calls[k].segment];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      used |= 1u << segment->instructions[i].queue;
+    }
+  }
+  return (used & (used - 1)) != 0;
+}
+
+// A run alone, then one among others.
+static shoal_status_t run(shoal_sim_t *sim, shoal_simulated_t *groups, shoal_sim_spans_t *spans,
+                          shoal_simulation_t *out) {
+  double ends[STEPS] = {0};
+  const bool ahead = runs_ahead(sim);
+  shoal_sim_steps_t steps = {.count = 1, .ends = ends, .spans = ahead ? NULL : spans};
+  SHOAL_RETURN_IF_ERROR(shoal_sim_run(sim, &steps, groups));
+  for (int64_t a = 0; a < sim->actor_count; ++a) {
+    if (groups[a].seconds > out->seconds) out->seconds = groups[a].seconds;
+    groups[a].communication = groups[a].busy[SHOAL_QUEUE_COMM];
+  }
+  out->steps = 1;
+  out->step_seconds = out->seconds;
+  if (!ahead) return NULL;
+  shoal_simulated_t *among = SHOAL_NEW(sim->arena, shoal_simulated_t, sim->actor_count);
+  if (!among) return SHOAL_OOM();
+  steps = (shoal_sim_steps_t){.count = STEPS, .counted = MIDDLE_STEP, .ends = ends, .spans = spans};
+  ends[0] = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_sim_run(sim, &steps, among));
+  for (int64_t a = 0; a < sim->actor_count; ++a) {
+    groups[a].communication = among[a].busy[SHOAL_QUEUE_COMM];
+    groups[a].exposed = among[a].exposed;
+  }
+  out->steps = STEPS;
+  out->step_seconds = ends[LAST_STEP] - ends[MIDDLE_STEP];
+  return NULL;
+}
+
 // What follows from the run.
 static void add_up(shoal_simulation_t *out, shoal_simulated_t *groups) {
   out->fits = true;
   for (int64_t a = 0; a < out->count; ++a) {
     shoal_simulated_t *group = &groups[a];
     group->bubble = out->seconds - group->busy[SHOAL_QUEUE_COMPUTE];
+    group->hidden = group->communication > 0 ? 1 - group->exposed / group->communication : 1;
     if (group->busy[SHOAL_QUEUE_COMPUTE] > groups[out->slowest].busy[SHOAL_QUEUE_COMPUTE]) {
       out->slowest = a;
     }
@@ -39,6 +87,21 @@ static void add_up(shoal_simulation_t *out, shoal_simulated_t *groups) {
     if (group->memory > 0 && group->arena_bytes > group->memory) out->fits = false;
   }
   out->groups = groups;
+}
+
+static shoal_status_t copy_names(const shoal_sim_actor_t *actor, shoal_arena_t *arena,
+                                 shoal_simulated_t *group) {
+  group->device = shoal_arena_strdup(arena, actor->nodes->device.name);
+  group->queue_count = actor->rank_class->queue_count;
+  shoal_program_queue_t *queues = shoal_arena_copy(arena, actor->rank_class->queues,
+                                                   (size_t)group->queue_count, sizeof *queues);
+  if (!group->device || !queues) return SHOAL_OOM();
+  for (int32_t q = 0; q < group->queue_count; ++q) {
+    queues[q].name = shoal_arena_strdup(arena, queues[q].name);
+    if (!queues[q].name) return SHOAL_OOM();
+  }
+  group->queues = queues;
+  return NULL;
 }
 
 // Everything while simulating lies in `scratch`; what is kept is copied.
@@ -53,12 +116,11 @@ static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulati
   if (!sim->seconds || !sim->flows || !groups) return SHOAL_OOM();
   describe(sim, groups);
   shoal_sim_spans_t spans = {0};
-  SHOAL_RETURN_IF_ERROR(shoal_sim_run(sim, groups, keep_spans ? &spans : NULL, &out->seconds));
+  SHOAL_RETURN_IF_ERROR(run(sim, groups, keep_spans ? &spans : NULL, out));
   out->count = sim->actor_count;
   add_up(out, groups);
   for (int64_t a = 0; a < sim->actor_count; ++a) {
-    groups[a].device = shoal_arena_strdup(out->arena, sim->actors[a].nodes->device.name);
-    if (!groups[a].device) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(copy_names(&sim->actors[a], out->arena, &groups[a]));
   }
   for (int64_t i = 0; i < spans.count; ++i) {
     shoal_simulated_span_t *span = &spans.items[i];
@@ -92,6 +154,7 @@ shoal_status_t shoal_simulate(const shoal_program_t *program, const shoal_simula
                        .cluster = options.cluster ? options.cluster : shoal_cluster_default(),
                        .times = options.times,
                        .graph = graph,
+                       .one_queue = options.times && !shoal_times_overlap(options.times),
                        .arena = &scratch};
     status = simulation->graph ? simulate(&sim, options.spans, simulation) : SHOAL_OOM();
   } else {

@@ -7,7 +7,8 @@
 //   flow.c      which links a reshard uses, and for how long
 //   place.c     how many ranks of a group are on one node, without listing the group
 //   traffic.c   transfers under way, and how they share links
-//   events.c    the run: queues, waits, calls
+//   queues.c    which instruction each queue is at, and what that one waits for
+//   events.c    the run: instructions and transfers that start and end
 //   times.c     measured times
 //   report.c    texts
 #ifndef SHOAL_SIMULATE_IMPL_H_
@@ -73,6 +74,7 @@ typedef struct shoal_sim {
   const shoal_cluster_t *cluster;
   const shoal_times_t *times;
   const char *graph;
+  bool one_queue;  // all of a rank runs one after the other: calls and instructions in their order
   shoal_arena_t *arena;
   int64_t span_count;
   shoal_sim_span_t *spans;
@@ -122,11 +124,19 @@ int64_t shoal_sim_count_axes(const shoal_mesh_t *mesh, uint32_t axes, int64_t po
 
 // ---- the run --------------------------------------------------------------------------
 
-// Runs all orders; fills in seconds, busy, waiting and sent of `groups`, one per actor, and the
-// spans, if they are asked for.
 typedef SHOAL_VEC(shoal_simulated_span_t) shoal_sim_spans_t;
-SHOAL_MUST_USE shoal_status_t shoal_sim_run(shoal_sim_t *sim, shoal_simulated_t *groups,
-                                            shoal_sim_spans_t *spans, double *out_seconds);
+
+// Steps that follow each other.
+typedef struct shoal_sim_steps {
+  int64_t count;
+  int64_t counted;           // the one whose figures are taken
+  double *ends;              // of each: when the last rank is through with it
+  shoal_sim_spans_t *spans;  // of all; NULL: they are not asked for
+} shoal_sim_steps_t;
+
+// Runs all orders; fills in seconds, busy, waiting, exposed and sent of `groups`, one per actor.
+SHOAL_MUST_USE shoal_status_t shoal_sim_run(shoal_sim_t *sim, const shoal_sim_steps_t *steps,
+                                            shoal_simulated_t *groups);
 
 // ---- measured times -------------------------------------------------------------------
 

@@ -195,7 +195,8 @@ static void count_uses(const shoal_sim_t *sim, int64_t *most, int64_t *mine) {
   }
 }
 
-shoal_status_t shoal_sim_traffic_init(shoal_sim_t *sim, shoal_sim_traffic_t *out_traffic) {
+shoal_status_t shoal_sim_traffic_init(shoal_sim_t *sim, int64_t steps,
+                                      shoal_sim_traffic_t *out_traffic) {
   const int64_t channels = sim->program->channel_count;
   int64_t *most = SHOAL_NEW(sim->arena, int64_t, channels);
   int64_t *mine = SHOAL_NEW(sim->arena, int64_t, channels);
@@ -215,7 +216,8 @@ shoal_status_t shoal_sim_traffic_init(shoal_sim_t *sim, shoal_sim_traffic_t *out
     if (most[c] == 0) continue;
     SHOAL_RETURN_IF_ERROR(
         shoal_sim_meetings(sim, (int32_t)c, &t.meetings[c], &t.meeting_counts[c]));
-    t.transfers[c] = SHOAL_NEW(sim->arena, shoal_sim_transfer_t, most[c] * t.meeting_counts[c]);
+    t.transfers[c] =
+        SHOAL_NEW(sim->arena, shoal_sim_transfer_t, steps * most[c] * t.meeting_counts[c]);
     if (!t.transfers[c]) return SHOAL_OOM();
   }
   *out_traffic = t;

@@ -49,7 +49,8 @@ static shoal_simulation_t *simulate(const char *text, const char *cluster_text,
     }                                                                               \
   } while (0)
 
-// Rank 0 computes and sends, rank 1 receives and computes, four micro-batches of 4096 bytes.
+// Rank 0 computes and sends, rank 1 receives and computes, four micro-batches of 4096 bytes, each
+// when the one before it has been sent, or computed.
 static const char PIPE[] =
     "shoal_program 1\n"
     "world 2\n"
@@ -62,14 +63,14 @@ static const char PIPE[] =
     "  segment 0 first\n"
     "    0 compute fill -> (0) value 1 \"x\"\n"
     "    1 comm reshard (0) -> (-) channel 0 \"x\" wait 0\n"
-    "  order run 0:0 0:1 0:2 0:3\n"
+    "  order run 0:0[0<1.1] 0:1[0<1.1] 0:2[0<1.1] 0:3[0<1.1]\n"
     "class 1 ranks 1 arena 8192\n"
     "  buffer 0 temp \"x\" f32[4, 1024] \"b!micro:0\" bytes 4096 offset 0\n"
     "  buffer 1 temp \"y\" f32[4, 1024] \"b!micro:0\" bytes 4096 offset 4096\n"
     "  segment 0 second\n"
     "    0 comm reshard (-) -> (0) channel 0 \"x\"\n"
     "    1 compute compute shoal.neg (0) -> (1) \"y\" wait 0\n"
-    "  order run 0:0 0:1 0:2 0:3\n";
+    "  order run 0:0[0<1.1] 0:1[0<1.1] 0:2[0<1.1] 0:3[0<1.1]\n";
 
 static const char PIPE_TIMES[] =
     "{\"shoal_times\": 1, \"instructions\": ["

@@ -36,7 +36,7 @@ static void test_errors(void **state) {
   }
   shoal_program_free(program);
   // Rank 1 wants five messages, and gets four.
-  char *text = edit(PIPE, "order run 0:0 0:1 0:2 0:3\nclass 1", "order run 0:0 0:1 0:2\nclass 1");
+  char *text = edit(PIPE, " 0:3[0<1.1]\nclass 1", "\nclass 1");
   assert_ok(shoal_program_parse("program", text, registry, system, &program));
   assert_error(MISMATCH, "class 1 does not get beyond 'x' of segment 'second'",
                shoal_simulate(program, &(shoal_simulate_options_t){.graph = "run"}, &simulation));
@@ -83,8 +83,9 @@ static void test_texts(void **state) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   const char *text;
   assert_ok(shoal_simulation_report(s, &arena, &text));
-  assert_non_null(strstr(text, "run on 2 ranks: 9.75 s a run\n"));
+  assert_non_null(strstr(text, "run on 2 ranks: 9.75 s a run, 8 s each in a row\n"));
   assert_non_null(strstr(text, "1 rank from rank 1 on, cpu: compute 8 s"));
+  assert_null(strstr(text, "hidden"));  // in a row, all messages have come when they are needed
   assert_non_null(strstr(text, "16 KiB between nodes"));
   assert_ok(shoal_simulation_json(s, &arena, &text));
   const shoal_json_t *json;
@@ -92,6 +93,12 @@ static void test_texts(void **state) {
   double seconds;
   assert_ok(shoal_json_get_real(json, "seconds", &seconds));
   expect(seconds, 9.75);
+  assert_ok(shoal_json_get_real(json, "step_seconds", &seconds));
+  expect(seconds, 8);
+  const shoal_json_t *groups;
+  assert_ok(shoal_json_get_child(json, "groups", SHOAL_JSON_ARRAY, &groups));
+  assert_ok(shoal_json_get_real(&groups->children[1], "hidden_share", &seconds));
+  expect(seconds, 1);
   assert_ok(shoal_simulation_trace(s, &arena, &text));
   assert_ok(shoal_json_parse("trace", text, &arena, &json));
   const shoal_json_t *events;
