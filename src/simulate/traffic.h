@@ -46,8 +46,8 @@ typedef struct shoal_sim_traffic {
   SHOAL_VEC(shoal_sim_transfer_t *) moving;
 } shoal_sim_traffic_t;
 
-// Makes room for one transfer for each use of a channel in `steps` runs of the orders. Everything is
-// in the simulation's arena.
+// Makes room for one transfer for each use of a channel in `steps` runs of the orders. Everything
+// is in the simulation's arena.
 SHOAL_MUST_USE shoal_status_t shoal_sim_traffic_init(shoal_sim_t *sim, int64_t steps,
                                                      shoal_sim_traffic_t *out_traffic);
 // Finds the transfer that belongs to an actor's use number `use` (from 0) of a channel, of which
