@@ -1,11 +1,9 @@
 // Memory plan of one class: where every buffer and workspace lies in the rank's arena.
 //
 // States come first and stay. Behind them every graph lays out its temporaries on its own, from the
-// same place: graphs do not run at once. Time is the position of an instruction in the
-// concatenation of the graph's segments; what is used in more than one segment lives through the
-// whole of each loop segment it touches, because the loop comes round again. Several ways of
-// placing blocks are tried, and the one that needs the least is kept. Queues may run ahead of that
-// order: waits.c orders them by address.
+// same place: graphs do not run at once. When a buffer is in use follows from the graph's order
+// (program/lives.h). Several ways of placing blocks are tried, and the one that needs the least is
+// kept. Queues may run ahead of that order: waits.c and call_waits.c order them by address.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +11,7 @@
 #include "base/status.h"
 #include "lower/time.h"
 #include "program/bind.h"
+#include "program/lives.h"
 
 typedef struct block {
   int64_t bytes, first, last;  // life, inclusive
@@ -200,60 +199,27 @@ static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
   return NULL;
 }
 
-// ---- lives -----------------------------------------------------------------------------
-
-typedef struct life {
-  int64_t first, last;
-  int32_t segment;  // the one it is used in so far; -1 none
-  bool crosses;     // used in more than one
-} life_t;
-
-typedef struct span {
-  int64_t first, last;
-  bool loop;
-} span_t;
-
-static void use(life_t *life, int64_t time, int32_t segment) {
-  if (life->segment < 0) *life = (life_t){time, time, segment, false};
-  if (life->segment != segment) life->crosses = true;
-  if (time < life->first) life->first = time;
-  if (time > life->last) life->last = time;
-}
+// ---- graphs ----------------------------------------------------------------------------
 
 static shoal_status_t place_graph(shoal_class_t *c, const shoal_order_t *order, int64_t base,
                                   shoal_arena_t *scratch, int64_t *out_end) {
-  life_t *lives = SHOAL_NEW(scratch, life_t, c->buffer_count);
-  span_t *spans = SHOAL_NEW(scratch, span_t, c->segment_count);
+  shoal_lives_t lives;
   SHOAL_VEC(block_t) blocks = {0};
-  if (!lives || !spans) return SHOAL_OOM();
-  for (int64_t i = 0; i < c->buffer_count; ++i) lives[i].segment = -1;
-  int64_t time = 0;
-  for (int64_t k = 0; k < order->call_count; ++k) {
-    if (order->calls[k].micro > 0) continue;  // the loop's first round stands for all
-    int32_t s = order->calls[k].segment;
+  SHOAL_RETURN_IF_ERROR(shoal_lives_find(c, order, scratch, &lives));
+  for (int64_t s = 0; s < c->segment_count; ++s) {
     shoal_segment_t *segment = &c->segments[s];
-    spans[s] = (span_t){time, time + segment->instruction_count - 1, order->calls[k].micro == 0};
-    for (int64_t i = 0; i < segment->instruction_count; ++i, ++time) {
+    for (int64_t i = 0; i < segment->instruction_count && lives.starts[s] >= 0; ++i) {
       shoal_instruction_t *in = &segment->instructions[i];
-      for (int32_t j = 0; j < in->input_count; ++j)
-        if (in->inputs[j] >= 0) use(&lives[in->inputs[j]], time, s);
-      for (int32_t j = 0; j < in->output_count; ++j)
-        if (in->outputs[j] >= 0) use(&lives[in->outputs[j]], time, s);
-      if (in->predicate >= 0) use(&lives[in->predicate], time, s);
-      block_t scratch_block = {in->workspace, time, time, &in->workspace_offset, 0};
-      if (in->workspace > 0 && !SHOAL_PUSH(scratch, &blocks, scratch_block)) return SHOAL_OOM();
+      const int64_t time = lives.starts[s] + i;
+      block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
+      if (in->workspace > 0 && !SHOAL_PUSH(scratch, &blocks, block)) return SHOAL_OOM();
     }
   }
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
-    life_t *life = &lives[i];
-    if (life->segment < 0 || buffer->kind == SHOAL_BUFFER_STATE) continue;
+    const shoal_life_t *life = &lives.buffers[i];
+    if (life->first > life->last || buffer->kind == SHOAL_BUFFER_STATE) continue;
     if (buffer->bytes == 0) continue;
-    for (int64_t s = 0; s < c->segment_count && life->crosses; ++s) {
-      if (!spans[s].loop || spans[s].last < life->first || spans[s].first > life->last) continue;
-      if (spans[s].first < life->first) life->first = spans[s].first;
-      if (spans[s].last > life->last) life->last = spans[s].last;
-    }
     block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, life->last,
                      &buffer->offset, 0};
     if (!SHOAL_PUSH(scratch, &blocks, block)) return SHOAL_OOM();

@@ -1,0 +1,121 @@
+// See lives.h.
+#include "program/lives.h"
+
+#include "base/status.h"
+#include "program/bind.h"
+
+// A segment that the order calls.
+typedef struct called {
+  int64_t first, last;  // call; first -1: none
+  int32_t number;       // by first calls
+} called_t;
+
+// The segments that touch a buffer: the one with the earliest call, and the one with the latest.
+typedef struct use {
+  int32_t first, last;  // -1: none
+} use_t;
+
+// The first and last of the segments, by number, that are called between two calls.
+typedef struct stretch {
+  bool known;
+  int32_t low, high;  // segments
+} stretch_t;
+
+typedef struct walk {
+  const shoal_class_t *class;
+  const shoal_order_t *order;
+  shoal_lives_t *lives;
+  called_t *called;      // by segment
+  use_t *uses;           // by buffer
+  stretch_t *stretches;  // [segment of the first call][of the last one]
+} walk_t;
+
+static void note(walk_t *w, int32_t buffer, int64_t time, int32_t segment) {
+  if (buffer < 0) return;
+  note(w, w->class->buffers[buffer].count, time, segment);
+  shoal_life_t *life = &w->lives->buffers[buffer];
+  use_t *use = &w->uses[buffer];
+  if (use->first < 0) {
+    *life = (shoal_life_t){time, time};
+    *use = (use_t){segment, segment};
+  }
+  if (w->called[segment].last > w->called[use->last].last) use->last = segment;
+  if (time > life->last) life->last = time;
+}
+
+static void note_segment(walk_t *w, int32_t s) {
+  const shoal_segment_t *segment = &w->class->segments[s];
+  w->lives->starts[s] = w->lives->length;
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    const int64_t time = w->lives->length++;
+    for (int32_t k = 0; k < in->input_count; ++k) note(w, in->inputs[k], time, s);
+    for (int32_t k = 0; k < in->output_count; ++k) note(w, in->outputs[k], time, s);
+    note(w, in->predicate, time, s);
+  }
+}
+
+static const stretch_t *stretch_of(const walk_t *w, const use_t *use) {
+  stretch_t *stretch = &w->stretches[use->first * w->class->segment_count + use->last];
+  if (stretch->known) return stretch;
+  *stretch = (stretch_t){true, use->first, use->first};
+  for (int64_t k = w->called[use->first].first; k <= w->called[use->last].last; ++k) {
+    const int32_t s = w->order->calls[k].segment;
+    if (w->called[s].number < w->called[stretch->low].number) stretch->low = s;
+    if (w->called[s].number > w->called[stretch->high].number) stretch->high = s;
+  }
+  return stretch;
+}
+
+static bool is_once(const walk_t *w, int32_t segment) {
+  return w->called[segment].first == w->called[segment].last;
+}
+
+static void widen(const walk_t *w, const shoal_buffer_t *buffer, const use_t *use,
+                  shoal_life_t *life) {
+  if (buffer->group >= 0 && w->class->slot_groups[buffer->group].by_step) {
+    *life = (shoal_life_t){0, w->lives->length - 1};
+    return;
+  }
+  if (use->first == use->last && shoal_buffer_slots(w->class, buffer) == 1) return;
+  const stretch_t *stretch = stretch_of(w, use);
+  const int64_t start = w->lives->starts[stretch->low];
+  const int64_t end =
+      w->lives->starts[stretch->high] + w->class->segments[stretch->high].instruction_count - 1;
+  if (stretch->low != use->first || !is_once(w, use->first)) life->first = start;
+  if (stretch->high != use->last || !is_once(w, use->last)) life->last = end;
+}
+
+shoal_status_t shoal_lives_find(const shoal_class_t *rank_class, const shoal_order_t *order,
+                                shoal_arena_t *scratch, shoal_lives_t *out_lives) {
+  const int64_t buffers = rank_class->buffer_count, segments = rank_class->segment_count;
+  *out_lives = (shoal_lives_t){.buffers = SHOAL_NEW(scratch, shoal_life_t, buffers),
+                               .starts = SHOAL_NEW(scratch, int64_t, segments)};
+  walk_t w = {.class = rank_class,
+              .order = order,
+              .lives = out_lives,
+              .called = SHOAL_NEW(scratch, called_t, segments),
+              .uses = SHOAL_NEW(scratch, use_t, buffers),
+              .stretches = SHOAL_NEW(scratch, stretch_t, segments * segments)};
+  if (!out_lives->buffers || !out_lives->starts || !w.called || !w.uses || !w.stretches)
+    return SHOAL_OOM();
+  for (int64_t i = 0; i < buffers; ++i) {
+    out_lives->buffers[i] = (shoal_life_t){0, -1};
+    w.uses[i] = (use_t){-1, -1};
+  }
+  for (int64_t s = 0; s < segments; ++s) out_lives->starts[s] = w.called[s].first = -1;
+  int32_t number = 0;
+  for (int64_t k = 0; k < order->call_count; ++k) {
+    called_t *called = &w.called[order->calls[k].segment];
+    if (called->first < 0) *called = (called_t){k, k, number++};
+    called->last = k;
+  }
+  for (int64_t k = 0; k < order->call_count; ++k) {
+    const int32_t s = order->calls[k].segment;
+    if (out_lives->starts[s] < 0) note_segment(&w, s);
+  }
+  for (int64_t i = 0; i < buffers; ++i)
+    if (w.uses[i].first >= 0)
+      widen(&w, &rank_class->buffers[i], &w.uses[i], &out_lives->buffers[i]);
+  return NULL;
+}
