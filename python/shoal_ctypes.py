@@ -84,6 +84,18 @@ class Call(Structure):
                 ("inputs", POINTER(CType)), ("outputs", POINTER(CType)), ("attrs", POINTER(AttrValue))]
 
 
+class DlpackTensor(Structure):
+    _fields_ = [("data", c_void_p), ("device_kind", c_int32), ("device_id", c_int32), ("rank", c_int32),
+                ("element_kind", c_uint8), ("element_bits", c_uint8), ("lanes", c_uint16),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+class KernelCall(Structure):
+    _fields_ = [("call", POINTER(Call)), ("inputs", POINTER(Tensor)), ("outputs", POINTER(Tensor)),
+                ("dlpack_inputs", POINTER(DlpackTensor)), ("dlpack_outputs", POINTER(DlpackTensor)),
+                ("device_kind", c_char_p), ("device_id", c_int32), ("stream", c_void_p)]
+
+
 COMPLETE = CFUNCTYPE(None, POINTER(Call), POINTER(AttrValue))
 INFER = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(CType))
 GRADIENT = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32), POINTER(c_int32),
@@ -93,7 +105,7 @@ COST = CFUNCTYPE(None, POINTER(Call), POINTER(c_double))
 WORKSPACE = CFUNCTYPE(c_int64, POINTER(Call))
 INDEX_COUNT = CFUNCTYPE(c_int64, POINTER(Call), c_int32)
 KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_void_p)
-PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor))
+PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(KernelCall))
 
 Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
                ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("random", c_bool),
@@ -124,12 +136,6 @@ class ParallelizeOptions(Structure):
                 ("tap_self", c_void_p), ("timed", c_bool)]
 
 
-class DlpackTensor(Structure):
-    _fields_ = [("data", c_void_p), ("device_kind", c_int32), ("device_id", c_int32), ("rank", c_int32),
-                ("element_kind", c_uint8), ("element_bits", c_uint8), ("lanes", c_uint16),
-                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
-
-
 class Dlpack(Structure):
     _fields_ = [("major", c_uint32), ("minor", c_uint32), ("manager", c_void_p),
                 ("deleter", CFUNCTYPE(None, c_void_p)), ("flags", c_uint64), ("tensor", DlpackTensor)]
@@ -138,7 +144,7 @@ class Dlpack(Structure):
 MIRRORS = {  # C name -> mirror
     "shoal_shape_t": Shape, "shoal_tensor_t": Tensor, "shoal_allocator_t": Allocator,
     "shoal_attr_value_t": AttrValue, "shoal_attr_schema_t": AttrSchema, "shoal_attr_t": Attr,
-    "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_value_t": Value,
+    "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_kernel_call_t": KernelCall, "shoal_value_t": Value,
     "shoal_model_options_t": ModelOptions, "shoal_sgd_t": Sgd,
     "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
     "shoal_dlpack_t": Dlpack}
@@ -513,10 +519,11 @@ class Session:
         lib.session_free(self.handle)
         self.handle = c_void_p()
 
-    def _execute(self, _, call, inputs, outputs):
+    def _execute(self, _, kernel_call):
         name = "?"
         try:
-            call = call.contents
+            inputs, outputs = kernel_call.contents.inputs, kernel_call.contents.outputs
+            call = kernel_call.contents.call.contents
             name = call.op.contents.name.decode()
             if name not in self._kernels:
                 raise Error(UNSUPPORTED, "no kernel in Python")

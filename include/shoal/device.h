@@ -8,6 +8,7 @@
 #ifndef SHOAL_DEVICE_H_
 #define SHOAL_DEVICE_H_
 
+#include "shoal/dlpack.h"
 #include "shoal/op.h"
 
 #ifdef __cplusplus
@@ -58,6 +59,26 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_event_create(shoal_device_t *devic
                                                            shoal_event_t **out_event);
 SHOAL_API void shoal_event_free(shoal_event_t *event);
 
+// What a kernel provider is asked to do: one call of an op, on planned buffers. It writes the
+// outputs and keeps nothing: all of this, and the memory, is valid only until it returns (in opaque
+// mode the pointers are those of a mapping that only such work may use).
+//
+// On the CPU a provider is called on the thread of the queue, when the inputs are there, and the
+// outputs must be there when it returns. On a device with streams it is called when the launch is
+// enqueued, and enqueues its work on `stream`.
+typedef struct shoal_kernel_call {
+  const shoal_call_t *call;  // op, attributes, types
+  // The operands twice: as Shoal's tensors and for other frameworks. `data` is an address of the
+  // device's own: the host can read it on the CPU.
+  const shoal_tensor_t *inputs, *outputs;
+  const shoal_dlpack_tensor_t *dlpack_inputs, *dlpack_outputs;
+  const char *device_kind;  // as shoal_device_kind has it; DLPack's number is in its tensors
+  int32_t device_id;
+  void *stream;  // the device's own, as a cudaStream_t; NULL on the CPU
+} shoal_kernel_call_t;
+
+typedef shoal_status_t (*shoal_provider_fn_t)(void *self, const shoal_kernel_call_t *call);
+
 // An operand of a launch that has valid elements only in some of its rows (along dim 0): as many
 // rows of the *whole* value as an integer in device memory says when the launch runs. The kernel
 // sees a tensor of those that the operand holds, which are its first ones.
@@ -77,10 +98,7 @@ typedef struct shoal_launch {
   const shoal_address_t *inputs, *outputs;
   shoal_address_t workspace;
   const shoal_address_t *predicate;  // optional: address of a bool scalar; skipped when false
-  // Optional kernel provider for ops without a device kernel (foreign ops): called with
-  // host-readable tensors over the planned buffers.
-  shoal_status_t (*provider)(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                             const shoal_tensor_t *outputs);
+  shoal_provider_fn_t provider;      // optional: executes ops without a device kernel (foreign ops)
   void *provider_self;
   int32_t bounded_count;
   const shoal_bounded_t *bounded;         // such a launch may be on one queue at a time

@@ -17,8 +17,8 @@ extern "C" {
 #define SHOAL_DLPACK_MINOR 0
 #define SHOAL_DLPACK_READ_ONLY 1u  // of flags
 
-enum { SHOAL_DLPACK_CPU = 1 };  // device kinds: Shoal gives host tensors
-enum {                          // element kinds
+enum { SHOAL_DLPACK_CPU = 1, SHOAL_DLPACK_CUDA = 2 };  // device kinds
+enum {                                                 // element kinds
   SHOAL_DLPACK_INT = 0,
   SHOAL_DLPACK_UINT = 1,
   SHOAL_DLPACK_FLOAT = 2,
@@ -45,9 +45,9 @@ typedef struct shoal_dlpack {
   shoal_dlpack_tensor_t tensor;
 } shoal_dlpack_t;
 
-// Describes a tensor. Its elements stay where they are and whose they are: what is made must not be
-// used after them (a kernel provider's: after it returned). *out_dlpack is the caller's until its
-// deleter is called. Not collective, does not block.
+// Describes a host tensor. Its elements stay where they are and whose they are: what is made must
+// not be used after them (a kernel provider's: after it returned). *out_dlpack is the caller's
+// until its deleter is called. Not collective, does not block.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_tensor_to_dlpack(const shoal_tensor_t *tensor,
                                                                bool read_only,
                                                                shoal_allocator_t allocator,

@@ -3,6 +3,7 @@
 #define SHOAL_SESSION_H_
 
 #include "shoal/comm.h"
+#include "shoal/device.h"
 #include "shoal/graph.h"
 #include "shoal/plan.h"
 #include "shoal/planners.h"
@@ -13,11 +14,6 @@ extern "C" {
 #endif
 
 typedef struct shoal_session shoal_session_t;
-
-// Executes a compute instruction whose op has no device kernel: tensors lie in planned buffers.
-typedef shoal_status_t (*shoal_provider_fn_t)(void *self, const shoal_call_t *call,
-                                              const shoal_tensor_t *inputs,
-                                              const shoal_tensor_t *outputs);
 
 // Called on the rank's thread after an instruction has written a value: `data` is the rank's part,
 // packed dense.
@@ -40,7 +36,7 @@ typedef struct shoal_parallelize_options {
   bool through_text;           // run from the re-parsed text of plan and program
   bool dry_run;     // plan, lower, check - and stop: runs return OK without doing anything
   bool no_compare;  // what ranks feed and set alike is not compared between them
-  shoal_provider_fn_t provider;
+  shoal_provider_fn_t provider;  // executes ops without a kernel; also asked how they may be cut
   void *provider_self;
   shoal_tap_fn_t tap;
   void *tap_self;

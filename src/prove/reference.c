@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/device.h"
 
 #define F64_EPSILON 0x1p-52
 
@@ -98,7 +99,10 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
 static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                               const shoal_tensor_t *outputs) {
   const shoal_check_options_t *options = self;
-  if (!call->op->kernel) return options->provider(options->provider_self, call, inputs, outputs);
+  if (!call->op->kernel) {
+    return shoal_provider_call(options->provider, options->provider_self, call, inputs, outputs,
+                               options->allocator);
+  }
   const shoal_executor_t reference = shoal_executor_reference(&options->allocator);
   return reference.execute(reference.self, call, inputs, outputs);
 }

@@ -13,18 +13,14 @@
 
 typedef struct shoal_runner shoal_runner_t;
 
-// As shoal_provider_fn_t and shoal_tap_fn_t of session.h.
-typedef shoal_status_t (*shoal_run_provider_fn_t)(void *self, const shoal_call_t *call,
-                                                  const shoal_tensor_t *inputs,
-                                                  const shoal_tensor_t *outputs);
+// As shoal_tap_fn_t of session.h.
 typedef void (*shoal_run_tap_fn_t)(void *self, int32_t rank, const char *graph, const char *value,
                                    const shoal_layout_t *layout, const shoal_type_t *whole,
                                    int64_t micro, const void *data, int64_t bytes);
 
 typedef struct shoal_runner_options {
-  shoal_allocator_t allocator;  // zero: the system's
-  shoal_run_provider_fn_t
-      provider;  // executes ops that have no kernel; NULL: such a program is refused
+  shoal_allocator_t allocator;   // zero: the system's
+  shoal_provider_fn_t provider;  // executes ops that have no kernel; NULL: they are refused
   void *provider_self;
   shoal_run_tap_fn_t tap;  // NULL: none. With one, instructions run one after the other
   void *tap_self;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/device.h"
 #include "graph/graph.h"
 #include "rules/rules.h"
 #include "session/session_impl.h"
@@ -94,7 +95,10 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
 static shoal_status_t execute(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
                               const shoal_tensor_t *outputs) {
   const shoal_session_t *session = self;
-  if (!call->op->kernel) return session->provider(session->provider_self, call, inputs, outputs);
+  if (!call->op->kernel) {
+    return shoal_provider_call(session->provider, session->provider_self, call, inputs, outputs,
+                               session->allocator);
+  }
   const shoal_executor_t reference = shoal_executor_reference(&session->allocator);
   return reference.execute(reference.self, call, inputs, outputs);
 }

@@ -20,6 +20,19 @@ static shoal_status_t scale_kernel(const shoal_call_t *call, const shoal_tensor_
   return NULL;
 }
 
+// The same by a provider, through the DLPack tensors, whose rows follow too.
+static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
+  (void)self;
+  const shoal_dlpack_tensor_t *x = &call->dlpack_inputs[0], *y = &call->dlpack_outputs[0];
+  if (x->shape[0] != call->call->inputs[0].shape.dims[0] || x->strides[0] != COLUMNS) {
+    return SHOAL_ERROR(INTERNAL, "the provider got other rows");
+  }
+  for (int64_t i = 0; i < y->shape[0] * y->shape[1]; ++i) {
+    ((float *)y->data)[i] = 10 * ((const float *)x->data)[i];
+  }
+  return NULL;
+}
+
 static const shoal_op_t scale_op = {.name = "test.scale",
                                     .infer = sum_infer,
                                     .input_count = 1,
@@ -59,13 +72,15 @@ static void make_scale(shoal_address_t memory, shoal_address_t count, shoal_dtyp
                                .name = "layer/scale"};
 }
 
-static void check_counts(shoal_device_t *device, shoal_arena_t *arena, shoal_dtype_t dtype) {
+static void check_counts(shoal_device_t *device, shoal_arena_t *arena, shoal_dtype_t dtype,
+                         shoal_provider_fn_t provider) {
   shoal_queue_t *queue = make_queue(device);
   shoal_address_t memory = make_buffer(device, 1024), count = make_buffer(device, 8);
   float x[5 * COLUMNS], y[5 * COLUMNS];
   for (int i = 0; i < 5 * COLUMNS; ++i) x[i] = (float)(i + 1);
   scale_launch_t scale;
   make_scale(memory, count, dtype, &scale);
+  scale.launch.provider = provider;
   if (arena) assert_ok(shoal_launch_prepare(device, arena, &scale.launch));
   assert_ok(shoal_queue_upload(queue, x, memory, sizeof x));
   for (int n = 0; n <= ROWS; ++n) {
@@ -99,9 +114,11 @@ static void test_counts(void **state) {
   shoal_arena_t *arena = NULL;
   assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
   FOR_EACH_MODE(device) {
-    check_counts(device, arena, SHOAL_I32);
-    check_counts(device, arena, SHOAL_I64);
-    check_counts(device, NULL, SHOAL_I32);
+    check_counts(device, arena, SHOAL_I32, NULL);
+    check_counts(device, arena, SHOAL_I64, NULL);
+    check_counts(device, NULL, SHOAL_I32, NULL);
+    check_counts(device, arena, SHOAL_I32, provide);
+    check_counts(device, NULL, SHOAL_I64, provide);
   }
   shoal_arena_free(arena);
 }

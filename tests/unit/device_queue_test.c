@@ -34,11 +34,23 @@ static void test_kernel(void **state) {
   }
 }
 
-static shoal_status_t provide(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                              const shoal_tensor_t *outputs) {
+// Whether the DLPack tensor is the tensor.
+static bool same_tensor(const shoal_dlpack_tensor_t *a, const shoal_tensor_t *b) {
+  return a->data == b->data && a->device_kind == SHOAL_DLPACK_CPU && a->device_id == 0 &&
+         a->rank == 1 && a->shape[0] == b->shape.dims[0] && a->strides[0] == 1 && a->lanes == 1 &&
+         a->element_kind == SHOAL_DLPACK_FLOAT && a->element_bits == 32 && a->byte_offset == 0;
+}
+
+static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
   ++*(int *)self;
-  ((float *)outputs[0].data)[0] = 100 * ((float *)inputs[0].data)[0];
-  return call->op->kernel ? NULL : SHOAL_ERROR(IO, "the provider failed");
+  if (!same_tensor(&call->dlpack_inputs[0], &call->inputs[0]) ||
+      !same_tensor(&call->dlpack_inputs[1], &call->inputs[1]) ||
+      !same_tensor(&call->dlpack_outputs[0], &call->outputs[0]) || call->device_id != 0 ||
+      call->stream || strcmp(call->device_kind, "cpu") != 0) {
+    return SHOAL_ERROR(INTERNAL, "the provider got something else");
+  }
+  ((float *)call->outputs[0].data)[0] = 100 * ((float *)call->inputs[0].data)[0];
+  return call->call->op->kernel ? NULL : SHOAL_ERROR(IO, "the provider failed");
 }
 
 static void test_provider_and_predicate(void **state) {

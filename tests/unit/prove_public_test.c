@@ -45,18 +45,17 @@ static const shoal_op_t provided = {.name = "user.provided",
                                     .outputs = names_out,
                                     .infer = infer_same};
 
-static shoal_status_t provide(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                              const shoal_tensor_t *outputs) {
-  (void)call, (void)self;
-  memcpy(outputs[0].data, inputs[0].data,
-         (size_t)shoal_shape_count(&inputs[0].shape) * shoal_dtype_size(inputs[0].dtype));
+static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
+  (void)self;
+  const shoal_tensor_t *x = &call->inputs[0];
+  memcpy(call->outputs[0].data, x->data,
+         (size_t)shoal_shape_count(&x->shape) * shoal_dtype_size(x->dtype));
   return NULL;
 }
 
-static shoal_status_t provide_crooked(void *self, const shoal_call_t *call,
-                                      const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+static shoal_status_t provide_crooked(void *self, const shoal_kernel_call_t *call) {
   (void)self;
-  return kernel(call, inputs, outputs, NULL);
+  return kernel(call->call, call->inputs, call->outputs, NULL);
 }
 
 static shoal_model_t *make(const shoal_op_t *op) {

@@ -8,8 +8,7 @@
 typedef struct context {
   const shoal_program_t *program;
   bool opaque;
-  shoal_status_t (*provider)(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                             const shoal_tensor_t *outputs);
+  shoal_provider_fn_t provider;
   void *provider_self;
   shoal_status_t (*body)(shoal_runner_t *runner, int32_t rank);
 } context_t;
@@ -289,12 +288,11 @@ static const char stages[] =
     "    1 copy fetch (2) \"y\" wait 0\n"
     "  order train 0:0{0=0} 0:1{0=1} 0:2{0=2} 1:2{0=2} 1:1{0=1} 1:0{0=0} 2\n";
 
-static shoal_status_t twice(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                            const shoal_tensor_t *outputs) {
+static shoal_status_t twice(void *self, const shoal_kernel_call_t *call) {
   int64_t *fail_at = self;
   if (fail_at && --*fail_at == 0) return SHOAL_ERROR(UNAVAILABLE, "the provider gave up");
-  const float *x = inputs[0].data;
-  float *y = outputs[0].data;
+  const float *x = call->inputs[0].data;
+  float *y = call->outputs[0].data;
   for (int64_t i = 0; i < shoal_shape_count(&call->inputs[0].shape); ++i) y[i] = 2 * x[i];
   return NULL;
 }

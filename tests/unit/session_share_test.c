@@ -82,14 +82,14 @@ typedef struct rank_job {
   int32_t rank;
 } rank_job_t;
 
-static shoal_status_t provide(void *self, const shoal_call_t *call, const shoal_tensor_t *inputs,
-                              const shoal_tensor_t *outputs) {
+static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
   const rank_job_t *mine = self;
+  const shoal_tensor_t *x = &call->inputs[0];
   atomic_fetch_add(&mine->job->provided[mine->rank], 1);
-  const int64_t count = shoal_shape_count(&call->inputs[0].shape);
+  const int64_t count = shoal_shape_count(&x->shape);
   for (int64_t i = 0; i < count; ++i) {
-    shoal_dtype_store(call->inputs[0].dtype, outputs[0].data, i,
-                      2 * shoal_dtype_load(call->inputs[0].dtype, inputs[0].data, i));
+    shoal_dtype_store(x->dtype, call->outputs[0].data, i,
+                      2 * shoal_dtype_load(x->dtype, x->data, i));
   }
   return NULL;
 }

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "device/backends/cpu/cpu.h"
+#include "device/device.h"
 
 struct shoal_prepared {
   shoal_call_t call;  // as the kernel gets it
@@ -14,6 +15,7 @@ struct shoal_prepared {
   shoal_type_t *types;        // of the call, where rows are bounded: inputs, then outputs
   shoal_tensor_t *tensors;    // inputs, then outputs
   void *workspace;
+  shoal_kernel_call_t kernel;  // where a provider is called; its shapes are the tensors'
 };
 
 // ---- preparing ----------------------------------------------------------------------
@@ -78,6 +80,11 @@ shoal_status_t shoal_cpu_prepare(shoal_device_t *base, const shoal_launch_t *lau
   prepared->workspace = scratch > 0 ? places[operands].data : NULL;
   SHOAL_RETURN_IF_ERROR(prepare_bounded(device, launch, arena, &places[operands + 1], prepared));
   SHOAL_RETURN_IF_ERROR(shoal_cpu_find_predicate(device, launch->predicate, &prepared->predicate));
+  if (launch->provider) {
+    SHOAL_RETURN_IF_ERROR(shoal_kernel_call_init(arena, &prepared->call, tensors, tensors + inputs,
+                                                 base->ops->kind, SHOAL_DLPACK_CPU, 0,
+                                                 &prepared->kernel));
+  }
   *out_prepared = prepared;
   return NULL;
 }
@@ -111,7 +118,7 @@ shoal_status_t shoal_cpu_launch(const shoal_launch_t *launch, const shoal_prepar
   const shoal_call_t *call = &prepared->call;
   const shoal_tensor_t *inputs = prepared->tensors, *outputs = inputs + call->input_count;
   shoal_status_t status = launch->provider
-                              ? launch->provider(launch->provider_self, call, inputs, outputs)
+                              ? launch->provider(launch->provider_self, &prepared->kernel)
                               : call->op->kernel(call, inputs, outputs, prepared->workspace);
   return status && launch->name ? shoal_status_annotatef(status, "'%s'", launch->name) : status;
 }
