@@ -1,6 +1,7 @@
 // Strategy `auto`: completes, lowers and simulates every candidate it can enumerate - `data`,
-// `tensor` and both on meshes whose product is the world - and takes the fastest that fits the
-// cluster's memory. The winner's intent becomes this strategy's.
+// `tensor` and both on meshes whose product is the world - and takes the one that fits the
+// cluster's memory and whose steps, in a row, are the fastest. The winner's intent becomes this
+// strategy's.
 #include <string.h>
 
 #include "base/status.h"
@@ -103,10 +104,10 @@ static shoal_status_t choose(shoal_strategy_context_t *context, const shoal_clus
     }
     if (status) break;
     too_large |= !simulation->fits;
-    if (simulation->fits && (!best || simulation->seconds < best_seconds)) {
+    if (simulation->fits && (!best || simulation->step_seconds < best_seconds)) {
       shoal_plan_free(best);
       best = plan;
-      best_seconds = simulation->seconds;
+      best_seconds = simulation->step_seconds;
     } else {
       shoal_plan_free(plan);
     }

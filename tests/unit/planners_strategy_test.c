@@ -173,7 +173,7 @@ static void test_layouts_on_top(void **state) {
 static double seconds_of_program(const shoal_program_t *program, const shoal_cluster_t *cluster) {
   shoal_simulation_t *simulation;
   assert_ok(shoal_simulate(program, &(shoal_simulate_options_t){.cluster = cluster}, &simulation));
-  const double seconds = simulation->seconds;
+  const double seconds = simulation->step_seconds;
   shoal_simulation_free(simulation);
   return seconds;
 }
