@@ -38,6 +38,12 @@ typedef struct shoal_simulate_options {
   bool spans;                      // keep what ran when, for shoal_simulation_trace
 } shoal_simulate_options_t;
 
+typedef struct shoal_simulated_queue {
+  const char *name;  // in the class
+  shoal_queue_kind_t kind;
+  double busy;  // seconds that it works
+} shoal_simulated_queue_t;
+
 // The ranks of one class that have devices of one kind: they do the same at the same time. Figures
 // are of a run alone, if they do not say otherwise.
 typedef struct shoal_simulated {
@@ -46,7 +52,8 @@ typedef struct shoal_simulated {
   int32_t first_rank;
   const char *device;                   // name of their kind
   double seconds;                       // until the last of their instructions is done
-  double busy[SHOAL_QUEUE_KIND_COUNT];  // seconds that their queues work; comm: that data moves
+  double busy[SHOAL_QUEUE_KIND_COUNT];  // seconds that their queues work, by kind; comm: that data
+                                        // moves
   double waiting;                       // seconds that their comm queue waits for other ranks
   double bubble;                        // seconds of the run that their compute queue has no work
   // Of a run in a row: seconds that its communication moves data (several queues add up), how many
@@ -57,7 +64,7 @@ typedef struct shoal_simulated {
   int64_t arena_bytes;                     // memory that one of them plans
   int64_t memory;                          // that its device has; 0: not known
   int32_t queue_count;                     // of the class
-  const shoal_program_queue_t *queues;
+  shoal_simulated_queue_t *queues;
 } shoal_simulated_t;
 
 typedef struct shoal_simulation {

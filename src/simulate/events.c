@@ -115,6 +115,7 @@ static shoal_status_t end_work(run_t *run, shoal_sim_party_t party, double start
   const shoal_queue_kind_t kind = kind_of(run, party.actor, head_of(queue));
   if (counts(run, party)) {
     group->busy[kind] += seconds;
+    group->queues[head_of(queue)->queue].busy += seconds;
     if (kind == SHOAL_QUEUE_COMM) {
       group->exposed += shoal_sim_player_idle(player, run->now) - queue->idle;
     }

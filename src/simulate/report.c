@@ -27,6 +27,21 @@ static void add_share(shoal_text_t *text, const char *what, double seconds, doub
   shoal_text_addf(text, " (%.0f%%)", all > 0 ? 100 * seconds / all : 0.0);
 }
 
+// Where there are several queues of a kind: what each does.
+static void add_queues(shoal_text_t *text, const shoal_simulated_t *group, double all) {
+  int32_t kinds[SHOAL_QUEUE_KIND_COUNT] = {0};
+  for (int32_t q = 0; q < group->queue_count; ++q) ++kinds[group->queues[q].kind];
+  bool any = false;
+  for (int32_t q = 0; q < group->queue_count; ++q) {
+    const shoal_simulated_queue_t *queue = &group->queues[q];
+    if (kinds[queue->kind] < 2) continue;
+    shoal_text_addf(text, "%s%s ", any ? ", " : "\n    ", queue->name);
+    any = true;
+    add_seconds(text, queue->busy);
+    shoal_text_addf(text, " (%.0f%%)", all > 0 ? 100 * queue->busy / all : 0.0);
+  }
+}
+
 static void add_group(shoal_text_t *text, const shoal_simulated_t *group, double all) {
   shoal_text_addf(text, "  %lld rank%s from rank %d on, %s: compute ", (long long)group->rank_count,
                   group->rank_count == 1 ? "" : "s", group->first_rank, group->device);
@@ -38,6 +53,7 @@ static void add_group(shoal_text_t *text, const shoal_simulated_t *group, double
     add_share(text, "copies", group->busy[SHOAL_QUEUE_COPY], all);
   }
   add_share(text, "idle", group->bubble, all);
+  add_queues(text, group, all);
   shoal_text_add(text, "\n    memory ");
   add_bytes(text, (double)group->arena_bytes);
   if (group->memory > 0) {
@@ -128,6 +144,15 @@ shoal_status_t shoal_simulation_json(const shoal_simulation_t *simulation, shoal
     shoal_json_real(&w, "communication_seconds", group->communication);
     shoal_json_real(&w, "exposed_seconds", group->exposed);
     shoal_json_real(&w, "hidden_share", group->hidden);
+    shoal_json_begin(&w, "queues", '[', true);
+    for (int32_t q = 0; q < group->queue_count; ++q) {
+      shoal_json_begin(&w, NULL, '{', true);
+      shoal_json_string(&w, "name", group->queues[q].name);
+      shoal_json_string(&w, "kind", shoal_queue_kind_name(group->queues[q].kind));
+      shoal_json_real(&w, "seconds", group->queues[q].busy);
+      shoal_json_end(&w, '}');
+    }
+    shoal_json_end(&w, ']');
     shoal_json_int(&w, "arena_bytes", group->arena_bytes);
     shoal_json_int(&w, "memory_bytes", group->memory);
     write_levels(&w, "sent_bytes", group->sent);

@@ -12,15 +12,31 @@ static shoal_status_t find_graph(const shoal_sim_t *sim) {
 }
 
 // What is known before anything runs.
-static void describe(const shoal_sim_t *sim, shoal_simulated_t *groups) {
+static shoal_status_t describe(const shoal_sim_t *sim, shoal_arena_t *arena,
+                               shoal_simulated_t **out_groups) {
+  shoal_simulated_t *groups = SHOAL_NEW(arena, shoal_simulated_t, sim->actor_count);
+  if (!groups) return SHOAL_OOM();
   for (int64_t a = 0; a < sim->actor_count; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
+    const int32_t count = actor->rank_class->queue_count;
     groups[a] = (shoal_simulated_t){.class_index = actor->class_index,
                                     .rank_count = actor->rank_count,
                                     .first_rank = actor->first_rank,
+                                    .device = shoal_arena_strdup(arena, actor->nodes->device.name),
                                     .arena_bytes = actor->rank_class->arena_bytes,
-                                    .memory = actor->nodes->device.memory};
+                                    .memory = actor->nodes->device.memory,
+                                    .queue_count = count,
+                                    .queues = SHOAL_NEW(arena, shoal_simulated_queue_t, count)};
+    if (!groups[a].device || !groups[a].queues) return SHOAL_OOM();
+    for (int32_t q = 0; q < count; ++q) {
+      const shoal_program_queue_t *queue = &actor->rank_class->queues[q];
+      groups[a].queues[q] = (shoal_simulated_queue_t){
+          .name = shoal_arena_strdup(arena, queue->name), .kind = queue->kind};
+      if (!groups[a].queues[q].name) return SHOAL_OOM();
+    }
   }
+  *out_groups = groups;
+  return NULL;
 }
 
 // Steps that follow each other: the first starts with nothing before it, the last has nothing after
@@ -56,8 +72,8 @@ static shoal_status_t run(shoal_sim_t *sim, shoal_simulated_t *groups, shoal_sim
   out->steps = 1;
   out->step_seconds = out->seconds;
   if (!ahead) return NULL;
-  shoal_simulated_t *among = SHOAL_NEW(sim->arena, shoal_simulated_t, sim->actor_count);
-  if (!among) return SHOAL_OOM();
+  shoal_simulated_t *among;
+  SHOAL_RETURN_IF_ERROR(describe(sim, sim->arena, &among));
   steps = (shoal_sim_steps_t){.count = STEPS, .counted = MIDDLE_STEP, .ends = ends, .spans = spans};
   ends[0] = 0;
   SHOAL_RETURN_IF_ERROR(shoal_sim_run(sim, &steps, among));
@@ -89,21 +105,6 @@ static void add_up(shoal_simulation_t *out, shoal_simulated_t *groups) {
   out->groups = groups;
 }
 
-static shoal_status_t copy_names(const shoal_sim_actor_t *actor, shoal_arena_t *arena,
-                                 shoal_simulated_t *group) {
-  group->device = shoal_arena_strdup(arena, actor->nodes->device.name);
-  group->queue_count = actor->rank_class->queue_count;
-  shoal_program_queue_t *queues = shoal_arena_copy(arena, actor->rank_class->queues,
-                                                   (size_t)group->queue_count, sizeof *queues);
-  if (!group->device || !queues) return SHOAL_OOM();
-  for (int32_t q = 0; q < group->queue_count; ++q) {
-    queues[q].name = shoal_arena_strdup(arena, queues[q].name);
-    if (!queues[q].name) return SHOAL_OOM();
-  }
-  group->queues = queues;
-  return NULL;
-}
-
 // Everything while simulating lies in `scratch`; what is kept is copied.
 static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulation_t *out) {
   SHOAL_RETURN_IF_ERROR(shoal_sim_find_actors(sim));
@@ -112,16 +113,13 @@ static shoal_status_t simulate(shoal_sim_t *sim, bool keep_spans, shoal_simulati
   sim->seconds = SHOAL_NEW(sim->arena, double **, sim->actor_count);
   sim->flows =
       SHOAL_NEW(sim->arena, shoal_sim_flow_t *, sim->program->channel_count * sim->variant_count);
-  shoal_simulated_t *groups = SHOAL_NEW(out->arena, shoal_simulated_t, sim->actor_count);
-  if (!sim->seconds || !sim->flows || !groups) return SHOAL_OOM();
-  describe(sim, groups);
+  if (!sim->seconds || !sim->flows) return SHOAL_OOM();
+  shoal_simulated_t *groups;
+  SHOAL_RETURN_IF_ERROR(describe(sim, out->arena, &groups));
   shoal_sim_spans_t spans = {0};
   SHOAL_RETURN_IF_ERROR(run(sim, groups, keep_spans ? &spans : NULL, out));
   out->count = sim->actor_count;
   add_up(out, groups);
-  for (int64_t a = 0; a < sim->actor_count; ++a) {
-    SHOAL_RETURN_IF_ERROR(copy_names(&sim->actors[a], out->arena, &groups[a]));
-  }
   for (int64_t i = 0; i < spans.count; ++i) {
     shoal_simulated_span_t *span = &spans.items[i];
     span->name = shoal_arena_strdup(out->arena, span->name ? span->name : "");
