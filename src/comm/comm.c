@@ -102,7 +102,10 @@ void shoal_world_destroy(shoal_world_t *world) {
     world->allocator.free(world->allocator.self, world->stream_counts);
     world->stream_counts = next;
   }
-  if (world->lock_ready) shoal_mutex_deinit(&world->lock);
+  if (world->lock_ready) {
+    shoal_mutex_deinit(&world->flights);
+    shoal_mutex_deinit(&world->lock);
+  }
   world->ops->world_free(world);
   allocator.free(allocator.self, recorder);  // last: a backend's threads may still write to it
 }
@@ -110,6 +113,11 @@ void shoal_world_destroy(shoal_world_t *world) {
 // What every world has, whatever its backend.
 shoal_status_t shoal_world_complete(shoal_world_t *world) {
   SHOAL_RETURN_IF_ERROR(shoal_mutex_init(&world->lock));
+  shoal_status_t status = shoal_mutex_init(&world->flights);
+  if (status) {
+    shoal_mutex_deinit(&world->lock);
+    return status;
+  }
   world->lock_ready = true;
   if (!world->recorder) {
     shoal_recorder_t *recorder = world->allocator.alloc(world->allocator.self, sizeof *recorder);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "comm/enqueue.h"
 #include "comm/recorder.h"
 #include "shoal/comm.h"
 
@@ -59,8 +60,10 @@ struct shoal_world {
   shoal_stream_t *stream;  // of shoal_exchange_start
   shoal_group_t *all;      // every rank, for shoal_world_agree
   shoal_mutex_t lock;      // of stream_counts
+  shoal_mutex_t flights;   // of in_flight; may be taken with any other held
   bool lock_ready;
   shoal_stream_count_t *stream_counts;
+  shoal_work_t *in_flight;  // native works, oldest first
 };
 
 struct shoal_group {
@@ -243,6 +246,13 @@ struct shoal_comm_ops {
   // ---- collectives, by kind. Optional: NULL is composed from exchanges. Counts may differ between
   // ranks and be zero (the "v" forms are not apart).
   shoal_collective_fn_t collective[SHOAL_COLLECTIVE_COUNT];
+
+  // ---- on a device's queue, at device addresses; see enqueue.h. Optional, together: `enqueues`
+  // says whether it can on this device. NULL, or no: a host call on the queue does it. The two
+  // enqueue work that has been prepared; they neither block nor allocate.
+  bool (*enqueues)(const shoal_world_t *world, const shoal_device_t *device);
+  shoal_status_t (*collective_enqueue)(shoal_work_t *work, shoal_queue_t *queue);
+  shoal_status_t (*exchange_enqueue)(shoal_work_t *work, shoal_queue_t *queue);
 
   // ---- memory that all ranks of the node can address. Optional, together; NULL: private memory,
   // and collectives copy through buffers of their own.

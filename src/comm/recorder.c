@@ -68,9 +68,8 @@ _Static_assert(offsetof(shoal_record_t, state) == offsetof(shoal_record_t, kind)
                    WORDS * 8 == sizeof(shoal_record_t),
                "pairs share words");
 
-uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
-                            const shoal_stream_t *stream, int32_t tag, int32_t peer,
-                            int64_t bytes) {
+static uint64_t begin(shoal_world_t *world, shoal_record_kind_t kind, shoal_record_state_t state,
+                      const shoal_stream_t *stream, int32_t tag, int32_t peer, int64_t bytes) {
   shoal_recorder_t *recorder = world->recorder;
   const uint64_t number = atomic_fetch_add_explicit(&recorder->begun, 1, memory_order_relaxed) + 1;
   _Atomic uint64_t *stamp = &recorder->records[number % SHOAL_RECORDS].number;
@@ -78,7 +77,7 @@ uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
   atomic_store_explicit(stamp, 0, memory_order_relaxed);
   set(words, NUMBER, number);
   set(words, BYTES, (uint64_t)bytes);
-  set(words, KIND_STATE, pair((int32_t)kind, SHOAL_RECORD_RUNNING));
+  set(words, KIND_STATE, pair((int32_t)kind, (int32_t)state));
   set(words, TAG_PEER, pair(tag, peer));
   if (stream) {
     set(words, CALL, atomic_load_explicit(&stream->calls, memory_order_relaxed));
@@ -97,7 +96,19 @@ uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
   return number;
 }
 
-void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
+uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
+                            const shoal_stream_t *stream, int32_t tag, int32_t peer,
+                            int64_t bytes) {
+  return begin(world, kind, SHOAL_RECORD_RUNNING, stream, tag, peer, bytes);
+}
+
+uint64_t shoal_record_enqueue(shoal_world_t *world, shoal_record_kind_t kind,
+                              const shoal_stream_t *stream, int32_t tag, int32_t peer,
+                              int64_t bytes) {
+  return begin(world, kind, SHOAL_RECORD_ENQUEUED, stream, tag, peer, bytes);
+}
+
+static void set_state(shoal_world_t *world, uint64_t number, shoal_record_state_t state) {
   shoal_recorder_t *recorder = world->recorder;
   if (atomic_load_explicit(&recorder->records[number % SHOAL_RECORDS].number,
                            memory_order_relaxed) != number) {
@@ -108,8 +119,23 @@ void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
   const uint64_t present = atomic_load_explicit(word, memory_order_relaxed);
   int32_t both[2];
   memcpy(both, &present, sizeof both);
-  const int32_t state = failed ? SHOAL_RECORD_FAILED : SHOAL_RECORD_DONE;
-  atomic_store_explicit(word, pair(both[0], state), memory_order_relaxed);
+  atomic_store_explicit(word, pair(both[0], (int32_t)state), memory_order_relaxed);
+}
+
+void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed) {
+  set_state(world, number, failed ? SHOAL_RECORD_FAILED : SHOAL_RECORD_DONE);
+}
+
+void shoal_record_run(shoal_world_t *world, uint64_t number) {
+  set_state(world, number, SHOAL_RECORD_RUNNING);
+}
+
+void shoal_record_enqueued(shoal_world_t *world) {
+  atomic_fetch_add_explicit(&world->recorder->enqueued, 1, memory_order_relaxed);
+}
+
+void shoal_record_begun(shoal_world_t *world) {
+  atomic_fetch_sub_explicit(&world->recorder->enqueued, 1, memory_order_relaxed);
 }
 
 // ---- waits ----------------------------------------------------------------------------
@@ -151,12 +177,13 @@ static bool take_record(const shoal_recorder_t *recorder, uint64_t number, shoal
 void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_account) {
   *out_account = (shoal_account_t){.presence = SHOAL_PRESENCE_HERE};
   out_account->begun = atomic_load(&recorder->begun);
+  out_account->enqueued = atomic_load(&recorder->enqueued);
   bool had_past = false;
   for (uint64_t back = 0; back < SHOAL_RECORDS && back < out_account->begun; ++back) {
     shoal_record_t record;
     if (out_account->records == 4) break;
     if (!take_record(recorder, out_account->begun - back, &record)) continue;
-    const bool past = record.state != SHOAL_RECORD_RUNNING;
+    const bool past = record.state == SHOAL_RECORD_DONE || record.state == SHOAL_RECORD_FAILED;
     if (past && had_past) continue;
     had_past |= past;
     out_account->record[out_account->records++] = record;

@@ -35,7 +35,8 @@ typedef enum shoal_record_kind {
 typedef enum shoal_record_state {
   SHOAL_RECORD_RUNNING,
   SHOAL_RECORD_DONE,
-  SHOAL_RECORD_FAILED
+  SHOAL_RECORD_FAILED,
+  SHOAL_RECORD_ENQUEUED  // on a device's queue, behind other work
 } shoal_record_state_t;
 
 // What a record says. `call` counts a group's calls: equal numbers are the same call.
@@ -50,7 +51,8 @@ typedef struct shoal_record {
 
 typedef struct shoal_recorder shoal_recorder_t;
 struct shoal_recorder {
-  _Atomic uint64_t begun;  // operations so far
+  _Atomic uint64_t begun;    // operations so far
+  _Atomic int32_t enqueued;  // host calls on queues that have not begun
   struct {
     _Atomic uint64_t number;  // 0 while it is being written
     _Atomic uint64_t words[(sizeof(shoal_record_t) + 7) / 8];
@@ -73,6 +75,7 @@ typedef enum shoal_presence {
 
 typedef struct shoal_account {
   int32_t presence;  // shoal_presence_t; the rest is there unless UNASKED or SILENT
+  int32_t enqueued;  // host calls on queues that have not begun
   uint64_t begun;    // operations
   int32_t records;   // newest first: what runs, and the last one that does not
   int32_t waits;
@@ -90,6 +93,11 @@ const char *shoal_comm_label_of_thread(void);
 uint64_t shoal_record_begin(shoal_world_t *world, shoal_record_kind_t kind,
                             const shoal_stream_t *stream, int32_t tag, int32_t peer, int64_t bytes);
 void shoal_record_end(shoal_world_t *world, uint64_t number, bool failed);
+// The same for one that a device's queue holds, and the moment when it is the queue's turn.
+uint64_t shoal_record_enqueue(shoal_world_t *world, shoal_record_kind_t kind,
+                              const shoal_stream_t *stream, int32_t tag, int32_t peer,
+                              int64_t bytes);
+void shoal_record_run(shoal_world_t *world, uint64_t number);
 
 // Records, as text, which rank a thread waits for, until it is cleared. Returns the slot, or -1 if
 // there is no room, which does no harm. To update a text, give the slot that an earlier call

@@ -59,11 +59,14 @@ static void add_record(text_t *text, const shoal_record_t *record) {
 static bool add_running(text_t *text, const shoal_account_t *account) {
   bool running = false;
   for (int32_t i = 0; i < account->records; ++i) {
-    if (account->record[i].state != SHOAL_RECORD_RUNNING) continue;
+    const int32_t state = account->record[i].state;
+    if (state != SHOAL_RECORD_RUNNING && state != SHOAL_RECORD_ENQUEUED) continue;
     add(text, "%s", running ? "; and in " : ", in ");
     add_record(text, &account->record[i]);
+    if (state == SHOAL_RECORD_ENQUEUED) add(text, ", enqueued");
     running = true;
   }
+  if (account->enqueued > 0) add(text, "; %d more enqueued", account->enqueued);
   return running;
 }
 
@@ -145,6 +148,7 @@ static void report(shoal_world_t *world, const char *headline, bool all, char *b
       allocator.alloc(allocator.self, (size_t)world->size * sizeof *accounts);
   if (!accounts) return;
   for (int32_t i = 0; i < world->size; ++i) accounts[i] = (shoal_account_t){0};
+  shoal_record_settle(world);
   if (world->ops->survey) {
     world->ops->survey(world, accounts);
   } else {

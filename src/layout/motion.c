@@ -268,6 +268,10 @@ static shoal_status_t plan_steps(const direction_t *way, const shoal_links_t *li
   return status;
 }
 
+static bool is_half(shoal_dtype_t dtype) {
+  return dtype == SHOAL_BF16 || dtype == SHOAL_F16;
+}
+
 static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links) {
   shoal_motion_t *motion = way->motion;
   way->sends = SHOAL_NEW(way->arena, shoal_parcel_t, links->count);
@@ -287,7 +291,7 @@ static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links
   motion->steps = way->steps;
   SHOAL_RETURN_IF_ERROR(plan_steps(way, links));
   const shoal_dtype_t dtype = way->options->dtype;
-  motion->wide = motion->adds && (dtype == SHOAL_BF16 || dtype == SHOAL_F16);
+  motion->wide = motion->adds && is_half(dtype);
   const bool kept = !way->options->detach || motion->recv_count > 0;
   for (int32_t i = 0; i < motion->send_count; ++i) {
     SHOAL_RETURN_IF_ERROR(place(way, &way->sends[i], kept, true));
@@ -295,7 +299,8 @@ static shoal_status_t plan_messages(direction_t *way, const shoal_links_t *links
   for (int32_t i = 0; i < motion->recv_count; ++i) {
     SHOAL_RETURN_IF_ERROR(place(way, &way->recvs[i], !motion->adds, false));
   }
-  return NULL;
+  if (!motion->wide) return NULL;
+  return stage(SHOAL_F32, motion->output_count, &motion->staging, &motion->wide_at);
 }
 
 shoal_reshard_kind_t shoal_reshard_adjoint(shoal_reshard_kind_t kind) {
@@ -347,25 +352,44 @@ bool shoal_motion_only_sends(const shoal_motion_t *motion) {
   return motion->send_count > 0 && motion->recv_count == 0;
 }
 
+// Elements of a rank's part.
+static shoal_status_t part_count(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                                 int32_t rank, int64_t micro, shoal_allocator_t allocator,
+                                 int64_t *out_count) {
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  shoal_boxes_t boxes;
+  shoal_status_t status = shoal_layout_boxes(layout, shape, shoal_mesh_position(layout->mesh, rank),
+                                             micro, &arena, &boxes);
+  if (!status) {
+    const shoal_shape_t part = shoal_boxes_shape(&boxes);
+    *out_count = shoal_shape_count(&part);
+  }
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
 shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard, const shoal_layout_t *src,
-                                    const shoal_layout_t *dst, shoal_dtype_t dtype,
+                                    const shoal_layout_t *dst, int64_t dst_micro,
+                                    const shoal_shape_t *shape, shoal_dtype_t dtype,
                                     int64_t rank_count, shoal_arena_t *scratch,
                                     int64_t *out_bytes) {
   memset(out_bytes, 0, (size_t)rank_count * sizeof *out_bytes);
   if (reshard->collective) return NULL;
   bool *receives = SHOAL_NEW(scratch, bool, rank_count);
-  if (!receives) return SHOAL_OOM();
+  int64_t *got = SHOAL_NEW(scratch, int64_t, rank_count);  // elements
+  if (!receives || !got) return SHOAL_OOM();
   for (int pass = 0; pass < 2; ++pass) {
     for (int64_t i = 0; i < reshard->transfer_count; ++i) {
       const shoal_transfer_t *t = &reshard->transfers[i];
       const int32_t from = shoal_mesh_rank(src->mesh, t->src);
       const int32_t to = shoal_mesh_rank(dst->mesh, t->dst);
       int64_t at;
-      if (from == to) continue;
       if (pass == 0) {
-        receives[to] = true;
-        continue;
+        receives[to] |= from != to;
+        got[to] += t->count;
       }
+      if (pass == 0 || from == to) continue;
       if (receives[from] && !is_dense(t->piece_count, t->pieces, true, &at)) {
         SHOAL_RETURN_IF_ERROR(stage(dtype, t->count, &out_bytes[from], &at));
       }
@@ -374,30 +398,18 @@ shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard, const shoal_
       }
     }
   }
+  for (int64_t rank = 0; reshard->reduces && is_half(dtype) && rank < rank_count; ++rank) {
+    int64_t count, at;
+    if (!receives[rank]) continue;
+    SHOAL_RETURN_IF_ERROR(
+        part_count(dst, shape, (int32_t)rank, dst_micro, scratch->allocator, &count));
+    if (got[rank] <= count) continue;
+    SHOAL_RETURN_IF_ERROR(stage(SHOAL_F32, count, &out_bytes[rank], &at));
+  }
   return NULL;
 }
 
 // ---- the largest over ranks -----------------------------------------------------------
-
-// As shoal_motion_staging counts them, for one rank.
-static shoal_status_t staging_of(const shoal_links_t *links, int32_t rank, shoal_dtype_t dtype,
-                                 int64_t *out_bytes) {
-  bool receives = false;
-  int64_t at;
-  *out_bytes = 0;
-  for (int64_t i = 0; i < links->count; ++i) {
-    receives |= links->items[i].to == rank && links->items[i].from != rank;
-  }
-  for (int64_t i = 0; i < links->count; ++i) {
-    const shoal_link_t *link = &links->items[i];
-    if (link->from == link->to) continue;
-    const bool staged =
-        link->to == rank ? links->reduces || !is_dense(link->piece_count, link->pieces, false, &at)
-                         : receives && !is_dense(link->piece_count, link->pieces, true, &at);
-    if (staged) SHOAL_RETURN_IF_ERROR(stage(dtype, link->count, out_bytes, &at));
-  }
-  return NULL;
-}
 
 typedef struct staging {
   const shoal_layout_t *src, *dst;
@@ -408,14 +420,40 @@ typedef struct staging {
   int64_t most;
 } staging_t;
 
+// As shoal_motion_staging counts them, for one rank.
+static shoal_status_t staging_of(const staging_t *s, const shoal_links_t *links, int32_t rank,
+                                 int64_t dst_micro, shoal_allocator_t allocator,
+                                 int64_t *out_bytes) {
+  const shoal_dtype_t dtype = s->dtype;
+  bool receives = false;
+  int64_t at, got = 0, count = 0;
+  *out_bytes = 0;
+  for (int64_t i = 0; i < links->count; ++i) {
+    if (links->items[i].to != rank) continue;
+    receives |= links->items[i].from != rank;
+    got += links->items[i].count;
+  }
+  for (int64_t i = 0; i < links->count; ++i) {
+    const shoal_link_t *link = &links->items[i];
+    if (link->from == link->to) continue;
+    const bool staged =
+        link->to == rank ? links->reduces || !is_dense(link->piece_count, link->pieces, false, &at)
+                         : receives && !is_dense(link->piece_count, link->pieces, true, &at);
+    if (staged) SHOAL_RETURN_IF_ERROR(stage(dtype, link->count, out_bytes, &at));
+  }
+  if (!links->reduces || !is_half(dtype) || !receives) return NULL;
+  SHOAL_RETURN_IF_ERROR(part_count(s->dst, s->shape, rank, dst_micro, allocator, &count));
+  return got > count ? stage(SHOAL_F32, count, out_bytes, &at) : NULL;
+}
+
 static shoal_status_t look_at_rank(staging_t *s, const shoal_pair_t *pair, int32_t rank,
-                                   shoal_allocator_t allocator) {
+                                   int64_t dst_micro, shoal_allocator_t allocator) {
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);
   shoal_links_t links;
   int64_t bytes = 0;
   shoal_status_t status = shoal_pair_links(pair, rank, &scratch, &links);
-  if (!status) status = staging_of(&links, rank, s->dtype, &bytes);
+  if (!status) status = staging_of(s, &links, rank, dst_micro, allocator, &bytes);
   shoal_arena_deinit(&scratch);
   if (bytes > s->most) s->most = bytes;
   return status;
@@ -437,7 +475,7 @@ static shoal_status_t look_at_micro(staging_t *s, int64_t src_micro, int64_t dst
   SHOAL_RETURN_IF_ERROR(
       shoal_reshard_cells_ranks(&cells, s->rank_count, s->ranks, scratch, &count, &ranks));
   for (int64_t i = 0; i < count; ++i) {
-    SHOAL_RETURN_IF_ERROR(look_at_rank(s, &pair, ranks[i], scratch->allocator));
+    SHOAL_RETURN_IF_ERROR(look_at_rank(s, &pair, ranks[i], dst_micro, scratch->allocator));
   }
   return NULL;
 }

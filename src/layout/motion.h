@@ -91,8 +91,9 @@ typedef struct shoal_motion {
   bool clear;  // elements without a contribution: the output starts at the identity
   int64_t zero_count;
   const shoal_piece_t *zeros;  // instead of clear, where the output may be the input: (dst side)
-  bool wide;                   // joins of half precision: through scratch of output_count floats
-  int64_t staging;             // bytes, sends first
+  bool wide;                   // joins of half precision: through output_count floats
+  int64_t wide_at;             // in the staging memory
+  int64_t staging;             // bytes: sends, receives, then those floats
 } shoal_motion_t;
 
 typedef struct shoal_motion_options {
@@ -126,7 +127,8 @@ bool shoal_motion_only_sends(const shoal_motion_t *motion);
 // layout/cells.h for many ranks.
 SHOAL_MUST_USE shoal_status_t shoal_motion_staging(const shoal_reshard_t *reshard,
                                                    const shoal_layout_t *src,
-                                                   const shoal_layout_t *dst, shoal_dtype_t dtype,
+                                                   const shoal_layout_t *dst, int64_t dst_micro,
+                                                   const shoal_shape_t *shape, shoal_dtype_t dtype,
                                                    int64_t rank_count, shoal_arena_t *scratch,
                                                    int64_t *out_bytes);
 

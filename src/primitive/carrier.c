@@ -86,8 +86,8 @@ shoal_status_t shoal_carrier_init(shoal_world_t *world, const shoal_motion_t *mo
   return NULL;
 }
 
-static shoal_collective_t collective_of(const shoal_motion_t *motion, const void *input,
-                                        void *output) {
+shoal_collective_t shoal_motion_collective(const shoal_motion_t *motion, const void *input,
+                                           void *output) {
   shoal_collective_t call = {
       .dtype = motion->dtype, .reduce = motion->reduce, .send = input, .recv = output};
   if (motion->kind == SHOAL_RESHARD_ALL_GATHER) {
@@ -121,7 +121,7 @@ shoal_status_t shoal_carrier_start(shoal_carrier_t *c, const void *input, void *
   if (!c->motion->collective) {
     SHOAL_RETURN_IF_ERROR(start_messages(c, input, output));
   } else if (c->group) {
-    const shoal_collective_t collective = collective_of(c->motion, input, output);
+    const shoal_collective_t collective = shoal_motion_collective(c->motion, input, output);
     SHOAL_RETURN_IF_ERROR(shoal_collective_start(c->group, &collective, &c->request));
   }
   c->busy = true;
@@ -137,7 +137,8 @@ shoal_status_t shoal_carrier_wait(shoal_carrier_t *c) {
   if (motion->send_count + motion->recv_count > 0) {
     SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&c->exchange));
   }
-  shoal_motion_finish(motion, c->input, c->output, c->recvs, c->scratch);
+  float *wide = motion->wide ? (float *)(void *)((char *)c->staging + motion->wide_at) : NULL;
+  shoal_motion_finish(motion, c->input, c->output, c->recvs, wide);
   return NULL;
 }
 
@@ -147,6 +148,6 @@ shoal_status_t shoal_carrier_run(shoal_carrier_t *c, const void *input, void *ou
     return shoal_carrier_wait(c);
   }
   if (!c->group) return NULL;
-  const shoal_collective_t collective = collective_of(c->motion, input, output);
+  const shoal_collective_t collective = shoal_motion_collective(c->motion, input, output);
   return shoal_collective_run(c->group, &collective);
 }

@@ -33,7 +33,7 @@ static void copy_row(void *self, int64_t src, int64_t dst, int64_t count, int64_
   }
 }
 
-static bool stays(const shoal_piece_t *piece) {
+bool shoal_piece_stays(const shoal_piece_t *piece) {
   if (piece->src_offset != piece->dst_offset) return false;
   for (int32_t d = 0; d < piece->rank; ++d) {
     if (piece->src_stride[d] != piece->dst_stride[d]) return false;
@@ -45,7 +45,7 @@ void shoal_pieces_copy(shoal_dtype_t dtype, int64_t count, const shoal_piece_t *
                        const void *src, void *dst) {
   copier_t copier = {.element = shoal_dtype_size(dtype), .src = src, .dst = dst};
   for (int64_t i = 0; i < count; ++i) {
-    if (src == dst && stays(&pieces[i])) continue;
+    if (src == dst && shoal_piece_stays(&pieces[i])) continue;
     shoal_piece_rows(&pieces[i], copy_row, &copier);
   }
 }

@@ -15,7 +15,6 @@ struct shoal_primitive {
   shoal_carrier_t forward, adjoint;
   shoal_group_t *group;  // where the plan is an all-reduce, for both directions
   void *staging;
-  float *scratch;
   shoal_stencil_part_t stencil[SHOAL_MAX_RANK];
 };
 
@@ -33,20 +32,13 @@ static shoal_status_t make_memory(shoal_primitive_t *p) {
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(p->world, a, tag_of(&p->plan, true), &p->arena, &p->adjoint));
   const int64_t staging = shoal_max64(f->staging, a->staging);
-  const int64_t wide = shoal_max64(f->wide ? f->output_count : 0, a->wide ? a->output_count : 0);
-  int64_t bytes;
-  SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(SHOAL_F32, wide, &bytes));
   if (staging > 0 && !(p->staging = p->allocator.alloc(p->allocator.self, (size_t)staging))) {
-    return SHOAL_OOM();
-  }
-  if (bytes > 0 && !(p->scratch = p->allocator.alloc(p->allocator.self, (size_t)bytes))) {
     return SHOAL_OOM();
   }
   if (f->group_count > 0) {  // last: whoever fails before has made none
     SHOAL_RETURN_IF_ERROR(shoal_group_create(p->world, f->group_count, f->group, &p->group));
   }
   p->forward.staging = p->adjoint.staging = p->staging;
-  p->forward.scratch = p->adjoint.scratch = p->scratch;
   p->forward.group = p->adjoint.group = p->group;
   return NULL;
 }
@@ -112,7 +104,6 @@ void shoal_primitive_free(shoal_primitive_t *p) {
   shoal_allocator_t allocator = p->allocator;
   shoal_arena_deinit(&p->arena);
   allocator.free(allocator.self, p->staging);
-  allocator.free(allocator.self, p->scratch);
   shoal_world_release(p->world);
   allocator.free(allocator.self, p);
 }

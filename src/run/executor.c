@@ -9,18 +9,6 @@
 #include "base/status.h"
 #include "run/run_impl.h"
 
-// ---- on the queues --------------------------------------------------------------------
-
-shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address, int64_t bytes,
-                              void **out) {
-  *out = NULL;
-  if (address == 0 || bytes == 0) return NULL;
-  *out = shoal_device_view(runner->device, address, bytes);
-  if (*out) return NULL;
-  return SHOAL_ERROR(UNSUPPORTED, "the host cannot read memory of device '%s'",
-                     shoal_device_kind(runner->device));
-}
-
 // ---- enqueueing -----------------------------------------------------------------------
 
 static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action) {
@@ -38,7 +26,7 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
     case SHOAL_OPCODE_FETCH:
       return shoal_run_fetch(queue, &action->transfer);
     case SHOAL_OPCODE_RESHARD:
-      return shoal_queue_call(queue, shoal_run_move, action->move);
+      return shoal_carrier_enqueue(&action->move->carrier, queue);
     case SHOAL_OPCODE_COUNT:
       break;
   }

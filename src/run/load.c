@@ -227,6 +227,12 @@ static shoal_status_t build_orders(shoal_runner_t *runner) {
   return NULL;
 }
 
+static int64_t commands_of(const shoal_action_t *action) {
+  if (action->bound->idle) return 0;
+  if (action->bound->instruction->opcode != SHOAL_OPCODE_RESHARD) return 1;
+  return shoal_carrier_commands(&action->move->carrier);
+}
+
 // Room on the queues for the commands of two runs of the longest order, or for very many.
 static shoal_status_t reserve_queues(shoal_runner_t *runner) {
   enum { MOST = 1 << 16, STAMPS = 2 };
@@ -239,7 +245,7 @@ static shoal_status_t reserve_queues(shoal_runner_t *runner) {
       for (int64_t i = 0; i < order->calls[c].action_count; ++i) {
         const shoal_action_t *action = &order->calls[c].actions[i];
         counts[action->bound->instruction->queue] +=
-            1 + STAMPS + action->await_count + (action->record != NULL);
+            commands_of(action) + STAMPS + action->await_count + (action->record != NULL);
       }
     }
     for (int32_t q = 0; q < queue_count; ++q) {
@@ -283,9 +289,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(build_events(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
-  SHOAL_RETURN_IF_ERROR(reserve_queues(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_timers_init(runner));
-  SHOAL_RETURN_IF_ERROR(shoal_run_moves_scratch(runner));
   return tap_memory(runner);
 }
 
@@ -294,7 +298,8 @@ static shoal_status_t make_groups(shoal_runner_t *runner) {
   if (size > 1) {
     SHOAL_RETURN_IF_ERROR(shoal_group_create(runner->world, size, NULL, &runner->everyone));
   }
-  return shoal_run_moves_group(runner);
+  SHOAL_RETURN_IF_ERROR(shoal_run_moves_bind(runner));
+  return reserve_queues(runner);
 }
 
 shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t *world,
@@ -332,8 +337,7 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
 void shoal_runner_free(shoal_runner_t *runner) {
   if (!runner) return;
   const shoal_class_t *rank_class = runner->bound.rank_class;
-  for (int64_t i = 0; i < runner->groups.count; ++i)
-    shoal_group_free(runner->groups.items[i].group);
+  shoal_run_moves_free(runner);
   shoal_group_free(runner->everyone);
   for (int64_t s = 0; runner->events && s < rank_class->segment_count; ++s) {
     for (int64_t i = 0; runner->events[s] && i < rank_class->segments[s].instruction_count; ++i) {

@@ -1,5 +1,5 @@
-// Reshards: at load each is bound to a carrier of comm, with memory of the plan's arena; on a queue
-// it is run, or started if this rank only sends.
+// Reshards: at load each is bound to a carrier of comm, with memory of the plan's arena.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -21,129 +21,149 @@ shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, 
   shoal_run_move_t *move = SHOAL_NEW(&runner->arena, shoal_run_move_t, 1);
   if (!move) return SHOAL_OOM();
   *move = (shoal_run_move_t){
-      .runner = runner,
-      .name = in->name,
-      .segment = segment,
-      .label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name),
       .input = input ? runner->memory + (shoal_address_t)input->offset : 0,
       .output = output ? runner->memory + (shoal_address_t)output->offset : 0,
       .workspace = runner->memory + (shoal_address_t)in->workspace_offset,
+      .queue = in->queue,
+      .lane = runner->program->channels[in->channel].lane,
       .lazy = shoal_motion_only_sends(motion),
+      .next = runner->moves,
   };
-  if (!move->label) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_init(runner->world, motion,
-                                           tag_of(runner->program, in->channel, micro),
-                                           &runner->arena, &move->carrier));
-  if (move->lazy) {
-    move->carrier.staging = shoal_arena_alloc(&runner->arena, (size_t)motion->staging, 1);
-    if (!move->carrier.staging) return SHOAL_OOM();
-  }
-  if (motion->wide && motion->output_count > runner->scratch_count) {
-    runner->scratch_count = motion->output_count;
-  }
+  shoal_carrier_t *carrier = &move->carrier;
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_init(
+      runner->world, motion, tag_of(runner->program, in->channel, micro), &runner->arena, carrier));
+  carrier->label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name);
+  carrier->what = shoal_arena_printf(&runner->arena, "rank %d, reshard of '%s' in segment '%s'",
+                                     runner->rank, in->name, segment);
+  if (!carrier->label || !carrier->what) return SHOAL_OOM();
+  runner->moves = move;
   *out_move = move;
   return NULL;
 }
 
-typedef shoal_status_t (*move_fn_t)(shoal_runner_t *runner, shoal_carrier_t *carrier);
-
-static shoal_status_t for_each(shoal_runner_t *runner, move_fn_t fn) {
-  for (int64_t o = 0; o < runner->order_count; ++o) {
-    for (int64_t c = 0; c < runner->orders[o].call_count; ++c) {
-      const shoal_run_call_t *call = &runner->orders[o].calls[c];
-      for (int64_t i = 0; i < call->action_count; ++i) {
-        const shoal_bound_instruction_t *bound = call->actions[i].bound;
-        if (bound->idle || bound->instruction->opcode != SHOAL_OPCODE_RESHARD) continue;
-        SHOAL_RETURN_IF_ERROR(fn(runner, &call->actions[i].move->carrier));
-      }
-    }
+// Every rank makes every lane of the program, in the same order.
+static shoal_status_t make_lanes(shoal_runner_t *runner) {
+  for (int64_t i = 0; i < runner->program->channel_count; ++i) {
+    const int32_t lane = runner->program->channels[i].lane;
+    char name[16];
+    if (runner->lanes[lane]) continue;
+    snprintf(name, sizeof name, "%d", lane);
+    SHOAL_RETURN_IF_ERROR(shoal_lane_create(runner->world, name, &runner->lanes[lane]));
   }
   return NULL;
 }
 
-static shoal_status_t give_scratch(shoal_runner_t *runner, shoal_carrier_t *carrier) {
-  carrier->scratch = runner->scratch;
-  return NULL;
-}
-
-shoal_status_t shoal_run_moves_scratch(shoal_runner_t *runner) {
-  if (runner->scratch_count == 0) return NULL;
-  runner->scratch = SHOAL_NEW(&runner->arena, float, runner->scratch_count);
-  return runner->scratch ? for_each(runner, give_scratch) : SHOAL_OOM();
-}
-
-// Groups are made once per list of ranks.
-static shoal_status_t give_group(shoal_runner_t *runner, shoal_carrier_t *carrier) {
-  const shoal_motion_t *motion = carrier->motion;
-  if (!motion->collective) return NULL;
+// Groups are made once per list of ranks and lane.
+static shoal_status_t give_group(shoal_runner_t *runner, shoal_run_move_t *move) {
+  const shoal_motion_t *motion = move->carrier.motion;
+  move->carrier.lane = runner->lanes[move->lane];
+  if (!motion->collective || motion->group_count == 0) return NULL;
   for (int64_t i = 0; i < runner->groups.count; ++i) {
     const shoal_run_group_t *known = &runner->groups.items[i];
-    if (known->count != motion->group_count ||
+    if (known->lane != move->lane || known->count != motion->group_count ||
         memcmp(known->ranks, motion->group, sizeof *motion->group * (size_t)known->count) != 0) {
       continue;
     }
-    carrier->group = known->group;
+    move->carrier.group = known->group;
     return NULL;
   }
   // The slot first: then a group that was made is always found again and freed.
   if (!SHOAL_PUSH(&runner->arena, &runner->groups,
-                  ((shoal_run_group_t){motion->group_count, motion->group, NULL}))) {
+                  ((shoal_run_group_t){move->lane, motion->group_count, motion->group, NULL}))) {
     return SHOAL_OOM();
   }
-  SHOAL_RETURN_IF_ERROR(
-      shoal_group_create(runner->world, motion->group_count, motion->group, &carrier->group));
-  runner->groups.items[runner->groups.count - 1].group = carrier->group;
+  SHOAL_RETURN_IF_ERROR(shoal_lane_group_create(move->carrier.lane, motion->group_count,
+                                                motion->group, &move->carrier.group));
+  runner->groups.items[runner->groups.count - 1].group = move->carrier.group;
   return NULL;
 }
 
-shoal_status_t shoal_run_moves_group(shoal_runner_t *runner) {
-  return for_each(runner, give_group);
+// Where the device is blind, lazy reshards are packed in device memory outside the arena: the plan
+// gives them no workspace. Those of a queue follow each other, and share it.
+static shoal_status_t make_posts(shoal_runner_t *runner) {
+  if (shoal_work_way(runner->world, runner->device) == SHOAL_WORK_VIEWED) return NULL;
+  int64_t most[SHOAL_MAX_QUEUES] = {0};
+  for (const shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    const int64_t bytes = move->lazy ? move->carrier.motion->staging : 0;
+    if (bytes > most[move->queue]) most[move->queue] = bytes;
+  }
+  for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) {
+    if (most[i] == 0) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_device_alloc(runner->device, most[i], &runner->posts[i]));
+  }
+  return NULL;
 }
 
-// ---- on the queue ---------------------------------------------------------------------
-
-static shoal_status_t run(shoal_run_move_t *move) {
-  shoal_runner_t *runner = move->runner;
+static shoal_status_t bind(shoal_runner_t *runner, shoal_run_move_t *move) {
   shoal_carrier_t *carrier = &move->carrier;
-  const shoal_motion_t *motion = carrier->motion;
-  const int64_t element = (int64_t)shoal_dtype_size(motion->dtype);
-  void *input, *output;
-  SHOAL_RETURN_IF_ERROR(shoal_run_view(runner, move->input, motion->input_count * element, &input));
-  SHOAL_RETURN_IF_ERROR(
-      shoal_run_view(runner, move->output, motion->output_count * element, &output));
-  if (!move->lazy) {
-    SHOAL_RETURN_IF_ERROR(
-        shoal_run_view(runner, move->workspace, motion->staging, &carrier->staging));
-    return shoal_carrier_run(carrier, input, output);
+  shoal_address_t workspace = move->workspace;
+  if (move->lazy) {
+    workspace = runner->posts[move->queue];
+    if (!workspace) {
+      carrier->staging = shoal_arena_alloc(&runner->arena, (size_t)carrier->motion->staging, 1);
+      if (!carrier->staging) return SHOAL_OOM();
+    }
   }
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_start(carrier, input, output));
-  if (runner->last_lazy) {
-    runner->last_lazy->next = move;
-  } else {
-    runner->first_lazy = move;
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_bind(carrier, runner->device, move->input, move->output,
+                                           workspace, &runner->arena));
+  if (!move->lazy || shoal_carrier_bounce(carrier) == 0) return NULL;
+  carrier->on->work.bounce =
+      shoal_arena_alloc(&runner->arena, (size_t)shoal_carrier_bounce(carrier), 1);
+  return carrier->on->work.bounce ? NULL : SHOAL_OOM();
+}
+
+// Reshards of a queue follow each other, and share host memory.
+static shoal_status_t make_bounces(shoal_runner_t *runner) {
+  int64_t most[SHOAL_MAX_QUEUES] = {0};
+  for (const shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    const int64_t bytes = move->lazy ? 0 : shoal_carrier_bounce(&move->carrier);
+    if (bytes > most[move->queue]) most[move->queue] = bytes;
   }
-  runner->last_lazy = move;
+  for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) {
+    void *memory;
+    if (most[i] == 0) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_comm_alloc(runner->world, most[i], &memory));
+    runner->bounces[i] = memory;
+  }
+  for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    if (!move->lazy) move->carrier.on->work.bounce = runner->bounces[move->queue];
+  }
   return NULL;
 }
 
-shoal_status_t shoal_run_move(void *self) {
-  shoal_run_move_t *move = self;
-  shoal_comm_label(move->label);
-  shoal_status_t status = run(move);
-  shoal_comm_label(NULL);
-  if (!status) return NULL;
-  return shoal_status_annotatef(status, "rank %d, reshard of '%s' in segment '%s'",
-                                move->runner->rank, move->name, move->segment);
+shoal_status_t shoal_run_moves_bind(shoal_runner_t *runner) {
+  SHOAL_RETURN_IF_ERROR(make_lanes(runner));
+  for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    SHOAL_RETURN_IF_ERROR(give_group(runner, move));
+  }
+  SHOAL_RETURN_IF_ERROR(make_posts(runner));
+  for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    SHOAL_RETURN_IF_ERROR(bind(runner, move));
+  }
+  return make_bounces(runner);
 }
+
+// ---- afterwards -----------------------------------------------------------------------
 
 shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner) {
   shoal_status_t first = NULL;
-  while (runner->first_lazy) {
-    shoal_run_move_t *move = runner->first_lazy;
-    runner->first_lazy = move->next;
-    move->next = NULL;
-    first = shoal_run_first(first, shoal_carrier_wait(&move->carrier));
+  for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    if (move->lazy) first = shoal_run_first(first, shoal_carrier_drain(&move->carrier));
   }
-  runner->last_lazy = NULL;
   return first;
+}
+
+void shoal_run_moves_free(shoal_runner_t *runner) {
+  shoal_status_free(shoal_run_moves_drain(runner));
+  for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
+    shoal_carrier_unbind(&move->carrier);
+  }
+  for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) {
+    shoal_comm_release(runner->world, runner->bounces[i]);
+    if (runner->posts[i]) shoal_device_release(runner->device, runner->posts[i]);
+  }
+  for (int64_t i = 0; i < runner->groups.count; ++i) {
+    shoal_group_free(runner->groups.items[i].group);
+  }
+  for (int i = 0; i < SHOAL_MAX_LANES; ++i) shoal_lane_free(runner->lanes[i]);
 }

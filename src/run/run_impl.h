@@ -55,18 +55,15 @@ typedef struct shoal_run_transfer {
   char *staging;        // of the part; NULL when the part is the whole
 } shoal_run_transfer_t;
 
-// RESHARD in one call. One in which this rank only sends is *lazy*: it is started from a send
-// buffer of its own and waited for at the end of the run, because the receivers may come to it much
-// later (a pipeline's next stage). Every call of an order has its own, so that no send buffer is
-// reused within a run.
+// RESHARD in one call. One in which this rank only sends is *lazy*: it is posted from a send buffer
+// of its own, because the receivers may come to it much later (a pipeline's next stage). Every call
+// of an order has its own, so that within a run no send waits for another.
 typedef struct shoal_run_move {
-  shoal_runner_t *runner;
-  const char *name, *segment;
-  const char *label;  // for reports of ranks that wait
   shoal_carrier_t carrier;
   shoal_address_t input, output, workspace;
+  int32_t queue, lane;
   bool lazy;
-  struct shoal_run_move *next;  // lazy and under way
+  struct shoal_run_move *next;  // all of the runner
 } shoal_run_move_t;
 
 // One instruction of one call, ready to be enqueued.
@@ -105,6 +102,7 @@ typedef struct shoal_run_order {
 } shoal_run_order_t;
 
 typedef struct shoal_run_group {
+  int32_t lane;
   int32_t count;
   const int32_t *ranks;
   shoal_group_t *group;
@@ -128,13 +126,14 @@ struct shoal_runner {
   shoal_run_input_t *inputs;  // one per port of the program
   shoal_run_output_t *outputs;
   SHOAL_VEC(shoal_run_group_t) groups;
-  shoal_group_t *everyone;                   // for meet.c; NULL in a world of one
-  shoal_run_move_t *first_lazy, *last_lazy;  // under way, oldest first
-  float *scratch;  // for joins in half precision, shared: the queue is in order
-  int64_t scratch_count;
-  shoal_run_timer_t **timers;     // [segment][instruction]; NULL: nothing is timed
-  shoal_run_timer_t *run_timers;  // one per order
-  char *tap_data;                 // the largest part, when there is a tap
+  shoal_group_t *everyone;                  // for meet.c; NULL in a world of one
+  shoal_run_move_t *moves;                  // all, the latest first
+  shoal_lane_t *lanes[SHOAL_MAX_LANES];     // those that the program's channels name
+  char *bounces[SHOAL_MAX_QUEUES];          // host memory of reshards, where the device is blind
+  shoal_address_t posts[SHOAL_MAX_QUEUES];  // device memory from which lazy ones are sent there
+  shoal_run_timer_t **timers;               // [segment][instruction]; NULL: nothing is timed
+  shoal_run_timer_t *run_timers;            // one per order
+  char *tap_data;                           // the largest part, when there is a tap
   int64_t run_count;
   shoal_status_t broken;  // a world of one: the error that broke it
 };
@@ -181,19 +180,18 @@ uint64_t shoal_run_key(uint64_t key, int32_t micro, const shoal_boxes_t *boxes);
 
 // ---- move.c ---------------------------------------------------------------------------
 
-// Prepares a reshard without moving anything; lazy ones get their send buffers here.
+// Prepares a reshard without moving anything. What it enqueues is its carrier's.
 SHOAL_MUST_USE shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment,
                                                   int32_t micro,
                                                   const shoal_bound_instruction_t *bound,
                                                   shoal_run_move_t **out_move);
-// Once all are made: the scratch they share, and their groups. The latter last, when no rank can
-// fail any more for reasons of its own: all must make the same ones.
-SHOAL_MUST_USE shoal_status_t shoal_run_moves_scratch(shoal_runner_t *runner);
-SHOAL_MUST_USE shoal_status_t shoal_run_moves_group(shoal_runner_t *runner);
-// On a queue; self is a shoal_run_move_t.
-SHOAL_MUST_USE shoal_status_t shoal_run_move(void *self);
-// Waits for the lazy ones, oldest first. Returns the first error; none is under way after it.
+// Once all are made: their lanes and groups, then their memory. Late, when no rank can fail any
+// more for reasons of its own: all must make the same groups.
+SHOAL_MUST_USE shoal_status_t shoal_run_moves_bind(shoal_runner_t *runner);
+// When the queues are idle: waits for the lazy ones. Returns the first error; none is under way
+// after it.
 SHOAL_MUST_USE shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner);
+void shoal_run_moves_free(shoal_runner_t *runner);  // when the queues are idle
 
 // ---- bounded.c ------------------------------------------------------------------------
 
@@ -217,9 +215,6 @@ void shoal_run_timers_forget(shoal_runner_t *runner, const shoal_run_order_t *or
 // NOT_FOUND suggests the nearest graph.
 SHOAL_MUST_USE shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
                                                    const shoal_run_order_t **out_order);
-// Gives the host's pointer to memory of the device; NULL where there are no bytes.
-SHOAL_MUST_USE shoal_status_t shoal_run_view(shoal_runner_t *runner, shoal_address_t address,
-                                             int64_t bytes, void **out);
 // Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
 SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
 

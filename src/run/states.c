@@ -91,9 +91,8 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(runner->world, &gather->motion, INT32_MAX, arena, carrier));
   carrier->staging = shoal_arena_alloc(arena, (size_t)gather->motion.staging, 1);
-  carrier->scratch = SHOAL_NEW(arena, float, gather->motion.wide ? whole.count : 0);
   gather->part = shoal_arena_alloc(arena, (size_t)bytes_of(&part), 1);
-  if (!carrier->staging || !carrier->scratch || !gather->part) return SHOAL_OOM();
+  if (!carrier->staging || !gather->part) return SHOAL_OOM();
   if (part.count == 0) return NULL;
   shoal_queue_t *queue = runner->aside;
   SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part.offset,

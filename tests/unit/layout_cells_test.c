@@ -133,14 +133,15 @@ static int64_t highest(const random_case_t *r) {
 }
 
 static void compare_case(const random_case_t *r, const char *name, const shoal_reshard_t *reshard,
-                         shoal_arena_t *scratch, int64_t *ranks_seen, int64_t *cells_seen) {
+                         shoal_dtype_t dtype, shoal_arena_t *scratch, int64_t *ranks_seen,
+                         int64_t *cells_seen) {
   shoal_reshard_cells_t cells;
   assert_ok(shoal_reshard_cells(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape, scratch,
                                 &cells));
   const int64_t rank_count = highest(r);
   int64_t *staging = SHOAL_NEW(scratch, int64_t, rank_count), most = 0, some = 0;
-  assert_ok(
-      shoal_motion_staging(reshard, &r->src, &r->dst, SHOAL_F32, rank_count, scratch, staging));
+  assert_ok(shoal_motion_staging(reshard, &r->src, &r->dst, r->dst_micro, &r->shape, dtype,
+                                 rank_count, scratch, staging));
   int32_t *all = SHOAL_NEW(scratch, int32_t, rank_count),
           *half = SHOAL_NEW(scratch, int32_t, rank_count);
   int64_t all_count = 0, half_count = 0;
@@ -175,14 +176,14 @@ static void compare_case(const random_case_t *r, const char *name, const shoal_r
     if (stands != 1) fail_msg("%s: %lld ranks stand for rank %d", name, (long long)stands, all[i]);
   }
   assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                          SHOAL_F32, 0, NULL, scratch, &bytes));
+                                          dtype, 0, NULL, scratch, &bytes));
   if (bytes != most) fail_msg("%s: %lld bytes, not %lld", name, (long long)bytes, (long long)most);
   assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                          SHOAL_F32, all_count, all, scratch, &bytes));
+                                          dtype, all_count, all, scratch, &bytes));
   assert_int_equal(bytes, most);
   if (half_count > 0) {
     assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                            SHOAL_F32, half_count, half, scratch, &bytes));
+                                            dtype, half_count, half, scratch, &bytes));
     assert_int_equal(bytes, some);
   }
   *ranks_seen += all_count;
@@ -201,7 +202,8 @@ static void random_reshards(void **state) {
     shoal_reshard_t reshard;
     shoal_status_t status = shoal_layout_reshard(&r.src, r.src_micro, &r.dst, r.dst_micro, &r.shape,
                                                  &scratch, &reshard);
-    if (!status) compare_case(&r, name, &reshard, &scratch, &ranks, &cells);
+    if (!status)
+      compare_case(&r, name, &reshard, n % 2 ? SHOAL_F32 : SHOAL_BF16, &scratch, &ranks, &cells);
     shoal_status_free(status);
     shoal_arena_deinit(&scratch);
   }

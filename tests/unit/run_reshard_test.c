@@ -118,7 +118,7 @@ typedef struct test {
   const shoal_program_t *program;
   shoal_layout_t src, dst;
   shoal_type_t type;
-  bool opaque;
+  bool blind, opaque;
   double (*value)(int64_t global, int64_t coordinate);  // NULL: value_at, and compare
   struct {
     char data[4096];
@@ -172,8 +172,8 @@ static shoal_status_t rank_body(void *self, shoal_world_t *world) {
   shoal_runner_t *runner = NULL;
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
-  SHOAL_RETURN_IF_ERROR(
-      shoal_device_create(&(shoal_device_options_t){.opaque = test->opaque}, &device));
+  SHOAL_RETURN_IF_ERROR(shoal_device_create(
+      &(shoal_device_options_t){.opaque = test->opaque, .blind = test->blind}, &device));
   shoal_status_t status =
       shoal_runner_create(test->program, world, device,
                           &(shoal_runner_options_t){.tap = tap, .tap_self = test}, &runner);
@@ -271,12 +271,13 @@ static void compare(const reshard_case_t *c, const test_t *test, int32_t rank,
   }
 }
 
-static void check_case(const reshard_case_t *c, shoal_type_t type, bool opaque) {
+// Each case also on a device whose memory the host cannot see.
+static void check_on(const reshard_case_t *c, shoal_type_t type, bool opaque, bool blind) {
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   shoal_registry_t *registry = test_registry();
   shoal_mesh_t meshes[3];
-  test_t test = {.type = type, .opaque = opaque};
+  test_t test = {.type = type, .opaque = opaque, .blind = blind};
   shoal_program_t *program = make_program(c, registry, &arena, meshes, &test);
   test.program = program;
   run_ranks_ok(c->world, rank_body, &test);
@@ -284,6 +285,11 @@ static void check_case(const reshard_case_t *c, shoal_type_t type, bool opaque) 
   shoal_program_free(program);
   shoal_registry_release(registry);
   shoal_arena_deinit(&arena);
+}
+
+static void check_case(const reshard_case_t *c, shoal_type_t type, bool opaque) {
+  check_on(c, type, opaque, false);
+  check_on(c, type, true, true);
 }
 
 static void test_kinds(void **state) {
@@ -329,13 +335,13 @@ static void test_rounds_once(void **state) {
   (void)state;
   static const reshard_case_t joins[] = {{{"data=3"}, 3, "data:partial(sum)", "data:0"},
                                          {{"data=3"}, 3, "data:partial(sum)", ""}};
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 4; ++i) {
     shoal_arena_t arena;
     shoal_arena_init(shoal_allocator_system(), &arena);
     shoal_registry_t *registry = test_registry();
     shoal_mesh_t meshes[3];
-    test_t test = {.type = {SHOAL_BF16, {1, {6}}}, .value = uneven_value};
-    shoal_program_t *program = make_program(&joins[i], registry, &arena, meshes, &test);
+    test_t test = {.type = {SHOAL_BF16, {1, {6}}}, .value = uneven_value, .blind = i >= 2};
+    shoal_program_t *program = make_program(&joins[i % 2], registry, &arena, meshes, &test);
     test.program = program;
     run_ranks_ok(3, rank_body, &test);
     for (int r = 0; r < 3; ++r) {
