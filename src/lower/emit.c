@@ -288,6 +288,18 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
   return NULL;
 }
 
+// Does the segment touch a buffer with slots?
+static bool has_slots(const shoal_class_t *c, const shoal_segment_t *segment) {
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    for (int32_t k = 0; k < in->input_count; ++k)
+      if (in->inputs[k] >= 0 && c->buffers[in->inputs[k]].group >= 0) return true;
+    for (int32_t k = 0; k < in->output_count; ++k)
+      if (in->outputs[k] >= 0 && c->buffers[in->outputs[k]].group >= 0) return true;
+  }
+  return false;
+}
+
 // Values that cross from one segment of the loop to another: all micro-batches are alive at once.
 static shoal_status_t name_slots(build_t *b, shoal_class_t *c) {
   bool any = false;
@@ -301,7 +313,8 @@ static shoal_status_t name_slots(build_t *b, shoal_class_t *c) {
     for (int64_t k = 0; k < c->orders[o].call_count; ++k) {
       int32_t *slots = SHOAL_NEW(b->arena, int32_t, 1);
       if (!slots) return SHOAL_OOM();
-      slots[0] = c->orders[o].calls[k].micro;
+      const shoal_segment_call_t *call = &c->orders[o].calls[k];
+      slots[0] = has_slots(c, &c->segments[call->segment]) ? call->micro : -1;
       c->orders[o].calls[k].slots = slots;
     }
   }
@@ -331,10 +344,9 @@ static shoal_status_t fill_class(class_emitter_t *e) {
   c->buffer_count = e->buffers.count;
   c->queues = shoal_program_default_queues;
   c->queue_count = SHOAL_QUEUE_KIND_COUNT;
-  SHOAL_RETURN_IF_ERROR(name_slots(b, c));
   c->segments = e->segments.items;
   c->segment_count = e->segments.count;
-  return NULL;
+  return name_slots(b, c);
 }
 
 static shoal_status_t emit_class(build_t *b, shoal_class_t *c, uint64_t mask) {

@@ -44,6 +44,16 @@ const char *shoal_program_check_where(const place_t *place, char *buffer, size_t
   return buffer;
 }
 
+const char *shoal_program_check_call(const shoal_class_t *class, const shoal_order_t *order,
+                                     int64_t index, char *buffer, size_t capacity) {
+  const shoal_segment_call_t *call = &order->calls[index];
+  char micro[40] = "";
+  if (call->micro >= 0) snprintf(micro, sizeof micro, ", micro-batch %d", call->micro);
+  snprintf(buffer, capacity, "call %lld (segment %d '%s'%s)", (long long)index, call->segment,
+           class->segments[call->segment].name, micro);
+  return buffer;
+}
+
 shoal_status_t shoal_program_check_at(const place_t *place, shoal_status_t status) {
   if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
   char where[512];

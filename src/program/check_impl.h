@@ -2,10 +2,13 @@
 // what the earlier ones have proven:
 //   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
 //   check_instructions.c  every instruction by itself
+//   check_calls.c         queues, slots, lanes; slots and waits of every call
 //   check_types.c         local types: one rank per cell is bound as it would be at load
-//   check_spans.c         spans of the arena, vector clocks
+//   check_clocks.c        vector clocks over queues, calls and steps
+//   check_spans.c         spans of the arena
 //   check_memory.c        per class and order: every read sees its value, conflicts are ordered
-//   check_comm.c          per graph: messages and collectives match, and nobody waits for ever
+//   check_comm.c          per graph: messages and collectives match in order
+//   check_walk.c          per graph: all queues of all classes walked; nobody waits for ever
 #ifndef SHOAL_PROGRAM_CHECK_IMPL_H_
 #define SHOAL_PROGRAM_CHECK_IMPL_H_
 
@@ -22,6 +25,9 @@ typedef struct place {
 
 // "graph 'train', class 0, segment 1 'train.loop.0', instruction 3 compute 'fc1', micro-batch 2"
 const char *shoal_program_check_where(const place_t *place, char *buffer, size_t capacity);
+// "call 3 (segment 1 'train.loop.1', micro-batch 0)"
+const char *shoal_program_check_call(const shoal_class_t *rank_class, const shoal_order_t *order,
+                                     int64_t call, char *buffer, size_t capacity);
 // Says where, and makes a MISMATCH of whatever was found; out of memory stays what it is. Takes
 // status.
 SHOAL_MUST_USE shoal_status_t shoal_program_check_at(const place_t *place, shoal_status_t status);
@@ -56,6 +62,9 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *ch
 // Nothing else of the instruction lies where an output lies over an input (overwrite.c).
 SHOAL_MUST_USE shoal_status_t shoal_program_check_overwrites(const shoal_class_t *class,
                                                              const shoal_instruction_t *in);
+// Tables of queues and of slots, before buffers; and what calls say of them, after orders.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_queues(const check_t *check, int64_t class_index);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_calls(const check_t *check, int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_types(const check_t *check, int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_comm(const check_t *check);

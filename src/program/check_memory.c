@@ -2,12 +2,17 @@
 // bytes of which one writes are ordered.
 //
 // The arena is cut at every edge of a buffer's slot or a workspace. Each span of it knows whose
-// value it holds (buffer and slot; nobody's after a workspace used it) and, within the present
-// call, who wrote it last and who has read it since on each queue. An order is walked once in
-// program order. A write takes its spans over, whoever owned them; a read needs all its spans to be
-// the buffer's own: so a wrong offset, size or slot is found where it destroys a value. Vector
-// clocks over queues and waits tell whether an access comes after the last conflicting ones:
-// program order is then the only order that matters, and calls are ordered among themselves.
+// value it holds (buffer and slot; nobody's after a workspace used it), who wrote it last and who
+// has read it since on each queue. An order is walked in program order. A write takes its spans
+// over, whoever owned them; a read needs all its spans to be the buffer's own: so a wrong offset,
+// size or slot is found where it destroys a value. Vector clocks over queues and waits
+// (check_clocks.h) tell whether an access comes after the last conflicting ones: program order is
+// then the only order that matters.
+//
+// Steps are not joined either. Slots by step come round after a period of steps, so values are
+// looked at in each step of a period, and one step more is walked for the order of accesses alone:
+// what comes a period later does the same to the same bytes. Waits that reach before the first step
+// are void, which is the worst case: there they have less to order.
 //
 // It is done once per class with the planned sizes, which no rank exceeds.
 //
@@ -26,7 +31,7 @@ static int64_t micro_of(const memory_t *m, int32_t index) {
 }
 
 static int32_t slot_of(const memory_t *m, int32_t index) {
-  return shoal_call_slot(m->class, m->segment_call, m->class->buffers[index].group, m->step);
+  return shoal_call_slot(m->class, m->segment_call, m->class->buffers[index].group, m->clocks.step);
 }
 
 static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
@@ -90,7 +95,7 @@ static shoal_status_t need(const memory_t *m, int32_t index, bool piece) {
 
 static shoal_status_t read_buffer(memory_t *m, int32_t index, bool piece) {
   if (index < 0) return NULL;
-  SHOAL_RETURN_IF_ERROR(need(m, index, piece));
+  if (!m->ordering) SHOAL_RETURN_IF_ERROR(need(m, index, piece));
   SHOAL_RETURN_IF_ERROR(shoal_spans_read(m, buffer_range(m, index, slot_of(m, index)), "an input"));
   int32_t count = m->class->buffers[index].count;
   return count >= 0 ? read_buffer(m, count, false) : NULL;
@@ -99,9 +104,10 @@ static shoal_status_t read_buffer(memory_t *m, int32_t index, bool piece) {
 // A micro-batch of a value over all of them.
 static shoal_status_t write_piece(memory_t *m, int32_t index, const shoal_layout_t *layout) {
   const shoal_buffer_t *buffer = &m->class->buffers[index];
-  history_t *history = &m->histories[index][0];
+  const int32_t slot = slot_of(m, index);
+  history_t *history = &m->histories[index][slot];
   int64_t micro = m->place.micro;
-  int32_t owner = history->written ? stranger(m, index, 0) : -1;
+  int32_t owner = history->written ? stranger(m, index, slot) : -1;
   bool begun = history->written && history->pieces && history->piece_count < m->program->micro;
   if (begun && owner != -2) return lost(m, index, owner);
   if (owner != -2 || !history->pieces) {
@@ -122,8 +128,9 @@ static shoal_status_t write_piece(memory_t *m, int32_t index, const shoal_layout
 
 static shoal_status_t write_joined(memory_t *m, int32_t index) {
   const shoal_buffer_t *buffer = &m->class->buffers[index];
-  history_t *history = &m->histories[index][0];
-  int32_t owner = history->written ? stranger(m, index, 0) : -2;
+  const int32_t slot = slot_of(m, index);
+  history_t *history = &m->histories[index][slot];
+  int32_t owner = history->written ? stranger(m, index, slot) : -2;
   if (owner != -2) return lost(m, index, owner);
   if (!history->filled) {
     return MISMATCH(&m->place, "fill it once before the loop",
@@ -171,25 +178,25 @@ static shoal_status_t write_guarded(memory_t *m, int32_t index) {
   return NULL;
 }
 
+static shoal_status_t write_value(memory_t *m, int32_t index) {
+  bool copy = m->in->opcode == SHOAL_OPCODE_COPY;
+  const shoal_layout_t *from = copy ? m->class->buffers[m->in->inputs[0]].layout : NULL;
+  if (m->in->opcode == SHOAL_OPCODE_ACCUMULATE) return write_joined(m, index);
+  if (m->in->predicate >= 0) return write_guarded(m, index);
+  if (copy && m->place.micro >= 0 && shoal_program_has_micro(from) &&
+      !shoal_program_has_micro(m->class->buffers[index].layout)) {
+    return write_piece(m, index, from);
+  }
+  return write_whole(m, index);
+}
+
 // Output number `output` of the present instruction.
 static shoal_status_t write_buffer(memory_t *m, int32_t output) {
   const int32_t index = m->in->outputs[output];
   if (index < 0) return NULL;
   const bool over = shoal_program_overwritten(m->class, m->in, output) >= 0;
-  const shoal_buffer_t *buffer = &m->class->buffers[index];
-  int32_t slot = slot_of(m, index);
-  bool copy = m->in->opcode == SHOAL_OPCODE_COPY;
-  const shoal_layout_t *from = copy ? m->class->buffers[m->in->inputs[0]].layout : NULL;
-  if (m->in->opcode == SHOAL_OPCODE_ACCUMULATE) {
-    SHOAL_RETURN_IF_ERROR(write_joined(m, index));
-  } else if (m->in->predicate >= 0) {
-    SHOAL_RETURN_IF_ERROR(write_guarded(m, index));
-  } else if (copy && m->place.micro >= 0 && shoal_program_has_micro(from) &&
-             !shoal_program_has_micro(buffer->layout)) {
-    SHOAL_RETURN_IF_ERROR(write_piece(m, index, from));
-  } else {
-    SHOAL_RETURN_IF_ERROR(write_whole(m, index));
-  }
+  const int32_t slot = slot_of(m, index);
+  if (!m->ordering) SHOAL_RETURN_IF_ERROR(write_value(m, index));
   return shoal_spans_write(m, buffer_range(m, index, slot), index, slot, over, "an output");
 }
 
@@ -225,7 +232,8 @@ static shoal_status_t check_micro(const memory_t *m, int32_t index) {
                   m->class->buffers[index].name);
 }
 
-static shoal_status_t check_instruction(memory_t *m) {
+// What an instruction says of ports, channels and the loop.
+static shoal_status_t check_meaning(memory_t *m) {
   const shoal_instruction_t *in = m->in;
   for (int32_t i = 0; i < in->input_count; ++i)
     SHOAL_RETURN_IF_ERROR(check_micro(m, in->inputs[i]));
@@ -240,6 +248,12 @@ static shoal_status_t check_instruction(memory_t *m) {
                     "channel %d and the call disagree whether this is inside the loop",
                     in->channel);
   }
+  return NULL;
+}
+
+static shoal_status_t check_instruction(memory_t *m) {
+  const shoal_instruction_t *in = m->in;
+  if (!m->ordering) SHOAL_RETURN_IF_ERROR(check_meaning(m));
   bool piece = in->opcode == SHOAL_OPCODE_COPY && m->place.micro >= 0 &&
                shoal_program_has_micro(m->class->buffers[in->outputs[0]].layout);
   SHOAL_RETURN_IF_ERROR(read_buffer(m, in->predicate, false));
@@ -257,21 +271,21 @@ static shoal_status_t check_instruction(memory_t *m) {
                            false, "its workspace");
 }
 
-static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) {
+static shoal_status_t check_call(memory_t *m, int64_t step, int64_t index) {
+  const shoal_segment_call_t *call = &m->clocks.order->calls[index];
   const shoal_segment_t *segment = &m->class->segments[call->segment];
   ++m->call;
   m->segment_call = call;
   m->place.segment = call->segment;
   m->place.micro = call->micro;
-  int64_t last[SHOAL_MAX_QUEUES];
-  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) last[q] = -1;
+  shoal_clocks_enter(&m->clocks, step, index);
   for (int64_t i = 0; i < segment->instruction_count; ++i) {
     m->place.instruction = i;
     m->in = &segment->instructions[i];
-    shoal_spans_clock(m, last[m->in->queue]);
+    shoal_clocks_run(&m->clocks, i);
     SHOAL_RETURN_IF_ERROR(check_instruction(m));
-    last[m->in->queue] = i;
   }
+  shoal_clocks_leave(&m->clocks);
   m->place.instruction = m->place.segment = m->place.micro = -1;
   return NULL;
 }
@@ -279,11 +293,11 @@ static shoal_status_t check_call(memory_t *m, const shoal_segment_call_t *call) 
 // ---- orders -------------------------------------------------------------------------
 
 // States have their values, but for "init", which makes them; nothing else has.
-static void start_order(memory_t *m, bool init) {
-  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i] = (span_t){.buffer = -1, .slot = -1};
+static void start_step(memory_t *m, bool init) {
+  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i].buffer = m->spans[i].slot = -1;
+  for (int64_t p = 0; p < m->program->output_count; ++p) m->fetches[p] = 0;
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
-    m->joins[b] = 0;
     for (int32_t s = 0; s < shoal_buffer_slots(m->class, buffer); ++s) {
       m->histories[b][s] = (history_t){0};
     }
@@ -305,7 +319,7 @@ static bool has_next(const memory_t *m, int32_t home) {
          stranger(m, owner, 0) == -2;
 }
 
-static shoal_status_t end_order(memory_t *m, bool init) {
+static shoal_status_t end_step(memory_t *m, bool init) {
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
     if (buffer->kind != SHOAL_BUFFER_STATE || has_next(m, (int32_t)b)) continue;
@@ -327,12 +341,8 @@ static shoal_status_t end_order(memory_t *m, bool init) {
   return NULL;
 }
 
-static shoal_status_t check_order(memory_t *m, const shoal_order_t *order) {
-  bool init = strcmp(order->graph, "init") == 0;
-  m->place.graph = order->graph;
-  m->place.segment = m->place.instruction = m->place.micro = -1;
-  start_order(m, init);
-  for (int64_t p = 0; p < m->program->output_count; ++p) m->fetches[p] = 0;
+static void count_joins(memory_t *m, const shoal_order_t *order) {
+  for (int64_t b = 0; b < m->class->buffer_count; ++b) m->joins[b] = 0;
   for (int64_t k = 0; k < order->call_count; ++k) {
     const shoal_segment_t *segment = &m->class->segments[order->calls[k].segment];
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
@@ -340,10 +350,25 @@ static shoal_status_t check_order(memory_t *m, const shoal_order_t *order) {
       if (in->opcode == SHOAL_OPCODE_ACCUMULATE) ++m->joins[in->outputs[0]];
     }
   }
-  for (int64_t k = 0; k < order->call_count; ++k) {
-    SHOAL_RETURN_IF_ERROR(check_call(m, &order->calls[k]));
+}
+
+static shoal_status_t check_order(memory_t *m, const shoal_order_t *order) {
+  const bool init = strcmp(order->graph, "init") == 0;
+  const int64_t period = shoal_class_period(m->class);
+  m->place.graph = order->graph;
+  m->place.segment = m->place.instruction = m->place.micro = -1;
+  count_joins(m, order);
+  shoal_spans_reset(m);
+  SHOAL_RETURN_IF_ERROR(shoal_clocks_make(m->class, order, period + 1, m->arena, &m->clocks));
+  for (int64_t step = 0; step <= period; ++step) {
+    m->ordering = step == period;
+    if (!m->ordering) start_step(m, init);
+    for (int64_t k = 0; k < order->call_count; ++k) {
+      SHOAL_RETURN_IF_ERROR(check_call(m, step, k));
+    }
+    if (!m->ordering) SHOAL_RETURN_IF_ERROR(end_step(m, init));
   }
-  return end_order(m, init);
+  return NULL;
 }
 
 static bool has_order(const shoal_class_t *class, const char *graph) {
@@ -376,16 +401,10 @@ shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_in
   memory_t m = {.program = program, .class = class, .arena = scratch};
   m.place = (place_t){
       .program = program, .class = class_index, .segment = -1, .instruction = -1, .micro = -1};
-  int64_t longest = 0;
-  for (int64_t s = 0; s < class->segment_count; ++s) {
-    int64_t count = class->segments[s].instruction_count;
-    longest = count > longest ? count : longest;
-  }
   m.histories = SHOAL_NEW(scratch, history_t *, class->buffer_count);
   m.joins = SHOAL_NEW(scratch, int64_t, class->buffer_count);
   m.fetches = SHOAL_NEW(scratch, int64_t, program->output_count);
-  m.clocks = SHOAL_NEW(scratch, queue_clock_t, longest);
-  if (!m.histories || !m.joins || !m.fetches || !m.clocks) return SHOAL_OOM();
+  if (!m.histories || !m.joins || !m.fetches) return SHOAL_OOM();
   for (int64_t b = 0; b < class->buffer_count; ++b) {
     m.histories[b] = SHOAL_NEW(scratch, history_t, shoal_buffer_slots(class, &class->buffers[b]));
     if (!m.histories[b]) return SHOAL_OOM();

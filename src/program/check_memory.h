@@ -2,17 +2,11 @@
 #ifndef SHOAL_PROGRAM_CHECK_MEMORY_H_
 #define SHOAL_PROGRAM_CHECK_MEMORY_H_
 
-#include "program/check_impl.h"
-
-// The last instruction known to be done on each queue; -1: none.
-typedef struct queue_clock {
-  int64_t done[SHOAL_MAX_QUEUES];
-} queue_clock_t;
+#include "program/check_clocks.h"
 
 typedef struct span {
   int32_t buffer, slot;  // whose; -1: nobody's
-  int64_t call;          // writer and readers are of this call
-  int32_t writer, readers[SHOAL_MAX_QUEUES];
+  instance_t writer;     // the last
 } span_t;
 
 typedef struct range {
@@ -40,14 +34,15 @@ typedef struct memory {
   int64_t span_count;
   int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
   span_t *spans;
-  history_t **histories;                     // [buffer][slot]
-  range_t **ranges;                          // [buffer][slot]
-  int64_t *joins;                            // by buffer: accumulations in this order
-  int64_t *fetches;                          // by output port
-  int64_t call;                              // number of the present one, from 1
+  instance_t *readers;    // [span * queues + queue]: the last since it was written
+  history_t **histories;  // [buffer][slot]
+  range_t **ranges;       // [buffer][slot]
+  int64_t *joins;         // by buffer: accumulations in this order
+  int64_t *fetches;       // by output port
+  int64_t call;           // number of the present one, from 1
   const shoal_segment_call_t *segment_call;  // the present one
-  int64_t step;
-  queue_clock_t *clocks;  // by instruction of the segment
+  clocks_t clocks;
+  bool ordering;  // only: that values are there has been seen
   const shoal_instruction_t *in;
 } memory_t;
 
@@ -55,8 +50,8 @@ typedef struct memory {
 SHOAL_MUST_USE shoal_status_t shoal_spans_make(memory_t *m);
 // The spans of a byte range that begins and ends at such edges.
 range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes);
-// The present instruction's clock, from its queue's last instruction (-1: none) and its waits.
-void shoal_spans_clock(memory_t *m, int64_t before);
+// Nobody has touched any span, and no buffer has its value.
+void shoal_spans_reset(memory_t *m);
 // Checks that the present instruction's read or write is ordered with earlier accesses to these
 // bytes. A write gives them to `buffer` (-1: to none); `over`: it may write what it reads itself.
 // `what` is for the message: "an input".

@@ -1,5 +1,6 @@
 // Spans of the arena: whose value they hold, and whether accesses to them are ordered (vector
 // clocks over queues and waits). How it fits together is at the head of check_memory.c.
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "program/check_memory.h"
@@ -39,7 +40,8 @@ shoal_status_t shoal_spans_make(memory_t *m) {
   m->bounds = bounds.items;
   m->span_count = count - 1;
   m->spans = SHOAL_NEW(m->arena, span_t, count);
-  return m->spans ? NULL : SHOAL_OOM();
+  m->readers = SHOAL_NEW(m->arena, instance_t, count * m->class->queue_count);
+  return m->spans && m->readers ? NULL : SHOAL_OOM();
 }
 
 // The first span that starts at or behind `at`; edges of buffers and workspaces are always bounds.
@@ -60,79 +62,82 @@ range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes) {
   return (range_t){span_at(m, offset), span_at(m, offset + bytes)};
 }
 
+void shoal_spans_reset(memory_t *m) {
+  const span_t untouched = {.buffer = -1, .slot = -1, .writer = -1};
+  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i] = untouched;
+  for (int64_t i = 0; i < m->span_count * m->class->queue_count; ++i) m->readers[i] = -1;
+}
+
 // ---- happens-before -----------------------------------------------------------------
 
-static const shoal_instruction_t *instruction(const memory_t *m, int64_t index) {
-  return &m->class->segments[m->place.segment].instructions[index];
+// Whose call it is, seen from the present one; "" in the present one.
+static const char *which_call(const clocks_t *clocks, clock_place_t there, char *buffer,
+                              size_t capacity) {
+  char call[200], step[40] = "";
+  const int64_t steps = clocks->step - there.step;
+  buffer[0] = 0;
+  if (steps == 0 && there.call == clocks->call) return buffer;
+  shoal_program_check_call(clocks->class, clocks->order, there.call, call, sizeof call);
+  if (steps == 1) snprintf(step, sizeof step, " of the step before");
+  if (steps > 1) snprintf(step, sizeof step, " of %lld steps before", (long long)steps);
+  snprintf(buffer, capacity, " in %s%s", call, step);
+  return buffer;
 }
 
-void shoal_spans_clock(memory_t *m, int64_t before) {
-  queue_clock_t *clock = &m->clocks[m->place.instruction];
-  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) clock->done[q] = -1;
-  if (before >= 0) *clock = m->clocks[before];
-  for (int32_t i = 0; i < m->in->wait_count; ++i) {
-    const queue_clock_t *other = &m->clocks[m->in->waits[i]];
-    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-      if (other->done[q] > clock->done[q]) clock->done[q] = other->done[q];
-    }
-  }
-  clock->done[m->in->queue] = m->place.instruction;
-}
-
-// Has instruction `other` of this call finished before the present one starts?
-static bool is_after(const memory_t *m, int64_t other) {
-  return other < 0 || m->clocks[m->place.instruction].done[instruction(m, other)->queue] >= other;
-}
-
-static shoal_status_t unordered(const memory_t *m, int64_t other, const char *what,
+static shoal_status_t unordered(const memory_t *m, instance_t other, const char *what,
                                 const char *did) {
-  if (other == m->place.instruction) {
+  if (other == m->clocks.now) {
     return MISMATCH(&m->place, "operands and workspace of one instruction must not overlap",
                     "%s overlaps another of its own operands", what);
   }
-  const shoal_instruction_t *in = instruction(m, other);
+  const clocks_t *clocks = &m->clocks;
+  const clock_place_t there = shoal_clocks_find(clocks, other);
+  const shoal_segment_t *segment = &m->class->segments[clocks->order->calls[there.call].segment];
+  const shoal_instruction_t *in = &segment->instructions[there.instruction];
+  char call[300], hint[160] = "add a wait";
+  which_call(clocks, there, call, sizeof call);
+  const int64_t back =
+      (clocks->step - there.step) * clocks->order->call_count + clocks->call - there.call;
+  if (back > 0) {
+    snprintf(hint, sizeof hint, "add a wait to call %lld: [%lld<%lld.%lld]",
+             (long long)clocks->call, (long long)m->place.instruction, (long long)back,
+             (long long)there.instruction);
+  }
   return MISMATCH(
-      &m->place, "add a wait",
-      "%s touches bytes that instruction %lld %s '%s' on queue %s %s, and nothing orders the two",
-      what, (long long)other, shoal_opcode_name(in->opcode), in->name,
-      m->class->queues[in->queue].name, did);
-}
-
-static void enter_span(const memory_t *m, span_t *span) {
-  if (span->call == m->call) return;
-  span->call = m->call;
-  span->writer = -1;
-  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) span->readers[q] = -1;
+      &m->place, hint,
+      "%s touches bytes that instruction %lld %s '%s' on queue %s %s%s, and nothing orders the two",
+      what, (long long)there.instruction, shoal_opcode_name(in->opcode), in->name,
+      m->class->queues[in->queue].name, did, call);
 }
 
 shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what) {
+  const int32_t queues = m->class->queue_count;
   for (int64_t i = range.from; i < range.to; ++i) {
-    span_t *span = &m->spans[i];
-    enter_span(m, span);
-    if (!is_after(m, span->writer)) return unordered(m, span->writer, what, "writes");
-    span->readers[m->in->queue] = (int32_t)m->place.instruction;
+    const instance_t writer = m->spans[i].writer;
+    if (!shoal_clocks_after(&m->clocks, writer)) return unordered(m, writer, what, "writes");
+    m->readers[i * queues + m->in->queue] = m->clocks.now;
   }
   return NULL;
 }
 
 shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer, int32_t slot,
                                  bool over, const char *what) {
+  const int32_t queues = m->class->queue_count;
+  const instance_t now = m->clocks.now;
+  const queue_clock_t clock = *m->clocks.clock;
   for (int64_t i = range.from; i < range.to; ++i) {
     span_t *span = &m->spans[i];
-    enter_span(m, span);
-    int32_t self = (int32_t)m->place.instruction;
-    if (span->writer == self || !is_after(m, span->writer)) {
+    if (span->writer == now || !shoal_clocks_after(&m->clocks, span->writer)) {
       return unordered(m, span->writer, what, "writes");
     }
-    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-      if ((span->readers[q] == self && !over) || !is_after(m, span->readers[q])) {
-        return unordered(m, span->readers[q], what, "reads");
+    instance_t *readers = &m->readers[i * queues];
+    for (int32_t q = 0; q < queues; ++q) {
+      if ((readers[q] == now && !over) || readers[q] > clock.done[q]) {
+        return unordered(m, readers[q], what, "reads");
       }
-      span->readers[q] = -1;
+      readers[q] = -1;
     }
-    span->writer = self;
-    span->buffer = buffer;
-    span->slot = slot;
+    *span = (span_t){.buffer = buffer, .slot = slot, .writer = now};
   }
   return NULL;
 }

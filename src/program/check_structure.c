@@ -1,7 +1,7 @@
 // Structure: every table and every instruction by itself. What follows may rely on it: indices are
 // in range, operands are as many as the opcode takes, layouts fit their shapes, buffers lie in the
 // arena and hold their largest part, waits point backwards, and an order calls each segment once
-// per micro-batch.
+// per micro-batch. (check_calls.c has what calls say of slots and waits.)
 #include <string.h>
 
 #include "program/check_impl.h"
@@ -63,6 +63,10 @@ static shoal_status_t check_layouts(const shoal_program_t *program) {
     const shoal_cut_t *dst = shoal_program_micro_partial(channel->dst);
     shoal_status_t status = check_layout(program, channel->src, &channel->type.shape);
     if (!status) status = check_layout(program, channel->dst, &channel->type.shape);
+    if (!status && (channel->lane < 0 || channel->lane >= SHOAL_MAX_LANES)) {
+      status = SHOAL_ERROR(MISMATCH, "there is no lane %d; there are %d", channel->lane,
+                           SHOAL_MAX_LANES);
+    }
     if (!status && src && (!dst || dst->reduce != src->reduce)) {
       status =
           SHOAL_ERROR_HINT(MISMATCH, "accumulate it first", "it drops what is partial along micro");
@@ -330,9 +334,11 @@ shoal_status_t shoal_program_check_tables(const check_t *check) {
 
 shoal_status_t shoal_program_check_structure(const check_t *check) {
   for (int64_t c = 0; c < check->program->class_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(shoal_program_check_queues(check, c));
     SHOAL_RETURN_IF_ERROR(check_buffers(check, c));
     SHOAL_RETURN_IF_ERROR(shoal_program_check_instructions(check, c));
     SHOAL_RETURN_IF_ERROR(check_orders(check->program, c, check->scratch));
+    SHOAL_RETURN_IF_ERROR(shoal_program_check_calls(check, c));
   }
   return NULL;
 }

@@ -18,7 +18,7 @@ static const char GRAPHS[] =
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
-    "  order t 0\n"
+    "  order t 0[0<1.1]\n"
     "  order u\n"
     "class 1 ranks 1 arena 8192\n"
     "  buffer 0 input \"x\" f64[8, 8] \"d:0\" bytes 256 offset 0\n"
@@ -26,7 +26,7 @@ static const char GRAPHS[] =
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 512@1024 wait 0\n"
-    "  order t 0\n"
+    "  order t 0[0<1.1]\n"
     "  order u\n";
 
 static void meetings_in_other_graphs(void **state) {
@@ -38,7 +38,7 @@ static void meetings_in_other_graphs(void **state) {
   shoal_program_free(program);
   shoal_registry_release(registry);
   static const corruption_t cases[] = {
-      {"  order t 0\n  order u\n", "  order t\n  order u 0\n",
+      {"  order t 0[0<1.1]\n  order u\n", "  order t\n  order u 0[0<1.1]\n",
        "rank 1 takes part in channel 0, rank 0 does not in this graph"},
   };
   ALL_ARE_CAUGHT(GRAPHS, cases);
@@ -48,16 +48,16 @@ static void communication(void **state) {
   (void)state;
   static const corruption_t cases[] = {
       // b answers before it has been asked: a waits for b, b for a
-      {"order run 0 1:0 1:1 2:0 2:1 3", "order run 0 2:0 2:1 1:0 1:1 3",
+      {"1:0 1:1[0<1.1,1<1.2] 2:0 2:1[0<1.1] 3[0<1.2]",
+       "2:0 2:1[0<1.1] 1:0 1:1[0<1.1,1<1.2] 3[0<3.2]",
        "deadlock: rank 0 waits here for rank 2, which is in class 1, segment 0 'forward', "
        "instruction 0"},
       // micro-batches in another order on one side
-      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2",
-       "order run 0:1{0=1} 0:0{0=0} 1:0{0=0} 1:1{0=1} 2",
+      {"0:0{0=0} 0:1{0=1}[0<1.1] 1:0{0=0} 1:1{0=1}[0<2.1]",
+       "0:1{0=1} 0:0{0=0}[0<1.1] 1:0{0=0}[0<1.1] 1:1{0=1}",
        "expects a message of channel 0 from rank 0, whose next one is of channel 0"},
       // b sends its answers in another order
-      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2",
-       "order run 0:0{0=0} 0:1{0=1} 1:1{0=1} 1:0{0=0} 2", "channel 1"},
+      {"1:0{0=0} 1:1{0=1}[0<2.1]", "1:1{0=1}[0<1.1] 1:0{0=0}", "channel 1"},
       // one class leaves a reshard out, or does another
       {"  segment 1 backward\n    0 comm reshard (1) -> (-) channel 1 \"s\" workspace 448@576\n",
        "  segment 1 backward\n    0 comm reshard (1) -> (-) channel 0 \"s\" workspace 448@576\n",
@@ -68,8 +68,7 @@ static void communication(void **state) {
        "\"z\" wait 0\n",
        "    0 copy fill -> (0) value 0 \"t\"\n    1 copy fetch (0) \"z\"\n",
        "class 2: channel 2 is not used"},
-      {"order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2\n",
-       "order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2\n  order walk\n",
+      {"1:1{0=1}[0<2.1] 2[0<5.1]\n", "1:1{0=1}[0<2.1] 2[0<5.1]\n  order walk\n",
        "it has an order for graph 'walk', class 0 has none"},
   };
   ALL_ARE_CAUGHT(STAGES, cases);
@@ -97,8 +96,9 @@ static void collectives_in_another_order(void **state) {
                       "  segment 0 s\n    0 compute fill -> (0) value 1 \"v\"\n"
                       "    1 compute fill -> (1) value 2 \"w\"\n"
                       "    2 comm reshard (%d) -> (%d) channel %d \"v\" wait 1\n"
-                      "    3 comm reshard (%d) -> (%d) channel %d \"w\"\n  order run 0\n",
-                      first, first + 2, first, second, second + 2, second);
+                      "    3 comm reshard (%d) -> (%d) channel %d \"w\"\n"
+                      "  order run 0[0<1.%d,1<1.%d]\n",
+                      first, first + 2, first, second, second + 2, second, 2 + first, 2 + second);
     }
     shoal_registry_t *registry = test_registry();
     shoal_program_t *program = NULL;
@@ -148,11 +148,14 @@ static void deadlock_between_two_of_many(void **state) {
                         "    2 compute fill -> (3) value 2 \"w\"\n"
                         "    3 comm reshard (0) -> (1) channel 0 \"u\" wait 2\n"
                         "    4 comm reshard (%d) -> (%d) channel %d \"v\"\n"
-                        "    5 comm reshard (%d) -> (%d) channel %d \"w\"\n  order run 0\n",
-                        2 + first, 4 + first, 1 + first, 2 + second, 4 + second, 1 + second);
+                        "    5 comm reshard (%d) -> (%d) channel %d \"w\"\n"
+                        "  order run 0[0<1.3,1<1.%d,2<1.%d]\n",
+                        2 + first, 4 + first, 1 + first, 2 + second, 4 + second, 1 + second,
+                        4 + first, 4 + second);
       } else {
         shoal_text_add(&text,
-                       "    1 comm reshard (0) -> (1) channel 0 \"u\" wait 0\n  order run 0\n");
+                       "    1 comm reshard (0) -> (1) channel 0 \"u\" wait 0\n"
+                       "  order run 0[0<1.1]\n");
       }
     }
     shoal_registry_t *registry = test_registry();
@@ -190,7 +193,7 @@ static void senders_that_receive_wait(void **state) {
       "    1 compute fill -> (2) value 1 \"v\"\n"
       "    2 comm reshard (0) -> (1) channel 0 \"u\" workspace 128@256 wait 1\n"
       "    3 comm reshard (2) -> (-) channel 2 \"v\" workspace 128@256\n"
-      "  order run 0\n"
+      "  order run 0[0<1.2,1<1.3]\n"
       "class 1 ranks 1 arena 512\n"
       "  buffer 0 temp \"u\" f32[4] \"t!x:0\" bytes 64 offset 0\n"
       "  buffer 1 temp \"w\" f32[4] \"b!\" bytes 64 offset 64\n"
@@ -203,7 +206,7 @@ static void senders_that_receive_wait(void **state) {
       "  segment 0 s\n"
       "    0 compute fill -> (0) value 1 \"u\"\n"
       "    1 comm reshard (0) -> (-) channel 0 \"u\" workspace 128@256 wait 0\n"
-      "  order run 0\n"
+      "  order run 0[0<1.1]\n"
       "class 3 ranks 3 arena 512\n"
       "  buffer 0 temp \"v\" f32[4] \"d!\" bytes 64 offset 0\n"
       "  segment 0 s\n"

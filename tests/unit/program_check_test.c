@@ -6,7 +6,7 @@
 
 static void good_programs_pass(void **state) {
   (void)state;
-  static const char *const programs[] = {TRAIN, STAGES, GUARDED};
+  static const char *const programs[] = {TRAIN, STAGES, GUARDED, PIPELINE};
   shoal_registry_t *registry = test_registry();
   for (size_t i = 0; i < sizeof programs / sizeof *programs; ++i) {
     shoal_program_t *program = NULL;
@@ -31,7 +31,7 @@ static const char TURNED[] =
     "  segment 0 s\n"
     "    0 copy feed -> (0) \"x\"\n"
     "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace 128@512 wait 0\n"
-    "  order t 0\n";
+    "  order t 0[0<1.1]\n";
 
 static void workspace(void **state) {
   (void)state;
@@ -69,7 +69,9 @@ static const char MIDDLE[] =
     "    1 copy feed -> (1) \"y\"\n"
     "    2 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n"
     "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
-    "  order t 0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15\n"
+    "  order t 0:0[0<1.3] 0:1[0<1.3] 0:2[0<1.3] 0:3[0<1.3] 0:4[0<1.3] 0:5[0<1.3] 0:6[0<1.3]"
+    " 0:7[0<1.3] 0:8[0<1.3] 0:9[0<1.3] 0:10[0<1.3] 0:11[0<1.3] 0:12[0<1.3] 0:13[0<1.3]"
+    " 0:14[0<1.3] 0:15[0<1.3]\n"
     "class 1 ranks 1 arena 1280\n"
     "  buffer 0 input \"x\" f64[64, 8] \"micro:0,d:0*(11,53)\" bytes 192 offset 0\n"
     "  buffer 1 input \"y\" f64[64, 8] \"micro:0,d:0\" bytes 128 offset 192\n"
@@ -80,7 +82,9 @@ static const char MIDDLE[] =
     "    1 copy feed -> (1) \"y\"\n"
     "    2 comm reshard (0) -> (2) channel 0 \"a\" workspace 256@704 wait 0\n"
     "    3 comm reshard (1) -> (3) channel 1 \"b\" workspace 256@960 wait 1\n"
-    "  order t 0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15\n";
+    "  order t 0:0[0<1.3] 0:1[0<1.3] 0:2[0<1.3] 0:3[0<1.3] 0:4[0<1.3] 0:5[0<1.3] 0:6[0<1.3]"
+    " 0:7[0<1.3] 0:8[0<1.3] 0:9[0<1.3] 0:10[0<1.3] 0:11[0<1.3] 0:12[0<1.3] 0:13[0<1.3]"
+    " 0:14[0<1.3] 0:15[0<1.3]\n";
 
 static void micro_batches_in_the_middle(void **state) {
   (void)state;
@@ -159,12 +163,12 @@ static void structure(void **state) {
       {"feed -> (2) \"x\"", "feed -> (3) \"x\"", "feeds 'y', which is no input buffer"},
       {"fetch (6) \"g\"", "fetch (5) \"g\"", "cannot be copied"},
       // orders
-      {"2:0 2:1 2:2", "2:0 2:2", "segment 2 'train.loop' is called in 2 of 3 micro-batches"},
-      {"2:0 2:1 2:2", "2:0 2:1 2:2 2:1", "segment 2 'train.loop' is called again in micro-batch 1"},
-      {"2:0 2:1 2:2", "2:0 2:1 2:2 2", "segment 2 'train.loop' is called again"},
-      {"2:2 3 4", "2:2 3", "class 0, segment 4 'train.commit': no order calls it"},
+      {"2:1 2:2", "2:2", "segment 2 'train.loop' is called in 2 of 3 micro-batches"},
+      {"2:1 2:2", "2:1 2:2 2:1", "segment 2 'train.loop' is called again in micro-batch 1"},
+      {"2:1 2:2", "2:1 2:2 2", "segment 2 'train.loop' is called again"},
+      {"2:2 3[0<1.4] 4", "2:2 3[0<1.4]", "class 0, segment 4 'train.commit': no order calls it"},
       {"order init 0", "order train 0", "it has two orders for graph 'train'"},
-      {"2:0 2:1 2:2", "2",
+      {"2:0[0<3.3] 2:1 2:2", "2",
        "buffer 2 'x' exists per micro-batch, and this call is outside the loop"},
   };
   ALL_ARE_CAUGHT(TRAIN, cases);
@@ -224,13 +228,14 @@ static void harmless_changes_pass(void **state) {
     const char *base, *from, *to;
   } cases[] = {
       {TRAIN, "feed -> (2) \"x\"", "feed -> (2) \"z\""},  // a port may go by its buffer's name
-      {TRAIN, "2:0 2:1 2:2", "2:2 2:0 2:1"},
+      {TRAIN, "2:0[0<3.3] 2:1 2:2", "2:2[0<3.3] 2:0 2:1"},
       {TRAIN, "arena 704", "arena 768"},
       {TRAIN, "(9) \"y\" wait 2", "(9) \"y\" wait 1 2"},
       // the count is dead when the largest is found
       {GUARDED, "\"max\" f32[] \"\" bytes 64 offset 320", "\"max\" f32[] \"\" bytes 64 offset 128"},
       // stage b may answer each micro-batch at once
-      {STAGES, "0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2", "0:0{0=0} 1:0{0=0} 0:1{0=1} 1:1{0=1} 2"},
+      {STAGES, "0:0{0=0} 0:1{0=1}[0<1.1] 1:0{0=0} 1:1{0=1}[0<2.1]",
+       "0:0{0=0} 1:0{0=0}[0<1.1] 0:1{0=1} 1:1{0=1}[0<1.1]"},
   };
   shoal_registry_t *registry = test_registry();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -255,13 +260,15 @@ static void copies_are_local(void **state) {
   char *unfetched =
       edit(text, "    1 copy fetch (9) \"y\"\n    2 copy fetch (6) \"g\" wait 0\n    3",
            "    1 copy fetch (6) \"g\" wait 0\n    2");
-  char *portless = edit(unfetched, "output train y f32[7, 4]\n", "");
+  char *renumbered = edit(unfetched, "2:0[0<3.3]", "2:0[0<3.2]");
+  char *portless = edit(renumbered, "output train y f32[7, 4]\n", "");
   const corruption_t local[] = {
       {"copy (8) -> (9)", "copy (3) -> (9)",
        "copying 'y' needs elements that this rank does not have: 0 of 4"}};
   ALL_ARE_CAUGHT(portless, local);
   test_free(text);
   test_free(unfetched);
+  test_free(renumbered);
   test_free(portless);
 }
 
@@ -269,11 +276,6 @@ static void values(void **state) {
   (void)state;
   static const corruption_t cases[] = {
       // dropped, doubled, swapped
-      {"    0 copy feed -> (2) \"x\"\n    1 compute compute shoal.mul (2, 0) -> (3) \"y\" wait 0\n",
-       "    0 compute compute shoal.mul (2, 0) -> (3) \"y\"\n    1 copy feed -> (2) \"x\" wait 0\n",
-       "segment 2 'train.loop', instruction 0 compute 'y', micro-batch 0: buffer 2 'x' is read "
-       "before it is "
-       "written"},
       {"    1 compute copy (1) -> (0) \"w\"\n", "",
        "graph 'init', class 0: state 'w' (buffer 0) is not written"},
       {"    1 compute copy (1) -> (0) \"w\"\n",
@@ -284,12 +286,8 @@ static void values(void **state) {
       {"    0 compute fill -> (5) value 0 \"g\"\n",
        "    0 compute fill -> (5) value 0 \"g\"\n    1 compute fill -> (5) value 0 \"g\"\n",
        "accumulator 5 'g' is filled again"},
-      {"    2 copy fetch (6) \"g\" wait 0\n    3", "    2", "output 'g' is fetched 0 times"},
-      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 3 2:2 4",
-       "accumulator 5 'g' has 2 of 3 joins when it is read"},
-      {"train 1 2:0 2:1 2:2 3 4", "train 2:0 1 2:1 2:2 3 4", "has not been filled in this order"},
-      {"train 1 2:0 2:1 2:2 3 4", "train 1 2:0 2:1 2:2 4 3",
-       "buffer 7 'w/add' is read before it is written"},
+      {"2:2 3[0<1.4] 4", "3[0<1.4] 2:2 4", "accumulator 5 'g' has 2 of 3 joins when it is read"},
+      {"train 1 2:0[0<3.3]", "train 2:0[0<2.3] 1", "has not been filled in this order"},
       // addresses: a live value is overwritten
       {"\"w/add\" f32[4] \"\" bytes 64 offset 128", "\"w/add\" f32[4] \"\" bytes 64 offset 0",
        "an output overlaps another of its own operands"},
@@ -310,19 +308,32 @@ static void values(void **state) {
       {"(9) \"y\" wait 2", "(9) \"y\"", "instruction 2 reshard 'y' on queue comm writes"},
       {"\"g\" wait 0\n    3", "\"g\"\n    3", "instruction 0 reshard 'g' on queue comm writes"},
       {"\"w/add\" f32[4] \"\" bytes 64 offset 128", "\"w/add\" f32[4] \"\" bytes 64 offset 384",
-       "an output touches bytes that instruction 1 fetch 'y' on queue copy reads"},
+       "an output touches bytes that instruction 5 copy 'y' on queue copy writes in call 3 "
+       "(segment 2 'train.loop', micro-batch 2), and nothing orders the two"},
   };
   ALL_ARE_CAUGHT(TRAIN, cases);
+  char *unwaited = edit(TRAIN, "2:0[0<3.3]", "2:0");
+  static const corruption_t renumbered[] = {
+      {"2:2 3[0<1.4] 4", "2:2 4 3[0<2.4]", "buffer 7 'w/add' is read before it is written"},
+      {"    2 copy fetch (6) \"g\" wait 0\n    3", "    2", "output 'g' is fetched 0 times"},
+      {"    0 copy feed -> (2) \"x\"\n    1 compute compute shoal.mul (2, 0) -> (3) \"y\" wait 0\n",
+       "    0 compute compute shoal.mul (2, 0) -> (3) \"y\"\n    1 copy feed -> (2) \"x\" wait 0\n",
+       "segment 2 'train.loop', instruction 0 compute 'y', micro-batch 0: buffer 2 'x' is read "
+       "before it is "
+       "written"},
+  };
+  ALL_ARE_CAUGHT(unwaited, renumbered);
+  test_free(unwaited);
 }
 
 static void slots(void **state) {
   (void)state;
   static const corruption_t cases[] = {
-      {"1:0{0=0} 1:1{0=1} 2", "1:0{0=1} 1:1{0=0} 2", "buffer 1 's' holds micro-batch 1, not 0"},
+      {"1:0{0=0} 1:1{0=1}", "1:0{0=1} 1:1{0=0}", "buffer 1 's' holds micro-batch 1, not 0"},
       {"\"b!micro:0,data:0\" group 0 bytes 64 offset 128",
        "\"b!micro:0,data:0\" group 0 bytes 64 offset 0",
        "an output overlaps another of its own operands"},
-      {"1:0{0=0} 1:1{0=1} 2\n", "2 1:0{0=0} 1:1{0=1}\n", "deadlock"},
+      {"1:0{0=0} 1:1{0=1}[0<2.1] 2[0<5.1]\n", "2[0<5.1] 1:0{0=0} 1:1{0=1}[0<3.1]\n", "deadlock"},
   };
   ALL_ARE_CAUGHT(STAGES, cases);
 }
@@ -372,8 +383,8 @@ static void large_worlds(void **state) {
   test_free(text);
   shoal_text_t order;
   shoal_text_init(shoal_allocator_system(), &order);
-  for (int m = 0; m < 64; ++m) shoal_text_addf(&order, "2:%d ", m);
-  text = edit(wide, "2:0 2:1 2:2 ", order.data);
+  for (int m = 1; m < 64; ++m) shoal_text_addf(&order, "2:%d ", m);
+  text = edit(wide, "2:1 2:2 ", order.data);
   test_free(wide);
   shoal_text_deinit(&order);
   shoal_registry_t *registry = test_registry();

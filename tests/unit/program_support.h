@@ -51,7 +51,7 @@ static const char TRAIN[] =
     "  segment 4 train.commit\n"
     "    0 compute copy (7) -> (0) \"w\"\n"
     "  order init 0\n"
-    "  order train 1 2:0 2:1 2:2 3 4\n";
+    "  order train 1 2:0[0<3.3] 2:1 2:2 3[0<1.4] 4\n";
 
 // Stage a on ranks 0 and 1, stage b on ranks 2 to 4: a row of x goes from a to b as its negative,
 // and comes back squared; all micro-batches are alive at once. Rank 5 has nothing to do but to
@@ -88,7 +88,7 @@ static const char STAGES[] =
     "  segment 3 after\n"
     "    0 comm reshard (4) -> (5) channel 2 \"t\" workspace 448@576\n"
     "    1 copy fetch (5) \"z\" wait 0\n"
-    "  order run 0 1:0 1:1 2:0 2:1 3\n"
+    "  order run 0[0<1.0] 1:0 1:1[0<1.1,1<1.2] 2:0 2:1[0<1.1] 3[0<1.2]\n"
     "class 1 ranks 2-4 arena 1024\n"
     "  slots 0 2\n"
     "  buffer 0 temp \"n\" f64[5, 8] \"b!micro:0,data:0\" bytes 64 offset 0\n"
@@ -102,13 +102,13 @@ static const char STAGES[] =
     "  segment 2 after\n"
     "    0 comm reshard (-) -> (2) channel 2 \"t\" workspace 448@576\n"
     "    1 copy fetch (2) \"z\" wait 0\n"
-    "  order run 0:0{0=0} 0:1{0=1} 1:0{0=0} 1:1{0=1} 2\n"
+    "  order run 0:0{0=0} 0:1{0=1}[0<1.1] 1:0{0=0} 1:1{0=1}[0<2.1] 2[0<5.1]\n"
     "class 2 ranks 5 arena 1024\n"
     "  buffer 0 temp \"t\" f64[8] \"all!\" bytes 64 offset 0\n"
     "  segment 0 after\n"
     "    0 comm reshard (-) -> (0) channel 2 \"t\" workspace 448@576\n"
     "    1 copy fetch (0) \"z\" wait 0\n"
-    "  order run 0\n";
+    "  order run 0[0<1.1]\n";
 
 // A predicate: w is only updated while the largest of g is below a limit, which all ranks agree on.
 // And a bounded size: of the 8 rows of x only the first n count.
@@ -147,6 +147,74 @@ static const char GUARDED[] =
     "    9 copy fetch (0) \"w\" wait 8\n"
     "  order init 0\n"
     "  order train 1\n";
+
+// Two stages of one rank, three micro-batches in the order of 1F1B. Each stage sends and receives
+// on queues and lanes of their own, so that a step may begin while the one before it is still under
+// way: x has a slot for each of two steps, and is fed on a queue of its own.
+static const char PIPELINE[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 3\n"
+    "mesh a!data=1,micro=3@0\n"
+    "mesh b!data=1,micro=3@1\n"
+    "mesh all!r=2,micro=3\n"
+    "input run x f64[6, 8]\n"
+    "output run z f64[8]\n"
+    "channel 0 f64[6, 8] \"a!micro:0\" -> \"b!micro:0\" micro\n"
+    "channel 1 f64[6, 8] \"b!micro:0\" -> \"a!micro:0\" micro lane 1\n"
+    "channel 2 f64[8] \"a!\" -> \"all!\" lane 1\n"
+    "class 0 ranks 0 arena 2304\n"
+    "  queue compute compute\n"
+    "  queue send comm\n"
+    "  queue receive comm\n"
+    "  queue feed copy\n"
+    "  queue copy copy\n"
+    "  slots 0 2 by_step\n"
+    "  slots 1 2\n"
+    "  slots 2 2\n"
+    "  buffer 0 input \"x\" f64[6, 8] \"a!\" group 0 bytes 384 offset 0\n"
+    "  buffer 1 temp \"x\" f64[6, 8] \"a!micro:0\" bytes 128 offset 768\n"
+    "  buffer 2 temp \"n\" f64[6, 8] \"a!micro:0\" group 1 bytes 128 offset 896\n"
+    "  buffer 3 temp \"s\" f64[6, 8] \"a!micro:0\" group 2 bytes 128 offset 1152\n"
+    "  buffer 4 temp \"t\" f64[8] \"a!micro:partial(sum)\" bytes 64 offset 1408\n"
+    "  buffer 5 temp \"t\" f64[8] \"a!\" bytes 64 offset 1472\n"
+    "  buffer 6 temp \"t\" f64[8] \"all!\" bytes 64 offset 1536\n"
+    "  segment 0 before\n"
+    "    0 feed feed -> (0) \"x\"\n"
+    "    1 compute fill -> (5) value 0 \"t\"\n"
+    "  segment 1 forward\n"
+    "    0 compute copy (0) -> (1) \"x\"\n"
+    "    1 compute compute shoal.neg (1) -> (2) \"n\"\n"
+    "    2 send reshard (2) -> (-) channel 0 \"n\" workspace 128@1600 wait 1\n"
+    "  segment 2 backward\n"
+    "    0 receive reshard (-) -> (3) channel 1 \"s\" workspace 128@1728\n"
+    "    1 compute compute shoal.reduce_sum (3) -> (4) {dims=[0]} \"t\" wait 0\n"
+    "    2 compute accumulate (4) -> (5) reduce sum \"t\"\n"
+    "  segment 3 after\n"
+    "    0 receive reshard (5) -> (6) channel 2 \"t\" workspace 128@1856\n"
+    "    1 copy fetch (6) \"z\" wait 0\n"
+    "  order run 0{0=0}[0<12.0,1<1.0] 1:0{0=0,1=0}[0<1.0,1<5.2] 1:1{0=0,1=1} 2:0{2=0}"
+    " 1:2{0=0,1=0}[1<3.2] 2:1{2=1} 2:2{2=0}[0<3.1] 3[0<1.2,0<8.1]\n"
+    "class 1 ranks 1 arena 2304\n"
+    "  queue compute compute\n"
+    "  queue send comm\n"
+    "  queue receive comm\n"
+    "  queue copy copy\n"
+    "  slots 0 2\n"
+    "  slots 1 2\n"
+    "  buffer 0 temp \"n\" f64[6, 8] \"b!micro:0\" group 0 bytes 128 offset 0\n"
+    "  buffer 1 temp \"s\" f64[6, 8] \"b!micro:0\" group 1 bytes 128 offset 256\n"
+    "  buffer 2 temp \"t\" f64[8] \"all!\" bytes 64 offset 512\n"
+    "  segment 0 forward\n"
+    "    0 receive reshard (-) -> (0) channel 0 \"n\" workspace 128@1600\n"
+    "    1 compute compute shoal.square (0) -> (1) \"s\" wait 0\n"
+    "  segment 1 backward\n"
+    "    0 send reshard (1) -> (-) channel 1 \"s\" workspace 128@1728\n"
+    "  segment 2 after\n"
+    "    0 receive reshard (-) -> (2) channel 2 \"t\" workspace 128@1856\n"
+    "    1 copy fetch (2) \"z\" wait 0\n"
+    "  order run 0:0{0=0,1=0}[0<3.1,1<2.0] 1:0{1=0}[0<1.1] 0:1{0=1,1=1} 1:1{1=1}[0<1.1]"
+    " 0:2{0=0,1=0}[0<4.1,1<3.0] 1:2{1=0}[0<1.1] 2[0<7.1]\n";
 
 static inline shoal_registry_t *test_registry(void) {
   shoal_registry_t *registry = NULL;

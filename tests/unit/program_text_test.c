@@ -141,8 +141,8 @@ static void errors_name_the_line(void **state) {
       {"\"y\" wait 0", "\"y\" whait 0", "expected the end of the line, found 'whait'"},
       {"    1 compute copy", "    2 compute copy", "instruction 1 must come here, found 2"},
       {"order init 0", "order init 5", "segment 5 is not between 0 and 4"},
-      {"2:2 3 4", "2:3 3 4", "micro-batch 3 is not between 0 and 2"},
-      {"2:2 3 4\n", "2:2 3 4\nhello\n", "this is no line of a program"},
+      {"2:2 3[0<1.4] 4", "2:3 3[0<1.4] 4", "micro-batch 3 is not between 0 and 2"},
+      {"3[0<1.4] 4\n", "3[0<1.4] 4\nhello\n", "this is no line of a program"},
       {"class 0 ranks 0-1 arena 704", "class 0", "expected 'ranks', found the end of the line"},
   };
   shoal_registry_t *registry = test_registry();

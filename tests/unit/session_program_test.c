@@ -73,7 +73,7 @@ static const char BOUNDED[] =
     "    4 comm reshard (2) -> (5) channel 1 \"s\" workspace 256@448\n"
     "    5 copy fetch (4) \"g\" wait 3\n"
     "    6 copy fetch (5) \"s\" wait 4\n"
-    "  order train 0 1\n";
+    "  order train 0[1<1.4] 1\n";
 
 typedef struct job {
   const shoal_program_t *program;

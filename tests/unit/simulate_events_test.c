@@ -79,7 +79,7 @@ static const char CROSS[] =
     "  segment 0 s\n"
     "    0 compute fill -> (0) value 1 \"x\"\n"
     "    1 comm reshard (0) -> (-) channel 1 \"x\" wait 0\n"
-    "  order run 0\n"
+    "  order run 0[0<1.1]\n"
     "class 2 ranks 2 arena 4096\n"
     "  buffer 0 temp \"x\" f32[1024] \"c!\" bytes 4096 offset 0\n"
     "  segment 0 s\n"
