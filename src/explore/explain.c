@@ -27,13 +27,15 @@ typedef struct range {
   int64_t from, to;
 } range_t;
 
-// The bytes of a buffer in one micro-batch; of all its slots when micro is -1.
-static range_t range_of(const shoal_class_t *class, int32_t buffer, int64_t micro) {
+// The bytes of a buffer that a call means; those of all its slots when there is no call.
+static range_t range_of(const shoal_class_t *class, int32_t buffer,
+                        const shoal_segment_call_t *call) {
   if (buffer < 0) return (range_t){0, 0};
   const shoal_buffer_t *b = &class->buffers[buffer];
   const int64_t slots = shoal_buffer_slots(class, b);
-  if (micro < 0 || slots < 2) return (range_t){b->offset, b->offset + b->bytes * slots};
-  int64_t from = shoal_buffer_slot_offset(class, b, micro % slots);
+  const int32_t slot = call ? shoal_call_slot(class, call, b->group, 0) : -1;
+  if (slot < 0) return (range_t){b->offset, b->offset + b->bytes * slots};
+  const int64_t from = shoal_buffer_slot_offset(class, b, slot);
   return (range_t){from, from + b->bytes};
 }
 
@@ -49,7 +51,7 @@ static range_t workspace_of(const shoal_instruction_t *in) {
 typedef struct step {
   const shoal_class_t *class;
   const shoal_instruction_t *in;
-  int64_t micro;
+  const shoal_segment_call_t *call;  // NULL: any
 } step_t;
 
 // Does `a` write what `b` reads or writes? Scratch is nobody's once its instruction is done, and
@@ -59,14 +61,14 @@ static bool disturbs(const step_t *a, const step_t *b) {
       a->in->outputs[0] == b->in->outputs[0] && a->in->reduce == b->in->reduce)
     return false;
   for (int32_t o = 0; o <= a->in->output_count; ++o) {
-    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->micro)
+    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->call)
                                               : workspace_of(a->in);
     for (int32_t i = 0; i < b->in->input_count; ++i)
-      if (overlap(written, range_of(b->class, b->in->inputs[i], b->micro))) return true;
+      if (overlap(written, range_of(b->class, b->in->inputs[i], b->call))) return true;
     for (int32_t i = 0; i < b->in->output_count; ++i)
-      if (overlap(written, range_of(b->class, b->in->outputs[i], b->micro))) return true;
+      if (overlap(written, range_of(b->class, b->in->outputs[i], b->call))) return true;
     if (o < a->in->output_count && overlap(written, workspace_of(b->in))) return true;
-    if (b->in->predicate >= 0 && overlap(written, range_of(b->class, b->in->predicate, -1)))
+    if (b->in->predicate >= 0 && overlap(written, range_of(b->class, b->in->predicate, NULL)))
       return true;
   }
   return false;
@@ -99,14 +101,14 @@ static bool spoils(const step_t *a, const step_t *b) {
   bool both_add =
       a->in->opcode == SHOAL_OPCODE_ACCUMULATE && b->in->opcode == SHOAL_OPCODE_ACCUMULATE;
   for (int32_t o = 0; o <= a->in->output_count; ++o) {
-    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->micro)
+    range_t written = o < a->in->output_count ? range_of(a->class, a->in->outputs[o], a->call)
                                               : workspace_of(a->in);
     for (int32_t k = 0; k < b->in->input_count + b->in->output_count; ++k) {
       int32_t buffer =
           k < b->in->input_count ? b->in->inputs[k] : b->in->outputs[k - b->in->input_count];
       if (buffer < 0 || !crosses(b->class, buffer)) continue;
       if (both_add && buffer == a->in->outputs[0] && a->in->reduce == b->in->reduce) continue;
-      if (overlap(written, range_of(b->class, buffer, b->micro))) return true;
+      if (overlap(written, range_of(b->class, buffer, b->call))) return true;
     }
   }
   return false;
@@ -118,8 +120,7 @@ static bool segments_disturb(const shoal_class_t *class, const shoal_segment_cal
                         *second = &class->segments[b->segment];
   for (int64_t i = 0; i < first->instruction_count; ++i)
     for (int64_t k = 0; k < second->instruction_count; ++k) {
-      step_t x = {class, &first->instructions[i], a->micro},
-             y = {class, &second->instructions[k], b->micro};
+      step_t x = {class, &first->instructions[i], a}, y = {class, &second->instructions[k], b};
       if (spoils(&x, &y) || spoils(&y, &x)) return true;
     }
   return false;
@@ -131,15 +132,15 @@ static const char *why_twice(const place_t *p) {
   if (!p->in || p->in->opcode == SHOAL_OPCODE_ACCUMULATE) return NULL;
   for (int32_t o = 0; o < p->in->output_count; ++o)
     for (int32_t i = 0; i < p->in->input_count; ++i)
-      if (overlap(range_of(p->class, p->in->outputs[o], -1),
-                  range_of(p->class, p->in->inputs[i], -1)))
+      if (overlap(range_of(p->class, p->in->outputs[o], NULL),
+                  range_of(p->class, p->in->inputs[i], NULL)))
         return NULL;
   return "it reads nothing that it writes, so twice is once";
 }
 
 static const char *why_swap(const place_t *p) {
   if (!p->in || p->index + 1 >= p->segment->instruction_count) return NULL;
-  step_t first = {p->class, p->in, -1}, next = {p->class, p->in + 1, -1};
+  step_t first = {p->class, p->in, NULL}, next = {p->class, p->in + 1, NULL};
   if (disturbs(&first, &next) || disturbs(&next, &first)) return NULL;
   return "the two touch no memory of each other's";
 }
@@ -220,7 +221,18 @@ const char *shoal_explain_mutation(const shoal_program_t *program,
       return why_attribute(&p);
     case SHOAL_MUTATION_CHANNEL:
       return why_channel(program, mutation);
+    case SHOAL_MUTATION_CHANNEL_LANE:
+      return "whoever shares a lane with it still comes in the same order (the static check proves "
+             "it)";
+    case SHOAL_MUTATION_GROUP_SLOT:
+    case SHOAL_MUTATION_GROUP_STEP:
+    case SHOAL_MUTATION_CALL_SLOT:
+      return "the slot is free while it is needed (the static check proves it)";
     case SHOAL_MUTATION_WAIT:
+    case SHOAL_MUTATION_CALL_WAIT:
+    case SHOAL_MUTATION_CALL_WAIT_BACK:
+    case SHOAL_MUTATION_CALL_WAIT_OTHER:
+    case SHOAL_MUTATION_QUEUE:
       return "other waits order the two as well (the static check proves it)";
     case SHOAL_MUTATION_WORKSPACE_HALVE:
       if (p.in->opcode != SHOAL_OPCODE_RESHARD) return NULL;

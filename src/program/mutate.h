@@ -8,24 +8,33 @@
 #include "shoal/program.h"
 
 typedef enum shoal_mutation_kind {
-  SHOAL_MUTATION_CHANNEL_CUT,     // a channel's source or destination loses its last cut
-  SHOAL_MUTATION_BUFFER_MOVE,     // 64 bytes
-  SHOAL_MUTATION_BUFFER_LESS,     // 64 bytes less
-  SHOAL_MUTATION_BUFFER_MORE,     // 64 bytes more
-  SHOAL_MUTATION_BUFFER_SLOT,     // one slot less
-  SHOAL_MUTATION_BUFFER_CUT,      // its layout loses its last cut
-  SHOAL_MUTATION_CALL_DROP,       // of an order
-  SHOAL_MUTATION_CALL_SWAP,       // with the next; `first` is the order, `second` the call
-  SHOAL_MUTATION_DROP,            // an instruction is left out ...
-  SHOAL_MUTATION_REPEAT,          // ... done twice ...
-  SHOAL_MUTATION_SWAP,            // ... or changes places with the next
-  SHOAL_MUTATION_WAIT,            // a wait is left out
-  SHOAL_MUTATION_CHANNEL,         // uses channel `first` instead of `second`
-  SHOAL_MUTATION_REDUCTION,       // of an accumulation
-  SHOAL_MUTATION_FILL,            // another value
-  SHOAL_MUTATION_INPUTS,          // the first two inputs change places
-  SHOAL_MUTATION_ATTRIBUTE,       // an eighth is added to a real one; a count changes
-  SHOAL_MUTATION_WORKSPACE_MOVE,  // 64 bytes
+  SHOAL_MUTATION_CHANNEL_CUT,      // a channel's source or destination loses its last cut
+  SHOAL_MUTATION_CHANNEL_LANE,     // a channel takes the next lane
+  SHOAL_MUTATION_GROUP_SLOT,       // a slot group has one slot less
+  SHOAL_MUTATION_GROUP_STEP,       // its slots do not go by step any more
+  SHOAL_MUTATION_BUFFER_MOVE,      // 64 bytes
+  SHOAL_MUTATION_BUFFER_LESS,      // 64 bytes less
+  SHOAL_MUTATION_BUFFER_MORE,      // 64 bytes more
+  SHOAL_MUTATION_BUFFER_SLOT,      // it has one slot, of no group
+  SHOAL_MUTATION_BUFFER_CUT,       // its layout loses its last cut
+  SHOAL_MUTATION_CALL_DROP,        // of an order
+  SHOAL_MUTATION_CALL_SWAP,        // with the next; `first` is the order, `second` the call
+  SHOAL_MUTATION_CALL_SLOT,        // names the slot beside
+  SHOAL_MUTATION_CALL_WAIT,        // does not wait for an earlier call ...
+  SHOAL_MUTATION_CALL_WAIT_BACK,   // ... or for the one before or after that ...
+  SHOAL_MUTATION_CALL_WAIT_OTHER,  // ... or for the instruction beside
+  SHOAL_MUTATION_DROP,             // an instruction is left out ...
+  SHOAL_MUTATION_REPEAT,           // ... done twice ...
+  SHOAL_MUTATION_SWAP,             // ... or changes places with the next
+  SHOAL_MUTATION_WAIT,             // a wait is left out
+  SHOAL_MUTATION_QUEUE,            // on another queue of the same kind
+  SHOAL_MUTATION_CHANNEL,          // uses channel `first` instead of `second`
+  SHOAL_MUTATION_REDUCTION,        // of an accumulation
+  SHOAL_MUTATION_FILL,             // another value
+  SHOAL_MUTATION_INPUTS,           // the first two inputs change places
+  SHOAL_MUTATION_ALIAS,            // its output lies over an input that is read later
+  SHOAL_MUTATION_ATTRIBUTE,        // an eighth is added to a real one; a count changes
+  SHOAL_MUTATION_WORKSPACE_MOVE,   // 64 bytes
   SHOAL_MUTATION_WORKSPACE_HALVE
 } shoal_mutation_kind_t;
 

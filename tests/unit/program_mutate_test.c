@@ -3,7 +3,7 @@
 // run can tell.
 #include "program/mutate.h"
 
-#include "program_support.h"
+#include "program_race.h"
 
 // Why the static check lets a mutation through.
 static const struct {
@@ -17,6 +17,9 @@ static const struct {
     {"swap calls", "they do not depend on each other"},
     {"swap it with the next", "they do not depend on each other"},
     {"swap its first two inputs", "it is symmetric"},
+    {"waits by", "what it waits for now comes later (brute force finds no race)"},
+    {"put it on queue", "its waits order it there, too (brute force finds no race)"},
+    {"takes lane", "it is alone on its lane, or all lanes are on one queue"},
     // another result: `shoal check` tells
     {"'w': drop it", "the state keeps its old value"},
     {"'g': drop it", "the accumulator keeps its first value"},
@@ -34,13 +37,19 @@ static bool is_listed(const char *description) {
 
 static void mutants_are_caught(void **state) {
   (void)state;
-  static const char *const programs[] = {TRAIN, STAGES, GUARDED};
+  static const char *const programs[] = {TRAIN, STAGES, GUARDED, PIPELINE};
   // Of these kinds not one may live.
-  static const char *const deadly[] = {"do it twice",   "do not wait for",  "use channel",
-                                       "the reduction", "64 bytes less",    "take the slots",
-                                       "drop call",     "drop the last cut"};
+  static const char *const deadly[] = {"do it twice",        "do not wait for",   "use channel",
+                                       "the reduction",      "64 bytes less",     "take the slots",
+                                       "drop call",          "drop the last cut", "one slot less",
+                                       "does not wait by",   "in all steps",      "names slot",
+                                       "which is read later"};
   enum { DEADLY = sizeof deadly / sizeof *deadly };
-  int64_t met[DEADLY] = {0};
+  // Of these some do.
+  static const char *const dangerous[] = {"waits by", "put it on queue", "takes lane",
+                                          "swap calls"};
+  enum { DANGEROUS = sizeof dangerous / sizeof *dangerous };
+  int64_t met[DEADLY] = {0}, refused[DANGEROUS] = {0}, races = 0;
   shoal_registry_t *registry = test_registry();
   for (size_t p = 0; p < sizeof programs / sizeof *programs; ++p) {
     shoal_program_t *program = NULL;
@@ -65,6 +74,16 @@ static void mutants_are_caught(void **state) {
         ++met[d];
         if (!status) fail_msg("program %zu: %s: lives", p, description);
       }
+      for (int d = 0; d < DANGEROUS; ++d) {
+        refused[d] += status && strstr(description, dangerous[d]);
+      }
+      // The verdict on races is exact.
+      const bool raced = status && strstr(shoal_status_message(status), "nothing orders the two");
+      if ((!status || raced) && has_race(mutant) != raced) {
+        fail_msg("program %zu: %s: %s, but brute force says otherwise", p, description,
+                 status ? shoal_status_message(status) : "passes");
+      }
+      races += raced;
       alive += !status;
       shoal_status_free(status);
       shoal_program_free(mutant);
@@ -82,7 +101,13 @@ static void mutants_are_caught(void **state) {
     shoal_arena_deinit(&arena);
     shoal_program_free(program);
   }
-  for (int d = 0; d < DEADLY; ++d) assert_true(met[d] > 0);
+  for (int d = 0; d < DEADLY; ++d) {
+    if (met[d] == 0) fail_msg("no mutation '%s'", deadly[d]);
+  }
+  for (int d = 0; d < DANGEROUS; ++d) {
+    if (refused[d] == 0) fail_msg("each '%s' lives", dangerous[d]);
+  }
+  assert_true(races > 50);
   shoal_registry_release(registry);
 }
 

@@ -28,10 +28,10 @@ static bool is_refused(const shoal_model_t *model, const shoal_mutation_t *mutat
 }
 
 // Where buffers lie follows from their sizes: what such a change meets differs between the two.
-static bool is_of_memory(shoal_mutation_kind_t kind) {
+static bool is_of_memory(shoal_mutation_kind_t kind, const char *why) {
   return (kind >= SHOAL_MUTATION_BUFFER_MOVE && kind <= SHOAL_MUTATION_BUFFER_SLOT) ||
-         kind == SHOAL_MUTATION_WAIT || kind == SHOAL_MUTATION_WORKSPACE_MOVE ||
-         kind == SHOAL_MUTATION_WORKSPACE_HALVE;
+         kind == SHOAL_MUTATION_WORKSPACE_HALVE || strstr(why, "nothing orders the two") ||
+         strstr(why, "has been overwritten");
 }
 
 // The mutation of `program` that changes the same as `like`, which has number `index` elsewhere.
@@ -65,7 +65,7 @@ static void compare(const shoal_model_t *model, const char *strategy, const char
     if (find_same(small, i, &b, &arena, &a)) {
       const bool refused = is_refused(model, &b, &why_large, &arena);
       const bool expected = is_refused(model, &a, &why_small, &arena);
-      if (expected && !refused && !is_of_memory(b.kind)) {
+      if (expected && !refused && !is_of_memory(b.kind, why_small)) {
         fail_msg("%s: on %d ranks '%s', on %d it passes", b.description, few, why_small, many);
       }
       ++tried;
