@@ -229,32 +229,35 @@ static shoal_status_t alone(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// Ranks that hold each other up are told so soon.
+static const shoal_world_options_t options = {.timeout_ms = 20000};
+
 // ---- where they run -------------------------------------------------------------------
 
 static void test_threads(void **state) {
   (void)state;
-  run_threads(NULL, 2, threads_of_lanes, NULL);
-  run_threads(NULL, 3, threads_of_lanes, NULL);
+  run_threads(&options, 2, threads_of_lanes, NULL);
+  run_threads(&options, 3, threads_of_lanes, NULL);
   throttle("shoal_cluster: 1\nlink: {latency: 1.0e-6, bandwidth: 1.0e9}\n", "");
-  run_threads(NULL, 3, threads_of_lanes, NULL);
+  run_threads(&options, 3, threads_of_lanes, NULL);
   unthrottle();
 #ifndef SHOAL_SANITIZE_THREAD  // which does not support threads after fork
-  assert_ok(run_processes(NULL, 2, threads_of_lanes, NULL));
+  assert_ok(run_processes(&options, 2, threads_of_lanes, NULL));
 #endif
 }
 
 static void test_late(void **state) {
   (void)state;
-  run_threads(NULL, 2, late_receivers, NULL);
+  run_threads(&options, 2, late_receivers, NULL);
   throttle("shoal_cluster: 1\nlink: {latency: 1.0e-6, bandwidth: 1.0e9}\n", "");
-  run_threads(NULL, 2, late_receivers, NULL);
+  run_threads(&options, 2, late_receivers, NULL);
   unthrottle();
-  assert_ok(run_processes(NULL, 2, late_receivers, NULL));
+  assert_ok(run_processes(&options, 2, late_receivers, NULL));
 }
 
 static void test_names(void **state) {
   (void)state;
-  run_threads(NULL, 2, named, NULL);
+  run_threads(&options, 2, named, NULL);
 }
 
 static void test_alone(void **state) {
