@@ -116,8 +116,14 @@ void shoal_futex_wake(_Atomic uint32_t *word, int count) {
 // sleepers, the other writes that it sleeps and then looks at the number. Both pairs are
 // sequentially consistent, so at least one of them sees the other.
 
+static uint32_t this_core(void) {
+  const int core = sched_getcpu();
+  return core < 0 ? 0 : (uint32_t)core + 1;
+}
+
 void shoal_counter_raise(shoal_counter_t *counter, uint64_t value) {
   uint64_t before = atomic_load_explicit(&counter->value, memory_order_relaxed);
+  atomic_store_explicit(&counter->core, this_core(), memory_order_relaxed);
   do {
     if (before >= value) return;
   } while (!atomic_compare_exchange_weak(&counter->value, &before, value));
@@ -146,7 +152,10 @@ static bool spin(const shoal_counter_t *counter, uint64_t value, int64_t spin_ns
 }
 
 void shoal_counter_wait(shoal_counter_t *counter, uint64_t value, int64_t spin_ns) {
+  enum { SAME_CORE = 5 };
   if (shoal_counter_get(counter) >= value) return;
+  const uint32_t core = atomic_load_explicit(&counter->core, memory_order_relaxed);
+  if (core != 0 && core == this_core()) spin_ns /= SAME_CORE;
   if (spin_ns > 0 && spin(counter, value, spin_ns)) return;
   for (;;) {
     atomic_store(&counter->asleep, 1);
@@ -157,7 +166,7 @@ void shoal_counter_wait(shoal_counter_t *counter, uint64_t value, int64_t spin_n
 }
 
 int64_t shoal_counter_spin(void) {
-  enum { SPIN_NS = 5000 };
+  enum { SPIN_NS = 10000 };
   cpu_set_t allowed;
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < 2 ? 0
                                                                                         : SPIN_NS;

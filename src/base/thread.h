@@ -53,6 +53,7 @@ void shoal_futex_wake(_Atomic uint32_t *word, int count);
 typedef struct shoal_counter {
   _Atomic uint64_t value;
   _Atomic uint32_t asleep;  // 1: somebody may sleep on this word
+  _Atomic uint32_t core;    // that it was last raised from, plus 1; 0: none
 } shoal_counter_t;
 
 // What happened before the number was raised to what is returned has happened for the caller too.
@@ -61,10 +62,12 @@ static inline uint64_t shoal_counter_get(const shoal_counter_t *counter) {
 }
 // A number that has been reached already changes nothing.
 void shoal_counter_raise(shoal_counter_t *counter, uint64_t value);
-// Until the number is at least `value`: looks again and again for `spin_ns`, then sleeps.
+// Until the number is at least `value`: looks again and again for `spin_ns`, then sleeps. It
+// looks for a fifth of that where the number was last raised from the same core: whoever will raise
+// it again probably cannot run meanwhile.
 void shoal_counter_wait(shoal_counter_t *counter, uint64_t value, int64_t spin_ns);
-// A good `spin_ns`: about what sleeping and being woken costs; 0 where the calling thread may run
-// on one core only, since whoever raises the number needs it.
+// A good `spin_ns`: about what it takes to wake a thread on another core; 0 where the calling
+// thread may run on one core only, since whoever raises the number needs it.
 int64_t shoal_counter_spin(void);
 
 #endif  // SHOAL_BASE_THREAD_H_
