@@ -224,6 +224,7 @@ const char *shoal_explain_mutation(const shoal_program_t *program,
     case SHOAL_MUTATION_CHANNEL_LANE:
       return "whoever shares a lane with it still comes in the same order (the static check proves "
              "it)";
+    case SHOAL_MUTATION_BUFFER_SLOT:
     case SHOAL_MUTATION_GROUP_SLOT:
     case SHOAL_MUTATION_GROUP_STEP:
     case SHOAL_MUTATION_CALL_SLOT:

@@ -45,9 +45,7 @@ typedef struct class_emitter {
   build_t *b;
   shoal_class_t *c;
   uint64_t mask;
-  int32_t *local;        // class buffer of each global buffer; -1: none
-  phase_t *first_phase;  // where a class buffer was first seen: to tell which need slots
-  int32_t *first_depth;
+  int32_t *local;  // class buffer of each global buffer; -1: none
   SHOAL_VEC(shoal_buffer_t) buffers;
   SHOAL_VEC(int32_t) global;  // global buffer of each class buffer
   SHOAL_VEC(shoal_segment_t) segments;
@@ -77,8 +75,7 @@ static shoal_status_t measure(class_emitter_t *e, const global_buffer_t *buffer,
 }
 
 // The class's number of a global buffer; -1 if the class is not on its mesh.
-static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t phase, int32_t depth,
-                                   int32_t *out_local) {
+static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, int32_t *out_local) {
   const global_buffer_t *buffer = e->b->buffers.items[global];
   if (buffer->kind == SHOAL_BUFFER_STATE) global = e->b->state_buffers[buffer->state];
   buffer = e->b->buffers.items[global];
@@ -86,8 +83,6 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
   if (!(e->mask >> (buffer->layout->mesh - e->b->meshes) & 1)) return NULL;
   if (e->local[global] < 0) {
     e->local[global] = (int32_t)e->buffers.count;
-    e->first_phase[global] = phase;
-    e->first_depth[global] = depth;
     shoal_buffer_t record = {.name = buffer->name,
                              .kind = buffer->kind,
                              .state = buffer->state,
@@ -101,11 +96,6 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, phase_t p
       return SHOAL_OOM();
   }
   *out_local = e->local[global];
-  // Made for micro-batch m in one loop segment, used for m in another: all micro-batches are alive
-  // at once.
-  if (phase == PHASE_LOOP && e->first_phase[global] == PHASE_LOOP &&
-      e->first_depth[global] != depth)
-    e->buffers.items[*out_local].group = 0;
   return NULL;
 }
 
@@ -209,15 +199,15 @@ static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_
 }
 
 static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruction_t *in,
-                                       int32_t depth, shoal_instruction_t *out) {
+                                       shoal_instruction_t *out) {
   *out = in->code;
   int32_t *inputs = SHOAL_NEW(e->b->arena, int32_t, in->code.input_count);
   int32_t *outputs = SHOAL_NEW(e->b->arena, int32_t, in->code.output_count);
   if (!inputs || !outputs) return SHOAL_OOM();
   for (int32_t i = 0; i < in->code.input_count; ++i)
-    SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.inputs[i], in->phase, depth, &inputs[i]));
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.inputs[i], &inputs[i]));
   for (int32_t o = 0; o < in->code.output_count; ++o)
-    SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.outputs[o], in->phase, depth, &outputs[o]));
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.outputs[o], &outputs[o]));
   out->inputs = inputs;
   out->outputs = outputs;
   return workspace_of(e, in, &out->workspace);
@@ -250,8 +240,8 @@ static shoal_status_t emit_segment(class_emitter_t *e, const graph_build_t *grap
                                     slots->depth);
   if (!segment.instructions || !segment.name) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i)
-    SHOAL_RETURN_IF_ERROR(emit_instruction(e, graph->instructions.items[slots[i].index],
-                                           slots->depth, &segment.instructions[i]));
+    SHOAL_RETURN_IF_ERROR(
+        emit_instruction(e, graph->instructions.items[slots[i].index], &segment.instructions[i]));
   *out_index = (int32_t)e->segments.count;
   return SHOAL_PUSH(b->arena, &e->segments, segment) ? NULL : SHOAL_OOM();
 }
@@ -288,53 +278,18 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
   return NULL;
 }
 
-// Does the segment touch a buffer with slots?
-static bool has_slots(const shoal_class_t *c, const shoal_segment_t *segment) {
-  for (int64_t i = 0; i < segment->instruction_count; ++i) {
-    const shoal_instruction_t *in = &segment->instructions[i];
-    for (int32_t k = 0; k < in->input_count; ++k)
-      if (in->inputs[k] >= 0 && c->buffers[in->inputs[k]].group >= 0) return true;
-    for (int32_t k = 0; k < in->output_count; ++k)
-      if (in->outputs[k] >= 0 && c->buffers[in->outputs[k]].group >= 0) return true;
-  }
-  return false;
-}
-
-// Values that cross from one segment of the loop to another: all micro-batches are alive at once.
-static shoal_status_t name_slots(build_t *b, shoal_class_t *c) {
-  bool any = false;
-  for (int64_t i = 0; i < c->buffer_count; ++i) any |= c->buffers[i].group >= 0;
-  if (!any) return NULL;
-  c->slot_groups = SHOAL_NEW(b->arena, shoal_slot_group_t, 1);
-  if (!c->slot_groups) return SHOAL_OOM();
-  c->slot_group_count = 1;
-  c->slot_groups[0].slots = (int32_t)b->program->micro;
-  for (int64_t o = 0; o < c->order_count; ++o) {
-    for (int64_t k = 0; k < c->orders[o].call_count; ++k) {
-      int32_t *slots = SHOAL_NEW(b->arena, int32_t, 1);
-      if (!slots) return SHOAL_OOM();
-      const shoal_segment_call_t *call = &c->orders[o].calls[k];
-      slots[0] = has_slots(c, &c->segments[call->segment]) ? call->micro : -1;
-      c->orders[o].calls[k].slots = slots;
-    }
-  }
-  return NULL;
-}
-
 static shoal_status_t fill_class(class_emitter_t *e) {
   build_t *b = e->b;
   shoal_class_t *c = e->c;
   e->local = SHOAL_NEW(&e->scratch, int32_t, b->buffers.count);
-  e->first_phase = SHOAL_NEW(&e->scratch, phase_t, b->buffers.count);
-  e->first_depth = SHOAL_NEW(&e->scratch, int32_t, b->buffers.count);
   c->order_count = b->plan->model->graphs.count;
   c->orders = SHOAL_NEW(b->arena, shoal_order_t, c->order_count);
-  if (!e->local || !e->first_phase || !e->first_depth || !c->orders) return SHOAL_OOM();
+  if (!e->local || !c->orders) return SHOAL_OOM();
   for (int64_t i = 0; i < b->buffers.count; ++i) e->local[i] = -1;
   // States are there whether this class's graphs read them or not: they can be saved and fetched.
   for (int64_t s = 0; s < b->program->state_count; ++s) {
     int32_t unused;
-    SHOAL_RETURN_IF_ERROR(local_buffer(e, b->state_buffers[s], PHASE_BEFORE, 0, &unused));
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, b->state_buffers[s], &unused));
   }
   for (int64_t g = 0; g < c->order_count; ++g)
     SHOAL_RETURN_IF_ERROR(emit_graph(e, &b->graphs[g], &c->orders[g]));
@@ -346,7 +301,7 @@ static shoal_status_t fill_class(class_emitter_t *e) {
   c->queue_count = SHOAL_QUEUE_KIND_COUNT;
   c->segments = e->segments.items;
   c->segment_count = e->segments.count;
-  return name_slots(b, c);
+  return NULL;
 }
 
 static shoal_status_t emit_class(build_t *b, shoal_class_t *c, uint64_t mask) {

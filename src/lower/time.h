@@ -1,5 +1,6 @@
 // When things run and where they lie, for a program whose classes, segments and orders are there:
-// memory and waits follow from the orders, and can be worked out again when those have changed.
+// slots, memory and waits follow from the orders, and can be worked out again when those have
+// changed.
 #ifndef SHOAL_LOWER_TIME_H_
 #define SHOAL_LOWER_TIME_H_
 
@@ -32,9 +33,12 @@ static inline bool shoal_access_at(const shoal_class_t *c, const shoal_instructi
   return index >= 0 && c->buffers[index].bytes > 0;
 }
 
-// time.c: memory and waits of all classes, from their orders. May be called again.
+// time.c: slots, memory and waits of all classes, from their orders. May be called again.
 SHOAL_MUST_USE shoal_status_t shoal_lower_time(shoal_program_t *program,
                                                shoal_allocator_t allocator);
+// slots.c: groups of slots of one class, and the slots that calls name.
+SHOAL_MUST_USE shoal_status_t shoal_lower_slots(const shoal_program_t *program, shoal_class_t *c,
+                                                shoal_allocator_t allocator);
 // memory.c: offsets of buffers and workspaces of one class.
 SHOAL_MUST_USE shoal_status_t shoal_lower_memory(shoal_class_t *c, shoal_allocator_t allocator);
 // waits.c: orders conflicting accesses of a segment on different queues.
