@@ -42,9 +42,22 @@ static void run(const uint8_t *data, size_t size) {
 // One to four edits: bytes changed, pieces removed, doubled or taken from elsewhere, numbers
 // replaced by extreme ones.
 static size_t mutate(const input_t *input, uint8_t *out) {
-  static const char *const words[] = {
-      "0", "-1", "9223372036854775807", "99999999999999999999", "1e308", "", "nan", "\"", "[", "{",
-      "(", "\n"};
+  static const char *const words[] = {"0",
+                                      "-1",
+                                      "9223372036854775807",
+                                      "99999999999999999999",
+                                      "1e308",
+                                      "",
+                                      "nan",
+                                      "\"",
+                                      "[",
+                                      "{",
+                                      "(",
+                                      "\n",
+                                      "by_step",
+                                      "lane 1",
+                                      "{0=0}",
+                                      "[0<1.0]"};
   size_t size = input->size;
   memcpy(out, input->data, size);
   for (uint32_t edits = 1 + draw(4); edits > 0; --edits) {

@@ -251,6 +251,45 @@ static void expect_waits_needed(const example_t *example, shoal_program_t *progr
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
 }
 
+// And those into earlier calls. Lowering's own walk is lower_time_test.c's; this one is the static
+// check's.
+static int64_t call_waits;
+
+static void expect_call_waits_needed(const example_t *example, shoal_program_t *program) {
+  for (int64_t c = 0; c < program->class_count; ++c)
+    for (int64_t o = 0; o < program->classes[c].order_count; ++o)
+      for (int64_t k = 0; k < program->classes[c].orders[o].call_count; ++k) {
+        shoal_segment_call_t *call = &program->classes[c].orders[o].calls[k];
+        const shoal_call_wait_t *all = call->waits;
+        const int32_t count = call->wait_count;
+        shoal_call_wait_t *kept = test_malloc((size_t)(count + 1) * sizeof *kept);
+        for (int32_t w = 0; w < count; ++w, ++call_waits) {
+          memcpy(kept, all, (size_t)w * sizeof *kept);
+          memcpy(kept + w, all + w + 1, (size_t)(count - w - 1) * sizeof *kept);
+          call->waits = kept;
+          call->wait_count = count - 1;
+          shoal_status_t status = shoal_program_check(program, shoal_allocator_system());
+          if (!status || !strstr(shoal_status_message(status), "nothing orders the two"))
+            fail_msg("%s on %s: call %lld of '%s' need not wait by %d<%d.%d: %s", example->model,
+                     example->strategy, (long long)k, program->classes[c].orders[o].graph,
+                     all[w].instruction, all[w].back, all[w].other,
+                     status ? shoal_status_message(status) : "passes");
+          shoal_status_free(status);
+        }
+        call->waits = all;
+        call->wait_count = count;
+        test_free(kept);
+      }
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+}
+
+static void test_every_call_wait_is_needed(void **state) {
+  (void)state;
+  call_waits = 0;
+  for_each_example(expect_call_waits_needed);
+  assert_true(call_waits > 20);
+}
+
 static void test_every_wait_is_needed(void **state) {
   (void)state;
   for_each_example(expect_waits_needed);
@@ -261,6 +300,7 @@ int main(void) {
       cmocka_unit_test(test_no_live_buffers_overlap),
       cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_every_wait_is_needed),
+      cmocka_unit_test(test_every_call_wait_is_needed),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -229,6 +229,159 @@ static void senders_that_receive_wait(void **state) {
   ALL_ARE_CAUGHT(base, cases);
 }
 
+// Two classes of one rank, each with two communication queues and a lane for each: what they reduce
+// together on one lane may wait for the other lane through a local event.
+static const char LANES[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh d=2\n"
+    "channel 0 f32[4] \"d:partial(sum)\" -> \"\"\n"
+    "channel 1 f32[4] \"d:partial(sum)\" -> \"\" lane 1\n"
+    "class 0 ranks 0 arena 256\n"
+    "  queue compute compute\n"
+    "  queue a comm\n"
+    "  queue b comm\n"
+    "  buffer 0 temp \"v\" f32[4] \"d:partial(sum)\" bytes 64 offset 0\n"
+    "  buffer 1 temp \"w\" f32[4] \"d:partial(sum)\" bytes 64 offset 64\n"
+    "  buffer 2 temp \"v\" f32[4] \"\" bytes 64 offset 128\n"
+    "  buffer 3 temp \"w\" f32[4] \"\" bytes 64 offset 192\n"
+    "  segment 0 make\n"
+    "    0 compute fill -> (0) value 1 \"v\"\n"
+    "    1 compute fill -> (1) value 2 \"w\"\n"
+    "  segment 1 first\n"
+    "    0 a reshard (0) -> (2) channel 0 \"v\"\n"
+    "  segment 2 second\n"
+    "    0 b reshard (1) -> (3) channel 1 \"w\"\n"
+    "  order run 0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\n"
+    "class 1 ranks 1 arena 256\n"
+    "  queue compute compute\n"
+    "  queue a comm\n"
+    "  queue b comm\n"
+    "  buffer 0 temp \"v\" f32[4] \"d:partial(sum)\" bytes 64 offset 0\n"
+    "  buffer 1 temp \"w\" f32[4] \"d:partial(sum)\" bytes 64 offset 64\n"
+    "  buffer 2 temp \"v\" f32[4] \"\" bytes 64 offset 128\n"
+    "  buffer 3 temp \"w\" f32[4] \"\" bytes 64 offset 192\n"
+    "  segment 0 make\n"
+    "    0 compute fill -> (0) value 1 \"v\"\n"
+    "    1 compute fill -> (1) value 2 \"w\"\n"
+    "  segment 1 one\n"
+    "    0 a reshard (0) -> (2) channel 0 \"v\"\n"
+    "  segment 2 other\n"
+    "    0 b reshard (1) -> (3) channel 1 \"w\"\n"
+    "  order run 0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\n";
+
+static void check_passes(const char *text) {
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+}
+
+static void queues_wait_for_each_other(void **state) {
+  (void)state;
+  check_passes(LANES);
+  // Rank 0 reduces w when it has v; rank 1 may say so, too, but not the other way round. Its lanes
+  // go in the same order for the host, and still neither can begin.
+  char *chained = edit(LANES, "1[0<1.1] 2[0<2.1]\nclass 1", "1[0<1.1] 2[0<1.0,0<2.1]\nclass 1");
+  check_passes(chained);
+  static const corruption_t turned[] = {
+      {"0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\n", "0[0<1.0,1<2.0] 2[0<1.1] 1[0<1.0,0<2.1]\n",
+       "graph 'run', class 0, segment 1 'first', instruction 0 reshard 'v': deadlock: rank 0 waits "
+       "here for rank 1, which is in class 1, segment 1 'one', instruction 0 reshard 'v' and waits "
+       "for instruction 0 reshard 'w' of call 1 (segment 2 'other')"},
+  };
+  ALL_ARE_CAUGHT(chained, turned);
+  test_free(chained);
+  // The same through an instruction on another queue.
+  char *through = edit(LANES, "    0 b reshard (1) -> (3) channel 1 \"w\"\n  order",
+                       "    0 compute fill -> (1) value 2 \"w\"\n"
+                       "    1 b reshard (1) -> (3) channel 1 \"w\" wait 0\n  order");
+  char *without = edit(through, "    1 compute fill -> (1) value 2 \"w\"\n", "");
+  char *behind = edit(without, "0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\nclass 1",
+                      "0[0<2.0] 1[0<1.0] 2[0<1.0,0<3.1]\nclass 1");
+  check_passes(behind);
+  static const corruption_t late[] = {
+      {"0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\n", "0[0<1.0,1<2.0] 2[0<1.1] 1[0<1.0,0<2.1]\n",
+       "which is in class 1, segment 1 'one', instruction 0 reshard 'v' and waits for instruction "
+       "0 reshard 'w' of call 1"},
+  };
+  ALL_ARE_CAUGHT(behind, late);
+  test_free(through);
+  test_free(without);
+  test_free(behind);
+}
+
+// No queue waits for another, but the hosts enqueue in different orders.
+static void hosts_agree_on_an_order(void **state) {
+  (void)state;
+  char *turned = edit(LANES, "order run 0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\nclass 1",
+                      "order run 0[0<1.0,1<2.0] 2[0<1.1] 1[0<2.1]\nclass 1");
+  static const corruption_t cases[] = {
+      {"world 2", "world 2",
+       "class 0, segment 2 'second', instruction 0 reshard 'w': rank 0 and rank 1 meet here, but "
+       "the latter enqueues class 1, segment 1 'one', instruction 0 reshard 'v' before it"},
+  };
+  ALL_ARE_CAUGHT(turned, cases);
+  // If both do the same, either order is right.
+  char *both = edit(turned, "order run 0[0<2.0,1<1.0] 1[0<1.1] 2[0<2.1]\n",
+                    "order run 0[0<1.0,1<2.0] 2[0<1.1] 1[0<2.1]\n");
+  check_passes(both);
+  test_free(turned);
+  test_free(both);
+}
+
+// Rank 0 sends u, then v; rank 1 takes v, then u. On lanes and queues of their own they pass each
+// other; on one lane rank 1 would take u for v.
+static void lanes_have_their_own_order(void **state) {
+  (void)state;
+  for (int lane = 0; lane < 2; ++lane) {
+    const char *second = lane ? "b" : "a";
+    shoal_text_t text;
+    shoal_text_init(shoal_allocator_system(), &text);
+    shoal_text_addf(&text,
+                    "shoal_program 1\nworld 2\nmicro 1\nmesh p!@0\nmesh q!@1\n"
+                    "channel 0 f32[4] \"p!\" -> \"q!\"\n"
+                    "channel 1 f32[4] \"p!\" -> \"q!\"%s\n",
+                    lane ? " lane 1" : "");
+    for (int c = 0; c < 2; ++c) {
+      const char *mesh = c ? "q!" : "p!";
+      shoal_text_addf(&text,
+                      "class %d ranks %d arena 512\n"
+                      "  queue compute compute\n  queue a comm\n  queue b comm\n"
+                      "  buffer 0 temp \"u\" f32[4] \"%s\" bytes 64 offset 0\n"
+                      "  buffer 1 temp \"v\" f32[4] \"%s\" bytes 64 offset 64\n  segment 0 s\n",
+                      c, c, mesh, mesh);
+      if (c == 0) {
+        shoal_text_addf(&text,
+                        "    0 compute fill -> (0) value 1 \"u\"\n"
+                        "    1 compute fill -> (1) value 2 \"v\"\n"
+                        "    2 a reshard (0) -> (-) channel 0 \"u\" wait 1\n"
+                        "    3 %s reshard (1) -> (-) channel 1 \"v\" wait 1\n"
+                        "  order run 0[0<1.2,1<1.3]\n",
+                        second);
+      } else {
+        shoal_text_addf(&text,
+                        "    0 %s reshard (-) -> (1) channel 1 \"v\" workspace 64@128\n"
+                        "    1 a reshard (-) -> (0) channel 0 \"u\" workspace 64@192\n"
+                        "  order run 0\n",
+                        second);
+      }
+    }
+    if (lane) {
+      check_passes(text.data);
+    } else {
+      static const corruption_t cases[] = {
+          {"world 2", "world 2",
+           "rank 1 expects a message of channel 1 from rank 0, whose next one is of channel 0"}};
+      ALL_ARE_CAUGHT(text.data, cases);
+    }
+    shoal_text_deinit(&text);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(meetings_in_other_graphs),
@@ -236,6 +389,9 @@ int main(void) {
       cmocka_unit_test(collectives_in_another_order),
       cmocka_unit_test(deadlock_between_two_of_many),
       cmocka_unit_test(senders_that_receive_wait),
+      cmocka_unit_test(queues_wait_for_each_other),
+      cmocka_unit_test(hosts_agree_on_an_order),
+      cmocka_unit_test(lanes_have_their_own_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

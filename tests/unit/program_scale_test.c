@@ -100,6 +100,75 @@ static void test_mutations_of_data_and_tensor(void **state) {
   shoal_model_free(model);
 }
 
+// Two stages of `each` ranks, three micro-batches.
+static shoal_program_t *lowered_stages(const shoal_model_t *model, int32_t each) {
+  char first[64], second[64];
+  snprintf(first, sizeof first, "a!data=%d,micro=3@0-%d", each, each - 1);
+  snprintf(second, sizeof second, "b!data=%d,micro=3@%d-%d", each, each, 2 * each - 1);
+  const char *const meshes[] = {first, second};
+  static const shoal_intent_entry_t stages[] = {
+      {"*fc1/*", "a"}, {"*fc2/*", "b"}, {"cross_entropy", "b"}};
+  static const shoal_intent_entry_t layouts[] = {{"x", "a!micro:0,data:0"},
+                                                 {"y", "b!micro:0,data:0"}};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules,
+                              &(shoal_intent_t){.mesh_count = 2,
+                                                .meshes = meshes,
+                                                .layout_count = 2,
+                                                .layouts = layouts,
+                                                .stage_count = COUNT(stages),
+                                                .stages = stages},
+                              2 * each, shoal_allocator_system(), &plan));
+  shoal_program_t *program = lower(plan);
+  shoal_plan_free(plan);
+  return program;
+}
+
+// What calls say of slots and of earlier calls, wrong in every way there is.
+static void test_mutations_of_calls(void **state) {
+  (void)state;
+  static const int32_t sizes[] = {1, 32, 512};
+  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
+      .batch = 3000, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
+  for (int64_t s = 0; s < COUNT(sizes); ++s) {
+    shoal_program_t *program = lowered_stages(model, sizes[s]);
+    assert_ok(shoal_program_check(program, shoal_allocator_system()));
+    int64_t met[SHOAL_MUTATION_WORKSPACE_HALVE + 1] = {0}, refused[COUNT(met)] = {0};
+    for (int64_t i = 0, count = shoal_program_mutations(program); i < count; ++i) {
+      shoal_arena_t arena;
+      shoal_arena_init(shoal_allocator_system(), &arena);
+      shoal_mutation_t mutation;
+      const char *why;
+      assert_ok(shoal_program_mutate(program, i, &arena, &mutation));
+      // A value that lives in one call may lie in another slot, and more slots than are in flight
+      // let a boundary arrive early.
+      const bool deadly =
+          mutation.kind == SHOAL_MUTATION_CALL_WAIT || mutation.kind == SHOAL_MUTATION_ALIAS;
+      if (deadly || mutation.kind == SHOAL_MUTATION_CALL_SLOT ||
+          mutation.kind == SHOAL_MUTATION_GROUP_SLOT ||
+          mutation.kind == SHOAL_MUTATION_CALL_WAIT_BACK ||
+          mutation.kind == SHOAL_MUTATION_CALL_WAIT_OTHER) {
+        ++met[mutation.kind];
+        refused[mutation.kind] += is_refused(model, &mutation, &why, &arena);
+        if (deadly && refused[mutation.kind] < met[mutation.kind]) {
+          fail_msg("on %d ranks: %s: passes", 2 * sizes[s], mutation.description);
+        }
+      }
+      shoal_arena_deinit(&arena);
+    }
+    static const shoal_mutation_kind_t kinds[] = {
+        SHOAL_MUTATION_CALL_WAIT, SHOAL_MUTATION_CALL_WAIT_BACK, SHOAL_MUTATION_CALL_WAIT_OTHER,
+        SHOAL_MUTATION_CALL_SLOT, SHOAL_MUTATION_GROUP_SLOT,     SHOAL_MUTATION_ALIAS};
+    for (int64_t k = 0; k < COUNT(kinds); ++k) {
+      print_message("[          ] on %d ranks: kind %d: %lld of %lld are refused\n", 2 * sizes[s],
+                    kinds[k], (long long)refused[kinds[k]], (long long)met[kinds[k]]);
+      assert_true(refused[kinds[k]] > 0 && refused[kinds[k]] * 2 > met[kinds[k]]);
+    }
+    shoal_program_free(program);
+  }
+  shoal_model_free(model);
+}
+
 // Sizes that do not divide: some ranks have a row more, some have none.
 static void test_uneven_on_many(void **state) {
   (void)state;
@@ -118,6 +187,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mutations_of_data),
       cmocka_unit_test(test_mutations_of_data_and_tensor),
+      cmocka_unit_test(test_mutations_of_calls),
       cmocka_unit_test(test_uneven_on_many),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -5,7 +5,7 @@
 #include "unit/failing.h"
 #include "unit/random.h"
 
-static const char *const programs[] = {TRAIN, STAGES, GUARDED};
+static const char *const programs[] = {TRAIN, STAGES, GUARDED, PIPELINE};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 static void round_trips(void **state) {
@@ -97,11 +97,28 @@ static void attributes_of_every_kind_round_trip(void **state) {
   shoal_registry_release(registry);
 }
 
+typedef struct parse_error {
+  const char *from, *to, *message;
+} parse_error_t;
+
+static void all_are_refused(const char *base, const parse_error_t *cases, size_t count) {
+  shoal_registry_t *registry = test_registry();
+  for (size_t i = 0; i < count; ++i) {
+    char *text = edit(base, cases[i].from, cases[i].to);
+    shoal_program_t *program = NULL;
+    assert_error(INVALID_ARGUMENT, cases[i].message,
+                 shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+    assert_null(program);
+    test_free(text);
+  }
+  shoal_registry_release(registry);
+}
+#define ALL_ARE_REFUSED(base, cases) \
+  all_are_refused((base), (cases), sizeof(cases) / sizeof *(cases))
+
 static void errors_name_the_line(void **state) {
   (void)state;
-  static const struct {
-    const char *from, *to, *message;
-  } cases[] = {
+  static const parse_error_t cases[] = {
       {"shoal_program 1", "shoal_program 2", "p:1:16: version 2 is not between 1 and 1"},
       {"world 2", "world 0", "p:2:8: world 0"},
       {"micro 3\n", "micro 99999999\n", "p:3:15: micro 99999999"},
@@ -145,16 +162,42 @@ static void errors_name_the_line(void **state) {
       {"3[0<1.4] 4\n", "3[0<1.4] 4\nhello\n", "this is no line of a program"},
       {"class 0 ranks 0-1 arena 704", "class 0", "expected 'ranks', found the end of the line"},
   };
-  shoal_registry_t *registry = test_registry();
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    char *text = edit(TRAIN, cases[i].from, cases[i].to);
-    shoal_program_t *program = NULL;
-    assert_error(INVALID_ARGUMENT, cases[i].message,
-                 shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-    assert_null(program);
-    test_free(text);
-  }
-  shoal_registry_release(registry);
+  ALL_ARE_REFUSED(TRAIN, cases);
+}
+
+// Queues, slots, lanes, and what calls say of them.
+static void errors_in_calls_name_the_line(void **state) {
+  (void)state;
+  static const parse_error_t cases[] = {
+      {"  queue send comm", "  queue send com",
+       "p:14:14: a queue is of kind compute, comm or copy"},
+      {"  queue receive comm", "  queue send comm", "there are two queues 'send'"},
+      {"  queue compute compute\n", "", "no queue 'compute'"},
+      {"  queue feed copy\n",
+       "  queue feed copy\n  queue c copy\n  queue d copy\n  queue e copy\n  queue f copy\n",
+       "a class has at most 8 queues"},
+      {"0 feed feed", "0 fed feed", "p:29:10: the class has no queue 'fed': did you mean 'feed'?"},
+      {"slots 0 2 by_step", "slots 1 2 by_step", "p:18:10: slot group 0 must come here, found 1"},
+      {"slots 0 2 by_step", "slots 0 0 by_step", "p:18:12: slots 0 is not between 1 and 65536"},
+      {"slots 0 2 by_step", "slots 0 2 by_micro", "expected the end of the line, found 'by_micro'"},
+      {"group 2 bytes", "group 3 bytes", "slot group 3 is not between 0 and 2"},
+      {"micro lane 1", "micro lane 8", "lane 8 is not between 0 and 7"},
+      {"micro lane 1", "micro lane", "expected a whole number"},
+      {"1:1{0=0,1=1}", "1:1{0=0,1=2}", "slot 2 is not between 0 and 1"},
+      {"1:1{0=0,1=1}", "1:1{0=0,3=1}", "slot group 3 is not between 0 and 2"},
+      {"1:1{0=0,1=1}", "1:1{0=0,0=1}", "the call names two slots of group 0"},
+      {"1:1{0=0,1=1}", "1:1{0=0,1=1", "expected '}'"},
+      {"1:1{0=0,1=1}", "1:1{0:0,1=1}", "expected '='"},
+      {"[1<3.2]", "[3<3.2]", "instruction 3 is not between 0 and 2"},
+      {"[1<3.2]", "[1<0.2]", "calls back 0 is not between 1 and"},
+      {"[1<3.2]", "[1<3.3]", "call 4 waits for instruction 3 of segment 1"},
+      {"[1<3.2]", "[1<999.2]", "call 4 waits for the call 999 calls before it"},
+      {"[1<3.2]", "[1<3 2]", "p:42:99: expected '.', found '2]'"},
+      {"[1<3.2]", "[1>3.2]", "expected '<'"},
+      {"[1<3.2]", "[1<3.2", "expected ']'"},
+      {"[1<3.2]", "[]", "expected a whole number"},
+  };
+  ALL_ARE_REFUSED(PIPELINE, cases);
 }
 
 // Whatever still parses is checked and bound, too, and prints what parses again.
@@ -247,6 +290,7 @@ int main(void) {
       cmocka_unit_test(odd_things_round_trip),
       cmocka_unit_test(attributes_of_every_kind_round_trip),
       cmocka_unit_test(errors_name_the_line),
+      cmocka_unit_test(errors_in_calls_name_the_line),
       cmocka_unit_test(survives_any_bytes),
       cmocka_unit_test(every_prefix_is_refused_or_read),
       cmocka_unit_test(survives_short_memory),

@@ -272,7 +272,7 @@ static const char stages[] =
     "  segment 2 after\n"
     "    0 comm reshard (2) -> (3) channel 2 \"y\" workspace 64@256\n"
     "    1 copy fetch (3) \"y\" wait 0\n"
-    "  order train 0:0 0:1 0:2 1:2 1:1 1:0 2\n"
+    "  order train 0:0 0:1[0<1.1] 0:2[0<1.1] 1:2 1:1[0<1.1] 1:0[0<1.1] 2[0<1.1]\n"
     "class 1 ranks 1 arena 1024\n"
     "  slots 0 3\n"
     "  buffer 0 temp \"x\" f32[6] \"b!micro:0\" group 0 bytes 64 offset 0\n"
@@ -286,7 +286,8 @@ static const char stages[] =
     "  segment 2 after\n"
     "    0 comm reshard (-) -> (2) channel 2 \"y\" workspace 64@320\n"
     "    1 copy fetch (2) \"y\" wait 0\n"
-    "  order train 0:0{0=0} 0:1{0=1} 0:2{0=2} 1:2{0=2} 1:1{0=1} 1:0{0=0} 2\n";
+    "  order train 0:0{0=0} 0:1{0=1} 0:2{0=2} 1:2{0=2}[0<1.0] 1:1{0=1}[0<1.1] 1:0{0=0}[0<1.1]"
+    " 2[0<7.1]\n";
 
 static shoal_status_t twice(void *self, const shoal_kernel_call_t *call) {
   int64_t *fail_at = self;
@@ -343,7 +344,7 @@ static const char repeated[] =
     "    1 compute copy (1) -> (0) \"s\"\n"
     "    2 comm reshard (1) -> (-) channel 0 \"t\" workspace " MANY_BYTES
     "@2097152 wait 1\n"
-    "  order train 0 1 1 1\n"
+    "  order train 0 1[0<2.2] 1[0<1.2] 1[0<1.2]\n"
     "class 1 ranks 1 arena 4194304\n"
     "  buffer 0 state 1 \"sum\" " MANY " \"b!\" bytes " MANY_BYTES
     " offset 0\n"
@@ -358,7 +359,7 @@ static const char repeated[] =
     "@3145728\n"
     "    1 compute compute shoal.add (0, 1) -> (2) \"u\" wait 0\n"
     "    2 compute copy (2) -> (0) \"sum\"\n"
-    "  order train 0 1 1 1\n";
+    "  order train 0 1[0<2.1] 1[0<1.1] 1[0<1.1]\n";
 
 static shoal_status_t repeated_body(shoal_runner_t *runner, int32_t rank) {
   (void)rank;
@@ -410,13 +411,23 @@ static void test_provider_fails(void **state) {
   }
 }
 
+// Takes the first `length` bytes from `from` on out of the text.
+static void cut(char *text, const char *from, size_t length) {
+  char *at = strstr(text, from);
+  assert_non_null(at);
+  memmove(at, at + length, strlen(at + length) + 1);
+}
+
 // A program nobody checked: rank 1 never sends back. Both say where they waited.
 static void test_nobody_comes(void **state) {
   (void)state;
   char text[sizeof stages];
   memcpy(text, stages, sizeof stages);
-  char *line = strstr(text, "    1 comm reshard (1) -> (-) channel 1");
-  memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n')));
+  static const char line[] =
+      "    1 comm reshard (1) -> (-) channel 1 \"back\" workspace 64@320 wait 0\n";
+  cut(text, line, strlen(line));
+  cut(text, "[0<1.1] 1:0{0=0}", strlen("[0<1.1]"));  // what waited for it
+  cut(text, "[0<1.1] 2[0<7.1]", strlen("[0<1.1]"));
   shoal_registry_t *registry = test_registry();
   shoal_program_t *program = parse_program(text, registry);
   for (int opaque = 0; opaque < 2; ++opaque) {

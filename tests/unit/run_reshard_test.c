@@ -230,7 +230,7 @@ static shoal_program_t *make_program(const reshard_case_t *c, shoal_registry_t *
            "  segment 0 s\n"
            "    0 copy feed -> (0) \"x\"\n"
            "    1 comm reshard (0) -> (1) channel 0 \"y\" workspace %lld@%lld wait 0\n"
-           "  order t 0\n",
+           "  order t 0[0<1.1]\n",
            type, type, c->src, c->dst, c->world - 1, (long long)(from + to + workspace), type,
            c->src, (long long)from, type, c->dst, (long long)to, (long long)from,
            (long long)workspace, (long long)(from + to));
