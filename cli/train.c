@@ -168,33 +168,43 @@ static shoal_status_t stopped(const trainer_t *t, int64_t step) {
 
 // ---- training -------------------------------------------------------------------------
 
+typedef struct progress {
+  int64_t step, time;  // of the last line
+} progress_t;
+
+static void print_progress(trainer_t *t, int64_t step, progress_t *last) {
+  const int64_t now = cli_time_ns();
+  const double rate = (double)((step - last->step) * cli_source_count(t->source)) /
+                      ((double)(now - last->time) * 1e-9);
+  fprintf(t->out, "step %lld loss %.4f %s/s %.0f\n", (long long)step, t->loss,
+          cli_source_unit(t->source), rate);
+  fflush(t->out);
+  *last = (progress_t){step, now};
+}
+
+// Steps whose loss nobody looks at are not waited for: the next one is fed meanwhile.
 static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step) {
   const train_command_t *command = t->command;
-  int64_t logged_step = start, every = command->log_every > 0 ? command->log_every : 1;
-  int64_t logged_time = cli_time_ns();
+  const int64_t every = command->log_every > 0 ? command->log_every : 1;
+  progress_t last = {start, cli_time_ns()};
   for (int64_t step = start + 1; step <= command->steps; ++step) {
     SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, step - 1, t->session));
     SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "train"));
-    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "train", &t->loss));
-    if (step == start + 1) t->first_loss = t->loss;
     *out_step = step;
+    const bool stops = shoal_session_should_stop(t->session);
+    const bool saves =
+        command->save_every > 0 && step % command->save_every == 0 && step < command->steps;
+    const bool logs = step % every == 0 || step == start + 1 || step == command->steps;
+    if (!logs && !saves && !stops) continue;
+    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "train", &t->loss));
+    if (!t->trained) t->first_loss = t->loss;
     t->trained = true;
     if (!isfinite(t->loss))
       return SHOAL_ERROR_HINT(MISMATCH, "lower --lr", "the loss is %g at step %lld", t->loss,
                               (long long)step);
-    if (t->talks && (step % every == 0 || step == start + 1 || step == command->steps)) {
-      int64_t now = cli_time_ns();
-      double rate = (double)((step - logged_step) * cli_source_count(t->source)) /
-                    ((double)(now - logged_time) * 1e-9);
-      fprintf(t->out, "step %lld loss %.4f %s/s %.0f\n", (long long)step, t->loss,
-              cli_source_unit(t->source), rate);
-      fflush(t->out);
-      logged_step = step;
-      logged_time = now;
-    }
-    if (shoal_session_should_stop(t->session)) return NULL;
-    if (command->save_every > 0 && step % command->save_every == 0 && step < command->steps)
-      SHOAL_RETURN_IF_ERROR(save(t, step));
+    if (t->talks && logs) print_progress(t, step, &last);
+    if (stops) return NULL;
+    if (saves) SHOAL_RETURN_IF_ERROR(save(t, step));
   }
   return NULL;
 }

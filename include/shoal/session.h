@@ -1,4 +1,13 @@
 // Shoal, session: runs a model on all ranks of a world.
+//
+// A session works ahead: shoal_run enqueues a graph and returns while it runs, shoal_fetch waits
+// for one value, shoal_session_wait for everything. Feeding and enqueueing the next step thus goes
+// on beside this one, and the ranks do not wait for each other but where the program moves data
+// between them. One thread at a time uses a session.
+//
+// An error that comes up in the middle of a run *sticks*: the next call of this rank returns it,
+// whichever that is, and so do all that follow, on every rank. States may be half updated then, and
+// nothing is left to do but to free the session.
 #ifndef SHOAL_SESSION_H_
 #define SHOAL_SESSION_H_
 
@@ -15,8 +24,11 @@ extern "C" {
 
 typedef struct shoal_session shoal_session_t;
 
-// Called on the rank's thread after an instruction has written a value: `data` is the rank's part,
-// packed dense.
+// Called after an instruction has written a value, on the thread of the queue that the instruction
+// lies on; by one thread of the rank at a time. `data` is the rank's part, packed dense. Values
+// come in the order of the queue; those of different queues are ordered only as far as the
+// instructions wait for each other. The queue waits while it is called: it must not call the
+// session.
 typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, const char *value,
                                const shoal_layout_t *layout, const shoal_type_t *whole,
                                int64_t micro, const void *data, int64_t bytes);
@@ -56,36 +68,53 @@ shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t 
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_session_create(const shoal_program_t *program, const shoal_parallelize_options_t *options,
                      shoal_session_t **out_session);
+// Waits for what this rank has enqueued; its errors are lost. NULL is allowed. Not collective.
 SHOAL_API void shoal_session_free(shoal_session_t *session);
 
-// Feeds the whole batch (every rank the same), or only this rank's part. The data is copied and
-// stays until it is fed again; where several graphs have an input of that name, those of that size
-// are fed. A part is what the rank's boxes hold (halos included), packed dense: micro-batch 0's,
-// then micro-batch 1's, and so on. `size` is checked. Not collective.
+// Feeds the whole batch (every rank the same), or only this rank's part, for the next run. The data
+// is copied and stays until it is fed again; where several graphs have an input of that name, those
+// of that size are fed. A part is what the rank's boxes hold (halos included), packed dense:
+// micro-batch 0's, then micro-batch 1's, and so on. `size` is checked. There is room for what the
+// last run was fed and for the next one's: waits at most until the device has taken what the run
+// before the last was fed. Not collective.
 //
-// The next run compares, unless the options say no_compare, what ranks were fed alike: wholes, and
-// parts that several ranks hold; all of up to 64 KiB, of more a fixed pattern of as much. A
-// difference is a MISMATCH on every rank, which names the input and who differs; nothing has run
-// then, and the right data can be fed. Not compared: elements that ranks hold within parts that
-// differ (halos), and wholes with parts.
+// Unless the options say no_compare, ranks compare what they were fed alike: wholes, and parts that
+// several ranks hold; all of up to 64 KiB, of more a fixed pattern of as much. A difference is a
+// MISMATCH on every rank, which names the input and who differs. The first run of a graph (see
+// shoal_run) compares before it does anything: the right data can be fed then. Later ones compare
+// beside the runs: the error comes up to 32 runs later, names the runs in question, and sticks. Not
+// compared: elements that ranks hold within parts that differ (halos), and wholes with parts.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, const char *name,
                                                    const void *data, size_t size);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
-// Runs a graph. *Collective*: as with every such call on a session, ranks that make another one at
-// the same time, or with another name, get a MISMATCH that says who calls what. An error in the
-// middle of a run breaks the world: all ranks return it, then and from every later collective call;
-// states may be half updated, and that graph's outputs cannot be fetched. One rank alone: the same,
-// for this session.
+// Enqueues a run of a graph, and returns. At most two runs are under way: waits for the end of the
+// run before the last. *Collective*: all ranks make the same calls in the same order.
+//
+// The first run of a graph - after another graph's, or after any collective call but shoal_run -
+// waits for everything enqueued, and for the other ranks. Errors that it finds are the same on all
+// ranks, and nothing has run then: no such graph, an input that was not fed, ranks that were fed
+// different data, ranks that make another collective call or one with another name (MISMATCH, which
+// says who calls what).
+//
+// The runs that follow wait for nobody. Instead, every n runs, the ranks agree beside them that all
+// is well, and hear of it n runs later: n is 16, or as many runs as take a second if those are
+// fewer, and starts from 1. Ranks that make different calls then may wait for each other until the
+// world's timeout; the error says who waits where. What goes wrong in the middle of a run sticks,
+// and breaks the world.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
 // Gives the value that one device would have computed, on every rank: any output, and other values
-// if they were asked for at creation. If several graphs have an output of that name, it is that of
-// the graph that ran last. `size` is checked. Not collective.
+// if they were asked for at creation. It is that of the last run that was enqueued; waits for it,
+// not for the rest of that run. If several graphs have an output of that name, it is that of the
+// graph that ran last. `size` is checked. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
                                                     void *data, size_t size);
+// Waits for all that was enqueued, on every rank, and returns the first error. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_wait(shoal_session_t *session);
 // What the runs of a graph (NULL: "train") took so far, instruction by instruction, and the link
 // between the first two ranks, measured now: the text of a times file, for shoal_times_parse, in
-// the arena. Runs before the second of a graph do not count. Needs `timed`. *Collective*, blocking.
+// the arena. Runs before the second of a graph do not count; those that follow each other overlap,
+// and count from the end of one to the end of the next. Needs `timed`. *Collective*, blocking.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_times(shoal_session_t *session,
                                                             const char *graph, shoal_arena_t *arena,
                                                             const char **out_text);
@@ -104,9 +133,11 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *sessi
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
 
-// From now on SIGTERM and SIGINT do not end this process: after the run in which one of the ranks
-// got one, shoal_session_should_stop says so on all of them, so that they can save and leave
-// together. A second signal ends the process. *Collective.*
+// From now on SIGTERM and SIGINT do not end this process: when one of the ranks got one,
+// shoal_session_should_stop says so on all of them after the same run, so that they can save and
+// leave together. That takes two of the agreements that shoal_run describes: at most 2 n runs, 32
+// if they are quick and 2 if each takes a second or more; one rank alone: the next run. A second
+// signal ends the process. *Collective.*
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_catch_signals(shoal_session_t *session);
 SHOAL_API bool shoal_session_should_stop(const shoal_session_t *session);
 
@@ -125,8 +156,20 @@ typedef struct shoal_memory_report {
   int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell
   int64_t allocations;                   // by this session since its creation
 } shoal_memory_report_t;
-// This rank's memory so far. Not collective.
+// This rank's memory so far; waits for its runs. Not collective.
 SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);
+
+// How often this rank did, since the session was made, what a steady step does not do. Steady are
+// runs of the same graph with no collective call between.
+typedef struct shoal_session_counters {
+  int64_t runs;
+  int64_t joins;        // waited for everything it had enqueued
+  int64_t meetings;     // waited for the other ranks, to begin a call
+  int64_t agreements;   // of a few words, beside the runs
+  int64_t allocations;  // as in shoal_memory_report_t
+} shoal_session_counters_t;
+// Does not block. Not collective.
+SHOAL_API shoal_session_counters_t shoal_session_counters(const shoal_session_t *session);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,5 @@
 // What each rank does in a check: a session with taps through the whole schedule, then one without
-// - taps make instructions run one after the other, so only the second shows whether queues wait
-// for each other.
+// - taps slow queues down, so only the second shows whether they wait for each other.
 #include "prove/ranks.h"
 #include "op/type.h"
 
@@ -114,13 +113,14 @@ static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, bool 
                               shoal_arena_t *arena, int64_t *out_allocations) {
   const shoal_graph_t *graph =
       shoal_model_find_graph(task->job->model, task->job->graphs[task->log.run]);
-  int64_t before = shoal_session_memory(session).allocations;
+  int64_t before = shoal_session_counters(session).allocations;
   if (task->log.run > 0) {
     SHOAL_RETURN_IF_ERROR(feed(task, session, graph, !tapped, arena));
     SHOAL_RETURN_IF_ERROR(shoal_run(session, graph->name));
+    if (tapped) SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));  // taps write into the log, too
     SHOAL_RETURN_IF_ERROR(fetch(task, session, graph, arena));
   }
-  *out_allocations = shoal_session_memory(session).allocations - before;
+  *out_allocations = shoal_session_counters(session).allocations - before;
   return get_states(task, session, arena);
 }
 

@@ -1,18 +1,17 @@
-// The executor: walks an order, enqueues what load.c built, joins the queues at the end of each
-// call.
+// The executor: walks an order and enqueues what load.c built. It joins nothing: queues run in
+// order, and wait for each other where the program says so, across calls and steps.
 //
-// An error in the middle of a run breaks the world, so that no rank waits for what will not come;
-// the run ends with an agreement, so that every rank returns the same error.
+// The host may be two runs ahead: a run waits for the end of the one before the last. An error in
+// the middle of a run breaks the world from the thread it comes up on (broken.c).
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "run/run_impl.h"
 
 // ---- enqueueing -----------------------------------------------------------------------
 
-static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action) {
-  if (action->bound->idle) return NULL;
+static shoal_status_t enqueue_work(shoal_queue_t *queue, int32_t index, shoal_action_t *action) {
   switch (action->bound->instruction->opcode) {
     case SHOAL_OPCODE_COMPUTE:
       return shoal_queue_launch(queue, &action->launch);
@@ -22,9 +21,9 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
     case SHOAL_OPCODE_FILL:
       return shoal_queue_fill(queue, &action->fill);
     case SHOAL_OPCODE_FEED:
-      return shoal_run_feed(queue, &action->transfer);
+      return shoal_run_feed(queue, index, &action->transfer);
     case SHOAL_OPCODE_FETCH:
-      return shoal_run_fetch(queue, &action->transfer);
+      return shoal_run_fetch(queue, index, &action->transfer);
     case SHOAL_OPCODE_RESHARD:
       return shoal_carrier_enqueue(&action->move->carrier, queue);
     case SHOAL_OPCODE_COUNT:
@@ -33,103 +32,110 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, shoal_action_t *action)
   return SHOAL_ERROR(INTERNAL, "an instruction without opcode");
 }
 
-static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action,
-                              shoal_run_timer_t *timer) {
-  shoal_queue_t *queue = runner->queues[action->bound->instruction->queue];
-  for (int32_t i = 0; i < action->await_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, action->awaits[i]));
-  }
-  if (timer && action->bound->idle) timer = NULL;
-  if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_begin, timer));
-  SHOAL_RETURN_IF_ERROR(enqueue_work(queue, action));
-  if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_end, timer));
-  return action->record ? shoal_queue_record(queue, action->record) : NULL;
-}
-
-// Breaks the world with this error, so that no rank waits for data that will not come. Does nothing
-// in a world of one rank. NULL is allowed.
-static void break_world(shoal_runner_t *runner, shoal_status_t status) {
-  if (status && shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
-}
-
-// A world of one has nobody to abort and stays good for others; the runner breaks alone.
-shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status) {
-  if (runner->broken) {
-    shoal_status_free(status);
-    return shoal_status_clone(runner->broken);
-  }
-  return shoal_world_agree(runner->world, status);
-}
-
-shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status) {
-  break_world(runner, status);
-  if (status && shoal_world_size(runner->world) > 1 &&
-      shoal_status_code(status) != SHOAL_DEADLINE) {
-    shoal_status_free(status);  // every rank, this one too, returns what broke the world
-    status = NULL;              // (where nobody came, each says in which instruction it waited)
-  }
-  status = shoal_runner_agree(runner, status);
-  if (status && shoal_world_size(runner->world) == 1 && !runner->broken) {
-    runner->broken = shoal_status_clone(status);
-  }
-  return status;
-}
-
-// Waits for all queues. The world is broken at the first error: another queue may hang on peers
-// that will not come.
-static shoal_status_t join_queues(shoal_runner_t *runner, shoal_status_t status) {
-  break_world(runner, status);
-  for (int32_t i = 0; i < runner->bound.rank_class->queue_count; ++i) {
-    shoal_status_t next = shoal_queue_wait(runner->queues[i]);
-    if (!status) break_world(runner, next);
-    status = shoal_run_first(status, next);
-  }
-  return status;
-}
-
-// ---- taps -----------------------------------------------------------------------------
-
-static shoal_status_t tap(shoal_runner_t *runner, const char *graph, int32_t micro,
-                          const shoal_bound_instruction_t *bound) {
-  shoal_queue_t *queue = runner->aside;
-  for (int32_t i = 0; i < bound->instruction->output_count && !bound->idle; ++i) {
-    const shoal_bound_buffer_t *part = bound->outputs[i];
-    if (!part || bound->instruction->outputs[i] < 0) continue;
-    const shoal_buffer_t *buffer =
-        &runner->bound.rank_class->buffers[bound->instruction->outputs[i]];
-    const int64_t bytes = part->count * (int64_t)shoal_dtype_size(part->type.dtype);
-    SHOAL_RETURN_IF_ERROR(shoal_queue_download(
-        queue, runner->memory + (shoal_address_t)part->offset, runner->tap_data, bytes));
-    SHOAL_RETURN_IF_ERROR(shoal_queue_wait(queue));
-    runner->options.tap(runner->options.tap_self, runner->rank, graph, buffer->name, buffer->layout,
-                        &buffer->type, micro, runner->tap_data, bytes);
+// Waits for earlier calls that no run since the join has made are over.
+static shoal_status_t await_calls(shoal_queue_t *queue, const shoal_action_t *action, int64_t step,
+                                  int64_t cycle) {
+  for (int32_t i = 0; i < action->call_await_count; ++i) {
+    const shoal_run_await_t *await = &action->call_awaits[i];
+    if (await->steps > step) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, await->events[(step - await->steps) % cycle]));
   }
   return NULL;
 }
 
-// ---- running --------------------------------------------------------------------------
-
-static shoal_status_t run_call(shoal_runner_t *runner, const char *graph,
-                               const shoal_run_call_t *call) {
-  shoal_status_t status = NULL;
-  for (int64_t i = 0; i < call->action_count && !status; ++i) {
-    shoal_action_t *action = &call->actions[i];
-    status = enqueue(runner, action, runner->timers ? &runner->timers[call->segment][i] : NULL);
-    if (!runner->options.tap) continue;
-    status = join_queues(runner, status);
-    if (!status) status = tap(runner, graph, call->micro, action->bound);
+static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action, int64_t step,
+                              int64_t cycle, shoal_run_timer_t *timer) {
+  const int32_t index = action->bound->instruction->queue;
+  shoal_queue_t *queue = runner->queues[index];
+  for (int32_t i = 0; i < action->await_count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, action->awaits[i]));
   }
-  status = join_queues(runner, status);
-  for (int64_t i = 0; i < call->action_count && !status; ++i) {
-    const shoal_action_t *action = &call->actions[i];
-    if (action->bound->instruction->opcode != SHOAL_OPCODE_FETCH || action->bound->idle) continue;
-    status = shoal_run_fetched(&action->transfer);
+  SHOAL_RETURN_IF_ERROR(await_calls(queue, action, step, cycle));
+  if (!action->bound->idle) {
+    if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_begin, timer));
+    SHOAL_RETURN_IF_ERROR(enqueue_work(queue, index, action));
+    if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_end, timer));
+    if (action->taps) SHOAL_RETURN_IF_ERROR(shoal_run_tap(queue, action));
   }
-  return status;
+  if (action->posted) {
+    SHOAL_RETURN_IF_ERROR(shoal_queue_record(queue, action->posted[step % cycle]));
+  }
+  return action->record ? shoal_queue_record(queue, action->record) : NULL;
 }
 
+// Every queue waits for all others: what one call did, the next sees.
+static shoal_status_t join_call(shoal_runner_t *runner) {
+  const int32_t count = runner->bound.rank_class->queue_count;
+  for (int32_t q = 0; q < count; ++q) {
+    if (!runner->queues[q]) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_queue_record(runner->queues[q], runner->joints[q]));
+  }
+  for (int32_t q = 0; q < count; ++q) {
+    for (int32_t p = 0; p < count && runner->queues[q]; ++p) {
+      if (p == q || !runner->queues[p]) continue;
+      SHOAL_RETURN_IF_ERROR(shoal_queue_await(runner->queues[q], runner->joints[p]));
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t enqueue_order(shoal_runner_t *runner, const shoal_run_order_t *order) {
+  const int64_t step = runner->step;
+  const shoal_run_call_t *calls = order->calls + step % runner->bound.period * order->call_count;
+  const bool timed = runner->timers && order->run_count > 0;  // the first touches memory anew
+  for (int64_t c = 0; c < order->call_count; ++c) {
+    for (int64_t i = 0; i < calls[c].action_count; ++i) {
+      SHOAL_RETURN_IF_ERROR(enqueue(runner, &calls[c].actions[i], step, order->cycle,
+                                    timed ? &runner->timers[calls[c].segment][i] : NULL));
+    }
+    SHOAL_RETURN_IF_ERROR(join_call(runner));
+  }
+  return NULL;
+}
+
+// ---- runs in flight -------------------------------------------------------------------
+
+// Waits until a run has ended.
+static shoal_status_t land(shoal_runner_t *runner, shoal_run_flight_t *flight) {
+  for (int32_t q = 0; q < runner->bound.rank_class->queue_count; ++q) {
+    if (flight->ends[q]) SHOAL_RETURN_IF_ERROR(shoal_event_wait(flight->ends[q]));
+  }
+  shoal_run_timer_land(runner, flight);
+  return NULL;
+}
+
+static shoal_status_t mark_end(shoal_runner_t *runner, shoal_run_flight_t *flight) {
+  for (int32_t q = 0; q < runner->bound.rank_class->queue_count; ++q) {
+    shoal_queue_t *queue = runner->queues[q];
+    if (!queue) continue;
+    if (runner->timers) {
+      SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_stamp, &flight->stamps[q]));
+    }
+    SHOAL_RETURN_IF_ERROR(shoal_queue_record(queue, flight->ends[q]));
+  }
+  return NULL;
+}
+
+void shoal_run_join(shoal_runner_t *runner) {
+  if (!runner->steady) return;
+  // The agreement first: ranks that differ may have left work on the queues that hangs.
+  shoal_run_agree_collect(runner);
+  ++runner->counters.joins;
+  for (int32_t q = 0; q < runner->bound.rank_class->queue_count; ++q) {
+    // What failed has been told to shoal_run_queue_failed.
+    if (runner->queues[q]) shoal_status_free(shoal_queue_wait(runner->queues[q]));
+  }
+  shoal_run_break(runner, shoal_run_moves_drain(runner));
+  for (int64_t i = runner->run_count; i < runner->run_count + SHOAL_RUN_AHEAD; ++i) {
+    shoal_run_timer_land(runner, &runner->flights[i % SHOAL_RUN_AHEAD]);
+  }
+  runner->steady = NULL;
+}
+
+// ---- running --------------------------------------------------------------------------
+
 shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
-                                    const shoal_run_order_t **out_order) {
+                                    shoal_run_order_t **out_order) {
   for (int64_t i = 0; i < runner->order_count; ++i) {
     *out_order = &runner->orders[i];
     if (strcmp(runner->orders[i].graph, graph) == 0) return NULL;
@@ -143,35 +149,59 @@ shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *gr
   return status;
 }
 
-// A graph's outputs are lost while it runs: a run that fails leaves no answer, not half of one.
-static void set_lost(shoal_runner_t *runner, const char *graph, bool lost) {
-  for (int64_t i = 0; i < runner->program->output_count; ++i) {
-    shoal_run_output_t *output = &runner->outputs[i];
-    if (strcmp(output->port->graph, graph) != 0) continue;
+// Everything is joined, and all ranks are here with the same graph.
+static shoal_status_t begin_first(shoal_runner_t *runner, const char *graph) {
+  shoal_run_order_t *order = NULL;
+  shoal_status_t status = shoal_run_find_order(runner, graph, &order);
+  if (!status) status = shoal_run_feed_check(order);
+  const shoal_run_meeting_t meeting = {
+      .call = "shoal_run", .name = graph, .order = status ? NULL : order};
+  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, status));
+  runner->steady = order;
+  runner->step = 0;
+  return NULL;
+}
+
+static shoal_status_t begin_steady(shoal_runner_t *runner) {
+  SHOAL_RETURN_IF_ERROR(shoal_run_broken(runner));
+  return shoal_run_agree_before(runner);
+}
+
+static shoal_status_t enqueue_run(shoal_runner_t *runner) {
+  shoal_run_order_t *order = runner->steady;
+  shoal_run_flight_t *flight = &runner->flights[runner->run_count % SHOAL_RUN_AHEAD];
+  SHOAL_RETURN_IF_ERROR(land(runner, flight));
+  ++runner->run_count;
+  for (int64_t i = 0; i < order->outputs.count; ++i) {
+    shoal_run_output_t *output = order->outputs.items[i];
+    output->store.slot = (output->store.slot + 1) % SHOAL_RUN_AHEAD;
     output->run = runner->run_count;
-    output->lost = lost;
   }
+  if (runner->timers) {
+    flight->begin = shoal_time_ns();
+    flight->timer = order->run_count > 0 ? &runner->run_timers[order - runner->orders] : NULL;
+  }
+  SHOAL_RETURN_IF_ERROR(enqueue_order(runner, order));
+  SHOAL_RETURN_IF_ERROR(mark_end(runner, flight));
+  for (int64_t i = 0; i < order->inputs.count; ++i) order->inputs.items[i]->used = true;
+  ++order->run_count;
+  ++runner->step;
+  return NULL;
 }
 
 shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
-  const shoal_run_order_t *order = NULL;
-  shoal_status_t status = shoal_run_find_order(runner, graph, &order);
-  if (!status) status = shoal_run_feed_check(runner, graph);
-  const shoal_run_meeting_t meeting = {.call = "shoal_run", .name = graph, .graph = graph};
-  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, status));
-  ++runner->run_count;
-  shoal_run_timer_t *timer = runner->timers ? &runner->run_timers[order - runner->orders] : NULL;
-  if (timer) status = shoal_run_timer_begin(timer);
-  set_lost(runner, graph, true);
-  for (int64_t i = 0; i < order->call_count && !status; ++i) {
-    status = run_call(runner, graph, &order->calls[i]);
-  }
-  break_world(runner, status);
-  shoal_status_t drained = shoal_run_moves_drain(runner);
-  SHOAL_RETURN_IF_ERROR(shoal_run_finish(runner, shoal_run_first(status, drained)));
-  set_lost(runner, graph, false);
-  if (!timer) return NULL;
-  status = shoal_run_timer_end(timer);
-  shoal_run_timers_forget(runner, order);
-  return status;
+  const bool steady = runner->steady && strcmp(runner->steady->graph, graph) == 0;
+  SHOAL_RETURN_IF_ERROR(steady ? begin_steady(runner) : begin_first(runner, graph));
+  shoal_status_t status = enqueue_run(runner);
+  if (!status && steady) status = shoal_run_agree_after(runner);
+  if (!status && !steady) shoal_run_agree_reset(runner);
+  if (!status) return NULL;
+  shoal_run_break(runner, status);
+  return shoal_run_broken(runner);
+}
+
+shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner) {
+  shoal_runner_counters_t counters = runner->counters;
+  counters.runs = runner->run_count;
+  return counters;
 }

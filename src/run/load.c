@@ -1,6 +1,5 @@
 // Loading a program: binds it to this rank, takes the arena, and builds every launch, copy and
-// message, so that a run only enqueues. What is built per call grows with micro-batches; events and
-// staging do not.
+// message, so that a run only enqueues.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -88,7 +87,7 @@ static shoal_status_t build_fill(shoal_runner_t *runner, const shoal_bound_instr
 }
 
 static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
-                                   const shoal_bound_call_t *call, int64_t index, char *staging,
+                                   const shoal_bound_call_t *call, int64_t index,
                                    shoal_action_t *action) {
   const shoal_bound_instruction_t *bound = action->bound;
   const char *segment = runner->bound.rank_class->segments[call->segment].name;
@@ -107,8 +106,7 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
       break;
     case SHOAL_OPCODE_FEED:
     case SHOAL_OPCODE_FETCH:
-      status =
-          shoal_run_transfer_init(runner, graph, call->micro, bound, staging, &action->transfer);
+      status = shoal_run_transfer_init(runner, graph, call->micro, bound, &action->transfer);
       break;
     case SHOAL_OPCODE_RESHARD:
       status = shoal_run_move_init(runner, segment, call->micro, bound, &action->move);
@@ -121,154 +119,50 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
                                 segment);
 }
 
-// ---- per segment: events and staging --------------------------------------------------
-
-static shoal_status_t build_events(shoal_runner_t *runner) {
-  const shoal_class_t *rank_class = runner->bound.rank_class;
-  runner->events = SHOAL_NEW(&runner->arena, shoal_event_t **, rank_class->segment_count);
-  if (!runner->events) return SHOAL_OOM();
-  for (int64_t s = 0; s < rank_class->segment_count; ++s) {
-    const shoal_segment_t *segment = &rank_class->segments[s];
-    shoal_event_t **events = SHOAL_NEW(&runner->arena, shoal_event_t *, segment->instruction_count);
-    if (!events) return SHOAL_OOM();
-    runner->events[s] = events;
-    for (int64_t i = 0; i < segment->instruction_count; ++i) {
-      const shoal_instruction_t *instruction = &segment->instructions[i];
-      for (int32_t w = 0; w < instruction->wait_count; ++w) {
-        const int32_t other = instruction->waits[w];
-        if (!events[other]) {
-          SHOAL_RETURN_IF_ERROR(shoal_event_create(runner->device, &events[other]));
-        }
-      }
-    }
-  }
-  return NULL;
-}
-
-static shoal_status_t build_awaits(shoal_runner_t *runner, int32_t segment,
-                                   const shoal_instruction_t *instruction, shoal_action_t *action) {
-  shoal_event_t **awaits = SHOAL_NEW(&runner->arena, shoal_event_t *, instruction->wait_count);
-  if (!awaits) return SHOAL_OOM();
-  for (int32_t w = 0; w < instruction->wait_count; ++w) {
-    awaits[w] = runner->events[segment][instruction->waits[w]];
-  }
-  action->awaits = awaits;
-  action->await_count = instruction->wait_count;
-  return NULL;
-}
-
-// Host memory for the largest part of a FEED or FETCH; calls are joined, so all of a segment's
-// share it.
-static shoal_status_t staging_of(shoal_runner_t *runner, char ***staging, int32_t segment,
-                                 int64_t index, const shoal_instruction_t *instruction,
-                                 char **out_staging) {
-  const bool feed = instruction->opcode == SHOAL_OPCODE_FEED;
-  *out_staging = NULL;
-  if (!feed && instruction->opcode != SHOAL_OPCODE_FETCH) return NULL;
-  const shoal_class_t *rank_class = runner->bound.rank_class;
-  if (!staging[segment]) {
-    staging[segment] =
-        SHOAL_NEW(&runner->arena, char *, rank_class->segments[segment].instruction_count);
-    if (!staging[segment]) return SHOAL_OOM();
-  }
-  char **slot = &staging[segment][index];
-  if (!*slot) {
-    const int32_t buffer = feed ? instruction->outputs[0] : instruction->inputs[0];
-    *slot = shoal_arena_alloc(&runner->arena, (size_t)rank_class->buffers[buffer].bytes, 1);
-    if (!*slot) return SHOAL_OOM();
-  }
-  *out_staging = *slot;
-  return NULL;
-}
-
 // ---- all together ---------------------------------------------------------------------
 
-static shoal_status_t build_call(shoal_runner_t *runner, const char *graph,
-                                 const shoal_bound_call_t *bound, char ***staging,
-                                 shoal_run_call_t *out_call) {
+static shoal_status_t build_call(shoal_runner_t *runner, const shoal_order_t *from, int64_t index,
+                                 const shoal_bound_call_t *bound, shoal_run_order_t *order) {
+  const int64_t c = index % order->call_count;
   shoal_action_t *actions = SHOAL_NEW(&runner->arena, shoal_action_t, bound->instruction_count);
   if (!actions) return SHOAL_OOM();
   for (int64_t i = 0; i < bound->instruction_count; ++i) {
-    const shoal_instruction_t *instruction = bound->instructions[i].instruction;
     shoal_action_t *action = &actions[i];
-    char *part;
     action->bound = &bound->instructions[i];
-    action->record = runner->events[bound->segment][i];
-    SHOAL_RETURN_IF_ERROR(build_awaits(runner, bound->segment, instruction, action));
-    SHOAL_RETURN_IF_ERROR(staging_of(runner, staging, bound->segment, i, instruction, &part));
-    SHOAL_RETURN_IF_ERROR(build_action(runner, graph, bound, i, part, action));
+    SHOAL_RETURN_IF_ERROR(shoal_run_awaits_init(runner, from, order, c, i, action));
+    SHOAL_RETURN_IF_ERROR(build_action(runner, order->graph, bound, i, action));
+    SHOAL_RETURN_IF_ERROR(shoal_run_tap_init(runner, order->graph, bound->micro, action));
   }
-  *out_call = (shoal_run_call_t){.segment = bound->segment,
-                                 .micro = bound->micro,
-                                 .action_count = bound->instruction_count,
-                                 .actions = actions};
+  order->calls[index] = (shoal_run_call_t){.segment = bound->segment,
+                                           .micro = bound->micro,
+                                           .action_count = bound->instruction_count,
+                                           .actions = actions};
   return NULL;
 }
 
 static shoal_status_t build_orders(shoal_runner_t *runner) {
   const shoal_bound_t *bound = &runner->bound;
-  char ***staging = SHOAL_NEW(&runner->arena, char **, bound->rank_class->segment_count);
   runner->orders = SHOAL_NEW(&runner->arena, shoal_run_order_t, bound->order_count);
-  if (!staging || !runner->orders) return SHOAL_OOM();
-  runner->order_count = bound->order_count;
+  if (!runner->orders) return SHOAL_OOM();
   for (int64_t o = 0; o < bound->order_count; ++o) {
     const shoal_bound_order_t *from = &bound->orders[o];
-    shoal_run_order_t *to = &runner->orders[o];
-    *to =
-        (shoal_run_order_t){.graph = from->graph,
-                            .call_count = from->call_count,
-                            .calls = SHOAL_NEW(&runner->arena, shoal_run_call_t, from->call_count)};
+    const int64_t count = bound->period * from->call_count;
+    shoal_run_order_t *to = &runner->orders[runner->order_count++];
+    *to = (shoal_run_order_t){.graph = from->graph,
+                              .call_count = from->call_count,
+                              .calls = SHOAL_NEW(&runner->arena, shoal_run_call_t, count)};
     if (!to->calls) return SHOAL_OOM();
-    for (int64_t c = 0; c < from->call_count; ++c) {
+    SHOAL_RETURN_IF_ERROR(shoal_run_posted_init(runner, &bound->rank_class->orders[o], to));
+    for (int64_t c = 0; c < count; ++c) {
       SHOAL_RETURN_IF_ERROR(
-          build_call(runner, from->graph, &from->calls[c], staging, &to->calls[c]));
+          build_call(runner, &bound->rank_class->orders[o], c, &from->calls[c], to));
     }
+    SHOAL_RETURN_IF_ERROR(shoal_run_transfers_finish(runner, to));
   }
   return NULL;
 }
 
-static int64_t commands_of(const shoal_action_t *action) {
-  if (action->bound->idle) return 0;
-  if (action->bound->instruction->opcode != SHOAL_OPCODE_RESHARD) return 1;
-  return shoal_carrier_commands(&action->move->carrier);
-}
-
-// Room on the queues for the commands of two runs of the longest order, or for very many.
-static shoal_status_t reserve_queues(shoal_runner_t *runner) {
-  enum { MOST = 1 << 16, STAMPS = 2 };
-  const int32_t queue_count = runner->bound.rank_class->queue_count;
-  int64_t most[SHOAL_MAX_QUEUES] = {0};
-  for (int64_t o = 0; o < runner->order_count; ++o) {
-    const shoal_run_order_t *order = &runner->orders[o];
-    int64_t counts[SHOAL_MAX_QUEUES] = {0};
-    for (int64_t c = 0; c < order->call_count; ++c) {
-      for (int64_t i = 0; i < order->calls[c].action_count; ++i) {
-        const shoal_action_t *action = &order->calls[c].actions[i];
-        counts[action->bound->instruction->queue] +=
-            commands_of(action) + STAMPS + action->await_count + (action->record != NULL);
-      }
-    }
-    for (int32_t q = 0; q < queue_count; ++q) {
-      if (counts[q] > most[q]) most[q] = counts[q];
-    }
-  }
-  for (int32_t q = 0; q < queue_count; ++q) {
-    const int64_t wanted = most[q] < MOST / 2 ? 2 * most[q] : MOST;
-    SHOAL_RETURN_IF_ERROR(shoal_queue_reserve(runner->queues[q], wanted));
-  }
-  return NULL;
-}
-
-static shoal_status_t tap_memory(shoal_runner_t *runner) {
-  if (!runner->options.tap) return NULL;
-  const shoal_class_t *rank_class = runner->bound.rank_class;
-  int64_t most = 1;
-  for (int64_t i = 0; i < rank_class->buffer_count; ++i) {
-    if (rank_class->buffers[i].bytes > most) most = rank_class->buffers[i].bytes;
-  }
-  runner->tap_data = shoal_arena_alloc(&runner->arena, (size_t)most, 1);
-  return runner->tap_data ? NULL : SHOAL_OOM();
-}
+// ---- creating and freeing -------------------------------------------------------------
 
 static shoal_status_t load(shoal_runner_t *runner) {
   const shoal_program_t *program = runner->program;
@@ -282,15 +176,12 @@ static shoal_status_t load(shoal_runner_t *runner) {
     SHOAL_RETURN_IF_ERROR(
         shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes, &runner->memory));
   }
-  for (int32_t i = 0; i < runner->bound.rank_class->queue_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->queues[i]));
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->aside));
-  SHOAL_RETURN_IF_ERROR(build_events(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_queues_init(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_taps_init(runner));
+  SHOAL_RETURN_IF_ERROR(shoal_run_events_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
-  SHOAL_RETURN_IF_ERROR(shoal_run_timers_init(runner));
-  return tap_memory(runner);
+  return shoal_run_timers_init(runner);
 }
 
 static shoal_status_t make_groups(shoal_runner_t *runner) {
@@ -299,7 +190,7 @@ static shoal_status_t make_groups(shoal_runner_t *runner) {
     SHOAL_RETURN_IF_ERROR(shoal_group_create(runner->world, size, NULL, &runner->everyone));
   }
   SHOAL_RETURN_IF_ERROR(shoal_run_moves_bind(runner));
-  return reserve_queues(runner);
+  return shoal_run_queues_reserve(runner);
 }
 
 shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t *world,
@@ -320,7 +211,9 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
         .rank = shoal_world_rank(world),
     };
     shoal_arena_init(filled.allocator, &runner->arena);
-    status = shoal_status_annotate(load(runner), "while loading the program");
+    status = shoal_mutex_init(&runner->tap_lock);
+    if (!status) status = shoal_mutex_init(&runner->error_lock);
+    if (!status) status = shoal_status_annotate(load(runner), "while loading the program");
   } else {
     status = SHOAL_OOM();
   }
@@ -336,24 +229,29 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
 
 void shoal_runner_free(shoal_runner_t *runner) {
   if (!runner) return;
-  const shoal_class_t *rank_class = runner->bound.rank_class;
+  shoal_run_join(runner);  // what went wrong was, or will be, said by others
   shoal_run_moves_free(runner);
-  shoal_group_free(runner->everyone);
-  for (int64_t s = 0; runner->events && s < rank_class->segment_count; ++s) {
-    for (int64_t i = 0; runner->events[s] && i < rank_class->segments[s].instruction_count; ++i) {
-      shoal_event_free(runner->events[s][i]);
-    }
-  }
   for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) shoal_queue_free(runner->queues[i]);
-  shoal_queue_free(runner->aside);
+  shoal_group_free(runner->everyone);
+  shoal_run_events_deinit(runner);
+  shoal_run_ports_deinit(runner);
   if (runner->memory) shoal_device_release(runner->device, runner->memory);
   shoal_status_free(runner->broken);
+  shoal_status_free(runner->error);
+  shoal_mutex_deinit(&runner->error_lock);
+  shoal_mutex_deinit(&runner->tap_lock);
   shoal_arena_deinit(&runner->arena);
   shoal_allocator_t allocator = runner->allocator;
   allocator.free(allocator.self, runner);
 }
 
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched) {
+  for (int k = 0; k < SHOAL_RUN_AHEAD; ++k) {
+    for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
+      shoal_event_t *end = runner->flights[k].ends[q];
+      if (end) shoal_status_free(shoal_event_wait(end));  // of the device itself: others say it
+    }
+  }
   // Buffers are planned in whole blocks; the last one may be touched in part.
   const int64_t touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
   *out_planned = runner->bound.rank_class->arena_bytes;

@@ -2,23 +2,33 @@
 // and was what several of them hold given to them alike - the whole batch they feed, a part that
 // several ranks hold, the value a state is set to?
 //
-// In the steady state this is one all-reduce of three words, as an agreement without comparing
-// would be. Each rank brings its hashes times weights, and the weights of ranks that must have the
-// same hash add up to zero: so does the sum, if they have. (Else it misses a difference once in
-// about 2^60.) The weights depend on who was fed what; they are worked out when that changes, from
-// what all ranks then tell each other. When the sum is not zero they tell each other too, and find
-// out who differs in what. So the fast way never raises an error, and never misses that something
-// has changed.
+// This is one all-reduce of a few words, as an agreement without comparing would be. Each rank
+// brings its hashes times weights, and the weights of ranks that must have the same hash add up to
+// zero: so does the sum, if they have. (Else it misses a difference once in about 2^60.) The
+// weights depend on who was fed what; they are worked out when that changes, from what all ranks
+// then tell each other (tell.c). When the sum is not zero they tell each other too, and find out
+// who differs in what. So the fast way never raises an error, and never misses that something
+// changed.
+//
+// A steady run does not meet. Instead, every few runs, the same words are added up beside the runs,
+// about all that was fed since the last time: started behind one run, looked at before another one,
+// the same on all ranks. How many runs lie between follows from how long they take, which is one of
+// the words. A difference that is found then sticks, because runs have used the data. A rank that
+// meets while others agree finds them in the same all-reduce, and so they hear of it.
 //
 // Not compared: elements that ranks hold as parts of different parts, as in halos; and a whole that
 // one rank was fed with the parts that others were.
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "run/run_impl.h"
+
+enum {
+  MOST_RUNS = 16,
+  OFTEN_NS = 1000000000
+};  // between agreements: runs, or time if that is less
 
 // ---- keys and weights -----------------------------------------------------------------
 
@@ -43,276 +53,212 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Of the member at `index` of `count` that share a key: what it adds, the next one takes away.
-static uint64_t weight_of(uint64_t key, int64_t index, int64_t count) {
+// What it adds, the next one takes away.
+uint64_t shoal_run_weight(uint64_t key, int64_t index, int64_t count) {
   const uint64_t seed = mix(key + SHOAL_HASH_START);
   return mix(seed + (uint64_t)index) - mix(seed + (uint64_t)((index + 1) % count));
 }
 
-static bool is_input_of(const shoal_run_input_t *input, const char *graph) {
-  return graph && strcmp(input->port->graph, graph) == 0;
-}
-
-// ---- who differs ----------------------------------------------------------------------
-
-// What a rank has under a key; key 0: nothing.
-typedef struct entry {
-  uint64_t key, value;
-  int32_t rank;
-} entry_t;
-
-typedef struct difference {
-  int32_t reference;  // the rank that the others are compared with
-  int32_t first;      // the lowest of them that differs
-  uint64_t key;
-  char ranks[112];  // "rank 1" or "ranks 1, 3, 4 and 12 more"
-} difference_t;
-
-static int by_key_and_rank(const void *a, const void *b) {
-  const entry_t *x = a, *y = b;
-  if (x->key != y->key) return x->key < y->key ? -1 : 1;
-  return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-// What more than half of them have, or else what the first has.
-static const entry_t *find_reference(const entry_t *entries, int64_t count) {
-  const entry_t *candidate = entries;
-  int64_t votes = 0, same = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (votes == 0) candidate = &entries[i];
-    votes += entries[i].value == candidate->value ? 1 : -1;
-  }
-  const entry_t *first = NULL;
-  for (int64_t i = 0; i < count; ++i) {
-    if (entries[i].value != candidate->value) continue;
-    if (!first) first = &entries[i];
-    ++same;
-  }
-  return same * 2 > count ? first : entries;
-}
-
-// Entries of one key, by rank.
-static bool differ(const entry_t *entries, int64_t count, difference_t *out_difference) {
-  const entry_t *reference = find_reference(entries, count);
-  char list[64] = "";
-  int64_t odd = 0, listed = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (entries[i].value == reference->value) continue;
-    if (odd++ == 0) out_difference->first = entries[i].rank;
-    if (odd > 6) continue;
-    const size_t length = strlen(list);
-    snprintf(list + length, sizeof list - length, "%s%d", odd > 1 ? ", " : "", entries[i].rank);
-    listed = odd;
-  }
-  char more[32] = "";
-  if (odd > listed) snprintf(more, sizeof more, " and %lld more", (long long)(odd - listed));
-  snprintf(out_difference->ranks, sizeof out_difference->ranks, "rank%s %s%s", odd > 1 ? "s" : "",
-           list, more);
-  out_difference->reference = reference->rank;
-  out_difference->key = reference->key;
-  return odd > 0;
-}
-
-// Sorts the entries. The difference whose reference has the lowest rank; and where this rank stands
-// among those with its key (count 0: it has none).
-static bool find_difference(entry_t *entries, int32_t size, int32_t rank, int64_t *out_index,
-                            int64_t *out_count, difference_t *out_difference) {
-  bool found = false;
-  *out_index = *out_count = 0;
-  qsort(entries, (size_t)size, sizeof *entries, by_key_and_rank);
-  for (int64_t i = 0, next; i < size; i = next) {
-    for (next = i + 1; next < size && entries[next].key == entries[i].key;) ++next;
-    if (entries[i].key == 0) continue;
-    for (int64_t k = i; k < next; ++k) {
-      if (entries[k].rank == rank) *out_index = k - i, *out_count = next - i;
-    }
-    difference_t difference;
-    if (!differ(&entries[i], next - i, &difference)) continue;
-    if (!found || difference.reference < out_difference->reference) *out_difference = difference;
-    found = true;
-  }
-  return found;
-}
-
-// ---- telling each other ---------------------------------------------------------------
-
-typedef struct call_record {
-  char text[104];  // shoal_run("train")
-  int64_t run;     // how many went before
-  uint64_t has_value, value;
-} call_record_t;
-
-typedef struct input_record {
-  uint64_t key, hash;
-} input_record_t;
-
-// Room for what is told; the same on all ranks.
-typedef struct table {
-  int32_t size;
-  int64_t input_count;  // of the graph
-  int64_t *counts;
-  call_record_t *calls;
-  input_record_t *mine, *inputs;  // [input]; [rank][input]
-  entry_t *entries;
-} table_t;
-
-static shoal_status_t make_table(const shoal_runner_t *runner, shoal_arena_t *arena,
-                                 table_t *table) {
-  table->size = shoal_world_size(runner->world);
-  const int64_t most = runner->program->input_count;
-  table->counts = SHOAL_NEW(arena, int64_t, table->size);
-  table->calls = SHOAL_NEW(arena, call_record_t, table->size);
-  table->entries = SHOAL_NEW(arena, entry_t, table->size);
-  table->mine = SHOAL_NEW(arena, input_record_t, most);
-  table->inputs = SHOAL_NEW(arena, input_record_t, table->size * most);
-  return table->counts && table->calls && table->entries && table->mine && table->inputs
-             ? NULL
-             : SHOAL_OOM();
-}
-
-static shoal_status_t gather(const shoal_runner_t *runner, table_t *table, int64_t bytes,
-                             const void *mine, void *all) {
-  const int64_t words = bytes / (int64_t)sizeof(int64_t);
-  for (int32_t r = 0; r < table->size; ++r) table->counts[r] = words;
-  return shoal_all_gather(runner->everyone, SHOAL_I64, table->counts, mine, all);
-}
-
-// Only what differs between ranks that should be alike is an error: a sum may also be other than
-// zero because ranks were fed in another way than the weights were made for.
-static shoal_status_t compare_calls(const shoal_runner_t *runner, table_t *table,
-                                    const shoal_run_meeting_t *mine) {
-  call_record_t record = {
-      .run = runner->run_count, .has_value = mine->has_value, .value = mine->value};
-  const bool named = mine->name[0] != 0;
-  snprintf(record.text, sizeof record.text, named ? "%s(\"%s\")" : "%s(%s)", mine->call,
-           mine->name);
-  SHOAL_RETURN_IF_ERROR(gather(runner, table, sizeof record, &record, table->calls));
-  difference_t difference;
-  int64_t index, count;
-  for (int32_t r = 0; r < table->size; ++r) {
-    const uint64_t hash = shoal_hash_string(SHOAL_HASH_START, table->calls[r].text);
-    table->entries[r] = (entry_t){1, shoal_hash_int(hash, table->calls[r].run), r};
-  }
-  if (find_difference(table->entries, table->size, runner->rank, &index, &count, &difference)) {
-    const call_record_t *odd = &table->calls[difference.first];
-    const call_record_t *reference = &table->calls[difference.reference];
-    char runs[80] = "";
-    if (odd->run != reference->run) {
-      snprintf(runs, sizeof runs, ", after %lld and %lld runs", (long long)odd->run,
-               (long long)reference->run);
-    }
-    return SHOAL_ERROR_HINT(
-        MISMATCH, "make the same calls in the same order on every rank",
-        "the ranks make different calls at the same time: rank %d calls %s, rank %d %s%s",
-        difference.first, odd->text, difference.reference, reference->text, runs);
-  }
-  for (int32_t r = 0; r < table->size; ++r) {
-    table->entries[r] = (entry_t){table->calls[r].has_value, table->calls[r].value, r};
-  }
-  if (!find_difference(table->entries, table->size, runner->rank, &index, &count, &difference)) {
-    return NULL;
-  }
-  return SHOAL_ERROR_HINT(
-      MISMATCH, "set the same value on every rank (the option no_compare leaves this unchecked)",
-      "the ranks set different values: that of state '%s' on %s differs from rank %d's", mine->name,
-      difference.ranks, difference.reference);
-}
-
-static shoal_status_t fed_differently(const shoal_run_input_t *input,
-                                      const difference_t *difference) {
-  const bool whole = difference->key == SHOAL_RUN_WHOLE;
-  const char *hint =
-      whole ? "feed the same whole batch on every rank, or each rank's own rows with "
-              "shoal_feed_part (the option no_compare leaves this unchecked)"
-            : "ranks that hold the same rows must be fed the same data (the option no_compare "
-              "leaves this unchecked)";
-  return SHOAL_ERROR_HINT(
-      MISMATCH, hint,
-      "the ranks were fed different %s: input '%s' of graph '%s' on %s differs from rank %d's",
-      whole ? "batches" : "data for the same part", input->port->name, input->port->graph,
-      difference->ranks, difference->reference);
-}
-
-// All ranks know now who was fed what: new weights, and the first input that differs.
-static shoal_status_t compare_inputs(shoal_runner_t *runner, table_t *table, const char *graph) {
-  for (int64_t i = 0; i < runner->program->input_count; ++i) {
-    const shoal_run_input_t *input = &runner->inputs[i];
-    if (!is_input_of(input, graph)) continue;
-    table->mine[table->input_count++] = (input_record_t){input->key, input->hash};
-  }
-  const int64_t inputs = table->input_count;
-  if (inputs == 0) return NULL;
-  SHOAL_RETURN_IF_ERROR(
-      gather(runner, table, inputs * (int64_t)sizeof *table->mine, table->mine, table->inputs));
-  shoal_status_t status = NULL;
-  for (int64_t i = 0, k = -1; i < runner->program->input_count; ++i) {
-    shoal_run_input_t *input = &runner->inputs[i];
-    if (!is_input_of(input, graph)) continue;
-    ++k;
-    for (int32_t r = 0; r < table->size; ++r) {
-      const input_record_t *record = &table->inputs[r * inputs + k];
-      table->entries[r] = (entry_t){record->key, record->hash, r};
-    }
-    difference_t difference;
-    int64_t index, count;
-    const bool found =
-        find_difference(table->entries, table->size, runner->rank, &index, &count, &difference);
-    input->known_key = input->key;
-    input->weight = count > 0 ? weight_of(input->key + (uint64_t)i, index, count) : 0;
-    if (found && !status) status = fed_differently(input, &difference);
-  }
-  return status;
-}
-
-// The same result on all ranks, because they look at the same table.
-static shoal_status_t tell_each_other(shoal_runner_t *runner, const shoal_run_meeting_t *mine) {
-  shoal_arena_t arena;
-  table_t table = {0};
-  shoal_arena_init(runner->allocator, &arena);
-  shoal_status_t status = shoal_world_agree(runner->world, make_table(runner, &arena, &table));
-  if (!status) status = compare_calls(runner, &table, mine);
-  if (!status) status = compare_inputs(runner, &table, mine->graph);
-  shoal_arena_deinit(&arena);
-  return status;
-}
-
 // ---- meeting --------------------------------------------------------------------------
 
-enum { FAILED, CHANGED, SUM, WORDS };
+enum { FAILED, CHANGED, STOP, TIME, SUM, WORDS };
+_Static_assert((int)WORDS == (int)SHOAL_RUN_WORDS, "words of an agreement");
+
+static shoal_collective_t sum_of(uint64_t words[WORDS]) {
+  return (shoal_collective_t){.kind = SHOAL_COLLECTIVE_ALL_REDUCE,
+                              .dtype = SHOAL_I64,
+                              .reduce = SHOAL_REDUCE_SUM,
+                              .count = WORDS,
+                              .send = words,
+                              .recv = words};
+}
+
+static uint64_t weighted_call(const shoal_runner_t *runner, const shoal_run_meeting_t *mine) {
+  uint64_t hash = shoal_hash_string(shoal_hash_string(SHOAL_HASH_START, mine->call), mine->name);
+  hash = shoal_hash_int(shoal_hash_int(hash, runner->run_count), mine->steady);
+  hash = shoal_hash_int(shoal_hash_int(hash, mine->has_value), (int64_t)mine->value);
+  return hash * shoal_run_weight(0, runner->rank, shoal_world_size(runner->world));
+}
 
 static void fill_words(const shoal_runner_t *runner, const shoal_run_meeting_t *mine,
                        uint64_t words[WORDS]) {
-  uint64_t hash = shoal_hash_string(shoal_hash_string(SHOAL_HASH_START, mine->call), mine->name);
-  hash = shoal_hash_int(shoal_hash_int(hash, runner->run_count), mine->has_value);
-  hash = shoal_hash_int(hash, (int64_t)mine->value);
-  words[SUM] = hash * weight_of(0, runner->rank, shoal_world_size(runner->world));
-  for (int64_t i = 0; i < runner->program->input_count; ++i) {
-    const shoal_run_input_t *input = &runner->inputs[i];
-    if (!is_input_of(input, mine->graph)) continue;
+  words[STOP] = runner->wants_stop;
+  words[SUM] = weighted_call(runner, mine);
+  for (int64_t i = 0; mine->order && i < mine->order->inputs.count; ++i) {
+    const shoal_run_input_t *input = mine->order->inputs.items[i];
     if (input->key != input->known_key) words[CHANGED] = 1;
     words[SUM] += input->hash * input->weight;
   }
 }
 
-shoal_status_t shoal_run_meet(shoal_runner_t *runner, const shoal_run_meeting_t *mine,
-                              shoal_status_t status) {
-  if (!runner->everyone) return shoal_runner_agree(runner, status);
+static shoal_status_t meet(shoal_runner_t *runner, const shoal_run_meeting_t *mine,
+                           shoal_status_t status) {
   uint64_t words[WORDS] = {[FAILED] = status != NULL};
   fill_words(runner, mine, words);
+  const shoal_collective_t sum = sum_of(words);
+  ++runner->counters.meetings;
   shoal_comm_label(mine->call);
-  shoal_status_t broken =
-      shoal_all_reduce(runner->everyone, SHOAL_I64, SHOAL_REDUCE_SUM, WORDS, words, words);
+  shoal_status_t broken = shoal_collective_run(runner->everyone, &sum);
   shoal_comm_label(NULL);
   if (broken && !status) return broken;
   if (broken || words[FAILED] > 0) {
     shoal_status_free(broken);
     return shoal_runner_agree(runner, status);  // says whose it was, or that this rank failed too
   }
-  return words[CHANGED] == 0 && words[SUM] == 0 ? NULL : tell_each_other(runner, mine);
+  if (words[STOP] > 0) runner->stop = true;
+  if (words[CHANGED] == 0 && words[SUM] == 0) return NULL;
+  bool hangs;
+  status = shoal_run_tell(runner, mine, &hangs);
+  if (status && hangs) shoal_run_break_alike(runner, shoal_status_clone(status), true);
+  return status;
+}
+
+shoal_status_t shoal_run_meet(shoal_runner_t *runner, const shoal_run_meeting_t *mine,
+                              shoal_status_t status) {
+  shoal_run_join(runner);
+  shoal_status_t broken = shoal_run_broken(runner);
+  if (broken) {
+    shoal_status_free(status);
+    return broken;
+  }
+  if (runner->everyone) return meet(runner, mine, status);
+  runner->stop |= runner->wants_stop;
+  return shoal_runner_agree(runner, status);
 }
 
 shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const char *call, const char *name,
                                  shoal_status_t status) {
   return shoal_run_meet(runner, &(shoal_run_meeting_t){.call = call, .name = name ? name : ""},
                         status);
+}
+
+shoal_status_t shoal_runner_wait(shoal_runner_t *runner) {
+  return shoal_runner_meet(runner, "shoal_session_wait", NULL, NULL);
+}
+
+// ---- agreeing beside the runs ---------------------------------------------------------
+
+static shoal_run_meeting_t steady_meeting(const shoal_runner_t *runner) {
+  return (shoal_run_meeting_t){
+      .call = "shoal_run", .name = runner->steady->graph, .order = runner->steady, .steady = true};
+}
+
+// What this run uses joins what the others since the last agreement did, in their order.
+static void note_inputs(const shoal_run_order_t *order) {
+  for (int64_t i = 0; i < order->inputs.count; ++i) {
+    shoal_run_input_t *input = order->inputs.items[i];
+    shoal_run_fed_t *window = &input->window;
+    const bool first = window->hash == 0;
+    const uint64_t hash = input->key ? input->hash : 0;
+    if (!first && window->last != input->key) input->mixed = true;
+    window->last = input->key;
+    window->key = shoal_hash_int(first ? SHOAL_HASH_START : window->key, (int64_t)input->key);
+    window->hash = shoal_hash_int(first ? SHOAL_HASH_START : window->hash, (int64_t)hash);
+  }
+}
+
+static void clear_inputs(const shoal_run_order_t *order) {
+  for (int64_t i = 0; i < order->inputs.count; ++i) {
+    order->inputs.items[i]->window = (shoal_run_fed_t){0};
+    order->inputs.items[i]->mixed = false;
+  }
+}
+
+// Moves the windows into the agreement that is about to start.
+static void ask_about_inputs(const shoal_run_order_t *order, uint64_t words[WORDS]) {
+  for (int64_t i = 0; i < order->inputs.count; ++i) {
+    shoal_run_input_t *input = order->inputs.items[i];
+    input->asked = input->window;
+    if (input->mixed || input->asked.last != input->known_key) words[CHANGED] = 1;
+    // Fed nothing, all the time: there is nothing to compare.
+    if (!input->mixed && input->asked.last == 0) input->asked.key = 0;
+    words[SUM] += input->asked.hash * input->weight;
+  }
+  clear_inputs(order);
+}
+
+static shoal_status_t start(shoal_runner_t *runner) {
+  shoal_run_agreement_t *agreement = &runner->agreement;
+  const shoal_run_meeting_t mine = steady_meeting(runner);
+  const int64_t now = shoal_time_ns();
+  memset(agreement->words, 0, sizeof agreement->words);
+  agreement->words[STOP] = runner->wants_stop;
+  agreement->words[TIME] = (uint64_t)((now - agreement->since_ns) / agreement->since);
+  agreement->words[SUM] = weighted_call(runner, &mine);
+  ask_about_inputs(runner->steady, agreement->words);
+  agreement->last = runner->steady->run_count;
+  agreement->first = agreement->last - agreement->since + 1;
+  agreement->since = 0;
+  agreement->since_ns = now;
+  const shoal_collective_t sum = sum_of(agreement->words);
+  ++runner->counters.agreements;
+  shoal_comm_label(mine.call);
+  shoal_status_t status = shoal_collective_start(runner->everyone, &sum, &agreement->request);
+  shoal_comm_label(NULL);
+  agreement->pending = !status;
+  return status;
+}
+
+// The same on all ranks. Few at first: a difference shows soon, and the first runs take long.
+static int64_t next_interval(const shoal_runner_t *runner) {
+  const shoal_run_agreement_t *agreement = &runner->agreement;
+  const int64_t mean = (int64_t)agreement->words[TIME] / shoal_world_size(runner->world);
+  int64_t runs = mean > 0 ? OFTEN_NS / mean : MOST_RUNS;
+  if (runs > 2 * agreement->interval) runs = 2 * agreement->interval;
+  if (runs > MOST_RUNS) runs = MOST_RUNS;
+  return runs > 1 ? runs : 1;
+}
+
+void shoal_run_agree_collect(shoal_runner_t *runner) {
+  shoal_run_agreement_t *agreement = &runner->agreement;
+  if (!agreement->pending) return;
+  agreement->pending = false;
+  shoal_status_t status = shoal_request_wait(&agreement->request);
+  if (status) {
+    shoal_run_break(runner, status);
+    return;
+  }
+  if (agreement->words[FAILED] > 0) {  // another rank met, and failed
+    shoal_run_break(runner, shoal_runner_agree(runner, NULL));
+    return;
+  }
+  if (agreement->words[STOP] > 0) runner->stop = true;
+  agreement->interval = next_interval(runner);
+  if (agreement->words[CHANGED] == 0 && agreement->words[SUM] == 0) return;
+  bool hangs;
+  const shoal_run_meeting_t mine = steady_meeting(runner);
+  status = shoal_run_tell(runner, &mine, &hangs);
+  shoal_run_break_alike(runner, status, hangs);
+}
+
+void shoal_run_agree_reset(shoal_runner_t *runner) {
+  runner->agreement.interval = 1;
+  runner->agreement.since = 0;
+  runner->agreement.since_ns = shoal_time_ns();
+  clear_inputs(runner->steady);
+}
+
+shoal_status_t shoal_run_agree_before(shoal_runner_t *runner) {
+  if (!runner->everyone) {
+    runner->stop |= runner->wants_stop;
+    return NULL;
+  }
+  if (runner->agreement.since + 1 < runner->agreement.interval) return NULL;
+  shoal_run_agree_collect(runner);
+  return shoal_run_broken(runner);
+}
+
+shoal_status_t shoal_run_agree_after(shoal_runner_t *runner) {
+  if (!runner->everyone) return NULL;
+  note_inputs(runner->steady);
+  ++runner->agreement.since;
+  return runner->agreement.since < runner->agreement.interval ? NULL : start(runner);
+}
+
+void shoal_runner_ask_stop(shoal_runner_t *runner) {
+  runner->wants_stop = true;
+}
+
+bool shoal_runner_should_stop(const shoal_runner_t *runner) {
+  return runner->stop;
 }

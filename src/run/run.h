@@ -1,5 +1,11 @@
 // Run: executes a program on this rank. A *runner* binds the program to the rank, allocates the
 // arena on the device once, builds every launch, copy and message at load, and then only enqueues.
+// One thread uses a runner.
+//
+// A run that follows one of the same graph, with no collective call between, is *steady*: it waits
+// for no other rank and joins no queue. Instead the ranks agree every few runs, beside them, on
+// what else they would have to ask before each. An error that comes up in a run breaks the world at
+// once and sticks.
 //
 // It knows programs, devices and ranks; never graphs, rules or plans. Functions marked *Collective*
 // must be called by all ranks of the world in the same order; an error on one rank becomes the same
@@ -22,7 +28,7 @@ typedef struct shoal_runner_options {
   shoal_allocator_t allocator;   // zero: the system's
   shoal_provider_fn_t provider;  // executes ops that have no kernel; NULL: they are refused
   void *provider_self;
-  shoal_run_tap_fn_t tap;  // NULL: none. With one, instructions run one after the other
+  shoal_run_tap_fn_t tap;  // NULL: none. Called on queues' threads, by one at a time
   void *tap_self;
   bool timed;       // measure every instruction: shoal_runner_times
   bool no_compare;  // fed and set data is not compared between ranks
@@ -36,19 +42,38 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_create(const shoal_program_t *program
 void shoal_runner_free(shoal_runner_t *runner);
 
 // Feeds the whole of an input, or this rank's part of it (session.h says in which order). The data
-// is copied and kept until fed again. Not collective; the next run compares what several ranks were
-// fed alike.
+// is copied and kept until fed again; waits at most until the data before the last is on the
+// device. Not collective; what several ranks were fed alike is compared by the next run, or beside
+// the next few.
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed(shoal_runner_t *runner, const char *name,
                                                 const void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, const char *name,
                                                      const void *data, size_t size);
-// Runs a graph's order to its end. *Collective.* MISMATCH, before anything runs: the ranks run
-// different graphs, or were fed different data that should be equal. After an error in the middle
-// of it the world is broken.
+// Enqueues a graph's order; waits for the end of the run before the last, no more. *Collective.*
+// The first run after another graph's or after any other collective call meets the other ranks
+// first. MISMATCH there, before anything runs: the ranks run different graphs, or were fed
+// different data that should be equal. Every other error breaks the world.
 SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph);
-// Copies an output of the graph that ran last among those that have it. Not collective.
-SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, const char *name,
+// Copies an output of the graph that ran last among those that have it, as of its last run; waits
+// for that value. Not collective.
+SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(shoal_runner_t *runner, const char *name,
                                                  void *data, size_t size);
+// Waits for everything, and returns the first error of any rank. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_runner_wait(shoal_runner_t *runner);
+
+// Asks all ranks to stop; whether they have agreed to, which all of them see after the same run.
+// Not collective.
+void shoal_runner_ask_stop(shoal_runner_t *runner);
+bool shoal_runner_should_stop(const shoal_runner_t *runner);
+
+// What happened since creation.
+typedef struct shoal_runner_counters {
+  int64_t runs;
+  int64_t joins;       // the host waited for all queues
+  int64_t meetings;    // the host waited for the other ranks to begin a call
+  int64_t agreements;  // were started beside the runs
+} shoal_runner_counters_t;
+shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner);
 
 // ---- times ----------------------------------------------------------------------------
 
@@ -56,7 +81,8 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(const shoal_runner_t *runner, c
 int64_t shoal_runner_time_count(const shoal_program_t *program);
 // Median seconds of this rank's instructions, in the order of classes and segments, and 1 in
 // `counts` where there are any (0 elsewhere); of a run of the graph, and how many runs were
-// measured (the first is not). Not collective.
+// measured (the first is not). Runs overlap: of one that follows another, the time from end to end.
+// Not collective; after a call that waits for everything.
 SHOAL_MUST_USE shoal_status_t shoal_runner_times(const shoal_runner_t *runner, const char *graph,
                                                  double *seconds, double *counts,
                                                  double *out_run_seconds, int64_t *out_runs);
@@ -82,7 +108,8 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const ch
 // same error on all. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);
 
-// Bytes of the arena: as planned, and the highest touched (-1 where the device cannot tell).
+// Bytes of the arena: as planned, and the highest touched (-1 where the device cannot tell), once
+// what was enqueued is done.
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched);
 
 #endif  // SHOAL_RUN_RUN_H_

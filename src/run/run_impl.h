@@ -1,10 +1,15 @@
 // The runner's internal header: what its files share.
 //
 //   load.c       create and free: everything a run enqueues is built here
-//   executor.c   run
-//   meet.c       begins collective calls: checks that all ranks make the same call, on equal data
+//   queues.c     queues, and the events by which they wait for each other
+//   executor.c   run, join
+//   broken.c     errors that stick: those of queues, of ranks that differ
+//   meet.c       begins collective calls, and agrees now and then during runs
+//   tell.c       finds who differs from whom, when ranks do
 //   bounded.c    compute on as many rows as a buffer says
-//   feed.c       inputs and outputs
+//   ports.c      inputs and outputs: what load builds for them, and runs on a queue
+//   feed.c       feed, fetch
+//   tap.c        shows what instructions wrote
 //   timer.c      times of instructions, when they are asked for
 //   move.c       reshards: what load builds for them, and runs on a queue
 //   states.c     get, set, gather
@@ -13,46 +18,68 @@
 #define SHOAL_RUN_IMPL_H_
 
 #include "base/arena.h"
+#include "base/thread.h"
 #include "primitive/carrier.h"
 #include "program/bind.h"
 #include "run/run.h"
 
-// An input: the fed data, whole or this rank's part over all micro-batches.
+// Runs in flight at most; and slots, on the host, of what is fed and fetched.
+enum { SHOAL_RUN_AHEAD = 2 };
+
+// A part of an input or output in one micro-batch, as it lies in a slot.
+typedef struct shoal_run_part {
+  int32_t buffer, micro;
+  const shoal_bound_buffer_t *bound;
+  int64_t offset, bytes;
+} shoal_run_part_t;
+
+// What this rank feeds or fetches: its parts one behind the other, in slots of host memory.
+typedef struct shoal_run_store {
+  SHOAL_VEC(shoal_run_part_t) parts;
+  int64_t bytes;  // of one slot
+  char *slots[SHOAL_RUN_AHEAD];
+  int32_t slot;  // that the last feed wrote; that the last run fetches into
+  // Recorded behind a run's last transfer on a queue; NULL: none lies there.
+  shoal_event_t *done[SHOAL_RUN_AHEAD][SHOAL_MAX_QUEUES];
+  struct shoal_run_transfer *latest[SHOAL_MAX_QUEUES];  // while it is built
+} shoal_run_store_t;
+
+// What ranks compare of an input. A key stands for which elements of the whole were fed, in which
+// order: ranks with the same key must have been fed the same data. 0: nothing to compare.
+typedef struct shoal_run_fed {
+  uint64_t key, hash;  // of one feed; or of the sequence of those of several runs
+  uint64_t last;       // the key that was fed last
+} shoal_run_fed_t;
+
 typedef struct shoal_run_input {
   const shoal_program_port_t *port;
   int64_t whole_bytes;
-  int64_t part_bytes;  // over all micro-batches
-  int64_t *offsets;    // of micro-batch m's part at [m + 1]; [0] is outside the loop
-  int32_t buffer;      // that this rank feeds; -1: this rank takes no part
-  bool several;        // fed into several buffers: only the whole can be fed
-  char *host;          // max(whole_bytes, part_bytes) bytes; NULL when this rank takes no part
-  bool fed, is_part;
-  // For the comparison between ranks (meet.c). A key stands for which elements of the whole were
-  // fed, in which order: ranks with the same key must have been fed the same data.
-  uint64_t part_key;   // of this rank's part
-  uint64_t key, hash;  // of what was fed last; key 0: nothing to compare
-  uint64_t known_key;  // that `weight` was worked out for
-  uint64_t weight;     // of the hash; those of all ranks with this key add up to 0
+  shoal_run_store_t store;  // no parts: this rank takes no part
+  bool several;             // fed into several buffers: only the whole can be fed
+  bool fed, used;           // used: by a run since it was fed
+  uint64_t part_key;        // of this rank's part
+  uint64_t key, hash;       // of what was fed last
+  uint64_t known_key;       // that `weight` was worked out for
+  uint64_t weight;          // of the hash; those of all ranks with this key add up to 0
+  shoal_run_fed_t window;   // of the runs since the last agreement
+  bool mixed;               // they had different keys
+  shoal_run_fed_t asked;    // the window of the agreement under way
 } shoal_run_input_t;
 
 typedef struct shoal_run_output {
   const shoal_program_port_t *port;
   int64_t whole_bytes;
   int64_t covered;  // elements this rank fetches
-  char *host;       // whole_bytes; NULL when this rank fetches nothing
-  int64_t run;      // number of the graph's last run; 0: none
-  bool lost;        // that run failed: what is in `host` is no answer
+  shoal_run_store_t store;
+  int64_t run;  // number of the graph's last run; 0: none
 } shoal_run_output_t;
 
 // FEED and FETCH in one call.
 typedef struct shoal_run_transfer {
-  shoal_run_input_t *input;
-  shoal_run_output_t *output;
-  const shoal_bound_buffer_t *part;
+  shoal_run_store_t *store;  // NULL: the part is empty
   shoal_address_t address;
-  int64_t bytes;
-  int64_t part_offset;  // FEED: in the input's host data when a part was fed
-  char *staging;        // of the part; NULL when the part is the whole
+  int64_t offset, bytes;
+  bool last;  // of the run on this queue
 } shoal_run_transfer_t;
 
 // RESHARD in one call. One in which this rank only sends is *lazy*: it is posted from a send buffer
@@ -66,12 +93,33 @@ typedef struct shoal_run_move {
   struct shoal_run_move *next;  // all of the runner
 } shoal_run_move_t;
 
+// A value that an instruction writes, to be shown to the tap.
+typedef struct shoal_run_tap {
+  shoal_runner_t *runner;
+  const char *graph;
+  const shoal_buffer_t *buffer;
+  int32_t micro;
+  shoal_address_t address;
+  char *data;  // of the queue
+  int64_t bytes;
+} shoal_run_tap_t;
+
+// A wait for an instruction of an earlier call, which may be one of an earlier step.
+typedef struct shoal_run_await {
+  shoal_event_t *const *events;  // of that call's instruction, one per step mod the order's cycle
+  int64_t steps;                 // back
+} shoal_run_await_t;
+
 // One instruction of one call, ready to be enqueued.
 typedef struct shoal_action {
   const shoal_bound_instruction_t *bound;
-  shoal_event_t *record;  // NULL: nobody waits
-  int32_t await_count;
+  shoal_event_t *record;         // for later instructions of this call. NULL: nobody waits
+  shoal_event_t *const *posted;  // for later calls, one per step mod the cycle; NULL: nobody waits
+  int32_t await_count, call_await_count;
   shoal_event_t *const *awaits;
+  const shoal_run_await_t *call_awaits;
+  int32_t tap_count;
+  shoal_run_tap_t *taps;
   union {
     shoal_launch_t launch;
     shoal_copy_t copy;
@@ -86,7 +134,6 @@ enum { SHOAL_RUN_SAMPLES = 64 };
 typedef struct shoal_run_timer {
   int64_t begin, count;
   int64_t samples[SHOAL_RUN_SAMPLES];  // nanoseconds
-  bool warm;                           // of a run: there was one before
 } shoal_run_timer_t;
 
 typedef struct shoal_run_call {
@@ -98,7 +145,12 @@ typedef struct shoal_run_call {
 typedef struct shoal_run_order {
   const char *graph;
   int64_t call_count;
-  shoal_run_call_t *calls;
+  shoal_run_call_t *calls;   // period * call_count, as those of shoal_bound_order_t
+  int64_t cycle;             // steps that waits reach back, at least 1
+  shoal_event_t ****posted;  // [call][instruction][step mod cycle]; NULL where nobody waits
+  SHOAL_VEC(shoal_run_input_t *) inputs;
+  SHOAL_VEC(shoal_run_output_t *) outputs;
+  int64_t run_count;
 } shoal_run_order_t;
 
 typedef struct shoal_run_group {
@@ -107,6 +159,28 @@ typedef struct shoal_run_group {
   const int32_t *ranks;
   shoal_group_t *group;
 } shoal_run_group_t;
+
+// What ranks add up when they meet or agree (meet.c).
+enum { SHOAL_RUN_WORDS = 5 };
+
+// The agreement that goes on beside the runs.
+typedef struct shoal_run_agreement {
+  shoal_request_t request;
+  bool pending;
+  uint64_t words[SHOAL_RUN_WORDS];
+  int64_t interval;     // runs between agreements
+  int64_t since;        // runs since the last one was started
+  int64_t since_ns;     // when that was
+  int64_t first, last;  // runs of the graph that the pending one is about
+} shoal_run_agreement_t;
+
+// Runs in flight: where they end.
+typedef struct shoal_run_flight {
+  shoal_event_t *ends[SHOAL_MAX_QUEUES];
+  int64_t stamps[SHOAL_MAX_QUEUES];  // timed: when the queues came there
+  int64_t begin;                     // timed: when the run was enqueued
+  shoal_run_timer_t *timer;          // timed: of the run; NULL: this one is not counted
+} shoal_run_flight_t;
 
 struct shoal_runner {
   shoal_allocator_t allocator;
@@ -118,8 +192,9 @@ struct shoal_runner {
   int32_t rank;
   shoal_bound_t bound;
   shoal_address_t memory;                   // the arena on the device
-  shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's
-  shoal_queue_t *aside;                     // for copies that are not part of a program
+  shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's; NULL where nothing lies on it
+  shoal_queue_t *aside;  // one of them: for copies that are not part of a program, after a join
+  shoal_event_t *joints[SHOAL_MAX_QUEUES];  // recorded at the end of every call
   shoal_event_t ***events;                  // [segment][instruction], NULL where nobody waits
   int64_t order_count;
   shoal_run_order_t *orders;
@@ -133,30 +208,66 @@ struct shoal_runner {
   shoal_address_t posts[SHOAL_MAX_QUEUES];  // device memory from which lazy ones are sent there
   shoal_run_timer_t **timers;               // [segment][instruction]; NULL: nothing is timed
   shoal_run_timer_t *run_timers;            // one per order
-  char *tap_data;                           // the largest part, when there is a tap
+  int64_t last_end;                         // timed: of the run before
+  shoal_mutex_t tap_lock;                   // the tap is called by one queue at a time
+  char *tap_data[SHOAL_MAX_QUEUES];         // the largest part, when there is a tap
+  // What goes on now:
+  shoal_run_order_t *steady;  // ran last, and no collective call since; NULL: queues are joined
+  int64_t step;               // how often, since the queues were joined
   int64_t run_count;
-  shoal_status_t broken;  // a world of one: the error that broke it
+  shoal_run_flight_t flights[SHOAL_RUN_AHEAD];
+  shoal_run_agreement_t agreement;
+  bool wants_stop, stop;  // asked for on this rank; agreed
+  shoal_runner_counters_t counters;
+  // What broke it (broken.c):
+  shoal_mutex_t error_lock;  // of `error`
+  shoal_status_t error;      // this rank's first one
+  atomic_bool failed;        // set behind it
+  shoal_status_t broken;     // what every call returns; only the host's thread looks
 };
 
-// ---- feed.c ---------------------------------------------------------------------------
+// ---- queues.c -------------------------------------------------------------------------
+
+SHOAL_MUST_USE shoal_status_t shoal_run_queues_init(shoal_runner_t *runner);
+// Once the orders are built: room for the runs in flight.
+SHOAL_MUST_USE shoal_status_t shoal_run_queues_reserve(shoal_runner_t *runner);
+// For waits inside segments; for waits into earlier calls of an order.
+SHOAL_MUST_USE shoal_status_t shoal_run_events_init(shoal_runner_t *runner);
+SHOAL_MUST_USE shoal_status_t shoal_run_posted_init(shoal_runner_t *runner,
+                                                    const shoal_order_t *from,
+                                                    shoal_run_order_t *to);
+// What instruction `index` of a call of the order waits for, and records.
+SHOAL_MUST_USE shoal_status_t shoal_run_awaits_init(shoal_runner_t *runner,
+                                                    const shoal_order_t *from,
+                                                    const shoal_run_order_t *to, int64_t call,
+                                                    int64_t index, shoal_action_t *action);
+void shoal_run_events_deinit(shoal_runner_t *runner);
+
+// ---- ports.c --------------------------------------------------------------------------
 
 // Walks the bound orders: who feeds and fetches what on this rank, and the host memory for it.
 SHOAL_MUST_USE shoal_status_t shoal_run_ports_init(shoal_runner_t *runner);
-// FEED or FETCH in one call; `staging` has room for the buffer's largest part.
+// FEED or FETCH in one call.
 SHOAL_MUST_USE shoal_status_t shoal_run_transfer_init(shoal_runner_t *runner, const char *graph,
                                                       int32_t micro,
                                                       const shoal_bound_instruction_t *bound,
-                                                      char *staging,
                                                       shoal_run_transfer_t *out_transfer);
-// Checks that everything was fed that this rank needs to run the graph.
-SHOAL_MUST_USE shoal_status_t shoal_run_feed_check(const shoal_runner_t *runner, const char *graph);
-// Enqueues the upload of a FEED (its staging is packed at once), the download of a FETCH.
-SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue,
+// Once an order is built: the events that its transfers record.
+SHOAL_MUST_USE shoal_status_t shoal_run_transfers_finish(shoal_runner_t *runner,
+                                                         shoal_run_order_t *order);
+void shoal_run_ports_deinit(shoal_runner_t *runner);
+// Enqueues the upload of a FEED, the download of a FETCH.
+SHOAL_MUST_USE shoal_status_t shoal_run_feed(shoal_queue_t *queue, int32_t index,
                                              const shoal_run_transfer_t *feed);
-SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue,
+SHOAL_MUST_USE shoal_status_t shoal_run_fetch(shoal_queue_t *queue, int32_t index,
                                               const shoal_run_transfer_t *fetch);
-// Once the queue is done: the fetched part goes into the whole.
-SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetch);
+// Waits for what was enqueued with a slot.
+SHOAL_MUST_USE shoal_status_t shoal_run_store_wait(const shoal_run_store_t *store, int32_t slot);
+
+// ---- feed.c ---------------------------------------------------------------------------
+
+// Checks that everything was fed that this rank needs to run the graph.
+SHOAL_MUST_USE shoal_status_t shoal_run_feed_check(const shoal_run_order_t *order);
 
 // ---- meet.c ---------------------------------------------------------------------------
 
@@ -164,19 +275,55 @@ SHOAL_MUST_USE shoal_status_t shoal_run_fetched(const shoal_run_transfer_t *fetc
 
 // A collective call, as this rank makes it.
 typedef struct shoal_run_meeting {
-  const char *call, *name;  // "shoal_run", "train"
-  const char *graph;        // whose inputs are compared; NULL: none
+  const char *call, *name;         // "shoal_run", "train"
+  const shoal_run_order_t *order;  // whose inputs are compared; NULL: none
   bool has_value;
   uint64_t value;  // hash of what every rank gives
+  bool steady;     // an agreement: runs have begun, and an error sticks
 } shoal_run_meeting_t;
 
-// Begins a call: agrees on `status` as shoal_runner_agree does, at the same cost, and compares the
-// calls.
+// Begins a call: joins the queues, agrees on `status` as shoal_runner_agree does, at the same cost,
+// and compares the calls.
 SHOAL_MUST_USE shoal_status_t shoal_run_meet(shoal_runner_t *runner,
                                              const shoal_run_meeting_t *mine,
                                              shoal_status_t status);
 // The key of a part with one more micro-batch (-1: outside the loop) of these boxes.
 uint64_t shoal_run_key(uint64_t key, int32_t micro, const shoal_boxes_t *boxes);
+// Of the hash of the member at `index` of `count` that share a key.
+uint64_t shoal_run_weight(uint64_t key, int64_t index, int64_t count);
+
+// The agreement beside the runs. `reset` begins with the runs after this one, the first after a
+// meeting. In a steady run `before` collects the last one if the next
+// is due; `after`, when the run is enqueued, starts that. An error of `before` sticks.
+void shoal_run_agree_reset(shoal_runner_t *runner);
+SHOAL_MUST_USE shoal_status_t shoal_run_agree_before(shoal_runner_t *runner);
+SHOAL_MUST_USE shoal_status_t shoal_run_agree_after(shoal_runner_t *runner);
+// Waits for the one under way, if there is one. Errors stick.
+void shoal_run_agree_collect(shoal_runner_t *runner);
+
+// ---- tell.c ---------------------------------------------------------------------------
+
+// All ranks tell each other what they do and were fed: the same error on all, which names who
+// differs. Works out new weights. `out_hangs`: with an error, whether some ranks have runs enqueued
+// that others do not.
+SHOAL_MUST_USE shoal_status_t shoal_run_tell(shoal_runner_t *runner,
+                                             const shoal_run_meeting_t *mine, bool *out_hangs);
+
+// ---- broken.c -------------------------------------------------------------------------
+
+// Takes an error; NULL is allowed. From then on every call returns an error, on all ranks: the
+// world is broken, so that no rank waits for data that will not come. (A world of one has nobody to
+// tell and stays good for others.) From any thread.
+void shoal_run_break(shoal_runner_t *runner, shoal_status_t status);
+// The same for an error that all ranks have: each of them calls it, and returns the error as it
+// is. Where work may hang that was enqueued (`hangs`, alike) the world is broken.
+void shoal_run_break_alike(shoal_runner_t *runner, shoal_status_t status, bool hangs);
+// What every rank returns since something broke; NULL: nothing did.
+SHOAL_MUST_USE shoal_status_t shoal_run_broken(shoal_runner_t *runner);
+// A shoal_queue_error_fn_t; self is the runner.
+void shoal_run_queue_failed(void *self, shoal_status_t status);
+// Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
+SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
 
 // ---- move.c ---------------------------------------------------------------------------
 
@@ -200,6 +347,16 @@ SHOAL_MUST_USE shoal_status_t shoal_run_bounded(shoal_runner_t *runner,
                                                 const shoal_bound_instruction_t *bound,
                                                 shoal_launch_t *launch);
 
+// ---- tap.c ----------------------------------------------------------------------------
+
+// Memory for the values; nothing where there is no tap.
+SHOAL_MUST_USE shoal_status_t shoal_run_taps_init(shoal_runner_t *runner);
+// What the tap sees of an instruction in one call.
+SHOAL_MUST_USE shoal_status_t shoal_run_tap_init(shoal_runner_t *runner, const char *graph,
+                                                 int32_t micro, shoal_action_t *action);
+// Enqueues it, behind the instruction.
+SHOAL_MUST_USE shoal_status_t shoal_run_tap(shoal_queue_t *queue, const shoal_action_t *action);
+
 // ---- timer.c --------------------------------------------------------------------------
 
 // Once the orders are built. Nothing where nothing is timed.
@@ -207,16 +364,18 @@ SHOAL_MUST_USE shoal_status_t shoal_run_timers_init(shoal_runner_t *runner);
 // On a queue; self is a shoal_run_timer_t.
 SHOAL_MUST_USE shoal_status_t shoal_run_timer_begin(void *self);
 SHOAL_MUST_USE shoal_status_t shoal_run_timer_end(void *self);
-// After a run: the first one's samples are dropped.
-void shoal_run_timers_forget(shoal_runner_t *runner, const shoal_run_order_t *order);
+// On a queue, at the end of a run; self is an int64_t.
+SHOAL_MUST_USE shoal_status_t shoal_run_timer_stamp(void *self);
+// A run has ended: its time is noted.
+void shoal_run_timer_land(shoal_runner_t *runner, shoal_run_flight_t *flight);
 
 // ---- executor.c -----------------------------------------------------------------------
 
+// Waits for everything that was enqueued. What went wrong sticks. The next run is the first again.
+void shoal_run_join(shoal_runner_t *runner);
 // NOT_FOUND suggests the nearest graph.
 SHOAL_MUST_USE shoal_status_t shoal_run_find_order(const shoal_runner_t *runner, const char *graph,
-                                                   const shoal_run_order_t **out_order);
-// Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
-SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
+                                                   shoal_run_order_t **out_order);
 
 // ---- names and sizes ------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 // Times of instructions, measured on their queues, when `timed` is asked for. A stamp is enqueued
 // before and behind each instruction, behind what it waits for: so waiting for other queues is not
-// measured, waiting for other ranks in a reshard is. The last samples are kept, and the first run
-// of a graph, which touches memory for the first time, is forgotten.
+// measured, waiting for other ranks in a reshard is. The last samples are kept; the first run of a
+// graph, which touches memory for the first time, is not measured.
+//
+// A run's time counts from the end of the run before, if it was enqueued by then: runs overlap.
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -34,14 +36,22 @@ shoal_status_t shoal_run_timer_end(void *self) {
   return NULL;
 }
 
-void shoal_run_timers_forget(shoal_runner_t *runner, const shoal_run_order_t *order) {
-  shoal_run_timer_t *timer = &runner->run_timers[order - runner->orders];
-  if (timer->warm) return;
-  *timer = (shoal_run_timer_t){.warm = true};
-  for (int64_t c = 0; c < order->call_count; ++c) {
-    const shoal_run_call_t *call = &order->calls[c];
-    for (int64_t i = 0; i < call->action_count; ++i) runner->timers[call->segment][i].count = 0;
+shoal_status_t shoal_run_timer_stamp(void *self) {
+  *(int64_t *)self = shoal_time_ns();
+  return NULL;
+}
+
+void shoal_run_timer_land(shoal_runner_t *runner, shoal_run_flight_t *flight) {
+  if (flight->begin == 0) return;
+  int64_t end = 0;
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
+    if (flight->stamps[q] > end) end = flight->stamps[q];
   }
+  const int64_t from = flight->begin > runner->last_end ? flight->begin : runner->last_end;
+  shoal_run_timer_t *timer = flight->timer;
+  if (timer && end > from) timer->samples[timer->count++ % SHOAL_RUN_SAMPLES] = end - from;
+  runner->last_end = end;
+  flight->begin = 0;
 }
 
 static int compare(const void *a, const void *b) {
@@ -83,7 +93,7 @@ shoal_status_t shoal_runner_times(const shoal_runner_t *runner, const char *grap
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "set `timed` in the options",
                             "this session does not measure times");
   }
-  const shoal_run_order_t *order;
+  shoal_run_order_t *order;
   SHOAL_RETURN_IF_ERROR(shoal_run_find_order(runner, graph, &order));
   const shoal_run_timer_t *runs = &runner->run_timers[order - runner->orders];
   *out_run_seconds = median(runs);

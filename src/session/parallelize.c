@@ -168,7 +168,8 @@ static void free_pages(void *self, void *memory) {
 // Its errors are agreed.
 static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_options_t *options) {
   if (options->dry_run) return NULL;
-  shoal_device_options_t device = {.allocator = session->allocator, .opaque = options->opaque};
+  shoal_device_options_t device = {
+      .allocator = session->allocator, .opaque = options->opaque, .concurrent = true};
   if (shoal_world_size(session->world) > 1) {
     device.pages = (shoal_allocator_t){session->world, alloc_pages, free_pages};
   }
@@ -185,7 +186,9 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
   };
   SHOAL_RETURN_IF_ERROR(shoal_runner_create(session->program, session->world, session->device,
                                             &runner_options, &session->runner));
-  return has_init(session->program) ? shoal_runner_run(session->runner, "init") : NULL;
+  if (!has_init(session->program)) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_runner_run(session->runner, "init"));
+  return shoal_runner_wait(session->runner);
 }
 
 // ---- creating -------------------------------------------------------------------------

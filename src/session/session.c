@@ -56,20 +56,14 @@ shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name, const
   return shoal_runner_feed_part(session->runner, name, data, size);
 }
 
-// All ranks see a signal after the same run, whichever of them got it.
-static shoal_status_t agree_to_stop(shoal_session_t *session) {
-  if (!session->catches_signals || session->stop) return NULL;
-  int32_t stop = shoal_signals_raised();
-  SHOAL_RETURN_IF_ERROR(
-      shoal_all_reduce(session->everyone, SHOAL_I32, SHOAL_REDUCE_MAX, 1, &stop, &stop));
-  session->stop = stop != 0;
-  return NULL;
-}
-
 shoal_status_t shoal_run(shoal_session_t *session, const char *graph) {
   if (!session->runner) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_runner_run(session->runner, graph ? graph : ""));
-  return agree_to_stop(session);
+  if (session->catches_signals && shoal_signals_raised()) shoal_runner_ask_stop(session->runner);
+  return shoal_runner_run(session->runner, graph ? graph : "");
+}
+
+shoal_status_t shoal_session_wait(shoal_session_t *session) {
+  return session->runner ? shoal_runner_wait(session->runner) : NULL;
 }
 
 shoal_status_t shoal_fetch(shoal_session_t *session, const char *name, void *data, size_t size) {
@@ -121,7 +115,7 @@ shoal_status_t shoal_session_catch_signals(shoal_session_t *session) {
 }
 
 bool shoal_session_should_stop(const shoal_session_t *session) {
-  return session->stop;
+  return session->runner && shoal_runner_should_stop(session->runner);
 }
 
 shoal_world_t *shoal_session_world(const shoal_session_t *session) {
@@ -155,4 +149,15 @@ shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
       shoal_program_class_of(session->program, shoal_world_rank(session->world));
   if (rank_class) report.arena_planned = rank_class->arena_bytes;
   return report;
+}
+
+shoal_session_counters_t shoal_session_counters(const shoal_session_t *session) {
+  shoal_session_counters_t counters = {.allocations = atomic_load(&session->counting.calls)};
+  if (!session->runner) return counters;
+  const shoal_runner_counters_t of_runner = shoal_runner_counters(session->runner);
+  counters.runs = of_runner.runs;
+  counters.joins = of_runner.joins;
+  counters.meetings = of_runner.meetings;
+  counters.agreements = of_runner.agreements;
+  return counters;
 }

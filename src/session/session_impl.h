@@ -33,7 +33,7 @@ struct shoal_session {
   shoal_runner_t *runner;  // NULL in a dry run
   bool has_seed;
   uint64_t seed;
-  bool catches_signals, stop;
+  bool catches_signals;
 };
 
 // What a session is made from: a model or a program.

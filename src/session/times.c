@@ -1,6 +1,7 @@
 // Measured times of a session's runs as a times file (simulate/times.c): every rank's medians,
 // averaged over the ranks of its class; and the link between the first two ranks, by messages there
-// and back.
+// and back. Queues overlap, and so do runs: a step's time is that from the end of one to the end of
+// the next.
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,11 +139,10 @@ shoal_status_t shoal_session_times(shoal_session_t *session, const char *graph,
   if (!status && !session->runner) {
     status = SHOAL_ERROR(INVALID_ARGUMENT, "a dry run measures nothing");
   }
-  if (!status) {
-    status =
-        shoal_runner_times(session->runner, graph, m.seconds, m.counts, &m.run_seconds, &m.runs);
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_world_agree(session->world, status));
+  if (!session->runner) return shoal_world_agree(session->world, status);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_session_times", graph, status));
+  status = shoal_runner_times(session->runner, graph, m.seconds, m.counts, &m.run_seconds, &m.runs);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(session->runner, status));
   if (shoal_world_size(session->world) > 1) {
     SHOAL_RETURN_IF_ERROR(join(session, count, &m));
     SHOAL_RETURN_IF_ERROR(measure_link(session, arena, &m.latency, &m.bandwidth));

@@ -1,5 +1,6 @@
-// Ranks that disagree at run time hear of it by name, all of them and before anything runs:
-// batches, parts that several ranks hold, states, calls. Also run by tests/mpi_failures.sh.
+// Ranks that disagree at run time hear of it by name, all of them: batches, parts that several
+// ranks hold, states, calls. In the first run of a graph before anything runs, in later ones a few
+// runs later. Also run by tests/mpi_failures.sh.
 // links: all
 #include <math.h>
 
@@ -91,13 +92,15 @@ static shoal_status_t expect_mismatch(shoal_status_t status, const char *says) {
 
 // ---- batches --------------------------------------------------------------------------
 
-// Two steps alike, one in which a rank has another batch - nothing runs -, and two more.
+// Two steps alike, one in which a rank has another batch - it is a first run, so nothing runs -,
+// and two more.
 static shoal_status_t batches_of(const job_t *job, shoal_session_t *session, rows_t good) {
   const int32_t rank = shoal_world_rank(shoal_session_world(session));
   for (int64_t step = 0; step < 5; ++step) {
     rows_t rows = good;
     if (step == 2 && rank == job->odd) rows.wrong = 0.25, rows.last_only = job->in < 100;
     if (step == 2 && job->crossed) rows.share = rank == 1 || rank == 2;
+    if (step == 2) SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));
     SHOAL_RETURN_IF_ERROR(feed(job, session, step, rows));
     shoal_status_t status = run(session);
     if (step == 2) status = expect_mismatch(status, job->says);
@@ -166,6 +169,109 @@ static void test_crossed_parts(void **state) {
   shoal_model_free(model);
 }
 
+// ---- steady runs ----------------------------------------------------------------------
+
+enum { STEADY = 80, WRONG = 41 };
+
+// Runs on and on until something is wrong; then every call says so, in the same words.
+static shoal_status_t until_wrong(const job_t *job, shoal_session_t *session, int64_t *out_step) {
+  const int32_t rank = shoal_world_rank(shoal_session_world(session));
+  const bool odd = rank == job->odd;
+  double loss;
+  shoal_status_t status = NULL;
+  for (int64_t step = 1; step <= STEADY && !status; ++step) {
+    rows_t rows = {.shares = 1, .wrong = odd && !job->crossed && step == WRONG ? 0.25 : 0};
+    // Crossed: the odd rank has two batches in the wrong order.
+    const bool crossed = odd && job->crossed && (step == WRONG || step == WRONG + 1);
+    const int64_t batch = crossed ? 2 * WRONG + 1 - step : step;
+    *out_step = step;
+    SHOAL_RETURN_IF_ERROR(feed(job, session, batch, rows));
+    status = shoal_run(session, "train");
+  }
+  CHECK(status, "nobody noticed");
+  shoal_status_t after[] = {shoal_run(session, "train"), shoal_session_wait(session),
+                            shoal_fetch(session, "loss", &loss, sizeof loss)};
+  bool sticks = true;
+  for (size_t i = 0; i < sizeof after / sizeof after[0]; ++i) {
+    sticks &= shoal_status_code(after[i]) == SHOAL_MISMATCH;
+    sticks &= strcmp(shoal_status_message(after[i]), shoal_status_message(status)) == 0;
+    shoal_status_free(after[i]);
+  }
+  const char *runs = strstr(shoal_status_message(status), "runs ");
+  int first = 0, last = 0;
+  const bool named = runs && sscanf(runs, "runs %d to %d", &first, &last) == 2 && first <= WRONG &&
+                     last >= WRONG && last - first < 16;
+  SHOAL_RETURN_IF_ERROR(expect_mismatch(status, job->says));
+  CHECK(sticks, "the error does not stick");
+  CHECK(named, "run %d is not one of runs %d to %d", WRONG, first, last);
+  return NULL;
+}
+
+static int64_t steps_until_wrong[MAX_RANKS];
+
+static shoal_status_t steady(shoal_world_t *world, void *self) {
+  const job_t *job = self;
+  shoal_session_t *session = NULL;
+  SHOAL_RETURN_IF_ERROR(begin(job, world, &session));
+  shoal_status_t status = until_wrong(job, session, &steps_until_wrong[shoal_world_rank(world)]);
+  shoal_session_free(session);
+  return status;
+}
+
+// A difference in one of many runs that wait for nobody: all ranks end after the same run.
+static void test_steady(void **state) {
+  (void)state;
+  shoal_model_t *model = make_model(5);
+  for (int i = 0; i < 4; ++i) {
+    job_t job = {.model = model,
+                 .options = {.strategy = i < 2 ? "data" : "tensor", .opaque = i & 1},
+                 .in = 5,
+                 .odd = i % 3,
+                 .crossed = i & 1,
+                 .says = "the ranks were fed different batches: input 'x' of graph 'train' on"};
+    run_threads(&soon, 3, steady, &job);
+    assert_int_equal(steps_until_wrong[0], steps_until_wrong[1]);
+    assert_int_equal(steps_until_wrong[0], steps_until_wrong[2]);
+    assert_in_range(steps_until_wrong[0], WRONG + 1, WRONG + 32);
+  }
+  shoal_model_free(model);
+}
+
+// Rank 1 saves while the others run on. At first the next call says so; later somebody waits in
+// vain, and it says for whom.
+static shoal_status_t other_call(shoal_world_t *world, void *self) {
+  const job_t *job = self;
+  const int32_t rank = shoal_world_rank(world);
+  shoal_session_t *session = NULL;
+  SHOAL_RETURN_IF_ERROR(begin(job, world, &session));
+  shoal_status_t status = feed(job, session, 0, (rows_t){.shares = 1});
+  for (int64_t step = 1; step <= STEADY && !status; ++step) {
+    status = rank == 1 && step == job->odd ? shoal_save(session, "/there/is/a")
+                                           : shoal_run(session, "train");
+  }
+  shoal_status_t again = shoal_session_wait(session);
+  const bool sticks = shoal_status_code(again) == shoal_status_code(status);
+  shoal_status_free(again);
+  shoal_session_free(session);
+  const bool named = shoal_status_code(status) == SHOAL_DEADLINE
+                         ? strstr(shoal_status_message(status), "no progress in") != NULL
+                         : strstr(shoal_status_message(status), "rank 1 calls shoal_save(") != NULL;
+  if (!named || !sticks) return shoal_status_annotate(status, "not the expected error");
+  shoal_status_free(status);
+  return NULL;
+}
+
+static void test_other_calls(void **state) {
+  (void)state;
+  static const shoal_world_options_t quick = {.timeout_ms = 500};
+  shoal_model_t *model = make_model(5);
+  for (int32_t at = 2; at < STEADY; at += 25) {
+    job_t job = {.model = model, .options = {.strategy = "data"}, .in = 5, .odd = at};
+    run_threads(&quick, 2, other_call, &job);
+  }
+  shoal_model_free(model);
+}
+
 // ---- states and calls -----------------------------------------------------------------
 
 static shoal_status_t set_of(shoal_session_t *session, int32_t rank) {
@@ -186,6 +292,7 @@ static shoal_status_t calls_of(const job_t *job, shoal_session_t *session, int32
   double bias[6] = {0};
   SHOAL_RETURN_IF_ERROR(feed(job, session, 0, (rows_t){.shares = 1}));
   SHOAL_RETURN_IF_ERROR(run(session));
+  SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));
   SHOAL_RETURN_IF_ERROR(expect_mismatch(shoal_run(session, rank == 1 ? "eval" : "train"),
                                         "rank 1 calls shoal_run(\"eval\"), rank 0 "
                                         "shoal_run(\"train\")"));
@@ -266,12 +373,14 @@ static shoal_status_t operations(const job_t *job, shoal_world_t *world, uint64_
   int64_t allocations = 0;
   for (int64_t step = 0; step < 6 && !status; ++step) {
     if (step == 2) {
+      status = shoal_session_wait(session);
       before = atomic_load(&world->recorder->begun);
       allocations = shoal_session_memory(session).allocations;
     }
-    status = feed(job, session, step, (rows_t){.shares = 1});
+    if (!status) status = feed(job, session, step, (rows_t){.shares = 1});
     if (!status) status = run(session);
   }
+  if (!status) status = shoal_session_wait(session);
   *out_count = atomic_load(&world->recorder->begun) - before;
   allocations = shoal_session_memory(session).allocations - allocations;
   shoal_session_free(session);
@@ -320,10 +429,9 @@ static int join(const char *name) {
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) return join(argv[2]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_batches),
-      cmocka_unit_test(test_crossed_parts),
-      cmocka_unit_test(test_states_and_calls),
-      cmocka_unit_test(test_allowed),
+      cmocka_unit_test(test_batches),          cmocka_unit_test(test_crossed_parts),
+      cmocka_unit_test(test_steady),           cmocka_unit_test(test_other_calls),
+      cmocka_unit_test(test_states_and_calls), cmocka_unit_test(test_allowed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

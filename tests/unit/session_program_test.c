@@ -168,7 +168,8 @@ static shoal_status_t run_too_many(shoal_session_t *session) {
   const int32_t n = ROWS + 1;
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, "x", x, sizeof x));
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, "n", &n, sizeof n));
-  return shoal_run(session, "train");
+  SHOAL_RETURN_IF_ERROR(shoal_run(session, "train"));
+  return shoal_session_wait(session);
 }
 
 static void expect_error(const char *text, shoal_code_t code, const char *part) {
