@@ -1,7 +1,7 @@
 // Deals the global instructions out to classes: ranks that are on the same meshes run the same
-// program. Each class gets its own numbering of buffers, its segments (one per phase and depth it
-// has work in) and, per graph, the order in which they are called. Buffers and workspaces are as
-// large as the largest of the class's own ranks needs.
+// program. Each class gets its own numbering of buffers, its queues, its segments (one per phase
+// and depth it has work in) and, per graph, the order in which they are called. Buffers and
+// workspaces are as large as the largest of the class's own ranks needs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
 // used.
 typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
 
-static bool share_ranks(const build_t *b, int32_t first, int32_t second) {
-  int64_t mesh = b->buffers.items[first]->layout->mesh - b->meshes;
-  int64_t other = b->buffers.items[second]->layout->mesh - b->meshes;
+static bool share_ranks(const build_t *b, const shoal_layout_t *first,
+                        const shoal_layout_t *second) {
+  const int64_t mesh = first->mesh - b->meshes, other = second->mesh - b->meshes;
   return b->overlap[mesh * b->program->mesh_count + other];
 }
 
@@ -36,7 +36,9 @@ static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_
   if (in->code.opcode != SHOAL_OPCODE_RESHARD) return works ? ROLE_WORKER : ROLE_NONE;
   bool sends = on_mesh(b, mask, in->code.inputs[0]);
   if (!sends && !works) return ROLE_NONE;
-  if (share_ranks(b, in->code.inputs[0], in->code.outputs[0])) return ROLE_WORKER;
+  if (share_ranks(b, b->buffers.items[in->code.inputs[0]]->layout,
+                  b->buffers.items[in->code.outputs[0]]->layout))
+    return ROLE_WORKER;
   if (sends) *out_depth = in->send_depth;
   return sends ? ROLE_SENDER : ROLE_RECEIVER;
 }
@@ -46,6 +48,7 @@ typedef struct class_emitter {
   shoal_class_t *c;
   uint64_t mask;
   int32_t *local;  // class buffer of each global buffer; -1: none
+  SHOAL_VEC(shoal_program_queue_t) queues;
   SHOAL_VEC(shoal_buffer_t) buffers;
   SHOAL_VEC(int32_t) global;  // global buffer of each class buffer
   SHOAL_VEC(shoal_segment_t) segments;
@@ -198,9 +201,21 @@ static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_
   return shoal_memo_add(&e->workspaces, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 
+// The class's queue of this name, for messages.
+static shoal_status_t queue_of(class_emitter_t *e, const char *name, int32_t *out_queue) {
+  for (*out_queue = 0; *out_queue < e->queues.count; ++*out_queue)
+    if (strcmp(e->queues.items[*out_queue].name, name) == 0) return NULL;
+  const shoal_program_queue_t queue = {.name = name, .kind = SHOAL_QUEUE_COMM};
+  return SHOAL_PUSH(e->b->arena, &e->queues, queue) ? NULL : SHOAL_OOM();
+}
+
+// Messages between meshes that share no rank have a lane and queues of their own: they hold up
+// nothing but what needs them.
 static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruction_t *in,
-                                       shoal_instruction_t *out) {
+                                       role_t role, shoal_instruction_t *out) {
   *out = in->code;
+  if (role == ROLE_SENDER) SHOAL_RETURN_IF_ERROR(queue_of(e, "send", &out->queue));
+  if (role == ROLE_RECEIVER) SHOAL_RETURN_IF_ERROR(queue_of(e, "receive", &out->queue));
   int32_t *inputs = SHOAL_NEW(e->b->arena, int32_t, in->code.input_count);
   int32_t *outputs = SHOAL_NEW(e->b->arena, int32_t, in->code.output_count);
   if (!inputs || !outputs) return SHOAL_OOM();
@@ -240,8 +255,8 @@ static shoal_status_t emit_segment(class_emitter_t *e, const graph_build_t *grap
                                     slots->depth);
   if (!segment.instructions || !segment.name) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i)
-    SHOAL_RETURN_IF_ERROR(
-        emit_instruction(e, graph->instructions.items[slots[i].index], &segment.instructions[i]));
+    SHOAL_RETURN_IF_ERROR(emit_instruction(e, graph->instructions.items[slots[i].index],
+                                           (role_t)slots[i].role, &segment.instructions[i]));
   *out_index = (int32_t)e->segments.count;
   return SHOAL_PUSH(b->arena, &e->segments, segment) ? NULL : SHOAL_OOM();
 }
@@ -286,6 +301,8 @@ static shoal_status_t fill_class(class_emitter_t *e) {
   c->orders = SHOAL_NEW(b->arena, shoal_order_t, c->order_count);
   if (!e->local || !c->orders) return SHOAL_OOM();
   for (int64_t i = 0; i < b->buffers.count; ++i) e->local[i] = -1;
+  for (int q = 0; q < SHOAL_QUEUE_KIND_COUNT; ++q)
+    if (!SHOAL_PUSH(b->arena, &e->queues, shoal_program_default_queues[q])) return SHOAL_OOM();
   // States are there whether this class's graphs read them or not: they can be saved and fetched.
   for (int64_t s = 0; s < b->program->state_count; ++s) {
     int32_t unused;
@@ -297,8 +314,8 @@ static shoal_status_t fill_class(class_emitter_t *e) {
                                 sizeof *e->buffers.items);
   if (!c->buffers) return SHOAL_OOM();
   c->buffer_count = e->buffers.count;
-  c->queues = shoal_program_default_queues;
-  c->queue_count = SHOAL_QUEUE_KIND_COUNT;
+  c->queues = e->queues.items;
+  c->queue_count = (int32_t)e->queues.count;
   c->segments = e->segments.items;
   c->segment_count = e->segments.count;
   return NULL;
@@ -356,6 +373,10 @@ static shoal_status_t make_classes(build_t *b, uint64_t **out_masks) {
 shoal_status_t shoal_lower_emit(build_t *b) {
   uint64_t *masks = NULL;
   if (b->program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
+  for (int64_t i = 0; i < b->channels.count; ++i) {
+    shoal_channel_t *channel = &b->channels.items[i];
+    channel->lane = share_ranks(b, channel->src, channel->dst) ? 0 : 1;
+  }
   SHOAL_RETURN_IF_ERROR(make_classes(b, &masks));
   for (int64_t k = 0; k < b->program->class_count; ++k)
     SHOAL_RETURN_IF_ERROR(emit_class(b, &b->program->classes[k], masks[k]));

@@ -37,6 +37,8 @@ static const example_t EXAMPLES[] = {
                 "d!data=1,micro=4@3"}},
     {"2 stages of 2 parts each", .reordered = true, .world = 2, .layers = 8, .each = 2,
      .meshes = {"a!data=1,micro=4@0", "b!data=1,micro=4@1"}},
+    {"3 stages of 2 parts each", .reordered = true, .world = 3, .layers = 6, .each = 1,
+     .meshes = {"a!data=1,micro=4@0", "b!data=1,micro=4@1", "c!data=1,micro=4@2"}},
     {"stages that share a rank", .world = 3, .layers = 2, .each = 1,
      .meshes = {"a!data=2,micro=3@0-1", "b!data=2,micro=3@1-2"}},
 };
@@ -116,13 +118,41 @@ static bool is_ready(const schedule_t *all, int64_t classes, const schedule_t *s
   return true;
 }
 
+// When a class calls the segment of a depth, and which does; 0: not yet, or there is none.
+static int32_t tick_of(const schedule_t *all, int64_t classes, int32_t depth, int32_t micro,
+                       int64_t *out_class) {
+  for (int64_t k = 0; k < classes; ++k)
+    for (int32_t i = 0; i < all[k].segment_count; ++i) {
+      if (all[k].depths[i] != depth || (depth == 0 && k > 0)) continue;
+      *out_class = k;
+      return all[k].ticks[i][micro];
+    }
+  *out_class = -1;
+  return 0;
+}
+
+// Messages from one class to another come in the order in which they are sent.
+static bool is_next(const schedule_t *all, int64_t classes, const schedule_t *s, int32_t index,
+                    int32_t micro, int32_t micro_count) {
+  int64_t from, other;
+  const int32_t sent = tick_of(all, classes, s->depths[index] - 1, micro, &from);
+  for (int32_t i = 0; i < s->segment_count; ++i)
+    for (int32_t m = 0; m < micro_count; ++m) {
+      const int32_t before = tick_of(all, classes, s->depths[i] - 1, m, &other);
+      if (s->ticks[i][m] == 0 && other == from && before > 0 && before < sent) return false;
+    }
+  return true;
+}
+
 // The deepest that is ready comes first: what ends a micro-batch before what begins one. Segments
 // are called as soon as they can.
 static bool call_next(schedule_t *all, int64_t classes, schedule_t *s, int32_t micro_count,
                       int32_t tick) {
   for (int32_t i = s->segment_count - 1; i >= 0; --i)
     for (int32_t m = 0; m < micro_count; ++m) {
-      if (s->ticks[i][m] > 0 || !is_ready(all, classes, s, s->depths[i], m, tick)) continue;
+      if (s->ticks[i][m] > 0 || !is_ready(all, classes, s, s->depths[i], m, tick) ||
+          !is_next(all, classes, s, i, m, micro_count))
+        continue;
       if (i == 0 && s->begun - s->ended >= s->limit) continue;
       s->ticks[i][m] = tick;
       s->begun += i == 0;
@@ -140,9 +170,9 @@ static void reschedule(const example_t *example, shoal_program_t *program) {
   const int64_t classes = program->class_count;
   assert_true(classes <= MAX_MESHES && program->micro <= 8);
   for (int64_t k = 0; k < classes; ++k)
-    read_schedule(
-        &all[k], &program->classes[k],
-        example->layers == classes * example->each ? (int32_t)(classes - k) : (int32_t)(3 - k));
+    read_schedule(&all[k], &program->classes[k],
+                  example->layers == classes * example->each ? (int32_t)(classes - k)
+                                                             : (int32_t)program->micro);
   int64_t left = 0;
   for (int64_t k = 0; k < classes; ++k) left += all[k].segment_count * program->micro;
   for (int32_t tick = 1; left > 0; ++tick) {
@@ -157,6 +187,7 @@ static void reschedule(const example_t *example, shoal_program_t *program) {
     for (int32_t i = 0; i < all[k].call_count; ++i) order->calls[first + i] = all[k].calls[i];
   }
   assert_ok(shoal_lower_time(program, shoal_allocator_system()));
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
 }
 
 static void for_each_example(void (*fn)(const example_t *example, shoal_program_t *program)) {
@@ -536,6 +567,37 @@ static void test_inputs_have_two_slots(void **state) {
   shoal_model_free(model);
 }
 
+// ---- queues -----------------------------------------------------------------------------
+
+// What is only sent or only received has its own lane, and a queue for each direction; classes
+// without such messages have the queues that all have.
+static void expect_queues(const example_t *example, shoal_program_t *program) {
+  (void)example;
+  for (int64_t k = 0; k < program->class_count; ++k) {
+    const shoal_class_t *c = &program->classes[k];
+    bool sends = false, receives = false;
+    for (int64_t s = 0; s < c->segment_count; ++s)
+      for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
+        const shoal_instruction_t *in = &c->segments[s].instructions[i];
+        if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
+        const shoal_channel_t *channel = &program->channels[in->channel];
+        const bool apart = !shoal_mesh_overlap(channel->src->mesh, channel->dst->mesh);
+        const char *queue = !apart ? "comm" : in->outputs[0] < 0 ? "send" : "receive";
+        assert_string_equal(c->queues[in->queue].name, queue);
+        assert_int_equal(c->queues[in->queue].kind, SHOAL_QUEUE_COMM);
+        assert_int_equal(channel->lane, apart);
+        sends |= apart && in->outputs[0] < 0;
+        receives |= apart && in->outputs[0] >= 0;
+      }
+    assert_int_equal(c->queue_count, SHOAL_QUEUE_KIND_COUNT + sends + receives);
+  }
+}
+
+static void test_messages_have_queues(void **state) {
+  (void)state;
+  for_each_example(expect_queues);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conflicts_are_ordered),
@@ -544,6 +606,7 @@ int main(void) {
       cmocka_unit_test(test_values_are_there),
       cmocka_unit_test(test_slots_are_what_is_in_flight),
       cmocka_unit_test(test_inputs_have_two_slots),
+      cmocka_unit_test(test_messages_have_queues),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
