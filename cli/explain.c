@@ -61,14 +61,10 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
   SHOAL_RETURN_IF_ERROR(explain_reshards(program, arena, out));
   fprintf(out, "memory\n");
   for (int64_t c = 0; c < program->class_count; ++c) {
-    int64_t states = 0;
-    for (int64_t b = 0; b < program->classes[c].buffer_count; ++b)
-      if (program->classes[c].buffers[b].kind == SHOAL_BUFFER_STATE)
-        states += program->classes[c].buffers[b].bytes;
     fputs("  ", out);
     cli_print_class(program, c, out);
-    fputs("; of that, states ", out);
-    cli_print_bytes(states, out);
+    fputs("; of that, ", out);
+    SHOAL_RETURN_IF_ERROR(cli_print_memory(program, c, out));
     fputc('\n', out);
   }
   return NULL;

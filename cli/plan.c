@@ -40,7 +40,9 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
       instructions += rank_class->segments[s].instruction_count;
     fputs("memory: ", out);
     cli_print_class(program, c, out);
-    fprintf(out, "; %lld instructions\n", (long long)instructions);
+    fprintf(out, "; %lld instructions\n  ", (long long)instructions);
+    SHOAL_RETURN_IF_ERROR(cli_print_memory(program, c, out));
+    fputc('\n', out);
   }
   for (int64_t o = 0; o < program->classes[0].order_count; ++o) {
     const char *graph = program->classes[0].orders[o].graph;

@@ -46,6 +46,21 @@ void cli_print_class(const shoal_program_t *program, int64_t index, FILE *out) {
   fputs(" each", out);
 }
 
+shoal_status_t cli_print_memory(const shoal_program_t *program, int64_t index, FILE *out) {
+  shoal_memory_use_t use;
+  SHOAL_RETURN_IF_ERROR(shoal_program_memory(program, index, shoal_allocator_system(), &use));
+  fputs("states ", out);
+  cli_print_bytes(use.states, out);
+  fputs(", inputs ", out);
+  cli_print_bytes(use.inputs, out);
+  fputs(", temporaries ", out);
+  cli_print_bytes(use.temporaries, out);
+  fputs(" (at least ", out);
+  cli_print_bytes(use.bound, out);
+  fprintf(out, ") in '%s'", use.graph ? use.graph : "");
+  return NULL;
+}
+
 void cli_print_json(const char *text, FILE *out) {
   fputc('"', out);
   for (; *text; ++text) {

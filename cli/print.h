@@ -17,6 +17,10 @@ void cli_print_bytes(int64_t bytes, FILE *out);
 // "2 ranks, 4.47 MiB each": how much memory the ranks of a class plan. With several classes the
 // first rank of each is named too: "2 ranks from rank 0 on, 4.47 MiB each".
 void cli_print_class(const shoal_program_t *program, int64_t index, FILE *out);
+// "states 3.10 MiB, inputs 2.00 KiB, temporaries 1.37 MiB (at least 1.36 MiB) in 'train'": what the
+// memory of a class holds, in the graph that needs most.
+SHOAL_MUST_USE shoal_status_t cli_print_memory(const shoal_program_t *program, int64_t index,
+                                               FILE *out);
 // A string of JSON, in quotes.
 void cli_print_json(const char *text, FILE *out);
 

@@ -17,10 +17,9 @@
 // names the slot it means of each group it touches.
 //
 // Programs print, parse back, and are checked before they run: shoal_program_check proves that
-// every read sees a written value, that conflicting accesses to memory are ordered, also between
-// calls and steps, and that all classes' communication matches in order, kind, size, dtype and
-// group, whatever queues it lies on. It is exact for every number of ranks, and costs classes,
-// calls and instructions, not ranks.
+// every read sees a written value, that conflicting accesses to memory are ordered, and that all
+// classes' communication matches in order, kind, size, dtype and group. It is exact for every
+// number of ranks, and costs classes and instructions, not ranks.
 #ifndef SHOAL_PROGRAM_H_
 #define SHOAL_PROGRAM_H_
 
@@ -210,6 +209,20 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, co
 // instruction (MISMATCH) and what to do. `allocator` is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_t *program,
                                                             shoal_allocator_t allocator);
+
+// What the arena of a class holds, in the graph that needs most of it, in bytes.
+typedef struct shoal_memory_use {
+  const char *graph;    // which; borrowed from the program. NULL: the class has none
+  int64_t states;       // of all graphs; updated in place where that is right
+  int64_t inputs;       // what the graph is fed: it stays through the step
+  int64_t temporaries;  // the rest, as planned
+  int64_t bound;        // what temporaries take when most of them are alive: no plan needs less
+} shoal_memory_use_t;
+// Classes are numbered from 0 (INVALID_ARGUMENT). `allocator` is for scratch.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_memory(const shoal_program_t *program,
+                                                             int64_t index,
+                                                             shoal_allocator_t allocator,
+                                                             shoal_memory_use_t *out_use);
 SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);         // "compute"
 SHOAL_API const char *shoal_queue_kind_name(shoal_queue_kind_t queue);  // "comm"
 SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program,

@@ -73,7 +73,12 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_
 // graph.c: writes the instructions of one graph.
 SHOAL_MUST_USE shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
                                                 graph_build_t *out_graph);
+// order.c: the order in which the graph's nodes are lowered, as many as there are.
+SHOAL_MUST_USE shoal_status_t shoal_lower_order(const build_t *b, const shoal_graph_t *graph,
+                                                int32_t *order);
 // emit.c: classes, segments, orders.
 SHOAL_MUST_USE shoal_status_t shoal_lower_emit(build_t *b);
+// home.c: states of one class are updated in place, where that is right.
+SHOAL_MUST_USE shoal_status_t shoal_lower_homes(build_t *b, shoal_class_t *c);
 
 #endif  // SHOAL_LOWER_BUILD_H_

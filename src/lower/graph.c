@@ -21,6 +21,7 @@ typedef struct graph_lowering {
   graph_build_t *out;
   int32_t *homes;   // buffer of each value as produced; -1: not yet
   int32_t *copies;  // by value: its buffers in other layouts, a list by next_copy; -1: none
+  SHOAL_VEC(shoal_named_t) fetches;
 } graph_lowering_t;
 
 static global_buffer_t *buffer_at(const graph_lowering_t *l, int32_t index) {
@@ -357,32 +358,64 @@ static shoal_status_t lower_node(graph_lowering_t *l, int32_t index) {
   return NULL;
 }
 
-// Brings a value to all ranks and downloads it.
-static shoal_status_t fetch(graph_lowering_t *l, const char *port, int32_t value) {
+// Lists an output of the graph, once. *out_name is NULL if it is listed already.
+static shoal_status_t add_port(graph_lowering_t *l, const char *port, int32_t value,
+                               const char **out_name) {
   build_t *b = l->b;
+  *out_name = NULL;
   for (int64_t i = 0; i < b->outputs.count; ++i)
     if (strcmp(b->outputs.items[i].graph, l->out->name) == 0 &&
         strcmp(b->outputs.items[i].name, port) == 0)
       return NULL;
-  const shoal_layout_t whole = {.mesh = b->world}, *everywhere = NULL;
-  int32_t at = -1;
-  SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, &whole, &everywhere));
-  SHOAL_RETURN_IF_ERROR(bring(l, value, everywhere, &at));
-  const global_buffer_t *buffer = buffer_at(l, at);
-  char *name = shoal_arena_strdup(b->arena, port);
-  if (!name) return SHOAL_OOM();
-  phase_t phase = buffer->phase == PHASE_LOOP ? PHASE_AFTER : buffer->phase;
-  SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_FETCH, name, phase,
-                                        phase == buffer->phase ? buffer->depth : 0, at, -1, NULL));
-  shoal_program_port_t record = {.graph = l->out->name, .name = name, .type = buffer->type};
-  if (!SHOAL_PUSH(b->arena, &b->outputs, record)) return SHOAL_OOM();
+  shoal_program_port_t record = {.graph = l->out->name,
+                                 .name = shoal_arena_strdup(b->arena, port),
+                                 .type = l->graph->values.items[value].type};
+  if (!record.name || !SHOAL_PUSH(b->arena, &b->outputs, record)) return SHOAL_OOM();
+  *out_name = record.name;
   return NULL;
 }
 
-static shoal_status_t fetch_named(graph_lowering_t *l, const char *name) {
-  for (int64_t v = 0; v < l->graph->values.count; ++v)
-    if (strcmp(l->graph->values.items[v].name, name) == 0) return fetch(l, name, (int32_t)v);
-  return NULL;  // another graph may have it; session checks that some graph does
+// Brings a value to all ranks and downloads it.
+static shoal_status_t fetch(graph_lowering_t *l, const shoal_named_t *port) {
+  build_t *b = l->b;
+  const shoal_layout_t whole = {.mesh = b->world}, *everywhere = NULL;
+  int32_t at = -1;
+  SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, &whole, &everywhere));
+  SHOAL_RETURN_IF_ERROR(bring(l, port->value, everywhere, &at));
+  const global_buffer_t *buffer = buffer_at(l, at);
+  phase_t phase = buffer->phase == PHASE_LOOP ? PHASE_AFTER : buffer->phase;
+  return new_instruction(l, SHOAL_OPCODE_FETCH, port->name, phase,
+                         phase == buffer->phase ? buffer->depth : 0, at, -1, NULL);
+}
+
+// What is fetched: the graph's outputs, and values named besides. (Another graph may have a name
+// that this one lacks; session checks that some graph does.)
+static shoal_status_t list_fetches(graph_lowering_t *l) {
+  const shoal_graph_t *graph = l->graph;
+  shoal_named_t port = {0};
+  for (int64_t i = 0; i < graph->outputs.count; ++i) {
+    port.value = graph->outputs.items[i].value;
+    SHOAL_RETURN_IF_ERROR(add_port(l, graph->outputs.items[i].name, port.value, &port.name));
+    if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+  }
+  for (const char *const *name = l->b->options->fetches; name && *name; ++name) {
+    for (port.value = 0; port.value < graph->values.count; ++port.value)
+      if (strcmp(graph->values.items[port.value].name, *name) == 0) break;
+    if (port.value == graph->values.count) continue;
+    SHOAL_RETURN_IF_ERROR(add_port(l, *name, port.value, &port.name));
+    if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+// States are fetched first: their updates write over them.
+static shoal_status_t fetch_all(graph_lowering_t *l, bool states) {
+  for (int64_t i = 0; i < l->fetches.count; ++i) {
+    const shoal_named_t *port = &l->fetches.items[i];
+    const bool state = l->graph->values.items[port->value].source == SHOAL_FROM_STATE;
+    if (state == states) SHOAL_RETURN_IF_ERROR(fetch(l, port));
+  }
+  return NULL;
 }
 
 static shoal_status_t assign(graph_lowering_t *l, const shoal_assignment_t *assignment) {
@@ -403,6 +436,34 @@ static shoal_status_t assign(graph_lowering_t *l, const shoal_assignment_t *assi
                          NULL);
 }
 
+// Node after node, each with the assignments of its values: who needs them in a state's layout gets
+// them at once.
+static shoal_status_t lower_nodes(graph_lowering_t *l) {
+  const shoal_graph_t *graph = l->graph;
+  int32_t *order = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);
+  int32_t *assigned = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);  // the first; -1: none
+  int32_t *next = SHOAL_NEW(l->b->arena, int32_t, graph->assigns.count);    // of the same node
+  if (!order || !assigned || !next) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_lower_order(l->b, graph, order));
+  for (int64_t n = 0; n < graph->nodes.count; ++n) assigned[n] = -1;
+  for (int32_t i = (int32_t)graph->assigns.count - 1; i >= 0; --i) {
+    const shoal_value_info_t *info = &graph->values.items[graph->assigns.items[i].value];
+    if (info->source != SHOAL_FROM_NODE) continue;
+    next[i] = assigned[info->node];
+    assigned[info->node] = i;
+  }
+  for (int64_t k = 0; k < graph->nodes.count; ++k) {
+    const int32_t n = order[k];
+    shoal_status_t status = lower_node(l, n);
+    for (int32_t i = assigned[n]; i >= 0 && !status; i = next[i])
+      status = assign(l, &graph->assigns.items[i]);
+    if (status)
+      return shoal_status_annotatef(status, "while lowering node %d '%s'", n,
+                                    graph->nodes.items[n].name);
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
                                  graph_build_t *out_graph) {
   const shoal_graph_t *graph = gp->graph;
@@ -419,17 +480,12 @@ shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
     port.name = shoal_arena_strdup(b->arena, input->name);
     if (!port.name || !SHOAL_PUSH(b->arena, &b->inputs, port)) return SHOAL_OOM();
   }
-  for (int32_t n = 0; n < graph->nodes.count; ++n) {
-    shoal_status_t status = lower_node(&l, n);
-    if (status)
-      return shoal_status_annotatef(status, "while lowering node %d '%s'", n,
-                                    graph->nodes.items[n].name);
-  }
-  for (int64_t i = 0; i < graph->outputs.count; ++i)
-    SHOAL_RETURN_IF_ERROR(fetch(&l, graph->outputs.items[i].name, graph->outputs.items[i].value));
-  for (const char *const *name = b->options->fetches; name && *name; ++name)
-    SHOAL_RETURN_IF_ERROR(fetch_named(&l, *name));
+  SHOAL_RETURN_IF_ERROR(list_fetches(&l));
+  SHOAL_RETURN_IF_ERROR(fetch_all(&l, true));
+  SHOAL_RETURN_IF_ERROR(lower_nodes(&l));
+  SHOAL_RETURN_IF_ERROR(fetch_all(&l, false));
   for (int64_t i = 0; i < graph->assigns.count; ++i)
-    SHOAL_RETURN_IF_ERROR(assign(&l, &graph->assigns.items[i]));
+    if (graph->values.items[graph->assigns.items[i].value].source != SHOAL_FROM_NODE)
+      SHOAL_RETURN_IF_ERROR(assign(&l, &graph->assigns.items[i]));
   return NULL;
 }

@@ -142,6 +142,8 @@ static shoal_status_t lower_all(build_t *b) {
   program->outputs = b->outputs.items;
   program->output_count = b->outputs.count;
   SHOAL_RETURN_IF_ERROR(shoal_lower_emit(b));
+  for (int64_t c = 0; c < program->class_count; ++c)
+    SHOAL_RETURN_IF_ERROR(shoal_lower_homes(b, &program->classes[c]));
   return shoal_lower_time(program, b->plan->allocator);
 }
 

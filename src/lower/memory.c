@@ -1,245 +1,212 @@
 // Memory plan of one class: where every buffer and workspace lies in the rank's arena.
 //
-// States come first and stay. Behind them every graph lays out its temporaries on its own, from the
-// same place: graphs do not run at once. When a buffer is in use follows from the graph's order
-// (program/lives.h). Several ways of placing blocks are tried, and the one that needs the least is
-// kept. Queues may run ahead of that order: waits.c and call_waits.c order them by address.
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/arena.h"
+// States come first and stay. Behind them every graph lays out what it uses on its own, from the
+// same place: graphs do not run at once. First come its inputs, which live through the whole step:
+// the next ones may be fed while it still runs. Then come temporaries, packed by their lives
+// (program/lives.h). Queues may run ahead of that order: waits.c and call_waits.c order them by
+// address.
+//
+// An output whose op may overwrite an input lies over it, if that input is not used any more: the
+// two are one block. Next values of states lie where the states lie (home.c).
+#include "base/dtype.h"
+#include "base/memo.h"
 #include "base/status.h"
+#include "lower/pack.h"
 #include "lower/time.h"
 #include "program/bind.h"
+#include "program/key.h"
 #include "program/lives.h"
+#include "program/sample.h"
 
-typedef struct block {
-  int64_t bytes, first, last;  // life, inclusive
-  int64_t *offset;             // where to write the answer
-  int64_t place;
-} block_t;
+typedef struct planning {
+  shoal_class_t *c;
+  shoal_arena_t scratch;
+  shoal_key_t key;
+  shoal_memo_t alike;  // by two types and layouts: are their parts equally large on all ranks?
+  shoal_lives_t lives;
+  int32_t *over;   // by buffer: the one it lies over, in the end; itself where it lies over none
+  bool *taken;     // by buffer: another lies over it
+  int64_t *lasts;  // by buffer that lies over none: when the last one that lies over it dies
+} planning_t;
 
-// ---- placing ---------------------------------------------------------------------------
+// ---- overwriting -----------------------------------------------------------------------
 
-static int by_size(const void *a, const void *b) {
-  const block_t *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return x->first < y->first ? -1 : x->first > y->first;
-}
-
-static int by_place(const void *a, const void *b) {
-  const block_t *x = *(const block_t *const *)a, *y = *(const block_t *const *)b;
-  return x->place < y->place ? -1 : x->place > y->place;
-}
-
-// Largest first, each at the lowest address that is free for its whole life. It packs best, in
-// quadratic time.
-static shoal_status_t place_by_size(block_t *blocks, int64_t count, shoal_arena_t *scratch,
-                                    int64_t *out_end) {
-  const block_t **rivals = SHOAL_NEW(scratch, const block_t *, count);
-  if (!rivals) return SHOAL_OOM();
-  *out_end = 0;
-  qsort(blocks, (size_t)count, sizeof *blocks, by_size);
-  for (int64_t i = 0; i < count; ++i) {
-    block_t *block = &blocks[i];
-    int64_t rival_count = 0;
-    for (int64_t j = 0; j < i; ++j)
-      if (blocks[j].first <= block->last && block->first <= blocks[j].last)
-        rivals[rival_count++] = &blocks[j];
-    qsort(rivals, (size_t)rival_count, sizeof *rivals, by_place);
-    block->place = 0;
-    for (int64_t j = 0; j < rival_count; ++j) {
-      if (rivals[j]->place >= block->place + block->bytes) break;
-      int64_t end = rivals[j]->place + rivals[j]->bytes;
-      if (end > block->place) block->place = end;
+static shoal_status_t compare_parts(const planning_t *p, const shoal_buffer_t *a,
+                                    const shoal_buffer_t *b, shoal_arena_t *scratch,
+                                    int64_t *out_alike) {
+  shoal_cells_of_t values[] = {{.layout = a->layout, .shape = &a->type.shape},
+                               {.layout = b->layout, .shape = &b->type.shape}};
+  const shoal_mesh_t *mesh = a->layout->mesh;
+  const bool micro = shoal_layout_along(a->layout, SHOAL_AXIS_MICRO) ||
+                     shoal_layout_along(b->layout, SHOAL_AXIS_MICRO);
+  shoal_samples_t samples;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_sample_values(p->c, 2, values, micro ? mesh->micro : 0, scratch, &samples));
+  *out_alike = 1;
+  for (int64_t i = 0; i < samples.count; ++i) {
+    int64_t counts[2];
+    for (int k = 0; k < 2; ++k) {
+      const shoal_layout_t *layout = values[k].layout;
+      const bool cut = shoal_layout_along(layout, SHOAL_AXIS_MICRO) != NULL;
+      shoal_boxes_t boxes;
+      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(layout, values[k].shape,
+                                               shoal_mesh_position(mesh, samples.items[i].rank),
+                                               cut ? samples.items[i].micro : -1, scratch, &boxes));
+      const shoal_shape_t shape = shoal_boxes_shape(&boxes);
+      counts[k] = shoal_shape_count(&shape);
     }
-    if (block->place + block->bytes > *out_end) *out_end = block->place + block->bytes;
+    if (counts[0] != counts[1]) *out_alike = 0;
   }
   return NULL;
 }
 
-// As an allocator would, in the order of time: free stretches sorted by address, the last one
-// without an end.
-typedef struct gap {
-  int64_t start, end;
-} gap_t;
-
-typedef struct sweep {
-  bool backwards, best_fit;
-  gap_t *gaps;
-  int64_t gap_count;
-  int64_t end;  // of what was ever used
-} sweep_t;
-
-static int64_t born(const sweep_t *s, const block_t *block) {
-  return s->backwards ? -block->last : block->first;
-}
-static int64_t dies(const sweep_t *s, const block_t *block) {
-  return s->backwards ? -block->first : block->last;
-}
-
-static void take_gap(sweep_t *s, block_t *block) {
-  int64_t at = s->gap_count - 1;
-  for (int64_t i = 0; i < s->gap_count - 1; ++i) {
-    int64_t size = s->gaps[i].end - s->gaps[i].start;
-    if (size < block->bytes) continue;
-    if (at < s->gap_count - 1 && size >= s->gaps[at].end - s->gaps[at].start) continue;
-    at = i;
-    if (!s->best_fit) break;
+// Do all ranks have equally large parts of both?
+static shoal_status_t are_alike(planning_t *p, const shoal_buffer_t *a, const shoal_buffer_t *b,
+                                bool *out_alike) {
+  int64_t alike = shoal_dtype_size(a->type.dtype) == shoal_dtype_size(b->type.dtype);
+  const bool same = a->layout == b->layout && shoal_shape_equal(&a->type.shape, &b->type.shape);
+  if (alike && !same) {
+    shoal_key_clear(&p->key);
+    shoal_key_add_pointer(&p->key, a->layout);
+    shoal_key_add_type(&p->key, &a->type);
+    shoal_key_add_pointer(&p->key, b->layout);
+    shoal_key_add_type(&p->key, &b->type);
+    if (!shoal_memo_find(&p->alike, &p->key, &alike)) {
+      shoal_arena_t scratch;
+      shoal_arena_init(p->scratch.allocator, &scratch);
+      shoal_status_t status = compare_parts(p, a, b, &scratch, &alike);
+      shoal_arena_deinit(&scratch);
+      if (!status && !shoal_memo_add(&p->alike, &p->key, alike)) status = SHOAL_OOM();
+      if (status) return status;
+    }
   }
-  gap_t *gap = &s->gaps[at];
-  block->place = gap->start;
-  gap->start += block->bytes;
-  if (gap->start > s->end && at == s->gap_count - 1) s->end = gap->start;
-  if (gap->start < gap->end) return;
-  memmove(gap, gap + 1, (size_t)(s->gap_count - at - 1) * sizeof *gap);
-  --s->gap_count;
-}
-
-static void give_gap(sweep_t *s, const block_t *block) {
-  int64_t low = 0, high = s->gap_count, start = block->place, end = start + block->bytes;
-  while (low < high) {  // the first gap behind it
-    int64_t middle = low + (high - low) / 2;
-    if (s->gaps[middle].start < start)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  bool before = low > 0 && s->gaps[low - 1].end == start;
-  bool behind = low < s->gap_count && s->gaps[low].start == end;
-  if (before && behind) {
-    s->gaps[low - 1].end = s->gaps[low].end;
-    memmove(&s->gaps[low], &s->gaps[low + 1], (size_t)(s->gap_count - low - 1) * sizeof *s->gaps);
-    --s->gap_count;
-  } else if (before) {
-    s->gaps[low - 1].end = end;
-  } else if (behind) {
-    s->gaps[low].start = start;
-  } else {
-    memmove(&s->gaps[low + 1], &s->gaps[low], (size_t)(s->gap_count - low) * sizeof *s->gaps);
-    s->gaps[low] = (gap_t){start, end};
-    ++s->gap_count;
-  }
-}
-
-typedef struct moment {
-  int64_t time;
-  bool birth;
-  block_t *block;
-} moment_t;
-
-// What dies goes before what is born later; of what is born together the largest comes first.
-static int by_time(const void *a, const void *b) {
-  const moment_t *x = a, *y = b;
-  if (x->time != y->time) return x->time < y->time ? -1 : 1;
-  if (x->birth != y->birth) return x->birth ? -1 : 1;
-  if (x->block->bytes != y->block->bytes) return x->block->bytes > y->block->bytes ? -1 : 1;
-  return x->block < y->block ? -1 : 1;
-}
-
-static shoal_status_t place_by_time(block_t *blocks, int64_t count, bool backwards, bool best_fit,
-                                    shoal_arena_t *scratch, int64_t *out_end) {
-  sweep_t s = {.backwards = backwards, .best_fit = best_fit, .gap_count = 1};
-  moment_t *moments = SHOAL_NEW(scratch, moment_t, 2 * count);
-  s.gaps = SHOAL_NEW(scratch, gap_t, count + 2);
-  if (!moments || !s.gaps) return SHOAL_OOM();
-  s.gaps[0] = (gap_t){0, INT64_MAX};
-  for (int64_t i = 0; i < count; ++i) {
-    moments[2 * i] = (moment_t){born(&s, &blocks[i]), true, &blocks[i]};
-    moments[2 * i + 1] = (moment_t){dies(&s, &blocks[i]), false, &blocks[i]};
-  }
-  qsort(moments, (size_t)(2 * count), sizeof *moments, by_time);
-  for (int64_t i = 0; i < 2 * count; ++i) {
-    if (moments[i].birth)
-      take_gap(&s, moments[i].block);
-    else
-      give_gap(&s, moments[i].block);
-  }
-  *out_end = s.end;
+  *out_alike = alike;
   return NULL;
 }
 
-// The most that is alive at once: no plan needs less.
-static shoal_status_t lower_bound(const block_t *blocks, int64_t count, shoal_arena_t *scratch,
-                                  int64_t *out_bytes) {
-  moment_t *moments = SHOAL_NEW(scratch, moment_t, 2 * count);
-  int64_t alive = 0;
-  if (!moments) return SHOAL_OOM();
-  for (int64_t i = 0; i < count; ++i) {
-    moments[2 * i] = (moment_t){blocks[i].first, true, (block_t *)&blocks[i]};
-    moments[2 * i + 1] = (moment_t){blocks[i].last, false, (block_t *)&blocks[i]};
-  }
-  qsort(moments, (size_t)(2 * count), sizeof *moments, by_time);
-  *out_bytes = 0;
-  for (int64_t i = 0; i < 2 * count; ++i) {
-    alive += moments[i].birth ? moments[i].block->bytes : -moments[i].block->bytes;
-    if (alive > *out_bytes) *out_bytes = alive;
-  }
-  return NULL;
+// A temporary of one slot whose size is known: only such are overwritten, and overwrite.
+static bool is_plain(const shoal_buffer_t *buffer) {
+  return buffer->kind == SHOAL_BUFFER_TEMP && buffer->group < 0 && buffer->count < 0;
 }
 
-enum { FEW = 2000 };  // blocks that are placed in quadratic time, too
+// Is it the only operand of the instruction that lies in this buffer, and its last use?
+static bool dies_as(const planning_t *p, const shoal_instruction_t *in, int32_t input,
+                    int64_t time) {
+  const int32_t buffer = in->inputs[input];
+  if (p->lives.buffers[buffer].last != time || p->taken[buffer] || in->predicate == buffer)
+    return false;
+  for (int32_t i = 0; i < in->input_count; ++i)
+    if (i != input && in->inputs[i] == buffer) return false;
+  return true;
+}
 
-// Tries every way until one meets the lower bound, and takes the best.
-static shoal_status_t place_blocks(block_t *blocks, int64_t count, int64_t base,
-                                   shoal_arena_t *scratch, int64_t *out_end) {
-  int64_t bound = 0, best = INT64_MAX;
-  if (count == 0) return NULL;  // a rank may have nothing to place
-  SHOAL_RETURN_IF_ERROR(lower_bound(blocks, count, scratch, &bound));
-  for (int way = count <= FEW ? 0 : 1; way < 5 && best > bound; ++way) {
-    int64_t end = 0;
-    SHOAL_RETURN_IF_ERROR(
-        way == 0 ? place_by_size(blocks, count, scratch, &end)
-                 : place_by_time(blocks, count, (way & 1) == 0, way > 2, scratch, &end));
-    if (end >= best) continue;
-    best = end;
-    for (int64_t i = 0; i < count; ++i) *blocks[i].offset = base + blocks[i].place;
+static shoal_status_t overwrite(planning_t *p, const shoal_instruction_t *in, int32_t output,
+                                int64_t time) {
+  const int32_t to = in->outputs[output];
+  const shoal_buffer_t *buffers = p->c->buffers;
+  if (!is_plain(&buffers[to]) || buffers[to].bytes == 0) return NULL;
+  if (p->lives.buffers[to].first != time || p->over[to] != to) return NULL;
+  for (int32_t i = 0; i < in->op->overwrite_count; ++i) {
+    const shoal_overwrite_t *pair = &in->op->overwrites[i];
+    if (pair->output != output) continue;
+    const int32_t from = in->inputs[pair->input];
+    if (!is_plain(&buffers[from]) || buffers[from].bytes != buffers[to].bytes) continue;
+    if (!dies_as(p, in, pair->input, time)) continue;
+    bool alike;
+    SHOAL_RETURN_IF_ERROR(are_alike(p, &buffers[from], &buffers[to], &alike));
+    if (!alike) continue;
+    p->taken[from] = true;
+    p->over[to] = p->over[from];
+    p->lasts[p->over[to]] = p->lives.buffers[to].last;
+    return NULL;
   }
-  if (base + best > *out_end) *out_end = base + best;
   return NULL;
 }
 
 // ---- graphs ----------------------------------------------------------------------------
 
-static shoal_status_t place_graph(shoal_class_t *c, const shoal_order_t *order, int64_t base,
-                                  shoal_arena_t *scratch, int64_t *out_end) {
-  shoal_lives_t lives;
-  SHOAL_VEC(block_t) blocks = {0};
-  SHOAL_RETURN_IF_ERROR(shoal_lives_find(c, order, scratch, &lives));
+typedef SHOAL_VEC(shoal_block_t) blocks_t;
+
+static shoal_status_t walk(planning_t *p, blocks_t *blocks) {
+  const shoal_class_t *c = p->c;
+  for (int64_t i = 0; i < c->buffer_count; ++i) {
+    p->over[i] = (int32_t)i;
+    p->taken[i] = false;
+    p->lasts[i] = p->lives.buffers[i].last;
+  }
   for (int64_t s = 0; s < c->segment_count; ++s) {
-    shoal_segment_t *segment = &c->segments[s];
-    for (int64_t i = 0; i < segment->instruction_count && lives.starts[s] >= 0; ++i) {
-      shoal_instruction_t *in = &segment->instructions[i];
-      const int64_t time = lives.starts[s] + i;
-      block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
-      if (in->workspace > 0 && !SHOAL_PUSH(scratch, &blocks, block)) return SHOAL_OOM();
+    int64_t time = p->lives.starts[s];
+    for (int64_t i = 0; i < c->segments[s].instruction_count && time >= 0; ++i, ++time) {
+      shoal_instruction_t *in = &c->segments[s].instructions[i];
+      for (int32_t o = 0; o < in->output_count && in->opcode == SHOAL_OPCODE_COMPUTE; ++o)
+        SHOAL_RETURN_IF_ERROR(overwrite(p, in, o, time));
+      shoal_block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
+      if (in->workspace > 0 && !SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
     }
   }
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
-    const shoal_life_t *life = &lives.buffers[i];
-    if (life->first > life->last || buffer->kind == SHOAL_BUFFER_STATE) continue;
-    if (buffer->bytes == 0) continue;
-    block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, life->last,
-                     &buffer->offset, 0};
-    if (!SHOAL_PUSH(scratch, &blocks, block)) return SHOAL_OOM();
+    const shoal_life_t *life = &p->lives.buffers[i];
+    if (life->first > life->last || buffer->bytes == 0 || p->over[i] != i) continue;
+    if (buffer->kind != SHOAL_BUFFER_TEMP && buffer->kind != SHOAL_BUFFER_OUTPUT) continue;
+    shoal_block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, p->lasts[i],
+                           &buffer->offset, 0};
+    if (!SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
   }
-  return place_blocks(blocks.items, blocks.count, base, scratch, out_end);
+  return NULL;
+}
+
+// From `base` on.
+static shoal_status_t place_graph(planning_t *p, const shoal_order_t *order, int64_t base) {
+  shoal_class_t *c = p->c;
+  blocks_t blocks = {0};
+  int64_t temporaries = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_lives_find(c, order, &p->scratch, &p->lives));
+  for (int64_t i = 0; i < c->buffer_count; ++i) {
+    shoal_buffer_t *buffer = &c->buffers[i];
+    if (buffer->kind != SHOAL_BUFFER_INPUT || p->lives.buffers[i].last < 0) continue;
+    buffer->offset = base;
+    base += buffer->bytes * shoal_buffer_slots(c, buffer);
+  }
+  SHOAL_RETURN_IF_ERROR(walk(p, &blocks));
+  SHOAL_RETURN_IF_ERROR(shoal_lower_pack(blocks.items, blocks.count, &p->scratch, &temporaries));
+  for (int64_t i = 0; i < blocks.count; ++i) *blocks.items[i].offset += base;
+  for (int64_t i = 0; i < c->buffer_count; ++i)
+    if (p->over[i] != i) c->buffers[i].offset = c->buffers[p->over[i]].offset;
+  if (base + temporaries > c->arena_bytes) c->arena_bytes = base + temporaries;
+  return NULL;
+}
+
+static shoal_status_t place_all(planning_t *p) {
+  shoal_class_t *c = p->c;
+  int64_t states = 0, base = 0;
+  for (int64_t i = 0; i < c->buffer_count; ++i)
+    if (c->buffers[i].state >= states) states = c->buffers[i].state + 1;
+  int64_t *homes = SHOAL_NEW(&p->scratch, int64_t, states);
+  p->over = SHOAL_NEW(&p->scratch, int32_t, c->buffer_count);
+  p->taken = SHOAL_NEW(&p->scratch, bool, c->buffer_count);
+  p->lasts = SHOAL_NEW(&p->scratch, int64_t, c->buffer_count);
+  if (!homes || !p->over || !p->taken || !p->lasts) return SHOAL_OOM();
+  for (int64_t i = 0; i < c->buffer_count; ++i) {
+    shoal_buffer_t *buffer = &c->buffers[i];
+    if (buffer->kind != SHOAL_BUFFER_STATE) continue;
+    buffer->offset = homes[buffer->state] = base;
+    base += buffer->bytes;
+  }
+  for (int64_t i = 0; i < c->buffer_count; ++i)
+    if (c->buffers[i].kind == SHOAL_BUFFER_NEXT) c->buffers[i].offset = homes[c->buffers[i].state];
+  c->arena_bytes = base;
+  for (int64_t g = 0; g < c->order_count; ++g)
+    SHOAL_RETURN_IF_ERROR(place_graph(p, &c->orders[g], base));
+  return NULL;
 }
 
 shoal_status_t shoal_lower_memory(shoal_class_t *c, shoal_allocator_t allocator) {
-  int64_t base = 0;
-  for (int64_t i = 0; i < c->buffer_count; ++i)
-    if (c->buffers[i].kind == SHOAL_BUFFER_STATE) {
-      c->buffers[i].offset = base;
-      base += c->buffers[i].bytes;
-    }
-  c->arena_bytes = base;
-  shoal_arena_t scratch;
-  shoal_arena_init(allocator, &scratch);
-  shoal_status_t status = NULL;
-  for (int64_t g = 0; g < c->order_count && !status; ++g)
-    status = place_graph(c, &c->orders[g], base, &scratch, &c->arena_bytes);
-  shoal_arena_deinit(&scratch);
+  planning_t p = {.c = c};
+  shoal_arena_init(allocator, &p.scratch);
+  shoal_key_init(&p.scratch, &p.key);
+  shoal_memo_init(&p.scratch, &p.alike);
+  shoal_status_t status = place_all(&p);
+  shoal_arena_deinit(&p.scratch);
   return status;
 }

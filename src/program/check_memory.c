@@ -323,7 +323,7 @@ static shoal_status_t end_step(memory_t *m, bool init) {
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
     if (buffer->kind != SHOAL_BUFFER_STATE || has_next(m, (int32_t)b)) continue;
-    if (init && !m->histories[b][0].written) {
+    if (init && buffer->bytes > 0 && !m->histories[b][0].written) {
       return MISMATCH(&m->place, "write every state in \"init\"",
                       "state '%s' (buffer %lld) is not written", buffer->name, (long long)b);
     }

@@ -6,6 +6,8 @@
 //   bind_reshard.c  a rank's share of a reshard
 //   largest.c       what buffers are planned at
 //   sample.c        ranks and micro-batches that stand for others
+//   lives.c         when buffers are in use
+//   usage.c         what an arena is used for
 //   overwrite.c     outputs that lie over inputs
 //   key.c           what instructions that bind alike have in common
 //   print.c         text form

@@ -30,8 +30,8 @@ static bool is_refused(const shoal_model_t *model, const shoal_mutation_t *mutat
 // Where buffers lie follows from their sizes: what such a change meets differs between the two.
 static bool is_of_memory(shoal_mutation_kind_t kind, const char *why) {
   return (kind >= SHOAL_MUTATION_BUFFER_MOVE && kind <= SHOAL_MUTATION_BUFFER_SLOT) ||
-         kind == SHOAL_MUTATION_WORKSPACE_HALVE || strstr(why, "nothing orders the two") ||
-         strstr(why, "has been overwritten");
+         kind == SHOAL_MUTATION_WORKSPACE_MOVE || kind == SHOAL_MUTATION_WORKSPACE_HALVE ||
+         strstr(why, "nothing orders the two") || strstr(why, "has been overwritten");
 }
 
 // The mutation of `program` that changes the same as `like`, which has number `index` elsewhere.
