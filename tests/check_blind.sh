@@ -24,6 +24,6 @@ check gpt -n 4 --mesh pipe=2,data=2,micro=3 --dtype f64
 check gpt -n 2 --mesh pipe=2,micro=2 --dtype f16 --processes
 check cnn -n 2 --layouts 'x=data:2' --mesh data=2 --dtype f64
 check cnn -n 3 --strategy data --dtype bf16
-check --random "$([ -n "${SHOAL_SANITIZE:-}" ] && echo 20 || echo 200)"
+check --random "$([ -n "${SHOAL_SANITIZE:-}" ] && echo 15 || echo 40)"
 [ $failures -eq 0 ] && echo "blind: all well"
 exit $((failures > 0))

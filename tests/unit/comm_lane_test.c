@@ -3,6 +3,8 @@
 // while others move; groups made on them are apart; reports and errors name them.
 // links: launch
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "comm_ranks.h"
@@ -229,6 +231,54 @@ static shoal_status_t alone(shoal_world_t *world, void *self) {
   return NULL;
 }
 
+// ---- blocked: what it costs -----------------------------------------------------------
+
+static double cpu_seconds(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void wait_for_one(void *self) {
+  worker_t *worker = self;
+  uint8_t byte = 0;
+  shoal_message_t message = {1 - shoal_world_rank(worker->world), 1, 1, &byte};
+  const bool sends = shoal_world_rank(worker->world) == 1;
+  shoal_exchange_t e;
+  worker->status =
+      shoal_lane_exchange_start(worker->lane, sends, &message, !sends, &message, &e);
+  if (!worker->status) worker->status = shoal_exchange_wait(&e);
+}
+
+// A thread for each lane waits two seconds for rank 1: all of them together use little of a core.
+static shoal_status_t blocked(shoal_world_t *world, void *self) {
+  (void)self;
+  worker_t workers[LANES] = {0};
+  shoal_thread_t threads[LANES];
+  for (int32_t i = 0; i < LANES; ++i) {
+    workers[i] = (worker_t){.world = world, .number = i};
+    SHOAL_RETURN_IF_ERROR(shoal_lane_create(world, names[i], &workers[i].lane));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  const double before = cpu_seconds();
+  if (shoal_world_rank(world) == 1) sleep(2);
+  for (int32_t i = 0; i < LANES; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_thread_start(wait_for_one, &workers[i], &threads[i]));
+  }
+  for (int32_t i = 0; i < LANES; ++i) {
+    shoal_thread_join(&threads[i]);
+    SHOAL_RETURN_IF_ERROR(workers[i].status);
+  }
+  const double used = (cpu_seconds() - before) / 2;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(world, NULL));
+  for (int32_t i = 0; i < LANES; ++i) shoal_lane_free(workers[i].lane);
+  printf("%d threads of rank %d were blocked with %.1f %% of a core\n", LANES,
+         shoal_world_rank(world), used * 100);
+  CHECK(used < 0.25, "blocked threads used %.3f of a core for 2 s", used);
+  return NULL;
+}
+
 // Ranks that hold each other up are told so soon.
 static const shoal_world_options_t options = {.timeout_ms = 20000};
 
@@ -269,8 +319,9 @@ static void test_alone(void **state) {
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) {
     const joined_case_t cases[] = {{"threads", NULL, threads_of_lanes, NULL},
-                                   {"late", NULL, late_receivers, NULL}};
-    return run_joined_case(argv[2], 2, cases);
+                                   {"late", NULL, late_receivers, NULL},
+                                   {"blocked", NULL, blocked, NULL}};
+    return run_joined_case(argv[2], 3, cases);
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_late),
                                      cmocka_unit_test(test_names), cmocka_unit_test(test_alone)};
