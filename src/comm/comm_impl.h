@@ -237,6 +237,8 @@ struct shoal_comm_ops {
   void (*stream_free)(shoal_stream_t *stream);
   shoal_status_t (*exchange_start)(shoal_stream_t *stream, shoal_exchange_t *exchange);
   shoal_status_t (*exchange_wait)(shoal_stream_t *stream, shoal_exchange_t *exchange);
+  // What was started will not be waited for soon. Optional; NULL: it makes as good progress anyway.
+  void (*stir)(shoal_world_t *world);
   // Sleeps until the monotonic clock is at `until_ns`, or returns the world's error when it breaks.
   // What this rank has started makes progress meanwhile. Optional; NULL: it makes progress anyway.
   shoal_status_t (*rest)(shoal_world_t *world, int64_t until_ns);

@@ -113,7 +113,9 @@ static shoal_status_t run_messages(shoal_work_t *work) {
                  : shoal_exchange_start(work->world, work->send_count, work->sends,
                                         work->recv_count, work->recvs, &work->exchange));
   work->under_way = true;
-  return work->posts ? NULL : shoal_work_wait(work);
+  if (!work->posts) return shoal_work_wait(work);
+  shoal_world_stir(work->world);
+  return NULL;
 }
 
 static shoal_status_t call(shoal_work_t *work, shoal_status_t (*function)(shoal_work_t *work)) {

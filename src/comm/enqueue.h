@@ -68,6 +68,9 @@ SHOAL_MUST_USE shoal_status_t shoal_work_enqueue(shoal_work_t *work, shoal_queue
 // Waits until what was posted is through. On the queue, or when the queue is idle.
 SHOAL_MUST_USE shoal_status_t shoal_work_wait(shoal_work_t *work);
 
+// Says that the exchanges which were started will not be waited for soon.
+void shoal_world_stir(shoal_world_t *world);
+
 // ---- records --------------------------------------------------------------------------
 
 // Work whose host call runs later: counted in reports until it begins.

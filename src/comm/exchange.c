@@ -114,6 +114,10 @@ shoal_status_t shoal_exchange_wait(shoal_exchange_t *exchange) {
   return status;
 }
 
+void shoal_world_stir(shoal_world_t *world) {
+  if (world->ops->stir) world->ops->stir(world);
+}
+
 shoal_status_t shoal_stream_exchange(shoal_stream_t *stream, int32_t send_count,
                                      const shoal_message_t *sends, int32_t recv_count,
                                      const shoal_message_t *recvs) {

@@ -25,7 +25,9 @@ static shoal_status_t run_viewed(shoal_carrier_t *c) {
   SHOAL_RETURN_IF_ERROR(view(on, on->output, motion->output_count * element, &output));
   if (shoal_motion_only_sends(motion)) {
     SHOAL_RETURN_IF_ERROR(shoal_carrier_drain(c));
-    return shoal_carrier_start(c, input, output);
+    SHOAL_RETURN_IF_ERROR(shoal_carrier_start(c, input, output));
+    shoal_world_stir(c->world);
+    return NULL;
   }
   SHOAL_RETURN_IF_ERROR(view(on, on->workspace, motion->staging, &c->staging));
   return shoal_carrier_run(c, input, output);

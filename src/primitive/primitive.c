@@ -148,13 +148,20 @@ static shoal_status_t carry(shoal_primitive_t *p, carry_fn_t fn, shoal_carrier_t
   return status;
 }
 
+// What the caller does next takes a while.
+static shoal_status_t start(shoal_carrier_t *carrier, const void *input, void *output) {
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_start(carrier, input, output));
+  shoal_world_stir(carrier->world);
+  return NULL;
+}
+
 shoal_status_t shoal_primitive_start(shoal_primitive_t *primitive, const void *src, void *dst) {
-  return carry(primitive, shoal_carrier_start, &primitive->forward, src, dst);
+  return carry(primitive, start, &primitive->forward, src, dst);
 }
 
 shoal_status_t shoal_primitive_start_adjoint(shoal_primitive_t *primitive, const void *dst,
                                              void *src) {
-  return carry(primitive, shoal_carrier_start, &primitive->adjoint, dst, src);
+  return carry(primitive, start, &primitive->adjoint, dst, src);
 }
 
 shoal_status_t shoal_primitive_wait(shoal_primitive_t *p) {

@@ -246,8 +246,7 @@ static void wait_for_one(void *self) {
   shoal_message_t message = {1 - shoal_world_rank(worker->world), 1, 1, &byte};
   const bool sends = shoal_world_rank(worker->world) == 1;
   shoal_exchange_t e;
-  worker->status =
-      shoal_lane_exchange_start(worker->lane, sends, &message, !sends, &message, &e);
+  worker->status = shoal_lane_exchange_start(worker->lane, sends, &message, !sends, &message, &e);
   if (!worker->status) worker->status = shoal_exchange_wait(&e);
 }
 

@@ -390,7 +390,9 @@ static shoal_status_t wait_for_exchange(shoal_stream_t *base, shoal_exchange_t *
 
 shoal_status_t shoal_local_exchange_wait(shoal_stream_t *base, shoal_exchange_t *exchange) {
   int32_t told = -1;
+  shoal_local_waits((shoal_local_world_t *)base->world);
   shoal_status_t status = wait_for_exchange(base, exchange, &told);
+  shoal_local_waits_no_more((shoal_local_world_t *)base->world);
   shoal_wait_clear(base->world, told);
   return status;
 }
@@ -435,6 +437,7 @@ shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_do
   int32_t missing = -1, seen = -1, told = -1;
   bool is_done = false;
   // Registered before the condition is looked at: whoever makes it true from here on rings.
+  shoal_local_waits(world);
   atomic_fetch_add(&own->sleepers, 1);
   while (!shoal_failure_is_set(&world->hub->failure)) {
     uint64_t left[SHOAL_HUB_MAX_RANKS / 64] = {0};
@@ -469,11 +472,12 @@ shoal_status_t shoal_local_wait_until(shoal_local_world_t *world, shoal_local_do
     shoal_futex_wait(&own->bell, bell, slice < deadline ? slice : deadline);
   }
   atomic_fetch_sub(&own->sleepers, 1);
+  shoal_local_waits_no_more(world);
   shoal_wait_clear(&world->base, told);
   return is_done ? NULL : shoal_failure_status(&world->hub->failure);
 }
 
-shoal_status_t shoal_local_rest(shoal_world_t *base, int64_t until_ns) {
+static shoal_status_t rest(shoal_world_t *base, int64_t until_ns) {
   shoal_local_world_t *world = (shoal_local_world_t *)base;
   shoal_hub_rank_t *own = &world->hub->ranks[base->rank];
   for (;;) {
@@ -487,4 +491,11 @@ shoal_status_t shoal_local_rest(shoal_world_t *base, int64_t until_ns) {
     shoal_futex_wait(&own->bell, bell, until_ns);
     atomic_fetch_sub(&own->sleepers, 1);
   }
+}
+
+shoal_status_t shoal_local_rest(shoal_world_t *base, int64_t until_ns) {
+  shoal_local_waits((shoal_local_world_t *)base);
+  shoal_status_t status = rest(base, until_ns);
+  shoal_local_waits_no_more((shoal_local_world_t *)base);
+  return status;
 }

@@ -199,6 +199,7 @@ const shoal_comm_ops_t shoal_comm_local = {
     .stream_free = local_stream_free,
     .exchange_start = shoal_local_exchange_start,
     .exchange_wait = shoal_local_exchange_wait,
+    .stir = shoal_local_stir,
     .rest = shoal_local_rest,
     .group_free = shoal_meet_close,
 #define SHOAL_COLLECTIVE(id, ...) .collective[SHOAL_COLLECTIVE_##id] = shoal_local_collective,

@@ -53,7 +53,11 @@ typedef struct shoal_local_world {
   shoal_thread_t mover;
   bool has_mover;            // with the mutex, or when nobody starts any more
   _Atomic bool mover_begun;  // once: well or not
-  _Atomic uint32_t mover_ends;
+  _Atomic bool mover_ends;
+  _Atomic bool mover_naps;      // by the clock, at its bell
+  _Atomic uint32_t mover_bell;  // a futex
+  _Atomic int32_t waiters;      // threads in a call that moves everything along
+  _Atomic bool posted;          // something may be under way that nobody waits for
 } shoal_local_world_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_local_exchange_start(shoal_stream_t *stream,
@@ -79,6 +83,11 @@ bool shoal_local_move_started(shoal_local_world_t *world, bool *out_moved);
 // can be had, they move while this rank waits in any call.
 void shoal_local_mover_start(shoal_local_world_t *world);
 void shoal_local_mover_stop(shoal_local_world_t *world);
+// Somebody has started messages and goes away: the mover looks after them now.
+void shoal_local_stir(shoal_world_t *world);
+// A thread begins, and ends, a call that moves everything along.
+void shoal_local_waits(shoal_local_world_t *world);
+void shoal_local_waits_no_more(shoal_local_world_t *world);
 SHOAL_MUST_USE shoal_status_t shoal_local_rest(shoal_world_t *world, int64_t until_ns);
 static inline void shoal_local_pause(void) {
 #if defined(__x86_64__)

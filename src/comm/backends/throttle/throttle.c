@@ -268,6 +268,10 @@ static void throttle_release(shoal_world_t *world, void *memory) {
   shoal_comm_release(shoal_throttle_inner(world), memory);
 }
 
+static void throttle_stir(shoal_world_t *world) {
+  shoal_world_stir(shoal_throttle_inner(world));
+}
+
 const shoal_comm_ops_t shoal_comm_throttle = {
     .name = "throttle",
     .wraps = true,
@@ -282,6 +286,7 @@ const shoal_comm_ops_t shoal_comm_throttle = {
     .stream_free = shoal_throttle_stream_free,
     .exchange_start = shoal_throttle_exchange_start,
     .exchange_wait = shoal_throttle_exchange_wait,
+    .stir = throttle_stir,
     .alloc = throttle_alloc,
     .release = throttle_release,
     .windows = &shoal_throttle_windows,
