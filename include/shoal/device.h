@@ -26,8 +26,8 @@ typedef struct shoal_device_options {
   bool opaque;       // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
   bool blind;        // CPU: opaque, and shoal_device_view gives NULL everywhere (also
                      // SHOAL_DEVICE_OPAQUE=blind)
-  bool concurrent;   // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1).
-                     // Neither: work runs in the calling thread when it is enqueued
+  bool concurrent;  // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1; =0:
+                    // never). Neither: work runs in the calling thread when it is enqueued
   shoal_allocator_t
       pages;  // CPU: where its memory comes from, whole pages, zeroed; zero: the system.
               // Sessions give shoal_comm_alloc's, so that peers work on it in place

@@ -20,8 +20,10 @@ static shoal_status_t cpu_create(const shoal_device_options_t *options,
   const char *opaque = asked_for("SHOAL_DEVICE_OPAQUE");
   device->blind = options->blind || (opaque && strcmp(opaque, "blind") == 0);
   device->opaque = options->opaque || opaque || device->blind;
-  device->concurrent =
-      device->opaque || options->concurrent || asked_for("SHOAL_DEVICE_CONCURRENT");
+  const char *concurrent = getenv("SHOAL_DEVICE_CONCURRENT");
+  device->concurrent = concurrent && concurrent[0] ? asked_for("SHOAL_DEVICE_CONCURRENT") != NULL
+                                                   : options->concurrent;
+  device->concurrent |= device->opaque;
   shoal_status_t status = shoal_mutex_init(&device->lock);
   if (status) {
     options->allocator.free(options->allocator.self, device);
