@@ -41,12 +41,14 @@ static bool same_tensor(const shoal_dlpack_tensor_t *a, const shoal_tensor_t *b)
          a->element_kind == SHOAL_DLPACK_FLOAT && a->element_bits == 32 && a->byte_offset == 0;
 }
 
+static const char *provider_kind;  // of the device that the provider is to be called for
+
 static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
   ++*(int *)self;
   if (!same_tensor(&call->dlpack_inputs[0], &call->inputs[0]) ||
       !same_tensor(&call->dlpack_inputs[1], &call->inputs[1]) ||
       !same_tensor(&call->dlpack_outputs[0], &call->outputs[0]) || call->device_id != 0 ||
-      call->stream || strcmp(call->device_kind, "cpu") != 0) {
+      call->stream || strcmp(call->device_kind, provider_kind) != 0) {
     return SHOAL_ERROR(INTERNAL, "the provider got something else");
   }
   ((float *)call->outputs[0].data)[0] = 100 * ((float *)call->inputs[0].data)[0];
@@ -63,6 +65,7 @@ static void test_provider_and_predicate(void **state) {
     sum_launch_t sum;
     make_sum(1, memory, memory, memory + 64, memory + 128, &sum);
     sum.launch.provider = provide;
+    provider_kind = shoal_device_kind(device);
     sum.launch.provider_self = &calls;
     sum.launch.predicate = &flag;
     for (int on = 0; on < 2; ++on) {
