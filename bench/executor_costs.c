@@ -5,7 +5,8 @@
 //
 // Of the host's thread, which alone works (its own time, without what other programs take):
 //   launch, copy, fill      prepared, one queue in the calling thread: enqueued and run
-//   session                 an instruction of a program in a session, in the calling thread
+//   runner                  an instruction of a program through the runner, in the calling thread
+//   session                 the same in a session, whose queues are threads: the host's part
 //   enqueue                 a prepared launch for a queue's thread: the host's part
 //   record_await            a record on one queue, an await on another: the host's part
 // Of the clock:
@@ -17,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "run/run.h"
 
 enum { BATCH = 500, INSTRUCTIONS = 1000 };
 
@@ -246,14 +249,20 @@ static shoal_status_t make_program(const shoal_registry_t *registry, shoal_arena
   return shoal_program_parse("bench", text, registry, shoal_allocator_system(), out_program);
 }
 
-static shoal_status_t session_round(shoal_session_t *session, int64_t count) {
+static shoal_status_t program_round(shoal_runner_t *runner, shoal_session_t *session,
+                                    int64_t count) {
   const double start = own();
+  for (int64_t done = 0; done < count; done += INSTRUCTIONS) {
+    SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "train"));
+  }
+  const double runner_end = own();
   for (int64_t done = 0; done < count; done += INSTRUCTIONS) {
     SHOAL_RETURN_IF_ERROR(shoal_run(session, "train"));
   }
   const double n = (double)((count + INSTRUCTIONS - 1) / INSTRUCTIONS * INSTRUCTIONS);
-  printf("\"session\": %.1f", (own() - start) / n);
-  return NULL;
+  printf("\"runner\": %.1f, \"session\": %.1f", (runner_end - start) / n, (own() - runner_end) / n);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_wait(runner));
+  return shoal_session_wait(session);
 }
 
 int main(int argc, char **argv) {
@@ -266,6 +275,8 @@ int main(int argc, char **argv) {
   shoal_registry_t *registry = NULL;
   shoal_program_t *program = NULL;
   shoal_session_t *session = NULL;
+  shoal_world_t *world = NULL;
+  shoal_runner_t *runner = NULL;
   work_t here = {0}, threads = {0};
   shoal_status_t status = shoal_arena_create(shoal_allocator_system(), &arena);
   if (!status) status = make_work(false, arena, &here);
@@ -273,17 +284,25 @@ int main(int argc, char **argv) {
   if (!status) status = shoal_registry_create(shoal_allocator_system(), &registry);
   if (!status) status = shoal_op_register(registry, &op);
   if (!status) status = make_program(registry, arena, &program);
-  if (!status) status = shoal_session_create(program, NULL, &session);
+  if (!status) status = shoal_world_join(NULL, &world);
+  if (!status) status = shoal_runner_create(program, world, here.device, NULL, &runner);
+  if (!status) status = shoal_runner_run(runner, "init");
+  if (!status) {
+    const shoal_parallelize_options_t options = {.world = world};
+    status = shoal_session_create(program, &options, &session);
+  }
   for (int64_t round = -1; round < rounds && !status; ++round) {  // the first warms up
     if (round >= 0) printf("{");
     status = immediate(&here, round < 0 ? count / 10 : count);
     if (!status) status = threaded(&threads, round < 0 ? count / 10 : count);
     if (!status) status = latencies(&threads, count / 20);
-    if (!status) status = session_round(session, round < 0 ? count / 10 : count);
+    if (!status) status = program_round(runner, session, round < 0 ? count / 10 : count);
     printf(round < 0 ? "\n" : "}\n");
     fflush(stdout);
   }
   shoal_session_free(session);
+  shoal_runner_free(runner);
+  shoal_world_release(world);
   shoal_program_free(program);
   shoal_registry_release(registry);
   free_work(&here);

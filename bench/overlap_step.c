@@ -52,19 +52,13 @@ static shoal_status_t feed(bench_t *bench, int which) {
   return NULL;
 }
 
-// Waits until all that was run is done, on every rank: reading a state does.
-static shoal_status_t finish(shoal_session_t *session) {
-  int64_t step;
-  return shoal_session_get(session, "step", &step, sizeof step);
-}
-
 static shoal_status_t run(bench_t *bench, int which, int64_t steps, double *out_seconds) {
   shoal_session_t *session = bench->sessions[which];
   for (int i = 0; i < WARM_UP; ++i) SHOAL_RETURN_IF_ERROR(shoal_run(session, "train"));
-  SHOAL_RETURN_IF_ERROR(finish(session));
+  SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));
   const double start = now();
   for (int64_t i = 0; i < steps; ++i) SHOAL_RETURN_IF_ERROR(shoal_run(session, "train"));
-  SHOAL_RETURN_IF_ERROR(finish(session));
+  SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));
   *out_seconds = (now() - start) / (double)steps;
   return NULL;
 }

@@ -17,9 +17,10 @@
 // names the slot it means of each group it touches.
 //
 // Programs print, parse back, and are checked before they run: shoal_program_check proves that
-// every read sees a written value, that conflicting accesses to memory are ordered, and that all
-// classes' communication matches in order, kind, size, dtype and group. It is exact for every
-// number of ranks, and costs classes and instructions, not ranks.
+// every read sees a written value, that conflicting accesses to memory are ordered, also between
+// calls and steps, and that all classes' communication matches in order, kind, size, dtype and
+// group, whatever queues it lies on. It is exact for every number of ranks, and costs classes,
+// calls and instructions, not ranks.
 #ifndef SHOAL_PROGRAM_H_
 #define SHOAL_PROGRAM_H_
 
