@@ -63,22 +63,6 @@ static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action, in
   return action->record ? shoal_queue_record(queue, action->record) : NULL;
 }
 
-// Every queue waits for all others: what one call did, the next sees.
-static shoal_status_t join_call(shoal_runner_t *runner) {
-  const int32_t count = runner->bound.rank_class->queue_count;
-  for (int32_t q = 0; q < count; ++q) {
-    if (!runner->queues[q]) continue;
-    SHOAL_RETURN_IF_ERROR(shoal_queue_record(runner->queues[q], runner->joints[q]));
-  }
-  for (int32_t q = 0; q < count; ++q) {
-    for (int32_t p = 0; p < count && runner->queues[q]; ++p) {
-      if (p == q || !runner->queues[p]) continue;
-      SHOAL_RETURN_IF_ERROR(shoal_queue_await(runner->queues[q], runner->joints[p]));
-    }
-  }
-  return NULL;
-}
-
 static shoal_status_t enqueue_order(shoal_runner_t *runner, const shoal_run_order_t *order) {
   const int64_t step = runner->step;
   const shoal_run_call_t *calls = order->calls + step % runner->bound.period * order->call_count;
@@ -88,7 +72,6 @@ static shoal_status_t enqueue_order(shoal_runner_t *runner, const shoal_run_orde
       SHOAL_RETURN_IF_ERROR(enqueue(runner, &calls[c].actions[i], step, order->cycle,
                                     timed ? &runner->timers[calls[c].segment][i] : NULL));
     }
-    SHOAL_RETURN_IF_ERROR(join_call(runner));
   }
   return NULL;
 }

@@ -19,7 +19,6 @@ shoal_status_t shoal_run_queues_init(shoal_runner_t *runner) {
     if (!used[q]) continue;
     SHOAL_RETURN_IF_ERROR(shoal_queue_create(runner->device, &runner->queues[q]));
     shoal_queue_on_error(runner->queues[q], shoal_run_queue_failed, runner);
-    SHOAL_RETURN_IF_ERROR(shoal_event_create(runner->device, &runner->joints[q]));
     for (int k = 0; k < SHOAL_RUN_AHEAD; ++k) {
       SHOAL_RETURN_IF_ERROR(shoal_event_create(runner->device, &runner->flights[k].ends[q]));
     }
@@ -51,7 +50,6 @@ shoal_status_t shoal_run_queues_reserve(shoal_runner_t *runner) {
             commands_of(action) + STAMPS + TAP * action->tap_count + action->await_count +
             action->call_await_count + (action->record != NULL) + (action->posted != NULL);
       }
-      for (int32_t q = 0; q < queue_count; ++q) counts[q] += queue_count;
     }
     for (int32_t q = 0; q < queue_count; ++q) {
       if (counts[q] + END > most[q]) most[q] = counts[q] + END;
@@ -194,7 +192,6 @@ void shoal_run_events_deinit(shoal_runner_t *runner) {
     }
   }
   for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
-    shoal_event_free(runner->joints[q]);
     for (int k = 0; k < SHOAL_RUN_AHEAD; ++k) shoal_event_free(runner->flights[k].ends[q]);
   }
 }

@@ -193,9 +193,8 @@ struct shoal_runner {
   shoal_bound_t bound;
   shoal_address_t memory;                   // the arena on the device
   shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's; NULL where nothing lies on it
-  shoal_queue_t *aside;  // one of them: for copies that are not part of a program, after a join
-  shoal_event_t *joints[SHOAL_MAX_QUEUES];  // recorded at the end of every call
-  shoal_event_t ***events;                  // [segment][instruction], NULL where nobody waits
+  shoal_queue_t *aside;     // one of them: for copies that are not part of a program, after a join
+  shoal_event_t ***events;  // [segment][instruction], NULL where nobody waits
   int64_t order_count;
   shoal_run_order_t *orders;
   shoal_run_input_t *inputs;  // one per port of the program

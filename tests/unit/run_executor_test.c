@@ -81,7 +81,7 @@ static const char one_rank[] =
     "    1 compute fill -> (1) value 7 \"w\" predicate 3\n"
     "    2 compute copy (0) -> (1) \"w\" predicate 3\n"
     "  order init 0\n"
-    "  order train 1\n"
+    "  order train 1[0<1.1,1<1.2]\n"
     "  order off 2\n";
 
 static shoal_status_t one_rank_body(shoal_runner_t *runner, int32_t rank) {
@@ -182,7 +182,8 @@ static const char micro[] =
     "    0 comm reshard (2) -> (3) channel 0 \"total\" workspace 128@448\n"
     "    1 copy fetch (3) \"total\" wait 0\n"
     "    2 copy fetch (6) \"again\"\n"
-    "  order train 0[0<1.0] 1:0 1:1[0<1.1,0<1.3,3<1.4] 1:2[0<1.1,0<1.3,3<1.4] 2[0<1.2,2<1.4]\n";
+    "  order train 0[0<1.0] 1:0[0<3.1,0<3.3,3<3.4,4<2.2] 1:1[0<1.1,0<1.3,3<1.4]"
+    " 1:2[0<1.1,0<1.3,3<1.4] 2[0<1.2,0<5.1,2<1.4]\n";
 
 static shoal_status_t micro_body(shoal_runner_t *runner, int32_t rank) {
   float x[14], again[14], total, w[5];
