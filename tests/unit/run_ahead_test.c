@@ -11,8 +11,9 @@
 
 enum { SIZE = 4 };
 
-// w = 3 w + 2 x; y is the new w. The doubling is the provider's, which is slow. What the calls wait
-// for and how many slots x has differs between the tests.
+// w = 3 w + 2 x; y is the new w. The doubling is the provider's, which is slow. What is fetched has
+// a queue of its own, so that it does not hold up what is fed. What the calls wait for and how many
+// slots x has differs between the tests.
 #define HEAD                    \
   "shoal_program 1\n"           \
   "world 1\n"                   \
@@ -23,6 +24,10 @@ enum { SIZE = 4 };
   "input eval x f32[4]\n"       \
   "output train y f32[4]\n"     \
   "output eval e f32[4]\n"
+#define QUEUES                \
+  "  queue compute compute\n" \
+  "  queue copy copy\n"       \
+  "  queue out copy\n"
 #define BUFFERS                                                \
   "  buffer 1 state 0 \"w\" f32[4] \"\" bytes 64 offset 128\n" \
   "  buffer 2 temp \"t\" f32[4] \"\" bytes 64 offset 192\n"    \
@@ -38,27 +43,26 @@ enum { SIZE = 4 };
   "    3 compute compute shoal.add (3, 1) -> (4) \"w3\"\n"     \
   "    4 compute compute shoal.add (4, 2) -> (5) \"y\"\n"      \
   "    5 compute copy (5) -> (1) \"w\"\n"                      \
-  "    6 copy fetch (5) \"y\" wait 4\n"                        \
+  "    6 out fetch (5) \"y\" wait 4\n"                         \
   "    7 compute compute test.twice (2) -> (6) \"late\"\n"     \
   "  segment 1 eval\n"                                         \
   "    0 copy feed -> (7) \"x\"\n"                             \
-  "    1 copy fetch (7) \"e\"\n"                               \
+  "    1 out fetch (7) \"e\" wait 0\n"                         \
   "  segment 2 init\n"                                         \
   "    0 compute fill -> (1) value 1 \"w\"\n"                  \
   "  order init 2\n"                                           \
-  "  order eval 1\n"
+  "  order eval 1[0<1.1]\n"
 
 // One slot of x: the feed waits for the doubling of the step before.
-static const char one_slot[] = HEAD
-    "class 0 ranks 0 arena 640\n"
-    "  buffer 0 input \"x\" f32[4] \"\" bytes 64 offset 0\n" BUFFERS
-    "  order train 0[0<1.1,4<1.6]\n";
+static const char one_slot[] = HEAD "class 0 ranks 0 arena 640\n" QUEUES
+                                    "  buffer 0 input \"x\" f32[4] \"\" bytes 64 offset 0\n" BUFFERS
+                                    "  order train 0[0<1.1,4<1.6]\n";
 // Two: for the one of two steps before.
-static const char two_slots[] = HEAD
-    "class 0 ranks 0 arena 640\n"
-    "  slots 0 2 by_step\n"
-    "  buffer 0 input \"x\" f32[4] \"\" group 0 bytes 64 offset 0\n" BUFFERS
-    "  order train 0{0=0}[0<2.1,4<1.6]\n";
+static const char two_slots[] =
+    HEAD "class 0 ranks 0 arena 640\n" QUEUES
+         "  slots 0 2 by_step\n"
+         "  buffer 0 input \"x\" f32[4] \"\" group 0 bytes 64 offset 0\n" BUFFERS
+         "  order train 0{0=0}[0<2.1,4<1.6]\n";
 
 typedef struct context {
   const shoal_program_t *program;
@@ -120,6 +124,7 @@ static void run_text(const char *text, bool holds_late,
                      context_t *out_last) {
   shoal_registry_t *registry = test_registry();
   shoal_program_t *program = parse_program(text, registry);
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
   for (int opaque = 0; opaque < 2; ++opaque) {
     context_t context = {
         .program = program, .opaque = opaque, .holds_late = holds_late, .body = body};
