@@ -28,7 +28,7 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(check_options_t, BOOL, threads, NULL, "ranks are threads (the default)",
                  .no_environment = true),
     CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
-    CHECK_OPTION(BOOL, opaque, NULL, "device memory that the host cannot read, a thread per queue"),
+    CHECK_OPTION(BOOL, opaque, NULL, "device memory that the host cannot read, like a GPU's"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
     CHECK_OPTION(INT, seed, "1", "seed of data and random cases (0: from the clock)"),
     CHECK_OPTION(INT, random, NULL, "check that many random models and plans"),

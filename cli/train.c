@@ -38,7 +38,7 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
                  .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
-                 "device memory that the host cannot read, a thread per queue"),
+                 "device memory that the host cannot read, like a GPU's"),
     SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
                  "measure instructions and links, for `simulate --times`; file to write them to"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL,

@@ -2,9 +2,16 @@
 //
 // Shaped for an accelerator: device addresses may not be read by the host; work is put on *queues*
 // (in order within a queue, concurrent between queues) and ordered across queues by *events*. The
-// CPU sits behind the same interface. In *opaque* mode the CPU device hands out addresses that are
-// not mapped on the host and runs every queue on its own thread: only kernels and copies can touch
-// device buffers, and in *blind* mode not even functions that run on a queue, as on an accelerator.
+// CPU sits behind the same interface, in one of four modes, each stricter than the one before:
+//
+//   (none)       work runs in the calling thread when it is enqueued; plain addresses
+//   concurrent   a thread per queue; plain addresses. Sessions use this one
+//   opaque       and addresses are not mapped on the host: only work on queues reaches the memory
+//   blind        and shoal_device_view gives NULL everywhere, as on an accelerator: only kernels,
+//                their providers, copies, fills and transfers reach it
+//
+// Whoever enqueues keeps launches and copies, what they point to, and the host memory of transfers
+// valid until the queue is done with them. Errors of work come later, from shoal_queue_wait.
 #ifndef SHOAL_DEVICE_H_
 #define SHOAL_DEVICE_H_
 
@@ -23,11 +30,11 @@ typedef uint64_t shoal_address_t;  // in device memory; 0 is none
 typedef struct shoal_device_options {
   shoal_allocator_t allocator;
   const char *kind;  // NULL: "cpu"
-  bool opaque;       // CPU: as above (also SHOAL_DEVICE_OPAQUE=1)
-  bool blind;        // CPU: opaque, and shoal_device_view gives NULL everywhere (also
-                     // SHOAL_DEVICE_OPAQUE=blind)
-  bool concurrent;  // CPU: a thread per queue, plain addresses (also SHOAL_DEVICE_CONCURRENT=1; =0:
-                    // never). Neither: work runs in the calling thread when it is enqueued
+  // CPU: the modes above. The environment also sets them.
+  bool opaque;      // SHOAL_DEVICE_OPAQUE=1
+  bool blind;       // SHOAL_DEVICE_OPAQUE=blind
+  bool concurrent;  // SHOAL_DEVICE_CONCURRENT=1; with 0 it is not, whatever stands here, unless the
+                    // device is opaque
   shoal_allocator_t
       pages;  // CPU: where its memory comes from, whole pages, zeroed; zero: the system.
               // Sessions give shoal_comm_alloc's, so that peers work on it in place

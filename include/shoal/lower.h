@@ -1,9 +1,10 @@
 // Shoal, lower: from a plan to the program that its ranks execute.
 //
 // Lowering puts a reshard wherever the layout in which a value is produced differs from the one in
-// which it is needed, splits a step into segments, plans the memory of every class of ranks, and
-// adds the waits that order the queues. shoal_parallelize (session.h) does all of this; call it
-// yourself to look at a program, to simulate it or to keep it, without running it:
+// which it is needed, splits a step into segments, plans slots and memory of every class of ranks,
+// and adds the waits that order the queues, also across calls and steps. shoal_parallelize
+// (session.h) does all of this; call it yourself to look at a program, to simulate it or to keep
+// it, without running it:
 //
 //   status = shoal_lower(plan, NULL, &program);
 //   if (!status) status = shoal_program_check(program, shoal_allocator_system());

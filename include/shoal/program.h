@@ -2,15 +2,16 @@
 //
 // A program has meshes, a state table, and *classes* of ranks: the ranks of a class run the same
 // text. A class has *queues*, buffers, *segments* (straight-line lists of instructions) and, for
-// each graph, an *order* (a schedule) of segment calls, each with a micro-batch index. Only the
-// order grows with micro-batches, and nothing grows with ranks: what differs between ranks or
-// micro-batches (part sizes, places, peers, transfers) follows from the buffers' layouts and is
-// worked out when a rank loads the program.
+// each graph, an *order* (a schedule) of segment calls, each with a micro-batch index. A *step* is
+// one run of a graph: its order, once. Only the order grows with micro-batches, and nothing grows
+// with ranks: what differs between ranks or micro-batches (part sizes, places, peers, transfers)
+// follows from the buffers' layouts and is worked out when a rank loads the program.
 //
 // Instructions lie on queues: in order within a queue, call after call and step after step; across
 // queues only *waits* order them. An instruction waits for earlier ones of its segment; a call adds
-// waits for instructions of earlier calls, also of those in the steps before it. Calls are not
-// joined: while one is at its end on one queue, the next may run on another.
+// waits for instructions of earlier calls, also of those in the steps before it (*call waits*).
+// Calls are not joined: while one is at its end on one queue, the next may run on another. Nor are
+// steps of the same graph; another graph joins all queues first.
 //
 // A buffer that is written in one call and read in another has several *slots*, as many as values
 // are in flight. Buffers that are born and die in the same calls share a *slot group*, and a call

@@ -1,13 +1,31 @@
 // Shoal, session: runs a model on all ranks of a world.
 //
-// A session works ahead: shoal_run enqueues a graph and returns while it runs, shoal_fetch waits
-// for one value, shoal_session_wait for everything. Feeding and enqueueing the next step thus goes
-// on beside this one, and the ranks do not wait for each other but where the program moves data
-// between them. One thread at a time uses a session.
+// A session is asynchronous. shoal_run enqueues a graph and returns while it runs; the next batch
+// can be fed and the next run enqueued meanwhile, and at most two runs are under way. Who waits:
+//
+//   shoal_feed           copies the data; waits only while both of its two copies are in use
+//   shoal_run            waits for the end of the run before the last; the first run of a graph
+//                        waits for everything and for the other ranks
+//   shoal_fetch          waits for one value of the last run
+//   shoal_session_wait   waits for everything; so do get, set, save, load
+//   ranks                wait for each other where the program moves data between them
+//
+//   for (int64_t step = 1; !status && step <= steps; ++step) {
+//     status = shoal_feed(s, "x", batch, sizeof batch);  // copied: `batch` may be filled again
+//     if (!status) status = shoal_run(s, "train");       // returns before the step has run
+//     if (step % 100 != 0) continue;                     // the next step is fed beside this one
+//     if (!status) status = shoal_fetch(s, "loss", &loss, sizeof loss);  // of this very step
+//   }
+//   if (!status) status = shoal_session_wait(s);
+//
+// Only the last run's values can be fetched: who wants the loss of every step fetches after every
+// run. All data that is given to a call or returned by it is the caller's again when it returns.
+// One thread at a time uses a session; taps and providers are called on other threads, those of the
+// device's queues.
 //
 // An error that comes up in the middle of a run *sticks*: the next call of this rank returns it,
-// whichever that is, and so do all that follow, on every rank. States may be half updated then, and
-// nothing is left to do but to free the session.
+// whichever that is but shoal_feed, and so do all that follow, on every rank. States may be half
+// updated then, and nothing is left to do but to free the session.
 #ifndef SHOAL_SESSION_H_
 #define SHOAL_SESSION_H_
 
@@ -44,11 +62,13 @@ typedef struct shoal_parallelize_options {
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
   const char *const *fetches;  // names of further values to fetch, NULL-terminated
-  bool opaque;                 // CPU device in opaque mode, queues concurrent
+  bool opaque;                 // CPU device in opaque mode: see device.h
   bool through_text;           // run from the re-parsed text of plan and program
   bool dry_run;     // plan, lower, check - and stop: runs return OK without doing anything
   bool no_compare;  // what ranks feed and set alike is not compared between them
-  shoal_provider_fn_t provider;  // executes ops without a kernel; also asked how they may be cut
+  // Executes ops without a kernel, on a queue's thread (device.h); also asked, on the caller's, how
+  // they may be cut.
+  shoal_provider_fn_t provider;
   void *provider_self;
   shoal_tap_fn_t tap;
   void *tap_self;

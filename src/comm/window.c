@@ -1,4 +1,4 @@
-// Windows as users call them: checks and dispatch; see DESIGN's "window".
+// Windows as users call them: checks and dispatch; what they are is said in shoal/comm.h.
 #include "base/dtype.h"
 #include "base/status.h"
 #include "comm/comm_impl.h"

@@ -3,9 +3,8 @@
 // reshard: no other code moves a value between two layouts.
 //
 // Everything is allocated by init and bind; starting, waiting, running and enqueueing allocate
-// nothing. Contributions
-// are reduced in the motion's order, so that every rank gets the same bits each time; bf16 and f16
-// are reduced in f32 and rounded once.
+// nothing. Contributions are reduced in the motion's order, so that every rank gets the same bits
+// each time; bf16 and f16 are reduced in f32 and rounded once.
 #ifndef SHOAL_PRIMITIVE_CARRIER_H_
 #define SHOAL_PRIMITIVE_CARRIER_H_
 

@@ -13,7 +13,7 @@
 //   print.c         text form
 //   parse*.c        and back
 //   check*.c        the static check (check_impl.h)
-//   mutate.c        programs broken on purpose
+//   mutate*.c       programs broken on purpose (mutate_impl.h)
 #ifndef SHOAL_PROGRAM_IMPL_H_
 #define SHOAL_PROGRAM_IMPL_H_
 

@@ -13,7 +13,9 @@
 //   timer.c      times of instructions, when they are asked for
 //   move.c       reshards: what load builds for them, and runs on a queue
 //   states.c     get, set, gather
+//   signal.c     signals that ask for a stop
 //   checkpoint.c, safetensors.c   save and load
+//   steps.c      folders of checkpoints
 #ifndef SHOAL_RUN_IMPL_H_
 #define SHOAL_RUN_IMPL_H_
 
@@ -292,8 +294,8 @@ uint64_t shoal_run_key(uint64_t key, int32_t micro, const shoal_boxes_t *boxes);
 uint64_t shoal_run_weight(uint64_t key, int64_t index, int64_t count);
 
 // The agreement beside the runs. `reset` begins with the runs after this one, the first after a
-// meeting. In a steady run `before` collects the last one if the next
-// is due; `after`, when the run is enqueued, starts that. An error of `before` sticks.
+// meeting. In a steady run `before` collects the last one if the next is due; `after`, when the run
+// is enqueued, starts that. An error of `before` sticks.
 void shoal_run_agree_reset(shoal_runner_t *runner);
 SHOAL_MUST_USE shoal_status_t shoal_run_agree_before(shoal_runner_t *runner);
 SHOAL_MUST_USE shoal_status_t shoal_run_agree_after(shoal_runner_t *runner);

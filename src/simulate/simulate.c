@@ -1,5 +1,5 @@
-// Simulation of one run of a graph: see shoal/simulate.h for what is modelled, simulate_impl.h for
-// who does what.
+// Simulation of a graph, of one run alone and of several in a row: see shoal/simulate.h for what is
+// modelled, simulate_impl.h for who does what.
 #include "shoal/simulate.h"
 
 #include "simulate/simulate_impl.h"

@@ -1,6 +1,6 @@
-// Random numbers: contract 2 of the design. The word of an element is drawn from Philox by the key
-// (an attribute), the step (an input) and the element's row-major index in the whole - so the same
-// bits come out on every layout. Values are computed in f64 and rounded once.
+// Random numbers. The word of an element is drawn from Philox by the key (an attribute), the step
+// (an input) and the element's row-major index in the whole - so the same bits come out on every
+// layout. Values are computed in f64 and rounded once.
 #ifndef KERNELS_HERE
 #include "base/philox.h"
 #include "op/families/emit.h"

@@ -4,14 +4,15 @@
 //   memory.c   allocations: addresses, translation, guard, high-water marks
 //   event.c    events
 //   queue.c    rings of commands and the threads that work them off
-//   execute.c  what one command does: transfers; and
-//   launch.c   kernels
+//   execute.c  what one command does: transfers, host calls
+//   launch.c   and kernels,
 //   copy.c     copies and fills
 //
-// Two modes. Immediate: work runs in the calling thread when it is enqueued. Concurrent: each queue
-// has a thread. *Opaque* is concurrent, and addresses are those of a shadow mapping without access
-// rights: only shoal_cpu_resolve, inside queue work, gives a pointer to the real memory. *Blind* is
-// opaque, and nobody outside this folder gets such a pointer but kernels and their providers.
+// The modes of shoal/device.h. *Immediate*, where none is asked for: work runs in the calling
+// thread when it is enqueued. *Concurrent*: each queue has a thread. *Opaque* is concurrent, and
+// addresses are those of a shadow mapping without access rights: only shoal_cpu_resolve, inside
+// queue work, gives a pointer to the real memory. *Blind* is opaque, and nobody outside this folder
+// gets such a pointer but kernels and their providers.
 //
 // Launches, copies and fills that were not prepared are, each time, in the queue's scratch.
 #ifndef SHOAL_DEVICE_BACKENDS_CPU_CPU_H_
