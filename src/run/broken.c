@@ -6,13 +6,16 @@
 
 void shoal_run_break(shoal_runner_t *runner, shoal_status_t status) {
   if (!status) return;
+  // Who comes second waits here for the first: what its queue passes on afterwards, the host finds
+  // together with `failed`. And once that is seen, nobody waits in the world any more.
   shoal_mutex_lock(&runner->error_lock);
   const bool first = !runner->error;
-  if (first) runner->error = status;
+  if (first) {
+    runner->error = status;
+    if (shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
+    atomic_store(&runner->failed, true);
+  }
   shoal_mutex_unlock(&runner->error_lock);
-  // Once `failed` is seen the world is broken: then nobody waits in it any more.
-  if (first && shoal_world_size(runner->world) > 1) shoal_world_abort(runner->world, status);
-  if (first) atomic_store(&runner->failed, true);
   if (!first) shoal_status_free(status);
 }
 

@@ -100,11 +100,12 @@ static shoal_status_t meet(shoal_runner_t *runner, const shoal_run_meeting_t *mi
   shoal_comm_label(mine->call);
   shoal_status_t broken = shoal_collective_run(runner->everyone, &sum);
   shoal_comm_label(NULL);
-  if (broken && !status) return broken;
-  if (broken || words[FAILED] > 0) {
-    shoal_status_free(broken);
-    return shoal_runner_agree(runner, status);  // says whose it was, or that this rank failed too
+  if (broken) {
+    shoal_run_break(runner, broken);
+    // Says that this rank failed too.
+    return status ? shoal_world_agree(runner->world, status) : shoal_run_broken(runner);
   }
+  if (words[FAILED] > 0) return shoal_runner_agree(runner, status);  // says whose it was
   if (words[STOP] > 0) runner->stop = true;
   if (words[CHANGED] == 0 && words[SUM] == 0) return NULL;
   bool hangs;
