@@ -184,7 +184,7 @@ _FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
     "world_release": (None, [c_void_p]), "world_rank": (c_int32, [c_void_p]),
     "world_size": (c_int32, [c_void_p]),
     "parallelize": (_STATUS, [c_void_p, POINTER(ParallelizeOptions), POINTER(c_void_p)]),
-    "session_free": (None, [c_void_p]), "session_plan": (c_void_p, [c_void_p]),
+    "session_free": (None, [c_void_p]), "session_wait": (_STATUS, [c_void_p]), "session_plan": (c_void_p, [c_void_p]),
     "session_rules": (c_void_p, [c_void_p]), "session_world": (c_void_p, [c_void_p]),
     "feed": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]), "run": (_STATUS, [c_void_p, c_char_p]),
     "fetch": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
@@ -496,7 +496,8 @@ def threads(count):
 
 
 class Session:
-    """shoal_parallelize. Collective; use it as a context."""
+    """shoal_parallelize. Collective; use it as a context. Runs are asynchronous, and kernels are called on the threads
+    of the device's queues: see shoal/session.h."""
 
     def __init__(self, model, world=None, kernels=None, strategy=None, mesh=None, plan=None, opaque=False,
                  through_text=False):
@@ -535,16 +536,23 @@ class Session:
             return _status(error, name)
 
     def feed(self, name, array):
+        """For the next run; the array is copied."""
         array = np.ascontiguousarray(array)
         check(lib.feed(self.handle, name.encode(), array.ctypes.data, array.nbytes))
 
     def run(self, graph):
+        """Enqueues a run, and returns before it has ended. Collective."""
         check(lib.run(self.handle, graph.encode()))
 
     def fetch(self, name, dtype, shape):
+        """A value of the last run; waits for it alone."""
         array = np.empty(shape, dtype)
         check(lib.fetch(self.handle, name.encode(), array.ctypes.data, array.nbytes))
         return array
+
+    def wait(self):
+        """For all that was enqueued, on every rank. Collective."""
+        check(lib.session_wait(self.handle))
 
     def get(self, state, dtype, shape):
         array = np.empty(shape, dtype)

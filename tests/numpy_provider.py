@@ -108,6 +108,9 @@ def train(world, **options):
             s.feed("x", xs)
             s.feed("y", ys)
             s.run("train")
+            if step == 0:  # else the fetches wait
+                s.wait()
+                assert GRAD in shapes, "waited for, and not run"
             seen.append({"loss": s.fetch("loss", np.float64, ())})
             for name, shape in STATES.items():
                 seen[-1]["d " + name] = s.fetch("d_" + name.replace("/", "_"), np.float64, shape)
