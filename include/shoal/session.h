@@ -119,9 +119,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session
 //
 // The runs that follow wait for nobody. Instead, every n runs, the ranks agree beside them that all
 // is well, and hear of it n runs later: n is 16, or as many runs as take a second if those are
-// fewer, and starts from 1. Ranks that make different calls then may wait for each other until the
-// world's timeout; the error says who waits where. What goes wrong in the middle of a run sticks,
-// and breaks the world.
+// fewer, and starts from 1. A rank that makes another collective call then finds out that the
+// others have run on (MISMATCH, on all ranks). What goes wrong in the middle of a run sticks, and
+// breaks the world.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, const char *graph);
 // Gives the value that one device would have computed, on every rank: any output, and other values
 // if they were asked for at creation. It is that of the last run that was enqueued; waits for it,

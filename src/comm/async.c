@@ -111,6 +111,18 @@ bool shoal_request_test(shoal_request_t *request) {
   return done;
 }
 
+bool shoal_request_wait_until(shoal_request_t *request, int64_t until_ns) {
+  shoal_async_t *async = request->group->async;
+  if (!async) return request->done;
+  shoal_mutex_lock(&async->mutex);
+  for (bool early = true; !request->done && early;) {
+    early = shoal_cond_wait_until(&async->changed, &async->mutex, until_ns);
+  }
+  const bool done = request->done;
+  shoal_mutex_unlock(&async->mutex);
+  return done;
+}
+
 shoal_status_t shoal_request_wait(shoal_request_t *request) {
   shoal_async_t *async = request->group->async;
   if (async) {

@@ -178,6 +178,7 @@ void shoal_account_take(const shoal_recorder_t *recorder, shoal_account_t *out_a
   *out_account = (shoal_account_t){.presence = SHOAL_PRESENCE_HERE};
   out_account->begun = atomic_load(&recorder->begun);
   out_account->enqueued = atomic_load(&recorder->enqueued);
+  out_account->progress = atomic_load(&recorder->progress);
   bool had_past = false;
   for (uint64_t back = 0; back < SHOAL_RECORDS && back < out_account->begun; ++back) {
     shoal_record_t record;

@@ -51,8 +51,9 @@ typedef struct shoal_record {
 
 typedef struct shoal_recorder shoal_recorder_t;
 struct shoal_recorder {
-  _Atomic uint64_t begun;    // operations so far
-  _Atomic int32_t enqueued;  // host calls on queues that have not begun
+  _Atomic uint64_t begun;     // operations so far
+  _Atomic int32_t enqueued;   // host calls on queues that have not begun
+  _Atomic uint64_t progress;  // progress.h
   struct {
     _Atomic uint64_t number;  // 0 while it is being written
     _Atomic uint64_t words[(sizeof(shoal_record_t) + 7) / 8];
@@ -77,7 +78,8 @@ typedef struct shoal_account {
   int32_t presence;  // shoal_presence_t; the rest is there unless UNASKED or SILENT
   int32_t enqueued;  // host calls on queues that have not begun
   uint64_t begun;    // operations
-  int32_t records;   // newest first: what runs, and the last one that does not
+  uint64_t progress;
+  int32_t records;  // newest first: what runs, and the last one that does not
   int32_t waits;
   shoal_record_t record[4];
   struct {

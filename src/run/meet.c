@@ -14,21 +14,26 @@
 // about all that was fed since the last time: started behind one run, looked at before another one,
 // the same on all ranks. How many runs lie between follows from how long they take, which is one of
 // the words. A difference that is found then sticks, because runs have used the data. A rank that
-// meets while others agree finds them in the same all-reduce, and so they hear of it.
+// meets while others agree finds them in the same all-reduce, and so they hear of it. One that
+// waits longer looks how far the others have run: whoever is ahead made another call instead.
 //
 // Not compared: elements that ranks hold as parts of different parts, as in halos; and a whole that
 // one rank was fed with the parts that others were.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "comm/comm_impl.h"
+#include "comm/progress.h"
 #include "run/run_impl.h"
 
 enum {
   MOST_RUNS = 16,
-  OFTEN_NS = 1000000000
-};  // between agreements: runs, or time if that is less
+  OFTEN_NS = 1000000000,  // between agreements: runs, or time if that is less
+  LOOK_NS = 250000000     // between looks for ranks that do something else
+};
 
 // ---- keys and weights -----------------------------------------------------------------
 
@@ -61,7 +66,7 @@ uint64_t shoal_run_weight(uint64_t key, int64_t index, int64_t count) {
 
 // ---- meeting --------------------------------------------------------------------------
 
-enum { FAILED, CHANGED, STOP, TIME, SUM, WORDS };
+enum { FAILED, CHANGED, STOP, TIME, MEETS, SUM, WORDS };
 _Static_assert((int)WORDS == (int)SHOAL_RUN_WORDS, "words of an agreement");
 
 static shoal_collective_t sum_of(uint64_t words[WORDS]) {
@@ -91,15 +96,52 @@ static void fill_words(const shoal_runner_t *runner, const shoal_run_meeting_t *
   }
 }
 
+// Breaks the world: another rank has run on while this one is in the call, and will never come.
+static void break_with(const shoal_runner_t *runner, const shoal_run_meeting_t *mine,
+                       int32_t other) {
+  char ahead[32] = "others";
+  if (other >= 0) snprintf(ahead, sizeof ahead, "rank %d", other);
+  const char *quote = mine->name[0] ? "\"" : "";
+  char message[400];
+  snprintf(message, sizeof message,
+           "the ranks make different calls at the same time: after %lld runs rank %d calls "
+           "%s(%s%s%s), %s shoal_run: make the same calls in the same order on every rank",
+           (long long)runner->run_count, runner->rank, mine->call, quote, mine->name, quote, ahead);
+  runner->world->ops->fail(runner->world, SHOAL_MISMATCH, message);
+}
+
+static int32_t find_ahead(const shoal_runner_t *runner) {
+  uint64_t theirs = 0;
+  return shoal_progress_ahead(runner->everyone, (uint64_t)runner->run_count, &theirs);
+}
+
+// Steady runs wait for nobody, so a rank that makes another call instead would wait in vain.
+static shoal_status_t add_up(const shoal_runner_t *runner, const shoal_run_meeting_t *mine,
+                             uint64_t words[WORDS]) {
+  const shoal_collective_t sum = sum_of(words);
+  shoal_request_t request;
+  shoal_comm_label(mine->call);
+  shoal_status_t status = shoal_collective_start(runner->everyone, &sum, &request);
+  shoal_comm_label(NULL);
+  if (status) return status;
+  while (!shoal_request_wait_until(&request, shoal_time_ns() + LOOK_NS)) {
+    const int32_t other = find_ahead(runner);
+    if (other >= 0) break_with(runner, mine, other);
+  }
+  return shoal_request_wait(&request);
+}
+
 static shoal_status_t meet(shoal_runner_t *runner, const shoal_run_meeting_t *mine,
                            shoal_status_t status) {
-  uint64_t words[WORDS] = {[FAILED] = status != NULL};
+  uint64_t words[WORDS] = {[FAILED] = status != NULL, [MEETS] = 1};
   fill_words(runner, mine, words);
-  const shoal_collective_t sum = sum_of(words);
   ++runner->counters.meetings;
-  shoal_comm_label(mine->call);
-  shoal_status_t broken = shoal_collective_run(runner->everyone, &sum);
-  shoal_comm_label(NULL);
+  shoal_status_t broken = add_up(runner, mine, words);
+  if (!broken && words[MEETS] < (uint64_t)shoal_world_size(runner->world)) {
+    // Others agree beside their runs: those are runs that this rank has not made.
+    break_with(runner, mine, find_ahead(runner));
+    broken = shoal_world_agree(runner->world, NULL);
+  }
   if (broken) {
     shoal_run_break(runner, broken);
     // Says that this rank failed too.

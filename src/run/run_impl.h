@@ -163,7 +163,7 @@ typedef struct shoal_run_group {
 } shoal_run_group_t;
 
 // What ranks add up when they meet or agree (meet.c).
-enum { SHOAL_RUN_WORDS = 5 };
+enum { SHOAL_RUN_WORDS = 6 };
 
 // The agreement that goes on beside the runs.
 typedef struct shoal_run_agreement {

@@ -1,0 +1,16 @@
+// How far each rank has come in something that all ranks of a group count alike, as the runs of a
+// session: one number of each rank, which the others can read where they can read its records.
+// Asked for when somebody waits in vain; telling costs one store.
+#ifndef SHOAL_COMM_PROGRESS_H_
+#define SHOAL_COMM_PROGRESS_H_
+
+#include "shoal/comm.h"
+
+// Tells the others that this rank has come to `count` (below 2^40) in what the group counts. A rank
+// tells of one group at a time, the last one.
+void shoal_progress_tell(const shoal_group_t *group, uint64_t count);
+// The lowest rank of the world that has told a larger count, and that; -1: none has, or nobody can
+// be asked. Takes a second at most.
+int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t count, uint64_t *out_count);
+
+#endif  // SHOAL_COMM_PROGRESS_H_
