@@ -160,6 +160,37 @@ static shoal_value_t mean_distance(case_builder_t *b, int32_t index, shoal_value
   return apply(b->graph, "shoal.reduce_mean", 1, &square, 1, &over);
 }
 
+// Another state like `value`.
+static shoal_value_t state_like(case_builder_t *b, const char *name, shoal_value_t value) {
+  const shoal_state_options_t options = {.init = {SHOAL_INIT_UNIFORM, -0.7, 0.9}};
+  const shoal_type_t type = shoal_value_type(value);
+  return shoal_state(b->graph, name, type.dtype, type.shape, &options);
+}
+
+// States that no optimizer updates: one that never changes, one whose old value is read when the
+// next one has been made, one that is assigned another's old value and two that are exchanged,
+// which only "eval" reads.
+static void add_untrained(case_builder_t *b, shoal_value_t value, bool train) {
+  shoal_value_t last = state_like(b, "/last", value), before = state_like(b, "/before", value);
+  shoal_value_t one = state_like(b, "/one", value), two = state_like(b, "/two", value);
+  shoal_value_t seen[2] = {value, state_like(b, "/fixed", value)};
+  seen[0] = apply(b->graph, "shoal.mul", 2, seen, 0, NULL);
+  if (!train) {
+    shoal_output(b->graph, "seen", seen[0]);
+    shoal_output(b->graph, "exchanged", apply(b->graph, "shoal.neg", 1, &one, 0, NULL));
+    shoal_output(b->graph, "before", before);
+    return;
+  }
+  const shoal_attr_t half[] = {shoal_attr_real("scale", 0.5), shoal_attr_real("shift", 0)};
+  seen[1] = apply(b->graph, "shoal.affine", 1, &last, 2, half);
+  shoal_value_t both[2] = {apply(b->graph, "shoal.add", 2, seen, 0, NULL), last};
+  shoal_output(b->graph, "both", apply(b->graph, "shoal.add", 2, both, 0, NULL));
+  shoal_assign(b->graph, last, both[0]);
+  shoal_assign(b->graph, before, last);
+  shoal_assign(b->graph, one, two);
+  shoal_assign(b->graph, two, one);
+}
+
 static shoal_status_t build_graph(case_builder_t *b, bool train) {
   const shoal_random_case_t *c = b->c;
   b->inputs = SHOAL_NEW(b->arena, shoal_value_t, c->inputs.count);
@@ -167,7 +198,7 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
   b->nodes = SHOAL_NEW(b->arena, shoal_value_t, c->nodes.count * SHOAL_CASE_OUTPUTS);
   if (!b->inputs || !b->states || !b->nodes) return SHOAL_OOM();
   for (int32_t n = 0; n < c->nodes.count; ++n) SHOAL_RETURN_IF_ERROR(add_node(b, n));
-  shoal_value_t loss = {0};
+  shoal_value_t loss = {0}, last = {0};
   bool any = false;
   shoal_scope_push(b->graph, "loss");
   for (int32_t n = 0; n < c->nodes.count; ++n) {
@@ -179,6 +210,7 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
       shoal_output(b->graph, name, value);
     if (!shoal_dtype_is_float(shoal_value_type(value).dtype)) continue;
     shoal_value_t mean = mean_distance(b, n, value);
+    last = value;
     shoal_dtype_t dtype = shoal_value_type(any ? loss : mean).dtype;
     if (shoal_value_type(mean).dtype != dtype) {
       shoal_attr_t as = shoal_attr_dtype("dtype", dtype);
@@ -188,6 +220,7 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
     loss = any ? apply(b->graph, "shoal.add", 2, both, 0, NULL) : mean;
     any = true;
   }
+  if (any && c->untrained) add_untrained(b, last, train);
   shoal_scope_pop(b->graph);
   if (!any) return SHOAL_ERROR(INVALID_ARGUMENT, "the case has no float result");
   shoal_output(b->graph, "loss", loss);

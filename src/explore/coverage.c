@@ -44,6 +44,14 @@ static const char *const features[] = {"uneven",
                                        "partial max",
                                        "partial min",
                                        "expanded",
+                                       "in place",
+                                       "state in place",
+                                       "state copied",
+                                       "slots",
+                                       "slots by step",
+                                       "lane",
+                                       "wait for a call",
+                                       "wait for a step",
                                        "eval",
                                        "f64",
                                        "f32",
@@ -272,6 +280,49 @@ static shoal_status_t add_sizes(shoal_coverage_t *c, const shoal_buffer_t *buffe
   return ok ? NULL : SHOAL_OOM();
 }
 
+// ---- time ---------------------------------------------------------------------------------------
+
+static bool lies_over_an_input(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
+  bool over = false;
+  for (int32_t i = 0; i < in->input_count && to->bytes > 0; ++i)
+    over |= class->buffers[in->inputs[i]].offset == to->offset;
+  return over;
+}
+
+static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
+                            const shoal_class_t *class, const shoal_instruction_t *in) {
+  if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channel].lane > 0)
+    return occurs(c, "feature", "lane");
+  if (in->opcode == SHOAL_OPCODE_COPY && class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_STATE)
+    return occurs(c, "feature", "state copied");
+  if (in->opcode != SHOAL_OPCODE_COMPUTE || !lies_over_an_input(class, in)) return true;
+  const bool next = class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_NEXT;
+  return occurs(c, "feature", next ? "state in place" : "in place");
+}
+
+static bool add_order(shoal_coverage_t *c, const shoal_order_t *order) {
+  bool ok = true;
+  for (int64_t k = 0; k < order->call_count; ++k)
+    for (int32_t i = 0; i < order->calls[k].wait_count && ok; ++i)
+      ok = occurs(c, "feature",
+                  order->calls[k].waits[i].back > k ? "wait for a step" : "wait for a call");
+  return ok;
+}
+
+static bool add_time(shoal_coverage_t *c, const shoal_program_t *program,
+                     const shoal_class_t *class) {
+  bool ok = true;
+  for (int32_t g = 0; g < class->slot_group_count && ok; ++g)
+    if (class->slot_groups[g].slots > 1)
+      ok = occurs(c, "feature", class->slot_groups[g].by_step ? "slots by step" : "slots");
+  for (int64_t s = 0; s < class->segment_count; ++s)
+    for (int64_t i = 0; i < class->segments[s].instruction_count && ok; ++i)
+      ok = add_instruction(c, program, class, &class->segments[s].instructions[i]);
+  for (int64_t i = 0; i < class->order_count && ok; ++i) ok = add_order(c, &class->orders[i]);
+  return ok;
+}
+
 static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *program,
                                   shoal_arena_t *arena) {
   for (int64_t k = 0; k < program->class_count; ++k) {
@@ -290,6 +341,7 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
         works |= op != NULL;
       }
     if (!works && !occurs(c, "feature", "idle rank")) return SHOAL_OOM();
+    if (!add_time(c, program, class)) return SHOAL_OOM();
   }
   for (int64_t i = 0; i < program->channel_count; ++i) {
     const shoal_channel_t *channel = &program->channels[i];

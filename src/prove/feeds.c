@@ -123,6 +123,8 @@ shoal_status_t shoal_check_schedule(const shoal_model_t *model, int64_t steps, s
   for (int64_t i = 1; i < model->graphs.count && ok; ++i)
     if (model->graphs.items[i] != train)
       ok = SHOAL_PUSH(arena, &graphs, model->graphs.items[i]->name);
+  const bool others = graphs.count > steps + 1;  // and back from them
+  if (train && others && ok) ok = SHOAL_PUSH(arena, &graphs, train->name);
   if (!ok) return SHOAL_OOM();
   *out_graphs = graphs.items;
   *out_count = (int32_t)graphs.count;
