@@ -93,7 +93,8 @@ static bool is_plain(const shoal_buffer_t *buffer) {
 static bool dies_as(const planning_t *p, const shoal_instruction_t *in, int32_t input,
                     int64_t time) {
   const int32_t buffer = in->inputs[input];
-  if (p->lives.buffers[buffer].last != time || p->taken[buffer] || in->predicate == buffer)
+  const shoal_life_t *life = &p->lives.buffers[buffer];
+  if (life->last != time || life->goes_on || p->taken[buffer] || in->predicate == buffer)
     return false;
   for (int32_t i = 0; i < in->input_count; ++i)
     if (i != input && in->inputs[i] == buffer) return false;

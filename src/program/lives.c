@@ -36,7 +36,7 @@ static void note(walk_t *w, int32_t buffer, int64_t time, int32_t segment) {
   shoal_life_t *life = &w->lives->buffers[buffer];
   use_t *use = &w->uses[buffer];
   if (use->first < 0) {
-    *life = (shoal_life_t){time, time};
+    *life = (shoal_life_t){.first = time, .last = time};
     *use = (use_t){segment, segment};
   }
   if (w->called[segment].last > w->called[use->last].last) use->last = segment;
@@ -74,7 +74,7 @@ static bool is_once(const walk_t *w, int32_t segment) {
 static void widen(const walk_t *w, const shoal_buffer_t *buffer, const use_t *use,
                   shoal_life_t *life) {
   if (buffer->group >= 0 && w->class->slot_groups[buffer->group].by_step) {
-    *life = (shoal_life_t){0, w->lives->length - 1};
+    *life = (shoal_life_t){.last = w->lives->length - 1, .goes_on = true};
     return;
   }
   if (use->first == use->last && shoal_buffer_slots(w->class, buffer) == 1) return;
@@ -83,7 +83,8 @@ static void widen(const walk_t *w, const shoal_buffer_t *buffer, const use_t *us
   const int64_t end =
       w->lives->starts[stretch->high] + w->class->segments[stretch->high].instruction_count - 1;
   if (stretch->low != use->first || !is_once(w, use->first)) life->first = start;
-  if (stretch->high != use->last || !is_once(w, use->last)) life->last = end;
+  life->goes_on = stretch->high != use->last || !is_once(w, use->last);
+  if (life->goes_on) life->last = end;
 }
 
 shoal_status_t shoal_lives_find(const shoal_class_t *rank_class, const shoal_order_t *order,
@@ -100,7 +101,7 @@ shoal_status_t shoal_lives_find(const shoal_class_t *rank_class, const shoal_ord
   if (!out_lives->buffers || !out_lives->starts || !w.called || !w.uses || !w.stretches)
     return SHOAL_OOM();
   for (int64_t i = 0; i < buffers; ++i) {
-    out_lives->buffers[i] = (shoal_life_t){0, -1};
+    out_lives->buffers[i] = (shoal_life_t){.last = -1};
     w.uses[i] = (use_t){-1, -1};
   }
   for (int64_t s = 0; s < segments; ++s) out_lives->starts[s] = w.called[s].first = -1;

@@ -12,6 +12,7 @@
 // that is called once and in which it is used first or last. With slots by step it lives always.
 typedef struct shoal_life {
   int64_t first, last;
+  bool goes_on;  // a later call uses it, too: who uses it at `last` must leave it as it is
 } shoal_life_t;
 
 typedef struct shoal_lives {

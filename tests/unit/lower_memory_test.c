@@ -3,6 +3,7 @@
 // Memory plans and waits, checked independently: a shadow of the arena is filled and read in the
 // order of the program, and every wait is needed.
 #include "plan_fixture.h"
+#include "shoal/ops.h"
 
 // ---- plans of all kinds ---------------------------------------------------------------
 
@@ -318,12 +319,35 @@ static void test_every_wait_is_needed(void **state) {
   for_each_example(expect_waits_needed);
 }
 
+// ---- what outlives a call -------------------------------------------------------------
+
+// The last instruction of a micro-batch reads what all of them share, and nobody reads what it
+// makes: it is not the last use all the same.
+static void test_loop_keeps_what_it_shares(void **state) {
+  (void)state;
+  static const shoal_intent_entry_t layout = {"x", "micro:0"};
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(4, 3));
+  shoal_value_t w = shoal_state(g, "w", SHOAL_F64, SHOAL_SHAPE(3, 3), NULL);
+  shoal_value_t shared = shoal_exp(g, w);
+  shoal_value_t product = shoal_matmul(g, shoal_transpose(g, x, SHOAL_SHAPE(1, 0)), x);
+  shoal_mul(g, shared, product);
+  assert_ok(shoal_model_status(model));
+  shoal_plan_t *plan = plan_of(model, rules, "data=1,micro=2", 1, &layout, 1);
+  shoal_program_t *program = lower(plan);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_live_buffers_overlap),
       cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_every_wait_is_needed),
       cmocka_unit_test(test_every_call_wait_is_needed),
+      cmocka_unit_test(test_loop_keeps_what_it_shares),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
