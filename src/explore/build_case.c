@@ -183,6 +183,7 @@ static void add_untrained(case_builder_t *b, shoal_value_t value, bool train) {
   }
   const shoal_attr_t half[] = {shoal_attr_real("scale", 0.5), shoal_attr_real("shift", 0)};
   seen[1] = apply(b->graph, "shoal.affine", 1, &last, 2, half);
+  apply(b->graph, "shoal.mul", 2, seen, 0, NULL);  // nobody reads it
   shoal_value_t both[2] = {apply(b->graph, "shoal.add", 2, seen, 0, NULL), last};
   shoal_output(b->graph, "both", apply(b->graph, "shoal.add", 2, both, 0, NULL));
   shoal_assign(b->graph, last, both[0]);
