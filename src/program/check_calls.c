@@ -29,6 +29,11 @@ static shoal_status_t check_queues(const place_t *place) {
 
 static shoal_status_t check_groups(const place_t *place) {
   const shoal_class_t *class = place_class(place);
+  if (class->slot_group_count > SHOAL_PROGRAM_MAX_GROUPS) {
+    return MISMATCH(place, "put buffers that live as long into one group",
+                    "it has %d slot groups, and at most %d can be", class->slot_group_count,
+                    SHOAL_PROGRAM_MAX_GROUPS);
+  }
   for (int32_t g = 0; g < class->slot_group_count; ++g) {
     if (class->slot_groups[g].slots > 0) continue;
     return MISMATCH(place, "a group has at least one slot", "slot group %d has %d slots", g,

@@ -76,8 +76,9 @@ static bool read_slot_groups(parse_t *p, shoal_class_t *class) {
     if (!shoal_parse_line_end(p)) return false;
     if (!SHOAL_PUSH(p->arena, &groups, group)) return out_of_memory(p);
   }
-  if (groups.count > SHOAL_PROGRAM_MAX_MICRO) {
-    return shoal_scan_fail(&p->scan, "too many slot groups");
+  if (groups.count > SHOAL_PROGRAM_MAX_GROUPS) {
+    return shoal_scan_fail(&p->scan, "a class has at most %d slot groups, not %lld",
+                           SHOAL_PROGRAM_MAX_GROUPS, (long long)groups.count);
   }
   class->slot_groups = groups.items;
   class->slot_group_count = (int32_t)groups.count;

@@ -25,7 +25,8 @@
 #define SHOAL_PROGRAM_ALIGN 64  // of buffers, workspaces and staged messages
 #define SHOAL_PROGRAM_MAX_WORLD (1 << 20)
 #define SHOAL_PROGRAM_MAX_MICRO (1 << 16)
-#define SHOAL_PROGRAM_MAX_PERIOD 16  // steps after which slots by step come round
+#define SHOAL_PROGRAM_MAX_GROUPS (1 << 10)  // of slots in a class: each call has a number for each
+#define SHOAL_PROGRAM_MAX_PERIOD 16         // steps after which slots by step come round
 
 static inline int64_t shoal_program_align(int64_t bytes) {
   return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);

@@ -1,5 +1,7 @@
 // Programs as text: what is printed parses back and prints the same; what is wrong is named with
 // its line; no bytes crash the parser, and no lack of memory leaks.
+#include <stdlib.h>
+
 #include "program_support.h"
 #include "shoal/program.h"
 #include "unit/failing.h"
@@ -200,6 +202,24 @@ static void errors_in_calls_name_the_line(void **state) {
   ALL_ARE_REFUSED(PIPELINE, cases);
 }
 
+// Calls times groups of slots are numbers in memory: a short text must not make very many.
+static void slot_groups_are_limited(void **state) {
+  (void)state;
+  enum { GROUPS = 1025 };
+  char *lines = malloc(GROUPS * 24);
+  size_t length = 0;
+  for (int g = 3; g < GROUPS; ++g) length += (size_t)sprintf(lines + length, "  slots %d 1\n", g);
+  const char *found = strstr(PIPELINE, "  buffer 0 ");
+  const size_t head = (size_t)(found - PIPELINE);
+  char *text = malloc(strlen(PIPELINE) + length + 1);
+  sprintf(text, "%.*s%s%s", (int)head, PIPELINE, lines, found);
+  shoal_program_t *program = NULL;
+  assert_error(INVALID_ARGUMENT, "a class has at most 1024 slot groups, not 1025",
+               shoal_program_parse("p", text, test_registry(), shoal_allocator_system(), &program));
+  free(text);
+  free(lines);
+}
+
 // Whatever still parses is checked and bound, too, and prints what parses again.
 static void survives_any_bytes(void **state) {
   (void)state;
@@ -291,6 +311,7 @@ int main(void) {
       cmocka_unit_test(attributes_of_every_kind_round_trip),
       cmocka_unit_test(errors_name_the_line),
       cmocka_unit_test(errors_in_calls_name_the_line),
+      cmocka_unit_test(slot_groups_are_limited),
       cmocka_unit_test(survives_any_bytes),
       cmocka_unit_test(every_prefix_is_refused_or_read),
       cmocka_unit_test(survives_short_memory),
