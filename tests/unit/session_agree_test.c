@@ -269,6 +269,34 @@ static void test_other_calls(void **state) {
   shoal_model_free(model);
 }
 
+// Rank 1 fails as it begins a call, while the others run on: they hear of it soon.
+static shoal_status_t other_graph(shoal_world_t *world, void *self) {
+  const job_t *job = self;
+  shoal_session_t *session = NULL;
+  SHOAL_RETURN_IF_ERROR(begin(job, world, &session));
+  shoal_status_t status = feed(job, session, 0, (rows_t){.shares = 1});
+  for (int64_t step = 1; step <= 4 && !status; ++step) {
+    const bool odd = shoal_world_rank(world) == 1 && step == 2;
+    status = shoal_run(session, odd ? "trial" : "train");
+  }
+  shoal_session_free(session);
+  // It has no such graph, or calls something else: both are true.
+  if (!strstr(shoal_status_message(status), "trial")) {
+    return shoal_status_annotate(status ? status : SHOAL_ERROR(INTERNAL, "succeeded"),
+                                 "not the expected error");
+  }
+  shoal_status_free(status);
+  return NULL;
+}
+
+static void test_other_graphs(void **state) {
+  (void)state;
+  shoal_model_t *model = make_model(5);
+  job_t job = {.model = model, .options = {.strategy = "data"}, .in = 5};
+  run_threads(&soon, 3, other_graph, &job);
+  shoal_model_free(model);
+}
+
 // ---- states and calls -----------------------------------------------------------------
 
 static shoal_status_t set_of(shoal_session_t *session, int32_t rank) {
@@ -426,9 +454,10 @@ static int join(const char *name) {
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) return join(argv[2]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_batches),          cmocka_unit_test(test_crossed_parts),
-      cmocka_unit_test(test_steady),           cmocka_unit_test(test_other_calls),
-      cmocka_unit_test(test_states_and_calls), cmocka_unit_test(test_allowed),
+      cmocka_unit_test(test_batches),      cmocka_unit_test(test_crossed_parts),
+      cmocka_unit_test(test_steady),       cmocka_unit_test(test_other_calls),
+      cmocka_unit_test(test_other_graphs), cmocka_unit_test(test_states_and_calls),
+      cmocka_unit_test(test_allowed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
