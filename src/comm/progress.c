@@ -1,4 +1,4 @@
-// Progress: see progress.h. Group and count share a word, so that they are read together.
+// Progress: see progress.h. Group, phase and count share a word, so that they are read together.
 #include "comm/progress.h"
 
 #include "comm/comm_impl.h"
@@ -6,16 +6,17 @@
 #define COUNT_BITS 40
 #define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
 
-static uint64_t mark_of(const shoal_group_t *group) {
-  return group->stream->id << COUNT_BITS;
+static uint64_t mark_of(const shoal_group_t *group, uint64_t phase) {
+  return (group->stream->id + phase) << COUNT_BITS;
 }
 
-void shoal_progress_tell(const shoal_group_t *group, uint64_t count) {
-  atomic_store_explicit(&group->world->recorder->progress, mark_of(group) | (count & COUNT_MASK),
-                        memory_order_release);
+void shoal_progress_tell(const shoal_group_t *group, uint64_t phase, uint64_t count) {
+  atomic_store_explicit(&group->world->recorder->progress,
+                        mark_of(group, phase) | (count & COUNT_MASK), memory_order_release);
 }
 
-int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t count, uint64_t *out_count) {
+int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t phase, uint64_t count,
+                             uint64_t *out_count) {
   shoal_world_t *world = group->world;
   shoal_allocator_t allocator = world->allocator;
   int32_t found = -1;
@@ -27,7 +28,8 @@ int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t count, uint64_
   world->ops->survey(world, accounts);
   for (int32_t i = 0; i < world->size && found < 0; ++i) {
     const uint64_t told = accounts[i].progress;
-    if (accounts[i].presence != SHOAL_PRESENCE_HERE || (told & ~COUNT_MASK) != mark_of(group)) {
+    if (accounts[i].presence != SHOAL_PRESENCE_HERE ||
+        (told & ~COUNT_MASK) != mark_of(group, phase)) {
       continue;
     }
     *out_count = told & COUNT_MASK;

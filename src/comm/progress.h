@@ -6,11 +6,12 @@
 
 #include "shoal/comm.h"
 
-// Tells the others that this rank has come to `count` (below 2^40) in what the group counts. A rank
-// tells of one group at a time, the last one.
-void shoal_progress_tell(const shoal_group_t *group, uint64_t count);
-// The lowest rank of the world that has told a larger count, and that; -1: none has, or nobody can
-// be asked. Takes a second at most.
-int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t count, uint64_t *out_count);
+// Tells the others that this rank has come to `count` (below 2^40) in what the group counts, in a
+// phase that the ranks begin together. A rank tells of one group at a time, the last one.
+void shoal_progress_tell(const shoal_group_t *group, uint64_t phase, uint64_t count);
+// The lowest rank of the world that has told a larger count in this phase, and that; -1: none has,
+// or nobody can be asked. Takes a second at most.
+int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t phase, uint64_t count,
+                             uint64_t *out_count);
 
 #endif  // SHOAL_COMM_PROGRESS_H_

@@ -156,7 +156,10 @@ static shoal_status_t enqueue_run(shoal_runner_t *runner) {
   shoal_run_flight_t *flight = &runner->flights[runner->run_count % SHOAL_RUN_AHEAD];
   SHOAL_RETURN_IF_ERROR(land(runner, flight));
   ++runner->run_count;
-  if (runner->everyone) shoal_progress_tell(runner->everyone, (uint64_t)runner->run_count);
+  if (runner->everyone) {
+    shoal_progress_tell(runner->everyone, (uint64_t)runner->counters.meetings,
+                        (uint64_t)runner->run_count);
+  }
   for (int64_t i = 0; i < order->outputs.count; ++i) {
     shoal_run_output_t *output = order->outputs.items[i];
     output->store.slot = (output->store.slot + 1) % SHOAL_RUN_AHEAD;

@@ -110,9 +110,11 @@ static void break_with(const shoal_runner_t *runner, const shoal_run_meeting_t *
   runner->world->ops->fail(runner->world, SHOAL_MISMATCH, message);
 }
 
+// Since the last meeting: who is through this one may be ahead, too, while this rank has not heard.
 static int32_t find_ahead(const shoal_runner_t *runner) {
   uint64_t theirs = 0;
-  return shoal_progress_ahead(runner->everyone, (uint64_t)runner->run_count, &theirs);
+  return shoal_progress_ahead(runner->everyone, (uint64_t)runner->counters.meetings - 1,
+                              (uint64_t)runner->run_count, &theirs);
 }
 
 // Steady runs wait for nobody, so a rank that makes another call instead would wait in vain.

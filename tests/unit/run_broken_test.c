@@ -1,5 +1,6 @@
 // Errors that stick: while one queue's error breaks the world, no other queue of the rank lets the
-// host have a value, and every run, fetch and collective call returns the error from then on.
+// host have a value, and every run, fetch and collective call returns the error from then on. And a
+// rank that comes late breaks nothing.
 // links: run launch
 #include <sched.h>
 #include <stdatomic.h>
@@ -131,7 +132,81 @@ static void test_two_queues_fail(void **state) {
   shoal_registry_release(registry);
 }
 
+// ---- late, but not elsewhere ------------------------------------------------------------
+
+typedef struct late {
+  const shoal_program_t *program;
+  const shoal_comm_ops_t *ops;
+  atomic_bool asked, ran;
+} late_t;
+
+static late_t late;
+
+// Rank 1 waits to begin its run and asks where the others are; the answer takes so long that rank 0
+// has come, and has run, meanwhile.
+static void survey_slowly(shoal_world_t *world, shoal_account_t *accounts) {
+  atomic_store(&late.asked, true);
+  wait_for(&late.ran, 20000000000);
+  (late.ops->survey)(world, accounts);
+}
+
+static shoal_status_t plain_twice(void *self, const shoal_kernel_call_t *kernel) {
+  (void)self;
+  const float *x = kernel->inputs[0].data;
+  float *y = kernel->outputs[0].data;
+  for (int i = 0; i < SIZE; ++i) y[i] = 2 * x[i];
+  return NULL;
+}
+
+static shoal_status_t late_run(shoal_runner_t *runner, int32_t rank) {
+  const float x[SIZE] = {1, 1, 1, 1};
+  SHOAL_RETURN_IF_ERROR(shoal_runner_feed(runner, "x", x, sizeof x));
+  SHOAL_RETURN_IF_ERROR(shoal_runner_feed(runner, "z", x, sizeof x));
+  SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "train"));  // what is fed is known afterwards
+  SHOAL_RETURN_IF_ERROR(shoal_runner_wait(runner));
+  if (rank == 0) wait_for(&late.asked, 20000000000);
+  shoal_status_t status = shoal_runner_run(runner, "train");
+  if (rank == 0) atomic_store(&late.ran, true);
+  return status ? status : shoal_runner_wait(runner);
+}
+
+static shoal_status_t late_body(void *self, shoal_world_t *world) {
+  (void)self;
+  const int32_t rank = shoal_world_rank(world);
+  const shoal_comm_ops_t *before = world->ops;
+  shoal_comm_ops_t ops = *before;
+  ops.survey = survey_slowly;
+  shoal_device_t *device = NULL;
+  shoal_runner_t *runner = NULL;
+  shoal_status_t status =
+      shoal_device_create(&(shoal_device_options_t){.concurrent = true}, &device);
+  if (!status) {
+    status = shoal_runner_create(late.program, world, device,
+                                 &(shoal_runner_options_t){.provider = plain_twice}, &runner);
+  }
+  if (rank == 1) {
+    late.ops = before;
+    world->ops = &ops;
+  }
+  if (!status) status = late_run(runner, rank);
+  shoal_runner_free(runner);
+  shoal_device_free(device);
+  world->ops = before;
+  return status;
+}
+
+static void test_late_is_not_elsewhere(void **state) {
+  (void)state;
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = parse_program(text, registry);
+  late = (late_t){.program = program};
+  run_ranks_ok(2, late_body, NULL);
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_queues_fail)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_queues_fail),
+                                     cmocka_unit_test(test_late_is_not_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
