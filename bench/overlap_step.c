@@ -1,7 +1,8 @@
 // What bench/overlap runs on every rank: steps of several programs by turns, and what their
 // instructions took. Rank 0 prints the seconds of a step, one line of JSON for each program and
 // turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same in
-// different orders: their losses must be the same, to the bit.
+// different orders: their losses must be the same, to the bit. They may have instructions
+// `bench.pause`, which take time and no core, as a device of the rank's own would.
 //
 //   overlap_step TURNS STEPS PROGRAM...
 #include <shoal/shoal.h>
@@ -27,6 +28,32 @@ static double now(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static const shoal_attr_schema_t pause_attrs[] = {{.name = "microseconds", .kind = SHOAL_ATTR_INT}};
+
+static shoal_status_t pause_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  (void)call;
+  out_types[0] = (shoal_type_t){.dtype = SHOAL_F32};
+  return NULL;
+}
+
+static shoal_status_t pause_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                   const shoal_tensor_t *outputs, void *workspace) {
+  (void)inputs, (void)workspace;
+  const int64_t us = call->attrs[0].i;
+  nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+  *(float *)outputs[0].data = 0;
+  return NULL;
+}
+
+static const shoal_op_t pause_op = {.name = "bench.pause",
+                                    .doc = "Waits.",
+                                    .output_count = 1,
+                                    .outputs = (const char *const[]){"out"},
+                                    .attr_count = 1,
+                                    .attrs = pause_attrs,
+                                    .infer = pause_infer,
+                                    .kernel = pause_kernel};
 
 // Feeds every input of `train`: floats in [0, 1), integers below 8.
 static shoal_status_t feed(bench_t *bench, int which) {
@@ -127,6 +154,7 @@ int main(int argc, char **argv) {
   SHOAL_GOTO_IF_ERROR(status, done, shoal_arena_create(allocator, &bench.arena));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_world_join(NULL, &bench.world));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_registry_create(allocator, &bench.registry));
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_op_register(bench.registry, &pause_op));
   SHOAL_GOTO_IF_ERROR(status, done, open_programs(&bench, argc - 3, argv + 3));
   SHOAL_GOTO_IF_ERROR(
       status, done,
