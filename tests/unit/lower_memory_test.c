@@ -238,6 +238,41 @@ static void test_sizes(void **state) {
   for_each_example(expect_sizes);
 }
 
+// Ranks of two classes hold rows of one mesh: 2 those of the first, 1 those of the second. Each
+// class plans its own.
+static void test_sizes_are_of_the_class(void **state) {
+  (void)state;
+  static const char *const meshes[] = {"all!data=4@0-3", "one!data=1@0"};
+  static const shoal_intent_entry_t layouts[] = {{"x", "all!data:0"}, {"y", "one!"}};
+  static const shoal_intent_entry_t stages[] = {
+      {"fc1/*", "all"}, {"fc2/*", "one"}, {"cross_entropy", "one"}};
+  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
+      .batch = 5, .in_features = 40, .hidden = 40, .classes = 3, .layers = 2});
+  const shoal_intent_t intent = {.mesh_count = 2,
+                                 .meshes = meshes,
+                                 .layout_count = COUNT(layouts),
+                                 .layouts = layouts,
+                                 .stage_count = COUNT(stages),
+                                 .stages = stages};
+  shoal_plan_t *plan;
+  assert_ok(shoal_plan_create(model, rules, &intent, 4, shoal_allocator_system(), &plan));
+  shoal_program_t *program = lower(plan);
+  assert_int_equal(program->class_count, 2);
+  for (int64_t k = 0; k < 2; ++k) {
+    const shoal_class_t *c = &program->classes[k];
+    bool found = false;
+    for (int64_t i = 0; i < c->buffer_count; ++i) {
+      if (strcmp(c->buffers[i].name, "x") != 0) continue;
+      found = true;
+      assert_int_equal(c->buffers[i].bytes, c->ranks[0] == 0 ? 640 : 320);
+    }
+    assert_true(found);
+  }
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 // ---- waits ----------------------------------------------------------------------------
 
 // Each wait taken away alone is noticed: none is there for nothing. (That none is missing, the
@@ -345,6 +380,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_live_buffers_overlap),
       cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_sizes_are_of_the_class),
       cmocka_unit_test(test_every_wait_is_needed),
       cmocka_unit_test(test_every_call_wait_is_needed),
       cmocka_unit_test(test_loop_keeps_what_it_shares),
