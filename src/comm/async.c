@@ -5,6 +5,7 @@
 // ever. The threads sleep while they wait.
 #include "base/status.h"
 #include "comm/comm_impl.h"
+#include "comm/progress.h"
 
 static void work(void *self) {
   shoal_group_t *group = self;

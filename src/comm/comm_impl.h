@@ -160,9 +160,6 @@ typedef struct shoal_async {
   shoal_request_t *first, *last;  // the first one is running
   bool stopping;
 } shoal_async_t;
-// Waits for a started collective until the monotonic clock is at `until_ns`; false: it has not
-// ended.
-bool shoal_request_wait_until(shoal_request_t *request, int64_t until_ns);
 // Says whether calls are in flight, so that a blocking one must wait its turn.
 bool shoal_async_is_busy(shoal_group_t *group);
 void shoal_async_free(shoal_group_t *group);  // after what is in flight

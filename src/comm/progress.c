@@ -15,8 +15,7 @@ void shoal_progress_tell(const shoal_group_t *group, uint64_t phase, uint64_t co
                         mark_of(group, phase) | (count & COUNT_MASK), memory_order_release);
 }
 
-int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t phase, uint64_t count,
-                             uint64_t *out_count) {
+int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t phase, uint64_t count) {
   shoal_world_t *world = group->world;
   shoal_allocator_t allocator = world->allocator;
   int32_t found = -1;
@@ -32,9 +31,12 @@ int32_t shoal_progress_ahead(const shoal_group_t *group, uint64_t phase, uint64_
         (told & ~COUNT_MASK) != mark_of(group, phase)) {
       continue;
     }
-    *out_count = told & COUNT_MASK;
-    if (*out_count > count) found = i;
+    if ((told & COUNT_MASK) > count) found = i;
   }
   allocator.free(allocator.self, accounts);
   return found;
+}
+
+void shoal_progress_break(const shoal_group_t *group, const char *message) {
+  group->world->ops->fail(group->world, SHOAL_MISMATCH, message);
 }

@@ -25,7 +25,6 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "comm/comm_impl.h"
 #include "comm/progress.h"
 #include "run/run_impl.h"
 
@@ -107,14 +106,13 @@ static void break_with(const shoal_runner_t *runner, const shoal_run_meeting_t *
            "the ranks make different calls at the same time: after %lld runs rank %d calls "
            "%s(%s%s%s), %s shoal_run: make the same calls in the same order on every rank",
            (long long)runner->run_count, runner->rank, mine->call, quote, mine->name, quote, ahead);
-  runner->world->ops->fail(runner->world, SHOAL_MISMATCH, message);
+  shoal_progress_break(runner->everyone, message);
 }
 
 // Since the last meeting: who is through this one may be ahead, too, while this rank has not heard.
 static int32_t find_ahead(const shoal_runner_t *runner) {
-  uint64_t theirs = 0;
   return shoal_progress_ahead(runner->everyone, (uint64_t)runner->counters.meetings - 1,
-                              (uint64_t)runner->run_count, &theirs);
+                              (uint64_t)runner->run_count);
 }
 
 // Steady runs wait for nobody, so a rank that makes another call instead would wait in vain.
