@@ -1,8 +1,7 @@
 // Segments seen from outside, and the pieces of the arena that they touch: see pieces.h.
 #include "lower/pieces.h"
 
-#include <stdlib.h>
-
+#include "base/edges.h"
 #include "base/status.h"
 #include "lower/time.h"
 #include "program/bind.h"
@@ -81,11 +80,6 @@ static shoal_status_t view_segments(pieces_t *p, const shoal_order_t *order) {
 
 // ---- the arena ------------------------------------------------------------------------
 
-static int compare_bounds(const void *a, const void *b) {
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 // Cuts it at every edge of a workspace or a buffer's slot.
 static shoal_status_t cut_arena(pieces_t *p) {
   SHOAL_VEC(int64_t) bounds = {0};
@@ -103,29 +97,14 @@ static shoal_status_t cut_arena(pieces_t *p) {
         if (!SHOAL_PUSH(p->arena, &bounds, start + slot * bytes)) return SHOAL_OOM();
     }
   }
-  if (bounds.count > 0)
-    qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
-  for (int64_t i = 0; i < bounds.count; ++i)
-    if (i == 0 || bounds.items[i] != bounds.items[p->bound_count - 1])
-      bounds.items[p->bound_count++] = bounds.items[i];
+  p->bound_count = shoal_edges_sort(bounds.items, bounds.count);
   p->bounds = bounds.items;
   return NULL;
 }
 
-static int32_t stretch_at(const pieces_t *p, int64_t bound) {
-  int64_t low = 0, high = p->bound_count;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (p->bounds[middle] < bound)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return (int32_t)low;
-}
-
 static range_t stretches(const pieces_t *p, int64_t start, int64_t bytes) {
-  return (range_t){stretch_at(p, start), stretch_at(p, start + bytes)};
+  return (range_t){(int32_t)shoal_edges_find(p->bounds, p->bound_count, start),
+                   (int32_t)shoal_edges_find(p->bounds, p->bound_count, start + bytes)};
 }
 
 static void find_stretches(pieces_t *p) {

@@ -5,9 +5,9 @@
 //
 // The arena is cut at every edge of what the segment touches. A piece of it knows its last writer
 // and, since then, its last reader on each queue: whoever came before those is done when they are.
-#include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/edges.h"
 #include "base/status.h"
 #include "lower/time.h"
 #include "program/bind.h"
@@ -53,11 +53,6 @@ static bool range_of(const order_t *o, const shoal_instruction_t *in, int32_t k,
   return true;
 }
 
-static int compare_bounds(const void *a, const void *b) {
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static shoal_status_t cut_arena(order_t *o) {
   SHOAL_VEC(int64_t) bounds = {0};
   for (int64_t i = 0; i < o->segment->instruction_count; ++i) {
@@ -71,10 +66,7 @@ static shoal_status_t cut_arena(order_t *o) {
     }
   }
   if (bounds.count == 0) return NULL;
-  qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
-  int64_t count = 1;
-  for (int64_t i = 1; i < bounds.count; ++i)
-    if (bounds.items[i] != bounds.items[count - 1]) bounds.items[count++] = bounds.items[i];
+  const int64_t count = shoal_edges_sort(bounds.items, bounds.count);
   o->bounds = bounds.items;
   o->bound_count = count;
   o->pieces = SHOAL_NEW(o->scratch, piece_t, count);
@@ -84,18 +76,6 @@ static shoal_status_t cut_arena(order_t *o) {
     for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) o->pieces[i].readers[q] = -1;
   }
   return NULL;
-}
-
-static int64_t piece_at(const order_t *o, int64_t bound) {
-  int64_t low = 0, high = o->bound_count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (o->bounds[middle] < bound)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
 }
 
 static void conflict(order_t *o, int32_t other) {
@@ -110,7 +90,8 @@ static void touch(order_t *o, int32_t index, bool mark) {
   for (int32_t k = 0; k < shoal_access_count(in); ++k) {
     range_t range;
     if (!range_of(o, in, k, &range)) continue;
-    for (int64_t i = piece_at(o, range.start); o->bounds[i] < range.end; ++i) {
+    for (int64_t i = shoal_edges_find(o->bounds, o->bound_count, range.start);
+         o->bounds[i] < range.end; ++i) {
       piece_t *piece = &o->pieces[i];
       if (mark && range.write) {
         piece->writer = index;

@@ -1,16 +1,11 @@
 // Spans of the arena: whose value they hold, and whether accesses to them are ordered (vector
 // clocks over queues and waits). How it fits together is at the head of check_memory.c.
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/edges.h"
 #include "program/check_memory.h"
 
 // ---- spans --------------------------------------------------------------------------
-
-static int compare_bounds(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
 
 shoal_status_t shoal_spans_make(memory_t *m) {
   SHOAL_VEC(int64_t) bounds = {0};
@@ -32,11 +27,7 @@ shoal_status_t shoal_spans_make(memory_t *m) {
     }
   }
   if (bounds.count == 0) return NULL;
-  qsort(bounds.items, (size_t)bounds.count, sizeof *bounds.items, compare_bounds);
-  int64_t count = 1;
-  for (int64_t i = 1; i < bounds.count; ++i) {
-    if (bounds.items[i] != bounds.items[count - 1]) bounds.items[count++] = bounds.items[i];
-  }
+  const int64_t count = shoal_edges_sort(bounds.items, bounds.count);
   m->bounds = bounds.items;
   m->span_count = count - 1;
   m->spans = SHOAL_NEW(m->arena, span_t, count);
@@ -44,22 +35,11 @@ shoal_status_t shoal_spans_make(memory_t *m) {
   return m->spans && m->readers ? NULL : SHOAL_OOM();
 }
 
-// The first span that starts at or behind `at`; edges of buffers and workspaces are always bounds.
-static int64_t span_at(const memory_t *m, int64_t at) {
-  int64_t low = 0, high = m->span_count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (m->bounds[middle] < at)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
 range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes) {
   if (bytes == 0) return (range_t){0, 0};
-  return (range_t){span_at(m, offset), span_at(m, offset + bytes)};
+  // Edges of buffers and workspaces are always bounds.
+  return (range_t){shoal_edges_find(m->bounds, m->span_count, offset),
+                   shoal_edges_find(m->bounds, m->span_count, offset + bytes)};
 }
 
 void shoal_spans_reset(memory_t *m) {
