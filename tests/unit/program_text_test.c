@@ -213,9 +213,11 @@ static void slot_groups_are_limited(void **state) {
   const size_t head = (size_t)(found - PIPELINE);
   char *text = malloc(strlen(PIPELINE) + length + 1);
   sprintf(text, "%.*s%s%s", (int)head, PIPELINE, lines, found);
+  shoal_registry_t *registry = test_registry();
   shoal_program_t *program = NULL;
   assert_error(INVALID_ARGUMENT, "a class has at most 1024 slot groups, not 1025",
-               shoal_program_parse("p", text, test_registry(), shoal_allocator_system(), &program));
+               shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+  shoal_registry_release(registry);
   free(text);
   free(lines);
 }
