@@ -21,6 +21,12 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
+static bool carries(const shoal_instruction_t *in, int64_t channel) {
+  for (int32_t i = 0; in->channels && i < in->input_count; ++i)
+    if (in->channels[i] == channel) return true;
+  return false;
+}
+
 static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_arena_t *arena,
                                        FILE *out) {
   fprintf(out, "reshards\n");
@@ -30,7 +36,7 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
     for (int64_t k = 0; k < program->class_count; ++k)
       for (int64_t s = 0; s < program->classes[k].segment_count; ++s)
         for (int64_t i = 0; i < program->classes[k].segments[s].instruction_count; ++i)
-          if (program->classes[k].segments[s].instructions[i].channel == c)
+          if (carries(&program->classes[k].segments[s].instructions[i], c))
             name = program->classes[k].segments[s].instructions[i].name;
     const int64_t micro = channel->micro ? 0 : -1;
     shoal_reshard_facts_t reshard;

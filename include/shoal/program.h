@@ -94,8 +94,11 @@ typedef struct shoal_instruction {
   const shoal_attr_value_t *attrs;  // COMPUTE: of the whole, in schema order; bound by role at load
   int32_t input_count, output_count;
   const int32_t *inputs,
-      *outputs;           // buffers; RESHARD: -1 where this class is only sender or receiver
-  int32_t channel;        // RESHARD: the same number in every class that takes part; else -1
+      *outputs;  // buffers; RESHARD: -1 where this class is only sender or receiver
+  // RESHARD: it carries several values at once, as one collective or one message to each peer.
+  // inputs[i] becomes outputs[i] by channels[i]; the list is the same in every class that takes
+  // part. NULL elsewhere.
+  const int32_t *channels;
   shoal_reduce_t reduce;  // ACCUMULATE
   double value;           // FILL
   int32_t predicate;  // buffer of a bool scalar; -1 always. COMPUTE, COPY, ACCUMULATE, FILL only

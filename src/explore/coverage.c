@@ -292,7 +292,7 @@ static bool lies_over_an_input(const shoal_class_t *class, const shoal_instructi
 
 static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
-  if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channel].lane > 0)
+  if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channels[0]].lane > 0)
     return occurs(c, "feature", "lane");
   if (in->opcode == SHOAL_OPCODE_COPY && class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_STATE)
     return occurs(c, "feature", "state copied");

@@ -31,9 +31,9 @@ typedef struct global_buffer {
 typedef struct global_instruction {
   shoal_instruction_t code;  // inputs and outputs are global buffers
   phase_t phase;
-  int32_t depth;                  // RESHARD: where it is received
-  int32_t send_depth;             // RESHARD: where a class that only sends does so
-  int32_t one_input, one_output;  // storage for the operands of single-operand instructions
+  int32_t depth;                               // RESHARD: where it is received
+  int32_t send_depth;                          // RESHARD: where a class that only sends does so
+  int32_t one_input, one_output, one_channel;  // storage of single-operand instructions
 } global_instruction_t;
 
 typedef struct graph_build {

@@ -46,7 +46,7 @@ static shoal_status_t new_instruction(graph_lowering_t *l, shoal_opcode_t opcode
   in->depth = in->send_depth = depth;
   in->one_input = input;
   in->one_output = output;
-  in->code = (shoal_instruction_t){.opcode = opcode, .name = name, .channel = -1, .predicate = -1};
+  in->code = (shoal_instruction_t){.opcode = opcode, .name = name, .predicate = -1};
   in->code.queue = opcode == SHOAL_OPCODE_RESHARD ? SHOAL_QUEUE_COMM
                    : opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH
                        ? SHOAL_QUEUE_COPY
@@ -176,7 +176,8 @@ static shoal_status_t move(graph_lowering_t *l, int32_t from, const shoal_layout
   SHOAL_RETURN_IF_ERROR(new_instruction(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth,
                                         from, *out_index, &in));
   in->send_depth = source->depth;
-  in->code.channel = (int32_t)l->b->channels.count;
+  in->one_channel = (int32_t)l->b->channels.count;
+  in->code.channels = &in->one_channel;
   if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
   return NULL;
 }

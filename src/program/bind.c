@@ -177,10 +177,14 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
 
 static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound) {
   const shoal_instruction_t *in = bound->instruction;
-  if (in->channel < 0 || in->channel >= b->program->channel_count) {
-    return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channel);
+  const int32_t number = in->channels ? in->channels[0] : -1;
+  if (number < 0 || number >= b->program->channel_count) {
+    return SHOAL_ERROR(MISMATCH, "there is no channel %d", number);
   }
-  const shoal_channel_t *channel = &b->program->channels[in->channel];
+  if (in->input_count != 1 || in->output_count != 1) {
+    return SHOAL_ERROR(UNSUPPORTED, "a reshard carries one value, not %d", in->input_count);
+  }
+  const shoal_channel_t *channel = &b->program->channels[number];
   bool sends = shoal_mesh_position(channel->src->mesh, b->rank) >= 0;
   bool receives = shoal_mesh_position(channel->dst->mesh, b->rank) >= 0;
   bound->idle = !sends && !receives;
@@ -191,8 +195,7 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
                             sends == (bound->inputs[0] != NULL) ? (receives ? "lacks" : "has")
                             : sends                             ? "lacks"
                                                                 : "has",
-                            sends == (bound->inputs[0] != NULL) ? "destination" : "source",
-                            in->channel);
+                            sends == (bound->inputs[0] != NULL) ? "destination" : "source", number);
   }
   shoal_motion_t *own = SHOAL_NEW(b->arena, shoal_motion_t, 1);
   if (!own) return SHOAL_OOM();
@@ -204,7 +207,7 @@ static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instr
     return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_channel_workspace",
                             "the messages of channel %d need %lld bytes of workspace here, the "
                             "program gives it %lld",
-                            in->channel, (long long)own->staging, (long long)in->workspace);
+                            number, (long long)own->staging, (long long)in->workspace);
   }
   bound->reshard = own;
   return NULL;

@@ -115,6 +115,7 @@ static shoal_status_t check_all(check_t *check) {
   SHOAL_RETURN_IF_ERROR(shoal_program_check_tables(check));
   SHOAL_RETURN_IF_ERROR(count_present(check));
   SHOAL_RETURN_IF_ERROR(shoal_program_check_structure(check));
+  SHOAL_RETURN_IF_ERROR(shoal_program_check_operands(check));
   for (int64_t c = 0; c < check->program->class_count; ++c) {
     SHOAL_RETURN_IF_ERROR(shoal_program_check_types(check, c));
     SHOAL_RETURN_IF_ERROR(shoal_program_check_memory(check, c));

@@ -68,7 +68,7 @@ static shoal_status_t one_queue(const place_t *place, const shoal_instruction_t 
   return MISMATCH(place, "put them on one queue, or give one of the channels another lane",
                   "it %s on queue '%s', and '%s' of the same lane %d on queue '%s'", what,
                   class->queues[in->queue].name, other->name,
-                  place->program->channels[in->channel].lane, class->queues[other->queue].name);
+                  place->program->channels[in->channels[0]].lane, class->queues[other->queue].name);
 }
 
 // Messages of a lane match in order, so one queue sends all of a class's, and one receives them.
@@ -81,7 +81,7 @@ static shoal_status_t check_lanes(place_t place) {
       const shoal_instruction_t *in = &segment->instructions[i];
       place.instruction = i;
       if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
-      lane_t *lane = &lanes[place.program->channels[in->channel].lane];
+      lane_t *lane = &lanes[place.program->channels[in->channels[0]].lane];
       if (in->inputs[0] >= 0) {
         SHOAL_RETURN_IF_ERROR(one_queue(&place, in, lane->sends, "sends"));
         lane->sends = in;

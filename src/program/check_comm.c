@@ -106,14 +106,15 @@ static shoal_status_t list_events(comm_t *c, int64_t class) {
     const shoal_segment_t *segment = &c->program->classes[class].segments[call->segment];
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       const shoal_instruction_t *in = &segment->instructions[i];
-      if (in->opcode != SHOAL_OPCODE_RESHARD || c->silent[in->channel]) continue;
+      if (in->opcode != SHOAL_OPCODE_RESHARD || c->silent[in->channels[0]]) continue;
+      const int32_t channel = in->channels[0];
       const bool first = call->micro <= 0;
-      if (first && !SHOAL_PUSH(c->arena, &c->members[in->channel], (int32_t) class)) {
+      if (first && !SHOAL_PUSH(c->arena, &c->members[channel], (int32_t) class)) {
         return SHOAL_OOM();
       }
-      const event_t event = {k,           call->segment,
-                             (int32_t)i,  call->micro,
-                             in->channel, shoal_comm_meeting(c, in->channel, call->micro)};
+      const event_t event = {k,          call->segment,
+                             (int32_t)i, call->micro,
+                             channel,    shoal_comm_meeting(c, channel, call->micro)};
       if (!SHOAL_PUSH(c->arena, &walker->events, event)) return SHOAL_OOM();
       meeting_t *meeting = &c->meetings[event.meeting];
       if (in->outputs[0] < 0)
@@ -270,6 +271,21 @@ static shoal_status_t check_graph(comm_t *c) {
 
 // ---- all together -------------------------------------------------------------------
 
+// The first channel stands for all that a reshard carries: it is silent if all are.
+static void join_silent(const shoal_program_t *program, bool *silent) {
+  for (int64_t c = 0; c < program->class_count; ++c) {
+    const shoal_class_t *class = &program->classes[c];
+    for (int64_t s = 0; s < class->segment_count; ++s) {
+      for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
+        const shoal_instruction_t *in = &class->segments[s].instructions[i];
+        for (int32_t k = 1; in->channels && k < in->input_count; ++k) {
+          silent[in->channels[0]] &= silent[in->channels[k]];
+        }
+      }
+    }
+  }
+}
+
 // Channels along which no rank sends anything to another, in any micro-batch.
 static shoal_status_t find_silent(const check_t *check, const bool **out_silent) {
   const shoal_program_t *program = check->program;
@@ -300,6 +316,7 @@ static shoal_status_t find_silent(const check_t *check, const bool **out_silent)
     }
     silent[i] = answer != 0;
   }
+  join_silent(program, silent);
   *out_silent = silent;
   return NULL;
 }

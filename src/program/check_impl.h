@@ -2,6 +2,7 @@
 // what the earlier ones have proven:
 //   check_structure.c     tables, buffers, orders: indices, types, layouts, sizes, calls
 //   check_instructions.c  every instruction by itself
+//   check_operands.c      reshards of several values: they go together, in all classes alike
 //   check_calls.c         queues, slots, lanes; slots and waits of every call
 //   check_types.c         local types: one rank per cell is bound as it would be at load
 //   check_clocks.c        vector clocks over queues, calls and steps
@@ -59,6 +60,7 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_tables(const check_t *check);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const check_t *check);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *check,
                                                                int64_t class_index);
+SHOAL_MUST_USE shoal_status_t shoal_program_check_operands(const check_t *check);
 // Nothing else of the instruction lies where an output lies over an input (overwrite.c).
 SHOAL_MUST_USE shoal_status_t shoal_program_check_overwrites(const shoal_class_t *class,
                                                              const shoal_instruction_t *in);

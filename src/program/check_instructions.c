@@ -23,11 +23,18 @@ static shoal_status_t check_indices(const shoal_class_t *class, const shoal_inst
       return SHOAL_ERROR(MISMATCH, "there is no buffer %d", buffer);
     }
   }
-  if (reshard && (in->channel < 0 || in->channel >= channel_count)) {
-    return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channel);
-  }
   if (in->predicate >= class->buffer_count) {
     return SHOAL_ERROR(MISMATCH, "there is no buffer %d", in->predicate);
+  }
+  if (!reshard) return NULL;
+  if (in->input_count < 1 || in->input_count != in->output_count || !in->channels ||
+      in->input_count > SHOAL_PROGRAM_MAX_OPERANDS) {
+    return SHOAL_ERROR_HINT(MISMATCH, "give a reshard one input, output and channel for each value",
+                            "it has %d inputs and %d outputs", in->input_count, in->output_count);
+  }
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    if (in->channels[i] >= 0 && in->channels[i] < channel_count) continue;
+    return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channels[i]);
   }
   return NULL;
 }
@@ -147,6 +154,22 @@ static shoal_status_t check_side(const check_t *check, int64_t c, const shoal_ch
     return SHOAL_ERROR_HINT(MISMATCH, "use the channel of this value and these two layouts",
                             "buffer %d '%s' and the channel's %s differ in type or layout", index,
                             buffer->name, side);
+  }
+  return NULL;
+}
+
+static shoal_status_t check_reshard(const check_t *check, int64_t c, const shoal_instruction_t *in,
+                                    const shoal_instruction_t **users) {
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    const int32_t number = in->channels[i];
+    if (users[number]) {
+      return SHOAL_ERROR_HINT(MISMATCH, "each reshard has a channel of its own",
+                              "channel %d is used by '%s' too", number, users[number]->name);
+    }
+    users[number] = in;
+    const shoal_channel_t *channel = &check->program->channels[number];
+    SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, true, in->inputs[i]));
+    SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, false, in->outputs[i]));
   }
   return NULL;
 }
@@ -284,15 +307,7 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
     case SHOAL_OPCODE_FETCH:
       return check_host(class, in);
     case SHOAL_OPCODE_RESHARD:
-      if (users[in->channel]) {
-        return SHOAL_ERROR_HINT(MISMATCH, "each reshard has a channel of its own",
-                                "channel %d is used by '%s' too", in->channel,
-                                users[in->channel]->name);
-      }
-      users[in->channel] = in;
-      const shoal_channel_t *channel = &check->program->channels[in->channel];
-      SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, true, in->inputs[0]));
-      return check_side(check, c, channel, false, in->outputs[0]);
+      return check_reshard(check, c, in, users);
     case SHOAL_OPCODE_COUNT:
       break;
   }

@@ -243,10 +243,10 @@ static shoal_status_t check_meaning(memory_t *m) {
     SHOAL_RETURN_IF_ERROR(check_port(m));
   }
   if (in->opcode == SHOAL_OPCODE_RESHARD &&
-      m->program->channels[in->channel].micro != (m->place.micro >= 0)) {
+      m->program->channels[in->channels[0]].micro != (m->place.micro >= 0)) {
     return MISMATCH(&m->place, "call it where its channel says",
                     "channel %d and the call disagree whether this is inside the loop",
-                    in->channel);
+                    in->channels[0]);
   }
   return NULL;
 }

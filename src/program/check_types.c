@@ -29,10 +29,12 @@ static void write_key(types_t *t, const shoal_instruction_t *in, bool loop) {
   shoal_key_add(&t->key, in->workspace);
   if (in->opcode == SHOAL_OPCODE_COMPUTE) shoal_key_add_op(&t->key, in->op, in->attrs);
   if (in->opcode == SHOAL_OPCODE_RESHARD) {
-    const shoal_channel_t *channel = &t->check->program->channels[in->channel];
-    shoal_key_add_pointer(&t->key, channel->src);
-    shoal_key_add_pointer(&t->key, channel->dst);
-    shoal_key_add_type(&t->key, &channel->type);
+    for (int32_t i = 0; i < in->input_count; ++i) {
+      const shoal_channel_t *channel = &t->check->program->channels[in->channels[i]];
+      shoal_key_add_pointer(&t->key, channel->src);
+      shoal_key_add_pointer(&t->key, channel->dst);
+      shoal_key_add_type(&t->key, &channel->type);
+    }
   }
   for (int32_t k = 0; k < in->input_count + in->output_count; ++k) {
     const shoal_buffer_t *buffer = operand(class, in, k);
@@ -54,9 +56,8 @@ static shoal_status_t choose_samples(const types_t *t, const shoal_instruction_t
   const shoal_class_t *class = &program->classes[t->class];
   const int64_t micros = loop ? program->micro : 0;
   if (in->opcode == SHOAL_OPCODE_RESHARD) {
-    const shoal_channel_t *channel = &program->channels[in->channel];
-    return shoal_sample_move(class, channel->src, channel->dst, &channel->type.shape, micros, arena,
-                             out_samples);
+    return shoal_sample_moves(program, class, in->input_count, in->channels, micros, arena,
+                              out_samples);
   }
   if (in->opcode == SHOAL_OPCODE_COPY) {
     const shoal_buffer_t *from = operand(class, in, 0), *to = operand(class, in, 1);

@@ -163,8 +163,8 @@ static bool meet(comm_t *c, const shoal_instruction_t *in, int64_t number, queue
     news = head->arrived = true;
   }
   const bool complete = meeting->arrived == meeting->others && meeting->sent == meeting->senders;
-  for (int64_t i = 0; news && complete && i < c->members[in->channel].count; ++i) {
-    wake(c, c->members[in->channel].items[i], waking);
+  for (int64_t i = 0; news && complete && i < c->members[in->channels[0]].count; ++i) {
+    wake(c, c->members[in->channels[0]].items[i], waking);
   }
   return only_sends || complete;
 }
@@ -177,9 +177,9 @@ static bool run_queue(comm_t *c, walker_t *w, int32_t queue, waking_t *waking) {
   for (int32_t i; (i = head_of(w, queue)) >= 0; moved = true) {
     const shoal_instruction_t *in = &segment_of(w, head->call)->instructions[i];
     if (is_blocked(w, head->call, i, &blocker)) break;
-    if (in->opcode == SHOAL_OPCODE_RESHARD && !c->silent[in->channel]) {
+    if (in->opcode == SHOAL_OPCODE_RESHARD && !c->silent[in->channels[0]]) {
       const int32_t micro = w->order->calls[head->call].micro;
-      if (!meet(c, in, shoal_comm_meeting(c, in->channel, micro), head, waking)) break;
+      if (!meet(c, in, shoal_comm_meeting(c, in->channels[0], micro), head, waking)) break;
     }
     head->arrived = false;
     ++head->at;
@@ -194,8 +194,11 @@ static bool run_queue(comm_t *c, walker_t *w, int32_t queue, waking_t *waking) {
 static event_t event_at(const comm_t *c, const walker_t *w, int64_t call, int32_t instruction) {
   const shoal_segment_call_t *of = &w->order->calls[call];
   const shoal_instruction_t *in = &segment_of(w, call)->instructions[instruction];
-  event_t event = {call, of->segment, instruction, of->micro, in->channel, -1};
-  if (in->channel >= 0) event.meeting = shoal_comm_meeting(c, in->channel, of->micro);
+  event_t event = {call, of->segment, instruction, of->micro, -1, -1};
+  if (in->channels) {
+    event.channel = in->channels[0];
+    event.meeting = shoal_comm_meeting(c, event.channel, of->micro);
+  }
   return event;
 }
 

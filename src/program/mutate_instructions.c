@@ -111,19 +111,26 @@ static void walk_attrs(walk_t *w, const shoal_instruction_t *in) {
   }
 }
 
+static void change_channel(walk_t *w, const shoal_instruction_t *in, int32_t which, int32_t other) {
+  if (other < 0 || other >= w->from->channel_count) return;
+  if (!shoal_mutate_due(w, SHOAL_MUTATION_CHANNEL, "use channel %d instead of %d", other,
+                        in->channels[which])) {
+    return;
+  }
+  shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+  int32_t *channels =
+      mine ? shoal_mutate_own(w, in->channels, in->input_count, sizeof *channels) : NULL;
+  if (!channels) return;
+  channels[which] = other;
+  mine->channels = channels;
+  w->mutation.first = other;
+  w->mutation.second = in->channels[which];
+}
+
 static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
-  if (in->opcode == SHOAL_OPCODE_RESHARD) {
-    for (int side = 0; side < 2; ++side) {
-      int32_t step = side == 0 ? 1 : -1, other = in->channel + step;
-      if (other < 0 || other >= w->from->channel_count) continue;
-      if (shoal_mutate_due(w, SHOAL_MUTATION_CHANNEL, "use channel %d instead of %d", other,
-                           in->channel)) {
-        shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
-        if (mine) mine->channel = other;
-        w->mutation.first = other;
-        w->mutation.second = in->channel;
-      }
-    }
+  for (int32_t i = 0; in->opcode == SHOAL_OPCODE_RESHARD && i < in->input_count; ++i) {
+    change_channel(w, in, i, in->channels[i] + 1);
+    change_channel(w, in, i, in->channels[i] - 1);
   }
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_reduce_t other = in->reduce == SHOAL_REDUCE_SUM ? SHOAL_REDUCE_MAX : SHOAL_REDUCE_SUM;

@@ -194,6 +194,21 @@ static bool read_reduce(parse_t *p, shoal_reduce_t *out_reduce) {
          shoal_scan_fail(&p->scan, "there is no reduction '%s'", word);
 }
 
+// "channel 3,4": one for each pair of an input and an output.
+static bool read_channels(parse_t *p, shoal_instruction_t *in) {
+  if (!shoal_scan_expect(&p->scan, "channel")) return false;
+  int32_t *channels = SHOAL_NEW(p->arena, int32_t, in->input_count);
+  if (!channels) return out_of_memory(p);
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    if (i > 0 && !shoal_scan_expect(&p->scan, ",")) return false;
+    if (!shoal_parse_int32(p, "channel", 0, p->program->channel_count - 1, &channels[i])) {
+      return false;
+    }
+  }
+  in->channels = channels;
+  return true;
+}
+
 // What only this opcode has, and the number of its operands.
 static bool read_details(parse_t *p, shoal_instruction_t *in) {
   int32_t inputs, outputs;
@@ -202,6 +217,11 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
     inputs = in->op->variadic && in->input_count > in->op->input_count ? in->input_count
                                                                        : in->op->input_count;
     outputs = in->op->output_count;
+  }
+  if (in->opcode == SHOAL_OPCODE_RESHARD) {
+    inputs = outputs = in->input_count < 1                            ? 1
+                       : in->input_count > SHOAL_PROGRAM_MAX_OPERANDS ? SHOAL_PROGRAM_MAX_OPERANDS
+                                                                      : in->input_count;
   }
   if (in->input_count != inputs || in->output_count != outputs) {
     return shoal_scan_fail(&p->scan, "%s takes %d buffers and gives %d, not %d and %d",
@@ -215,8 +235,7 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
       in->attrs = attrs;
       return true;
     case SHOAL_OPCODE_RESHARD:
-      return shoal_scan_expect(&p->scan, "channel") &&
-             shoal_parse_int32(p, "channel", 0, p->program->channel_count - 1, &in->channel);
+      return read_channels(p, in);
     case SHOAL_OPCODE_ACCUMULATE:
       return read_reduce(p, &in->reduce);
     case SHOAL_OPCODE_FILL:
@@ -252,7 +271,7 @@ static bool read_tail(parse_t *p, const shoal_class_t *class, int64_t index,
 
 static bool read_instruction(parse_t *p, const shoal_class_t *class, int64_t index,
                              shoal_instruction_t *in) {
-  *in = (shoal_instruction_t){.channel = -1, .predicate = -1};
+  *in = (shoal_instruction_t){.predicate = -1};
   if (!shoal_parse_index(p, "instruction", index)) return false;
   if (!read_queue(p, class, &in->queue) || !read_opcode(p, &in->opcode)) return false;
   if (in->opcode == SHOAL_OPCODE_COMPUTE) {

@@ -22,10 +22,12 @@
 //       2 comm reshard (2) -> (-) channel 0 "fc1/einsum" workspace 128@4096 wait 1
 //       3 compute fill -> (4) value 0 "grad" predicate 6
 //       4 compute accumulate (3) -> (4) reduce sum "grad"
+//       5 comm reshard (7, 8) -> (9, 10) channel 1,2 "grad"
 //     order train 0:0{0=0} 0:1{0=1} 0:2{0=0}[1<2.3] 1
 //
 // Attributes that have their default are left out, and so are the queues compute, comm, copy where
-// those are all; `-` stands for the side of a reshard that this class has no part in. A call is
+// those are all; `-` stands for the side of a reshard that this class has no part in; a reshard of
+// several values has as many inputs, outputs and channels. A call is
 // segment:micro-batch, or the segment alone outside the loop; then {group=slot,...} and its waits,
 // [instruction<back.other,...]: instruction 1 waits for instruction 3 of the call 2 calls before.
 #include "op/reduce.h"
@@ -134,7 +136,9 @@ static shoal_status_t add_instruction(shoal_text_t *text, int64_t index, const s
     shoal_status_t status = shoal_text_add_attrs(text, in->op, in->attrs);
     if (status) return shoal_status_annotatef(status, "while printing '%s'", in->name);
   }
-  if (in->opcode == SHOAL_OPCODE_RESHARD) shoal_text_addf(text, " channel %d", in->channel);
+  for (int32_t i = 0; in->opcode == SHOAL_OPCODE_RESHARD && i < in->input_count; ++i) {
+    shoal_text_addf(text, "%s%d", i ? "," : " channel ", in->channels[i]);
+  }
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_text_addf(text, " reduce %s", shoal_reduce_name(in->reduce));
   }

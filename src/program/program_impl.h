@@ -27,6 +27,7 @@
 #define SHOAL_PROGRAM_MAX_MICRO (1 << 16)
 #define SHOAL_PROGRAM_MAX_GROUPS (1 << 10)  // of slots in a class: each call has a number for each
 #define SHOAL_PROGRAM_MAX_PERIOD 16         // steps after which slots by step come round
+#define SHOAL_PROGRAM_MAX_OPERANDS (1 << 12)  // that one reshard carries
 
 static inline int64_t shoal_program_align(int64_t bytes) {
   return (bytes + SHOAL_PROGRAM_ALIGN - 1) & ~(int64_t)(SHOAL_PROGRAM_ALIGN - 1);
@@ -82,7 +83,7 @@ SHOAL_MUST_USE shoal_status_t shoal_channel_is_silent(const shoal_channel_t *cha
 
 // ---- one instruction ----------------------------------------------------------------
 
-// How many buffers an opcode takes and gives; COMPUTE asks its op (-1 here).
+// How many buffers an opcode takes and gives; COMPUTE asks its op, RESHARD its channels (-1 here).
 void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs);
 
 #endif  // SHOAL_PROGRAM_IMPL_H_

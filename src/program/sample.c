@@ -164,3 +164,28 @@ shoal_status_t shoal_sample_move(const shoal_class_t *class, const shoal_layout_
   *out_samples = (shoal_samples_t){list.count, list.items};
   return NULL;
 }
+
+static bool is_listed(const list_t *list, const shoal_sample_t *sample) {
+  for (int64_t i = 0; i < list->count; ++i) {
+    if (list->items[i].rank == sample->rank && list->items[i].micro == sample->micro) return true;
+  }
+  return false;
+}
+
+shoal_status_t shoal_sample_moves(const shoal_program_t *program, const shoal_class_t *class,
+                                  int32_t count, const int32_t *channels, int64_t micro_count,
+                                  shoal_arena_t *arena, shoal_samples_t *out_samples) {
+  list_t list = {0};
+  for (int32_t i = 0; i < count; ++i) {
+    const shoal_channel_t *channel = &program->channels[channels[i]];
+    shoal_samples_t found;
+    SHOAL_RETURN_IF_ERROR(shoal_sample_move(class, channel->src, channel->dst, &channel->type.shape,
+                                            micro_count, arena, &found));
+    for (int64_t k = 0; k < found.count; ++k) {
+      if (i > 0 && is_listed(&list, &found.items[k])) continue;
+      if (!SHOAL_PUSH(arena, &list, found.items[k])) return SHOAL_OOM();
+    }
+  }
+  *out_samples = (shoal_samples_t){list.count, list.items};
+  return NULL;
+}

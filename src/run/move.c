@@ -25,13 +25,14 @@ shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, 
       .output = output ? runner->memory + (shoal_address_t)output->offset : 0,
       .workspace = runner->memory + (shoal_address_t)in->workspace_offset,
       .queue = in->queue,
-      .lane = runner->program->channels[in->channel].lane,
+      .lane = runner->program->channels[in->channels[0]].lane,
       .lazy = shoal_motion_only_sends(motion),
       .next = runner->moves,
   };
   shoal_carrier_t *carrier = &move->carrier;
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_init(
-      runner->world, motion, tag_of(runner->program, in->channel, micro), &runner->arena, carrier));
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_init(runner->world, motion,
+                                           tag_of(runner->program, in->channels[0], micro),
+                                           &runner->arena, carrier));
   carrier->label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name);
   carrier->what = shoal_arena_printf(&runner->arena, "rank %d, reshard of '%s' in segment '%s'",
                                      runner->rank, in->name, segment);

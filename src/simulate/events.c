@@ -184,7 +184,7 @@ static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party, double 
   shoal_sim_t *sim = run->sim;
   shoal_sim_player_t *player = &run->players[party.actor];
   const shoal_sim_queue_t *queue = &player->queues[party.queue];
-  const int32_t channel = head_of(queue)->channel;
+  const int32_t channel = head_of(queue)->channels[0];
   const shoal_sim_flow_t *flows;
   SHOAL_RETURN_IF_ERROR(shoal_sim_channel(sim, channel, queue->variant, &flows));
   const shoal_sim_flow_t *mine = &flows[party.actor];

@@ -187,7 +187,7 @@ static void count_uses(const shoal_sim_t *sim, int64_t *most, int64_t *mine) {
       const shoal_segment_t *segment = &who->rank_class->segments[who->order->calls[c].segment];
       for (int64_t i = 0; i < segment->instruction_count; ++i) {
         if (segment->instructions[i].opcode == SHOAL_OPCODE_RESHARD) {
-          ++mine[segment->instructions[i].channel];
+          ++mine[segment->instructions[i].channels[0]];
         }
       }
     }

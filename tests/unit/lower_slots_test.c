@@ -158,7 +158,7 @@ static void expect_queues(const example_t *example, shoal_program_t *program) {
       for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
         const shoal_instruction_t *in = &c->segments[s].instructions[i];
         if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
-        const shoal_channel_t *channel = &program->channels[in->channel];
+        const shoal_channel_t *channel = &program->channels[in->channels[0]];
         const bool apart = !shoal_mesh_overlap(channel->src->mesh, channel->dst->mesh);
         const char *queue = !apart ? "comm" : in->outputs[0] < 0 ? "send" : "receive";
         assert_string_equal(c->queues[in->queue].name, queue);

@@ -57,7 +57,8 @@ static void test_walk_1_structure(void **state) {
     assert_int_equal(add->reduce, SHOAL_REDUCE_SUM);
     assert_int_equal(fill->outputs[0], add->outputs[0]);
     assert_int_equal(add->outputs[0], reduce->inputs[0]);
-    assert_int_equal(channel_kind(&program->channels[reduce->channel]), SHOAL_RESHARD_ALL_REDUCE);
+    assert_int_equal(channel_kind(&program->channels[reduce->channels[0]]),
+                     SHOAL_RESHARD_ALL_REDUCE);
   }
   assert_int_equal(count_in(before, SHOAL_OPCODE_FILL, NULL), 5);  // and the loss
   assert_int_equal(count_in(loop, SHOAL_OPCODE_ACCUMULATE, NULL), 5);
@@ -143,7 +144,7 @@ static const shoal_channel_t *channel_of(const shoal_program_t *program, int64_t
                                          const char *segment, const char *name) {
   const shoal_instruction_t *in =
       find(segment_of(&program->classes[c], segment), SHOAL_OPCODE_RESHARD, name);
-  return &program->channels[in->channel];
+  return &program->channels[in->channels[0]];
 }
 
 static void expect_channel(const shoal_channel_t *channel, shoal_reshard_kind_t kind,

@@ -138,9 +138,9 @@ static void expect_attention_stays(const shoal_program_t *program) {
     for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
       const shoal_instruction_t *in = &c->segments[s].instructions[i];
       if (in->opcode != SHOAL_OPCODE_RESHARD || !strstr(in->name, "/attn/")) continue;
-      if (program->micro > 1 && !program->channels[in->channel].micro)
+      if (program->micro > 1 && !program->channels[in->channels[0]].micro)
         continue;  // of weights, over data
-      shoal_reshard_kind_t kind = channel_kind(&program->channels[in->channel]);
+      shoal_reshard_kind_t kind = channel_kind(&program->channels[in->channels[0]]);
       if (kind != SHOAL_RESHARD_ALL_REDUCE || inside_attention(in->name))
         fail_msg("%s of '%s'", shoal_reshard_name(kind), in->name);
     }

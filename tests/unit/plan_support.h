@@ -208,7 +208,7 @@ static UNUSED kinds_t reshards_of(const shoal_program_t *program, int64_t c, con
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       const shoal_instruction_t *in = &segment->instructions[i];
       if (in->opcode == SHOAL_OPCODE_RESHARD)
-        ++kinds.count[channel_kind(&program->channels[in->channel])];
+        ++kinds.count[channel_kind(&program->channels[in->channels[0]])];
     }
   }
   return kinds;

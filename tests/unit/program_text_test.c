@@ -36,12 +36,14 @@ static void odd_things_round_trip(void **state) {
       "state w#adamw.m f64[] \"b!\" saved\n"
       "input \"my graph\" \"x y\" u8[2, 2, 2]\n"
       "channel 0 f32[12] \"a!tensor:0*(8/4,4/2),data:flat\" -> \"a!data:0/3#4+1-1\"\n"
+      "channel 1 f32[3] \"a!\" -> \"b!\"\n"
       "class 0 ranks 0,2-3 arena 0\n"
       "  buffer 0 output \"a\\\\b\" bool[] \"b!\" bytes 64 offset 0\n"
       "  segment 0 \"seg 1\"\n"
       "    0 compute fill -> (0) value inf \"\"\n"
       "    1 copy fill -> (0) value -2.5e-300 \"n\" predicate 0 workspace 1@64 wait 0\n"
       "    2 comm reshard (-) -> (-) channel 0 \"n\" wait 0 1\n"
+      "    3 comm reshard (-, 0) -> (0, -) channel 1,0 \"two\"\n"
       "  segment 1 empty\n"
       "  order \"my graph\" 1 0:0\n"
       "  order nothing\n"
@@ -155,6 +157,11 @@ static void errors_name_the_line(void **state) {
       {"(2, 0) -> (3)", "(2, -) -> (3)", "expected a whole number"},
       {"copy (1) -> (0)", "copy (1)", "copy takes 1 buffers and gives 1, not 1 and 0"},
       {"channel 1 \"y\"", "channel 2 \"y\"", "channel 2 is not between 0 and 1"},
+      {"(3) -> (8) channel 1", "(3, 3) -> (8) channel 1",
+       "reshard takes 2 buffers and gives 2, not 2 and 1"},
+      {"(3) -> (8) channel 1", "(3, 3) -> (8, 8) channel 1 ", "expected ',', found"},
+      {"(3) -> (8) channel 1", "(3) -> (8) channel 1,0", "expected a quoted string, found ',0'"},
+      {"(3) -> (8) channel 1", "channel 1", "reshard takes 1 buffers and gives 1, not 0 and 0"},
       {"reduce sum", "reduce mean", "there is no reduction 'mean'"},
       {"\"y\" wait 0", "\"y\" wait 1", "an instruction to wait for, 1 is not between 0 and 0"},
       {"\"y\" wait 0", "\"y\" whait 0", "expected the end of the line, found 'whait'"},
