@@ -104,6 +104,25 @@ SHOAL_API void shoal_scope_pop_at(shoal_graph_t *graph, const char *file, int li
 #define shoal_scope_push(graph, name) shoal_scope_push_at(graph, name, SHOAL_HERE)
 #define shoal_scope_pop(graph) shoal_scope_pop_at(graph, SHOAL_HERE)
 
+// What a node is for: which part of the step it belongs to. Shoal's differentiation and optimizers
+// say so themselves; plans and schedules go by it.
+typedef enum shoal_node_kind {
+  SHOAL_NODE_FORWARD,
+  SHOAL_NODE_INPUT_GRADIENT,   // also what yields gradients of inputs and of weights at once
+  SHOAL_NODE_WEIGHT_GRADIENT,  // leads only to gradients of values that depend on states alone
+  SHOAL_NODE_UPDATE,
+  SHOAL_NODE_KIND_COUNT
+} shoal_node_kind_t;
+
+// Until the matching pop, nodes that are added are of this kind: for those who write updates (or
+// gradients) by hand. Kinds nest; without one nodes are FORWARD. Nodes of shoal_gradients are
+// gradients anywhere.
+SHOAL_API void shoal_kind_push_at(shoal_graph_t *graph, shoal_node_kind_t kind, const char *file,
+                                  int line);
+SHOAL_API void shoal_kind_pop_at(shoal_graph_t *graph, const char *file, int line);
+#define shoal_kind_push(graph, kind) shoal_kind_push_at(graph, kind, SHOAL_HERE)
+#define shoal_kind_pop(graph) shoal_kind_pop_at(graph, SHOAL_HERE)
+
 // Until the matching pop, nodes and errors are blamed on this file and line: for functions that
 // build layers and want to name their caller. The outermost push wins.
 SHOAL_API void shoal_site_push(shoal_graph_t *graph, const char *file, int line);
@@ -166,8 +185,9 @@ SHOAL_API void shoal_freeze_at(shoal_model_t *model, const char *pattern, const 
 // -------------------------------------------------------------------------------------------------
 
 // Gradients of a float scalar with respect to values, as new nodes: those of forward node n are
-// called "grad/n/op". Values the loss does not depend on get zeros. Nothing is left in the graph
-// that no gradient needs. An op on the way that has no gradient is an error that names the node.
+// called "grad/n/op" and are of kind INPUT_GRADIENT or WEIGHT_GRADIENT. Values the loss does not
+// depend on get zeros. Nothing is left in the graph that no gradient needs. An op on the way that
+// has no gradient is an error that names the node.
 SHOAL_API void shoal_gradients_at(shoal_graph_t *graph, shoal_value_t loss, int32_t count,
                                   const shoal_value_t *wrt, shoal_value_t *out_gradients,
                                   const char *file, int line);

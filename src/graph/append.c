@@ -108,7 +108,7 @@ shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t v
                        shoal_type_format(&info->type, want, sizeof want),
                        shoal_type_format(type, have, sizeof have));
   }
-  shoal_assignment_t assign = {state, value};
+  shoal_assignment_t assign = {.state = state, .value = value, .predicate = -1};
   return SHOAL_PUSH(&graph->model->arena, &graph->assigns, assign) ? NULL : SHOAL_OOM();
 }
 
@@ -179,8 +179,12 @@ shoal_status_t shoal_graph_append(shoal_graph_t *graph, const shoal_node_spec_t 
   shoal_arena_t *arena = &graph->model->arena;
   const shoal_op_t *op = spec->op;
   int32_t outputs = op->output_count;
-  shoal_node_t node = {
-      .op = op, .input_count = spec->input_count, .output_count = outputs, .line = spec->line};
+  shoal_node_t node = {.op = op,
+                       .input_count = spec->input_count,
+                       .output_count = outputs,
+                       .kind = spec->purpose.kind,
+                       .of = spec->purpose.of,
+                       .line = spec->line};
   shoal_attr_value_t *attrs = copy_attrs(arena, op, spec->attrs);
   node.inputs = shoal_arena_copy(arena, spec->inputs, (size_t)spec->input_count, sizeof(int32_t));
   int32_t *ids = SHOAL_NEW(arena, int32_t, outputs);
@@ -223,12 +227,16 @@ shoal_status_t shoal_graph_emit(shoal_graph_t *graph, const char *op_name, int32
   }
   shoal_attr_value_t *values;
   SHOAL_RETURN_IF_ERROR(shoal_op_attrs(op, attr_count, attrs, &graph->model->arena, &values));
-  shoal_node_spec_t spec = {.op = op,
-                            .input_count = input_count,
-                            .inputs = inputs,
-                            .attrs = values,
-                            .file = file,
-                            .line = line};
+  const struct shoal_graph_builder *b = graph->builder;
+  const shoal_purpose_t forward = {.kind = SHOAL_NODE_FORWARD, .of = -1};
+  shoal_node_spec_t spec = {
+      .op = op,
+      .purpose = b->purposes.count ? b->purposes.items[b->purposes.count - 1] : forward,
+      .input_count = input_count,
+      .inputs = inputs,
+      .attrs = values,
+      .file = file,
+      .line = line};
   return shoal_graph_append(graph, &spec, out_ids);
 }
 

@@ -5,7 +5,9 @@
 // Nodes of forward node n are called "grad/n/op"; sums into a value too, under the node or name it
 // is from. Records emit the gradients of all their inputs; those that nothing needs (the gradient
 // of the data) are taken out again at the end: the graph gains exactly the nodes that lead to the
-// asked-for gradients.
+// asked-for gradients. Each of them knows the forward node it belongs to, and its kind: a node that
+// leads to nothing but gradients of values that depend on states alone is a weight gradient, which
+// a schedule may put off; every other one is an input gradient, for which earlier layers wait.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -16,22 +18,43 @@ typedef struct grad {
   shoal_graph_t *graph;
   shoal_graph_emitter_t emitter;
   shoal_arena_t scratch;
-  int64_t value_count;  // before the first gradient node
-  bool *wanted;         // [value_count] does it lead from a value we differentiate by?
-  shoal_ref_t *sums;    // [value_count] gradient so far, or SHOAL_NO_REF
+  int64_t value_count;               // before the first gradient node
+  bool *wanted;                      // [value_count] does it lead from a value we differentiate by?
+  bool *constant;                    // [value_count] does it depend on states alone?
+  shoal_ref_t *sums;                 // [value_count] gradient so far, or SHOAL_NO_REF
+  SHOAL_VEC(shoal_ref_t) passed_on;  // gradients of values that depend on inputs
 } grad_t;
 
 static bool is_float(const shoal_graph_t *graph, int32_t value) {
   return shoal_dtype_is_float(graph->values.items[value].type.dtype);
 }
 
-// Opens scope "grad/<node of the value, or its name>".
+// The forward node that gradients of a node belong to: its own, when it is a gradient itself.
+static int32_t forward_of(const shoal_graph_t *graph, int32_t node) {
+  if (node < 0 || graph->nodes.items[node].kind == SHOAL_NODE_FORWARD) return node;
+  return graph->nodes.items[node].of;
+}
+
+// Opens scope "grad/<node of the value, or its name>", for gradients that belong to that node.
 static shoal_status_t push_value_scope(shoal_graph_t *graph, int32_t value) {
   const shoal_value_info_t *info = &graph->values.items[value];
   const char *name =
       info->source == SHOAL_FROM_NODE ? graph->nodes.items[info->node].name : info->name;
   const char *scope = shoal_arena_printf(&graph->model->arena, "grad/%s", name);
-  return scope ? shoal_graph_push_scope(graph, scope) : SHOAL_OOM();
+  if (!scope) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(graph, scope));
+  return shoal_graph_push_purpose(
+      graph, (shoal_purpose_t){SHOAL_NODE_INPUT_GRADIENT, forward_of(graph, info->node)});
+}
+
+static void pop_value_scope(shoal_graph_t *graph) {
+  shoal_graph_pop_purpose(graph);
+  shoal_graph_pop_scope(graph);
+}
+
+static shoal_status_t pass_on(grad_t *g, int32_t value, shoal_ref_t ref) {
+  if (g->constant[value]) return NULL;
+  return SHOAL_PUSH(&g->scratch, &g->passed_on, ref) ? NULL : SHOAL_OOM();
 }
 
 static shoal_status_t emit_full(grad_t *g, int32_t like, double value, shoal_ref_t *out_ref) {
@@ -40,8 +63,9 @@ static shoal_status_t emit_full(grad_t *g, int32_t like, double value, shoal_ref
   shoal_attr_t attrs[] = {shoal_attr_shape("shape", &type.shape), shoal_attr_real("value", value),
                           shoal_attr_dtype("dtype", type.dtype)};
   shoal_emit(&g->emitter.base, "shoal.full", 0, NULL, 3, attrs, 1, out_ref);
-  shoal_graph_pop_scope(g->graph);
-  return shoal_graph_emitter_status(&g->emitter);
+  pop_value_scope(g->graph);
+  SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&g->emitter));
+  return pass_on(g, like, *out_ref);
 }
 
 static shoal_status_t contribute(grad_t *g, const shoal_node_t *from, int32_t value,
@@ -55,13 +79,14 @@ static shoal_status_t contribute(grad_t *g, const shoal_node_t *from, int32_t va
   }
   if (g->sums[value] == SHOAL_NO_REF) {
     g->sums[value] = ref;
-    return NULL;
+    return pass_on(g, value, ref);
   }
   shoal_ref_t both[] = {g->sums[value], ref};
   SHOAL_RETURN_IF_ERROR(push_value_scope(graph, value));
   shoal_emit(&g->emitter.base, "shoal.add", 2, both, 0, NULL, 1, &g->sums[value]);
-  shoal_graph_pop_scope(graph);
-  return shoal_graph_emitter_status(&g->emitter);
+  pop_value_scope(graph);
+  SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&g->emitter));
+  return pass_on(g, value, g->sums[value]);
 }
 
 static shoal_status_t differentiate(grad_t *g, int64_t node_index) {
@@ -88,7 +113,7 @@ static shoal_status_t differentiate(grad_t *g, int64_t node_index) {
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, &node, &g->scratch, &call));
   SHOAL_RETURN_IF_ERROR(push_value_scope(graph, node.outputs[0]));
   node.op->gradient(&call, &g->emitter.base, node.inputs, node.outputs, output_grads, input_grads);
-  shoal_graph_pop_scope(graph);
+  pop_value_scope(graph);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&g->emitter));
   for (int32_t i = 0; i < node.input_count; ++i) {
     if (input_grads[i] == SHOAL_NO_REF || !g->wanted[node.inputs[i]]) continue;
@@ -97,21 +122,30 @@ static shoal_status_t differentiate(grad_t *g, int64_t node_index) {
   return NULL;
 }
 
-// Takes out the nodes from `first_node` on that no root needs. Values from `first_value` on are
-// theirs.
+// Takes out the nodes from `first_node` on that no root needs, and gives the others their kind.
+// Values from `first_value` on are theirs.
 static shoal_status_t prune(grad_t *g, int64_t first_node, int64_t first_value, int64_t count,
                             int32_t *roots) {
   shoal_graph_t *graph = g->graph;
   bool *live = SHOAL_NEW(&g->scratch, bool, graph->values.count);
+  bool *passed_on = SHOAL_NEW(&g->scratch, bool, graph->values.count);
   int32_t *moved = SHOAL_NEW(&g->scratch, int32_t, graph->values.count);
-  if (!live || !moved) return SHOAL_OOM();
+  if (!live || !passed_on || !moved) return SHOAL_OOM();
   for (int64_t i = 0; i < first_value; ++i) moved[i] = (int32_t)i;
   for (int64_t i = 0; i < count; ++i) live[roots[i]] = true;
+  for (int64_t i = 0; i < g->passed_on.count; ++i) passed_on[g->passed_on.items[i]] = true;
   for (int64_t i = graph->nodes.count; i-- > first_node;) {
-    const shoal_node_t *node = &graph->nodes.items[i];
-    bool any = false;
-    for (int32_t k = 0; k < node->output_count; ++k) any |= live[node->outputs[k]];
-    for (int32_t k = 0; any && k < node->input_count; ++k) live[node->inputs[k]] = true;
+    shoal_node_t *node = &graph->nodes.items[i];
+    bool any = false, on = false;
+    for (int32_t k = 0; k < node->output_count; ++k) {
+      any |= live[node->outputs[k]];
+      on |= passed_on[node->outputs[k]];
+    }
+    if (!on) node->kind = SHOAL_NODE_WEIGHT_GRADIENT;
+    for (int32_t k = 0; any && k < node->input_count; ++k) {
+      live[node->inputs[k]] = true;
+      passed_on[node->inputs[k]] |= on;
+    }
     for (int32_t k = 0; any && k < node->output_count; ++k) live[node->outputs[k]] = true;
   }
   int64_t nodes = first_node, values = first_value;
@@ -168,16 +202,23 @@ static shoal_status_t gradients(grad_t *g, int32_t loss, int32_t count, const sh
   int64_t node_count = graph->nodes.count;
   g->value_count = graph->values.count;
   g->wanted = SHOAL_NEW(&g->scratch, bool, g->value_count);
+  g->constant = SHOAL_NEW(&g->scratch, bool, g->value_count);
   g->sums = SHOAL_NEW(&g->scratch, shoal_ref_t, g->value_count);
-  if (!g->wanted || !g->sums) return SHOAL_OOM();
+  if (!g->wanted || !g->constant || !g->sums) return SHOAL_OOM();
   for (int64_t i = 0; i < g->value_count; ++i) g->sums[i] = SHOAL_NO_REF;
   for (int32_t i = 0; i < count; ++i) g->wanted[wrt[i].id] = true;
+  for (int64_t i = 0; i < g->value_count; ++i)
+    g->constant[i] = graph->values.items[i].source == SHOAL_FROM_STATE;
   for (int64_t i = 0; i < node_count; ++i) {
     const shoal_node_t *node = &graph->nodes.items[i];
-    bool any = false;
-    for (int32_t k = 0; k < node->input_count; ++k) any |= g->wanted[node->inputs[k]];
-    for (int32_t k = 0; any && k < node->output_count; ++k) {
-      g->wanted[node->outputs[k]] |= is_float(graph, node->outputs[k]);
+    bool any = false, constant = true;
+    for (int32_t k = 0; k < node->input_count; ++k) {
+      any |= g->wanted[node->inputs[k]];
+      constant &= g->constant[node->inputs[k]];
+    }
+    for (int32_t k = 0; k < node->output_count; ++k) {
+      g->wanted[node->outputs[k]] |= any && is_float(graph, node->outputs[k]);
+      g->constant[node->outputs[k]] = constant;
     }
   }
   if (g->wanted[loss]) SHOAL_RETURN_IF_ERROR(emit_full(g, loss, 1, &g->sums[loss]));

@@ -180,6 +180,49 @@ void shoal_scope_pop_at(shoal_graph_t *graph, const char *file, int line) {
   }
 }
 
+// ---- kinds -----------------------------------------------------------------------------
+
+const char *shoal_node_kind_name(shoal_node_kind_t kind) {
+  static const char *const names[] = {[SHOAL_NODE_FORWARD] = "forward",
+                                      [SHOAL_NODE_INPUT_GRADIENT] = "input_gradient",
+                                      [SHOAL_NODE_WEIGHT_GRADIENT] = "weight_gradient",
+                                      [SHOAL_NODE_UPDATE] = "update"};
+  _Static_assert(sizeof names / sizeof *names == SHOAL_NODE_KIND_COUNT, "a kind has no name");
+  return names[kind];
+}
+
+shoal_status_t shoal_graph_push_purpose(shoal_graph_t *graph, shoal_purpose_t purpose) {
+  return SHOAL_PUSH(&graph->model->arena, &graph->builder->purposes, purpose) ? NULL : SHOAL_OOM();
+}
+
+void shoal_graph_pop_purpose(shoal_graph_t *graph) {
+  --graph->builder->purposes.count;
+}
+
+void shoal_kind_push_at(shoal_graph_t *graph, shoal_node_kind_t kind, const char *file, int line) {
+  if (!graph) return;
+  shoal_graph_site(graph, &file, &line);
+  bool known = (int)kind >= 0 && kind < SHOAL_NODE_KIND_COUNT;
+  // Kinds nest also after an error, so that pops match.
+  shoal_purpose_t purpose = {.kind = known ? kind : SHOAL_NODE_FORWARD, .of = -1};
+  shoal_status_t status = shoal_graph_push_purpose(graph, purpose);
+  if (!status && !known) {
+    status = SHOAL_ERROR(INVALID_ARGUMENT, "unknown kind of node (%d)", (int)kind);
+  }
+  shoal_model_fail_at(graph->model, status, file, line);
+}
+
+void shoal_kind_pop_at(shoal_graph_t *graph, const char *file, int line) {
+  if (!graph) return;
+  if (graph->builder->purposes.count) {
+    shoal_graph_pop_purpose(graph);
+  } else if (!graph->model->error) {
+    shoal_graph_site(graph, &file, &line);
+    shoal_model_fail_at(graph->model, SHOAL_ERROR(INVALID_ARGUMENT, "no kind of node is open"),
+                        file, line);
+  }
+}
+
 void shoal_site_push(shoal_graph_t *graph, const char *file, int line) {
   if (!graph) return;
   shoal_site_t site = {file ? file : "", line};

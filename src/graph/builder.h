@@ -26,11 +26,18 @@ typedef struct shoal_site {
   int line;
 } shoal_site_t;
 
+// What nodes are for while it is open.
+typedef struct shoal_purpose {
+  shoal_node_kind_t kind;
+  int32_t of;  // forward node, or -1
+} shoal_purpose_t;
+
 struct shoal_graph_builder {
   shoal_names_t names;             // of nodes and values
   SHOAL_VEC(const char *) scopes;  // full path of each open scope, "" for the root
   SHOAL_VEC(shoal_site_t) sites;
-  SHOAL_VEC(int32_t) state_values;  // value that reads state i, or -1
+  SHOAL_VEC(shoal_purpose_t) purposes;  // the last counts; none: forward
+  SHOAL_VEC(int32_t) state_values;      // value that reads state i, or -1
   int32_t init_step;  // in "init": the constant 0 that random nodes take as step, or -1
 };
 
@@ -66,6 +73,7 @@ typedef struct shoal_node_spec {
   int32_t input_count;
   const int32_t *inputs;            // value ids, in range
   const shoal_attr_value_t *attrs;  // in schema order; copied
+  shoal_purpose_t purpose;
   const char *file;
   int line;
 } shoal_node_spec_t;
@@ -73,7 +81,7 @@ typedef struct shoal_node_spec {
 // Appends a node; out_ids has room for op->output_count. The graph is unusable after an error.
 SHOAL_MUST_USE shoal_status_t shoal_graph_append(shoal_graph_t *graph,
                                                  const shoal_node_spec_t *spec, int32_t *out_ids);
-// The same, from the op's name and named attributes.
+// The same, from the op's name and named attributes, for the purpose that is open.
 SHOAL_MUST_USE shoal_status_t shoal_graph_emit(shoal_graph_t *graph, const char *op,
                                                int32_t input_count, const int32_t *inputs,
                                                int32_t attr_count, const shoal_attr_t *attrs,
@@ -92,6 +100,9 @@ SHOAL_MUST_USE shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t s
 SHOAL_MUST_USE shoal_status_t shoal_graph_push_scope(shoal_graph_t *graph,
                                                      const char *path);  // full path
 void shoal_graph_pop_scope(shoal_graph_t *graph);
+SHOAL_MUST_USE shoal_status_t shoal_graph_push_purpose(shoal_graph_t *graph,
+                                                       shoal_purpose_t purpose);
+void shoal_graph_pop_purpose(shoal_graph_t *graph);
 
 // Another name for a value: what it is called when its node is one of several that stand for an op.
 SHOAL_MUST_USE shoal_status_t shoal_graph_rename(shoal_graph_t *graph, int32_t value,

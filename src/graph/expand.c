@@ -7,7 +7,8 @@
 
 typedef struct expand {
   shoal_graph_t *to;
-  int32_t *ids;  // value of the source -> value of the copy
+  int32_t *ids;    // value of the source -> value of the copy
+  int32_t *nodes;  // node of the source -> the last of its nodes in the copy, or -1
   shoal_arena_t *scratch;
 } expand_t;
 
@@ -25,10 +26,16 @@ static shoal_status_t copy_states(const shoal_model_t *from, shoal_model_t *to) 
   return shoal_model_status(to);
 }
 
+// A node's purpose in the copy: gradients of an expanded node belong to the last of its parts.
+static shoal_purpose_t purpose_of(const expand_t *x, const shoal_node_t *node) {
+  return (shoal_purpose_t){.kind = node->kind, .of = node->of < 0 ? -1 : x->nodes[node->of]};
+}
+
 static shoal_status_t copy_node(expand_t *x, const shoal_graph_t *from, const shoal_node_t *node,
                                 const int32_t *inputs, int32_t *outputs) {
   shoal_node_spec_t spec = {.op = node->op,
                             .name = node->name,
+                            .purpose = purpose_of(x, node),
                             .input_count = node->input_count,
                             .inputs = inputs,
                             .attrs = node->attrs,
@@ -52,10 +59,12 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
   const char *scope = shoal_arena_strdup(&x->to->model->arena, node->name);
   if (!scope) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(x->to, scope));
+  SHOAL_RETURN_IF_ERROR(shoal_graph_push_purpose(x->to, purpose_of(x, node)));
   shoal_graph_emitter_t emitter;
   shoal_graph_emitter_init(x->to, node->file, node->line, &emitter);
   for (int32_t i = 0; i < node->output_count; ++i) outputs[i] = SHOAL_NO_REF;
   node->op->decompose(&call, &emitter.base, inputs, outputs);
+  shoal_graph_pop_purpose(x->to);
   shoal_graph_pop_scope(x->to);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&emitter));
   for (int32_t i = 0; i < node->output_count; ++i) {
@@ -80,8 +89,10 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
 
 static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, shoal_model_t *to,
                                  shoal_arena_t *scratch) {
-  expand_t x = {.ids = SHOAL_NEW(scratch, int32_t, from->values.count), .scratch = scratch};
-  if (!x.ids) return SHOAL_OOM();
+  expand_t x = {.ids = SHOAL_NEW(scratch, int32_t, from->values.count),
+                .nodes = SHOAL_NEW(scratch, int32_t, from->nodes.count),
+                .scratch = scratch};
+  if (!x.ids || !x.nodes) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_model_add_graph(to, from->name, &x.to));
   for (int64_t i = 0; i < from->values.count; ++i) {
     const shoal_value_info_t *value = &from->values.items[i];
@@ -97,11 +108,13 @@ static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, 
       if (!inputs) return SHOAL_OOM();
       for (int32_t k = 0; k < node->input_count; ++k) inputs[k] = x.ids[node->inputs[k]];
       int32_t *outputs = inputs + node->input_count;
+      int64_t before = x.to->nodes.count, *after = &x.to->nodes.count;
       SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(chosen && chosen[value->node]
                                                        ? decompose(&x, from, node, inputs, outputs)
                                                        : copy_node(&x, from, node, inputs, outputs),
                                                    "expanding node '%s'", node->name));
       for (int32_t k = 0; k < node->output_count; ++k) x.ids[node->outputs[k]] = outputs[k];
+      x.nodes[value->node] = *after > before ? (int32_t)*after - 1 : -1;
     }
   }
   for (int64_t i = 0; i < from->outputs.count; ++i) {

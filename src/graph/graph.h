@@ -26,6 +26,8 @@ typedef struct shoal_node {
   int32_t input_count, output_count;
   const int32_t *inputs, *outputs;  // value ids
   const shoal_attr_value_t *attrs;  // in schema order, for the whole
+  shoal_node_kind_t kind;
+  int32_t of;  // of a gradient: the forward node it belongs to, which comes before it. -1: none
   const char *file;
   int line;
 } shoal_node_t;
@@ -36,6 +38,7 @@ typedef struct shoal_named {
 } shoal_named_t;
 typedef struct shoal_assignment {
   int32_t state, value;
+  int32_t predicate;  // a bool scalar: without it the state stays as it is. -1: always assigned
 } shoal_assignment_t;
 
 struct shoal_graph {
@@ -77,6 +80,12 @@ struct shoal_model {
   bool init_rewritten;   // "init" no longer follows from the states alone
   shoal_status_t error;  // the first
 };
+
+// "forward", "input_gradient" ...: as the text form has it.
+const char *shoal_node_kind_name(shoal_node_kind_t kind);
+static inline bool shoal_node_is_gradient(const shoal_node_t *node) {
+  return node->kind == SHOAL_NODE_INPUT_GRADIENT || node->kind == SHOAL_NODE_WEIGHT_GRADIENT;
+}
 
 int32_t shoal_model_find_state(const shoal_model_t *model, const char *name);  // or -1
 // Says whether a minimize leaves this trainable state out, and marks the patterns that freeze it as

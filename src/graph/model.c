@@ -316,6 +316,7 @@ static uint64_t hash_graph(uint64_t hash, bool numbers, const shoal_graph_t *gra
     hash = shoal_hash_int(hash, node->input_count);
     for (int32_t k = 0; k < node->input_count; ++k) hash = shoal_hash_int(hash, node->inputs[k]);
     for (int32_t k = 0; k < node->output_count; ++k) hash = shoal_hash_int(hash, node->outputs[k]);
+    hash = shoal_hash_int(shoal_hash_int(hash, node->kind), node->of);
     for (int32_t k = 0; k < node->op->attr_count; ++k) {
       hash = hash_attr(hash, node->op->attrs[k].kind, numbers, &node->attrs[k]);
     }
@@ -327,6 +328,7 @@ static uint64_t hash_graph(uint64_t hash, bool numbers, const shoal_graph_t *gra
   for (int64_t i = 0; i < graph->assigns.count; ++i) {
     hash = shoal_hash_int(hash, graph->assigns.items[i].state);
     hash = shoal_hash_int(hash, graph->assigns.items[i].value);
+    hash = shoal_hash_int(hash, graph->assigns.items[i].predicate);
   }
   return hash;
 }

@@ -3,6 +3,7 @@
 // a built one.
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "graph/builder.h"
 #include "op/text.h"
@@ -11,6 +12,7 @@ typedef struct parse {
   shoal_scan_t scan;
   shoal_model_t *model;
   shoal_graph_t *graph;  // the one being read, or NULL
+  shoal_index_t nodes;   // of that graph, by name
   shoal_arena_t scratch;
   const char *counted;  // lines before here are in `line`
   int line;
@@ -89,9 +91,29 @@ static bool read_inputs(parse_t *p, shoal_node_spec_t *spec) {
   return true;
 }
 
+// "weight_gradient of "fc1/einsum"": the node that was just read is not a forward one.
+static bool read_kind(parse_t *p, shoal_node_t *node) {
+  while (node->kind < SHOAL_NODE_KIND_COUNT &&
+         !shoal_scan_accept(&p->scan, shoal_node_kind_name(node->kind))) {
+    ++node->kind;
+  }
+  if (node->kind == SHOAL_NODE_KIND_COUNT) {
+    node->kind = SHOAL_NODE_FORWARD;
+    return true;
+  }
+  const char *name;
+  if (!shoal_scan_accept(&p->scan, "of")) return true;
+  if (!read_name(p, &name)) return false;
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, name);
+  for (int64_t at = -1, i; (i = shoal_index_next(&p->nodes, hash, &at)) >= 0;) {
+    if (strcmp(p->graph->nodes.items[i].name, name) == 0) node->of = (int32_t)i;
+  }
+  return node->of >= 0 || shoal_scan_fail(&p->scan, "there is no node '%s' above", name);
+}
+
 // From the quoted name on. `renames` has `count` entries, NULL where the value has its node's name.
 static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
-  shoal_node_spec_t spec = {.file = p->scan.name, .line = line_here(p)};
+  shoal_node_spec_t spec = {.purpose.of = -1, .file = p->scan.name, .line = line_here(p)};
   char op_name[256];
   if (!read_name(p, &spec.name) || !shoal_scan_expect(&p->scan, "=") ||
       !shoal_scan_word(&p->scan, op_name, sizeof op_name) ||
@@ -122,7 +144,10 @@ static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
     }
     if (renames[i] && !check(p, shoal_graph_rename(p->graph, ids[i], renames[i]))) return false;
   }
-  return true;
+  int64_t index = p->graph->nodes.count - 1;
+  if (!read_kind(p, &p->graph->nodes.items[index])) return false;
+  uint64_t hash = shoal_hash_string(SHOAL_HASH_START, spec.name);
+  return shoal_index_add(&p->nodes, hash, index) || check(p, SHOAL_OOM());
 }
 
 // "%3 = input ...", "%3 = state ...", "%3, %4 as "x" "name" = op(...)"
@@ -193,6 +218,7 @@ static bool read_line(parse_t *p) {
     if (old && (old->values.count || old != p->model->graphs.items[0])) {
       return shoal_scan_fail(&p->scan, "graph '%s' is there twice", name);
     }
+    shoal_index_init(&p->scratch, &p->nodes);
     return check(p, shoal_model_add_graph(p->model, name, &p->graph));
   }
   return read_graph_line(p);

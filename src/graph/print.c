@@ -7,6 +7,8 @@
 //     %1 = state fc1/weight
 //     %2 "fc1/einsum" = shoal.einsum(%0, %1) {equation="bc,cn->bn"} : f32[64, 256]
 //     %3, %4 "attn" = shoal.attention(...) : f32[2, 4], f32[2]
+//     %8 "grad/fc1/einsum/einsum" = shoal.einsum(%7, %1) {...} : f32[64, 784] weight_gradient of
+//     "fc1/einsum"                                              its kind, unless it is forward
 //     %5 as "softmax" "softmax/div" = shoal.div(%2, %4) : ...   its name is not its node's
 //     assign fc1/weight = %17
 //     output loss = %9
@@ -63,6 +65,10 @@ static shoal_status_t add_node(shoal_text_t *text, const shoal_graph_t *graph,
   for (int32_t i = 0; i < node->output_count; ++i) {
     shoal_text_add(text, i ? ", " : " : ");
     shoal_text_add_type(text, &graph->values.items[node->outputs[i]].type);
+  }
+  if (node->kind != SHOAL_NODE_FORWARD) {
+    shoal_text_addf(text, " %s", shoal_node_kind_name(node->kind));
+    if (node->of >= 0) shoal_text_addf(text, " of \"%s\"", graph->nodes.items[node->of].name);
   }
   shoal_text_add(text, "\n");
   return NULL;

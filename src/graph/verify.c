@@ -30,6 +30,15 @@ static shoal_status_t verify_node(const shoal_graph_t *graph, int64_t index,
     if (id >= node->outputs[0])
       return BROKEN("input %d ('%s') is defined later", (int)i, graph->values.items[id].name);
   }
+  if ((int)node->kind < 0 || node->kind >= SHOAL_NODE_KIND_COUNT)
+    return BROKEN("its kind is %d, which is none", (int)node->kind);
+  if (node->of != -1) {
+    if (!shoal_node_is_gradient(node))
+      return BROKEN("it belongs to a forward node, but it is no gradient");
+    if (node->of < 0 || node->of >= index || graph->nodes.items[node->of].kind)
+      return BROKEN("it is a gradient of node %d, which is no forward node before it",
+                    (int)node->of);
+  }
   for (int32_t i = 0; i < node->op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &node->op->attrs[i];
     const shoal_attr_value_t *attr = &node->attrs[i];

@@ -94,7 +94,9 @@ void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal
   check_factor(graph, "lr", o.lr, INFINITY);
   check_factor(graph, "momentum", o.momentum, INFINITY);
   check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
-  if (targets_init(&t, graph, loss, or_default(o.lr, 1e-2), o.lr_value)) shoal_step(graph);
+  bool trains = targets_init(&t, graph, loss, or_default(o.lr, 1e-2), o.lr_value);
+  shoal_kind_push(graph, SHOAL_NODE_UPDATE);
+  if (trains) shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
     shoal_value_t w = t.states[i], g = t.gradients[i];
     push_update_scope(&t, i);
@@ -109,6 +111,7 @@ void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal
     }
     shoal_scope_pop(graph);
   }
+  shoal_kind_pop(graph);
   targets_deinit(&t);
   shoal_site_pop(graph);
 }
@@ -124,7 +127,9 @@ void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_ada
   check_factor(graph, "eps", o.eps, INFINITY);
   check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
   shoal_value_t step = {NULL, -1};
-  if (targets_init(&t, graph, loss, or_default(o.lr, 1e-3), o.lr_value)) step = shoal_step(graph);
+  bool trains = targets_init(&t, graph, loss, or_default(o.lr, 1e-3), o.lr_value);
+  shoal_kind_push(graph, SHOAL_NODE_UPDATE);
+  if (trains) step = shoal_step(graph);
   for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
     shoal_value_t w = t.states[i], new_w, new_m, new_v;
     push_update_scope(&t, i);
@@ -137,6 +142,7 @@ void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_ada
     shoal_assign(graph, v, new_v);
     shoal_scope_pop(graph);
   }
+  shoal_kind_pop(graph);
   targets_deinit(&t);
   shoal_site_pop(graph);
 }

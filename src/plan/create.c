@@ -136,23 +136,14 @@ static int32_t find_mesh(const shoal_plan_t *plan, const char *name, size_t leng
   return -1;
 }
 
-// The mesh a node is told to run on, or -1. A backward node "grad/NAME/op" follows NAME.
-static shoal_status_t stage_of(const shoal_plan_t *plan, const char *node, int32_t *out_mesh) {
-  const shoal_patterns_t *stages = &plan->patterns[SHOAL_PATTERNS_STAGES];
-  *out_mesh = -1;
-  if (plan->intent.stage_count == 0) return NULL;
-  const shoal_intent_entry_t *entry = shoal_patterns_find(stages, node);
-  if (!entry && strncmp(node, "grad/", 5) == 0) {
-    entry = shoal_patterns_find(stages, node + 5);
-    char *forward = entry ? NULL : shoal_arena_strdup((shoal_arena_t *)&plan->arena, node + 5);
-    if (!entry && !forward) return SHOAL_OOM();
-    for (char *slash; !entry && (slash = strrchr(forward, '/'));) {
-      *slash = 0;
-      entry = shoal_patterns_find(stages, forward);
-    }
-  }
-  *out_mesh = entry ? find_mesh(plan, entry->value, strlen(entry->value)) : -1;
-  return NULL;
+// The mesh a node is told to run on, or -1. A gradient that no stage names follows its forward
+// node. `meshes`: of the nodes before it.
+static int32_t stage_of(const shoal_plan_t *plan, const shoal_node_t *node, const int32_t *meshes) {
+  if (plan->intent.stage_count == 0) return -1;
+  const shoal_intent_entry_t *entry =
+      shoal_patterns_find(&plan->patterns[SHOAL_PATTERNS_STAGES], node->name);
+  if (entry) return find_mesh(plan, entry->value, strlen(entry->value));
+  return node->of >= 0 ? meshes[node->of] : -1;
 }
 
 // Along an axis of one rank nothing is cut. The rest of the plan need not know that there are two
@@ -444,7 +435,7 @@ static shoal_status_t build(shoal_plan_t *plan) {
     meshes[g] = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
     if (!meshes[g]) return SHOAL_OOM();
     for (int64_t n = 0; n < graph->nodes.count; ++n)
-      SHOAL_RETURN_IF_ERROR(stage_of(plan, graph->nodes.items[n].name, &meshes[g][n]));
+      meshes[g][n] = stage_of(plan, &graph->nodes.items[n], meshes[g]);
   }
   SHOAL_RETURN_IF_ERROR(place_states(plan, meshes));
   for (int64_t g = 0; g < model->graphs.count; ++g) {

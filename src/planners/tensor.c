@@ -80,7 +80,7 @@ static shoal_status_t list_uses(tensor_planner_t *p) {
   int32_t use = 0;
   for (int64_t n = p->graph->nodes.count; n-- > 0;) {  // lists come out in the order of nodes
     const shoal_node_t *node = &p->graph->nodes.items[n];
-    if (strncmp(node->name, "grad/", 5) == 0) continue;
+    if (shoal_node_is_gradient(node)) continue;
     for (int32_t k = node->input_count; k-- > 0; ++use) {
       p->use_node[use] = (int32_t)n;
       p->use_input[use] = k;
@@ -217,8 +217,7 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
       if (!gradient) return SHOAL_OOM();
       SHOAL_RETURN_IF_ERROR(shoal_context_expand(p->context, node->name));
       for (int64_t i = n + 1; i < p->graph->nodes.count; ++i)
-        if (shoal_pattern_match(gradient, p->graph->nodes.items[i].name))
-          return shoal_context_expand(p->context, gradient);
+        if (p->graph->nodes.items[i].of == n) return shoal_context_expand(p->context, gradient);
       return NULL;
     }
   }
@@ -260,7 +259,7 @@ shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *us
   }
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     const shoal_node_t *node = &p.graph->nodes.items[n];
-    if (strncmp(node->name, "grad/", 5) == 0) break;  // backward follows forward
+    if (shoal_node_is_gradient(node)) break;  // backward follows forward
     SHOAL_RETURN_IF_ERROR(visit(&p, n));
   }
   return NULL;

@@ -187,9 +187,9 @@ static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own,
 
 static shoal_value_kind_t kind_of(const shoal_reference_t *r, const shoal_value_info_t *info) {
   if (info->source == SHOAL_FROM_STATE || r->run == 0) return SHOAL_KIND_PARAMETER;
-  if (strncmp(info->name, "grad/", 5) == 0) return SHOAL_KIND_GRADIENT;
   if (info->source == SHOAL_FROM_INPUT) return SHOAL_KIND_ACTIVATION;
   const shoal_node_t *node = &r->graph->nodes.items[info->node];
+  if (shoal_node_is_gradient(node)) return SHOAL_KIND_GRADIENT;
   for (int32_t i = 0; i < node->input_count; ++i) {
     shoal_value_kind_t kind = r->values[node->inputs[i]].kind;
     if (kind == SHOAL_KIND_GRADIENT || kind == SHOAL_KIND_UPDATE) return SHOAL_KIND_UPDATE;
