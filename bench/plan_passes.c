@@ -154,7 +154,8 @@ static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
       of_class += program->classes[c].segments[s].instruction_count;
     }
     instructions += of_class;
-    if (program->classes[c].arena_bytes > most) most = program->classes[c].arena_bytes;
+    if (program->classes[c].arena_bytes[SHOAL_MEMORY_DEVICE] > most)
+      most = program->classes[c].arena_bytes[SHOAL_MEMORY_DEVICE];
   }
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);

@@ -42,8 +42,14 @@ void cli_print_class(const shoal_program_t *program, int64_t index, FILE *out) {
           rank_class->rank_count == 1 ? "" : "s");
   if (program->class_count > 1) fprintf(out, " from rank %d on", rank_class->ranks[0]);
   fputs(", ", out);
-  cli_print_bytes(rank_class->arena_bytes, out);
+  cli_print_bytes(rank_class->arena_bytes[SHOAL_MEMORY_DEVICE], out);
   fputs(" each", out);
+  for (int kind = SHOAL_MEMORY_HOST; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (rank_class->arena_bytes[kind] == 0) continue;
+    fputs(" and ", out);
+    cli_print_bytes(rank_class->arena_bytes[kind], out);
+    fprintf(out, " of %s memory", shoal_memory_kind_name((shoal_memory_kind_t)kind));
+  }
 }
 
 shoal_status_t cli_print_memory(const shoal_program_t *program, int64_t index, FILE *out) {

@@ -131,6 +131,23 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_file_write(const char *path, const
                                                          int64_t size);
 
 // -------------------------------------------------------------------------------------------------
+// Memory kinds
+// -------------------------------------------------------------------------------------------------
+
+// Where the bytes of a value lie: in the device's own memory, where it computes; in the memory of
+// the host; in a file of the rank's own, which is gone with the rank.
+typedef enum shoal_memory_kind {
+  SHOAL_MEMORY_DEVICE,
+  SHOAL_MEMORY_HOST,
+  SHOAL_MEMORY_FILE,
+  SHOAL_MEMORY_COUNT
+} shoal_memory_kind_t;
+
+SHOAL_API const char *shoal_memory_kind_name(shoal_memory_kind_t memory);  // "device"
+SHOAL_API bool shoal_memory_kind_parse(const char *name,
+                                       shoal_memory_kind_t *out_memory);  // false: no such name
+
+// -------------------------------------------------------------------------------------------------
 // Element types and shapes
 // -------------------------------------------------------------------------------------------------
 

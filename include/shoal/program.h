@@ -17,6 +17,9 @@
 // are in flight. Buffers that are born and die in the same calls share a *slot group*, and a call
 // names the slot it means of each group it touches.
 //
+// A class has an arena of memory for each kind: the device's own, the host's, and a file. Only
+// copies reach the last two, on queues of kind copy: everything else works on the device's.
+//
 // Programs print, parse back, and are checked before they run: shoal_program_check proves that
 // every read sees a written value, that conflicting accesses to memory are ordered, also between
 // calls and steps, and that all classes' communication matches in order, kind, size, dtype and
@@ -80,8 +83,9 @@ typedef struct shoal_buffer {
   shoal_type_t type;             // of the whole value
   const shoal_layout_t *layout;  // kept once in the program's arena, as all layouts here
   int32_t group;                 // of slots; -1: there is one
+  shoal_memory_kind_t memory;    // which of the class's arenas it lies in
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
-  int64_t offset;  // in the class's arena
+  int64_t offset;  // in that arena
   int32_t count;   // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
                    // are valid; compute instructions see only these. -1 static
 } shoal_buffer_t;
@@ -162,7 +166,7 @@ typedef struct shoal_class {
   shoal_segment_t *segments;
   int64_t order_count;
   shoal_order_t *orders;
-  int64_t arena_bytes;  // the memory plan
+  int64_t arena_bytes[SHOAL_MEMORY_COUNT];  // the memory plan, by kind
 } shoal_class_t;
 
 typedef struct shoal_program_state {
@@ -215,13 +219,15 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, co
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_t *program,
                                                             shoal_allocator_t allocator);
 
-// What the arena of a class holds, in the graph that needs most of it, in bytes.
+// What the device's arena of a class holds, in the graph that needs most of it, in bytes; and what
+// lies in other memory instead.
 typedef struct shoal_memory_use {
   const char *graph;    // which; borrowed from the program. NULL: the class has none
   int64_t states;       // of all graphs; updated in place where that is right
   int64_t inputs;       // what the graph is fed: it stays through the step
   int64_t temporaries;  // the rest, as planned
   int64_t bound;        // what temporaries take when most of them are alive: no plan needs less
+  int64_t arenas[SHOAL_MEMORY_COUNT];  // what the class plans of each kind of memory
 } shoal_memory_use_t;
 // Classes are numbered from 0 (INVALID_ARGUMENT). `allocator` is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_memory(const shoal_program_t *program,

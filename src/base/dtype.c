@@ -23,6 +23,22 @@ static bool known(shoal_dtype_t dtype) {
   return (unsigned)dtype < SHOAL_DTYPE_COUNT;
 }
 
+static const char *const memory_names[] = {
+    [SHOAL_MEMORY_DEVICE] = "device", [SHOAL_MEMORY_HOST] = "host", [SHOAL_MEMORY_FILE] = "file"};
+
+const char *shoal_memory_kind_name(shoal_memory_kind_t memory) {
+  return (unsigned)memory < SHOAL_MEMORY_COUNT ? memory_names[memory] : "?";
+}
+
+bool shoal_memory_kind_parse(const char *name, shoal_memory_kind_t *out_memory) {
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (strcmp(name, memory_names[kind]) != 0) continue;
+    *out_memory = (shoal_memory_kind_t)kind;
+    return true;
+  }
+  return false;
+}
+
 const char *shoal_dtype_name(shoal_dtype_t dtype) {
   return known(dtype) ? dtypes[dtype].name : "?";
 }

@@ -34,9 +34,8 @@ static range_t range_of(const shoal_class_t *class, int32_t buffer,
   const shoal_buffer_t *b = &class->buffers[buffer];
   const int64_t slots = shoal_buffer_slots(class, b);
   const int32_t slot = call ? shoal_call_slot(class, call, b->group, 0) : -1;
-  if (slot < 0) return (range_t){b->offset, b->offset + b->bytes * slots};
-  const int64_t from = shoal_buffer_slot_offset(class, b, slot);
-  return (range_t){from, from + b->bytes};
+  const int64_t from = shoal_buffer_slot_place(class, b, slot < 0 ? slots - 1 : slot);
+  return (range_t){from, from + b->bytes * (slot < 0 ? slots : 1)};
 }
 
 static bool overlap(range_t a, range_t b) {

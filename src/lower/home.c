@@ -91,6 +91,7 @@ static bool is_needless(const tracing_t *t, const shoal_instruction_t *copy) {
   if (copy->opcode != SHOAL_OPCODE_COPY || copy->predicate >= 0) return false;
   const int32_t from = copy->inputs[0], to = copy->outputs[0];
   const shoal_buffer_t *next = &t->c->buffers[from], *home = &t->c->buffers[to];
+  if (home->memory != next->memory) return false;
   if (home->kind != SHOAL_BUFFER_STATE || next->kind != SHOAL_BUFFER_TEMP || next->group >= 0 ||
       next->count >= 0 || !shoal_layout_equal(next->layout, home->layout))
     return false;

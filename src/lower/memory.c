@@ -1,4 +1,5 @@
-// Memory plan of one class: where every buffer and workspace lies in the rank's arena.
+// Memory plan of one class: where every buffer and workspace lies in the rank's arenas. There is
+// one for each kind of memory, planned alike; workspaces lie on the device.
 //
 // States come first and stay. Behind them every graph lays out what it uses on its own, from the
 // same place: graphs do not run at once. First come its inputs, which live through the whole step:
@@ -86,7 +87,8 @@ static shoal_status_t are_alike(planning_t *p, const shoal_buffer_t *a, const sh
 
 // A temporary of one slot whose size is known: only such are overwritten, and overwrite.
 static bool is_plain(const shoal_buffer_t *buffer) {
-  return buffer->kind == SHOAL_BUFFER_TEMP && buffer->group < 0 && buffer->count < 0;
+  return buffer->kind == SHOAL_BUFFER_TEMP && buffer->memory == SHOAL_MEMORY_DEVICE &&
+         buffer->group < 0 && buffer->count < 0;
 }
 
 // Is it the only operand of the instruction that lies in this buffer, and its last use?
@@ -128,7 +130,8 @@ static shoal_status_t overwrite(planning_t *p, const shoal_instruction_t *in, in
 
 typedef SHOAL_VEC(shoal_block_t) blocks_t;
 
-static shoal_status_t walk(planning_t *p, blocks_t *blocks) {
+// Finds what lies over what.
+static shoal_status_t find_over(planning_t *p) {
   const shoal_class_t *c = p->c;
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     p->over[i] = (int32_t)i;
@@ -138,17 +141,34 @@ static shoal_status_t walk(planning_t *p, blocks_t *blocks) {
   for (int64_t s = 0; s < c->segment_count; ++s) {
     int64_t time = p->lives.starts[s];
     for (int64_t i = 0; i < c->segments[s].instruction_count && time >= 0; ++i, ++time) {
-      shoal_instruction_t *in = &c->segments[s].instructions[i];
+      const shoal_instruction_t *in = &c->segments[s].instructions[i];
       for (int32_t o = 0; o < in->output_count && in->opcode == SHOAL_OPCODE_COMPUTE; ++o)
         SHOAL_RETURN_IF_ERROR(overwrite(p, in, o, time));
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t list_workspaces(planning_t *p, blocks_t *blocks) {
+  const shoal_class_t *c = p->c;
+  for (int64_t s = 0; s < c->segment_count; ++s) {
+    int64_t time = p->lives.starts[s];
+    for (int64_t i = 0; i < c->segments[s].instruction_count && time >= 0; ++i, ++time) {
+      shoal_instruction_t *in = &c->segments[s].instructions[i];
       shoal_block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
       if (in->workspace > 0 && !SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
     }
   }
+  return NULL;
+}
+
+static shoal_status_t list_buffers(planning_t *p, shoal_memory_kind_t memory, blocks_t *blocks) {
+  const shoal_class_t *c = p->c;
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
     const shoal_life_t *life = &p->lives.buffers[i];
     if (life->first > life->last || buffer->bytes == 0 || p->over[i] != i) continue;
+    if (buffer->memory != memory) continue;
     if (buffer->kind != SHOAL_BUFFER_TEMP && buffer->kind != SHOAL_BUFFER_OUTPUT) continue;
     shoal_block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, p->lasts[i],
                            &buffer->offset, 0};
@@ -157,30 +177,43 @@ static shoal_status_t walk(planning_t *p, blocks_t *blocks) {
   return NULL;
 }
 
-// From `base` on.
-static shoal_status_t place_graph(planning_t *p, const shoal_order_t *order, int64_t base) {
+// What the graph uses of one kind of memory, from `base` on.
+static shoal_status_t place_kind(planning_t *p, shoal_memory_kind_t memory, int64_t base) {
   shoal_class_t *c = p->c;
   blocks_t blocks = {0};
   int64_t temporaries = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_lives_find(c, order, &p->scratch, &p->lives));
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
-    if (buffer->kind != SHOAL_BUFFER_INPUT || p->lives.buffers[i].last < 0) continue;
+    if (buffer->kind != SHOAL_BUFFER_INPUT || buffer->memory != memory ||
+        p->lives.buffers[i].last < 0)
+      continue;
     buffer->offset = base;
     base += buffer->bytes * shoal_buffer_slots(c, buffer);
   }
-  SHOAL_RETURN_IF_ERROR(walk(p, &blocks));
+  if (memory == SHOAL_MEMORY_DEVICE) SHOAL_RETURN_IF_ERROR(list_workspaces(p, &blocks));
+  SHOAL_RETURN_IF_ERROR(list_buffers(p, memory, &blocks));
   SHOAL_RETURN_IF_ERROR(shoal_lower_pack(blocks.items, blocks.count, &p->scratch, &temporaries));
   for (int64_t i = 0; i < blocks.count; ++i) *blocks.items[i].offset += base;
+  if (base + temporaries > c->arena_bytes[memory]) c->arena_bytes[memory] = base + temporaries;
+  return NULL;
+}
+
+// Behind what is there already, by kind of memory.
+static shoal_status_t place_graph(planning_t *p, const shoal_order_t *order,
+                                  const int64_t bases[SHOAL_MEMORY_COUNT]) {
+  const shoal_class_t *c = p->c;
+  SHOAL_RETURN_IF_ERROR(shoal_lives_find(c, order, &p->scratch, &p->lives));
+  SHOAL_RETURN_IF_ERROR(find_over(p));
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind)
+    SHOAL_RETURN_IF_ERROR(place_kind(p, (shoal_memory_kind_t)kind, bases[kind]));
   for (int64_t i = 0; i < c->buffer_count; ++i)
     if (p->over[i] != i) c->buffers[i].offset = c->buffers[p->over[i]].offset;
-  if (base + temporaries > c->arena_bytes) c->arena_bytes = base + temporaries;
   return NULL;
 }
 
 static shoal_status_t place_all(planning_t *p) {
   shoal_class_t *c = p->c;
-  int64_t states = 0, base = 0;
+  int64_t states = 0, bases[SHOAL_MEMORY_COUNT] = {0};
   for (int64_t i = 0; i < c->buffer_count; ++i)
     if (c->buffers[i].state >= states) states = c->buffers[i].state + 1;
   int64_t *homes = SHOAL_NEW(&p->scratch, int64_t, states);
@@ -191,14 +224,14 @@ static shoal_status_t place_all(planning_t *p) {
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
     if (buffer->kind != SHOAL_BUFFER_STATE) continue;
-    buffer->offset = homes[buffer->state] = base;
-    base += buffer->bytes;
+    buffer->offset = homes[buffer->state] = bases[buffer->memory];
+    bases[buffer->memory] += buffer->bytes;
   }
   for (int64_t i = 0; i < c->buffer_count; ++i)
     if (c->buffers[i].kind == SHOAL_BUFFER_NEXT) c->buffers[i].offset = homes[c->buffers[i].state];
-  c->arena_bytes = base;
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) c->arena_bytes[kind] = bases[kind];
   for (int64_t g = 0; g < c->order_count; ++g)
-    SHOAL_RETURN_IF_ERROR(place_graph(p, &c->orders[g], base));
+    SHOAL_RETURN_IF_ERROR(place_graph(p, &c->orders[g], bases));
   return NULL;
 }
 

@@ -87,7 +87,8 @@ static shoal_status_t cut_arena(pieces_t *p) {
     for (int64_t i = 0; i < p->views[s].items.count; ++i) {
       const item_t *item = &p->views[s].items.items[i];
       const shoal_buffer_t *buffer = item->buffer < 0 ? NULL : &p->c->buffers[item->buffer];
-      const int64_t start = buffer ? buffer->offset : item->offset;
+      const int64_t start =
+          buffer ? shoal_class_arena_start(p->c, buffer->memory) + buffer->offset : item->offset;
       const int64_t bytes = buffer ? buffer->bytes : item->bytes;
       if (buffer && p->ranges[item->buffer]) continue;
       const int32_t slots = buffer ? shoal_buffer_slots(p->c, buffer) : 1;
@@ -111,7 +112,7 @@ static void find_stretches(pieces_t *p) {
   for (int64_t b = 0; b < p->c->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &p->c->buffers[b];
     for (int32_t s = 0; p->ranges[b] && s < shoal_buffer_slots(p->c, buffer); ++s)
-      p->ranges[b][s] = stretches(p, shoal_buffer_slot_offset(p->c, buffer, s), buffer->bytes);
+      p->ranges[b][s] = stretches(p, shoal_buffer_slot_place(p->c, buffer, s), buffer->bytes);
   }
   for (int64_t s = 0; s < p->c->segment_count; ++s)
     for (int64_t i = 0; i < p->views[s].items.count; ++i) {

@@ -3,7 +3,8 @@
 // the earlier, unless a chain of waits says so already (vector clocks, one entry per queue). What
 // different calls do is call_waits.c's.
 //
-// The arena is cut at every edge of what the segment touches. A piece of it knows its last writer
+// The arenas, laid one behind the other, are cut at every edge of what the segment touches. A piece
+// knows its last writer
 // and, since then, its last reader on each queue: whoever came before those is done when they are.
 
 #include "base/arena.h"
@@ -47,9 +48,9 @@ static bool range_of(const order_t *o, const shoal_instruction_t *in, int32_t k,
     return true;
   }
   const shoal_buffer_t *buffer = &o->c->buffers[access.buffer];
+  const int64_t start = shoal_class_arena_start(o->c, buffer->memory) + buffer->offset;
   *out_range =
-      (range_t){buffer->offset, buffer->offset + buffer->bytes * shoal_buffer_slots(o->c, buffer),
-                access.write};
+      (range_t){start, start + buffer->bytes * shoal_buffer_slots(o->c, buffer), access.write};
   return true;
 }
 

@@ -51,6 +51,7 @@ shoal_status_t shoal_buffer_bind(const shoal_class_t *class, const shoal_buffer_
                                            arena, &bound.boxes));
   bound.type.shape = shoal_boxes_shape(&bound.boxes);
   bound.count = shoal_shape_count(&bound.type.shape);
+  bound.memory = buffer->memory;
   bound.offset = shoal_buffer_slot_offset(class, buffer, slot);
   *out_bound = bound;
   return NULL;

@@ -12,7 +12,8 @@ typedef struct shoal_bound_buffer {
   shoal_boxes_t boxes;
   shoal_type_t type;  // local
   int64_t count;      // elements
-  int64_t offset;     // in the arena, slot applied
+  shoal_memory_kind_t memory;
+  int64_t offset;  // in the arena of that memory, slot applied
 } shoal_bound_buffer_t;
 
 typedef struct shoal_bound_instruction {
@@ -71,6 +72,20 @@ static inline int32_t shoal_call_slot(const shoal_class_t *rank_class,
 // largest (the last may be empty), so what is planned for a buffer is touched to its end.
 int64_t shoal_buffer_slot_offset(const shoal_class_t *rank_class, const shoal_buffer_t *buffer,
                                  int64_t slot);
+// Where the arena of a kind begins if all arenas of the class lie one behind the other, the
+// device's first; and a slot of a buffer in them. Who compares places need not compare kinds of
+// memory.
+static inline int64_t shoal_class_arena_start(const shoal_class_t *rank_class,
+                                              shoal_memory_kind_t memory) {
+  int64_t start = 0;
+  for (int kind = 0; kind < (int)memory; ++kind) start += rank_class->arena_bytes[kind];
+  return start;
+}
+static inline int64_t shoal_buffer_slot_place(const shoal_class_t *rank_class,
+                                              const shoal_buffer_t *buffer, int64_t slot) {
+  return shoal_class_arena_start(rank_class, buffer->memory) +
+         shoal_buffer_slot_offset(rank_class, buffer, slot);
+}
 // The input of a COMPUTE that its output lies over: the same bytes in every slot. -1: it lies
 // elsewhere.
 int32_t shoal_program_overwritten(const shoal_class_t *rank_class,

@@ -59,6 +59,42 @@ static shoal_status_t check_queue(const shoal_class_t *class, const shoal_instru
       shoal_queue_kind_name(queue->kind));
 }
 
+// Is every operand of the instruction in the device's memory?
+static shoal_status_t check_on_device(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const bool copy = in->opcode == SHOAL_OPCODE_COPY;
+  const int32_t operands = in->input_count + in->output_count;
+  for (int32_t i = 0; i <= operands; ++i) {
+    const int32_t index = i < in->input_count ? in->inputs[i]
+                          : i < operands      ? in->outputs[i - in->input_count]
+                                              : in->predicate;
+    const shoal_buffer_t *buffer = index < 0 ? NULL : &class->buffers[index];
+    if (!buffer || buffer->memory == SHOAL_MEMORY_DEVICE) continue;
+    const char *memory = shoal_memory_kind_name(buffer->memory);
+    if (!copy || i == operands) {
+      return SHOAL_ERROR_HINT(MISMATCH, "copy it to device memory first",
+                              "%s '%s' lies in %s memory, which only copies reach",
+                              i == operands ? "its predicate" : "operand", buffer->name, memory);
+    }
+    if (class->queues[in->queue].kind != SHOAL_QUEUE_COPY) {
+      return SHOAL_ERROR_HINT(MISMATCH, "put it on a queue of kind copy",
+                              "it copies '%s', which lies in %s memory, on queue '%s'",
+                              buffer->name, memory, class->queues[in->queue].name);
+    }
+    const shoal_buffer_t *other = &class->buffers[in->inputs[0]];
+    if (in->predicate >= 0 || buffer->count >= 0 || other->count >= 0) {
+      return SHOAL_ERROR_HINT(MISMATCH, "decide on the device what is copied",
+                              "it copies '%s', which lies in %s memory, whole or not at all",
+                              buffer->name, memory);
+    }
+    if (!shoal_layout_equal(other->layout, class->buffers[in->outputs[0]].layout)) {
+      return SHOAL_ERROR_HINT(MISMATCH, "copy between buffers of one layout",
+                              "it copies '%s', which lies in %s memory, into another layout",
+                              buffer->name, memory);
+    }
+  }
+  return NULL;
+}
+
 static shoal_status_t check_waits(const shoal_segment_t *segment, int64_t index) {
   const shoal_instruction_t *in = &segment->instructions[index];
   for (int32_t i = 0; i < in->wait_count; ++i) {
@@ -92,10 +128,11 @@ static shoal_status_t check_predicate(const shoal_class_t *class, const shoal_in
 }
 
 static shoal_status_t check_workspace(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const int64_t arena = class->arena_bytes[SHOAL_MEMORY_DEVICE];
   if (in->workspace == 0) return NULL;
   if (in->workspace < 0 || in->workspace_offset < 0 ||
-      in->workspace_offset % SHOAL_PROGRAM_ALIGN != 0 || in->workspace > class->arena_bytes ||
-      in->workspace_offset > class->arena_bytes - in->workspace) {
+      in->workspace_offset % SHOAL_PROGRAM_ALIGN != 0 || in->workspace > arena ||
+      in->workspace_offset > arena - in->workspace) {
     return SHOAL_ERROR_HINT(
         MISMATCH, "plan the memory again",
         "its workspace of %lld bytes at %lld is not aligned, or behind the arena",
@@ -291,6 +328,7 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
   const shoal_instruction_t *in = &segment->instructions[index];
   if (in->opcode != SHOAL_OPCODE_RESHARD) SHOAL_RETURN_IF_ERROR(check_mesh(class, in));
   SHOAL_RETURN_IF_ERROR(check_queue(class, in));
+  SHOAL_RETURN_IF_ERROR(check_on_device(class, in));
   SHOAL_RETURN_IF_ERROR(check_waits(segment, index));
   SHOAL_RETURN_IF_ERROR(check_predicate(class, in));
   SHOAL_RETURN_IF_ERROR(check_workspace(class, in));

@@ -1,13 +1,13 @@
 // Memory, per class and order: every read sees the value it asks for, and accesses to the same
 // bytes of which one writes are ordered.
 //
-// The arena is cut at every edge of a buffer's slot or a workspace. Each span of it knows whose
-// value it holds (buffer and slot; nobody's after a workspace used it), who wrote it last and who
-// has read it since on each queue. An order is walked in program order. A write takes its spans
-// over, whoever owned them; a read needs all its spans to be the buffer's own: so a wrong offset,
-// size or slot is found where it destroys a value. Vector clocks over queues and waits
-// (check_clocks.h) tell whether an access comes after the last conflicting ones: program order is
-// then the only order that matters.
+// The arenas, laid one behind the other, are cut at every edge of a buffer's slot or a workspace.
+// Each span of it knows whose value it holds (buffer and slot; nobody's after a workspace used it),
+// who wrote it last and who has read it since on each queue. An order is walked in program order. A
+// write takes its spans over, whoever owned them; a read needs all its spans to be the buffer's
+// own: so a wrong offset, size or slot is found where it destroys a value. Vector clocks over
+// queues and waits (check_clocks.h) tell whether an access comes after the last conflicting ones:
+// program order is then the only order that matters.
 //
 // Steps are not joined either. Slots by step come round after a period of steps, so values are
 // looked at in each step of a period, and one step more is walked for the order of accesses alone:
@@ -388,7 +388,7 @@ static shoal_status_t find_ranges(memory_t *m) {
     if (!m->ranges[b]) return SHOAL_OOM();
     for (int32_t s = 0; s < slots; ++s) {
       m->ranges[b][s] =
-          shoal_spans_range(m, shoal_buffer_slot_offset(m->class, buffer, s), buffer->bytes);
+          shoal_spans_range(m, shoal_buffer_slot_place(m->class, buffer, s), buffer->bytes);
     }
   }
   return NULL;

@@ -11,8 +11,9 @@ shoal_status_t shoal_spans_make(memory_t *m) {
   SHOAL_VEC(int64_t) bounds = {0};
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
+    const int64_t start = shoal_class_arena_start(m->class, buffer->memory) + buffer->offset;
     for (int32_t s = 0; s <= shoal_buffer_slots(m->class, buffer); ++s) {
-      if (!SHOAL_PUSH(m->arena, &bounds, buffer->offset + s * buffer->bytes)) return SHOAL_OOM();
+      if (!SHOAL_PUSH(m->arena, &bounds, start + s * buffer->bytes)) return SHOAL_OOM();
     }
   }
   for (int64_t s = 0; s < m->class->segment_count; ++s) {

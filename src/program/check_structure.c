@@ -110,16 +110,21 @@ static shoal_status_t check_partition(const shoal_program_t *program, shoal_aren
 
 // ---- buffers ------------------------------------------------------------------------
 
-static shoal_status_t check_space(const shoal_class_t *class, int64_t offset, int64_t bytes,
-                                  const char *what) {
+static shoal_status_t check_space(const shoal_class_t *class, const shoal_buffer_t *buffer,
+                                  int64_t bytes) {
+  const int64_t offset = buffer->offset;
+  if ((unsigned)buffer->memory >= SHOAL_MEMORY_COUNT)
+    return SHOAL_ERROR(MISMATCH, "there is no memory of kind %d", (int)buffer->memory);
   if (offset < 0 || bytes < 0 || offset % SHOAL_PROGRAM_ALIGN != 0) {
-    return SHOAL_ERROR_HINT(MISMATCH, "align it to 64 bytes", "%s lies at offset %lld", what,
+    return SHOAL_ERROR_HINT(MISMATCH, "align it to 64 bytes", "it lies at offset %lld",
                             (long long)offset);
   }
-  if (bytes > class->arena_bytes || offset > class->arena_bytes - bytes) {
-    return SHOAL_ERROR_HINT(
-        MISMATCH, "plan the memory again", "%s lies at [%lld, %lld), behind the arena's %lld bytes",
-        what, (long long)offset, (long long)(offset + bytes), (long long)class->arena_bytes);
+  const int64_t arena = class->arena_bytes[buffer->memory];
+  if (bytes > arena || offset > arena - bytes) {
+    return SHOAL_ERROR_HINT(MISMATCH, "plan the memory again",
+                            "it lies at [%lld, %lld) of %s memory, behind the arena's %lld bytes",
+                            (long long)offset, (long long)(offset + bytes),
+                            shoal_memory_kind_name(buffer->memory), (long long)arena);
   }
   return NULL;
 }
@@ -187,7 +192,7 @@ static shoal_status_t check_buffer(const shoal_program_t *program, const shoal_c
   }
   const int64_t slots = shoal_buffer_slots(class, buffer);
   if (__builtin_mul_overflow(buffer->bytes, slots, &total)) total = INT64_MAX;
-  SHOAL_RETURN_IF_ERROR(check_space(class, buffer->offset, total, "it"));
+  SHOAL_RETURN_IF_ERROR(check_space(class, buffer, total));
   if (buffer->kind == SHOAL_BUFFER_STATE || buffer->kind == SHOAL_BUFFER_NEXT)
     SHOAL_RETURN_IF_ERROR(check_state_buffer(program, buffer));
   if (buffer->count >= 0) SHOAL_RETURN_IF_ERROR(check_count(class, buffer));
@@ -222,7 +227,9 @@ static shoal_status_t check_buffers(const check_t *check, int64_t c) {
     const shoal_buffer_t *buffer = &class->buffers[i];
     if (buffer->kind != SHOAL_BUFFER_NEXT) continue;
     const shoal_buffer_t *home = homes[buffer->state];
-    if (home && home->offset == buffer->offset && home->bytes == buffer->bytes) continue;
+    if (home && home->memory == buffer->memory && home->offset == buffer->offset &&
+        home->bytes == buffer->bytes)
+      continue;
     return at_buffer(&place, i,
                      SHOAL_ERROR_HINT(MISMATCH, "a state's next value lies where the state lies",
                                       "it lies elsewhere than state %d", buffer->state));

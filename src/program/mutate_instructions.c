@@ -177,9 +177,9 @@ static void walk_alias(walk_t *w, const shoal_segment_t *segment) {
   const int32_t input = find_read_later(segment, w->place.instruction);
   if (input < 0 || in->output_count == 0 || in->outputs[0] < 0) return;
   const shoal_buffer_t *from = &class->buffers[input], *to = &class->buffers[in->outputs[0]];
-  if (to->kind != SHOAL_BUFFER_TEMP || to->offset == from->offset || from->bytes == 0 ||
-      to->bytes == 0 ||
-      from->offset + to->bytes * shoal_buffer_slots(class, to) > class->arena_bytes) {
+  if (to->kind != SHOAL_BUFFER_TEMP || to->memory != from->memory || to->offset == from->offset ||
+      from->bytes == 0 || to->bytes == 0 ||
+      from->offset + to->bytes * shoal_buffer_slots(class, to) > class->arena_bytes[to->memory]) {
     return;
   }
   if (shoal_mutate_due(w, SHOAL_MUTATION_ALIAS, "lay '%s' over '%s', which is read later", to->name,

@@ -13,7 +13,8 @@ int32_t shoal_program_overwritten(const shoal_class_t *class, const shoal_instru
   const shoal_buffer_t *to = &class->buffers[in->outputs[output]];
   for (int32_t i = 0; i < in->input_count && to->bytes > 0; ++i) {
     const shoal_buffer_t *from = &class->buffers[in->inputs[i]];
-    if (from->offset == to->offset && from->bytes == to->bytes && from->group == to->group) {
+    if (from->memory == to->memory && from->offset == to->offset && from->bytes == to->bytes &&
+        from->group == to->group) {
       return i;
     }
   }
@@ -23,7 +24,8 @@ int32_t shoal_program_overwritten(const shoal_class_t *class, const shoal_instru
 static bool overlap(const shoal_class_t *class, int32_t first, int32_t second) {
   if (first < 0 || second < 0) return false;
   const shoal_buffer_t *a = &class->buffers[first], *b = &class->buffers[second];
-  return a->offset < b->offset + b->bytes * shoal_buffer_slots(class, b) &&
+  return a->memory == b->memory &&
+         a->offset < b->offset + b->bytes * shoal_buffer_slots(class, b) &&
          b->offset < a->offset + a->bytes * shoal_buffer_slots(class, a);
 }
 

@@ -95,6 +95,14 @@ static bool read_kind(parse_t *p, shoal_buffer_t *buffer) {
   return shoal_scan_fail(&p->scan, "a buffer is temp, state, input, output or next");
 }
 
+static bool read_memory(parse_t *p, shoal_buffer_t *buffer) {
+  char word[16];
+  if (!shoal_scan_accept(&p->scan, "memory")) return true;
+  if (!shoal_scan_word(&p->scan, word, sizeof word)) return false;
+  return shoal_memory_kind_parse(word, &buffer->memory) ||
+         shoal_scan_fail(&p->scan, "memory is device, host or file");
+}
+
 static bool read_buffer(parse_t *p, const shoal_class_t *class, int64_t index,
                         shoal_buffer_t *buffer) {
   *buffer = (shoal_buffer_t){.state = -1, .group = -1, .count = -1};
@@ -106,6 +114,7 @@ static bool read_buffer(parse_t *p, const shoal_class_t *class, int64_t index,
   if (!shoal_scan_string(&p->scan, p->arena, &buffer->name)) return false;
   if (!shoal_scan_type(&p->scan, &buffer->type)) return false;
   if (!shoal_parse_layout(p, &buffer->type, &buffer->layout)) return false;
+  if (!read_memory(p, buffer)) return false;
   int64_t most = INT64_MAX / SHOAL_PROGRAM_MAX_MICRO / 4;
   if (shoal_scan_accept(&p->scan, "group") &&
       !shoal_parse_int32(p, "slot group", 0, class->slot_group_count - 1, &buffer->group)) {
@@ -311,10 +320,20 @@ static bool read_segment(parse_t *p, const shoal_class_t *class, int64_t index,
   return !p->scan.error;
 }
 
+// The device's, then those of other memory that are not empty.
+static bool read_arenas(parse_t *p, shoal_class_t *class) {
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    const char *name = shoal_memory_kind_name((shoal_memory_kind_t)kind);
+    if (kind > 0 && !shoal_scan_accept(&p->scan, name)) continue;
+    if (!shoal_parse_int(p, "arena", 0, INT64_MAX / 8, &class->arena_bytes[kind])) return false;
+  }
+  return true;
+}
+
 bool shoal_parse_class(parse_t *p, int64_t index, shoal_class_t *class) {
   if (!shoal_parse_index(p, "class", index) || !shoal_scan_expect(&p->scan, "ranks")) return false;
   if (!read_ranks(p, class) || !shoal_scan_expect(&p->scan, "arena")) return false;
-  if (!shoal_parse_int(p, "arena", 0, INT64_MAX / 4, &class->arena_bytes)) return false;
+  if (!read_arenas(p, class)) return false;
   if (!shoal_parse_line_end(p) || !read_queues(p, class) || !read_slot_groups(p, class)) {
     return false;
   }

@@ -8,13 +8,13 @@
 //   input train x f32[7, 64]
 //   output train loss f32[]
 //   channel 0 f32[7, 64] "a!micro:0,data:0" -> "b!micro:0,data:0" micro
-//   class 0 ranks 0-1 arena 4096
+//   class 0 ranks 0-1 arena 4096 host 2048
 //     queue compute compute
 //     queue gradients comm
 //     slots 0 2
 //     slots 1 2 by_step
 //     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" group 0 bytes 2048 offset 0 count 5
-//     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
+//     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" memory host bytes 2048 offset 0
 //     buffer 2 next 0 "sgd.w" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
 //     segment 0 train.loop.0
 //       0 copy feed -> (0) "x"
@@ -26,8 +26,9 @@
 //     order train 0:0{0=0} 0:1{0=1} 0:2{0=0}[1<2.3] 1
 //
 // Attributes that have their default are left out, and so are the queues compute, comm, copy where
-// those are all; `-` stands for the side of a reshard that this class has no part in; a reshard of
-// several values has as many inputs, outputs and channels. A call is
+// those are all, arenas of host and file memory where there are none, and that memory is device;
+// `-` stands for the side of a reshard that this class has no part in; a reshard of several values
+// has as many inputs, outputs and channels. A call is
 // segment:micro-batch, or the segment alone outside the loop; then {group=slot,...} and its waits,
 // [instruction<back.other,...]: instruction 1 waits for instruction 3 of the call 2 calls before.
 #include "op/reduce.h"
@@ -98,6 +99,8 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   shoal_text_add_type(text, &buffer->type);
   shoal_text_add(text, " ");
   SHOAL_RETURN_IF_ERROR(add_layout(text, buffer->layout, arena));
+  if (buffer->memory != SHOAL_MEMORY_DEVICE)
+    shoal_text_addf(text, " memory %s", shoal_memory_kind_name(buffer->memory));
   if (buffer->group >= 0) shoal_text_addf(text, " group %d", buffer->group);
   shoal_text_addf(text, " bytes %lld offset %lld", (long long)buffer->bytes,
                   (long long)buffer->offset);
@@ -191,7 +194,13 @@ static shoal_status_t add_class(shoal_text_t *text, int64_t index, const shoal_c
     shoal_text_addf(text, "%s%d", i ? "," : "", class->ranks[i]);
     if (next > i + 1) shoal_text_addf(text, "-%d", class->ranks[next - 1]);
   }
-  shoal_text_addf(text, " arena %lld\n", (long long)class->arena_bytes);
+  shoal_text_addf(text, " arena %lld", (long long)class->arena_bytes[SHOAL_MEMORY_DEVICE]);
+  for (int kind = SHOAL_MEMORY_HOST; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (class->arena_bytes[kind] == 0) continue;
+    shoal_text_addf(text, " %s %lld", shoal_memory_kind_name((shoal_memory_kind_t)kind),
+                    (long long)class->arena_bytes[kind]);
+  }
+  shoal_text_add(text, "\n");
   for (int32_t i = 0; i < class->queue_count && !shoal_class_has_default_queues(class); ++i) {
     shoal_text_add(text, "  queue ");
     shoal_text_add_name(text, class->queues[i].name);

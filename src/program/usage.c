@@ -1,5 +1,5 @@
-// What the arena of a class is used for, read off the program alone: so it holds of any program,
-// however its memory was planned.
+// What the device's arena of a class is used for, read off the program alone: so it holds of any
+// program, however its memory was planned.
 #include "program/lives.h"
 #include "program/program_impl.h"
 
@@ -54,6 +54,7 @@ static shoal_status_t use_of(usage_t *u, const shoal_order_t *order, shoal_memor
     const shoal_buffer_t *buffer = &class->buffers[i];
     const shoal_life_t *life = &u->lives.buffers[i];
     const int64_t bytes = buffer->bytes * shoal_buffer_slots(class, buffer);
+    if (buffer->memory != SHOAL_MEMORY_DEVICE) continue;
     if (buffer->kind == SHOAL_BUFFER_STATE) use->states += bytes;
     if (life->first > life->last || bytes == 0) continue;
     reach(u, buffer->offset + bytes);
@@ -82,6 +83,8 @@ static shoal_status_t use_of_class(const shoal_class_t *class, shoal_arena_t *sc
     most = u.end;
     *out_use = use;
   }
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind)
+    out_use->arenas[kind] = class->arena_bytes[kind];
   return NULL;
 }
 

@@ -157,10 +157,12 @@ static shoal_status_t check_memory(check_t *c, const shoal_program_t *program,
       int32_t rank = class->ranks[i];
       shoal_check_memory_t memory = {.planned = -1};
       SHOAL_RETURN_IF_ERROR(rank_memory(c, rank, &logs[rank], &memory));
-      if (memory.planned != class->arena_bytes || memory.touched > memory.planned)
-        return SHOAL_ERROR(
-            MISMATCH, "rank %d has %lld bytes of arena and touched %lld; the plan says %lld", rank,
-            (long long)memory.planned, (long long)memory.touched, (long long)class->arena_bytes);
+      if (memory.planned != class->arena_bytes[SHOAL_MEMORY_DEVICE] ||
+          memory.touched > memory.planned)
+        return SHOAL_ERROR(MISMATCH,
+                           "rank %d has %lld bytes of arena and touched %lld; the plan says %lld",
+                           rank, (long long)memory.planned, (long long)memory.touched,
+                           (long long)class->arena_bytes[SHOAL_MEMORY_DEVICE]);
       if (memory.touched > highest) highest = memory.touched;
       if (memory.planned > c->report->arena_bytes) c->report->arena_bytes = memory.planned;
       if (memory.steady_run >= 0)
@@ -168,10 +170,10 @@ static shoal_status_t check_memory(check_t *c, const shoal_program_t *program,
             MISMATCH, "rank %d allocated %lld times in run %lld: steady state allocates nothing",
             rank, (long long)memory.steady_allocations, (long long)memory.steady_run);
     }
-    if (c->options.opaque && (highest + 63) / 64 * 64 != class->arena_bytes)
-      return SHOAL_ERROR(MISMATCH,
-                         "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
-                         class->ranks[0], (long long)highest, (long long)class->arena_bytes);
+    if (c->options.opaque && (highest + 63) / 64 * 64 != class->arena_bytes[SHOAL_MEMORY_DEVICE])
+      return SHOAL_ERROR(
+          MISMATCH, "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
+          class->ranks[0], (long long)highest, (long long)class->arena_bytes[SHOAL_MEMORY_DEVICE]);
   }
   return NULL;
 }

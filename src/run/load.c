@@ -172,9 +172,10 @@ static shoal_status_t load(shoal_runner_t *runner) {
                        program->world, size);
   }
   SHOAL_RETURN_IF_ERROR(shoal_program_bind(program, runner->rank, &runner->arena, &runner->bound));
-  if (runner->bound.rank_class->arena_bytes > 0) {
-    SHOAL_RETURN_IF_ERROR(
-        shoal_device_alloc(runner->device, runner->bound.rank_class->arena_bytes, &runner->memory));
+  if (runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE] > 0) {
+    SHOAL_RETURN_IF_ERROR(shoal_device_alloc(
+        runner->device, runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE],
+        &runner->memory));
   }
   SHOAL_RETURN_IF_ERROR(shoal_run_queues_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_taps_init(runner));
@@ -254,6 +255,6 @@ void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int
   }
   // Buffers are planned in whole blocks; the last one may be touched in part.
   const int64_t touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
-  *out_planned = runner->bound.rank_class->arena_bytes;
+  *out_planned = runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE];
   *out_touched = touched < 0 ? -1 : (touched + BLOCK - 1) / BLOCK * BLOCK;
 }

@@ -147,7 +147,7 @@ shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
   }
   const shoal_class_t *rank_class =
       shoal_program_class_of(session->program, shoal_world_rank(session->world));
-  if (rank_class) report.arena_planned = rank_class->arena_bytes;
+  if (rank_class) report.arena_planned = rank_class->arena_bytes[SHOAL_MEMORY_DEVICE];
   return report;
 }
 

@@ -19,14 +19,15 @@ static shoal_status_t describe(const shoal_sim_t *sim, shoal_arena_t *arena,
   for (int64_t a = 0; a < sim->actor_count; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
     const int32_t count = actor->rank_class->queue_count;
-    groups[a] = (shoal_simulated_t){.class_index = actor->class_index,
-                                    .rank_count = actor->rank_count,
-                                    .first_rank = actor->first_rank,
-                                    .device = shoal_arena_strdup(arena, actor->nodes->device.name),
-                                    .arena_bytes = actor->rank_class->arena_bytes,
-                                    .memory = actor->nodes->device.memory,
-                                    .queue_count = count,
-                                    .queues = SHOAL_NEW(arena, shoal_simulated_queue_t, count)};
+    groups[a] =
+        (shoal_simulated_t){.class_index = actor->class_index,
+                            .rank_count = actor->rank_count,
+                            .first_rank = actor->first_rank,
+                            .device = shoal_arena_strdup(arena, actor->nodes->device.name),
+                            .arena_bytes = actor->rank_class->arena_bytes[SHOAL_MEMORY_DEVICE],
+                            .memory = actor->nodes->device.memory,
+                            .queue_count = count,
+                            .queues = SHOAL_NEW(arena, shoal_simulated_queue_t, count)};
     if (!groups[a].device || !groups[a].queues) return SHOAL_OOM();
     for (int32_t q = 0; q < count; ++q) {
       const shoal_program_queue_t *queue = &actor->rank_class->queues[q];

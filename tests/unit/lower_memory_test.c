@@ -100,7 +100,8 @@ static extent_t extent_of(const shadow_t *shadow, int32_t index, int32_t micro) 
 
 static void shadow_write(shadow_t *shadow, int32_t index, int32_t micro) {
   extent_t e = extent_of(shadow, index, micro);
-  assert_true(e.from % BLOCK == 0 && e.to % BLOCK == 0 && e.to <= shadow->c->arena_bytes);
+  assert_true(e.from % BLOCK == 0 && e.to % BLOCK == 0 &&
+              e.to <= shadow->c->arena_bytes[SHOAL_MEMORY_DEVICE]);
   int64_t id = (int64_t)index * 1000 + slot_of(shadow->c, &shadow->c->buffers[index], micro) + 1;
   for (int64_t b = e.from / BLOCK; b < e.to / BLOCK; ++b) shadow->owner[b] = id;
 }
@@ -135,7 +136,8 @@ static void expect_apart(const shadow_t *shadow, const shoal_instruction_t *in, 
     if (in->outputs[o] >= 0) touched[count++] = extent_of(shadow, in->outputs[o], micro);
   if (in->workspace > 0) {
     assert_true(in->workspace_offset % BLOCK == 0);
-    assert_true(in->workspace_offset + in->workspace <= shadow->c->arena_bytes);
+    assert_true(in->workspace_offset + in->workspace <=
+                shadow->c->arena_bytes[SHOAL_MEMORY_DEVICE]);
     touched[count++] = (extent_t){in->workspace_offset, in->workspace_offset + in->workspace};
   }
   for (int32_t i = inputs, over = 0; i < count; ++i, over = 0)
@@ -168,7 +170,7 @@ static void shadow_step(shadow_t *shadow, const shoal_instruction_t *in, int32_t
 // Between two runs, the next values of states are the states'.
 static void adopt_next(shadow_t *shadow) {
   const shoal_class_t *c = shadow->c;
-  for (int64_t b = 0; b < c->arena_bytes / BLOCK; ++b) {
+  for (int64_t b = 0; b < c->arena_bytes[SHOAL_MEMORY_DEVICE] / BLOCK; ++b) {
     if (shadow->owner[b] == 0) continue;
     const shoal_buffer_t *next = &c->buffers[shadow->owner[b] / 1000];
     for (int64_t i = 0; i < c->buffer_count && next->kind == SHOAL_BUFFER_NEXT; ++i)
@@ -182,7 +184,8 @@ static void run_shadow(const example_t *example, shoal_program_t *program) {
   static const char *const runs[] = {"init", "train", "eval", "train", "train"};
   for (int64_t k = 0; k < program->class_count; ++k) {
     const shoal_class_t *c = &program->classes[k];
-    shadow_t shadow = {c, test_calloc((size_t)(c->arena_bytes / BLOCK + 1), sizeof(int64_t))};
+    shadow_t shadow = {
+        c, test_calloc((size_t)(c->arena_bytes[SHOAL_MEMORY_DEVICE] / BLOCK + 1), sizeof(int64_t))};
     for (int64_t r = 0; r < COUNT(runs); ++r) {
       const shoal_order_t *order = order_of(c, runs[r]);
       adopt_next(&shadow);
@@ -225,10 +228,10 @@ static void expect_sizes(const example_t *example, shoal_program_t *program) {
         if (in->workspace > 0 && in->workspace_offset + in->workspace > end)
           end = in->workspace_offset + in->workspace;
       }
-    assert_int_equal(c->arena_bytes, end);
-    assert_true(c->arena_bytes <= sum);
+    assert_int_equal(c->arena_bytes[SHOAL_MEMORY_DEVICE], end);
+    assert_true(c->arena_bytes[SHOAL_MEMORY_DEVICE] <= sum);
     if (strcmp(example->strategy, "single") != 0 || k == 0)
-      assert_true(c->arena_bytes - states <
+      assert_true(c->arena_bytes[SHOAL_MEMORY_DEVICE] - states <
                   (sum - states) / 2);  // the graphs and their steps share
   }
 }

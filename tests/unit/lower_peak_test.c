@@ -225,7 +225,7 @@ static void test_no_second_copy_of_states(void **state) {
       for (int64_t k = 0; k < program->class_count; ++k) {
         shoal_memory_use_t use;
         assert_ok(shoal_program_memory(program, k, shoal_allocator_system(), &use));
-        const int64_t arena = program->classes[k].arena_bytes;
+        const int64_t arena = program->classes[k].arena_bytes[SHOAL_MEMORY_DEVICE];
         assert_int_equal(use.states + use.inputs + use.temporaries, arena);
         assert_true(use.bound <= use.temporaries);
         if (commits(&program->classes[k]) > 0)

@@ -59,7 +59,8 @@ static void expect_values(const example_t *example, shoal_program_t *program) {
     const shoal_class_t *c = &program->classes[k];
     for (int64_t o = 0; o < c->order_count; ++o) {
       shadow_t shadow = {.program = program, .c = c};
-      shadow.owners = test_calloc((size_t)(c->arena_bytes / BLOCK + 1), sizeof(int64_t));
+      shadow.owners =
+          test_calloc((size_t)(c->arena_bytes[SHOAL_MEMORY_DEVICE] / BLOCK + 1), sizeof(int64_t));
       for (shadow.step = 0; shadow.step < 4; ++shadow.step)
         for (int64_t i = 0; i < c->orders[o].call_count; ++i) {
           shadow.call = &c->orders[o].calls[i];

@@ -54,7 +54,7 @@ static void list_accesses(unrolled_t *u, instance_t *instance, const shoal_segme
     const shoal_buffer_t *buffer = &u->c->buffers[index];
     const int32_t slot = shoal_call_slot(u->c, call, buffer->group, step);
     assert_true(slot >= 0 && slot < shoal_buffer_slots(u->c, buffer) && count < MAX_ACCESSES);
-    const int64_t from = shoal_buffer_slot_offset(u->c, buffer, slot);
+    const int64_t from = shoal_buffer_slot_place(u->c, buffer, slot);
     list[count++] = (extent_t){from, from + buffer->bytes, write};
   }
   if (in->workspace > 0)

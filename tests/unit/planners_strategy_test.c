@@ -273,7 +273,7 @@ static void test_auto_and_memory(void **state) {
   shoal_program_t *program = lower(data);
   char text[128];
   snprintf(text, sizeof text, "shoal_cluster: 1\ndevice: {memory: %lld}\n",
-           (long long)program->classes[0].arena_bytes - 1);
+           (long long)program->classes[0].arena_bytes[SHOAL_MEMORY_DEVICE] - 1);
   shoal_program_free(program);
   shoal_plan_free(data);
   assert_ok(

@@ -30,7 +30,7 @@ static inline void race_touch(race_t *r, race_instance_t *instance,
   if (buffer < 0) return;
   const shoal_buffer_t *b = &r->class->buffers[buffer];
   const int64_t from =
-      shoal_buffer_slot_offset(r->class, b, shoal_call_slot(r->class, call, b->group, step));
+      shoal_buffer_slot_place(r->class, b, shoal_call_slot(r->class, call, b->group, step));
   assert_true(
       SHOAL_PUSH(&r->arena, &instance->accesses, ((race_access_t){from, from + b->bytes, write})));
   race_touch(r, instance, call, step, b->count, false);

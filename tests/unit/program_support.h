@@ -110,6 +110,43 @@ static const char STAGES[] =
     "    1 copy fetch (0) \"z\" wait 0\n"
     "  order run 0[0<1.1]\n";
 
+// Memory of three kinds: w rests in a file and comes to the device; y goes to the host while z
+// takes its place, and comes back. w = x * w + w.
+static const char OFFLOADED[] =
+    "shoal_program 1\n"
+    "world 2\n"
+    "micro 1\n"
+    "mesh d=2\n"
+    "state w f64[8] \"\" saved\n"
+    "input train x f64[8]\n"
+    "output train w f64[8]\n"
+    "output train z f64[8]\n"
+    "class 0 ranks 0-1 arena 320 host 64 file 64\n"
+    "  buffer 0 state 0 \"w\" f64[8] \"\" memory file bytes 64 offset 0\n"
+    "  buffer 1 temp \"w\" f64[8] \"\" bytes 64 offset 0\n"
+    "  buffer 2 input \"x\" f64[8] \"\" bytes 64 offset 64\n"
+    "  buffer 3 temp \"y\" f64[8] \"\" bytes 64 offset 128\n"
+    "  buffer 4 temp \"y\" f64[8] \"\" memory host bytes 64 offset 0\n"
+    "  buffer 5 temp \"z\" f64[8] \"\" bytes 64 offset 128\n"
+    "  buffer 6 temp \"y\" f64[8] \"\" bytes 64 offset 192\n"
+    "  buffer 7 temp \"w/add\" f64[8] \"\" bytes 64 offset 256\n"
+    "  segment 0 init\n"
+    "    0 copy fill -> (1) value 1.5 \"w\"\n"
+    "    1 copy copy (1) -> (0) \"w\"\n"
+    "  segment 1 train\n"
+    "    0 copy copy (0) -> (1) \"w\"\n"
+    "    1 copy feed -> (2) \"x\"\n"
+    "    2 compute compute shoal.mul (2, 1) -> (3) \"y\" wait 1\n"
+    "    3 copy copy (3) -> (4) \"y\" wait 2\n"
+    "    4 compute compute shoal.neg (2) -> (5) \"z\" wait 3\n"
+    "    5 copy copy (4) -> (6) \"y\"\n"
+    "    6 compute compute shoal.add (6, 1) -> (7) \"w/add\" wait 5\n"
+    "    7 copy copy (7) -> (0) \"w\" wait 6\n"
+    "    8 copy fetch (7) \"w\"\n"
+    "    9 copy fetch (5) \"z\"\n"
+    "  order init 0\n"
+    "  order train 1\n";
+
 // A predicate: w is only updated while the largest of g is below a limit, which all ranks agree on.
 // And a bounded size: of the 8 rows of x only the first n count.
 static const char GUARDED[] =

@@ -273,7 +273,8 @@ static void try_shape(const shape_t *shape) {
   shoal_program_t *first = reread(gpipe, model), *second = reread(rewritten, model);
   for (int s = 0; s < shape->stages && shape->chunks == 1; ++s)
     if (shape->micro > shape->stages)
-      assert_true(second->classes[s].arena_bytes < first->classes[s].arena_bytes);
+      assert_true(second->classes[s].arena_bytes[SHOAL_MEMORY_DEVICE] <
+                  first->classes[s].arena_bytes[SHOAL_MEMORY_DEVICE]);
   job_t *reference = run_program(shape, first, false);
   for (int opaque = 0; opaque < 2; ++opaque) {
     job_t *mine = run_program(shape, second, opaque == 1);

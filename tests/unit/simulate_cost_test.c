@@ -129,8 +129,8 @@ static void test_classes_and_graphs(void **state) {
   shoal_model_t *model = small_mlp(7);
   shoal_program_t *program = program_by(model, "single", NULL, 3);
   figures_t simulation = simulate(program, "train", shoal_cluster_default());
-  assert_int_equal(simulation.arena_bytes, program->classes[0].arena_bytes);
-  assert_true(program->classes[1].arena_bytes < simulation.arena_bytes);
+  assert_int_equal(simulation.arena_bytes, program->classes[0].arena_bytes[SHOAL_MEMORY_DEVICE]);
+  assert_true(program->classes[1].arena_bytes[SHOAL_MEMORY_DEVICE] < simulation.arena_bytes);
   simulate(program, "init", shoal_cluster_default());
   simulate(program, "eval", shoal_cluster_default());
   shoal_simulation_t *none;
