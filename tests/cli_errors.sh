@@ -36,14 +36,14 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-for command in train run plan simulate explain rules check layout perf slurm-watch info; do
+for command in train run plan simulate explain rules schedule check layout perf slurm-watch info; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
   head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
   grep -q -- '--help' out || fail "$command --help does not list itself"
   [ -s err ] && fail "$command --help talks on stderr"
 done
-[ "$(grep -c '^  ' help)" = 11 ] || fail "a command is missing in this test: $(cat help)"
+[ "$(grep -c '^  ' help)" = 12 ] || fail "a command is missing in this test: $(cat help)"
 
 # ---- commands and options -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai
@@ -77,6 +77,19 @@ grep -q "^step 1 " out || fail "a first --resume does not start at step 1: $(gre
 bad INVALID_ARGUMENT "takes no argument 'now'" "" info now
 SHOAL_STEPS=soon bad INVALID_ARGUMENT "SHOAL_STEPS: 'soon' is not a whole number" "" train mlp
 SHOAL_TIMEOUT_MS=-4 bad INVALID_ARGUMENT "SHOAL_TIMEOUT_MS is '-4'" "" train mlp
+
+# ---- schedules -------------------------------------------------------------------------------------------
+printf 'a: F0.0 B0.0 F0.1 B0.1\nb: F1.0 F1.1 B1.0 B1.1\n' >stuck
+bad NOT_FOUND "no schedule '1f1'" "did you mean '1f1b'" schedule 1f1
+bad INVALID_ARGUMENT 'it got 0 words' 'zb-h1' schedule
+bad INVALID_ARGUMENT "one stage on each mesh; there are 8 on 4" interleaved schedule zb-h1 --virtual 2
+bad INVALID_ARGUMENT "--times '1,2'" 1,1,1 schedule gpipe --times 1,2
+bad INVALID_ARGUMENT 'a time of -1' '' schedule gpipe --times 1,-1,1
+bad INVALID_ARGUMENT 'most' '' schedule gpipe --micro 9999999999
+bad INVALID_ARGUMENT "mesh 'a', entry 1: B0.0 waits for B1.0 of mesh 'b'" 'for ever' schedule stuck
+"$shoal" schedule interleaved --stages 3 --micro 5 --virtual 2 >table && "$shoal" schedule table >again
+[ "$(grep -v '^#' table)" = "$(grep -v '^#' again)" ] || fail 'what shoal schedule prints is no table file'
+
 
 # ---- shapes -------------------------------------------------------------------------------------------
 bad INVALID_ARGUMENT "--batch: '-3' is not above zero" "" train mlp --batch -3

@@ -6,6 +6,7 @@
 //   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
 //   explore.h              the same question, of random models and plans and of broken programs
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
+//   schedule.h             in which order pipeline stages run micro-batches
 //   rules.h, layout.h      how ops may be cut; who holds what
 //   op.h                   ops of your own
 //   lower.h, program.h     from a plan to what ranks execute
@@ -41,6 +42,7 @@
 #include "shoal/program.h"
 #include "shoal/prove.h"
 #include "shoal/rules.h"
+#include "shoal/schedule.h"
 #include "shoal/session.h"
 #include "shoal/simulate.h"
 
