@@ -29,6 +29,16 @@ typedef struct shoal_intent_entry {
   const char *value;
 } shoal_intent_entry_t;
 
+// One decision of a person or a strategy: a kind, what it is about, and what is chosen. Later ones
+// win over earlier ones of the same kind. One that cannot hold is an error that names it.
+typedef struct shoal_intent_decision {
+  const char *kind;     // "recompute": see shoal_decision_kind
+  const char *pattern;  // of nodes, states, values, outputs or graphs, as the kind says
+  const char *choice;   // "yes"
+  const char *by;       // who decided; NULL: "user"
+  const char *reason;   // NULL: none is given
+} shoal_intent_decision_t;
+
 typedef struct shoal_intent {
   const char *strategy;  // who made it: "data", "explicit" ...
   int64_t mesh_count;
@@ -40,7 +50,17 @@ typedef struct shoal_intent {
   const shoal_intent_entry_t *stages;  // of nodes by name: "block1/*": "b" (a mesh's name)
   int64_t expand_count;
   const char *const *expand;  // patterns of nodes replaced by their op's decomposition
+  int64_t decision_count;
+  const shoal_intent_decision_t *decisions;  // behind the maps above, which some kinds equal
 } shoal_intent_t;
+
+// A kind of decision: its name, what its pattern is matched with, what may be chosen, and what it
+// does, as a line each.
+typedef struct shoal_decision_kind {
+  const char *name, *of, *choices, *doc;
+} shoal_decision_kind_t;
+// By index; NULL after the last. Static.
+SHOAL_API const shoal_decision_kind_t *shoal_decision_kind(int64_t index);
 
 // Completes an intent for a model: "no way along micro" and the like are errors that name the node
 // (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` (or the expanded copy it

@@ -67,6 +67,8 @@ typedef struct build {
   graph_build_t *graphs;
 } build_t;
 
+// decisions.c: refuses by name what cannot be lowered yet (UNSUPPORTED).
+SHOAL_MUST_USE shoal_status_t shoal_lower_check_decisions(const shoal_plan_t *plan);
 // lower.c: a layout of the plan as one of the program.
 SHOAL_MUST_USE shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
                                                  const shoal_layout_t **out_layout);

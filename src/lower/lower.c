@@ -123,6 +123,7 @@ static shoal_status_t copy_states(build_t *b) {
 
 static shoal_status_t lower_all(build_t *b) {
   const shoal_model_t *model = b->plan->model;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_check_decisions(b->plan));
   SHOAL_RETURN_IF_ERROR(copy_meshes(b));
   SHOAL_RETURN_IF_ERROR(compare_meshes(b));
   SHOAL_RETURN_IF_ERROR(copy_states(b));

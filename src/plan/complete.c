@@ -146,10 +146,10 @@ static shoal_status_t find_pins(const chooser_t *c, const shoal_layout_t **pins)
     int32_t value = c->node->outputs[o];
     const shoal_value_info_t *info = &c->graph->graph->values.items[value];
     pins[o] = NULL;
-    const shoal_intent_entry_t *entry =
-        shoal_patterns_find(&c->plan->patterns[SHOAL_PATTERNS_LAYOUTS], info->name);
+    const shoal_intent_decision_t *entry =
+        shoal_patterns_find(&c->plan->patterns[SHOAL_DECIDE_LAYOUT], info->name);
     if (entry && strcmp(entry->pattern, "*") != 0) {
-      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(c->plan, entry->value, c->mesh, info->name,
+      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(c->plan, entry->choice, c->mesh, info->name,
                                                     &info->type.shape, &pins[o]));
     } else if (c->assigned[value] >= 0) {
       pins[o] = c->plan->states[c->assigned[value]];

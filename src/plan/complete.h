@@ -21,24 +21,56 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_mesh_t *mesh,
                                                  const shoal_shape_t *shape,
                                                  shoal_layout_t *out_layout);
 
-// ---- which entry of an intent a name falls under ---------------------------------------
+// ---- what an intent says of a name -----------------------------------------------------
 
-// An index of entries by pattern: those without '*' by name, the others by the text before it.
+// An index of decisions by pattern: those without '*' by name, the others by the text before it.
 typedef struct shoal_patterns {
-  const shoal_intent_entry_t *entries;
+  int64_t count;
+  const shoal_intent_decision_t *entries;
   shoal_index_t exact, by_prefix;
   uint64_t lengths;  // bit n: some pattern has n characters before its '*' (63: or more)
 } shoal_patterns_t;
 
-enum { SHOAL_PATTERNS_LAYOUTS, SHOAL_PATTERNS_STAGES, SHOAL_PATTERNS_COUNT };  // plan->patterns
-
 SHOAL_MUST_USE shoal_status_t shoal_patterns_init(int64_t count,
-                                                  const shoal_intent_entry_t *entries,
+                                                  const shoal_intent_decision_t *entries,
                                                   shoal_arena_t *arena,
                                                   shoal_patterns_t *out_patterns);
 // The last entry whose pattern matches, or NULL.
-const shoal_intent_entry_t *shoal_patterns_find(const shoal_patterns_t *patterns, const char *name);
+const shoal_intent_decision_t *shoal_patterns_find(const shoal_patterns_t *patterns,
+                                                   const char *name);
 
+SHOAL_MUST_USE shoal_status_t shoal_intent_copy(const shoal_intent_t *intent, shoal_arena_t *arena,
+                                                shoal_intent_t *out_intent);
+// Fills plan->patterns from plan->intent.
+SHOAL_MUST_USE shoal_status_t shoal_intent_index(shoal_plan_t *plan);
+// Every pattern must name something: a typo must not silently replicate. `original` is the model
+// before nodes were expanded: their names count too.
+SHOAL_MUST_USE shoal_status_t shoal_intent_check(shoal_plan_t *plan, const shoal_model_t *original);
+
+// ---- decisions -------------------------------------------------------------------------
+
+// Is there such a kind, and such a choice of it? What it is about is not looked at.
+SHOAL_MUST_USE shoal_status_t shoal_decision_check(const shoal_intent_decision_t *decision);
+// "decision 'keep fc1/weight redo': ..." in front of the message.
+SHOAL_MUST_USE shoal_status_t shoal_decision_annotate(const shoal_intent_decision_t *decision,
+                                                      shoal_status_t status);
+// The words of a `sync` decision; `out_sync` keeps what they do not speak of.
+SHOAL_MUST_USE shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision,
+                                                  shoal_arena_t *arena, shoal_sync_t *out_sync);
+// Fills what lowering reads besides layouts: regions, keeps, syncs, memories, schedules, fetches.
+SHOAL_MUST_USE shoal_status_t shoal_plan_resolve(shoal_plan_t *plan);
+
+// ---- where things lie ------------------------------------------------------------------
+
+int32_t shoal_plan_find_mesh(const shoal_plan_t *plan, const char *name);  // or -1
+// Resting layouts; meshes[g][n] is the mesh that node n of graph g was given by a stage, or -1.
+// "name#adamw.m" follows "name" unless it has a layout of its own.
+SHOAL_MUST_USE shoal_status_t shoal_plan_place_states(shoal_plan_t *plan, int32_t *const *meshes);
+// Gives the nodes of a graph that have no mesh one.
+void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph,
+                              int32_t *meshes);
+// Layouts of inputs: as the intent says, on the mesh of their first reader.
+SHOAL_MUST_USE shoal_status_t shoal_plan_place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp);
 // Parses and checks a layout; without a "mesh!" prefix it is on mesh number `mesh`.
 SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const char *text,
                                                       int32_t mesh, const char *what,

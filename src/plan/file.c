@@ -31,6 +31,22 @@ static void write_strings(shoal_json_writer_t *w, const char *key, int64_t count
   shoal_json_end(w, ']');
 }
 
+static void write_decisions(shoal_json_writer_t *w, const shoal_intent_t *intent) {
+  if (intent->decision_count == 0) return;
+  shoal_json_begin(w, "decisions", '[', false);
+  for (int64_t i = 0; i < intent->decision_count; ++i) {
+    const shoal_intent_decision_t *decision = &intent->decisions[i];
+    shoal_json_begin(w, NULL, '{', true);
+    shoal_json_string(w, "kind", decision->kind);
+    shoal_json_string(w, "pattern", decision->pattern);
+    shoal_json_string(w, "choice", decision->choice);
+    shoal_json_string(w, "by", decision->by);
+    if (decision->reason[0]) shoal_json_string(w, "reason", decision->reason);
+    shoal_json_end(w, '}');
+  }
+  shoal_json_end(w, ']');
+}
+
 static void write_intent(shoal_json_writer_t *w, const shoal_intent_t *intent) {
   shoal_json_begin(w, "intent", '{', false);
   shoal_json_string(w, "strategy", intent->strategy);
@@ -38,6 +54,7 @@ static void write_intent(shoal_json_writer_t *w, const shoal_intent_t *intent) {
   write_entries(w, "layouts", intent->layout_count, intent->layouts);
   write_entries(w, "stages", intent->stage_count, intent->stages);
   write_strings(w, "expand", intent->expand_count, intent->expand);
+  write_decisions(w, intent);
   shoal_json_end(w, '}');
 }
 
@@ -213,12 +230,37 @@ static shoal_status_t read_strings(const shoal_json_t *intent, const char *key,
   return NULL;
 }
 
+static shoal_status_t read_decisions(const shoal_json_t *intent, shoal_arena_t *arena,
+                                     shoal_intent_t *out_intent) {
+  static const char *const keys[] = {"kind", "pattern", "choice", "by", "reason"};
+  const shoal_json_t *array = NULL;
+  if (!shoal_json_find(intent, "decisions")) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(intent, "decisions", SHOAL_JSON_ARRAY, &array));
+  shoal_intent_decision_t *decisions = SHOAL_NEW(arena, shoal_intent_decision_t, array->count);
+  if (!decisions) return SHOAL_OOM();
+  for (int64_t i = 0; i < array->count; ++i) {
+    const shoal_json_t *entry = &array->children[i];
+    const char **texts[] = {&decisions[i].kind, &decisions[i].pattern, &decisions[i].choice,
+                            &decisions[i].by, &decisions[i].reason};
+    if (entry->kind != SHOAL_JSON_OBJECT)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be an object", entry->path);
+    SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 5));
+    for (int k = 0; k < 5; ++k)
+      if (k < 3 || shoal_json_find(entry, keys[k]))
+        SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, keys[k], texts[k]));
+  }
+  out_intent->decision_count = array->count;
+  out_intent->decisions = decisions;
+  return NULL;
+}
+
 static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena,
                                   shoal_intent_t *out_intent) {
-  static const char *const keys[] = {"strategy", "meshes", "layouts", "stages", "expand"};
+  static const char *const keys[] = {"strategy", "meshes", "layouts",
+                                     "stages",   "expand", "decisions"};
   const shoal_json_t *intent = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "intent", SHOAL_JSON_OBJECT, &intent));
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(intent, keys, 5));
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(intent, keys, 6));
   memset(out_intent, 0, sizeof *out_intent);
   if (shoal_json_find(intent, "strategy"))
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(intent, "strategy", &out_intent->strategy));
@@ -228,7 +270,9 @@ static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena
       read_strings(intent, "expand", arena, &out_intent->expand_count, &out_intent->expand));
   SHOAL_RETURN_IF_ERROR(
       read_entries(intent, "layouts", arena, &out_intent->layout_count, &out_intent->layouts));
-  return read_entries(intent, "stages", arena, &out_intent->stage_count, &out_intent->stages);
+  SHOAL_RETURN_IF_ERROR(
+      read_entries(intent, "stages", arena, &out_intent->stage_count, &out_intent->stages));
+  return read_decisions(intent, arena, out_intent);
 }
 
 // A number of at least `low`, small enough that sums of them do not overflow.

@@ -12,9 +12,9 @@ static uint64_t next(uint64_t hash, char c) {
   return shoal_hash_bytes(hash, &c, 1);
 }
 
-shoal_status_t shoal_patterns_init(int64_t count, const shoal_intent_entry_t *entries,
+shoal_status_t shoal_patterns_init(int64_t count, const shoal_intent_decision_t *entries,
                                    shoal_arena_t *arena, shoal_patterns_t *out_patterns) {
-  *out_patterns = (shoal_patterns_t){.entries = entries};
+  *out_patterns = (shoal_patterns_t){.count = count, .entries = entries};
   shoal_index_init(arena, &out_patterns->exact);
   shoal_index_init(arena, &out_patterns->by_prefix);
   for (int64_t i = 0; i < count; ++i) {
@@ -38,8 +38,8 @@ static int64_t last_match(const shoal_patterns_t *patterns, const shoal_index_t 
   return best;
 }
 
-const shoal_intent_entry_t *shoal_patterns_find(const shoal_patterns_t *patterns,
-                                                const char *name) {
+const shoal_intent_decision_t *shoal_patterns_find(const shoal_patterns_t *patterns,
+                                                   const char *name) {
   int64_t best = -1;
   uint64_t hash = SHOAL_HASH_START;
   for (size_t k = 0;; ++k) {

@@ -11,6 +11,7 @@
 // Choices are per axis: slot 0 is micro, slot 1 + a is axis a of the node's mesh.
 #define SHOAL_PLAN_SLOTS (SHOAL_MAX_AXES + 1)
 #define SHOAL_PLAN_MAX_MICRO (1 << 16)  // as many as a program may have
+#define SHOAL_PLAN_MAX_PREFETCH 1024
 
 typedef struct shoal_choice {
   const shoal_way_t *way;  // NULL: whole
@@ -31,10 +32,44 @@ typedef struct shoal_node_plan {
   const shoal_decision_t *decision;
 } shoal_node_plan_t;
 
+// Where a copy of a value is needed.
+typedef enum shoal_side {
+  SHOAL_SIDE_FORWARD,
+  SHOAL_SIDE_BACKWARD,
+  SHOAL_SIDE_UPDATE,
+  SHOAL_SIDE_COUNT
+} shoal_side_t;
+
+// What becomes of a value between the forward pass and whoever needs it later: it is kept; copies
+// of it in other layouts than its own are made again on each side; it waits in the host's memory or
+// in a file.
+typedef enum shoal_keep {
+  SHOAL_KEEP,
+  SHOAL_KEEP_REDO,
+  SHOAL_KEEP_HOST,
+  SHOAL_KEEP_FILE
+} shoal_keep_t;
+
+// How the gradient of a state is exchanged, and how early copies of the state are gathered.
+typedef struct shoal_sync {
+  bool each;             // every micro-batch; else once, behind the last
+  int64_t bucket_bytes;  // exchanged together up to this size; 0: one by one
+  const char *bucket;    // exchanged together with all of that name; NULL: by size
+  bool narrow;           // as `dtype` on the wire
+  shoal_dtype_t dtype;
+  int32_t prefetch;  // how many layers ahead copies are gathered
+} shoal_sync_t;
+
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
   shoal_node_plan_t *nodes;       // one per node
   const shoal_layout_t **values;  // one per value: as produced, fed or read
+  int32_t *regions;     // by node: the region it is recomputed with, numbered from 0; -1: it is
+                        // computed once
+  shoal_keep_t *keeps;  // by value
+  bool *on_request;     // by output: gathered only when somebody asks for it
+  const char *schedule_choice;            // as the decision says it; NULL: none was asked for
+  const struct shoal_schedule *schedule;  // NULL: none was asked for
 } shoal_graph_plan_t;
 
 struct shoal_plan {
@@ -48,12 +83,27 @@ struct shoal_plan {
   int64_t mesh_count;
   shoal_mesh_t *meshes;  // the intent's; micro is the same on all
   int64_t micro;
-  struct shoal_patterns *patterns;  // of the intent: layouts, then stages
+  struct shoal_patterns *patterns;  // of the intent, by kind of decision
   shoal_layouts_t layouts;          // all layouts of the plan, kept once
   const shoal_layout_t **states;    // resting layout per state of the model
+  shoal_sync_t *syncs;              // by state
+  shoal_memory_kind_t *memories;    // by state: where it rests
   shoal_graph_plan_t *graphs;       // one per graph of the model
   shoal_index_t decision_index;
   SHOAL_VEC(shoal_decision_t *) decisions;
 };
+
+// Kinds of decisions, as decisions.inc lists them.
+typedef enum shoal_decide {
+#define SHOAL_DECISION(id, name, of, choices, doc) SHOAL_DECIDE_##id,
+#include "plan/decisions.inc"
+#undef SHOAL_DECISION
+  SHOAL_DECIDE_COUNT
+} shoal_decide_t;
+
+// The decision of the intent that `name` falls under, or NULL where there is none; entries of the
+// intent's maps count as decisions. For messages: "decision 'recompute block* yes' ...".
+const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoal_decide_t kind,
+                                                  const char *name);
 
 #endif  // SHOAL_PLAN_PLAN_H_

@@ -1,0 +1,135 @@
+// From decisions to what lowering reads: regions to recompute, what is kept, where states rest, how
+// gradients are exchanged, schedules, fetches. Layouts, stages and ways are resolved elsewhere
+// (place.c, create.c, complete.c).
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "plan/complete.h"
+#include "plan/kinds.h"
+
+static const char *chosen(const shoal_plan_t *plan, shoal_decide_t kind, const char *name) {
+  const shoal_intent_decision_t *decision = shoal_plan_decided(plan, kind, name);
+  return decision ? decision->choice : NULL;
+}
+
+// ---- states ----------------------------------------------------------------------------
+
+static shoal_memory_kind_t memory_of(const char *choice) {
+  if (!choice || strcmp(choice, "device") == 0) return SHOAL_MEMORY_DEVICE;
+  return strcmp(choice, "host") == 0 ? SHOAL_MEMORY_HOST : SHOAL_MEMORY_FILE;
+}
+
+static shoal_status_t resolve_state(shoal_plan_t *plan, int64_t s) {
+  const char *name = plan->model->states.items[s].name;
+  shoal_sync_t *sync = &plan->syncs[s];
+  *sync = (shoal_sync_t){.prefetch = 1};
+  const shoal_intent_decision_t *decision = shoal_plan_decided(plan, SHOAL_DECIDE_SYNC, name);
+  if (decision) SHOAL_RETURN_IF_ERROR(shoal_decision_sync(decision, &plan->arena, sync));
+  const char *layers = chosen(plan, SHOAL_DECIDE_PREFETCH, name);
+  if (layers) sync->prefetch = (int32_t)strtol(layers, NULL, 10);
+  plan->memories[s] = memory_of(chosen(plan, SHOAL_DECIDE_MEMORY, name));
+  return NULL;
+}
+
+// ---- graphs ----------------------------------------------------------------------------
+
+static shoal_keep_t keep_of(const char *choice) {
+  if (!choice || strcmp(choice, "keep") == 0) return SHOAL_KEEP;
+  if (strcmp(choice, "redo") == 0) return SHOAL_KEEP_REDO;
+  return strcmp(choice, "host") == 0 ? SHOAL_KEEP_HOST : SHOAL_KEEP_FILE;
+}
+
+// How much of a node's name is its region: up to the first '/' at or behind the pattern's first
+// '*'; without '*' the pattern is the region. "block*" makes a region of each block.
+static size_t region_length(const char *pattern, const char *node) {
+  const size_t star = strcspn(pattern, "*");
+  if (!pattern[star] || strlen(node) < star) return strlen(node);
+  return star + strcspn(node + star, "/");
+}
+
+typedef struct regions {
+  shoal_index_t index;
+  SHOAL_VEC(const char *) names;  // the name starts with it
+  SHOAL_VEC(size_t) lengths;
+} regions_t;
+
+static shoal_status_t region_of(shoal_arena_t *arena, regions_t *regions, const char *name,
+                                size_t length, int32_t *out_region) {
+  const uint64_t hash = shoal_hash_bytes(SHOAL_HASH_START, name, length);
+  for (int64_t at = -1, r; (r = shoal_index_next(&regions->index, hash, &at)) >= 0;)
+    if (regions->lengths.items[r] == length && memcmp(regions->names.items[r], name, length) == 0) {
+      *out_region = (int32_t)r;
+      return NULL;
+    }
+  *out_region = (int32_t)regions->names.count;
+  if (!shoal_index_add(&regions->index, hash, regions->names.count) ||
+      !SHOAL_PUSH(arena, &regions->names, name) || !SHOAL_PUSH(arena, &regions->lengths, length))
+    return SHOAL_OOM();
+  return NULL;
+}
+
+// Is there a backward pass to compute anything again for?
+static bool has_backward(const shoal_graph_t *graph) {
+  bool found = false;
+  for (int64_t n = 0; n < graph->nodes.count && !found; ++n)
+    found = graph->nodes.items[n].kind == SHOAL_NODE_INPUT_GRADIENT ||
+            graph->nodes.items[n].kind == SHOAL_NODE_WEIGHT_GRADIENT;
+  return found;
+}
+
+static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t *gp,
+                                   shoal_arena_t *scratch) {
+  const shoal_graph_t *graph = gp->graph;
+  regions_t regions = {0};
+  shoal_index_init(scratch, &regions.index);
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    const shoal_intent_decision_t *decision =
+        shoal_plan_decided(plan, SHOAL_DECIDE_RECOMPUTE, node->name);
+    if (!decision || strcmp(decision->choice, "yes") != 0 || node->kind != SHOAL_NODE_FORWARD)
+      continue;
+    const size_t length = region_length(decision->pattern, node->name);
+    const char *name = strchr(decision->pattern, '*') ? node->name : decision->pattern;
+    SHOAL_RETURN_IF_ERROR(region_of(scratch, &regions, name, length, &gp->regions[n]));
+  }
+  return NULL;
+}
+
+static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
+  const shoal_graph_t *graph = gp->graph;
+  gp->regions = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
+  gp->keeps = SHOAL_NEW(&plan->arena, shoal_keep_t, graph->values.count);
+  gp->on_request = SHOAL_NEW(&plan->arena, bool, graph->outputs.count);
+  if (!gp->regions || !gp->keeps || !gp->on_request) return SHOAL_OOM();
+  for (int64_t n = 0; n < graph->nodes.count; ++n) gp->regions[n] = -1;
+  for (int64_t v = 0; plan->patterns[SHOAL_DECIDE_KEEP].count > 0 && v < graph->values.count; ++v)
+    gp->keeps[v] = keep_of(chosen(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name));
+  for (int64_t o = 0; o < graph->outputs.count; ++o) {
+    const char *choice = chosen(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
+    gp->on_request[o] = choice && strcmp(choice, "request") == 0;
+  }
+  gp->schedule_choice = chosen(plan, SHOAL_DECIDE_SCHEDULE, graph->name);
+  if (plan->patterns[SHOAL_DECIDE_RECOMPUTE].count == 0 || !has_backward(graph)) return NULL;
+  shoal_arena_t scratch;
+  shoal_arena_init(plan->allocator, &scratch);
+  shoal_status_t status = find_regions(plan, gp, &scratch);
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
+  const shoal_model_t *model = plan->model;
+  const shoal_patterns_t *ways = &plan->patterns[SHOAL_DECIDE_WAY];
+  if (ways->count > 0)
+    return shoal_decision_annotate(&ways->entries[0],
+                                   SHOAL_ERROR(UNSUPPORTED, "ways cannot be decided on yet"));
+  plan->syncs = SHOAL_NEW(&plan->arena, shoal_sync_t, model->states.count);
+  plan->memories = SHOAL_NEW(&plan->arena, shoal_memory_kind_t, model->states.count);
+  if (!plan->syncs || !plan->memories) return SHOAL_OOM();
+  for (int64_t s = 0; s < model->states.count; ++s) SHOAL_RETURN_IF_ERROR(resolve_state(plan, s));
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    SHOAL_RETURN_IF_ERROR(resolve_graph(plan, &plan->graphs[g]));
+  return NULL;
+}

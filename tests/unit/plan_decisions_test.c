@@ -1,0 +1,245 @@
+// links: all
+//
+// Decisions of an intent: each kind arrives in the fields that lowering reads, a later one wins,
+// and what cannot be meant is refused with a message that names it.
+#include "plan_support.h"
+
+static shoal_model_t *model;
+static shoal_rules_t *rules;
+
+static int set_up(void **state) {
+  (void)state;
+  model = small_gpt(false);
+  rules = new_rules();
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  shoal_rules_free(rules);
+  shoal_model_free(model);
+  return 0;
+}
+
+static const char *const mesh_texts[] = {"data=2"};
+
+static shoal_status_t try_plan(int64_t count, const shoal_intent_decision_t *decisions,
+                               shoal_plan_t **out_plan) {
+  const shoal_intent_t intent = {
+      .mesh_count = 1, .meshes = mesh_texts, .decision_count = count, .decisions = decisions};
+  return shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), out_plan);
+}
+
+static shoal_plan_t *plan_with(int64_t count, const shoal_intent_decision_t *decisions) {
+  shoal_plan_t *plan;
+  assert_ok(try_plan(count, decisions, &plan));
+  return plan;
+}
+
+#define PLAN(...)                                                    \
+  plan_with(COUNT(((const shoal_intent_decision_t[]){__VA_ARGS__})), \
+            (const shoal_intent_decision_t[]){__VA_ARGS__})
+#define D(kind_, pattern_, choice_) \
+  { .kind = kind_, .pattern = pattern_, .choice = choice_ }
+
+static void refuse(shoal_code_t code, const char *kind, const char *pattern, const char *choice,
+                   const char *message, const char *hint) {
+  const shoal_intent_decision_t decision = D(kind, pattern, choice);
+  shoal_plan_t *plan = NULL;
+  shoal_status_t status = try_plan(1, &decision, &plan);
+  if (!status) fail_msg("'%s %s %s' was not refused", kind, pattern, choice);
+  assert_int_equal(shoal_status_code(status), code);
+  if (!strstr(shoal_status_message(status), message))
+    fail_msg("'%s' does not say '%s'", shoal_status_message(status), message);
+  if (!strstr(shoal_status_hint(status), hint))
+    fail_msg("'%s' does not say '%s'", shoal_status_hint(status), hint);
+  shoal_status_free(status);
+  assert_null(plan);
+}
+
+static const shoal_graph_plan_t *train_of(const shoal_plan_t *plan) {
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
+    if (strcmp(plan->graphs[g].graph->name, "train") == 0) return &plan->graphs[g];
+  fail_msg("no graph 'train'");
+  return NULL;
+}
+
+static int32_t region(const shoal_plan_t *plan, const char *node) {
+  const shoal_graph_plan_t *gp = train_of(plan);
+  for (int64_t n = 0; n < gp->graph->nodes.count; ++n)
+    if (strcmp(gp->graph->nodes.items[n].name, node) == 0) return gp->regions[n];
+  fail_msg("no node '%s'", node);
+  return -1;
+}
+
+static shoal_keep_t keep(const shoal_plan_t *plan, const char *value) {
+  const shoal_graph_plan_t *gp = train_of(plan);
+  for (int64_t v = 0; v < gp->graph->values.count; ++v)
+    if (strcmp(gp->graph->values.items[v].name, value) == 0) return gp->keeps[v];
+  fail_msg("no value '%s'", value);
+  return SHOAL_KEEP;
+}
+
+static void test_unknown(void **state) {
+  (void)state;
+  refuse(SHOAL_NOT_FOUND, "recomptue", "block*", "yes", "no kind of decision 'recomptue'",
+         "did you mean 'recompute'?");
+  refuse(SHOAL_INVALID_ARGUMENT, "recompute", "block*", "perhaps", "'recompute block* perhaps'",
+         "yes|no");
+  refuse(SHOAL_INVALID_ARGUMENT, "keep", "wte/table", "hosts", "'hosts' is no choice of keep",
+         "did you mean 'host'?");
+  refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "1f2b", "'1f2b' is no choice", "1f1b");
+  refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "gpipe twice", "is no choice", "");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "eachh", "'eachh' is no word of sync",
+         "did you mean 'each'?");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "bucket=4Q", "'4Q' is no size", "bucket=4M");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "dtype=i32", "no type of floats", "bf16");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", " ", "needs a word", "last");
+  refuse(SHOAL_UNSUPPORTED, "sync", "wte/table", "window=3", "'sync wte/table window=3'", "");
+  refuse(SHOAL_INVALID_ARGUMENT, "prefetch", "wte/table", "-1", "'-1' is no number", "next layer");
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "wte/*", "whole", "names no axis", "AXIS=WAY");
+}
+
+static void test_without_a_match(void **state) {
+  (void)state;
+  refuse(SHOAL_NOT_FOUND, "recompute", "blok*", "yes", "recompute 'blok*' matches no node", "");
+  refuse(SHOAL_NOT_FOUND, "keep", "wte/tabel", "redo", "matches no state, input or value",
+         "did you mean 'wte/table'?");
+  refuse(SHOAL_NOT_FOUND, "memory", "ids", "host", "memory 'ids' matches no state", "");
+  refuse(SHOAL_NOT_FOUND, "schedule", "trains", "1f1b", "matches no graph",
+         "did you mean 'train'?");
+  refuse(SHOAL_NOT_FOUND, "fetch", "logit", "request", "matches no output",
+         "did you mean 'logits'?");
+  refuse(SHOAL_NOT_FOUND, "stage", "blok1/*", "", "stage 'blok1/*' matches no node", "");
+}
+
+// A region is the part of a node's name that the pattern's '*' stands for.
+static void test_regions(void **state) {
+  (void)state;
+  shoal_plan_t *plan = PLAN(D("recompute", "block*", "yes"), D("recompute", "block1/ln_2/*", "no"));
+  const int32_t first = region(plan, "block0/attn/qkv/einsum");
+  assert_int_equal(first, 0);
+  assert_int_equal(region(plan, "block0/mlp/fc1/einsum"), first);
+  assert_int_equal(region(plan, "block1/attn/qkv/einsum"), 1);
+  assert_int_equal(region(plan, "ln_f/layer_norm"), -1);
+  assert_int_equal(region(plan, "grad/block0/mlp/fc1/einsum/einsum"), -1);
+  shoal_plan_free(plan);
+  plan = PLAN(D("recompute", "block0/mlp/*", "yes"), D("recompute", "block0/mlp/fc1/*", "no"));
+  assert_int_equal(region(plan, "block0/mlp/fc1/einsum"), -1);
+  assert_int_equal(region(plan, "block0/mlp/fc2/einsum"), 1);  // gelu is region 0
+  assert_int_equal(region(plan, "block0/attn/qkv/einsum"), -1);
+  shoal_plan_free(plan);
+}
+
+static void test_fields(void **state) {
+  (void)state;
+  shoal_plan_t *plan =
+      PLAN(D("keep", "block*/weight", "redo"), D("keep", "block1/mlp/fc1/weight", "keep"),
+           D("keep", "block0/mlp/fc1/einsum", "file"), D("memory", "*#adamw.*", "host"),
+           D("memory", "wte/*", "file"), D("sync", "block*", "each bucket=4M dtype=bf16"),
+           D("sync", "block1/*", "bucket=late"), D("prefetch", "block1/*", "3"),
+           D("schedule", "train", "table a: F0.0 B0.0"), D("fetch", "logits", "request"));
+  assert_int_equal(keep(plan, "block0/mlp/fc1/weight"), SHOAL_KEEP_REDO);
+  assert_int_equal(keep(plan, "block1/mlp/fc1/weight"), SHOAL_KEEP);
+  assert_int_equal(keep(plan, "block0/mlp/fc1/einsum"), SHOAL_KEEP_FILE);
+  assert_int_equal(keep(plan, "ids"), SHOAL_KEEP);
+  const int32_t wte = shoal_model_find_state(model, "wte/table"),
+                moment = shoal_model_find_state(model, "wpe/table#adamw.m"),
+                zero = shoal_model_find_state(model, "block0/mlp/fc1/weight"),
+                one = shoal_model_find_state(model, "block1/mlp/fc1/weight");
+  assert_int_equal(plan->memories[wte], SHOAL_MEMORY_FILE);
+  assert_int_equal(plan->memories[moment], SHOAL_MEMORY_HOST);
+  assert_int_equal(plan->memories[one], SHOAL_MEMORY_DEVICE);
+  assert_true(plan->syncs[zero].each && plan->syncs[zero].narrow);
+  assert_int_equal(plan->syncs[zero].bucket_bytes, 4 << 20);
+  assert_int_equal(plan->syncs[zero].dtype, SHOAL_BF16);
+  assert_int_equal(plan->syncs[zero].prefetch, 1);
+  assert_string_equal(plan->syncs[one].bucket, "late");
+  assert_false(plan->syncs[one].each || plan->syncs[one].narrow);
+  assert_int_equal(plan->syncs[one].prefetch, 3);
+  assert_false(plan->syncs[wte].each);
+  assert_string_equal(train_of(plan)->schedule_choice, "table a: F0.0 B0.0");
+  shoal_plan_free(plan);
+}
+
+// Kinds that equal the intent's maps give the same plan as those.
+static void test_maps_as_decisions(void **state) {
+  (void)state;
+  const shoal_intent_entry_t layouts[] = {{"ids", "data:0"}, {"labels", "data:0"}};
+  shoal_plan_t *maps = plan_of(model, rules, "data=2", COUNT(layouts), layouts, 2);
+  shoal_plan_t *list = PLAN(D("layout", "ids", "data:0"), D("layout", "labels", "data:0"));
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  const char *a, *b;
+  assert_ok(shoal_plan_explain(maps, &arena, &a));
+  assert_ok(shoal_plan_explain(list, &arena, &b));
+  assert_string_equal(a, b);
+  shoal_arena_deinit(&arena);
+  shoal_plan_free(maps);
+  shoal_plan_free(list);
+}
+
+// What a plan says and lowering cannot do is refused with the decision's words.
+static void test_lowering_refuses(void **state) {
+  (void)state;
+  static const shoal_intent_decision_t cases[] = {
+      D("sync", "wte/*", "each"),
+  };
+  for (int64_t i = 0; i < COUNT(cases); ++i) {
+    shoal_plan_t *plan = plan_with(1, &cases[i]);
+    shoal_program_t *program;
+    assert_error(UNSUPPORTED, cases[i].pattern, shoal_lower(plan, NULL, &program));
+    shoal_plan_free(plan);
+  }
+}
+
+// Decisions are written to the plan file and read from it.
+static void test_file(void **state) {
+  (void)state;
+  const shoal_intent_decision_t decisions[] = {
+      {.kind = "keep", .pattern = "wte/*", .choice = "redo", .by = "me", .reason = "it is large"},
+      D("memory", "wte/*", "host")};
+  shoal_plan_t *plan = plan_with(2, decisions), *parsed;
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  const char *text, *again;
+  bool rebuilt;
+  assert_ok(shoal_plan_print(plan, &arena, &text));
+  assert_ok(
+      shoal_plan_parse("p", text, model, rules, 2, shoal_allocator_system(), &rebuilt, &parsed));
+  assert_false(rebuilt);
+  assert_ok(shoal_plan_print(parsed, &arena, &again));
+  assert_string_equal(text, again);
+  const shoal_intent_t *intent = shoal_plan_intent(parsed);
+  assert_int_equal(intent->decision_count, 2);
+  assert_string_equal(intent->decisions[0].by, "me");
+  assert_string_equal(intent->decisions[0].reason, "it is large");
+  assert_string_equal(intent->decisions[1].by, "user");
+  assert_int_equal(keep(parsed, "wte/table"), SHOAL_KEEP_REDO);
+  shoal_arena_deinit(&arena);
+  shoal_plan_free(parsed);
+  shoal_plan_free(plan);
+}
+
+static void test_table(void **state) {
+  (void)state;
+  int64_t count = 0;
+  for (const shoal_decision_kind_t *kind; (kind = shoal_decision_kind(count)); ++count)
+    assert_true(kind->name[0] && kind->of[0] && kind->choices[0] && kind->doc[0]);
+  assert_int_equal(count, SHOAL_DECIDE_COUNT);
+  assert_null(shoal_decision_kind(-1));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_without_a_match),
+      cmocka_unit_test(test_regions),
+      cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_maps_as_decisions),
+      cmocka_unit_test(test_lowering_refuses),
+      cmocka_unit_test(test_file),
+      cmocka_unit_test(test_table),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
