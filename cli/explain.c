@@ -1,22 +1,27 @@
 // `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their
-// kind, memory of each rank - or, with --program, the program itself.
+// kind, memory of each rank - or, with --program, the program itself, or, with --pass, what a pass
+// of lowering leaves behind.
 #include <string.h>
 
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
 #include "print.h"
+#include "shoal/lower.h"
 
 typedef struct explain_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
   bool program, graph, help;
+  const char *pass;
 } explain_command_t;
 
 static const shoal_option_t table[] = {
     CLI_PLAN_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, program, NULL, "print the program instead"),
     SHOAL_OPTION(explain_command_t, BOOL, graph, NULL, "print the model's graphs instead"),
+    SHOAL_OPTION(explain_command_t, STRING, pass, NULL,
+                 "print what is there behind a pass of lowering instead; `list` lists them"),
     CLI_MODEL_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
@@ -55,6 +60,11 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
 static shoal_status_t explain(const explain_command_t *command, const shoal_plan_t *plan,
                               const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
   const char *text = NULL;
+  if (command->pass) {
+    SHOAL_RETURN_IF_ERROR(shoal_lower_explain(plan, NULL, command->pass, arena, &text));
+    fputs(text, out);
+    return NULL;
+  }
   if (command->program || command->graph) {
     SHOAL_RETURN_IF_ERROR(command->program
                               ? shoal_program_print(program, arena, &text)
@@ -76,11 +86,20 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
   return NULL;
 }
 
+static void list_passes(FILE *out) {
+  for (int64_t p = 0; p < shoal_lower_pass_count(); ++p)
+    fprintf(out, "%-10s %s\n", shoal_lower_pass_name(p), shoal_lower_pass_doc(p));
+}
+
 shoal_status_t cli_explain(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   explain_command_t command = {0};
   shoal_words_t words = {0};
   shoal_status_t status =
       cli_options("explain", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
+  if (!status && command.pass && strcmp(command.pass, "list") == 0) {
+    list_passes(out);
+    return NULL;
+  }
   if (!status && !command.help) status = cli_one_model(&words);
   if (!status && !command.help) status = cli_use_cluster(argc, argv, &command.planning);
   cli_planned_t planned = {0};

@@ -50,6 +50,8 @@ bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai
 bad INVALID_ARGUMENT "name one model" "mlp -n 2" train
 bad INVALID_ARGUMENT "after 'mlp' stands 'gpt'" "" plan mlp gpt
 bad NOT_FOUND "there is no model 'mlpp'" "did you mean 'mlp'?" explain mlpp
+bad NOT_FOUND "lowering has no pass 'path'" "did you mean 'paths'?" explain mlp --pass path
+bad NOT_FOUND "lowering has no pass 'everything'" "--pass list" explain mlp --pass everything
 bad INVALID_ARGUMENT "unknown option '--step'" "did you mean '--steps'?" train mlp --step 3
 bad INVALID_ARGUMENT "--steps: 'many' is not a whole number" "" train mlp --steps many
 bad INVALID_ARGUMENT "--steps needs a value" "" train mlp --steps

@@ -31,6 +31,20 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lower(const shoal_plan_t *plan,
                                                     const shoal_lower_options_t *options,
                                                     shoal_program_t **out_program);
 
+// Lowering goes through *passes*, each of which brings one list of items nearer to a program. They
+// are numbered from 0 in the order in which they run; NULL behind the last.
+SHOAL_API int64_t shoal_lower_pass_count(void);
+SHOAL_API const char *shoal_lower_pass_name(int64_t index);  // "paths"
+SHOAL_API const char *shoal_lower_pass_doc(int64_t index);   // what it does, in a line
+// Describes for people what is there when pass `pass` has run and those behind it have not: the
+// items of each graph, one a line, and once ranks are dealt out to classes the program so far. Lies
+// in `arena`. NOT_FOUND, with a suggestion, if there is no such pass; else errors as of
+// shoal_lower. *Not collective*, does not block.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lower_explain(const shoal_plan_t *plan,
+                                                            const shoal_lower_options_t *options,
+                                                            const char *pass, shoal_arena_t *arena,
+                                                            const char **out_text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,21 @@
-// The program under construction. Lowering first writes one list of instructions over *global*
-// buffers (one per value and layout), each with a phase and a depth; emit.c then deals them out to
-// classes.
+// The program under construction, and the passes that construct it (passes.inc).
+//
+// A value exists in several *instances*: one as its node makes it, more in the layouts in which
+// others want it. The instances of all ranks are one record: who holds which part is its layout's
+// business. An *item* is an instruction over instances. Up to the pass `classes` a graph is one
+// list of items, the same for all ranks; then ranks get their own buffers and instructions.
+//
+// What an item goes through:
+//   instances  A node becomes an item with *needs*: values, and the layouts it wants them in. So
+//              does what is fetched, and what is assigned to a state. Instances of what nodes make
+//              are there, those of what they read are not.
+//   paths      Each need is met by an instance: one that is there already, or one that new items in
+//              front of this one make (a feed, a reshard, into or out of the loop). Phase and depth
+//              follow. From here on code.inputs are complete and needs are history.
+//   segments   Items get the segment in which they run, and communication its lane.
+//   schedule   The list may be permuted within segments, the same for all ranks.
+//   buckets    Reshards may become one item.
+//   classes    Every class takes the items of its meshes, segment by segment, in the list's order.
 //
 // phase  before the micro-batch loop, in it, after it, and at the very end (states are assigned).
 // depth  within a phase: how many times a value has crossed from one mesh to another to get here. A
@@ -10,13 +25,15 @@
 #define SHOAL_LOWER_BUILD_H_
 
 #include "base/memo.h"
+#include "base/text.h"
 #include "plan/plan.h"
 #include "shoal/lower.h"
 #include "target/target.h"
 
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;
 
-typedef struct global_buffer {
+// A value in a layout: what becomes a buffer in each class that is on the layout's mesh.
+typedef struct instance {
   const char *name;
   shoal_buffer_kind_t kind;
   int32_t state;  // STATE
@@ -24,21 +41,46 @@ typedef struct global_buffer {
   shoal_type_t type;
   const shoal_layout_t *layout;  // on one of build->meshes
   int32_t next_copy;             // of the same value in another layout; -1: no more
-  phase_t phase;                 // from when on it can be read
+  phase_t phase;                 // from when on it can be read; PHASE_COUNT: `paths` has not met it
   int32_t depth;
-} global_buffer_t;
+} instance_t;
 
-typedef struct global_instruction {
-  shoal_instruction_t code;  // inputs and outputs are global buffers
+// What an item wants: `paths` finds or makes the instance.
+typedef struct need {
+  int32_t value;
+  const shoal_layout_t *layout;
+} need_t;
+
+typedef struct item {
+  shoal_instruction_t code;  // inputs and outputs are instances
+  int32_t node;              // that it computes; -1: it does something else
+  int32_t need_count;        // one for each input; 0 for items that `paths` makes
+  need_t *needs;
+  int32_t *inputs;  // code.inputs, where `paths` writes what it finds
   phase_t phase;
   int32_t depth;                               // RESHARD: where it is received
   int32_t send_depth;                          // RESHARD: where a class that only sends does so
-  int32_t one_input, one_output, one_channel;  // storage of single-operand instructions
-} global_instruction_t;
+  int32_t segment, send_segment;               // of the graph's: where that is
+  int32_t one_input, one_output, one_channel;  // storage of single-operand items
+  need_t one_need;
+} item_t;
+
+// A straight line of items that is called as a whole: once per micro-batch if it is in the loop.
+// Segments stand in the order in which a class calls them, each for all micro-batches.
+typedef struct item_segment {
+  const char *name;
+  phase_t phase;
+  int32_t depth;
+} item_segment_t;
 
 typedef struct graph_build {
+  const shoal_graph_plan_t *gp;
+  const shoal_graph_t *graph;
   const char *name;
-  SHOAL_VEC(global_instruction_t *) instructions;
+  SHOAL_VEC(item_t *) items;
+  int32_t *homes;   // by value: its instance as produced, fed or read; -1: none yet
+  int32_t *copies;  // by value: its instances in other layouts, a list by next_copy; -1: none
+  SHOAL_VEC(item_segment_t) segments;
 } graph_build_t;
 
 // Layouts that a value passes on its way to the last of them.
@@ -60,27 +102,45 @@ typedef struct build {
   SHOAL_VEC(path_t) paths;
   const bool *overlap;        // [mesh * mesh_count + mesh]: do they share a rank?
   const shoal_mesh_t *world;  // a mesh of all ranks in order
-  SHOAL_VEC(global_buffer_t *) buffers;
+  SHOAL_VEC(instance_t *) instances;
   SHOAL_VEC(shoal_channel_t) channels;
   SHOAL_VEC(shoal_program_port_t) inputs, outputs;
-  int32_t *state_buffers;  // home of each state
+  int32_t *state_homes;  // by state: the instance where it rests
+  int64_t graph_count;
   graph_build_t *graphs;
 } build_t;
 
 // decisions.c: refuses by name what cannot be lowered yet (UNSUPPORTED).
 SHOAL_MUST_USE shoal_status_t shoal_lower_check_decisions(const shoal_plan_t *plan);
-// lower.c: a layout of the plan as one of the program.
+// setup.c: meshes and states, before the first pass.
+SHOAL_MUST_USE shoal_status_t shoal_lower_setup(build_t *b);
+// The passes: `instances` ... `buckets` go graph by graph, the others class by class.
+#define SHOAL_PASS(name, doc) SHOAL_MUST_USE shoal_status_t shoal_lower_pass_##name(build_t *b);
+#include "lower/passes.inc"
+#undef SHOAL_PASS
+// print.c: what is there behind a pass, for people.
+SHOAL_MUST_USE shoal_status_t shoal_lower_print(const build_t *b, shoal_text_t *text);
+
+// ---- for passes (items.c) ----------------------------------------------------------------
+
+static inline instance_t *instance_at(const build_t *b, int32_t index) {
+  return b->instances.items[index];
+}
+// A layout of the plan as one of the program.
 SHOAL_MUST_USE shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
                                                  const shoal_layout_t **out_layout);
-// graph.c: writes the instructions of one graph.
-SHOAL_MUST_USE shoal_status_t shoal_lower_graph(build_t *b, const shoal_graph_plan_t *gp,
-                                                graph_build_t *out_graph);
+SHOAL_MUST_USE shoal_status_t shoal_lower_new_instance(build_t *b, instance_t proto,
+                                                       int32_t *out_index);
+// Adds an item with at most one input and one output (instances; -1: none) to the end of the list.
+SHOAL_MUST_USE shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *graph,
+                                                   shoal_opcode_t opcode, const char *name,
+                                                   int32_t input, int32_t output,
+                                                   item_t **out_item);
+// Do the meshes of two layouts have a rank in common?
+bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
+                             const shoal_layout_t *second);
 // order.c: the order in which the graph's nodes are lowered, as many as there are.
 SHOAL_MUST_USE shoal_status_t shoal_lower_order(const build_t *b, const shoal_graph_t *graph,
                                                 int32_t *order);
-// emit.c: classes, segments, orders.
-SHOAL_MUST_USE shoal_status_t shoal_lower_emit(build_t *b);
-// home.c: states of one class are updated in place, where that is right.
-SHOAL_MUST_USE shoal_status_t shoal_lower_homes(build_t *b, shoal_class_t *c);
 
 #endif  // SHOAL_LOWER_BUILD_H_

@@ -1,158 +1,39 @@
-// Driver of lowering: meshes and states of the program, then graph by graph, then class by class.
+// Driver of lowering: the passes, one after the other, all of them or up to one that is asked for.
 #include "shoal/lower.h"
 
 #include <string.h>
 
 #include "base/status.h"
 #include "lower/build.h"
-#include "lower/time.h"
+#include "shoal/options.h"
 
-static bool covers_world(const shoal_mesh_t *mesh, int32_t world) {
-  if (shoal_mesh_size(mesh) != world) return false;
-  for (int32_t r = 0; r < world; ++r)
-    if (shoal_mesh_rank(mesh, r) != r) return false;
-  return true;
+typedef struct pass {
+  const char *name, *doc;
+  shoal_status_t (*run)(build_t *b);
+} pass_t;
+
+static const pass_t passes[] = {
+#define SHOAL_PASS(name, doc) {#name, doc, shoal_lower_pass_##name},
+#include "lower/passes.inc"
+#undef SHOAL_PASS
+};
+#define PASS_COUNT ((int64_t)(sizeof passes / sizeof passes[0]))
+
+int64_t shoal_lower_pass_count(void) {
+  return PASS_COUNT;
 }
 
-// Are the plan's meshes alike, and do they take the ranks of the world one after the other, as
-// stages of one size do?
-static bool are_stages(const shoal_plan_t *plan) {
-  const shoal_mesh_t *first = &plan->meshes[0];
-  const int64_t size = shoal_mesh_size(first);
-  if (size * plan->mesh_count != plan->world || first->axis_count == SHOAL_MAX_AXES ||
-      shoal_mesh_axis(first, "all") >= 0)
-    return false;
-  for (int64_t m = 0; m < plan->mesh_count; ++m) {
-    const shoal_mesh_t *mesh = &plan->meshes[m];
-    if (mesh->axis_count != first->axis_count) return false;
-    for (int32_t a = 0; a < mesh->axis_count; ++a)
-      if (mesh->axes[a].size != first->axes[a].size ||
-          strcmp(mesh->axes[a].name, first->axes[a].name) != 0)
-        return false;
-    if (shoal_mesh_rank(mesh, 0) != m * size || !shoal_mesh_is_consecutive(mesh)) return false;
-  }
-  return true;
+const char *shoal_lower_pass_name(int64_t index) {
+  return index >= 0 && index < PASS_COUNT ? passes[index].name : NULL;
 }
 
-// A mesh of all ranks. Of equal stages it has their axes behind one along them: then who sends what
-// to whom follows from coordinates.
-static void make_world(const build_t *b, shoal_mesh_t *mesh) {
-  const shoal_plan_t *plan = b->plan;
-  *mesh = (shoal_mesh_t){.name = "world", .axis_count = 1, .micro = plan->meshes[0].micro};
-  mesh->axes[0] = (shoal_axis_t){.name = "all", .size = plan->world};
-  if (!are_stages(plan)) return;
-  mesh->axes[0].size = plan->mesh_count;
-  for (int32_t a = 0; a < plan->meshes[0].axis_count; ++a)
-    mesh->axes[mesh->axis_count++] = plan->meshes[0].axes[a];
+const char *shoal_lower_pass_doc(int64_t index) {
+  return index >= 0 && index < PASS_COUNT ? passes[index].doc : NULL;
 }
 
-// Copies the plan's meshes and makes sure that one of them has all ranks: outputs go there.
-static shoal_status_t copy_meshes(build_t *b) {
-  const shoal_plan_t *plan = b->plan;
-  shoal_program_t *program = b->program;
-  program->meshes = b->meshes = SHOAL_NEW(b->arena, shoal_mesh_t, plan->mesh_count + 1);
-  if (!b->meshes) return SHOAL_OOM();
-  for (int64_t i = 0; i < plan->mesh_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_mesh_copy(&plan->meshes[i], b->arena, &b->meshes[i]));
-    if (!b->world && covers_world(&b->meshes[i], plan->world)) b->world = &b->meshes[i];
-  }
-  program->mesh_count = plan->mesh_count;
-  if (!b->world) {
-    shoal_mesh_t *mesh = &b->meshes[program->mesh_count++];
-    make_world(b, mesh);
-    for (int64_t i = 0; i < plan->mesh_count; ++i)
-      if (strcmp(b->meshes[i].name, mesh->name) == 0)
-        return SHOAL_ERROR(INVALID_ARGUMENT,
-                           "'world' is the name of the mesh of all ranks; call '%s' "
-                           "something else",
-                           mesh->name);
-    b->world = mesh;
-  }
-  return NULL;
-}
-
-shoal_status_t shoal_lower_layout(build_t *b, const shoal_layout_t *layout,
-                                  const shoal_layout_t **out_layout) {
-  shoal_layout_t moved = *layout;
-  moved.mesh = &b->meshes[layout->mesh - b->plan->meshes];
-  return shoal_layouts_keep(&b->layouts, &moved, out_layout);
-}
-
-// Which meshes share a rank.
-static shoal_status_t compare_meshes(build_t *b) {
-  int64_t count = b->program->mesh_count;
-  bool *overlap = SHOAL_NEW(b->arena, bool, count *count);
-  if (!overlap) return SHOAL_OOM();
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t k = 0; k <= i; ++k)
-      overlap[i * count + k] = overlap[k * count + i] =
-          i == k || shoal_mesh_overlap(&b->meshes[i], &b->meshes[k]);
-  b->overlap = overlap;
-  return NULL;
-}
-
-static shoal_status_t copy_states(build_t *b) {
-  const shoal_model_t *model = b->plan->model;
-  shoal_program_t *program = b->program;
-  program->state_count = model->states.count;
-  program->states = SHOAL_NEW(b->arena, shoal_program_state_t, model->states.count);
-  b->state_buffers = SHOAL_NEW(b->arena, int32_t, model->states.count);
-  if (!program->states || !b->state_buffers) return SHOAL_OOM();
-  for (int64_t s = 0; s < model->states.count; ++s) {
-    const shoal_state_info_t *state = &model->states.items[s];
-    const shoal_layout_t *layout = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, b->plan->states[s], &layout));
-    char *name = shoal_arena_strdup(b->arena, state->name);
-    global_buffer_t *buffer = SHOAL_NEW(b->arena, global_buffer_t, 1);
-    if (!name || !buffer) return SHOAL_OOM();
-    program->states[s] = (shoal_program_state_t){
-        .name = name, .type = state->type, .layout = layout, .saved = !state->options.not_saved};
-    *buffer = (global_buffer_t){.name = name,
-                                .kind = SHOAL_BUFFER_STATE,
-                                .state = (int32_t)s,
-                                .value = -1,
-                                .type = state->type,
-                                .layout = layout,
-                                .next_copy = -1,
-                                .phase = PHASE_BEFORE};
-    b->state_buffers[s] = (int32_t)b->buffers.count;
-    if (!SHOAL_PUSH(b->arena, &b->buffers, buffer)) return SHOAL_OOM();
-  }
-  return NULL;
-}
-
-static shoal_status_t lower_all(build_t *b) {
-  const shoal_model_t *model = b->plan->model;
-  SHOAL_RETURN_IF_ERROR(shoal_lower_check_decisions(b->plan));
-  SHOAL_RETURN_IF_ERROR(copy_meshes(b));
-  SHOAL_RETURN_IF_ERROR(compare_meshes(b));
-  SHOAL_RETURN_IF_ERROR(copy_states(b));
-  b->graphs = SHOAL_NEW(b->arena, graph_build_t, model->graphs.count);
-  if (!b->graphs) return SHOAL_OOM();
-  for (int64_t g = 0; g < model->graphs.count; ++g) {
-    shoal_status_t status = shoal_lower_graph(b, &b->plan->graphs[g], &b->graphs[g]);
-    if (status)
-      return shoal_status_annotatef(status, "while lowering graph '%s'",
-                                    model->graphs.items[g]->name);
-  }
-  shoal_program_t *program = b->program;
-  program->channels = b->channels.items;
-  program->channel_count = b->channels.count;
-  program->inputs = b->inputs.items;
-  program->input_count = b->inputs.count;
-  program->outputs = b->outputs.items;
-  program->output_count = b->outputs.count;
-  SHOAL_RETURN_IF_ERROR(shoal_lower_emit(b));
-  for (int64_t c = 0; c < program->class_count; ++c)
-    SHOAL_RETURN_IF_ERROR(shoal_lower_homes(b, &program->classes[c]));
-  return shoal_lower_time(program, b->plan->allocator);
-}
-
-shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t *options,
-                           shoal_program_t **out_program) {
-  *out_program = NULL;
-  shoal_lower_options_t defaults = {0};
-  if (!options) options = &defaults;
+// A build whose program's arena owns all it makes; free the program, whatever has become of it.
+static shoal_status_t start(const shoal_plan_t *plan, const shoal_lower_options_t *options,
+                            build_t *b) {
   shoal_allocator_t allocator = options->allocator.alloc ? options->allocator : plan->allocator;
   shoal_arena_t *arena = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(allocator, &arena));
@@ -162,19 +43,67 @@ shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t
     return SHOAL_OOM();
   }
   *program = (shoal_program_t){.arena = arena, .world = plan->world, .micro = plan->micro};
-  build_t build = {.plan = plan,
-                   .options = options,
-                   .arena = arena,
-                   .program = program,
-                   .target = shoal_target_cpu()};
-  shoal_layouts_init(arena, &build.layouts);
-  shoal_key_init(arena, &build.path_key);
-  shoal_memo_init(arena, &build.path_memo);
-  shoal_status_t status = lower_all(&build);
+  *b = (build_t){.plan = plan,
+                 .options = options,
+                 .arena = arena,
+                 .program = program,
+                 .target = shoal_target_cpu()};
+  shoal_layouts_init(arena, &b->layouts);
+  shoal_key_init(arena, &b->path_key);
+  shoal_memo_init(arena, &b->path_memo);
+  return NULL;
+}
+
+// Runs the first `count` passes.
+static shoal_status_t run_passes(build_t *b, int64_t count) {
+  SHOAL_RETURN_IF_ERROR(shoal_lower_check_decisions(b->plan));
+  SHOAL_RETURN_IF_ERROR(shoal_lower_setup(b));
+  for (int64_t p = 0; p < count; ++p) SHOAL_RETURN_IF_ERROR(passes[p].run(b));
+  return NULL;
+}
+
+shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t *options,
+                           shoal_program_t **out_program) {
+  const shoal_lower_options_t defaults = {0};
+  build_t b = {0};
+  *out_program = NULL;
+  SHOAL_RETURN_IF_ERROR(start(plan, options ? options : &defaults, &b));
+  shoal_status_t status = run_passes(&b, PASS_COUNT);
   if (status) {
-    shoal_program_free(program);
+    shoal_program_free(b.program);
     return status;
   }
-  *out_program = program;
+  *out_program = b.program;
   return NULL;
+}
+
+static shoal_status_t find_pass(const char *name, int64_t *out_index) {
+  const char *names[PASS_COUNT];
+  for (int64_t p = 0; p < PASS_COUNT; ++p) {
+    names[p] = passes[p].name;
+    *out_index = p;
+    if (strcmp(name, names[p]) == 0) return NULL;
+  }
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND,
+      shoal_did_you_mean(name, names, PASS_COUNT, "`shoal explain --pass list` lists them", &hint),
+      "lowering has no pass '%s'", name);
+}
+
+shoal_status_t shoal_lower_explain(const shoal_plan_t *plan, const shoal_lower_options_t *options,
+                                   const char *pass, shoal_arena_t *arena, const char **out_text) {
+  const shoal_lower_options_t defaults = {0};
+  int64_t last = -1;
+  build_t b = {0};
+  SHOAL_RETURN_IF_ERROR(find_pass(pass, &last));
+  SHOAL_RETURN_IF_ERROR(start(plan, options ? options : &defaults, &b));
+  shoal_text_t text;
+  shoal_text_init(plan->allocator, &text);
+  shoal_status_t status = run_passes(&b, last + 1);
+  if (!status) status = shoal_lower_print(&b, &text);
+  if (!status) status = shoal_text_finish(&text, arena, out_text);
+  shoal_text_deinit(&text);
+  shoal_program_free(b.program);
+  return status;
 }

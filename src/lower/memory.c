@@ -8,7 +8,7 @@
 // address.
 //
 // An output whose op may overwrite an input lies over it, if that input is not used any more: the
-// two are one block. Next values of states lie where the states lie (home.c).
+// two are one block. Next values of states lie where the states lie (alias.c).
 #include "base/dtype.h"
 #include "base/memo.h"
 #include "base/status.h"

@@ -4,7 +4,7 @@
 // Otherwise nodes keep the order of the graph.
 //
 // A node that makes a state's next value comes behind those that read the old one, as far as they
-// stand before it in the graph: it can then write over it (home.c).
+// stand before it in the graph: it can then write over it (alias.c).
 //
 // Communication comes where its value is needed first, so it moves along. The order is that of the
 // graph on all ranks: what meets in a collective still meets.

@@ -1,8 +1,8 @@
-// States are updated in place. A graph assigns a state at the end of a step, and until then
-// everybody reads the old value: so graph.c makes the next value apart and copies it to the state
-// at the very end. Here that copy is left out where it is not needed. If whoever reads the old
-// value comes before the instruction that makes the next one, that one writes it where the state
-// lies (a buffer of kind NEXT), and who reads the next value reads it there.
+// Pass `alias`: states are updated in place. A graph assigns a state at the end of a step, and
+// until then everybody reads the old value: so the passes before make the next value apart and copy
+// it to the state at the very end. Here that copy is left out where it is not needed. If whoever
+// reads the old value comes before the instruction that makes the next one, that one writes it
+// where the state lies (a buffer of kind NEXT), and who reads the next value reads it there.
 //
 // The copy stays where the two really conflict: where the old value is read later, as when two
 // states are exchanged; where the next value is put together over micro-batches; where an op must
@@ -174,10 +174,13 @@ static shoal_status_t find_homes(shoal_class_t *c, shoal_arena_t *scratch) {
   return drop_segments(c, scratch);
 }
 
-shoal_status_t shoal_lower_homes(build_t *b, shoal_class_t *c) {
-  shoal_arena_t scratch;
-  shoal_arena_init(b->plan->allocator, &scratch);
-  shoal_status_t status = find_homes(c, &scratch);
-  shoal_arena_deinit(&scratch);
-  return status;
+shoal_status_t shoal_lower_pass_alias(build_t *b) {
+  for (int64_t c = 0; c < b->program->class_count; ++c) {
+    shoal_arena_t scratch;
+    shoal_arena_init(b->plan->allocator, &scratch);
+    shoal_status_t status = find_homes(&b->program->classes[c], &scratch);
+    shoal_arena_deinit(&scratch);
+    if (status) return status;
+  }
+  return NULL;
 }

@@ -1,7 +1,7 @@
-// Deals the global instructions out to classes: ranks that are on the same meshes run the same
-// program. Each class gets its own numbering of buffers, its queues, its segments (one per phase
-// and depth it has work in) and, per graph, the order in which they are called. Buffers and
-// workspaces are as large as the largest of the class's own ranks needs.
+// Pass `classes`: deals the items out to classes. Ranks that are on the same meshes run the same
+// program. Each class gets its own numbering of buffers, its queues, its segments (those in which
+// it has work) and, per graph, the order in which they are called. Buffers and workspaces are as
+// large as the largest of the class's own ranks needs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "program/sample.h"
 
 static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
-  return mask >> (b->buffers.items[buffer]->layout->mesh - b->meshes) & 1;
+  return mask >> (b->instances.items[buffer]->layout->mesh - b->meshes) & 1;
 }
 
 // What a class does with an instruction. Between meshes that share no rank, a value is sent where
@@ -22,24 +22,17 @@ static bool on_mesh(const build_t *b, uint64_t mask, int32_t buffer) {
 // used.
 typedef enum role { ROLE_NONE, ROLE_RECEIVER, ROLE_WORKER, ROLE_SENDER } role_t;
 
-static bool share_ranks(const build_t *b, const shoal_layout_t *first,
-                        const shoal_layout_t *second) {
-  const int64_t mesh = first->mesh - b->meshes, other = second->mesh - b->meshes;
-  return b->overlap[mesh * b->program->mesh_count + other];
-}
-
-static role_t role_of(const build_t *b, uint64_t mask, const global_instruction_t *in,
-                      int32_t *out_depth) {
-  *out_depth = in->depth;
+static role_t role_of(const build_t *b, uint64_t mask, const item_t *in, int32_t *out_segment) {
+  *out_segment = in->segment;
   int32_t first = in->code.output_count > 0 ? in->code.outputs[0] : in->code.inputs[0];
   bool works = on_mesh(b, mask, first);
   if (in->code.opcode != SHOAL_OPCODE_RESHARD) return works ? ROLE_WORKER : ROLE_NONE;
   bool sends = on_mesh(b, mask, in->code.inputs[0]);
   if (!sends && !works) return ROLE_NONE;
-  if (share_ranks(b, b->buffers.items[in->code.inputs[0]]->layout,
-                  b->buffers.items[in->code.outputs[0]]->layout))
+  if (shoal_lower_share_ranks(b, b->instances.items[in->code.inputs[0]]->layout,
+                              b->instances.items[in->code.outputs[0]]->layout))
     return ROLE_WORKER;
-  if (sends) *out_depth = in->send_depth;
+  if (sends) *out_segment = in->send_segment;
   return sends ? ROLE_SENDER : ROLE_RECEIVER;
 }
 
@@ -47,10 +40,9 @@ typedef struct class_emitter {
   build_t *b;
   shoal_class_t *c;
   uint64_t mask;
-  int32_t *local;  // class buffer of each global buffer; -1: none
+  int32_t *local;  // class buffer of each instance; -1: none
   SHOAL_VEC(shoal_program_queue_t) queues;
   SHOAL_VEC(shoal_buffer_t) buffers;
-  SHOAL_VEC(int32_t) global;  // global buffer of each class buffer
   SHOAL_VEC(shoal_segment_t) segments;
   shoal_arena_t scratch;  // for the class: what follows
   shoal_key_t key;
@@ -64,8 +56,7 @@ static int64_t aligned(const build_t *b, int64_t bytes) {
 }
 
 // Bytes of a part at its largest in this class: what ranks of another one hold costs nothing here.
-static shoal_status_t measure(class_emitter_t *e, const global_buffer_t *buffer,
-                              int64_t *out_bytes) {
+static shoal_status_t measure(class_emitter_t *e, const instance_t *buffer, int64_t *out_bytes) {
   shoal_key_clear(&e->key);
   shoal_key_add_pointer(&e->key, buffer->layout);
   shoal_key_add_type(&e->key, &buffer->type);
@@ -77,11 +68,11 @@ static shoal_status_t measure(class_emitter_t *e, const global_buffer_t *buffer,
   return shoal_memo_add(&e->sizes, &e->key, *out_bytes) ? NULL : SHOAL_OOM();
 }
 
-// The class's number of a global buffer; -1 if the class is not on its mesh.
+// The class's number of an instance; -1 if the class is not on its mesh.
 static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, int32_t *out_local) {
-  const global_buffer_t *buffer = e->b->buffers.items[global];
-  if (buffer->kind == SHOAL_BUFFER_STATE) global = e->b->state_buffers[buffer->state];
-  buffer = e->b->buffers.items[global];
+  const instance_t *buffer = e->b->instances.items[global];
+  if (buffer->kind == SHOAL_BUFFER_STATE) global = e->b->state_homes[buffer->state];
+  buffer = e->b->instances.items[global];
   *out_local = -1;
   if (!(e->mask >> (buffer->layout->mesh - e->b->meshes) & 1)) return NULL;
   if (e->local[global] < 0) {
@@ -94,9 +85,7 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, int32_t *
                              .group = -1,
                              .count = -1};
     SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));
-    if (!SHOAL_PUSH(&e->scratch, &e->buffers, record) ||
-        !SHOAL_PUSH(&e->scratch, &e->global, global))
-      return SHOAL_OOM();
+    if (!SHOAL_PUSH(&e->scratch, &e->buffers, record)) return SHOAL_OOM();
   }
   *out_local = e->local[global];
   return NULL;
@@ -113,7 +102,7 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
   if (!types || !boxes || !attrs) return SHOAL_OOM();
   for (int32_t k = 0; k < count; ++k) {
     int32_t id = k < code->input_count ? code->inputs[k] : code->outputs[k - code->input_count];
-    const global_buffer_t *buffer = b->buffers.items[id];
+    const instance_t *buffer = b->instances.items[id];
     bool cut = shoal_layout_along(buffer->layout, SHOAL_AXIS_MICRO) != NULL;
     SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(buffer->layout, &buffer->type.shape, position,
                                              cut ? micro : -1, scratch, &boxes[k]));
@@ -128,10 +117,10 @@ static shoal_status_t workspace_at(const build_t *b, const shoal_instruction_t *
 }
 
 // On the class's worst rank.
-static shoal_status_t look_for_worst(const class_emitter_t *e, const global_instruction_t *in,
+static shoal_status_t look_for_worst(const class_emitter_t *e, const item_t *in,
                                      shoal_arena_t *scratch, int64_t *out_bytes) {
   const build_t *b = e->b;
-  const shoal_mesh_t *mesh = b->buffers.items[in->code.outputs[0]]->layout->mesh;
+  const shoal_mesh_t *mesh = b->instances.items[in->code.outputs[0]]->layout->mesh;
   const int32_t count = in->code.input_count + in->code.output_count;
   shoal_cells_of_t *values = SHOAL_NEW(scratch, shoal_cells_of_t, count);
   shoal_samples_t samples;
@@ -139,7 +128,7 @@ static shoal_status_t look_for_worst(const class_emitter_t *e, const global_inst
   for (int32_t k = 0; k < count; ++k) {
     const int32_t id =
         k < in->code.input_count ? in->code.inputs[k] : in->code.outputs[k - in->code.input_count];
-    const global_buffer_t *buffer = b->buffers.items[id];
+    const instance_t *buffer = b->instances.items[id];
     values[k] = (shoal_cells_of_t){.layout = buffer->layout, .shape = &buffer->type.shape};
   }
   SHOAL_RETURN_IF_ERROR(shoal_sample_values(
@@ -154,7 +143,7 @@ static shoal_status_t look_for_worst(const class_emitter_t *e, const global_inst
   return NULL;
 }
 
-static shoal_status_t compute_workspace(const class_emitter_t *e, const global_instruction_t *in,
+static shoal_status_t compute_workspace(const class_emitter_t *e, const item_t *in,
                                         int64_t *out_bytes) {
   shoal_arena_t scratch;
   shoal_arena_init(e->b->plan->allocator, &scratch);
@@ -164,7 +153,7 @@ static shoal_status_t compute_workspace(const class_emitter_t *e, const global_i
 }
 
 // What the workspace of an instruction depends on, besides the class.
-static void write_key(class_emitter_t *e, const global_instruction_t *in) {
+static void write_key(class_emitter_t *e, const item_t *in) {
   const build_t *b = e->b;
   shoal_key_clear(&e->key);
   shoal_key_add(&e->key, in->code.opcode * 2 + (in->phase == PHASE_LOOP));
@@ -172,13 +161,12 @@ static void write_key(class_emitter_t *e, const global_instruction_t *in) {
   for (int32_t i = 0; i < in->code.input_count + in->code.output_count; ++i) {
     int32_t id =
         i < in->code.input_count ? in->code.inputs[i] : in->code.outputs[i - in->code.input_count];
-    shoal_key_add_pointer(&e->key, b->buffers.items[id]->layout);
-    shoal_key_add_type(&e->key, &b->buffers.items[id]->type);
+    shoal_key_add_pointer(&e->key, b->instances.items[id]->layout);
+    shoal_key_add_type(&e->key, &b->instances.items[id]->type);
   }
 }
 
-static shoal_status_t workspace_of(class_emitter_t *e, const global_instruction_t *in,
-                                   int64_t *out_bytes) {
+static shoal_status_t workspace_of(class_emitter_t *e, const item_t *in, int64_t *out_bytes) {
   const build_t *b = e->b;
   *out_bytes = 0;
   bool computes = in->code.opcode == SHOAL_OPCODE_COMPUTE &&
@@ -211,8 +199,8 @@ static shoal_status_t queue_of(class_emitter_t *e, const char *name, int32_t *ou
 
 // Messages between meshes that share no rank have a lane and queues of their own: they hold up
 // nothing but what needs them.
-static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruction_t *in,
-                                       role_t role, shoal_instruction_t *out) {
+static shoal_status_t emit_instruction(class_emitter_t *e, const item_t *in, role_t role,
+                                       shoal_instruction_t *out) {
   *out = in->code;
   if (role == ROLE_SENDER) SHOAL_RETURN_IF_ERROR(queue_of(e, "send", &out->queue));
   if (role == ROLE_RECEIVER) SHOAL_RETURN_IF_ERROR(queue_of(e, "receive", &out->queue));
@@ -228,20 +216,17 @@ static shoal_status_t emit_instruction(class_emitter_t *e, const global_instruct
   return workspace_of(e, in, &out->workspace);
 }
 
-static const char *const phase_names[PHASE_COUNT] = {"before", "loop", "after", "commit"};
-
 // Where an instruction goes in a class. What is only received comes first and what is only sent
 // last, so that the messages between two ranks come in the same order on both sides, whatever else
-// the two do together at this depth.
+// the two do together in this segment.
 typedef struct slot {
-  int32_t phase, depth, role;
+  int32_t segment, role;
   int64_t index;  // in the graph's list
 } slot_t;
 
 static int compare_slots(const void *a, const void *b) {
   const slot_t *x = a, *y = b;
-  if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
-  if (x->depth != y->depth) return x->depth < y->depth ? -1 : 1;
+  if (x->segment != y->segment) return x->segment < y->segment ? -1 : 1;
   if (x->role != y->role) return x->role < y->role ? -1 : 1;
   return x->index < y->index ? -1 : 1;
 }
@@ -250,12 +235,11 @@ static shoal_status_t emit_segment(class_emitter_t *e, const graph_build_t *grap
                                    const slot_t *slots, int64_t count, int32_t *out_index) {
   build_t *b = e->b;
   shoal_segment_t segment = {.instruction_count = count};
+  segment.name = graph->segments.items[slots->segment].name;
   segment.instructions = SHOAL_NEW(b->arena, shoal_instruction_t, count);
-  segment.name = shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[slots->phase],
-                                    slots->depth);
-  if (!segment.instructions || !segment.name) return SHOAL_OOM();
+  if (!segment.instructions) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i)
-    SHOAL_RETURN_IF_ERROR(emit_instruction(e, graph->instructions.items[slots[i].index],
+    SHOAL_RETURN_IF_ERROR(emit_instruction(e, graph->items.items[slots[i].index],
                                            (role_t)slots[i].role, &segment.instructions[i]));
   *out_index = (int32_t)e->segments.count;
   return SHOAL_PUSH(b->arena, &e->segments, segment) ? NULL : SHOAL_OOM();
@@ -266,24 +250,22 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
                                  shoal_order_t *order) {
   build_t *b = e->b;
   SHOAL_VEC(shoal_segment_call_t) calls = {0};
-  slot_t *slots = SHOAL_NEW(&e->scratch, slot_t, graph->instructions.count);
+  slot_t *slots = SHOAL_NEW(&e->scratch, slot_t, graph->items.count);
   int64_t count = 0;
   if (!slots) return SHOAL_OOM();
-  for (int64_t i = 0; i < graph->instructions.count; ++i) {
-    const global_instruction_t *in = graph->instructions.items[i];
-    slot_t slot = {.phase = (int32_t)in->phase, .index = i};
-    slot.role = (int32_t)role_of(b, e->mask, in, &slot.depth);
+  for (int64_t i = 0; i < graph->items.count; ++i) {
+    const item_t *in = graph->items.items[i];
+    slot_t slot = {.index = i};
+    slot.role = (int32_t)role_of(b, e->mask, in, &slot.segment);
     if (slot.role != ROLE_NONE) slots[count++] = slot;
   }
   if (count > 0) qsort(slots, (size_t)count, sizeof *slots, compare_slots);
   for (int64_t from = 0, to; from < count; from = to) {
     const slot_t *first = &slots[from];
-    for (to = from + 1;
-         to < count && slots[to].phase == first->phase && slots[to].depth == first->depth;)
-      ++to;
+    for (to = from + 1; to < count && slots[to].segment == first->segment;) ++to;
     shoal_segment_call_t call = {.micro = -1};
     SHOAL_RETURN_IF_ERROR(emit_segment(e, graph, first, to - from, &call.segment));
-    bool loop = first->phase == PHASE_LOOP;
+    bool loop = graph->segments.items[first->segment].phase == PHASE_LOOP;
     for (int64_t m = 0; m < (loop ? b->program->micro : 1); ++m) {
       if (loop) call.micro = (int32_t)m;
       if (!SHOAL_PUSH(b->arena, &calls, call)) return SHOAL_OOM();
@@ -296,17 +278,17 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
 static shoal_status_t fill_class(class_emitter_t *e) {
   build_t *b = e->b;
   shoal_class_t *c = e->c;
-  e->local = SHOAL_NEW(&e->scratch, int32_t, b->buffers.count);
+  e->local = SHOAL_NEW(&e->scratch, int32_t, b->instances.count);
   c->order_count = b->plan->model->graphs.count;
   c->orders = SHOAL_NEW(b->arena, shoal_order_t, c->order_count);
   if (!e->local || !c->orders) return SHOAL_OOM();
-  for (int64_t i = 0; i < b->buffers.count; ++i) e->local[i] = -1;
+  for (int64_t i = 0; i < b->instances.count; ++i) e->local[i] = -1;
   for (int q = 0; q < SHOAL_QUEUE_KIND_COUNT; ++q)
     if (!SHOAL_PUSH(b->arena, &e->queues, shoal_program_default_queues[q])) return SHOAL_OOM();
   // States are there whether this class's graphs read them or not: they can be saved and fetched.
   for (int64_t s = 0; s < b->program->state_count; ++s) {
     int32_t unused;
-    SHOAL_RETURN_IF_ERROR(local_buffer(e, b->state_buffers[s], &unused));
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, b->state_homes[s], &unused));
   }
   for (int64_t g = 0; g < c->order_count; ++g)
     SHOAL_RETURN_IF_ERROR(emit_graph(e, &b->graphs[g], &c->orders[g]));
@@ -370,15 +352,18 @@ static shoal_status_t make_classes(build_t *b, uint64_t **out_masks) {
   return NULL;
 }
 
-shoal_status_t shoal_lower_emit(build_t *b) {
+shoal_status_t shoal_lower_pass_classes(build_t *b) {
+  shoal_program_t *program = b->program;
   uint64_t *masks = NULL;
-  if (b->program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
-  for (int64_t i = 0; i < b->channels.count; ++i) {
-    shoal_channel_t *channel = &b->channels.items[i];
-    channel->lane = share_ranks(b, channel->src, channel->dst) ? 0 : 1;
-  }
+  if (program->mesh_count > 64) return SHOAL_ERROR(UNSUPPORTED, "a plan has at most 63 meshes");
+  program->channels = b->channels.items;
+  program->channel_count = b->channels.count;
+  program->inputs = b->inputs.items;
+  program->input_count = b->inputs.count;
+  program->outputs = b->outputs.items;
+  program->output_count = b->outputs.count;
   SHOAL_RETURN_IF_ERROR(make_classes(b, &masks));
-  for (int64_t k = 0; k < b->program->class_count; ++k)
-    SHOAL_RETURN_IF_ERROR(emit_class(b, &b->program->classes[k], masks[k]));
+  for (int64_t k = 0; k < program->class_count; ++k)
+    SHOAL_RETURN_IF_ERROR(emit_class(b, &program->classes[k], masks[k]));
   return NULL;
 }

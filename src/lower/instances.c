@@ -1,0 +1,211 @@
+// Pass `instances`: the nodes of each graph become items, in the order that order.c finds, each
+// with what it needs and with the instances it makes. Assignments stand behind the node that makes
+// their value, fetches at the end; fetches of states come first, for updates write over states.
+#include <string.h>
+
+#include "base/status.h"
+#include "lower/build.h"
+
+typedef struct listing {
+  build_t *b;
+  graph_build_t *out;
+  const shoal_graph_t *graph;
+  SHOAL_VEC(shoal_named_t) fetches;
+} listing_t;
+
+// ---- nodes ------------------------------------------------------------------------------
+
+// The node's attributes, as the program's own.
+static shoal_status_t copy_attrs(const listing_t *l, const shoal_node_t *node,
+                                 const shoal_attr_value_t **out_attrs) {
+  shoal_arena_t *arena = l->b->arena;
+  shoal_attr_value_t *attrs =
+      shoal_arena_copy(arena, node->attrs, (size_t)node->op->attr_count, sizeof *attrs);
+  if (!attrs) return SHOAL_OOM();
+  for (int32_t a = 0; a < node->op->attr_count; ++a)
+    if (node->op->attrs[a].kind == SHOAL_ATTR_STRING && attrs[a].s &&
+        !(attrs[a].s = shoal_arena_strdup(arena, attrs[a].s)))
+      return SHOAL_OOM();
+  *out_attrs = attrs;
+  return NULL;
+}
+
+static shoal_status_t make_output(const listing_t *l, int32_t value, int32_t *out_index) {
+  build_t *b = l->b;
+  const shoal_value_info_t *info = &l->graph->values.items[value];
+  instance_t home = {.kind = SHOAL_BUFFER_TEMP,
+                     .state = -1,
+                     .value = value,
+                     .type = info->type,
+                     .next_copy = -1,
+                     .phase = PHASE_COUNT};
+  SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, l->out->gp->values[value], &home.layout));
+  home.name = shoal_arena_strdup(b->arena, info->name);
+  if (!home.name) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(b, home, out_index));
+  l->out->homes[value] = *out_index;
+  return NULL;
+}
+
+static shoal_status_t list_node(const listing_t *l, int32_t index) {
+  build_t *b = l->b;
+  const shoal_node_t *node = &l->graph->nodes.items[index];
+  const shoal_decision_t *decision = l->out->gp->nodes[index].decision;
+  int32_t *inputs = SHOAL_NEW(b->arena, int32_t, node->input_count);
+  int32_t *outputs = SHOAL_NEW(b->arena, int32_t, node->output_count);
+  need_t *needs = SHOAL_NEW(b->arena, need_t, node->input_count);
+  char *name = shoal_arena_strdup(b->arena, node->name);
+  item_t *item = NULL;
+  if (!inputs || !outputs || !needs || !name) return SHOAL_OOM();
+  for (int32_t i = 0; i < node->input_count; ++i) {
+    inputs[i] = -1;
+    needs[i].value = node->inputs[i];
+    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, decision->operands[i], &needs[i].layout));
+  }
+  for (int32_t o = 0; o < node->output_count; ++o)
+    SHOAL_RETURN_IF_ERROR(make_output(l, node->outputs[o], &outputs[o]));
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(b, l->out, SHOAL_OPCODE_COMPUTE, name, -1, -1, &item));
+  item->node = index;
+  item->need_count = node->input_count;
+  item->needs = needs;
+  item->code.op = node->op;
+  item->code.input_count = node->input_count;
+  item->code.inputs = item->inputs = inputs;
+  item->code.output_count = node->output_count;
+  item->code.outputs = outputs;
+  return copy_attrs(l, node, &item->code.attrs);
+}
+
+// ---- fetches and assignments --------------------------------------------------------------
+
+// An item that needs one value.
+static shoal_status_t list_need(const listing_t *l, shoal_opcode_t opcode, const char *name,
+                                int32_t value, const shoal_layout_t *layout, int32_t output) {
+  item_t *item = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(l->b, l->out, opcode, name, -1, output, &item));
+  item->one_need = (need_t){.value = value, .layout = layout};
+  item->needs = &item->one_need;
+  item->need_count = item->code.input_count = 1;
+  item->code.inputs = item->inputs = &item->one_input;
+  return NULL;
+}
+
+static shoal_status_t list_assign(const listing_t *l, const shoal_assignment_t *assignment) {
+  const int32_t home = l->b->state_homes[assignment->state];
+  const instance_t *rest = instance_at(l->b, home);
+  return list_need(l, SHOAL_OPCODE_COPY, rest->name, assignment->value, rest->layout, home);
+}
+
+// Lists an output of the graph, once. *out_name is NULL if it is listed already.
+static shoal_status_t add_port(const listing_t *l, const char *port, int32_t value,
+                               const char **out_name) {
+  build_t *b = l->b;
+  *out_name = NULL;
+  for (int64_t i = 0; i < b->outputs.count; ++i)
+    if (strcmp(b->outputs.items[i].graph, l->out->name) == 0 &&
+        strcmp(b->outputs.items[i].name, port) == 0)
+      return NULL;
+  shoal_program_port_t record = {.graph = l->out->name,
+                                 .name = shoal_arena_strdup(b->arena, port),
+                                 .type = l->graph->values.items[value].type};
+  if (!record.name || !SHOAL_PUSH(b->arena, &b->outputs, record)) return SHOAL_OOM();
+  *out_name = record.name;
+  return NULL;
+}
+
+// What is fetched: the graph's outputs, and values named besides. (Another graph may have a name
+// that this one lacks; session checks that some graph does.)
+static shoal_status_t find_fetches(listing_t *l) {
+  const shoal_graph_t *graph = l->graph;
+  shoal_named_t port = {0};
+  for (int64_t i = 0; i < graph->outputs.count; ++i) {
+    port.value = graph->outputs.items[i].value;
+    SHOAL_RETURN_IF_ERROR(add_port(l, graph->outputs.items[i].name, port.value, &port.name));
+    if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+  }
+  for (const char *const *name = l->b->options->fetches; name && *name; ++name) {
+    for (port.value = 0; port.value < graph->values.count; ++port.value)
+      if (strcmp(graph->values.items[port.value].name, *name) == 0) break;
+    if (port.value == graph->values.count) continue;
+    SHOAL_RETURN_IF_ERROR(add_port(l, *name, port.value, &port.name));
+    if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+// What is fetched is brought to all ranks and downloaded.
+static shoal_status_t list_fetches(const listing_t *l, bool states) {
+  const shoal_layout_t whole = {.mesh = l->b->world}, *everywhere = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&l->b->layouts, &whole, &everywhere));
+  for (int64_t i = 0; i < l->fetches.count; ++i) {
+    const shoal_named_t *port = &l->fetches.items[i];
+    const bool state = l->graph->values.items[port->value].source == SHOAL_FROM_STATE;
+    if (state != states) continue;
+    SHOAL_RETURN_IF_ERROR(
+        list_need(l, SHOAL_OPCODE_FETCH, port->name, port->value, everywhere, -1));
+  }
+  return NULL;
+}
+
+// ---- graphs -------------------------------------------------------------------------------
+
+// Node after node, each with the assignments of its values: who needs them in a state's layout gets
+// them at once.
+static shoal_status_t list_nodes(const listing_t *l) {
+  const shoal_graph_t *graph = l->graph;
+  int32_t *order = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);
+  int32_t *assigned = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);  // the first; -1: none
+  int32_t *next = SHOAL_NEW(l->b->arena, int32_t, graph->assigns.count);    // of the same node
+  if (!order || !assigned || !next) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_lower_order(l->b, graph, order));
+  for (int64_t n = 0; n < graph->nodes.count; ++n) assigned[n] = -1;
+  for (int32_t i = (int32_t)graph->assigns.count - 1; i >= 0; --i) {
+    const shoal_value_info_t *info = &graph->values.items[graph->assigns.items[i].value];
+    if (info->source != SHOAL_FROM_NODE) continue;
+    next[i] = assigned[info->node];
+    assigned[info->node] = i;
+  }
+  for (int64_t k = 0; k < graph->nodes.count; ++k) {
+    const int32_t n = order[k];
+    shoal_status_t status = list_node(l, n);
+    for (int32_t i = assigned[n]; i >= 0 && !status; i = next[i])
+      status = list_assign(l, &graph->assigns.items[i]);
+    if (status)
+      return shoal_status_annotatef(status, "while lowering node %d '%s'", n,
+                                    graph->nodes.items[n].name);
+  }
+  return NULL;
+}
+
+static shoal_status_t list_graph(build_t *b, graph_build_t *out) {
+  const shoal_graph_t *graph = out->graph;
+  listing_t l = {.b = b, .out = out, .graph = graph};
+  out->homes = SHOAL_NEW(b->arena, int32_t, graph->values.count);
+  out->copies = SHOAL_NEW(b->arena, int32_t, graph->values.count);
+  if (!out->homes || !out->copies) return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count; ++v) out->homes[v] = out->copies[v] = -1;
+  for (int64_t i = 0; i < graph->inputs.count; ++i) {
+    const shoal_named_t *input = &graph->inputs.items[i];
+    shoal_program_port_t port = {.graph = out->name,
+                                 .type = graph->values.items[input->value].type};
+    port.name = shoal_arena_strdup(b->arena, input->name);
+    if (!port.name || !SHOAL_PUSH(b->arena, &b->inputs, port)) return SHOAL_OOM();
+  }
+  SHOAL_RETURN_IF_ERROR(find_fetches(&l));
+  SHOAL_RETURN_IF_ERROR(list_fetches(&l, true));
+  SHOAL_RETURN_IF_ERROR(list_nodes(&l));
+  SHOAL_RETURN_IF_ERROR(list_fetches(&l, false));
+  for (int64_t i = 0; i < graph->assigns.count; ++i)
+    if (graph->values.items[graph->assigns.items[i].value].source != SHOAL_FROM_NODE)
+      SHOAL_RETURN_IF_ERROR(list_assign(&l, &graph->assigns.items[i]));
+  return NULL;
+}
+
+shoal_status_t shoal_lower_pass_instances(build_t *b) {
+  for (int64_t g = 0; g < b->graph_count; ++g) {
+    shoal_status_t status = list_graph(b, &b->graphs[g]);
+    if (status)
+      return shoal_status_annotatef(status, "while lowering graph '%s'", b->graphs[g].name);
+  }
+  return NULL;
+}

@@ -1,0 +1,360 @@
+// Pass `paths`: meets every need of every item, in the order of the list. A need that no instance
+// meets yet gets one, made by new items in front of the one that needs it: whatever brings a value
+// from the layout it was made in to the layout it is wanted in. Three steps, where needed:
+//   leave the loop    micro:partial is accumulated, micro:dim is gathered, once per micro-batch
+//   reshard           between layouts of one mesh or two; the only communication
+//   enter the loop    a micro-batch's part is sliced out
+// so a gradient is summed over micro-batches first and reduced over ranks once. Phases and depths
+// of items and instances follow from what they read.
+#include "base/status.h"
+#include "lower/build.h"
+#include "op/reduce.h"
+#include "plan/cut.h"
+#include "program/key.h"
+
+typedef struct routing {
+  build_t *b;
+  graph_build_t *out;  // its items: those that are done
+  const shoal_graph_t *graph;
+} routing_t;
+
+// Adds an item with a place of its own.
+static shoal_status_t add_item(const routing_t *l, shoal_opcode_t opcode, const char *name,
+                               phase_t phase, int32_t depth, int32_t input, int32_t output,
+                               item_t **out_item) {
+  item_t *item = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(l->b, l->out, opcode, name, input, output, &item));
+  item->phase = phase;
+  item->depth = item->send_depth = depth;
+  if (out_item) *out_item = item;
+  return NULL;
+}
+
+// A layout of the program with some of the cuts of another.
+static shoal_status_t keep_cuts(const routing_t *l, const shoal_layout_t *layout,
+                                const bool kept[SHOAL_MAX_CUTS],
+                                const shoal_layout_t **out_layout) {
+  shoal_layout_t out = *layout;
+  out.cut_count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    if (kept[i]) out.cuts[out.cut_count++] = layout->cuts[i];
+  return shoal_layouts_keep(&l->b->layouts, &out, out_layout);
+}
+
+static shoal_status_t without_micro(const routing_t *l, const shoal_layout_t *layout,
+                                    const shoal_layout_t **out_layout) {
+  bool kept[SHOAL_MAX_CUTS];
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    kept[i] = layout->cuts[i].axis != SHOAL_AXIS_MICRO;
+  return keep_cuts(l, layout, kept, out_layout);
+}
+
+// `layout` without micro and without what is cut inside it along the same dim. Micro-batches are
+// outermost: a rank's rows of all of them are not the rows it would have without them, so a value
+// enters and leaves the loop whole along that dim.
+static shoal_status_t outside_loop(const routing_t *l, const shoal_layout_t *layout,
+                                   const shoal_cut_t *micro, bool keep_micro,
+                                   const shoal_layout_t **out_layout) {
+  bool kept[SHOAL_MAX_CUTS];
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    bool inside =
+        cut->kind == SHOAL_CUT_FLAT || (cut->kind == SHOAL_CUT_DIM && cut->dim == micro->dim);
+    kept[i] = cut->axis == SHOAL_AXIS_MICRO ? keep_micro : !inside;
+  }
+  return keep_cuts(l, layout, kept, out_layout);
+}
+
+// A copy of `value` in this layout that exists already, or -1.
+static int32_t find_copy(const routing_t *l, int32_t value, const shoal_layout_t *layout) {
+  for (int32_t i = l->out->copies[value]; i >= 0; i = instance_at(l->b, i)->next_copy)
+    if (shoal_layout_equal(instance_at(l->b, i)->layout, layout)) return i;
+  return -1;
+}
+
+static shoal_status_t new_copy(const routing_t *l, int32_t from, const shoal_layout_t *layout,
+                               phase_t phase, int32_t depth, int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_lower_new_instance(l->b,
+                               (instance_t){.name = source->name,
+                                            .value = source->value,
+                                            .kind = SHOAL_BUFFER_TEMP,
+                                            .state = -1,
+                                            .type = source->type,
+                                            .layout = layout,
+                                            .next_copy = l->out->copies[source->value],
+                                            .phase = phase,
+                                            .depth = depth},
+                               out_index));
+  l->out->copies[source->value] = *out_index;
+  return NULL;
+}
+
+static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layout_t *need,
+                              int32_t *out_index);
+
+static shoal_status_t leave_loop(const routing_t *l, int32_t from, const shoal_cut_t *micro,
+                                 int32_t *out_index) {
+  if (micro->kind == SHOAL_CUT_DIM) {
+    const shoal_layout_t *whole = NULL;
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, instance_at(l->b, from)->layout, micro, true, &whole));
+    if (!shoal_layout_equal(instance_at(l->b, from)->layout, whole))
+      SHOAL_RETURN_IF_ERROR(reshard(l, from, whole, &from));
+  }
+  const instance_t *source = instance_at(l->b, from);
+  const shoal_layout_t *layout = NULL;
+  SHOAL_RETURN_IF_ERROR(without_micro(l, source->layout, &layout));
+  if ((*out_index = find_copy(l, source->value, layout)) >= 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, layout, PHASE_AFTER, 0, out_index));
+  item_t *item = NULL;
+  if (micro->kind == SHOAL_CUT_PARTIAL) {
+    SHOAL_RETURN_IF_ERROR(
+        add_item(l, SHOAL_OPCODE_FILL, source->name, PHASE_BEFORE, 0, -1, *out_index, &item));
+    item->code.value = shoal_reduce_identity(micro->reduce);
+    SHOAL_RETURN_IF_ERROR(add_item(l, SHOAL_OPCODE_ACCUMULATE, source->name, PHASE_LOOP,
+                                   source->depth, from, *out_index, &item));
+    item->code.reduce = micro->reduce;
+    return NULL;
+  }
+  return add_item(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, source->depth, from, *out_index,
+                  NULL);
+}
+
+static shoal_status_t enter_loop(const routing_t *l, int32_t from, const shoal_layout_t *need,
+                                 int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  if (source->phase == PHASE_AFTER)
+    return SHOAL_ERROR_HINT(
+        UNSUPPORTED, "use fewer micro-batches, or a layout that keeps this value in the loop",
+        "'%s' is known only after all micro-batches but is needed in each of them", source->name);
+  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
+  int32_t depth = source->phase == PHASE_LOOP ? source->depth : 0;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, PHASE_LOOP, depth, out_index));
+  return add_item(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, depth, from, *out_index, NULL);
+}
+
+static shoal_status_t move(const routing_t *l, int32_t from, const shoal_layout_t *need,
+                           int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
+  int32_t depth = source->depth + (source->layout->mesh != need->mesh);
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, source->phase, depth, out_index));
+  shoal_channel_t channel = {.type = source->type,
+                             .src = source->layout,
+                             .dst = need,
+                             .micro = source->phase == PHASE_LOOP};
+  item_t *item = NULL;
+  SHOAL_RETURN_IF_ERROR(add_item(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth, from,
+                                 *out_index, &item));
+  item->send_depth = source->depth;
+  item->one_channel = (int32_t)l->b->channels.count;
+  item->code.channels = &item->one_channel;
+  if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
+  return NULL;
+}
+
+// The steps that take a value from one layout to another most cheaply, as kept layouts: worked out
+// once for each type and pair of layouts. Micro-batches are alike up to sizes: the first decides.
+static shoal_status_t find_path(const routing_t *l, const instance_t *source,
+                                const shoal_layout_t *need, const path_t **out_path) {
+  build_t *b = l->b;
+  int64_t number;
+  shoal_key_clear(&b->path_key);
+  shoal_key_add_pointer(&b->path_key, source->layout);
+  shoal_key_add_pointer(&b->path_key, need);
+  shoal_key_add_type(&b->path_key, &source->type);
+  if (!shoal_memo_find(&b->path_memo, &b->path_key, &number)) {
+    const int64_t have_micro = shoal_layout_along(source->layout, SHOAL_AXIS_MICRO) ? 0 : -1;
+    const int64_t need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO) ? 0 : -1;
+    shoal_reshard_path_t found;
+    path_t path;
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_path(source->layout, have_micro, need, need_micro,
+                                             &source->type.shape, b->arena, &found));
+    path.count = found.step_count;
+    path.layouts = SHOAL_NEW(b->arena, const shoal_layout_t *, path.count);
+    if (!path.layouts) return SHOAL_OOM();
+    for (int64_t i = 0; i < path.count; ++i)
+      SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, found.steps[i].dst, &path.layouts[i]));
+    path.layouts[path.count - 1] = need;
+    number = b->paths.count;
+    if (!SHOAL_PUSH(b->arena, &b->paths, path) ||
+        !shoal_memo_add(&b->path_memo, &b->path_key, number))
+      return SHOAL_OOM();
+  }
+  *out_path = &b->paths.items[number];
+  return NULL;
+}
+
+// Between meshes a value goes in one step: what is in between would belong to one of the two, and
+// the order of messages to both.
+static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layout_t *need,
+                              int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  if (source->layout->mesh != need->mesh) return move(l, from, need, out_index);
+  const path_t *path = NULL;
+  SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
+  *out_index = from;
+  for (int64_t i = 0; i < path->count; ++i)
+    SHOAL_RETURN_IF_ERROR(move(l, *out_index, path->layouts[i], out_index));
+  return NULL;
+}
+
+static shoal_status_t home_of(const routing_t *l, int32_t value, int32_t *out_index);
+
+// The instance in which `value` has layout `need`; makes it if there is none.
+static shoal_status_t bring(const routing_t *l, int32_t value, const shoal_layout_t *need,
+                            int32_t *out_index) {
+  int32_t at = -1;
+  SHOAL_RETURN_IF_ERROR(home_of(l, value, &at));
+  const shoal_shape_t *shape = &instance_at(l->b, at)->type.shape;
+  const shoal_cut_t *have_micro =
+      shoal_layout_along(instance_at(l->b, at)->layout, SHOAL_AXIS_MICRO);
+  const shoal_cut_t *need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO);
+  bool same_micro = shoal_cut_same(have_micro, need_micro, shape, false);
+  if (!same_micro && have_micro && need_micro)
+    return SHOAL_ERROR(UNSUPPORTED, "'%s' is cut along micro in two different ways",
+                       instance_at(l->b, at)->name);
+  if (!same_micro && have_micro) SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
+  const shoal_layout_t *between = need, *inside = NULL;
+  if (!same_micro && need_micro)
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, need, need_micro, false, &between));
+  if (!shoal_layout_equal(instance_at(l->b, at)->layout, between))
+    SHOAL_RETURN_IF_ERROR(reshard(l, at, between, &at));
+  if (!same_micro && need_micro) {
+    SHOAL_RETURN_IF_ERROR(outside_loop(l, need, need_micro, true, &inside));
+    SHOAL_RETURN_IF_ERROR(enter_loop(l, at, inside, &at));
+    if (!shoal_layout_equal(inside, need)) SHOAL_RETURN_IF_ERROR(reshard(l, at, need, &at));
+  }
+  *out_index = at;
+  return NULL;
+}
+
+static shoal_status_t feed(const routing_t *l, int32_t value, int32_t *out_index) {
+  const shoal_value_info_t *info = &l->graph->values.items[value];
+  const shoal_layout_t *layout = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_layout(l->b, l->out->gp->values[value], &layout));
+  phase_t phase = shoal_layout_along(layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
+  char *name = shoal_arena_strdup(l->b->arena, info->name);
+  if (!name) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(l->b,
+                                                 (instance_t){.name = name,
+                                                              .kind = SHOAL_BUFFER_INPUT,
+                                                              .state = -1,
+                                                              .value = value,
+                                                              .type = info->type,
+                                                              .layout = layout,
+                                                              .phase = phase},
+                                                 out_index));
+  return add_item(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
+}
+
+static shoal_status_t home_of(const routing_t *l, int32_t value, int32_t *out_index) {
+  if (l->out->homes[value] < 0) {
+    const shoal_value_info_t *info = &l->graph->values.items[value];
+    if (info->source == SHOAL_FROM_INPUT) {
+      SHOAL_RETURN_IF_ERROR(feed(l, value, &l->out->homes[value]));
+    } else if (info->source == SHOAL_FROM_STATE) {
+      // Copies are found by value, which is a number of this graph: so each graph has its own
+      // record of the state's home. classes.c knows that they are one buffer.
+      instance_t home = *instance_at(l->b, l->b->state_homes[info->index]);
+      home.value = value;
+      SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(l->b, home, &l->out->homes[value]));
+    } else {
+      return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made", info->name);
+    }
+  }
+  *out_index = l->out->homes[value];
+  if (instance_at(l->b, *out_index)->phase == PHASE_COUNT)
+    return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made",
+                       l->graph->values.items[value].name);
+  return NULL;
+}
+
+// The node's place: once per micro-batch if that is its way, else as late as what it reads.
+static shoal_status_t place_node(const routing_t *l, item_t *item) {
+  build_t *b = l->b;
+  const bool loop = l->out->gp->nodes[item->node].decision->choices[0].way != NULL;
+  item->phase = loop ? PHASE_LOOP : PHASE_BEFORE;
+  for (int32_t i = 0; i < item->code.input_count; ++i) {
+    const instance_t *input = instance_at(b, item->code.inputs[i]);
+    if (loop && input->phase == PHASE_AFTER)
+      return SHOAL_ERROR_HINT(UNSUPPORTED,
+                              "run without micro-batches, or cut the batch another way",
+                              "node '%s' runs once per micro-batch but needs '%s', which is known "
+                              "only after all of them "
+                              "(the op that makes it has no way along micro)",
+                              item->code.name, input->name);
+    if (!loop && input->phase != PHASE_BEFORE) item->phase = PHASE_AFTER;
+  }
+  item->depth = 0;
+  for (int32_t i = 0; i < item->code.input_count; ++i) {
+    const instance_t *input = instance_at(b, item->code.inputs[i]);
+    if (input->phase == item->phase && input->depth > item->depth) item->depth = input->depth;
+  }
+  item->send_depth = item->depth;
+  for (int32_t o = 0; o < item->code.output_count; ++o) {
+    instance_at(b, item->code.outputs[o])->phase = item->phase;
+    instance_at(b, item->code.outputs[o])->depth = item->depth;
+  }
+  return NULL;
+}
+
+static void place_fetch(const routing_t *l, item_t *item) {
+  const instance_t *from = instance_at(l->b, item->one_input);
+  const bool loop = from->phase == PHASE_LOOP;
+  item->phase = loop ? PHASE_AFTER : from->phase;
+  item->depth = item->send_depth = loop ? 0 : from->depth;
+}
+
+// The value is there in the state's layout. *out_needless: it is that of the state itself.
+static shoal_status_t place_assign(const routing_t *l, item_t *item, bool *out_needless) {
+  const instance_t *from = instance_at(l->b, item->one_input);
+  const instance_t *home = instance_at(l->b, item->one_output);
+  item->phase = PHASE_COMMIT;
+  *out_needless = from->kind == SHOAL_BUFFER_STATE && from->state == home->state;
+  if (*out_needless || from->kind != SHOAL_BUFFER_STATE) return NULL;
+  // Another state's value: taken aside before any state changes.
+  int32_t aside = -1;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, item->one_input, home->layout, PHASE_AFTER, 0, &aside));
+  SHOAL_RETURN_IF_ERROR(
+      add_item(l, SHOAL_OPCODE_COPY, from->name, PHASE_AFTER, 0, item->one_input, aside, NULL));
+  item->one_input = aside;
+  return NULL;
+}
+
+static shoal_status_t route_item(const routing_t *l, item_t *item) {
+  bool needless = false;
+  for (int32_t i = 0; i < item->need_count; ++i)
+    SHOAL_RETURN_IF_ERROR(bring(l, item->needs[i].value, item->needs[i].layout, &item->inputs[i]));
+  if (item->node >= 0) {
+    SHOAL_RETURN_IF_ERROR(place_node(l, item));
+  } else if (item->code.opcode == SHOAL_OPCODE_FETCH) {
+    place_fetch(l, item);
+  } else {
+    SHOAL_RETURN_IF_ERROR(place_assign(l, item, &needless));
+  }
+  if (needless) return NULL;
+  return SHOAL_PUSH(l->b->arena, &l->out->items, item) ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
+  const routing_t l = {.b = b, .out = graph, .graph = graph->graph};
+  item_t **items = graph->items.items;
+  const int64_t count = graph->items.count;
+  graph->items.items = NULL;
+  graph->items.count = graph->items.capacity = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    shoal_status_t status = route_item(&l, items[i]);
+    if (status && items[i]->node >= 0)
+      status = shoal_status_annotatef(status, "while lowering node %d '%s'", items[i]->node,
+                                      items[i]->code.name);
+    if (status) return shoal_status_annotatef(status, "while lowering graph '%s'", graph->name);
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_lower_pass_paths(build_t *b) {
+  for (int64_t g = 0; g < b->graph_count; ++g) SHOAL_RETURN_IF_ERROR(route_graph(b, &b->graphs[g]));
+  return NULL;
+}
