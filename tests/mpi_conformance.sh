@@ -21,6 +21,10 @@ for family in $families; do
     launch $family $n "$build/tests/comm_exchange_test" join >"$work/out" 2>"$work/err" </dev/null ||
       { fail "$family, $n ranks: exchanges"; cat "$work/out" "$work/err" >&2; }
   done
+  for n in 1 2 5; do  # several values in one collective, or one message to each peer
+    launch $family $n "$build/tests/run_bundle_test" join >"$work/out" 2>"$work/err" </dev/null ||
+      { fail "$family, $n ranks: reshards of several values"; cat "$work/out" "$work/err" >&2; }
+  done
   for lanes in threads late blocked; do
     launch $family 2 "$build/tests/comm_lane_test" join $lanes >"$work/out" 2>"$work/err" </dev/null ||
       { fail "$family: lanes, $lanes"; cat "$work/out" "$work/err" >&2; }

@@ -65,10 +65,11 @@ SHOAL_MUST_USE shoal_status_t shoal_reshard_cells_ranks(const shoal_reshard_cell
                                                         const int32_t **out_ranks);
 
 // The largest number of staging bytes that a rank's detached forward motion needs (0 where it only
-// sends): over all ranks, or (rank_count > 0) over the given ones.
+// sends): over all ranks, or (rank_count > 0) over the given ones. `packed`: as one of several that
+// travel together, of which some may receive; all its messages are packed then.
 SHOAL_MUST_USE shoal_status_t shoal_reshard_staging_largest(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
-    const shoal_shape_t *shape, shoal_dtype_t dtype, int64_t rank_count, const int32_t *ranks,
-    shoal_arena_t *scratch, int64_t *out_bytes);
+    const shoal_shape_t *shape, shoal_dtype_t dtype, bool packed, int64_t rank_count,
+    const int32_t *ranks, shoal_arena_t *scratch, int64_t *out_bytes);
 
 #endif  // SHOAL_LAYOUT_CELLS_H_

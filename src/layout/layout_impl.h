@@ -13,6 +13,7 @@
 //   links.c       a reshard, for one rank
 //   motion.c      what a rank does, from its links (motion.h)
 //   rank_motion.c the same, from two layouts
+//   bundle.c      motions of several values as one (bundle.h)
 //   explore.c     all parts along a dim, up to where they lie
 //   pair.c        two layouts compared cut by cut
 //   cells.c       ranks that layouts cannot tell apart (cells.h)

@@ -180,8 +180,8 @@ static shoal_status_t workspace_of(class_emitter_t *e, const item_t *in, int64_t
   } else {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
-    status = shoal_channel_workspace(&b->channels.items[in->code.channels[0]], b->program->micro,
-                                     e->c, &scratch, out_bytes);
+    status = shoal_reshard_workspace(b->channels.items, in->code.input_count, in->code.channels,
+                                     b->program->micro, e->c, &scratch, out_bytes);
     shoal_arena_deinit(&scratch);
   }
   if (status) return shoal_status_annotatef(status, "workspace of '%s'", in->code.name);

@@ -105,7 +105,10 @@ shoal_collective_t shoal_motion_collective(const shoal_motion_t *motion, const v
 
 static shoal_status_t start_messages(shoal_carrier_t *c, const void *input, void *output) {
   const shoal_motion_t *motion = c->motion;
-  shoal_motion_pack(motion, input, output, c->staging, c->sends, c->recvs);
+  if (c->bundle)
+    shoal_bundle_pack(c);
+  else
+    shoal_motion_pack(motion, input, output, c->staging, c->sends, c->recvs);
   if (motion->send_count + motion->recv_count > 0) {
     SHOAL_RETURN_IF_ERROR(
         c->lane ? shoal_lane_exchange_start(c->lane, motion->send_count, c->sends,
@@ -113,7 +116,10 @@ static shoal_status_t start_messages(shoal_carrier_t *c, const void *input, void
                 : shoal_exchange_start(c->world, motion->send_count, c->sends, motion->recv_count,
                                        c->recvs, &c->exchange));
   }
-  shoal_motion_begin(motion, input, output);
+  if (c->bundle)
+    shoal_bundle_begin(c);
+  else
+    shoal_motion_begin(motion, input, output);
   return NULL;
 }
 
@@ -137,6 +143,10 @@ shoal_status_t shoal_carrier_wait(shoal_carrier_t *c) {
   if (motion->send_count + motion->recv_count > 0) {
     SHOAL_RETURN_IF_ERROR(shoal_exchange_wait(&c->exchange));
   }
+  if (c->bundle) {
+    shoal_bundle_finish(c);
+    return NULL;
+  }
   float *wide = motion->wide ? (float *)(void *)((char *)c->staging + motion->wide_at) : NULL;
   shoal_motion_finish(motion, c->input, c->output, c->recvs, wide);
   return NULL;
@@ -148,6 +158,10 @@ shoal_status_t shoal_carrier_run(shoal_carrier_t *c, const void *input, void *ou
     return shoal_carrier_wait(c);
   }
   if (!c->group) return NULL;
-  const shoal_collective_t collective = shoal_motion_collective(c->motion, input, output);
-  return shoal_collective_run(c->group, &collective);
+  if (c->bundle) shoal_bundle_pack(c);
+  const shoal_collective_t collective =
+      c->bundle ? shoal_bundle_collective(c) : shoal_motion_collective(c->motion, input, output);
+  SHOAL_RETURN_IF_ERROR(shoal_collective_run(c->group, &collective));
+  if (c->bundle) shoal_bundle_finish(c);
+  return NULL;
 }

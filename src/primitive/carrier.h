@@ -1,6 +1,7 @@
 // A carrier runs one rank's side of a reshard, its motion (layout/motion.h): on memory of the host,
 // or enqueued on a device's queue. A primitive has one per direction, and a loaded program one per
-// reshard: no other code moves a value between two layouts.
+// reshard: no other code moves a value between two layouts. A reshard of several values is a bundle
+// of motions (layout/bundle.h).
 //
 // Everything is allocated by init and bind; starting, waiting, running and enqueueing allocate
 // nothing. Contributions are reduced in the motion's order, so that every rank gets the same bits
@@ -9,7 +10,7 @@
 #define SHOAL_PRIMITIVE_CARRIER_H_
 
 #include "comm/enqueue.h"
-#include "layout/motion.h"
+#include "layout/bundle.h"
 #include "shoal/comm.h"
 
 // A carrier on a device; see shoal_carrier_bind.
@@ -24,10 +25,21 @@ typedef struct shoal_carrier_device {
   shoal_work_t work;
 } shoal_carrier_device_t;
 
+// One value of a bundle.
+typedef struct shoal_carrier_part {
+  const shoal_motion_t *motion;
+  shoal_message_t *sends, *recvs;  // where its shares of the messages lie
+  shoal_address_t input_at, output_at;
+  const void *input;  // under way
+  void *output;
+} shoal_carrier_part_t;
+
 typedef struct shoal_carrier {
   shoal_world_t *world;
-  const shoal_motion_t *motion;
+  const shoal_motion_t *motion;  // what is communicated
   shoal_message_t *sends, *recvs;
+  const shoal_bundle_t *bundle;  // of several values; NULL: of one
+  shoal_carrier_part_t *parts;   // of the bundle
   // The caller's to set, and to keep until nothing is under way:
   shoal_group_t *group;  // collective
   shoal_lane_t *lane;    // of messages; NULL: the world's own order
@@ -49,6 +61,11 @@ typedef struct shoal_carrier {
 SHOAL_MUST_USE shoal_status_t shoal_carrier_init(shoal_world_t *world, const shoal_motion_t *motion,
                                                  int32_t tag, shoal_arena_t *arena,
                                                  shoal_carrier_t *out_carrier);
+// The same for a bundle, which is run on a device's queue only.
+SHOAL_MUST_USE shoal_status_t shoal_carrier_init_bundle(shoal_world_t *world,
+                                                        const shoal_bundle_t *bundle, int32_t tag,
+                                                        shoal_arena_t *arena,
+                                                        shoal_carrier_t *out_carrier);
 // Packs and starts, never blocking. Until it is waited for, the input is not changed - unless the
 // motion has no direct messages and receives nothing - and the output is not touched. *Collective*
 // over the ranks that take part.
@@ -73,6 +90,10 @@ SHOAL_MUST_USE shoal_status_t shoal_carrier_run(shoal_carrier_t *carrier, const 
 SHOAL_MUST_USE shoal_status_t shoal_carrier_bind(shoal_carrier_t *carrier, shoal_device_t *device,
                                                  shoal_address_t input, shoal_address_t output,
                                                  shoal_address_t workspace, shoal_arena_t *arena);
+// The same for a bundle: inputs and outputs of its values, 0 where this rank has none.
+SHOAL_MUST_USE shoal_status_t shoal_carrier_bind_bundle(
+    shoal_carrier_t *carrier, shoal_device_t *device, const shoal_address_t *inputs,
+    const shoal_address_t *outputs, shoal_address_t workspace, shoal_arena_t *arena);
 // Host memory that a bound carrier needs in carrier->on->work.bounce, to be set before it is
 // enqueued. Carriers of one queue may share it, but not those that post.
 int64_t shoal_carrier_bounce(const shoal_carrier_t *carrier);
@@ -96,6 +117,13 @@ void shoal_motion_begin(const shoal_motion_t *motion, const void *input,
                         void *output);  // local copies, where nothing is added
 void shoal_motion_finish(const shoal_motion_t *motion, const void *input, void *output,
                          const shoal_message_t *recvs, float *scratch);
+
+// The same for all values of a carrier's bundle, on its staging memory. A collective's elements are
+// copied there by pack, and from there by finish.
+void shoal_bundle_pack(shoal_carrier_t *carrier);
+void shoal_bundle_begin(const shoal_carrier_t *carrier);
+void shoal_bundle_finish(const shoal_carrier_t *carrier);
+shoal_collective_t shoal_bundle_collective(const shoal_carrier_t *carrier);
 
 // ---- strided copies on host memory; nothing allocates ---------------------------------
 

@@ -16,13 +16,28 @@ static shoal_status_t view(const shoal_carrier_device_t *on, shoal_address_t add
                      shoal_device_kind(on->device));
 }
 
+static shoal_status_t view_both(const shoal_carrier_device_t *on, const shoal_motion_t *motion,
+                                shoal_address_t input, shoal_address_t output, void **out_input,
+                                void **out_output) {
+  const int64_t element = (int64_t)shoal_dtype_size(motion->dtype);
+  SHOAL_RETURN_IF_ERROR(view(on, input, motion->input_count * element, out_input));
+  return view(on, output, motion->output_count * element, out_output);
+}
+
 static shoal_status_t run_viewed(shoal_carrier_t *c) {
   const shoal_carrier_device_t *on = c->on;
   const shoal_motion_t *motion = c->motion;
-  const int64_t element = (int64_t)shoal_dtype_size(motion->dtype);
-  void *input, *output;
-  SHOAL_RETURN_IF_ERROR(view(on, on->input, motion->input_count * element, &input));
-  SHOAL_RETURN_IF_ERROR(view(on, on->output, motion->output_count * element, &output));
+  void *input = NULL, *output = NULL;
+  if (!c->bundle) {
+    SHOAL_RETURN_IF_ERROR(view_both(on, motion, on->input, on->output, &input, &output));
+  }
+  for (int32_t i = 0; c->bundle && i < c->bundle->count; ++i) {
+    shoal_carrier_part_t *part = &c->parts[i];
+    void *from;
+    SHOAL_RETURN_IF_ERROR(
+        view_both(on, part->motion, part->input_at, part->output_at, &from, &part->output));
+    part->input = from;
+  }
   if (shoal_motion_only_sends(motion)) {
     SHOAL_RETURN_IF_ERROR(shoal_carrier_drain(c));
     SHOAL_RETURN_IF_ERROR(shoal_carrier_start(c, input, output));
@@ -47,6 +62,7 @@ static shoal_status_t run(void *self) {
 typedef struct copies {
   shoal_arena_t *arena;
   const shoal_carrier_device_t *on;
+  shoal_address_t input, output;  // of the value
   SHOAL_VEC(shoal_copy_t) items;
 } copies_t;
 
@@ -90,12 +106,12 @@ static shoal_status_t build_before(const shoal_motion_t *motion, copies_t *copie
   if (motion->clear && !motion->wide) {
     SHOAL_RETURN_IF_ERROR(add_dense(
         copies, motion->output_count,
-        (shoal_copy_t){.dst = on->output, .dtype = motion->dtype, .reduce = motion->reduce}));
+        (shoal_copy_t){.dst = copies->output, .dtype = motion->dtype, .reduce = motion->reduce}));
   }
   for (int32_t i = 0; i < motion->send_count; ++i) {
     const shoal_parcel_t *parcel = &motion->sends[i];
     if (parcel->direct) continue;
-    SHOAL_RETURN_IF_ERROR(add(copies, &(shoal_copy_t){.src = on->input,
+    SHOAL_RETURN_IF_ERROR(add(copies, &(shoal_copy_t){.src = copies->input,
                                                       .dst = place_of(on, parcel, 0),
                                                       .dtype = motion->dtype,
                                                       .piece_count = parcel->piece_count,
@@ -118,8 +134,8 @@ static shoal_status_t build_after(const shoal_motion_t *motion, copies_t *copies
     const shoal_step_t *step = &motion->steps[i];
     const bool local = step->recv < 0;
     const shoal_copy_t copy = {
-        .src = local ? on->input : place_of(on, &motion->recvs[step->recv], on->output),
-        .dst = motion->wide ? wide : on->output,
+        .src = local ? copies->input : place_of(on, &motion->recvs[step->recv], copies->output),
+        .dst = motion->wide ? wide : copies->output,
         .dtype = motion->dtype,
         .accumulate = step->add,
         .reduce = motion->reduce,
@@ -135,13 +151,68 @@ static shoal_status_t build_after(const shoal_motion_t *motion, copies_t *copies
   if (motion->wide) {
     return add_dense(
         copies, motion->output_count,
-        (shoal_copy_t){.src = wide, .dst = on->output, .dtype = motion->dtype, .narrow = true});
+        (shoal_copy_t){.src = wide, .dst = copies->output, .dtype = motion->dtype, .narrow = true});
   }
-  return add(copies, &(shoal_copy_t){.dst = on->output,
+  return add(copies, &(shoal_copy_t){.dst = copies->output,
                                      .dtype = motion->dtype,
                                      .reduce = SHOAL_REDUCE_SUM,
                                      .piece_count = motion->zero_count,
                                      .pieces = motion->zeros});
+}
+
+// A collective's values, packed or unpacked.
+static shoal_status_t build_ranges(const shoal_carrier_t *c, int64_t count,
+                                   const shoal_bundle_range_t *ranges, bool pack,
+                                   copies_t *copies) {
+  for (int64_t i = 0; i < count; ++i) {
+    const shoal_bundle_range_t *range = &ranges[i];
+    const shoal_carrier_part_t *part = &c->parts[range->value];
+    const shoal_dtype_t dtype = part->motion->dtype;
+    const int64_t at = range->at * (int64_t)shoal_dtype_size(dtype);
+    const shoal_address_t own = (pack ? part->input_at : part->output_at) + (shoal_address_t)at;
+    const shoal_address_t packed = copies->on->workspace + (shoal_address_t)range->offset;
+    SHOAL_RETURN_IF_ERROR(add_dense(
+        copies, range->count,
+        (shoal_copy_t){.src = pack ? own : packed, .dst = pack ? packed : own, .dtype = dtype}));
+  }
+  return NULL;
+}
+
+static shoal_status_t build_values(const shoal_carrier_t *c, copies_t *before, copies_t *after) {
+  if (!c->bundle) {
+    SHOAL_RETURN_IF_ERROR(build_before(c->motion, before));
+    return build_after(c->motion, after);
+  }
+  if (c->motion->collective) {
+    SHOAL_RETURN_IF_ERROR(build_ranges(c, c->bundle->pack_count, c->bundle->packs, true, before));
+    return build_ranges(c, c->bundle->unpack_count, c->bundle->unpacks, false, after);
+  }
+  for (int32_t i = 0; i < c->bundle->count; ++i) {
+    const shoal_carrier_part_t *part = &c->parts[i];
+    before->input = after->input = part->input_at;
+    before->output = after->output = part->output_at;
+    SHOAL_RETURN_IF_ERROR(build_before(part->motion, before));
+    SHOAL_RETURN_IF_ERROR(build_after(part->motion, after));
+  }
+  return NULL;
+}
+
+static shoal_status_t build_copies(shoal_carrier_t *c, shoal_arena_t *arena) {
+  shoal_carrier_device_t *on = c->on;
+  copies_t before = {.arena = arena, .on = on, .input = on->input, .output = on->output};
+  copies_t after = before;
+  SHOAL_RETURN_IF_ERROR(build_values(c, &before, &after));
+  for (int64_t i = 0; i < before.items.count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_copy_prepare(on->device, arena, &before.items.items[i]));
+  }
+  for (int64_t i = 0; i < after.items.count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_copy_prepare(on->device, arena, &after.items.items[i]));
+  }
+  on->before = before.items.items;
+  on->before_count = before.items.count;
+  on->after = after.items.items;
+  on->after_count = after.items.count;
+  return NULL;
 }
 
 // ---- binding --------------------------------------------------------------------------
@@ -171,20 +242,7 @@ static shoal_status_t bind_messages(shoal_carrier_t *c, shoal_arena_t *arena) {
   on->work.send_at = send_at;
   on->work.recv_at = recv_at;
   on->work.posts = shoal_motion_only_sends(motion);
-  copies_t before = {.arena = arena, .on = on}, after = {.arena = arena, .on = on};
-  SHOAL_RETURN_IF_ERROR(build_before(motion, &before));
-  SHOAL_RETURN_IF_ERROR(build_after(motion, &after));
-  for (int64_t i = 0; i < before.items.count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_copy_prepare(on->device, arena, &before.items.items[i]));
-  }
-  for (int64_t i = 0; i < after.items.count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_copy_prepare(on->device, arena, &after.items.items[i]));
-  }
-  on->before = before.items.items;
-  on->before_count = before.items.count;
-  on->after = after.items.items;
-  on->after_count = after.items.count;
-  return NULL;
+  return build_copies(c, arena);
 }
 
 shoal_status_t shoal_carrier_bind(shoal_carrier_t *c, shoal_device_t *device, shoal_address_t input,
@@ -205,10 +263,29 @@ shoal_status_t shoal_carrier_bind(shoal_carrier_t *c, shoal_device_t *device, sh
     on->work.collective = shoal_motion_collective(c->motion, NULL, NULL);
     on->work.send = input;
     on->work.recv = output;
+    if (c->bundle) {
+      on->work.send = workspace + (shoal_address_t)c->bundle->send_at;
+      on->work.recv = workspace + (shoal_address_t)c->bundle->recv_at;
+      SHOAL_RETURN_IF_ERROR(build_copies(c, arena));
+    }
   } else {
     SHOAL_RETURN_IF_ERROR(bind_messages(c, arena));
   }
   return shoal_work_prepare(device, &on->work);
+}
+
+shoal_status_t shoal_carrier_bind_bundle(shoal_carrier_t *c, shoal_device_t *device,
+                                         const shoal_address_t *inputs,
+                                         const shoal_address_t *outputs, shoal_address_t workspace,
+                                         shoal_arena_t *arena) {
+  if (!c->bundle) {
+    return shoal_carrier_bind(c, device, inputs[0], outputs[0], workspace, arena);
+  }
+  for (int32_t i = 0; i < c->bundle->count; ++i) {
+    c->parts[i].input_at = inputs[i];
+    c->parts[i].output_at = outputs[i];
+  }
+  return shoal_carrier_bind(c, device, 0, 0, workspace, arena);
 }
 
 int64_t shoal_carrier_bounce(const shoal_carrier_t *c) {

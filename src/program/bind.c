@@ -176,41 +176,75 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
 
 // ---- reshards -----------------------------------------------------------------------
 
-static shoal_status_t bind_channel(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound) {
-  const shoal_instruction_t *in = bound->instruction;
-  const int32_t number = in->channels ? in->channels[0] : -1;
-  if (number < 0 || number >= b->program->channel_count) {
-    return SHOAL_ERROR(MISMATCH, "there is no channel %d", number);
-  }
-  if (in->input_count != 1 || in->output_count != 1) {
-    return SHOAL_ERROR(UNSUPPORTED, "a reshard carries one value, not %d", in->input_count);
-  }
+// What the rank does for one of the values.
+static shoal_status_t bind_channel(binder_t *b, int64_t micro, int32_t index,
+                                   const shoal_bound_instruction_t *bound,
+                                   shoal_reshard_facts_t *out_facts, shoal_motion_t *out_motion) {
+  const int32_t number = bound->instruction->channels[index];
   const shoal_channel_t *channel = &b->program->channels[number];
-  bool sends = shoal_mesh_position(channel->src->mesh, b->rank) >= 0;
-  bool receives = shoal_mesh_position(channel->dst->mesh, b->rank) >= 0;
-  bound->idle = !sends && !receives;
-  if (bound->idle) return NULL;
-  if (sends != (bound->inputs[0] != NULL) || receives != (bound->outputs[0] != NULL)) {
+  const shoal_bound_buffer_t *input = bound->inputs[index], *output = bound->outputs[index];
+  const bool sends = shoal_mesh_position(channel->src->mesh, b->rank) >= 0;
+  const bool receives = shoal_mesh_position(channel->dst->mesh, b->rank) >= 0;
+  if (sends != (input != NULL) || receives != (output != NULL)) {
+    const bool source = sends != (input != NULL);
     return SHOAL_ERROR_HINT(MISMATCH, "give the buffers on the meshes of the channel's two layouts",
                             "rank %d %s a buffer for the %s of channel %d", b->rank,
-                            sends == (bound->inputs[0] != NULL) ? (receives ? "lacks" : "has")
-                            : sends                             ? "lacks"
-                                                                : "has",
-                            sends == (bound->inputs[0] != NULL) ? "destination" : "source", number);
+                            (source ? sends : receives) ? "lacks" : "has",
+                            source ? "source" : "destination", number);
   }
-  shoal_motion_t *own = SHOAL_NEW(b->arena, shoal_motion_t, 1);
-  if (!own) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, micro, b->rank, bound->inputs[0],
-                                           bound->outputs[0], false, b->arena, own));
-  bound->idle = shoal_motion_is_idle(own);
+  SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, micro, b->arena->allocator, out_facts));
+  return shoal_bind_reshard(channel, micro, b->rank, input, output, out_facts, b->arena,
+                            out_motion);
+}
+
+static shoal_status_t check_channels(const binder_t *b, const shoal_instruction_t *in) {
+  if (in->input_count < 1 || in->input_count != in->output_count || !in->channels) {
+    return SHOAL_ERROR(MISMATCH, "it carries no value");
+  }
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    if (in->channels[i] >= 0 && in->channels[i] < b->program->channel_count) continue;
+    return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channels[i]);
+  }
+  return NULL;
+}
+
+static bool takes_part(const binder_t *b, const shoal_instruction_t *in) {
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    const shoal_channel_t *channel = &b->program->channels[in->channels[i]];
+    if (shoal_mesh_position(channel->src->mesh, b->rank) >= 0) return true;
+    if (shoal_mesh_position(channel->dst->mesh, b->rank) >= 0) return true;
+  }
+  return false;
+}
+
+static shoal_status_t bind_channels(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound,
+                                    shoal_arena_t *scratch) {
+  const shoal_instruction_t *in = bound->instruction;
+  const int32_t count = in->input_count;
+  SHOAL_RETURN_IF_ERROR(check_channels(b, in));
+  bound->idle = !takes_part(b, in);
+  if (bound->idle) return NULL;
+  shoal_bundle_t *bundle = SHOAL_NEW(b->arena, shoal_bundle_t, 1);
+  shoal_motion_t *motions = SHOAL_NEW(b->arena, shoal_motion_t, count);
+  shoal_reshard_facts_t *facts = SHOAL_NEW(scratch, shoal_reshard_facts_t, count);
+  shoal_dtype_t *dtypes = SHOAL_NEW(scratch, shoal_dtype_t, count);
+  if (!bundle || !motions || !facts || !dtypes) return SHOAL_OOM();
+  for (int32_t i = 0; i < count; ++i) {
+    SHOAL_RETURN_IF_ERROR(bind_channel(b, micro, i, bound, &facts[i], &motions[i]));
+    dtypes[i] = b->program->channels[in->channels[i]].type.dtype;
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_bundle_check(count, facts, dtypes, in->channels));
+  SHOAL_RETURN_IF_ERROR(shoal_bundle_plan(count, motions, b->rank, b->arena, bundle));
+  bound->idle = shoal_bundle_is_idle(bundle);
   // What only sends has memory of its own: its messages may be under way when this is used again.
-  if (own->staging > in->workspace && !shoal_motion_only_sends(own)) {
-    return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_channel_workspace",
+  if (bundle->whole.staging > in->workspace && !shoal_motion_only_sends(&bundle->whole)) {
+    return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_reshard_workspace",
                             "the messages of channel %d need %lld bytes of workspace here, the "
                             "program gives it %lld",
-                            number, (long long)own->staging, (long long)in->workspace);
+                            in->channels[0], (long long)bundle->whole.staging,
+                            (long long)in->workspace);
   }
-  bound->reshard = own;
+  bound->reshard = bundle;
   return NULL;
 }
 
@@ -231,7 +265,7 @@ static shoal_status_t all_or_none(shoal_bound_instruction_t *bound) {
 static shoal_status_t bind_opcode(binder_t *b, int64_t micro, shoal_bound_instruction_t *bound,
                                   shoal_arena_t *scratch) {
   const shoal_instruction_t *in = bound->instruction;
-  if (in->opcode == SHOAL_OPCODE_RESHARD) return bind_channel(b, micro, bound);
+  if (in->opcode == SHOAL_OPCODE_RESHARD) return bind_channels(b, micro, bound, scratch);
   SHOAL_RETURN_IF_ERROR(all_or_none(bound));
   if (bound->idle) return NULL;
   if (in->predicate >= 0 && !bound->predicate) {

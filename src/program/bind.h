@@ -4,7 +4,7 @@
 #define SHOAL_PROGRAM_BIND_H_
 
 #include "base/arena.h"
-#include "layout/motion.h"
+#include "layout/bundle.h"
 #include "shoal/program.h"
 
 // One rank's part of a buffer in one micro-batch.
@@ -24,7 +24,7 @@ typedef struct shoal_bound_instruction {
   const shoal_bound_buffer_t *predicate;
   const shoal_bound_buffer_t **counts;  // COMPUTE: inputs', then outputs', where they are bounded;
                                         // NULL: none is
-  const shoal_motion_t *reshard;        // RESHARD
+  const shoal_bundle_t *reshard;        // RESHARD
   int64_t piece_count;                  // COPY, ACCUMULATE
   const shoal_piece_t *pieces;
 } shoal_bound_instruction_t;
@@ -111,10 +111,17 @@ SHOAL_MUST_USE shoal_status_t shoal_layout_largest(const shoal_layout_t *layout,
                                                    const shoal_type_t *type,
                                                    const shoal_class_t *rank_class,
                                                    shoal_allocator_t allocator, int64_t *out_bytes);
-// Bytes of workspace a reshard needs on its worst rank, or on the worst of a class. Ranks that only
-// send need none of the arena: their messages may leave later, from memory of their own.
+// Bytes of workspace a reshard of one value needs on its worst rank, or on the worst of a class.
+// Ranks that only send need none of the arena: their messages may leave later, from memory of their
+// own.
 SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel,
                                                       int64_t micro_count,
+                                                      const shoal_class_t *rank_class,
+                                                      shoal_arena_t *scratch, int64_t *out_bytes);
+// The same for a reshard that carries `count` channels of a table. Of several values it is the sum
+// of what each needs on its own worst rank, which is enough for every rank.
+SHOAL_MUST_USE shoal_status_t shoal_reshard_workspace(const shoal_channel_t *table, int32_t count,
+                                                      const int32_t *channels, int64_t micro_count,
                                                       const shoal_class_t *rank_class,
                                                       shoal_arena_t *scratch, int64_t *out_bytes);
 

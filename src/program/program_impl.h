@@ -55,12 +55,17 @@ bool shoal_class_has_default_queues(const shoal_class_t *rank_class);
 SHOAL_MUST_USE shoal_status_t shoal_channel_describe(const shoal_channel_t *channel, int64_t micro,
                                                      shoal_allocator_t allocator,
                                                      shoal_reshard_facts_t *out_facts);
-// What the rank does in it; `input` and `output` are its parts, or NULL. `messages`: by messages
-// even where a collective would do, which needs a group.
+// What the rank does in it; `input` and `output` are its parts, or NULL.
 SHOAL_MUST_USE shoal_status_t shoal_bind_reshard(const shoal_channel_t *channel, int64_t micro,
                                                  int32_t rank, const shoal_bound_buffer_t *input,
-                                                 const shoal_bound_buffer_t *output, bool messages,
+                                                 const shoal_bound_buffer_t *output,
+                                                 const shoal_reshard_facts_t *facts,
                                                  shoal_arena_t *arena, shoal_motion_t *out_motion);
+// The same outside the loop, by messages even where a collective would do, which needs a group.
+SHOAL_MUST_USE shoal_status_t shoal_bind_messages(const shoal_channel_t *channel, int32_t rank,
+                                                  const shoal_bound_buffer_t *input,
+                                                  const shoal_bound_buffer_t *output,
+                                                  shoal_arena_t *arena, shoal_motion_t *out_motion);
 
 // COPY and ACCUMULATE: the pieces of `bound`, whose operands are bound already.
 SHOAL_MUST_USE shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro,

@@ -12,27 +12,36 @@ static int32_t tag_of(const shoal_program_t *program, int32_t channel, int32_t m
   return (int32_t)(((int64_t)channel * (program->micro + 1) + micro + 1) & INT32_MAX);
 }
 
+static shoal_address_t address_of(const shoal_runner_t *runner, const shoal_bound_buffer_t *part) {
+  return part ? runner->memory + (shoal_address_t)part->offset : 0;
+}
+
 shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, int32_t micro,
                                    const shoal_bound_instruction_t *bound,
                                    shoal_run_move_t **out_move) {
   const shoal_instruction_t *in = bound->instruction;
-  const shoal_motion_t *motion = bound->reshard;
-  const shoal_bound_buffer_t *input = bound->inputs[0], *output = bound->outputs[0];
+  const shoal_bundle_t *bundle = bound->reshard;
   shoal_run_move_t *move = SHOAL_NEW(&runner->arena, shoal_run_move_t, 1);
-  if (!move) return SHOAL_OOM();
+  shoal_address_t *inputs = SHOAL_NEW(&runner->arena, shoal_address_t, bundle->count);
+  shoal_address_t *outputs = SHOAL_NEW(&runner->arena, shoal_address_t, bundle->count);
+  if (!move || !inputs || !outputs) return SHOAL_OOM();
+  for (int32_t i = 0; i < bundle->count; ++i) {
+    inputs[i] = address_of(runner, bound->inputs[i]);
+    outputs[i] = address_of(runner, bound->outputs[i]);
+  }
   *move = (shoal_run_move_t){
-      .input = input ? runner->memory + (shoal_address_t)input->offset : 0,
-      .output = output ? runner->memory + (shoal_address_t)output->offset : 0,
+      .inputs = inputs,
+      .outputs = outputs,
       .workspace = runner->memory + (shoal_address_t)in->workspace_offset,
       .queue = in->queue,
       .lane = runner->program->channels[in->channels[0]].lane,
-      .lazy = shoal_motion_only_sends(motion),
+      .lazy = shoal_motion_only_sends(&bundle->whole),
       .next = runner->moves,
   };
   shoal_carrier_t *carrier = &move->carrier;
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_init(runner->world, motion,
-                                           tag_of(runner->program, in->channels[0], micro),
-                                           &runner->arena, carrier));
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_init_bundle(runner->world, bundle,
+                                                  tag_of(runner->program, in->channels[0], micro),
+                                                  &runner->arena, carrier));
   carrier->label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name);
   carrier->what = shoal_arena_printf(&runner->arena, "rank %d, reshard of '%s' in segment '%s'",
                                      runner->rank, in->name, segment);
@@ -105,8 +114,8 @@ static shoal_status_t bind(shoal_runner_t *runner, shoal_run_move_t *move) {
       if (!carrier->staging) return SHOAL_OOM();
     }
   }
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_bind(carrier, runner->device, move->input, move->output,
-                                           workspace, &runner->arena));
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_bind_bundle(carrier, runner->device, move->inputs,
+                                                  move->outputs, workspace, &runner->arena));
   if (!move->lazy || shoal_carrier_bounce(carrier) == 0) return NULL;
   carrier->on->work.bounce =
       shoal_arena_alloc(&runner->arena, (size_t)shoal_carrier_bounce(carrier), 1);

@@ -89,7 +89,8 @@ typedef struct shoal_run_transfer {
 // of an order has its own, so that within a run no send waits for another.
 typedef struct shoal_run_move {
   shoal_carrier_t carrier;
-  shoal_address_t input, output, workspace;
+  const shoal_address_t *inputs, *outputs;  // of each value
+  shoal_address_t workspace;
   int32_t queue, lane;
   bool lazy;
   struct shoal_run_move *next;  // all of the runner

@@ -85,8 +85,8 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   const bool receives = !root || *root == runner->rank;
   shoal_bound_buffer_t whole = {.type = info->type, .count = shoal_shape_count(&info->type.shape)};
   // As messages: a collective would need a group made for this once.
-  SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(&gather->channel, -1, runner->rank, &part,
-                                           receives ? &whole : NULL, true, arena, &gather->motion));
+  SHOAL_RETURN_IF_ERROR(shoal_bind_messages(&gather->channel, runner->rank, &part,
+                                            receives ? &whole : NULL, arena, &gather->motion));
   shoal_carrier_t *carrier = &gather->carrier;
   SHOAL_RETURN_IF_ERROR(
       shoal_carrier_init(runner->world, &gather->motion, INT32_MAX, arena, carrier));
@@ -147,8 +147,7 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   shoal_channel_t channel = {.type = info->type, .src = &here, .dst = info->layout};
   shoal_motion_t motion;
   shoal_bound_buffer_t whole = {.count = shoal_shape_count(&info->type.shape)};
-  SHOAL_RETURN_IF_ERROR(
-      shoal_bind_reshard(&channel, -1, runner->rank, &whole, &part, true, arena, &motion));
+  SHOAL_RETURN_IF_ERROR(shoal_bind_messages(&channel, runner->rank, &whole, &part, arena, &motion));
   out_part->clear = motion.clear;  // partial, and this rank is not the one that brings the value
   out_part->reduce = motion.reduce;
   if (motion.step_count == 0) return NULL;

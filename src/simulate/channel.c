@@ -74,34 +74,54 @@ static shoal_status_t bytes_at(const shoal_layout_t *layout, const shoal_type_t 
   return NULL;
 }
 
-static shoal_status_t find_collective(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                      const shoal_reshard_facts_t *facts, int64_t micro,
+// What a reshard carries, in one micro-batch.
+typedef struct cargo {
+  const shoal_sim_t *sim;
+  int32_t count;
+  const int32_t *channels;
+  int64_t micro;
+} cargo_t;
+
+static const shoal_channel_t *channel_of(const cargo_t *cargo, int32_t i) {
+  return &cargo->sim->program->channels[cargo->channels[i]];
+}
+
+// One collective of all values: their bytes add up, its latency is waited for once.
+static shoal_status_t find_collective(const cargo_t *cargo, const shoal_reshard_facts_t *facts,
                                       const shoal_sim_actor_t *actor, shoal_arena_t *scratch,
                                       shoal_sim_flow_t *flow) {
   const int32_t rank = actor->first_rank;
-  const int64_t position = shoal_mesh_position(channel->dst->mesh, rank);
+  const shoal_mesh_t *mesh = channel_of(cargo, 0)->dst->mesh;
+  const int64_t position = shoal_mesh_position(mesh, rank);
   if (position < 0) return NULL;
   shoal_sim_place_t place;
-  double bytes;
-  shoal_sim_place_axes(sim->cluster, channel->dst->mesh, axes_of(facts), position, &place);
-  SHOAL_RETURN_IF_ERROR(
-      bytes_at(facts->kind == SHOAL_RESHARD_REDUCE_SCATTER ? channel->src : channel->dst,
-               &channel->type, rank, micro, scratch, &bytes));
-  shoal_sim_collective(sim, actor, facts->kind, bytes, &place, flow);
+  double total = 0;
+  shoal_sim_place_axes(cargo->sim->cluster, mesh, axes_of(facts), position, &place);
+  for (int32_t i = 0; i < cargo->count; ++i) {
+    const shoal_channel_t *channel = channel_of(cargo, i);
+    double bytes;
+    SHOAL_RETURN_IF_ERROR(
+        bytes_at(facts->kind == SHOAL_RESHARD_REDUCE_SCATTER ? channel->src : channel->dst,
+                 &channel->type, rank, cargo->micro, scratch, &bytes));
+    total += bytes;
+  }
+  shoal_sim_collective(cargo->sim, actor, facts->kind, total, &place, flow);
   return NULL;
 }
 
 // ---- messages -------------------------------------------------------------------------
 
-// What the ranks of one node send and receive, summed up.
-static shoal_status_t look_at_rank(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                   int64_t micro, const shoal_sim_actor_t *actor, int32_t rank,
-                                   shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+// What the ranks of one node send and receive of one value, summed up.
+static shoal_status_t look_at_value(const cargo_t *cargo, const shoal_channel_t *channel,
+                                    const shoal_sim_actor_t *actor, int32_t rank,
+                                    shoal_arena_t *scratch, double *out_peers,
+                                    shoal_sim_flow_t *flow) {
   const double element = (double)shoal_dtype_size(channel->type.dtype);
   shoal_links_t links;
-  SHOAL_RETURN_IF_ERROR(shoal_links_list(channel->src, shoal_program_micro_of(channel->src, micro),
-                                         channel->dst, shoal_program_micro_of(channel->dst, micro),
-                                         &channel->type.shape, rank, scratch, &links));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_links_list(channel->src, shoal_program_micro_of(channel->src, cargo->micro),
+                       channel->dst, shoal_program_micro_of(channel->dst, cargo->micro),
+                       &channel->type.shape, rank, scratch, &links));
   for (int64_t i = 0; i < links.count; ++i) {
     const shoal_link_t *link = &links.items[i];
     const double bytes = (double)link->count * element;
@@ -111,28 +131,43 @@ static shoal_status_t look_at_rank(const shoal_sim_t *sim, const shoal_channel_t
       continue;
     }
     const bool sends = link->from == rank;
-    const shoal_cluster_level_t level = shoal_cluster_level(sim->cluster, link->from, link->to);
+    const shoal_cluster_level_t level =
+        shoal_cluster_level(cargo->sim->cluster, link->from, link->to);
     flow->sends |= sends;
     flow->receives |= !sends;
     flow->bytes[sends ? SHOAL_SIM_OUT : SHOAL_SIM_IN][level] += bytes;
-    if (sends && level == SHOAL_CLUSTER_NODE) flow->peers += 1;
-    const double latency = shoal_sim_latency(sim, actor, level);
+    if (sends && level == SHOAL_CLUSTER_NODE) *out_peers += 1;
+    const double latency = shoal_sim_latency(cargo->sim, actor, level);
     if (latency > flow->latency) flow->latency = latency;
   }
   return NULL;
 }
 
+// Values for the same peer travel in one message.
+static shoal_status_t look_at_rank(const cargo_t *cargo, const shoal_sim_actor_t *actor,
+                                   int32_t rank, shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+  double most = 0;
+  for (int32_t i = 0; i < cargo->count; ++i) {
+    double peers = 0;
+    SHOAL_RETURN_IF_ERROR(
+        look_at_value(cargo, channel_of(cargo, i), actor, rank, scratch, &peers, flow));
+    if (peers > most) most = peers;
+  }
+  flow->peers += most;
+  return NULL;
+}
+
 // The average of the actor's ranks on this rank's node; the larger of it and `flow`.
-static shoal_status_t look_at_node(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                   int64_t micro, const shoal_sim_actor_t *actor, int32_t rank,
-                                   shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+static shoal_status_t look_at_node(const cargo_t *cargo, const shoal_sim_actor_t *actor,
+                                   int32_t rank, shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
+  const shoal_sim_t *sim = cargo->sim;
   shoal_sim_flow_t found = {0};
   int32_t first, end, count = 0;
   shoal_cluster_node_ranks(sim->cluster, shoal_cluster_node(sim->cluster, rank), &first, &end);
   if (end > sim->program->world) end = sim->program->world;
   for (int32_t r = first; r < end; ++r) {
     if (!shoal_sim_has_rank(actor->rank_class, r)) continue;
-    SHOAL_RETURN_IF_ERROR(look_at_rank(sim, channel, micro, actor, r, scratch, &found));
+    SHOAL_RETURN_IF_ERROR(look_at_rank(cargo, actor, r, scratch, &found));
     ++count;
   }
   if (count == 0) return NULL;
@@ -151,44 +186,44 @@ static shoal_status_t look_at_node(const shoal_sim_t *sim, const shoal_channel_t
 }
 
 // Parts are largest on the first node; neighbours on both sides are had in the middle.
-static shoal_status_t find_messages(const shoal_sim_t *sim, const shoal_channel_t *channel,
-                                    int64_t micro, const shoal_sim_actor_t *actor,
+static shoal_status_t find_messages(const cargo_t *cargo, const shoal_sim_actor_t *actor,
                                     shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
-  SHOAL_RETURN_IF_ERROR(look_at_node(sim, channel, micro, actor, actor->first_rank, scratch, flow));
-  if (shoal_cluster_node(sim->cluster, actor->middle_rank) ==
-      shoal_cluster_node(sim->cluster, actor->first_rank)) {
+  const shoal_cluster_t *cluster = cargo->sim->cluster;
+  SHOAL_RETURN_IF_ERROR(look_at_node(cargo, actor, actor->first_rank, scratch, flow));
+  if (shoal_cluster_node(cluster, actor->middle_rank) ==
+      shoal_cluster_node(cluster, actor->first_rank)) {
     return NULL;
   }
-  return look_at_node(sim, channel, micro, actor, actor->middle_rank, scratch, flow);
+  return look_at_node(cargo, actor, actor->middle_rank, scratch, flow);
 }
 
 // ---- all together ---------------------------------------------------------------------
 
-static shoal_status_t find_flows(const shoal_sim_t *sim, int32_t index, int64_t micro,
-                                 shoal_sim_flow_t *flows) {
-  const shoal_channel_t *channel = &sim->program->channels[index];
+static shoal_status_t find_flows(const cargo_t *cargo, shoal_sim_flow_t *flows) {
+  const shoal_sim_t *sim = cargo->sim;
   shoal_arena_t scratch;
   shoal_arena_init(sim->arena->allocator, &scratch);
   shoal_reshard_facts_t facts = {0};
-  shoal_status_t status = shoal_channel_describe(channel, micro, scratch.allocator, &facts);
+  shoal_status_t status =
+      shoal_channel_describe(channel_of(cargo, 0), cargo->micro, scratch.allocator, &facts);
   for (int64_t a = 0; a < sim->actor_count && !status; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
-    status = facts.collective
-                 ? find_collective(sim, channel, &facts, micro, actor, &scratch, &flows[a])
-                 : find_messages(sim, channel, micro, actor, &scratch, &flows[a]);
+    status = facts.collective ? find_collective(cargo, &facts, actor, &scratch, &flows[a])
+                              : find_messages(cargo, actor, &scratch, &flows[a]);
   }
   shoal_arena_deinit(&scratch);
   return status;
 }
 
-shoal_status_t shoal_sim_channel(shoal_sim_t *sim, int32_t channel, int32_t variant,
+shoal_status_t shoal_sim_reshard(shoal_sim_t *sim, const shoal_instruction_t *in, int32_t variant,
                                  const shoal_sim_flow_t **out_flows) {
-  shoal_sim_flow_t **entry = &sim->flows[(int64_t)channel * sim->variant_count + variant];
+  const int32_t first = in->channels[0];
+  shoal_sim_flow_t **entry = &sim->flows[(int64_t)first * sim->variant_count + variant];
   if (!*entry) {
+    const cargo_t cargo = {sim, in->input_count, in->channels, sim->variant_micros[variant]};
     *entry = SHOAL_NEW(sim->arena, shoal_sim_flow_t, sim->actor_count);
     if (!*entry) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(
-        find_flows(sim, channel, sim->variant_micros[variant], *entry), "channel %d", channel));
+    SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(find_flows(&cargo, *entry), "channel %d", first));
   }
   *out_flows = *entry;
   return NULL;

@@ -186,7 +186,7 @@ static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party, double 
   const shoal_sim_queue_t *queue = &player->queues[party.queue];
   const int32_t channel = head_of(queue)->channels[0];
   const shoal_sim_flow_t *flows;
-  SHOAL_RETURN_IF_ERROR(shoal_sim_channel(sim, channel, queue->variant, &flows));
+  SHOAL_RETURN_IF_ERROR(shoal_sim_reshard(sim, head_of(queue), queue->variant, &flows));
   const shoal_sim_flow_t *mine = &flows[party.actor];
   const int64_t use = player->uses[channel]++;
   *out_done = false;

@@ -93,8 +93,9 @@ SHOAL_MUST_USE shoal_status_t shoal_sim_find_variants(shoal_sim_t *sim);
 // Seconds of a segment's instructions; reshards count what they copy in the rank's own memory.
 SHOAL_MUST_USE shoal_status_t shoal_sim_segment(shoal_sim_t *sim, int64_t actor, int32_t segment,
                                                 int32_t variant, const double **out_seconds);
-// Gives what each actor sends and receives in a channel.
-SHOAL_MUST_USE shoal_status_t shoal_sim_channel(shoal_sim_t *sim, int32_t channel, int32_t variant,
+// Gives what each actor sends and receives in a reshard. Its first channel stands for all of them.
+SHOAL_MUST_USE shoal_status_t shoal_sim_reshard(shoal_sim_t *sim, const shoal_instruction_t *in,
+                                                int32_t variant,
                                                 const shoal_sim_flow_t **out_flows);
 // Groups the actors that exchange data in a channel: those with the same number, of *out_count
 // numbers. Ranks of one class on devices of two kinds need not be in one group.

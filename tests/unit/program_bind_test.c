@@ -42,7 +42,7 @@ static void parts_of_micro_batches(void **state) {
       assert_int_equal(mul->call.inputs[1].shape.rank, 1);
       assert_int_equal(mul->outputs[0]->offset, 128);
       assert_ptr_equal(mul->inputs[1], train->calls[1].instructions[1].inputs[1]);  // w: bound once
-      const shoal_motion_t *gather = call->instructions[2].reshard;
+      const shoal_motion_t *gather = &call->instructions[2].reshard->whole;
       assert_int_equal(gather->kind, SHOAL_RESHARD_ALL_GATHER);
       assert_true(gather->collective);
       assert_int_equal(gather->group_count, 2);
@@ -61,7 +61,7 @@ static void parts_of_micro_batches(void **state) {
       assert_int_equal(copy->pieces[0].src_offset, 0);
       assert_int_equal(copy->pieces[0].dst_offset, 4 * first[0][m]);
     }
-    const shoal_motion_t *sum = train->calls[4].instructions[0].reshard;
+    const shoal_motion_t *sum = &train->calls[4].instructions[0].reshard->whole;
     assert_true(sum->collective);
     assert_int_equal(sum->group_count, 2);
     assert_int_equal(sum->group[0], 0);
@@ -95,11 +95,11 @@ static void slots_and_idle_sides(void **state) {
   assert_int_equal(calls[1].instructions[1].outputs[0]->offset, 128);  // micro-batch 1: slot 1
   assert_int_equal(calls[1].instructions[0].outputs[0]->offset, 0);    // one slot for all
   assert_null(calls[0].instructions[0].inputs[0]);
-  assert_int_equal(calls[0].instructions[0].reshard->send_count, 0);
+  assert_int_equal(calls[0].instructions[0].reshard->whole.send_count, 0);
   // Micro-batch 0 has rows 0,1 | 2 on a and 0 | 1 | 2 on b; micro-batch 1 rows 3 | 4 and 3 | 4 |
   // none.
-  assert_int_equal(calls[0].instructions[0].reshard->recvs[0].peer, 0);
-  assert_int_equal(calls[1].instructions[0].reshard->recvs[0].peer, 1);
+  assert_int_equal(calls[0].instructions[0].reshard->whole.recvs[0].peer, 0);
+  assert_int_equal(calls[1].instructions[0].reshard->whole.recvs[0].peer, 1);
   assert_ok(shoal_program_bind(program, 4, &arena, &bound));
   calls = bound.orders[0].calls;
   assert_false(calls[0].instructions[0].idle);
@@ -238,7 +238,7 @@ static void move(const shoal_piece_t *pieces, int64_t count, const double *src, 
 
 // The n-th message that `from` sends to `to`.
 static const shoal_parcel_t *message_of(const rank_memory_t *from, int32_t to, int32_t n) {
-  const shoal_motion_t *reshard = from->code->reshard;
+  const shoal_motion_t *reshard = &from->code->reshard->whole;
   for (int32_t i = 0; i < reshard->send_count; ++i) {
     if (reshard->sends[i].peer == to && n-- == 0) return &reshard->sends[i];
   }
@@ -248,7 +248,7 @@ static const shoal_parcel_t *message_of(const rank_memory_t *from, int32_t to, i
 
 static void run_rank(rank_memory_t *ranks, int32_t rank) {
   rank_memory_t *mine = &ranks[rank];
-  const shoal_motion_t *reshard = mine->code->reshard;
+  const shoal_motion_t *reshard = &mine->code->reshard->whole;
   if (mine->code->idle || !mine->code->outputs[0]) return;
   int64_t count = mine->code->outputs[0]->count;
   if (reshard->collective && reshard->kind == SHOAL_RESHARD_ALL_GATHER) {
@@ -349,17 +349,18 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
     if (bound.order_count == 0) continue;
     mine->code = &bound.orders[0].calls[0].instructions[0];
     if (!mine->code->reshard) continue;
-    if (c->kind) assert_string_equal(shoal_reshard_name(mine->code->reshard->kind), c->kind);
-    if (mine->code->reshard->staging > most && !shoal_motion_only_sends(mine->code->reshard))
-      most = mine->code->reshard->staging;
+    if (c->kind) assert_string_equal(shoal_reshard_name(mine->code->reshard->whole.kind), c->kind);
+    if (mine->code->reshard->whole.staging > most &&
+        !shoal_motion_only_sends(&mine->code->reshard->whole))
+      most = mine->code->reshard->whole.staging;
     for (int64_t i = 0; i < MAX_ELEMENTS; ++i) mine->output[i] = -1e9;
     if (!mine->code->inputs[0]) continue;
     double whole[MAX_ELEMENTS];
     shoal_mesh_coords(channel->src->mesh, shoal_mesh_position(channel->src->mesh, rank), coords);
     for (int64_t i = 0; i < elements; ++i) whole[i] = summand(channel->src, coords, i);
     assert_ok(shoal_boxes_pack(&mine->code->inputs[0]->boxes, sizeof(double), whole, mine->input));
-    for (int32_t i = 0; i < mine->code->reshard->send_count; ++i) {
-      const shoal_parcel_t *send = &mine->code->reshard->sends[i];
+    for (int32_t i = 0; i < mine->code->reshard->whole.send_count; ++i) {
+      const shoal_parcel_t *send = &mine->code->reshard->whole.sends[i];
       if (send->direct) continue;
       move(send->pieces, send->piece_count, mine->input, mine->staging + send->offset / 8, false,
            0);
@@ -381,7 +382,7 @@ static void run_case(const reshard_case_t *c, shoal_registry_t *registry) {
   }
   for (int32_t from = 0; from < MAX_RANKS; ++from) {  // nothing is sent that is not received
     if (!ranks[from].code || !ranks[from].code->reshard) continue;
-    const shoal_motion_t *reshard = ranks[from].code->reshard;
+    const shoal_motion_t *reshard = &ranks[from].code->reshard->whole;
     for (int32_t i = 0; i < reshard->send_count; ++i) ++ranks[from].sent[reshard->sends[i].peer];
     for (int32_t to = 0; to < MAX_RANKS; ++to) {
       assert_int_equal(ranks[from].sent[to], ranks[to].received[from]);
@@ -548,7 +549,7 @@ static void workspaces_of_all(void **state) {
         shape = shoal_boxes_shape(&boxes);
         output.count = shoal_shape_count(&shape);
         shoal_motion_t motion;
-        assert_ok(shoal_bind_reshard(&channel, m, p, &input, &output, false, &arena, &motion));
+        assert_ok(shoal_bind_reshard(&channel, m, p, &input, &output, &facts, &arena, &motion));
         if (motion.staging > most && !shoal_motion_only_sends(&motion)) most = motion.staging;
       }
     }

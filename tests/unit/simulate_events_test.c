@@ -56,6 +56,51 @@ static void test_messages_pile_up(void **state) {
   shoal_simulation_free(s);
 }
 
+// Two values in one message, or in one collective: their bytes add up, the latency comes once.
+static void test_several_values(void **state) {
+  (void)state;
+  char *two = edit(PIPE, "channel 0 f32[4, 1024] \"a!micro:0\" -> \"b!micro:0\" micro\n",
+                   "channel 0 f32[4, 1024] \"a!micro:0\" -> \"b!micro:0\" micro\n"
+                   "channel 1 f32[4, 1024] \"a!micro:0\" -> \"b!micro:0\" micro\n");
+  char *sent = edit(two, "(0) -> (-) channel 0", "(0, 0) -> (-, -) channel 0,1");
+  char *text = edit(sent, "(-) -> (0) channel 0", "(-, -) -> (0, 1) channel 0,1");
+  shoal_simulation_t *s = simulate(
+      text, "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 8192}\n", PIPE_TIMES, "run");
+  expect(s->seconds, 1 + 2 * 0.5 + 0.25 + 4 * 2);
+  expect(s->groups[0].sent[SHOAL_CLUSTER_NETWORK], 2 * 4 * 4096);
+  shoal_simulation_free(s);
+  test_free(two);
+  test_free(sent);
+  test_free(text);
+  static const char sums[] =
+      "shoal_program 1\n"
+      "world 2\n"
+      "micro 1\n"
+      "mesh d=2\n"
+      "channel 0 f32[1024] \"d:partial(sum)\" -> \"\"\n"
+      "channel 1 f32[3072] \"d:partial(sum)\" -> \"\"\n"
+      "class 0 ranks 0-1 arena 65536\n"
+      "  buffer 0 temp \"x\" f32[1024] \"d:partial(sum)\" bytes 4096 offset 0\n"
+      "  buffer 1 temp \"x\" f32[1024] \"\" bytes 4096 offset 4096\n"
+      "  buffer 2 temp \"y\" f32[3072] \"d:partial(sum)\" bytes 12288 offset 8192\n"
+      "  buffer 3 temp \"y\" f32[3072] \"\" bytes 12288 offset 20480\n"
+      "  segment 0 s\n"
+      "    0 comm reshard (0, 2) -> (1, 3) channel 0,1 \"sums\" workspace 16384@32768\n"
+      "  order run 0\n";
+  static const char link[] = "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 8192}\n";
+  shoal_simulation_t *together = simulate(sums, link, NULL, "run");
+  text = edit(sums, "    0 comm reshard (0, 2) -> (1, 3) channel 0,1",
+              "    0 comm reshard (0) -> (1) channel 0 \"x\"\n"
+              "    1 comm reshard (2) -> (3) channel 1");
+  shoal_simulation_t *apart = simulate(text, link, NULL, "run");
+  test_free(text);
+  expect(together->bytes[SHOAL_CLUSTER_NETWORK], apart->bytes[SHOAL_CLUSTER_NETWORK]);
+  // The small one is exchanged whole, in one round; the large one and both together take two.
+  expect(apart->seconds - together->seconds, 0.25);
+  shoal_simulation_free(together);
+  shoal_simulation_free(apart);
+}
+
 // ---- shared links ---------------------------------------------------------------------
 
 // Ranks 0 and 1 each send 4096 bytes to ranks 2 and 3; rank 1 half a second later.
@@ -478,6 +523,7 @@ static void test_ranks_cost_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_two_stages),
+      cmocka_unit_test(test_several_values),
       cmocka_unit_test(test_messages_pile_up),
       cmocka_unit_test(test_shared_card),
       cmocka_unit_test(test_shared_uplink),
