@@ -13,6 +13,7 @@ typedef struct check_options {
   cli_plan_options_t planning;
   cli_model_options_t model;
   int64_t steps, seed, random;
+  const char *offload_dir;
   bool threads, processes, opaque, direct;
   const char *kase;
   bool mutate, assert_coverage, no_shrink, verbose;
@@ -28,6 +29,8 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(check_options_t, BOOL, threads, NULL, "ranks are threads (the default)",
                  .no_environment = true),
     CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
+    CHECK_OPTION(STRING, offload_dir, NULL,
+                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
     CHECK_OPTION(BOOL, opaque, NULL, "device memory that the host cannot read, like a GPU's"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
     CHECK_OPTION(INT, seed, "1", "seed of data and random cases (0: from the clock)"),
@@ -73,6 +76,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
                                          .strategy = o->planning.strategy,
                                          .mesh = o->planning.mesh,
                                          .cluster = o->planning.cluster,
+                                         .offload_dir = o->offload_dir,
                                          .opaque = o->opaque};
   shoal_check_how_t how = {.ranks = (int32_t)o->planning.ranks,
                            .steps = o->steps,

@@ -19,7 +19,7 @@ typedef struct train_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
   int64_t steps, log_every, save_every, keep;
-  const char *data, *save, *times_out;
+  const char *data, *save, *times_out, *offload_dir;
   bool resume, overwrite, threads, opaque, dry_run, help;
 } train_command_t;
 
@@ -41,6 +41,8 @@ static const shoal_option_t table[] = {
                  "device memory that the host cannot read, like a GPU's"),
     SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
                  "measure instructions and links, for `simulate --times`; file to write them to"),
+    SHOAL_OPTION(train_command_t, STRING, offload_dir, NULL,
+                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL,
                  "plan the model and check the program, then stop"),
     CLI_PLAN_OPTIONS(train_command_t),
@@ -223,11 +225,15 @@ static shoal_status_t report(trainer_t *t, int64_t next) {
   fprintf(t->out, "report: ");
   if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
   if (evaluated) fprintf(t->out, "%son the next batch %.4f", t->trained ? "" : "loss ", loss);
-  fprintf(t->out, "%smemory planned ", evaluated ? "; " : "");
-  cli_print_bytes(memory.arena_planned, t->out);
-  if (memory.arena_touched >= 0) {
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (kind > 0 && memory.arena_planned[kind] == 0) continue;
+    const char *name = kind > 0 ? shoal_memory_kind_name((shoal_memory_kind_t)kind) : "";
+    fprintf(t->out, "%s%s%smemory planned ", evaluated || kind > 0 ? "; " : "", name,
+            kind > 0 ? " " : "");
+    cli_print_bytes(memory.arena_planned[kind], t->out);
+    if (memory.arena_touched[kind] < 0) continue;
     fputs(", used ", t->out);
-    cli_print_bytes(memory.arena_touched, t->out);
+    cli_print_bytes(memory.arena_touched[kind], t->out);
   }
   fputc('\n', t->out);
   return NULL;
@@ -250,6 +256,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
                                          .mesh = planning->mesh,
                                          .cluster = planning->cluster,
                                          .opaque = command->opaque,
+                                         .offload_dir = command->offload_dir,
                                          .dry_run = command->dry_run,
                                          .timed = command->times_out != NULL};
   int64_t size = 0, start = 0, step = 0;

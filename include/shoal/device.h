@@ -50,6 +50,10 @@ SHOAL_API const char *shoal_device_kind_name(int64_t index);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc(shoal_device_t *device, int64_t bytes,
                                                            shoal_address_t *out_address);  // zeroed
 SHOAL_API void shoal_device_release(shoal_device_t *device, shoal_address_t address);
+// Memory of the host for transfers: page-locked where the device has use for that. Not zeroed.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_device_alloc_host(shoal_device_t *device,
+                                                                int64_t bytes, void **out_memory);
+SHOAL_API void shoal_device_release_host(shoal_device_t *device, void *memory);  // NULL is allowed
 // How much of an allocation was used: the bytes from its start to the last byte that any launch,
 // copy, fill, transfer or view was given. It is exact in opaque mode, where nothing else can reach
 // the memory; -1 if the device cannot tell.

@@ -61,6 +61,8 @@ typedef struct shoal_parallelize_options {
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
+  const char *offload_dir;     // folder for what a plan keeps in files, with room for it; NULL:
+                               // $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp. Nothing stays there
   const char *const *fetches;  // names of further values to fetch, NULL-terminated
   bool opaque;                 // CPU device in opaque mode: see device.h
   bool through_text;           // run from the re-parsed text of plan and program
@@ -173,8 +175,9 @@ SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *se
 SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);
 
 typedef struct shoal_memory_report {
-  int64_t arena_planned, arena_touched;  // touched: -1 where the device cannot tell
-  int64_t allocations;                   // by this session since its creation
+  // Bytes by kind of memory; touched: -1 where the device cannot tell.
+  int64_t arena_planned[SHOAL_MEMORY_COUNT], arena_touched[SHOAL_MEMORY_COUNT];
+  int64_t allocations;  // by this session since its creation
 } shoal_memory_report_t;
 // This rank's memory so far; waits for its runs. Not collective.
 SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);

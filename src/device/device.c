@@ -75,6 +75,24 @@ void shoal_device_release(shoal_device_t *device, shoal_address_t address) {
   if (address) device->ops->release(device, address);
 }
 
+shoal_status_t shoal_device_alloc_host(shoal_device_t *device, int64_t bytes, void **out_memory) {
+  *out_memory = NULL;
+  if (bytes < 0)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "cannot allocate %lld bytes", (long long)bytes);
+  if (device->ops->alloc_host) return device->ops->alloc_host(device, bytes, out_memory);
+  *out_memory = device->allocator.alloc(device->allocator.self, (size_t)bytes);
+  if (*out_memory) return NULL;
+  return SHOAL_ERROR(OUT_OF_MEMORY, "the host has no %lld bytes of memory", (long long)bytes);
+}
+
+void shoal_device_release_host(shoal_device_t *device, void *memory) {
+  if (!memory) return;
+  if (device->ops->release_host)
+    device->ops->release_host(device, memory);
+  else
+    device->allocator.free(device->allocator.self, memory);
+}
+
 int64_t shoal_device_touched(shoal_device_t *device, shoal_address_t address) {
   return device->ops->touched ? device->ops->touched(device, address) : -1;
 }

@@ -51,6 +51,10 @@ struct shoal_device_ops {
   // ---- memory
   shoal_status_t (*alloc)(shoal_device_t *device, int64_t bytes, shoal_address_t *out_address);
   void (*release)(shoal_device_t *device, shoal_address_t address);
+  // Optional, together: memory of the host that transfers from and to the device are fast with
+  // (page-locked). NULL: any will do.
+  shoal_status_t (*alloc_host)(shoal_device_t *device, int64_t bytes, void **out_memory);
+  void (*release_host)(shoal_device_t *device, void *memory);
   // Optional: highest byte that work was given. NULL: it cannot tell (-1).
   int64_t (*touched)(shoal_device_t *device, shoal_address_t address);
   // Optional: host pointer for work on a queue. NULL: the host cannot read this device's memory.

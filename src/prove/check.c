@@ -146,34 +146,54 @@ static shoal_status_t rank_memory(check_t *c, int32_t rank, const shoal_rank_log
 }
 
 // Buffers are planned at the largest part a rank of the class has: no rank touches more than the
-// plan, and in opaque mode, where nothing can be touched unseen, one of them touches all of it (but
-// for the end of the last block).
+// plan, and where nothing can be touched unseen - in opaque mode, and in memory that only copies
+// reach - one of them touches all of it (but for the end of the last block).
+static shoal_status_t check_arena(const check_t *c, const shoal_class_t *class,
+                                  shoal_memory_kind_t kind, int64_t highest) {
+  const bool seen = c->options.opaque || kind != SHOAL_MEMORY_DEVICE;
+  if (!seen || (highest + 63) / 64 * 64 == class->arena_bytes[kind]) return NULL;
+  return SHOAL_ERROR(
+      MISMATCH, "ranks like %d touched %lld bytes of their arenas of %s memory; the plan says %lld",
+      class->ranks[0], (long long)highest, shoal_memory_kind_name(kind),
+      (long long)class->arena_bytes[kind]);
+}
+
+static shoal_status_t check_rank(check_t *c, const shoal_class_t *class, int32_t rank,
+                                 const shoal_check_memory_t *memory) {
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (memory->planned[kind] == class->arena_bytes[kind] &&
+        memory->touched[kind] <= memory->planned[kind])
+      continue;
+    return SHOAL_ERROR(
+        MISMATCH,
+        "rank %d has %lld bytes of arena in %s memory and touched %lld; the plan says "
+        "%lld",
+        rank, (long long)memory->planned[kind], shoal_memory_kind_name((shoal_memory_kind_t)kind),
+        (long long)memory->touched[kind], (long long)class->arena_bytes[kind]);
+  }
+  if (memory->planned[SHOAL_MEMORY_DEVICE] > c->report->arena_bytes)
+    c->report->arena_bytes = memory->planned[SHOAL_MEMORY_DEVICE];
+  if (memory->steady_run < 0) return NULL;
+  return SHOAL_ERROR(MISMATCH,
+                     "rank %d allocated %lld times in run %lld: steady state allocates nothing",
+                     rank, (long long)memory->steady_allocations, (long long)memory->steady_run);
+}
+
 static shoal_status_t check_memory(check_t *c, const shoal_program_t *program,
                                    const shoal_rank_log_t *logs) {
   for (int64_t k = 0; k < program->class_count; ++k) {
     const shoal_class_t *class = &program->classes[k];
-    int64_t highest = -1;
+    int64_t highest[SHOAL_MEMORY_COUNT] = {0};
     for (int64_t i = 0; i < class->rank_count; ++i) {
-      int32_t rank = class->ranks[i];
-      shoal_check_memory_t memory = {.planned = -1};
+      const int32_t rank = class->ranks[i];
+      shoal_check_memory_t memory = {0};
       SHOAL_RETURN_IF_ERROR(rank_memory(c, rank, &logs[rank], &memory));
-      if (memory.planned != class->arena_bytes[SHOAL_MEMORY_DEVICE] ||
-          memory.touched > memory.planned)
-        return SHOAL_ERROR(MISMATCH,
-                           "rank %d has %lld bytes of arena and touched %lld; the plan says %lld",
-                           rank, (long long)memory.planned, (long long)memory.touched,
-                           (long long)class->arena_bytes[SHOAL_MEMORY_DEVICE]);
-      if (memory.touched > highest) highest = memory.touched;
-      if (memory.planned > c->report->arena_bytes) c->report->arena_bytes = memory.planned;
-      if (memory.steady_run >= 0)
-        return SHOAL_ERROR(
-            MISMATCH, "rank %d allocated %lld times in run %lld: steady state allocates nothing",
-            rank, (long long)memory.steady_allocations, (long long)memory.steady_run);
+      SHOAL_RETURN_IF_ERROR(check_rank(c, class, rank, &memory));
+      for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind)
+        if (memory.touched[kind] > highest[kind]) highest[kind] = memory.touched[kind];
     }
-    if (c->options.opaque && (highest + 63) / 64 * 64 != class->arena_bytes[SHOAL_MEMORY_DEVICE])
-      return SHOAL_ERROR(
-          MISMATCH, "ranks like %d touched %lld bytes of their arenas; the plan says %lld",
-          class->ranks[0], (long long)highest, (long long)class->arena_bytes[SHOAL_MEMORY_DEVICE]);
+    for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind)
+      SHOAL_RETURN_IF_ERROR(check_arena(c, class, (shoal_memory_kind_t)kind, highest[kind]));
   }
   return NULL;
 }

@@ -36,18 +36,19 @@ struct shoal_check_options {
   shoal_provider_fn_t provider;  // of ops without a kernel; may be NULL
   void *provider_self;
 
-  int64_t steps;         // of "train"; 0: 2. Other graphs run once, after it
-  bool processes;        // ranks are processes; else threads
-  shoal_world_t *world;  // not NULL: its ranks instead. *Collective*; `ranks` is its size,
-                         // values are compared by rank 0, on which the report is
-  bool opaque;           // CPU device in opaque mode
-  bool direct;           // ranks load the re-parsed program; else each calls
-                         // shoal_parallelize with the plan's text
-  uint64_t seed;         // of the feeds
-  bool static_only;      // plan, lower and check statically; nothing runs
-  bool restart;          // every run is compared from the states the program ended the last
-                         // one with; else the one-device runs go their own way from "init" on
-  int64_t timeout_ms;    // without progress; 0: 60000
+  int64_t steps;            // of "train"; 0: 2. Other graphs run once, after it
+  bool processes;           // ranks are processes; else threads
+  shoal_world_t *world;     // not NULL: its ranks instead. *Collective*; `ranks` is its size,
+                            // values are compared by rank 0, on which the report is
+  bool opaque;              // CPU device in opaque mode
+  const char *offload_dir;  // as shoal_parallelize_options_t has it
+  bool direct;              // ranks load the re-parsed program; else each calls
+                            // shoal_parallelize with the plan's text
+  uint64_t seed;            // of the feeds
+  bool static_only;         // plan, lower and check statically; nothing runs
+  bool restart;             // every run is compared from the states the program ended the last
+                            // one with; else the one-device runs go their own way from "init" on
+  int64_t timeout_ms;       // without progress; 0: 60000
   int64_t feed_count;
   const shoal_check_feed_t *feeds;
   shoal_rules_t *rules;              // a store to use and fill; NULL: a new one

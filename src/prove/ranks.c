@@ -137,6 +137,7 @@ static shoal_status_t open_session(rank_task_t *task, bool tapped, shoal_session
   shoal_parallelize_options_t options = {.allocator = job->allocator,
                                          .world = task->world,
                                          .plan = job->plan,
+                                         .offload_dir = job->options->offload_dir,
                                          .opaque = job->options->opaque,
                                          .through_text = !job->program};
   options.provider = job->options->provider;
@@ -169,8 +170,8 @@ static shoal_status_t one_session(rank_task_t *task, bool tapped) {
   }
   if (!status && !tapped) {
     shoal_memory_report_t report = shoal_session_memory(session);
-    memory.planned = report.arena_planned;
-    memory.touched = report.arena_touched;
+    memcpy(memory.planned, report.arena_planned, sizeof memory.planned);
+    memcpy(memory.touched, report.arena_touched, sizeof memory.touched);
     shoal_record_add(&task->log, SHOAL_RECORD_MEMORY, -1, -1, "memory", &memory, sizeof memory);
   }
   shoal_session_free(session);

@@ -15,7 +15,8 @@ typedef enum shoal_record_kind {
 } shoal_record_kind_t;
 
 typedef struct shoal_check_memory {
-  int64_t planned, touched;    // bytes of the arena; touched -1: the device cannot tell
+  // Bytes of the arenas, by kind of memory; touched -1: the device cannot tell.
+  int64_t planned[SHOAL_MEMORY_COUNT], touched[SHOAL_MEMORY_COUNT];
   int64_t steady_allocations;  // in the first run from the third step on that had any
   int64_t steady_run;          // which; -1: none had
 } shoal_check_memory_t;

@@ -75,6 +75,7 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
       .layout_count = options->layout_count,
       .layouts = options->layouts,
       .steps = how->steps,
+      .offload_dir = options->offload_dir,
       .opaque = options->opaque,
       .provider = options->provider,
       .provider_self = options->provider_self,

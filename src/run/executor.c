@@ -18,6 +18,7 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, int32_t index, shoal_ac
       return shoal_queue_launch(queue, &action->launch);
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:
+      if (shoal_run_is_offload(action->bound)) return shoal_run_offload(queue, &action->offload);
       return shoal_queue_copy(queue, &action->copy);
     case SHOAL_OPCODE_FILL:
       return shoal_queue_fill(queue, &action->fill);

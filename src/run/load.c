@@ -99,7 +99,8 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
       break;
     case SHOAL_OPCODE_COPY:
     case SHOAL_OPCODE_ACCUMULATE:
-      status = build_copy(runner, bound, &action->copy);
+      status = shoal_run_is_offload(bound) ? shoal_run_offload_init(runner, bound, &action->offload)
+                                           : build_copy(runner, bound, &action->copy);
       break;
     case SHOAL_OPCODE_FILL:
       status = build_fill(runner, bound, &action->fill);
@@ -172,11 +173,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
                        program->world, size);
   }
   SHOAL_RETURN_IF_ERROR(shoal_program_bind(program, runner->rank, &runner->arena, &runner->bound));
-  if (runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE] > 0) {
-    SHOAL_RETURN_IF_ERROR(shoal_device_alloc(
-        runner->device, runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE],
-        &runner->memory));
-  }
+  SHOAL_RETURN_IF_ERROR(shoal_run_arenas_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_queues_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_taps_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_events_init(runner));
@@ -236,7 +233,7 @@ void shoal_runner_free(shoal_runner_t *runner) {
   shoal_group_free(runner->everyone);
   shoal_run_events_deinit(runner);
   shoal_run_ports_deinit(runner);
-  if (runner->memory) shoal_device_release(runner->device, runner->memory);
+  shoal_run_arenas_deinit(runner);
   shoal_status_free(runner->broken);
   shoal_status_free(runner->error);
   shoal_mutex_deinit(&runner->error_lock);
@@ -246,7 +243,8 @@ void shoal_runner_free(shoal_runner_t *runner) {
   allocator.free(allocator.self, runner);
 }
 
-void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched) {
+void shoal_runner_memory(const shoal_runner_t *runner, int64_t planned[SHOAL_MEMORY_COUNT],
+                         int64_t touched[SHOAL_MEMORY_COUNT]) {
   for (int k = 0; k < SHOAL_RUN_AHEAD; ++k) {
     for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) {
       shoal_event_t *end = runner->flights[k].ends[q];
@@ -254,7 +252,11 @@ void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int
     }
   }
   // Buffers are planned in whole blocks; the last one may be touched in part.
-  const int64_t touched = runner->memory ? shoal_device_touched(runner->device, runner->memory) : 0;
-  *out_planned = runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_DEVICE];
-  *out_touched = touched < 0 ? -1 : (touched + BLOCK - 1) / BLOCK * BLOCK;
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    int64_t highest = runner->touched[kind];
+    if (kind == SHOAL_MEMORY_DEVICE && runner->memory)
+      highest = shoal_device_touched(runner->device, runner->memory);
+    planned[kind] = runner->bound.rank_class->arena_bytes[kind];
+    touched[kind] = highest < 0 ? -1 : (highest + BLOCK - 1) / BLOCK * BLOCK;
+  }
 }

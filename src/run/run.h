@@ -30,8 +30,9 @@ typedef struct shoal_runner_options {
   void *provider_self;
   shoal_run_tap_fn_t tap;  // NULL: none. Called on queues' threads, by one at a time
   void *tap_self;
-  bool timed;       // measure every instruction: shoal_runner_times
-  bool no_compare;  // fed and set data is not compared between ranks
+  const char *offload_dir;  // folder of the file arena; NULL: $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp
+  bool timed;               // measure every instruction: shoal_runner_times
+  bool no_compare;          // fed and set data is not compared between ranks
 } shoal_runner_options_t;
 
 // Loads a program, which must outlive the runner, as `world` and `device` must. *Collective.*
@@ -108,8 +109,9 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const ch
 // same error on all. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_status_t status);
 
-// Bytes of the arena: as planned, and the highest touched (-1 where the device cannot tell), once
-// what was enqueued is done.
-void shoal_runner_memory(const shoal_runner_t *runner, int64_t *out_planned, int64_t *out_touched);
+// Bytes of the arenas, by kind of memory: as planned, and the highest touched (-1 where the device
+// cannot tell), once what was enqueued is done.
+void shoal_runner_memory(const shoal_runner_t *runner, int64_t planned[SHOAL_MEMORY_COUNT],
+                         int64_t touched[SHOAL_MEMORY_COUNT]);
 
 #endif  // SHOAL_RUN_RUN_H_

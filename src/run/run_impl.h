@@ -11,6 +11,7 @@
 //   feed.c       feed, fetch
 //   tap.c        shows what instructions wrote
 //   timer.c      times of instructions, when they are asked for
+//   offload.c    arenas of host and file memory, and copies from and to them
 //   move.c       reshards: what load builds for them, and runs on a queue
 //   states.c     get, set, gather
 //   signal.c     signals that ask for a stop
@@ -20,6 +21,7 @@
 #define SHOAL_RUN_IMPL_H_
 
 #include "base/arena.h"
+#include "base/scratch.h"
 #include "base/thread.h"
 #include "primitive/carrier.h"
 #include "program/bind.h"
@@ -96,13 +98,29 @@ typedef struct shoal_run_move {
   struct shoal_run_move *next;  // all of the runner
 } shoal_run_move_t;
 
+// COPY from, to or between memory beside the device's, in one call: piece by piece where it passes
+// a bounce buffer.
+typedef struct shoal_run_passage {
+  shoal_runner_t *runner;
+  const shoal_bound_buffer_t *from, *to;
+  void *bounce;       // of the queue; NULL: it goes straight
+  int64_t at, bytes;  // of the part
+} shoal_run_passage_t;
+
+typedef struct shoal_run_offload {
+  const shoal_bound_buffer_t *from, *to;
+  int64_t bytes;
+  int64_t passage_count;
+  shoal_run_passage_t *passages;
+} shoal_run_offload_t;
+
 // A value that an instruction writes, to be shown to the tap.
 typedef struct shoal_run_tap {
   shoal_runner_t *runner;
   const char *graph;
   const shoal_buffer_t *buffer;
   int32_t micro;
-  shoal_address_t address;
+  const shoal_bound_buffer_t *part;
   char *data;  // of the queue
   int64_t bytes;
 } shoal_run_tap_t;
@@ -129,6 +147,7 @@ typedef struct shoal_action {
     shoal_fill_t fill;
     shoal_run_transfer_t transfer;
     shoal_run_move_t *move;
+    shoal_run_offload_t offload;  // COPY, where shoal_run_is_offload says so
   };
 } shoal_action_t;
 
@@ -195,6 +214,11 @@ struct shoal_runner {
   int32_t rank;
   shoal_bound_t bound;
   shoal_address_t memory;                   // the arena on the device
+  void *host;                               // the arena on the host; NULL: it is empty
+  shoal_scratch_t file;                     // the arena in a file
+  void *file_bounces[SHOAL_MAX_QUEUES];     // host memory of copies from and to it
+  int64_t file_bounce;                      // bytes of one of them
+  int64_t touched[SHOAL_MEMORY_COUNT];      // highest byte that was used, but of the device's
   shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's; NULL where nothing lies on it
   shoal_queue_t *aside;     // one of them: for copies that are not part of a program, after a join
   shoal_event_t ***events;  // [segment][instruction], NULL where nobody waits
@@ -326,6 +350,28 @@ SHOAL_MUST_USE shoal_status_t shoal_run_broken(shoal_runner_t *runner);
 void shoal_run_queue_failed(void *self, shoal_status_t status);
 // Ends a phase with communication: as shoal_runner_agree, but an error breaks the world first.
 SHOAL_MUST_USE shoal_status_t shoal_run_finish(shoal_runner_t *runner, shoal_status_t status);
+
+// ---- offload.c ------------------------------------------------------------------------
+
+// The memory that the program plans, of all kinds. IO where the disk has no room for the file.
+SHOAL_MUST_USE shoal_status_t shoal_run_arenas_init(shoal_runner_t *runner);
+void shoal_run_arenas_deinit(shoal_runner_t *runner);
+// The first bytes of a part in any memory, to and from the host, now: the queues are joined, or it
+// is called on the one that has written the part, which is not in the device's memory then.
+SHOAL_MUST_USE shoal_status_t shoal_run_part_read(shoal_runner_t *runner,
+                                                  const shoal_bound_buffer_t *part, int64_t bytes,
+                                                  void *data);
+SHOAL_MUST_USE shoal_status_t shoal_run_part_write(shoal_runner_t *runner,
+                                                   const shoal_bound_buffer_t *part, int64_t bytes,
+                                                   const void *data);
+// Is it a copy that touches memory beside the device's?
+bool shoal_run_is_offload(const shoal_bound_instruction_t *bound);
+SHOAL_MUST_USE shoal_status_t shoal_run_offload_init(shoal_runner_t *runner,
+                                                     const shoal_bound_instruction_t *bound,
+                                                     shoal_run_offload_t *out_offload);
+// Enqueues it; at most two commands for each passage.
+SHOAL_MUST_USE shoal_status_t shoal_run_offload(shoal_queue_t *queue,
+                                                const shoal_run_offload_t *offload);
 
 // ---- move.c ---------------------------------------------------------------------------
 

@@ -94,10 +94,7 @@ static shoal_status_t gather_prepare(shoal_runner_t *runner, int64_t state, cons
   gather->part = shoal_arena_alloc(arena, (size_t)bytes_of(&part), 1);
   if (!carrier->staging || !gather->part) return SHOAL_OOM();
   if (part.count == 0) return NULL;
-  shoal_queue_t *queue = runner->aside;
-  SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, runner->memory + (shoal_address_t)part.offset,
-                                             gather->part, bytes_of(&part)));
-  return shoal_queue_wait(queue);
+  return shoal_run_part_read(runner, &part, bytes_of(&part), gather->part);
 }
 
 shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state, int32_t root,
@@ -139,7 +136,7 @@ shoal_status_t shoal_run_state_pieces(const shoal_runner_t *runner, int64_t stat
   SHOAL_RETURN_IF_ERROR(resting_part(runner, state, arena, &part));
   if (part.count == 0) return NULL;
   out_part->count = part.count;
-  out_part->address = runner->memory + (shoal_address_t)part.offset;
+  out_part->part = part;
   // From a mesh on which this rank alone has everything: what it gets is local.
   shoal_mesh_t mesh;
   mesh_of(runner, &runner->rank, &mesh);
@@ -168,10 +165,7 @@ shoal_status_t shoal_run_state_store(shoal_runner_t *runner, const shoal_run_sta
   if (!data) return SHOAL_OOM();
   if (part->clear) shoal_reduce_fill(part->dtype, part->reduce, part->count, data);
   shoal_pieces_copy(part->dtype, part->piece_count, part->pieces, whole, data);
-  shoal_queue_t *queue = runner->aside;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_queue_upload(queue, data, part->address, part->count * (int64_t)element));
-  return shoal_queue_wait(queue);
+  return shoal_run_part_write(runner, &part->part, part->count * (int64_t)element, data);
 }
 
 shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *name, const void *data,

@@ -6,9 +6,9 @@
 
 typedef struct shoal_run_state_part {
   shoal_dtype_t dtype;
-  int64_t count;  // elements this rank holds; 0: none
-  shoal_address_t address;
-  int64_t piece_count;  // whole -> part
+  int64_t count;              // elements this rank holds; 0: none
+  shoal_bound_buffer_t part;  // where it rests
+  int64_t piece_count;        // whole -> part
   const shoal_piece_t *pieces;
   bool clear;  // starts at the identity of `reduce`
   shoal_reduce_t reduce;

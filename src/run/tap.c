@@ -34,7 +34,7 @@ shoal_status_t shoal_run_tap_init(shoal_runner_t *runner, const char *graph, int
         .graph = graph,
         .buffer = &runner->bound.rank_class->buffers[in->outputs[i]],
         .micro = micro,
-        .address = runner->memory + (shoal_address_t)part->offset,
+        .part = part,
         .data = runner->tap_data[in->queue],
         .bytes = part->count * (int64_t)shoal_dtype_size(part->type.dtype),
     };
@@ -44,6 +44,8 @@ shoal_status_t shoal_run_tap_init(shoal_runner_t *runner, const char *graph, int
 
 static shoal_status_t show(void *self) {
   const shoal_run_tap_t *tap = self;
+  if (tap->part->memory != SHOAL_MEMORY_DEVICE)
+    SHOAL_RETURN_IF_ERROR(shoal_run_part_read(tap->runner, tap->part, tap->bytes, tap->data));
   const shoal_runner_options_t *options = &tap->runner->options;
   shoal_mutex_lock(&tap->runner->tap_lock);
   options->tap(options->tap_self, tap->runner->rank, tap->graph, tap->buffer->name,
@@ -55,7 +57,9 @@ static shoal_status_t show(void *self) {
 shoal_status_t shoal_run_tap(shoal_queue_t *queue, const shoal_action_t *action) {
   for (int32_t i = 0; i < action->tap_count; ++i) {
     shoal_run_tap_t *tap = &action->taps[i];
-    SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, tap->address, tap->data, tap->bytes));
+    const shoal_address_t address = tap->runner->memory + (shoal_address_t)tap->part->offset;
+    if (tap->part->memory == SHOAL_MEMORY_DEVICE)
+      SHOAL_RETURN_IF_ERROR(shoal_queue_download(queue, address, tap->data, tap->bytes));
     SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, show, tap));
   }
   return NULL;

@@ -181,6 +181,7 @@ static shoal_status_t load(shoal_session_t *session, const shoal_parallelize_opt
       .provider_self = options->provider_self,
       .tap = options->tap,
       .tap_self = options->tap_self,
+      .offload_dir = options->offload_dir,
       .no_compare = options->no_compare,
       .timed = options->timed,
   };

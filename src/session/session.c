@@ -139,15 +139,17 @@ shoal_rules_t *shoal_session_rules(const shoal_session_t *session) {
 }
 
 shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
-  shoal_memory_report_t report = {.arena_touched = -1,
-                                  .allocations = atomic_load(&session->counting.calls)};
+  shoal_memory_report_t report = {.allocations = atomic_load(&session->counting.calls)};
   if (session->runner) {
-    shoal_runner_memory(session->runner, &report.arena_planned, &report.arena_touched);
+    shoal_runner_memory(session->runner, report.arena_planned, report.arena_touched);
     return report;
   }
   const shoal_class_t *rank_class =
       shoal_program_class_of(session->program, shoal_world_rank(session->world));
-  if (rank_class) report.arena_planned = rank_class->arena_bytes[SHOAL_MEMORY_DEVICE];
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (rank_class) report.arena_planned[kind] = rank_class->arena_bytes[kind];
+    report.arena_touched[kind] = -1;
+  }
   return report;
 }
 
