@@ -66,7 +66,8 @@ typedef struct item {
 } item_t;
 
 // A straight line of items that is called as a whole: once per micro-batch if it is in the loop.
-// Segments stand in the order in which a class calls them, each for all micro-batches.
+// Segments stand in the order in which a class calls them, each for all micro-batches; where the
+// graph has a schedule, that orders the calls of the loop.
 typedef struct item_segment {
   const char *name;
   phase_t phase;
@@ -81,6 +82,7 @@ typedef struct graph_build {
   int32_t *homes;   // by value: its instance as produced, fed or read; -1: none yet
   int32_t *copies;  // by value: its instances in other layouts, a list by next_copy; -1: none
   SHOAL_VEC(item_segment_t) segments;
+  struct loop_plan *loop;  // where the schedule puts the items of the loop; NULL: there is none
 } graph_build_t;
 
 // Layouts that a value passes on its way to the last of them.
@@ -139,6 +141,16 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *gr
 // Do the meshes of two layouts have a rank in common?
 bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
                              const shoal_layout_t *second);
+// stages.c: where the schedule of a graph puts the items of its loop: each gets the place of its
+// work in depth and send_depth. Else it does nothing.
+SHOAL_MUST_USE shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph,
+                                                shoal_arena_t *scratch);
+// The name of a place: "F0", "W3".
+void shoal_lower_place_name(const graph_build_t *graph, int32_t place, char out[16]);
+// calls.c: the calls of a class, given its number of each segment of the graph (-1: none).
+SHOAL_MUST_USE shoal_status_t shoal_lower_calls(const build_t *b, const graph_build_t *graph,
+                                                uint64_t mask, const int32_t *segments,
+                                                shoal_order_t *out_order);
 // order.c: the order in which the graph's nodes are lowered, as many as there are.
 SHOAL_MUST_USE shoal_status_t shoal_lower_order(const build_t *b, const shoal_graph_t *graph,
                                                 int32_t *order);

@@ -249,7 +249,6 @@ static shoal_status_t emit_segment(class_emitter_t *e, const graph_build_t *grap
 static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
                                  shoal_order_t *order) {
   build_t *b = e->b;
-  SHOAL_VEC(shoal_segment_call_t) calls = {0};
   slot_t *slots = SHOAL_NEW(&e->scratch, slot_t, graph->items.count);
   int64_t count = 0;
   if (!slots) return SHOAL_OOM();
@@ -260,19 +259,15 @@ static shoal_status_t emit_graph(class_emitter_t *e, const graph_build_t *graph,
     if (slot.role != ROLE_NONE) slots[count++] = slot;
   }
   if (count > 0) qsort(slots, (size_t)count, sizeof *slots, compare_slots);
+  int32_t *numbers = SHOAL_NEW(&e->scratch, int32_t, graph->segments.count);
+  if (!numbers) return SHOAL_OOM();
+  for (int64_t s = 0; s < graph->segments.count; ++s) numbers[s] = -1;
   for (int64_t from = 0, to; from < count; from = to) {
     const slot_t *first = &slots[from];
     for (to = from + 1; to < count && slots[to].segment == first->segment;) ++to;
-    shoal_segment_call_t call = {.micro = -1};
-    SHOAL_RETURN_IF_ERROR(emit_segment(e, graph, first, to - from, &call.segment));
-    bool loop = graph->segments.items[first->segment].phase == PHASE_LOOP;
-    for (int64_t m = 0; m < (loop ? b->program->micro : 1); ++m) {
-      if (loop) call.micro = (int32_t)m;
-      if (!SHOAL_PUSH(b->arena, &calls, call)) return SHOAL_OOM();
-    }
+    SHOAL_RETURN_IF_ERROR(emit_segment(e, graph, first, to - from, &numbers[first->segment]));
   }
-  *order = (shoal_order_t){graph->name, calls.count, calls.items};
-  return NULL;
+  return shoal_lower_calls(b, graph, e->mask, numbers, order);
 }
 
 static shoal_status_t fill_class(class_emitter_t *e) {

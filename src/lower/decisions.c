@@ -34,7 +34,6 @@ static shoal_status_t check_graph(const shoal_plan_t *plan, const shoal_graph_pl
       return refuse(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name);
   for (int64_t o = 0; o < graph->outputs.count; ++o)
     if (gp->on_request[o]) return refuse(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
-  if (gp->schedule_choice) return refuse(plan, SHOAL_DECIDE_SCHEDULE, graph->name);
   return NULL;
 }
 

@@ -1,10 +1,12 @@
 // Pass `segments`: every item gets the segment in which it runs, its queue and, if it communicates,
 // its lane.
 //
-// The segments of a graph are the phases and depths in which something runs, in this order. A
-// reshard between meshes that share no rank has two: the sender's and the receiver's.
+// The segments of a graph are the phases and depths in which something runs, in this order. In the
+// loop of a graph with a schedule they are the works of its stages (stages.c says where items go).
+// A reshard between meshes that share no rank has two: the sender's and the receiver's.
 #include "base/status.h"
 #include "lower/build.h"
+#include "lower/loop.h"
 
 static const char *const phase_names[PHASE_COUNT] = {"before", "loop", "after", "commit"};
 
@@ -25,8 +27,15 @@ static shoal_status_t number_segments(build_t *b, graph_build_t *graph, const nu
       if (*number == 0) continue;
       *number = (int32_t)graph->segments.count;
       item_segment_t segment = {.phase = (phase_t)phase, .depth = depth};
-      segment.name =
-          shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[phase], depth);
+      char place[16];
+      if (phase == PHASE_LOOP && graph->loop) {
+        shoal_lower_place_name(graph, depth, place);
+        segment.name = shoal_arena_printf(b->arena, "%s.loop.%s", graph->name, place);
+        graph->loop->segments[depth] = *number;
+      } else {
+        segment.name =
+            shoal_arena_printf(b->arena, "%s.%s.%d", graph->name, phase_names[phase], depth);
+      }
       if (!segment.name || !SHOAL_PUSH(b->arena, &graph->segments, segment)) return SHOAL_OOM();
     }
   return NULL;
@@ -42,8 +51,12 @@ static void choose_queue(item_t *item) {
 
 static shoal_status_t divide_graph(build_t *b, graph_build_t *graph, shoal_arena_t *scratch) {
   numbering_t n = {0};
-  for (int64_t i = 0; i < graph->items.count; ++i)
-    if (graph->items.items[i]->depth >= n.depths) n.depths = graph->items.items[i]->depth + 1;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_place(b, graph, scratch));
+  for (int64_t i = 0; i < graph->items.count; ++i) {
+    const item_t *item = graph->items.items[i];
+    const int32_t depth = item->depth > item->send_depth ? item->depth : item->send_depth;
+    if (depth >= n.depths) n.depths = depth + 1;
+  }
   n.numbers = SHOAL_NEW(scratch, int32_t, n.depths * PHASE_COUNT);
   if (!n.numbers) return SHOAL_OOM();
   for (int64_t i = 0; i < graph->items.count; ++i) {

@@ -68,8 +68,7 @@ typedef struct shoal_graph_plan {
                         // computed once
   shoal_keep_t *keeps;  // by value
   bool *on_request;     // by output: gathered only when somebody asks for it
-  const char *schedule_choice;            // as the decision says it; NULL: none was asked for
-  const struct shoal_schedule *schedule;  // NULL: none was asked for
+  const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
 
 struct shoal_plan {

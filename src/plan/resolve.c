@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "plan/complete.h"
 #include "plan/kinds.h"
+#include "plan/stages.h"
 
 static const char *chosen(const shoal_plan_t *plan, shoal_decide_t kind, const char *name) {
   const shoal_intent_decision_t *decision = shoal_plan_decided(plan, kind, name);
@@ -110,7 +111,11 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
     const char *choice = chosen(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
     gp->on_request[o] = choice && strcmp(choice, "request") == 0;
   }
-  gp->schedule_choice = chosen(plan, SHOAL_DECIDE_SCHEDULE, graph->name);
+  const shoal_intent_decision_t *schedule =
+      shoal_plan_decided(plan, SHOAL_DECIDE_SCHEDULE, graph->name);
+  if (schedule)
+    SHOAL_RETURN_IF_ERROR(
+        shoal_decision_annotate(schedule, shoal_plan_schedule(plan, gp, schedule->choice)));
   if (plan->patterns[SHOAL_DECIDE_RECOMPUTE].count == 0 || !has_backward(graph)) return NULL;
   shoal_arena_t scratch;
   shoal_arena_init(plan->allocator, &scratch);

@@ -3,6 +3,7 @@
 // Decisions of an intent: each kind arrives in the fields that lowering reads, a later one wins,
 // and what cannot be meant is refused with a message that names it.
 #include "plan_support.h"
+#include "shoal/schedule.h"
 
 static shoal_model_t *model;
 static shoal_rules_t *rules;
@@ -138,7 +139,7 @@ static void test_fields(void **state) {
            D("keep", "block0/mlp/fc1/einsum", "file"), D("memory", "*#adamw.*", "host"),
            D("memory", "wte/*", "file"), D("sync", "block*", "each bucket=4M dtype=bf16"),
            D("sync", "block1/*", "bucket=late"), D("prefetch", "block1/*", "3"),
-           D("schedule", "train", "table a: F0.0 B0.0"), D("fetch", "logits", "request"));
+           D("schedule", "train", "table \"\": F0.0 B0.0"), D("fetch", "logits", "request"));
   assert_int_equal(keep(plan, "block0/mlp/fc1/weight"), SHOAL_KEEP_REDO);
   assert_int_equal(keep(plan, "block1/mlp/fc1/weight"), SHOAL_KEEP);
   assert_int_equal(keep(plan, "block0/mlp/fc1/einsum"), SHOAL_KEEP_FILE);
@@ -158,7 +159,8 @@ static void test_fields(void **state) {
   assert_false(plan->syncs[one].each || plan->syncs[one].narrow);
   assert_int_equal(plan->syncs[one].prefetch, 3);
   assert_false(plan->syncs[wte].each);
-  assert_string_equal(train_of(plan)->schedule_choice, "table a: F0.0 B0.0");
+  assert_non_null(train_of(plan)->schedule);
+  assert_string_equal(train_of(plan)->schedule->name, "table");
   shoal_plan_free(plan);
 }
 

@@ -1,16 +1,20 @@
-// Schedules are data: the orders of programs with several stages, which lowering gives as GPipe
-// (all forward calls, then all backward ones), are rewritten to 1F1B and to the interleaved order
-// of Narayanan et al. (2021, two virtual stages for each rank). Slots, memory and waits are planned
-// again; the texts must pass the check, run, and give the same bits. links: all
+// Schedules from the plan: programs with several stages whose orders follow the tables of all
+// generators and of users. They must pass the check, run, and give the bits of the order without a
+// schedule (all micro-batches of a stage, then the next stage), over several steps, with
+// micro-batches of different size; slots are as many as are in flight; with equal works the bubble
+// in simulation is that of the formula. links: all
+#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "lower/time.h"
+#include "base/text.h"
 #include "plan_fixture.h"
 #include "program/mutate.h"
 #include "run_support.h"
 #include "shoal/ops.h"
+#include "shoal/schedule.h"
 #include "shoal/session.h"
+#include "shoal/simulate.h"
 
 enum { WIDTH = 6, STEPS = 3, MOST_CHUNKS = 8 };
 
@@ -52,7 +56,9 @@ static shoal_model_t *make_model(const shape_t *shape) {
   return model;
 }
 
-static shoal_program_t *lower_gpipe(const shoal_model_t *model, const shape_t *shape) {
+// With the schedule of this choice; NULL: none.
+static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shape,
+                                 const char *choice) {
   char meshes[4][48], patterns[MOST_CHUNKS + 1][16], names[MOST_CHUNKS + 1][4], inputs[2][32];
   const char *mesh_texts[4];
   shoal_intent_entry_t stages[MOST_CHUNKS + 1];
@@ -72,6 +78,7 @@ static shoal_program_t *lower_gpipe(const shoal_model_t *model, const shape_t *s
   snprintf(inputs[0], sizeof inputs[0], "m0!micro:0,data:0");
   snprintf(inputs[1], sizeof inputs[1], "m%d!micro:0,data:0", shape->stages - 1);
   const shoal_intent_entry_t layouts[] = {{"x", inputs[0]}, {"y", inputs[1]}};
+  const shoal_intent_decision_t schedule = {.kind = "schedule", .pattern = "*", .choice = choice};
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(model, rules,
                               &(shoal_intent_t){.mesh_count = shape->stages,
@@ -79,93 +86,14 @@ static shoal_program_t *lower_gpipe(const shoal_model_t *model, const shape_t *s
                                                 .layout_count = COUNT(layouts),
                                                 .layouts = layouts,
                                                 .stage_count = chunks + 1,
-                                                .stages = stages},
+                                                .stages = stages,
+                                                .decision_count = choice != NULL,
+                                                .decisions = &schedule},
                               world_of(shape), shoal_allocator_system(), &plan));
   shoal_program_t *program;
   assert_ok(shoal_lower(plan, NULL, &program));
   shoal_plan_free(plan);
   return program;
-}
-
-// ---- schedules --------------------------------------------------------------------------
-
-typedef struct unit {
-  bool backward;
-  int chunk;  // of the stage
-  int64_t micro;
-} unit_t;
-
-// The k-th forward (or backward) unit of a stage: micro-batches come in groups of as many as there
-// are stages, and each group passes all chunks before the next one starts.
-static unit_t unit_at(const shape_t *shape, bool backward, int64_t k) {
-  const int64_t group = (int64_t)shape->stages * shape->chunks;
-  int chunk = (int)(k % group) / shape->stages;
-  if (backward) chunk = shape->chunks - 1 - chunk;
-  return (unit_t){backward, chunk, k / group * shape->stages + k % shape->stages};
-}
-
-// 1F1B: as many forward units as it takes for the first gradient to come back, then one of each in
-// turn. With one chunk that is the plain order, with several the interleaved one.
-static int64_t one_forward_one_backward(const shape_t *shape, int stage, unit_t *units) {
-  const int64_t all = shape->micro * shape->chunks, behind = shape->stages - 1 - stage;
-  int64_t warm = shape->chunks == 1 ? behind : 2 * behind + (shape->chunks - 1) * shape->stages;
-  int64_t count = 0, forward = 0, backward = 0;
-  if (warm > all) warm = all;
-  while (forward < warm) units[count++] = unit_at(shape, false, forward++);
-  while (backward < all) {
-    if (forward < all) units[count++] = unit_at(shape, false, forward++);
-    units[count++] = unit_at(shape, true, backward++);
-  }
-  return count;
-}
-
-// The segment of a class at a depth of the loop; -1: none. Depth d < all is the forward part of
-// chunk d, from then on they go back: the last chunk's forward and backward part are one segment.
-static int32_t segment_at(const shoal_class_t *c, int64_t depth) {
-  char name[32];
-  snprintf(name, sizeof name, "train.loop.%lld", (long long)depth);
-  for (int64_t s = 0; s < c->segment_count; ++s)
-    if (strcmp(c->segments[s].name, name) == 0) return (int32_t)s;
-  return -1;
-}
-
-static bool is_loop(const shoal_class_t *c, int32_t segment) {
-  return strncmp(c->segments[segment].name, "train.loop.", 11) == 0;
-}
-
-// What a class does in the loop besides its chunks - it is fed labels at depth 0 - comes right
-// before a micro-batch's first call.
-static void reorder_class(const shape_t *shape, shoal_program_t *program, int stage) {
-  shoal_class_t *c = &program->classes[stage];
-  const int chunks = all_chunks(shape);
-  shoal_order_t *order = NULL;
-  for (int64_t o = 0; o < c->order_count; ++o)
-    if (strcmp(c->orders[o].graph, "train") == 0) order = &c->orders[o];
-  assert_non_null(order);
-  unit_t units[256];
-  const int64_t unit_count = one_forward_one_backward(shape, stage, units);
-  assert_true(unit_count <= 256);
-  shoal_segment_call_t *calls =
-      SHOAL_NEW(program->arena, shoal_segment_call_t, order->call_count + 1);
-  assert_non_null(calls);
-  bool seen[64] = {0};
-  int64_t count = 0, k = 0;
-  for (; !is_loop(c, order->calls[k].segment); ++k) calls[count++] = order->calls[k];
-  for (int64_t u = 0; u < unit_count; ++u) {
-    const int chunk = units[u].chunk * shape->stages + stage;
-    const int64_t depth = units[u].backward ? 2 * (chunks - 1) - chunk : chunk;
-    if (units[u].backward && chunk == chunks - 1) continue;  // its forward unit has done it
-    const int32_t micro = (int32_t)units[u].micro, mine = segment_at(c, depth);
-    if (!seen[micro] && stage != 0 && segment_at(c, 0) >= 0)
-      calls[count++] = (shoal_segment_call_t){.segment = segment_at(c, 0), .micro = micro};
-    seen[micro] = true;
-    assert_true(mine >= 0);
-    calls[count++] = (shoal_segment_call_t){.segment = mine, .micro = micro};
-  }
-  while (k < order->call_count && is_loop(c, order->calls[k].segment)) ++k;
-  for (; k < order->call_count; ++k) calls[count++] = order->calls[k];
-  assert_int_equal(count, order->call_count);  // the same calls, in another order
-  order->calls = calls;
 }
 
 // ---- running ----------------------------------------------------------------------------
@@ -245,57 +173,77 @@ static shoal_program_t *reread(const shoal_program_t *program, const shoal_model
   return again;
 }
 
-// How many micro-batches a stage of a plain 1F1B order has in flight: what its forward part keeps
-// for the backward one has as many slots.
-static void expect_slots(const shape_t *shape, const shoal_program_t *program, int stage) {
-  const shoal_class_t *c = &program->classes[stage];
-  char name[48];
-  snprintf(name, sizeof name, "grad/chunk%d/tanh/affine", stage);  // made on the way forward
-  int64_t in_flight = shape->stages - stage;
-  if (in_flight > shape->micro) in_flight = shape->micro;
-  bool found = false;
-  for (int64_t i = 0; i < c->buffer_count; ++i) {
-    if (strcmp(c->buffers[i].name, name) != 0) continue;
-    if (c->buffers[i].layout->mesh != &program->meshes[stage]) continue;
-    found = true;
-    assert_int_equal(shoal_buffer_slots(c, &c->buffers[i]), in_flight);
+// What the forward part of a stage keeps for its backward part has as many slots as the table has
+// micro-batches in flight between the two.
+static void expect_slots(const shape_t *shape, const shoal_program_t *program, const char *choice) {
+  const shoal_schedule_t *table;
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  assert_ok(shoal_schedule_create(choice,
+                                  &(shoal_pipeline_t){.mesh_count = shape->stages,
+                                                      .stage_count = all_chunks(shape),
+                                                      .micro = (int32_t)shape->micro},
+                                  &arena, &table));
+  for (int k = 0; k < all_chunks(shape); ++k) {
+    const int stage = k % shape->stages;
+    const shoal_class_t *c = &program->classes[stage];
+    char name[48];
+    snprintf(name, sizeof name, "chunk%d/tanh", k);
+    bool found = false;
+    for (int64_t i = 0; i < c->buffer_count; ++i) {
+      if (strcmp(c->buffers[i].name, name) != 0) continue;
+      if (c->buffers[i].layout->mesh != &program->meshes[stage]) continue;
+      found = true;
+      assert_int_equal(shoal_buffer_slots(c, &c->buffers[i]),
+                       shoal_schedule_in_flight(table, k, SHOAL_WORK_FORWARD, SHOAL_WORK_BACKWARD));
+    }
+    assert_true(found);
   }
-  assert_true(found);
+  shoal_arena_deinit(&arena);
+}
+
+static void try_choice(const shape_t *shape, const shoal_model_t *model, const char *choice,
+                       const job_t *reference) {
+  print_message("%d meshes, %d chunks, %lld micro-batches: %s\n", shape->stages, shape->chunks,
+                (long long)shape->micro, choice);
+  shoal_program_t *lowered = lower_as(model, shape, choice);
+  assert_int_equal(lowered->class_count, shape->stages);
+  if (strncmp(choice, "table", 5) != 0) expect_slots(shape, lowered, choice);
+  shoal_program_t *program = reread(lowered, model);
+  for (int opaque = 0; opaque < 2; ++opaque) {
+    job_t *mine = run_program(shape, program, opaque == 1);
+    expect_same_bits(shape, reference, mine);
+    free(mine);
+  }
+  shoal_program_free(program);
+  shoal_program_free(lowered);
 }
 
 static void try_shape(const shape_t *shape) {
   shoal_model_t *model = make_model(shape);
-  shoal_program_t *gpipe = lower_gpipe(model, shape), *rewritten = lower_gpipe(model, shape);
-  assert_int_equal(gpipe->class_count, shape->stages);
-  for (int s = 0; s < shape->stages; ++s) reorder_class(shape, rewritten, s);
-  assert_ok(shoal_lower_time(rewritten, shoal_allocator_system()));
-  for (int s = 0; s < shape->stages && shape->chunks == 1; ++s) expect_slots(shape, rewritten, s);
-  shoal_program_t *first = reread(gpipe, model), *second = reread(rewritten, model);
-  for (int s = 0; s < shape->stages && shape->chunks == 1; ++s)
-    if (shape->micro > shape->stages)
-      assert_true(second->classes[s].arena_bytes[SHOAL_MEMORY_DEVICE] <
-                  first->classes[s].arena_bytes[SHOAL_MEMORY_DEVICE]);
-  job_t *reference = run_program(shape, first, false);
-  for (int opaque = 0; opaque < 2; ++opaque) {
-    job_t *mine = run_program(shape, second, opaque == 1);
-    expect_same_bits(shape, reference, mine);
-    free(mine);
+  shoal_program_t *plain = lower_as(model, shape, NULL);
+  job_t *reference = run_program(shape, plain, false);
+  for (int64_t i = 0; shoal_schedule_name(i); ++i) {
+    const char *name = shoal_schedule_name(i);
+    const bool several = strcmp(name, "gpipe") == 0 || strcmp(name, "interleaved") == 0;
+    if (shape->chunks == 1 || several) try_choice(shape, model, name, reference);
   }
+  if (shape->stages == 3 && shape->chunks == 1 && shape->micro == 4)
+    try_choice(shape, model,
+               "table m2: F2.0 B2.0 W2.0 F2.1 F2.2 B2.1 B2.2 F2.3 B2.3 W2.1 W2.2 W2.3\n"
+               "m0: F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 W0.0 W0.1 B0.2 W0.2 B0.3 W0.3\n"
+               "m1: F1.0 F1.1 F1.2 B1.0 F1.3 B1.1 B1.2 W1.0 W1.1 B1.3 W1.2 W1.3",
+               reference);
   free(reference);
-  shoal_program_free(second);
-  shoal_program_free(first);
-  shoal_program_free(rewritten);
-  shoal_program_free(gpipe);
+  shoal_program_free(plain);
   shoal_model_free(model);
 }
 
 // A change of when things run or where they lie is refused, or it changes nothing: then the mutant
 // runs, and gives the same bits. A wait that is left out is always refused.
-static void try_mutants(const shape_t *shape) {
+static void try_mutants(const shape_t *shape, const char *choice) {
   shoal_model_t *model = make_model(shape);
-  shoal_program_t *program = lower_gpipe(model, shape);
-  for (int s = 0; s < shape->stages; ++s) reorder_class(shape, program, s);
-  assert_ok(shoal_lower_time(program, shoal_allocator_system()));
+  shoal_program_t *program = lower_as(model, shape, choice);
   job_t *reference = run_program(shape, program, false);
   int64_t tried = 0, lived = 0;
   for (int64_t i = 0, all = shoal_program_mutations(program); i < all; ++i) {
@@ -337,12 +285,93 @@ static void try_mutants(const shape_t *shape) {
 static void mutants(void **state) {
   (void)state;
   static const shape_t shapes[] = {{3, 1, 1, 4, 9}, {3, 2, 1, 3, 7}};
+  static const char *const choices[] = {"zb-h1", "interleaved"};
 #ifdef __SANITIZE_THREAD__  // the second takes a minute there
   const int64_t count = 1;
 #else
   const int64_t count = COUNT(shapes);
 #endif
-  for (int64_t i = 0; i < count; ++i) try_mutants(&shapes[i]);
+  for (int64_t i = 0; i < count; ++i) try_mutants(&shapes[i], choices[i]);
+}
+
+// ---- time -------------------------------------------------------------------------------
+
+// The instruction that the work of a segment waits with: the first that computes on what the
+// segment receives, else the first that computes; -1: none.
+static int64_t heavy_in(const shoal_segment_t *segment) {
+  int64_t first = -1;
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    if (in->opcode != SHOAL_OPCODE_COMPUTE) continue;
+    if (first < 0) first = i;
+    for (int32_t w = 0; w < in->wait_count; ++w)
+      if (segment->instructions[in->waits[w]].opcode == SHOAL_OPCODE_RESHARD) return i;
+  }
+  return first;
+}
+
+// One instruction of each segment of the loop takes the time of its work, all else takes none.
+static shoal_times_t *make_times(const shoal_program_t *program, bool split) {
+  shoal_text_t text;
+  shoal_times_t *times;
+  bool any = false;
+  shoal_text_init(shoal_allocator_system(), &text);
+  shoal_text_add(&text,
+                 "{\"shoal_times\": 1, \"link\": {\"latency\": 0, \"bandwidth\": 1e30},"
+                 "\"instructions\": [");
+  for (int64_t c = 0; c < program->class_count; ++c)
+    for (int64_t s = 0; s < program->classes[c].segment_count; ++s) {
+      const shoal_segment_t *segment = &program->classes[c].segments[s];
+      const bool loop = strncmp(segment->name, "train.loop.", 11) == 0;
+      const int64_t heavy = loop ? heavy_in(segment) : -1;
+      const int seconds = loop && segment->name[11] == 'B' && !split ? 2 : 1;
+      for (int64_t i = 0; i < segment->instruction_count; ++i) {
+        if (segment->instructions[i].opcode == SHOAL_OPCODE_RESHARD) continue;
+        shoal_text_addf(
+            &text, "%s{\"class\": %lld, \"segment\": \"%s\", \"index\": %lld, \"seconds\": %d}",
+            any ? "," : "", (long long)c, segment->name, (long long)i, i == heavy ? seconds : 0);
+        any = true;
+      }
+    }
+  shoal_text_add(&text, "]}");
+  assert_ok(shoal_text_status(&text));
+  assert_ok(shoal_times_parse("times", shoal_text_string(&text), shoal_allocator_system(), &times));
+  shoal_text_deinit(&text);
+  return times;
+}
+
+// With F, B and W of equal length, of all stages, and links that take no time, a step takes as long
+// as the table does: every rank idles as the formula says.
+static void expect_bubble(const shape_t *shape, const char *choice, double idle) {
+  shoal_model_t *model = make_model(shape);
+  shoal_program_t *program = lower_as(model, shape, choice);
+  shoal_times_t *times = make_times(program, strcmp(choice, "zb-h1") == 0);
+  shoal_simulation_t *simulation;
+  assert_ok(shoal_simulate(program, &(shoal_simulate_options_t){.times = times}, &simulation));
+  assert_int_equal(simulation->count, shape->stages);
+  const double busy = 3.0 * (double)shape->micro * shape->chunks;
+  for (int64_t g = 0; g < simulation->count; ++g) {
+    assert_true(fabs(simulation->groups[g].busy[SHOAL_QUEUE_COMPUTE] - busy) < 1e-6);
+    if (fabs(simulation->seconds - busy - idle) > 1e-6)
+      fail_msg("%s on %d meshes: %g s, not %g + %g", choice, shape->stages, simulation->seconds,
+               busy, idle);
+  }
+  shoal_simulation_free(simulation);
+  shoal_times_free(times);
+  shoal_program_free(program);
+  shoal_model_free(model);
+}
+
+static void bubbles(void **state) {
+  (void)state;
+  for (int p = 3; p <= 4; ++p) {
+    const shape_t one = {p, 1, 1, 7, 17}, two = {p, 2, 1, 2 * p + 1, 23};
+    expect_bubble(&one, "gpipe", 3 * (p - 1));
+    expect_bubble(&one, "1f1b", 3 * (p - 1));
+    expect_bubble(&one, "1f1b+1", 3 * (p - 1));
+    expect_bubble(&one, "zb-h1", p - 1);              // (p - 1) (F + B - W)
+    expect_bubble(&two, "interleaved", 3 * (p - 1));  // of stages of half the size
+  }
 }
 
 static void plain(void **state) {
@@ -355,7 +384,7 @@ static void plain(void **state) {
 static void interleaved(void **state) {
   (void)state;
   static const shape_t shapes[] = {
-      {3, 2, 1, 3, 7}, {3, 2, 2, 6, 16}, {4, 2, 1, 4, 11}, {4, 2, 2, 8, 21}};
+      {3, 2, 1, 3, 7}, {3, 2, 2, 6, 16}, {4, 2, 1, 5, 11}, {4, 2, 2, 8, 21}, {3, 2, 1, 2, 5}};
   for (int64_t i = 0; i < COUNT(shapes); ++i) try_shape(&shapes[i]);
 }
 
@@ -363,6 +392,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plain),
       cmocka_unit_test(interleaved),
+      cmocka_unit_test(bubbles),
       cmocka_unit_test(mutants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
