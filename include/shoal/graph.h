@@ -166,6 +166,15 @@ SHOAL_API void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_
 #define shoal_assign(graph, ...) \
   shoal_assign_at(graph, __VA_ARGS__, SHOAL_HERE)  // graph, state, value
 
+// The same, but the state takes the value only in steps in which `predicate`, a bool scalar, is
+// true; in others it stays as it is. All ranks decide alike. For updates that are left out after an
+// overflow:
+//   shoal_assign_if(graph, w, new_w, finite);
+SHOAL_API void shoal_assign_if_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
+                                  shoal_value_t predicate, const char *file, int line);
+#define shoal_assign_if(graph, ...) \
+  shoal_assign_if_at(graph, __VA_ARGS__, SHOAL_HERE)  // graph, state, value, predicate
+
 // The step number, an i64 scalar state "step": 0 after init; a graph that calls shoal_step sees the
 // number of the step it runs (1 for the first) and stores it.
 SHOAL_API shoal_value_t shoal_step_at(shoal_graph_t *graph, const char *file, int line);

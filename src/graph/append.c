@@ -93,7 +93,8 @@ shoal_status_t shoal_graph_add_output(shoal_graph_t *graph, const char *name, in
   return NULL;
 }
 
-shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t value) {
+shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t value,
+                                  int32_t predicate) {
   const shoal_state_info_t *info = &graph->model->states.items[state];
   const shoal_type_t *type = &graph->values.items[value].type;
   for (int64_t i = 0; i < graph->assigns.count; ++i) {
@@ -108,7 +109,17 @@ shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t v
                        shoal_type_format(&info->type, want, sizeof want),
                        shoal_type_format(type, have, sizeof have));
   }
-  shoal_assignment_t assign = {.state = state, .value = value, .predicate = -1};
+  const shoal_type_t *decides = predicate < 0 ? NULL : &graph->values.items[predicate].type;
+  if (decides && (decides->dtype != SHOAL_BOOL || decides->shape.rank != 0)) {
+    char have[SHOAL_TYPE_SIZE];
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                            "compare with greater_equal or equal, and reduce it to a scalar",
+                            "state '%s': only a bool scalar decides about an assignment; '%s' is "
+                            "%s",
+                            info->name, graph->values.items[predicate].name,
+                            shoal_type_format(decides, have, sizeof have));
+  }
+  shoal_assignment_t assign = {.state = state, .value = value, .predicate = predicate};
   return SHOAL_PUSH(&graph->model->arena, &graph->assigns, assign) ? NULL : SHOAL_OOM();
 }
 

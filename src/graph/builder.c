@@ -277,18 +277,32 @@ shoal_value_t shoal_state_at(shoal_graph_t *graph, const char *name, shoal_dtype
   return NULL_VALUE;
 }
 
-void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
-                     const char *file, int line) {
+// `predicate` NULL: always.
+static void assign(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
+                   const shoal_value_t *predicate, const char *file, int line) {
   if (!begin(graph, &file, &line)) return;
-  int32_t state_id = -1, id = -1;
+  int32_t state_id = -1, id = -1, predicate_id = -1;
   shoal_status_t status = value_id(graph, state, "assign's", "state", &state_id);
   if (!status) status = value_id(graph, value, "assign's", "value", &id);
+  if (!status && predicate)
+    status = value_id(graph, *predicate, "assign's", "predicate", &predicate_id);
   if (!status && graph->values.items[state_id].source != SHOAL_FROM_STATE) {
     status = SHOAL_ERROR(INVALID_ARGUMENT, "'%s' is not a state and cannot be assigned",
                          graph->values.items[state_id].name);
   }
-  if (!status) status = shoal_graph_assign(graph, graph->values.items[state_id].index, id);
+  if (!status)
+    status = shoal_graph_assign(graph, graph->values.items[state_id].index, id, predicate_id);
   shoal_model_fail_at(graph->model, status, file, line);
+}
+
+void shoal_assign_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
+                     const char *file, int line) {
+  assign(graph, state, value, NULL, file, line);
+}
+
+void shoal_assign_if_at(shoal_graph_t *graph, shoal_value_t state, shoal_value_t value,
+                        shoal_value_t predicate, const char *file, int line) {
+  assign(graph, state, value, &predicate, file, line);
 }
 
 shoal_value_t shoal_step_at(shoal_graph_t *graph, const char *file, int line) {

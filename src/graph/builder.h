@@ -95,8 +95,8 @@ SHOAL_MUST_USE shoal_status_t shoal_graph_read_state(shoal_graph_t *graph, int32
                                                      const char *file, int line, int32_t *out_id);
 SHOAL_MUST_USE shoal_status_t shoal_graph_add_output(shoal_graph_t *graph, const char *name,
                                                      int32_t value);
-SHOAL_MUST_USE shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state,
-                                                 int32_t value);
+SHOAL_MUST_USE shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t value,
+                                                 int32_t predicate);  // -1: always
 SHOAL_MUST_USE shoal_status_t shoal_graph_push_scope(shoal_graph_t *graph,
                                                      const char *path);  // full path
 void shoal_graph_pop_scope(shoal_graph_t *graph);

@@ -122,8 +122,10 @@ static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, 
                                                  x.ids[from->outputs.items[i].value]));
   }
   for (int64_t i = 0; i < from->assigns.count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_graph_assign(x.to, from->assigns.items[i].state,
-                                             x.ids[from->assigns.items[i].value]));
+    const shoal_assignment_t *assign = &from->assigns.items[i];
+    SHOAL_RETURN_IF_ERROR(
+        shoal_graph_assign(x.to, assign->state, x.ids[assign->value],
+                           assign->predicate < 0 ? -1 : x.ids[assign->predicate]));
   }
   return NULL;
 }

@@ -312,7 +312,9 @@ static shoal_status_t run_graph(shoal_interpreter_t *in, const shoal_graph_t *gr
     observe(in, graph, i);
   }
   for (int64_t i = 0; i < graph->assigns.count; ++i) {
-    widen(&in->values[graph->assigns.items[i].value], &in->states[graph->assigns.items[i].state]);
+    const shoal_assignment_t *assign = &graph->assigns.items[i];
+    const bool *decides = assign->predicate < 0 ? NULL : in->values[assign->predicate].data;
+    if (!decides || *decides) widen(&in->values[assign->value], &in->states[assign->state]);
   }
   return NULL;
 }

@@ -238,7 +238,7 @@ shoal_status_t shoal_model_write_init(shoal_model_t *model, int32_t state) {
         status, done,
         shoal_graph_emit(init, "shoal.full", 0, NULL, 3, attrs, info->file, info->line, 1, &id));
   }
-  status = shoal_graph_assign(init, state, id);
+  status = shoal_graph_assign(init, state, id, -1);
 done:
   shoal_graph_pop_scope(init);
   return status;

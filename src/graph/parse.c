@@ -188,14 +188,15 @@ static bool read_value_line(parse_t *p) {
 
 static bool read_graph_line(parse_t *p) {
   const char *name;
-  int32_t id = -1;
+  int32_t id = -1, predicate = -1;
   if (!p->graph) return shoal_scan_fail(&p->scan, "expected 'graph NAME' before its lines");
   if (shoal_scan_accept(&p->scan, "assign")) {
     if (!read_name(p, &name) || !shoal_scan_expect(&p->scan, "=") || !read_value(p, &id))
       return false;
+    if (shoal_scan_accept(&p->scan, "if") && !read_value(p, &predicate)) return false;
     int32_t state = shoal_model_find_state(p->model, name);
     if (state < 0) return shoal_scan_fail(&p->scan, "there is no state '%s'", name);
-    return check(p, shoal_graph_assign(p->graph, state, id));
+    return check(p, shoal_graph_assign(p->graph, state, id, predicate));
   }
   if (shoal_scan_accept(&p->scan, "output")) {
     return read_name(p, &name) && shoal_scan_expect(&p->scan, "=") && read_value(p, &id) &&

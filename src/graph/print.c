@@ -11,6 +11,7 @@
 //     "fc1/einsum"                                              its kind, unless it is forward
 //     %5 as "softmax" "softmax/div" = shoal.div(%2, %4) : ...   its name is not its node's
 //     assign fc1/weight = %17
+//     assign fc1/bias = %18 if %12
 //     output loss = %9
 // parse.c reads it back: the same names, ids, types, attributes, to the bit. Attributes that have
 // their default are left out, and so is "init" while it follows from the states.
@@ -97,7 +98,10 @@ static shoal_status_t add_graph(shoal_text_t *text, const shoal_graph_t *graph) 
   for (int64_t i = 0; i < graph->assigns.count; ++i) {
     shoal_text_add(text, "  assign ");
     shoal_text_add_name(text, graph->model->states.items[graph->assigns.items[i].state].name);
-    shoal_text_addf(text, " = %%%d\n", (int)graph->assigns.items[i].value);
+    shoal_text_addf(text, " = %%%d", (int)graph->assigns.items[i].value);
+    if (graph->assigns.items[i].predicate >= 0)
+      shoal_text_addf(text, " if %%%d", (int)graph->assigns.items[i].predicate);
+    shoal_text_add(text, "\n");
   }
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
     shoal_text_add(text, "  output ");

@@ -140,6 +140,14 @@ static shoal_status_t verify_assigns(const shoal_graph_t *graph, shoal_arena_t *
     if (!shoal_type_equal(&state->type, &graph->values.items[assign->value].type)) {
       return BROKEN("state '%s' is assigned a value of another type", state->name);
     }
+    if (assign->predicate == -1) continue;
+    if (assign->predicate < 0 || assign->predicate >= graph->values.count)
+      return BROKEN("state '%s': what decides about its assignment is not a value", state->name);
+    const shoal_type_t *decides = &graph->values.items[assign->predicate].type;
+    if (decides->dtype != SHOAL_BOOL || decides->shape.rank != 0)
+      return BROKEN("state '%s': what decides about its assignment is no bool scalar", state->name);
+    if (graph == model->graphs.items[0])
+      return BROKEN("state '%s' gets its initial value under a condition", state->name);
   }
   for (int64_t i = 0; graph == model->graphs.items[0] && i < model->states.count; ++i) {
     if (!assigned[i])

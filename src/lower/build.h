@@ -57,6 +57,7 @@ typedef struct item {
   int32_t need_count;        // one for each input; 0 for items that `paths` makes
   need_t *needs;
   int32_t *inputs;  // code.inputs, where `paths` writes what it finds
+  need_t decides;   // an assignment's predicate, of which `paths` makes code.predicate; value -1
   phase_t phase;
   int32_t depth;                               // RESHARD: where it is received
   int32_t send_depth;                          // RESHARD: where a class that only sends does so

@@ -211,6 +211,8 @@ static shoal_status_t emit_instruction(class_emitter_t *e, const item_t *in, rol
     SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.inputs[i], &inputs[i]));
   for (int32_t o = 0; o < in->code.output_count; ++o)
     SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.outputs[o], &outputs[o]));
+  if (in->code.predicate >= 0)
+    SHOAL_RETURN_IF_ERROR(local_buffer(e, in->code.predicate, &out->predicate));
   out->inputs = inputs;
   out->outputs = outputs;
   return workspace_of(e, in, &out->workspace);

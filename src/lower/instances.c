@@ -80,20 +80,29 @@ static shoal_status_t list_node(const listing_t *l, int32_t index) {
 
 // An item that needs one value.
 static shoal_status_t list_need(const listing_t *l, shoal_opcode_t opcode, const char *name,
-                                int32_t value, const shoal_layout_t *layout, int32_t output) {
+                                int32_t value, const shoal_layout_t *layout, int32_t output,
+                                item_t **out_item) {
   item_t *item = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(l->b, l->out, opcode, name, -1, output, &item));
   item->one_need = (need_t){.value = value, .layout = layout};
   item->needs = &item->one_need;
   item->need_count = item->code.input_count = 1;
   item->code.inputs = item->inputs = &item->one_input;
+  *out_item = item;
   return NULL;
 }
 
+// What decides about an assignment is wanted whole, on all ranks of the state's mesh.
 static shoal_status_t list_assign(const listing_t *l, const shoal_assignment_t *assignment) {
   const int32_t home = l->b->state_homes[assignment->state];
   const instance_t *rest = instance_at(l->b, home);
-  return list_need(l, SHOAL_OPCODE_COPY, rest->name, assignment->value, rest->layout, home);
+  const shoal_layout_t whole = {.mesh = rest->layout->mesh};
+  item_t *item = NULL;
+  SHOAL_RETURN_IF_ERROR(
+      list_need(l, SHOAL_OPCODE_COPY, rest->name, assignment->value, rest->layout, home, &item));
+  if (assignment->predicate < 0) return NULL;
+  item->decides.value = assignment->predicate;
+  return shoal_layouts_keep(&l->b->layouts, &whole, &item->decides.layout);
 }
 
 // Lists an output of the graph, once. *out_name is NULL if it is listed already.
@@ -136,18 +145,29 @@ static shoal_status_t find_fetches(listing_t *l) {
 // What is fetched is brought to all ranks and downloaded.
 static shoal_status_t list_fetches(const listing_t *l, bool states) {
   const shoal_layout_t whole = {.mesh = l->b->world}, *everywhere = NULL;
+  item_t *item = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&l->b->layouts, &whole, &everywhere));
   for (int64_t i = 0; i < l->fetches.count; ++i) {
     const shoal_named_t *port = &l->fetches.items[i];
     const bool state = l->graph->values.items[port->value].source == SHOAL_FROM_STATE;
     if (state != states) continue;
     SHOAL_RETURN_IF_ERROR(
-        list_need(l, SHOAL_OPCODE_FETCH, port->name, port->value, everywhere, -1));
+        list_need(l, SHOAL_OPCODE_FETCH, port->name, port->value, everywhere, -1, &item));
   }
   return NULL;
 }
 
 // ---- graphs -------------------------------------------------------------------------------
+
+// The node behind which an assignment comes: the later of those that make its value and its
+// predicate. -1: its value is there from the start. `place`: of a node in the order.
+static int32_t maker_of(const listing_t *l, const shoal_assignment_t *assignment,
+                        const int32_t *place) {
+  const shoal_value_info_t *values = l->graph->values.items;
+  const int32_t node = values[assignment->value].node;
+  const int32_t other = assignment->predicate < 0 ? -1 : values[assignment->predicate].node;
+  return node >= 0 && other >= 0 && place[other] > place[node] ? other : node;
+}
 
 // Node after node, each with the assignments of its values: who needs them in a state's layout gets
 // them at once.
@@ -156,14 +176,18 @@ static shoal_status_t list_nodes(const listing_t *l) {
   int32_t *order = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);
   int32_t *assigned = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);  // the first; -1: none
   int32_t *next = SHOAL_NEW(l->b->arena, int32_t, graph->assigns.count);    // of the same node
-  if (!order || !assigned || !next) return SHOAL_OOM();
+  int32_t *place = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);     // in the order
+  if (!order || !assigned || !next || !place) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_lower_order(l->b, graph, order));
-  for (int64_t n = 0; n < graph->nodes.count; ++n) assigned[n] = -1;
+  for (int32_t n = 0; n < graph->nodes.count; ++n) {
+    assigned[n] = -1;
+    place[order[n]] = n;
+  }
   for (int32_t i = (int32_t)graph->assigns.count - 1; i >= 0; --i) {
-    const shoal_value_info_t *info = &graph->values.items[graph->assigns.items[i].value];
-    if (info->source != SHOAL_FROM_NODE) continue;
-    next[i] = assigned[info->node];
-    assigned[info->node] = i;
+    const int32_t maker = maker_of(l, &graph->assigns.items[i], place);
+    if (maker < 0) continue;
+    next[i] = assigned[maker];
+    assigned[maker] = i;
   }
   for (int64_t k = 0; k < graph->nodes.count; ++k) {
     const int32_t n = order[k];

@@ -23,6 +23,7 @@ shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *graph, shoal_opco
   item_t *item = SHOAL_NEW(b->arena, item_t, 1);
   if (!item) return SHOAL_OOM();
   item->node = -1;
+  item->decides.value = -1;
   item->one_input = input;
   item->one_output = output;
   item->code = (shoal_instruction_t){.opcode = opcode, .name = name, .predicate = -1};

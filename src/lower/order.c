@@ -4,7 +4,8 @@
 // Otherwise nodes keep the order of the graph.
 //
 // A node that makes a state's next value comes behind those that read the old one, as far as they
-// stand before it in the graph: it can then write over it (alias.c).
+// stand before it in the graph, and behind what decides whether the state takes it: it can then
+// write over it (alias.c).
 //
 // Communication comes where its value is needed first, so it moves along. The order is that of the
 // graph on all ranks: what meets in a collective still meets.
@@ -24,7 +25,9 @@ typedef struct scheduling {
                               // starts[v + 1]; each once
   int32_t *left;              // by value: those that have not run, and one more if it is kept
   int32_t *updater;           // by value: if it is a state, the node that makes the next; -1: none
-  int32_t *waiting;           // by node: values that are not there, readers that come before it
+  int32_t *decides;           // by node: the first assignment its value decides about; -1: none
+  int32_t *next_decided;      // by assignment: another of the same node
+  int32_t *waiting;           // by node: values that are not there, others that come before it
   int64_t *growth;            // by node: bytes that are alive behind it and not before it
   bool *done;                 // by node
   heap_t ready, shrinking;    // those that wait for nothing; those of them that do not grow
@@ -111,6 +114,27 @@ static shoal_status_t weigh(scheduling_t *s, const build_t *b, shoal_arena_t *sc
   return NULL;
 }
 
+// The node that must come behind the one that makes an assignment's predicate; -1: none need.
+static int32_t decided(const shoal_graph_t *graph, const shoal_assignment_t *assign,
+                       int32_t *out_by) {
+  if (assign->predicate < 0) return -1;
+  *out_by = graph->values.items[assign->predicate].node;
+  const int32_t node = graph->values.items[assign->value].node;
+  return *out_by >= 0 && *out_by < node ? node : -1;
+}
+
+static void list_decisions(scheduling_t *s) {
+  const shoal_graph_t *graph = s->graph;
+  for (int64_t n = 0; n < graph->nodes.count; ++n) s->decides[n] = -1;
+  for (int32_t i = 0; i < graph->assigns.count; ++i) {
+    int32_t by = -1, node = decided(graph, &graph->assigns.items[i], &by);
+    if (node < 0) continue;
+    ++s->waiting[node];
+    s->next_decided[i] = s->decides[by];
+    s->decides[by] = i;
+  }
+}
+
 // ---- scheduling ------------------------------------------------------------------------
 
 static void make_ready(scheduling_t *s, int32_t node) {
@@ -168,6 +192,8 @@ static void finish(scheduling_t *s, int32_t n) {
     const int32_t v = node->outputs[o];
     for (int32_t i = s->starts[v]; i < s->starts[v + 1]; ++i) wait_less(s, s->readers[i]);
   }
+  for (int32_t i = s->decides[n]; i >= 0; i = s->next_decided[i])
+    wait_less(s, s->graph->values.items[s->graph->assigns.items[i].value].node);
 }
 
 static shoal_status_t schedule(const build_t *b, const shoal_graph_t *graph, shoal_arena_t *scratch,
@@ -178,16 +204,19 @@ static shoal_status_t schedule(const build_t *b, const shoal_graph_t *graph, sho
                     .starts = SHOAL_NEW(scratch, int32_t, values + 1),
                     .left = SHOAL_NEW(scratch, int32_t, values),
                     .updater = SHOAL_NEW(scratch, int32_t, values),
+                    .decides = SHOAL_NEW(scratch, int32_t, nodes),
+                    .next_decided = SHOAL_NEW(scratch, int32_t, graph->assigns.count),
                     .waiting = SHOAL_NEW(scratch, int32_t, nodes),
                     .growth = SHOAL_NEW(scratch, int64_t, nodes),
                     .done = SHOAL_NEW(scratch, bool, nodes),
                     .ready = {.items = SHOAL_NEW(scratch, int32_t, nodes)},
                     .shrinking = {.items = SHOAL_NEW(scratch, int32_t, nodes)}};
-  if (!s.bytes || !s.starts || !s.left || !s.updater || !s.waiting || !s.growth || !s.done ||
-      !s.ready.items || !s.shrinking.items)
+  if (!s.bytes || !s.starts || !s.left || !s.updater || !s.decides || !s.next_decided ||
+      !s.waiting || !s.growth || !s.done || !s.ready.items || !s.shrinking.items)
     return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(list_readers(&s, scratch));
   SHOAL_RETURN_IF_ERROR(weigh(&s, b, scratch));
+  list_decisions(&s);
   start(&s);
   for (int64_t k = 0; k < nodes;) {
     if (s.ready.count == 0) return SHOAL_ERROR(INTERNAL, "nodes wait for each other");

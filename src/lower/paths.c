@@ -307,20 +307,26 @@ static void place_fetch(const routing_t *l, item_t *item) {
   item->depth = item->send_depth = loop ? 0 : from->depth;
 }
 
+// A state's value is taken aside before any state changes.
+static shoal_status_t take_aside(const routing_t *l, int32_t *at) {
+  const instance_t *from = instance_at(l->b, *at);
+  const int32_t old = *at;
+  if (from->kind != SHOAL_BUFFER_STATE) return NULL;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, old, from->layout, PHASE_AFTER, 0, at));
+  return add_item(l, SHOAL_OPCODE_COPY, from->name, PHASE_AFTER, 0, old, *at, NULL);
+}
+
 // The value is there in the state's layout. *out_needless: it is that of the state itself.
 static shoal_status_t place_assign(const routing_t *l, item_t *item, bool *out_needless) {
   const instance_t *from = instance_at(l->b, item->one_input);
   const instance_t *home = instance_at(l->b, item->one_output);
   item->phase = PHASE_COMMIT;
   *out_needless = from->kind == SHOAL_BUFFER_STATE && from->state == home->state;
-  if (*out_needless || from->kind != SHOAL_BUFFER_STATE) return NULL;
-  // Another state's value: taken aside before any state changes.
-  int32_t aside = -1;
-  SHOAL_RETURN_IF_ERROR(new_copy(l, item->one_input, home->layout, PHASE_AFTER, 0, &aside));
-  SHOAL_RETURN_IF_ERROR(
-      add_item(l, SHOAL_OPCODE_COPY, from->name, PHASE_AFTER, 0, item->one_input, aside, NULL));
-  item->one_input = aside;
-  return NULL;
+  if (*out_needless) return NULL;
+  SHOAL_RETURN_IF_ERROR(take_aside(l, &item->one_input));
+  if (item->decides.value < 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(bring(l, item->decides.value, item->decides.layout, &item->code.predicate));
+  return take_aside(l, &item->code.predicate);
 }
 
 static shoal_status_t route_item(const routing_t *l, item_t *item) {

@@ -68,6 +68,11 @@ static shoal_status_t add_item(const printing_t *p, const item_t *item) {
     SHOAL_RETURN_IF_ERROR(add_operands(p, "", item->code.input_count, item->code.inputs));
   }
   SHOAL_RETURN_IF_ERROR(add_operands(p, " ->", item->code.output_count, item->code.outputs));
+  if (item->decides.value >= 0) {
+    shoal_text_add(p->text, " if");
+    SHOAL_RETURN_IF_ERROR(add_operand(p, p->graph->graph->values.items[item->decides.value].name,
+                                      item->decides.layout));
+  }
   add_place(p, item);
   shoal_text_add(p->text, "\n");
   return NULL;

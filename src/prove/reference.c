@@ -239,9 +239,12 @@ static shoal_status_t expect(shoal_reference_t *r) {
   memset(r->scale, 0, sizeof r->scale);
   for (int32_t v = 0; v < count; ++v) SHOAL_RETURN_IF_ERROR(expect_value(r, v));
   qsort(r->index, (size_t)count, sizeof *r->index, by_name);
-  for (int64_t a = 0; a < r->graph->assigns.count; ++a)
-    r->state_epsilon[r->graph->assigns.items[a].state] =
-        r->run == 0 ? 0 : r->values[r->graph->assigns.items[a].value].epsilon;
+  for (int64_t a = 0; a < r->graph->assigns.count; ++a) {
+    const shoal_assignment_t *assign = &r->graph->assigns.items[a];
+    double *epsilon = &r->state_epsilon[assign->state];
+    const double next = r->run == 0 ? 0 : r->values[assign->value].epsilon;
+    *epsilon = assign->predicate < 0 ? next : fmax(*epsilon, next);  // it may keep what it has
+  }
   for (int32_t s = 0; s < state_count; ++s) {
     const shoal_state_info_t *info = &r->model->states.items[s];
     shoal_expected_t *e = &r->after[s];
