@@ -36,6 +36,7 @@ shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
   const char *other = options->strategy  ? "--strategy"
                       : options->mesh    ? "--mesh"
                       : options->layouts ? "--layouts"
+                      : options->decide.count > 0 ? "--decide"
                                          : NULL;
   if (!options->plan || !other) return NULL;
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "edit the plan file's intent, or leave one of them out",
@@ -63,6 +64,32 @@ shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena, int64_t
   }
   *out_count = count;
   *out_entries = entries;
+  return NULL;
+}
+
+shoal_status_t cli_decisions_parse(const shoal_words_t *texts, shoal_arena_t *arena,
+                                   int64_t *out_count,
+                                   const shoal_intent_decision_t **out_decisions) {
+  shoal_intent_decision_t *decisions = SHOAL_NEW(arena, shoal_intent_decision_t, texts->count);
+  if (!decisions) return SHOAL_OOM();
+  for (int64_t i = 0; i < texts->count; ++i) {
+    char *words[3], *rest = cli_format(arena, "%s", texts->items[i]);
+    if (!rest) return SHOAL_OOM();
+    for (int w = 0; w < 3; ++w) {
+      words[w] = rest += strspn(rest, " ");
+      if (w < 2) rest += strcspn(rest, " ");
+      if (w < 2 && *rest) *rest++ = 0;
+    }
+    if (!words[2][0])
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                              "for example --decide 'recompute block* yes'; docs/plan.md has all",
+                              "--decide '%s' is not KIND PATTERN CHOICE", texts->items[i]);
+    decisions[i] = (shoal_intent_decision_t){
+        .kind = words[0], .pattern = words[1], .choice = words[2], .by = "user",
+        .reason = "given on the command line"};
+  }
+  *out_count = texts->count;
+  *out_decisions = decisions;
   return NULL;
 }
 
@@ -94,6 +121,8 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
                                .world = (int32_t)options->ranks};
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(options->layouts, arena, &make.layout_count, &make.layouts));
+  SHOAL_RETURN_IF_ERROR(
+      cli_decisions_parse(&options->decide, arena, &make.decision_count, &make.decisions));
   return shoal_plan_make(model, rules, &make, out_plan);
 }
 

@@ -13,6 +13,7 @@
 typedef struct cli_plan_options {
   int64_t ranks;
   const char *strategy, *mesh, *plan, *cluster, *layouts;
+  shoal_words_t decide;
 } cli_plan_options_t;
 
 // Rows for an option table of a struct that has a `cli_plan_options_t planning` member.
@@ -30,7 +31,9 @@ typedef struct cli_plan_options {
       CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                               \
                       "cluster file or preset (a100x8:16) to plan for"),                         \
       CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                               \
-                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'")
+                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'"),         \
+      CLI_PLAN_OPTION(type, STRINGS, decide, NULL,                                               \
+                      "'KIND PATTERN CHOICE' on top of it all, again for more: see docs/plan.md")
 
 // Defaults, environment, command line; prints the help when the table's last row, `help`, is asked
 // for (the caller's struct has it as a bool: nothing else to do then).
@@ -46,6 +49,10 @@ SHOAL_MUST_USE shoal_status_t cli_plan_check(const cli_plan_options_t *options);
 SHOAL_MUST_USE shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t *arena,
                                                 int64_t *out_count,
                                                 const shoal_intent_entry_t **out_entries);
+// Parses the --decide options, 'KIND PATTERN CHOICE' each.
+SHOAL_MUST_USE shoal_status_t cli_decisions_parse(const shoal_words_t *texts, shoal_arena_t *arena,
+                                                  int64_t *out_count,
+                                                  const shoal_intent_decision_t **out_decisions);
 // A zoo model, planned and lowered: what `plan` and `explain` look at. Zeroed ones may be freed.
 typedef struct cli_planned {
   shoal_model_t *model;

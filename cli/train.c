@@ -267,6 +267,8 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
     SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, t->arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(planning->layouts, t->arena, &options.layout_count, &options.layouts));
+  SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&planning->decide, t->arena, &options.decision_count,
+                                            &options.decisions));
   if (!command->dry_run)
     SHOAL_RETURN_IF_ERROR(
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));

@@ -36,7 +36,8 @@ typedef enum shoal_option_kind {
   SHOAL_OPTION_REAL,    // double
   SHOAL_OPTION_STRING,  // const char *, copied into the arena
   SHOAL_OPTION_SIZE,    // int64_t, bytes: 64M, 1.5G, 4096 (K, M, G, T are powers of 1024)
-  SHOAL_OPTION_ENUM     // int: index into choices
+  SHOAL_OPTION_ENUM,    // int: index into choices
+  SHOAL_OPTION_STRINGS  // shoal_words_t: each time it is given adds a text
 } shoal_option_kind_t;
 
 typedef struct shoal_option {

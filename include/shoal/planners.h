@@ -22,6 +22,8 @@ typedef struct shoal_plan_options {
   shoal_strategies_t *strategies;  // NULL: native ones only
   int64_t layout_count;            // explicit layouts, added after the strategy's own
   const shoal_intent_entry_t *layouts;
+  int64_t decision_count;          // decisions, after the strategy's own
+  const shoal_intent_decision_t *decisions;
 } shoal_plan_options_t;
 
 typedef struct shoal_strategy_context shoal_strategy_context_t;
@@ -60,6 +62,11 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_context_stage(shoal_strategy_conte
                                                             const char *pattern, const char *mesh);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_context_expand(shoal_strategy_context_t *context,
                                                              const char *pattern);
+// A decision of any kind (plan.h), by this strategy; `reason` is for people and may be NULL.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_context_decide(shoal_strategy_context_t *context,
+                                                             const char *kind, const char *pattern,
+                                                             const char *choice,
+                                                             const char *reason);
 
 // Runs a strategy and completes its intent. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_make(const shoal_model_t *model,

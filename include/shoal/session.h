@@ -61,6 +61,8 @@ typedef struct shoal_parallelize_options {
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
+  int64_t decision_count;  // decisions on top of the strategy's: see plan.h
+  const shoal_intent_decision_t *decisions;
   const char *offload_dir;     // folder for what a plan keeps in files, with room for it; NULL:
                                // $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp. Nothing stays there
   const char *const *fetches;  // names of further values to fetch, NULL-terminated

@@ -99,7 +99,8 @@ static bool parse_real(const char *text, double *out_value) {
 }
 
 static const char *kind_words[] = {"true or false", "a whole number",           "a number",
-                                   "a text",        "a size such as 64M or 2G", "one of"};
+                                   "a text",        "a size such as 64M or 2G", "one of",
+                                   "a text"};
 
 static shoal_status_t bad_choice(const shoal_option_t *option, const char *value,
                                  const char *from) {
@@ -150,6 +151,16 @@ static shoal_status_t set(const shoal_option_t *option, const char *value, const
       const char *copy = shoal_arena_strdup(arena, value);
       if (!copy) return SHOAL_OOM();
       *(const char **)field = copy;
+      break;
+    }
+    case SHOAL_OPTION_STRINGS: {
+      shoal_words_t *words = field;
+      const char **items = SHOAL_NEW(arena, const char *, words->count + 1);
+      const char *copy = shoal_arena_strdup(arena, value);
+      if (!items || !copy) return SHOAL_OOM();
+      if (words->count > 0) memcpy(items, words->items, (size_t)words->count * sizeof *items);
+      items[words->count] = copy;
+      *words = (shoal_words_t){items, words->count + 1, words->count + 1};
       break;
     }
     case SHOAL_OPTION_ENUM: {
@@ -282,7 +293,7 @@ shoal_status_t shoal_options_parse(const shoal_option_t *table, int64_t count, i
 }
 
 static void add_help(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
-  static const char *const kinds[] = {"", " N", " X", " TEXT", " SIZE", ""};
+  static const char *const kinds[] = {"", " N", " X", " TEXT", " SIZE", "", " TEXT"};
   for (int64_t i = 0; i < count; ++i) {
     const shoal_option_t *option = &table[i];
     char flag[NAME_SIZE], variable[NAME_SIZE], left[160];

@@ -106,6 +106,22 @@ shoal_status_t shoal_context_expand(shoal_strategy_context_t *context, const cha
   return NULL;
 }
 
+static shoal_status_t add_decision(shoal_strategy_context_t *context,
+                                   const shoal_intent_decision_t *from) {
+  const char *texts[] = {from->kind, from->pattern, from->choice, from->by, from->reason};
+  for (int i = 0; i < 5; ++i)
+    if (texts[i] && !(texts[i] = shoal_arena_strdup(context->arena, texts[i]))) return SHOAL_OOM();
+  const shoal_intent_decision_t copy = {texts[0], texts[1], texts[2], texts[3], texts[4]};
+  return SHOAL_PUSH(context->arena, &context->decisions, copy) ? NULL : SHOAL_OOM();
+}
+
+shoal_status_t shoal_context_decide(shoal_strategy_context_t *context, const char *kind,
+                                    const char *pattern, const char *choice, const char *reason) {
+  const shoal_intent_decision_t decision = {kind, pattern, choice, context->options->strategy,
+                                            reason};
+  return add_decision(context, &decision);
+}
+
 static shoal_status_t unknown_strategy(const shoal_plan_options_t *options, shoal_arena_t *arena) {
   SHOAL_VEC(const char *) names = {0};
   for (int64_t i = 0; i < shoal_strategies_count(options->strategies); ++i)
@@ -137,6 +153,8 @@ shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
       strategy ? strategy->plan(&context, strategy->user_data) : unknown_strategy(&filled, &arena);
   for (int64_t i = 0; i < options->layout_count && !status; ++i)
     status = shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value);
+  for (int64_t i = 0; i < options->decision_count && !status; ++i)
+    status = add_decision(&context, &options->decisions[i]);
   if (!status) {
     shoal_intent_t intent = {.strategy = filled.strategy,
                              .mesh_count = context.meshes.count,
@@ -146,7 +164,9 @@ shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
                              .stage_count = context.stages.count,
                              .stages = context.stages.items,
                              .expand_count = context.expand.count,
-                             .expand = context.expand.items};
+                             .expand = context.expand.items,
+                             .decision_count = context.decisions.count,
+                             .decisions = context.decisions.items};
     status = shoal_plan_create(model, rules, &intent, filled.world, allocator, out_plan);
   }
   shoal_arena_deinit(&arena);

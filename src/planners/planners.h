@@ -15,6 +15,7 @@ struct shoal_strategy_context {
   SHOAL_VEC(const char *) meshes;
   SHOAL_VEC(shoal_intent_entry_t) layouts, stages;
   SHOAL_VEC(const char *) expand;
+  SHOAL_VEC(shoal_intent_decision_t) decisions;
 };
 
 #define SHOAL_STRATEGY(name, doc)                                                        \

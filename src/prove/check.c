@@ -45,6 +45,8 @@ static shoal_status_t make_plan(check_t *c) {
                                      .world = o->ranks,
                                      .layout_count = o->layout_count,
                                      .layouts = o->layouts,
+                                     .decision_count = o->decision_count,
+                                     .decisions = o->decisions,
                                      .cluster = o->cluster,
                                      .strategies = o->strategies};
   return shoal_plan_make(c->model, rules, &make, &c->plan);

@@ -74,6 +74,8 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
       .strategies = options->strategies,
       .layout_count = options->layout_count,
       .layouts = options->layouts,
+      .decision_count = options->decision_count,
+      .decisions = options->decisions,
       .steps = how->steps,
       .offload_dir = options->offload_dir,
       .opaque = options->opaque,

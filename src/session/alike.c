@@ -73,6 +73,10 @@ static void print_options(const shoal_session_source_t *source, shoal_text_t *te
   for (int64_t i = 0; i < o->layout_count; ++i) {
     shoal_text_addf(text, "layouts %s: %s\n", o->layouts[i].pattern, o->layouts[i].value);
   }
+  for (int64_t i = 0; i < o->decision_count; ++i) {
+    shoal_text_addf(text, "decision %s %s %s\n", o->decisions[i].kind, o->decisions[i].pattern,
+                    o->decisions[i].choice);
+  }
 }
 
 static shoal_status_t print(const shoal_session_t *session, const shoal_session_source_t *source,

@@ -87,6 +87,8 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
       .strategies = options->strategies,
       .layout_count = options->layout_count,
       .layouts = options->layouts,
+      .decision_count = options->decision_count,
+      .decisions = options->decisions,
   };
   return shoal_plan_make(model, session->rules, &plan_options, &session->plan);
 }
