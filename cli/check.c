@@ -90,8 +90,8 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
     SHOAL_RETURN_IF_ERROR(shoal_file_read(o->planning.plan, arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(o->planning.layouts, arena, &options.layout_count, &options.layouts));
-  SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&o->planning.decide, arena, &options.decision_count,
-                                            &options.decisions));
+  SHOAL_RETURN_IF_ERROR(
+      cli_decisions_parse(&o->planning.decide, arena, &options.decision_count, &options.decisions));
   shoal_model_t *model = NULL;
   SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
   shoal_check_report_t report;

@@ -33,11 +33,11 @@ shoal_status_t cli_one_model(const shoal_words_t *words) {
 }
 
 shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
-  const char *other = options->strategy  ? "--strategy"
-                      : options->mesh    ? "--mesh"
-                      : options->layouts ? "--layouts"
+  const char *other = options->strategy           ? "--strategy"
+                      : options->mesh             ? "--mesh"
+                      : options->layouts          ? "--layouts"
                       : options->decide.count > 0 ? "--decide"
-                                         : NULL;
+                                                  : NULL;
   if (!options->plan || !other) return NULL;
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "edit the plan file's intent, or leave one of them out",
                           "--plan and %s do not go together: a plan file says it all", other);
@@ -84,9 +84,11 @@ shoal_status_t cli_decisions_parse(const shoal_words_t *texts, shoal_arena_t *ar
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
                               "for example --decide 'recompute block* yes'; docs/plan.md has all",
                               "--decide '%s' is not KIND PATTERN CHOICE", texts->items[i]);
-    decisions[i] = (shoal_intent_decision_t){
-        .kind = words[0], .pattern = words[1], .choice = words[2], .by = "user",
-        .reason = "given on the command line"};
+    decisions[i] = (shoal_intent_decision_t){.kind = words[0],
+                                             .pattern = words[1],
+                                             .choice = words[2],
+                                             .by = "user",
+                                             .reason = "given on the command line"};
   }
   *out_count = texts->count;
   *out_decisions = decisions;

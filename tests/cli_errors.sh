@@ -123,6 +123,12 @@ bad INVALID_ARGUMENT "has size 0" "" $plan --mesh data=2,micro=0
 bad INVALID_ARGUMENT "rank 0 is listed twice" "" $plan --mesh data=2@0,0
 bad INVALID_ARGUMENT "has no axis 'tensor'" "tensor=2" $plan --strategy tensor --mesh data=2
 bad INVALID_ARGUMENT "needs a mesh" "--mesh" $plan --strategy explicit
+decide="$plan --strategy data --decide"
+bad INVALID_ARGUMENT "--decide 'recompute fc1/*' is not KIND PATTERN CHOICE" "for example" $decide 'recompute fc1/*'
+bad NOT_FOUND "there is no kind of decision 'kep'" "did you mean 'keep'?" $decide 'kep fc1/weight redo'
+bad INVALID_ARGUMENT "'maybe' is no choice of expand" "yes|no" $decide 'expand relu maybe'
+bad NOT_FOUND "memory 'fc9/*' matches no state" "" $decide 'memory fc9/* host'
+bad INVALID_ARGUMENT "about node 'relu': '{x:7 -> out:7}' is no way of shoal.relu" "shoal rules" $decide 'way relu data={x:7 -> out:7}'
 explicit="$plan --strategy explicit --mesh tensor=2 --layouts"
 bad NOT_FOUND "'fc9/weight' matches no state, input or value" "did you mean 'fc1/weight'?" $explicit fc9/weight=tensor:1
 bad NOT_FOUND "no axis 'tensr'" "did you mean 'tensor'?" $explicit fc1/weight=tensr:1

@@ -22,7 +22,7 @@ typedef struct shoal_plan_options {
   shoal_strategies_t *strategies;  // NULL: native ones only
   int64_t layout_count;            // explicit layouts, added after the strategy's own
   const shoal_intent_entry_t *layouts;
-  int64_t decision_count;          // decisions, after the strategy's own
+  int64_t decision_count;  // decisions, after the strategy's own
   const shoal_intent_decision_t *decisions;
 } shoal_plan_options_t;
 

@@ -1,7 +1,7 @@
 // A plan read aloud: meshes, states at rest, and the ways of nodes.
 #include "base/text.h"
 #include "op/type.h"
-#include "plan/plan.h"
+#include "plan/choose.h"
 
 static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena,
                                      shoal_text_t *text) {
@@ -30,8 +30,9 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
       if (!np->decision->choices[slot].way) continue;
       const char *way = NULL;
+      const int64_t size = slot == 0 ? plan->micro : mesh->axes[slot - 1].size;
       SHOAL_RETURN_IF_ERROR(
-          shoal_way_print(node->op, np->decision->choices[slot].way, arena, &way));
+          shoal_way_choice_print(node->op, &np->decision->choices[slot], size, arena, &way));
       shoal_text_addf(text, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
       any = true;
     }

@@ -27,9 +27,39 @@ typedef struct shoal_decision {
   const shoal_layout_t **operands;  // as the node wants its inputs and makes its outputs
 } shoal_decision_t;
 
+// Why a node has its way along an axis.
+typedef enum shoal_because {
+  SHOAL_BECAUSE_NONE,      // nothing was to be chosen
+  SHOAL_BECAUSE_FOLLOWS,   // an input is cut like that
+  SHOAL_BECAUSE_PINNED,    // an output is to be cut like that
+  SHOAL_BECAUSE_CHEAPEST,  // no operand is cut like that, but it moves least
+  SHOAL_BECAUSE_GATHERED,  // it is whole; an input that is cut has to be gathered
+  SHOAL_BECAUSE_UNFIT,     // it is whole, for a cut would not fit the ways along other axes
+  SHOAL_BECAUSE_DECIDED    // the intent says so
+} shoal_because_t;
+
+// Costs are in bytes that are moved; they only rank alternatives.
+typedef struct shoal_why {
+  shoal_because_t because;
+  int32_t operand;  // the operand in question: inputs, then outputs; -1: none
+  bool partial;     // it is an unreduced sum
+  double cost;
+  const shoal_way_t *runner_up;  // the next best way; NULL: whole
+  double runner_up_cost;         // infinite where there is no other
+  const shoal_intent_decision_t *decided;
+} shoal_why_t;
+
+// The same as a plan file tells it.
+typedef struct shoal_told {
+  const char *by, *reason, *runner_up;  // NULL: not told
+  double cost, runner_up_cost;
+} shoal_told_t;
+
 typedef struct shoal_node_plan {
   int32_t mesh;
   const shoal_decision_t *decision;
+  const shoal_why_t *why;    // by slot; shared by nodes that are alike. NULL: see `told`
+  const shoal_told_t *told;  // by slot, of a plan that was read. NULL: see `why`
 } shoal_node_plan_t;
 
 // Where a copy of a value is needed.
@@ -71,6 +101,12 @@ typedef struct shoal_graph_plan {
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
 
+// Decisions about ways along one axis ("micro" too), by pattern.
+typedef struct shoal_way_decisions {
+  const char *axis;
+  struct shoal_patterns *patterns;
+} shoal_way_decisions_t;
+
 struct shoal_plan {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
@@ -83,11 +119,13 @@ struct shoal_plan {
   shoal_mesh_t *meshes;  // the intent's; micro is the same on all
   int64_t micro;
   struct shoal_patterns *patterns;  // of the intent, by kind of decision
-  shoal_layouts_t layouts;          // all layouts of the plan, kept once
-  const shoal_layout_t **states;    // resting layout per state of the model
-  shoal_sync_t *syncs;              // by state
-  shoal_memory_kind_t *memories;    // by state: where it rests
-  shoal_graph_plan_t *graphs;       // one per graph of the model
+  int64_t way_count;
+  shoal_way_decisions_t *ways;    // by axis that some decision about a way names
+  shoal_layouts_t layouts;        // all layouts of the plan, kept once
+  const shoal_layout_t **states;  // resting layout per state of the model
+  shoal_sync_t *syncs;            // by state
+  shoal_memory_kind_t *memories;  // by state: where it rests
+  shoal_graph_plan_t *graphs;     // one per graph of the model
   shoal_index_t decision_index;
   SHOAL_VEC(shoal_decision_t *) decisions;
 };

@@ -7,12 +7,67 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "plan/complete.h"
-#include "plan/kinds.h"
 #include "plan/stages.h"
+#include "shoal/options.h"
 
 static const char *chosen(const shoal_plan_t *plan, shoal_decide_t kind, const char *name) {
   const shoal_intent_decision_t *decision = shoal_plan_decided(plan, kind, name);
   return decision ? decision->choice : NULL;
+}
+
+// ---- ways ------------------------------------------------------------------------------
+
+static bool has_axis(const shoal_plan_t *plan, const char *axis) {
+  bool found = strcmp(axis, "micro") == 0;
+  for (int64_t m = 0; m < plan->mesh_count && !found; ++m)
+    found = shoal_mesh_axis(&plan->meshes[m], axis) >= 0;
+  return found;
+}
+
+static shoal_status_t no_axis(shoal_plan_t *plan, const char *axis) {
+  SHOAL_VEC(const char *) names = {0};
+  for (int64_t m = 0; m < plan->mesh_count; ++m)
+    for (int32_t a = 0; a < plan->meshes[m].axis_count; ++a)
+      if (!SHOAL_PUSH(&plan->arena, &names, plan->meshes[m].axes[a].name)) return SHOAL_OOM();
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(
+      NOT_FOUND, shoal_did_you_mean(axis, names.items, names.count, "'micro' is one too", &hint),
+      "no mesh has an axis '%s'", axis);
+}
+
+// The decisions about ways along one axis, in order.
+static shoal_status_t add_ways(shoal_plan_t *plan, const char *axis) {
+  const shoal_patterns_t *all = &plan->patterns[SHOAL_DECIDE_WAY];
+  const size_t length = strlen(axis);
+  shoal_intent_decision_t *found = SHOAL_NEW(&plan->arena, shoal_intent_decision_t, all->count);
+  shoal_patterns_t *patterns = SHOAL_NEW(&plan->arena, shoal_patterns_t, 1);
+  int64_t count = 0;
+  if (!found || !patterns) return SHOAL_OOM();
+  for (int64_t e = 0; e < all->count; ++e)
+    if (strncmp(all->entries[e].choice, axis, length) == 0 && all->entries[e].choice[length] == '=')
+      found[count++] = all->entries[e];
+  plan->ways[plan->way_count++] = (shoal_way_decisions_t){axis, patterns};
+  return shoal_patterns_init(count, found, &plan->arena, patterns);
+}
+
+static shoal_status_t sort_ways(shoal_plan_t *plan) {
+  const shoal_patterns_t *all = &plan->patterns[SHOAL_DECIDE_WAY];
+  if (all->count == 0) return NULL;
+  plan->ways = SHOAL_NEW(&plan->arena, shoal_way_decisions_t, all->count);
+  if (!plan->ways) return SHOAL_OOM();
+  for (int64_t e = 0; e < all->count; ++e) {
+    char *axis = shoal_arena_strdup(&plan->arena, all->entries[e].choice);
+    if (!axis) return SHOAL_OOM();
+    axis[strcspn(axis, "=")] = 0;
+    bool known = false;
+    for (int64_t w = 0; w < plan->way_count && !known; ++w)
+      known = strcmp(plan->ways[w].axis, axis) == 0;
+    if (known) continue;
+    if (!has_axis(plan, axis))
+      return shoal_decision_annotate(&all->entries[e], no_axis(plan, axis));
+    SHOAL_RETURN_IF_ERROR(add_ways(plan, axis));
+  }
+  return NULL;
 }
 
 // ---- states ----------------------------------------------------------------------------
@@ -126,10 +181,7 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
 
 shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
   const shoal_model_t *model = plan->model;
-  const shoal_patterns_t *ways = &plan->patterns[SHOAL_DECIDE_WAY];
-  if (ways->count > 0)
-    return shoal_decision_annotate(&ways->entries[0],
-                                   SHOAL_ERROR(UNSUPPORTED, "ways cannot be decided on yet"));
+  SHOAL_RETURN_IF_ERROR(sort_ways(plan));
   plan->syncs = SHOAL_NEW(&plan->arena, shoal_sync_t, model->states.count);
   plan->memories = SHOAL_NEW(&plan->arena, shoal_memory_kind_t, model->states.count);
   if (!plan->syncs || !plan->memories) return SHOAL_OOM();

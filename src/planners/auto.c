@@ -72,7 +72,8 @@ static shoal_status_t list_candidates(shoal_strategy_context_t *context, candida
 }
 
 static shoal_status_t adopt(shoal_strategy_context_t *context, const shoal_intent_t *intent) {
-  // options->layouts and decisions are added by shoal_plan_make again: here only what the strategy itself said.
+  // options->layouts and decisions are added by shoal_plan_make again: here only what the strategy
+  // itself said.
   for (int64_t i = 0; i < intent->mesh_count; ++i)
     SHOAL_RETURN_IF_ERROR(shoal_context_mesh(context, intent->meshes[i]));
   for (int64_t i = 0; i < intent->layout_count - context->options->layout_count; ++i)
@@ -82,8 +83,7 @@ static shoal_status_t adopt(shoal_strategy_context_t *context, const shoal_inten
     SHOAL_RETURN_IF_ERROR(shoal_context_expand(context, intent->expand[i]));
   for (int64_t i = 0; i < intent->decision_count - context->options->decision_count; ++i) {
     const shoal_intent_decision_t *d = &intent->decisions[i];
-    SHOAL_RETURN_IF_ERROR(
-        shoal_context_decide(context, d->kind, d->pattern, d->choice, d->reason));
+    SHOAL_RETURN_IF_ERROR(shoal_context_decide(context, d->kind, d->pattern, d->choice, d->reason));
   }
   return NULL;
 }

@@ -49,6 +49,20 @@ static void parses_everything(void **state) {
   assert_true(!o.fast && o.batch_size == 5 && o.ranks == 7 && words.after_dashes == 0);
 }
 
+// An option of many texts adds one each time.
+static void adds_texts(void **state) {
+  (void)state;
+  static const shoal_option_t many[] = {
+      {.name = "word", .kind = SHOAL_OPTION_STRINGS, .offset = 0, .value = "zero", .doc = "words"}};
+  shoal_words_t given = {0}, words;
+  const char *argv[] = {"--word=one", "--word", "two three"};
+  assert_ok(shoal_options_defaults(many, 1, &arena, &given));
+  assert_ok(shoal_options_parse(many, 1, 3, argv, &arena, &given, &words));
+  assert_int_equal(given.count, 3);
+  assert_string_equal(given.items[0], "zero");
+  assert_string_equal(given.items[2], "two three");
+}
+
 static void refuses_with_a_hint(void **state) {
   (void)state;
   static const struct {
@@ -155,9 +169,13 @@ static void errors_are_formatted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parses_everything),     cmocka_unit_test(refuses_with_a_hint),
-      cmocka_unit_test(environment_and_names), cmocka_unit_test(sizes),
-      cmocka_unit_test(help_names_everything), cmocka_unit_test(did_you_mean),
+      cmocka_unit_test(parses_everything),
+      cmocka_unit_test(adds_texts),
+      cmocka_unit_test(refuses_with_a_hint),
+      cmocka_unit_test(environment_and_names),
+      cmocka_unit_test(sizes),
+      cmocka_unit_test(help_names_everything),
+      cmocka_unit_test(did_you_mean),
       cmocka_unit_test(errors_are_formatted),
   };
   return cmocka_run_group_tests(tests, setup_arena, teardown_arena);

@@ -181,6 +181,38 @@ static void test_maps_as_decisions(void **state) {
   shoal_plan_free(list);
 }
 
+// A way that is asked for is taken, however dear; neighbours follow. With how items are dealt, too.
+static void test_ways(void **state) {
+  (void)state;
+  shoal_plan_t *plan = PLAN(D("layout", "ids", "data:0"), D("layout", "labels", "data:0"),
+                            D("way", "block0/*/einsum", "data={a:0 -> out:0}"),
+                            D("way", "block0/mlp/fc1/einsum", "data=whole"),
+                            D("way", "block1/mlp/fc2/einsum", "data={b:1 -> out:2} /3(2,1)"));
+  expect_way(plan, "block0/mlp/fc1/einsum", "data", "");
+  expect_way(plan, "block0/mlp/fc2/einsum", "data", "{a:0 -> out:0}~");
+  expect_way(plan, "block1/mlp/fc1/einsum", "data", "{a:0 -> out:0}~");
+  const shoal_choice_t *dealt = choice_of(plan, "train", "block1/mlp/fc2/einsum", "data");
+  assert_int_equal(dealt->item_cut.unit, 3);
+  assert_int_equal(dealt->item_cut.weights[0], 2);
+  shoal_program_free(lower(plan));
+  shoal_plan_free(plan);
+}
+
+static void test_ways_refused(void **state) {
+  (void)state;
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "ln_f/layer_norm", "data={x:9 -> y:9}",
+         "about node 'ln_f/layer_norm': '{x:9 -> y:9}' is no way of shoal.layer_norm", "whole");
+  refuse(SHOAL_NOT_FOUND, "way", "ln_f/layer_norm", "dta=whole", "no mesh has an axis 'dta'",
+         "did you mean 'data'?");
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "ln_f/layer_norm", "micro=whole", "nothing to cut", "");
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "block0/mlp/fc1/einsum", "data={a:0 -> out:0} /0", "from 1",
+         "");
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "block0/mlp/fc1/einsum", "data={a:0 -> out:0} by 3",
+         "no way to deal items", "");
+  refuse(SHOAL_INVALID_ARGUMENT, "way", "block0/mlp/fc1/einsum", "data={a:0 -> out:0} (1,2,3)",
+         "'way block0/mlp/fc1/einsum data={a:0 -> out:0} (1,2,3)'", "");
+}
+
 // What a plan says and lowering cannot do is refused with the decision's words.
 static void test_lowering_refuses(void **state) {
   (void)state;
@@ -242,6 +274,8 @@ int main(void) {
       cmocka_unit_test(test_lowering_refuses),
       cmocka_unit_test(test_file),
       cmocka_unit_test(test_table),
+      cmocka_unit_test(test_ways),
+      cmocka_unit_test(test_ways_refused),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

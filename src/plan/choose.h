@@ -1,0 +1,37 @@
+// Choosing the ways of one node: see choose.c.
+#ifndef SHOAL_PLAN_CHOOSE_H_
+#define SHOAL_PLAN_CHOOSE_H_
+
+#include "plan/plan.h"
+
+// A node as completion sees it. Layouts are those of its inputs as they are, then those that its
+// outputs are pinned to (NULL: nobody said).
+typedef struct shoal_chooser_node {
+  const shoal_node_t *node;
+  const shoal_call_t *call;
+  const shoal_rule_t *rule;
+  int32_t mesh;
+  const shoal_layout_t *const *layouts;
+  const shoal_intent_decision_t *const *decided;  // by slot; NULL: completion chooses
+} shoal_chooser_node_t;
+
+// Chooses for every axis, and says why. `scratch` is used for a moment. A decision about ways that
+// cannot hold is an error that names it.
+SHOAL_MUST_USE shoal_status_t shoal_plan_choose(shoal_plan_t *plan,
+                                                const shoal_chooser_node_t *node,
+                                                shoal_arena_t *scratch, shoal_choice_t *out_choices,
+                                                shoal_why_t *out_why);
+
+// The choice of a decision about a way, "AXIS=WAY" or the text behind the '=': "whole", or a way of
+// the rule, perhaps with how its items are dealt ("{x:1 -> out:1} *3/16"), which *out_dealt says.
+SHOAL_MUST_USE shoal_status_t shoal_way_choice_parse(const char *text, const shoal_rule_t *rule,
+                                                     const shoal_op_t *op, int64_t axis_size,
+                                                     shoal_arena_t *arena, bool *out_dealt,
+                                                     shoal_choice_t *out_choice);
+// The text that parses back, without the axis.
+SHOAL_MUST_USE shoal_status_t shoal_way_choice_print(const shoal_op_t *op,
+                                                     const shoal_choice_t *choice,
+                                                     int64_t axis_size, shoal_arena_t *arena,
+                                                     const char **out_text);
+
+#endif  // SHOAL_PLAN_CHOOSE_H_
