@@ -30,6 +30,10 @@
 #include "shoal/lower.h"
 #include "target/target.h"
 
+// Lanes: collectives; messages between meshes that share no rank; those of them that go backward,
+// where they need an order of their own.
+enum { SHOAL_LOWER_LANE_GROUPS, SHOAL_LOWER_LANE_MESSAGES, SHOAL_LOWER_LANE_BACK };
+
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;
 
 // A value in a layout: what becomes a buffer in each class that is on the layout's mesh.
@@ -146,6 +150,10 @@ bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
 // work in depth and send_depth. Else it does nothing.
 SHOAL_MUST_USE shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph,
                                                 shoal_arena_t *scratch);
+// messages.c: do the rows of the schedule send and receive in the same order?
+SHOAL_MUST_USE shoal_status_t shoal_lower_check_messages(const build_t *b,
+                                                         const graph_build_t *graph,
+                                                         shoal_arena_t *scratch);
 // The name of a place: "F0", "W3".
 void shoal_lower_place_name(const graph_build_t *graph, int32_t place, char out[16]);
 // calls.c: the calls of a class, given its number of each segment of the graph (-1: none).

@@ -202,8 +202,12 @@ static shoal_status_t queue_of(class_emitter_t *e, const char *name, int32_t *ou
 static shoal_status_t emit_instruction(class_emitter_t *e, const item_t *in, role_t role,
                                        shoal_instruction_t *out) {
   *out = in->code;
-  if (role == ROLE_SENDER) SHOAL_RETURN_IF_ERROR(queue_of(e, "send", &out->queue));
-  if (role == ROLE_RECEIVER) SHOAL_RETURN_IF_ERROR(queue_of(e, "receive", &out->queue));
+  const bool back = in->code.opcode == SHOAL_OPCODE_RESHARD &&
+                    e->b->channels.items[in->code.channels[0]].lane == SHOAL_LOWER_LANE_BACK;
+  if (role == ROLE_SENDER)
+    SHOAL_RETURN_IF_ERROR(queue_of(e, back ? "send_back" : "send", &out->queue));
+  if (role == ROLE_RECEIVER)
+    SHOAL_RETURN_IF_ERROR(queue_of(e, back ? "receive_back" : "receive", &out->queue));
   int32_t *inputs = SHOAL_NEW(e->b->arena, int32_t, in->code.input_count);
   int32_t *outputs = SHOAL_NEW(e->b->arena, int32_t, in->code.output_count);
   if (!inputs || !outputs) return SHOAL_OOM();

@@ -78,7 +78,9 @@ shoal_status_t shoal_lower_pass_segments(build_t *b) {
   shoal_status_t status = NULL;
   for (int64_t i = 0; i < b->channels.count; ++i) {
     shoal_channel_t *channel = &b->channels.items[i];
-    channel->lane = shoal_lower_share_ranks(b, channel->src, channel->dst) ? 0 : 1;
+    channel->lane = shoal_lower_share_ranks(b, channel->src, channel->dst)
+                        ? SHOAL_LOWER_LANE_GROUPS
+                        : SHOAL_LOWER_LANE_MESSAGES;
   }
   shoal_arena_init(b->plan->allocator, &scratch);
   for (int64_t g = 0; g < b->graph_count && !status; ++g)

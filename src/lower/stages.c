@@ -3,7 +3,9 @@
 // A node has its stage and work (plan/stages.h). The others go with the item they serve: what
 // leaves the loop (an accumulation, a gathered output) with the one that makes the value, what
 // enters it or changes its layout with the first that needs it. A reshard between meshes is sent
-// with the work that makes its value and received with the work that needs it first.
+// with the work that makes its value and received with the next work of the other mesh that comes
+// behind it in every table: so that all messages of one call are received in one call, and come in
+// the same order on both sides (messages.c).
 //
 // Whatever table is given, F of a stage comes behind F of the stages before it, B behind F and
 // behind B of the stages behind it, W behind B. An item that reads what no table makes before it is
@@ -17,7 +19,7 @@
 enum { NOWHERE = -1 };
 
 typedef struct placing {
-  const build_t *b;
+  build_t *b;
   graph_build_t *graph;
   loop_plan_t *loop;
   int32_t *wanted;  // by instance: where it is needed first; NOWHERE: by nobody, or not yet known
@@ -140,14 +142,24 @@ static int32_t find_place(const placing_t *p, const item_t *item) {
     wanted = earlier(p->loop, wanted, p->wanted[item->code.outputs[o]]);
   for (int32_t i = 0; i < item->code.input_count; ++i)
     if (p->made[item->code.inputs[i]] > made) made = p->made[item->code.inputs[i]];
-  if (crosses(p, item) && wanted == NOWHERE)
-    return first_after(p->loop, mesh_at(p, item->code.outputs[0]), made);
+  if (crosses(p, item)) return first_after(p->loop, mesh_at(p, item->code.outputs[0]), made);
   if (wanted != NOWHERE && !leaves(p, item)) return wanted;
   if (made != NOWHERE) return made;
   return item->code.output_count == 0
              ? NOWHERE
              : shoal_stages_at_most(&p->loop->stages, p->loop->stages.count - 1,
                                     mesh_at(p, item->code.outputs[0]));
+}
+
+// Where a mesh has several stages it may send forward and backward to the same one, in an order
+// that differs from that in which they are received: two lanes.
+static void choose_lane(const placing_t *p, const item_t *item) {
+  const bool back = shoal_lower_place_work(p->loop, item->depth) != SHOAL_WORK_FORWARD;
+  for (int32_t i = 0; i < item->code.input_count; ++i)
+    p->b->channels.items[item->code.channels[i]].lane =
+        back && p->loop->schedule->stage_count > p->loop->schedule->mesh_count
+            ? SHOAL_LOWER_LANE_BACK
+            : SHOAL_LOWER_LANE_MESSAGES;
 }
 
 static shoal_status_t place_item(const placing_t *p, item_t *item) {
@@ -173,7 +185,10 @@ static shoal_status_t place_item(const placing_t *p, item_t *item) {
                             to);
   }
   item->depth = item->send_depth = place;
-  if (crosses(p, item)) item->send_depth = p->made[item->code.inputs[0]];
+  if (crosses(p, item)) {
+    item->send_depth = p->made[item->code.inputs[0]];
+    choose_lane(p, item);
+  }
   for (int32_t o = 0; o < item->code.output_count; ++o)
     if (instance_at(p->b, item->code.outputs[o])->phase == PHASE_LOOP)
       p->made[item->code.outputs[o]] = place;
@@ -220,5 +235,5 @@ shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph, shoal_arena_t
   for (int64_t i = 0; i < graph->items.count; ++i)
     if (graph->items.items[i]->phase == PHASE_LOOP)
       SHOAL_RETURN_IF_ERROR(place_item(&p, graph->items.items[i]));
-  return NULL;
+  return shoal_lower_check_messages(b, graph, scratch);
 }

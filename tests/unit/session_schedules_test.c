@@ -383,8 +383,9 @@ static void plain(void **state) {
 
 static void interleaved(void **state) {
   (void)state;
-  static const shape_t shapes[] = {
-      {3, 2, 1, 3, 7}, {3, 2, 2, 6, 16}, {4, 2, 1, 5, 11}, {4, 2, 2, 8, 21}, {3, 2, 1, 2, 5}};
+  static const shape_t shapes[] = {{3, 2, 1, 3, 7},  {3, 2, 2, 6, 16}, {4, 2, 1, 5, 11},
+                                   {4, 2, 2, 8, 21}, {3, 2, 1, 2, 5},  {2, 2, 2, 5, 11},
+                                   {2, 3, 1, 4, 9}};
   for (int64_t i = 0; i < COUNT(shapes); ++i) try_shape(&shapes[i]);
 }
 
