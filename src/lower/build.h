@@ -13,6 +13,7 @@
 //              front of this one make (a feed, a reshard, into or out of the loop). Phase and depth
 //              follow. From here on code.inputs are complete and needs are history.
 //   segments   Items get the segment in which they run, and communication its lane.
+//   offload    Copies to and from host memory and files are added, and what they bring is read.
 //   schedule   The list may be permuted within segments, the same for all ranks.
 //   buckets    Reshards may become one item.
 //   classes    Every class takes the items of its meshes, segment by segment, in the list's order.
@@ -44,8 +45,9 @@ typedef struct instance {
   int32_t value;  // of the graph; -1 for a state's home
   shoal_type_t type;
   const shoal_layout_t *layout;  // on one of build->meshes
-  int32_t next_copy;             // of the same value in another layout; -1: no more
-  phase_t phase;                 // from when on it can be read; PHASE_COUNT: `paths` has not met it
+  shoal_memory_kind_t memory;
+  int32_t next_copy;  // of the same value in another layout; -1: no more
+  phase_t phase;      // from when on it can be read; PHASE_COUNT: `paths` has not met it
   int32_t depth;
 } instance_t;
 

@@ -16,10 +16,10 @@ static shoal_status_t check_states(const shoal_plan_t *plan) {
   for (int64_t s = 0; s < plan->model->states.count; ++s) {
     const char *name = plan->model->states.items[s].name;
     const shoal_sync_t *sync = &plan->syncs[s];
-    if (plan->memories[s] != SHOAL_MEMORY_DEVICE) return refuse(plan, SHOAL_DECIDE_MEMORY, name);
     if (sync->each || sync->bucket_bytes > 0 || sync->bucket || sync->narrow)
       return refuse(plan, SHOAL_DECIDE_SYNC, name);
-    if (sync->prefetch != 1) return refuse(plan, SHOAL_DECIDE_PREFETCH, name);
+    if (sync->prefetch != 1 && plan->memories[s] == SHOAL_MEMORY_DEVICE)
+      return refuse(plan, SHOAL_DECIDE_PREFETCH, name);
   }
   return NULL;
 }
@@ -30,7 +30,7 @@ static shoal_status_t check_graph(const shoal_plan_t *plan, const shoal_graph_pl
     if (gp->regions[n] >= 0)
       return refuse(plan, SHOAL_DECIDE_RECOMPUTE, graph->nodes.items[n].name);
   for (int64_t v = 0; v < graph->values.count; ++v)
-    if (gp->keeps[v] != SHOAL_KEEP)
+    if (gp->keeps[v] == SHOAL_KEEP_REDO)
       return refuse(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name);
   for (int64_t o = 0; o < graph->outputs.count; ++o)
     if (gp->on_request[o]) return refuse(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);

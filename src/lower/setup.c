@@ -102,6 +102,7 @@ static shoal_status_t copy_states(build_t *b) {
                              .value = -1,
                              .type = state->type,
                              .layout = layout,
+                             .memory = b->plan->memories[s],
                              .next_copy = -1,
                              .phase = PHASE_BEFORE};
     SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(b, home, &b->state_homes[s]));

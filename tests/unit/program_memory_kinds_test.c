@@ -1,6 +1,5 @@
 // Arenas of device, host and file memory: they print and parse, only copies reach the last two,
 // and conflicts are looked for in each by itself.
-#include "program/mutate.h"
 #include "program_corrupt.h"
 #include "program_race.h"
 
