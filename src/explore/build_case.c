@@ -192,6 +192,48 @@ static void add_untrained(case_builder_t *b, shoal_value_t value, bool train) {
   shoal_assign(b->graph, two, one);
 }
 
+static shoal_value_t constant(case_builder_t *b, shoal_dtype_t dtype, double value) {
+  const shoal_shape_t scalar = shoal_shape_scalar();
+  const shoal_attr_t attrs[] = {shoal_attr_shape("shape", &scalar), shoal_attr_real("value", value),
+                                shoal_attr_dtype("dtype", dtype)};
+  return apply(b->graph, "shoal.full", 0, NULL, 3, attrs);
+}
+
+// States that take their next value in some steps only. The data decides about "held", which can be
+// updated in place, and about "turned", which takes what another was; the step's number about
+// "kept", whose next value is read whether it is taken or not; and what the data said a step before
+// about "late".
+static void add_guarded(case_builder_t *b, shoal_value_t value, bool train) {
+  shoal_value_t held = state_like(b, "/held", value), kept = state_like(b, "/kept", value);
+  shoal_value_t turned = state_like(b, "/turned", value), late = state_like(b, "/late", value);
+  const shoal_state_options_t yes = {.init = {SHOAL_INIT_FILL, 1, 0}};
+  shoal_value_t said = shoal_state(b->graph, "/said", SHOAL_BOOL, shoal_shape_scalar(), &yes);
+  if (!train) {
+    shoal_output(b->graph, "held", held);
+    shoal_output(b->graph, "turned", apply(b->graph, "shoal.neg", 1, &turned, 0, NULL));
+    return;
+  }
+  const shoal_type_t type = shoal_value_type(value);
+  int64_t dims[SHOAL_MAX_RANK];
+  for (int32_t d = 0; d < type.shape.rank; ++d) dims[d] = d;
+  const shoal_attr_t over = shoal_attr_ints("dims", type.shape.rank, dims);
+  const shoal_attr_t half[] = {shoal_attr_real("scale", 0.5), shoal_attr_real("shift", 0)};
+  shoal_value_t mean[2] = {apply(b->graph, "shoal.reduce_mean", 1, &value, 1, &over),
+                           constant(b, type.dtype, 0)};
+  shoal_value_t first[2] = {constant(b, SHOAL_I64, 1), shoal_step(b->graph)};
+  shoal_value_t by_data = apply(b->graph, "shoal.greater_equal", 2, mean, 0, NULL);
+  shoal_value_t by_step = apply(b->graph, "shoal.greater_equal", 2, first, 0, NULL);
+  shoal_value_t next[2] = {apply(b->graph, "shoal.affine", 1, &held, 2, half), value};
+  shoal_assign_if(b->graph, held, apply(b->graph, "shoal.add", 2, next, 0, NULL), by_data);
+  next[0] = apply(b->graph, "shoal.affine", 1, &kept, 2, half);
+  next[0] = apply(b->graph, "shoal.add", 2, next, 0, NULL);
+  shoal_output(b->graph, "next", apply(b->graph, "shoal.neg", 1, next, 0, NULL));
+  shoal_assign_if(b->graph, kept, next[0], by_step);
+  shoal_assign_if(b->graph, turned, kept, by_data);
+  shoal_assign_if(b->graph, late, apply(b->graph, "shoal.neg", 1, &value, 0, NULL), said);
+  shoal_assign(b->graph, said, by_data);
+}
+
 static shoal_status_t build_graph(case_builder_t *b, bool train) {
   const shoal_random_case_t *c = b->c;
   b->inputs = SHOAL_NEW(b->arena, shoal_value_t, c->inputs.count);
@@ -222,6 +264,7 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
     any = true;
   }
   if (any && c->untrained) add_untrained(b, last, train);
+  if (any && c->guarded) add_guarded(b, last, train);
   shoal_scope_pop(b->graph);
   if (!any) return SHOAL_ERROR(INVALID_ARGUMENT, "the case has no float result");
   shoal_output(b->graph, "loss", loss);

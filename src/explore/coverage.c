@@ -47,6 +47,8 @@ static const char *const features[] = {"uneven",
                                        "in place",
                                        "state in place",
                                        "state copied",
+                                       "guarded in place",
+                                       "guarded copy",
                                        "slots",
                                        "slots by step",
                                        "lane",
@@ -294,6 +296,10 @@ static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channels[0]].lane > 0)
     return occurs(c, "feature", "lane");
+  if (in->predicate >= 0) {
+    const bool copy = in->opcode == SHOAL_OPCODE_COPY;
+    return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");
+  }
   if (in->opcode == SHOAL_OPCODE_COPY && class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_STATE)
     return occurs(c, "feature", "state copied");
   if (in->opcode != SHOAL_OPCODE_COMPUTE || !lies_over_an_input(class, in)) return true;

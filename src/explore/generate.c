@@ -146,6 +146,9 @@ static shoal_status_t generate(shoal_generator_t *g) {
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
   g->c->untrained = shoal_chance(g, 25);
+  shoal_generator_t aside = *g;  // dice of its own: cases without guards are what they were
+  aside.state = ~g->state;
+  g->c->guarded = shoal_chance(&aside, 25);
   shoal_shape_t shape = {.rank = 2, .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
   shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});
   int64_t target = 2 + shoal_roll(g, 7);

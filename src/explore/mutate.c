@@ -82,6 +82,11 @@ static const subject_t subjects[] = {
     {"embedding, cross-entropy, idle rank", NULL, NULL, NULL, 3,
      "seed=7 ranks=3 momentum; i0=i32[5]<7; i1=i32[5]<4; s0=f64[7,4]; v0=embedding(s0,i0); "
      "v1=cross_entropy(v0,i1); mesh data=2@2,0; pin s0 data:0; pin i0 data:0"},
+    // Of its two steps every state is updated in one and not in the other, whatever the data.
+    {"guarded states", NULL, NULL, NULL, 2,
+     "seed=10 ranks=2 none guarded; i0=f64[5,3]; v0=cast(step){dtype=f64}; "
+     "v1=affine(v0){scale=1, shift=-1.5}; v2=square(i0); v3=mul(v2,v1); mesh data=2; "
+     "pin i0 data:0; pin held data:0; pin kept data:1"},
     {"64 ranks, two axes", NULL, NULL, NULL, 64,
      "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
      "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "

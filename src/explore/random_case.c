@@ -28,10 +28,10 @@ static void add_ref(shoal_text_t *text, shoal_case_ref_t ref) {
 }
 
 static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
-  shoal_text_addf(text, "seed=%lld ranks=%lld %s%s%s%s%s", (long long)c->seed, (long long)c->ranks,
-                  optimizer_names[c->optimizer], c->eval ? " eval" : "",
-                  c->untrained ? " untrained" : "", c->processes ? " processes" : "",
-                  c->opaque ? " opaque" : "");
+  shoal_text_addf(text, "seed=%lld ranks=%lld %s%s%s%s%s%s", (long long)c->seed,
+                  (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
+                  c->untrained ? " untrained" : "", c->guarded ? " guarded" : "",
+                  c->processes ? " processes" : "", c->opaque ? " opaque" : "");
   if (c->steps != SHOAL_CASE_STEPS) shoal_text_addf(text, " steps=%lld", (long long)c->steps);
   for (int64_t i = 0; i < c->inputs.count; ++i) {
     const shoal_case_input_t *input = &c->inputs.items[i];
@@ -117,6 +117,8 @@ static bool read_head(case_reader_t *r) {
       r->c->eval = true;
     } else if (strcmp(word, "untrained") == 0) {
       r->c->untrained = true;
+    } else if (strcmp(word, "guarded") == 0) {
+      r->c->guarded = true;
     } else if (strcmp(word, "processes") == 0) {
       r->c->processes = true;
     } else if (strcmp(word, "opaque") == 0) {

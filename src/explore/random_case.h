@@ -8,7 +8,8 @@
 // that are multiples of 1/4, so that zeros and ties occur), s: trainable states, v: nodes
 // (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
 // loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
-// computes the loss. "untrained": there are states besides that no optimizer updates.
+// computes the loss. "untrained": there are states besides that no optimizer updates. "guarded":
+// there are states that take their next value in some steps only.
 #ifndef SHOAL_EXPLORE_RANDOM_CASE_H_
 #define SHOAL_EXPLORE_RANDOM_CASE_H_
 
@@ -56,7 +57,7 @@ typedef struct shoal_random_case {
   int64_t ranks;
   int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
-  bool eval, untrained, processes, opaque;
+  bool eval, untrained, guarded, processes, opaque;
   SHOAL_VEC(shoal_case_input_t) inputs;
   SHOAL_VEC(shoal_type_t) states;
   SHOAL_VEC(shoal_case_node_t) nodes;

@@ -205,6 +205,10 @@ void shoal_mutate_instruction(walk_t *w, const shoal_segment_t *segment) {
   walk_operands(w, in);
   walk_alias(w, segment);
   walk_attrs(w, in);
+  if (in->predicate >= 0 && shoal_mutate_due(w, SHOAL_MUTATION_PREDICATE, "do it always")) {
+    shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+    if (mine) mine->predicate = -1;
+  }
   if (in->workspace > 0 &&
       shoal_mutate_due(w, SHOAL_MUTATION_WORKSPACE_MOVE, "move the workspace 64 bytes")) {
     shoal_instruction_t *mine = shoal_mutate_own_instruction(w);

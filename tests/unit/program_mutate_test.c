@@ -26,6 +26,7 @@ static const struct {
     {"'t': drop it", "the accumulator keeps its first value"},
     {"fill with another value", "any first value is one"},
     {"change attribute", "any number is one"},
+    {"do it always", "the state takes its next value in every step"},
 };
 
 static bool is_listed(const char *description) {
@@ -49,7 +50,7 @@ static void mutants_are_caught(void **state) {
   static const char *const dangerous[] = {"waits by", "put it on queue", "takes lane",
                                           "swap calls"};
   enum { DANGEROUS = sizeof dangerous / sizeof *dangerous };
-  int64_t met[DEADLY] = {0}, refused[DANGEROUS] = {0}, races = 0;
+  int64_t met[DEADLY] = {0}, refused[DANGEROUS] = {0}, races = 0, always = 0;
   shoal_registry_t *registry = test_registry();
   for (size_t p = 0; p < sizeof programs / sizeof *programs; ++p) {
     shoal_program_t *program = NULL;
@@ -84,6 +85,7 @@ static void mutants_are_caught(void **state) {
                  status ? shoal_status_message(status) : "passes");
       }
       races += raced;
+      always += strstr(description, "do it always") != NULL;
       alive += !status;
       shoal_status_free(status);
       shoal_program_free(mutant);
@@ -108,6 +110,7 @@ static void mutants_are_caught(void **state) {
     if (refused[d] == 0) fail_msg("each '%s' lives", dangerous[d]);
   }
   assert_true(races > 50);
+  assert_true(always > 0);
   shoal_registry_release(registry);
 }
 
