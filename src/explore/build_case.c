@@ -346,7 +346,9 @@ shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c) {
                           .stage_count = c->stages.count,
                           .stages = c->stages.items,
                           .expand_count = c->expand.count,
-                          .expand = c->expand.items};
+                          .expand = c->expand.items,
+                          .decision_count = c->decisions.count,
+                          .decisions = c->decisions.items};
 }
 
 shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_registry_t *registry,

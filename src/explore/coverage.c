@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "shoal/schedule.h"
 
 #define OFTEN 30  // a way that could have occurred that often has to
 
@@ -51,6 +52,15 @@ static const char *const features[] = {"uneven",
                                        "guarded copy",
                                        "slots",
                                        "slots by step",
+                                       "schedule gpipe",
+                                       "schedule 1f1b",
+                                       "schedule 1f1b+1",
+                                       "schedule interleaved",
+                                       "schedule zb-h1",
+                                       "schedule table",
+                                       "scheduled stages",
+                                       "virtual stages",
+                                       "split backward",
                                        "lane",
                                        "wait for a call",
                                        "wait for a step",
@@ -377,6 +387,26 @@ static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return ok;
 }
 
+// A schedule counts if something runs once per micro-batch.
+static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  bool ok = true;
+  for (int64_t g = 0; g < plan->model->graphs.count && ok; ++g) {
+    const shoal_schedule_t *schedule = plan->graphs[g].schedule;
+    bool loops = false;
+    for (int64_t n = 0; n < plan->graphs[g].graph->nodes.count && schedule; ++n)
+      loops |= plan->graphs[g].nodes[n].decision->choices[0].way != NULL;
+    if (!loops) continue;
+    char name[32];
+    snprintf(name, sizeof name, "schedule %s", schedule->name);
+    ok = occurs(c, "feature", name);
+    if (schedule->mesh_count > 1) ok = ok && occurs(c, "feature", "scheduled stages");
+    if (schedule->stage_count > schedule->mesh_count)
+      ok = ok && occurs(c, "feature", "virtual stages");
+    if (schedule->split) ok = ok && occurs(c, "feature", "split backward");
+  }
+  return ok;
+}
+
 static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
                         const shoal_check_options_t *options) {
   char ranks[32];
@@ -402,7 +432,8 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = add_program(c, program, &arena);
-  if (!status && !(add_meshes(c, plan) && add_options(c, plan, options))) status = SHOAL_OOM();
+  if (!status && !(add_meshes(c, plan) && add_schedules(c, plan) && add_options(c, plan, options)))
+    status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);
   return status;

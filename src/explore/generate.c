@@ -123,6 +123,8 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
   return shoal_generate_fresh(g, &shape);
 }
 
+enum { PIPELINE_EVERY = 12 };  // cases: one is a chain of layers on two or three stages
+
 // ---- the case -----------------------------------------------------------------------------------
 
 // Least covered of a few names.
@@ -182,10 +184,12 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                            .large = large,
                            .arena = arena,
                            .c = out_case};
-    SHOAL_RETURN_IF_ERROR(generate(&g));
+    const bool pipeline = !large && seed % PIPELINE_EVERY == 0;
+    SHOAL_RETURN_IF_ERROR(pipeline ? shoal_generate_layers(&g) : generate(&g));
     shoal_model_t *model = NULL;
     shoal_status_t status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
-    if (!status) status = shoal_generate_plan(&g, model);
+    if (!status)
+      status = pipeline ? shoal_generate_pipeline(&g, model) : shoal_generate_plan(&g, model);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

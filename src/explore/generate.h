@@ -2,6 +2,7 @@
 //   generate.c        dice, values to choose from, the case as a whole
 //   generate_ops.c    one way to use each op
 //   generate_plan.c   meshes, pins, stages
+//   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
 
@@ -57,6 +58,14 @@ void shoal_generate_op(shoal_generator_t *g);
 // Tries to add an op of which a way has never occurred, where what it wants unreduced can be had
 // so.
 void shoal_generate_wish(shoal_generator_t *g);
+// A chain of layers, perhaps with a skip and a tied weight; and its plan: stages in a row or in
+// turns, micro-batches, a schedule.
+SHOAL_MUST_USE shoal_status_t shoal_generate_layers(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_pipeline(shoal_generator_t *g,
+                                                      const shoal_model_t *model);
+// Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
+SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
+                                                      const shoal_model_t *model, bool two);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

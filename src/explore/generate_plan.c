@@ -405,5 +405,7 @@ shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
   if (shoal_chance(g, 70)) SHOAL_RETURN_IF_ERROR(aim(&p));
   if (p.mesh_count > 1) add_stages(&p);
   add_expansions(&p);
-  return p.failed ? SHOAL_OOM() : NULL;
+  if (p.failed) return SHOAL_OOM();
+  const bool schedules = p.micro > 1 && !g->large && shoal_chance(g, 60);
+  return schedules ? shoal_generate_schedule(g, model, p.stage_count == 2) : NULL;
 }

@@ -63,6 +63,9 @@ static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
     shoal_text_addf(text, "; stage %s %s", c->stages.items[i].pattern, c->stages.items[i].value);
   for (int64_t i = 0; i < c->expand.count; ++i)
     shoal_text_addf(text, "; expand %s", c->expand.items[i]);
+  for (int64_t i = 0; i < c->decisions.count; ++i)
+    shoal_text_addf(text, "; decide %s %s %s", c->decisions.items[i].kind,
+                    c->decisions.items[i].pattern, c->decisions.items[i].choice);
 }
 
 shoal_status_t shoal_random_case_print(const shoal_random_case_t *c, shoal_arena_t *arena,
@@ -181,6 +184,14 @@ static bool read_pair(case_reader_t *r, shoal_intent_entry_t *out_entry) {
   return read_raw(r, " ;", &out_entry->pattern) && read_raw(r, ";", &out_entry->value);
 }
 
+// "decide KIND PATTERN CHOICE"
+static bool read_decision(case_reader_t *r) {
+  shoal_intent_decision_t decision = {.by = "random", .reason = "drawn"};
+  return read_raw(r, " ;", &decision.kind) && read_raw(r, " ;", &decision.pattern) &&
+         read_raw(r, ";", &decision.choice) &&
+         (SHOAL_PUSH(r->arena, &r->c->decisions, decision) || no_memory(r));
+}
+
 static bool read_definition(case_reader_t *r, char kind) {
   int32_t number = 0;
   if (!read_number(r, &number) || !shoal_scan_expect(&r->scan, "=")) return false;
@@ -210,10 +221,11 @@ static bool read_statement(case_reader_t *r) {
     return read_pair(r, &entry) && (SHOAL_PUSH(r->arena, &r->c->pins, entry) || no_memory(r));
   if (shoal_scan_accept(&r->scan, "stage"))
     return read_pair(r, &entry) && (SHOAL_PUSH(r->arena, &r->c->stages, entry) || no_memory(r));
+  if (shoal_scan_accept(&r->scan, "decide")) return read_decision(r);
   r->scan.at += strspn(r->scan.at, " ");
   char kind = *r->scan.at;
   if (!kind || !strchr("isv", kind))
-    return shoal_scan_fail(&r->scan, "expected i, s, v, mesh, pin, stage or expand");
+    return shoal_scan_fail(&r->scan, "expected i, s, v, mesh, pin, stage, expand or decide");
   ++r->scan.at;
   return read_definition(r, kind);
 }

@@ -2,7 +2,8 @@
 // reruns it.
 //
 //   seed=7 ranks=4 adamw eval steps=5; i0=f64[3,5]; i1=i32[3]<5; s0=f64[5,7]; v0=matmul(i0,s0);
-//   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*
+//   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*;
+//   decide schedule train 1f1b
 //
 // i: inputs ("<n": integers from 0 to n - 1; "~n": from -n to n; "+": positive floats; "=": floats
 // that are multiples of 1/4, so that zeros and ties occur), s: trainable states, v: nodes
@@ -64,6 +65,7 @@ typedef struct shoal_random_case {
   SHOAL_VEC(const char *) meshes;
   SHOAL_VEC(shoal_intent_entry_t) pins, stages;
   SHOAL_VEC(const char *) expand;
+  SHOAL_VEC(shoal_intent_decision_t) decisions;
 } shoal_random_case_t;
 
 // Everything a case points to lies in the arena.

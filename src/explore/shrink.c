@@ -30,7 +30,7 @@ static bool copy_case(shrinker_t *s, shoal_random_case_t *out) {
    (out->field.items = shoal_arena_copy(s->arena, s->best->field.items, (size_t)out->field.count, \
                                         sizeof *out->field.items)) != NULL)
   return COPY(inputs) && COPY(states) && COPY(nodes) && COPY(meshes) && COPY(pins) &&
-         COPY(stages) && COPY(expand);
+         COPY(stages) && COPY(expand) && COPY(decisions);
 #undef COPY
 }
 
@@ -129,6 +129,13 @@ static bool drop_expansion(shrinker_t *s, int64_t i) {
   shoal_random_case_t c;
   if (!copy_case(s, &c)) return false;
   DROP(c.expand, i);
+  return try_case(s, &c);
+}
+
+static bool drop_decision(shrinker_t *s, int64_t i) {
+  shoal_random_case_t c;
+  if (!copy_case(s, &c)) return false;
+  DROP(c.decisions, i);
   return try_case(s, &c);
 }
 
@@ -325,6 +332,8 @@ static bool sweep(shrinker_t *s) {
     any |= i < s->best->stages.count && drop_stage(s, i);
   for (int64_t i = s->best->expand.count; i-- > 0;)
     any |= i < s->best->expand.count && drop_expansion(s, i);
+  for (int64_t i = s->best->decisions.count; i-- > 0;)
+    any |= i < s->best->decisions.count && drop_decision(s, i);
   for (int64_t i = s->best->inputs.count; i-- > 0;) any |= drop_unused(s, 'i', i);
   for (int64_t i = s->best->states.count; i-- > 0;) any |= drop_unused(s, 's', i);
   for (int which = 0; which < 8; ++which) any |= change_flags(s, which);

@@ -69,6 +69,36 @@ static void test_seeds_parse_back(void **state) {
   end(&f);
 }
 
+// Decisions parse back, a table with its blanks included, and hold: the case passes.
+static void test_decisions_parse_back(void **state) {
+  (void)state;
+  static const char *const choices[] = {"zb-h1",
+                                        "table p: F0.0 F0.1 B0.0 B0.1 q: F1.0 B1.0 F1.1 B1.1"};
+  fixture_t f;
+  begin(&f, false);
+  const shoal_check_options_t options = with(&f);
+  for (int i = 0; i < 2; ++i) {
+    const char *text = shoal_arena_printf(
+        &f.arena,
+        "seed=1 ranks=2 sgd; i0=f64[5,3]; s0=f64[3,3]; v0=matmul(i0,s0){transpose_a=0, "
+        "transpose_b=0}; v1=tanh(v0); mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; pin i0 "
+        "p!micro:0; pin t1 q!micro:0; stage v0/* p; stage v1/* q; stage loss/* q; decide schedule "
+        "train %s",
+        choices[i]);
+    const char *printed;
+    shoal_random_case_t c;
+    shoal_check_report_t report;
+    assert_ok(shoal_random_case_parse(text, f.registry, &f.arena, &c));
+    assert_int_equal(c.decisions.count, 1);
+    assert_string_equal(c.decisions.items[0].choice, choices[i]);
+    assert_ok(shoal_random_case_print(&c, &f.arena, &printed));
+    assert_non_null(strstr(printed, choices[i]));
+    assert_ok(shoal_random_case_check(&c, f.registry, &options, &report));
+    assert_false(report.refused);
+  }
+  end(&f);
+}
+
 // A bf16 sum that nearly cancels: halves that are rounded before they are joined miss by more than
 // the one-device run. Which data is unlucky is looked for, not assumed.
 static void test_rounding_is_excused(void **state) {
@@ -303,6 +333,7 @@ static void test_other_words_are_another_failure(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_seeds_parse_back),
+      cmocka_unit_test(test_decisions_parse_back),
       cmocka_unit_test(test_rounding_is_excused),
       cmocka_unit_test(test_a_fault_is_not_excused),
       cmocka_unit_test(test_what_other_data_confirms_is_not_excused),
