@@ -25,7 +25,7 @@ static const shoal_option_t table[] = {
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t *program,
-                                const shoal_cluster_t *cluster, FILE *out) {
+                                const shoal_cluster_t *cluster, shoal_arena_t *arena, FILE *out) {
   const shoal_intent_t *intent = shoal_plan_intent(plan);
   fprintf(out, "strategy %s\n", intent->strategy);
   for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(out, "mesh %s\n", intent->meshes[i]);
@@ -33,6 +33,9 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
     fprintf(out, "layout %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
   for (int64_t i = 0; i < intent->stage_count; ++i)
     fprintf(out, "stage %s: mesh %s\n", intent->stages[i].pattern, intent->stages[i].value);
+  const char *schedules;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_explain_schedules(plan, arena, &schedules));
+  fputs(schedules, out);
   for (int64_t c = 0; c < program->class_count; ++c) {
     const shoal_class_t *rank_class = &program->classes[c];
     int64_t instructions = 0;
@@ -74,7 +77,7 @@ static shoal_status_t show(const plan_command_t *command, const cli_planned_t *p
   if (command->format == FORMAT_TEXT) {
     shoal_cluster_t *cluster;
     SHOAL_RETURN_IF_ERROR(cli_cluster(&command->planning, &cluster));
-    shoal_status_t status = summarize(planned->plan, planned->program, cluster, out);
+    shoal_status_t status = summarize(planned->plan, planned->program, cluster, arena, out);
     shoal_cluster_free(cluster);
     return status;
   }

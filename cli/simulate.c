@@ -96,6 +96,10 @@ static shoal_status_t simulate_model(const simulate_command_t *command, const ch
   SHOAL_RETURN_IF_ERROR(cli_cluster(&command->planning, &cluster));
   shoal_status_t status =
       cli_planned_create(name, &command->model, &command->planning, arena, &planned);
+  const char *schedules = "";
+  if (!status && command->format != FORMAT_JSON)
+    status = shoal_plan_explain_schedules(planned.plan, arena, &schedules);
+  if (!status) fputs(schedules, out);
   if (!status) status = simulate(command, planned.program, cluster, arena, out);
   cli_planned_free(&planned);
   shoal_cluster_free(cluster);

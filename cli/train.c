@@ -73,13 +73,17 @@ static shoal_status_t fetch_loss(trainer_t *t, const char *graph, double *out_lo
   return NULL;
 }
 
-static void print_plan(const trainer_t *t) {
+static shoal_status_t print_plan(const trainer_t *t) {
+  const char *schedules;
   const shoal_intent_t *intent = shoal_plan_intent(shoal_session_plan(t->session));
   const shoal_program_t *program = shoal_session_program(t->session);
   fprintf(t->out, "model: %lld parameters\n", (long long)shoal_model_parameters(t->model));
   fprintf(t->out, "plan: strategy %s, ranks %d", intent->strategy, program->world);
   for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(t->out, ", mesh %s", intent->meshes[i]);
   fprintf(t->out, "\n");
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_explain_schedules(shoal_session_plan(t->session), t->arena, &schedules));
+  if (schedules[0]) fprintf(t->out, "  %s", schedules);
   for (int64_t i = 0; i < intent->layout_count; ++i)
     fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
   for (int64_t c = 0; c < program->class_count; ++c) {
@@ -88,6 +92,7 @@ static void print_plan(const trainer_t *t) {
     fputc('\n', t->out);
   }
   fflush(t->out);
+  return NULL;
 }
 
 // ---- checkpoints ----------------------------------------------------------------------
@@ -274,7 +279,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
   if (t->talks && shoal_session_rebuilt_plan(t->session)) cli_say_rebuilt();
-  if (t->talks) print_plan(t);
+  if (t->talks) SHOAL_RETURN_IF_ERROR(print_plan(t));
   if (command->dry_run) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));
   SHOAL_RETURN_IF_ERROR(resume(t, &start));

@@ -88,6 +88,11 @@ SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *plan,
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
+// The part of it about schedules, a line for each graph that has one; "" if none has: stages,
+// bubble (if all work takes equally long) and how many micro-batches each stage has in flight.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan,
+                                                                     shoal_arena_t *arena,
+                                                                     const char **out_text);
 // The model that the plan's nodes belong to: the one it was made for, or the copy in which nodes
 // are expanded. Borrowed for the plan's life.
 SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);

@@ -1,7 +1,8 @@
-// A plan read aloud: meshes, states at rest, and the ways of nodes.
+// A plan read aloud: meshes, schedules, states at rest, and the ways of nodes.
 #include "base/text.h"
 #include "op/type.h"
 #include "plan/choose.h"
+#include "shoal/schedule.h"
 
 static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena,
                                      shoal_text_t *text) {
@@ -42,13 +43,56 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
   return NULL;
 }
 
+static void add_in_flight(const shoal_schedule_t *t, shoal_work_t to, shoal_text_t *text) {
+  for (int32_t s = 0; s < t->stage_count; ++s)
+    shoal_text_addf(text, " %d", shoal_schedule_in_flight(t, s, SHOAL_WORK_FORWARD, to));
+}
+
+static shoal_status_t explain_schedule(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
+                                       shoal_text_t *text) {
+  const shoal_schedule_t *t = gp->schedule;
+  shoal_schedule_times_t times;
+  SHOAL_RETURN_IF_ERROR(shoal_schedule_time(t, (const double[]){1, 1, 1}, arena, &times));
+  shoal_text_addf(text,
+                  "schedule of %s: %s, %d stages on %d meshes, %d micro-batches; bubble %.1f%% if "
+                  "F, B and W take equally long; in flight by stage",
+                  gp->graph->name, t->name, t->stage_count, t->mesh_count, t->micro,
+                  100 * times.bubble);
+  add_in_flight(t, SHOAL_WORK_BACKWARD, text);
+  if (t->split) {
+    shoal_text_add(text, ", up to W");
+    add_in_flight(t, SHOAL_WORK_WEIGHT, text);
+  }
+  shoal_text_add(text, "\n");
+  return NULL;
+}
+
+static shoal_status_t explain_schedules(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                        shoal_text_t *text) {
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
+    if (plan->graphs[g].schedule)
+      SHOAL_RETURN_IF_ERROR(explain_schedule(&plan->graphs[g], arena, text));
+  return NULL;
+}
+
+shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan, shoal_arena_t *arena,
+                                            const char **out_text) {
+  shoal_text_t text;
+  shoal_text_init(arena->allocator, &text);
+  shoal_status_t status = explain_schedules(plan, arena, &text);
+  if (!status) return shoal_text_finish(&text, arena, out_text);
+  shoal_text_deinit(&text);
+  return status;
+}
+
 shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena,
                                   const char **out_text) {
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   for (int64_t m = 0; m < plan->mesh_count; ++m)
     shoal_text_addf(&text, "mesh %s\n", plan->intent.meshes[m]);
-  shoal_status_t status = explain_states(plan, arena, &text);
+  shoal_status_t status = explain_schedules(plan, arena, &text);
+  if (!status) status = explain_states(plan, arena, &text);
   for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
     status = explain_nodes(plan, &plan->graphs[g], arena, &text);
   if (!status) return shoal_text_finish(&text, arena, out_text);
