@@ -46,6 +46,8 @@ typedef struct instance {
   shoal_type_t type;
   const shoal_layout_t *layout;  // on one of build->meshes
   shoal_memory_kind_t memory;
+  bool again;         // computed a second time, or made from what was
+  int32_t redo;       // a copy for some only: their number; 0: for all
   int32_t next_copy;  // of the same value in another layout; -1: no more
   phase_t phase;      // from when on it can be read; PHASE_COUNT: `paths` has not met it
   int32_t depth;
@@ -54,12 +56,15 @@ typedef struct instance {
 // What an item wants: `paths` finds or makes the instance.
 typedef struct need {
   int32_t value;
+  bool again;  // as computed a second time
   const shoal_layout_t *layout;
 } need_t;
 
 typedef struct item {
   shoal_instruction_t code;  // inputs and outputs are instances
   int32_t node;              // that it computes; -1: it does something else
+  bool again;                // a second time
+  shoal_side_t side;         // of the step: forward, backward or update
   int32_t need_count;        // one for each input; 0 for items that `paths` makes
   need_t *needs;
   int32_t *inputs;  // code.inputs, where `paths` writes what it finds
@@ -81,13 +86,29 @@ typedef struct item_segment {
   int32_t depth;
 } item_segment_t;
 
+// A node's turn to be computed, for the first time or again.
+typedef struct turn {
+  int32_t node;
+  bool again;
+} turn_t;
+
+// What the second turns of a region wait for: those gradients that `node` reads and that are made
+// in front of `first`, the first node of the backward side that needs the region. -1: none.
+typedef struct gate {
+  int32_t node, first;
+} gate_t;
+
 typedef struct graph_build {
   const shoal_graph_plan_t *gp;
   const shoal_graph_t *graph;
   const char *name;
+  SHOAL_VEC(turn_t) turns;  // in the order of the graph, second ones where they are needed first
+  bool *again;              // by value: the backward side computes it again; NULL: no value
+  gate_t *gates;            // by region
   SHOAL_VEC(item_t *) items;
-  int32_t *homes;   // by value: its instance as produced, fed or read; -1: none yet
-  int32_t *copies;  // by value: its instances in other layouts, a list by next_copy; -1: none
+  int32_t *homes;        // by value: its instance as produced, fed or read; -1: none yet
+  int32_t *again_homes;  // by value: as computed again; NULL if nothing is
+  int32_t *copies;       // by value: its instances in other layouts, a list by next_copy; -1: none
   SHOAL_VEC(item_segment_t) segments;
   struct loop_plan *loop;  // where the schedule puts the items of the loop; NULL: there is none
 } graph_build_t;
@@ -162,8 +183,16 @@ void shoal_lower_place_name(const graph_build_t *graph, int32_t place, char out[
 SHOAL_MUST_USE shoal_status_t shoal_lower_calls(const build_t *b, const graph_build_t *graph,
                                                 uint64_t mask, const int32_t *segments,
                                                 shoal_order_t *out_order);
-// order.c: the order in which the graph's nodes are lowered, as many as there are.
-SHOAL_MUST_USE shoal_status_t shoal_lower_order(const build_t *b, const shoal_graph_t *graph,
+// recompute.c: the side of the step that a node is on.
+shoal_side_t shoal_lower_side(const shoal_node_t *node);
+// Lists the turns of a graph's nodes, and what is computed again.
+SHOAL_MUST_USE shoal_status_t shoal_lower_turns(build_t *b, graph_build_t *graph);
+// Does this turn read what was computed again?
+bool shoal_lower_reads_again(const graph_build_t *graph, const turn_t *turn, int32_t value);
+// Is this input of the gate's node one that the region waits for?
+bool shoal_lower_is_gate(const graph_build_t *graph, const gate_t *gate, int32_t input);
+// order.c: the order in which turns are lowered, as numbers into graph->turns.
+SHOAL_MUST_USE shoal_status_t shoal_lower_order(const build_t *b, const graph_build_t *graph,
                                                 int32_t *order);
 
 #endif  // SHOAL_LOWER_BUILD_H_

@@ -26,12 +26,6 @@ static shoal_status_t check_states(const shoal_plan_t *plan) {
 
 static shoal_status_t check_graph(const shoal_plan_t *plan, const shoal_graph_plan_t *gp) {
   const shoal_graph_t *graph = gp->graph;
-  for (int64_t n = 0; n < graph->nodes.count; ++n)
-    if (gp->regions[n] >= 0)
-      return refuse(plan, SHOAL_DECIDE_RECOMPUTE, graph->nodes.items[n].name);
-  for (int64_t v = 0; v < graph->values.count; ++v)
-    if (gp->keeps[v] == SHOAL_KEEP_REDO)
-      return refuse(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name);
   for (int64_t o = 0; o < graph->outputs.count; ++o)
     if (gp->on_request[o]) return refuse(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
   return NULL;

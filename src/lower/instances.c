@@ -30,27 +30,29 @@ static shoal_status_t copy_attrs(const listing_t *l, const shoal_node_t *node,
   return NULL;
 }
 
-static shoal_status_t make_output(const listing_t *l, int32_t value, int32_t *out_index) {
+static shoal_status_t make_output(const listing_t *l, int32_t value, bool again,
+                                  int32_t *out_index) {
   build_t *b = l->b;
   const shoal_value_info_t *info = &l->graph->values.items[value];
   instance_t home = {.kind = SHOAL_BUFFER_TEMP,
                      .state = -1,
                      .value = value,
                      .type = info->type,
+                     .again = again,
                      .next_copy = -1,
                      .phase = PHASE_COUNT};
   SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, l->out->gp->values[value], &home.layout));
   home.name = shoal_arena_strdup(b->arena, info->name);
   if (!home.name) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(b, home, out_index));
-  l->out->homes[value] = *out_index;
+  (again ? l->out->again_homes : l->out->homes)[value] = *out_index;
   return NULL;
 }
 
-static shoal_status_t list_node(const listing_t *l, int32_t index) {
+static shoal_status_t list_node(const listing_t *l, const turn_t *turn) {
   build_t *b = l->b;
-  const shoal_node_t *node = &l->graph->nodes.items[index];
-  const shoal_decision_t *decision = l->out->gp->nodes[index].decision;
+  const shoal_node_t *node = &l->graph->nodes.items[turn->node];
+  const shoal_decision_t *decision = l->out->gp->nodes[turn->node].decision;
   int32_t *inputs = SHOAL_NEW(b->arena, int32_t, node->input_count);
   int32_t *outputs = SHOAL_NEW(b->arena, int32_t, node->output_count);
   need_t *needs = SHOAL_NEW(b->arena, need_t, node->input_count);
@@ -60,12 +62,15 @@ static shoal_status_t list_node(const listing_t *l, int32_t index) {
   for (int32_t i = 0; i < node->input_count; ++i) {
     inputs[i] = -1;
     needs[i].value = node->inputs[i];
+    needs[i].again = shoal_lower_reads_again(l->out, turn, node->inputs[i]);
     SHOAL_RETURN_IF_ERROR(shoal_lower_layout(b, decision->operands[i], &needs[i].layout));
   }
   for (int32_t o = 0; o < node->output_count; ++o)
-    SHOAL_RETURN_IF_ERROR(make_output(l, node->outputs[o], &outputs[o]));
+    SHOAL_RETURN_IF_ERROR(make_output(l, node->outputs[o], turn->again, &outputs[o]));
   SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(b, l->out, SHOAL_OPCODE_COMPUTE, name, -1, -1, &item));
-  item->node = index;
+  item->node = turn->node;
+  item->again = turn->again;
+  item->side = turn->again ? SHOAL_SIDE_BACKWARD : shoal_lower_side(node);
   item->need_count = node->input_count;
   item->needs = needs;
   item->code.op = node->op;
@@ -84,6 +89,7 @@ static shoal_status_t list_need(const listing_t *l, shoal_opcode_t opcode, const
                                 item_t **out_item) {
   item_t *item = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(l->b, l->out, opcode, name, -1, output, &item));
+  item->side = SHOAL_SIDE_UPDATE;
   item->one_need = (need_t){.value = value, .layout = layout};
   item->needs = &item->one_need;
   item->need_count = item->code.input_count = 1;
@@ -169,34 +175,34 @@ static int32_t maker_of(const listing_t *l, const shoal_assignment_t *assignment
   return node >= 0 && other >= 0 && place[other] > place[node] ? other : node;
 }
 
-// Node after node, each with the assignments of its values: who needs them in a state's layout gets
-// them at once.
+// Turn after turn, each with the assignments of its node's values: who needs them in a state's
+// layout gets them at once.
 static shoal_status_t list_nodes(const listing_t *l) {
   const shoal_graph_t *graph = l->graph;
-  int32_t *order = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);
+  const int64_t count = l->out->turns.count;
+  int32_t *order = SHOAL_NEW(l->b->arena, int32_t, count);
   int32_t *assigned = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);  // the first; -1: none
   int32_t *next = SHOAL_NEW(l->b->arena, int32_t, graph->assigns.count);    // of the same node
   int32_t *place = SHOAL_NEW(l->b->arena, int32_t, graph->nodes.count);     // in the order
   if (!order || !assigned || !next || !place) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_lower_order(l->b, graph, order));
-  for (int32_t n = 0; n < graph->nodes.count; ++n) {
-    assigned[n] = -1;
-    place[order[n]] = n;
-  }
+  SHOAL_RETURN_IF_ERROR(shoal_lower_order(l->b, l->out, order));
+  for (int64_t n = 0; n < graph->nodes.count; ++n) assigned[n] = -1;
+  for (int32_t k = 0; k < count; ++k)
+    if (!l->out->turns.items[order[k]].again) place[l->out->turns.items[order[k]].node] = k;
   for (int32_t i = (int32_t)graph->assigns.count - 1; i >= 0; --i) {
     const int32_t maker = maker_of(l, &graph->assigns.items[i], place);
     if (maker < 0) continue;
     next[i] = assigned[maker];
     assigned[maker] = i;
   }
-  for (int64_t k = 0; k < graph->nodes.count; ++k) {
-    const int32_t n = order[k];
-    shoal_status_t status = list_node(l, n);
-    for (int32_t i = assigned[n]; i >= 0 && !status; i = next[i])
+  for (int64_t k = 0; k < count; ++k) {
+    const turn_t *turn = &l->out->turns.items[order[k]];
+    shoal_status_t status = list_node(l, turn);
+    for (int32_t i = turn->again ? -1 : assigned[turn->node]; i >= 0 && !status; i = next[i])
       status = list_assign(l, &graph->assigns.items[i]);
     if (status)
-      return shoal_status_annotatef(status, "while lowering node %d '%s'", n,
-                                    graph->nodes.items[n].name);
+      return shoal_status_annotatef(status, "while lowering node %d '%s'", turn->node,
+                                    graph->nodes.items[turn->node].name);
   }
   return NULL;
 }
@@ -215,6 +221,10 @@ static shoal_status_t list_graph(build_t *b, graph_build_t *out) {
     port.name = shoal_arena_strdup(b->arena, input->name);
     if (!port.name || !SHOAL_PUSH(b->arena, &b->inputs, port)) return SHOAL_OOM();
   }
+  SHOAL_RETURN_IF_ERROR(shoal_lower_turns(b, out));
+  if (out->again && !(out->again_homes = SHOAL_NEW(b->arena, int32_t, graph->values.count)))
+    return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count && out->again; ++v) out->again_homes[v] = -1;
   SHOAL_RETURN_IF_ERROR(find_fetches(&l));
   SHOAL_RETURN_IF_ERROR(list_fetches(&l, true));
   SHOAL_RETURN_IF_ERROR(list_nodes(&l));

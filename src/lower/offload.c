@@ -52,17 +52,6 @@ typedef struct moving {
 
 // ---- sides ------------------------------------------------------------------------------
 
-static shoal_side_t side_of_node(const shoal_node_t *node) {
-  switch (node->kind) {
-    case SHOAL_NODE_FORWARD:
-      return SHOAL_SIDE_FORWARD;
-    case SHOAL_NODE_UPDATE:
-      return SHOAL_SIDE_UPDATE;
-    default:
-      return SHOAL_SIDE_BACKWARD;
-  }
-}
-
 // A fetch of a state comes first, any other one last.
 static shoal_side_t side_of_fetch(const moving_t *m, const item_t *item) {
   const instance_t *from = instance_at(m->b, item->code.inputs[0]);
@@ -79,7 +68,7 @@ static shoal_status_t find_sides(moving_t *m) {
   for (int64_t i = m->count - 1; i >= 0; --i) {
     const item_t *item = m->items[i];
     if (item->node >= 0)
-      m->sides[i] = side_of_node(&m->graph->graph->nodes.items[item->node]);
+      m->sides[i] = item->side;
     else if (item->code.opcode == SHOAL_OPCODE_FETCH)
       m->sides[i] = side_of_fetch(m, item);
     else

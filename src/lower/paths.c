@@ -12,10 +12,18 @@
 #include "plan/cut.h"
 #include "program/key.h"
 
+// Where copies are made that are not shared with everybody: see redo_for.
+typedef struct redo {
+  int32_t key;  // 0: all share one
+  phase_t phase;
+  int32_t depth;
+} redo_t;
+
 typedef struct routing {
   build_t *b;
   graph_build_t *out;  // its items: those that are done
   const shoal_graph_t *graph;
+  redo_t redo;  // of the value that is being brought
 } routing_t;
 
 // Adds an item with a place of its own.
@@ -65,10 +73,15 @@ static shoal_status_t outside_loop(const routing_t *l, const shoal_layout_t *lay
   return keep_cuts(l, layout, kept, out_layout);
 }
 
-// A copy of `value` in this layout that exists already, or -1.
-static int32_t find_copy(const routing_t *l, int32_t value, const shoal_layout_t *layout) {
-  for (int32_t i = l->out->copies[value]; i >= 0; i = instance_at(l->b, i)->next_copy)
-    if (shoal_layout_equal(instance_at(l->b, i)->layout, layout)) return i;
+// A copy of `source` in this layout that exists already, or -1.
+static int32_t find_copy(const routing_t *l, const instance_t *source,
+                         const shoal_layout_t *layout) {
+  for (int32_t i = l->out->copies[source->value]; i >= 0; i = instance_at(l->b, i)->next_copy) {
+    const instance_t *copy = instance_at(l->b, i);
+    if (copy->again == source->again && copy->redo == l->redo.key &&
+        shoal_layout_equal(copy->layout, layout))
+      return i;
+  }
   return -1;
 }
 
@@ -83,6 +96,8 @@ static shoal_status_t new_copy(const routing_t *l, int32_t from, const shoal_lay
                                             .state = -1,
                                             .type = source->type,
                                             .layout = layout,
+                                            .again = source->again,
+                                            .redo = l->redo.key,
                                             .next_copy = l->out->copies[source->value],
                                             .phase = phase,
                                             .depth = depth},
@@ -105,7 +120,7 @@ static shoal_status_t leave_loop(const routing_t *l, int32_t from, const shoal_c
   const instance_t *source = instance_at(l->b, from);
   const shoal_layout_t *layout = NULL;
   SHOAL_RETURN_IF_ERROR(without_micro(l, source->layout, &layout));
-  if ((*out_index = find_copy(l, source->value, layout)) >= 0) return NULL;
+  if ((*out_index = find_copy(l, source, layout)) >= 0) return NULL;
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, layout, PHASE_AFTER, 0, out_index));
   item_t *item = NULL;
   if (micro->kind == SHOAL_CUT_PARTIAL) {
@@ -128,8 +143,9 @@ static shoal_status_t enter_loop(const routing_t *l, int32_t from, const shoal_l
     return SHOAL_ERROR_HINT(
         UNSUPPORTED, "use fewer micro-batches, or a layout that keeps this value in the loop",
         "'%s' is known only after all micro-batches but is needed in each of them", source->name);
-  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
+  if ((*out_index = find_copy(l, source, need)) >= 0) return NULL;
   int32_t depth = source->phase == PHASE_LOOP ? source->depth : 0;
+  if (l->redo.key > 0 && depth < l->redo.depth) depth = l->redo.depth;
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, PHASE_LOOP, depth, out_index));
   return add_item(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, depth, from, *out_index, NULL);
 }
@@ -137,17 +153,19 @@ static shoal_status_t enter_loop(const routing_t *l, int32_t from, const shoal_l
 static shoal_status_t move(const routing_t *l, int32_t from, const shoal_layout_t *need,
                            int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
-  if ((*out_index = find_copy(l, source->value, need)) >= 0) return NULL;
-  int32_t depth = source->depth + (source->layout->mesh != need->mesh);
-  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, source->phase, depth, out_index));
-  shoal_channel_t channel = {.type = source->type,
-                             .src = source->layout,
-                             .dst = need,
-                             .micro = source->phase == PHASE_LOOP};
+  if ((*out_index = find_copy(l, source, need)) >= 0) return NULL;
+  const int32_t crosses = source->layout->mesh != need->mesh;
+  const bool late = l->redo.key > 0 && l->redo.phase > source->phase;
+  const phase_t phase = late ? l->redo.phase : source->phase;
+  int32_t depth = (late ? 0 : source->depth) + crosses;
+  if (l->redo.key > 0 && depth < l->redo.depth) depth = l->redo.depth;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, phase, depth, out_index));
+  shoal_channel_t channel = {
+      .type = source->type, .src = source->layout, .dst = need, .micro = phase == PHASE_LOOP};
   item_t *item = NULL;
-  SHOAL_RETURN_IF_ERROR(add_item(l, SHOAL_OPCODE_RESHARD, source->name, source->phase, depth, from,
-                                 *out_index, &item));
-  item->send_depth = source->depth;
+  SHOAL_RETURN_IF_ERROR(
+      add_item(l, SHOAL_OPCODE_RESHARD, source->name, phase, depth, from, *out_index, &item));
+  item->send_depth = depth - crosses;
   item->one_channel = (int32_t)l->b->channels.count;
   item->code.channels = &item->one_channel;
   if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
@@ -187,11 +205,14 @@ static shoal_status_t find_path(const routing_t *l, const instance_t *source,
 }
 
 // Between meshes a value goes in one step: what is in between would belong to one of the two, and
-// the order of messages to both.
+// the order of messages to both. It goes once, also where the plan wants copies redone.
 static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layout_t *need,
                               int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
-  if (source->layout->mesh != need->mesh) return move(l, from, need, out_index);
+  if (source->layout->mesh != need->mesh) {
+    const routing_t once = {.b = l->b, .out = l->out, .graph = l->graph};
+    return move(&once, from, need, out_index);
+  }
   const path_t *path = NULL;
   SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
   *out_index = from;
@@ -200,13 +221,13 @@ static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layo
   return NULL;
 }
 
-static shoal_status_t home_of(const routing_t *l, int32_t value, int32_t *out_index);
+static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *out_index);
 
-// The instance in which `value` has layout `need`; makes it if there is none.
-static shoal_status_t bring(const routing_t *l, int32_t value, const shoal_layout_t *need,
-                            int32_t *out_index) {
+// The instance that meets the need; makes it if there is none.
+static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *out_index) {
+  const shoal_layout_t *need = wanted->layout;
   int32_t at = -1;
-  SHOAL_RETURN_IF_ERROR(home_of(l, value, &at));
+  SHOAL_RETURN_IF_ERROR(home_of(l, wanted, &at));
   const shoal_shape_t *shape = &instance_at(l->b, at)->type.shape;
   const shoal_cut_t *have_micro =
       shoal_layout_along(instance_at(l->b, at)->layout, SHOAL_AXIS_MICRO);
@@ -249,34 +270,51 @@ static shoal_status_t feed(const routing_t *l, int32_t value, int32_t *out_index
   return add_item(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
 }
 
-static shoal_status_t home_of(const routing_t *l, int32_t value, int32_t *out_index) {
-  if (l->out->homes[value] < 0) {
-    const shoal_value_info_t *info = &l->graph->values.items[value];
-    if (info->source == SHOAL_FROM_INPUT) {
-      SHOAL_RETURN_IF_ERROR(feed(l, value, &l->out->homes[value]));
-    } else if (info->source == SHOAL_FROM_STATE) {
-      // Copies are found by value, which is a number of this graph: so each graph has its own
-      // record of the state's home. classes.c knows that they are one buffer.
-      instance_t home = *instance_at(l->b, l->b->state_homes[info->index]);
-      home.value = value;
-      SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(l->b, home, &l->out->homes[value]));
-    } else {
-      return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made", info->name);
-    }
+static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *out_index) {
+  const shoal_value_info_t *info = &l->graph->values.items[need->value];
+  int32_t *home = &(need->again ? l->out->again_homes : l->out->homes)[need->value];
+  if (*home < 0 && info->source == SHOAL_FROM_INPUT)
+    SHOAL_RETURN_IF_ERROR(feed(l, need->value, home));
+  if (*home < 0 && info->source == SHOAL_FROM_STATE) {
+    // Copies are found by value, which is a number of this graph: so each graph has its own record
+    // of the state's home. classes.c knows that they are one buffer.
+    instance_t record = *instance_at(l->b, l->b->state_homes[info->index]);
+    record.value = need->value;
+    SHOAL_RETURN_IF_ERROR(shoal_lower_new_instance(l->b, record, home));
   }
-  *out_index = l->out->homes[value];
-  if (instance_at(l->b, *out_index)->phase == PHASE_COUNT)
-    return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made",
-                       l->graph->values.items[value].name);
+  if (*home < 0 || instance_at(l->b, *home)->phase == PHASE_COUNT)
+    return SHOAL_ERROR(INTERNAL, "value '%s' is used before it is made", info->name);
+  *out_index = *home;
   return NULL;
 }
 
-// The node's place: once per micro-batch if that is its way, else as late as what it reads.
-static shoal_status_t place_node(const routing_t *l, item_t *item) {
+// ---- places -------------------------------------------------------------------------------
+
+// Second turns come no earlier than what their region waits for.
+static void wait_at_gate(const routing_t *l, item_t *item, bool loop) {
+  const gate_t *gate = &l->out->gates[l->out->gp->regions[item->node]];
+  const shoal_mesh_t *mesh = instance_at(l->b, item->code.outputs[0])->layout->mesh;
+  for (int32_t i = 0; gate->node >= 0 && i < l->graph->nodes.items[gate->node].input_count; ++i) {
+    if (!shoal_lower_is_gate(l->out, gate, i)) continue;
+    const instance_t *gradient =
+        instance_at(l->b, l->out->homes[l->graph->nodes.items[gate->node].inputs[i]]);
+    const int32_t depth = gradient->depth + (gradient->layout->mesh != mesh);
+    if (!loop && gradient->phase == PHASE_AFTER && item->phase != PHASE_AFTER) {
+      item->phase = PHASE_AFTER;
+      item->depth = 0;
+    }
+    if (gradient->phase == item->phase && depth > item->depth) item->depth = depth;
+  }
+}
+
+// The node's place, as far as its inputs are known: once per micro-batch if that is its way, else
+// as late as what it reads.
+static shoal_status_t find_place(const routing_t *l, item_t *item) {
   build_t *b = l->b;
   const bool loop = l->out->gp->nodes[item->node].decision->choices[0].way != NULL;
   item->phase = loop ? PHASE_LOOP : PHASE_BEFORE;
   for (int32_t i = 0; i < item->code.input_count; ++i) {
+    if (item->code.inputs[i] < 0) continue;
     const instance_t *input = instance_at(b, item->code.inputs[i]);
     if (loop && input->phase == PHASE_AFTER)
       return SHOAL_ERROR_HINT(UNSUPPORTED,
@@ -289,13 +327,20 @@ static shoal_status_t place_node(const routing_t *l, item_t *item) {
   }
   item->depth = 0;
   for (int32_t i = 0; i < item->code.input_count; ++i) {
+    if (item->code.inputs[i] < 0) continue;
     const instance_t *input = instance_at(b, item->code.inputs[i]);
     if (input->phase == item->phase && input->depth > item->depth) item->depth = input->depth;
   }
+  if (item->again) wait_at_gate(l, item, loop);
   item->send_depth = item->depth;
+  return NULL;
+}
+
+static shoal_status_t place_node(const routing_t *l, item_t *item) {
+  SHOAL_RETURN_IF_ERROR(find_place(l, item));
   for (int32_t o = 0; o < item->code.output_count; ++o) {
-    instance_at(b, item->code.outputs[o])->phase = item->phase;
-    instance_at(b, item->code.outputs[o])->depth = item->depth;
+    instance_at(l->b, item->code.outputs[o])->phase = item->phase;
+    instance_at(l->b, item->code.outputs[o])->depth = item->depth;
   }
   return NULL;
 }
@@ -325,14 +370,38 @@ static shoal_status_t place_assign(const routing_t *l, item_t *item, bool *out_n
   if (*out_needless) return NULL;
   SHOAL_RETURN_IF_ERROR(take_aside(l, &item->one_input));
   if (item->decides.value < 0) return NULL;
-  SHOAL_RETURN_IF_ERROR(bring(l, item->decides.value, item->decides.layout, &item->code.predicate));
+  SHOAL_RETURN_IF_ERROR(bring(l, &item->decides, &item->code.predicate));
   return take_aside(l, &item->code.predicate);
 }
 
-static shoal_status_t route_item(const routing_t *l, item_t *item) {
-  bool needless = false;
-  for (int32_t i = 0; i < item->need_count; ++i)
-    SHOAL_RETURN_IF_ERROR(bring(l, item->needs[i].value, item->needs[i].layout, &item->inputs[i]));
+static bool is_redone(const routing_t *l, const item_t *item, int32_t input) {
+  return item->node >= 0 && l->out->gp->keeps[item->needs[input].value] == SHOAL_KEEP_REDO;
+}
+
+// Copies of a value that the plan wants redone are shared by what runs in one segment, on one side
+// and for one kind of work; whoever comes later makes his own. They are made where they are needed:
+// in the loop, if need be, though the value is there before it.
+static redo_t redo_for(const routing_t *l, const item_t *item) {
+  const shoal_node_kind_t kind =
+      item->again ? SHOAL_NODE_INPUT_GRADIENT : l->graph->nodes.items[item->node].kind;
+  return (redo_t){.key = 1 + (item->depth * PHASE_COUNT + (int32_t)item->phase) * 4 + (int32_t)kind,
+                  .phase = item->phase,
+                  .depth = item->depth};
+}
+
+static shoal_status_t route_item(routing_t *l, item_t *item) {
+  bool redone = false, needless = false;
+  for (int32_t i = 0; i < item->need_count; ++i) {
+    if (is_redone(l, item, i))
+      redone = true;
+    else
+      SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
+  }
+  if (redone) SHOAL_RETURN_IF_ERROR(find_place(l, item));
+  if (redone) l->redo = redo_for(l, item);
+  for (int32_t i = 0; i < item->need_count && redone; ++i)
+    if (is_redone(l, item, i)) SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
+  l->redo = (redo_t){0};
   if (item->node >= 0) {
     SHOAL_RETURN_IF_ERROR(place_node(l, item));
   } else if (item->code.opcode == SHOAL_OPCODE_FETCH) {
@@ -345,7 +414,7 @@ static shoal_status_t route_item(const routing_t *l, item_t *item) {
 }
 
 static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
-  const routing_t l = {.b = b, .out = graph, .graph = graph->graph};
+  routing_t l = {.b = b, .out = graph, .graph = graph->graph};
   item_t **items = graph->items.items;
   const int64_t count = graph->items.count;
   graph->items.items = NULL;

@@ -1,6 +1,6 @@
 // What is there behind a pass, for people: the items of each graph, one a line, or the program. An
 // item is written with what it reads and what it makes, `name[layout]` each; one that still has
-// needs says `needs`.
+// needs says `needs`, one that computes a node for the second time `again`.
 #include <string.h>
 
 #include "base/status.h"
@@ -63,6 +63,7 @@ static shoal_status_t add_item(const printing_t *p, const item_t *item) {
   const bool open = item->need_count > 0 && item->code.inputs[0] < 0;
   shoal_text_addf(p->text, "  %-10s %s", shoal_opcode_name(item->code.opcode), item->code.name);
   if (item->code.op) shoal_text_addf(p->text, " (%s)", item->code.op->name);
+  if (item->again) shoal_text_add(p->text, " again");
   shoal_text_add(p->text, ":");
   if (open) {
     SHOAL_RETURN_IF_ERROR(add_needs(p, item));

@@ -95,6 +95,12 @@ static int32_t stage_of(const placing_t *p, const item_t *item) {
   return item->node < 0 ? SHOAL_STAGE_ANY : p->loop->stages.of_node[item->node];
 }
 
+// The place of a node of a stage; what it computes again belongs to the backward pass.
+static int32_t place_of_node(const placing_t *p, const item_t *item, int32_t stage) {
+  const shoal_work_t work = item->again ? SHOAL_WORK_BACKWARD : p->loop->stages.works[item->node];
+  return shoal_lower_place_of(p->loop, work, stage);
+}
+
 static void want(const placing_t *p, int32_t instance, int32_t place) {
   if (instance_at(p->b, instance)->phase != PHASE_LOOP || place == NOWHERE) return;
   p->wanted[instance] = earlier(p->loop, p->wanted[instance], place);
@@ -105,7 +111,7 @@ static void look_back(const placing_t *p, const item_t *item) {
   int32_t place = NOWHERE;
   const int32_t stage = stage_of(p, item);
   if (stage >= 0) {
-    place = shoal_lower_place_of(p->loop, p->loop->stages.works[item->node], stage);
+    place = place_of_node(p, item, stage);
   } else if (!leaves(p, item)) {
     for (int32_t o = 0; o < item->code.output_count; ++o)
       place = earlier(p->loop, place, p->wanted[item->code.outputs[o]]);
@@ -165,9 +171,7 @@ static void choose_lane(const placing_t *p, const item_t *item) {
 static shoal_status_t place_item(const placing_t *p, item_t *item) {
   const int32_t stage = stage_of(p, item);
   SHOAL_RETURN_IF_ERROR(check_meshes(p, item));
-  int32_t place = stage >= 0
-                      ? shoal_lower_place_of(p->loop, p->loop->stages.works[item->node], stage)
-                      : find_place(p, item);
+  int32_t place = stage >= 0 ? place_of_node(p, item, stage) : find_place(p, item);
   if (place < 0)
     return SHOAL_ERROR_HINT(UNSUPPORTED, "give it a layout on the mesh that needs it first",
                             "'%s' is needed in every micro-batch before any stage of its mesh runs",

@@ -1,9 +1,10 @@
 // Run by run, value by value in program order: the first difference is the one that is named.
 //
-// Two things need care. A buffer that is written in the micro-batch loop but whose layout does not
-// speak of micro (an accumulator) is complete after the last micro-batch: of its records the last
-// counts. And a state's name stands for the old value until the step's end: of the records in its
-// resting layout the last is the new value, all others are the old one.
+// Three things need care. A buffer that is written in the micro-batch loop but whose layout does
+// not speak of micro (an accumulator) is complete after the last micro-batch: records before that
+// do not count. A value may be made several times in one layout, computed again or gathered again:
+// each time is a *round* of its own. And a state's name stands for the old value until the step's
+// end: of the records in its resting layout the last is the new value, all others are the old one.
 #include "prove/compare.h"
 
 #include <math.h>
@@ -210,17 +211,39 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   return NULL;
 }
 
-// The records of entries [first, last), all of one value in one layout.
+// Marks the last micro-batch in which each position has records, and which of them come first.
+typedef struct latest {
+  int32_t micro;
+  int64_t sequence;
+} latest_t;
+
+static void find_latest(const shoal_comparison_t *c, int64_t first, int64_t last,
+                        const shoal_mesh_t *mesh, latest_t *latest) {
+  for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p) latest[p] = (latest_t){-1, -1};
+  for (int64_t i = first; i < last; ++i) {
+    const shoal_record_t *record = c->entries[i].record;
+    const int64_t position = shoal_mesh_position(mesh, record->rank);
+    if (position >= 0 && record->micro > latest[position].micro)
+      latest[position] = (latest_t){record->micro, record->sequence};
+  }
+}
+
+// The records of entries [first, last), all of one value in one layout, as it is made for the
+// `round`th time. *out_more: it is made once more.
 static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t last,
-                             const shoal_type_t *type, shoal_arena_t *arena,
-                             shoal_group_parts_t *out_group) {
+                             const shoal_type_t *type, int32_t round, shoal_arena_t *arena,
+                             shoal_group_parts_t *out_group, bool *out_more) {
   const shoal_layout_t *layout = c->layouts.items[c->entries[first].layout];
   bool micro = shoal_layout_speaks_of_micro(layout);
   *out_group = (shoal_group_parts_t){
       .layout = layout, .type = *type, .micro_count = micro ? c->program->micro : 1};
   int64_t size = shoal_mesh_size(layout->mesh);
   out_group->table = SHOAL_NEW(arena, const shoal_record_t *, out_group->micro_count *size);
-  if (!out_group->table) return SHOAL_OOM();
+  int32_t *seen = SHOAL_NEW(arena, int32_t, out_group->micro_count * size);
+  latest_t *latest = SHOAL_NEW(arena, latest_t, size);
+  if (!out_group->table || !seen || !latest) return SHOAL_OOM();
+  find_latest(c, first, last, layout->mesh, latest);
+  *out_more = false;
   for (int64_t i = first; i < last; ++i) {
     const shoal_record_t *record = c->entries[i].record;
     int64_t position = shoal_mesh_position(layout->mesh, record->rank);
@@ -228,7 +251,10 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
     if (position < 0 || m >= out_group->micro_count)
       return SHOAL_ERROR(MISMATCH, "'%s': rank %d, micro-batch %d is not on its mesh", record->name,
                          record->rank, record->micro);
-    out_group->table[m * size + position] = record;  // in order: the last counts
+    if (!micro && record->sequence < latest[position].sequence) continue;
+    const int32_t time = seen[m * size + position]++;
+    if (time == round) out_group->table[m * size + position] = record;
+    *out_more |= time > round;
   }
   return NULL;
 }
@@ -236,15 +262,19 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
 static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, int64_t last,
                                     const shoal_expected_t *e, shoal_check_report_t *report) {
   shoal_arena_t arena;
-  shoal_arena_init(c->arena->allocator, &arena);
-  shoal_group_parts_t group;
-  shoal_status_t status = gather(c, first, last, &e->type, &arena, &group);
-  for (int64_t m = 0; m < group.micro_count && !status; ++m)
-    for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)
-      if (shoal_part_leads(&group, p, m))
-        status = compare_part(c, &c->entries[first], e, &group, p, m, &arena, report);
-  ++report->values;
-  shoal_arena_deinit(&arena);
+  shoal_status_t status = NULL;
+  bool more = true;
+  for (int32_t round = 0; more && !status; ++round) {
+    shoal_arena_init(c->arena->allocator, &arena);
+    shoal_group_parts_t group;
+    status = gather(c, first, last, &e->type, round, &arena, &group, &more);
+    for (int64_t m = 0; m < group.micro_count && !status; ++m)
+      for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)
+        if (shoal_part_leads(&group, p, m))
+          status = compare_part(c, &c->entries[first], e, &group, p, m, &arena, report);
+    if (!status) ++report->values;
+    shoal_arena_deinit(&arena);
+  }
   return status;
 }
 
@@ -379,7 +409,8 @@ static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64
                                const shoal_type_t *type, shoal_arena_t *arena, double *whole,
                                double *known) {
   shoal_group_parts_t group;
-  SHOAL_RETURN_IF_ERROR(gather(c, first, last, type, arena, &group));
+  bool more;  // times it is made: they are equal
+  SHOAL_RETURN_IF_ERROR(gather(c, first, last, type, 0, arena, &group, &more));
   for (int64_t m = 0; m < group.micro_count; ++m)
     for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh); ++p) {
       if (!shoal_part_leads(&group, p, m)) continue;
