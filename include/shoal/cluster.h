@@ -25,6 +25,8 @@ typedef struct shoal_cluster_device {
   const char *name;                 // "a100", or what the file calls it
   double flops[SHOAL_DTYPE_COUNT];  // per second; of integers: as of f32
   double bandwidth;                 // bytes per second of its memory
+  double host_bandwidth;            // between its memory and the host's, each way
+  double disk_bandwidth;            // between the host's memory and a disk
   int64_t memory;                   // bytes; 0: not known
   bool ring;  // collectives run as rings over a hierarchy of links (NCCL); else every rank sends to
               // every other at once, as Shoal's own collectives do

@@ -103,7 +103,8 @@ static shoal_status_t take_kind(const char *where, const char *kind, shoal_clust
 
 shoal_status_t shoal_cluster_read_device(const shoal_json_t *parent, shoal_arena_t *arena,
                                          shoal_cluster_nodes_t *nodes) {
-  static const char *const keys[] = {"kind", "name", "flops", "bandwidth", "memory", "collectives"};
+  static const char *const keys[] = {"kind",           "name",           "flops",  "bandwidth",
+                                     "host_bandwidth", "disk_bandwidth", "memory", "collectives"};
   static const char *const ways[] = {"direct", "ring"};
   const shoal_json_t *device = shoal_json_find(parent, "device");
   if (!device) return NULL;
@@ -126,6 +127,10 @@ shoal_status_t shoal_cluster_read_device(const shoal_json_t *parent, shoal_arena
   int way = nodes->device.ring;
   SHOAL_RETURN_IF_ERROR(read_flops(device, nodes->device.flops));
   SHOAL_RETURN_IF_ERROR(shoal_cluster_read_positive(device, "bandwidth", &nodes->device.bandwidth));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_cluster_read_positive(device, "host_bandwidth", &nodes->device.host_bandwidth));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_cluster_read_positive(device, "disk_bandwidth", &nodes->device.disk_bandwidth));
   SHOAL_RETURN_IF_ERROR(read_memory(device, &nodes->device.memory));
   SHOAL_RETURN_IF_ERROR(read_choice(device, "collectives", ways, 2, &way));
   nodes->device.ring = way == 1;

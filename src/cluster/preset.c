@@ -10,6 +10,7 @@
 
 #define GIB (INT64_C(1) << 30)
 #define MAX_PARTS 64
+#define DISK 2e9  // bytes per second of one disk, where nothing is said
 
 typedef struct kind {
   shoal_cluster_nodes_t nodes;  // any number of them, with one device each
@@ -17,8 +18,8 @@ typedef struct kind {
 } kind_t;
 
 static const kind_t kinds[] = {
-#define SHOAL_CLUSTER_KIND(name_, f64, f32, bf16, f16, memory_, bandwidth_, ring_, node_latency, \
-                           node_bandwidth, latency_, card, cards_)                               \
+#define SHOAL_CLUSTER_KIND(name_, f64, f32, bf16, f16, memory_, bandwidth_, host_, ring_,        \
+                           node_latency, node_bandwidth, latency_, card, cards_)                 \
   {.nodes = {.count = SHOAL_CLUSTER_MAX_RANKS,                                                   \
              .devices = 1,                                                                       \
              .device = {.name = #name_,                                                          \
@@ -31,6 +32,8 @@ static const kind_t kinds[] = {
                                   [SHOAL_U8] = f32,                                              \
                                   [SHOAL_BOOL] = f32},                                           \
                         .bandwidth = bandwidth_,                                                 \
+                        .host_bandwidth = host_,                                                 \
+                        .disk_bandwidth = DISK,                                                  \
                         .memory = memory_ * GIB,                                                 \
                         .ring = ring_},                                                          \
              .node_link = {node_latency, node_bandwidth},                                        \
@@ -83,7 +86,9 @@ bool shoal_cluster_is_kind(const shoal_cluster_device_t *device) {
   if (!found) return false;
   const shoal_cluster_device_t *built_in = &found->nodes.device;
   bool same = built_in->bandwidth == device->bandwidth && built_in->memory == device->memory &&
-              built_in->ring == device->ring;
+              built_in->ring == device->ring &&
+              built_in->host_bandwidth == device->host_bandwidth &&
+              built_in->disk_bandwidth == device->disk_bandwidth;
   for (int i = 0; i < SHOAL_DTYPE_COUNT; ++i) same &= built_in->flops[i] == device->flops[i];
   return same;
 }

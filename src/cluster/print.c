@@ -36,6 +36,8 @@ static void add_device(shoal_text_t *text, const shoal_cluster_device_t *device)
   add_pair(text, ", ", "bf16", device->flops[SHOAL_BF16]);
   add_pair(text, ", ", "f16", device->flops[SHOAL_F16]);
   add_pair(text, "}, ", "bandwidth", device->bandwidth);
+  add_pair(text, ", ", "host_bandwidth", device->host_bandwidth);
+  add_pair(text, ", ", "disk_bandwidth", device->disk_bandwidth);
   if (device->memory > 0) shoal_text_addf(text, ", memory: %lld", (long long)device->memory);
   shoal_text_addf(text, ", collectives: %s}", device->ring ? "ring" : "direct");
 }

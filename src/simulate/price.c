@@ -194,6 +194,24 @@ static shoal_status_t price_compute(pricer_t *p, const shoal_instruction_t *in,
   return NULL;
 }
 
+// A copy from or to memory beside the device's: over the link to the host, and to the disk.
+static double price_offload(const pricer_t *p, const shoal_instruction_t *in, double bytes) {
+  const shoal_buffer_t *buffers = p->actor->rank_class->buffers;
+  const shoal_memory_kind_t from = buffers[in->inputs[0]].memory;
+  const shoal_memory_kind_t to = buffers[in->outputs[0]].memory;
+  const shoal_cluster_device_t *device = &p->actor->nodes->device;
+  const bool link = from == SHOAL_MEMORY_DEVICE || to == SHOAL_MEMORY_DEVICE;
+  const int files = (from == SHOAL_MEMORY_FILE) + (to == SHOAL_MEMORY_FILE);
+  return (link ? bytes / device->host_bandwidth : 0) + files * bytes / device->disk_bandwidth;
+}
+
+static bool is_offload(const pricer_t *p, const shoal_instruction_t *in) {
+  const shoal_buffer_t *buffers = p->actor->rank_class->buffers;
+  return in->opcode == SHOAL_OPCODE_COPY &&
+         (buffers[in->inputs[0]].memory != SHOAL_MEMORY_DEVICE ||
+          buffers[in->outputs[0]].memory != SHOAL_MEMORY_DEVICE);
+}
+
 static shoal_status_t price(pricer_t *p, const shoal_instruction_t *in, double *out_seconds) {
   *out_seconds = 0;
   if (in->opcode == SHOAL_OPCODE_RESHARD) return NULL;  // flow.c
@@ -205,7 +223,8 @@ static shoal_status_t price(pricer_t *p, const shoal_instruction_t *in, double *
         part_of(p, i < in->input_count ? in->inputs[i] : in->outputs[i - in->input_count], &part));
     bytes += bytes_of(part);
   }
-  *out_seconds = bytes / p->actor->target.bytes_per_second;
+  *out_seconds = is_offload(p, in) ? price_offload(p, in, bytes / 2)
+                                   : bytes / p->actor->target.bytes_per_second;
   return NULL;
 }
 
