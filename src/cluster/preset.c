@@ -18,27 +18,27 @@ typedef struct kind {
 } kind_t;
 
 static const kind_t kinds[] = {
-#define SHOAL_CLUSTER_KIND(name_, f64, f32, bf16, f16, memory_, bandwidth_, host_, ring_,        \
-                           node_latency, node_bandwidth, latency_, card, cards_)                 \
-  {.nodes = {.count = SHOAL_CLUSTER_MAX_RANKS,                                                   \
-             .devices = 1,                                                                       \
-             .device = {.name = #name_,                                                          \
-                        .flops = {[SHOAL_F64] = f64,                                             \
-                                  [SHOAL_F32] = f32,                                             \
-                                  [SHOAL_BF16] = bf16,                                           \
-                                  [SHOAL_F16] = f16,                                             \
-                                  [SHOAL_I64] = f32,                                             \
-                                  [SHOAL_I32] = f32,                                             \
-                                  [SHOAL_U8] = f32,                                              \
-                                  [SHOAL_BOOL] = f32},                                           \
-                        .bandwidth = bandwidth_,                                                 \
-                        .host_bandwidth = host_,                                                 \
-                        .disk_bandwidth = DISK,                                                  \
-                        .memory = memory_ * GIB,                                                 \
-                        .ring = ring_},                                                          \
-             .node_link = {node_latency, node_bandwidth},                                        \
-             .link = {latency_, card},                                                           \
-             .cards = 1},                                                                        \
+#define SHOAL_CLUSTER_KIND(name_, f64, f32, bf16, f16, memory_, bandwidth_, host_, ring_, \
+                           node_latency, node_bandwidth, latency_, card, cards_)          \
+  {.nodes = {.count = SHOAL_CLUSTER_MAX_RANKS,                                            \
+             .devices = 1,                                                                \
+             .device = {.name = #name_,                                                   \
+                        .flops = {[SHOAL_F64] = f64,                                      \
+                                  [SHOAL_F32] = f32,                                      \
+                                  [SHOAL_BF16] = bf16,                                    \
+                                  [SHOAL_F16] = f16,                                      \
+                                  [SHOAL_I64] = f32,                                      \
+                                  [SHOAL_I32] = f32,                                      \
+                                  [SHOAL_U8] = f32,                                       \
+                                  [SHOAL_BOOL] = f32},                                    \
+                        .bandwidth = bandwidth_,                                          \
+                        .host_bandwidth = host_,                                          \
+                        .disk_bandwidth = DISK,                                           \
+                        .memory = memory_ * GIB,                                          \
+                        .ring = ring_},                                                   \
+             .node_link = {node_latency, node_bandwidth},                                 \
+             .link = {latency_, card},                                                    \
+             .cards = 1},                                                                 \
    .cards = cards_},
 #include "cluster/kinds.inc"
 #undef SHOAL_CLUSTER_KIND

@@ -240,6 +240,7 @@ const char *shoal_explain_mutation(const shoal_program_t *program,
              "it)";
     case SHOAL_MUTATION_BUFFER_MORE:
     case SHOAL_MUTATION_BUFFER_MOVE:
+    case SHOAL_MUTATION_OFFLOAD:
     case SHOAL_MUTATION_WORKSPACE_MOVE:
       return "the bytes it takes are free while it needs them (the static check proves it)";
     default:

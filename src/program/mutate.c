@@ -95,6 +95,27 @@ static const shoal_layout_t *without_last_cut(walk_t *w, const shoal_layout_t *l
   return mine;
 }
 
+// Lays what waits in host or file memory over the next that does: what was put there first is
+// overwritten before it is read back, if both wait at once.
+static void walk_offloaded(walk_t *w, int64_t index) {
+  const shoal_class_t *class = place_class(&w->place);
+  const shoal_buffer_t *buffer = &class->buffers[index];
+  if (buffer->memory == SHOAL_MEMORY_DEVICE || buffer->bytes == 0) return;
+  for (int64_t k = 1; k < class->buffer_count; ++k) {
+    const shoal_buffer_t *other = &class->buffers[(index + k) % class->buffer_count];
+    const int64_t bytes = buffer->bytes * shoal_buffer_slots(class, buffer);
+    if (other->memory != buffer->memory || other->bytes == 0 || other->offset == buffer->offset ||
+        other->offset + bytes > class->arena_bytes[buffer->memory])
+      continue;
+    if (!shoal_mutate_due(w, SHOAL_MUTATION_OFFLOAD, "lay '%s' over '%s' in %s memory",
+                          buffer->name, other->name, shoal_memory_kind_name(buffer->memory)))
+      return;
+    shoal_buffer_t *mine = shoal_mutate_own_buffer(w, index);
+    if (mine) mine->offset = other->offset;
+    return;
+  }
+}
+
 static void walk_buffer(walk_t *w, int64_t index) {
   const shoal_buffer_t *buffer = &place_class(&w->place)->buffers[index];
   shoal_buffer_t *mine;
@@ -123,6 +144,7 @@ static void walk_buffer(walk_t *w, int64_t index) {
     if ((mine = shoal_mutate_own_buffer(w, index)))
       mine->layout = without_last_cut(w, mine->layout);
   }
+  walk_offloaded(w, index);
 }
 
 static shoal_slot_group_t *own_group(walk_t *w, int32_t index) {

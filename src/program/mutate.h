@@ -17,6 +17,7 @@ typedef enum shoal_mutation_kind {
   SHOAL_MUTATION_BUFFER_MORE,      // 64 bytes more
   SHOAL_MUTATION_BUFFER_SLOT,      // it has one slot, of no group
   SHOAL_MUTATION_BUFFER_CUT,       // its layout loses its last cut
+  SHOAL_MUTATION_OFFLOAD,          // in host or file memory: it lies over another one
   SHOAL_MUTATION_CALL_DROP,        // of an order
   SHOAL_MUTATION_CALL_SWAP,        // with the next; `first` is the order, `second` the call
   SHOAL_MUTATION_CALL_SLOT,        // names the slot beside

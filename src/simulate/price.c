@@ -207,9 +207,8 @@ static double price_offload(const pricer_t *p, const shoal_instruction_t *in, do
 
 static bool is_offload(const pricer_t *p, const shoal_instruction_t *in) {
   const shoal_buffer_t *buffers = p->actor->rank_class->buffers;
-  return in->opcode == SHOAL_OPCODE_COPY &&
-         (buffers[in->inputs[0]].memory != SHOAL_MEMORY_DEVICE ||
-          buffers[in->outputs[0]].memory != SHOAL_MEMORY_DEVICE);
+  return in->opcode == SHOAL_OPCODE_COPY && (buffers[in->inputs[0]].memory != SHOAL_MEMORY_DEVICE ||
+                                             buffers[in->outputs[0]].memory != SHOAL_MEMORY_DEVICE);
 }
 
 static shoal_status_t price(pricer_t *p, const shoal_instruction_t *in, double *out_seconds) {

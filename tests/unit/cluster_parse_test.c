@@ -32,7 +32,8 @@ static void test_all_keys(void **state) {
   shoal_cluster_t *cluster = parse(
       "shoal_cluster: 1   # a comment\n"
       "ranks: 8\n"
-      "device: {flops: 1.0e11, bandwidth: 20000000000, memory: 24G, collectives: ring}\n"
+      "device: {flops: 1.0e11, bandwidth: 20000000000, memory: 24G, collectives: ring,\n"
+      "         host_bandwidth: 3.0e9, disk_bandwidth: 1.0e9}\n"
       "link:\n"
       "  latency: 2.0e-6\n"
       "  bandwidth: 5.0e9\n"
@@ -42,6 +43,7 @@ static void test_all_keys(void **state) {
   assert_int_equal(shoal_cluster_ranks(cluster), 8);
   for (int i = 0; i < SHOAL_DTYPE_COUNT; ++i) assert_true(device->flops[i] == 1e11);
   assert_true(device->bandwidth == 2e10 && device->ring);
+  assert_true(device->host_bandwidth == 3e9 && device->disk_bandwidth == 1e9);
   assert_true(device->memory == INT64_C(24) << 30);
   shoal_cluster_link_t link = shoal_cluster_between(cluster, 0, 1);
   assert_true(link.latency == 2e-6 && link.bandwidth == 5e9);

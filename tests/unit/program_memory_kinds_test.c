@@ -15,8 +15,8 @@ static void prints_and_parses(void **state) {
   shoal_program_t *program = parse(OFFLOADED, registry);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
   const shoal_class_t *class = &program->classes[0];
-  assert_int_equal(class->arena_bytes[SHOAL_MEMORY_DEVICE], 320);
-  assert_int_equal(class->arena_bytes[SHOAL_MEMORY_HOST], 64);
+  assert_int_equal(class->arena_bytes[SHOAL_MEMORY_DEVICE], 384);
+  assert_int_equal(class->arena_bytes[SHOAL_MEMORY_HOST], 128);
   assert_int_equal(class->arena_bytes[SHOAL_MEMORY_FILE], 64);
   assert_int_equal(class->buffers[0].memory, SHOAL_MEMORY_FILE);
   assert_int_equal(class->buffers[1].memory, SHOAL_MEMORY_DEVICE);
@@ -33,7 +33,7 @@ static void prints_and_parses(void **state) {
   static const struct {
     const char *from, *to, *message;
   } bad[] = {{"memory host", "memory tape", "memory is device, host or file"},
-             {"host 64", "host -1", "arena"}};
+             {"host 128", "host -1", "arena"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     char *broken = edit(OFFLOADED, bad[i].from, bad[i].to);
     assert_error(INVALID_ARGUMENT, bad[i].message,
@@ -63,9 +63,9 @@ static void use_is_told_by_kind(void **state) {
   assert_ok(shoal_program_memory(program, 0, shoal_allocator_system(), &use));
   assert_int_equal(use.states, 0);  // the state is in a file
   assert_int_equal(use.inputs, 64);
-  assert_int_equal(use.temporaries, 256);
-  assert_int_equal(use.arenas[SHOAL_MEMORY_DEVICE], 320);
-  assert_int_equal(use.arenas[SHOAL_MEMORY_HOST], 64);
+  assert_int_equal(use.temporaries, 320);
+  assert_int_equal(use.arenas[SHOAL_MEMORY_DEVICE], 384);
+  assert_int_equal(use.arenas[SHOAL_MEMORY_HOST], 128);
   assert_int_equal(use.arenas[SHOAL_MEMORY_FILE], 64);
   shoal_program_free(program);
   shoal_registry_release(registry);
@@ -86,18 +86,18 @@ static void wrong_programs_are_caught(void **state) {
       {"buffer 6 temp \"y\" f64[8] \"\"", "buffer 6 temp \"y\" f64[8] \"d:0\"",
        "it copies 'y', which lies in host memory, into another layout"},
       // Each arena has its own size.
-      {"host 64 ", "", "it lies at [0, 64) of host memory, behind the arena's 0 bytes"},
+      {"host 128 ", "", "it lies at [0, 64) of host memory, behind the arena's 0 bytes"},
       {"memory file bytes 64 offset 0", "memory file bytes 64 offset 64",
        "it lies at [64, 128) of file memory, behind the arena's 64 bytes"},
       // Waits for what is under way between kinds of memory.
-      {"\"z\" wait 3\n", "\"z\"\n", "nothing orders the two"},
-      {"\"w/add\" wait 5\n", "\"w/add\"\n", "nothing orders the two"},
+      {"\"z\" wait 4\n", "\"z\"\n", "nothing orders the two"},
+      {"\"w/add\" wait 6\n", "\"w/add\"\n", "nothing orders the two"},
       {"-> (4) \"y\" wait 2\n", "-> (4) \"y\"\n", "nothing orders the two"},
       // The next value of w must reach its file only when the old one is not read any more; and
       // what was brought back must have been put there.
-      {"5 copy copy (4) -> (6)", "5 copy copy (2) -> (4)",
+      {"6 copy copy (4) -> (6)", "6 copy copy (2) -> (4)",
        "buffer 4 'y' is written twice in one call"},
-      {"3 copy copy (3) -> (4) \"y\"", "3 copy copy (3) -> (6) \"y\"",
+      {"4 copy copy (3) -> (4) \"y\"", "4 copy copy (3) -> (6) \"y\"",
        "buffer 4 'y' is read before it is written"},
   };
   ALL_ARE_CAUGHT(OFFLOADED, cases);
@@ -107,7 +107,7 @@ static void wrong_programs_are_caught(void **state) {
 static void kinds_do_not_overlap(void **state) {
   (void)state;
   char *one = edit(OFFLOADED, "\"y\" f64[8] \"\" memory host", "\"y\" f64[8] \"\" memory file");
-  char *two = edit(one, "7 copy copy (7) -> (0)", "7 copy copy (7) -> (3)");
+  char *two = edit(one, "9 copy copy (7) -> (0)", "9 copy copy (7) -> (3)");
   shoal_registry_t *registry = test_registry();
   shoal_program_t *program = parse(two, registry);
   assert_error(MISMATCH, "has been overwritten by buffer",

@@ -101,6 +101,22 @@ static void test_several_values(void **state) {
   shoal_simulation_free(apart);
 }
 
+// ---- other memory ---------------------------------------------------------------------
+
+// 64 bytes to or from the host take 1 s, to or from a disk 2 s more; the device's own memory and
+// its kernels take no time to speak of. w comes from the file and goes back, y and x go to the host
+// and come back.
+static void test_offload(void **state) {
+  (void)state;
+  shoal_simulation_t *s = simulate(OFFLOADED,
+                                   "shoal_cluster: 1\ndevice: {flops: 1.0e+40, bandwidth: "
+                                   "1.0e+40, host_bandwidth: 64, disk_bandwidth: 32}\n",
+                                   NULL, "train");
+  expect(s->groups[0].busy[SHOAL_QUEUE_COPY], 2 * 3 + 4 * 1);
+  expect(s->seconds, 10);
+  shoal_simulation_free(s);
+}
+
 // ---- shared links ---------------------------------------------------------------------
 
 // Ranks 0 and 1 each send 4096 bytes to ranks 2 and 3; rank 1 half a second later.
@@ -522,6 +538,7 @@ static void test_ranks_cost_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_offload),
       cmocka_unit_test(test_two_stages),
       cmocka_unit_test(test_several_values),
       cmocka_unit_test(test_messages_pile_up),
