@@ -75,6 +75,8 @@ typedef struct item {
   int32_t segment, send_segment;               // of the graph's: where that is
   int32_t one_input, one_output, one_channel;  // storage of single-operand items
   need_t one_need;
+  int64_t bucket_bytes;       // of a bucket's values
+  const char *bucket_closed;  // why a bucket has no more members; NULL: the item is no bucket
 } item_t;
 
 // A straight line of items that is called as a whole: once per micro-batch if it is in the loop.

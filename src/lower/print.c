@@ -57,6 +57,9 @@ static void add_place(const printing_t *p, const item_t *item) {
   if (item->send_segment != item->segment)
     shoal_text_addf(p->text, ", sent in %s", p->graph->segments.items[item->send_segment].name);
   shoal_text_addf(p->text, ", lane %d", p->b->channels.items[item->code.channels[0]].lane);
+  if (!item->bucket_closed) return;
+  shoal_text_addf(p->text, ", bucket of %d, %lld bytes, closed: %s", item->code.input_count,
+                  (long long)item->bucket_bytes, item->bucket_closed);
 }
 
 static shoal_status_t add_item(const printing_t *p, const item_t *item) {

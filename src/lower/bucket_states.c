@@ -1,0 +1,112 @@
+// Which state a reshard of a graph belongs to: the one whose sync decision speaks of it.
+//
+// A gradient belongs to the state that its update reaches first. Updates may mix gradients (clipping
+// by the norm of all of them), so the way is looked for breadth first: the state itself is nearer
+// than those that are only touched by the norm. What is read from a state, or assigned to one,
+// belongs to that state.
+#include "base/status.h"
+#include "lower/buckets.h"
+
+struct bucket_states {
+  const shoal_graph_t *graph;
+  const shoal_model_t *model;
+  int32_t *assigned;  // by value: the state that takes it; -1: none
+  int64_t *first;     // by value: its uses by nodes that update; first[value + 1] is their end
+  int32_t *uses;      // nodes
+  int32_t *known;     // by value: what was found; -1: nothing, -2: not asked yet
+  int64_t *seen;      // by value: the search that came to it last
+  int32_t *queue;     // values
+  int64_t search;
+};
+
+// Of several states that take a value, the first that is trained counts.
+static void list_assigned(bucket_states_t *s) {
+  for (int64_t v = 0; v < s->graph->values.count; ++v) s->assigned[v] = -1, s->known[v] = -2;
+  for (int64_t i = 0; i < s->graph->assigns.count; ++i) {
+    const shoal_assignment_t *assign = &s->graph->assigns.items[i];
+    int32_t *state = &s->assigned[assign->value];
+    const bool trained = s->model->states.items[assign->state].options.trainable;
+    if (*state < 0 || (trained && !s->model->states.items[*state].options.trainable))
+      *state = assign->state;
+  }
+}
+
+static bool updates(const shoal_node_t *node) {
+  return node->kind == SHOAL_NODE_UPDATE;
+}
+
+static shoal_status_t list_uses(bucket_states_t *s, shoal_arena_t *arena) {
+  const shoal_graph_t *graph = s->graph;
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    for (int32_t i = 0; updates(node) && i < node->input_count; ++i)
+      ++s->first[node->inputs[i] + 1];
+  }
+  for (int64_t v = 0; v < graph->values.count; ++v) s->first[v + 1] += s->first[v];
+  int64_t *at = shoal_arena_copy(arena, s->first, (size_t)graph->values.count, sizeof *at);
+  s->uses = SHOAL_NEW(arena, int32_t, s->first[graph->values.count]);
+  if (!at || !s->uses) return SHOAL_OOM();
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    for (int32_t i = 0; updates(node) && i < node->input_count; ++i)
+      s->uses[at[node->inputs[i]]++] = (int32_t)n;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_bucket_states_make(const graph_build_t *graph, const shoal_model_t *model,
+                                        shoal_arena_t *arena, bucket_states_t **out_states) {
+  const int64_t count = graph->graph->values.count;
+  bucket_states_t *s = SHOAL_NEW(arena, bucket_states_t, 1);
+  if (!s) return SHOAL_OOM();
+  *s = (bucket_states_t){.graph = graph->graph,
+                         .model = model,
+                         .assigned = SHOAL_NEW(arena, int32_t, count),
+                         .first = SHOAL_NEW(arena, int64_t, count + 1),
+                         .known = SHOAL_NEW(arena, int32_t, count),
+                         .seen = SHOAL_NEW(arena, int64_t, count),
+                         .queue = SHOAL_NEW(arena, int32_t, count)};
+  if (!s->assigned || !s->first || !s->known || !s->seen || !s->queue) return SHOAL_OOM();
+  list_assigned(s);
+  SHOAL_RETURN_IF_ERROR(list_uses(s, arena));
+  *out_states = s;
+  return NULL;
+}
+
+// Breadth first over what updates make of the value.
+static int32_t find_updated(bucket_states_t *s, int32_t value) {
+  int64_t head = 0, end = 0;
+  int32_t found = -1;
+  ++s->search;
+  s->seen[value] = s->search;
+  s->queue[end++] = value;
+  for (; head < end; ++head) {
+    const int32_t v = s->queue[head];
+    if (s->assigned[v] >= 0) {
+      if (s->model->states.items[s->assigned[v]].options.trainable) return s->assigned[v];
+      if (found < 0) found = s->assigned[v];
+    }
+    for (int64_t u = s->first[v]; u < s->first[v + 1]; ++u) {
+      const shoal_node_t *node = &s->graph->nodes.items[s->uses[u]];
+      for (int32_t o = 0; o < node->output_count; ++o) {
+        if (s->seen[node->outputs[o]] == s->search) continue;
+        s->seen[node->outputs[o]] = s->search;
+        s->queue[end++] = node->outputs[o];
+      }
+    }
+  }
+  return found;
+}
+
+int32_t shoal_bucket_states_of_gradient(bucket_states_t *s, int32_t value) {
+  const shoal_value_info_t *info = &s->graph->values.items[value];
+  if (info->source != SHOAL_FROM_NODE) return -1;
+  if (!shoal_node_is_gradient(&s->graph->nodes.items[info->node])) return -1;
+  if (s->known[value] == -2) s->known[value] = find_updated(s, value);
+  return s->known[value];
+}
+
+int32_t shoal_bucket_states_of_copy(const bucket_states_t *s, int32_t value) {
+  const shoal_value_info_t *info = &s->graph->values.items[value];
+  return info->source == SHOAL_FROM_STATE ? info->index : s->assigned[value];
+}
