@@ -11,8 +11,8 @@
 // A gather of a state can run as soon as the segment begins, so that its bucket stands where its
 // first member is needed, and takes the others along.
 //
-// Every instance is made once and by one item, so any order is right in which items come behind
-// those that make what they read. (Sums over micro-batches are not: they are never moved.)
+// Items come behind those that make what they read, and what they write over must not be needed by
+// one that waits. (Sums over micro-batches are written again and again: they are never moved.)
 #include "lower/buckets.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ typedef struct bucket_key {
 
 typedef struct bucket {
   bucket_key_t key;
-  bool open;
+  bool open, waits;  // its members wait for it
   int64_t bytes;
   SHOAL_VEC(item_t *) members;
 } bucket_t;
@@ -47,7 +47,8 @@ typedef struct pass {
   graph_build_t *graph;
   bucket_states_t *states;
   shoal_arena_t *arena;  // scratch
-  bool *pending;         // by instance: its item waits
+  int32_t *pending;      // by instance: how many items that wait write it
+  int32_t *needed;       // by instance: how many of them read or write it
   SHOAL_VEC(item_t *) out;
   SHOAL_VEC(item_t *) late;
   SHOAL_VEC(bucket_t *) buckets;  // of the segment, in the order in which they were opened
@@ -127,17 +128,26 @@ static shoal_status_t measure(const pass_t *p, const item_t *item, bool gathers,
 // ---- buckets --------------------------------------------------------------------------
 
 static bool is_blocked(const pass_t *p, const item_t *item) {
-  for (int32_t i = 0; i < item->code.input_count; ++i)
-    if (p->pending[item->code.inputs[i]]) return true;
-  return false;
+  const shoal_instruction_t *code = &item->code;
+  for (int32_t i = 0; i < code->input_count; ++i)
+    if (p->pending[code->inputs[i]] > 0) return true;
+  for (int32_t i = 0; i < code->output_count; ++i)
+    if (p->needed[code->outputs[i]] > 0) return true;
+  return code->predicate >= 0 && p->pending[code->predicate] > 0;
 }
 
-static void set_pending(const pass_t *p, const item_t *item, bool pending) {
-  for (int32_t i = 0; i < item->code.output_count; ++i) p->pending[item->code.outputs[i]] = pending;
+// It waits from now on, or (-1) does no longer.
+static void wait_on(const pass_t *p, const item_t *item, int32_t more) {
+  const shoal_instruction_t *code = &item->code;
+  for (int32_t i = 0; i < code->input_count; ++i) p->needed[code->inputs[i]] += more;
+  if (code->predicate >= 0) p->needed[code->predicate] += more;
+  for (int32_t i = 0; i < code->output_count; ++i) {
+    p->needed[code->outputs[i]] += more;
+    p->pending[code->outputs[i]] += more;
+  }
 }
 
 static shoal_status_t put(pass_t *p, item_t *item) {
-  set_pending(p, item, false);
   return SHOAL_PUSH(p->arena, &p->out, item) ? NULL : SHOAL_OOM();
 }
 
@@ -174,6 +184,8 @@ static shoal_status_t close_bucket(pass_t *p, bucket_t *bucket, const char *why)
   item_t *item = NULL;
   bucket->open = false;
   SHOAL_RETURN_IF_ERROR(join_members(p, bucket, &item));
+  for (int64_t i = 0; bucket->waits && i < bucket->members.count; ++i)
+    wait_on(p, bucket->members.items[i], -1);
   item->bucket_bytes = bucket->bytes;
   item->bucket_closed = why;
   return put(p, item);
@@ -215,10 +227,10 @@ static shoal_status_t add_member(pass_t *p, const bucket_key_t *key, item_t *ite
   if (!bucket) {
     bucket = SHOAL_NEW(p->arena, bucket_t, 1);
     if (!bucket || !SHOAL_PUSH(p->arena, &p->buckets, bucket)) return SHOAL_OOM();
-    *bucket = (bucket_t){.key = *key, .open = true};
+    *bucket = (bucket_t){.key = *key, .open = true, .waits = true};
   }
   bucket->bytes += bytes;
-  set_pending(p, item, true);
+  wait_on(p, item, 1);
   return SHOAL_PUSH(p->arena, &bucket->members, item) ? NULL : SHOAL_OOM();
 }
 
@@ -241,6 +253,7 @@ static shoal_status_t take_late(pass_t *p, const char *why) {
     const int64_t count = p->late.count;
     p->late.items = NULL;
     p->late.count = p->late.capacity = 0;
+    for (int64_t i = 0; i < count; ++i) wait_on(p, items[i], -1);
     for (int64_t i = 0; i < count; ++i) SHOAL_RETURN_IF_ERROR(take(p, items[i]));
     SHOAL_RETURN_IF_ERROR(close_all(p, why));
   }
@@ -259,7 +272,7 @@ static shoal_status_t free_inputs(pass_t *p, const item_t *item) {
 static shoal_status_t take(pass_t *p, item_t *item) {
   if (is_blocked(p, item)) {
     if (may_wait(p, item)) {
-      set_pending(p, item, true);
+      wait_on(p, item, 1);
       return SHOAL_PUSH(p->arena, &p->late, item) ? NULL : SHOAL_OOM();
     }
     SHOAL_RETURN_IF_ERROR(free_inputs(p, item));
@@ -357,10 +370,12 @@ shoal_status_t shoal_lower_pass_buckets(build_t *b) {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
     pass_t p = {.b = b, .graph = &b->graphs[g], .arena = &scratch};
-    p.pending = SHOAL_NEW(&scratch, bool, b->instances.count);
+    p.pending = SHOAL_NEW(&scratch, int32_t, b->instances.count);
+    p.needed = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     shoal_status_t status =
-        p.pending ? shoal_bucket_states_make(p.graph, b->plan->model, &scratch, &p.states)
-                  : SHOAL_OOM();
+        p.pending && p.needed
+            ? shoal_bucket_states_make(p.graph, b->plan->model, &scratch, &p.states)
+            : SHOAL_OOM();
     if (!status) status = bucket_graph(&p);
     shoal_arena_deinit(&scratch);
     SHOAL_RETURN_IF_ERROR(status);
