@@ -1,9 +1,9 @@
 // Which state a reshard of a graph belongs to: the one whose sync decision speaks of it.
 //
-// A gradient belongs to the state that its update reaches first. Updates may mix gradients (clipping
-// by the norm of all of them), so the way is looked for breadth first: the state itself is nearer
-// than those that are only touched by the norm. What is read from a state, or assigned to one,
-// belongs to that state.
+// A gradient belongs to the state that its update reaches first. Updates may mix gradients
+// (clipping by the norm of all of them), so the way is looked for breadth first: the state itself
+// is nearer than those that are only touched by the norm. What is read from a state, or assigned to
+// one, belongs to that state.
 #include "base/status.h"
 #include "lower/buckets.h"
 
