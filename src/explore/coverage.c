@@ -61,6 +61,10 @@ static const char *const features[] = {"uneven",
                                        "scheduled stages",
                                        "virtual stages",
                                        "split backward",
+                                       "state in host memory",
+                                       "state in a file",
+                                       "value in host memory",
+                                       "value in a file",
                                        "lane",
                                        "wait for a call",
                                        "wait for a step",
@@ -339,6 +343,14 @@ static bool add_time(shoal_coverage_t *c, const shoal_program_t *program,
   return ok;
 }
 
+static bool add_memory(shoal_coverage_t *c, const shoal_buffer_t *buffer) {
+  const bool state = buffer->kind == SHOAL_BUFFER_STATE;
+  if (buffer->memory == SHOAL_MEMORY_DEVICE) return true;
+  if (buffer->memory == SHOAL_MEMORY_HOST)
+    return occurs(c, "feature", state ? "state in host memory" : "value in host memory");
+  return occurs(c, "feature", state ? "state in a file" : "value in a file");
+}
+
 static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *program,
                                   shoal_arena_t *arena) {
   for (int64_t k = 0; k < program->class_count; ++k) {
@@ -349,6 +361,7 @@ static shoal_status_t add_program(shoal_coverage_t *c, const shoal_program_t *pr
       for (int32_t i = 0; i < buffer->layout->cut_count; ++i)
         if (!add_cut(c, &buffer->layout->cuts[i])) return SHOAL_OOM();
       SHOAL_RETURN_IF_ERROR(add_sizes(c, buffer, program->micro, arena));
+      if (!add_memory(c, buffer)) return SHOAL_OOM();
     }
     for (int64_t s = 0; s < class->segment_count; ++s)
       for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {

@@ -190,6 +190,7 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     shoal_status_t status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
       status = pipeline ? shoal_generate_pipeline(&g, model) : shoal_generate_plan(&g, model);
+    if (!status) status = shoal_generate_offload(&g, model);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

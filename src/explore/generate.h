@@ -2,6 +2,7 @@
 //   generate.c        dice, values to choose from, the case as a whole
 //   generate_ops.c    one way to use each op
 //   generate_plan.c   meshes, pins, stages
+//   generate_offload.c    what lies in host memory and in files
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -66,6 +67,9 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_pipeline(shoal_generator_t *g,
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);
+// Keeps some states and values of some cases in host memory or in files. Behind the plan.
+SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
+                                                     const shoal_model_t *model);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

@@ -87,6 +87,11 @@ static const subject_t subjects[] = {
      "seed=10 ranks=2 none guarded; i0=f64[5,3]; v0=cast(step){dtype=f64}; "
      "v1=affine(v0){scale=1, shift=-1.5}; v2=square(i0); v3=mul(v2,v1); mesh data=2; "
      "pin i0 data:0; pin held data:0; pin kept data:1"},
+    {"states and values in host memory and files", NULL, NULL, NULL, 2,
+     "seed=11 ranks=2 adamw; i0=f64[5,3]; s0=f64[3,4]; s1=f64[4,2]; v0=matmul(i0,s0); v1=tanh(v0); "
+     "v2=matmul(v1,s1); v3=tanh(v2); mesh data=2,micro=2; pin i0 micro:0,data:0; "
+     "decide memory s0* file; decide memory s1 host; decide keep v1* file; decide keep v3* file",
+     2},
     {"64 ranks, two axes", NULL, NULL, NULL, 64,
      "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
      "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "

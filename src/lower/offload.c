@@ -21,6 +21,7 @@ typedef struct arrival {
   int64_t reader;    // the first item that reads it
   int64_t earliest;  // item in front of which it may stand at the earliest
   int32_t prefetch;  // consumers ahead
+  bool own;          // the reader is itself the copy that brings it
   int32_t next;      // of the same source; -1: no more
 } arrival_t;
 
@@ -128,6 +129,30 @@ static int32_t reads_in(const moving_t *m, const item_t *item) {
 
 // ---- arrivals ---------------------------------------------------------------------------
 
+// A copy of a state that is taken aside: it may come from elsewhere as well as from the device.
+static bool takes_aside(const moving_t *m, const item_t *item) {
+  if (item->code.opcode != SHOAL_OPCODE_COPY || item->code.predicate >= 0) return false;
+  const instance_t *from = instance_at(m->b, item->code.inputs[0]);
+  const instance_t *to = instance_at(m->b, item->code.outputs[0]);
+  return from->memory != SHOAL_MEMORY_DEVICE && to->memory == SHOAL_MEMORY_DEVICE &&
+         shoal_layout_equal(from->layout, to->layout);
+}
+
+static shoal_status_t note_aside(moving_t *m, int64_t reader) {
+  item_t *item = m->items[reader];
+  const int32_t home = m->b->state_homes[instance_at(m->b, item->code.inputs[0])->state];
+  const arrival_t arrival = {.source = item->code.inputs[0],
+                             .target = item->code.outputs[0],
+                             .side = m->sides[reader],
+                             .segment = item->segment,
+                             .reader = reader,
+                             .own = true,
+                             .next = m->arrivals[home]};
+  item->code.queue = SHOAL_QUEUE_COPY;
+  m->arrivals[home] = (int32_t)m->list.count;
+  return SHOAL_PUSH(m->scratch, &m->list, arrival) ? NULL : SHOAL_OOM();
+}
+
 // The instance on the device in which item `reader` finds what lies elsewhere. `of` is the instance
 // that the arrivals are listed under.
 static shoal_status_t bring(moving_t *m, int64_t reader, int32_t of, int32_t source,
@@ -195,6 +220,10 @@ static shoal_status_t find_arrivals(moving_t *m) {
   for (int64_t i = 0; i < m->count; ++i) {
     item_t *item = m->items[i];
     int32_t *inputs = item->inputs ? item->inputs : &item->one_input;
+    if (takes_aside(m, item)) {
+      SHOAL_RETURN_IF_ERROR(note_aside(m, i));
+      continue;
+    }
     for (int32_t k = 0; k < item->code.input_count; ++k)
       SHOAL_RETURN_IF_ERROR(find_operand(m, i, &inputs[k]));
     if (item->code.predicate >= 0) SHOAL_RETURN_IF_ERROR(find_operand(m, i, &item->code.predicate));
@@ -214,6 +243,7 @@ static shoal_status_t place_arrivals(moving_t *m) {
       at = earlier->reader;
       ++ahead;
     }
+    if (arrival->own) continue;
     if (at < arrival->earliest) at = arrival->earliest;
     item_t *copy = NULL;
     SHOAL_RETURN_IF_ERROR(make_copy(m, arrival->source, arrival->target, m->items[arrival->reader],
