@@ -13,7 +13,7 @@ typedef struct explain_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
   bool program, graph, help;
-  const char *pass;
+  const char *pass, *why;
 } explain_command_t;
 
 static const shoal_option_t table[] = {
@@ -22,6 +22,8 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(explain_command_t, BOOL, graph, NULL, "print the model's graphs instead"),
     SHOAL_OPTION(explain_command_t, STRING, pass, NULL,
                  "print what is there behind a pass of lowering instead; `list` lists them"),
+    SHOAL_OPTION(explain_command_t, STRING, why, NULL,
+                 "print all that was decided about states and nodes by name or pattern instead"),
     CLI_MODEL_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
@@ -69,6 +71,11 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
     SHOAL_RETURN_IF_ERROR(command->program
                               ? shoal_program_print(program, arena, &text)
                               : shoal_model_print(shoal_plan_model(plan), arena, &text));
+    fputs(text, out);
+    return NULL;
+  }
+  if (command->why) {
+    SHOAL_RETURN_IF_ERROR(shoal_plan_why(plan, command->why, arena, &text));
     fputs(text, out);
     return NULL;
   }

@@ -129,10 +129,9 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
 }
 
 void cli_say_rebuilt(void) {
-  fprintf(
-      stderr,
-      "shoal: the plan file was made for another model, other rules or another number of ranks: "
-      "completed anew from its intent\n");
+  fprintf(stderr,
+          "shoal: the plan file was made for another model, intent, rules or number of ranks: "
+          "completed anew from its intent\n");
 }
 
 shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *model_options,

@@ -14,24 +14,49 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 # By hand: a moment rests cut, and its update is computed where it rests, in the plan's own words.
 "$shoal" plan mlp -n 2 --strategy explicit --mesh data=2 \
   --layouts 'x=data:0;y=data:0;fc1/weight#adamw.*=data:0' -o cut.json >cut
+"$shoal" explain mlp -n 2 --plan made.json >made.txt
+python3 - <<'PYTHON'
+import json
+names = {"states": [], "nodes": {}}
+for line in open("made.txt"):
+    if line.startswith("states at rest"): section = names["states"]
+    elif line.startswith("graph "): section = names["nodes"].setdefault(line.split()[1], [])
+    elif not line.startswith("  "): section = []
+    elif not line.startswith("    "): section.append(line.split()[0])
+json.dump(names, open("names.json", "w"))
+PYTHON
 python3 - <<'PYTHON'
 import json
 made, cut = json.load(open("made.json")), json.load(open("cut.json"))
-for key in ("states", "nodes"):
-    assert made["resolved"][key] != cut["resolved"][key]
-    made["resolved"][key] = cut["resolved"][key]
+assert made["resolved"]["decisions"] != cut["resolved"]["decisions"]
+# The older form of a resolved part, with maps of states and nodes, says the same.
+old = json.loads(json.dumps(made))
+decisions = old["resolved"].pop("decisions")
+del old["resolved"]["intent"]
+names = json.load(open("names.json"))
+old["resolved"]["states"] = {name: "" for name in names["states"]}
+old["resolved"]["nodes"] = {graph: {node: {"ways": {}} for node in nodes} for graph, nodes in names["nodes"].items()}
+for d in decisions:
+    if d["kind"] == "layout" and "state" in d:
+        old["resolved"]["states"][d["state"]] = d["choice"]
+    if d["kind"] == "way" and not d["choice"].endswith("=whole"):
+        axis, way = d["choice"].split("=", 1)
+        old["resolved"]["nodes"][d["graph"]][d["node"]]["ways"][axis] = way
+json.dump(old, open("old.json", "w"))
+made["resolved"]["decisions"] = cut["resolved"]["decisions"]
 json.dump(made, open("edited.json", "w"), indent=2)
 PYTHON
 program() { sed -n '/^shoal_program/,/^passed/{/^passed/d;s/eps=[^,}]*//;p;}' "$1"; }
 memory() { sed -n 's/.*memory planned \([0-9.]* [KM]iB\).*/\1/p' "$1"; }
 
-for file in made edited; do
+for file in made edited old; do
   "$shoal" train mlp -n 2 --plan $file.json --threads --steps 1 >train.$file 2>&1
   "$shoal" explain mlp -n 2 --plan $file.json --program >explain.$file 2>&1
   "$shoal" check mlp -n 2 --plan $file.json --seed 1 --verbose >check.$file 2>&1
   ! grep -H 'completed anew' train.$file explain.$file check.$file || fail "not all take $file.json as it stands"
   cmp <(program explain.$file) <(program check.$file) || fail "the check proves another program than $file.json"
 done
+cmp <(program explain.made) <(program explain.old) || fail "a file of the older form makes another program"
 [ "$(memory train.made)" != "$(memory train.edited)" ] || fail "the edited plan is no other plan, or training left it"
 grep -q '^state fc1/weight#adamw.m f32\[64, 128\] "data:0"' check.edited || fail "the check left the edited part"
 

@@ -84,7 +84,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(
 // The intent that the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
 // Describes the plan for people, as text in `arena`: meshes, resting layouts of states, and for
-// every node its way along each axis. The text does not parse back.
+// every node its way along each axis, with a reason where it costs anything or was asked for. The
+// text does not parse back.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *plan,
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
@@ -93,6 +94,11 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *p
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan,
                                                                      shoal_arena_t *arena,
                                                                      const char **out_text);
+// Everything about the states, inputs, nodes and outputs whose names match a pattern: what was
+// decided, by whom, why, at what cost, and what was the next best. NOT_FOUND if there are none.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_why(const shoal_plan_t *plan,
+                                                       const char *pattern, shoal_arena_t *arena,
+                                                       const char **out_text);
 // The model that the plan's nodes belong to: the one it was made for, or the copy in which nodes
 // are expanded. Borrowed for the plan's life.
 SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);

@@ -26,7 +26,6 @@ typedef struct seen {
 typedef struct completion {
   shoal_plan_t *plan;
   shoal_graph_plan_t *graph;
-  int32_t *assigned;
   shoal_arena_t *arena;  // of this completion
   shoal_index_t index;
   SHOAL_VEC(seen_t) seen;
@@ -75,8 +74,8 @@ static shoal_status_t find_pins(const completion_t *all, int32_t n, const shoal_
     if (entry && strcmp(entry->pattern, "*") != 0) {
       SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(all->plan, entry->choice, mesh, info->name,
                                                     &info->type.shape, &pins[o]));
-    } else if (all->assigned[value] >= 0) {
-      pins[o] = all->plan->states[all->assigned[value]];
+    } else if (all->graph->assigned[value] >= 0) {
+      pins[o] = all->plan->states[all->graph->assigned[value]];
     }
   }
   return NULL;
@@ -159,11 +158,6 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
 
 static shoal_status_t complete_all(completion_t *all) {
   const shoal_graph_t *graph = all->graph->graph;
-  all->assigned = SHOAL_NEW(all->arena, int32_t, graph->values.count);
-  if (!all->assigned) return SHOAL_OOM();
-  for (int64_t v = 0; v < graph->values.count; ++v) all->assigned[v] = -1;
-  for (int64_t a = 0; a < graph->assigns.count; ++a)
-    all->assigned[graph->assigns.items[a].value] = graph->assigns.items[a].state;
   for (int32_t n = 0; n < graph->nodes.count; ++n) {
     shoal_arena_t scratch;
     shoal_arena_init(all->plan->allocator, &scratch);

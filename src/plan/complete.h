@@ -57,6 +57,7 @@ SHOAL_MUST_USE shoal_status_t shoal_decision_annotate(const shoal_intent_decisio
 // The words of a `sync` decision; `out_sync` keeps what they do not speak of.
 SHOAL_MUST_USE shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision,
                                                   shoal_arena_t *arena, shoal_sync_t *out_sync);
+shoal_keep_t shoal_keep_of(const char *choice);  // of a checked choice; NULL: SHOAL_KEEP
 // Fills what lowering reads besides layouts: regions, keeps, syncs, memories, schedules, fetches.
 SHOAL_MUST_USE shoal_status_t shoal_plan_resolve(shoal_plan_t *plan);
 
@@ -71,6 +72,9 @@ void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *gra
                               int32_t *meshes);
 // Layouts of inputs: as the intent says, on the mesh of their first reader.
 SHOAL_MUST_USE shoal_status_t shoal_plan_place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp);
+// The layout that an input is fed in, which is not partial.
+SHOAL_MUST_USE shoal_status_t shoal_plan_feed_input(shoal_plan_t *plan, shoal_graph_plan_t *gp,
+                                                    int32_t value, const char *text, int32_t mesh);
 // Parses and checks a layout; without a "mesh!" prefix it is on mesh number `mesh`.
 SHOAL_MUST_USE shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const char *text,
                                                       int32_t mesh, const char *what,

@@ -1,8 +1,11 @@
-// A plan read aloud: meshes, schedules, states at rest, and the ways of nodes.
+// A plan read aloud: meshes, schedules, states at rest, the ways of nodes with reasons for what
+// costs anything or was asked for, and states that are left in another layout than they rest in.
+#include <string.h>
+
 #include "base/text.h"
 #include "op/type.h"
 #include "plan/choose.h"
-#include "shoal/schedule.h"
+#include "plan/resolved.h"
 
 static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena,
                                      shoal_text_t *text) {
@@ -19,6 +22,40 @@ static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *ar
   return NULL;
 }
 
+shoal_status_t shoal_explain_way(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t n,
+                                 int32_t slot, bool all, shoal_arena_t *arena, shoal_text_t *text) {
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  const shoal_node_plan_t *np = &gp->nodes[n];
+  const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+  const char *axis = shoal_slot_name(mesh, slot), *way;
+  shoal_told_t told;
+  SHOAL_RETURN_IF_ERROR(shoal_reason_of_way(plan, gp, n, slot, arena, &told));
+  if (all) {
+    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node->op, &np->decision->choices[slot],
+                                                 shoal_slot_size(plan, mesh, slot), arena, &way));
+    shoal_text_addf(text, "  way: %s=%s\n", axis, way);
+  }
+  // What goes without saying is said only to who asks.
+  if (!told.by) told.by = "the plan file";
+  const bool asked = strcmp(told.by, "completion") != 0 && strcmp(told.by, "pin") != 0;
+  const bool plain = told.cost == 0 && !asked;
+  if (!told.reason || (plain && !all)) {
+    if (all && !np->told) shoal_text_add(text, "    no input is cut along it\n");
+    return NULL;
+  }
+  shoal_bytes_text_t bytes;
+  if (all)
+    shoal_text_addf(text, "    by %s: %s", told.by, told.reason);
+  else
+    shoal_text_addf(text, "      %s, by %s: %s", axis, told.by, told.reason);
+  if (asked) shoal_text_addf(text, "; it moves %s", shoal_bytes_format(told.cost, &bytes));
+  shoal_text_add(text, "\n");
+  if (told.runner_up && (all || asked))
+    shoal_text_addf(text, "%snext best %s, which moves %s\n", all ? "    " : "        ",
+                    told.runner_up, shoal_bytes_format(told.runner_up_cost, &bytes));
+  return NULL;
+}
+
 static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
                                     shoal_arena_t *arena, shoal_text_t *text) {
   shoal_text_addf(text, "graph %s\n", gp->graph->name);
@@ -31,14 +68,37 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
       if (!np->decision->choices[slot].way) continue;
       const char *way = NULL;
-      const int64_t size = slot == 0 ? plan->micro : mesh->axes[slot - 1].size;
-      SHOAL_RETURN_IF_ERROR(
-          shoal_way_choice_print(node->op, &np->decision->choices[slot], size, arena, &way));
-      shoal_text_addf(text, " %s %s", slot == 0 ? "micro" : mesh->axes[slot - 1].name, way);
+      SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node->op, &np->decision->choices[slot],
+                                                   shoal_slot_size(plan, mesh, slot), arena, &way));
+      shoal_text_addf(text, " %s %s", shoal_slot_name(mesh, slot), way);
       any = true;
     }
-    shoal_text_addf(text, "%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
-                    plan->mesh_count > 1 ? mesh->name : "");
+    shoal_text_addf(text, "%s%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
+                    plan->mesh_count > 1 ? mesh->name : "",
+                    gp->regions[n] >= 0 ? ", recomputed" : "");
+    for (int32_t slot = 0; slot <= mesh->axis_count; ++slot)
+      SHOAL_RETURN_IF_ERROR(shoal_explain_way(plan, gp, n, slot, false, arena, text));
+  }
+  return NULL;
+}
+
+// States that a graph leaves in another layout than they rest in: the plan pays for the change.
+static shoal_status_t explain_updates(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                      shoal_arena_t *arena, shoal_text_t *text) {
+  for (int64_t a = 0; a < gp->graph->assigns.count; ++a) {
+    const shoal_assignment_t *assign = &gp->graph->assigns.items[a];
+    const shoal_layout_t *have = gp->values[assign->value], *need = plan->states[assign->state];
+    if (have == need) continue;
+    const char *from, *to;
+    shoal_bytes_text_t bytes;
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(have, arena, &from));
+    SHOAL_RETURN_IF_ERROR(shoal_layout_print(need, arena, &to));
+    shoal_text_addf(
+        text, "  update of %s: %s -> %s, which moves %s\n",
+        plan->model->states.items[assign->state].name, from[0] ? from : "replicated",
+        to[0] ? to : "replicated",
+        shoal_bytes_format(
+            shoal_reason_cost(have, need, &gp->graph->values.items[assign->value].type), &bytes));
   }
   return NULL;
 }
@@ -93,8 +153,10 @@ shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena
     shoal_text_addf(&text, "mesh %s\n", plan->intent.meshes[m]);
   shoal_status_t status = explain_schedules(plan, arena, &text);
   if (!status) status = explain_states(plan, arena, &text);
-  for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
+  for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g) {
     status = explain_nodes(plan, &plan->graphs[g], arena, &text);
+    if (!status) status = explain_updates(plan, &plan->graphs[g], arena, &text);
+  }
   if (!status) return shoal_text_finish(&text, arena, out_text);
   shoal_text_deinit(&text);
   return status;

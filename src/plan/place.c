@@ -149,6 +149,19 @@ void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *gra
   }
 }
 
+shoal_status_t shoal_plan_feed_input(shoal_plan_t *plan, shoal_graph_plan_t *gp, int32_t value,
+                                     const char *text, int32_t mesh) {
+  const shoal_value_info_t *info = &gp->graph->values.items[value];
+  if (info->source != SHOAL_FROM_INPUT)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "'%s' is no input", info->name);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_parse_layout(plan, text, mesh, info->name, &info->type.shape, &gp->values[value]));
+  if (shoal_layout_is_partial(gp->values[value]))
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "cut it along a dim, or leave it whole",
+                            "input '%s' cannot be fed unreduced", info->name);
+  return NULL;
+}
+
 shoal_status_t shoal_plan_place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
   const shoal_graph_t *graph = gp->graph;
   int32_t *first = SHOAL_NEW(&plan->arena, int32_t, graph->values.count);  // plus 1
@@ -167,12 +180,7 @@ shoal_status_t shoal_plan_place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *g
       SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&plan->layouts, &whole, layout));
       continue;
     }
-    SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->choice, mesh, input->name,
-                                                  &graph->values.items[input->value].type.shape,
-                                                  layout));
-    if (shoal_layout_is_partial(*layout))
-      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "cut it along a dim, or leave it whole",
-                              "input '%s' cannot be fed unreduced", input->name);
+    SHOAL_RETURN_IF_ERROR(shoal_plan_feed_input(plan, gp, input->value, entry->choice, mesh));
   }
   return NULL;
 }

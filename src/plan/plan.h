@@ -97,6 +97,7 @@ typedef struct shoal_graph_plan {
   int32_t *regions;     // by node: the region it is recomputed with, numbered from 0; -1: it is
                         // computed once
   shoal_keep_t *keeps;  // by value
+  int32_t *assigned;    // by value: the state it is assigned to, or -1
   bool *on_request;     // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;

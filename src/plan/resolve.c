@@ -91,7 +91,7 @@ static shoal_status_t resolve_state(shoal_plan_t *plan, int64_t s) {
 
 // ---- graphs ----------------------------------------------------------------------------
 
-static shoal_keep_t keep_of(const char *choice) {
+shoal_keep_t shoal_keep_of(const char *choice) {
   if (!choice || strcmp(choice, "keep") == 0) return SHOAL_KEEP;
   if (strcmp(choice, "redo") == 0) return SHOAL_KEEP_REDO;
   return strcmp(choice, "host") == 0 ? SHOAL_KEEP_HOST : SHOAL_KEEP_FILE;
@@ -160,8 +160,13 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   gp->on_request = SHOAL_NEW(&plan->arena, bool, graph->outputs.count);
   if (!gp->regions || !gp->keeps || !gp->on_request) return SHOAL_OOM();
   for (int64_t n = 0; n < graph->nodes.count; ++n) gp->regions[n] = -1;
+  gp->assigned = SHOAL_NEW(&plan->arena, int32_t, graph->values.count);
+  if (!gp->assigned) return SHOAL_OOM();
+  for (int64_t v = 0; v < graph->values.count; ++v) gp->assigned[v] = -1;
+  for (int64_t a = 0; a < graph->assigns.count; ++a)
+    gp->assigned[graph->assigns.items[a].value] = graph->assigns.items[a].state;
   for (int64_t v = 0; plan->patterns[SHOAL_DECIDE_KEEP].count > 0 && v < graph->values.count; ++v)
-    gp->keeps[v] = keep_of(chosen(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name));
+    gp->keeps[v] = shoal_keep_of(chosen(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name));
   for (int64_t o = 0; o < graph->outputs.count; ++o) {
     const char *choice = chosen(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
     gp->on_request[o] = choice && strcmp(choice, "request") == 0;

@@ -213,6 +213,46 @@ static void test_ways_refused(void **state) {
          "'way block0/mlp/fc1/einsum data={a:0 -> out:0} (1,2,3)'", "");
 }
 
+static void expect_why(const shoal_plan_t *plan, const char *pattern, const char *part) {
+  shoal_arena_t arena;
+  const char *text;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  assert_ok(shoal_plan_why(plan, pattern, &arena, &text));
+  if (!strstr(text, part)) fail_msg("no '%s' in '%s'", part, text);
+  shoal_arena_deinit(&arena);
+}
+
+// Each decision says who made it, why, and what was the next best.
+static void test_why(void **state) {
+  (void)state;
+  shoal_plan_t *plan = PLAN(D("layout", "ids", "data:0"), D("layout", "labels", "data:0"),
+                            D("layout", "wpe/table#adamw.*", "data:flat"),
+                            D("layout", "update/wpe/table/adamw_update.w", "data:flat"),
+                            D("way", "block0/mlp/fc1/einsum", "data=whole"));
+  expect_why(plan, "block0/mlp/fc1/einsum",
+             "way: data=whole\n    by user: it was asked for; it moves 15.8 KiB\n"
+             "    next best data={a:0 -> out:0}~, which moves 0 B");
+  expect_why(plan, "block0/mlp/fc1/einsum", "replicated, made from data:0");
+  expect_why(plan, "block1/attn/qkv/einsum", "by completion: its input ");
+  expect_why(
+      plan, "update/ln_f/gamma/adamw_update",
+      "way: data=whole\n    by completion: its input 'grad/ln_f/layer_norm/layer_norm_grad.dgamma'"
+      ", an unreduced sum along data, is reduced first");
+  expect_why(plan, "update/ln_f/gamma/adamw_update", "next best data={");
+  expect_why(plan, "ids", "layout: data:0\n    by user: it was asked for");
+  expect_why(plan, "wpe/table", "adamw_update.w': data:flat -> replicated, which moves 2.2 KiB");
+  const shoal_choice_t *whole = choice_of(plan, "train", "block0/mlp/fc1/einsum", "data");
+  assert_null(whole->way);
+  shoal_arena_t arena;
+  const char *text;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  assert_error(NOT_FOUND, "'fc9' matches no state", shoal_plan_why(plan, "fc9", &arena, &text));
+  assert_ok(shoal_plan_explain(plan, &arena, &text));
+  assert_non_null(strstr(text, "  update of wpe/table: data:flat -> replicated, which moves"));
+  shoal_arena_deinit(&arena);
+  shoal_plan_free(plan);
+}
+
 // What a plan says and lowering cannot do is refused with the decision's words.
 static void test_lowering_refuses(void **state) {
   (void)state;
@@ -276,6 +316,7 @@ int main(void) {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_why),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

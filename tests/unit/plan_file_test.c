@@ -189,7 +189,9 @@ static void test_resolved_part_counts(void **state) {
   (void)state;
   shoal_plan_t *plan = plan_by(mlp, rules, "data", "data=2", 2), *again;
   char *text = print(plan);
-  char *edited = edit(text, "\"fc1/weight#adamw.m\": \"\"", "\"fc1/weight#adamw.m\": \"data:1\"");
+  char *edited = edit(text, "\"decisions\": [",
+                      "\"decisions\": [{\"kind\": \"layout\", \"state\": \"fc1/weight#adamw.m\", "
+                      "\"choice\": \"data:1\"},");
   bool rebuilt = true;
   assert_ok(parse(edited, mlp, 2, &rebuilt, &again));
   assert_false(rebuilt);
@@ -197,13 +199,41 @@ static void test_resolved_part_counts(void **state) {
   shoal_program_free(lower(again));
   shoal_plan_free(again);
   free(edited);
-  edited = edit(text, "\"relu\": {\"ways\": {\"data\": \"{x:0 -> out:0}~\"}}",
-                "\"relu\": {\"ways\": {\"data\": \"{x:1 -> out:1}~\"}}");
+  edited = edit(text, "\"node\": \"relu\", \"choice\": \"data={x:0 -> out:0}~\"",
+                "\"node\": \"relu\", \"choice\": \"data={x:1 -> out:1}\"");
   assert_ok(parse(edited, mlp, 2, &rebuilt, &again));
   expect_layout(again, "relu", "data:1");
   shoal_program_free(lower(again));
   shoal_plan_free(again);
   free(edited);
+  // Another intent: the resolved part was not made from it.
+  edited = edit(text, "\"y\": \"data:0\"", "\"y\": \"\"");
+  expect_rebuilt(edited, mlp, 2);
+  free(edited);
+  free(text);
+  shoal_plan_free(plan);
+}
+
+// Every decision that somebody could make otherwise has a reason, and a way its second best.
+static void test_reasons(void **state) {
+  (void)state;
+  static const char *const parts[] = {
+      "\"by\": \"completion\", \"reason\": \"its input 'x' is cut along data; the next best would "
+      "move",
+      "\"by\": \"pin\", \"reason\": \"the state 'fc1/weight', which it updates, rests cut along "
+      "tensor",
+      "along data, is reduced first, which moves",
+      "\"reason\": \"it rests as 'fc1/weight' does, which it belongs to\"",
+      "\"runner_up\": {\"choice\": \"data=whole\", \"cost\": ",
+  };
+  shoal_plan_t *plan = plan_by(mlp, rules, "tensor", "data=2,tensor=2", 4);
+  char *text = print(plan);
+  for (int64_t i = 0; i < COUNT(parts); ++i)
+    if (!strstr(text, parts[i])) fail_msg("no '%s' in %s", parts[i], text);
+  for (const char *at = strstr(text, "\"kind\""); at; at = strstr(at + 1, "\"kind\"")) {
+    const char *end = strchr(at, '\n'), *reason = strstr(at, "\"reason\"");
+    if (!reason || reason > end) fail_msg("no reason: %.*s", (int)(end - at), at);
+  }
   free(text);
   shoal_plan_free(plan);
 }
@@ -222,32 +252,35 @@ static void test_errors(void **state) {
       {"\"intent\"", "\"intents\"", SHOAL_INVALID_ARGUMENT, "intent"},
       {"\"meshes\"", "\"meshse\"", SHOAL_INVALID_ARGUMENT, "meshes"},
       {"\"layouts\"", "\"layuots\"", SHOAL_INVALID_ARGUMENT, "layouts"},
-      {"\"states\": {\n", "\"states\": {\"fc9/weight\": \"\",\n", SHOAL_INVALID_ARGUMENT, "states"},
-      {"\"nodes\"", "\"node\"", SHOAL_INVALID_ARGUMENT, "nodes"},
-      {"\"ways\"", "\"way\"", SHOAL_INVALID_ARGUMENT, "ways"},
+      {"\"decisions\": [", "\"states\": {}, \"decisions\": [", SHOAL_INVALID_ARGUMENT,
+       "older form"},
+      {"\"decisions\": [", "\"decision\": [", SHOAL_INVALID_ARGUMENT, "decisions"},
+      {"\"kind\": \"way\"", "\"kind\": \"wya\"", SHOAL_NOT_FOUND, "no kind of decision 'wya'"},
+      {"\"kind\": \"way\"", "\"kind\": \"expand\"", SHOAL_INVALID_ARGUMENT, "no choice of expand"},
+      {"\"kind\": \"way\"", "\"kin\": \"way\"", SHOAL_INVALID_ARGUMENT, "kind"},
+      {"\"graph\": \"train\", \"node\"", "\"graph\": \"trian\", \"node\"", SHOAL_INVALID_ARGUMENT,
+       "no graph 'trian'"},
+      {"\"node\": \"block0", "\"node\": \"block9", SHOAL_INVALID_ARGUMENT, "no node 'block9"},
+      {"\"state\": \"block0", "\"state\": \"block9", SHOAL_INVALID_ARGUMENT, "no state 'block9"},
+      {"\"runner_up\": {", "\"runner_up\": {\"x\": [", SHOAL_INVALID_ARGUMENT, "test.json"},
       {"[\"tensor=5\"]", "\"tensor=5\"", SHOAL_INVALID_ARGUMENT, "meshes"},
       {"[\"tensor=5\"]", "[5]", SHOAL_INVALID_ARGUMENT, "meshes[0]"},
       {"\"tensor:1*3/4\"", "7", SHOAL_INVALID_ARGUMENT, "must be a string"},
       {"\"tensor:1*3/4\"", "\"tensro:1*3/4\"", SHOAL_NOT_FOUND, "did you mean 'tensor'?"},
       {"\"world\": 5", "\"world\": \"5\"", SHOAL_INVALID_ARGUMENT, "world"},
       {"{b:1 -> out:2}~", "{b:1 -> out:3}~", SHOAL_INVALID_ARGUMENT, "`shoal rules`"},
-      {"\"ways\": {\"tensor\"", "\"ways\": {\"data\"", SHOAL_INVALID_ARGUMENT, "no axis 'data'"},
-      {"\"equal_chunks\": 3", "\"equal_chunks\": 0", SHOAL_INVALID_ARGUMENT, "equal_chunks"},
-      {"\"equal_chunks\": 3", "\"equal_chunks\": 99999999999", SHOAL_INVALID_ARGUMENT,
-       "equal_chunks"},
-      {"\"equal_chunks\": 3", "\"equal_chunks\": 5", SHOAL_INVALID_ARGUMENT,
-       "5 chunks do not make up"},
-      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [24]]", SHOAL_INVALID_ARGUMENT,
-       "[length, unit]"},
-      {"\"equal_chunks\": 3", "\"chunks\": [[24, 4], [-24, 4]]", SHOAL_INVALID_ARGUMENT,
-       "must be a number"},
-      {"\"equal_chunks\": 3", "\"chunks\": []", SHOAL_INVALID_ARGUMENT, "chunks"},
-      {"\"equal_chunks\": 3", "\"weights\": [1, 2]", SHOAL_INVALID_ARGUMENT, "one weight per rank"},
-      {"\"equal_chunks\": 3", "\"weights\": [1, 2, 3, 4, \"x\"]", SHOAL_INVALID_ARGUMENT,
-       "must be a number"},
-      {"\"equal_chunks\": 3", "\"weights\": [0, 0, 0, 0, 0]", SHOAL_INVALID_ARGUMENT, "weight"},
-      {"\"equal_chunks\": 3", "\"equal_chunk\": 3", SHOAL_INVALID_ARGUMENT, "equal_chunks"},
-      {"\"unit\": 4", "\"unit\": -4", SHOAL_INVALID_ARGUMENT, "unit"},
+      {"\"tensor={", "\"data={", SHOAL_INVALID_ARGUMENT, "no axis 'data'"},
+      {"~ *3/4\"", "~ *0/4\"", SHOAL_INVALID_ARGUMENT, "a number from 1"},
+      {"~ *3/4\"", "~ *99999999999\"", SHOAL_INVALID_ARGUMENT, "a number from 1"},
+      {"~ *3/4\"", "~ *5\"", SHOAL_INVALID_ARGUMENT, "5 chunks do not make up"},
+      {"~ *3/4\"", "~ *(24/4,24/)\"", SHOAL_INVALID_ARGUMENT, "decisions["},
+      {"~ *3/4\"", "~ *(24/4,-24/4)\"", SHOAL_INVALID_ARGUMENT, "a number from 1"},
+      {"~ *3/4\"", "~ *()\"", SHOAL_INVALID_ARGUMENT, "decisions["},
+      {"~ *3/4\"", "~ (1,2)\"", SHOAL_INVALID_ARGUMENT, "decisions["},
+      {"~ *3/4\"", "~ (1,2,3,4,x)\"", SHOAL_INVALID_ARGUMENT, "decisions["},
+      {"~ *3/4\"", "~ (0,0,0,0,0)\"", SHOAL_INVALID_ARGUMENT, "weight"},
+      {"~ *3/4\"", "~ /-4\"", SHOAL_INVALID_ARGUMENT, "a number from 1"},
+      {"~ *3/4\"", "~ by 4\"", SHOAL_INVALID_ARGUMENT, "no way to deal items"},
       {"\"expand\": [\"cross_entropy\"", "\"expand\": [\"crossentropy\"", SHOAL_NOT_FOUND,
        "did you mean 'cross_entropy'"},
       {"{", "", SHOAL_INVALID_ARGUMENT, "test.json"},
@@ -325,10 +358,10 @@ static void test_explain(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_repeated_patterns),
-      cmocka_unit_test(test_guards),       cmocka_unit_test(test_resolved_part_counts),
-      cmocka_unit_test(test_errors),       cmocka_unit_test(test_explain),
-      cmocka_unit_test(test_random_edits),
+      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_repeated_patterns),
+      cmocka_unit_test(test_guards),     cmocka_unit_test(test_resolved_part_counts),
+      cmocka_unit_test(test_reasons),    cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_explain),    cmocka_unit_test(test_random_edits),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
