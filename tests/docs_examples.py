@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README.md, docs/guide.md and docs/primitives.md show is so.
+"""What README.md, docs/guide.md, docs/pipelines.md and docs/primitives.md show is so.
 
 In a box, `$ shoal ...` is run (`# exit N` behind it: it must end so) and every line shown must be printed, in that
 order; `...` stands for anything, also inside a line. A box marked ```c FILE or ```json FILE must quote that file.
@@ -147,7 +147,7 @@ def main():
         Path(folder, "bin/shoal").symlink_to(SHOAL)
         for name in ("examples", "LICENSE"):
             Path(folder, name).symlink_to(SOURCE / name)
-        for page in sys.argv[1:] or ["README.md", "docs/guide.md", "docs/primitives.md"]:
+        for page in sys.argv[1:] or ["README.md", "docs/guide.md", "docs/pipelines.md", "docs/primitives.md"]:
             check_page(page, folder)
     check_codes()
     check_map()

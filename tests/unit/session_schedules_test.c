@@ -56,9 +56,9 @@ static shoal_model_t *make_model(const shape_t *shape) {
   return model;
 }
 
-// With the schedule of this choice; NULL: none.
-static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shape,
-                                 const char *choice) {
+// With the schedule of this choice; NULL: none. With `recompute` layers are computed again.
+static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *shape,
+                                   const char *choice, bool recompute) {
   char meshes[4][48], patterns[MOST_CHUNKS + 1][16], names[MOST_CHUNKS + 1][4], inputs[2][32];
   const char *mesh_texts[4];
   shoal_intent_entry_t stages[MOST_CHUNKS + 1];
@@ -78,7 +78,9 @@ static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shap
   snprintf(inputs[0], sizeof inputs[0], "m0!micro:0,data:0");
   snprintf(inputs[1], sizeof inputs[1], "m%d!micro:0,data:0", shape->stages - 1);
   const shoal_intent_entry_t layouts[] = {{"x", inputs[0]}, {"y", inputs[1]}};
-  const shoal_intent_decision_t schedule = {.kind = "schedule", .pattern = "*", .choice = choice};
+  const shoal_intent_decision_t decisions[] = {
+      {.kind = "schedule", .pattern = "*", .choice = choice},
+      {.kind = "recompute", .pattern = "chunk*", .choice = "yes"}};
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(model, rules,
                               &(shoal_intent_t){.mesh_count = shape->stages,
@@ -87,13 +89,20 @@ static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shap
                                                 .layouts = layouts,
                                                 .stage_count = chunks + 1,
                                                 .stages = stages,
-                                                .decision_count = choice != NULL,
-                                                .decisions = &schedule},
+                                                .decision_count = !choice     ? 0
+                                                                  : recompute ? 2
+                                                                              : 1,
+                                                .decisions = decisions},
                               world_of(shape), shoal_allocator_system(), &plan));
   shoal_program_t *program;
   assert_ok(shoal_lower(plan, NULL, &program));
   shoal_plan_free(plan);
   return program;
+}
+
+static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shape,
+                                 const char *choice) {
+  return lower_with(model, shape, choice, false);
 }
 
 // ---- running ----------------------------------------------------------------------------
@@ -202,6 +211,26 @@ static void expect_slots(const shape_t *shape, const shoal_program_t *program, c
   shoal_arena_deinit(&arena);
 }
 
+// What a stage receives forward and needs for its weight gradient has as many slots as are between
+// F and W, and one more for the next to come in.
+static void expect_weight_slots(const shape_t *shape, const shoal_program_t *program) {
+  for (int k = 1; k < shape->stages; ++k) {
+    const shoal_class_t *c = &program->classes[k];
+    int64_t slots = shape->stages + 1;
+    bool found = false;
+    char name[48];
+    snprintf(name, sizeof name, "chunk%d/tanh", k - 1);
+    if (slots > shape->micro) slots = shape->micro;
+    for (int64_t i = 0; i < c->buffer_count; ++i) {
+      if (strcmp(c->buffers[i].name, name) != 0) continue;
+      if (c->buffers[i].layout->mesh != &program->meshes[k]) continue;
+      found = true;
+      assert_int_equal(shoal_buffer_slots(c, &c->buffers[i]), slots);
+    }
+    assert_true(found);
+  }
+}
+
 static void try_choice(const shape_t *shape, const shoal_model_t *model, const char *choice,
                        const job_t *reference) {
   print_message("%d meshes, %d chunks, %lld micro-batches: %s\n", shape->stages, shape->chunks,
@@ -209,6 +238,7 @@ static void try_choice(const shape_t *shape, const shoal_model_t *model, const c
   shoal_program_t *lowered = lower_as(model, shape, choice);
   assert_int_equal(lowered->class_count, shape->stages);
   if (strncmp(choice, "table", 5) != 0) expect_slots(shape, lowered, choice);
+  if (strcmp(choice, "zb-h1") == 0) expect_weight_slots(shape, lowered);
   shoal_program_t *program = reread(lowered, model);
   for (int opaque = 0; opaque < 2; ++opaque) {
     job_t *mine = run_program(shape, program, opaque == 1);
@@ -292,6 +322,27 @@ static void mutants(void **state) {
   const int64_t count = COUNT(shapes);
 #endif
   for (int64_t i = 0; i < count; ++i) try_mutants(&shapes[i], choices[i]);
+}
+
+// Layers that are computed again, in B, give the same bits.
+static void recomputed(void **state) {
+  (void)state;
+  static const shape_t shapes[] = {{3, 1, 1, 4, 9}, {2, 2, 1, 5, 11}};
+  static const char *const choices[] = {"zb-h1", "interleaved"};
+  for (int64_t i = 0; i < COUNT(shapes); ++i) {
+    shoal_model_t *model = make_model(&shapes[i]);
+    shoal_program_t *plain = lower_as(model, &shapes[i], NULL),
+                    *again = lower_with(model, &shapes[i], choices[i], true);
+    assert_ok(shoal_program_check(again, shoal_allocator_system()));
+    job_t *reference = run_program(&shapes[i], plain, false),
+          *mine = run_program(&shapes[i], again, true);
+    expect_same_bits(&shapes[i], reference, mine);
+    free(mine);
+    free(reference);
+    shoal_program_free(again);
+    shoal_program_free(plain);
+    shoal_model_free(model);
+  }
 }
 
 // ---- time -------------------------------------------------------------------------------
@@ -391,10 +442,8 @@ static void interleaved(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plain),
-      cmocka_unit_test(interleaved),
-      cmocka_unit_test(bubbles),
-      cmocka_unit_test(mutants),
+      cmocka_unit_test(plain),   cmocka_unit_test(interleaved), cmocka_unit_test(recomputed),
+      cmocka_unit_test(bubbles), cmocka_unit_test(mutants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
