@@ -19,6 +19,12 @@
 #include "program/lives.h"
 #include "program/sample.h"
 
+// The workspace of all instructions of a queue that run beside others: one after the other, so they
+// need one between them.
+typedef struct shared {
+  int64_t bytes, first, last, offset;
+} shared_t;
+
 typedef struct planning {
   shoal_class_t *c;
   shoal_arena_t scratch;
@@ -28,6 +34,7 @@ typedef struct planning {
   int32_t *over;   // by buffer: the one it lies over, in the end; itself where it lies over none
   bool *taken;     // by buffer: another lies over it
   int64_t *lasts;  // by buffer that lies over none: when the last one that lies over it dies
+  shared_t shared[SHOAL_MAX_QUEUES];
 } planning_t;
 
 // ---- overwriting -----------------------------------------------------------------------
@@ -149,17 +156,52 @@ static shoal_status_t find_over(planning_t *p) {
   return NULL;
 }
 
+static bool runs_beside(const planning_t *p, int64_t time) {
+  return p->lives.ends[time] > time;
+}
+
+static void widen_shared(planning_t *p, const shoal_instruction_t *in, int64_t time) {
+  shared_t *shared = &p->shared[in->queue];
+  const int64_t end = p->lives.ends[time];
+  if (shared->bytes == 0) *shared = (shared_t){.first = time, .last = end};
+  if (in->workspace > shared->bytes) shared->bytes = in->workspace;
+  if (time < shared->first) shared->first = time;
+  if (end > shared->last) shared->last = end;
+}
+
 static shoal_status_t list_workspaces(planning_t *p, blocks_t *blocks) {
+  const shoal_class_t *c = p->c;
+  for (int32_t q = 0; q < SHOAL_MAX_QUEUES; ++q) p->shared[q] = (shared_t){0};
+  for (int64_t s = 0; s < c->segment_count; ++s) {
+    int64_t time = p->lives.starts[s];
+    for (int64_t i = 0; i < c->segments[s].instruction_count && time >= 0; ++i, ++time) {
+      shoal_instruction_t *in = &c->segments[s].instructions[i];
+      const shoal_block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
+      if (in->workspace == 0) continue;
+      if (runs_beside(p, time))
+        widen_shared(p, in, time);
+      else if (!SHOAL_PUSH(&p->scratch, blocks, block))
+        return SHOAL_OOM();
+    }
+  }
+  for (int32_t q = 0; q < c->queue_count; ++q) {
+    shared_t *shared = &p->shared[q];
+    const shoal_block_t block = {shared->bytes, shared->first, shared->last, &shared->offset, 0};
+    if (shared->bytes > 0 && !SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+static void place_shared(const planning_t *p) {
   const shoal_class_t *c = p->c;
   for (int64_t s = 0; s < c->segment_count; ++s) {
     int64_t time = p->lives.starts[s];
     for (int64_t i = 0; i < c->segments[s].instruction_count && time >= 0; ++i, ++time) {
       shoal_instruction_t *in = &c->segments[s].instructions[i];
-      shoal_block_t block = {in->workspace, time, time, &in->workspace_offset, 0};
-      if (in->workspace > 0 && !SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
+      if (in->workspace > 0 && runs_beside(p, time))
+        in->workspace_offset = p->shared[in->queue].offset;
     }
   }
-  return NULL;
 }
 
 static shoal_status_t list_buffers(planning_t *p, shoal_memory_kind_t memory, blocks_t *blocks) {
@@ -194,6 +236,7 @@ static shoal_status_t place_kind(planning_t *p, shoal_memory_kind_t memory, int6
   SHOAL_RETURN_IF_ERROR(list_buffers(p, memory, &blocks));
   SHOAL_RETURN_IF_ERROR(shoal_lower_pack(blocks.items, blocks.count, &p->scratch, &temporaries));
   for (int64_t i = 0; i < blocks.count; ++i) *blocks.items[i].offset += base;
+  if (memory == SHOAL_MEMORY_DEVICE) place_shared(p);
   if (base + temporaries > c->arena_bytes[memory]) c->arena_bytes[memory] = base + temporaries;
   return NULL;
 }

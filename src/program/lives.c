@@ -28,30 +28,65 @@ typedef struct walk {
   called_t *called;      // by segment
   use_t *uses;           // by buffer
   stretch_t *stretches;  // [segment of the first call][of the last one]
+  int64_t *wanted;       // by buffer: the first one behind that needs it, in its segment; 0: none
 } walk_t;
 
-static void note(walk_t *w, int32_t buffer, int64_t time, int32_t segment) {
+static void note(walk_t *w, int32_t buffer, int64_t time, int64_t end, int32_t segment) {
   if (buffer < 0) return;
-  note(w, w->class->buffers[buffer].count, time, segment);
+  note(w, w->class->buffers[buffer].count, time, end, segment);
   shoal_life_t *life = &w->lives->buffers[buffer];
   use_t *use = &w->uses[buffer];
   if (use->first < 0) {
-    *life = (shoal_life_t){.first = time, .last = time};
+    *life = (shoal_life_t){.first = time, .last = end};
     *use = (use_t){segment, segment};
   }
   if (w->called[segment].last > w->called[use->last].last) use->last = segment;
-  if (time > life->last) life->last = time;
+  if (end > life->last) life->last = end;
+}
+
+// What runs beside others ends before the first instruction that needs something of it, directly or
+// by way of another that runs beside. If all that stands in between is of its own queue, it is over
+// when the next of them begins.
+static void find_ends(walk_t *w, int32_t s) {
+  const shoal_segment_t *segment = &w->class->segments[s];
+  const int64_t start = w->lives->starts[s];
+  int64_t other = start + segment->instruction_count;  // the next one of another queue
+  for (int64_t i = segment->instruction_count; i-- > 0;) {
+    const shoal_instruction_t *in = &segment->instructions[i];
+    const int64_t time = start + i;
+    const bool beside = w->class->queues[in->queue].kind != SHOAL_QUEUE_COMPUTE;
+    if (i + 1 < segment->instruction_count && segment->instructions[i + 1].queue != in->queue)
+      other = time + 1;
+    int64_t end = 0;
+    for (int32_t k = 0; k < in->output_count; ++k) {
+      if (in->outputs[k] < 0) continue;
+      int64_t *wanted = &w->wanted[in->outputs[k]];
+      if (*wanted > 0 && (end == 0 || *wanted < end)) end = *wanted;
+      *wanted = 0;
+    }
+    w->lives->ends[time] = beside && end > other ? end - 1 : time;
+    for (int32_t k = 0; k < in->input_count; ++k)
+      if (in->inputs[k] >= 0) w->wanted[in->inputs[k]] = beside && end > 0 ? end : time;
+    if (in->predicate >= 0) w->wanted[in->predicate] = time;
+  }
+  for (int64_t i = 0; i < segment->instruction_count; ++i) {  // read, and written before it
+    const shoal_instruction_t *in = &segment->instructions[i];
+    for (int32_t k = 0; k < in->input_count; ++k)
+      if (in->inputs[k] >= 0) w->wanted[in->inputs[k]] = 0;
+    if (in->predicate >= 0) w->wanted[in->predicate] = 0;
+  }
 }
 
 static void note_segment(walk_t *w, int32_t s) {
   const shoal_segment_t *segment = &w->class->segments[s];
   w->lives->starts[s] = w->lives->length;
+  find_ends(w, s);
   for (int64_t i = 0; i < segment->instruction_count; ++i) {
     const shoal_instruction_t *in = &segment->instructions[i];
-    const int64_t time = w->lives->length++;
-    for (int32_t k = 0; k < in->input_count; ++k) note(w, in->inputs[k], time, s);
-    for (int32_t k = 0; k < in->output_count; ++k) note(w, in->outputs[k], time, s);
-    note(w, in->predicate, time, s);
+    const int64_t time = w->lives->length++, end = w->lives->ends[time];
+    for (int32_t k = 0; k < in->input_count; ++k) note(w, in->inputs[k], time, end, s);
+    for (int32_t k = 0; k < in->output_count; ++k) note(w, in->outputs[k], time, end, s);
+    note(w, in->predicate, time, end, s);
   }
 }
 
@@ -97,8 +132,10 @@ shoal_status_t shoal_lives_find(const shoal_class_t *rank_class, const shoal_ord
               .lives = out_lives,
               .called = SHOAL_NEW(scratch, called_t, segments),
               .uses = SHOAL_NEW(scratch, use_t, buffers),
-              .stretches = SHOAL_NEW(scratch, stretch_t, segments * segments)};
-  if (!out_lives->buffers || !out_lives->starts || !w.called || !w.uses || !w.stretches)
+              .stretches = SHOAL_NEW(scratch, stretch_t, segments * segments),
+              .wanted = SHOAL_NEW(scratch, int64_t, buffers)};
+  if (!out_lives->buffers || !out_lives->starts || !w.called || !w.uses || !w.stretches ||
+      !w.wanted)
     return SHOAL_OOM();
   for (int64_t i = 0; i < buffers; ++i) {
     out_lives->buffers[i] = (shoal_life_t){.last = -1};
@@ -106,11 +143,18 @@ shoal_status_t shoal_lives_find(const shoal_class_t *rank_class, const shoal_ord
   }
   for (int64_t s = 0; s < segments; ++s) out_lives->starts[s] = w.called[s].first = -1;
   int32_t number = 0;
+  int64_t length = 0;
   for (int64_t k = 0; k < order->call_count; ++k) {
-    called_t *called = &w.called[order->calls[k].segment];
-    if (called->first < 0) *called = (called_t){k, k, number++};
+    const int32_t s = order->calls[k].segment;
+    called_t *called = &w.called[s];
+    if (called->first < 0) {
+      *called = (called_t){k, k, number++};
+      length += rank_class->segments[s].instruction_count;
+    }
     called->last = k;
   }
+  out_lives->ends = SHOAL_NEW(scratch, int64_t, length);
+  if (!out_lives->ends) return SHOAL_OOM();
   for (int64_t k = 0; k < order->call_count; ++k) {
     const int32_t s = order->calls[k].segment;
     if (out_lives->starts[s] < 0) note_segment(&w, s);

@@ -1,5 +1,9 @@
 // When the buffers of a class are in use, within one order. Time is the position of an instruction
 // in the concatenation of the order's segments, each once, by their first calls.
+//
+// Communication and copies run beside what stands behind them, up to the first instruction that
+// needs what they bring. Until then they use their operands and their workspace: others that lay
+// there would have to wait, and nothing would run beside anything.
 #ifndef SHOAL_PROGRAM_LIVES_H_
 #define SHOAL_PROGRAM_LIVES_H_
 
@@ -19,6 +23,7 @@ typedef struct shoal_lives {
   shoal_life_t *buffers;
   int64_t *starts;  // by segment: the time of its first instruction; -1: the order does not call it
   int64_t length;   // of the order
+  int64_t *ends;    // by time: the last one at which the instruction may still run
 } shoal_lives_t;
 
 SHOAL_MUST_USE shoal_status_t shoal_lives_find(const shoal_class_t *rank_class,

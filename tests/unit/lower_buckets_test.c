@@ -190,11 +190,53 @@ static void test_gathers(void **state) {
   shoal_model_free(model);
 }
 
+// The first instruction behind `at` that reads what it brings; the segment's end if there is none.
+static int64_t first_reader(const shoal_segment_t *segment, int64_t at) {
+  const shoal_instruction_t *in = &segment->instructions[at];
+  for (int64_t i = at + 1; i < segment->instruction_count; ++i)
+    for (int32_t k = 0; k < segment->instructions[i].input_count; ++k)
+      for (int32_t o = 0; o < in->output_count; ++o)
+        if (segment->instructions[i].inputs[k] == in->outputs[o]) return i;
+  return segment->instruction_count;
+}
+
+// While a bucket is reduced, everything up to who needs it goes on: nothing of it lies where the
+// bucket's operands or its workspace lie, so nothing waits. Buckets share one workspace.
+static void test_nothing_waits_beside(void **state) {
+  (void)state;
+  shoal_model_t *model = small_gpt(false);
+  const shoal_intent_decision_t decisions[] = {D("*", "bucket=4K")};
+  shoal_plan_t *plan = plan_with(model, "data=3", 3, 2, by_rows, 1, decisions);
+  shoal_program_t *program = lowered(plan);
+  const shoal_class_t *c = &program->classes[0];
+  int64_t buckets = 0, beside = 0, workspace = -1;
+  for (int64_t s = 0; s < c->segment_count; ++s) {
+    const shoal_segment_t *segment = &c->segments[s];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *in = &segment->instructions[i];
+      if (in->opcode != SHOAL_OPCODE_RESHARD || in->input_count < 2) continue;
+      const int64_t reader = first_reader(segment, i);
+      for (int64_t k = i + 1; k < reader; ++k) {
+        const shoal_instruction_t *other = &segment->instructions[k];
+        for (int32_t w = 0; w < other->wait_count; ++w) assert_int_not_equal(other->waits[w], i);
+        beside += other->queue != in->queue;
+      }
+      if (reader == i + 1) continue;
+      ++buckets;
+      if (workspace >= 0) assert_int_equal(in->workspace_offset, workspace);
+      workspace = in->workspace_offset;
+    }
+  }
+  assert_true(buckets >= 3 && beside > 40);
+  shoal_program_free(program);
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_names),
-      cmocka_unit_test(test_needed),
+      cmocka_unit_test(test_sizes),   cmocka_unit_test(test_nothing_waits_beside),
+      cmocka_unit_test(test_names),   cmocka_unit_test(test_needed),
       cmocka_unit_test(test_gathers),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
