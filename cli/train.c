@@ -91,6 +91,9 @@ static shoal_status_t print_plan(const trainer_t *t) {
     cli_print_class(program, c, t->out);
     fputc('\n', t->out);
   }
+  fputs("  fixed: ", t->out);
+  cli_print_bytes(shoal_session_memory(t->session).fixed, t->out);
+  fputs(" on this rank for tables, batches, messages and stacks\n", t->out);
   fflush(t->out);
   return NULL;
 }

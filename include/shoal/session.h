@@ -179,6 +179,10 @@ SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);
 typedef struct shoal_memory_report {
   // Bytes by kind of memory; touched: -1 where the device cannot tell.
   int64_t arena_planned[SHOAL_MEMORY_COUNT], arena_touched[SHOAL_MEMORY_COUNT];
+  // Bytes beside the arenas: program, plan and tables, slots of feeds and fetches, messages under
+  // way, stacks of queues. All of it is there when the session has been made, and steady runs add
+  // nothing. (The world's own memory is not the session's.)
+  int64_t fixed;
   int64_t allocations;  // by this session since its creation
 } shoal_memory_report_t;
 // This rank's memory so far; waits for its runs. Not collective.

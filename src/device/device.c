@@ -85,6 +85,10 @@ shoal_status_t shoal_device_alloc_host(shoal_device_t *device, int64_t bytes, vo
   return SHOAL_ERROR(OUT_OF_MEMORY, "the host has no %lld bytes of memory", (long long)bytes);
 }
 
+bool shoal_device_host_is_plain(const shoal_device_t *device) {
+  return !device->ops->alloc_host;
+}
+
 void shoal_device_release_host(shoal_device_t *device, void *memory) {
   if (!memory) return;
   if (device->ops->release_host)

@@ -8,6 +8,9 @@
 // What lowering asks about this device. Borrows the device.
 shoal_target_t shoal_device_target(const shoal_device_t *device);
 
+// Whether host memory that it allocates is its allocator's: it has no use for page-locked memory.
+bool shoal_device_host_is_plain(const shoal_device_t *device);
+
 // A kernel call of these operands, with DLPack tensors of them in the arena. Those borrow the
 // tensors' shapes. The device's own stream is the caller's to add.
 SHOAL_MUST_USE shoal_status_t shoal_kernel_call_init(shoal_arena_t *arena, const shoal_call_t *call,

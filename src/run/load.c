@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/device.h"
 #include "run/run_impl.h"
 
 enum { BLOCK = 64 };  // what buffers are aligned to
@@ -259,4 +260,15 @@ void shoal_runner_memory(const shoal_runner_t *runner, int64_t planned[SHOAL_MEM
     planned[kind] = runner->bound.rank_class->arena_bytes[kind];
     touched[kind] = highest < 0 ? -1 : (highest + BLOCK - 1) / BLOCK * BLOCK;
   }
+}
+
+// What a queue's thread touches of its stack; kernels keep their scratch in the arena.
+enum { STACK = 128 << 10 };
+
+int64_t shoal_runner_fixed(const shoal_runner_t *runner) {
+  int64_t bytes = runner->message_bytes;
+  for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) bytes += runner->queues[q] ? STACK : 0;
+  if (shoal_device_host_is_plain(runner->device))
+    bytes -= runner->bound.rank_class->arena_bytes[SHOAL_MEMORY_HOST];
+  return bytes;
 }

@@ -100,6 +100,7 @@ static shoal_status_t make_posts(shoal_runner_t *runner) {
   for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) {
     if (most[i] == 0) continue;
     SHOAL_RETURN_IF_ERROR(shoal_device_alloc(runner->device, most[i], &runner->posts[i]));
+    runner->message_bytes += most[i];
   }
   return NULL;
 }
@@ -134,6 +135,7 @@ static shoal_status_t make_bounces(shoal_runner_t *runner) {
     if (most[i] == 0) continue;
     SHOAL_RETURN_IF_ERROR(shoal_comm_alloc(runner->world, most[i], &memory));
     runner->bounces[i] = memory;
+    runner->message_bytes += most[i];
   }
   for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
     if (!move->lazy) move->carrier.on->work.bounce = runner->bounces[move->queue];

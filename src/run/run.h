@@ -114,4 +114,8 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_s
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t planned[SHOAL_MEMORY_COUNT],
                          int64_t touched[SHOAL_MEMORY_COUNT]);
 
+// Bytes beside the arenas that do not come from the allocator: messages under way, and stacks of
+// queues. Those of the host's arena that do come from there are taken off. Known from creation on.
+int64_t shoal_runner_fixed(const shoal_runner_t *runner);
+
 #endif  // SHOAL_RUN_RUN_H_

@@ -232,6 +232,7 @@ struct shoal_runner {
   shoal_lane_t *lanes[SHOAL_MAX_LANES];     // those that the program's channels name
   char *bounces[SHOAL_MAX_QUEUES];          // host memory of reshards, where the device is blind
   shoal_address_t posts[SHOAL_MAX_QUEUES];  // device memory from which lazy ones are sent there
+  int64_t message_bytes;                    // of both
   shoal_run_timer_t **timers;               // [segment][instruction]; NULL: nothing is timed
   shoal_run_timer_t *run_timers;            // one per order
   int64_t last_end;                         // timed: of the run before

@@ -140,7 +140,9 @@ shoal_rules_t *shoal_session_rules(const shoal_session_t *session) {
 
 shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
   shoal_memory_report_t report = {.allocations = atomic_load(&session->counting.calls)};
+  report.fixed = atomic_load(&session->counting.live_bytes);
   if (session->runner) {
+    report.fixed += shoal_runner_fixed(session->runner);
     shoal_runner_memory(session->runner, report.arena_planned, report.arena_touched);
     return report;
   }

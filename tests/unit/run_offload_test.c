@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/scratch.h"
@@ -295,6 +296,25 @@ static void scratch_too_short(void **state) {
   shoal_scratch_deinit(&scratch);
 }
 
+// A process that is killed with its file in use leaves nothing behind.
+static void killed(void **state) {
+  (void)state;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    shoal_scratch_t scratch;
+    char data[64] = "abc";
+    shoal_status_t status = shoal_scratch_init(folder, 4096, &scratch);
+    if (!status) status = shoal_scratch_write(&scratch, 0, sizeof data, data);
+    if (status) _exit(1);
+    raise(SIGKILL);
+  }
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+  assert_int_equal(files_in(folder), 0);
+}
+
 static shoal_status_t load_only(shoal_allocator_t allocator, void *self) {
   const context_t *context = self;
   shoal_world_t *world = NULL;
@@ -335,10 +355,10 @@ static void allocations_fail(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_way),        cmocka_unit_test(in_pieces),
-      cmocka_unit_test(no_folder),        cmocka_unit_test(unwritable_folder),
-      cmocka_unit_test(full_disk),        cmocka_unit_test(scratch_too_short),
-      cmocka_unit_test(allocations_fail),
+      cmocka_unit_test(every_way), cmocka_unit_test(in_pieces),
+      cmocka_unit_test(no_folder), cmocka_unit_test(unwritable_folder),
+      cmocka_unit_test(full_disk), cmocka_unit_test(scratch_too_short),
+      cmocka_unit_test(killed),    cmocka_unit_test(allocations_fail),
   };
   return cmocka_run_group_tests(tests, make_folders, remove_folders);
 }
