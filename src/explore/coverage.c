@@ -50,6 +50,8 @@ static const char *const features[] = {"uneven",
                                        "state copied",
                                        "guarded in place",
                                        "guarded copy",
+                                       "bucket reduced",
+                                       "bucket gathered",
                                        "slots",
                                        "slots by step",
                                        "schedule gpipe",
@@ -310,6 +312,10 @@ static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channels[0]].lane > 0)
     return occurs(c, "feature", "lane");
+  if (in->opcode == SHOAL_OPCODE_RESHARD && in->input_count > 1) {
+    const bool reduced = shoal_layout_is_partial(program->channels[in->channels[0]].src);
+    return occurs(c, "feature", reduced ? "bucket reduced" : "bucket gathered");
+  }
   if (in->predicate >= 0) {
     const bool copy = in->opcode == SHOAL_OPCODE_COPY;
     return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");

@@ -33,6 +33,7 @@ typedef enum shoal_mutation_kind {
   SHOAL_MUTATION_REDUCTION,        // of an accumulation
   SHOAL_MUTATION_FILL,             // another value
   SHOAL_MUTATION_INPUTS,           // the first two inputs change places
+  SHOAL_MUTATION_MEMBER,           // a reshard of several values loses one
   SHOAL_MUTATION_ALIAS,            // its output lies over an input that is read later
   SHOAL_MUTATION_ATTRIBUTE,        // an eighth is added to a real one; a count changes
   SHOAL_MUTATION_PREDICATE,        // it is not skipped any more

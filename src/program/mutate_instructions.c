@@ -127,8 +127,29 @@ static void change_channel(walk_t *w, const shoal_instruction_t *in, int32_t whi
   w->mutation.second = in->channels[which];
 }
 
+static void drop_member(walk_t *w, const shoal_instruction_t *in, int32_t which) {
+  shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+  if (!mine) return;
+  const int32_t count = in->input_count;
+  const int32_t *lists[] = {in->inputs, in->outputs, in->channels};
+  int32_t *own[3];
+  for (int i = 0; i < 3; ++i) {
+    own[i] = shoal_mutate_own(w, lists[i], count, sizeof *own[i]);
+    if (!own[i]) return;
+    memmove(own[i] + which, own[i] + which + 1, (size_t)(count - which - 1) * sizeof *own[i]);
+  }
+  mine->inputs = own[0];
+  mine->outputs = own[1];
+  mine->channels = own[2];
+  mine->input_count = mine->output_count = count - 1;
+}
+
 static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
   for (int32_t i = 0; in->opcode == SHOAL_OPCODE_RESHARD && i < in->input_count; ++i) {
+    if (in->input_count > 1 &&
+        shoal_mutate_due(w, SHOAL_MUTATION_MEMBER, "leave its value %d out", i)) {
+      drop_member(w, in, i);
+    }
     change_channel(w, in, i, in->channels[i] + 1);
     change_channel(w, in, i, in->channels[i] - 1);
   }
