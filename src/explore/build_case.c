@@ -120,9 +120,7 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
           (shoal_attr_t){call.op->attrs[a].name, call.op->attrs[a].kind, call.attrs[a]};
   shoal_value_t inputs[SHOAL_CASE_REFS];
   for (int32_t r = 0; r < node->ref_count; ++r) inputs[r] = resolve(b, node->refs[r]);
-  char scope[16];
-  snprintf(scope, sizeof scope, "v%d", index);
-  shoal_scope_push(b->graph, scope);
+  shoal_scope_push(b->graph, shoal_random_case_scope(b->c, index).text);
   shoal_node_add(b->graph, call.op->name, node->ref_count, inputs, attr_count, attrs,
                  call.op->output_count, &b->nodes[index * SHOAL_CASE_OUTPUTS]);
   shoal_scope_pop(b->graph);

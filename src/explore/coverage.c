@@ -54,6 +54,8 @@ static const char *const features[] = {"uneven",
                                        "bucket gathered",
                                        "slots",
                                        "slots by step",
+                                       "recomputed",
+                                       "redone",
                                        "schedule gpipe",
                                        "schedule 1f1b",
                                        "schedule 1f1b+1",
@@ -336,6 +338,41 @@ static bool add_order(shoal_coverage_t *c, const shoal_order_t *order) {
   return ok;
 }
 
+// Is the value of this instruction made by an earlier one of the order, too, in the same layout?
+static bool is_made_before(const shoal_class_t *class, const shoal_order_t *order, int64_t calls,
+                           const shoal_instruction_t *in) {
+  const shoal_buffer_t *made = &class->buffers[in->outputs[0]];
+  for (int64_t k = 0; k <= calls; ++k) {
+    const shoal_segment_t *segment = &class->segments[order->calls[k].segment];
+    for (int64_t i = 0; i < segment->instruction_count; ++i) {
+      const shoal_instruction_t *other = &segment->instructions[i];
+      if (other == in) return false;
+      if (other->opcode == in->opcode && other->outputs[0] >= 0 && other->outputs != in->outputs &&
+          class->buffers[other->outputs[0]].layout == made->layout &&
+          strcmp(class->buffers[other->outputs[0]].name, made->name) == 0)
+        return true;
+    }
+  }
+  return false;
+}
+
+// What a class makes a second time in a step: nodes that are recomputed, copies that are redone.
+static bool add_again(shoal_coverage_t *c, const shoal_class_t *class, const shoal_order_t *order) {
+  bool ok = true;
+  for (int64_t k = 0; k < order->call_count && ok; ++k) {
+    if (order->calls[k].micro > 0) continue;
+    const shoal_segment_t *segment = &class->segments[order->calls[k].segment];
+    for (int64_t i = 0; i < segment->instruction_count && ok; ++i) {
+      const shoal_instruction_t *in = &segment->instructions[i];
+      const bool computes = in->opcode == SHOAL_OPCODE_COMPUTE;
+      if ((!computes && in->opcode != SHOAL_OPCODE_RESHARD) || in->outputs[0] < 0) continue;
+      if (is_made_before(class, order, k, in))
+        ok = occurs(c, "feature", computes ? "recomputed" : "redone");
+    }
+  }
+  return ok;
+}
+
 static bool add_time(shoal_coverage_t *c, const shoal_program_t *program,
                      const shoal_class_t *class) {
   bool ok = true;
@@ -345,7 +382,8 @@ static bool add_time(shoal_coverage_t *c, const shoal_program_t *program,
   for (int64_t s = 0; s < class->segment_count; ++s)
     for (int64_t i = 0; i < class->segments[s].instruction_count && ok; ++i)
       ok = add_instruction(c, program, class, &class->segments[s].instructions[i]);
-  for (int64_t i = 0; i < class->order_count && ok; ++i) ok = add_order(c, &class->orders[i]);
+  for (int64_t i = 0; i < class->order_count && ok; ++i)
+    ok = add_order(c, &class->orders[i]) && add_again(c, class, &class->orders[i]);
   return ok;
 }
 

@@ -185,12 +185,16 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                            .arena = arena,
                            .c = out_case};
     const bool pipeline = !large && seed % PIPELINE_EVERY == 0;
+    shoal_generator_t aside = g;  // dice of its own: cases without blocks are what they were
+    aside.state = ~seed;
+    if (shoal_chance(&aside, 35)) out_case->blocks = 2 + shoal_roll(&aside, 3);
     SHOAL_RETURN_IF_ERROR(pipeline ? shoal_generate_layers(&g) : generate(&g));
     shoal_model_t *model = NULL;
     shoal_status_t status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
       status = pipeline ? shoal_generate_pipeline(&g, model) : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
+    if (!status) status = shoal_generate_again(&aside, model);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

@@ -3,6 +3,7 @@
 //   generate_ops.c    one way to use each op
 //   generate_plan.c   meshes, pins, stages
 //   generate_offload.c    what lies in host memory and in files
+//   generate_again.c      what is recomputed and what is gathered again
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -70,6 +71,9 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
 // Keeps some states and values of some cases in host memory or in files. Behind the plan.
 SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
                                                      const shoal_model_t *model);
+// Decides that some blocks are recomputed, and that copies of some states are redone.
+SHOAL_MUST_USE shoal_status_t shoal_generate_again(shoal_generator_t *g,
+                                                   const shoal_model_t *model);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

@@ -374,9 +374,10 @@ static void add_stages(planner_t *p) {
   int64_t last = from + shoal_roll(g, g->c->nodes.count + 1 - from);
   if (p->stage_count < 3) last = g->c->nodes.count;
   for (int64_t n = 0; n < g->c->nodes.count; ++n) {
-    shoal_intent_entry_t entry = {TEXT("v%lld/*", (long long)n), n < from   ? "p"
-                                                                 : n < last ? "q"
-                                                                            : "r"};
+    shoal_intent_entry_t entry = {TEXT("%s/*", shoal_random_case_scope(g->c, n).text),
+                                  n < from   ? "p"
+                                  : n < last ? "q"
+                                             : "r"};
     if (!entry.pattern || !SHOAL_PUSH(g->arena, &g->c->stages, entry)) p->failed = true;
   }
   const char *end = p->stage_count < 3 ? "q" : "r";

@@ -153,7 +153,7 @@ shoal_status_t shoal_generate_pipeline(gen_t *g, const shoal_model_t *model) {
     g->c->ranks += size;
   }
   for (int64_t n = 0; n < nodes && ok; ++n)
-    ok = stage(g, shoal_arena_printf(g->arena, "v%lld/*", (long long)n),
+    ok = stage(g, shoal_arena_printf(g->arena, "%s/*", shoal_random_case_scope(g->c, n).text),
                names[n * meshes * turns / nodes % meshes]);
   ok = ok && stage(g, "loss/*", names[meshes - 1]) &&
        pin_batch(g, "i0", names[0], shoal_chance(g, 80)) &&

@@ -27,12 +27,23 @@ static void add_ref(shoal_text_t *text, shoal_case_ref_t ref) {
   if (ref.output > 0) shoal_text_addf(text, ".%d", ref.output);
 }
 
+shoal_case_scope_t shoal_random_case_scope(const shoal_random_case_t *c, int64_t node) {
+  shoal_case_scope_t scope;
+  if (c->blocks > 0)
+    snprintf(scope.text, sizeof scope.text, "b%lld/v%lld", (long long)(node / c->blocks),
+             (long long)node);
+  else
+    snprintf(scope.text, sizeof scope.text, "v%lld", (long long)node);
+  return scope;
+}
+
 static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
   shoal_text_addf(text, "seed=%lld ranks=%lld %s%s%s%s%s%s", (long long)c->seed,
                   (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
                   c->untrained ? " untrained" : "", c->guarded ? " guarded" : "",
                   c->processes ? " processes" : "", c->opaque ? " opaque" : "");
   if (c->steps != SHOAL_CASE_STEPS) shoal_text_addf(text, " steps=%lld", (long long)c->steps);
+  if (c->blocks > 0) shoal_text_addf(text, " blocks=%lld", (long long)c->blocks);
   for (int64_t i = 0; i < c->inputs.count; ++i) {
     const shoal_case_input_t *input = &c->inputs.items[i];
     shoal_text_addf(text, "; i%lld=", (long long)i);
@@ -116,6 +127,10 @@ static bool read_head(case_reader_t *r) {
     } else if (strcmp(word, "steps") == 0) {
       if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->steps))
         return false;
+    } else if (strcmp(word, "blocks") == 0) {
+      if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->blocks))
+        return false;
+      if (r->c->blocks < 0) return shoal_scan_fail(&r->scan, "blocks of less than no node");
     } else if (strcmp(word, "eval") == 0) {
       r->c->eval = true;
     } else if (strcmp(word, "untrained") == 0) {

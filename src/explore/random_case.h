@@ -10,7 +10,8 @@
 // (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
 // loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
 // computes the loss. "untrained": there are states besides that no optimizer updates. "guarded":
-// there are states that take their next value in some steps only.
+// there are states that take their next value in some steps only. "blocks=2": nodes in a row share
+// a scope, b0, b1 ..., so that they can be recomputed together.
 #ifndef SHOAL_EXPLORE_RANDOM_CASE_H_
 #define SHOAL_EXPLORE_RANDOM_CASE_H_
 
@@ -59,6 +60,8 @@ typedef struct shoal_random_case {
   int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
   bool eval, untrained, guarded, processes, opaque;
+  int64_t
+      blocks;  // so many nodes in a row share a scope: "b0/v0", "b0/v1", "b1/v2" ...; 0: none do
   SHOAL_VEC(shoal_case_input_t) inputs;
   SHOAL_VEC(shoal_type_t) states;
   SHOAL_VEC(shoal_case_node_t) nodes;
@@ -75,6 +78,11 @@ SHOAL_MUST_USE shoal_status_t shoal_random_case_parse(const char *text,
                                                       const shoal_registry_t *registry,
                                                       shoal_arena_t *arena,
                                                       shoal_random_case_t *out_case);
+// The scope of a node: "v3", or "b1/v3" if it is in a block.
+typedef struct shoal_case_scope {
+  char text[48];
+} shoal_case_scope_t;
+shoal_case_scope_t shoal_random_case_scope(const shoal_random_case_t *c, int64_t node);
 // What its plan is made from; borrows from the case.
 shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c);
 // Type of what a ref stands for; false if there is no such thing (yet).
