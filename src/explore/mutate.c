@@ -96,6 +96,11 @@ static const subject_t subjects[] = {
      "seed=11 ranks=3 sgd; i0=f64[5,4]; s0=f64[4,4]; s1=f64[4,4]; s2=f64[4,4]; v0=matmul(i0,s0); "
      "v1=tanh(v0); v2=matmul(v1,s1); v3=matmul(v2,s2); mesh data=3; pin i0 data:0; "
      "pin s0 data:0; pin s1 data:0; decide sync * bucket=all"},
+    {"recomputed and gathered again", NULL, NULL, NULL, 2,
+     "seed=11 ranks=2 sgd blocks=3; i0=f64[5,4]; s0=f64[4,6]; s1=f64[6,3]; v0=matmul(i0,s0); "
+     "v1=dropout(v0,step){p=0.4, key=5}; v2=tanh(v1); v3=matmul(v2,s1); v4=gelu(v3); mesh data=2; "
+     "pin i0 data:0; pin s0 data:flat; pin s1 data:0; decide recompute b* yes; decide keep s* "
+     "redo"},
     {"64 ranks, two axes", NULL, NULL, NULL, 64,
      "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
      "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "

@@ -1,8 +1,8 @@
 // Turns: when the nodes of a graph are computed, for the first time or again. A node of a region
 // that the plan recomputes gets a second turn on the backward side, if somebody there needs what it
 // makes. Values that leave their region in the forward pass are kept, and so are those that are
-// fetched, assigned or read by an update: the second turn starts from them. Attributes are the same
-// both times, and so are random numbers.
+// fetched, assigned or read by an update, or wait in the host's memory: the second turn starts from
+// them. Attributes are the same both times, and so are random numbers.
 //
 // A second turn stands in front of the first node that needs it. It would be ready as soon as the
 // forward pass is through, and its result would then lie in memory as long as what it saves: so
@@ -42,7 +42,8 @@ static void find_again(const build_t *b, const finding_t *f) {
   for (int64_t v = 0; v < g->values.count; ++v) {
     const shoal_value_info_t *info = &g->values.items[v];
     again[v] = info->source == SHOAL_FROM_NODE && f->regions[info->node] >= 0 &&
-               !is_fetched(b, info->name);
+               f->graph->gp->keeps[v] != SHOAL_KEEP_HOST &&
+               f->graph->gp->keeps[v] != SHOAL_KEEP_FILE && !is_fetched(b, info->name);
   }
   for (int64_t i = 0; i < g->outputs.count; ++i) again[g->outputs.items[i].value] = false;
   for (int64_t i = 0; i < g->assigns.count; ++i) again[g->assigns.items[i].value] = false;

@@ -1,6 +1,7 @@
 // Internal header of mutations: what the files that make them share.
 //   mutate.c               the walk; buffers, slots, channels
 //   mutate_instructions.c  instructions
+//   mutate_again.c         what is made a second time
 //   mutate_orders.c        calls, with their slots and waits
 //   mutate_waits.c         waits that follow what is moved
 #ifndef SHOAL_PROGRAM_MUTATE_IMPL_H_
@@ -33,6 +34,7 @@ shoal_instruction_t *shoal_mutate_own_instruction(walk_t *w);
 shoal_order_t *shoal_mutate_own_order(walk_t *w, int64_t index);
 
 void shoal_mutate_instruction(walk_t *w, const shoal_segment_t *segment);
+void shoal_mutate_again(walk_t *w, const shoal_segment_t *segment);
 void shoal_mutate_order(walk_t *w, int64_t index);
 
 // What became of the instructions of a segment. By their former place: who waits in their stead,

@@ -225,6 +225,7 @@ void shoal_mutate_instruction(walk_t *w, const shoal_segment_t *segment) {
   walk_queues(w, segment);
   walk_operands(w, in);
   walk_alias(w, segment);
+  shoal_mutate_again(w, segment);
   walk_attrs(w, in);
   if (in->predicate >= 0 && shoal_mutate_due(w, SHOAL_MUTATION_PREDICATE, "do it always")) {
     shoal_instruction_t *mine = shoal_mutate_own_instruction(w);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plan_fixture.h"
+#include "program/mutate.h"
 #include "run_support.h"
 #include "shoal/session.h"
 
@@ -272,11 +273,43 @@ static void test_kept(void **state) {
   shoal_model_free(model);
 }
 
+// Whoever makes something again too early, or reads what was made the first time, is found out.
+static void test_mutants(void **state) {
+  (void)state;
+  const shoal_intent_decision_t both[] = {RECOMPUTE, REDO};
+  shoal_model_t *model = make_model(1);
+  int64_t early = 0, dead = 0;
+  for (int64_t i = 1; i < COUNT(SETTINGS) - 1; ++i) {
+    shoal_program_t *program = lower_with(model, &SETTINGS[i], 2, both);
+    for (int64_t m = 0, all = shoal_program_mutations(program); m < all; ++m) {
+      shoal_arena_t arena;
+      shoal_mutation_t mutation;
+      shoal_program_t *mutant = NULL;
+      shoal_arena_init(shoal_allocator_system(), &arena);
+      assert_ok(shoal_program_mutate(program, m, &arena, &mutation));
+      if (mutation.kind == SHOAL_MUTATION_AGAIN) {
+        assert_ok(shoal_program_parse("mutant", mutation.text, model->registry,
+                                      shoal_allocator_system(), &mutant));
+        shoal_status_t status = shoal_program_check(mutant, shoal_allocator_system());
+        if (!status) fail_msg("%s: not noticed", mutation.description);
+        assert_int_equal(shoal_status_code(status), SHOAL_MISMATCH);
+        ++*(strstr(mutation.description, "first time") ? &dead : &early);
+        shoal_status_free(status);
+        shoal_program_free(mutant);
+      }
+      shoal_arena_deinit(&arena);
+    }
+    shoal_program_free(program);
+  }
+  assert_true(early > 10 && dead > 10);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_memory_falls),
       cmocka_unit_test(test_order),     cmocka_unit_test(test_stages),
-      cmocka_unit_test(test_kept),
+      cmocka_unit_test(test_kept),      cmocka_unit_test(test_mutants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
