@@ -1,6 +1,7 @@
 // See planning.h.
 #include "planning.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "print.h"
@@ -125,7 +126,26 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
       cli_layouts_parse(options->layouts, arena, &make.layout_count, &make.layouts));
   SHOAL_RETURN_IF_ERROR(
       cli_decisions_parse(&options->decide, arena, &make.decision_count, &make.decisions));
-  return shoal_plan_make(model, rules, &make, out_plan);
+  shoal_cache_note_t note = {0};
+  make.cache = cli_cache(options, arena);
+  make.cache_note = &note;
+  status = shoal_plan_make(model, rules, &make, out_plan);
+  if (!status) cli_say_cache(&note);
+  return status;
+}
+
+const char *cli_cache(const cli_plan_options_t *options, shoal_arena_t *arena) {
+  if (options->cache) return options->cache;
+  const char *folder = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const char *path = folder && folder[0] ? cli_format(arena, "%s/shoal/plans", folder)
+                     : home && home[0]   ? cli_format(arena, "%s/.cache/shoal/plans", home)
+                                         : "";
+  return path ? path : "";
+}
+
+void cli_say_cache(const shoal_cache_note_t *note) {
+  if (note->hit) fprintf(stderr, "shoal: the plan is from the cache\n");
+  if (note->text[0]) fprintf(stderr, "shoal: warning: %s\n", note->text);
 }
 
 void cli_say_rebuilt(void) {

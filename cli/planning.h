@@ -12,7 +12,7 @@
 
 typedef struct cli_plan_options {
   int64_t ranks;
-  const char *strategy, *mesh, *plan, *cluster, *layouts;
+  const char *strategy, *mesh, *plan, *cluster, *layouts, *cache;
   shoal_words_t decide;
 } cli_plan_options_t;
 
@@ -23,17 +23,19 @@ typedef struct cli_plan_options {
     .offset = offsetof(type, planning) + offsetof(cli_plan_options_t, field), .value = value_, \
     .doc = doc_, __VA_ARGS__                                                                   \
   }
-#define CLI_PLAN_OPTIONS(type)                                                                   \
-  CLI_PLAN_OPTION(type, INT, ranks, "1", "number of ranks", .letter = 'n'),                      \
-      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"), \
-      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),       \
-      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),       \
-      CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                               \
-                      "cluster file or preset (a100x8:16) to plan for"),                         \
-      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                               \
-                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'"),         \
-      CLI_PLAN_OPTION(type, STRINGS, decide, NULL,                                               \
-                      "'KIND PATTERN CHOICE' on top of it all, again for more: see docs/plan.md")
+#define CLI_PLAN_OPTIONS(type)                                                                     \
+  CLI_PLAN_OPTION(type, INT, ranks, "1", "number of ranks", .letter = 'n'),                        \
+      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"),   \
+      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),         \
+      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),         \
+      CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                                 \
+                      "cluster file or preset (a100x8:16) to plan for"),                           \
+      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                                 \
+                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'"),           \
+      CLI_PLAN_OPTION(type, STRINGS, decide, NULL,                                                 \
+                      "'KIND PATTERN CHOICE' on top of it all, again for more: see docs/plan.md"), \
+      CLI_PLAN_OPTION(type, STRING, cache, NULL,                                                   \
+                      "folder of plans made before; '' for none (default ~/.cache/shoal/plans)")
 
 // Defaults, environment, command line; prints the help when the table's last row, `help`, is asked
 // for (the caller's struct has it as a bool: nothing else to do then).
@@ -67,6 +69,10 @@ SHOAL_MUST_USE shoal_status_t cli_planned_create(const char *model,
                                                  const cli_plan_options_t *options,
                                                  shoal_arena_t *arena, cli_planned_t *out_planned);
 void cli_planned_free(cli_planned_t *planned);
+// The folder of plans made before, as the options say or by default; "" for none.
+const char *cli_cache(const cli_plan_options_t *options, shoal_arena_t *arena);
+// Says on stderr what became of it.
+void cli_say_cache(const shoal_cache_note_t *note);
 // Says on stderr that only the intent of a plan file could be used.
 void cli_say_rebuilt(void);
 

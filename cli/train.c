@@ -263,6 +263,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
                                          .strategy = planning->strategy,
                                          .mesh = planning->mesh,
                                          .cluster = planning->cluster,
+                                         .cache = cli_cache(planning, t->arena),
                                          .opaque = command->opaque,
                                          .offload_dir = command->offload_dir,
                                          .dry_run = command->dry_run,
@@ -282,6 +283,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
   if (t->talks && shoal_session_rebuilt_plan(t->session)) cli_say_rebuilt();
+  if (t->talks) cli_say_cache(shoal_session_cache_note(t->session));
   if (t->talks) SHOAL_RETURN_IF_ERROR(print_plan(t));
   if (command->dry_run) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));

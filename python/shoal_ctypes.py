@@ -131,7 +131,7 @@ class ParallelizeOptions(Structure):
     _fields_ = [("allocator", Allocator), ("world", c_void_p), ("strategy", c_char_p), ("mesh", c_char_p),
                 ("plan", c_char_p), ("cluster", c_char_p), ("strategies", c_void_p),
                 ("layout_count", c_int64), ("layouts", c_void_p), ("decision_count", c_int64),
-                ("decisions", c_void_p), ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
+                ("decisions", c_void_p), ("cache", c_char_p), ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
                 ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool),
                 ("no_compare", c_bool), ("provider", PROVIDER), ("provider_self", c_void_p), ("tap", c_void_p),
                 ("tap_self", c_void_p), ("timed", c_bool)]

@@ -13,6 +13,12 @@ extern "C" {
 
 typedef struct shoal_strategies shoal_strategies_t;  // a table: native strategies, then the user's
 
+// What became of the cache.
+typedef struct shoal_cache_note {
+  bool hit;        // the plan is one that was made before
+  char text[400];  // why an entry or the folder could not be used; "" where all is well
+} shoal_cache_note_t;
+
 typedef struct shoal_plan_options {
   shoal_allocator_t allocator;     // zero: the system's
   const char *strategy;            // NULL: "auto"
@@ -24,6 +30,10 @@ typedef struct shoal_plan_options {
   const shoal_intent_entry_t *layouts;
   int64_t decision_count;  // decisions, after the strategy's own
   const shoal_intent_decision_t *decisions;
+  const char
+      *cache;  // folder of plans that were made before, made where there is none; NULL or "":
+               // every plan is made anew. With native strategies only
+  shoal_cache_note_t *cache_note;  // may be NULL
 } shoal_plan_options_t;
 
 typedef struct shoal_strategy_context shoal_strategy_context_t;
@@ -68,7 +78,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_context_decide(shoal_strategy_cont
                                                              const char *choice,
                                                              const char *reason);
 
-// Runs a strategy and completes its intent. Not collective.
+// Runs a strategy and completes its intent; or, with a cache, takes the plan that was made before
+// for an equal model, cluster and options by this build with equal rules. What is wrong with the
+// cache is noted, never an error. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_make(const shoal_model_t *model,
                                                         shoal_rules_t *rules,
                                                         const shoal_plan_options_t *options,

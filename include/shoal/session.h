@@ -63,8 +63,9 @@ typedef struct shoal_parallelize_options {
   const shoal_intent_entry_t *layouts;
   int64_t decision_count;  // decisions on top of the strategy's: see plan.h
   const shoal_intent_decision_t *decisions;
-  const char *offload_dir;     // folder for what a plan keeps in files, with room for it; NULL:
-                               // $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp. Nothing stays there
+  const char *cache;        // folder of plans made before (planners.h); NULL: $SHOAL_CACHE, or none
+  const char *offload_dir;  // folder for what a plan keeps in files, with room for it; NULL:
+                            // $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp. Nothing stays there
   const char *const *fetches;  // names of further values to fetch, NULL-terminated
   bool opaque;                 // CPU device in opaque mode: see device.h
   bool through_text;           // run from the re-parsed text of plan and program
@@ -172,6 +173,8 @@ SHOAL_API const shoal_plan_t *shoal_session_plan(const shoal_session_t *session)
 // Says whether the given plan file was made for another model, other rules or another number of
 // ranks, so that only its intent was used.
 SHOAL_API bool shoal_session_rebuilt_plan(const shoal_session_t *session);
+// What became of the cache of plans, on rank 0. Borrowed.
+SHOAL_API const shoal_cache_note_t *shoal_session_cache_note(const shoal_session_t *session);
 SHOAL_API const shoal_program_t *shoal_session_program(const shoal_session_t *session);
 // The rules that the plan was made from, to ask how calls may be cut; NULL where there is no plan.
 SHOAL_API shoal_rules_t *shoal_session_rules(const shoal_session_t *session);

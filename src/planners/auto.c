@@ -28,6 +28,8 @@ static shoal_status_t predict(shoal_strategy_context_t *context, const candidate
   shoal_plan_options_t options = *context->options;
   options.strategy = candidate->strategy;
   options.mesh = candidate->mesh;
+  options.cache = NULL;
+  options.cache_note = NULL;
   shoal_program_t *program = NULL;
   shoal_plan_t *plan = NULL;
   shoal_status_t status = shoal_plan_make(context->model, context->rules, &options, &plan);

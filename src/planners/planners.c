@@ -134,41 +134,70 @@ static shoal_status_t unknown_strategy(const shoal_plan_options_t *options, shoa
                           "there is no strategy '%s'", options->strategy);
 }
 
+// Runs the strategy and completes its intent.
+static shoal_status_t make(const shoal_model_t *model, shoal_rules_t *rules,
+                           const shoal_plan_options_t *options, shoal_arena_t *arena,
+                           shoal_plan_t **out_plan) {
+  shoal_strategy_context_t context = {
+      .model = model, .rules = rules, .options = options, .arena = arena};
+  const shoal_strategy_t *strategy = find(options->strategies, options->strategy);
+  if (!strategy) return unknown_strategy(options, arena);
+  SHOAL_RETURN_IF_ERROR(strategy->plan(&context, strategy->user_data));
+  for (int64_t i = 0; i < options->layout_count; ++i)
+    SHOAL_RETURN_IF_ERROR(
+        shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value));
+  for (int64_t i = 0; i < options->decision_count; ++i)
+    SHOAL_RETURN_IF_ERROR(add_decision(&context, &options->decisions[i]));
+  const shoal_intent_t intent = {.strategy = options->strategy,
+                                 .mesh_count = context.meshes.count,
+                                 .meshes = context.meshes.items,
+                                 .layout_count = context.layouts.count,
+                                 .layouts = context.layouts.items,
+                                 .stage_count = context.stages.count,
+                                 .stages = context.stages.items,
+                                 .expand_count = context.expand.count,
+                                 .expand = context.expand.items,
+                                 .decision_count = context.decisions.count,
+                                 .decisions = context.decisions.items};
+  return shoal_plan_create(model, rules, &intent, options->world, options->allocator, out_plan);
+}
+
+static bool is_native(const char *strategy) {
+  for (int64_t i = 0; i < NATIVE_COUNT; ++i)
+    if (strcmp(native[i].name, strategy) == 0) return true;
+  return false;
+}
+
+static shoal_status_t make_or_find(const shoal_model_t *model, shoal_rules_t *rules,
+                                   const shoal_plan_options_t *options, shoal_arena_t *arena,
+                                   shoal_plan_t **out_plan) {
+  shoal_cache_note_t ignored, *note = options->cache_note ? options->cache_note : &ignored;
+  *note = (shoal_cache_note_t){0};
+  if (!options->cache || !options->cache[0] || !is_native(options->strategy))
+    return make(model, rules, options, arena, out_plan);
+  const char *path;
+  SHOAL_RETURN_IF_ERROR(shoal_cache_open(model, options, arena, &path));
+  SHOAL_RETURN_IF_ERROR(shoal_cache_read(path, model, rules, options, arena, note, out_plan));
+  if (*out_plan) return NULL;
+  SHOAL_RETURN_IF_ERROR(make(model, rules, options, arena, out_plan));
+  shoal_status_t status = shoal_cache_write(path, *out_plan, options, arena, note);
+  if (!status) return NULL;
+  shoal_plan_free(*out_plan);
+  *out_plan = NULL;
+  return status;
+}
+
 shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
                                const shoal_plan_options_t *options, shoal_plan_t **out_plan) {
   *out_plan = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   if (options->world < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a plan needs at least one rank");
-  shoal_allocator_t allocator =
-      options->allocator.alloc ? options->allocator : shoal_allocator_system();
   shoal_plan_options_t filled = *options;
   if (!filled.strategy) filled.strategy = "auto";
-  filled.allocator = allocator;
+  if (!filled.allocator.alloc) filled.allocator = shoal_allocator_system();
   shoal_arena_t arena;
-  shoal_arena_init(allocator, &arena);
-  shoal_strategy_context_t context = {
-      .model = model, .rules = rules, .options = &filled, .arena = &arena};
-  const shoal_strategy_t *strategy = find(filled.strategies, filled.strategy);
-  shoal_status_t status =
-      strategy ? strategy->plan(&context, strategy->user_data) : unknown_strategy(&filled, &arena);
-  for (int64_t i = 0; i < options->layout_count && !status; ++i)
-    status = shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value);
-  for (int64_t i = 0; i < options->decision_count && !status; ++i)
-    status = add_decision(&context, &options->decisions[i]);
-  if (!status) {
-    shoal_intent_t intent = {.strategy = filled.strategy,
-                             .mesh_count = context.meshes.count,
-                             .meshes = context.meshes.items,
-                             .layout_count = context.layouts.count,
-                             .layouts = context.layouts.items,
-                             .stage_count = context.stages.count,
-                             .stages = context.stages.items,
-                             .expand_count = context.expand.count,
-                             .expand = context.expand.items,
-                             .decision_count = context.decisions.count,
-                             .decisions = context.decisions.items};
-    status = shoal_plan_create(model, rules, &intent, filled.world, allocator, out_plan);
-  }
+  shoal_arena_init(filled.allocator, &arena);
+  shoal_status_t status = make_or_find(model, rules, &filled, &arena, out_plan);
   shoal_arena_deinit(&arena);
   if (status) return shoal_status_annotatef(status, "strategy '%s'", filled.strategy);
   return NULL;

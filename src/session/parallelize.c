@@ -3,6 +3,7 @@
 // Rank 0 plans, lowers and checks; the others get the program's text (share.c), after all have
 // compared what it is made from (alike.c): ranks with different programs would wait for each other
 // for ever. Everything that can fail on one rank ends in an agreement.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -89,6 +90,8 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
       .layouts = options->layouts,
       .decision_count = options->decision_count,
       .decisions = options->decisions,
+      .cache = options->cache ? options->cache : getenv("SHOAL_CACHE"),
+      .cache_note = &session->cache_note,
   };
   return shoal_plan_make(model, session->rules, &plan_options, &session->plan);
 }

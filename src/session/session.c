@@ -126,6 +126,10 @@ const shoal_plan_t *shoal_session_plan(const shoal_session_t *session) {
   return session->plan;
 }
 
+const shoal_cache_note_t *shoal_session_cache_note(const shoal_session_t *session) {
+  return &session->cache_note;
+}
+
 bool shoal_session_rebuilt_plan(const shoal_session_t *session) {
   return session->rebuilt_plan;
 }

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/failing.h"
 #include "run/run.h"
+#include "shoal/planners.h"
 #include "shoal/rules.h"
 #include "shoal/session.h"
 
@@ -25,8 +26,9 @@ struct shoal_session {
   shoal_rules_t *rules;          // rank 0 of a model's session; else NULL
   shoal_provider_fn_t provider;  // of the options: executes ops without a kernel
   void *provider_self;
-  shoal_plan_t *plan;              // as rules
-  bool rebuilt_plan;               // its text was resolved for something else
+  shoal_plan_t *plan;  // as rules
+  bool rebuilt_plan;   // its text was resolved for something else
+  shoal_cache_note_t cache_note;
   shoal_program_t *owned_program;  // NULL when `program` is the user's
   const shoal_program_t *program;
   shoal_device_t *device;
