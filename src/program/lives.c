@@ -44,13 +44,21 @@ static void note(walk_t *w, int32_t buffer, int64_t time, int64_t end, int32_t s
   if (end > life->last) life->last = end;
 }
 
+// Is it a copy that puts something away, to host memory or a file? Nobody waits for what it brings,
+// and what it reads is to make room.
+static bool puts_away(const walk_t *w, const shoal_instruction_t *in) {
+  return in->opcode == SHOAL_OPCODE_COPY &&
+         w->class->buffers[in->outputs[0]].memory != SHOAL_MEMORY_DEVICE;
+}
+
 // What runs beside others ends before the first instruction that needs something of it, directly or
 // by way of another that runs beside. If all that stands in between is of its own queue, it is over
-// when the next of them begins.
+// when the next of them begins. What is put away has the time of one kernel.
 static void find_ends(walk_t *w, int32_t s) {
   const shoal_segment_t *segment = &w->class->segments[s];
   const int64_t start = w->lives->starts[s];
   int64_t other = start + segment->instruction_count;  // the next one of another queue
+  int64_t kernel = other, second = other;              // the next two that compute
   for (int64_t i = segment->instruction_count; i-- > 0;) {
     const shoal_instruction_t *in = &segment->instructions[i];
     const int64_t time = start + i;
@@ -64,9 +72,11 @@ static void find_ends(walk_t *w, int32_t s) {
       if (*wanted > 0 && (end == 0 || *wanted < end)) end = *wanted;
       *wanted = 0;
     }
-    w->lives->ends[time] = beside && end > other ? end - 1 : time;
+    const bool away = puts_away(w, in);
+    w->lives->ends[time] = away ? second - 1 : beside && end > other ? end - 1 : time;
+    if (!beside) second = kernel, kernel = time;
     for (int32_t k = 0; k < in->input_count; ++k)
-      if (in->inputs[k] >= 0) w->wanted[in->inputs[k]] = beside && end > 0 ? end : time;
+      if (in->inputs[k] >= 0) w->wanted[in->inputs[k]] = beside && !away && end > 0 ? end : time;
     if (in->predicate >= 0) w->wanted[in->predicate] = time;
   }
   for (int64_t i = 0; i < segment->instruction_count; ++i) {  // read, and written before it
