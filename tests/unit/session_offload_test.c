@@ -38,6 +38,15 @@ static void count_rows(shoal_graph_t *g, shoal_value_t h) {
   shoal_kind_pop(g);
 }
 
+// A state whose next value is there before the backward pass reads the old one.
+static shoal_value_t scale_by_state(shoal_graph_t *g, shoal_value_t h) {
+  const shoal_state_options_t one = {.init = {SHOAL_INIT_FILL, 1, 0}};
+  const int64_t width = shoal_value_type(h).shape.dims[1];
+  const shoal_value_t scale = shoal_state(g, "/scale", SHOAL_F64, SHOAL_SHAPE(width), &one);
+  shoal_assign(g, scale, shoal_affine(g, scale, 0.9, 0.25));
+  return shoal_mul(g, h, scale);
+}
+
 static shoal_model_t *make_model(const shape_t *shape) {
   shoal_model_t *model = empty_model();
   shoal_graph_t *g = shoal_model_graph(model, "train");
@@ -49,6 +58,7 @@ static shoal_model_t *make_model(const shape_t *shape) {
     h = shoal_tanh(g, shoal_nn_linear(g, "fc", h, shape->width));
     shoal_scope_pop(g);
   }
+  if (shape->stages == 1) h = scale_by_state(g, h);
   const shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(shape->batch));
   const shoal_value_t loss = shoal_nn_cross_entropy(g, h, y);
   shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 1e-2f});
