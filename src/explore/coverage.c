@@ -54,6 +54,9 @@ static const char *const features[] = {"uneven",
                                        "bucket gathered",
                                        "slots",
                                        "slots by step",
+                                       "layout decided",
+                                       "way decided",
+                                       "way decided whole",
                                        "recomputed",
                                        "redone",
                                        "schedule gpipe",
@@ -464,6 +467,19 @@ static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return ok;
 }
 
+// Decisions that leave no other trace.
+static bool add_decisions(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  bool ok = true;
+  for (int64_t i = 0; i < plan->intent.decision_count && ok; ++i) {
+    const shoal_intent_decision_t *decision = &plan->intent.decisions[i];
+    const bool whole = strstr(decision->choice, "=whole") != NULL;
+    if (strcmp(decision->kind, "layout") == 0) ok = occurs(c, "feature", "layout decided");
+    if (strcmp(decision->kind, "way") == 0)
+      ok = occurs(c, "feature", whole ? "way decided whole" : "way decided");
+  }
+  return ok;
+}
+
 static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
                         const shoal_check_options_t *options) {
   char ranks[32];
@@ -489,7 +505,8 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = add_program(c, program, &arena);
-  if (!status && !(add_meshes(c, plan) && add_schedules(c, plan) && add_options(c, plan, options)))
+  if (!status && !(add_meshes(c, plan) && add_schedules(c, plan) && add_decisions(c, plan) &&
+                   add_options(c, plan, options)))
     status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);

@@ -195,6 +195,7 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
       status = pipeline ? shoal_generate_pipeline(&g, model) : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
+    if (!status) status = shoal_generate_ways(&aside, model);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

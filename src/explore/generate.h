@@ -4,6 +4,7 @@
 //   generate_plan.c   meshes, pins, stages
 //   generate_offload.c    what lies in host memory and in files
 //   generate_again.c      what is recomputed and what is gathered again
+//   generate_ways.c       ways and layouts that are decided on
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -74,6 +75,8 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
 // Decides that some blocks are recomputed, and that copies of some states are redone.
 SHOAL_MUST_USE shoal_status_t shoal_generate_again(shoal_generator_t *g,
                                                    const shoal_model_t *model);
+// Decides on ways of some nodes, and on a layout in the place of a pin. Behind all of the plan.
+SHOAL_MUST_USE shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

@@ -1,0 +1,66 @@
+// Decisions of a random case about ways and layouts: some nodes are cut as the dice say instead of
+// as completion would choose, and the last pin is a decision. What cannot hold is not drawn: the
+// plan is completed once to see.
+#include "base/status.h"
+#include "explore/generate.h"
+
+static shoal_status_t decide(shoal_generator_t *g, const char *kind, const char *pattern,
+                             const char *choice) {
+  const shoal_intent_decision_t decision = {
+      .kind = kind, .pattern = pattern, .choice = choice, .by = "random", .reason = "drawn"};
+  return pattern && choice && SHOAL_PUSH(g->arena, &g->c->decisions, decision) ? NULL : SHOAL_OOM();
+}
+
+// Takes the last decision back if no plan can be completed with it.
+static shoal_status_t keep_if_it_holds(shoal_generator_t *g, const shoal_model_t *model) {
+  const shoal_intent_t intent = shoal_random_case_intent(g->c);
+  shoal_plan_t *plan = NULL;
+  shoal_status_t status =
+      shoal_plan_create(model, g->rules, &intent, (int32_t)g->c->ranks, g->arena->allocator, &plan);
+  shoal_plan_free(plan);
+  if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
+  shoal_status_free(status);
+  --g->c->decisions.count;
+  return NULL;
+}
+
+// A way of the node that wants no input unreduced, or "whole", along an axis of the first mesh.
+static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
+                               const shoal_graph_t *graph, const shoal_mesh_t *mesh) {
+  const shoal_node_t *node = &graph->nodes.items[shoal_roll(g, graph->nodes.count)];
+  const shoal_axis_t *axis = &mesh->axes[shoal_roll(g, mesh->axis_count)];
+  shoal_call_t call;
+  const shoal_rule_t *rule = NULL;
+  const char *text = "whole";
+  if (axis->size < 2) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, g->arena, &call));
+  SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
+  if (rule->way_count > 0 && shoal_chance(g, 75)) {
+    const shoal_way_t *way = &rule->ways[shoal_roll(g, rule->way_count)];
+    for (int32_t k = 0; k < way->input_count; ++k)
+      if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL) return NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
+  }
+  SHOAL_RETURN_IF_ERROR(decide(g, "way", shoal_arena_strdup(g->arena, node->name),
+                               shoal_arena_printf(g->arena, "%s=%s", axis->name, text)));
+  return keep_if_it_holds(g, model);
+}
+
+shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model) {
+  shoal_random_case_t *c = g->c;
+  const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
+  if (c->pins.count > 0 && shoal_chance(g, 20)) {
+    const shoal_intent_entry_t *pin = &c->pins.items[--c->pins.count];
+    SHOAL_RETURN_IF_ERROR(decide(g, "layout", pin->pattern, pin->value));
+  }
+  // Stages and expansions change which nodes there are, and where.
+  if (c->meshes.count != 1 || c->expand.count > 0 || g->large || !graph ||
+      graph->nodes.count == 0 || !shoal_chance(g, 30))
+    return NULL;
+  shoal_mesh_t mesh;
+  SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(c->meshes.items[0], g->arena, &mesh));
+  if (mesh.axis_count == 0) return NULL;
+  for (int64_t tries = 1 + shoal_roll(g, 3); tries > 0; --tries)
+    SHOAL_RETURN_IF_ERROR(draw_way(g, model, graph, &mesh));
+  return NULL;
+}
