@@ -29,7 +29,8 @@ static const shoal_option_t table[] = {
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static bool carries(const shoal_instruction_t *in, int64_t channel) {
-  for (int32_t i = 0; in->channels && i < in->input_count; ++i)
+  const int32_t count = in->opcode == SHOAL_OPCODE_EXCHANGE ? 1 : in->input_count;
+  for (int32_t i = 0; in->channels && i < count; ++i)
     if (in->channels[i] == channel) return true;
   return false;
 }

@@ -96,6 +96,21 @@ static inline const shoal_segment_call_t *shoal_order_back(const shoal_order_t *
   const int64_t count = order->call_count;
   return &order->calls[(index - back % count + count) % count];
 }
+// How many channels an instruction lists.
+static inline int32_t shoal_instruction_channels(const shoal_instruction_t *instruction) {
+  if (instruction->opcode == SHOAL_OPCODE_EXCHANGE) return 1;
+  return instruction->opcode == SHOAL_OPCODE_RESHARD ? instruction->input_count : 0;
+}
+
+// An EXCHANGE, as every rank of its mesh sees it.
+typedef struct shoal_exchange_sizes {
+  int32_t axis;   // of the mesh
+  int64_t parts;  // ranks along it
+  int64_t rows;   // of a part
+} shoal_exchange_sizes_t;
+// MISMATCH if the channel cannot be an exchange's.
+SHOAL_MUST_USE shoal_status_t shoal_channel_exchange(const shoal_channel_t *channel,
+                                                     shoal_exchange_sizes_t *out_sizes);
 // The steps after which slots by step come round; SHOAL_PROGRAM_MAX_PERIOD + 1: too many.
 int64_t shoal_class_period(const shoal_class_t *rank_class);
 // What a class has where nothing else is said: compute, comm, copy.

@@ -80,7 +80,7 @@ static shoal_status_t check_lanes(place_t place) {
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       const shoal_instruction_t *in = &segment->instructions[i];
       place.instruction = i;
-      if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
+      if (!in->channels) continue;
       lane_t *lane = &lanes[place.program->channels[in->channels[0]].lane];
       if (in->inputs[0] >= 0) {
         SHOAL_RETURN_IF_ERROR(one_queue(&place, in, lane->sends, "sends"));

@@ -106,7 +106,7 @@ static shoal_status_t list_events(comm_t *c, int64_t class) {
     const shoal_segment_t *segment = &c->program->classes[class].segments[call->segment];
     for (int64_t i = 0; i < segment->instruction_count; ++i) {
       const shoal_instruction_t *in = &segment->instructions[i];
-      if (in->opcode != SHOAL_OPCODE_RESHARD || c->silent[in->channels[0]]) continue;
+      if (!in->channels || c->silent[in->channels[0]]) continue;
       const int32_t channel = in->channels[0];
       const bool first = call->micro <= 0;
       if (first && !SHOAL_PUSH(c->arena, &c->members[channel], (int32_t) class)) {
@@ -278,7 +278,7 @@ static void join_silent(const shoal_program_t *program, bool *silent) {
     for (int64_t s = 0; s < class->segment_count; ++s) {
       for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
         const shoal_instruction_t *in = &class->segments[s].instructions[i];
-        for (int32_t k = 1; in->channels && k < in->input_count; ++k) {
+        for (int32_t k = 1; k < shoal_instruction_channels(in); ++k) {
           silent[in->channels[0]] &= silent[in->channels[k]];
         }
       }
@@ -303,6 +303,7 @@ static shoal_status_t find_silent(const check_t *check, const bool **out_silent)
     shoal_key_add_pointer(&key, channel->src);
     shoal_key_add_pointer(&key, channel->dst);
     shoal_key_add_type(&key, &channel->type);
+    if (channel->capacity > 0) continue;
     if (!shoal_memo_find(&memo, &key, &answer)) {
       bool quiet = false;
       shoal_status_t status = shoal_channel_is_silent(channel, program->micro, scratch, &quiet);

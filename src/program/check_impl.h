@@ -61,6 +61,10 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const check_t *check
 SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *check,
                                                                int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_operands(const check_t *check);
+// exchange.c: its buffers are what its channel says.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_exchange(const shoal_class_t *class,
+                                                           const shoal_channel_t *channel,
+                                                           const shoal_instruction_t *in);
 // Nothing else of the instruction lies where an output lies over an input (overwrite.c).
 SHOAL_MUST_USE shoal_status_t shoal_program_check_overwrites(const shoal_class_t *class,
                                                              const shoal_instruction_t *in);

@@ -26,13 +26,14 @@ static shoal_status_t check_indices(const shoal_class_t *class, const shoal_inst
   if (in->predicate >= class->buffer_count) {
     return SHOAL_ERROR(MISMATCH, "there is no buffer %d", in->predicate);
   }
-  if (!reshard) return NULL;
+  const int32_t channels = shoal_instruction_channels(in);
+  if (in->opcode != SHOAL_OPCODE_EXCHANGE && !reshard) return NULL;
   if (in->input_count < 1 || in->input_count != in->output_count || !in->channels ||
       in->input_count > SHOAL_PROGRAM_MAX_OPERANDS) {
     return SHOAL_ERROR_HINT(MISMATCH, "give a reshard one input, output and channel for each value",
                             "it has %d inputs and %d outputs", in->input_count, in->output_count);
   }
-  for (int32_t i = 0; i < in->input_count; ++i) {
+  for (int32_t i = 0; i < channels; ++i) {
     if (in->channels[i] >= 0 && in->channels[i] < channel_count) continue;
     return SHOAL_ERROR(MISMATCH, "there is no channel %d", in->channels[i]);
   }
@@ -47,6 +48,7 @@ static shoal_status_t check_queue(const shoal_class_t *class, const shoal_instru
       fits = queue->kind == SHOAL_QUEUE_COMPUTE;
       break;
     case SHOAL_OPCODE_RESHARD:
+    case SHOAL_OPCODE_EXCHANGE:
       fits = queue->kind == SHOAL_QUEUE_COMM;
       break;
     default:
@@ -110,8 +112,7 @@ static shoal_status_t check_waits(const shoal_segment_t *segment, int64_t index)
 // micro-batch.
 static shoal_status_t check_predicate(const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->predicate < 0) return NULL;
-  if (in->opcode == SHOAL_OPCODE_RESHARD || in->opcode == SHOAL_OPCODE_FEED ||
-      in->opcode == SHOAL_OPCODE_FETCH) {
+  if (in->channels || in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH) {
     return SHOAL_ERROR_HINT(MISMATCH, "leave the predicate out", "%s cannot be skipped",
                             shoal_opcode_name(in->opcode));
   }
@@ -205,6 +206,12 @@ static shoal_status_t check_reshard(const check_t *check, int64_t c, const shoal
     }
     users[number] = in;
     const shoal_channel_t *channel = &check->program->channels[number];
+    if (in->opcode == SHOAL_OPCODE_EXCHANGE) {
+      return shoal_program_check_exchange(&check->program->classes[c], channel, in);
+    }
+    if (channel->capacity > 0) {
+      return SHOAL_ERROR(MISMATCH, "channel %d has a capacity: it is an exchange's", number);
+    }
     SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, true, in->inputs[i]));
     SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, false, in->outputs[i]));
   }
@@ -345,6 +352,7 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
     case SHOAL_OPCODE_FETCH:
       return check_host(class, in);
     case SHOAL_OPCODE_RESHARD:
+    case SHOAL_OPCODE_EXCHANGE:
       return check_reshard(check, c, in, users);
     case SHOAL_OPCODE_COUNT:
       break;

@@ -242,8 +242,7 @@ static shoal_status_t check_meaning(memory_t *m) {
   if (in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH) {
     SHOAL_RETURN_IF_ERROR(check_port(m));
   }
-  if (in->opcode == SHOAL_OPCODE_RESHARD &&
-      m->program->channels[in->channels[0]].micro != (m->place.micro >= 0)) {
+  if (in->channels && m->program->channels[in->channels[0]].micro != (m->place.micro >= 0)) {
     return MISMATCH(&m->place, "call it where its channel says",
                     "channel %d and the call disagree whether this is inside the loop",
                     in->channels[0]);

@@ -177,7 +177,7 @@ static bool run_queue(comm_t *c, walker_t *w, int32_t queue, waking_t *waking) {
   for (int32_t i; (i = head_of(w, queue)) >= 0; moved = true) {
     const shoal_instruction_t *in = &segment_of(w, head->call)->instructions[i];
     if (is_blocked(w, head->call, i, &blocker)) break;
-    if (in->opcode == SHOAL_OPCODE_RESHARD && !c->silent[in->channels[0]]) {
+    if (in->channels && !c->silent[in->channels[0]]) {
       const int32_t micro = w->order->calls[head->call].micro;
       if (!meet(c, in, shoal_comm_meeting(c, in->channels[0], micro), head, waking)) break;
     }

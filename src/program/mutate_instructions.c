@@ -119,7 +119,8 @@ static void change_channel(walk_t *w, const shoal_instruction_t *in, int32_t whi
   }
   shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
   int32_t *channels =
-      mine ? shoal_mutate_own(w, in->channels, in->input_count, sizeof *channels) : NULL;
+      mine ? shoal_mutate_own(w, in->channels, shoal_instruction_channels(in), sizeof *channels)
+           : NULL;
   if (!channels) return;
   channels[which] = other;
   mine->channels = channels;
@@ -145,8 +146,8 @@ static void drop_member(walk_t *w, const shoal_instruction_t *in, int32_t which)
 }
 
 static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
-  for (int32_t i = 0; in->opcode == SHOAL_OPCODE_RESHARD && i < in->input_count; ++i) {
-    if (in->input_count > 1 &&
+  for (int32_t i = 0; i < shoal_instruction_channels(in); ++i) {
+    if (shoal_instruction_channels(in) > 1 &&
         shoal_mutate_due(w, SHOAL_MUTATION_MEMBER, "leave its value %d out", i)) {
       drop_member(w, in, i);
     }

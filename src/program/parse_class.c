@@ -206,9 +206,10 @@ static bool read_reduce(parse_t *p, shoal_reduce_t *out_reduce) {
 // "channel 3,4": one for each pair of an input and an output.
 static bool read_channels(parse_t *p, shoal_instruction_t *in) {
   if (!shoal_scan_expect(&p->scan, "channel")) return false;
-  int32_t *channels = SHOAL_NEW(p->arena, int32_t, in->input_count);
+  const int32_t count = shoal_instruction_channels(in);
+  int32_t *channels = SHOAL_NEW(p->arena, int32_t, count);
   if (!channels) return out_of_memory(p);
-  for (int32_t i = 0; i < in->input_count; ++i) {
+  for (int32_t i = 0; i < count; ++i) {
     if (i > 0 && !shoal_scan_expect(&p->scan, ",")) return false;
     if (!shoal_parse_int32(p, "channel", 0, p->program->channel_count - 1, &channels[i])) {
       return false;
@@ -244,6 +245,7 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
       in->attrs = attrs;
       return true;
     case SHOAL_OPCODE_RESHARD:
+    case SHOAL_OPCODE_EXCHANGE:
       return read_channels(p, in);
     case SHOAL_OPCODE_ACCUMULATE:
       return read_reduce(p, &in->reduce);

@@ -4,6 +4,7 @@
 //   bind.c          a rank's parts, addresses, local calls
 //   bind_copy.c     copies in and out of micro-batches
 //   bind_reshard.c  a rank's share of a reshard
+//   exchange.c      what an exchange is
 //   largest.c       what buffers are planned at
 //   sample.c        ranks and micro-batches that stand for others
 //   lives.c         when buffers are in use

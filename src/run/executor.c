@@ -28,6 +28,8 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, int32_t index, shoal_ac
       return shoal_run_fetch(queue, index, &action->transfer);
     case SHOAL_OPCODE_RESHARD:
       return shoal_carrier_enqueue(&action->move->carrier, queue);
+    case SHOAL_OPCODE_EXCHANGE:
+      return shoal_run_exchange(queue, action->exchange);
     case SHOAL_OPCODE_COUNT:
       break;
   }

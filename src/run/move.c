@@ -64,28 +64,32 @@ static shoal_status_t make_lanes(shoal_runner_t *runner) {
 }
 
 // Groups are made once per list of ranks and lane.
-static shoal_status_t give_group(shoal_runner_t *runner, shoal_run_move_t *move) {
-  const shoal_motion_t *motion = move->carrier.motion;
-  move->carrier.lane = runner->lanes[move->lane];
-  if (!motion->collective || motion->group_count == 0) return NULL;
+static shoal_status_t find_group(shoal_runner_t *runner, int32_t lane, int32_t count,
+                                 const int32_t *ranks, shoal_group_t **out_group) {
   for (int64_t i = 0; i < runner->groups.count; ++i) {
     const shoal_run_group_t *known = &runner->groups.items[i];
-    if (known->lane != move->lane || known->count != motion->group_count ||
-        memcmp(known->ranks, motion->group, sizeof *motion->group * (size_t)known->count) != 0) {
+    if (known->lane != lane || known->count != count ||
+        memcmp(known->ranks, ranks, sizeof *ranks * (size_t)count) != 0) {
       continue;
     }
-    move->carrier.group = known->group;
+    *out_group = known->group;
     return NULL;
   }
   // The slot first: then a group that was made is always found again and freed.
   if (!SHOAL_PUSH(&runner->arena, &runner->groups,
-                  ((shoal_run_group_t){move->lane, motion->group_count, motion->group, NULL}))) {
+                  ((shoal_run_group_t){lane, count, ranks, NULL}))) {
     return SHOAL_OOM();
   }
-  SHOAL_RETURN_IF_ERROR(shoal_lane_group_create(move->carrier.lane, motion->group_count,
-                                                motion->group, &move->carrier.group));
-  runner->groups.items[runner->groups.count - 1].group = move->carrier.group;
+  SHOAL_RETURN_IF_ERROR(shoal_lane_group_create(runner->lanes[lane], count, ranks, out_group));
+  runner->groups.items[runner->groups.count - 1].group = *out_group;
   return NULL;
+}
+
+static shoal_status_t give_group(shoal_runner_t *runner, shoal_run_move_t *move) {
+  const shoal_motion_t *motion = move->carrier.motion;
+  move->carrier.lane = runner->lanes[move->lane];
+  if (!motion->collective || motion->group_count == 0) return NULL;
+  return find_group(runner, move->lane, motion->group_count, motion->group, &move->carrier.group);
 }
 
 // Where the device is blind, lazy reshards are packed in device memory outside the arena: the plan
@@ -147,6 +151,9 @@ shoal_status_t shoal_run_moves_bind(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(make_lanes(runner));
   for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
     SHOAL_RETURN_IF_ERROR(give_group(runner, move));
+  }
+  for (shoal_run_exchange_t *e = runner->exchanges; e; e = e->next) {
+    SHOAL_RETURN_IF_ERROR(find_group(runner, e->lane, e->group_count, e->ranks, &e->group));
   }
   SHOAL_RETURN_IF_ERROR(make_posts(runner));
   for (shoal_run_move_t *move = runner->moves; move; move = move->next) {

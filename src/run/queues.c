@@ -31,6 +31,7 @@ static int64_t commands_of(const shoal_action_t *action) {
   const shoal_opcode_t opcode = action->bound->instruction->opcode;
   if (action->bound->idle) return 0;
   if (opcode == SHOAL_OPCODE_RESHARD) return shoal_carrier_commands(&action->move->carrier);
+  if (opcode == SHOAL_OPCODE_EXCHANGE) return 5;
   if (shoal_run_is_offload(action->bound)) return 2 * action->offload.passage_count;
   return opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH ? 2 : 1;
 }

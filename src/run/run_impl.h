@@ -13,6 +13,7 @@
 //   timer.c      times of instructions, when they are asked for
 //   offload.c    arenas of host and file memory, and copies from and to them
 //   move.c       reshards: what load builds for them, and runs on a queue
+//   exchange.c   rows whose number is read at run time
 //   states.c     get, set, gather
 //   signal.c     signals that ask for a stop
 //   checkpoint.c, safetensors.c   save and load
@@ -114,6 +115,25 @@ typedef struct shoal_run_offload {
   shoal_run_passage_t *passages;
 } shoal_run_offload_t;
 
+// EXCHANGE in one call: rows and counts come to the host, are exchanged there, and go back. (A
+// backend that reads counts on the device could do without; there is none yet.)
+typedef struct shoal_run_exchange {
+  shoal_world_t *world;
+  shoal_group_t *group;
+  int32_t lane, group_count, me;
+  int32_t *ranks;  // of the group
+  const char *label, *what;
+  shoal_dtype_t dtype;
+  int64_t row;             // elements of one
+  int64_t rows, capacity;  // of a part; of what comes
+  shoal_address_t input, counts, output, came;
+  char *sent, *received;               // on the host
+  int64_t *matrix;                     // [from][to]: rows
+  int64_t *send_counts, *recv_counts;  // elements
+  int64_t *numbers;                    // rows: sent; then those that came
+  struct shoal_run_exchange *next;     // all of the runner
+} shoal_run_exchange_t;
+
 // A value that an instruction writes, to be shown to the tap.
 typedef struct shoal_run_tap {
   shoal_runner_t *runner;
@@ -147,6 +167,7 @@ typedef struct shoal_action {
     shoal_fill_t fill;
     shoal_run_transfer_t transfer;
     shoal_run_move_t *move;
+    shoal_run_exchange_t *exchange;
     shoal_run_offload_t offload;  // COPY, where shoal_run_is_offload says so
   };
 } shoal_action_t;
@@ -229,6 +250,7 @@ struct shoal_runner {
   SHOAL_VEC(shoal_run_group_t) groups;
   shoal_group_t *everyone;                  // for meet.c; NULL in a world of one
   shoal_run_move_t *moves;                  // all, the latest first
+  shoal_run_exchange_t *exchanges;          // all, the latest first
   shoal_lane_t *lanes[SHOAL_MAX_LANES];     // those that the program's channels name
   char *bounces[SHOAL_MAX_QUEUES];          // host memory of reshards, where the device is blind
   shoal_address_t posts[SHOAL_MAX_QUEUES];  // device memory from which lazy ones are sent there
@@ -388,6 +410,15 @@ SHOAL_MUST_USE shoal_status_t shoal_run_moves_bind(shoal_runner_t *runner);
 // after it.
 SHOAL_MUST_USE shoal_status_t shoal_run_moves_drain(shoal_runner_t *runner);
 void shoal_run_moves_free(shoal_runner_t *runner);  // when the queues are idle
+
+// ---- exchange.c -----------------------------------------------------------------------
+
+// Prepares an exchange; shoal_run_moves_bind gives it its group.
+SHOAL_MUST_USE shoal_status_t shoal_run_exchange_init(shoal_runner_t *runner, const char *segment,
+                                                      const shoal_bound_instruction_t *bound,
+                                                      shoal_run_exchange_t **out_exchange);
+SHOAL_MUST_USE shoal_status_t shoal_run_exchange(shoal_queue_t *queue,
+                                                 shoal_run_exchange_t *exchange);
 
 // ---- bounded.c ------------------------------------------------------------------------
 

@@ -70,9 +70,9 @@ static void write_instructions(const shoal_program_t *program, const double *sec
     for (int64_t s = 0; s < program->classes[c].segment_count; ++s) {
       const shoal_segment_t *segment = &program->classes[c].segments[s];
       for (int64_t i = 0; i < segment->instruction_count; ++i, ++at) {
-        // What a reshard takes depends on when the others come: it is left to the links.
+        // What communication takes depends on when the others come: it is left to the links.
         const shoal_instruction_t *in = &segment->instructions[i];
-        if (counts[at] == 0 || in->opcode == SHOAL_OPCODE_RESHARD) continue;
+        if (counts[at] == 0 || in->channels) continue;
         shoal_json_begin(w, NULL, '{', true);
         shoal_json_int(w, "class", c);
         shoal_json_string(w, "segment", segment->name);

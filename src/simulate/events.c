@@ -224,7 +224,7 @@ static shoal_status_t start_queue(run_t *run, shoal_sim_party_t party, bool *out
     bool done;
     queue->running = true;
     queue->started = run->now;
-    if (head_of(queue)->opcode == SHOAL_OPCODE_RESHARD) {
+    if (head_of(queue)->channels) {
       SHOAL_RETURN_IF_ERROR(start_reshard(run, party, seconds, &done));
     } else {
       SHOAL_RETURN_IF_ERROR(start_alone(run, party, seconds, &done));

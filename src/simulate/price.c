@@ -213,7 +213,7 @@ static bool is_offload(const pricer_t *p, const shoal_instruction_t *in) {
 
 static shoal_status_t price(pricer_t *p, const shoal_instruction_t *in, double *out_seconds) {
   *out_seconds = 0;
-  if (in->opcode == SHOAL_OPCODE_RESHARD) return NULL;  // flow.c
+  if (in->channels) return NULL;  // flow.c
   if (in->opcode == SHOAL_OPCODE_COMPUTE) return price_compute(p, in, out_seconds);
   double bytes = 0;
   for (int32_t i = 0; i < in->input_count + in->output_count; ++i) {

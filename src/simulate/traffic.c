@@ -186,7 +186,7 @@ static void count_uses(const shoal_sim_t *sim, int64_t *most, int64_t *mine) {
     for (int64_t c = 0; who->order && c < who->order->call_count; ++c) {
       const shoal_segment_t *segment = &who->rank_class->segments[who->order->calls[c].segment];
       for (int64_t i = 0; i < segment->instruction_count; ++i) {
-        if (segment->instructions[i].opcode == SHOAL_OPCODE_RESHARD) {
+        if (segment->instructions[i].channels) {
           ++mine[segment->instructions[i].channels[0]];
         }
       }
