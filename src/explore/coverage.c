@@ -59,6 +59,7 @@ static const char *const features[] = {"uneven",
                                        "way decided whole",
                                        "recomputed",
                                        "redone",
+                                       "exchanged in each",
                                        "schedule gpipe",
                                        "schedule 1f1b",
                                        "schedule 1f1b+1",
@@ -313,8 +314,24 @@ static bool lies_over_an_input(const shoal_class_t *class, const shoal_instructi
   return over;
 }
 
+// Is what micro-batches add up reduced over ranks in each of them?
+static bool is_exchanged_in_each(const shoal_channel_t *channel) {
+  const shoal_cut_t *micro = shoal_layout_along(channel->src, SHOAL_AXIS_MICRO);
+  bool before = false, behind = false;
+  for (int32_t i = 0; i < channel->src->cut_count; ++i)
+    before |= channel->src->cuts[i].kind == SHOAL_CUT_PARTIAL &&
+              channel->src->cuts[i].axis != SHOAL_AXIS_MICRO;
+  for (int32_t i = 0; i < channel->dst->cut_count; ++i)
+    behind |= channel->dst->cuts[i].kind == SHOAL_CUT_PARTIAL &&
+              channel->dst->cuts[i].axis != SHOAL_AXIS_MICRO;
+  return micro && micro->kind == SHOAL_CUT_PARTIAL && before && !behind;
+}
+
 static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
+  if (in->opcode == SHOAL_OPCODE_RESHARD &&
+      is_exchanged_in_each(&program->channels[in->channels[0]]))
+    return occurs(c, "feature", "exchanged in each");
   if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channels[0]].lane > 0)
     return occurs(c, "feature", "lane");
   if (in->opcode == SHOAL_OPCODE_RESHARD && in->input_count > 1) {

@@ -1,5 +1,6 @@
 // Decisions of a random case that make something a second time: blocks that are recomputed in the
-// backward pass, states of which copies are redone on each side of the step.
+// backward pass, states of which copies are redone on each side of the step, some of them ahead,
+// gradients that are exchanged in each micro-batch.
 #include "base/status.h"
 #include "explore/generate.h"
 
@@ -22,11 +23,16 @@ static shoal_status_t recompute(shoal_generator_t *g) {
 
 shoal_status_t shoal_generate_again(shoal_generator_t *g, const shoal_model_t *model) {
   if (shoal_chance(g, g->c->blocks > 0 ? 80 : 10)) SHOAL_RETURN_IF_ERROR(recompute(g));
+  if (shoal_chance(g, 20)) SHOAL_RETURN_IF_ERROR(decide(g, "sync", "s*", "each"));
   if (!shoal_chance(g, 30)) return NULL;
   for (int64_t s = 0; s < model->states.count; ++s) {
     const shoal_state_info_t *state = &model->states.items[s];
     if (!state->options.trainable || !shoal_chance(g, 60)) continue;
-    SHOAL_RETURN_IF_ERROR(decide(g, "keep", shoal_arena_strdup(g->arena, state->name), "redo"));
+    const char *name = shoal_arena_strdup(g->arena, state->name);
+    SHOAL_RETURN_IF_ERROR(decide(g, "keep", name, "redo"));
+    static const char *const ahead[] = {"0", "1", "2"};
+    if (shoal_chance(g, 50))
+      SHOAL_RETURN_IF_ERROR(decide(g, "prefetch", name, ahead[shoal_roll(g, 3)]));
   }
   return NULL;
 }

@@ -4,15 +4,16 @@
 // Members of a bucket are the same kind of communication of the same ranks, in the same segment. A
 // bucket is open while it may still grow: then its members, and the updates that need them, wait.
 // It is closed when the next member does not fit any more, when something else needs a value of it,
-// or when the segment ends; and it stands where it is closed. Updates follow at the end of the
-// segment: on the way there they would hold up the queue that computes gradients. A value as large
-// as a bucket goes alone, at once: packing it would cost more than it saves.
+// or when the segment ends; and it stands where it is closed. Updates follow when the next one is
+// closed, or at the end of the segment: at once they would hold up the queue that computes
+// gradients. A value as large as a bucket goes alone, at once: packing it would cost more than it
+// saves.
 //
 // A gather of a state can run as soon as the segment begins, so that its bucket stands where its
 // first member is needed, and takes the others along.
 //
 // Items come behind those that make what they read, and what they write over must not be needed by
-// one that waits. (Sums over micro-batches are written again and again: they are never moved.)
+// one that waits.
 #include "lower/buckets.h"
 
 #include <string.h>
@@ -49,6 +50,9 @@ typedef struct pass {
   shoal_arena_t *arena;  // scratch
   int32_t *pending;      // by instance: how many items that wait write it
   int32_t *needed;       // by instance: how many of them read or write it
+  int32_t *closed_in;    // by instance: the reduction that makes it, numbered from 1; 0: none
+  int32_t closed;        // reductions so far
+  bool ends;             // nothing lags any more
   SHOAL_VEC(item_t *) out;
   SHOAL_VEC(item_t *) late;
   SHOAL_VEC(bucket_t *) buckets;  // of the segment, in the order in which they were opened
@@ -179,6 +183,24 @@ static shoal_status_t join_members(const pass_t *p, const bucket_t *bucket, item
   return NULL;
 }
 
+static shoal_status_t take_ready(pass_t *p);
+
+// Puts a reduction: updates that need the one before need not lag any more.
+static shoal_status_t put_reduction(pass_t *p, item_t *item) {
+  ++p->closed;
+  for (int32_t i = 0; i < item->code.output_count; ++i)
+    p->closed_in[item->code.outputs[i]] = p->closed;
+  SHOAL_RETURN_IF_ERROR(put(p, item));
+  return p->ends ? NULL : take_ready(p);
+}
+
+static bool lags(const pass_t *p, const item_t *item) {
+  bool fresh = false;
+  for (int32_t i = 0; i < item->code.input_count; ++i)
+    fresh |= p->closed_in[item->code.inputs[i]] == p->closed;
+  return fresh && p->closed > 0 && !p->ends;
+}
+
 static shoal_status_t close_bucket(pass_t *p, bucket_t *bucket, const char *why) {
   if (!bucket->open) return NULL;
   item_t *item = NULL;
@@ -188,7 +210,7 @@ static shoal_status_t close_bucket(pass_t *p, bucket_t *bucket, const char *why)
     wait_on(p, bucket->members.items[i], -1);
   item->bucket_bytes = bucket->bytes;
   item->bucket_closed = why;
-  return put(p, item);
+  return bucket->key.gathers ? put(p, item) : put_reduction(p, item);
 }
 
 static shoal_status_t close_all(pass_t *p, const char *why) {
@@ -198,10 +220,10 @@ static shoal_status_t close_all(pass_t *p, const char *why) {
   return NULL;
 }
 
-static shoal_status_t put_alone(pass_t *p, item_t *item, int64_t bytes) {
+static shoal_status_t put_alone(pass_t *p, item_t *item, bool gathers, int64_t bytes) {
   item->bucket_bytes = bytes;
   item->bucket_closed = "it is as large as a bucket";
-  return put(p, item);
+  return gathers ? put(p, item) : put_reduction(p, item);
 }
 
 static bool is_full(const bucket_t *bucket, int64_t more) {
@@ -214,7 +236,7 @@ static shoal_status_t add_member(pass_t *p, const bucket_key_t *key, item_t *ite
   bucket_t *bucket = NULL;
   int64_t bytes;
   SHOAL_RETURN_IF_ERROR(measure(p, item, key->gathers, &bytes));
-  if (key->limit > 0 && bytes >= key->limit) return put_alone(p, item, bytes);
+  if (key->limit > 0 && bytes >= key->limit) return put_alone(p, item, key->gathers, bytes);
   for (int64_t i = 0; i < p->buckets.count && !bucket; ++i)
     if (p->buckets.items[i]->open && same_key(&p->buckets.items[i]->key, key))
       bucket = p->buckets.items[i];
@@ -239,24 +261,31 @@ static shoal_status_t add_member(pass_t *p, const bucket_key_t *key, item_t *ite
 // May the item wait until buckets are closed? Updates may, and what moves and fetches values: who
 // else needs these closes the buckets.
 static bool may_wait(const pass_t *p, const item_t *item) {
-  if (item->node >= 0) return p->graph->graph->nodes.items[item->node].kind == SHOAL_NODE_UPDATE;
-  return item->code.opcode != SHOAL_OPCODE_ACCUMULATE;
+  return item->node < 0 || p->graph->graph->nodes.items[item->node].kind == SHOAL_NODE_UPDATE;
 }
 
 static shoal_status_t take(pass_t *p, item_t *item);
 
-// Everything that waits, in its order. What joins buckets there is closed behind the others.
+// What waits and need not any more, in its order.
+static shoal_status_t take_ready(pass_t *p) {
+  item_t **items = p->late.items;
+  const int64_t count = p->late.count;
+  p->late.items = NULL;
+  p->late.count = p->late.capacity = 0;
+  for (int64_t i = 0; i < count; ++i) wait_on(p, items[i], -1);
+  for (int64_t i = 0; i < count; ++i) SHOAL_RETURN_IF_ERROR(take(p, items[i]));
+  return NULL;
+}
+
+// Everything that waits. What joins buckets there is closed behind the others.
 static shoal_status_t take_late(pass_t *p, const char *why) {
+  p->ends = true;
   SHOAL_RETURN_IF_ERROR(close_all(p, why));
   while (p->late.count > 0) {
-    item_t **items = p->late.items;
-    const int64_t count = p->late.count;
-    p->late.items = NULL;
-    p->late.count = p->late.capacity = 0;
-    for (int64_t i = 0; i < count; ++i) wait_on(p, items[i], -1);
-    for (int64_t i = 0; i < count; ++i) SHOAL_RETURN_IF_ERROR(take(p, items[i]));
+    SHOAL_RETURN_IF_ERROR(take_ready(p));
     SHOAL_RETURN_IF_ERROR(close_all(p, why));
   }
+  p->ends = false;
   return NULL;
 }
 
@@ -270,13 +299,12 @@ static shoal_status_t free_inputs(pass_t *p, const item_t *item) {
 }
 
 static shoal_status_t take(pass_t *p, item_t *item) {
-  if (is_blocked(p, item)) {
-    if (may_wait(p, item)) {
-      wait_on(p, item, 1);
-      return SHOAL_PUSH(p->arena, &p->late, item) ? NULL : SHOAL_OOM();
-    }
-    SHOAL_RETURN_IF_ERROR(free_inputs(p, item));
+  const bool blocked = is_blocked(p, item);
+  if (may_wait(p, item) && (blocked || lags(p, item))) {
+    wait_on(p, item, 1);
+    return SHOAL_PUSH(p->arena, &p->late, item) ? NULL : SHOAL_OOM();
   }
+  if (blocked) SHOAL_RETURN_IF_ERROR(free_inputs(p, item));
   bool found;
   bucket_key_t key;
   SHOAL_RETURN_IF_ERROR(find_key(p, item, &found, &key));
@@ -306,7 +334,7 @@ static shoal_status_t gather(pass_t *p, int64_t count, item_t *const *items, int
     if (key->limit > 0 && bytes >= key->limit) {
       if (i > at) continue;
       p->taken[i] = true;
-      return put_alone(p, items[i], bytes);
+      return put_alone(p, items[i], true, bytes);
     }
     if (is_full(&bucket, bytes)) {
       why = shoal_arena_printf(p->b->arena, "'%s' did not fit", items[i]->code.name);
@@ -325,6 +353,7 @@ static shoal_status_t gather(pass_t *p, int64_t count, item_t *const *items, int
 // The items of a segment find their order and buckets.
 static shoal_status_t bucket_segment(pass_t *p, int64_t count, item_t *const *items) {
   p->out.count = p->late.count = p->buckets.count = 0;
+  p->closed = 0;
   p->taken = SHOAL_NEW(p->arena, bool, count);
   if (!p->taken) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) {
@@ -372,8 +401,9 @@ shoal_status_t shoal_lower_pass_buckets(build_t *b) {
     pass_t p = {.b = b, .graph = &b->graphs[g], .arena = &scratch};
     p.pending = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     p.needed = SHOAL_NEW(&scratch, int32_t, b->instances.count);
+    p.closed_in = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     shoal_status_t status =
-        p.pending && p.needed
+        p.pending && p.needed && p.closed_in
             ? shoal_bucket_states_make(p.graph, b->plan->model, &scratch, &p.states)
             : SHOAL_OOM();
     if (!status) status = bucket_graph(&p);

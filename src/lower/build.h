@@ -75,6 +75,7 @@ typedef struct item {
   int32_t segment, send_segment;               // of the graph's: where that is
   int32_t one_input, one_output, one_channel;  // storage of single-operand items
   need_t one_need;
+  const char *why;            // it stands here: `schedule` has moved it; NULL: it has not
   int64_t bucket_bytes;       // of a bucket's values
   const char *bucket_closed;  // why a bucket has no more members; NULL: the item is no bucket
 } item_t;

@@ -16,9 +16,7 @@ static shoal_status_t check_states(const shoal_plan_t *plan) {
   for (int64_t s = 0; s < plan->model->states.count; ++s) {
     const char *name = plan->model->states.items[s].name;
     const shoal_sync_t *sync = &plan->syncs[s];
-    if (sync->each || sync->narrow) return refuse(plan, SHOAL_DECIDE_SYNC, name);
-    if (sync->prefetch != 1 && plan->memories[s] == SHOAL_MEMORY_DEVICE)
-      return refuse(plan, SHOAL_DECIDE_PREFETCH, name);
+    if (sync->narrow) return refuse(plan, SHOAL_DECIDE_SYNC, name);
   }
   return NULL;
 }

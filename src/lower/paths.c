@@ -4,10 +4,11 @@
 //   leave the loop    micro:partial is accumulated, micro:dim is gathered, once per micro-batch
 //   reshard           between layouts of one mesh or two; the only communication
 //   enter the loop    a micro-batch's part is sliced out
-// so a gradient is summed over micro-batches first and reduced over ranks once. Phases and depths
-// of items and instances follow from what they read.
+// so a gradient is summed over micro-batches first and reduced over ranks once; unless the plan
+// wants it exchanged in each of them: then it is resharded first, and only parts are summed. Phases
+// and depths of items and instances follow from what they read.
 #include "base/status.h"
-#include "lower/build.h"
+#include "lower/buckets.h"
 #include "op/reduce.h"
 #include "plan/cut.h"
 #include "program/key.h"
@@ -23,7 +24,8 @@ typedef struct routing {
   build_t *b;
   graph_build_t *out;  // its items: those that are done
   const shoal_graph_t *graph;
-  redo_t redo;  // of the value that is being brought
+  bucket_states_t *states;  // NULL: no gradient is exchanged in each micro-batch
+  redo_t redo;              // of the value that is being brought
 } routing_t;
 
 // Adds an item with a place of its own.
@@ -223,6 +225,25 @@ static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layo
 
 static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *out_index);
 
+// Takes a gradient that is to be exchanged in each micro-batch to the parts it is needed in, within
+// the loop.
+static shoal_status_t exchange_each(const routing_t *l, const shoal_layout_t *need,
+                                    const shoal_cut_t *micro, int32_t *at) {
+  const instance_t *source = instance_at(l->b, *at);
+  if (!l->states || micro->kind != SHOAL_CUT_PARTIAL || source->layout->mesh != need->mesh)
+    return NULL;
+  const int32_t state = shoal_bucket_states_of_gradient(l->states, source->value);
+  if (state < 0 || !l->b->plan->syncs[state].each) return NULL;
+  shoal_layout_t inside = *need;
+  const shoal_layout_t *kept = NULL;
+  if (inside.cut_count == SHOAL_MAX_CUTS) return NULL;
+  for (int32_t i = inside.cut_count++; i > 0; --i) inside.cuts[i] = inside.cuts[i - 1];
+  inside.cuts[0] = *micro;
+  SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&l->b->layouts, &inside, &kept));
+  if (shoal_layout_equal(source->layout, kept)) return NULL;
+  return reshard(l, *at, kept, at);
+}
+
 // The instance that meets the need; makes it if there is none.
 static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *out_index) {
   const shoal_layout_t *need = wanted->layout;
@@ -236,7 +257,10 @@ static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *o
   if (!same_micro && have_micro && need_micro)
     return SHOAL_ERROR(UNSUPPORTED, "'%s' is cut along micro in two different ways",
                        instance_at(l->b, at)->name);
-  if (!same_micro && have_micro) SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
+  if (!same_micro && have_micro) {
+    SHOAL_RETURN_IF_ERROR(exchange_each(l, need, have_micro, &at));
+    SHOAL_RETURN_IF_ERROR(leave_loop(l, at, have_micro, &at));
+  }
   const shoal_layout_t *between = need, *inside = NULL;
   if (!same_micro && need_micro)
     SHOAL_RETURN_IF_ERROR(outside_loop(l, need, need_micro, false, &between));
@@ -415,6 +439,10 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
 
 static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
   routing_t l = {.b = b, .out = graph, .graph = graph->graph};
+  bool each = false;
+  for (int64_t s = 0; s < b->plan->model->states.count; ++s) each |= b->plan->syncs[s].each;
+  if (each)
+    SHOAL_RETURN_IF_ERROR(shoal_bucket_states_make(graph, b->plan->model, b->arena, &l.states));
   item_t **items = graph->items.items;
   const int64_t count = graph->items.count;
   graph->items.items = NULL;

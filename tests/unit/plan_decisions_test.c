@@ -259,7 +259,7 @@ static void test_why(void **state) {
 static void test_lowering_refuses(void **state) {
   (void)state;
   static const shoal_intent_decision_t cases[] = {
-      D("sync", "wte/*", "each"),
+      D("sync", "wte/*", "dtype=bf16"),
   };
   for (int64_t i = 0; i < COUNT(cases); ++i) {
     shoal_plan_t *plan = plan_with(1, &cases[i]);
