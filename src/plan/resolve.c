@@ -184,9 +184,31 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   return status;
 }
 
+// Only the forward pass is recomputed: a decision that matches nothing of it would say nothing.
+static shoal_status_t check_recompute(const shoal_plan_t *plan,
+                                      const shoal_intent_decision_t *decision) {
+  const char *other = NULL;
+  if (strcmp(decision->kind, "recompute") != 0 || strcmp(decision->choice, "yes") != 0) return NULL;
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
+    const shoal_graph_t *graph = plan->graphs[g].graph;
+    for (int64_t n = 0; n < graph->nodes.count; ++n) {
+      const shoal_node_t *node = &graph->nodes.items[n];
+      if (!shoal_pattern_match(decision->pattern, node->name)) continue;
+      if (node->kind == SHOAL_NODE_FORWARD) return NULL;
+      if (!other) other = node->name;
+    }
+  }
+  if (!other) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "let the pattern match nodes of the forward pass",
+                          "decision 'recompute %s yes': '%s' is not part of the forward pass",
+                          decision->pattern, other);
+}
+
 shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
   const shoal_model_t *model = plan->model;
   SHOAL_RETURN_IF_ERROR(sort_ways(plan));
+  for (int64_t i = 0; i < plan->intent.decision_count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_recompute(plan, &plan->intent.decisions[i]));
   plan->syncs = SHOAL_NEW(&plan->arena, shoal_sync_t, model->states.count);
   plan->memories = SHOAL_NEW(&plan->arena, shoal_memory_kind_t, model->states.count);
   if (!plan->syncs || !plan->memories) return SHOAL_OOM();

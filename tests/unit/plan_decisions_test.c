@@ -89,6 +89,10 @@ static void test_unknown(void **state) {
          "did you mean 'recompute'?");
   refuse(SHOAL_INVALID_ARGUMENT, "recompute", "block*", "perhaps", "'recompute block* perhaps'",
          "yes|no");
+  refuse(SHOAL_INVALID_ARGUMENT, "recompute", "update/*", "yes",
+         "'recompute update/* yes': 'update/", "forward pass");
+  refuse(SHOAL_INVALID_ARGUMENT, "recompute", "grad/block0*", "yes", "is not part of the forward",
+         "forward pass");
   refuse(SHOAL_INVALID_ARGUMENT, "keep", "wte/table", "hosts", "'hosts' is no choice of keep",
          "did you mean 'host'?");
   refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "1f2b", "'1f2b' is no choice", "1f1b");
