@@ -1,10 +1,10 @@
 // What bench/overlap runs on every rank: steps of several programs by turns, and what their
 // instructions took. Rank 0 prints the seconds of a step, one line of JSON for each program and
 // turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same in
-// different orders: their losses must be the same, to the bit. They may have instructions
-// `bench.pause`, which take time and no core, as a device of the rank's own would.
+// different orders: their losses must be the same, to the bit. They may have products
+// `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own would.
 //
-//   overlap_step TURNS STEPS PROGRAM...
+//   overlap_step TURNS STEPS MICROSECONDS PROGRAM...
 #include <shoal/shoal.h>
 #include <shoal/simulate.h>
 #include <stdio.h>
@@ -29,31 +29,28 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static const shoal_attr_schema_t pause_attrs[] = {{.name = "microseconds", .kind = SHOAL_ATTR_INT}};
+static shoal_op_t slow_product;  // a record is registered once, and its kernel knows only its call
+static shoal_status_t (*product)(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                 const shoal_tensor_t *outputs, void *workspace);
+static int64_t pause_us;
 
-static shoal_status_t pause_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  (void)call;
-  out_types[0] = (shoal_type_t){.dtype = SHOAL_F32};
+static shoal_status_t slow_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                  const shoal_tensor_t *outputs, void *workspace) {
+  SHOAL_RETURN_IF_ERROR(product(call, inputs, outputs, workspace));
+  nanosleep(&(struct timespec){pause_us / 1000000, pause_us % 1000000 * 1000}, NULL);
   return NULL;
 }
 
-static shoal_status_t pause_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
-                                   const shoal_tensor_t *outputs, void *workspace) {
-  (void)inputs, (void)workspace;
-  const int64_t us = call->attrs[0].i;
-  nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
-  *(float *)outputs[0].data = 0;
-  return NULL;
+// `bench.einsum`: shoal.einsum, and then a pause.
+static shoal_status_t register_product(shoal_registry_t *registry) {
+  const shoal_op_t *plain = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_op_find(registry, "shoal.einsum", &plain));
+  slow_product = *plain;
+  slow_product.name = "bench.einsum";
+  slow_product.kernel = slow_kernel;
+  product = plain->kernel;
+  return shoal_op_register(registry, &slow_product);
 }
-
-static const shoal_op_t pause_op = {.name = "bench.pause",
-                                    .doc = "Waits.",
-                                    .output_count = 1,
-                                    .outputs = (const char *const[]){"out"},
-                                    .attr_count = 1,
-                                    .attrs = pause_attrs,
-                                    .infer = pause_infer,
-                                    .kernel = pause_kernel};
 
 // Feeds every input of `train`: floats in [0, 1), integers below 8.
 static shoal_status_t feed(bench_t *bench, int which) {
@@ -144,21 +141,22 @@ static shoal_status_t measure(bench_t *bench, int64_t turns, int64_t steps, char
 }
 
 int main(int argc, char **argv) {
-  if (argc < 4 || argc - 3 > MOST_PROGRAMS) {
-    fprintf(stderr, "usage: overlap_step TURNS STEPS PROGRAM...\n");
+  if (argc < 5 || argc - 4 > MOST_PROGRAMS) {
+    fprintf(stderr, "usage: overlap_step TURNS STEPS MICROSECONDS PROGRAM...\n");
     return 2;
   }
   bench_t bench = {0};
+  pause_us = strtoll(argv[3], NULL, 10);
   const shoal_allocator_t allocator = shoal_allocator_system();
   shoal_status_t status = NULL;
   SHOAL_GOTO_IF_ERROR(status, done, shoal_arena_create(allocator, &bench.arena));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_world_join(NULL, &bench.world));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_registry_create(allocator, &bench.registry));
-  SHOAL_GOTO_IF_ERROR(status, done, shoal_op_register(bench.registry, &pause_op));
-  SHOAL_GOTO_IF_ERROR(status, done, open_programs(&bench, argc - 3, argv + 3));
+  SHOAL_GOTO_IF_ERROR(status, done, register_product(bench.registry));
+  SHOAL_GOTO_IF_ERROR(status, done, open_programs(&bench, argc - 4, argv + 4));
   SHOAL_GOTO_IF_ERROR(
       status, done,
-      measure(&bench, strtoll(argv[1], NULL, 10), strtoll(argv[2], NULL, 10), argv + 3));
+      measure(&bench, strtoll(argv[1], NULL, 10), strtoll(argv[2], NULL, 10), argv + 4));
 done:
   for (int i = 0; i < MOST_PROGRAMS; ++i) {
     shoal_session_free(bench.sessions[i]);
