@@ -2,7 +2,8 @@
 // instructions took. Rank 0 prints the seconds of a step, one line of JSON for each program and
 // turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same in
 // different orders: their losses must be the same, to the bit. They may have products
-// `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own would.
+// `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own
+// would.
 //
 //   overlap_step TURNS STEPS MICROSECONDS PROGRAM...
 #include <shoal/shoal.h>

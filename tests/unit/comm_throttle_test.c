@@ -268,7 +268,7 @@ static shoal_status_t sleeps(shoal_world_t *world, void *self) {
                       1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec) +
                       1e-6 * (double)(after.ru_stime.tv_usec - before.ru_stime.tv_usec);
   printf("rank 1 used %.2f %% of a core in %.2f s on a link\n", 100 * used / took, took);
-  // Time on the link counts from rank 0's sending, which may have been before: only cores are judged.
+  // Time on the link counts from when rank 0 sent, which may be earlier: only cores are judged.
   CHECK(used < 0.03, "%.3f s of a core in %.2f s", used, took);
   return NULL;
 }
