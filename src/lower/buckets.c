@@ -28,6 +28,7 @@ typedef struct bucket_key {
   const shoal_mesh_t *mesh;
   int32_t lane, segment;
   bool micro, collective, gathers;
+  shoal_side_t side;  // of gathers: what is redone is not kept from one side to the next
   shoal_reshard_kind_t kind;
   shoal_reduce_t reduce;
   shoal_dtype_t dtype;  // of what is reduced; else the first
@@ -103,6 +104,7 @@ static shoal_status_t find_key(const pass_t *p, const item_t *item, bool *out_fo
                             .micro = channel->micro,
                             .collective = facts.collective,
                             .gathers = gradient < 0,
+                            .side = gradient < 0 ? item->side : SHOAL_SIDE_BACKWARD,
                             .kind = facts.kind,
                             .reduce = facts.reduce,
                             .dtype = gradient >= 0 ? channel->type.dtype : SHOAL_F32,
@@ -117,8 +119,8 @@ static bool same_key(const bucket_key_t *a, const bucket_key_t *b) {
   const bool same_name = a->name && b->name ? strcmp(a->name, b->name) == 0 : a->name == b->name;
   return same_name && a->mesh == b->mesh && a->lane == b->lane && a->segment == b->segment &&
          a->micro == b->micro && a->collective == b->collective && a->gathers == b->gathers &&
-         a->kind == b->kind && a->reduce == b->reduce && a->dtype == b->dtype &&
-         a->axes == b->axes && a->limit == b->limit;
+         a->side == b->side && a->kind == b->kind && a->reduce == b->reduce &&
+         a->dtype == b->dtype && a->axes == b->axes && a->limit == b->limit;
 }
 
 // Bytes of the value on the rank that has most of it.

@@ -414,6 +414,7 @@ static redo_t redo_for(const routing_t *l, const item_t *item) {
 }
 
 static shoal_status_t route_item(routing_t *l, item_t *item) {
+  const int64_t first = l->out->items.count;
   bool redone = false, needless = false;
   for (int32_t i = 0; i < item->need_count; ++i) {
     if (is_redone(l, item, i))
@@ -426,6 +427,7 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   for (int32_t i = 0; i < item->need_count && redone; ++i)
     if (is_redone(l, item, i)) SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
   l->redo = (redo_t){0};
+  for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
   if (item->node >= 0) {
     SHOAL_RETURN_IF_ERROR(place_node(l, item));
   } else if (item->code.opcode == SHOAL_OPCODE_FETCH) {
