@@ -49,8 +49,7 @@ typedef struct pass {
   graph_build_t *graph;
   bucket_states_t *states;
   shoal_arena_t *arena;  // scratch
-  int32_t *pending;      // by instance: how many items that wait write it
-  int32_t *needed;       // by instance: how many of them read or write it
+  held_t waiting;        // the items that wait
   int32_t *closed_in;    // by instance: the reduction that makes it, numbered from 1; 0: none
   int32_t closed;        // reductions so far
   bool ends;             // nothing lags any more
@@ -133,26 +132,6 @@ static shoal_status_t measure(const pass_t *p, const item_t *item, bool gathers,
 
 // ---- buckets --------------------------------------------------------------------------
 
-static bool is_blocked(const pass_t *p, const item_t *item) {
-  const shoal_instruction_t *code = &item->code;
-  for (int32_t i = 0; i < code->input_count; ++i)
-    if (p->pending[code->inputs[i]] > 0) return true;
-  for (int32_t i = 0; i < code->output_count; ++i)
-    if (p->needed[code->outputs[i]] > 0) return true;
-  return code->predicate >= 0 && p->pending[code->predicate] > 0;
-}
-
-// It waits from now on, or (-1) does no longer.
-static void wait_on(const pass_t *p, const item_t *item, int32_t more) {
-  const shoal_instruction_t *code = &item->code;
-  for (int32_t i = 0; i < code->input_count; ++i) p->needed[code->inputs[i]] += more;
-  if (code->predicate >= 0) p->needed[code->predicate] += more;
-  for (int32_t i = 0; i < code->output_count; ++i) {
-    p->needed[code->outputs[i]] += more;
-    p->pending[code->outputs[i]] += more;
-  }
-}
-
 static shoal_status_t put(pass_t *p, item_t *item) {
   return SHOAL_PUSH(p->arena, &p->out, item) ? NULL : SHOAL_OOM();
 }
@@ -209,7 +188,7 @@ static shoal_status_t close_bucket(pass_t *p, bucket_t *bucket, const char *why)
   bucket->open = false;
   SHOAL_RETURN_IF_ERROR(join_members(p, bucket, &item));
   for (int64_t i = 0; bucket->waits && i < bucket->members.count; ++i)
-    wait_on(p, bucket->members.items[i], -1);
+    shoal_lower_hold(&p->waiting, bucket->members.items[i], -1);
   item->bucket_bytes = bucket->bytes;
   item->bucket_closed = why;
   return bucket->key.gathers ? put(p, item) : put_reduction(p, item);
@@ -254,7 +233,7 @@ static shoal_status_t add_member(pass_t *p, const bucket_key_t *key, item_t *ite
     *bucket = (bucket_t){.key = *key, .open = true, .waits = true};
   }
   bucket->bytes += bytes;
-  wait_on(p, item, 1);
+  shoal_lower_hold(&p->waiting, item, 1);
   return SHOAL_PUSH(p->arena, &bucket->members, item) ? NULL : SHOAL_OOM();
 }
 
@@ -274,7 +253,7 @@ static shoal_status_t take_ready(pass_t *p) {
   const int64_t count = p->late.count;
   p->late.items = NULL;
   p->late.count = p->late.capacity = 0;
-  for (int64_t i = 0; i < count; ++i) wait_on(p, items[i], -1);
+  for (int64_t i = 0; i < count; ++i) shoal_lower_hold(&p->waiting, items[i], -1);
   for (int64_t i = 0; i < count; ++i) SHOAL_RETURN_IF_ERROR(take(p, items[i]));
   return NULL;
 }
@@ -295,15 +274,15 @@ static shoal_status_t take_late(pass_t *p, const char *why) {
 static shoal_status_t free_inputs(pass_t *p, const item_t *item) {
   const char *why = shoal_arena_printf(p->b->arena, "'%s' needs it", item->code.name);
   if (!why) return SHOAL_OOM();
-  for (int64_t i = 0; i < p->buckets.count && is_blocked(p, item); ++i)
+  for (int64_t i = 0; i < p->buckets.count && shoal_lower_is_held_up(&p->waiting, item); ++i)
     SHOAL_RETURN_IF_ERROR(close_bucket(p, p->buckets.items[i], why));
-  return is_blocked(p, item) ? take_late(p, why) : NULL;
+  return shoal_lower_is_held_up(&p->waiting, item) ? take_late(p, why) : NULL;
 }
 
 static shoal_status_t take(pass_t *p, item_t *item) {
-  const bool blocked = is_blocked(p, item);
+  const bool blocked = shoal_lower_is_held_up(&p->waiting, item);
   if (may_wait(p, item) && (blocked || lags(p, item))) {
-    wait_on(p, item, 1);
+    shoal_lower_hold(&p->waiting, item, 1);
     return SHOAL_PUSH(p->arena, &p->late, item) ? NULL : SHOAL_OOM();
   }
   if (blocked) SHOAL_RETURN_IF_ERROR(free_inputs(p, item));
@@ -372,21 +351,14 @@ static shoal_status_t bucket_segment(pass_t *p, int64_t count, item_t *const *it
 static shoal_status_t bucket_graph(pass_t *p) {
   graph_build_t *graph = p->graph;
   const int64_t count = graph->items.count;
-  item_t **items = SHOAL_NEW(p->arena, item_t *, count);
-  int64_t *places = SHOAL_NEW(p->arena, int64_t, count), kept = 0;  // segment by segment
-  int64_t *ends = SHOAL_NEW(p->arena, int64_t, graph->segments.count + 1);
-  if (!items || !places || !ends) return SHOAL_OOM();
-  for (int64_t i = 0; i < count; ++i) ++ends[graph->items.items[i]->segment + 1];
-  for (int64_t s = 0; s < graph->segments.count; ++s) ends[s + 1] += ends[s];
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t *end = &ends[graph->items.items[i]->segment];
-    places[*end] = i;
-    items[(*end)++] = graph->items.items[i];
-  }
-  for (int64_t s = 0, from = 0; s < graph->segments.count; from = ends[s++]) {
-    SHOAL_RETURN_IF_ERROR(bucket_segment(p, ends[s] - from, items + from));
-    for (int64_t i = from; i < ends[s]; ++i)
-      graph->items.items[places[i]] = i - from < p->out.count ? p->out.items[i - from] : NULL;
+  int64_t kept = 0;
+  by_segment_t sorted;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_by_segment(graph, p->arena, &sorted));
+  for (int64_t s = 0, from = 0; s < graph->segments.count; from = sorted.ends[s++]) {
+    SHOAL_RETURN_IF_ERROR(bucket_segment(p, sorted.ends[s] - from, sorted.items + from));
+    for (int64_t i = from; i < sorted.ends[s]; ++i)
+      graph->items.items[sorted.places[i]] =
+          i - from < p->out.count ? p->out.items[i - from] : NULL;
   }
   for (int64_t i = 0; i < count; ++i)
     if (graph->items.items[i]) graph->items.items[kept++] = graph->items.items[i];
@@ -401,11 +373,11 @@ shoal_status_t shoal_lower_pass_buckets(build_t *b) {
     shoal_arena_t scratch;
     shoal_arena_init(b->plan->allocator, &scratch);
     pass_t p = {.b = b, .graph = &b->graphs[g], .arena = &scratch};
-    p.pending = SHOAL_NEW(&scratch, int32_t, b->instances.count);
-    p.needed = SHOAL_NEW(&scratch, int32_t, b->instances.count);
+    p.waiting.writers = SHOAL_NEW(&scratch, int32_t, b->instances.count);
+    p.waiting.users = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     p.closed_in = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     shoal_status_t status =
-        p.pending && p.needed && p.closed_in
+        p.waiting.writers && p.waiting.users && p.closed_in
             ? shoal_bucket_states_make(p.graph, b->plan->model, &scratch, &p.states)
             : SHOAL_OOM();
     if (!status) status = bucket_graph(&p);

@@ -169,6 +169,24 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *gr
                                                    shoal_opcode_t opcode, const char *name,
                                                    int32_t input, int32_t output,
                                                    item_t **out_item);
+// The items of a graph segment by segment, in the list's order: those of segment s end at ends[s],
+// where the next one's begin. places[i] is where items[i] stands in the list.
+typedef struct by_segment {
+  item_t **items;
+  int64_t *places, *ends;
+} by_segment_t;
+SHOAL_MUST_USE shoal_status_t shoal_lower_by_segment(const graph_build_t *graph,
+                                                     shoal_arena_t *arena,
+                                                     by_segment_t *out_sorted);
+// What items that a pass holds back do with instances, by instance: how many write it, and how many
+// read or write it.
+typedef struct held {
+  int32_t *writers, *users;
+} held_t;
+// From now on (1) the item is held, or no longer (-1).
+void shoal_lower_hold(const held_t *held, const item_t *item, int32_t more);
+// Does the item need what a held one makes, or write over what one uses?
+bool shoal_lower_is_held_up(const held_t *held, const item_t *item);
 // Do the meshes of two layouts have a rank in common?
 bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
                              const shoal_layout_t *second);

@@ -39,3 +39,40 @@ bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
   const int64_t mesh = first->mesh - b->meshes, other = second->mesh - b->meshes;
   return b->overlap[mesh * b->program->mesh_count + other];
 }
+
+shoal_status_t shoal_lower_by_segment(const graph_build_t *graph, shoal_arena_t *arena,
+                                      by_segment_t *out_sorted) {
+  const int64_t count = graph->items.count, segments = graph->segments.count;
+  *out_sorted = (by_segment_t){.items = SHOAL_NEW(arena, item_t *, count),
+                               .places = SHOAL_NEW(arena, int64_t, count),
+                               .ends = SHOAL_NEW(arena, int64_t, segments + 1)};
+  int64_t *ends = out_sorted->ends;
+  if (!out_sorted->items || !out_sorted->places || !ends) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) ++ends[graph->items.items[i]->segment + 1];
+  for (int64_t s = 0; s < segments; ++s) ends[s + 1] += ends[s];
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = ends[graph->items.items[i]->segment]++;
+    out_sorted->places[at] = i;
+    out_sorted->items[at] = graph->items.items[i];
+  }
+  return NULL;
+}
+
+void shoal_lower_hold(const held_t *held, const item_t *item, int32_t more) {
+  const shoal_instruction_t *code = &item->code;
+  for (int32_t i = 0; i < code->input_count; ++i) held->users[code->inputs[i]] += more;
+  if (code->predicate >= 0) held->users[code->predicate] += more;
+  for (int32_t i = 0; i < code->output_count; ++i) {
+    held->users[code->outputs[i]] += more;
+    held->writers[code->outputs[i]] += more;
+  }
+}
+
+bool shoal_lower_is_held_up(const held_t *held, const item_t *item) {
+  const shoal_instruction_t *code = &item->code;
+  for (int32_t i = 0; i < code->input_count; ++i)
+    if (held->writers[code->inputs[i]] > 0) return true;
+  for (int32_t i = 0; i < code->output_count; ++i)
+    if (held->users[code->outputs[i]] > 0) return true;
+  return code->predicate >= 0 && held->writers[code->predicate] > 0;
+}

@@ -22,8 +22,7 @@ typedef struct ordering {
   const bool *decided;  // by state
   shoal_arena_t *scratch;
   int32_t *levels;       // by instance: which reduction of the segment it comes from; -1: none
-  int32_t *pending;      // by instance: how many items that are held write it
-  int32_t *needed;       // by instance: how many of them read or write it
+  held_t waiting;        // the items of `held`
   int32_t *eager;        // by instance: the first reduction that waits for it, by place; -1: none
   int32_t *next_eager;   // by place in the segment: another one of the same instance
   bool *waits;           // by place: it is such a reduction
@@ -57,25 +56,6 @@ static int32_t level_of(const ordering_t *o, const item_t *item) {
   return level;
 }
 
-// Does it need what a held item makes, or write over what one reads?
-static bool is_blocked(const ordering_t *o, const item_t *item) {
-  bool blocked = item->code.predicate >= 0 && o->pending[item->code.predicate] > 0;
-  for (int32_t i = 0; i < item->code.input_count; ++i)
-    blocked |= o->pending[item->code.inputs[i]] > 0;
-  for (int32_t k = 0; k < item->code.output_count; ++k)
-    blocked |= o->needed[item->code.outputs[k]] > 0;
-  return blocked;
-}
-
-static void count_held(const ordering_t *o, const item_t *item, int32_t more) {
-  for (int32_t i = 0; i < item->code.input_count; ++i) o->needed[item->code.inputs[i]] += more;
-  if (item->code.predicate >= 0) o->needed[item->code.predicate] += more;
-  for (int32_t k = 0; k < item->code.output_count; ++k) {
-    o->needed[item->code.outputs[k]] += more;
-    o->pending[item->code.outputs[k]] += more;
-  }
-}
-
 // Puts an item, and behind it the reductions that waited for what it makes.
 static shoal_status_t put(ordering_t *o, item_t *item) {
   if (!SHOAL_PUSH(o->scratch, &o->out, item)) return SHOAL_OOM();
@@ -96,14 +76,14 @@ static shoal_status_t put(ordering_t *o, item_t *item) {
 // keep back stays.
 static shoal_status_t release(ordering_t *o, int32_t level) {
   int64_t kept = 0;
-  for (int64_t i = 0; i < o->held.count; ++i) count_held(o, o->held.items[i], -1);
+  for (int64_t i = 0; i < o->held.count; ++i) shoal_lower_hold(&o->waiting, o->held.items[i], -1);
   for (int64_t i = 0; i < o->held.count; ++i) {
     item_t *item = o->held.items[i];
-    if (level_of(o, item) <= level && !is_blocked(o, item)) {
+    if (level_of(o, item) <= level && !shoal_lower_is_held_up(&o->waiting, item)) {
       SHOAL_RETURN_IF_ERROR(put(o, item));
       continue;
     }
-    count_held(o, item, 1);
+    shoal_lower_hold(&o->waiting, item, 1);
     o->held.items[kept++] = item;
   }
   o->held.count = kept;
@@ -114,13 +94,13 @@ static shoal_status_t hold(ordering_t *o, item_t *item, int32_t level, const cha
   item->why = why;
   for (int32_t k = 0; k < item->code.output_count; ++k)
     if (level > o->levels[item->code.outputs[k]]) o->levels[item->code.outputs[k]] = level;
-  count_held(o, item, 1);
+  shoal_lower_hold(&o->waiting, item, 1);
   return SHOAL_PUSH(o->scratch, &o->held, item) ? NULL : SHOAL_OOM();
 }
 
 static shoal_status_t take(ordering_t *o, item_t *item) {
   const int32_t before = o->reductions, level = level_of(o, item);
-  const bool blocked = is_blocked(o, item);
+  const bool blocked = shoal_lower_is_held_up(&o->waiting, item);
   if (may_wait(item) && !is_reduction(o, item)) {
     if (level >= 0 && level > o->reductions - 2)
       return hold(o, item, level, "one reduction behind");
@@ -173,23 +153,15 @@ static shoal_status_t order_segment(ordering_t *o, int64_t count, item_t **items
 // Every segment is looked at alone: only the order within it matters.
 static shoal_status_t order_graph(ordering_t *o) {
   graph_build_t *graph = o->graph;
-  const int64_t count = graph->items.count;
-  item_t **items = SHOAL_NEW(o->scratch, item_t *, count);
-  int64_t *places = SHOAL_NEW(o->scratch, int64_t, count);
-  int64_t *ends = SHOAL_NEW(o->scratch, int64_t, graph->segments.count + 1);
-  if (!items || !places || !ends) return SHOAL_OOM();
-  for (int64_t i = 0; i < count; ++i) ++ends[graph->items.items[i]->segment + 1];
-  for (int64_t s = 0; s < graph->segments.count; ++s) ends[s + 1] += ends[s];
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t *end = &ends[graph->items.items[i]->segment];
-    places[*end] = i;
-    items[(*end)++] = graph->items.items[i];
-  }
-  for (int64_t s = 0, from = 0; s < graph->segments.count; from = ends[s++]) {
-    SHOAL_RETURN_IF_ERROR(order_segment(o, ends[s] - from, items + from));
-    SHOAL_RETURN_IF_ERROR(shoal_lower_prefetch(o->b, o->decided, ends[s] - from, items + from,
-                                               o->makers, o->scratch));
-    for (int64_t i = from; i < ends[s]; ++i) graph->items.items[places[i]] = items[i];
+  by_segment_t sorted;
+  SHOAL_RETURN_IF_ERROR(shoal_lower_by_segment(graph, o->scratch, &sorted));
+  for (int64_t s = 0, from = 0; s < graph->segments.count; from = sorted.ends[s++]) {
+    const int64_t count = sorted.ends[s] - from;
+    item_t **items = sorted.items + from;
+    SHOAL_RETURN_IF_ERROR(order_segment(o, count, items));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_lower_prefetch(o->b, o->decided, count, items, o->makers, o->scratch));
+    for (int64_t i = 0; i < count; ++i) graph->items.items[sorted.places[from + i]] = items[i];
   }
   return NULL;
 }
@@ -197,17 +169,18 @@ static shoal_status_t order_graph(ordering_t *o) {
 static shoal_status_t schedule_graph(build_t *b, graph_build_t *graph, const bool *decided,
                                      shoal_arena_t *scratch) {
   const int64_t count = b->instances.count;
-  ordering_t o = {.b = b,
-                  .graph = graph,
-                  .decided = decided,
-                  .scratch = scratch,
-                  .levels = SHOAL_NEW(scratch, int32_t, count),
-                  .pending = SHOAL_NEW(scratch, int32_t, count),
-                  .needed = SHOAL_NEW(scratch, int32_t, count),
-                  .eager = SHOAL_NEW(scratch, int32_t, count),
-                  .made = SHOAL_NEW(scratch, int32_t, count),
-                  .makers = SHOAL_NEW(scratch, int32_t, count)};
-  if (!o.levels || !o.pending || !o.needed || !o.eager || !o.made || !o.makers) return SHOAL_OOM();
+  ordering_t o = {
+      .b = b,
+      .graph = graph,
+      .decided = decided,
+      .scratch = scratch,
+      .levels = SHOAL_NEW(scratch, int32_t, count),
+      .waiting = {SHOAL_NEW(scratch, int32_t, count), SHOAL_NEW(scratch, int32_t, count)},
+      .eager = SHOAL_NEW(scratch, int32_t, count),
+      .made = SHOAL_NEW(scratch, int32_t, count),
+      .makers = SHOAL_NEW(scratch, int32_t, count)};
+  if (!o.levels || !o.waiting.writers || !o.waiting.users || !o.eager || !o.made || !o.makers)
+    return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) o.levels[i] = o.eager[i] = o.makers[i] = -1;
   SHOAL_RETURN_IF_ERROR(shoal_bucket_states_make(graph, b->plan->model, scratch, &o.states));
   return order_graph(&o);
