@@ -182,9 +182,14 @@ typedef struct shoal_program_state {
   bool saved;
 } shoal_program_state_t;
 
-typedef struct shoal_program_port {  // an input or output of a graph
+// An input or output of a graph. An output is brought to all ranks in every run and fetched there,
+// or it is gathered *on request*: then each run keeps it, as it lies on the ranks, in a state of
+// the program that is not one of the model, and that nobody else touches.
+typedef struct shoal_program_port {
   const char *graph, *name;
   shoal_type_t type;
+  bool on_request;
+  int32_t state;  // on request: where it is kept
 } shoal_program_port_t;
 
 typedef struct shoal_program {
@@ -229,7 +234,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_check(const shoal_program_
 // lies in other memory instead.
 typedef struct shoal_memory_use {
   const char *graph;    // which; borrowed from the program. NULL: the class has none
-  int64_t states;       // of all graphs; updated in place where that is right
+  int64_t states;       // of all graphs; updated in place where that is right. With outputs that
+                        // are kept to be fetched on request
   int64_t inputs;       // what the graph is fed: it stays through the step
   int64_t temporaries;  // the rest, as planned
   int64_t bound;        // what temporaries take when most of them are alive: no plan needs less

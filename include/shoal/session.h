@@ -6,7 +6,7 @@
 //   shoal_feed           copies the data; waits only while both of its two copies are in use
 //   shoal_run            waits for the end of the run before the last; the first run of a graph
 //                        waits for everything and for the other ranks
-//   shoal_fetch          waits for one value of the last run
+//   shoal_fetch          waits for one value of the last run; gathers it first if it is large
 //   shoal_session_wait   waits for everything; so do get, set, save, load
 //   ranks                wait for each other where the program moves data between them
 //
@@ -131,7 +131,14 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_run(shoal_session_t *session, cons
 // Gives the value that one device would have computed, on every rank: any output, and other values
 // if they were asked for at creation. It is that of the last run that was enqueued; waits for it,
 // not for the rest of that run. If several graphs have an output of that name, it is that of the
-// graph that ran last. `size` is checked. Not collective.
+// graph that ran last. `size` is checked. Not collective, unless the output is gathered on request.
+//
+// *On request* are outputs larger than 1 MiB where there are several ranks, and those that the plan
+// decides so (`fetch NAME request` or `always`: docs/plan.md). A run leaves them as they lie on the
+// ranks. Their fetch gathers the whole into `data` of every rank, through the memory of hosts: it
+// is *Collective*, waits for everything, and the next run begins with a meeting, as after any
+// collective call; an error on one rank is an error on all. `shoal explain` lists them, and so do
+// the outputs of shoal_session_program (on_request).
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_fetch(shoal_session_t *session, const char *name,
                                                     void *data, size_t size);
 // Waits for all that was enqueued, on every rank, and returns the first error. *Collective.*

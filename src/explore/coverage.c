@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "program/program_impl.h"
 #include "shoal/schedule.h"
 
 #define OFTEN 30  // a way that could have occurred that often has to
@@ -60,6 +61,10 @@ static const char *const features[] = {"uneven",
                                        "recomputed",
                                        "redone",
                                        "exchanged in each",
+                                       "output on request",
+                                       "kept in place",
+                                       "kept copy",
+                                       "kept in micro-batches",
                                        "schedule gpipe",
                                        "schedule 1f1b",
                                        "schedule 1f1b+1",
@@ -327,6 +332,14 @@ static bool is_exchanged_in_each(const shoal_channel_t *channel) {
   return micro && micro->kind == SHOAL_CUT_PARTIAL && before && !behind;
 }
 
+// Outputs that are kept to be fetched on request.
+static bool add_kept(shoal_coverage_t *c, const shoal_class_t *class,
+                     const shoal_instruction_t *in) {
+  if (in->opcode != SHOAL_OPCODE_COPY) return occurs(c, "feature", "kept in place");
+  const bool piece = shoal_program_has_micro(class->buffers[in->inputs[0]].layout);
+  return occurs(c, "feature", piece ? "kept in micro-batches" : "kept copy");
+}
+
 static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->opcode == SHOAL_OPCODE_RESHARD &&
@@ -342,7 +355,11 @@ static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
     const bool copy = in->opcode == SHOAL_OPCODE_COPY;
     return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");
   }
-  if (in->opcode == SHOAL_OPCODE_COPY && class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_STATE)
+  const int32_t to = in->output_count > 0 ? in->outputs[0] : -1;
+  if (to >= 0 && class->buffers[to].state >= 0 &&
+      shoal_program_kept_in(program, class->buffers[to].state))
+    return add_kept(c, class, in);
+  if (in->opcode == SHOAL_OPCODE_COPY && class->buffers[to].kind == SHOAL_BUFFER_STATE)
     return occurs(c, "feature", "state copied");
   if (in->opcode != SHOAL_OPCODE_COMPUTE || !lies_over_an_input(class, in)) return true;
   const bool next = class->buffers[in->outputs[0]].kind == SHOAL_BUFFER_NEXT;
@@ -390,6 +407,13 @@ static bool add_again(shoal_coverage_t *c, const shoal_class_t *class, const sho
         ok = occurs(c, "feature", computes ? "recomputed" : "redone");
     }
   }
+  return ok;
+}
+
+static bool add_outputs(shoal_coverage_t *c, const shoal_program_t *program) {
+  bool ok = true;
+  for (int64_t i = 0; i < program->output_count && ok; ++i)
+    if (program->outputs[i].on_request) ok = occurs(c, "feature", "output on request");
   return ok;
 }
 
@@ -522,8 +546,8 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = add_program(c, program, &arena);
-  if (!status && !(add_meshes(c, plan) && add_schedules(c, plan) && add_decisions(c, plan) &&
-                   add_options(c, plan, options)))
+  if (!status && !(add_outputs(c, program) && add_meshes(c, plan) && add_schedules(c, plan) &&
+                   add_decisions(c, plan) && add_options(c, plan, options)))
     status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);

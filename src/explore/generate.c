@@ -48,6 +48,17 @@ double shoal_generate_bound(const shoal_generator_t *g, shoal_case_ref_t ref) {
   return ref.kind == 'v' ? g->bounds.items[ref.index] : 1;
 }
 
+shoal_status_t shoal_generate_decide(shoal_generator_t *g, const char *kind, const char *pattern,
+                                     const char *choice) {
+  const shoal_intent_decision_t decision = {.kind = kind,
+                                            .pattern = shoal_arena_strdup(g->arena, pattern),
+                                            .choice = choice,
+                                            .by = "random",
+                                            .reason = "drawn"};
+  const bool ok = decision.pattern && choice && SHOAL_PUSH(g->arena, &g->c->decisions, decision);
+  return ok ? NULL : SHOAL_OOM();
+}
+
 bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count,
                          const shoal_case_ref_t *refs, const char *attrs, double bound,
                          shoal_case_ref_t *out_ref) {
@@ -196,6 +207,7 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
     if (!status) status = shoal_generate_ways(&aside, model);
+    if (!status) status = shoal_generate_fetches(&aside, model);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

@@ -69,6 +69,9 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_pipeline(shoal_generator_t *g,
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);
+// Adds a decision. `pattern` is copied; `choice` lies in the arena, or is NULL for want of memory.
+SHOAL_MUST_USE shoal_status_t shoal_generate_decide(shoal_generator_t *g, const char *kind,
+                                                    const char *pattern, const char *choice);
 // Keeps some states and values of some cases in host memory or in files. Behind the plan.
 SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
                                                      const shoal_model_t *model);
@@ -77,6 +80,9 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_again(shoal_generator_t *g,
                                                    const shoal_model_t *model);
 // Decides on ways of some nodes, and on a layout in the place of a pin. Behind all of the plan.
 SHOAL_MUST_USE shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model);
+// Decides that some outputs are gathered on request.
+SHOAL_MUST_USE shoal_status_t shoal_generate_fetches(shoal_generator_t *g,
+                                                     const shoal_model_t *model);
 // Chooses ranks, meshes, pins, stages and expansions for the case's model.
 SHOAL_MUST_USE shoal_status_t shoal_generate_plan(shoal_generator_t *g, const shoal_model_t *model);
 

@@ -7,15 +7,6 @@
 
 typedef shoal_generator_t gen_t;
 
-static bool decide(gen_t *g, const char *kind, const char *name, const char *choice) {
-  const shoal_intent_decision_t decision = {.kind = kind,
-                                            .pattern = shoal_arena_strdup(g->arena, name),
-                                            .choice = choice,
-                                            .by = "random",
-                                            .reason = "drawn"};
-  return decision.pattern && SHOAL_PUSH(g->arena, &g->c->decisions, decision);
-}
-
 static const char *some_memory(gen_t *g) {
   return shoal_chance(g, 50) ? "host" : "file";
 }
@@ -31,22 +22,22 @@ shoal_status_t shoal_generate_offload(gen_t *g, const shoal_model_t *model) {
   gen_t dice = *g;
   dice.state = ~g->state ^ UINT64_C(0x0ff10ad);
   const shoal_graph_t *train = shoal_model_find_graph(model, "train");
-  bool ok = true;
   if (!shoal_chance(&dice, 30)) return NULL;
-  for (int64_t s = 0; s < model->states.count && ok; ++s) {
+  for (int64_t s = 0; s < model->states.count; ++s) {
     static const char *const ahead[] = {"0", "2", "3"};
     const char *name = model->states.items[s].name;
     if (!shoal_chance(&dice, 35)) continue;
-    ok = decide(g, "memory", name, some_memory(&dice));
-    if (ok && shoal_chance(&dice, 25))
-      ok = decide(g, "prefetch", name, ahead[shoal_roll(&dice, 3)]);
+    SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "memory", name, some_memory(&dice)));
+    if (shoal_chance(&dice, 25))
+      SHOAL_RETURN_IF_ERROR(
+          shoal_generate_decide(g, "prefetch", name, ahead[shoal_roll(&dice, 3)]));
   }
-  for (int64_t v = 0; v < train->values.count && ok; ++v) {
+  for (int64_t v = 0; v < train->values.count; ++v) {
     const shoal_value_info_t *info = &train->values.items[v];
     if (info->source != SHOAL_FROM_NODE || !shoal_chance(&dice, 25)) continue;
     const shoal_node_t *node = &train->nodes.items[info->node];
     if (node->kind != SHOAL_NODE_FORWARD || is_expanded(g, node->name)) continue;
-    ok = decide(g, "keep", info->name, some_memory(&dice));
+    SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "keep", info->name, some_memory(&dice)));
   }
-  return ok ? NULL : SHOAL_OOM();
+  return NULL;
 }

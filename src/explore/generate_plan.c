@@ -398,18 +398,13 @@ static void add_expansions(planner_t *p) {
 
 // Gradients are exchanged, and states gathered, in buckets: small ones, or one for all. The dice
 // are its own: cases without buckets are what they were.
-static void add_buckets(planner_t *p) {
+static shoal_status_t add_buckets(planner_t *p) {
   static const char *const choices[] = {"bucket=all", "bucket=256", "bucket=2K"};
   gen_t aside = *p->g;
   aside.state = ~aside.state * 3;
   const bool scarce = shoal_coverage_count(aside.coverage, "feature", "bucket reduced") < 10;
-  if (p->model->states.count == 0 || !shoal_chance(&aside, scarce ? 80 : 30)) return;
-  const shoal_intent_decision_t decision = {.kind = "sync",
-                                            .pattern = "*",
-                                            .choice = choices[shoal_roll(&aside, 3)],
-                                            .by = "random",
-                                            .reason = "drawn"};
-  if (!SHOAL_PUSH(p->g->arena, &p->g->c->decisions, decision)) p->failed = true;
+  if (p->model->states.count == 0 || !shoal_chance(&aside, scarce ? 80 : 30)) return NULL;
+  return shoal_generate_decide(p->g, "sync", "*", choices[shoal_roll(&aside, 3)]);
 }
 
 shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
@@ -422,7 +417,7 @@ shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
   if (shoal_chance(g, 70)) SHOAL_RETURN_IF_ERROR(aim(&p));
   if (p.mesh_count > 1) add_stages(&p);
   add_expansions(&p);
-  add_buckets(&p);
+  SHOAL_RETURN_IF_ERROR(add_buckets(&p));
   if (p.failed) return SHOAL_OOM();
   const bool schedules = p.micro > 1 && !g->large && shoal_chance(g, 60);
   return schedules ? shoal_generate_schedule(g, model, p.stage_count == 2) : NULL;

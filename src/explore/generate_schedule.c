@@ -87,10 +87,7 @@ shoal_status_t shoal_generate_schedule(gen_t *g, const shoal_model_t *model, boo
   shoal_plan_free(plan);
   if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
   shoal_status_free(status);  // the plan will be refused; so be it
-  if (!choice) return NULL;
-  const shoal_intent_decision_t decision = {
-      .kind = "schedule", .pattern = "train", .choice = choice, .by = "random", .reason = "drawn"};
-  return SHOAL_PUSH(g->arena, &g->c->decisions, decision) ? NULL : SHOAL_OOM();
+  return choice ? shoal_generate_decide(g, "schedule", "train", choice) : NULL;
 }
 
 // ---- pipelines ----------------------------------------------------------------------------------

@@ -4,13 +4,6 @@
 #include "base/status.h"
 #include "explore/generate.h"
 
-static shoal_status_t decide(shoal_generator_t *g, const char *kind, const char *pattern,
-                             const char *choice) {
-  const shoal_intent_decision_t decision = {
-      .kind = kind, .pattern = pattern, .choice = choice, .by = "random", .reason = "drawn"};
-  return pattern && choice && SHOAL_PUSH(g->arena, &g->c->decisions, decision) ? NULL : SHOAL_OOM();
-}
-
 // Takes the last decision back if no plan can be completed with it.
 static shoal_status_t keep_if_it_holds(shoal_generator_t *g, const shoal_model_t *model) {
   const shoal_intent_t intent = shoal_random_case_intent(g->c);
@@ -41,8 +34,8 @@ static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
       if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL) return NULL;
     SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
   }
-  SHOAL_RETURN_IF_ERROR(decide(g, "way", shoal_arena_strdup(g->arena, node->name),
-                               shoal_arena_printf(g->arena, "%s=%s", axis->name, text)));
+  SHOAL_RETURN_IF_ERROR(shoal_generate_decide(
+      g, "way", node->name, shoal_arena_printf(g->arena, "%s=%s", axis->name, text)));
   return keep_if_it_holds(g, model);
 }
 
@@ -51,7 +44,7 @@ shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *mo
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
   if (c->pins.count > 0 && shoal_chance(g, 20)) {
     const shoal_intent_entry_t *pin = &c->pins.items[--c->pins.count];
-    SHOAL_RETURN_IF_ERROR(decide(g, "layout", pin->pattern, pin->value));
+    SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "layout", pin->pattern, pin->value));
   }
   // Stages and expansions change which nodes there are, and where.
   if (c->meshes.count != 1 || c->expand.count > 0 || g->large || !graph ||

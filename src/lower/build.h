@@ -101,6 +101,12 @@ typedef struct gate {
   int32_t node, first;
 } gate_t;
 
+// An output that is fetched on request.
+typedef struct kept {
+  int32_t state;                 // of the program's, where it is kept; -1: it is always fetched
+  const shoal_layout_t *wanted;  // from which it is copied there; with micro: in each micro-batch
+} kept_t;
+
 typedef struct graph_build {
   const shoal_graph_plan_t *gp;
   const shoal_graph_t *graph;
@@ -112,6 +118,7 @@ typedef struct graph_build {
   int32_t *homes;        // by value: its instance as produced, fed or read; -1: none yet
   int32_t *again_homes;  // by value: as computed again; NULL if nothing is
   int32_t *copies;       // by value: its instances in other layouts, a list by next_copy; -1: none
+  kept_t *kept;          // by output
   SHOAL_VEC(item_segment_t) segments;
   struct loop_plan *loop;  // where the schedule puts the items of the loop; NULL: there is none
 } graph_build_t;
@@ -138,13 +145,18 @@ typedef struct build {
   SHOAL_VEC(instance_t *) instances;
   SHOAL_VEC(shoal_channel_t) channels;
   SHOAL_VEC(shoal_program_port_t) inputs, outputs;
-  int32_t *state_homes;  // by state: the instance where it rests
+  int32_t *state_homes;  // by state, those of kept outputs last: the instance where it rests
   int64_t graph_count;
   graph_build_t *graphs;
 } build_t;
 
 // decisions.c: refuses by name what cannot be lowered yet (UNSUPPORTED).
 SHOAL_MUST_USE shoal_status_t shoal_lower_check_decisions(const shoal_plan_t *plan);
+// kept.c: states of the program for outputs that are fetched on request. How many they are; those
+// of a graph, behind the model's; is it the item that writes one?
+int64_t shoal_lower_kept_count(const build_t *b);
+SHOAL_MUST_USE shoal_status_t shoal_lower_keep_outputs(build_t *b, graph_build_t *graph);
+bool shoal_lower_is_kept(const build_t *b, const item_t *item);
 // setup.c: meshes and states, before the first pass.
 SHOAL_MUST_USE shoal_status_t shoal_lower_setup(build_t *b);
 // The passes: `instances` ... `buckets` go graph by graph, the others class by class.

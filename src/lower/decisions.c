@@ -12,25 +12,9 @@ static shoal_status_t refuse(const shoal_plan_t *plan, shoal_decide_t kind, cons
                           decision ? decision->choice : "", name);
 }
 
-static shoal_status_t check_states(const shoal_plan_t *plan) {
-  for (int64_t s = 0; s < plan->model->states.count; ++s) {
-    const char *name = plan->model->states.items[s].name;
-    const shoal_sync_t *sync = &plan->syncs[s];
-    if (sync->narrow) return refuse(plan, SHOAL_DECIDE_SYNC, name);
-  }
-  return NULL;
-}
-
-static shoal_status_t check_graph(const shoal_plan_t *plan, const shoal_graph_plan_t *gp) {
-  const shoal_graph_t *graph = gp->graph;
-  for (int64_t o = 0; o < graph->outputs.count; ++o)
-    if (gp->on_request[o]) return refuse(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
-  return NULL;
-}
-
 shoal_status_t shoal_lower_check_decisions(const shoal_plan_t *plan) {
-  SHOAL_RETURN_IF_ERROR(check_states(plan));
-  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
-    SHOAL_RETURN_IF_ERROR(check_graph(plan, &plan->graphs[g]));
+  for (int64_t s = 0; s < plan->model->states.count; ++s)
+    if (plan->syncs[s].narrow)
+      return refuse(plan, SHOAL_DECIDE_SYNC, plan->model->states.items[s].name);
   return NULL;
 }

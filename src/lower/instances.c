@@ -1,6 +1,7 @@
 // Pass `instances`: the nodes of each graph become items, in the order that order.c finds, each
 // with what it needs and with the instances it makes. Assignments stand behind the node that makes
-// their value, fetches at the end; fetches of states come first, for updates write over states.
+// their value, and so do outputs that are kept to be fetched on request; fetches at the end; what
+// is fetched of states comes first, for updates write over states.
 #include <string.h>
 
 #include "base/status.h"
@@ -111,8 +112,9 @@ static shoal_status_t list_assign(const listing_t *l, const shoal_assignment_t *
   return shoal_layouts_keep(&l->b->layouts, &whole, &item->decides.layout);
 }
 
-// Lists an output of the graph, once. *out_name is NULL if it is listed already.
-static shoal_status_t add_port(const listing_t *l, const char *port, int32_t value,
+// Lists an output of the graph, once. `kept`: the state where it is kept; -1: it is fetched always.
+// *out_name is NULL if it is listed already.
+static shoal_status_t add_port(const listing_t *l, const char *port, int32_t value, int32_t kept,
                                const char **out_name) {
   build_t *b = l->b;
   *out_name = NULL;
@@ -122,28 +124,45 @@ static shoal_status_t add_port(const listing_t *l, const char *port, int32_t val
       return NULL;
   shoal_program_port_t record = {.graph = l->out->name,
                                  .name = shoal_arena_strdup(b->arena, port),
-                                 .type = l->graph->values.items[value].type};
+                                 .type = l->graph->values.items[value].type,
+                                 .on_request = kept >= 0,
+                                 .state = kept >= 0 ? kept : 0};
   if (!record.name || !SHOAL_PUSH(b->arena, &b->outputs, record)) return SHOAL_OOM();
   *out_name = record.name;
   return NULL;
 }
 
-// What is fetched: the graph's outputs, and values named besides. (Another graph may have a name
-// that this one lacks; session checks that some graph does.)
+// What is always fetched: outputs of the graph, and values named besides. (Another graph may have a
+// name that this one lacks; session checks that some graph does.)
 static shoal_status_t find_fetches(listing_t *l) {
   const shoal_graph_t *graph = l->graph;
   shoal_named_t port = {0};
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
     port.value = graph->outputs.items[i].value;
-    SHOAL_RETURN_IF_ERROR(add_port(l, graph->outputs.items[i].name, port.value, &port.name));
-    if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+    const int32_t kept = l->out->kept[i].state;
+    SHOAL_RETURN_IF_ERROR(add_port(l, graph->outputs.items[i].name, port.value, kept, &port.name));
+    if (port.name && kept < 0 && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
   }
   for (const char *const *name = l->b->options->fetches; name && *name; ++name) {
     for (port.value = 0; port.value < graph->values.count; ++port.value)
       if (strcmp(graph->values.items[port.value].name, *name) == 0) break;
     if (port.value == graph->values.count) continue;
-    SHOAL_RETURN_IF_ERROR(add_port(l, *name, port.value, &port.name));
+    SHOAL_RETURN_IF_ERROR(add_port(l, *name, port.value, -1, &port.name));
     if (port.name && !SHOAL_PUSH(l->b->arena, &l->fetches, port)) return SHOAL_OOM();
+  }
+  return NULL;
+}
+
+// Outputs of a node, or of none (-1: states and inputs), that are kept to be fetched on request.
+static shoal_status_t list_kept(const listing_t *l, int32_t node) {
+  for (int64_t o = 0; o < l->graph->outputs.count; ++o) {
+    const int32_t value = l->graph->outputs.items[o].value;
+    const kept_t *kept = &l->out->kept[o];
+    item_t *item = NULL;
+    if (kept->state < 0 || l->graph->values.items[value].node != node) continue;
+    const int32_t home = l->b->state_homes[kept->state];
+    SHOAL_RETURN_IF_ERROR(list_need(l, SHOAL_OPCODE_COPY, instance_at(l->b, home)->name, value,
+                                    kept->wanted, home, &item));
   }
   return NULL;
 }
@@ -198,6 +217,7 @@ static shoal_status_t list_nodes(const listing_t *l) {
   for (int64_t k = 0; k < count; ++k) {
     const turn_t *turn = &l->out->turns.items[order[k]];
     shoal_status_t status = list_node(l, turn);
+    if (!status && !turn->again) status = list_kept(l, turn->node);
     for (int32_t i = turn->again ? -1 : assigned[turn->node]; i >= 0 && !status; i = next[i])
       status = list_assign(l, &graph->assigns.items[i]);
     if (status)
@@ -227,6 +247,7 @@ static shoal_status_t list_graph(build_t *b, graph_build_t *out) {
   for (int64_t v = 0; v < graph->values.count && out->again; ++v) out->again_homes[v] = -1;
   SHOAL_RETURN_IF_ERROR(find_fetches(&l));
   SHOAL_RETURN_IF_ERROR(list_fetches(&l, true));
+  SHOAL_RETURN_IF_ERROR(list_kept(&l, -1));
   SHOAL_RETURN_IF_ERROR(list_nodes(&l));
   SHOAL_RETURN_IF_ERROR(list_fetches(&l, false));
   for (int64_t i = 0; i < graph->assigns.count; ++i)

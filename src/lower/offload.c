@@ -303,7 +303,7 @@ static shoal_status_t place_assigns(moving_t *m) {
 // ---- graphs -----------------------------------------------------------------------------
 
 static bool has_anything(const build_t *b, const graph_build_t *graph) {
-  for (int64_t s = 0; s < b->program->state_count; ++s)
+  for (int64_t s = 0; s < b->plan->model->states.count; ++s)
     if (b->plan->memories[s] != SHOAL_MEMORY_DEVICE) return true;
   for (int64_t v = 0; v < graph->graph->values.count; ++v)
     if (graph->gp->keeps[v] == SHOAL_KEEP_HOST || graph->gp->keeps[v] == SHOAL_KEEP_FILE)

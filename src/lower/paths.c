@@ -369,9 +369,12 @@ static shoal_status_t place_node(const routing_t *l, item_t *item) {
   return NULL;
 }
 
+// An output that is kept to be fetched on request is so in each micro-batch where it has them.
 static void place_fetch(const routing_t *l, item_t *item) {
   const instance_t *from = instance_at(l->b, item->one_input);
-  const bool loop = from->phase == PHASE_LOOP;
+  const bool piece = item->code.opcode == SHOAL_OPCODE_COPY &&
+                     shoal_layout_along(from->layout, SHOAL_AXIS_MICRO) != NULL;
+  const bool loop = from->phase == PHASE_LOOP && !piece;
   item->phase = loop ? PHASE_AFTER : from->phase;
   item->depth = item->send_depth = loop ? 0 : from->depth;
 }
@@ -430,7 +433,7 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
   if (item->node >= 0) {
     SHOAL_RETURN_IF_ERROR(place_node(l, item));
-  } else if (item->code.opcode == SHOAL_OPCODE_FETCH) {
+  } else if (item->code.opcode == SHOAL_OPCODE_FETCH || shoal_lower_is_kept(l->b, item)) {
     place_fetch(l, item);
   } else {
     SHOAL_RETURN_IF_ERROR(place_assign(l, item, &needless));

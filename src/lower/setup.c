@@ -85,8 +85,9 @@ static shoal_status_t copy_states(build_t *b) {
   const shoal_model_t *model = b->plan->model;
   shoal_program_t *program = b->program;
   program->state_count = model->states.count;
-  program->states = SHOAL_NEW(b->arena, shoal_program_state_t, model->states.count);
-  b->state_homes = SHOAL_NEW(b->arena, int32_t, model->states.count);
+  const int64_t count = model->states.count + shoal_lower_kept_count(b);
+  program->states = SHOAL_NEW(b->arena, shoal_program_state_t, count);
+  b->state_homes = SHOAL_NEW(b->arena, int32_t, count);
   if (!program->states || !b->state_homes) return SHOAL_OOM();
   for (int64_t s = 0; s < model->states.count; ++s) {
     const shoal_state_info_t *state = &model->states.items[s];
@@ -124,6 +125,7 @@ shoal_status_t shoal_lower_setup(build_t *b) {
     graph->graph = graph->gp->graph;
     graph->name = shoal_arena_strdup(b->arena, graph->graph->name);
     if (!graph->name) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_lower_keep_outputs(b, graph));
   }
   return NULL;
 }

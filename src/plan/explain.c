@@ -1,5 +1,6 @@
 // A plan read aloud: meshes, schedules, states at rest, the ways of nodes with reasons for what
-// costs anything or was asked for, and states that are left in another layout than they rest in.
+// costs anything or was asked for, states that are left in another layout than they rest in, and
+// when outputs are gathered.
 #include <string.h>
 
 #include "base/text.h"
@@ -145,6 +146,18 @@ shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan, shoal_aren
   return status;
 }
 
+static void explain_outputs(const shoal_graph_plan_t *gp, shoal_text_t *text) {
+  const shoal_graph_t *graph = gp->graph;
+  if (graph->outputs.count > 0) shoal_text_addf(text, "outputs of %s\n", graph->name);
+  for (int64_t o = 0; o < graph->outputs.count; ++o) {
+    const shoal_named_t *output = &graph->outputs.items[o];
+    char type[SHOAL_TYPE_SIZE];
+    shoal_text_addf(text, "  %-36s %s  %s\n", output->name,
+                    shoal_type_format(&graph->values.items[output->value].type, type, sizeof type),
+                    gp->on_request[o] ? "gathered on request" : "gathered in every run");
+  }
+}
+
 shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena,
                                   const char **out_text) {
   shoal_text_t text;
@@ -156,6 +169,7 @@ shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena
   for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g) {
     status = explain_nodes(plan, &plan->graphs[g], arena, &text);
     if (!status) status = explain_updates(plan, &plan->graphs[g], arena, &text);
+    explain_outputs(&plan->graphs[g], &text);
   }
   if (!status) return shoal_text_finish(&text, arena, out_text);
   shoal_text_deinit(&text);

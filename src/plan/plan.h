@@ -143,5 +143,7 @@ typedef enum shoal_decide {
 // intent's maps count as decisions. For messages: "decision 'recompute block* yes' ...".
 const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoal_decide_t kind,
                                                   const char *name);
+// Is an output of this type gathered on request where no decision says when?
+bool shoal_plan_waits_for_request(const shoal_plan_t *plan, const shoal_type_t *type);
 
 #endif  // SHOAL_PLAN_PLAN_H_

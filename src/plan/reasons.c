@@ -40,6 +40,18 @@ void shoal_reason_of(const shoal_plan_t *plan, shoal_decide_t kind, const char *
   out_told->reason = decided->reason[0] ? decided->reason : "it was asked for";
 }
 
+void shoal_reason_of_fetch(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t output,
+                           shoal_told_t *out_told) {
+  const shoal_named_t *port = &gp->graph->outputs.items[output];
+  const bool usual = shoal_plan_waits_for_request(plan, &gp->graph->values.items[port->value].type);
+  const char *otherwise = usual ? "it is larger than 1 MiB, so it is gathered when it is fetched"
+                          : plan->world == 1 ? "the only rank has the whole"
+                                             : "it is 1 MiB at most";
+  shoal_reason_of(plan, SHOAL_DECIDE_FETCH, port->name, otherwise, out_told);
+  if (gp->on_request[output] != usual && !shoal_plan_decided(plan, SHOAL_DECIDE_FETCH, port->name))
+    *out_told = (shoal_told_t){.by = "the plan file", .reason = "its resolved part says so"};
+}
+
 static const char *operand_name(const shoal_graph_plan_t *gp, const shoal_node_t *node, int32_t k) {
   const int32_t value =
       k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];

@@ -6,9 +6,13 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "op/type.h"
 #include "plan/complete.h"
 #include "plan/stages.h"
 #include "shoal/options.h"
+
+// Outputs larger than this are gathered on request, where there are several ranks.
+#define FETCH_BYTES (INT64_C(1) << 20)
 
 static const char *chosen(const shoal_plan_t *plan, shoal_decide_t kind, const char *name) {
   const shoal_intent_decision_t *decision = shoal_plan_decided(plan, kind, name);
@@ -153,6 +157,10 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
   return NULL;
 }
 
+bool shoal_plan_waits_for_request(const shoal_plan_t *plan, const shoal_type_t *type) {
+  return plan->world > 1 && shoal_type_bytes(type) > FETCH_BYTES;
+}
+
 static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) {
   const shoal_graph_t *graph = gp->graph;
   gp->regions = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
@@ -168,8 +176,11 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   for (int64_t v = 0; plan->patterns[SHOAL_DECIDE_KEEP].count > 0 && v < graph->values.count; ++v)
     gp->keeps[v] = shoal_keep_of(chosen(plan, SHOAL_DECIDE_KEEP, graph->values.items[v].name));
   for (int64_t o = 0; o < graph->outputs.count; ++o) {
-    const char *choice = chosen(plan, SHOAL_DECIDE_FETCH, graph->outputs.items[o].name);
-    gp->on_request[o] = choice && strcmp(choice, "request") == 0;
+    const shoal_named_t *output = &graph->outputs.items[o];
+    const char *choice = chosen(plan, SHOAL_DECIDE_FETCH, output->name);
+    const shoal_type_t *type = &graph->values.items[output->value].type;
+    gp->on_request[o] =
+        choice ? strcmp(choice, "request") == 0 : shoal_plan_waits_for_request(plan, type);
   }
   const shoal_intent_decision_t *schedule =
       shoal_plan_decided(plan, SHOAL_DECIDE_SCHEDULE, graph->name);

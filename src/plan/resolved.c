@@ -146,7 +146,7 @@ static shoal_status_t write_graph(const shoal_plan_t *plan, const shoal_graph_pl
   for (int64_t o = 0; o < graph->outputs.count; ++o) {
     const char *name = graph->outputs.items[o].name;
     if (!gp->on_request[o]) continue;
-    shoal_reason_of(plan, SHOAL_DECIDE_FETCH, name, "", &told);
+    shoal_reason_of_fetch(plan, gp, o, &told);
     begin(w, "fetch", graph->name, "output", name);
     end(w, "request", &told);
   }

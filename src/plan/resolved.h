@@ -28,6 +28,9 @@ SHOAL_MUST_USE shoal_status_t shoal_reason_of_way(const shoal_plan_t *plan,
 // The same for a decision of the intent, or what comes of there being none: by and reason.
 void shoal_reason_of(const shoal_plan_t *plan, shoal_decide_t kind, const char *name,
                      const char *otherwise, shoal_told_t *out_told);
+// The same for when an output is gathered.
+void shoal_reason_of_fetch(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t output,
+                           shoal_told_t *out_told);
 // Bytes that bringing a value from one layout to another moves, as completion counts them.
 double shoal_reason_cost(const shoal_layout_t *have, const shoal_layout_t *need,
                          const shoal_type_t *type);

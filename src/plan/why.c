@@ -27,12 +27,17 @@ static const char *shown(const char *layout) {
   return layout[0] ? layout : "replicated";
 }
 
+static void say_told(answer_t *a, shoal_decide_t kind, const char *choice,
+                     const shoal_told_t *told) {
+  shoal_text_addf(a->text, "  %s: %s\n    by %s: %s\n", shoal_decision_kind(kind)->name, choice,
+                  told->by, told->reason);
+}
+
 static void say_decided(answer_t *a, shoal_decide_t kind, const char *name, const char *choice,
                         const char *otherwise) {
   shoal_told_t told;
   shoal_reason_of(a->plan, kind, name, otherwise, &told);
-  shoal_text_addf(a->text, "  %s: %s\n    by %s: %s\n", shoal_decision_kind(kind)->name, choice,
-                  told.by, told.reason);
+  say_told(a, kind, choice, &told);
 }
 
 // What it costs to bring the value that a graph assigns into the layout that the state rests in.
@@ -135,9 +140,11 @@ static shoal_status_t say_graph(answer_t *a, const shoal_graph_plan_t *gp) {
     if (asked(a, graph->nodes.items[n].name)) SHOAL_RETURN_IF_ERROR(say_node(a, gp, n));
   for (int64_t o = 0; o < graph->outputs.count; ++o) {
     const char *name = graph->outputs.items[o].name;
-    if (!shoal_plan_decided(a->plan, SHOAL_DECIDE_FETCH, name) || !asked(a, name)) continue;
+    shoal_told_t told;
+    if (!asked(a, name)) continue;
+    shoal_reason_of_fetch(a->plan, gp, o, &told);
     shoal_text_addf(a->text, "output %s of graph %s\n", name, graph->name);
-    say_decided(a, SHOAL_DECIDE_FETCH, name, gp->on_request[o] ? "request" : "always", "");
+    say_told(a, SHOAL_DECIDE_FETCH, gp->on_request[o] ? "request" : "always", &told);
   }
   return NULL;
 }
@@ -158,7 +165,7 @@ shoal_status_t shoal_plan_why(const shoal_plan_t *plan, const char *pattern, sho
   shoal_status_t status = answer(&a);
   if (!status && a.count == 0)
     status = SHOAL_ERROR_HINT(NOT_FOUND, "`shoal explain MODEL --graph` lists the names",
-                              "'%s' matches no state, input or node", pattern);
+                              "'%s' matches no state, input, node or output", pattern);
   if (!status) return shoal_text_finish(&text, arena, out_text);
   shoal_text_deinit(&text);
   return status;

@@ -1,5 +1,6 @@
 // Copies on one rank: in and out of micro-batches, and accumulation. Both sides are parts of one
-// value in layouts that differ in micro only; what is copied is what the two parts share.
+// value in layouts that differ in micro only; what is copied is what the two parts share. Out of
+// micro-batches a rank may also keep just what it has of each (shoal_program_over_micro).
 #include "program/program_impl.h"
 
 static shoal_status_t one_piece(shoal_arena_t *arena, int64_t count,
@@ -108,8 +109,10 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
     return SHOAL_ERROR(MISMATCH, "a copy cannot change the type of '%s'", from->name);
   }
   shoal_layout_t a = shoal_program_without_micro(from->layout);
-  shoal_layout_t c = shoal_program_without_micro(to->layout);
-  if (!shoal_layout_equal(&a, &c)) {
+  shoal_layout_t c = shoal_program_without_micro(to->layout), over;
+  const bool keeps = shoal_program_over_micro(from->layout, &from->type.shape, &over) &&
+                     shoal_layout_equal(&over, to->layout);
+  if (!shoal_layout_equal(&a, &c) && !keeps) {
     return SHOAL_ERROR_HINT(MISMATCH, "use a reshard",
                             "a copy of '%s' may only add or drop micro-batches", from->name);
   }

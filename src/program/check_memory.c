@@ -232,13 +232,28 @@ static shoal_status_t check_micro(const memory_t *m, int32_t index) {
                   m->class->buffers[index].name);
 }
 
-// What an instruction says of ports, channels and the loop.
+// What is kept of one graph is not for another: it may never have run.
+static shoal_status_t check_kept(const memory_t *m, int32_t index) {
+  if (index < 0 || m->class->buffers[index].state < 0) return NULL;
+  const shoal_buffer_t *buffer = &m->class->buffers[index];
+  const shoal_program_port_t *port = shoal_program_kept_in(m->program, buffer->state);
+  if (!port || strcmp(port->graph, m->place.graph) == 0) return NULL;
+  return MISMATCH(&m->place, "leave it to its own graph",
+                  "buffer %d '%s' is kept of graph '%s' to be fetched on request", index,
+                  buffer->name, port->graph);
+}
+
+// What an instruction says of ports, channels, kept outputs and the loop.
 static shoal_status_t check_meaning(memory_t *m) {
   const shoal_instruction_t *in = m->in;
-  for (int32_t i = 0; i < in->input_count; ++i)
+  for (int32_t i = 0; i < in->input_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_micro(m, in->inputs[i]));
-  for (int32_t i = 0; i < in->output_count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_kept(m, in->inputs[i]));
+  }
+  for (int32_t i = 0; i < in->output_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_micro(m, in->outputs[i]));
+    SHOAL_RETURN_IF_ERROR(check_kept(m, in->outputs[i]));
+  }
   if (in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH) {
     SHOAL_RETURN_IF_ERROR(check_port(m));
   }
@@ -291,7 +306,15 @@ static shoal_status_t check_call(memory_t *m, int64_t step, int64_t index) {
 
 // ---- orders -------------------------------------------------------------------------
 
-// States have their values, but for "init", which makes them; nothing else has.
+// Is it where the graph that is walked keeps an output?
+static bool is_kept_here(const memory_t *m, const shoal_buffer_t *buffer, bool *out_kept) {
+  const shoal_program_port_t *port = shoal_program_kept_in(m->program, buffer->state);
+  *out_kept = port != NULL;
+  return port && strcmp(port->graph, m->place.graph) == 0;
+}
+
+// States have their values, but for "init", which makes them; nothing else has. Outputs that are
+// kept are made by their own graph in every step.
 static void start_step(memory_t *m, bool init) {
   for (int64_t i = 0; i < m->span_count; ++i) m->spans[i].buffer = m->spans[i].slot = -1;
   for (int64_t p = 0; p < m->program->output_count; ++p) m->fetches[p] = 0;
@@ -300,7 +323,9 @@ static void start_step(memory_t *m, bool init) {
     for (int32_t s = 0; s < shoal_buffer_slots(m->class, buffer); ++s) {
       m->histories[b][s] = (history_t){0};
     }
-    if (buffer->kind != SHOAL_BUFFER_STATE || init) continue;
+    bool kept = false;
+    if (buffer->kind != SHOAL_BUFFER_STATE || is_kept_here(m, buffer, &kept)) continue;
+    if (init && !kept) continue;
     m->histories[b][0] = (history_t){.written = true, .micro = -1};
     range_t range = buffer_range(m, (int32_t)b, 0);
     for (int64_t i = range.from; i < range.to; ++i) {
@@ -318,10 +343,22 @@ static bool has_next(const memory_t *m, int32_t home) {
          stranger(m, owner, 0) == -2;
 }
 
+// All of it: every micro-batch's rows.
+static bool is_written(const memory_t *m, const history_t *history) {
+  return history->written && (!history->pieces || history->piece_count == m->program->micro);
+}
+
 static shoal_status_t end_step(memory_t *m, bool init) {
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
+    bool kept = false;
     if (buffer->kind != SHOAL_BUFFER_STATE || has_next(m, (int32_t)b)) continue;
+    if (is_kept_here(m, buffer, &kept) && buffer->bytes > 0 &&
+        !is_written(m, &m->histories[b][0])) {
+      return MISMATCH(&m->place, "write all of it in every run of the graph",
+                      "buffer %lld '%s', which is kept to be fetched on request, is not written",
+                      (long long)b, buffer->name);
+    }
     if (init && buffer->bytes > 0 && !m->histories[b][0].written) {
       return MISMATCH(&m->place, "write every state in \"init\"",
                       "state '%s' (buffer %lld) is not written", buffer->name, (long long)b);
@@ -331,7 +368,12 @@ static shoal_status_t end_step(memory_t *m, bool init) {
   }
   for (int64_t p = 0; p < m->program->output_count; ++p) {
     const shoal_program_port_t *port = &m->program->outputs[p];
-    if (strcmp(port->graph, m->place.graph) != 0 || m->fetches[p] == m->program->micro) continue;
+    if (strcmp(port->graph, m->place.graph) != 0) continue;
+    if (port->on_request && m->fetches[p] > 0) {
+      return MISMATCH(&m->place, "drop the fetch",
+                      "output '%s' is kept to be fetched on request, and is fetched", port->name);
+    }
+    if (port->on_request || m->fetches[p] == m->program->micro) continue;
     return MISMATCH(&m->place, "fetch it once, or once in each micro-batch, on every rank",
                     "output '%s' is fetched %lld times in %lld micro-batches", port->name,
                     (long long)(m->fetches[p] > m->program->micro ? 2 : m->fetches[p]),
@@ -414,7 +456,9 @@ shoal_status_t shoal_program_check_memory(const check_t *check, int64_t class_in
     SHOAL_RETURN_IF_ERROR(check_order(&m, &class->orders[i]));
   }
   for (int64_t b = 0; b < class->buffer_count; ++b) {
-    if (class->buffers[b].kind != SHOAL_BUFFER_STATE || has_order(class, "init")) continue;
+    if (class->buffers[b].kind != SHOAL_BUFFER_STATE || has_order(class, "init") ||
+        shoal_program_kept_in(program, class->buffers[b].state))
+      continue;
     return MISMATCH(&m.place, "add an order for graph \"init\"",
                     "nothing gives state '%s' its first value", class->buffers[b].name);
   }

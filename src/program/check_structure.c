@@ -41,6 +41,24 @@ static shoal_status_t check_meshes(const shoal_program_t *program) {
   return NULL;
 }
 
+// An output on request has a state of its own, which is not saved.
+static shoal_status_t check_requests(const shoal_program_t *program) {
+  place_t place = AT(program, -1);
+  for (int64_t i = 0; i < program->output_count; ++i) {
+    const shoal_program_port_t *port = &program->outputs[i];
+    if (!port->on_request) continue;
+    const bool there = port->state >= 0 && port->state < program->state_count;
+    const shoal_program_state_t *state = there ? &program->states[port->state] : NULL;
+    if (there && !state->saved && shoal_type_equal(&state->type, &port->type) &&
+        shoal_program_kept_in(program, port->state) == port)
+      continue;
+    return MISMATCH(&place, "give it a state of its own, of its type, which is not saved",
+                    "output '%s' of graph '%s' cannot be kept in state %d", port->name, port->graph,
+                    port->state);
+  }
+  return NULL;
+}
+
 static shoal_status_t check_layouts(const shoal_program_t *program) {
   place_t place = AT(program, -1);
   for (int64_t i = 0; i < program->state_count; ++i) {
@@ -336,6 +354,7 @@ shoal_status_t shoal_program_check_tables(const check_t *check) {
   }
   SHOAL_RETURN_IF_ERROR(check_meshes(program));
   SHOAL_RETURN_IF_ERROR(check_layouts(program));
+  SHOAL_RETURN_IF_ERROR(check_requests(program));
   return check_partition(program, check->scratch);
 }
 

@@ -120,6 +120,13 @@ static bool read_states(parse_t *p) {
   return !p->scan.error;
 }
 
+// Where an output is kept that is fetched on request.
+static bool read_request(parse_t *p, shoal_program_port_t *port) {
+  port->on_request = shoal_scan_accept(&p->scan, "request");
+  return !port->on_request ||
+         shoal_parse_int32(p, "state", 0, p->program->state_count - 1, &port->state);
+}
+
 static bool read_ports(parse_t *p, const char *keyword, shoal_program_port_t **out_ports,
                        int64_t *out_count) {
   SHOAL_VEC(shoal_program_port_t) ports = {0};
@@ -128,6 +135,7 @@ static bool read_ports(parse_t *p, const char *keyword, shoal_program_port_t **o
     if (!shoal_scan_name(&p->scan, p->arena, &port.graph)) return false;
     if (!shoal_scan_name(&p->scan, p->arena, &port.name)) return false;
     if (!shoal_scan_type(&p->scan, &port.type)) return false;
+    if (out_ports == &p->program->outputs && !read_request(p, &port)) return false;
     if (!SHOAL_PUSH(p->arena, &ports, port)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }

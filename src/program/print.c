@@ -7,6 +7,7 @@
 //   state fc1/weight f32[784, 256] "a!tensor:1" saved
 //   input train x f32[7, 64]
 //   output train loss f32[]
+//   output train logits f32[7, 256] request 4
 //   channel 0 f32[7, 64] "a!micro:0,data:0" -> "b!micro:0,data:0" micro
 //   class 0 ranks 0-1 arena 4096 host 2048
 //     queue compute compute
@@ -27,9 +28,9 @@
 //     order train 0:0{0=0} 0:1{0=1} 0:2{0=0}[1<2.3] 1
 //
 // Attributes that have their default are left out, and so are the queues compute, comm, copy where
-// those are all, arenas of host and file memory where there are none, and that memory is device;
-// `-` stands for the side of a reshard that this class has no part in; a reshard of several values
-// has as many inputs, outputs and channels. A call is
+// those are all, arenas of host and file memory where there are none, and that memory is device; an
+// output on request is kept in that state; `-` stands for the side of a reshard that this class has
+// no part in; a reshard of several values has as many inputs, outputs and channels. A call is
 // segment:micro-batch, or the segment alone outside the loop; then {group=slot,...} and its waits,
 // [instruction<back.other,...]: instruction 1 waits for instruction 3 of the call 2 calls before.
 #include "op/reduce.h"
@@ -72,6 +73,7 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     shoal_text_add_name(text, port->name);
     shoal_text_add(text, " ");
     shoal_text_add_type(text, &port->type);
+    if (port->on_request) shoal_text_addf(text, " request %d", port->state);
     shoal_text_add(text, "\n");
   }
   for (int64_t i = 0; i < p->channel_count; ++i) {

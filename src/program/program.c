@@ -96,6 +96,38 @@ shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {
   return result;
 }
 
+static bool is_plain(const shoal_cut_t *cut) {
+  return cut->kind == SHOAL_CUT_DIM && cut->chunk_count == 0 && cut->items == 0 &&
+         cut->before == 0 && cut->after == 0;
+}
+
+bool shoal_program_over_micro(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                              shoal_layout_t *out_layout) {
+  const shoal_cut_t *micro = shoal_layout_along(layout, SHOAL_AXIS_MICRO);
+  const int64_t count = layout->mesh->micro;
+  if (!micro || !is_plain(micro) || micro->weights || count < 1 || count > INT32_MAX) return false;
+  const int64_t length = shape->dims[micro->dim];
+  if (length % count != 0 || (micro->unit > 1 && length / count % micro->unit != 0)) return false;
+  int32_t inside = 0;
+  *out_layout = shoal_program_without_micro(layout);
+  for (int32_t i = 0; i < out_layout->cut_count; ++i) {
+    shoal_cut_t *cut = &out_layout->cuts[i];
+    if (cut->kind != SHOAL_CUT_DIM) return false;
+    if (cut->dim != micro->dim) continue;
+    if (!is_plain(cut) || ++inside > 1) return false;
+    cut->chunk_count = count > 1 ? (int32_t)count : 0;
+  }
+  return true;
+}
+
+const shoal_program_port_t *shoal_program_kept_in(const shoal_program_t *program, int64_t state) {
+  for (int64_t i = 0; i < program->output_count; ++i) {
+    const shoal_program_port_t *port = &program->outputs[i];
+    if (port->on_request && port->state == state) return port;
+  }
+  return NULL;
+}
+
 void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs) {
   static const struct {
     int32_t inputs, outputs;

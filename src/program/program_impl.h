@@ -43,6 +43,13 @@ bool shoal_program_has_micro(const shoal_layout_t *layout);
 const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout);
 // The same cuts without those along micro.
 shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout);
+// The layout in which a rank has what it has in all micro-batches of a value, without moving
+// anything: what is cut inside a micro-batch becomes a cut of each of as many equal chunks. False:
+// there is no such layout (micro-batches of different sizes, partial, flat, several cuts inside).
+bool shoal_program_over_micro(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                              shoal_layout_t *out_layout);
+// The output that is kept in this state, to be fetched on request; NULL: it is one of the model.
+const shoal_program_port_t *shoal_program_kept_in(const shoal_program_t *program, int64_t state);
 // The micro-batch a value of this layout is bound at, in a call with index `micro`.
 static inline int64_t shoal_program_micro_of(const shoal_layout_t *layout, int64_t micro) {
   return shoal_program_has_micro(layout) ? micro : -1;

@@ -80,14 +80,29 @@ static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const sh
   return NULL;
 }
 
+static bool is_on_request(const shoal_session_t *session, const char *graph, const char *output) {
+  const shoal_program_t *program = shoal_session_program(session);
+  bool found = false;
+  for (int64_t i = 0; i < program->output_count; ++i)
+    found |= program->outputs[i].on_request && strcmp(program->outputs[i].graph, graph) == 0 &&
+             strcmp(program->outputs[i].name, output) == 0;
+  return found;
+}
+
+// What is fetched on request takes memory for that: it is no part of the run. *out_allocations: how
+// often that was.
 static shoal_status_t fetch(rank_task_t *task, shoal_session_t *session, const shoal_graph_t *graph,
-                            shoal_arena_t *arena) {
+                            shoal_arena_t *arena, int64_t *out_allocations) {
+  *out_allocations = 0;
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
     const shoal_named_t *output = &graph->outputs.items[i];
     int64_t bytes = shoal_type_bytes(&graph->values.items[output->value].type);
     void *data = shoal_arena_alloc(arena, (size_t)bytes, 1);
     if (!data) return SHOAL_OOM();
+    const int64_t before = shoal_session_counters(session).allocations;
     SHOAL_RETURN_IF_ERROR(shoal_fetch(session, output->name, data, (size_t)bytes));
+    if (is_on_request(session, graph->name, output->name))
+      *out_allocations += shoal_session_counters(session).allocations - before;
     shoal_record_add(&task->log, SHOAL_RECORD_OUTPUT, -1, -1, output->name, data, bytes);
   }
   return NULL;
@@ -120,14 +135,14 @@ static shoal_status_t one_run(rank_task_t *task, shoal_session_t *session, bool 
                               shoal_arena_t *arena, int64_t *out_allocations) {
   const shoal_graph_t *graph =
       shoal_model_find_graph(task->job->model, task->job->graphs[task->log.run]);
-  int64_t before = shoal_session_counters(session).allocations;
+  int64_t before = shoal_session_counters(session).allocations, apart = 0;
   if (task->log.run > 0) {
     SHOAL_RETURN_IF_ERROR(feed(task, session, graph, !tapped, arena));
     SHOAL_RETURN_IF_ERROR(shoal_run(session, graph->name));
     if (tapped) SHOAL_RETURN_IF_ERROR(shoal_session_wait(session));  // taps write into the log, too
-    if (is_read(task, tapped)) SHOAL_RETURN_IF_ERROR(fetch(task, session, graph, arena));
+    if (is_read(task, tapped)) SHOAL_RETURN_IF_ERROR(fetch(task, session, graph, arena, &apart));
   }
-  *out_allocations = shoal_session_counters(session).allocations - before;
+  *out_allocations = shoal_session_counters(session).allocations - before - apart;
   const bool last = task->log.run + 1 == task->job->run_count;  // reading states joins the queues
   return tapped || last ? get_states(task, session, arena) : NULL;
 }

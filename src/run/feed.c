@@ -1,5 +1,6 @@
 // What users feed and fetch. Fed data is packed at once, into the slot that no run reads any more;
-// a fetch waits for its value alone, and unpacks it into the user's memory.
+// a fetch waits for its value alone, and unpacks it into the user's memory. What is fetched on
+// request is gathered from where the last run has kept it, straight into the user's memory.
 //
 // Graphs may share names: shoal_feed feeds every graph's input of that name and size; a fetch
 // returns what the last run wrote.
@@ -159,34 +160,47 @@ static shoal_status_t unpack(const shoal_run_output_t *output, void *data) {
   return NULL;
 }
 
-static shoal_status_t find_output(const shoal_runner_t *runner, const char *name, size_t size,
+static shoal_status_t check_fetch(const shoal_runner_t *runner, const shoal_run_output_t *output,
+                                  size_t size) {
+  const shoal_program_port_t *port = output->port;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_run_check_size("output", port->name, &port->type, output->whole_bytes, size));
+  if (!port->on_request && output->covered < shoal_shape_count(&port->type.shape)) {
+    return SHOAL_ERROR(UNSUPPORTED,
+                       "the program does not bring the whole of output '%s' to rank %d", port->name,
+                       runner->rank);
+  }
+  if (output->run == 0 && output->whole_bytes > 0) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run the graph first",
+                            "output '%s' of graph '%s' has no value yet", port->name, port->graph);
+  }
+  return NULL;
+}
+
+static shoal_status_t find_output(const shoal_runner_t *runner, const char *name,
                                   const shoal_run_output_t **out_output) {
-  const shoal_run_output_t *found = NULL;
+  *out_output = NULL;
   for (int64_t i = 0; i < runner->program->output_count; ++i) {
     const shoal_run_output_t *output = &runner->outputs[i];
     if (strcmp(output->port->name, name) != 0) continue;
-    if (!found || output->run > found->run) found = output;
+    if (!*out_output || output->run > (*out_output)->run) *out_output = output;
   }
-  if (!found) return unknown_port(runner, false, name);
-  SHOAL_RETURN_IF_ERROR(
-      shoal_run_check_size("output", name, &found->port->type, found->whole_bytes, size));
-  if (found->covered < shoal_shape_count(&found->port->type.shape)) {
-    return SHOAL_ERROR(UNSUPPORTED,
-                       "the program does not bring the whole of output '%s' to rank %d", name,
-                       runner->rank);
-  }
-  if (found->run == 0 && found->whole_bytes > 0) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "run the graph first",
-                            "output '%s' of graph '%s' has no value yet", name, found->port->graph);
-  }
-  *out_output = found;
-  return NULL;
+  return *out_output ? NULL : unknown_port(runner, false, name);
+}
+
+static shoal_status_t fetch_on_request(shoal_runner_t *runner, const shoal_run_output_t *output,
+                                       void *data, size_t size) {
+  const shoal_run_meeting_t meeting = {.call = "shoal_fetch", .name = output->port->name};
+  SHOAL_RETURN_IF_ERROR(shoal_run_meet(runner, &meeting, check_fetch(runner, output, size)));
+  return shoal_runner_gather(runner, output->port->state, -1, data);
 }
 
 shoal_status_t shoal_runner_fetch(shoal_runner_t *runner, const char *name, void *data,
                                   size_t size) {
   const shoal_run_output_t *output = NULL;
-  SHOAL_RETURN_IF_ERROR(find_output(runner, name, size, &output));
+  SHOAL_RETURN_IF_ERROR(find_output(runner, name, &output));
+  if (output->port->on_request) return fetch_on_request(runner, output, data, size);
+  SHOAL_RETURN_IF_ERROR(check_fetch(runner, output, size));
   SHOAL_RETURN_IF_ERROR(shoal_run_store_wait(&output->store, output->store.slot));
   // Asked behind the wait: a queue that failed fires its events, too.
   SHOAL_RETURN_IF_ERROR(shoal_run_broken(runner));

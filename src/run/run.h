@@ -56,7 +56,7 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, con
 // different data that should be equal. Every other error breaks the world.
 SHOAL_MUST_USE shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph);
 // Copies an output of the graph that ran last among those that have it, as of its last run; waits
-// for that value. Not collective.
+// for that value. Not collective, but for an output on request: that is gathered, *Collective*.
 SHOAL_MUST_USE shoal_status_t shoal_runner_fetch(shoal_runner_t *runner, const char *name,
                                                  void *data, size_t size);
 // Waits for everything, and returns the first error of any rank. *Collective.*

@@ -12,19 +12,22 @@
 #include "run/run_impl.h"
 #include "run/states.h"
 
-// Index of a state; NOT_FOUND suggests the nearest.
+// Index of a state of the model; NOT_FOUND suggests the nearest.
 static shoal_status_t find_state(const shoal_runner_t *runner, const char *name,
                                  int64_t *out_state) {
   const shoal_program_t *program = runner->program;
   for (int64_t i = 0; i < program->state_count; ++i) {
     *out_state = i;
-    if (strcmp(program->states[i].name, name) == 0) return NULL;
+    if (strcmp(program->states[i].name, name) == 0 && !shoal_program_kept_in(program, i))
+      return NULL;
   }
   shoal_arena_t arena;
   shoal_arena_init(runner->allocator, &arena);
   const char **names = SHOAL_NEW(&arena, const char *, program->state_count);
-  for (int64_t i = 0; names && i < program->state_count; ++i) names[i] = program->states[i].name;
-  shoal_status_t status = shoal_run_unknown("state", name, names, names ? program->state_count : 0);
+  int64_t count = 0;
+  for (int64_t i = 0; names && i < program->state_count; ++i)
+    if (!shoal_program_kept_in(program, i)) names[count++] = program->states[i].name;
+  shoal_status_t status = shoal_run_unknown("state", name, names, count);
   shoal_arena_deinit(&arena);
   return status;
 }
