@@ -84,7 +84,7 @@ class Job:
         if self.command:
             words = shlex.split(self.command.replace("{n}", str(case["n"]))) + program
         else:
-            grace = 300 if "stop" in case["at"] else GRACE_MS
+            grace = 1500 * SLOW if "stop" in case["at"] else GRACE_MS
             words = [BIN, "run", "-n", str(case["n"]), "--grace-ms", str(grace), "--"] + program
         self.shm = set(os.listdir("/dev/shm"))
         self.out = open(os.path.join(self.dir, "out"), "w+b")

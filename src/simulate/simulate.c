@@ -1,5 +1,7 @@
 // Simulation of a graph, of one run alone and of several in a row: see shoal/simulate.h for what is
 // modelled, simulate_impl.h for who does what.
+#include <math.h>
+
 #include "shoal/simulate.h"
 
 #include "simulate/simulate_impl.h"
@@ -93,6 +95,8 @@ static void add_up(shoal_simulation_t *out, shoal_simulated_t *groups) {
   for (int64_t a = 0; a < out->count; ++a) {
     shoal_simulated_t *group = &groups[a];
     group->bubble = out->seconds - group->busy[SHOAL_QUEUE_COMPUTE];
+    // Both are sums of the same times in another order: rounding must not hide less than nothing.
+    group->exposed = fmin(group->exposed, group->communication);
     group->hidden = group->communication > 0 ? 1 - group->exposed / group->communication : 1;
     if (group->busy[SHOAL_QUEUE_COMPUTE] > groups[out->slowest].busy[SHOAL_QUEUE_COMPUTE]) {
       out->slowest = a;

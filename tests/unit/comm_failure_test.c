@@ -1,8 +1,10 @@
 // What goes wrong must end on every rank with the named status: aborts, time limits,
 // ranks that leave or die, bad arguments, allocations that fail.
 // links: launch
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +41,69 @@ static void test_abort(void **state) {
   assert_ok(run_processes(NULL, 3, aborts, &who));
   who = 0;
   run_threads(&(shoal_world_options_t){.backend = "self"}, 1, aborts, &who);
+}
+
+// Rank 0 has nothing to receive, is done at once and waits for rank 1, which is held in the middle of
+// reading rank 0's memory: at the first page it writes. Then rank 2 aborts, rank 0 gives its memory
+// back, and rank 1 goes on. It must not take what it reads then for a result.
+enum { HELD_COUNT = 1 << 16, HELD_BYTES = HELD_COUNT * 8 };
+static int64_t *held;
+static int reading[2], given_back[2];  // pipes: 1 to 2, 0 to 1
+
+static void hold(int signal_number) {
+  char byte = 0;
+  if (write(reading[1], &byte, 1) != 1 || read(given_back[0], &byte, 1) != 1 ||
+      mprotect(held, HELD_BYTES, PROT_READ | PROT_WRITE) != 0) {
+    _exit(signal_number);
+  }
+}
+
+static shoal_status_t read_beside_abort(shoal_world_t *world, shoal_group_t *pair, int64_t *data) {
+  const int32_t me = shoal_world_rank(world);
+  const int64_t sends[2] = {0, me == 0 ? HELD_COUNT : 0};
+  const int64_t recvs[2] = {me == 1 ? HELD_COUNT : 0, 0};
+  for (int64_t i = 0; i < HELD_COUNT; ++i) data[i] = i + 1;
+  if (me == 1) {
+    held = mmap(NULL, HELD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(held != MAP_FAILED && signal(SIGSEGV, hold) != SIG_ERR, "memory");
+  }
+  shoal_status_t status = shoal_all_to_all(pair, SHOAL_I64, sends, data, recvs, held);
+  if (me == 0) shoal_comm_release(world, data);
+  CHECK(me == 1 || write(given_back[1], "", 1) == 1, "pipe");
+  CHECK(status || me == 0, "it succeeded; the first element is %lld", (long long)held[0]);
+  return status;
+}
+
+static shoal_status_t gives_back(shoal_world_t *world, void *self) {
+  (void)self;
+  char byte;
+  if (shoal_world_rank(world) == 2) {
+    char report[2000];
+    CHECK(read(reading[0], &byte, 1) == 1, "pipe");
+    do {  // until rank 0 is at the end of it
+      SHOAL_RETURN_IF_ERROR(shoal_world_report(world, report, sizeof report));
+      sched_yield();
+    } while (!strstr(report, "rank 0 waits in"));
+    shoal_status_t reason = SHOAL_ERROR(IO, "the disk is on fire");
+    shoal_world_abort(world, reason);
+    shoal_status_free(reason);
+    return NULL;
+  }
+  shoal_group_t *pair;
+  void *data;
+  SHOAL_RETURN_IF_ERROR(shoal_group_create(world, 2, (const int32_t[]){0, 1}, &pair));
+  SHOAL_RETURN_IF_ERROR(shoal_comm_alloc(world, HELD_BYTES, &data));
+  CHECK_ERROR(ABORTED, "the disk is on fire", read_beside_abort(world, pair, data));
+  shoal_group_free(pair);
+  return NULL;
+}
+
+static void test_abort_beside_reading(void **state) {
+  (void)state;
+  assert_int_equal(pipe(reading), 0);
+  assert_int_equal(pipe(given_back), 0);
+  assert_ok(run_processes(NULL, 3, gives_back, NULL));
+  for (int i = 0; i < 2; ++i) close(reading[i]), close(given_back[i]);
 }
 
 static shoal_status_t agrees(shoal_world_t *world, void *self) {
@@ -368,10 +433,15 @@ int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "join") == 0) return join_case(argv[2]);
   const struct CMUnitTest tests[] = {
 
-      cmocka_unit_test(test_abort),         cmocka_unit_test(test_agree),
-      cmocka_unit_test(test_deadline),      cmocka_unit_test(test_leave),
-      cmocka_unit_test(test_killed),        cmocka_unit_test(test_death_seen_by_peers),
-      cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_nth_allocation),
+      cmocka_unit_test(test_abort),
+      cmocka_unit_test(test_abort_beside_reading),
+      cmocka_unit_test(test_agree),
+      cmocka_unit_test(test_deadline),
+      cmocka_unit_test(test_leave),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_death_seen_by_peers),
+      cmocka_unit_test(test_bad_arguments),
+      cmocka_unit_test(test_nth_allocation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

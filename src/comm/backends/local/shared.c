@@ -240,13 +240,16 @@ static shoal_status_t announce(const job_t *job, int32_t step) {
   return shoal_meet_wait(job->group, 0, job->n);
 }
 
-// Nobody goes on before all are done with everybody's buffers.
+// Nobody goes on before all are done with everybody's buffers, unless the world breaks: then a
+// process that has come here gives its memory back while others still read it, and what they read
+// is zeros. So a world that is broken by now has no results.
 static shoal_status_t finish(const job_t *job) {
   shoal_meet_post_t *post;
   SHOAL_RETURN_IF_ERROR(shoal_meet_begin(job->group, job->tag, &post, NULL, NULL));
   post->step = STEP_END;
   shoal_meet_publish(job->group);
-  return shoal_meet_wait(job->group, 0, job->n);
+  SHOAL_RETURN_IF_ERROR(shoal_meet_wait(job->group, 0, job->n));
+  return shoal_failure_status(&job->world->hub->failure);
 }
 
 // ---- choosing -------------------------------------------------------------------------

@@ -108,8 +108,9 @@ static shoal_status_t lock(shoal_window_t *window, int32_t owner, shard_t **out_
   return shoal_local_wait_until(world, try_lock, describe_lock, &locking);
 }
 
-// Wakes those who wait for the lock or for a version.
-static void unlock(const shoal_window_t *window, shard_t *shard) {
+// Wakes those who wait for the lock or for a version. In a broken world the shard's owner may have
+// given it back meanwhile.
+static shoal_status_t unlock(const shoal_window_t *window, shard_t *shard) {
   const shoal_group_t *group = window->group;
   shoal_hub_t *hub = ((shoal_local_world_t *)group->world)->hub;
   atomic_store(&shard->holder, 0);
@@ -118,6 +119,7 @@ static void unlock(const shoal_window_t *window, shard_t *shard) {
       shoal_hub_ring_bell(hub, group->ranks[i]);
     }
   }
+  return shoal_failure_status(&hub->failure);
 }
 
 // ---- put, get, wait -------------------------------------------------------------------
@@ -129,8 +131,7 @@ static shoal_status_t put_add(shoal_window_t *window, int32_t owner, shoal_dtype
   uint8_t *to = (uint8_t *)shard + head_bytes(window->group->size) + offset;
   if (count > 0) shoal_reduce_into(dtype, SHOAL_REDUCE_SUM, count, data, 1, to, 1);
   atomic_fetch_add(&shard->versions[window->group->rank], 1);
-  unlock(window, shard);
-  return NULL;
+  return unlock(window, shard);
 }
 
 static shoal_status_t get(shoal_window_t *window, int32_t owner, int64_t offset, int64_t bytes,
@@ -142,8 +143,7 @@ static shoal_status_t get(shoal_window_t *window, int32_t owner, int64_t offset,
   for (int32_t i = 0; i < window->group->size && out_versions; ++i) {
     out_versions[i] = atomic_load(&shard->versions[i]);
   }
-  unlock(window, shard);
-  return NULL;
+  return unlock(window, shard);
 }
 
 typedef struct awaiting {
