@@ -49,6 +49,8 @@ static const char *const features[] = {"uneven",
                                        "in place",
                                        "state in place",
                                        "state copied",
+                                       "split for a halo",
+                                       "gradient split for a halo",
                                        "guarded in place",
                                        "guarded copy",
                                        "bucket reduced",
@@ -354,6 +356,10 @@ static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
   if (in->predicate >= 0) {
     const bool copy = in->opcode == SHOAL_OPCODE_COPY;
     return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");
+  }
+  if (in->opcode == SHOAL_OPCODE_ASSEMBLE) {
+    const bool gradient = strncmp(in->name, "grad/", 5) == 0;
+    return occurs(c, "feature", gradient ? "gradient split for a halo" : "split for a halo");
   }
   const int32_t to = in->output_count > 0 ? in->outputs[0] : -1;
   if (to >= 0 && class->buffers[to].state >= 0 &&

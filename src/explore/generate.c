@@ -134,7 +134,10 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
   return shoal_generate_fresh(g, &shape);
 }
 
-enum { PIPELINE_EVERY = 12 };  // cases: one is a chain of layers on two or three stages
+enum {
+  PIPELINE_EVERY = 12,  // cases: one is a chain of layers on two or three stages
+  WINDOWS_AT = 6        // of these: another one is a chain of windowed nodes
+};
 
 // ---- the case -----------------------------------------------------------------------------------
 
@@ -199,11 +202,16 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     shoal_generator_t aside = g;  // dice of its own: cases without blocks are what they were
     aside.state = ~seed;
     if (shoal_chance(&aside, 35)) out_case->blocks = 2 + shoal_roll(&aside, 3);
-    SHOAL_RETURN_IF_ERROR(pipeline ? shoal_generate_layers(&g) : generate(&g));
+    const bool windows = !large && seed % PIPELINE_EVERY == WINDOWS_AT;
     shoal_model_t *model = NULL;
-    shoal_status_t status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
+    shoal_status_t status = pipeline  ? shoal_generate_layers(&g)
+                            : windows ? shoal_generate_windows(&g)
+                                      : generate(&g);
+    if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
-      status = pipeline ? shoal_generate_pipeline(&g, model) : shoal_generate_plan(&g, model);
+      status = pipeline  ? shoal_generate_pipeline(&g, model)
+               : windows ? shoal_generate_space(&g, model)
+                         : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
     if (!status) status = shoal_generate_ways(&aside, model);

@@ -5,6 +5,7 @@
 //   generate_offload.c    what lies in host memory and in files
 //   generate_again.c      what is recomputed and what is gathered again
 //   generate_ways.c       ways and layouts that are decided on
+//   generate_windows.c    chains of windowed nodes over an image that is cut
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -24,6 +25,7 @@ typedef struct shoal_generator {
   bool large;                // for many ranks
   bool ties;                 // some inputs have zeros and ties
   SHOAL_VEC(double) bounds;  // per node: magnitudes stay below it, roughly
+  int32_t window_dim;        // of the image, where it is cut
   bool newest;               // take the newest node wherever it fits
 } shoal_generator_t;
 
@@ -66,6 +68,11 @@ void shoal_generate_wish(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_layers(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_pipeline(shoal_generator_t *g,
                                                       const shoal_model_t *model);
+// A chain of convolutions and pools; and its plan: rows or columns are cut, and nodes that wait for
+// halos are split.
+SHOAL_MUST_USE shoal_status_t shoal_generate_windows(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_space(shoal_generator_t *g,
+                                                   const shoal_model_t *model);
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);

@@ -75,6 +75,9 @@ static const subject_t subjects[] = {
      "seed=5 ranks=4 sgd eval; i0=f64[3,4]; s0=f64[4,5]; s1=f64[5,2]; v0=matmul(i0,s0); "
      "v1=gelu(v0); "
      "v2=matmul(v1,s1); mesh data=2,tensor=2; pin i0 data:0; pin s0 tensor:1/2; pin s1 tensor:0/2"},
+    {"split for a halo", NULL, NULL, NULL, 3,
+     "seed=11 ranks=3 sgd; i0=f64[2,1,14,3]; s0=f64[2,1,3,1]; v0=conv2d(i0,s0){stride=[1,1], "
+     "padding=[1,0], dilation=[1,1]}; mesh space=3; pin i0 space:2; decide halo * auto"},
     {"softmax over a cut dim, expanded", NULL, NULL, NULL, 2,
      "seed=6 ranks=2 sgd; i0=f64[3,5]; s0=f64[3,5]; v0=mul(i0,s0); v1=reduce_max(v0){dims=[1], "
      "keep=1}; "

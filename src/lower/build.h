@@ -12,6 +12,8 @@
 //   paths      Each need is met by an instance: one that is there already, or one that new items in
 //              front of this one make (a feed, a reshard, into or out of the loop). Phase and depth
 //              follow. From here on code.inputs are complete and needs are history.
+//   halo       A node may become several items that each make a piece of its output, and one that
+//              puts them together.
 //   segments   Items get the segment in which they run, and communication its lane.
 //   offload    Copies to and from host memory and files are added, and what they bring is read.
 //   schedule   The list may be permuted within segments, the same for all ranks.
@@ -78,6 +80,7 @@ typedef struct item {
   const char *why;            // it stands here: `schedule` has moved it; NULL: it has not
   int64_t bucket_bytes;       // of a bucket's values
   const char *bucket_closed;  // why a bucket has no more members; NULL: the item is no bucket
+  const char *whole_because;  // of a node that has a halo: why `halo` did not split it; else NULL
 } item_t;
 
 // A straight line of items that is called as a whole: once per micro-batch if it is in the loop.

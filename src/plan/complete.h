@@ -58,6 +58,11 @@ SHOAL_MUST_USE shoal_status_t shoal_decision_annotate(const shoal_intent_decisio
 SHOAL_MUST_USE shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision,
                                                   shoal_arena_t *arena, shoal_sync_t *out_sync);
 shoal_keep_t shoal_keep_of(const char *choice);  // of a checked choice; NULL: SHOAL_KEEP
+shoal_halo_t shoal_halo_of(const char *choice);  // the same; NULL: SHOAL_HALO_WHOLE
+// Does a node, whose ways are known, read rows that other ranks have?
+bool shoal_plan_has_halo(const shoal_graph_plan_t *gp, int64_t n);
+// When all nodes have their ways: refuses decisions to split what has no halo.
+SHOAL_MUST_USE shoal_status_t shoal_plan_settle_halos(shoal_plan_t *plan);
 // Fills what lowering reads besides layouts: regions, keeps, syncs, memories, schedules, fetches.
 SHOAL_MUST_USE shoal_status_t shoal_plan_resolve(shoal_plan_t *plan);
 

@@ -153,6 +153,7 @@ shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rule
   shoal_status_t status = NULL;
   for (int64_t g = 0; g < (*out_plan)->model->graphs.count && !status; ++g)
     status = shoal_plan_complete(*out_plan, &(*out_plan)->graphs[g]);
+  if (!status) status = shoal_plan_settle_halos(*out_plan);
   if (status) {
     shoal_plan_free(*out_plan);
     *out_plan = NULL;

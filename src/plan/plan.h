@@ -90,6 +90,10 @@ typedef struct shoal_sync {
   int32_t prefetch;  // how many layers ahead copies are gathered
 } shoal_sync_t;
 
+// Whether a node that reads rows of neighbours computes first what needs none of them: never; it
+// does, and cannot be lowered otherwise; where that is possible.
+typedef enum shoal_halo { SHOAL_HALO_WHOLE, SHOAL_HALO_SPLIT, SHOAL_HALO_AUTO } shoal_halo_t;
+
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
   shoal_node_plan_t *nodes;       // one per node
@@ -98,6 +102,7 @@ typedef struct shoal_graph_plan {
                         // computed once
   shoal_keep_t *keeps;  // by value
   int32_t *assigned;    // by value: the state it is assigned to, or -1
+  shoal_halo_t *halos;  // by node; WHOLE where it has no halo
   bool *on_request;     // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
@@ -145,5 +150,8 @@ const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoa
                                                   const char *name);
 // Is an output of this type gathered on request where no decision says when?
 bool shoal_plan_waits_for_request(const shoal_plan_t *plan, const shoal_type_t *type);
+
+// Does this item of a layout reach over to other ranks' rows?
+bool shoal_cut_widens(const shoal_layout_t *layout, int32_t item);
 
 #endif  // SHOAL_PLAN_PLAN_H_

@@ -166,7 +166,10 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   gp->regions = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
   gp->keeps = SHOAL_NEW(&plan->arena, shoal_keep_t, graph->values.count);
   gp->on_request = SHOAL_NEW(&plan->arena, bool, graph->outputs.count);
-  if (!gp->regions || !gp->keeps || !gp->on_request) return SHOAL_OOM();
+  gp->halos = SHOAL_NEW(&plan->arena, shoal_halo_t, graph->nodes.count);
+  if (!gp->regions || !gp->keeps || !gp->on_request || !gp->halos) return SHOAL_OOM();
+  for (int64_t n = 0; plan->patterns[SHOAL_DECIDE_HALO].count > 0 && n < graph->nodes.count; ++n)
+    gp->halos[n] = shoal_halo_of(chosen(plan, SHOAL_DECIDE_HALO, graph->nodes.items[n].name));
   for (int64_t n = 0; n < graph->nodes.count; ++n) gp->regions[n] = -1;
   gp->assigned = SHOAL_NEW(&plan->arena, int32_t, graph->values.count);
   if (!gp->assigned) return SHOAL_OOM();

@@ -115,6 +115,11 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     begin(w, "way", gp->graph->name, "node", node->name);
     end(w, text, &told);
   }
+  if (gp->halos[n] != SHOAL_HALO_WHOLE) {
+    shoal_reason_of(plan, SHOAL_DECIDE_HALO, node->name, "", &told);
+    begin(w, "halo", gp->graph->name, "node", node->name);
+    end(w, gp->halos[n] == SHOAL_HALO_SPLIT ? "split" : "auto", &told);
+  }
   if (gp->regions[n] < 0) return NULL;
   shoal_reason_of(plan, SHOAL_DECIDE_RECOMPUTE, node->name, "", &told);
   begin(w, "recompute", gp->graph->name, "node", node->name);

@@ -187,6 +187,29 @@ static shoal_status_t read_keep(reader_t *r, const shoal_json_t *entry, const ch
   return NULL;
 }
 
+static shoal_status_t read_halo(reader_t *r, const shoal_json_t *entry, const char *choice) {
+  int64_t g = 0;
+  int32_t n = 0;
+  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
+  r->plan->graphs[g].halos[n] = shoal_halo_of(choice);
+  return NULL;
+}
+
+// Behind the ways, which say what halos there are.
+static shoal_status_t check_halo(reader_t *r, const shoal_json_t *entry) {
+  int64_t g = 0;
+  int32_t n = 0;
+  const char *kind;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "kind", &kind));
+  if (shoal_kind_find(kind) != SHOAL_DECIDE_HALO) return NULL;
+  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
+  const shoal_graph_plan_t *gp = &r->plan->graphs[g];
+  if (gp->halos[n] == SHOAL_HALO_WHOLE || shoal_plan_has_halo(gp, n)) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the decision out, or give the node another way",
+                          "%s: node '%s' waits for no halo", entry->path,
+                          gp->graph->nodes.items[n].name);
+}
+
 // Ways are read node by node: here they are only noted.
 static shoal_status_t note_way(reader_t *r, const shoal_json_t *entry, int64_t index) {
   int64_t g = 0;
@@ -233,6 +256,8 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
     case SHOAL_DECIDE_SCHEDULE:
       SHOAL_RETURN_IF_ERROR(find_graph(r, entry, &g));
       return shoal_plan_schedule(r->plan, &r->plan->graphs[g], decision.choice);
+    case SHOAL_DECIDE_HALO:
+      return read_halo(r, entry, decision.choice);
     case SHOAL_DECIDE_FETCH:
       return read_output(r, entry, decision.choice);
     case SHOAL_DECIDE_EXPAND:
@@ -336,6 +361,7 @@ static shoal_status_t forget(shoal_plan_t *plan) {
     for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
       gp->nodes[n].mesh = 0;
       gp->regions[n] = -1;
+      gp->halos[n] = SHOAL_HALO_WHOLE;
     }
     for (int64_t v = 0; v < gp->graph->values.count; ++v) gp->keeps[v] = SHOAL_KEEP;
     for (int64_t o = 0; o < gp->graph->outputs.count; ++o) gp->on_request[o] = false;
@@ -374,5 +400,7 @@ shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
       shoal_arena_deinit(&texts);
       if (status) return status;
     }
+  for (int64_t i = 0; i < list->count; ++i)
+    SHOAL_RETURN_IF_ERROR(check_halo(&r, &list->children[i]));
   return NULL;
 }

@@ -121,6 +121,9 @@ static shoal_status_t say_node(answer_t *a, const shoal_graph_plan_t *gp, int64_
       SHOAL_RETURN_IF_ERROR(shoal_explain_way(a->plan, gp, n, slot, true, a->arena, a->text));
   }
   if (gp->regions[n] >= 0) say_decided(a, SHOAL_DECIDE_RECOMPUTE, node->name, "yes", "");
+  if (gp->halos[n] != SHOAL_HALO_WHOLE)
+    say_decided(a, SHOAL_DECIDE_HALO, node->name,
+                gp->halos[n] == SHOAL_HALO_SPLIT ? "split" : "auto", "");
   for (int32_t k = 0; k < node->input_count + node->output_count; ++k)
     SHOAL_RETURN_IF_ERROR(say_operand(a, gp, n, k));
   return NULL;

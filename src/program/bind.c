@@ -279,6 +279,8 @@ static shoal_status_t bind_opcode(binder_t *b, int64_t micro, shoal_bound_instru
       return shoal_bind_copy(b->class, micro, b->arena, scratch, bound);
     case SHOAL_OPCODE_ACCUMULATE:
       return shoal_bind_accumulate(b->class, b->arena, bound);
+    case SHOAL_OPCODE_ASSEMBLE:
+      return shoal_bind_assemble(b->class, b->arena, scratch, bound);
     default:
       return NULL;
   }
@@ -305,7 +307,8 @@ static shoal_status_t bind_instruction(binder_t *b, const shoal_instruction_t *i
                                        shoal_bound_instruction_t *bound) {
   int32_t inputs, outputs;
   shoal_opcode_arity(in->opcode, &inputs, &outputs);
-  if (inputs >= 0 && (in->input_count != inputs || in->output_count != outputs)) {
+  if ((inputs >= 0 && in->input_count != inputs) || (outputs >= 0 && in->output_count != outputs) ||
+      (in->opcode == SHOAL_OPCODE_ASSEMBLE && in->input_count < 1)) {
     return SHOAL_ERROR(INTERNAL, "%s has %d inputs and %d outputs", shoal_opcode_name(in->opcode),
                        in->input_count, in->output_count);
   }

@@ -25,7 +25,7 @@ typedef struct shoal_bound_instruction {
   const shoal_bound_buffer_t **counts;  // COMPUTE: inputs', then outputs', where they are bounded;
                                         // NULL: none is
   const shoal_bundle_t *reshard;        // RESHARD
-  int64_t piece_count;                  // COPY, ACCUMULATE
+  int64_t piece_count;                  // COPY, ACCUMULATE, ASSEMBLE
   const shoal_piece_t *pieces;
 } shoal_bound_instruction_t;
 

@@ -1,6 +1,8 @@
-// Copies on one rank: in and out of micro-batches, and accumulation. Both sides are parts of one
-// value in layouts that differ in micro only; what is copied is what the two parts share. Out of
-// micro-batches a rank may also keep just what it has of each (shoal_program_over_micro).
+// Copies on one rank: in and out of micro-batches, accumulation, and assembly. Both sides are parts
+// of one value; what is copied is what they share. A copy's layouts differ in micro only, those of
+// an assembly in how much one cut trims. Out of micro-batches a rank may also keep just what it has
+// of each (shoal_program_over_micro).
+#include "base/dtype.h"
 #include "program/program_impl.h"
 
 static shoal_status_t one_piece(shoal_arena_t *arena, int64_t count,
@@ -134,6 +136,103 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
         "copying '%s' needs elements that this rank does not have: %lld of %lld", from->name,
         (long long)elements, (long long)needed);
   }
+  return NULL;
+}
+
+// ---- assembly -----------------------------------------------------------------------
+
+// The item of the layouts that trims `from` but not `to`; -1: there is none, or more differs.
+static int32_t trimmed_cut(const shoal_layout_t *from, const shoal_layout_t *to) {
+  int32_t found = -1;
+  if (from->cut_count != to->cut_count) return -1;
+  for (int32_t i = 0; i < to->cut_count; ++i) {
+    const shoal_cut_t *a = &from->cuts[i], *c = &to->cuts[i];
+    if (a->before == c->before && a->after == c->after) continue;
+    if (found >= 0 || c->before || c->after || a->before > 0 || a->after > 0) return -1;
+    found = i;
+  }
+  if (found < 0) return -1;
+  shoal_layout_t whole = *from;
+  whole.cuts[found].before = whole.cuts[found].after = 0;
+  return shoal_layout_equal(&whole, to) ? found : -1;
+}
+
+typedef SHOAL_VEC(shoal_piece_t) pieces_t;
+
+// The rows from..to of the shared run, in all their length along the other dims.
+static shoal_status_t add_rows(const shoal_bound_instruction_t *bound, int32_t input, int32_t dim,
+                               run_t rows, shoal_arena_t *arena, pieces_t *pieces) {
+  const shoal_bound_buffer_t *src = bound->inputs[input], *dst = bound->outputs[0];
+  const int64_t element = (int64_t)shoal_dtype_size(dst->type.dtype);
+  shoal_piece_t piece = {.rank = dst->boxes.whole.rank};
+  int64_t src_stride = 1, dst_stride = 1;
+  for (int32_t d = piece.rank - 1; d >= 0; --d) {
+    piece.size[d] = d == dim ? rows.size : dst->boxes.dims[d].held_size;
+    piece.src_stride[d] = src_stride;
+    piece.dst_stride[d] = dst_stride;
+    src_stride *= src->boxes.dims[d].held_size;
+    dst_stride *= dst->boxes.dims[d].held_size;
+  }
+  piece.src_offset = rows.src * piece.src_stride[dim];
+  piece.dst_offset = rows.dst * piece.dst_stride[dim];
+  piece.src_offset += (src->offset - bound->inputs[0]->offset) / element;
+  join_dims(&piece);
+  return SHOAL_PUSH(arena, pieces, piece) ? NULL : SHOAL_OOM();
+}
+
+// What the input has of rows that none before it gave. taken: by row of the output.
+static shoal_status_t take_rows(const shoal_bound_instruction_t *bound, int32_t input, int32_t dim,
+                                shoal_arena_t *arena, shoal_arena_t *scratch, bool *taken,
+                                pieces_t *pieces) {
+  run_t *runs = NULL;
+  int64_t count = 0;
+  SHOAL_RETURN_IF_ERROR(shared_runs(&bound->inputs[input]->boxes.dims[dim],
+                                    &bound->outputs[0]->boxes.dims[dim], scratch, &runs, &count));
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t from = 0, to; from < runs[r].size; from = to) {
+      const bool mine = !taken[runs[r].dst + from];
+      for (to = from; to < runs[r].size && taken[runs[r].dst + to] == !mine; ++to)
+        taken[runs[r].dst + to] = true;
+      const run_t rows = {to - from, runs[r].src + from, runs[r].dst + from};
+      if (mine) SHOAL_RETURN_IF_ERROR(add_rows(bound, input, dim, rows, arena, pieces));
+    }
+  }
+  return NULL;
+}
+
+// The output's layout trims nothing, so where an input lies in it follows from their sizes: ranks
+// whose parts have the same sizes bind alike.
+shoal_status_t shoal_bind_assemble(const shoal_class_t *class, shoal_arena_t *arena,
+                                   shoal_arena_t *scratch, shoal_bound_instruction_t *bound) {
+  const shoal_instruction_t *in = bound->instruction;
+  const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
+  const shoal_bound_buffer_t *dst = bound->outputs[0];
+  pieces_t pieces = {0};
+  bool *taken = NULL;
+  int32_t dim = -1;
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    const shoal_buffer_t *from = &class->buffers[in->inputs[i]];
+    const int32_t cut = trimmed_cut(from->layout, to->layout);
+    const int32_t along = cut < 0 ? -1 : to->layout->cuts[cut].dim;
+    if (along < 0 || (dim >= 0 && along != dim) || from->memory != to->memory ||
+        !shoal_type_equal(&from->type, &to->type)) {
+      return SHOAL_ERROR_HINT(MISMATCH, "trim one cut of the output's layout, in every input",
+                              "cannot assemble '%s' of '%s'", to->name, from->name);
+    }
+    dim = along;
+    if (!taken && !(taken = SHOAL_NEW(scratch, bool, dst->boxes.dims[dim].held_size)))
+      return SHOAL_OOM();
+    if (dst->count > 0)
+      SHOAL_RETURN_IF_ERROR(take_rows(bound, i, dim, arena, scratch, taken, &pieces));
+  }
+  for (int64_t row = 0; row < dst->boxes.dims[dim].held_size && dst->count > 0; ++row) {
+    if (taken[row]) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "trim less, so that the inputs cover the output",
+                            "no input gives row %lld of this rank's part of '%s' along dim %d",
+                            (long long)row, to->name, dim);
+  }
+  bound->pieces = pieces.items;
+  bound->piece_count = pieces.count;
   return NULL;
 }
 

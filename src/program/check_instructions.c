@@ -112,7 +112,8 @@ static shoal_status_t check_waits(const shoal_segment_t *segment, int64_t index)
 // micro-batch.
 static shoal_status_t check_predicate(const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->predicate < 0) return NULL;
-  if (in->channels || in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH) {
+  if (in->channels || in->opcode == SHOAL_OPCODE_FEED || in->opcode == SHOAL_OPCODE_FETCH ||
+      in->opcode == SHOAL_OPCODE_ASSEMBLE) {
     return SHOAL_ERROR_HINT(MISMATCH, "leave the predicate out", "%s cannot be skipped",
                             shoal_opcode_name(in->opcode));
   }
@@ -216,6 +217,17 @@ static shoal_status_t check_reshard(const check_t *check, int64_t c, const shoal
     SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, false, in->outputs[i]));
   }
   return NULL;
+}
+
+static shoal_status_t check_assemble(const shoal_class_t *class, const shoal_instruction_t *in) {
+  const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
+  for (int32_t i = 0; i < in->input_count; ++i) {
+    const shoal_buffer_t *from = &class->buffers[in->inputs[i]];
+    if (in->inputs[i] != in->outputs[0] && shoal_type_equal(&from->type, &to->type)) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "assemble pieces of one value in other buffers",
+                            "it assembles '%s' of '%s'", to->name, from->name);
+  }
+  return NULL;  // layouts: bind_copy.c
 }
 
 static shoal_status_t check_copy(const shoal_class_t *class, const shoal_instruction_t *in) {
@@ -346,6 +358,8 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
       return check_copy(class, in);
     case SHOAL_OPCODE_ACCUMULATE:
       return check_join(joins, in);
+    case SHOAL_OPCODE_ASSEMBLE:
+      return check_assemble(class, in);
     case SHOAL_OPCODE_FILL:
       return check_fill(joins, in);
     case SHOAL_OPCODE_FEED:

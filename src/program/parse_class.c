@@ -228,6 +228,7 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
                                                                        : in->op->input_count;
     outputs = in->op->output_count;
   }
+  if (in->opcode == SHOAL_OPCODE_ASSEMBLE) inputs = in->input_count < 1 ? 1 : in->input_count;
   if (in->opcode == SHOAL_OPCODE_RESHARD) {
     inputs = outputs = in->input_count < 1                            ? 1
                        : in->input_count > SHOAL_PROGRAM_MAX_OPERANDS ? SHOAL_PROGRAM_MAX_OPERANDS

@@ -134,7 +134,8 @@ void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out
   } arity[] = {[SHOAL_OPCODE_COMPUTE] = {-1, -1},  [SHOAL_OPCODE_RESHARD] = {-1, -1},
                [SHOAL_OPCODE_EXCHANGE] = {2, 2},   [SHOAL_OPCODE_COPY] = {1, 1},
                [SHOAL_OPCODE_ACCUMULATE] = {1, 1}, [SHOAL_OPCODE_FILL] = {0, 1},
-               [SHOAL_OPCODE_FEED] = {0, 1},       [SHOAL_OPCODE_FETCH] = {1, 0}};
+               [SHOAL_OPCODE_FEED] = {0, 1},       [SHOAL_OPCODE_FETCH] = {1, 0},
+               [SHOAL_OPCODE_ASSEMBLE] = {-1, 1}};
   *out_inputs = arity[opcode].inputs;
   *out_outputs = arity[opcode].outputs;
 }

@@ -82,6 +82,10 @@ SHOAL_MUST_USE shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_
 SHOAL_MUST_USE shoal_status_t shoal_bind_accumulate(const shoal_class_t *class,
                                                     shoal_arena_t *arena,
                                                     shoal_bound_instruction_t *bound);
+// ASSEMBLE: the same. Sources of pieces count from the first input; the others lie in its arena.
+SHOAL_MUST_USE shoal_status_t shoal_bind_assemble(const shoal_class_t *class, shoal_arena_t *arena,
+                                                  shoal_arena_t *scratch,
+                                                  shoal_bound_instruction_t *bound);
 // Binds one instruction of a class for one of its ranks in one micro-batch (-1: outside the loop),
 // only to see whether it can be.
 SHOAL_MUST_USE shoal_status_t shoal_bind_one(const shoal_program_t *program,
@@ -97,6 +101,7 @@ SHOAL_MUST_USE shoal_status_t shoal_channel_is_silent(const shoal_channel_t *cha
 // ---- one instruction ----------------------------------------------------------------
 
 // How many buffers an opcode takes and gives; COMPUTE asks its op, RESHARD its channels (-1 here).
+// ASSEMBLE takes as many as there are pieces, at least one (-1).
 void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out_outputs);
 
 #endif  // SHOAL_PROGRAM_IMPL_H_

@@ -20,6 +20,8 @@ static shoal_status_t enqueue_work(shoal_queue_t *queue, int32_t index, shoal_ac
     case SHOAL_OPCODE_ACCUMULATE:
       if (shoal_run_is_offload(action->bound)) return shoal_run_offload(queue, &action->offload);
       return shoal_queue_copy(queue, &action->copy);
+    case SHOAL_OPCODE_ASSEMBLE:
+      return shoal_queue_copy(queue, &action->copy);
     case SHOAL_OPCODE_FILL:
       return shoal_queue_fill(queue, &action->fill);
     case SHOAL_OPCODE_FEED:

@@ -103,6 +103,9 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
       status = shoal_run_is_offload(bound) ? shoal_run_offload_init(runner, bound, &action->offload)
                                            : build_copy(runner, bound, &action->copy);
       break;
+    case SHOAL_OPCODE_ASSEMBLE:
+      status = build_copy(runner, bound, &action->copy);
+      break;
     case SHOAL_OPCODE_FILL:
       status = build_fill(runner, bound, &action->fill);
       break;
