@@ -43,9 +43,9 @@ static void test_abort(void **state) {
   run_threads(&(shoal_world_options_t){.backend = "self"}, 1, aborts, &who);
 }
 
-// Rank 0 has nothing to receive, is done at once and waits for rank 1, which is held in the middle of
-// reading rank 0's memory: at the first page it writes. Then rank 2 aborts, rank 0 gives its memory
-// back, and rank 1 goes on. It must not take what it reads then for a result.
+// Rank 0 has nothing to receive, is done at once and waits for rank 1, which is held in the middle
+// of reading rank 0's memory: at the first page it writes. Then rank 2 aborts, rank 0 gives its
+// memory back, and rank 1 goes on. It must not take what it reads then for a result.
 enum { HELD_COUNT = 1 << 16, HELD_BYTES = HELD_COUNT * 8 };
 static int64_t *held;
 static int reading[2], given_back[2];  // pipes: 1 to 2, 0 to 1
