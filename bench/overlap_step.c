@@ -1,9 +1,10 @@
-// What bench/overlap runs on every rank: steps of several programs by turns, and what their
-// instructions took. Rank 0 prints the seconds of a step, one line of JSON for each program and
-// turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same in
-// different orders: their losses must be the same, to the bit. They may have products
+// What bench/overlap and bench/halo run on every rank: steps of several programs by turns, and what
+// their instructions took. Rank 0 prints the seconds of a step, one line of JSON for each program
+// and turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same
+// in different orders: their losses must be the same, to the bit. They may have products
 // `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own
-// would.
+// would, and convolutions `bench.conv2d` and `bench.conv2d_grad_x`, which take so long for every
+// 1000 numbers they put out: pieces of one take as long as the whole.
 //
 //   overlap_step TURNS STEPS MICROSECONDS PROGRAM...
 #include <shoal/shoal.h>
@@ -30,27 +31,41 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static shoal_op_t slow_product;  // a record is registered once, and its kernel knows only its call
-static shoal_status_t (*product)(const shoal_call_t *call, const shoal_tensor_t *inputs,
-                                 const shoal_tensor_t *outputs, void *workspace);
+// A record is registered once, and its kernel knows only its call: what is slow is global.
+typedef struct slow_op {
+  const char *plain, *name;
+  bool by_size;  // else a pause for each call
+  const shoal_op_t *op;
+  shoal_op_t record;
+} slow_op_t;
+static slow_op_t slow_ops[] = {{"shoal.einsum", "bench.einsum", false},
+                               {"shoal.conv2d", "bench.conv2d", true},
+                               {"shoal.conv2d_grad_x", "bench.conv2d_grad_x", true}};
+enum { SLOW_OPS = sizeof slow_ops / sizeof slow_ops[0] };
 static int64_t pause_us;
 
 static shoal_status_t slow_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                   const shoal_tensor_t *outputs, void *workspace) {
-  SHOAL_RETURN_IF_ERROR(product(call, inputs, outputs, workspace));
-  nanosleep(&(struct timespec){pause_us / 1000000, pause_us % 1000000 * 1000}, NULL);
+  const slow_op_t *slow = slow_ops;
+  while (strcmp(slow->name, call->op->name) != 0) ++slow;
+  SHOAL_RETURN_IF_ERROR(slow->op->kernel(call, inputs, outputs, workspace));
+  const int64_t us =
+      slow->by_size ? pause_us * shoal_shape_count(&outputs[0].shape) / 1000 : pause_us;
+  nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
   return NULL;
 }
 
-// `bench.einsum`: shoal.einsum, and then a pause.
-static shoal_status_t register_product(shoal_registry_t *registry) {
-  const shoal_op_t *plain = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_op_find(registry, "shoal.einsum", &plain));
-  slow_product = *plain;
-  slow_product.name = "bench.einsum";
-  slow_product.kernel = slow_kernel;
-  product = plain->kernel;
-  return shoal_op_register(registry, &slow_product);
+// `bench.NAME`: shoal.NAME, and then a pause.
+static shoal_status_t register_slow_ops(shoal_registry_t *registry) {
+  for (int i = 0; i < SLOW_OPS; ++i) {
+    slow_op_t *slow = &slow_ops[i];
+    SHOAL_RETURN_IF_ERROR(shoal_op_find(registry, slow->plain, &slow->op));
+    slow->record = *slow->op;
+    slow->record.name = slow->name;
+    slow->record.kernel = slow_kernel;
+    SHOAL_RETURN_IF_ERROR(shoal_op_register(registry, &slow->record));
+  }
+  return NULL;
 }
 
 // Feeds every input of `train`: floats in [0, 1), integers below 8.
@@ -153,7 +168,7 @@ int main(int argc, char **argv) {
   SHOAL_GOTO_IF_ERROR(status, done, shoal_arena_create(allocator, &bench.arena));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_world_join(NULL, &bench.world));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_registry_create(allocator, &bench.registry));
-  SHOAL_GOTO_IF_ERROR(status, done, register_product(bench.registry));
+  SHOAL_GOTO_IF_ERROR(status, done, register_slow_ops(bench.registry));
   SHOAL_GOTO_IF_ERROR(status, done, open_programs(&bench, argc - 4, argv + 4));
   SHOAL_GOTO_IF_ERROR(
       status, done,
