@@ -264,6 +264,27 @@ static void vocabulary(void **state) {
   bench_deinit(&b);
 }
 
+// Counts speak of the whole's rows on every part, also where the rows are cut.
+static void bounded_rows(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(4, 5, 7, 3), 2, 1);
+  shoal_tensor_t counts = random_tensor(&b, SHOAL_I64, SHOAL_SHAPE(4, 5), 8, 2);
+  static const char *const meshes[] = {"t=2", "t=3", "t=9"};
+  for (int32_t m = 0; m < 3; ++m) {
+    cut_t groups = {"shoal.bound", meshes[m], {"t:0", "t:0"}, {"t:0"}, 0};
+    assert_ok(run_cut(&b, &groups, TENSORS(x, counts), NO_ATTRS));
+    cut_t inner = {"shoal.bound", meshes[m], {"t:1", "t:1"}, {"t:1"}, 0};
+    assert_ok(run_cut(&b, &inner, TENSORS(x, counts), NO_ATTRS));
+    cut_t rows = {"shoal.bound", meshes[m], {"t:2", NULL}, {"t:2"}, 0};
+    assert_ok(run_cut(&b, &rows, TENSORS(x, counts), NO_ATTRS));
+    cut_t columns = {"shoal.bound", meshes[m], {"t:3", NULL}, {"t:3"}, 0};
+    assert_ok(run_cut(&b, &columns, TENSORS(x, counts), NO_ATTRS));
+  }
+  bench_deinit(&b);
+}
+
 // Means divide by the whole's number on every part.
 static void counts(void **state) {
   (void)state;
@@ -383,6 +404,7 @@ int main(void) {
       cmocka_unit_test(convolution_with_halo),
       cmocka_unit_test(pooling),
       cmocka_unit_test(vocabulary),
+      cmocka_unit_test(bounded_rows),
       cmocka_unit_test(counts),
       cmocka_unit_test(updates_of_flat_parts),
       cmocka_unit_test(attention),

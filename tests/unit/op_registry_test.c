@@ -183,6 +183,9 @@ static const struct {
     {"shoal.cross_entropy", "f32[3,4], i32[4]", "labels must have shape [3]"},
     {"shoal.cross_entropy", "f32[3,4], f32[3]", "labels must be i64"},
     {"shoal.embedding", "f32[3], i32[3]", "table must have 2 dims"},
+    {"shoal.bound", "f32[3,4,2], i32[4]", "counts must have shape [3]"},
+    {"shoal.bound", "f32[3], i32[3]", "a dim of rows behind them"},
+    {"shoal.bound", "f32[3,4], f32[3]", "counts must be i64"},
     {"shoal.conv2d", "f32[1,2,5,5], f32[1,3,3,3] ; stride=[1,1], padding=[0,0]",
      "2 channels and w 3"},
     {"shoal.conv2d", "f32[1,2,5,5], f32[1,2,3,3] ; stride=[0,1], padding=[0,0]", "stride must be"},
@@ -213,6 +216,14 @@ static void refuses_bad_calls(void **state) {
   assert_error(
       INVALID_ARGUMENT, "ids is 5",
       run_named(&b, "shoal.embedding", TENSORS(table, scalar_int(&b, 5)), NO_ATTRS, out, NULL));
+  for (int64_t count = -1; count <= 4; count += 5) {
+    char message[80];
+    snprintf(message, sizeof message, "group [] has %lld rows, and dim 0 of x has room for 3",
+             (long long)count);
+    assert_error(
+        INVALID_ARGUMENT, message,
+        run_named(&b, "shoal.bound", TENSORS(table, scalar_int(&b, count)), NO_ATTRS, out, NULL));
+  }
   shoal_tensor_t label = scalar_int(&b, -1),
                  row = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3), 2, 1);
   assert_error(INVALID_ARGUMENT, "labels is -1",

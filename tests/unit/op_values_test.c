@@ -377,6 +377,24 @@ static void softmax_is_stable(void **state) {
 
 // ---- index, update, random -------------------------------------------------------------
 
+// Rows from the count on are zero, whatever they held: not a number, too.
+static void bound(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(2, 3, 4, 5), 2, 1), out[1];
+  shoal_tensor_t counts = new_tensor(&b, SHOAL_I32, SHOAL_SHAPE(2, 3), 0);
+  static const int64_t numbers[] = {0, 4, 1, 3, 0, 2};
+  for (int64_t g = 0; g < 6; ++g) shoal_dtype_store(SHOAL_I32, counts.data, g, (double)numbers[g]);
+  for (int64_t i = 0; i < 20; ++i) shoal_dtype_store(SHOAL_F64, x.data, i, NAN);
+  assert_ok(run_named(&b, "shoal.bound", TENSORS(x, counts), NO_ATTRS, out, NULL));
+  for (int64_t i = 0; i < 120; ++i) {
+    const bool used = i / 5 % 4 < numbers[i / 20];
+    assert_true(at(out, i) == (used ? at(&x, i) : 0));
+  }
+  bench_deinit(&b);
+}
+
 static void embedding(void **state) {
   (void)state;
   bench_t b;
@@ -556,6 +574,7 @@ int main(void) {
       cmocka_unit_test(cross_entropy),
       cmocka_unit_test(unary_functions),
       cmocka_unit_test(softmax_is_stable),
+      cmocka_unit_test(bound),
       cmocka_unit_test(embedding),
       cmocka_unit_test(adamw),
       cmocka_unit_test(random_statistics),

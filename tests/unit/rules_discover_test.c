@@ -86,6 +86,9 @@ static const expected_t EXPECTED[] = {
     {"embedding_grad", "i32[2,3]<9, f32[2,3,5] ; rows=9",
      "{ids:0, dy:0 -> dtable:sum}~ {ids:1, dy:1 -> dtable:sum}~ {dy:2 -> dtable:1}~ {-> dtable:0}~ "
      "{dy:sum -> dtable:sum}"},
+    {"bound", "f32[2,3,7,3], i32[2,3]<8",
+     "{x:0, counts:0 -> out:0}~ {x:1, counts:1 -> out:1}~ {x:2 -> out:2}~ {x:3 -> out:3}~ "
+     "{x:sum -> out:sum}"},
     // sources
     {"full", "; shape=[3,5], value=0.5, dtype=f64", "{-> out:0}~ {-> out:1}~ {-> out:flat}"},
     {"iota", "; shape=[3,5], axis=0, dtype=f64", "{-> out:0}~ {-> out:1}~ {-> out:flat}"},
