@@ -101,7 +101,11 @@ typedef struct shoal_instruction {
       *outputs;  // buffers; RESHARD: -1 where this class is only sender or receiver
   // RESHARD: it carries several values at once, as one collective or one message to each peer.
   // inputs[i] becomes outputs[i] by channels[i]; the list is the same in every class that takes
-  // part. EXCHANGE has one channel. NULL elsewhere.
+  // part. EXCHANGE has one channel: inputs[0] becomes outputs[0], but of the rows of each group only
+  // those are sent which are used; what is not used is zero in the output, whatever it was. The
+  // value [g.., C, ..] has a group for each element of the counts [g..], integers that say how many
+  // of the C rows are used: inputs[1] holds those of this rank's groups in the channel's source
+  // layout, inputs[2] in its destination layout. NULL elsewhere.
   const int32_t *channels;
   shoal_reduce_t reduce;  // ACCUMULATE
   double value;           // FILL
@@ -149,12 +153,6 @@ typedef struct shoal_channel {
   // Messages and collectives of different lanes never hold each other up. In a class, all reshards
   // of a lane that send lie on one queue, and all that receive do.
   int32_t lane;
-  // Of an EXCHANGE, on all ranks along the axis that cuts the rows: how many rows a rank has room
-  // for. 0: it is a reshard's. Both layouts are the same, and the type is that of what is sent: for
-  // each rank as many parts as there are ranks, of equally many rows. The inputs are these rows and
-  // an i64 for each part, the number of its first rows that are sent. The outputs are the rows that
-  // came, one part behind the other without gaps and zero behind them, and an i64 for each part.
-  int64_t capacity;
 } shoal_channel_t;
 
 #define SHOAL_MAX_LANES 8

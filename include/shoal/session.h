@@ -206,6 +206,9 @@ typedef struct shoal_session_counters {
   int64_t meetings;     // waited for the other ranks, to begin a call
   int64_t agreements;   // of a few words, beside the runs
   int64_t allocations;  // as in shoal_memory_report_t
+  // Bytes of bounded values (shoal_bound) that it sent to other ranks, by their counts: of runs
+  // that have ended.
+  int64_t exchanged;
 } shoal_session_counters_t;
 // Does not block. Not collective.
 SHOAL_API shoal_session_counters_t shoal_session_counters(const shoal_session_t *session);

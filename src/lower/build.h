@@ -76,6 +76,7 @@ typedef struct item {
   int32_t send_depth;                          // RESHARD: where a class that only sends does so
   int32_t segment, send_segment;               // of the graph's: where that is
   int32_t one_input, one_output, one_channel;  // storage of single-operand items
+  int32_t exchanged[3];                        // and of an EXCHANGE's inputs
   need_t one_need;
   const char *why;            // it stands here: `schedule` has moved it; NULL: it has not
   int64_t bucket_bytes;       // of a bucket's values

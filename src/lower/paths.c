@@ -2,7 +2,8 @@
 // meets yet gets one, made by new items in front of the one that needs it: whatever brings a value
 // from the layout it was made in to the layout it is wanted in. Three steps, where needed:
 //   leave the loop    micro:partial is accumulated, micro:dim is gathered, once per micro-batch
-//   reshard           between layouts of one mesh or two; the only communication
+//   reshard           between layouts of one mesh or two; the only communication. An exchange, if
+//                     the value is bounded: it goes without the rows that its counts leave out
 //   enter the loop    a micro-batch's part is sliced out
 // so a gradient is summed over micro-batches first and reduced over ranks once; unless the plan
 // wants it exchanged in each of them: then it is resharded first, and only parts are summed. Phases
@@ -11,6 +12,7 @@
 #include "lower/buckets.h"
 #include "op/reduce.h"
 #include "plan/cut.h"
+#include "program/bind.h"
 #include "program/key.h"
 
 // Where copies are made that are not shared with everybody: see redo_for.
@@ -152,6 +154,16 @@ static shoal_status_t enter_loop(const routing_t *l, int32_t from, const shoal_l
   return add_item(l, SHOAL_OPCODE_COPY, source->name, PHASE_LOOP, depth, from, *out_index, NULL);
 }
 
+// The item goes by a channel of its own.
+static shoal_status_t add_channel(const routing_t *l, const instance_t *source,
+                                  const shoal_layout_t *need, phase_t phase, item_t *item) {
+  const shoal_channel_t channel = {
+      .type = source->type, .src = source->layout, .dst = need, .micro = phase == PHASE_LOOP};
+  item->one_channel = (int32_t)l->b->channels.count;
+  item->code.channels = &item->one_channel;
+  return SHOAL_PUSH(l->b->arena, &l->b->channels, channel) ? NULL : SHOAL_OOM();
+}
+
 static shoal_status_t move(const routing_t *l, int32_t from, const shoal_layout_t *need,
                            int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
@@ -162,16 +174,11 @@ static shoal_status_t move(const routing_t *l, int32_t from, const shoal_layout_
   int32_t depth = (late ? 0 : source->depth) + crosses;
   if (l->redo.key > 0 && depth < l->redo.depth) depth = l->redo.depth;
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, phase, depth, out_index));
-  shoal_channel_t channel = {
-      .type = source->type, .src = source->layout, .dst = need, .micro = phase == PHASE_LOOP};
   item_t *item = NULL;
   SHOAL_RETURN_IF_ERROR(
       add_item(l, SHOAL_OPCODE_RESHARD, source->name, phase, depth, from, *out_index, &item));
   item->send_depth = depth - crosses;
-  item->one_channel = (int32_t)l->b->channels.count;
-  item->code.channels = &item->one_channel;
-  if (!SHOAL_PUSH(l->b->arena, &l->b->channels, channel)) return SHOAL_OOM();
-  return NULL;
+  return add_channel(l, source, need, phase, item);
 }
 
 // The steps that take a value from one layout to another most cheaply, as kept layouts: worked out
@@ -206,6 +213,56 @@ static shoal_status_t find_path(const routing_t *l, const instance_t *source,
   return NULL;
 }
 
+static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *out_index);
+
+// The value that bounds the rows of an instance on its way to another layout; -1: all of it goes.
+static shoal_status_t counts_for(const routing_t *l, const instance_t *source,
+                                 const shoal_layout_t *need, int32_t *out_counts) {
+  const shoal_value_info_t *info = &l->graph->values.items[source->value];
+  *out_counts = -1;
+  if (info->source != SHOAL_FROM_NODE || !shoal_exchange_fits(source->layout, need)) return NULL;
+  const shoal_node_t *node = &l->graph->nodes.items[info->node];
+  if (!node->op->bounds || info->output != 0) return NULL;
+  const int64_t micro = shoal_layout_along(source->layout, SHOAL_AXIS_MICRO) ? 0 : -1;
+  shoal_reshard_facts_t facts;
+  SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(source->layout, micro, need, micro,
+                                               &source->type.shape, l->b->plan->allocator, &facts));
+  if (facts.kind != SHOAL_RESHARD_NONE && facts.kind != SHOAL_RESHARD_SLICE)
+    *out_counts = node->inputs[node->input_count - 1];
+  return NULL;
+}
+
+// Sends the rows that are used, in one step. Both sides read in the counts which these are.
+static shoal_status_t exchange(const routing_t *l, int32_t from, int32_t counts,
+                               const shoal_layout_t *need, int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  if ((*out_index = find_copy(l, source, need)) >= 0) return NULL;
+  const int32_t groups = l->graph->values.items[counts].type.shape.rank;
+  int32_t inputs[] = {from, -1, -1};
+  phase_t phase = l->redo.key > 0 && l->redo.phase > source->phase ? l->redo.phase : source->phase;
+  for (int side = 0; side < 2; ++side) {
+    const shoal_layout_t cut = shoal_exchange_counts(side == 0 ? source->layout : need, groups);
+    need_t wanted = {.value = counts, .again = source->again && l->out->again[counts]};
+    SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&l->b->layouts, &cut, &wanted.layout));
+    SHOAL_RETURN_IF_ERROR(bring(l, &wanted, &inputs[1 + side]));
+    const phase_t known = instance_at(l->b, inputs[1 + side])->phase;
+    if (known > phase) phase = known;
+  }
+  int32_t depth = l->redo.key > 0 ? l->redo.depth : 0;
+  for (int i = 0; i < 3; ++i) {
+    const instance_t *input = instance_at(l->b, inputs[i]);
+    if (input->phase == phase && input->depth > depth) depth = input->depth;
+  }
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, need, phase, depth, out_index));
+  item_t *item = NULL;
+  SHOAL_RETURN_IF_ERROR(
+      add_item(l, SHOAL_OPCODE_EXCHANGE, source->name, phase, depth, from, *out_index, &item));
+  for (int i = 0; i < 3; ++i) item->exchanged[i] = inputs[i];
+  item->code.inputs = item->exchanged;
+  item->code.input_count = 3;
+  return add_channel(l, source, need, phase, item);
+}
+
 // Between meshes a value goes in one step: what is in between would belong to one of the two, and
 // the order of messages to both. It goes once, also where the plan wants copies redone.
 static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layout_t *need,
@@ -215,6 +272,9 @@ static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layo
     const routing_t once = {.b = l->b, .out = l->out, .graph = l->graph};
     return move(&once, from, need, out_index);
   }
+  int32_t counts = -1;
+  SHOAL_RETURN_IF_ERROR(counts_for(l, source, need, &counts));
+  if (counts >= 0) return exchange(l, from, counts, need, out_index);
   const path_t *path = NULL;
   SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
   *out_index = from;

@@ -54,7 +54,7 @@ static void add_place(const printing_t *p, const item_t *item) {
   }
   shoal_text_addf(p->text, "  in %s", p->graph->segments.items[item->segment].name);
   if (item->why) shoal_text_addf(p->text, ", %s", item->why);
-  if (item->code.opcode != SHOAL_OPCODE_RESHARD) return;
+  if (!item->code.channels) return;
   if (item->send_segment != item->segment)
     shoal_text_addf(p->text, ", sent in %s", p->graph->segments.items[item->send_segment].name);
   shoal_text_addf(p->text, ", lane %d", p->b->channels.items[item->code.channels[0]].lane);

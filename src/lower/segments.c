@@ -43,7 +43,7 @@ static shoal_status_t number_segments(build_t *b, graph_build_t *graph, const nu
 
 static void choose_queue(item_t *item) {
   const shoal_opcode_t opcode = item->code.opcode;
-  item->code.queue = opcode == SHOAL_OPCODE_RESHARD ? SHOAL_QUEUE_COMM
+  item->code.queue = item->code.channels ? SHOAL_QUEUE_COMM
                      : opcode == SHOAL_OPCODE_FEED || opcode == SHOAL_OPCODE_FETCH
                          ? SHOAL_QUEUE_COPY
                          : SHOAL_QUEUE_COMPUTE;

@@ -102,15 +102,11 @@ static inline int32_t shoal_instruction_channels(const shoal_instruction_t *inst
   return instruction->opcode == SHOAL_OPCODE_RESHARD ? instruction->input_count : 0;
 }
 
-// An EXCHANGE, as every rank of its mesh sees it.
-typedef struct shoal_exchange_sizes {
-  int32_t axis;   // of the mesh
-  int64_t parts;  // ranks along it
-  int64_t rows;   // of a part
-} shoal_exchange_sizes_t;
-// MISMATCH if the channel cannot be an exchange's.
-SHOAL_MUST_USE shoal_status_t shoal_channel_exchange(const shoal_channel_t *channel,
-                                                     shoal_exchange_sizes_t *out_sizes);
+// Can an EXCHANGE take a value from one layout to the other? On one mesh, if every rank's part is
+// one box on both sides: no partial sums, chunks, halos or flat ranges.
+bool shoal_exchange_fits(const shoal_layout_t *src, const shoal_layout_t *dst);
+// How the counts of a value in this layout are cut: as its first dims, the groups.
+shoal_layout_t shoal_exchange_counts(const shoal_layout_t *layout, int32_t groups);
 // The steps after which slots by step come round; SHOAL_PROGRAM_MAX_PERIOD + 1: too many.
 int64_t shoal_class_period(const shoal_class_t *rank_class);
 // What a class has where nothing else is said: compute, comm, copy.

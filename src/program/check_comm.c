@@ -303,7 +303,6 @@ static shoal_status_t find_silent(const check_t *check, const bool **out_silent)
     shoal_key_add_pointer(&key, channel->src);
     shoal_key_add_pointer(&key, channel->dst);
     shoal_key_add_type(&key, &channel->type);
-    if (channel->capacity > 0) continue;
     if (!shoal_memo_find(&memo, &key, &answer)) {
       bool quiet = false;
       shoal_status_t status = shoal_channel_is_silent(channel, program->micro, scratch, &quiet);

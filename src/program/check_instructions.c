@@ -28,8 +28,8 @@ static shoal_status_t check_indices(const shoal_class_t *class, const shoal_inst
   }
   const int32_t channels = shoal_instruction_channels(in);
   if (in->opcode != SHOAL_OPCODE_EXCHANGE && !reshard) return NULL;
-  if (in->input_count < 1 || in->input_count != in->output_count || !in->channels ||
-      in->input_count > SHOAL_PROGRAM_MAX_OPERANDS) {
+  if (!in->channels || (reshard && (in->input_count < 1 || in->input_count != in->output_count ||
+                                    in->input_count > SHOAL_PROGRAM_MAX_OPERANDS))) {
     return SHOAL_ERROR_HINT(MISMATCH, "give a reshard one input, output and channel for each value",
                             "it has %d inputs and %d outputs", in->input_count, in->output_count);
   }
@@ -209,9 +209,6 @@ static shoal_status_t check_reshard(const check_t *check, int64_t c, const shoal
     const shoal_channel_t *channel = &check->program->channels[number];
     if (in->opcode == SHOAL_OPCODE_EXCHANGE) {
       return shoal_program_check_exchange(&check->program->classes[c], channel, in);
-    }
-    if (channel->capacity > 0) {
-      return SHOAL_ERROR(MISMATCH, "channel %d has a capacity: it is an exchange's", number);
     }
     SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, true, in->inputs[i]));
     SHOAL_RETURN_IF_ERROR(check_side(check, c, channel, false, in->outputs[i]));

@@ -28,14 +28,20 @@ static shoal_status_t check_together(const shoal_program_t *program,
 // `carriers`: by channel, the first reshard that was seen with it, of any class.
 static shoal_status_t check_alike(const shoal_instruction_t *in,
                                   const shoal_instruction_t **carriers) {
-  for (int32_t i = 0; i < in->input_count; ++i) {
+  const int32_t count = shoal_instruction_channels(in);
+  for (int32_t i = 0; i < count; ++i) {
     const shoal_instruction_t *other = carriers[in->channels[i]];
     if (!other) {
       carriers[in->channels[i]] = in;
       continue;
     }
+    if (other->opcode != in->opcode) {
+      return SHOAL_ERROR_HINT(MISMATCH, "do the same with a channel in all classes",
+                              "channel %d is a %s's in another class, of '%s'", in->channels[i],
+                              shoal_opcode_name(other->opcode), other->name);
+    }
     if (other->input_count == in->input_count &&
-        memcmp(other->channels, in->channels, (size_t)in->input_count * sizeof *in->channels) == 0)
+        memcmp(other->channels, in->channels, (size_t)count * sizeof *in->channels) == 0)
       continue;
     return SHOAL_ERROR_HINT(MISMATCH, "list the same channels in the same order in all classes",
                             "channel %d is carried with others in another class, by '%s'",
@@ -73,10 +79,11 @@ shoal_status_t shoal_program_check_operands(const check_t *check) {
       const shoal_segment_t *segment = &class->segments[place.segment];
       for (int64_t i = 0; i < segment->instruction_count; ++i) {
         const shoal_instruction_t *in = &segment->instructions[i];
-        if (in->opcode != SHOAL_OPCODE_RESHARD) continue;
-        shoal_status_t status = check_together(program, in);
+        if (!in->channels) continue;
+        const bool reshard = in->opcode == SHOAL_OPCODE_RESHARD;
+        shoal_status_t status = reshard ? check_together(program, in) : NULL;
         if (!status) status = check_alike(in, carriers);
-        if (!status) status = check_room(program, class, in, check->scratch->allocator);
+        if (!status && reshard) status = check_room(program, class, in, check->scratch->allocator);
         place.instruction = i;
         if (status) return shoal_program_check_at(&place, status);
       }

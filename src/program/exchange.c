@@ -1,35 +1,28 @@
-// Exchanges: all-to-alls whose parts have as many rows as a buffer says when they run.
+// Exchanges: reshards of which only the rows move that are used. The value [g.., C, ..] has room for
+// C rows in each group and uses as many as the counts [g..] say when the exchange runs. Both sides
+// have the counts of their own groups in a buffer, so both know what is sent.
 #include "program/check_impl.h"
 
-static bool is_plain(const shoal_cut_t *cut) {
-  return cut->kind == SHOAL_CUT_DIM && cut->axis >= 0 && cut->unit <= 1 && cut->chunk_count == 0 &&
-         !cut->weights && cut->items == 0 && cut->before == 0 && cut->after == 0;
+// Is a rank's part one box?
+static bool is_box(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = &layout->cuts[i];
+    if (cut->kind != SHOAL_CUT_DIM || cut->chunk_count > 0 || cut->before != 0 || cut->after != 0)
+      return false;
+  }
+  return true;
 }
 
-shoal_status_t shoal_channel_exchange(const shoal_channel_t *channel,
-                                      shoal_exchange_sizes_t *out_sizes) {
-  const shoal_layout_t *layout = channel->src;
-  const shoal_mesh_t *mesh = layout->mesh;
-  *out_sizes = (shoal_exchange_sizes_t){.axis = -1};
-  bool plain = channel->type.shape.rank > 0 && shoal_layout_equal(channel->src, channel->dst);
-  for (int32_t i = 0; i < layout->cut_count && plain; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    plain = is_plain(cut) && !(cut->dim == 0 && out_sizes->axis >= 0);
-    if (plain && cut->dim == 0) out_sizes->axis = cut->axis;
-  }
-  if (!plain || out_sizes->axis < 0 || channel->capacity < 1) {
-    return SHOAL_ERROR_HINT(MISMATCH, "cut the rows along one axis, evenly, on both sides",
-                            "its channel has no capacity, or its layouts are no exchange's");
-  }
-  const int64_t ranks = mesh->axes[out_sizes->axis].size, rows = channel->type.shape.dims[0];
-  if (rows % (ranks * ranks) != 0) {
-    return SHOAL_ERROR_HINT(MISMATCH, "give each rank a part for each rank, of equally many rows",
-                            "%lld rows are not %lld equal parts on each of %lld ranks",
-                            (long long)rows, (long long)ranks, (long long)ranks);
-  }
-  out_sizes->parts = ranks;
-  out_sizes->rows = rows / (ranks * ranks);
-  return NULL;
+bool shoal_exchange_fits(const shoal_layout_t *src, const shoal_layout_t *dst) {
+  return src->mesh == dst->mesh && is_box(src) && is_box(dst);
+}
+
+shoal_layout_t shoal_exchange_counts(const shoal_layout_t *layout, int32_t groups) {
+  shoal_layout_t out = *layout;
+  out.cut_count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    if (layout->cuts[i].dim < groups) out.cuts[out.cut_count++] = layout->cuts[i];
+  return out;
 }
 
 static shoal_status_t check_operand(const shoal_class_t *class, int32_t index,
@@ -46,17 +39,23 @@ static shoal_status_t check_operand(const shoal_class_t *class, int32_t index,
 shoal_status_t shoal_program_check_exchange(const shoal_class_t *class,
                                             const shoal_channel_t *channel,
                                             const shoal_instruction_t *in) {
-  shoal_exchange_sizes_t sizes;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_exchange(channel, &sizes));
-  shoal_type_t came = channel->type;
-  came.shape.dims[0] = sizes.parts * channel->capacity;
-  const shoal_type_t counts = {SHOAL_I64, {.rank = 1, .dims = {sizes.parts * sizes.parts}}};
-  shoal_layout_t by_rank = *channel->src;
-  by_rank.cut_count = 1;
-  for (int32_t i = 0; i < channel->src->cut_count; ++i)
-    if (channel->src->cuts[i].dim == 0) by_rank.cuts[0] = channel->src->cuts[i];
+  if (!shoal_exchange_fits(channel->src, channel->dst)) {
+    return SHOAL_ERROR_HINT(MISMATCH, "reshard it, with all its rows",
+                            "its layouts are on two meshes, or a rank's part is not one box");
+  }
+  shoal_type_t counts = class->buffers[in->inputs[1]].type;
+  if ((counts.dtype != SHOAL_I64 && counts.dtype != SHOAL_I32 && counts.dtype != SHOAL_U8) ||
+      counts.shape.rank >= channel->type.shape.rank) {
+    return SHOAL_ERROR_HINT(MISMATCH, "give an integer for each group",
+                            "buffer %d '%s' holds no counts of its rows", in->inputs[1],
+                            class->buffers[in->inputs[1]].name);
+  }
+  for (int32_t d = 0; d < counts.shape.rank; ++d)
+    counts.shape.dims[d] = channel->type.shape.dims[d];
+  const shoal_layout_t here = shoal_exchange_counts(channel->src, counts.shape.rank),
+                       there = shoal_exchange_counts(channel->dst, counts.shape.rank);
   SHOAL_RETURN_IF_ERROR(check_operand(class, in->inputs[0], &channel->type, channel->src));
-  SHOAL_RETURN_IF_ERROR(check_operand(class, in->inputs[1], &counts, &by_rank));
-  SHOAL_RETURN_IF_ERROR(check_operand(class, in->outputs[0], &came, channel->dst));
-  return check_operand(class, in->outputs[1], &counts, &by_rank);
+  SHOAL_RETURN_IF_ERROR(check_operand(class, in->inputs[1], &counts, &here));
+  SHOAL_RETURN_IF_ERROR(check_operand(class, in->inputs[2], &counts, &there));
+  return check_operand(class, in->outputs[0], &channel->type, channel->dst);
 }

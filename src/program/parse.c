@@ -158,10 +158,6 @@ static bool read_channels(parse_t *p) {
         !shoal_parse_int32(p, "lane", 0, SHOAL_MAX_LANES - 1, &channel.lane)) {
       return false;
     }
-    if (shoal_scan_accept(&p->scan, "capacity") &&
-        !shoal_parse_int(p, "capacity", 1, INT64_MAX / 4, &channel.capacity)) {
-      return false;
-    }
     if (!SHOAL_PUSH(p->arena, &channels, channel)) return shoal_scan_check(&p->scan, SHOAL_OOM());
     if (!shoal_parse_line_end(p)) return false;
   }

@@ -24,7 +24,7 @@
 //       3 compute fill -> (4) value 0 "grad" predicate 6
 //       4 compute accumulate (3) -> (4) reduce sum "grad"
 //       5 comm reshard (7, 8) -> (9, 10) channel 1,2 "grad"
-//       6 comm exchange (11, 12) -> (13, 14) channel 3 "tokens"
+//       6 comm exchange (11, 12, 13) -> (14) channel 3 "tokens"
 //     order train 0:0{0=0} 0:1{0=1} 0:2{0=0}[1<2.3] 1
 //
 // Attributes that have their default are left out, and so are the queues compute, comm, copy where
@@ -86,8 +86,6 @@ static shoal_status_t add_head(shoal_text_t *text, const shoal_program_t *p, sho
     SHOAL_RETURN_IF_ERROR(add_layout(text, channel->dst, arena));
     if (channel->micro) shoal_text_add(text, " micro");
     if (channel->lane != 0) shoal_text_addf(text, " lane %d", channel->lane);
-    if (channel->capacity != 0)
-      shoal_text_addf(text, " capacity %lld", (long long)channel->capacity);
     shoal_text_add(text, "\n");
   }
   return NULL;

@@ -132,7 +132,7 @@ void shoal_opcode_arity(shoal_opcode_t opcode, int32_t *out_inputs, int32_t *out
   static const struct {
     int32_t inputs, outputs;
   } arity[] = {[SHOAL_OPCODE_COMPUTE] = {-1, -1},  [SHOAL_OPCODE_RESHARD] = {-1, -1},
-               [SHOAL_OPCODE_EXCHANGE] = {2, 2},   [SHOAL_OPCODE_COPY] = {1, 1},
+               [SHOAL_OPCODE_EXCHANGE] = {3, 1},   [SHOAL_OPCODE_COPY] = {1, 1},
                [SHOAL_OPCODE_ACCUMULATE] = {1, 1}, [SHOAL_OPCODE_FILL] = {0, 1},
                [SHOAL_OPCODE_FEED] = {0, 1},       [SHOAL_OPCODE_FETCH] = {1, 0},
                [SHOAL_OPCODE_ASSEMBLE] = {-1, 1}};

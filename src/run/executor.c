@@ -196,5 +196,6 @@ shoal_status_t shoal_runner_run(shoal_runner_t *runner, const char *graph) {
 shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner) {
   shoal_runner_counters_t counters = runner->counters;
   counters.runs = runner->run_count;
+  counters.exchanged = atomic_load(&runner->exchanged);
   return counters;
 }

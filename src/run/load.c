@@ -117,7 +117,7 @@ static shoal_status_t build_action(shoal_runner_t *runner, const char *graph,
       status = shoal_run_move_init(runner, segment, call->micro, bound, &action->move);
       break;
     case SHOAL_OPCODE_EXCHANGE:
-      status = shoal_run_exchange_init(runner, segment, bound, &action->exchange);
+      status = shoal_run_exchange_init(runner, segment, call->micro, bound, &action->exchange);
       break;
     case SHOAL_OPCODE_COUNT:
       status = SHOAL_ERROR(INTERNAL, "an instruction without opcode");

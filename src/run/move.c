@@ -8,7 +8,7 @@
 
 // ---- at load --------------------------------------------------------------------------
 
-static int32_t tag_of(const shoal_program_t *program, int32_t channel, int32_t micro) {
+int32_t shoal_run_tag(const shoal_program_t *program, int32_t channel, int32_t micro) {
   return (int32_t)(((int64_t)channel * (program->micro + 1) + micro + 1) & INT32_MAX);
 }
 
@@ -39,9 +39,9 @@ shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment, 
       .next = runner->moves,
   };
   shoal_carrier_t *carrier = &move->carrier;
-  SHOAL_RETURN_IF_ERROR(shoal_carrier_init_bundle(runner->world, bundle,
-                                                  tag_of(runner->program, in->channels[0], micro),
-                                                  &runner->arena, carrier));
+  SHOAL_RETURN_IF_ERROR(shoal_carrier_init_bundle(
+      runner->world, bundle, shoal_run_tag(runner->program, in->channels[0], micro), &runner->arena,
+      carrier));
   carrier->label = shoal_arena_printf(&runner->arena, "%s: reshard of %s", segment, in->name);
   carrier->what = shoal_arena_printf(&runner->arena, "rank %d, reshard of '%s' in segment '%s'",
                                      runner->rank, in->name, segment);
@@ -152,9 +152,7 @@ shoal_status_t shoal_run_moves_bind(shoal_runner_t *runner) {
   for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
     SHOAL_RETURN_IF_ERROR(give_group(runner, move));
   }
-  for (shoal_run_exchange_t *e = runner->exchanges; e; e = e->next) {
-    SHOAL_RETURN_IF_ERROR(find_group(runner, e->lane, e->group_count, e->ranks, &e->group));
-  }
+  SHOAL_RETURN_IF_ERROR(shoal_run_exchanges_bind(runner));
   SHOAL_RETURN_IF_ERROR(make_posts(runner));
   for (shoal_run_move_t *move = runner->moves; move; move = move->next) {
     SHOAL_RETURN_IF_ERROR(bind(runner, move));

@@ -73,6 +73,7 @@ typedef struct shoal_runner_counters {
   int64_t joins;       // the host waited for all queues
   int64_t meetings;    // the host waited for the other ranks to begin a call
   int64_t agreements;  // were started beside the runs
+  int64_t exchanged;   // bytes that exchanges have sent to other ranks
 } shoal_runner_counters_t;
 shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner);
 

@@ -13,7 +13,7 @@
 //   timer.c      times of instructions, when they are asked for
 //   offload.c    arenas of host and file memory, and copies from and to them
 //   move.c       reshards: what load builds for them, and runs on a queue
-//   exchange.c   rows whose number is read at run time
+//   exchange.c   reshards of the rows that are used, read at run time
 //   states.c     get, set, gather
 //   signal.c     signals that ask for a stop
 //   checkpoint.c, safetensors.c   save and load
@@ -115,23 +115,37 @@ typedef struct shoal_run_offload {
   shoal_run_passage_t *passages;
 } shoal_run_offload_t;
 
-// EXCHANGE in one call: rows and counts come to the host, are exchanged there, and go back. (A
-// backend that reads counts on the device could do without; there is none yet.)
+// Rows that go to one rank, or come from it: a box of the whole value, of which some are used.
+typedef struct shoal_run_cargo {
+  int32_t peer;
+  shoal_box_t box;
+} shoal_run_cargo_t;
+
+// What this rank has of an exchanged value, or is to have.
+typedef struct shoal_run_exchange_side {
+  shoal_box_t part;
+  shoal_address_t value, counts;
+  int64_t bytes, count_bytes;
+  int32_t cargo_count, message_count;
+  shoal_run_cargo_t *cargo;
+  shoal_message_t *messages;  // those of this run
+  int64_t most;               // bytes of all cargo, if every row is used
+  char *packed;               // cargo one behind the other; the queue's exchanges share it
+  char *host, *host_counts;   // where the device is blind: value and counts on the host
+  char *value_now, *counts_now;
+} shoal_run_exchange_side_t;
+
+// EXCHANGE in one call, carried out on the host.
 typedef struct shoal_run_exchange {
-  shoal_world_t *world;
-  shoal_group_t *group;
-  int32_t lane, group_count, me;
-  int32_t *ranks;  // of the group
+  shoal_runner_t *runner;
+  int32_t lane, queue, tag, me;
   const char *label, *what;
-  shoal_dtype_t dtype;
-  int64_t row;             // elements of one
-  int64_t rows, capacity;  // of a part; of what comes
-  shoal_address_t input, counts, output, came;
-  char *sent, *received;               // on the host
-  int64_t *matrix;                     // [from][to]: rows
-  int64_t *send_counts, *recv_counts;  // elements
-  int64_t *numbers;                    // rows: sent; then those that came
-  struct shoal_run_exchange *next;     // all of the runner
+  int32_t rank, groups;       // dims of the value; those in front of its rows
+  int64_t element, capacity;  // bytes; rows of a group
+  shoal_dtype_t dtype;        // of the counts
+  bool viewed;                // the host can look at the device's memory
+  shoal_run_exchange_side_t here, there;
+  struct shoal_run_exchange *next;  // all of the runner
 } shoal_run_exchange_t;
 
 // A value that an instruction writes, to be shown to the tap.
@@ -268,6 +282,7 @@ struct shoal_runner {
   shoal_run_agreement_t agreement;
   bool wants_stop, stop;  // asked for on this rank; agreed
   shoal_runner_counters_t counters;
+  atomic_llong exchanged;  // bytes that exchanges have sent to other ranks
   // What broke it (broken.c):
   shoal_mutex_t error_lock;  // of `error`
   shoal_status_t error;      // this rank's first one
@@ -398,6 +413,8 @@ SHOAL_MUST_USE shoal_status_t shoal_run_offload(shoal_queue_t *queue,
 
 // ---- move.c ---------------------------------------------------------------------------
 
+// The tag of a channel's messages in a micro-batch (-1: outside the loop).
+int32_t shoal_run_tag(const shoal_program_t *program, int32_t channel, int32_t micro);
 // Prepares a reshard without moving anything. What it enqueues is its carrier's.
 SHOAL_MUST_USE shoal_status_t shoal_run_move_init(shoal_runner_t *runner, const char *segment,
                                                   int32_t micro,
@@ -413,10 +430,12 @@ void shoal_run_moves_free(shoal_runner_t *runner);  // when the queues are idle
 
 // ---- exchange.c -----------------------------------------------------------------------
 
-// Prepares an exchange; shoal_run_moves_bind gives it its group.
 SHOAL_MUST_USE shoal_status_t shoal_run_exchange_init(shoal_runner_t *runner, const char *segment,
+                                                      int32_t micro,
                                                       const shoal_bound_instruction_t *bound,
                                                       shoal_run_exchange_t **out_exchange);
+// Once all are prepared: host memory for each queue's.
+SHOAL_MUST_USE shoal_status_t shoal_run_exchanges_bind(shoal_runner_t *runner);
 SHOAL_MUST_USE shoal_status_t shoal_run_exchange(shoal_queue_t *queue,
                                                  shoal_run_exchange_t *exchange);
 

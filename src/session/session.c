@@ -167,5 +167,6 @@ shoal_session_counters_t shoal_session_counters(const shoal_session_t *session) 
   counters.joins = of_runner.joins;
   counters.meetings = of_runner.meetings;
   counters.agreements = of_runner.agreements;
+  counters.exchanged = of_runner.exchanged;
   return counters;
 }

@@ -46,12 +46,7 @@ shoal_status_t shoal_sim_meetings(shoal_sim_t *sim, int32_t index, const int32_t
   shoal_reshard_facts_t facts;
   SHOAL_RETURN_IF_ERROR(
       shoal_channel_describe(channel, channel->micro ? 0 : -1, sim->arena->allocator, &facts));
-  uint32_t axes = axes_of(&facts);
-  if (channel->capacity > 0) {
-    shoal_exchange_sizes_t sizes;
-    SHOAL_RETURN_IF_ERROR(shoal_channel_exchange(channel, &sizes));
-    axes = 1u << sizes.axis;
-  }
+  const uint32_t axes = axes_of(&facts);
   for (int32_t i = 0; i < n; ++i) meetings[i] = i;
   for (int32_t i = 0; i < n; ++i) {
     for (int32_t k = i + 1; k < n; ++k) {
@@ -202,27 +197,6 @@ static shoal_status_t find_messages(const cargo_t *cargo, const shoal_sim_actor_
   return look_at_node(cargo, actor, actor->middle_rank, scratch, flow);
 }
 
-// ---- exchanges ------------------------------------------------------------------------
-
-// How many rows move is known only when it runs: each part counts with all its rows. The numbers of
-// rows go before them, and take a latency of their own.
-static shoal_status_t find_exchange(const cargo_t *cargo, const shoal_sim_actor_t *actor,
-                                    shoal_arena_t *scratch, shoal_sim_flow_t *flow) {
-  const shoal_channel_t *channel = channel_of(cargo, 0);
-  const int64_t position = shoal_mesh_position(channel->src->mesh, actor->first_rank);
-  if (position < 0) return NULL;
-  shoal_exchange_sizes_t sizes;
-  shoal_sim_place_t place;
-  double bytes;
-  SHOAL_RETURN_IF_ERROR(shoal_channel_exchange(channel, &sizes));
-  SHOAL_RETURN_IF_ERROR(
-      bytes_at(channel->src, &channel->type, actor->first_rank, -1, scratch, &bytes));
-  shoal_sim_place_axes(cargo->sim->cluster, channel->src->mesh, 1u << sizes.axis, position, &place);
-  const double counts = (double)(sizes.parts * (int64_t)sizeof(int64_t));
-  shoal_sim_direct(cargo->sim, actor, bytes / (double)sizes.parts + counts, 2, &place, flow);
-  return NULL;
-}
-
 // ---- all together ---------------------------------------------------------------------
 
 static shoal_status_t find_flows(const cargo_t *cargo, shoal_sim_flow_t *flows) {
@@ -234,10 +208,6 @@ static shoal_status_t find_flows(const cargo_t *cargo, shoal_sim_flow_t *flows) 
       shoal_channel_describe(channel_of(cargo, 0), cargo->micro, scratch.allocator, &facts);
   for (int64_t a = 0; a < sim->actor_count && !status; ++a) {
     const shoal_sim_actor_t *actor = &sim->actors[a];
-    if (channel_of(cargo, 0)->capacity > 0) {
-      status = find_exchange(cargo, actor, &scratch, &flows[a]);
-      continue;
-    }
     status = facts.collective ? find_collective(cargo, &facts, actor, &scratch, &flows[a])
                               : find_messages(cargo, actor, &scratch, &flows[a]);
   }
@@ -250,7 +220,9 @@ shoal_status_t shoal_sim_reshard(shoal_sim_t *sim, const shoal_instruction_t *in
   const int32_t first = in->channels[0];
   shoal_sim_flow_t **entry = &sim->flows[(int64_t)first * sim->variant_count + variant];
   if (!*entry) {
-    const cargo_t cargo = {sim, in->input_count, in->channels, sim->variant_micros[variant]};
+    // How many rows an exchange moves is known only when it runs: it counts with all of them.
+    const cargo_t cargo = {sim, shoal_instruction_channels(in), in->channels,
+                           sim->variant_micros[variant]};
     *entry = SHOAL_NEW(sim->arena, shoal_sim_flow_t, sim->actor_count);
     if (!*entry) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(find_flows(&cargo, *entry), "channel %d", first));

@@ -82,14 +82,6 @@ void shoal_sim_collective(const shoal_sim_t *sim, const shoal_sim_actor_t *actor
   }
 }
 
-void shoal_sim_direct(const shoal_sim_t *sim, const shoal_sim_actor_t *actor, double bytes,
-                      double rounds, const shoal_sim_place_t *place, shoal_sim_flow_t *flow) {
-  if (place->count <= 1) return;
-  flow->sends = flow->receives = true;
-  if (place->node - 1 > flow->peers) flow->peers = place->node - 1;
-  add_direct(sim, actor, place, bytes, rounds, flow);
-}
-
 // ---- what a flow takes of its links ---------------------------------------------------
 
 void shoal_sim_load(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,

@@ -113,9 +113,6 @@ void shoal_sim_load(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
 void shoal_sim_collective(const shoal_sim_t *sim, const shoal_sim_actor_t *actor,
                           shoal_reshard_kind_t kind, double bytes, const shoal_sim_place_t *place,
                           shoal_sim_flow_t *flow);
-// Adds `bytes` to and from each other rank of a group, all at once, in so many rounds.
-void shoal_sim_direct(const shoal_sim_t *sim, const shoal_sim_actor_t *actor, double bytes,
-                      double rounds, const shoal_sim_place_t *place, shoal_sim_flow_t *flow);
 // Latency of a message at a level.
 double shoal_sim_latency(const shoal_sim_t *sim, const shoal_sim_actor_t *actor, int level);
 // Counts how near the ranks are that differ from the one at `position` only along these axes (a bit

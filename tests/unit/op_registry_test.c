@@ -218,7 +218,7 @@ static void refuses_bad_calls(void **state) {
       run_named(&b, "shoal.embedding", TENSORS(table, scalar_int(&b, 5)), NO_ATTRS, out, NULL));
   for (int64_t count = -1; count <= 4; count += 5) {
     char message[80];
-    snprintf(message, sizeof message, "group [] has %lld rows, and dim 0 of x has room for 3",
+    snprintf(message, sizeof message, "group [] has %lld rows, and dim 0 has room for 3",
              (long long)count);
     assert_error(
         INVALID_ARGUMENT, message,

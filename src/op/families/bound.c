@@ -3,6 +3,7 @@
 // rest is set to zero here, whatever it held: so what follows may rely on it, and communication
 // moves only the rows that are used.
 //   x [g.., C, ..]   counts [g..]   out [g.., C, ..]
+#include "op/bounded.h"
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
@@ -42,14 +43,8 @@ static shoal_status_t count_of(const shoal_call_t *call, const shoal_tensor_t *c
     at.dims[d] = place->index[d] ? place->index[d][here] : here;
     group /= counts->shape.dims[d];
   }
-  char text[128];
-  shoal_shape_format(&at, text, sizeof text);
-  return shoal_op_blame(
-      call, SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                             "make x larger along its dim of rows (raise the capacity factor), or "
-                             "give the group fewer rows",
-                             "group %s has %lld rows, and dim %d of x has room for %lld", text,
-                             (long long)*out_count, rows, (long long)place->whole.dims[rows]));
+  return shoal_op_blame(call,
+                        shoal_bounded_overflow(&at, *out_count, rows, place->whole.dims[rows]));
 }
 
 OP_KERNEL(bound) {
