@@ -101,11 +101,11 @@ typedef struct shoal_instruction {
       *outputs;  // buffers; RESHARD: -1 where this class is only sender or receiver
   // RESHARD: it carries several values at once, as one collective or one message to each peer.
   // inputs[i] becomes outputs[i] by channels[i]; the list is the same in every class that takes
-  // part. EXCHANGE has one channel: inputs[0] becomes outputs[0], but of the rows of each group only
-  // those are sent which are used; what is not used is zero in the output, whatever it was. The
-  // value [g.., C, ..] has a group for each element of the counts [g..], integers that say how many
-  // of the C rows are used: inputs[1] holds those of this rank's groups in the channel's source
-  // layout, inputs[2] in its destination layout. NULL elsewhere.
+  // part. EXCHANGE has one channel: inputs[0] becomes outputs[0], but of the rows of each group
+  // only those are sent which are used; what is not used is zero in the output, whatever it was.
+  // The value [g.., C, ..] has a group for each element of the counts [g..], integers that say how
+  // many of the C rows are used: inputs[1] holds those of this rank's groups in the channel's
+  // source layout, inputs[2] in its destination layout. NULL elsewhere.
   const int32_t *channels;
   shoal_reduce_t reduce;  // ACCUMULATE
   double value;           // FILL

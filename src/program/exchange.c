@@ -1,6 +1,6 @@
-// Exchanges: reshards of which only the rows move that are used. The value [g.., C, ..] has room for
-// C rows in each group and uses as many as the counts [g..] say when the exchange runs. Both sides
-// have the counts of their own groups in a buffer, so both know what is sent.
+// Exchanges: reshards of which only the rows move that are used. The value [g.., C, ..] has room
+// for C rows in each group and uses as many as the counts [g..] say when the exchange runs. Both
+// sides have the counts of their own groups in a buffer, so both know what is sent.
 #include "program/check_impl.h"
 
 // Is a rank's part one box?

@@ -1,6 +1,6 @@
 // Bounded values in graphs: rows sorted by expert go to the ranks of the experts and back, and only
-// the rows that are used move, whatever the counts of a step are; a count beyond the capacity is one
-// error on all ranks; also with uneven groups, more ranks than groups and micro-batches.
+// the rows that are used move, whatever the counts of a step are; a count beyond the capacity is
+// one error on all ranks; also with uneven groups, more ranks than groups and micro-batches.
 // links: all
 #include <string.h>
 
