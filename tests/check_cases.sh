@@ -56,3 +56,13 @@ check "the same in f32, in steps that diverge" \
   'seed=806938 ranks=3 momentum steps=5; i0=f32[5,1]; i1=f32[4,7,6,7]; s0=f32[4,1]; s1=f32[4,7,6,7]; s2=f32[4,7,6,7]; s3=f32[9,4,7,6,7]; v0=matmul(i0,s0){transpose_a=0, transpose_b=1}; v1=attention(s1,i1,s2){causal=1}; v2=einsum(v1,s3){equation="abcd,wabcd->w"}; mesh data=3; pin s0 data:1; pin s1 data:2*2; pin s2 data:0; pin t2 '
 check "a sum cut over ranks that does not cancel: its parts are rounded" \
   'seed=30487 ranks=2 none; i0=f16[40,3]; v0=reduce_sum(i0){dims=[0,1], keep=0}; mesh data=2; pin i0 data:1/2'
+check "a state that is copied before its next value arrives in its place: the copy is the old value" \
+  'seed=838839 ranks=2 none guarded; i0=f64[1,1]; s0=f64[1,1]; v0=mul(i0,s0); mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; mesh u!data=2,micro=2@1,0; pin i0 p!micro:0; stage v0/* q'
+check "the same with a bool, on three meshes" \
+  'seed=855346 ranks=3 none guarded; i0=f64[6,5]; v0=reshape(i0){shape=[15,2]}; mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; mesh r!data=1,micro=2@2; mesh u!data=3,micro=2@1,0,2; pin i0 micro:0; stage loss/* r'
+check "an accumulator of a value that is computed again begins behind the first" \
+  'seed=35853 ranks=6 sgd blocks=4; i0=f64[2,2]; s0=f64[2]; s1=f64[2]; v0=broadcast_to(i0){shape=[6,2,2]}; v1=layer_norm(v0,s0,s1){eps=0.1}; mesh data=3,tensor=2,micro=2@0,1,2,3,4,5; pin i0 micro:1; decide schedule train gpipe; decide recompute b* yes'
+check "the same, of a minimum" \
+  'seed=769446 ranks=7 sgd blocks=3; i0=f64[2,2]; s0=f64[1,2]; v0=random_uniform(step){shape=[2,2], key=0, dtype=f64, low=-1, high=2}; v1=add(i0,v0); v2=tanh(v1); v3=reduce_min(v2){dims=[0], keep=1}; v4=mul(v3,s0); mesh data=7,micro=2@0,1,2,3,4,5,6; pin i0 micro:0; decide schedule train gpipe; decide recompute b* yes'
+check "a state's old value goes to another mesh while its new one comes from there" \
+  'seed=949610 ranks=2 none untrained; i0=f64[1,1]; s0=f64[1,1]; v0=matmul(i0,s0){transpose_a=0, transpose_b=0}; mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; pin last p!; pin i0 p!micro:0; stage loss/* q'

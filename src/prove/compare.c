@@ -4,7 +4,8 @@
 // not speak of micro (an accumulator) is complete after the last micro-batch: records before that
 // do not count. A value may be made several times in one layout, computed again or gathered again:
 // each time is a *round* of its own. And a state's name stands for the old value until the step's
-// end: of the records in its resting layout the last is the new value, all others are the old one.
+// end: where its memory is written under that name, the last record in its resting layout is the
+// new value; all others are the old one.
 #include "prove/compare.h"
 
 #include <math.h>
@@ -211,7 +212,9 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   return NULL;
 }
 
-// Marks the last micro-batch in which each position has records, and which of them come first.
+// Marks the last micro-batch in which each position has records, and which of them comes first.
+// (Another accumulator of the same value may begin behind it: its first micro-batches do not count
+// either.)
 typedef struct latest {
   int32_t micro;
   int64_t sequence;
@@ -251,7 +254,9 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
     if (position < 0 || m >= out_group->micro_count)
       return SHOAL_ERROR(MISMATCH, "'%s': rank %d, micro-batch %d is not on its mesh", record->name,
                          record->rank, record->micro);
-    if (!micro && record->sequence < latest[position].sequence) continue;
+    const latest_t *complete = &latest[position];
+    const bool begun = record->micro >= 0 && record->micro < complete->micro;
+    if (!micro && (begun || record->sequence < complete->sequence)) continue;
     const int32_t time = seen[m * size + position]++;
     if (time == round) out_group->table[m * size + position] = record;
     *out_more |= time > round;
@@ -280,10 +285,27 @@ static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, 
 
 // ---- one run ------------------------------------------------------------------------------------
 
-static bool assigns(const shoal_graph_t *graph, int32_t state) {
-  for (int64_t a = 0; a < graph->assigns.count; ++a)
-    if (graph->assigns.items[a].state == state) return true;
-  return false;
+// Into out_written[state]: does the rank write the state's own memory under the state's name? It
+// does where a commit copies it there. A new value that was made in that memory has its own name,
+// and then every record with the state's is of the old value.
+static void find_written(const shoal_comparison_t *c, const char *graph, int32_t rank,
+                         bool *out_written) {
+  const shoal_class_t *rank_class = shoal_program_class_of(c->program, rank);
+  for (int64_t o = 0; rank_class && o < rank_class->order_count; ++o) {
+    const shoal_order_t *order = &rank_class->orders[o];
+    if (strcmp(order->graph, graph) != 0) continue;
+    for (int64_t k = 0; k < order->call_count; ++k) {
+      const shoal_segment_t *segment = &rank_class->segments[order->calls[k].segment];
+      for (int64_t i = 0; i < segment->instruction_count; ++i) {
+        const shoal_instruction_t *in = &segment->instructions[i];
+        for (int32_t n = 0; n < in->output_count; ++n) {
+          if (in->outputs[n] < 0) continue;
+          const shoal_buffer_t *to = &rank_class->buffers[in->outputs[n]];
+          if (to->kind == SHOAL_BUFFER_STATE) out_written[to->state] = true;
+        }
+      }
+    }
+  }
 }
 
 static int by_order(const void *left, const void *right) {
@@ -304,17 +326,17 @@ static shoal_status_t collect(shoal_comparison_t *c, shoal_arena_t *arena) {
   c->entry_count = 0;
   if (!c->entries) return SHOAL_OOM();
   for (int32_t r = 0; r < c->ranks; ++r) {
-    bool *seen = SHOAL_NEW(arena, bool, c->program->state_count);
-    if (!seen) return SHOAL_OOM();
+    bool *written = SHOAL_NEW(arena, bool, c->program->state_count);
+    if (!written) return SHOAL_OOM();
+    find_written(c, graph->name, r, written);
     for (int64_t i = c->records[r].count; i-- > 0;) {
       const shoal_record_t *record = &c->records[r].items[i];
       if (record->kind != SHOAL_RECORD_TAP || record->run != c->run) continue;
       entry_t entry = {
           .record = record, .layout = c->records[r].layouts[record->layout], .state = -1};
       int32_t state = shoal_model_find_state(c->model, record->name);
-      if (state >= 0 && !seen[state] && entry.layout == c->resting[state] &&
-          assigns(graph, state)) {
-        seen[state] = true;
+      if (state >= 0 && written[state] && entry.layout == c->resting[state]) {
+        written[state] = false;  // once, from the end
         entry.state = state;
         entry.order = graph->values.count + state;
       } else if ((entry.order = shoal_reference_find(order, record->name)) < 0) {
