@@ -1,5 +1,5 @@
-// What the tests of fetches on request share: a model of two graphs with large outputs, lowered as a
-// plan says, and ranks that feed and run it.
+// What the tests of fetches on request share: a model of two graphs with large outputs, lowered as
+// a plan says, and ranks that feed and run it.
 #ifndef SHOAL_TESTS_UNIT_FETCH_SUPPORT_H_
 #define SHOAL_TESTS_UNIT_FETCH_SUPPORT_H_
 

@@ -1,6 +1,6 @@
 // Calls about outputs that are gathered on request: fetches before the first run, twice, behind a
-// further run, while it is held up, with a wrong size, by some ranks only, behind a stop; ranks that
-// are fed their own rows, uneven ones; values asked for by name beside them.
+// further run, while it is held up, with a wrong size, by some ranks only, behind a stop; ranks
+// that are fed their own rows, uneven ones; values asked for by name beside them.
 // links: all
 #include <signal.h>
 #include <stdatomic.h>
@@ -101,7 +101,7 @@ static shoal_status_t calls(play_t *play, shoal_session_t *session, int32_t rank
 
 static void test_calls(void **state) {
   (void)state;
-  expect_played(&two, calls, 60000);
+  expect_played(&two, calls, 15000);
 }
 
 // A fetch leaves nothing behind in the session, however often it is made.

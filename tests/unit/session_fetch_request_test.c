@@ -197,7 +197,7 @@ static void test_check(void **state) {
   expect_refused(program, "cannot be kept in state");
   logits->state = kept;
   logits->graph = "eval";  // whose own "logits" has another state
-  expect_refused(program, "to be fetched on request");
+  expect_refused(program, "is kept of graph 'eval'");
   logits->graph = "train";
   logits->on_request = false;
   expect_refused(program, "");
