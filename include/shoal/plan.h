@@ -49,7 +49,7 @@ typedef struct shoal_intent {
   int64_t stage_count;
   const shoal_intent_entry_t *stages;  // of nodes by name: "block1/*": "b" (a mesh's name)
   int64_t expand_count;
-  const char *const *expand;  // patterns of nodes replaced by their op's decomposition
+  const char *const *expand;  // patterns of nodes that are computed in parts, cut or not
   int64_t decision_count;
   const shoal_intent_decision_t *decisions;  // behind the maps above, which some kinds equal
 } shoal_intent_t;
@@ -63,8 +63,8 @@ typedef struct shoal_decision_kind {
 SHOAL_API const shoal_decision_kind_t *shoal_decision_kind(int64_t index);
 
 // Completes an intent for a model: "no way along micro" and the like are errors that name the node
-// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` (or the expanded copy it
-// makes) and `rules` and needs both to outlive it; the intent is copied.
+// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` and `rules` and needs both to
+// outlive it; the intent is copied.
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules, const shoal_intent_t *intent,
                   int32_t world, shoal_allocator_t allocator, shoal_plan_t **out_plan);
@@ -99,8 +99,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_why(const shoal_plan_t *plan,
                                                        const char *pattern, shoal_arena_t *arena,
                                                        const char **out_text);
-// The model that the plan's nodes belong to: the one it was made for, or the copy in which nodes
-// are expanded. Borrowed for the plan's life.
+// The model that the plan was made for, whatever of it is computed in parts. Borrowed for the
+// plan's life.
 SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);
 // Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan,

@@ -46,6 +46,7 @@ static const char *const features[] = {"uneven",
                                        "partial max",
                                        "partial min",
                                        "expanded",
+                                       "composite",
                                        "in place",
                                        "state in place",
                                        "state copied",
@@ -60,6 +61,7 @@ static const char *const features[] = {"uneven",
                                        "layout decided",
                                        "way decided",
                                        "way decided whole",
+                                       "way decided composite",
                                        "recomputed",
                                        "redone",
                                        "exchanged in each",
@@ -494,6 +496,17 @@ static bool add_meshes(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return ok;
 }
 
+// Composite ways that completion found cheaper.
+static bool add_composites(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  bool found = false;
+  for (int64_t i = 0; i < plan->composites.count; ++i) {
+    const shoal_told_t *told = plan->composites.items[i].told;
+    for (int slot = 0; told && slot < SHOAL_PLAN_SLOTS; ++slot)
+      found |= told[slot].by && strcmp(told[slot].by, "completion") == 0;
+  }
+  return !found || occurs(c, "feature", "composite");
+}
+
 // A schedule counts if something runs once per micro-batch.
 static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
   bool ok = true;
@@ -520,9 +533,13 @@ static bool add_decisions(shoal_coverage_t *c, const shoal_plan_t *plan) {
   for (int64_t i = 0; i < plan->intent.decision_count && ok; ++i) {
     const shoal_intent_decision_t *decision = &plan->intent.decisions[i];
     const bool whole = strstr(decision->choice, "=whole") != NULL;
+    const bool composite = strstr(decision->choice, "=composite") != NULL;
     if (strcmp(decision->kind, "layout") == 0) ok = occurs(c, "feature", "layout decided");
     if (strcmp(decision->kind, "way") == 0)
-      ok = occurs(c, "feature", whole ? "way decided whole" : "way decided");
+      ok = occurs(c, "feature",
+                  whole       ? "way decided whole"
+                  : composite ? "way decided composite"
+                              : "way decided");
   }
   return ok;
 }
@@ -552,8 +569,9 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = add_program(c, program, &arena);
-  if (!status && !(add_outputs(c, program) && add_meshes(c, plan) && add_schedules(c, plan) &&
-                   add_decisions(c, plan) && add_options(c, plan, options)))
+  if (!status &&
+      !(add_outputs(c, program) && add_meshes(c, plan) && add_composites(c, plan) &&
+        add_schedules(c, plan) && add_decisions(c, plan) && add_options(c, plan, options)))
     status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);

@@ -82,7 +82,7 @@ shoal_status_t shoal_generate_schedule(gen_t *g, const shoal_model_t *model, boo
   if (two && shoal_chance(g, 40)) take_turns(g);
   const shoal_intent_t intent = shoal_random_case_intent(g->c);
   shoal_status_t status = shoal_plan_prepare(model, g->rules, &intent, (int32_t)g->c->ranks,
-                                             g->arena->allocator, &plan);
+                                             g->arena->allocator, NULL, &plan);
   if (!status) status = choose_for(g, plan, &choice);
   shoal_plan_free(plan);
   if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;

@@ -1,6 +1,6 @@
 // Decisions of a random case about ways and layouts: some nodes are cut as the dice say instead of
-// as completion would choose, and the last pin is a decision. What cannot hold is not drawn: the
-// plan is completed once to see.
+// as completion would choose, some are composite, and the last pin is a decision. What cannot hold
+// is not drawn: the plan is completed once to see.
 #include "base/status.h"
 #include "explore/generate.h"
 
@@ -39,6 +39,23 @@ static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
   return keep_if_it_holds(g, model);
 }
 
+// A node that has phases is to be composite, along an axis of the first mesh.
+static shoal_status_t draw_composite(shoal_generator_t *g, const shoal_model_t *model,
+                                     const shoal_graph_t *graph, const shoal_mesh_t *mesh) {
+  const shoal_axis_t *axis = &mesh->axes[shoal_roll(g, mesh->axis_count)];
+  const int64_t first = shoal_roll(g, graph->nodes.count);
+  int64_t n = 0;
+  while (n < graph->nodes.count &&
+         !graph->nodes.items[(first + n) % graph->nodes.count].op->decompose)
+    ++n;
+  if (n == graph->nodes.count || axis->size < 2) return NULL;
+  const char *name = graph->nodes.items[(first + n) % graph->nodes.count].name;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_generate_decide(g, "way", shoal_arena_strdup(g->arena, name),
+                            shoal_arena_printf(g->arena, "%s=composite", axis->name)));
+  return keep_if_it_holds(g, model);
+}
+
 shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model) {
   shoal_random_case_t *c = g->c;
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
@@ -47,13 +64,18 @@ shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *mo
     SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "layout", pin->pattern, pin->value));
   }
   // Stages and expansions change which nodes there are, and where.
-  if (c->meshes.count != 1 || c->expand.count > 0 || g->large || !graph ||
-      graph->nodes.count == 0 || !shoal_chance(g, 30))
+  if (c->meshes.count != 1 || c->expand.count > 0 || g->large || !graph || graph->nodes.count == 0)
     return NULL;
+  const bool ways = shoal_chance(g, 30);
+  shoal_generator_t aside = *g;  // dice of its own: cases without composites are what they were
+  aside.state = ~g->state * 5;
+  const bool scarce = shoal_coverage_count(g->coverage, "feature", "way decided composite") < 10;
+  const bool composite = shoal_chance(&aside, scarce ? 60 : 15);
+  if (!ways && !composite) return NULL;
   shoal_mesh_t mesh;
   SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(c->meshes.items[0], g->arena, &mesh));
   if (mesh.axis_count == 0) return NULL;
-  for (int64_t tries = 1 + shoal_roll(g, 3); tries > 0; --tries)
+  for (int64_t tries = ways ? 1 + shoal_roll(g, 3) : 0; tries > 0; --tries)
     SHOAL_RETURN_IF_ERROR(draw_way(g, model, graph, &mesh));
-  return NULL;
+  return composite ? draw_composite(&aside, model, graph, &mesh) : NULL;
 }

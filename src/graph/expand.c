@@ -1,5 +1,6 @@
 // Expansion: a copy of a model in which some nodes are replaced by their ops' decompositions.
-// Everything else is copied as it is: names, attributes, files and lines.
+// Everything else is copied as it is: names, attributes, files and lines. And a decomposition
+// alone, for whoever weighs what its parts would cost.
 #include <string.h>
 
 #include "base/status.h"
@@ -7,8 +8,10 @@
 
 typedef struct expand {
   shoal_graph_t *to;
-  int32_t *ids;    // value of the source -> value of the copy
-  int32_t *nodes;  // node of the source -> the last of its nodes in the copy, or -1
+  int32_t *ids;  // value of the source -> value of the copy
+  int32_t
+      *nodes;  // node of the source -> the last of its nodes in the copy, or -1. NULL: a node is
+               // copied alone, and belongs to none
   shoal_arena_t *scratch;
 } expand_t;
 
@@ -28,7 +31,8 @@ static shoal_status_t copy_states(const shoal_model_t *from, shoal_model_t *to) 
 
 // A node's purpose in the copy: gradients of an expanded node belong to the last of its parts.
 static shoal_purpose_t purpose_of(const expand_t *x, const shoal_node_t *node) {
-  return (shoal_purpose_t){.kind = node->kind, .of = node->of < 0 ? -1 : x->nodes[node->of]};
+  return (shoal_purpose_t){.kind = node->kind,
+                           .of = node->of < 0 || !x->nodes ? -1 : x->nodes[node->of]};
 }
 
 static shoal_status_t copy_node(expand_t *x, const shoal_graph_t *from, const shoal_node_t *node,
@@ -87,12 +91,15 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
   return NULL;
 }
 
+typedef SHOAL_VEC(int32_t) sources_t;  // by node of the copy: the node it was, or is a part of
+
+// `ids` is filled: value of the source -> value of the copy.
 static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, shoal_model_t *to,
+                                 int32_t *ids, sources_t *sources, shoal_arena_t *arena,
                                  shoal_arena_t *scratch) {
-  expand_t x = {.ids = SHOAL_NEW(scratch, int32_t, from->values.count),
-                .nodes = SHOAL_NEW(scratch, int32_t, from->nodes.count),
-                .scratch = scratch};
-  if (!x.ids || !x.nodes) return SHOAL_OOM();
+  expand_t x = {
+      .ids = ids, .nodes = SHOAL_NEW(scratch, int32_t, from->nodes.count), .scratch = scratch};
+  if (!x.nodes) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_model_add_graph(to, from->name, &x.to));
   for (int64_t i = 0; i < from->values.count; ++i) {
     const shoal_value_info_t *value = &from->values.items[i];
@@ -115,6 +122,8 @@ static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, 
                                                    "expanding node '%s'", node->name));
       for (int32_t k = 0; k < node->output_count; ++k) x.ids[node->outputs[k]] = outputs[k];
       x.nodes[value->node] = *after > before ? (int32_t)*after - 1 : -1;
+      while (sources->count < *after)
+        if (!SHOAL_PUSH(arena, sources, value->node)) return SHOAL_OOM();
     }
   }
   for (int64_t i = 0; i < from->outputs.count; ++i) {
@@ -122,10 +131,11 @@ static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, 
                                                  x.ids[from->outputs.items[i].value]));
   }
   for (int64_t i = 0; i < from->assigns.count; ++i) {
-    const shoal_assignment_t *assign = &from->assigns.items[i];
-    SHOAL_RETURN_IF_ERROR(
-        shoal_graph_assign(x.to, assign->state, x.ids[assign->value],
-                           assign->predicate < 0 ? -1 : x.ids[assign->predicate]));
+    // What was checked when the model was built need not be checked again, pair by pair.
+    shoal_assignment_t assign = from->assigns.items[i];
+    assign.value = x.ids[assign.value];
+    if (assign.predicate >= 0) assign.predicate = x.ids[assign.predicate];
+    if (!SHOAL_PUSH(&to->arena, &x.to->assigns, assign)) return SHOAL_OOM();
   }
   return NULL;
 }
@@ -147,6 +157,52 @@ static shoal_status_t choose(const shoal_graph_t *graph, const char *const *node
   return NULL;
 }
 
+static shoal_status_t copy_graphs(const shoal_model_t *model, const bool *const *chosen,
+                                  shoal_model_t *copy, shoal_arena_t *arena,
+                                  shoal_expansion_t *expansion, shoal_arena_t *scratch) {
+  const int64_t count = model->graphs.count;
+  expansion->sources = SHOAL_NEW(arena, const int32_t *, count);
+  expansion->values = SHOAL_NEW(arena, const int32_t *, count);
+  if (!expansion->sources || !expansion->values) return SHOAL_OOM();
+  copy->init_rewritten = true;  // "init" is copied, not written from the states
+  SHOAL_RETURN_IF_ERROR(copy_states(model, copy));
+  bool rewritten = model->init_rewritten;
+  for (int64_t g = 0; g < count; ++g) {
+    const shoal_graph_t *from = model->graphs.items[g];
+    int32_t *ids = SHOAL_NEW(arena, int32_t, from->values.count);
+    sources_t sources = {0};
+    if (!ids) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(copy_graph(from, chosen[g], copy, ids, &sources, arena, scratch));
+    expansion->sources[g] = sources.items;
+    expansion->values[g] = ids;
+    for (int64_t n = 0; g == 0 && chosen[0] && n < from->nodes.count; ++n)
+      rewritten |= chosen[0][n];
+  }
+  copy->init_rewritten = rewritten;
+  return NULL;
+}
+
+shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model, const bool *const *chosen,
+                                        shoal_arena_t *arena, shoal_expansion_t *out_expansion,
+                                        shoal_model_t **out_model) {
+  *out_model = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
+  const shoal_model_options_t options = {
+      .allocator = model->allocator, .registry = model->registry, .seed = model->seed};
+  shoal_model_t *copy;
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &copy));
+  shoal_arena_t scratch;
+  shoal_arena_init(model->allocator, &scratch);
+  shoal_status_t status = copy_graphs(model, chosen, copy, arena, out_expansion, &scratch);
+  shoal_arena_deinit(&scratch);
+  if (status) {
+    shoal_model_free(copy);
+    return status;
+  }
+  *out_model = copy;
+  return NULL;
+}
+
 shoal_status_t shoal_model_expand(const shoal_model_t *model, const char *graph,
                                   const char *const *nodes, int64_t count,
                                   shoal_model_t **out_model) {
@@ -154,26 +210,53 @@ shoal_status_t shoal_model_expand(const shoal_model_t *model, const char *graph,
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   const shoal_graph_t *in = shoal_model_find_graph(model, graph);
   if (!in) return SHOAL_ERROR(NOT_FOUND, "the model has no graph '%s'", graph);
-  shoal_model_options_t options = {
-      .allocator = model->allocator, .registry = model->registry, .seed = model->seed};
-  shoal_model_t *copy;
-  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &copy));
   shoal_arena_t scratch;
   shoal_arena_init(model->allocator, &scratch);
   shoal_status_t status = NULL;
+  shoal_expansion_t expansion;
+  const bool **all = SHOAL_NEW(&scratch, const bool *, model->graphs.count);
   bool *chosen = SHOAL_NEW(&scratch, bool, in->nodes.count);
-  if (!chosen) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
+  if (!chosen || !all) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
   SHOAL_GOTO_IF_ERROR(status, done, choose(in, nodes, count, chosen));
-  copy->init_rewritten = true;  // "init" is copied, not written from the states
-  SHOAL_GOTO_IF_ERROR(status, done, copy_states(model, copy));
-  for (int64_t i = 0; i < model->graphs.count; ++i) {
-    const shoal_graph_t *from = model->graphs.items[i];
-    SHOAL_GOTO_IF_ERROR(status, done, copy_graph(from, from == in ? chosen : NULL, copy, &scratch));
-  }
-  copy->init_rewritten = model->init_rewritten || (in == model->graphs.items[0] && count);
-  *out_model = copy;
+  for (int64_t g = 0; g < model->graphs.count; ++g)
+    all[g] = model->graphs.items[g] == in ? chosen : NULL;
+  status = shoal_model_expand_nodes(model, all, &scratch, &expansion, out_model);
 done:
   shoal_arena_deinit(&scratch);
-  if (status) shoal_model_free(copy);
   return status;
+}
+
+// ---- one node --------------------------------------------------------------------------
+
+static shoal_status_t write_parts(const shoal_graph_t *from, const shoal_node_t *node,
+                                  shoal_model_t *to, shoal_arena_t *arena, int32_t *operands) {
+  expand_t x = {.scratch = arena};
+  SHOAL_RETURN_IF_ERROR(shoal_model_add_graph(to, from->name, &x.to));
+  for (int32_t k = 0; k < node->input_count; ++k) {
+    const shoal_value_info_t *value = &from->values.items[node->inputs[k]];
+    int32_t same = 0;
+    while (same < k && node->inputs[same] != node->inputs[k]) ++same;
+    operands[k] = operands[same];
+    if (same == k)
+      SHOAL_RETURN_IF_ERROR(shoal_graph_add_input(x.to, value->name, value->type, value->file,
+                                                  value->line, &operands[k]));
+  }
+  return decompose(&x, from, node, operands, operands + node->input_count);
+}
+
+shoal_status_t shoal_node_expand(const shoal_graph_t *graph, const shoal_node_t *node,
+                                 shoal_arena_t *arena, int32_t *out_operands,
+                                 shoal_model_t **out_model) {
+  const shoal_model_options_t options = {.allocator = graph->model->allocator,
+                                         .registry = graph->model->registry};
+  *out_model = NULL;
+  shoal_model_t *parts;
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &parts));
+  shoal_status_t status = write_parts(graph, node, parts, arena, out_operands);
+  if (status) {
+    shoal_model_free(parts);
+    return status;
+  }
+  *out_model = parts;
+  return NULL;
 }

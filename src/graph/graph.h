@@ -107,5 +107,23 @@ bool shoal_pattern_match(const char *pattern,
 SHOAL_MUST_USE shoal_status_t shoal_model_expand(const shoal_model_t *model, const char *graph,
                                                  const char *const *nodes, int64_t count,
                                                  shoal_model_t **out_model);
+// What became of nodes and values, by graph.
+typedef struct shoal_expansion {
+  const int32_t **sources;  // by node of the copy: the node that it is, or is a part of
+  const int32_t **values;   // by value of the model: the value of the copy
+} shoal_expansion_t;
+// The same for nodes of all graphs, chosen[graph][node]; chosen[graph] may be NULL. The expansion
+// lies in `arena`.
+SHOAL_MUST_USE shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model,
+                                                       const bool *const *chosen,
+                                                       shoal_arena_t *arena,
+                                                       shoal_expansion_t *out_expansion,
+                                                       shoal_model_t **out_model);
+// A model whose last graph is the decomposition of one node alone; what the node reads are its
+// inputs. Names are those that an expanded copy has. out_operands: the values of that graph that
+// are the node's inputs, then its outputs.
+SHOAL_MUST_USE shoal_status_t shoal_node_expand(const shoal_graph_t *graph,
+                                                const shoal_node_t *node, shoal_arena_t *arena,
+                                                int32_t *out_operands, shoal_model_t **out_model);
 
 #endif  // SHOAL_GRAPH_GRAPH_H_

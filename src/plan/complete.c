@@ -8,6 +8,7 @@
 #include "op/type.h"
 #include "plan/choose.h"
 #include "plan/complete.h"
+#include "plan/composite.h"
 
 // ---- nodes that are alike --------------------------------------------------------------
 
@@ -21,12 +22,14 @@ typedef struct seen {
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
   const shoal_decision_t *decision;
   const shoal_why_t *why;
+  const shoal_layout_t **phased;  // its outputs, if the composite way is cheaper; else NULL
 } seen_t;
 
 typedef struct completion {
   shoal_plan_t *plan;
   shoal_graph_plan_t *graph;
   shoal_arena_t *arena;  // of this completion
+  bool parts;            // the graph is one of parts
   shoal_index_t index;
   SHOAL_VEC(seen_t) seen;
 } completion_t;
@@ -60,34 +63,32 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
   return NULL;
 }
 
-// Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by
-// name. NULL: none.
-static shoal_status_t find_pins(const completion_t *all, int32_t n, const shoal_layout_t **pins) {
-  const shoal_node_t *node = &all->graph->graph->nodes.items[n];
-  const int32_t mesh = all->graph->nodes[n].mesh;
+shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan, const shoal_graph_plan_t *graph, int32_t n,
+                                    const shoal_layout_t **out_pins) {
+  const shoal_node_t *node = &graph->graph->nodes.items[n];
+  const int32_t mesh = graph->nodes[n].mesh;
   for (int32_t o = 0; o < node->output_count; ++o) {
     int32_t value = node->outputs[o];
-    const shoal_value_info_t *info = &all->graph->graph->values.items[value];
-    pins[o] = NULL;
+    const shoal_value_info_t *info = &graph->graph->values.items[value];
+    out_pins[o] = NULL;
     const shoal_intent_decision_t *entry =
-        shoal_patterns_find(&all->plan->patterns[SHOAL_DECIDE_LAYOUT], info->name);
+        shoal_patterns_find(&plan->patterns[SHOAL_DECIDE_LAYOUT], info->name);
     if (entry && strcmp(entry->pattern, "*") != 0) {
-      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(all->plan, entry->choice, mesh, info->name,
-                                                    &info->type.shape, &pins[o]));
-    } else if (all->graph->assigned[value] >= 0) {
-      pins[o] = all->plan->states[all->graph->assigned[value]];
+      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->choice, mesh, info->name,
+                                                    &info->type.shape, &out_pins[o]));
+    } else if (graph->assigned[value] >= 0) {
+      out_pins[o] = plan->states[graph->assigned[value]];
     }
   }
   return NULL;
 }
 
-// What the intent says about the ways of a node, by slot.
-static shoal_status_t find_ways(const shoal_plan_t *plan, const shoal_node_t *node, int32_t m,
-                                const shoal_intent_decision_t **decided) {
+shoal_status_t shoal_plan_find_ways(const shoal_plan_t *plan, const char *name, int32_t m,
+                                    const shoal_intent_decision_t **out_decided) {
   const shoal_mesh_t *mesh = &plan->meshes[m];
   for (int64_t w = 0; w < plan->way_count; ++w) {
     const shoal_way_decisions_t *ways = &plan->ways[w];
-    const shoal_intent_decision_t *found = shoal_patterns_find(ways->patterns, node->name);
+    const shoal_intent_decision_t *found = shoal_patterns_find(ways->patterns, name);
     if (!found) continue;
     const int32_t slot =
         strcmp(ways->axis, "micro") == 0 ? 0 : shoal_mesh_axis(mesh, ways->axis) + 1;
@@ -95,13 +96,76 @@ static shoal_status_t find_ways(const shoal_plan_t *plan, const shoal_node_t *no
     shoal_status_t status = NULL;
     if (slot == 0 && !micro)
       status = SHOAL_ERROR(INVALID_ARGUMENT, "node '%s' runs on mesh '%s', which has no axis '%s'",
-                           node->name, mesh->name, ways->axis);
+                           name, mesh->name, ways->axis);
     else if (micro ? plan->micro < 2 : mesh->axes[slot - 1].size < 2)
       status = SHOAL_ERROR(INVALID_ARGUMENT,
-                           "about node '%s': along '%s' there is one part and nothing to cut",
-                           node->name, ways->axis);
+                           "about node '%s': along '%s' there is one part and nothing to cut", name,
+                           ways->axis);
     if (status) return shoal_decision_annotate(found, status);
-    decided[slot] = found;
+    out_decided[slot] = found;
+  }
+  return NULL;
+}
+
+// The same for a node of the plan. That a node is composite says nothing about the ways of its
+// parts; that it is whole along an axis does.
+static shoal_status_t find_ways(const completion_t *all, int32_t n,
+                                const shoal_intent_decision_t **decided) {
+  if (all->plan->way_count == 0) return NULL;
+  const shoal_composite_t *owner = shoal_plan_owner(all->plan, all->graph, n);
+  const shoal_intent_decision_t *of_owner[SHOAL_PLAN_SLOTS] = {0};
+  const int32_t mesh = all->graph->nodes[n].mesh;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_find_ways(all->plan, all->graph->graph->nodes.items[n].name, mesh, decided));
+  if (owner)
+    SHOAL_RETURN_IF_ERROR(shoal_plan_find_ways(
+        all->plan, shoal_composite_node(all->plan, owner)->name, mesh, of_owner));
+  for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
+    const bool later = of_owner[slot] && decided[slot] && of_owner[slot] > decided[slot];
+    if (later || !decided[slot]) decided[slot] = of_owner[slot];
+    if (decided[slot] && shoal_choice_is_composite(decided[slot]->choice)) decided[slot] = NULL;
+  }
+  return NULL;
+}
+
+// May the composite way of a node be weighed against the ways that were chosen? Only those move
+// anything that cost something.
+static bool may_be_composite(const completion_t *all, int32_t index, const seen_t *seen) {
+  const shoal_node_t *node = &all->graph->graph->nodes.items[index];
+  if (all->parts || !node->op->decompose || shoal_plan_owner(all->plan, all->graph, index))
+    return false;
+  bool moves = false, decided = seen->decided[0] != NULL;
+  for (int32_t slot = 1; slot <= all->plan->meshes[seen->mesh].axis_count; ++slot) {
+    moves |= seen->why[slot].cost > 0;
+    decided |= seen->decided[slot] != NULL;
+  }
+  return moves && !decided && !shoal_plan_decided(all->plan, SHOAL_DECIDE_EXPAND, node->name);
+}
+
+// Weighs the composite way of a node: it wins, or it may be the next best along an axis.
+static shoal_status_t weigh(completion_t *all, int32_t index, seen_t *seen, shoal_why_t *why,
+                            shoal_arena_t *scratch) {
+  const shoal_node_t *node = &all->graph->graph->nodes.items[index];
+  const int32_t slots = all->plan->meshes[seen->mesh].axis_count + 1;
+  shoal_weighed_t weighed;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_composite_weigh(all->plan, all->graph, index, seen->layouts, scratch, &weighed));
+  if (!weighed.possible) return NULL;
+  double whole =
+      shoal_unreduced_cost(all->graph, node, seen->decision->operands + node->input_count,
+                           seen->layouts + node->input_count);
+  for (int32_t slot = 0; slot < slots; ++slot) whole += why[slot].cost;
+  if (weighed.total < whole && !all->plan->settled) {
+    seen->phased = shoal_arena_copy(all->arena, weighed.outputs, (size_t)node->output_count,
+                                    sizeof *weighed.outputs);
+    return seen->phased ? NULL : SHOAL_OOM();
+  }
+  for (int32_t slot = 0; slot < slots; ++slot) {
+    if (!weighed.cuts[slot] || why[slot].cost == 0 ||
+        weighed.costs[slot] >= why[slot].runner_up_cost)
+      continue;
+    why[slot].runner_up_composite = true;
+    why[slot].runner_up_cost = weighed.costs[slot];
   }
   return NULL;
 }
@@ -122,7 +186,23 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
   SHOAL_RETURN_IF_ERROR(shoal_plan_decide(all->plan, all->graph, index, choices));
   seen->decision = all->graph->nodes[index].decision;
   seen->why = why;
-  return NULL;
+  return may_be_composite(all, index, seen) ? weigh(all, index, seen, why, scratch) : NULL;
+}
+
+// Gives a node the decision of another that is alike, or its own.
+static void take(completion_t *all, int32_t index, const seen_t *seen) {
+  shoal_plan_t *plan = all->plan;
+  shoal_graph_plan_t *graph = all->graph;
+  const shoal_node_t *node = &graph->graph->nodes.items[index];
+  graph->nodes[index].decision = seen->decision;
+  graph->nodes[index].why = seen->why;
+  for (int32_t o = 0; o < node->output_count; ++o)
+    graph->values[node->outputs[o]] =
+        seen->phased ? seen->phased[o] : seen->decision->operands[node->input_count + o];
+  if (!seen->phased) return;
+  const int64_t g = graph - plan->graphs;
+  plan->phased[g][plan->expansion.sources ? plan->expansion.sources[g][index] : index] = true;
+  ++plan->found;
 }
 
 static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_arena_t *scratch) {
@@ -135,19 +215,17 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
   seen.layouts = SHOAL_NEW(scratch, const shoal_layout_t *, seen.count);
   if (!seen.layouts) return SHOAL_OOM();
   for (int32_t i = 0; i < node->input_count; ++i) seen.layouts[i] = graph->values[node->inputs[i]];
-  SHOAL_RETURN_IF_ERROR(find_pins(all, index, seen.layouts + node->input_count));
-  SHOAL_RETURN_IF_ERROR(find_ways(all->plan, node, seen.mesh, seen.decided));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count));
+  SHOAL_RETURN_IF_ERROR(find_ways(all, index, seen.decided));
   const uint64_t hash = hash_seen(&seen);
   const seen_t *alike = find_seen(all, &seen, hash, &call);
   if (alike) {
-    graph->nodes[index].decision = alike->decision;
-    graph->nodes[index].why = alike->why;
-    for (int32_t o = 0; o < node->output_count; ++o)
-      graph->values[node->outputs[o]] = alike->decision->operands[node->input_count + o];
+    take(all, index, alike);
     return NULL;
   }
   SHOAL_RETURN_IF_ERROR(choose_anew(all, index, &call, &seen, scratch));
-  graph->nodes[index].why = seen.why;
+  take(all, index, &seen);
   seen.layouts =
       shoal_arena_copy(all->arena, seen.layouts, (size_t)seen.count, sizeof *seen.layouts);
   if (!seen.layouts || !shoal_index_add(&all->index, hash, all->seen.count) ||
@@ -168,13 +246,21 @@ static shoal_status_t complete_all(completion_t *all) {
   return NULL;
 }
 
-shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph) {
+static shoal_status_t complete(shoal_plan_t *plan, shoal_graph_plan_t *graph, bool parts) {
   shoal_arena_t arena;
   shoal_arena_init(plan->allocator, &arena);
-  completion_t all = {.plan = plan, .graph = graph, .arena = &arena};
+  completion_t all = {.plan = plan, .graph = graph, .arena = &arena, .parts = parts};
   shoal_index_init(&arena, &all.index);
   shoal_status_t status = complete_all(&all);
   shoal_arena_deinit(&arena);
   if (status) return shoal_status_annotatef(status, "graph '%s'", graph->graph->name);
   return NULL;
+}
+
+shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph) {
+  return complete(plan, graph, false);
+}
+
+shoal_status_t shoal_plan_complete_parts(shoal_plan_t *plan, shoal_graph_plan_t *graph) {
+  return complete(plan, graph, true);
 }

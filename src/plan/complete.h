@@ -4,13 +4,27 @@
 
 #include "plan/plan.h"
 
-// Makes a plan without the ways of its nodes: meshes, states, patterns.
+// Makes a plan without the ways of its nodes: meshes, states, patterns. phased[graph][node] says
+// which nodes are composite; NULL: those that the intent asks for.
 SHOAL_MUST_USE shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rules,
                                                  const shoal_intent_t *intent, int32_t world,
-                                                 shoal_allocator_t allocator,
+                                                 shoal_allocator_t allocator, bool *const *phased,
                                                  shoal_plan_t **out_plan);
 // Chooses ways for every node of a graph by propagation in topological order.
 SHOAL_MUST_USE shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_graph_plan_t *graph);
+// The same for the parts of a node that is composite, or might be: composite ways are not looked
+// for.
+SHOAL_MUST_USE shoal_status_t shoal_plan_complete_parts(shoal_plan_t *plan,
+                                                        shoal_graph_plan_t *graph);
+// Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by
+// name. NULL: none.
+SHOAL_MUST_USE shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan,
+                                                   const shoal_graph_plan_t *graph, int32_t node,
+                                                   const shoal_layout_t **out_pins);
+// What the intent says about the ways of a node of that name, by slot of its mesh.
+SHOAL_MUST_USE shoal_status_t shoal_plan_find_ways(const shoal_plan_t *plan, const char *name,
+                                                   int32_t mesh,
+                                                   const shoal_intent_decision_t **out_decided);
 // Records what was chosen for a node: its decision, which equal nodes share, and the layouts of its
 // outputs in graph->values. It is an error if a choice gives an operand an invalid layout.
 SHOAL_MUST_USE shoal_status_t shoal_plan_decide(shoal_plan_t *plan, shoal_graph_plan_t *graph,
@@ -43,9 +57,8 @@ SHOAL_MUST_USE shoal_status_t shoal_intent_copy(const shoal_intent_t *intent, sh
                                                 shoal_intent_t *out_intent);
 // Fills plan->patterns from plan->intent.
 SHOAL_MUST_USE shoal_status_t shoal_intent_index(shoal_plan_t *plan);
-// Every pattern must name something: a typo must not silently replicate. `original` is the model
-// before nodes were expanded: their names count too.
-SHOAL_MUST_USE shoal_status_t shoal_intent_check(shoal_plan_t *plan, const shoal_model_t *original);
+// Every pattern must name something: a typo must not silently replicate.
+SHOAL_MUST_USE shoal_status_t shoal_intent_check(shoal_plan_t *plan);
 
 // ---- decisions -------------------------------------------------------------------------
 
@@ -57,6 +70,8 @@ SHOAL_MUST_USE shoal_status_t shoal_decision_annotate(const shoal_intent_decisio
 // The words of a `sync` decision; `out_sync` keeps what they do not speak of.
 SHOAL_MUST_USE shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision,
                                                   shoal_arena_t *arena, shoal_sync_t *out_sync);
+// Sorts decisions about ways by axis, into plan->ways.
+SHOAL_MUST_USE shoal_status_t shoal_plan_sort_ways(shoal_plan_t *plan);
 shoal_keep_t shoal_keep_of(const char *choice);  // of a checked choice; NULL: SHOAL_KEEP
 shoal_halo_t shoal_halo_of(const char *choice);  // the same; NULL: SHOAL_HALO_WHOLE
 // Does a node, whose ways are known, read rows that other ranks have?

@@ -1,9 +1,10 @@
-// Making a plan from an intent: meshes, expansion, stages, and then the parts in the other files of
-// this folder: intent.c, names.c, place.c, resolve.c, and complete.c for the ways of nodes.
+// Making a plan from an intent: meshes, composite nodes, stages, and then what the other files of
+// this folder do: intent.c, names.c, place.c, resolve.c, and complete.c for the ways of nodes.
 #include <string.h>
 
 #include "base/status.h"
 #include "plan/complete.h"
+#include "plan/composite.h"
 
 // Parses the meshes; checks them against the world and each other.
 static shoal_status_t make_meshes(shoal_plan_t *plan) {
@@ -50,31 +51,6 @@ static shoal_status_t make_meshes(shoal_plan_t *plan) {
   return NULL;
 }
 
-// Replaces nodes by their decomposition where the intent asks for it.
-static shoal_status_t expand_model(shoal_plan_t *plan) {
-  const shoal_patterns_t *expand = &plan->patterns[SHOAL_DECIDE_EXPAND];
-  for (int64_t g = 0; expand->count > 0 && g < plan->model->graphs.count; ++g) {
-    const shoal_graph_t *graph = plan->model->graphs.items[g];
-    SHOAL_VEC(const char *) names = {0};
-    for (int64_t n = 0; n < graph->nodes.count; ++n) {
-      const shoal_node_t *node = &graph->nodes.items[n];
-      const shoal_intent_decision_t *entry =
-          node->op->decompose ? shoal_patterns_find(expand, node->name) : NULL;
-      if (entry && strcmp(entry->choice, "yes") == 0 &&
-          !SHOAL_PUSH(&plan->arena, &names, node->name))
-        return SHOAL_OOM();
-    }
-    if (names.count == 0) continue;
-    shoal_model_t *expanded = NULL;
-    SHOAL_RETURN_IF_ERROR(
-        shoal_model_expand(plan->model, graph->name, names.items, names.count, &expanded));
-    shoal_model_free(plan->owned_model);
-    plan->owned_model = expanded;
-    plan->model = expanded;
-  }
-  return NULL;
-}
-
 int32_t shoal_plan_find_mesh(const shoal_plan_t *plan, const char *name) {
   for (int64_t i = 0; i < plan->mesh_count; ++i)
     if (strcmp(plan->meshes[i].name, name) == 0) return (int32_t)i;
@@ -83,33 +59,36 @@ int32_t shoal_plan_find_mesh(const shoal_plan_t *plan, const char *name) {
 
 // The mesh a node is told to run on, or -1. A gradient that no stage names follows its forward
 // node. `meshes`: of the nodes before it.
-static int32_t stage_of(const shoal_plan_t *plan, const shoal_node_t *node, const int32_t *meshes) {
+static int32_t stage_of(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t n,
+                        const int32_t *meshes) {
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
   if (plan->patterns[SHOAL_DECIDE_STAGE].count == 0) return -1;
-  const shoal_intent_decision_t *entry = shoal_plan_decided(plan, SHOAL_DECIDE_STAGE, node->name);
+  const shoal_intent_decision_t *entry = shoal_plan_decided_node(plan, SHOAL_DECIDE_STAGE, gp, n);
   if (entry) return shoal_plan_find_mesh(plan, entry->choice);
   return node->of >= 0 ? meshes[node->of] : -1;
 }
 
-static shoal_status_t build(shoal_plan_t *plan) {
+static shoal_status_t build(shoal_plan_t *plan, bool *const *phased) {
   SHOAL_RETURN_IF_ERROR(make_meshes(plan));
-  const shoal_model_t *original = plan->model;
-  SHOAL_RETURN_IF_ERROR(expand_model(plan));
-  SHOAL_RETURN_IF_ERROR(shoal_intent_check(plan, original));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_sort_ways(plan));
+  SHOAL_RETURN_IF_ERROR(shoal_composites_expand(plan, phased));
+  SHOAL_RETURN_IF_ERROR(shoal_intent_check(plan));
   const shoal_model_t *model = plan->model;
   plan->graphs = SHOAL_NEW(&plan->arena, shoal_graph_plan_t, model->graphs.count);
   int32_t **meshes = SHOAL_NEW(&plan->arena, int32_t *, model->graphs.count);
   if (!plan->graphs || !meshes) return SHOAL_OOM();
   for (int64_t g = 0; g < model->graphs.count; ++g) {
-    const shoal_graph_t *graph = model->graphs.items[g];
+    const shoal_graph_t *graph = plan->graphs[g].graph = model->graphs.items[g];
+    SHOAL_RETURN_IF_ERROR(shoal_composites_own(plan, g));
     meshes[g] = SHOAL_NEW(&plan->arena, int32_t, graph->nodes.count);
     if (!meshes[g]) return SHOAL_OOM();
     for (int64_t n = 0; n < graph->nodes.count; ++n)
-      meshes[g][n] = stage_of(plan, &graph->nodes.items[n], meshes[g]);
+      meshes[g][n] = stage_of(plan, &plan->graphs[g], n, meshes[g]);
   }
   SHOAL_RETURN_IF_ERROR(shoal_plan_place_states(plan, meshes));
   for (int64_t g = 0; g < model->graphs.count; ++g) {
     shoal_graph_plan_t *gp = &plan->graphs[g];
-    const shoal_graph_t *graph = gp->graph = model->graphs.items[g];
+    const shoal_graph_t *graph = gp->graph;
     gp->nodes = SHOAL_NEW(&plan->arena, shoal_node_plan_t, graph->nodes.count);
     gp->values = SHOAL_NEW(&plan->arena, const shoal_layout_t *, graph->values.count);
     if (!gp->nodes || !gp->values) return SHOAL_OOM();
@@ -125,19 +104,21 @@ static shoal_status_t build(shoal_plan_t *plan) {
 
 shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rules,
                                   const shoal_intent_t *intent, int32_t world,
-                                  shoal_allocator_t allocator, shoal_plan_t **out_plan) {
+                                  shoal_allocator_t allocator, bool *const *phased,
+                                  shoal_plan_t **out_plan) {
   *out_plan = NULL;
   if (!allocator.alloc) allocator = shoal_allocator_system();
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   shoal_plan_t *plan = allocator.alloc(allocator.self, sizeof *plan);
   if (!plan) return SHOAL_OOM();
-  *plan = (shoal_plan_t){.allocator = allocator, .model = model, .rules = rules, .world = world};
+  *plan = (shoal_plan_t){
+      .allocator = allocator, .original = model, .model = model, .rules = rules, .world = world};
   shoal_arena_init(allocator, &plan->arena);
   shoal_layouts_init(&plan->arena, &plan->layouts);
   shoal_index_init(&plan->arena, &plan->decision_index);
   shoal_status_t status = shoal_intent_copy(intent, &plan->arena, &plan->intent);
   if (!status) status = shoal_intent_index(plan);
-  if (!status) status = build(plan);
+  if (!status) status = build(plan, phased);
   if (status) {
     shoal_plan_free(plan);
     return status;
@@ -146,18 +127,34 @@ shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rul
   return NULL;
 }
 
+static shoal_status_t complete_graphs(shoal_plan_t *plan) {
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
+    SHOAL_RETURN_IF_ERROR(shoal_plan_complete(plan, &plan->graphs[g]));
+  return NULL;
+}
+
+// Where completion finds composite ways cheaper, the plan is made once more with them; they depend
+// on nothing that comes behind them, so that the second time finds the same.
 shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules,
                                  const shoal_intent_t *intent, int32_t world,
                                  shoal_allocator_t allocator, shoal_plan_t **out_plan) {
-  SHOAL_RETURN_IF_ERROR(shoal_plan_prepare(model, rules, intent, world, allocator, out_plan));
-  shoal_status_t status = NULL;
-  for (int64_t g = 0; g < (*out_plan)->model->graphs.count && !status; ++g)
-    status = shoal_plan_complete(*out_plan, &(*out_plan)->graphs[g]);
-  if (!status) status = shoal_plan_settle_halos(*out_plan);
-  if (status) {
-    shoal_plan_free(*out_plan);
-    *out_plan = NULL;
+  shoal_plan_t *first = NULL, *plan = NULL;
+  shoal_status_t status = shoal_plan_prepare(model, rules, intent, world, allocator, NULL, &plan);
+  if (!status) status = complete_graphs(plan);
+  if (!status && plan->found > 0) {
+    first = plan;
+    status = shoal_plan_prepare(model, rules, intent, world, allocator, first->phased, &plan);
+    shoal_plan_free(first);
+    if (!status) plan->settled = true;
+    if (!status) status = complete_graphs(plan);
   }
+  if (!status) status = shoal_composites_judge(plan);
+  if (!status) status = shoal_plan_settle_halos(plan);
+  if (status) {
+    shoal_plan_free(plan);
+    plan = NULL;
+  }
+  *out_plan = plan;
   return status;
 }
 
@@ -170,7 +167,7 @@ void shoal_plan_free(shoal_plan_t *plan) {
 }
 
 const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan) {
-  return plan->model;
+  return plan->original;
 }
 
 const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "op/type.h"
 #include "plan/choose.h"
+#include "plan/composite.h"
 #include "plan/resolved.h"
 
 static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *arena,
@@ -23,6 +24,25 @@ static shoal_status_t explain_states(const shoal_plan_t *plan, shoal_arena_t *ar
   return NULL;
 }
 
+// The reason of a way along an axis. What goes without saying is said only to who asks.
+static bool explain_told(shoal_told_t told, const char *axis, bool all, shoal_text_t *text) {
+  if (!told.by) told.by = "the plan file";
+  const bool asked = strcmp(told.by, "completion") != 0 && strcmp(told.by, "pin") != 0;
+  const bool plain = told.cost == 0 && !asked;
+  if (!told.reason || (plain && !all)) return false;
+  shoal_bytes_text_t bytes;
+  if (all)
+    shoal_text_addf(text, "    by %s: %s", told.by, told.reason);
+  else
+    shoal_text_addf(text, "      %s, by %s: %s", axis, told.by, told.reason);
+  if (asked) shoal_text_addf(text, "; it moves %s", shoal_bytes_format(told.cost, &bytes));
+  shoal_text_add(text, "\n");
+  if (told.runner_up && (all || asked))
+    shoal_text_addf(text, "%snext best %s, which moves %s\n", all ? "    " : "        ",
+                    told.runner_up, shoal_bytes_format(told.runner_up_cost, &bytes));
+  return true;
+}
+
 shoal_status_t shoal_explain_way(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t n,
                                  int32_t slot, bool all, shoal_arena_t *arena, shoal_text_t *text) {
   const shoal_node_t *node = &gp->graph->nodes.items[n];
@@ -36,24 +56,31 @@ shoal_status_t shoal_explain_way(const shoal_plan_t *plan, const shoal_graph_pla
                                                  shoal_slot_size(plan, mesh, slot), arena, &way));
     shoal_text_addf(text, "  way: %s=%s\n", axis, way);
   }
-  // What goes without saying is said only to who asks.
-  if (!told.by) told.by = "the plan file";
-  const bool asked = strcmp(told.by, "completion") != 0 && strcmp(told.by, "pin") != 0;
-  const bool plain = told.cost == 0 && !asked;
-  if (!told.reason || (plain && !all)) {
-    if (all && !np->told) shoal_text_add(text, "    no input is cut along it\n");
-    return NULL;
+  if (!explain_told(told, axis, all, text) && all && !np->told)
+    shoal_text_add(text, "    no input is cut along it\n");
+  return NULL;
+}
+
+shoal_status_t shoal_explain_composite(const shoal_plan_t *plan, const shoal_composite_t *composite,
+                                       bool all, shoal_arena_t *arena, shoal_text_t *text) {
+  const int32_t m = plan->graphs[composite->graph].nodes[composite->first].mesh;
+  const shoal_mesh_t *mesh = &plan->meshes[m];
+  if (!all) shoal_text_addf(text, "  %-44s", shoal_composite_node(plan, composite)->name);
+  bool any = false;
+  for (int32_t slot = 0; slot <= mesh->axis_count && !all; ++slot) {
+    if (!shoal_composite_cuts(plan, composite, slot)) continue;
+    shoal_text_addf(text, " %s composite", shoal_slot_name(mesh, slot));
+    any = true;
   }
-  shoal_bytes_text_t bytes;
-  if (all)
-    shoal_text_addf(text, "    by %s: %s", told.by, told.reason);
-  else
-    shoal_text_addf(text, "      %s, by %s: %s", axis, told.by, told.reason);
-  if (asked) shoal_text_addf(text, "; it moves %s", shoal_bytes_format(told.cost, &bytes));
-  shoal_text_add(text, "\n");
-  if (told.runner_up && (all || asked))
-    shoal_text_addf(text, "%snext best %s, which moves %s\n", all ? "    " : "        ",
-                    told.runner_up, shoal_bytes_format(told.runner_up_cost, &bytes));
+  if (!all) shoal_text_addf(text, "%s, %d parts\n", any ? "" : " whole", composite->count);
+  for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
+    shoal_told_t told;
+    const char *axis = shoal_slot_name(mesh, slot);
+    if (!shoal_composite_cuts(plan, composite, slot)) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_reason_of_composite(plan, composite, slot, arena, &told));
+    if (all) shoal_text_addf(text, "  way: %s=composite\n", axis);
+    explain_told(told, axis, all, text);
+  }
   return NULL;
 }
 
@@ -64,6 +91,9 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     const shoal_node_t *node = &gp->graph->nodes.items[n];
     const shoal_node_plan_t *np = &gp->nodes[n];
     const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+    const shoal_composite_t *owner = shoal_plan_owner(plan, gp, n);
+    if (owner && owner->first == n)
+      SHOAL_RETURN_IF_ERROR(shoal_explain_composite(plan, owner, false, arena, text));
     shoal_text_addf(text, "  %-44s", node->name);
     bool any = false;
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {

@@ -78,9 +78,10 @@ static bool cuts_anything(const shoal_plan_t *plan) {
 
 // A store knows only the rules it was asked for, and a new one none: all that the plan may stand on
 // are asked for, or a plan would never fit in another process.
-static shoal_status_t know_rules(const shoal_plan_t *plan, shoal_arena_t *arena) {
-  for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
-    const shoal_graph_t *graph = plan->model->graphs.items[g];
+static shoal_status_t know_rules(const shoal_plan_t *plan, const shoal_model_t *model,
+                                 shoal_arena_t *arena) {
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
     for (int64_t n = 0; n < graph->nodes.count; ++n) {
       shoal_call_t call;
       const shoal_rule_t *rule = NULL;
@@ -91,7 +92,8 @@ static shoal_status_t know_rules(const shoal_plan_t *plan, shoal_arena_t *arena)
   return NULL;
 }
 
-// What the resolved part was made from. Rules count only where something is cut.
+// What the resolved part was made from. Rules count only where something is cut; those of parts
+// follow from the model's.
 typedef struct guard {
   const char *model, *rules, *intent;
 } guard_t;
@@ -111,15 +113,15 @@ static shoal_status_t hash_intent(const shoal_plan_t *plan, shoal_arena_t *arena
   return status;
 }
 
-static shoal_status_t guard_of(const shoal_plan_t *plan, shoal_arena_t *arena, guard_t *out_guard) {
+static shoal_status_t guard_of(const shoal_plan_t *plan, const shoal_model_t *model,
+                               shoal_arena_t *arena, guard_t *out_guard) {
   uint64_t rules = 0, intent = 0;
   if (cuts_anything(plan)) {
-    SHOAL_RETURN_IF_ERROR(know_rules(plan, arena));
-    SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, plan->model, &rules));
+    SHOAL_RETURN_IF_ERROR(know_rules(plan, model, arena));
+    SHOAL_RETURN_IF_ERROR(shoal_rules_hash(plan->rules, model, &rules));
   }
   SHOAL_RETURN_IF_ERROR(hash_intent(plan, arena, &intent));
-  out_guard->model =
-      shoal_arena_printf(arena, "%016" PRIx64, shoal_model_structure_hash(plan->model));
+  out_guard->model = shoal_arena_printf(arena, "%016" PRIx64, shoal_model_structure_hash(model));
   out_guard->rules = shoal_arena_printf(arena, "%016" PRIx64, rules);
   out_guard->intent = shoal_arena_printf(arena, "%016" PRIx64, intent);
   return out_guard->model && out_guard->rules && out_guard->intent ? NULL : SHOAL_OOM();
@@ -129,7 +131,7 @@ static shoal_status_t write_plan(const shoal_plan_t *plan, shoal_arena_t *arena,
                                  shoal_text_t *text) {
   guard_t guard;
   shoal_json_writer_t w;
-  SHOAL_RETURN_IF_ERROR(guard_of(plan, arena, &guard));
+  SHOAL_RETURN_IF_ERROR(guard_of(plan, plan->original, arena, &guard));
   shoal_json_writer_init(text, &w);
   shoal_json_begin(&w, NULL, '{', false);
   shoal_json_int(&w, "shoal_plan", 1);
@@ -245,8 +247,8 @@ static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena
 }
 
 // Does the resolved part speak of this model, these rules, this world and this intent? Older files
-// do not say what intent they were made from.
-static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *resolved,
+// do not say what intent they were made from, and have hashes of the model with its parts.
+static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *resolved, bool older,
                                  shoal_arena_t *scratch, bool *out_fits) {
   static const char *const keys[] = {"model",  "rules", "intent",   "world",
                                      "states", "nodes", "decisions"};
@@ -256,7 +258,7 @@ static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *r
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "model", &made.model));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "rules", &made.rules));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_int(resolved, "world", &world));
-  SHOAL_RETURN_IF_ERROR(guard_of(plan, scratch, &now));
+  SHOAL_RETURN_IF_ERROR(guard_of(plan, older ? plan->model : plan->original, scratch, &now));
   made.intent = now.intent;
   if (shoal_json_find(resolved, "intent"))
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "intent", &made.intent));
@@ -278,6 +280,21 @@ static shoal_status_t read_resolved(shoal_plan_t *plan, const shoal_json_t *reso
   return shoal_resolved_read(plan, list, scratch);
 }
 
+// Is the resolved part of the form that names composite nodes, and of this model? Then *out_phased
+// says which they are; in older files the intent does.
+static shoal_status_t read_phased(const shoal_model_t *model, const shoal_json_t *resolved,
+                                  shoal_arena_t *scratch, bool ***out_phased) {
+  const shoal_json_t *list = NULL;
+  const char *made = NULL;
+  *out_phased = NULL;
+  if (resolved->kind != SHOAL_JSON_OBJECT || !shoal_json_find(resolved, "decisions")) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_child(resolved, "decisions", SHOAL_JSON_ARRAY, &list));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "model", &made));
+  const char *now = shoal_arena_printf(scratch, "%016" PRIx64, shoal_model_structure_hash(model));
+  if (!now) return SHOAL_OOM();
+  return strcmp(made, now) == 0 ? shoal_resolved_phased(model, list, scratch, out_phased) : NULL;
+}
+
 static shoal_status_t parse(const char *name, const char *text, const shoal_model_t *model,
                             shoal_rules_t *rules, int32_t world, shoal_allocator_t allocator,
                             shoal_arena_t *scratch, bool *out_rebuilt, shoal_plan_t **out_plan) {
@@ -297,8 +314,11 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
   const shoal_json_t *resolved = shoal_json_find(root, "resolved");
   bool fits = false;
   if (resolved) {
-    SHOAL_RETURN_IF_ERROR(shoal_plan_prepare(model, rules, &intent, world, allocator, out_plan));
-    SHOAL_RETURN_IF_ERROR(guard_fits(*out_plan, resolved, scratch, &fits));
+    bool **phased = NULL;
+    SHOAL_RETURN_IF_ERROR(read_phased(model, resolved, scratch, &phased));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_plan_prepare(model, rules, &intent, world, allocator, phased, out_plan));
+    SHOAL_RETURN_IF_ERROR(guard_fits(*out_plan, resolved, !phased, scratch, &fits));
     if (fits) return read_resolved(*out_plan, resolved, scratch);
     shoal_plan_free(*out_plan);
     *out_plan = NULL;

@@ -120,3 +120,16 @@ const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoa
                                                   const char *name) {
   return shoal_patterns_find(&plan->patterns[kind], name);
 }
+
+const shoal_intent_decision_t *shoal_plan_decided_node(const shoal_plan_t *plan,
+                                                       shoal_decide_t kind,
+                                                       const shoal_graph_plan_t *graph,
+                                                       int64_t node) {
+  const shoal_intent_decision_t *own =
+      shoal_plan_decided(plan, kind, graph->graph->nodes.items[node].name);
+  const shoal_composite_t *owner = shoal_plan_owner(plan, graph, node);
+  if (!owner) return own;
+  const shoal_intent_decision_t *other =
+      shoal_plan_decided(plan, kind, shoal_composite_node(plan, owner)->name);
+  return !own || (other && other > own) ? other : own;  // later ones win
+}

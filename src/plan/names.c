@@ -16,7 +16,6 @@ typedef struct names {
 
 typedef struct lookup {
   shoal_plan_t *plan;
-  const shoal_model_t *original;  // before nodes were expanded
   shoal_arena_t *arena;
   names_t names[SHOAL_OF_COUNT];
 } lookup_t;
@@ -48,13 +47,18 @@ static bool add_all(lookup_t *lookup, names_t *names, shoal_of_t of, const shoal
   return added;
 }
 
-// Names of that sort in the plan's model.
+// Names of that sort in the plan's model. Composite nodes count as their parts do.
 static shoal_status_t names_of(lookup_t *lookup, shoal_of_t of, names_t **out_names) {
   names_t *names = *out_names = &lookup->names[of];
   if (names->filled) return NULL;
   names->filled = true;
   shoal_index_init(lookup->arena, &names->index);
-  return add_all(lookup, names, of, lookup->plan->model) ? NULL : SHOAL_OOM();
+  bool added = add_all(lookup, names, of, lookup->plan->model);
+  for (int64_t c = 0; of == SHOAL_OF_NODE && c < lookup->plan->composites.count; ++c)
+    added =
+        added && add(lookup, names,
+                     shoal_composite_node(lookup->plan, &lookup->plan->composites.items[c])->name);
+  return added ? NULL : SHOAL_OOM();
 }
 
 static bool matches(const names_t *names, const char *pattern) {
@@ -63,13 +67,6 @@ static bool matches(const names_t *names, const char *pattern) {
     if (strcmp(names->items.items[n], pattern) == 0) return true;
   for (int64_t n = 0; n < names->items.count && strchr(pattern, '*'); ++n)
     if (shoal_pattern_match(pattern, names->items.items[n])) return true;
-  return false;
-}
-
-static bool matches_node(const shoal_model_t *model, const char *pattern) {
-  for (int64_t g = 0; g < model->graphs.count; ++g)
-    for (int64_t n = 0; n < model->graphs.items[g]->nodes.count; ++n)
-      if (shoal_pattern_match(pattern, model->graphs.items[g]->nodes.items[n].name)) return true;
   return false;
 }
 
@@ -101,18 +98,13 @@ static shoal_status_t look_up(lookup_t *lookup, shoal_decide_t kind,
                        decision->choice);
   names_t *names;
   SHOAL_RETURN_IF_ERROR(names_of(lookup, shoal_kind_of(kind), &names));
-  if (matches(names, pattern)) return NULL;
-  // Of stages and expansions, nodes that are no more count too.
-  const bool expanded = lookup->plan->model != lookup->original &&
-                        (kind == SHOAL_DECIDE_STAGE || kind == SHOAL_DECIDE_EXPAND);
-  if (expanded && matches_node(lookup->original, pattern)) return NULL;
-  return no_match(lookup, kind, pattern);
+  return matches(names, pattern) ? NULL : no_match(lookup, kind, pattern);
 }
 
-shoal_status_t shoal_intent_check(shoal_plan_t *plan, const shoal_model_t *original) {
+shoal_status_t shoal_intent_check(shoal_plan_t *plan) {
   shoal_arena_t scratch;
   shoal_arena_init(plan->allocator, &scratch);
-  lookup_t lookup = {.plan = plan, .original = original, .arena = &scratch};
+  lookup_t lookup = {.plan = plan, .arena = &scratch};
   shoal_status_t status = NULL;
   for (int k = 0; k < SHOAL_DECIDE_COUNT; ++k)
     for (int64_t e = 0; e < plan->patterns[k].count && !status; ++e)

@@ -35,6 +35,7 @@ typedef enum shoal_because {
   SHOAL_BECAUSE_CHEAPEST,  // no operand is cut like that, but it moves least
   SHOAL_BECAUSE_GATHERED,  // it is whole; an input that is cut has to be gathered
   SHOAL_BECAUSE_UNFIT,     // it is whole, for a cut would not fit the ways along other axes
+  SHOAL_BECAUSE_PHASES,    // it is composite: an input stays cut like that
   SHOAL_BECAUSE_DECIDED    // the intent says so
 } shoal_because_t;
 
@@ -45,6 +46,7 @@ typedef struct shoal_why {
   bool partial;     // it is an unreduced sum
   double cost;
   const shoal_way_t *runner_up;  // the next best way; NULL: whole
+  bool runner_up_composite;      // the next best is the composite way
   double runner_up_cost;         // infinite where there is no other
   const shoal_intent_decision_t *decided;
 } shoal_why_t;
@@ -61,6 +63,15 @@ typedef struct shoal_node_plan {
   const shoal_why_t *why;    // by slot; shared by nodes that are alike. NULL: see `told`
   const shoal_told_t *told;  // by slot, of a plan that was read. NULL: see `why`
 } shoal_node_plan_t;
+
+// A node of the model that is computed in phases: nodes of its op's decomposition stand for it in
+// the plan. Each has a way of its own.
+typedef struct shoal_composite {
+  int32_t graph, node;       // in plan->original
+  int32_t first, count;      // its parts: nodes of plan->model
+  const shoal_why_t *why;    // by slot, of plan->graphs[graph].nodes[first].mesh. NULL: see `told`
+  const shoal_told_t *told;  // by slot, of a plan that was read. NULL: see `why`
+} shoal_composite_t;
 
 // Where a copy of a value is needed.
 typedef enum shoal_side {
@@ -98,12 +109,13 @@ typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
   shoal_node_plan_t *nodes;       // one per node
   const shoal_layout_t **values;  // one per value: as produced, fed or read
-  int32_t *regions;     // by node: the region it is recomputed with, numbered from 0; -1: it is
-                        // computed once
-  shoal_keep_t *keeps;  // by value
-  int32_t *assigned;    // by value: the state it is assigned to, or -1
-  shoal_halo_t *halos;  // by node; WHOLE where it has no halo
-  bool *on_request;     // by output: gathered only when somebody asks for it
+  int32_t *regions;       // by node: the region it is recomputed with, numbered from 0; -1: it is
+                          // computed once
+  shoal_keep_t *keeps;    // by value
+  int32_t *assigned;      // by value: the state it is assigned to, or -1
+  shoal_halo_t *halos;    // by node; WHOLE where it has no halo
+  const int32_t *owners;  // by node: the composite it is a part of, or -1. NULL: there are none
+  bool *on_request;       // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
 
@@ -116,8 +128,14 @@ typedef struct shoal_way_decisions {
 struct shoal_plan {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
-  const shoal_model_t *model;  // expanded where the intent says so
-  shoal_model_t *owned_model;  // the expanded copy, or NULL
+  const shoal_model_t *original;  // the model that it was made for
+  const shoal_model_t *model;     // the same, or a copy in which parts stand for composite nodes
+  shoal_model_t *owned_model;     // that copy, or NULL
+  bool **phased;                  // by graph and node of `original`: it is composite
+  bool settled;                   // which nodes are composite is not to be asked again
+  int64_t found;                  // composite ways that completion found cheaper
+  shoal_expansion_t expansion;    // from `original` to `model`; zero if they are the same
+  SHOAL_VEC(shoal_composite_t) composites;
   shoal_rules_t *rules;
   int32_t world;
   shoal_intent_t intent;  // deep copy
@@ -153,5 +171,21 @@ bool shoal_plan_waits_for_request(const shoal_plan_t *plan, const shoal_type_t *
 
 // Does this item of a layout reach over to other ranks' rows?
 bool shoal_cut_widens(const shoal_layout_t *layout, int32_t item);
+
+// The same about a node of the plan: what was decided about a composite node holds for its parts.
+const shoal_intent_decision_t *shoal_plan_decided_node(const shoal_plan_t *plan,
+                                                       shoal_decide_t kind,
+                                                       const shoal_graph_plan_t *graph,
+                                                       int64_t node);
+static inline const shoal_composite_t *shoal_plan_owner(const shoal_plan_t *plan,
+                                                        const shoal_graph_plan_t *graph,
+                                                        int64_t node) {
+  const int32_t owner = graph->owners ? graph->owners[node] : -1;
+  return owner < 0 ? NULL : &plan->composites.items[owner];
+}
+static inline const shoal_node_t *shoal_composite_node(const shoal_plan_t *plan,
+                                                       const shoal_composite_t *composite) {
+  return &plan->original->graphs.items[composite->graph]->nodes.items[composite->node];
+}
 
 #endif  // SHOAL_PLAN_PLAN_H_

@@ -31,13 +31,17 @@ double shoal_reason_cost(const shoal_layout_t *have, const shoal_layout_t *need,
   return cost;
 }
 
-void shoal_reason_of(const shoal_plan_t *plan, shoal_decide_t kind, const char *name,
-                     const char *otherwise, shoal_told_t *out_told) {
-  const shoal_intent_decision_t *decided = shoal_plan_decided(plan, kind, name);
+void shoal_reason_by(const shoal_intent_decision_t *decided, const char *otherwise,
+                     shoal_told_t *out_told) {
   *out_told = (shoal_told_t){.by = "completion", .reason = otherwise};
   if (!decided) return;
   out_told->by = decided->by;
   out_told->reason = decided->reason[0] ? decided->reason : "it was asked for";
+}
+
+void shoal_reason_of(const shoal_plan_t *plan, shoal_decide_t kind, const char *name,
+                     const char *otherwise, shoal_told_t *out_told) {
+  shoal_reason_by(shoal_plan_decided(plan, kind, name), otherwise, out_told);
 }
 
 void shoal_reason_of_fetch(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t output,
@@ -52,15 +56,25 @@ void shoal_reason_of_fetch(const shoal_plan_t *plan, const shoal_graph_plan_t *g
     *out_told = (shoal_told_t){.by = "the plan file", .reason = "its resolved part says so"};
 }
 
-static const char *operand_name(const shoal_graph_plan_t *gp, const shoal_node_t *node, int32_t k) {
+// A node whose ways are to be explained. A composite one is not of the plan's graph.
+typedef struct subject {
+  const shoal_graph_t *graph;
+  const shoal_node_t *node;
+  const int32_t *assigned;  // by value of the plan's graph
+  const int32_t *images;    // values of the plan's graph by value of this one; NULL: the same
+  int32_t part_count;       // of a composite
+} subject_t;
+
+static const char *operand_name(const subject_t *of, int32_t k) {
+  const shoal_node_t *node = of->node;
   const int32_t value =
       k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
-  return gp->graph->values.items[value].name;
+  return of->graph->values.items[value].name;
 }
 
-static const char *assigned_state(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
-                                  const shoal_node_t *node, int32_t k) {
-  const int32_t state = gp->assigned[node->outputs[k - node->input_count]];
+static const char *assigned_state(const shoal_plan_t *plan, const subject_t *of, int32_t k) {
+  const int32_t value = of->node->outputs[k - of->node->input_count];
+  const int32_t state = of->assigned[of->images ? of->images[value] : value];
   return state >= 0 ? plan->model->states.items[state].name : NULL;
 }
 
@@ -80,14 +94,12 @@ static void add_cost(const shoal_why_t *why, shoal_text_t *text) {
     shoal_text_addf(text, ", which moves %s", shoal_bytes_format(why->cost, &bytes));
 }
 
-static void say_why(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
-                    const shoal_node_t *node, const char *axis, const shoal_why_t *why,
-                    shoal_text_t *text) {
-  const bool input = why->operand >= 0 && why->operand < node->input_count;
-  const char *name = why->operand >= 0 ? operand_name(gp, node, why->operand) : "";
+static void say_why(const shoal_plan_t *plan, const subject_t *of, const char *axis,
+                    const shoal_why_t *why, shoal_text_t *text) {
+  const bool input = why->operand >= 0 && why->operand < of->node->input_count;
+  const char *name = why->operand >= 0 ? operand_name(of, why->operand) : "";
   const char *is = why->partial ? "an unreduced sum" : "cut";
-  const char *state =
-      why->operand >= 0 && !input ? assigned_state(plan, gp, node, why->operand) : NULL;
+  const char *state = why->operand >= 0 && !input ? assigned_state(plan, of, why->operand) : NULL;
   switch (why->because) {
     case SHOAL_BECAUSE_NONE:
     case SHOAL_BECAUSE_DECIDED:
@@ -115,33 +127,36 @@ static void say_why(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
       shoal_text_addf(text, "a cut along %s does not fit inside its ways along the other axes",
                       axis);
       return;
+    case SHOAL_BECAUSE_PHASES:
+      shoal_text_addf(text, "computed in %d parts, ", of->part_count);
+      if (input)
+        shoal_text_addf(text, "it leaves its input '%s' %s along %s", name, is, axis);
+      else
+        shoal_text_addf(text, "it is cut along %s", axis);
+      break;
   }
   add_cost(why, text);
   add_others(why, text);
 }
 
-static shoal_status_t tell(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t n,
-                           int32_t slot, shoal_arena_t *arena, shoal_told_t *out_told) {
-  const shoal_node_t *node = &gp->graph->nodes.items[n];
-  const shoal_node_plan_t *np = &gp->nodes[n];
-  const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
-  const shoal_why_t *why = &np->why[slot];
+static shoal_status_t tell(const shoal_plan_t *plan, const subject_t *of, const char *axis,
+                           const shoal_why_t *why, shoal_arena_t *arena, shoal_told_t *out_told) {
   if (why->because == SHOAL_BECAUSE_DECIDED) {
-    out_told->by = why->decided->by;
-    out_told->reason = why->decided->reason[0] ? why->decided->reason : "it was asked for";
+    shoal_reason_by(why->decided, NULL, out_told);
   } else {
     shoal_text_t text;
     shoal_text_init(arena->allocator, &text);
-    say_why(plan, gp, node, shoal_slot_name(mesh, slot), why, &text);
+    say_why(plan, of, axis, why, &text);
     SHOAL_RETURN_IF_ERROR(shoal_text_finish(&text, arena, &out_told->reason));
     out_told->by = why->because == SHOAL_BECAUSE_PINNED ? "pin" : "completion";
   }
   out_told->cost = isinf(why->cost) ? 0 : floor(why->cost);
   if (isinf(why->runner_up_cost)) return NULL;
   const shoal_choice_t other = {.way = why->runner_up};
-  const char *printed;
-  SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node->op, &other, 0, arena, &printed));
-  out_told->runner_up = shoal_arena_printf(arena, "%s=%s", shoal_slot_name(mesh, slot), printed);
+  const char *printed = "composite";
+  if (!why->runner_up_composite)
+    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(of->node->op, &other, 0, arena, &printed));
+  out_told->runner_up = shoal_arena_printf(arena, "%s=%s", axis, printed);
   out_told->runner_up_cost = floor(why->runner_up_cost);
   return out_told->runner_up ? NULL : SHOAL_OOM();
 }
@@ -157,7 +172,23 @@ shoal_status_t shoal_reason_of_way(const shoal_plan_t *plan, const shoal_graph_p
   // Nothing is cut, and nobody asked for it: there was nothing to decide.
   const bool idle = !np->decision->choices[slot].way && why->operand < 0 &&
                     why->because != SHOAL_BECAUSE_DECIDED && why->because != SHOAL_BECAUSE_UNFIT;
-  return idle ? NULL : tell(plan, gp, node, slot, arena, out_told);
+  const subject_t of = {gp->graph, &gp->graph->nodes.items[node], gp->assigned, NULL, 0};
+  const char *axis = shoal_slot_name(&plan->meshes[np->mesh], slot);
+  return idle ? NULL : tell(plan, &of, axis, why, arena, out_told);
+}
+
+shoal_status_t shoal_reason_of_composite(const shoal_plan_t *plan,
+                                         const shoal_composite_t *composite, int32_t slot,
+                                         shoal_arena_t *arena, shoal_told_t *out_told) {
+  const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
+  *out_told = (shoal_told_t){0};
+  if (composite->told) *out_told = composite->told[slot];
+  if (composite->told || !composite->why) return NULL;
+  const subject_t of = {plan->original->graphs.items[composite->graph],
+                        shoal_composite_node(plan, composite), gp->assigned,
+                        plan->expansion.values[composite->graph], composite->count};
+  const char *axis = shoal_slot_name(&plan->meshes[gp->nodes[composite->first].mesh], slot);
+  return tell(plan, &of, axis, &composite->why[slot], arena, out_told);
 }
 
 shoal_status_t shoal_sync_print(const shoal_sync_t *sync, shoal_arena_t *arena,

@@ -54,7 +54,7 @@ static shoal_status_t add_ways(shoal_plan_t *plan, const char *axis) {
   return shoal_patterns_init(count, found, &plan->arena, patterns);
 }
 
-static shoal_status_t sort_ways(shoal_plan_t *plan) {
+shoal_status_t shoal_plan_sort_ways(shoal_plan_t *plan) {
   const shoal_patterns_t *all = &plan->patterns[SHOAL_DECIDE_WAY];
   if (all->count == 0) return NULL;
   plan->ways = SHOAL_NEW(&plan->arena, shoal_way_decisions_t, all->count);
@@ -147,7 +147,7 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
     const shoal_intent_decision_t *decision =
-        shoal_plan_decided(plan, SHOAL_DECIDE_RECOMPUTE, node->name);
+        shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n);
     if (!decision || strcmp(decision->choice, "yes") != 0 || node->kind != SHOAL_NODE_FORWARD)
       continue;
     const size_t length = region_length(decision->pattern, node->name);
@@ -204,12 +204,16 @@ static shoal_status_t check_recompute(const shoal_plan_t *plan,
   const char *other = NULL;
   if (strcmp(decision->kind, "recompute") != 0 || strcmp(decision->choice, "yes") != 0) return NULL;
   for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
-    const shoal_graph_t *graph = plan->graphs[g].graph;
-    for (int64_t n = 0; n < graph->nodes.count; ++n) {
-      const shoal_node_t *node = &graph->nodes.items[n];
-      if (!shoal_pattern_match(decision->pattern, node->name)) continue;
+    const shoal_graph_plan_t *gp = &plan->graphs[g];
+    for (int64_t n = 0; n < gp->graph->nodes.count; ++n) {
+      const shoal_node_t *node = &gp->graph->nodes.items[n];
+      const shoal_composite_t *owner = shoal_plan_owner(plan, gp, n);
+      const char *whole = owner ? shoal_composite_node(plan, owner)->name : node->name;
+      if (!shoal_pattern_match(decision->pattern, node->name) &&
+          !shoal_pattern_match(decision->pattern, whole))
+        continue;
       if (node->kind == SHOAL_NODE_FORWARD) return NULL;
-      if (!other) other = node->name;
+      if (!other) other = whole;
     }
   }
   if (!other) return NULL;
@@ -220,7 +224,6 @@ static shoal_status_t check_recompute(const shoal_plan_t *plan,
 
 shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
   const shoal_model_t *model = plan->model;
-  SHOAL_RETURN_IF_ERROR(sort_ways(plan));
   for (int64_t i = 0; i < plan->intent.decision_count; ++i)
     SHOAL_RETURN_IF_ERROR(check_recompute(plan, &plan->intent.decisions[i]));
   plan->syncs = SHOAL_NEW(&plan->arena, shoal_sync_t, model->states.count);

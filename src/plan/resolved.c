@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "plan/choose.h"
+#include "plan/composite.h"
 #include "plan/resolved.h"
 
 static void begin(shoal_json_writer_t *w, const char *kind, const char *graph, const char *what,
@@ -89,14 +90,41 @@ static shoal_status_t write_inputs(const shoal_plan_t *plan, const shoal_graph_p
   return NULL;
 }
 
+// A composite node has an entry for each axis along which parts of it are cut. One without any was
+// asked for all the same.
+static shoal_status_t write_composite(const shoal_plan_t *plan, const shoal_composite_t *composite,
+                                      shoal_json_writer_t *w, shoal_arena_t *scratch) {
+  const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
+  const char *name = shoal_composite_node(plan, composite)->name;
+  const shoal_mesh_t *mesh = &plan->meshes[gp->nodes[composite->first].mesh];
+  shoal_told_t told;
+  bool any = false;
+  for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
+    if (!shoal_composite_cuts(plan, composite, slot)) continue;
+    any = true;
+    SHOAL_RETURN_IF_ERROR(shoal_reason_of_composite(plan, composite, slot, scratch, &told));
+    const char *text = shoal_arena_printf(scratch, "%s=composite", shoal_slot_name(mesh, slot));
+    if (!text) return SHOAL_OOM();
+    begin(w, "way", gp->graph->name, "node", name);
+    end(w, text, &told);
+  }
+  if (any) return NULL;
+  shoal_reason_of(plan, SHOAL_DECIDE_EXPAND, name, "it has no way along any axis", &told);
+  begin(w, "expand", gp->graph->name, "node", name);
+  end(w, "yes", &told);
+  return NULL;
+}
+
 static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, int64_t n,
                                  shoal_json_writer_t *w, shoal_arena_t *scratch) {
   const shoal_node_t *node = &gp->graph->nodes.items[n];
   const shoal_node_plan_t *np = &gp->nodes[n];
   const shoal_mesh_t *mesh = &plan->meshes[np->mesh];
+  const shoal_composite_t *owner = shoal_plan_owner(plan, gp, n);
   shoal_told_t told;
+  if (owner && owner->first == n) SHOAL_RETURN_IF_ERROR(write_composite(plan, owner, w, scratch));
   if (np->mesh != 0) {
-    shoal_reason_of(plan, SHOAL_DECIDE_STAGE, node->name,
+    shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_STAGE, gp, n),
                     node->of >= 0 ? "it runs where its forward node does"
                                   : "it runs where what it reads or updates lies",
                     &told);
@@ -121,7 +149,7 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     end(w, gp->halos[n] == SHOAL_HALO_SPLIT ? "split" : "auto", &told);
   }
   if (gp->regions[n] < 0) return NULL;
-  shoal_reason_of(plan, SHOAL_DECIDE_RECOMPUTE, node->name, "", &told);
+  shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n), "", &told);
   begin(w, "recompute", gp->graph->name, "node", node->name);
   shoal_json_int(w, "region", gp->regions[n]);
   end(w, "yes", &told);

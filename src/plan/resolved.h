@@ -14,6 +14,10 @@ SHOAL_MUST_USE shoal_status_t shoal_resolved_write(const shoal_plan_t *plan, sho
 // decided on anything.
 SHOAL_MUST_USE shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
                                                   shoal_arena_t *scratch);
+// resolved_phased.c: the composite nodes that the list speaks of, by graph and node of the model.
+SHOAL_MUST_USE shoal_status_t shoal_resolved_phased(const shoal_model_t *model,
+                                                    const shoal_json_t *list,
+                                                    shoal_arena_t *scratch, bool ***out_phased);
 // resolved_maps.c: the older form, with maps of states and nodes.
 SHOAL_MUST_USE shoal_status_t shoal_resolved_read_maps(shoal_plan_t *plan,
                                                        const shoal_json_t *resolved,
@@ -25,7 +29,14 @@ SHOAL_MUST_USE shoal_status_t shoal_reason_of_way(const shoal_plan_t *plan,
                                                   const shoal_graph_plan_t *gp, int64_t node,
                                                   int32_t slot, shoal_arena_t *arena,
                                                   shoal_told_t *out_told);
+// The same for a composite node.
+SHOAL_MUST_USE shoal_status_t shoal_reason_of_composite(const shoal_plan_t *plan,
+                                                        const shoal_composite_t *composite,
+                                                        int32_t slot, shoal_arena_t *arena,
+                                                        shoal_told_t *out_told);
 // The same for a decision of the intent, or what comes of there being none: by and reason.
+void shoal_reason_by(const shoal_intent_decision_t *decided, const char *otherwise,
+                     shoal_told_t *out_told);
 void shoal_reason_of(const shoal_plan_t *plan, shoal_decide_t kind, const char *name,
                      const char *otherwise, shoal_told_t *out_told);
 // The same for when an output is gathered.
@@ -40,7 +51,11 @@ typedef struct shoal_bytes_text {
 } shoal_bytes_text_t;
 const char *shoal_bytes_format(double bytes, shoal_bytes_text_t *buffer);
 
-// explain.c: a node's way along an axis with its reason, as lines; all: also what goes without
+// explain.c: the same for a composite node, all its axes, with its name unless all is said.
+SHOAL_MUST_USE shoal_status_t shoal_explain_composite(const shoal_plan_t *plan,
+                                                      const shoal_composite_t *composite, bool all,
+                                                      shoal_arena_t *arena, shoal_text_t *text);
+// A node's way along an axis with its reason, as lines; all: also what goes without
 // saying.
 SHOAL_MUST_USE shoal_status_t shoal_explain_way(const shoal_plan_t *plan,
                                                 const shoal_graph_plan_t *gp, int64_t node,

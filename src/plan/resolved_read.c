@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "plan/choose.h"
 #include "plan/complete.h"
+#include "plan/composite.h"
 #include "plan/kinds.h"
 #include "plan/resolved.h"
 #include "plan/stages.h"
@@ -24,6 +25,8 @@ typedef struct reader {
   const shoal_json_t *list;
   shoal_arena_t *scratch;
   graph_names_t *graphs;
+  shoal_told_t **told;             // by composite and slot
+  bool (*said)[SHOAL_PLAN_SLOTS];  // by composite: it is to be cut along the slot's axis
 } reader_t;
 
 // ---- names -----------------------------------------------------------------------------
@@ -210,10 +213,78 @@ static shoal_status_t check_halo(reader_t *r, const shoal_json_t *entry) {
                           gp->graph->nodes.items[n].name);
 }
 
+static shoal_status_t read_told(const shoal_json_t *entry, shoal_arena_t *arena,
+                                shoal_told_t *out_told) {
+  const shoal_json_t *other = shoal_json_find(entry, "runner_up");
+  const char *texts[] = {NULL, NULL, NULL};
+  if (shoal_json_find(entry, "by"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "by", &texts[0]));
+  if (shoal_json_find(entry, "reason"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "reason", &texts[1]));
+  if (shoal_json_find(entry, "cost"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(entry, "cost", &out_told->cost));
+  if (other) {
+    if (other->kind != SHOAL_JSON_OBJECT)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be an object", other->path);
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(other, "choice", &texts[2]));
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(other, "cost", &out_told->runner_up_cost));
+  }
+  for (int i = 0; i < 3; ++i)
+    if (texts[i] && !(texts[i] = shoal_arena_strdup(arena, texts[i]))) return SHOAL_OOM();
+  out_told->by = texts[0];
+  out_told->reason = texts[1];
+  out_told->runner_up = texts[2];
+  // Numbers that nobody writes are not worth an error, but must print again.
+  if (!(out_told->cost >= 0 && out_told->cost < 0x1p62)) out_told->cost = 0;
+  if (!(out_told->runner_up_cost >= 0 && out_told->runner_up_cost < 0x1p62))
+    out_told->runner_up_cost = 0;
+  return NULL;
+}
+
+// The slot of an axis that a choice starts with.
+static shoal_status_t slot_of(const shoal_mesh_t *mesh, const shoal_json_t *entry,
+                              const char *choice, shoal_arena_t *texts, int32_t *out_slot) {
+  char *axis = shoal_arena_strdup(texts, choice);
+  if (!axis) return SHOAL_OOM();
+  axis[strcspn(axis, "=")] = 0;
+  const bool micro = strcmp(axis, "micro") == 0;
+  *out_slot = micro ? 0 : shoal_mesh_axis(mesh, axis) + 1;
+  if (*out_slot == 0 && !micro)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: the mesh has no axis '%s'", entry->path, axis);
+  return NULL;
+}
+
+// That a node is composite was read before (shoal_resolved_phased): here is what was told about it.
+static shoal_status_t read_composite(reader_t *r, const shoal_json_t *entry, const char *choice) {
+  int64_t g = 0;
+  const char *name;
+  int32_t slot = 0;
+  SHOAL_RETURN_IF_ERROR(find_graph(r, entry, &g));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "node", &name));
+  shoal_plan_t *plan = r->plan;
+  for (int64_t c = 0; c < plan->composites.count; ++c) {
+    shoal_composite_t *composite = &plan->composites.items[c];
+    if (composite->graph != g || strcmp(shoal_composite_node(plan, composite)->name, name) != 0)
+      continue;
+    const shoal_mesh_t *mesh = &plan->meshes[plan->graphs[g].nodes[composite->first].mesh];
+    SHOAL_RETURN_IF_ERROR(slot_of(mesh, entry, choice, r->scratch, &slot));
+    shoal_told_t *told = r->told[c];
+    if (!told) told = r->told[c] = SHOAL_NEW(&plan->arena, shoal_told_t, SHOAL_PLAN_SLOTS);
+    if (!told) return SHOAL_OOM();
+    composite->told = told;
+    r->said[c][slot] = true;
+    told[slot] = (shoal_told_t){0};
+    return read_told(entry, &plan->arena, &told[slot]);
+  }
+  return unknown(entry, "composite node", name);
+}
+
 // Ways are read node by node: here they are only noted.
-static shoal_status_t note_way(reader_t *r, const shoal_json_t *entry, int64_t index) {
+static shoal_status_t note_way(reader_t *r, const shoal_json_t *entry, int64_t index,
+                               const char *choice) {
   int64_t g = 0;
   int32_t n = 0;
+  if (shoal_choice_is_composite(choice)) return read_composite(r, entry, choice);
   SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
   graph_names_t *names = &r->graphs[g];
   names->next[index] = names->first[n];
@@ -244,7 +315,7 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
     case SHOAL_DECIDE_LAYOUT:
       return read_layout(r, entry, decision.choice);
     case SHOAL_DECIDE_WAY:
-      return note_way(r, entry, index);
+      return note_way(r, entry, index, decision.choice);
     case SHOAL_DECIDE_RECOMPUTE:
       return read_recompute(r, entry, decision.choice);
     case SHOAL_DECIDE_KEEP:
@@ -260,7 +331,8 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
       return read_halo(r, entry, decision.choice);
     case SHOAL_DECIDE_FETCH:
       return read_output(r, entry, decision.choice);
-    case SHOAL_DECIDE_EXPAND:
+    case SHOAL_DECIDE_EXPAND:  // shoal_resolved_phased
+      return NULL;
     case SHOAL_DECIDE_COUNT:
       break;
   }
@@ -270,34 +342,6 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
 }
 
 // ---- ways ------------------------------------------------------------------------------
-
-static shoal_status_t read_told(const shoal_json_t *entry, shoal_arena_t *arena,
-                                shoal_told_t *out_told) {
-  const shoal_json_t *other = shoal_json_find(entry, "runner_up");
-  const char *texts[] = {NULL, NULL, NULL};
-  if (shoal_json_find(entry, "by"))
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "by", &texts[0]));
-  if (shoal_json_find(entry, "reason"))
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "reason", &texts[1]));
-  if (shoal_json_find(entry, "cost"))
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(entry, "cost", &out_told->cost));
-  if (other) {
-    if (other->kind != SHOAL_JSON_OBJECT)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be an object", other->path);
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(other, "choice", &texts[2]));
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(other, "cost", &out_told->runner_up_cost));
-  }
-  for (int i = 0; i < 3; ++i)
-    if (texts[i] && !(texts[i] = shoal_arena_strdup(arena, texts[i]))) return SHOAL_OOM();
-  out_told->by = texts[0];
-  out_told->reason = texts[1];
-  out_told->runner_up = texts[2];
-  // Numbers that nobody writes are not worth an error, but must print again.
-  if (!(out_told->cost >= 0 && out_told->cost < 0x1p62)) out_told->cost = 0;
-  if (!(out_told->runner_up_cost >= 0 && out_told->runner_up_cost < 0x1p62))
-    out_told->runner_up_cost = 0;
-  return NULL;
-}
 
 static shoal_status_t read_ways(reader_t *r, int64_t g, int32_t n, shoal_arena_t *texts) {
   shoal_plan_t *plan = r->plan;
@@ -312,13 +356,8 @@ static shoal_status_t read_ways(reader_t *r, int64_t g, int32_t n, shoal_arena_t
     const shoal_json_t *entry = &r->list->children[e];
     const char *choice;
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "choice", &choice));
-    char *axis = shoal_arena_strdup(texts, choice);
-    if (!axis) return SHOAL_OOM();
-    axis[strcspn(axis, "=")] = 0;
-    const bool micro = strcmp(axis, "micro") == 0;
-    const int32_t slot = micro ? 0 : shoal_mesh_axis(mesh, axis) + 1;
-    if (slot == 0 && !micro)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: the mesh has no axis '%s'", entry->path, axis);
+    int32_t slot = 0;
+    SHOAL_RETURN_IF_ERROR(slot_of(mesh, entry, choice, texts, &slot));
     if (told_before[slot]) continue;  // the list is met from its end: later entries win
     told_before[slot] = true;
     if (!rule) {
@@ -381,9 +420,26 @@ static void read_states_of_graphs(shoal_plan_t *plan) {
   }
 }
 
+// Composites that the file says are cut along an axis, but no part of which is.
+static shoal_status_t check_composites(const reader_t *r) {
+  for (int64_t c = 0; c < r->plan->composites.count; ++c)
+    for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
+      const shoal_composite_t *composite = &r->plan->composites.items[c];
+      if (!r->said[c][slot] || shoal_composite_cuts(r->plan, composite, slot)) continue;
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         "%s: node '%s' is composite along an axis along which none of its parts "
+                         "is cut",
+                         r->list->path, shoal_composite_node(r->plan, composite)->name);
+    }
+  return NULL;
+}
+
 shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
                                    shoal_arena_t *scratch) {
   reader_t r = {.plan = plan, .list = list, .scratch = scratch};
+  r.told = SHOAL_NEW(scratch, shoal_told_t *, plan->composites.count);
+  r.said = shoal_arena_alloc(scratch, (size_t)plan->composites.count + 1, sizeof *r.said);
+  if (!r.told || !r.said) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(index_names(&r));
   SHOAL_RETURN_IF_ERROR(forget(plan));
   for (int pass = 0; pass < 2; ++pass)
@@ -402,5 +458,5 @@ shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
     }
   for (int64_t i = 0; i < list->count; ++i)
     SHOAL_RETURN_IF_ERROR(check_halo(&r, &list->children[i]));
-  return NULL;
+  return check_composites(&r);
 }

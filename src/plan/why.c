@@ -108,6 +108,19 @@ static shoal_status_t say_operand(answer_t *a, const shoal_graph_plan_t *gp, int
   return NULL;
 }
 
+static shoal_status_t say_composite(answer_t *a, const shoal_composite_t *composite) {
+  const shoal_graph_plan_t *gp = &a->plan->graphs[composite->graph];
+  const shoal_node_t *node = shoal_composite_node(a->plan, composite);
+  shoal_text_addf(a->text, "node %s of graph %s, %s\n", node->name, gp->graph->name,
+                  node->op->name);
+  SHOAL_RETURN_IF_ERROR(shoal_explain_composite(a->plan, composite, true, a->arena, a->text));
+  for (int32_t i = 0; i < composite->count; ++i)
+    shoal_text_addf(a->text, "%s%s", i == 0 ? "  in parts " : ", ",
+                    gp->graph->nodes.items[composite->first + i].name);
+  shoal_text_add(a->text, "\n");
+  return NULL;
+}
+
 static shoal_status_t say_node(answer_t *a, const shoal_graph_plan_t *gp, int64_t n) {
   const shoal_node_t *node = &gp->graph->nodes.items[n];
   const shoal_mesh_t *mesh = &a->plan->meshes[gp->nodes[n].mesh];
@@ -139,8 +152,12 @@ static shoal_status_t say_graph(answer_t *a, const shoal_graph_plan_t *gp) {
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(gp->values[input->value], a->arena, &text));
     say_decided(a, SHOAL_DECIDE_LAYOUT, input->name, shown(text), "nobody asked for anything else");
   }
-  for (int64_t n = 0; n < graph->nodes.count; ++n)
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_composite_t *owner = shoal_plan_owner(a->plan, gp, n);
+    if (owner && owner->first == n && asked(a, shoal_composite_node(a->plan, owner)->name))
+      SHOAL_RETURN_IF_ERROR(say_composite(a, owner));
     if (asked(a, graph->nodes.items[n].name)) SHOAL_RETURN_IF_ERROR(say_node(a, gp, n));
+  }
   for (int64_t o = 0; o < graph->outputs.count; ++o) {
     const char *name = graph->outputs.items[o].name;
     shoal_told_t told;

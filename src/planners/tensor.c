@@ -203,24 +203,6 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
       follows |=
           p->cut[node->inputs[k]] && in->kind == SHOAL_OPERAND_CUT && (in->dim > 0 || rank == 1);
     }
-  // The loss over a cut vocabulary: no way along the classes, but the decomposition has one.
-  const shoal_shape_t *first = &p->graph->values.items[node->inputs[0]].type.shape;
-  if (node->op->decompose && p->cut[node->inputs[0]] && first->rank > 0) {
-    bool along_last = false;
-    for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
-      const shoal_way_operand_t *in = &p->rules[n]->ways[w].operands[0];
-      along_last |= in->kind == SHOAL_OPERAND_CUT && in->dim == first->rank - 1;
-    }
-    const shoal_shape_t *out = &p->graph->values.items[node->outputs[0]].type.shape;
-    if (!along_last && out->rank < first->rank) {
-      char *gradient = shoal_arena_printf(p->context->arena, "grad/%s*", node->name);
-      if (!gradient) return SHOAL_OOM();
-      SHOAL_RETURN_IF_ERROR(shoal_context_expand(p->context, node->name));
-      for (int64_t i = n + 1; i < p->graph->nodes.count; ++i)
-        if (p->graph->nodes.items[i].of == n) return shoal_context_expand(p->context, gradient);
-      return NULL;
-    }
-  }
   for (int32_t k = 0; k < node->input_count; ++k)
     if (state_input(p, node, k, 1) && node->input_count == 2)
       SHOAL_RETURN_IF_ERROR(place_vector(p, n, k));

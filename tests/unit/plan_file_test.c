@@ -281,7 +281,7 @@ static void test_errors(void **state) {
       {"~ *3/4\"", "~ (0,0,0,0,0)\"", SHOAL_INVALID_ARGUMENT, "weight"},
       {"~ *3/4\"", "~ /-4\"", SHOAL_INVALID_ARGUMENT, "a number from 1"},
       {"~ *3/4\"", "~ by 4\"", SHOAL_INVALID_ARGUMENT, "no way to deal items"},
-      {"\"expand\": [\"cross_entropy\"", "\"expand\": [\"crossentropy\"", SHOAL_NOT_FOUND,
+      {"\"expand\": []", "\"expand\": [\"crossentropy\"]", SHOAL_NOT_FOUND,
        "did you mean 'cross_entropy'"},
       {"{", "", SHOAL_INVALID_ARGUMENT, "test.json"},
       {"\"intent\": {", "\"intent\": {\"strategy\": \"tensor\", ", SHOAL_INVALID_ARGUMENT,
