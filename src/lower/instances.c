@@ -163,6 +163,7 @@ static shoal_status_t list_kept(const listing_t *l, int32_t node) {
     const int32_t home = l->b->state_homes[kept->state];
     SHOAL_RETURN_IF_ERROR(list_need(l, SHOAL_OPCODE_COPY, instance_at(l->b, home)->name, value,
                                     kept->wanted, home, &item));
+    item->side = node < 0 ? SHOAL_SIDE_FORWARD : shoal_lower_side(&l->graph->nodes.items[node]);
   }
   return NULL;
 }
@@ -178,6 +179,7 @@ static shoal_status_t list_fetches(const listing_t *l, bool states) {
     if (state != states) continue;
     SHOAL_RETURN_IF_ERROR(
         list_need(l, SHOAL_OPCODE_FETCH, port->name, port->value, everywhere, -1, &item));
+    if (states) item->side = SHOAL_SIDE_FORWARD;
   }
   return NULL;
 }

@@ -41,43 +41,14 @@ typedef struct moving {
   shoal_arena_t *scratch;
   item_t **items;  // of the graph, before anything is added
   int64_t count;
-  shoal_side_t *sides;  // by item
-  int64_t *makers;      // by instance: the item that makes it; -1: none, -2: several
-  int32_t *waiting;     // by instance: where it is stored; -1: nowhere yet
-  int32_t *arrivals;    // by instance that lies elsewhere: the last that brings it; -1: none
+  int64_t *makers;    // by instance: the item that makes it; -1: none, -2: several
+  int32_t *waiting;   // by instance: where it is stored; -1: nowhere yet
+  int32_t *arrivals;  // by instance that lies elsewhere: the last that brings it; -1: none
   int64_t instance_count;
   SHOAL_VEC(arrival_t) list;  // by reader
   place_t *before, *behind;   // by item
   SHOAL_VEC(addition_t) additions;
 } moving_t;
-
-// ---- sides ------------------------------------------------------------------------------
-
-// A fetch of a state comes first, any other one last.
-static shoal_side_t side_of_fetch(const moving_t *m, const item_t *item) {
-  const instance_t *from = instance_at(m->b, item->code.inputs[0]);
-  const shoal_value_info_t *info = &m->graph->graph->values.items[from->value];
-  return info->source == SHOAL_FROM_STATE ? SHOAL_SIDE_FORWARD : SHOAL_SIDE_UPDATE;
-}
-
-// What brings a value to somebody is on that one's side.
-static shoal_status_t find_sides(moving_t *m) {
-  shoal_side_t *wanted = SHOAL_NEW(m->scratch, shoal_side_t, m->instance_count);
-  m->sides = SHOAL_NEW(m->scratch, shoal_side_t, m->count);
-  if (!wanted || !m->sides) return SHOAL_OOM();
-  for (int64_t i = 0; i < m->instance_count; ++i) wanted[i] = SHOAL_SIDE_UPDATE;
-  for (int64_t i = m->count - 1; i >= 0; --i) {
-    const item_t *item = m->items[i];
-    if (item->node >= 0)
-      m->sides[i] = item->side;
-    else if (item->code.opcode == SHOAL_OPCODE_FETCH)
-      m->sides[i] = side_of_fetch(m, item);
-    else
-      m->sides[i] = wanted[item->code.outputs[0]];
-    for (int32_t k = 0; k < item->code.input_count; ++k) wanted[item->code.inputs[k]] = m->sides[i];
-  }
-  return NULL;
-}
 
 // ---- items ------------------------------------------------------------------------------
 
@@ -99,6 +70,7 @@ static shoal_status_t make_copy(const moving_t *m, int32_t from, int32_t to, con
   SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(m->b, m->graph, SHOAL_OPCODE_COPY,
                                              instance_at(m->b, from)->name, from, to, &item));
   --m->graph->items.count;  // its place is not the end of the list
+  item->side = beside->side;
   item->phase = beside->phase;
   item->depth = item->send_depth = beside->depth;
   item->segment = item->send_segment = segment;
@@ -143,7 +115,7 @@ static shoal_status_t note_aside(moving_t *m, int64_t reader) {
   const int32_t home = m->b->state_homes[instance_at(m->b, item->code.inputs[0])->state];
   const arrival_t arrival = {.source = item->code.inputs[0],
                              .target = item->code.outputs[0],
-                             .side = m->sides[reader],
+                             .side = m->items[reader]->side,
                              .segment = item->segment,
                              .reader = reader,
                              .own = true,
@@ -162,10 +134,10 @@ static shoal_status_t bring(moving_t *m, int64_t reader, int32_t of, int32_t sou
   for (int32_t a = m->arrivals[of]; a >= 0; a = m->list.items[a].next) {
     const arrival_t *known = &m->list.items[a];
     *out_target = known->target;
-    if (known->side == m->sides[reader] && known->segment == segment) return NULL;
+    if (known->side == m->items[reader]->side && known->segment == segment) return NULL;
   }
   arrival_t arrival = {.source = source,
-                       .side = m->sides[reader],
+                       .side = m->items[reader]->side,
                        .segment = segment,
                        .reader = reader,
                        .earliest = earliest,
@@ -187,8 +159,8 @@ static bool waits_elsewhere(const moving_t *m, int32_t instance, int64_t reader,
   if (keep != SHOAL_KEEP_HOST && keep != SHOAL_KEEP_FILE) return false;
   *out_memory = keep == SHOAL_KEEP_HOST ? SHOAL_MEMORY_HOST : SHOAL_MEMORY_FILE;
   const int64_t maker = m->makers[instance];
-  return maker >= 0 && m->sides[maker] == SHOAL_SIDE_FORWARD &&
-         m->sides[reader] != SHOAL_SIDE_FORWARD &&
+  return maker >= 0 && m->items[maker]->side == SHOAL_SIDE_FORWARD &&
+         m->items[reader]->side != SHOAL_SIDE_FORWARD &&
          m->items[maker]->code.opcode != SHOAL_OPCODE_COPY &&
          m->items[maker]->code.opcode != SHOAL_OPCODE_ACCUMULATE;
 }
@@ -348,7 +320,6 @@ static shoal_status_t offload_graph(build_t *b, graph_build_t *graph, shoal_aren
   if (!m.items || !m.makers || !m.waiting || !m.arrivals || !m.before || !m.behind)
     return SHOAL_OOM();
   find_makers(&m);
-  SHOAL_RETURN_IF_ERROR(find_sides(&m));
   SHOAL_RETURN_IF_ERROR(find_arrivals(&m));
   SHOAL_RETURN_IF_ERROR(place_assigns(&m));
   SHOAL_RETURN_IF_ERROR(place_arrivals(&m));

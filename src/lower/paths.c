@@ -490,7 +490,6 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   for (int32_t i = 0; i < item->need_count && redone; ++i)
     if (is_redone(l, item, i)) SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
   l->redo = (redo_t){0};
-  for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
   if (item->node >= 0) {
     SHOAL_RETURN_IF_ERROR(place_node(l, item));
   } else if (item->code.opcode == SHOAL_OPCODE_FETCH || shoal_lower_is_kept(l->b, item)) {
@@ -498,6 +497,7 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   } else {
     SHOAL_RETURN_IF_ERROR(place_assign(l, item, &needless));
   }
+  for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
   if (needless) return NULL;
   return SHOAL_PUSH(l->b->arena, &l->out->items, item) ? NULL : SHOAL_OOM();
 }

@@ -160,7 +160,7 @@ static shoal_status_t one_is_silent(play_t *play, shoal_session_t *session, int3
 
 static void test_some_ranks(void **state) {
   (void)state;
-  expect_played(&two, one_runs_on, 60000);
+  expect_played(&two, one_runs_on, 15000);
   expect_played(&two, one_is_gone, 60000);
   expect_played(&two, one_is_silent, 3000);
 }
