@@ -56,22 +56,25 @@ static void print_line(void *self, const char *line) {
   fflush(self);
 }
 
+// Does the plan round gradients on their way between ranks? Of a plan file, whose decisions are not
+// known yet, the text tells.
+static bool rounds_gradients(const shoal_parallelize_options_t *options) {
+  static const char *const types[] = {"dtype=bf16", "dtype=f16", "dtype=f32"};
+  bool found = false;
+  for (int i = 0; i < 3; ++i) {
+    found |= options->plan && strstr(options->plan, types[i]);
+    for (int64_t d = 0; d < options->decision_count; ++d)
+      found |= strcmp(options->decisions[d].kind, "sync") == 0 &&
+               strstr(options->decisions[d].choice, types[i]);
+  }
+  return found;
+}
+
 // `world`: a launcher's, or NULL for ranks of its own. Rank 0 talks.
 static shoal_status_t check_model(const check_options_t *o, const char *name, shoal_world_t *world,
                                   shoal_arena_t *arena, FILE *out) {
   const bool talks = !world || shoal_world_rank(world) == 0;
   cli_model_options_t model_options = o->model;
-  if (model_options.eps == 0) {
-    // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger.
-    // In f64 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on
-    // their own scale.
-    bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
-    model_options.eps = wide ? 1e-3 : 1;
-    if (talks)
-      fprintf(out,
-              "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
-              model_options.eps);
-  }
   shoal_parallelize_options_t options = {.world = world,
                                          .strategy = o->planning.strategy,
                                          .mesh = o->planning.mesh,
@@ -92,6 +95,17 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
       cli_layouts_parse(o->planning.layouts, arena, &options.layout_count, &options.layouts));
   SHOAL_RETURN_IF_ERROR(
       cli_decisions_parse(&o->planning.decide, arena, &options.decision_count, &options.decisions));
+  if (model_options.eps == 0) {
+    // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger.
+    // In f64 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on
+    // their own scale.
+    const bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
+    model_options.eps = wide && !rounds_gradients(&options) ? 1e-3 : 1;
+    if (talks)
+      fprintf(out,
+              "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
+              model_options.eps);
+  }
   shoal_model_t *model = NULL;
   SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
   shoal_check_report_t report;

@@ -6,7 +6,9 @@
 //   f64   to 1e-10 of the value's size (at least 1e-3 of the largest of its kind: activations,
 //         gradients, updates, parameters)
 //   else  the error against a one-device run in f64 is at most 4 times the larger of the one-device
-//         run's own error and 2 eps of the value's size
+//         run's own error and 2 eps of the value's size; so too for gradients that the plan has
+//         exchanged in a narrower type, which the one-device run rounds to it, and what comes of
+//         them
 // Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3
 // in f64 and 1 in narrower types): at 1e-8 a gradient that is zero but for rounding becomes an
 // update of noise.

@@ -232,6 +232,16 @@ static void add_guarded(case_builder_t *b, shoal_value_t value, bool train) {
   shoal_assign(b->graph, said, by_data);
 }
 
+// Are gradients exchanged in a type that the case names? Then the update has to be smooth on the
+// scale of that type's rounding.
+static bool exchanges_cast(const shoal_random_case_t *c) {
+  bool found = false;
+  for (int64_t i = 0; i < c->decisions.count; ++i)
+    found |= strstr(c->decisions.items[i].choice, "dtype=") != NULL &&
+             strcmp(c->decisions.items[i].kind, "sync") == 0;
+  return found;
+}
+
 static shoal_status_t build_graph(case_builder_t *b, bool train) {
   const shoal_random_case_t *c = b->c;
   b->inputs = SHOAL_NEW(b->arena, shoal_value_t, c->inputs.count);
@@ -272,7 +282,9 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
     shoal_minimize_sgd(b->graph, loss,
                        &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
   if (c->optimizer == SHOAL_CASE_ADAMW)
-    shoal_minimize(b->graph, loss, &(shoal_adamw_t){.lr = 0.01, .eps = 1e-3, .weight_decay = 0.01});
+    shoal_minimize(
+        b->graph, loss,
+        &(shoal_adamw_t){.lr = 0.01, .eps = exchanges_cast(c) ? 1 : 1e-3, .weight_decay = 0.01});
   return NULL;
 }
 

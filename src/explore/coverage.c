@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "explore/exchanges.h"
 #include "program/program_impl.h"
 #include "shoal/schedule.h"
 
@@ -65,6 +66,8 @@ static const char *const features[] = {"uneven",
                                        "recomputed",
                                        "redone",
                                        "exchanged in each",
+                                       "exchanged narrower",
+                                       "exchanged wider",
                                        "output on request",
                                        "kept in place",
                                        "kept copy",
@@ -323,19 +326,6 @@ static bool lies_over_an_input(const shoal_class_t *class, const shoal_instructi
   return over;
 }
 
-// Is what micro-batches add up reduced over ranks in each of them?
-static bool is_exchanged_in_each(const shoal_channel_t *channel) {
-  const shoal_cut_t *micro = shoal_layout_along(channel->src, SHOAL_AXIS_MICRO);
-  bool before = false, behind = false;
-  for (int32_t i = 0; i < channel->src->cut_count; ++i)
-    before |= channel->src->cuts[i].kind == SHOAL_CUT_PARTIAL &&
-              channel->src->cuts[i].axis != SHOAL_AXIS_MICRO;
-  for (int32_t i = 0; i < channel->dst->cut_count; ++i)
-    behind |= channel->dst->cuts[i].kind == SHOAL_CUT_PARTIAL &&
-              channel->dst->cuts[i].axis != SHOAL_AXIS_MICRO;
-  return micro && micro->kind == SHOAL_CUT_PARTIAL && before && !behind;
-}
-
 // Outputs that are kept to be fetched on request.
 static bool add_kept(shoal_coverage_t *c, const shoal_class_t *class,
                      const shoal_instruction_t *in) {
@@ -346,15 +336,8 @@ static bool add_kept(shoal_coverage_t *c, const shoal_class_t *class,
 
 static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
-  if (in->opcode == SHOAL_OPCODE_RESHARD &&
-      is_exchanged_in_each(&program->channels[in->channels[0]]))
-    return occurs(c, "feature", "exchanged in each");
-  if (in->opcode == SHOAL_OPCODE_RESHARD && program->channels[in->channels[0]].lane > 0)
-    return occurs(c, "feature", "lane");
-  if (in->opcode == SHOAL_OPCODE_RESHARD && in->input_count > 1) {
-    const bool reduced = shoal_layout_is_partial(program->channels[in->channels[0]].src);
-    return occurs(c, "feature", reduced ? "bucket reduced" : "bucket gathered");
-  }
+  const char *exchange = shoal_exchange_feature(program, class, in);
+  if (exchange) return occurs(c, "feature", exchange);
   if (in->predicate >= 0) {
     const bool copy = in->opcode == SHOAL_OPCODE_COPY;
     return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");
@@ -394,6 +377,7 @@ static bool is_made_before(const shoal_class_t *class, const shoal_order_t *orde
       if (other == in) return false;
       if (other->opcode == in->opcode && other->outputs[0] >= 0 && other->outputs != in->outputs &&
           class->buffers[other->outputs[0]].layout == made->layout &&
+          class->buffers[other->outputs[0]].type.dtype == made->type.dtype &&
           strcmp(class->buffers[other->outputs[0]].name, made->name) == 0)
         return true;
     }

@@ -407,6 +407,25 @@ static shoal_status_t add_buckets(planner_t *p) {
   return shoal_generate_decide(p->g, "sync", "*", choices[shoal_roll(&aside, 3)]);
 }
 
+// Gradients are exchanged in another type, perhaps in each micro-batch or in buckets, with dice of
+// its own.
+static shoal_status_t add_exchange_types(planner_t *p) {
+  static const char *const types[] = {"bf16", "f16", "f32", "f64"};
+  static const char *const words[] = {
+      "", "", "each ", "bucket=all ", "bucket=256 ", "each bucket=all "};
+  gen_t aside = *p->g;
+  aside.state = ~aside.state * 5;
+  const bool scarce = shoal_coverage_count(aside.coverage, "feature", "exchanged narrower") < 10 ||
+                      shoal_coverage_count(aside.coverage, "feature", "exchanged wider") < 10;
+  if (p->model->states.count == 0 || !shoal_chance(&aside, scarce ? 40 : 15)) return NULL;
+  const char *word = words[shoal_roll(&aside, 6)];
+  int64_t type = shoal_roll(&aside, 4);
+  if (strcmp(types[type], shoal_dtype_name(p->model->states.items[0].type.dtype)) == 0)
+    type = (type + 1) % 4;
+  const char *choice = shoal_arena_printf(p->g->arena, "%sdtype=%s", word, types[type]);
+  return choice ? shoal_generate_decide(p->g, "sync", "*", choice) : SHOAL_OOM();
+}
+
 shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
   planner_t p = {
       .g = g, .model = model, .stage_count = 1, .train = shoal_model_find_graph(model, "train")};
@@ -418,6 +437,7 @@ shoal_status_t shoal_generate_plan(gen_t *g, const shoal_model_t *model) {
   if (p.mesh_count > 1) add_stages(&p);
   add_expansions(&p);
   SHOAL_RETURN_IF_ERROR(add_buckets(&p));
+  SHOAL_RETURN_IF_ERROR(add_exchange_types(&p));
   if (p.failed) return SHOAL_OOM();
   const bool schedules = p.micro > 1 && !g->large && shoal_chance(g, 60);
   return schedules ? shoal_generate_schedule(g, model, p.stage_count == 2) : NULL;

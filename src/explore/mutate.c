@@ -173,7 +173,7 @@ static shoal_check_options_t options_of(const mutation_run_t *r, const original_
   return (shoal_check_options_t){.allocator = r->allocator,
                                  .ranks = o->subject->ranks,
                                  .program = program,
-                                 .expanded = o->plan->owned_model,
+                                 .from = o->plan,
                                  .steps = 2,
                                  .seed = r->options->seed,
                                  .timeout_ms = 10000};

@@ -14,12 +14,12 @@
 //
 // Items come behind those that make what they read, and what they write over must not be needed by
 // one that waits.
-#include "lower/buckets.h"
-
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "lower/build.h"
+#include "plan/gradients.h"
 #include "program/bind.h"
 #include "program/program_impl.h"
 
@@ -47,7 +47,7 @@ typedef struct bucket {
 typedef struct pass {
   build_t *b;
   graph_build_t *graph;
-  bucket_states_t *states;
+  shoal_gradients_t *states;
   shoal_arena_t *arena;  // scratch
   held_t waiting;        // the items that wait
   int32_t *closed_in;    // by instance: the reduction that makes it, numbered from 1; 0: none
@@ -87,8 +87,8 @@ static shoal_status_t find_key(const pass_t *p, const item_t *item, bool *out_fo
   const int32_t value = instance_at(b, item->code.inputs[0])->value;
   if (value < 0) return NULL;
   const shoal_channel_t *channel = &b->channels.items[item->code.channels[0]];
-  const int32_t gradient = shoal_bucket_states_of_gradient(p->states, value);
-  const int32_t copy = shoal_bucket_states_of_copy(p->states, value);
+  const int32_t gradient = shoal_gradients_state(p->states, value);
+  const int32_t copy = shoal_gradients_copied_state(p->states, value);
   const int32_t state = gradient >= 0 ? gradient : copy;
   if (state < 0 || !has_bucket(&b->plan->syncs[state])) return NULL;
   shoal_reshard_facts_t facts;
@@ -378,7 +378,7 @@ shoal_status_t shoal_lower_pass_buckets(build_t *b) {
     p.closed_in = SHOAL_NEW(&scratch, int32_t, b->instances.count);
     shoal_status_t status =
         p.waiting.writers && p.waiting.users && p.closed_in
-            ? shoal_bucket_states_make(p.graph, b->plan->model, &scratch, &p.states)
+            ? shoal_gradients_make(p.graph->graph, b->plan->model, &scratch, &p.states)
             : SHOAL_OOM();
     if (!status) status = bucket_graph(&p);
     shoal_arena_deinit(&scratch);

@@ -66,6 +66,7 @@ typedef struct item {
   shoal_instruction_t code;  // inputs and outputs are instances
   int32_t node;              // that it computes; -1: it does something else
   bool again;                // a second time
+  bool leads;                // it casts a gradient to the type in which that is exchanged
   shoal_side_t side;         // of the step: forward, backward or update
   int32_t need_count;        // one for each input; 0 for items that `paths` makes
   need_t *needs;
@@ -154,8 +155,6 @@ typedef struct build {
   graph_build_t *graphs;
 } build_t;
 
-// decisions.c: refuses by name what cannot be lowered yet (UNSUPPORTED).
-SHOAL_MUST_USE shoal_status_t shoal_lower_check_decisions(const shoal_plan_t *plan);
 // kept.c: states of the program for outputs that are fetched on request. How many they are; those
 // of a graph, behind the model's; is it the item that writes one?
 int64_t shoal_lower_kept_count(const build_t *b);

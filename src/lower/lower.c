@@ -56,7 +56,6 @@ static shoal_status_t start(const shoal_plan_t *plan, const shoal_lower_options_
 
 // Runs the first `count` passes.
 static shoal_status_t run_passes(build_t *b, int64_t count) {
-  SHOAL_RETURN_IF_ERROR(shoal_lower_check_decisions(b->plan));
   SHOAL_RETURN_IF_ERROR(shoal_lower_setup(b));
   for (int64_t p = 0; p < count; ++p) SHOAL_RETURN_IF_ERROR(passes[p].run(b));
   return NULL;

@@ -6,12 +6,14 @@
 //                     the value is bounded: it goes without the rows that its counts leave out
 //   enter the loop    a micro-batch's part is sliced out
 // so a gradient is summed over micro-batches first and reduced over ranks once; unless the plan
-// wants it exchanged in each of them: then it is resharded first, and only parts are summed. Phases
-// and depths of items and instances follow from what they read.
+// wants it exchanged in each of them: then it is resharded first, and only parts are summed. Where
+// the plan wants it exchanged in another type, it is cast in front of the step that reduces it, and
+// back behind the last one. Phases and depths of items and instances follow from what they read.
 #include "base/status.h"
-#include "lower/buckets.h"
+#include "lower/build.h"
 #include "op/reduce.h"
 #include "plan/cut.h"
+#include "plan/gradients.h"
 #include "program/bind.h"
 #include "program/key.h"
 
@@ -26,8 +28,8 @@ typedef struct routing {
   build_t *b;
   graph_build_t *out;  // its items: those that are done
   const shoal_graph_t *graph;
-  bucket_states_t *states;  // NULL: no gradient is exchanged in each micro-batch
-  redo_t redo;              // of the value that is being brought
+  shoal_gradients_t *states;  // NULL: no gradient is exchanged in each micro-batch
+  redo_t redo;                // of the value that is being brought
 } routing_t;
 
 // Adds an item with a place of its own.
@@ -77,16 +79,21 @@ static shoal_status_t outside_loop(const routing_t *l, const shoal_layout_t *lay
   return keep_cuts(l, layout, kept, out_layout);
 }
 
-// A copy of `source` in this layout that exists already, or -1.
-static int32_t find_copy(const routing_t *l, const instance_t *source,
-                         const shoal_layout_t *layout) {
+// A copy of `source` in this type and layout that exists already, or -1.
+static int32_t find_cast_copy(const routing_t *l, const instance_t *source, shoal_dtype_t dtype,
+                              const shoal_layout_t *layout) {
   for (int32_t i = l->out->copies[source->value]; i >= 0; i = instance_at(l->b, i)->next_copy) {
     const instance_t *copy = instance_at(l->b, i);
-    if (copy->again == source->again && copy->redo == l->redo.key &&
+    if (copy->again == source->again && copy->redo == l->redo.key && copy->type.dtype == dtype &&
         shoal_layout_equal(copy->layout, layout))
       return i;
   }
   return -1;
+}
+
+static int32_t find_copy(const routing_t *l, const instance_t *source,
+                         const shoal_layout_t *layout) {
+  return find_cast_copy(l, source, source->type.dtype, layout);
 }
 
 static shoal_status_t new_copy(const routing_t *l, int32_t from, const shoal_layout_t *layout,
@@ -263,24 +270,66 @@ static shoal_status_t exchange(const routing_t *l, int32_t from, int32_t counts,
   return add_channel(l, source, need, phase, item);
 }
 
+// The instance as another type, where it lies. `leads`: what follows is the exchange.
+static shoal_status_t cast(const routing_t *l, int32_t from, shoal_dtype_t dtype, bool leads,
+                           int32_t *out_index) {
+  const instance_t *source = instance_at(l->b, from);
+  if ((*out_index = find_cast_copy(l, source, dtype, source->layout)) >= 0) return NULL;
+  item_t *item = NULL;
+  shoal_attr_value_t *attr = SHOAL_NEW(l->b->arena, shoal_attr_value_t, 1);
+  if (!attr) return SHOAL_OOM();
+  attr->i = dtype;
+  SHOAL_RETURN_IF_ERROR(new_copy(l, from, source->layout, source->phase, source->depth, out_index));
+  instance_at(l->b, *out_index)->type.dtype = dtype;
+  SHOAL_RETURN_IF_ERROR(add_item(l, SHOAL_OPCODE_COMPUTE, source->name, source->phase,
+                                 source->depth, from, *out_index, &item));
+  item->leads = leads;
+  item->code.attrs = attr;
+  return shoal_op_find(l->b->plan->model->registry, "shoal.cast", &item->code.op);
+}
+
+static int32_t count_partial(const shoal_layout_t *layout) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    count += layout->cuts[i].kind == SHOAL_CUT_PARTIAL;
+  return count;
+}
+
+// One step of a reshard. The first that reduces takes the value in the type of its exchange.
+static shoal_status_t step(const routing_t *l, const shoal_layout_t *need, int32_t *at) {
+  const instance_t *source = instance_at(l->b, *at);
+  const shoal_dtype_t *types = l->out->gp->exchanged;
+  if (types && source->type.dtype != types[source->value] &&
+      count_partial(need) < count_partial(source->layout))
+    SHOAL_RETURN_IF_ERROR(cast(l, *at, types[source->value], true, at));
+  return move(l, *at, need, at);
+}
+
 // Between meshes a value goes in one step: what is in between would belong to one of the two, and
 // the order of messages to both. It goes once, also where the plan wants copies redone.
 static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layout_t *need,
                               int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
-  if (source->layout->mesh != need->mesh) {
-    const routing_t once = {.b = l->b, .out = l->out, .graph = l->graph};
-    return move(&once, from, need, out_index);
-  }
+  const shoal_dtype_t own = source->type.dtype;
+  const routing_t once = {.b = l->b, .out = l->out, .graph = l->graph};
+  if (source->layout->mesh != need->mesh) l = &once;
+  if ((*out_index = find_copy(l, source, need)) >= 0) return NULL;
   int32_t counts = -1;
-  SHOAL_RETURN_IF_ERROR(counts_for(l, source, need, &counts));
+  if (source->layout->mesh == need->mesh)
+    SHOAL_RETURN_IF_ERROR(counts_for(l, source, need, &counts));
   if (counts >= 0) return exchange(l, from, counts, need, out_index);
-  const path_t *path = NULL;
-  SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
   *out_index = from;
-  for (int64_t i = 0; i < path->count; ++i)
-    SHOAL_RETURN_IF_ERROR(move(l, *out_index, path->layouts[i], out_index));
-  return NULL;
+  if (source->layout->mesh != need->mesh) {
+    SHOAL_RETURN_IF_ERROR(step(l, need, out_index));
+  } else {
+    const path_t *path = NULL;
+    SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
+    for (int64_t i = 0; i < path->count; ++i)
+      SHOAL_RETURN_IF_ERROR(step(l, path->layouts[i], out_index));
+  }
+  return instance_at(l->b, *out_index)->type.dtype == own
+             ? NULL
+             : cast(l, *out_index, own, false, out_index);
 }
 
 static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *out_index);
@@ -292,7 +341,7 @@ static shoal_status_t exchange_each(const routing_t *l, const shoal_layout_t *ne
   const instance_t *source = instance_at(l->b, *at);
   if (!l->states || micro->kind != SHOAL_CUT_PARTIAL || source->layout->mesh != need->mesh)
     return NULL;
-  const int32_t state = shoal_bucket_states_of_gradient(l->states, source->value);
+  const int32_t state = shoal_gradients_state(l->states, source->value);
   if (state < 0 || !l->b->plan->syncs[state].each) return NULL;
   shoal_layout_t inside = *need;
   const shoal_layout_t *kept = NULL;
@@ -507,7 +556,7 @@ static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
   bool each = false;
   for (int64_t s = 0; s < b->plan->model->states.count; ++s) each |= b->plan->syncs[s].each;
   if (each)
-    SHOAL_RETURN_IF_ERROR(shoal_bucket_states_make(graph, b->plan->model, b->arena, &l.states));
+    SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph->graph, b->plan->model, b->arena, &l.states));
   item_t **items = graph->items.items;
   const int64_t count = graph->items.count;
   graph->items.items = NULL;

@@ -30,6 +30,9 @@ static shoal_status_t add_operands(const printing_t *p, const char *before, int3
   for (int32_t i = 0; i < count; ++i) {
     const instance_t *instance = instance_at(p->b, instances[i]);
     SHOAL_RETURN_IF_ERROR(add_operand(p, instance->name, instance->layout));
+    if (instance->value >= 0 &&
+        instance->type.dtype != p->graph->graph->values.items[instance->value].type.dtype)
+      shoal_text_addf(p->text, " as %s", shoal_dtype_name(instance->type.dtype));
     if (instance->memory != SHOAL_MEMORY_DEVICE)
       shoal_text_addf(p->text, " in %s memory", shoal_memory_kind_name(instance->memory));
   }

@@ -12,13 +12,13 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "lower/buckets.h"
 #include "lower/schedule.h"
+#include "plan/gradients.h"
 
 typedef struct ordering {
   build_t *b;
   graph_build_t *graph;
-  bucket_states_t *states;
+  shoal_gradients_t *states;
   const bool *decided;  // by state
   shoal_arena_t *scratch;
   int32_t *levels;       // by instance: which reduction of the segment it comes from; -1: none
@@ -35,12 +35,13 @@ typedef struct ordering {
 
 // ---- gradients --------------------------------------------------------------------------
 
-// Is it a reduction, or another step on the way of a gradient to its update?
+// Is it a reduction, or another step on the way of a gradient to its update? The cast that comes
+// in front of a reduction is one, the cast behind it is not: that one waits for it.
 static bool is_reduction(const ordering_t *o, const item_t *item) {
-  if (item->code.opcode != SHOAL_OPCODE_RESHARD || item->segment != item->send_segment)
-    return false;
+  const bool moves = item->code.opcode == SHOAL_OPCODE_RESHARD;
+  if ((!moves && !item->leads) || item->segment != item->send_segment) return false;
   const int32_t value = instance_at(o->b, item->code.inputs[0])->value;
-  const int32_t state = value < 0 ? -1 : shoal_bucket_states_of_gradient(o->states, value);
+  const int32_t state = value < 0 ? -1 : shoal_gradients_state(o->states, value);
   return state >= 0 && o->decided[state];
 }
 
@@ -182,7 +183,7 @@ static shoal_status_t schedule_graph(build_t *b, graph_build_t *graph, const boo
   if (!o.levels || !o.waiting.writers || !o.waiting.users || !o.eager || !o.made || !o.makers)
     return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) o.levels[i] = o.eager[i] = o.makers[i] = -1;
-  SHOAL_RETURN_IF_ERROR(shoal_bucket_states_make(graph, b->plan->model, scratch, &o.states));
+  SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph->graph, b->plan->model, scratch, &o.states));
   return order_graph(&o);
 }
 

@@ -20,10 +20,10 @@ static int32_t axis_of(int32_t slot) {
 // What completion knows of one operand along one axis while it chooses for a node.
 typedef struct operand_view {
   const shoal_type_t *type;
-  double bytes;
-  bool pinned;             // outputs: somebody said how it should be cut
-  bool elsewhere;          // inputs: it comes from another mesh
-  const shoal_cut_t *cut;  // inputs: as it is; outputs: as pinned. NULL: whole
+  double bytes, reduced_bytes;  // of the whole; while it is summed over ranks
+  bool pinned;                  // outputs: somebody said how it should be cut
+  bool elsewhere;               // inputs: it comes from another mesh
+  const shoal_cut_t *cut;       // inputs: as it is; outputs: as pinned. NULL: whole
   shoal_cut_t storage;
 } operand_view_t;
 
@@ -66,7 +66,11 @@ static double deferred_cost(const chooser_t *c, int32_t operand) {
   const operand_view_t *view = &c->operands[operand];
   const shoal_way_t *micro = c->choices[0].way;
   bool accumulated = micro && micro->operands[operand].kind == SHOAL_OPERAND_PARTIAL;
-  return 2 * view->bytes / (double)(accumulated ? c->plan->micro : 1);
+  return 2 * view->reduced_bytes / (double)(accumulated ? c->plan->micro : 1);
+}
+
+static bool reduces(const shoal_cut_t *have, const shoal_cut_t *need) {
+  return have && have->kind == SHOAL_CUT_PARTIAL && (!need || need->kind != SHOAL_CUT_PARTIAL);
 }
 
 static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
@@ -97,7 +101,8 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     if (input && partial && micro && view->elsewhere)
       cost += (double)(c->plan->micro - 1) * view->bytes;
     cost += micro ? shoal_cut_change_micro(have, need, shape, view->bytes)
-                  : shoal_cut_change(have, need, shape, view->bytes);
+                  : shoal_cut_change(have, need, shape,
+                                     reduces(have, need) ? view->reduced_bytes : view->bytes);
   }
   return cost + (whole_to_partial ? 3 * c->largest : 0) + (stays_partial ? deferred : 0);
 }
@@ -374,9 +379,10 @@ shoal_status_t shoal_plan_choose(shoal_plan_t *plan, const shoal_chooser_node_t 
     operand_view_t *view = &c.operands[k];
     view->type =
         k < node->input_count ? &of->call->inputs[k] : &of->call->outputs[k - node->input_count];
-    view->bytes = (double)shoal_shape_count(&view->type->shape) *
-                      (double)shoal_dtype_size(view->type->dtype) +
-                  1;
+    const shoal_dtype_t exchanged = of->exchanged ? of->exchanged[k] : view->type->dtype;
+    const double elements = (double)shoal_shape_count(&view->type->shape);
+    view->bytes = elements * (double)shoal_dtype_size(view->type->dtype) + 1;
+    view->reduced_bytes = elements * (double)shoal_dtype_size(exchanged) + 1;
     if (view->bytes > c.largest) c.largest = view->bytes;
   }
   SHOAL_RETURN_IF_ERROR(choose_all(&c, scratch));

@@ -13,6 +13,7 @@ typedef struct shoal_chooser_node {
   int32_t mesh;
   const shoal_layout_t *const *layouts;
   const shoal_intent_decision_t *const *decided;  // by slot; NULL: completion chooses
+  const shoal_dtype_t *exchanged;  // by operand: the type in which ranks sum it; NULL: its own
 } shoal_chooser_node_t;
 
 // Chooses for every axis, and says why. `scratch` is used for a moment. A decision about ways that

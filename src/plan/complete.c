@@ -13,12 +13,13 @@
 // ---- nodes that are alike --------------------------------------------------------------
 
 // What a node's decision depends on: its rule, its mesh, the layouts that its inputs are in and its
-// outputs are pinned to, what the intent says about its ways. The rule stands for op, attributes
-// and types.
+// outputs are pinned to, what the intent says about its ways, and in which types operands are
+// exchanged. The rule stands for op, attributes and types.
 typedef struct seen {
   const shoal_rule_t *rule;
   int32_t mesh, count;
   const shoal_layout_t **layouts;
+  shoal_dtype_t *exchanged;  // by operand; NULL: all in their own type
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
   const shoal_decision_t *decision;
   const shoal_why_t *why;
@@ -39,6 +40,8 @@ static uint64_t hash_seen(const seen_t *seen) {
   hash = shoal_hash_int(hash, seen->mesh);
   for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot)
     if (seen->decided[slot]) hash = shoal_hash_int(hash, (int64_t)(intptr_t)seen->decided[slot]);
+  if (seen->exchanged)
+    hash = shoal_hash_bytes(hash, seen->exchanged, (size_t)seen->count * sizeof *seen->exchanged);
   return shoal_hash_bytes(hash, seen->layouts, (size_t)seen->count * sizeof *seen->layouts);
 }
 
@@ -49,7 +52,9 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
     const seen_t *other = &all->seen.items[n];
     if (other->rule != seen->rule || other->mesh != seen->mesh || other->count != seen->count ||
         memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0 ||
-        memcmp(other->decided, seen->decided, sizeof seen->decided) != 0)
+        memcmp(other->decided, seen->decided, sizeof seen->decided) != 0 ||
+        (seen->exchanged && memcmp(other->exchanged, seen->exchanged,
+                                   (size_t)seen->count * sizeof *seen->exchanged) != 0))
       continue;
     // Rules may be shared between sizes.
     bool same = true;
@@ -177,6 +182,7 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
                                    .rule = seen->rule,
                                    .mesh = seen->mesh,
                                    .layouts = seen->layouts,
+                                   .exchanged = seen->exchanged,
                                    .decided = seen->decided};
   shoal_choice_t choices[SHOAL_PLAN_SLOTS];
   const int32_t slots = all->plan->meshes[seen->mesh].axis_count + 1;
@@ -205,6 +211,18 @@ static void take(completion_t *all, int32_t index, const seen_t *seen) {
   ++plan->found;
 }
 
+static shoal_status_t find_exchanged(const shoal_graph_plan_t *graph, const shoal_node_t *node,
+                                     seen_t *seen, shoal_arena_t *arena) {
+  if (!graph->exchanged) return NULL;
+  seen->exchanged = SHOAL_NEW(arena, shoal_dtype_t, seen->count);
+  if (!seen->exchanged) return SHOAL_OOM();
+  for (int32_t k = 0; k < seen->count; ++k)
+    seen->exchanged[k] =
+        graph->exchanged[k < node->input_count ? node->inputs[k]
+                                               : node->outputs[k - node->input_count]];
+  return NULL;
+}
+
 static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_arena_t *scratch) {
   shoal_graph_plan_t *graph = all->graph;
   const shoal_node_t *node = &graph->graph->nodes.items[index];
@@ -218,6 +236,7 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
   SHOAL_RETURN_IF_ERROR(
       shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count));
   SHOAL_RETURN_IF_ERROR(find_ways(all, index, seen.decided));
+  SHOAL_RETURN_IF_ERROR(find_exchanged(graph, node, &seen, scratch));
   const uint64_t hash = hash_seen(&seen);
   const seen_t *alike = find_seen(all, &seen, hash, &call);
   if (alike) {
@@ -228,6 +247,10 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
   take(all, index, &seen);
   seen.layouts =
       shoal_arena_copy(all->arena, seen.layouts, (size_t)seen.count, sizeof *seen.layouts);
+  if (seen.exchanged)
+    seen.exchanged =
+        shoal_arena_copy(all->arena, seen.exchanged, (size_t)seen.count, sizeof *seen.exchanged);
+  if (graph->exchanged && !seen.exchanged) return SHOAL_OOM();
   if (!seen.layouts || !shoal_index_add(&all->index, hash, all->seen.count) ||
       !SHOAL_PUSH(all->arena, &all->seen, seen))
     return SHOAL_OOM();

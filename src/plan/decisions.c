@@ -106,7 +106,7 @@ static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sy
   if (strncmp(word, "dtype=", 6) == 0) {
     if (!shoal_dtype_parse(value, &sync->dtype) || !shoal_dtype_is_float(sync->dtype))
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "dtype=bf16", "'%s' is no type of floats", value);
-    sync->narrow = true;
+    sync->cast = true;
     return NULL;
   }
   if (strncmp(word, "window=", 7) == 0)

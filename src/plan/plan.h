@@ -96,7 +96,7 @@ typedef struct shoal_sync {
   bool each;             // every micro-batch; else once, behind the last
   int64_t bucket_bytes;  // exchanged together up to this size; 0: one by one
   const char *bucket;    // exchanged together with all of that name; NULL: by size
-  bool narrow;           // as `dtype` on the wire
+  bool cast;             // it is exchanged as `dtype`; else as what it is
   shoal_dtype_t dtype;
   int32_t prefetch;  // how many layers ahead copies are gathered
 } shoal_sync_t;
@@ -115,7 +115,8 @@ typedef struct shoal_graph_plan {
   int32_t *assigned;      // by value: the state it is assigned to, or -1
   shoal_halo_t *halos;    // by node; WHOLE where it has no halo
   const int32_t *owners;  // by node: the composite it is a part of, or -1. NULL: there are none
-  bool *on_request;       // by output: gathered only when somebody asks for it
+  shoal_dtype_t *exchanged;  // by value: the type in which ranks sum it; NULL: all as they are
+  bool *on_request;          // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
 

@@ -198,6 +198,6 @@ shoal_status_t shoal_sync_print(const shoal_sync_t *sync, shoal_arena_t *arena,
   shoal_text_add(&text, sync->each ? "each" : "last");
   if (sync->bucket) shoal_text_addf(&text, " bucket=%s", sync->bucket);
   if (sync->bucket_bytes > 0) shoal_text_addf(&text, " bucket=%lld", (long long)sync->bucket_bytes);
-  if (sync->narrow) shoal_text_addf(&text, " dtype=%s", shoal_dtype_name(sync->dtype));
+  if (sync->cast) shoal_text_addf(&text, " dtype=%s", shoal_dtype_name(sync->dtype));
   return shoal_text_finish(&text, arena, out_text);
 }

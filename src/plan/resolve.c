@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "op/type.h"
 #include "plan/complete.h"
+#include "plan/gradients.h"
 #include "plan/stages.h"
 #include "shoal/options.h"
 
@@ -232,5 +233,5 @@ shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
   for (int64_t s = 0; s < model->states.count; ++s) SHOAL_RETURN_IF_ERROR(resolve_state(plan, s));
   for (int64_t g = 0; g < model->graphs.count; ++g)
     SHOAL_RETURN_IF_ERROR(resolve_graph(plan, &plan->graphs[g]));
-  return NULL;
+  return shoal_plan_find_exchanged(plan);
 }

@@ -9,6 +9,7 @@
 #include "plan/choose.h"
 #include "plan/complete.h"
 #include "plan/composite.h"
+#include "plan/gradients.h"
 #include "plan/kinds.h"
 #include "plan/resolved.h"
 #include "plan/stages.h"
@@ -448,6 +449,7 @@ shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
       if (status) return shoal_status_annotatef(status, "%s", list->children[i].path);
     }
   read_states_of_graphs(plan);
+  SHOAL_RETURN_IF_ERROR(shoal_plan_find_exchanged(plan));
   for (int64_t g = 0; g < plan->model->graphs.count; ++g)
     for (int32_t n = 0; n < plan->graphs[g].graph->nodes.count; ++n) {
       shoal_arena_t texts;

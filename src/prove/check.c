@@ -206,11 +206,12 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program,
   shoal_comparison_t *comparison = NULL;
   SHOAL_RETURN_IF_ERROR(
       shoal_comparison_create(c->model, program, c->options.ranks, logs, &c->arena, &comparison));
-  SHOAL_RETURN_IF_ERROR(shoal_reference_create(c->model, &c->options, allocator, &c->reference));
-  const shoal_model_t *expanded =
-      c->parsed_plan ? c->parsed_plan->owned_model : c->options.expanded;
-  if (expanded)
-    SHOAL_RETURN_IF_ERROR(shoal_reference_create(expanded, &c->options, allocator, &c->expanded));
+  const shoal_plan_t *plan = c->parsed_plan ? c->parsed_plan : c->options.from;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_reference_create(c->model, &c->options, plan, program, allocator, &c->reference));
+  if (plan && plan->owned_model)
+    SHOAL_RETURN_IF_ERROR(shoal_reference_create(plan->owned_model, &c->options, plan, program,
+                                                 allocator, &c->expanded));
   for (int32_t run = 0; run < job->run_count; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));

@@ -16,6 +16,10 @@
 #include "base/status.h"
 #include "op/type.h"
 
+// A gradient may be exchanged in another type than its own: copies of it in that type are compared
+// like any other, at what that type allows; and so are those that come behind them. What has not
+// been reduced over any axis of the mesh yet comes before them.
+
 // A tap of the run being compared.
 typedef struct entry {
   const shoal_record_t *record;
@@ -147,10 +151,11 @@ static void note_worst(const shoal_expected_t *e, double error, double allowed,
 }
 
 // The value differs: by rounding, perhaps?
-static void note_difference(const shoal_expected_t *e, shoal_cell_t got, shoal_cell_t want,
-                            double allowed, shoal_check_report_t *report) {
-  bool rounded = shoal_dtype_is_float(e->type.dtype) && !e->exact &&
-                 e->epsilon > shoal_dtype_epsilon(SHOAL_F64);
+static void note_difference(const shoal_expected_t *e, bool exchanged, shoal_cell_t got,
+                            shoal_cell_t want, double allowed, shoal_check_report_t *report) {
+  const double epsilon = exchanged ? e->exchanged_epsilon : e->epsilon;
+  bool rounded =
+      shoal_dtype_is_float(e->type.dtype) && !e->exact && epsilon > shoal_dtype_epsilon(SHOAL_F64);
   report->excess =
       rounded && isfinite(got.f) && isfinite(want.f) ? fabs(got.f - want.f) / allowed : 0;
 }
@@ -184,8 +189,8 @@ static const char *where_of(const shoal_comparison_t *c, const entry_t *entry,
 
 static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *entry,
                                    const shoal_expected_t *e, const shoal_group_parts_t *group,
-                                   int64_t position, int64_t micro, shoal_arena_t *arena,
-                                   shoal_check_report_t *report) {
+                                   int64_t position, int64_t micro, bool exchanged,
+                                   shoal_arena_t *arena, shoal_check_report_t *report) {
   shoal_boxes_t boxes;
   SHOAL_RETURN_IF_ERROR(shoal_part_boxes(group, position, micro, arena, &boxes));
   shoal_shape_t shape = shoal_boxes_shape(&boxes);
@@ -197,11 +202,11 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   if (status) return shoal_status_annotatef(status, "%s, %s", describe(c, e, arena), where);
   SHOAL_RETURN_IF_ERROR(expected_cells(e, &boxes, count, arena, &want));
   bool floats = e->floats != NULL;
-  double allowed = shoal_reference_allowed(c->references[0], e), largest = 0;
+  double allowed = shoal_reference_allowed(c->references[0], e, exchanged), largest = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (!cell_equal(floats, got[i], want[i], allowed)) {
       shoal_place_t place;
-      note_difference(e, got[i], want[i], allowed, report);
+      note_difference(e, exchanged, got[i], want[i], allowed, report);
       SHOAL_RETURN_IF_ERROR(shoal_boxes_place(&boxes, arena, &place));
       return differs(c, e, where, shoal_place_global(&place, i), got[i], want[i], allowed, arena);
     }
@@ -231,15 +236,16 @@ static void find_latest(const shoal_comparison_t *c, int64_t first, int64_t last
   }
 }
 
-// The records of entries [first, last), all of one value in one layout, as it is made for the
-// `round`th time. *out_more: it is made once more.
+// The records of entries [first, last), all of one value in one layout and type, as it is made for
+// the `round`th time. *out_more: it is made once more.
 static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t last,
-                             const shoal_type_t *type, int32_t round, shoal_arena_t *arena,
+                             const shoal_shape_t *shape, int32_t round, shoal_arena_t *arena,
                              shoal_group_parts_t *out_group, bool *out_more) {
   const shoal_layout_t *layout = c->layouts.items[c->entries[first].layout];
   bool micro = shoal_layout_speaks_of_micro(layout);
-  *out_group = (shoal_group_parts_t){
-      .layout = layout, .type = *type, .micro_count = micro ? c->program->micro : 1};
+  *out_group = (shoal_group_parts_t){.layout = layout,
+                                     .type = {c->entries[first].record->dtype, *shape},
+                                     .micro_count = micro ? c->program->micro : 1};
   int64_t size = shoal_mesh_size(layout->mesh);
   out_group->table = SHOAL_NEW(arena, const shoal_record_t *, out_group->micro_count *size);
   int32_t *seen = SHOAL_NEW(arena, int32_t, out_group->micro_count * size);
@@ -264,19 +270,55 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
   return NULL;
 }
 
+// Behind the last entry of the same value in the same layout and type.
+static int64_t end_of_group(const shoal_comparison_t *c, int64_t first) {
+  const entry_t *entry = &c->entries[first];
+  int64_t last = first + 1;
+  while (last < c->entry_count && c->entries[last].order == entry->order &&
+         c->entries[last].layout == entry->layout &&
+         c->entries[last].record->dtype == entry->record->dtype)
+    ++last;
+  return last;
+}
+
+// Over how many axes of the mesh a value is unreduced.
+static int32_t count_partial(const shoal_comparison_t *c, const entry_t *entry) {
+  const shoal_layout_t *layout = c->layouts.items[entry->layout];
+  int32_t count = 0;
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    count += layout->cuts[i].kind == SHOAL_CUT_PARTIAL && layout->cuts[i].axis != SHOAL_AXIS_MICRO;
+  return count;
+}
+
+// Has the value been exchanged in another type on its way to this form of it? It is made in the one
+// that is unreduced over most axes.
+static bool is_exchanged(const shoal_comparison_t *c, int64_t at, const shoal_expected_t *e) {
+  const entry_t *entry = &c->entries[at];
+  int32_t most = 0;
+  if (entry->record->dtype != e->type.dtype) return true;
+  if (entry->state >= 0) return false;
+  while (at > 0 && c->entries[at - 1].order == entry->order) --at;
+  for (; at < c->entry_count && c->entries[at].order == entry->order; ++at) {
+    const int32_t count = count_partial(c, &c->entries[at]);
+    if (count > most) most = count;
+  }
+  return count_partial(c, entry) < most;
+}
+
 static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, int64_t last,
                                     const shoal_expected_t *e, shoal_check_report_t *report) {
+  const bool exchanged = is_exchanged(c, first, e);
   shoal_arena_t arena;
   shoal_status_t status = NULL;
   bool more = true;
   for (int32_t round = 0; more && !status; ++round) {
     shoal_arena_init(c->arena->allocator, &arena);
     shoal_group_parts_t group;
-    status = gather(c, first, last, &e->type, round, &arena, &group, &more);
+    status = gather(c, first, last, &e->type.shape, round, &arena, &group, &more);
     for (int64_t m = 0; m < group.micro_count && !status; ++m)
       for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)
         if (shoal_part_leads(&group, p, m))
-          status = compare_part(c, &c->entries[first], e, &group, p, m, &arena, report);
+          status = compare_part(c, &c->entries[first], e, &group, p, m, exchanged, &arena, report);
     if (!status) ++report->values;
     shoal_arena_deinit(&arena);
   }
@@ -312,6 +354,7 @@ static int by_order(const void *left, const void *right) {
   const entry_t *a = left, *b = right;
   if (a->order != b->order) return a->order < b->order ? -1 : 1;
   if (a->layout != b->layout) return a->layout < b->layout ? -1 : 1;
+  if (a->record->dtype != b->record->dtype) return a->record->dtype < b->record->dtype ? -1 : 1;
   if (a->record->rank != b->record->rank) return a->record->rank < b->record->rank ? -1 : 1;
   return a->record->sequence < b->record->sequence ? -1 : a->record->sequence > b->record->sequence;
 }
@@ -363,9 +406,7 @@ static const shoal_expected_t *expected_of(const shoal_comparison_t *c, const en
 static shoal_status_t compare_taps(const shoal_comparison_t *c, shoal_check_report_t *report) {
   for (int64_t i = 0, next; i < c->entry_count; i = next) {
     const entry_t *entry = &c->entries[i];
-    for (next = i + 1; next < c->entry_count && c->entries[next].order == entry->order &&
-                       c->entries[next].layout == entry->layout;)
-      ++next;
+    next = end_of_group(c, i);
     const shoal_expected_t *e = expected_of(c, entry);
     if (!e)
       return SHOAL_ERROR(INTERNAL, "'%s' was not computed on one device", entry->record->name);
@@ -387,7 +428,7 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
       e = shoal_reference_value(c->references[0], graph->outputs.items[o].value);
   if (!e) return SHOAL_ERROR(INTERNAL, "no output or state '%s'", record->name);
   bool floats = e->floats != NULL;
-  double allowed = shoal_reference_allowed(c->references[0], e), largest = 0;
+  double allowed = shoal_reference_allowed(c->references[0], e, true), largest = 0;
   int64_t count = shoal_shape_count(&e->type.shape);
   shoal_status_t status = NULL;
   shoal_arena_t arena;
@@ -401,7 +442,7 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
       want.i = shoal_dtype_load_int(e->type.dtype, e->own, i);
     if (floats && isfinite(got.f)) largest = fmax(largest, fabs(got.f - want.f));
     if (cell_equal(floats, got, want, allowed)) continue;
-    note_difference(e, got, want, allowed, report);
+    note_difference(e, true, got, want, allowed, report);
     const char *where = shoal_arena_printf(
         &arena, "%s '%s' on rank %d", output ? "fetched as" : "state", record->name, record->rank);
     status = differs(c, e, where ? where : "", i, got, want, allowed, &arena);
@@ -428,11 +469,11 @@ static shoal_status_t compare_all(const shoal_comparison_t *c, shoal_check_repor
 
 // The program's elements of a value, from the first layout it was made in.
 static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64_t last,
-                               const shoal_type_t *type, shoal_arena_t *arena, double *whole,
+                               const shoal_shape_t *of, shoal_arena_t *arena, double *whole,
                                double *known) {
   shoal_group_parts_t group;
   bool more;  // times it is made: they are equal
-  SHOAL_RETURN_IF_ERROR(gather(c, first, last, type, 0, arena, &group, &more));
+  SHOAL_RETURN_IF_ERROR(gather(c, first, last, of, 0, arena, &group, &more));
   for (int64_t m = 0; m < group.micro_count; ++m)
     for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh); ++p) {
       if (!shoal_part_leads(&group, p, m)) continue;
@@ -461,10 +502,7 @@ static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *ou
   int64_t newest = -1;
   for (int64_t first = 0, last; first < c->entry_count; first = last) {
     const entry_t *entry = &c->entries[first];
-    for (last = first + 1; last < c->entry_count && c->entries[last].order == entry->order &&
-                           c->entries[last].layout == entry->layout;) {
-      ++last;
-    }
+    last = end_of_group(c, first);
     if (entry->state >= 0 || strcmp(entry->record->name, name) != 0) continue;
     const bool whole = !shoal_layout_is_partial(c->layouts.items[entry->layout]);
     if (reduced && !whole) continue;
@@ -488,7 +526,7 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
   shoal_arena_init(c->arena->allocator, &arena);
   double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);
   shoal_status_t status = whole && known ? NULL : SHOAL_OOM();
-  if (!status) status = assemble(c, first, last, &info->type, &arena, whole, known);
+  if (!status) status = assemble(c, first, last, &info->type.shape, &arena, whole, known);
   bool changed = false;
   for (int64_t i = 0; i < count && !status; ++i)
     if (known[i] == 1 && whole[i] != elements[i] && fabs(whole[i] - elements[i]) <= allowed) {

@@ -8,6 +8,8 @@
 //         that kind (activations, gradients, updates, parameters) in that run
 //   else  error against a one-device f64 run from the same rounded states <= 4 max(own error of the
 //         one-device run, 2 eps max(max|b|, s)); eps is the coarsest dtype's the value comes from
+// Where the plan has a gradient exchanged in another type, the one-device run rounds it to that type
+// once it is complete, and eps is that type's for what has been exchanged and what comes of it.
 // Integers are equal. Initial values are equal bit for bit.
 #ifndef SHOAL_PROVE_PROVE_H_
 #define SHOAL_PROVE_PROVE_H_
@@ -25,7 +27,7 @@ struct shoal_check_options {
   int32_t ranks;                // 0: 1
   // The plan: the first of these that is given.
   const shoal_program_t *program;  // a program for this model, not lowered here (mutations) ...
-  const shoal_model_t *expanded;   // ... and the model with expanded nodes it came from, or NULL
+  const shoal_plan_t *from;        // ... and the plan it came from, or NULL
   const char *plan;                // text of a plan file
   const shoal_intent_t *intent;
   const char *strategy, *mesh;     // NULL: "auto" and its default mesh

@@ -8,6 +8,7 @@
 
 typedef struct header {
   int32_t kind, run, micro, layout;
+  int32_t dtype, unused;
   int64_t name_bytes, data_bytes;
 } header_t;
 
@@ -46,10 +47,10 @@ static char *room(shoal_record_log_t *log, int64_t bytes) {
   return at;
 }
 
-void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t micro,
-                      int32_t layout, const char *name, const void *data, int64_t bytes) {
-  header_t header = {(int32_t)kind, log->run, micro, layout, padded((int64_t)strlen(name) + 1),
-                     bytes};
+static void add(shoal_record_log_t *log, header_t header, const char *name, const void *data) {
+  header.run = log->run;
+  header.name_bytes = padded((int64_t)strlen(name) + 1);
+  const int64_t bytes = header.data_bytes;
   int64_t total = (int64_t)sizeof header + header.name_bytes + padded(bytes);
   char *at = room(log, total);
   if (!at) return;
@@ -57,6 +58,13 @@ void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t
   memcpy(at, &header, sizeof header);
   memcpy(at + sizeof header, name, strlen(name));
   if (bytes) memcpy(at + (int64_t)sizeof header + header.name_bytes, data, (size_t)bytes);
+}
+
+void shoal_record_add(shoal_record_log_t *log, shoal_record_kind_t kind, int32_t micro,
+                      int32_t layout, const char *name, const void *data, int64_t bytes) {
+  const header_t header = {
+      .kind = (int32_t)kind, .micro = micro, .layout = layout, .data_bytes = bytes};
+  add(log, header, name, data);
 }
 
 // The number of a layout; prints it when it is new. Layouts live in the program, so their address
@@ -79,9 +87,13 @@ void shoal_record_tap(void *self, int32_t rank, const char *graph, const char *v
                       const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro,
                       const void *data, int64_t bytes) {
   shoal_record_log_t *log = self;
-  (void)rank, (void)graph, (void)whole;
-  shoal_record_add(log, SHOAL_RECORD_TAP, (int32_t)micro, number_of(log, layout), value, data,
-                   bytes);
+  (void)rank, (void)graph;
+  const header_t header = {.kind = SHOAL_RECORD_TAP,
+                           .micro = (int32_t)micro,
+                           .layout = number_of(log, layout),
+                           .dtype = (int32_t)whole->dtype,
+                           .data_bytes = bytes};
+  add(log, header, value, data);
 }
 
 shoal_status_t shoal_records_read(const char *data, int64_t size, int32_t rank,
@@ -102,6 +114,7 @@ shoal_status_t shoal_records_read(const char *data, int64_t size, int32_t rank,
                              .run = header.run,
                              .micro = header.micro,
                              .layout = header.layout,
+                             .dtype = (shoal_dtype_t)header.dtype,
                              .sequence = records.count,
                              .name = data + at,
                              .data = data + at + header.name_bytes,

@@ -25,8 +25,9 @@ typedef struct shoal_check_memory {
 typedef struct shoal_record {
   shoal_record_kind_t kind;
   int32_t rank, run, micro;
-  int32_t layout;    // TAP: number of the rank's LAYOUT record
-  int64_t sequence;  // of the rank's records
+  int32_t layout;       // TAP: number of the rank's LAYOUT record
+  shoal_dtype_t dtype;  // TAP: a gradient may be exchanged in another than its own
+  int64_t sequence;     // of the rank's records
   const char *name;
   const void *data;
   int64_t bytes;

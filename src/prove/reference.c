@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "plan/gradients.h"
 
 #define F64_EPSILON 0x1p-52
 
@@ -24,6 +25,8 @@ typedef struct named_value {
 struct shoal_reference {
   const shoal_model_t *model;
   const shoal_check_options_t *options;
+  const shoal_plan_t *plan;  // or NULL
+  const shoal_program_t *program;
   shoal_allocator_t allocator;
   shoal_interpreter_t *interpreters[2];  // WIDE may be NULL: everything is f64
   double *state_epsilon, *saved_epsilon;
@@ -34,9 +37,11 @@ struct shoal_reference {
   const shoal_graph_t *graph;
   int32_t run;
   shoal_expected_t *values, *after;  // of the graph; states after it
-  double *allowed;                   // per value, of the first try
-  double **before[2];                // values as they were before decisions were imposed
-  named_value_t *index;              // sorted by name
+  shoal_dtype_t *exchanged;          // per value: the type that ranks sum it in; NULL: its own
+  double **plain;        // per value: own, before it was rounded to that; NULL: it wasn't
+  double *allowed;       // per value, of the first try
+  double **before[2];    // values as they were before decisions were imposed
+  named_value_t *index;  // sorted by name
   double scale[SHOAL_KIND_COUNT];
   // imposing
   int side;
@@ -46,7 +51,9 @@ struct shoal_reference {
   bool failed;
 };
 
-static bool rounds(const shoal_model_t *model) {
+static bool rounds(const shoal_model_t *model, const shoal_plan_t *plan) {
+  for (int64_t s = 0; plan && s < plan->model->states.count; ++s)
+    if (plan->syncs[s].cast && plan->syncs[s].dtype != SHOAL_F64) return true;
   for (int64_t g = 1; g < model->graphs.count; ++g) {
     const shoal_graph_t *graph = model->graphs.items[g];
     for (int64_t v = 0; v < graph->values.count; ++v) {
@@ -74,10 +81,53 @@ static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
   return false;
 }
 
+// ---- exchange in another type --------------------------------------------------------------------
+
+// Does the program have a copy of the value in this type?
+static bool has_copy(const shoal_program_t *program, const char *name, shoal_dtype_t dtype) {
+  for (int64_t c = 0; c < program->class_count; ++c)
+    for (int64_t i = 0; i < program->classes[c].buffer_count; ++i) {
+      const shoal_buffer_t *buffer = &program->classes[c].buffers[i];
+      if (buffer->type.dtype == dtype && strcmp(buffer->name, name) == 0) return true;
+    }
+  return false;
+}
+
+// What the plan wants exchanged in another type and the program does: where nothing is exchanged,
+// nothing is excused.
+static shoal_status_t find_exchanged(shoal_reference_t *r) {
+  r->exchanged = NULL;
+  r->plain = SHOAL_NEW(&r->arena, double *, r->graph->values.count);
+  if (!r->plain) return SHOAL_OOM();
+  if (!r->plan) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_exchanged(r->plan, r->graph, &r->arena, &r->exchanged));
+  for (int64_t v = 0; r->exchanged && v < r->graph->values.count; ++v) {
+    const shoal_value_info_t *info = &r->graph->values.items[v];
+    if (!has_copy(r->program, info->name, r->exchanged[v])) r->exchanged[v] = info->type.dtype;
+  }
+  return NULL;
+}
+
+static void exchange(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor) {
+  const shoal_dtype_t own = r->graph->values.items[value].type.dtype;
+  if (r->side != OWN || r->failed || !r->exchanged || r->exchanged[value] == own) return;
+  const int64_t count = shoal_shape_count(&tensor.shape);
+  double rounded;  // room for an element of any type
+  r->plain[value] = SHOAL_NEW(&r->arena, double, count);
+  r->failed = !r->plain[value];
+  for (int64_t i = 0; !r->failed && i < count; ++i) {
+    r->plain[value][i] = shoal_dtype_load(tensor.dtype, tensor.data, i);
+    shoal_dtype_store(r->exchanged[value], &rounded, 0, r->plain[value][i]);
+    shoal_dtype_store(tensor.dtype, tensor.data, i,
+                      shoal_dtype_load(r->exchanged[value], &rounded, 0));
+  }
+}
+
 // ---- imposing -----------------------------------------------------------------------------------
 
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
+  exchange(r, value, tensor);
   if (!r->impose || r->failed || !feeds_decision(graph, value)) return;
   int64_t count = shoal_shape_count(&tensor.shape);
   double *plain = SHOAL_NEW(&r->arena, double, count),
@@ -115,16 +165,18 @@ shoal_executor_t shoal_check_executor(const shoal_check_options_t *options) {
 
 shoal_status_t shoal_reference_create(const shoal_model_t *model,
                                       const shoal_check_options_t *options,
+                                      const shoal_plan_t *plan, const shoal_program_t *program,
                                       shoal_allocator_t allocator,
                                       shoal_reference_t **out_reference) {
   *out_reference = NULL;
   shoal_reference_t *r = allocator.alloc(allocator.self, sizeof *r);
   if (!r) return SHOAL_OOM();
-  *r = (shoal_reference_t){.model = model, .options = options, .allocator = allocator};
+  *r = (shoal_reference_t){
+      .model = model, .options = options, .plan = plan, .program = program, .allocator = allocator};
   shoal_arena_init(allocator, &r->states);
   shoal_arena_init(allocator, &r->arena);
   shoal_status_t status = NULL;
-  for (int side = OWN; side <= (rounds(model) ? WIDE : OWN); ++side) {
+  for (int side = OWN; side <= (rounds(model, plan) ? WIDE : OWN); ++side) {
     shoal_interpreter_options_t io = {
         .allocator = allocator, .promote = side == WIDE, .observe = observe, .observe_self = r};
     if (options->provider) io.executor = shoal_check_executor(options);
@@ -161,10 +213,12 @@ static double finite_magnitude(double x) {
   return isfinite(x) ? fabs(x) : 0;
 }
 
-// Fills floats, largest and own_error from the two runs' tensors; `before` overrides imposed ones.
+// Fills floats, largest and errors from the two runs' tensors; `before` overrides imposed ones,
+// `plain` is what was there before it was exchanged, or NULL.
 static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own,
                               const shoal_tensor_t *wide, const double *own_before,
-                              const double *wide_before, shoal_expected_t *out) {
+                              const double *wide_before, const double *plain,
+                              shoal_expected_t *out) {
   out->own = own->data;
   if (!shoal_dtype_is_float(out->type.dtype)) return NULL;
   int64_t count = shoal_shape_count(&out->type.shape);
@@ -178,9 +232,13 @@ static shoal_status_t measure(shoal_reference_t *r, const shoal_tensor_t *own,
     floats[i] = c;
     out->largest = fmax(out->largest, finite_magnitude(b));
     // Beyond the narrow type's range, where f64 is not: the one-device run is off without bound.
-    if (isfinite(c) && !isfinite(b)) out->own_error = INFINITY;
-    out->own_error = fmax(out->own_error, finite_magnitude(b - c));
+    if (isfinite(c) && !isfinite(b)) out->exchanged_error = INFINITY;
+    out->exchanged_error = fmax(out->exchanged_error, finite_magnitude(b - c));
+    if (!plain) continue;
+    if (isfinite(c) && !isfinite(plain[i])) out->own_error = INFINITY;
+    out->own_error = fmax(out->own_error, finite_magnitude(plain[i] - c));
   }
+  if (!plain) out->own_error = out->exchanged_error;
   out->floats = floats;
   return NULL;
 }
@@ -203,7 +261,7 @@ static double epsilon_of(const shoal_reference_t *r, const shoal_value_info_t *i
   double epsilon = shoal_dtype_epsilon(info->type.dtype);
   const shoal_node_t *node = &r->graph->nodes.items[info->node];
   for (int32_t i = 0; i < node->input_count; ++i)
-    epsilon = fmax(epsilon, r->values[node->inputs[i]].epsilon);
+    epsilon = fmax(epsilon, r->values[node->inputs[i]].exchanged_epsilon);
   return epsilon;
 }
 
@@ -217,14 +275,15 @@ static shoal_status_t expect_value(shoal_reference_t *r, int32_t v) {
   e->name = info->name;
   e->type = info->type;
   e->kind = kind_of(r, info);
-  e->epsilon = epsilon_of(r, info);
+  e->epsilon = e->exchanged_epsilon = epsilon_of(r, info);
+  if (r->plain[v]) e->exchanged_epsilon = fmax(e->epsilon, shoal_dtype_epsilon(r->exchanged[v]));
   e->exact = !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
   shoal_tensor_t own, wide;
   SHOAL_RETURN_IF_ERROR(shoal_interpreter_value(r->interpreters[OWN], v, &own));
   bool two = r->interpreters[WIDE] && r->run > 0;
   if (two) SHOAL_RETURN_IF_ERROR(shoal_interpreter_value(r->interpreters[WIDE], v, &wide));
   SHOAL_RETURN_IF_ERROR(
-      measure(r, &own, two ? &wide : NULL, r->before[OWN][v], r->before[WIDE][v], e));
+      measure(r, &own, two ? &wide : NULL, r->before[OWN][v], r->before[WIDE][v], r->plain[v], e));
   r->scale[e->kind] = fmax(r->scale[e->kind], e->largest);
   r->index[v] = (named_value_t){info->name, v};
   return NULL;
@@ -242,7 +301,7 @@ static shoal_status_t expect(shoal_reference_t *r) {
   for (int64_t a = 0; a < r->graph->assigns.count; ++a) {
     const shoal_assignment_t *assign = &r->graph->assigns.items[a];
     double *epsilon = &r->state_epsilon[assign->state];
-    const double next = r->run == 0 ? 0 : r->values[assign->value].epsilon;
+    const double next = r->run == 0 ? 0 : r->values[assign->value].exchanged_epsilon;
     *epsilon = assign->predicate < 0 ? next : fmax(*epsilon, next);  // it may keep what it has
   }
   for (int32_t s = 0; s < state_count; ++s) {
@@ -251,14 +310,15 @@ static shoal_status_t expect(shoal_reference_t *r) {
     *e = (shoal_expected_t){.name = info->name,
                             .type = info->type,
                             .kind = SHOAL_KIND_PARAMETER,
-                            .epsilon = r->state_epsilon[s]};
+                            .epsilon = r->state_epsilon[s],
+                            .exchanged_epsilon = r->state_epsilon[s]};
     e->exact =
         !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
     shoal_tensor_t own, wide;
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[OWN], s, &own));
     bool two = r->interpreters[WIDE] && r->run > 0;
     if (two) SHOAL_RETURN_IF_ERROR(shoal_interpreter_state(r->interpreters[WIDE], s, &wide));
-    SHOAL_RETURN_IF_ERROR(measure(r, &own, two ? &wide : NULL, NULL, NULL, e));
+    SHOAL_RETURN_IF_ERROR(measure(r, &own, two ? &wide : NULL, NULL, NULL, NULL, e));
     r->scale[SHOAL_KIND_PARAMETER] = fmax(r->scale[SHOAL_KIND_PARAMETER], e->largest);
   }
   return NULL;
@@ -311,6 +371,7 @@ static shoal_status_t widen_states(shoal_reference_t *r) {
 }
 
 static shoal_status_t run_both(shoal_reference_t *r) {
+  SHOAL_RETURN_IF_ERROR(find_exchanged(r));
   for (int side = OWN; side <= WIDE; ++side) {
     r->before[side] = SHOAL_NEW(&r->arena, double *, r->graph->values.count);
     if (!r->before[side]) return SHOAL_OOM();
@@ -340,7 +401,7 @@ shoal_status_t shoal_reference_repeat(shoal_reference_t *r, shoal_impose_fn_t im
   r->allowed = SHOAL_NEW(&r->arena, double, r->graph->values.count);
   if (!r->allowed) return SHOAL_OOM();
   for (int64_t v = 0; v < r->graph->values.count; ++v)
-    r->allowed[v] = shoal_reference_allowed(r, &r->values[v]);
+    r->allowed[v] = shoal_reference_allowed(r, &r->values[v], true);
   SHOAL_RETURN_IF_ERROR(keep_states(r, true));
   r->impose = impose;
   r->impose_self = self;
@@ -389,9 +450,11 @@ const shoal_expected_t *shoal_reference_state(const shoal_reference_t *r, int32_
   return &r->after[state];
 }
 
-double shoal_reference_allowed(const shoal_reference_t *r, const shoal_expected_t *e) {
+double shoal_reference_allowed(const shoal_reference_t *r, const shoal_expected_t *e,
+                               bool exchanged) {
   if (e->exact) return 0;
-  double size = fmax(e->largest, 1e-3 * r->scale[e->kind]);
-  if (e->epsilon <= F64_EPSILON) return 1e-10 * size;
-  return 4 * fmax(e->own_error, 2 * e->epsilon * size);
+  const double size = fmax(e->largest, 1e-3 * r->scale[e->kind]);
+  const double epsilon = exchanged ? e->exchanged_epsilon : e->epsilon;
+  if (epsilon <= F64_EPSILON) return 1e-10 * size;
+  return 4 * fmax(exchanged ? e->exchanged_error : e->own_error, 2 * epsilon * size);
 }

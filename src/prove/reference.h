@@ -26,6 +26,9 @@ typedef struct shoal_expected {
   const double *floats;  // floats: what is compared with
   double largest;        // floats: magnitude
   double own_error;      // floats: of the one-device run in its own dtypes; INFINITY: it overflows
+  // Of a gradient that the plan has exchanged in another type: the same once it has been rounded to
+  // that. Else as above.
+  double exchanged_epsilon, exchanged_error;
 } shoal_expected_t;
 
 typedef struct shoal_reference shoal_reference_t;
@@ -39,11 +42,11 @@ typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_
 // Reference kernels, and the options' provider for ops without one. Borrows the options.
 shoal_executor_t shoal_check_executor(const shoal_check_options_t *options);
 
-// Allocates from `allocator`; keeps model and options.
-SHOAL_MUST_USE shoal_status_t shoal_reference_create(const shoal_model_t *model,
-                                                     const shoal_check_options_t *options,
-                                                     shoal_allocator_t allocator,
-                                                     shoal_reference_t **out_reference);
+// Allocates from `allocator`; keeps model, options and what is compared with it: a program, and the
+// plan it came from or NULL.
+SHOAL_MUST_USE shoal_status_t shoal_reference_create(
+    const shoal_model_t *model, const shoal_check_options_t *options, const shoal_plan_t *plan,
+    const shoal_program_t *program, shoal_allocator_t allocator, shoal_reference_t **out_reference);
 void shoal_reference_free(shoal_reference_t *reference);
 // Runs a graph as number `run` of the schedule.
 SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
@@ -63,9 +66,9 @@ const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *reference);
 int32_t shoal_reference_find(const shoal_reference_t *reference, const char *name);  // value, or -1
 const shoal_expected_t *shoal_reference_value(const shoal_reference_t *reference, int32_t value);
 const shoal_expected_t *shoal_reference_state(const shoal_reference_t *reference, int32_t state);
-// The largest difference contract 1 allows.
-double shoal_reference_allowed(const shoal_reference_t *reference,
-                               const shoal_expected_t *expected);
+// The largest difference contract 1 allows, before or after the value is exchanged.
+double shoal_reference_allowed(const shoal_reference_t *reference, const shoal_expected_t *expected,
+                               bool exchanged);
 
 // ---- feeds (feeds.c) ----------------------------------------------------------------------------
 

@@ -157,12 +157,12 @@ static void test_fields(void **state) {
   assert_int_equal(plan->memories[wte], SHOAL_MEMORY_FILE);
   assert_int_equal(plan->memories[moment], SHOAL_MEMORY_HOST);
   assert_int_equal(plan->memories[one], SHOAL_MEMORY_DEVICE);
-  assert_true(plan->syncs[zero].each && plan->syncs[zero].narrow);
+  assert_true(plan->syncs[zero].each && plan->syncs[zero].cast);
   assert_int_equal(plan->syncs[zero].bucket_bytes, 4 << 20);
   assert_int_equal(plan->syncs[zero].dtype, SHOAL_BF16);
   assert_int_equal(plan->syncs[zero].prefetch, 1);
   assert_string_equal(plan->syncs[one].bucket, "late");
-  assert_false(plan->syncs[one].each || plan->syncs[one].narrow);
+  assert_false(plan->syncs[one].each || plan->syncs[one].cast);
   assert_int_equal(plan->syncs[one].prefetch, 3);
   assert_false(plan->syncs[wte].each);
   assert_non_null(train_of(plan)->schedule);
@@ -257,20 +257,6 @@ static void test_why(void **state) {
   assert_non_null(strstr(text, "  update of wpe/table: data:flat -> replicated, which moves"));
   shoal_arena_deinit(&arena);
   shoal_plan_free(plan);
-}
-
-// What a plan says and lowering cannot do is refused with the decision's words.
-static void test_lowering_refuses(void **state) {
-  (void)state;
-  static const shoal_intent_decision_t cases[] = {
-      D("sync", "wte/*", "dtype=bf16"),
-  };
-  for (int64_t i = 0; i < COUNT(cases); ++i) {
-    shoal_plan_t *plan = plan_with(1, &cases[i]);
-    shoal_program_t *program;
-    assert_error(UNSUPPORTED, cases[i].pattern, shoal_lower(plan, NULL, &program));
-    shoal_plan_free(plan);
-  }
 }
 
 // Decisions are written to the plan file and read from it.
@@ -423,7 +409,6 @@ int main(void) {
       cmocka_unit_test(test_regions),
       cmocka_unit_test(test_fields),
       cmocka_unit_test(test_maps_as_decisions),
-      cmocka_unit_test(test_lowering_refuses),
       cmocka_unit_test(test_file),
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_ways),

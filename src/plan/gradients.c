@@ -1,13 +1,14 @@
-// Which state a reshard of a graph belongs to: the one whose sync decision speaks of it.
+// Which state a gradient belongs to: the one whose sync decision speaks of it.
 //
 // A gradient belongs to the state that its update reaches first. Updates may mix gradients
 // (clipping by the norm of all of them), so the way is looked for breadth first: the state itself
 // is nearer than those that are only touched by the norm. What is read from a state, or assigned to
 // one, belongs to that state.
-#include "base/status.h"
-#include "lower/buckets.h"
+#include "plan/gradients.h"
 
-struct bucket_states {
+#include "base/status.h"
+
+struct shoal_gradients {
   const shoal_graph_t *graph;
   const shoal_model_t *model;
   int32_t *assigned;  // by value: the state that takes it; -1: none
@@ -20,7 +21,7 @@ struct bucket_states {
 };
 
 // Of several states that take a value, the first that is trained counts.
-static void list_assigned(bucket_states_t *s) {
+static void list_assigned(shoal_gradients_t *s) {
   for (int64_t v = 0; v < s->graph->values.count; ++v) s->assigned[v] = -1, s->known[v] = -2;
   for (int64_t i = 0; i < s->graph->assigns.count; ++i) {
     const shoal_assignment_t *assign = &s->graph->assigns.items[i];
@@ -35,7 +36,7 @@ static bool updates(const shoal_node_t *node) {
   return node->kind == SHOAL_NODE_UPDATE;
 }
 
-static shoal_status_t list_uses(bucket_states_t *s, shoal_arena_t *arena) {
+static shoal_status_t list_uses(shoal_gradients_t *s, shoal_arena_t *arena) {
   const shoal_graph_t *graph = s->graph;
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
@@ -54,27 +55,27 @@ static shoal_status_t list_uses(bucket_states_t *s, shoal_arena_t *arena) {
   return NULL;
 }
 
-shoal_status_t shoal_bucket_states_make(const graph_build_t *graph, const shoal_model_t *model,
-                                        shoal_arena_t *arena, bucket_states_t **out_states) {
-  const int64_t count = graph->graph->values.count;
-  bucket_states_t *s = SHOAL_NEW(arena, bucket_states_t, 1);
+shoal_status_t shoal_gradients_make(const shoal_graph_t *graph, const shoal_model_t *model,
+                                    shoal_arena_t *arena, shoal_gradients_t **out_gradients) {
+  const int64_t count = graph->values.count;
+  shoal_gradients_t *s = SHOAL_NEW(arena, shoal_gradients_t, 1);
   if (!s) return SHOAL_OOM();
-  *s = (bucket_states_t){.graph = graph->graph,
-                         .model = model,
-                         .assigned = SHOAL_NEW(arena, int32_t, count),
-                         .first = SHOAL_NEW(arena, int64_t, count + 1),
-                         .known = SHOAL_NEW(arena, int32_t, count),
-                         .seen = SHOAL_NEW(arena, int64_t, count),
-                         .queue = SHOAL_NEW(arena, int32_t, count)};
+  *s = (shoal_gradients_t){.graph = graph,
+                           .model = model,
+                           .assigned = SHOAL_NEW(arena, int32_t, count),
+                           .first = SHOAL_NEW(arena, int64_t, count + 1),
+                           .known = SHOAL_NEW(arena, int32_t, count),
+                           .seen = SHOAL_NEW(arena, int64_t, count),
+                           .queue = SHOAL_NEW(arena, int32_t, count)};
   if (!s->assigned || !s->first || !s->known || !s->seen || !s->queue) return SHOAL_OOM();
   list_assigned(s);
   SHOAL_RETURN_IF_ERROR(list_uses(s, arena));
-  *out_states = s;
+  *out_gradients = s;
   return NULL;
 }
 
 // Breadth first over what updates make of the value.
-static int32_t find_updated(bucket_states_t *s, int32_t value) {
+static int32_t find_updated(shoal_gradients_t *s, int32_t value) {
   int64_t head = 0, end = 0;
   int32_t found = -1;
   ++s->search;
@@ -98,7 +99,7 @@ static int32_t find_updated(bucket_states_t *s, int32_t value) {
   return found;
 }
 
-int32_t shoal_bucket_states_of_gradient(bucket_states_t *s, int32_t value) {
+int32_t shoal_gradients_state(shoal_gradients_t *s, int32_t value) {
   const shoal_value_info_t *info = &s->graph->values.items[value];
   if (info->source != SHOAL_FROM_NODE) return -1;
   if (!shoal_node_is_gradient(&s->graph->nodes.items[info->node])) return -1;
@@ -106,7 +107,43 @@ int32_t shoal_bucket_states_of_gradient(bucket_states_t *s, int32_t value) {
   return s->known[value];
 }
 
-int32_t shoal_bucket_states_of_copy(const bucket_states_t *s, int32_t value) {
+int32_t shoal_gradients_copied_state(const shoal_gradients_t *s, int32_t value) {
   const shoal_value_info_t *info = &s->graph->values.items[value];
   return info->source == SHOAL_FROM_STATE ? info->index : s->assigned[value];
+}
+
+// ---- exchange --------------------------------------------------------------------------
+
+static shoal_status_t find_exchanged(const shoal_plan_t *plan, const shoal_graph_t *graph,
+                                     shoal_arena_t *scratch, shoal_dtype_t *types) {
+  shoal_gradients_t *gradients = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph, plan->model, scratch, &gradients));
+  for (int32_t v = 0; v < graph->values.count; ++v) {
+    const int32_t state = shoal_gradients_state(gradients, v);
+    types[v] = graph->values.items[v].type.dtype;
+    if (state >= 0 && plan->syncs[state].cast && shoal_dtype_is_float(types[v]))
+      types[v] = plan->syncs[state].dtype;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_plan_exchanged(const shoal_plan_t *plan, const shoal_graph_t *graph,
+                                    shoal_arena_t *arena, shoal_dtype_t **out_types) {
+  bool any = false;
+  *out_types = NULL;
+  for (int64_t s = 0; s < plan->model->states.count; ++s) any |= plan->syncs[s].cast;
+  if (!any) return NULL;
+  if (!(*out_types = SHOAL_NEW(arena, shoal_dtype_t, graph->values.count))) return SHOAL_OOM();
+  shoal_arena_t scratch;
+  shoal_arena_init(plan->allocator, &scratch);
+  shoal_status_t status = find_exchanged(plan, graph, &scratch, *out_types);
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+shoal_status_t shoal_plan_find_exchanged(shoal_plan_t *plan) {
+  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
+    SHOAL_RETURN_IF_ERROR(shoal_plan_exchanged(plan, plan->graphs[g].graph, &plan->arena,
+                                               &plan->graphs[g].exchanged));
+  return NULL;
 }
