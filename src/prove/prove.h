@@ -8,7 +8,7 @@
 //         that kind (activations, gradients, updates, parameters) in that run
 //   else  error against a one-device f64 run from the same rounded states <= 4 max(own error of the
 //         one-device run, 2 eps max(max|b|, s)); eps is the coarsest dtype's the value comes from
-// Where the plan has a gradient exchanged in another type, the one-device run rounds it to that type
+// Where the plan has a gradient exchanged in another type, the one-device run rounds it to that
 // once it is complete, and eps is that type's for what has been exchanged and what comes of it.
 // Integers are equal. Initial values are equal bit for bit.
 #ifndef SHOAL_PROVE_PROVE_H_

@@ -81,7 +81,7 @@ static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
   return false;
 }
 
-// ---- exchange in another type --------------------------------------------------------------------
+// ---- exchange in another type -------------------------------------------------------------------
 
 // Does the program have a copy of the value in this type?
 static bool has_copy(const shoal_program_t *program, const char *name, shoal_dtype_t dtype) {
