@@ -151,7 +151,7 @@ static shoal_status_t join_members(const pass_t *p, const bucket_t *bucket, item
     outputs[i] = code->outputs[0];
     channels[i] = code->channels[0];
   }
-  item->code.inputs = inputs;
+  item->code.inputs = item->inputs = inputs;
   item->code.outputs = outputs;
   item->code.channels = channels;
   item->code.input_count = item->code.output_count = (int32_t)count;

@@ -70,7 +70,7 @@ typedef struct item {
   shoal_side_t side;         // of the step: forward, backward or update
   int32_t need_count;        // one for each input; 0 for items that `paths` makes
   need_t *needs;
-  int32_t *inputs;  // code.inputs, where `paths` writes what it finds
+  int32_t *inputs;  // always code.inputs, to be written
   need_t decides;   // an assignment's predicate, of which `paths` makes code.predicate; value -1
   phase_t phase;
   int32_t depth;                               // RESHARD: where it is received

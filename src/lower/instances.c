@@ -94,7 +94,6 @@ static shoal_status_t list_need(const listing_t *l, shoal_opcode_t opcode, const
   item->one_need = (need_t){.value = value, .layout = layout};
   item->needs = &item->one_need;
   item->need_count = item->code.input_count = 1;
-  item->code.inputs = item->inputs = &item->one_input;
   *out_item = item;
   return NULL;
 }

@@ -27,7 +27,8 @@ shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *graph, shoal_opco
   item->one_input = input;
   item->one_output = output;
   item->code = (shoal_instruction_t){.opcode = opcode, .name = name, .predicate = -1};
-  if (input >= 0) item->code.inputs = &item->one_input, item->code.input_count = 1;
+  item->code.inputs = item->inputs = &item->one_input;
+  item->code.input_count = input >= 0;
   if (output >= 0) item->code.outputs = &item->one_output, item->code.output_count = 1;
   if (!SHOAL_PUSH(b->arena, &graph->items, item)) return SHOAL_OOM();
   *out_item = item;

@@ -191,13 +191,12 @@ static shoal_status_t find_operand(moving_t *m, int64_t reader, int32_t *operand
 static shoal_status_t find_arrivals(moving_t *m) {
   for (int64_t i = 0; i < m->count; ++i) {
     item_t *item = m->items[i];
-    int32_t *inputs = item->inputs ? item->inputs : &item->one_input;
     if (takes_aside(m, item)) {
       SHOAL_RETURN_IF_ERROR(note_aside(m, i));
       continue;
     }
     for (int32_t k = 0; k < item->code.input_count; ++k)
-      SHOAL_RETURN_IF_ERROR(find_operand(m, i, &inputs[k]));
+      SHOAL_RETURN_IF_ERROR(find_operand(m, i, &item->inputs[k]));
     if (item->code.predicate >= 0) SHOAL_RETURN_IF_ERROR(find_operand(m, i, &item->code.predicate));
   }
   return NULL;

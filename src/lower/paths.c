@@ -265,7 +265,7 @@ static shoal_status_t exchange(const routing_t *l, int32_t from, int32_t counts,
   SHOAL_RETURN_IF_ERROR(
       add_item(l, SHOAL_OPCODE_EXCHANGE, source->name, phase, depth, from, *out_index, &item));
   for (int i = 0; i < 3; ++i) item->exchanged[i] = inputs[i];
-  item->code.inputs = item->exchanged;
+  item->code.inputs = item->inputs = item->exchanged;
   item->code.input_count = 3;
   return add_channel(l, source, need, phase, item);
 }
