@@ -137,6 +137,13 @@ shoal_status_t shoal_text_finish(shoal_text_t *text, shoal_arena_t *arena,
   return NULL;
 }
 
+shoal_status_t shoal_text_close(shoal_text_t *text, shoal_status_t status, shoal_arena_t *arena,
+                                const char **out_string) {
+  if (!status) return shoal_text_finish(text, arena, out_string);
+  shoal_text_deinit(text);
+  return status;
+}
+
 // Levenshtein distance, or limit + 1 when it is more than that. Words of up to 63 characters.
 static int distance(const char *a, const char *b, int limit) {
   enum { MAX = 64 };

@@ -29,6 +29,9 @@ void shoal_text_add_name(shoal_text_t *text, const char *name);
 // Copies the text into the arena and deinits it (again is harmless).
 SHOAL_MUST_USE shoal_status_t shoal_text_finish(shoal_text_t *text, shoal_arena_t *arena,
                                                 const char **out_string);
+// The same behind printing that may have failed: then only deinits it, and returns that error.
+SHOAL_MUST_USE shoal_status_t shoal_text_close(shoal_text_t *text, shoal_status_t status,
+                                               shoal_arena_t *arena, const char **out_string);
 
 // Scanner over a NUL-terminated text. Blanks (space, tab, CR, and LF when `lines` is false) and
 // comments from '#' (when `comments`) are skipped before each token. The first failed expectation

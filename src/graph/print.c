@@ -127,7 +127,5 @@ shoal_status_t shoal_model_print(const shoal_model_t *model, shoal_arena_t *aren
   for (int64_t i = model->init_rewritten ? 0 : 1; !status && i < model->graphs.count; ++i) {
     status = add_graph(&text, model->graphs.items[i]);
   }
-  if (!status) status = shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }

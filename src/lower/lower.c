@@ -101,8 +101,6 @@ shoal_status_t shoal_lower_explain(const shoal_plan_t *plan, const shoal_lower_o
   shoal_text_init(plan->allocator, &text);
   shoal_status_t status = run_passes(&b, last + 1);
   if (!status) status = shoal_lower_print(&b, &text);
-  if (!status) status = shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
   shoal_program_free(b.program);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }

@@ -174,9 +174,7 @@ shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan, shoal_aren
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   shoal_status_t status = explain_schedules(plan, arena, &text);
-  if (!status) return shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }
 
 static void explain_outputs(const shoal_graph_plan_t *gp, shoal_text_t *text) {
@@ -204,7 +202,5 @@ shoal_status_t shoal_plan_explain(const shoal_plan_t *plan, shoal_arena_t *arena
     if (!status) status = explain_updates(plan, &plan->graphs[g], arena, &text);
     explain_outputs(&plan->graphs[g], &text);
   }
-  if (!status) return shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }

@@ -153,9 +153,7 @@ shoal_status_t shoal_plan_print(const shoal_plan_t *plan, shoal_arena_t *arena,
   shoal_text_t text;
   shoal_text_init(plan->allocator, &text);
   shoal_status_t status = write_plan(plan, arena, &text);
-  if (!status) status = shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -186,7 +186,5 @@ shoal_status_t shoal_plan_why(const shoal_plan_t *plan, const char *pattern, sho
   if (!status && a.count == 0)
     status = SHOAL_ERROR_HINT(NOT_FOUND, "`shoal explain MODEL --graph` lists the names",
                               "'%s' matches no state, input, node or output", pattern);
-  if (!status) return shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }

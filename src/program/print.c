@@ -253,8 +253,6 @@ shoal_status_t shoal_program_print(const shoal_program_t *program, shoal_arena_t
   shoal_text_init(arena->allocator, &text);
   shoal_arena_init(arena->allocator, &scratch);
   shoal_status_t status = add_program(&text, program, &scratch);
-  if (!status) status = shoal_text_finish(&text, arena, out_text);
   shoal_arena_deinit(&scratch);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }

@@ -164,7 +164,5 @@ shoal_status_t probe_key(const shoal_call_t *call, shoal_arena_t *arena, const c
     shoal_text_add_type(&text, &call->inputs[i]);
   }
   shoal_status_t status = shoal_text_add_attrs(&text, call->op, call->attrs);
-  if (!status) return shoal_text_finish(&text, arena, out_key);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_key);
 }

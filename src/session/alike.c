@@ -93,9 +93,7 @@ static shoal_status_t print(const shoal_session_t *session, const shoal_session_
   } else {
     print_options(source, &text);
   }
-  if (!status) status = shoal_text_finish(&text, arena, out_text);
-  shoal_text_deinit(&text);
-  return status;
+  return shoal_text_close(&text, status, arena, out_text);
 }
 
 // ---- hashes ---------------------------------------------------------------------------
