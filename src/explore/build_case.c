@@ -361,6 +361,28 @@ shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c) {
                           .decisions = c->decisions.items};
 }
 
+bool shoal_random_case_overflows(const shoal_random_case_t *c) {
+  for (int64_t n = 0; n < c->nodes.count; ++n) {
+    const shoal_case_node_t *node = &c->nodes.items[n];
+    if (strcmp(node->op, "bound") != 0 || node->refs[1].kind != 'i') continue;
+    const shoal_case_input_t *counts = &c->inputs.items[node->refs[1].index];
+    if (counts->limit > node->outputs[0].shape.dims[counts->type.shape.rank] + 1) return true;
+  }
+  return false;
+}
+
+// The run has to end with one error, about a group that has no room. Takes status.
+static shoal_status_t expect_overflow(shoal_status_t status, const shoal_check_report_t *report) {
+  if (!status) {
+    return SHOAL_ERROR(MISMATCH,
+                       "a group has more rows than there is room for, and nobody says so");
+  }
+  if (report->step != SHOAL_CHECK_RUNNING || !strstr(shoal_status_message(status), "has room for"))
+    return status;
+  shoal_status_free(status);
+  return NULL;
+}
+
 shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_registry_t *registry,
                                        const shoal_check_options_t *with,
                                        shoal_check_report_t *out_report) {
@@ -385,6 +407,8 @@ shoal_status_t shoal_random_case_check(const shoal_random_case_t *c, shoal_regis
   options.restart = rounds(model);
   shoal_status_t status = feeds_of(c, &arena, &options);
   if (!status) status = shoal_check_model(model, &options, out_report);
+  if (shoal_random_case_overflows(c) && !options.static_only)
+    status = expect_overflow(status, out_report);
   shoal_arena_deinit(&arena);
   shoal_model_free(model);
   return status;

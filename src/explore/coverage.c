@@ -53,6 +53,9 @@ static const char *const features[] = {"uneven",
                                        "state copied",
                                        "split for a halo",
                                        "gradient split for a halo",
+                                       "rows exchanged",
+                                       "rows exchanged in micro-batches",
+                                       "more rows than room",
                                        "guarded in place",
                                        "guarded copy",
                                        "bucket reduced",
@@ -543,6 +546,10 @@ static bool add_options(shoal_coverage_t *c, const shoal_plan_t *plan,
     if (state->options.trainable) ok = occurs(c, "feature", shoal_dtype_name(state->type.dtype));
   }
   return ok;
+}
+
+shoal_status_t shoal_coverage_see(shoal_coverage_t *coverage, const char *feature) {
+  return occurs(coverage, "feature", feature) ? NULL : SHOAL_OOM();
 }
 
 shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,

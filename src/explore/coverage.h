@@ -23,6 +23,8 @@ void shoal_coverage_free(shoal_coverage_t *coverage);
 SHOAL_MUST_USE shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
                                                  const shoal_program_t *program,
                                                  const shoal_check_options_t *options);
+// Counts a feature of the case that comes next, which is not seen in its plan.
+SHOAL_MUST_USE shoal_status_t shoal_coverage_see(shoal_coverage_t *coverage, const char *feature);
 // In how many cases it occurred; -1: no such key.
 int64_t shoal_coverage_count(const shoal_coverage_t *coverage, const char *group, const char *name);
 // The key's name of a way: its text without numbers.

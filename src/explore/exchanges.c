@@ -1,5 +1,5 @@
 // Features of exchanges, for coverage: in each micro-batch, in another type, in a bucket, on a lane
-// of its own.
+// of its own, of the rows that are used.
 #include "explore/exchanges.h"
 
 #include <string.h>
@@ -36,8 +36,10 @@ static const char *cast_feature(const shoal_class_t *class, const shoal_instruct
 const char *shoal_exchange_feature(const shoal_program_t *program, const shoal_class_t *class,
                                    const shoal_instruction_t *in) {
   if (in->opcode == SHOAL_OPCODE_COMPUTE) return cast_feature(class, in);
-  if (in->opcode != SHOAL_OPCODE_RESHARD) return NULL;
+  if (!in->channels) return NULL;
   const shoal_channel_t *channel = &program->channels[in->channels[0]];
+  if (in->opcode == SHOAL_OPCODE_EXCHANGE)
+    return channel->micro ? "rows exchanged in micro-batches" : "rows exchanged";
   if (is_in_each(channel)) return "exchanged in each";
   if (channel->lane > 0) return "lane";
   if (in->input_count == 1) return NULL;

@@ -136,7 +136,8 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
 
 enum {
   PIPELINE_EVERY = 12,  // cases: one is a chain of layers on two or three stages
-  WINDOWS_AT = 6        // of these: another one is a chain of windowed nodes
+  WINDOWS_AT = 6,       // of these: another one is a chain of windowed nodes
+  ROWS_AT = 3           // and one has rows of bounded sizes
 };
 
 // ---- the case -----------------------------------------------------------------------------------
@@ -203,14 +204,17 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     aside.state = ~seed;
     if (shoal_chance(&aside, 35)) out_case->blocks = 2 + shoal_roll(&aside, 3);
     const bool windows = !large && seed % PIPELINE_EVERY == WINDOWS_AT;
+    const bool rows = !large && seed % PIPELINE_EVERY == ROWS_AT;
     shoal_model_t *model = NULL;
     shoal_status_t status = pipeline  ? shoal_generate_layers(&g)
                             : windows ? shoal_generate_windows(&g)
+                            : rows    ? shoal_generate_rows(&g)
                                       : generate(&g);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
       status = pipeline  ? shoal_generate_pipeline(&g, model)
                : windows ? shoal_generate_space(&g, model)
+               : rows    ? shoal_generate_dispatch(&g, model)
                          : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);

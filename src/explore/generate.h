@@ -6,6 +6,7 @@
 //   generate_again.c      what is recomputed and what is gathered again
 //   generate_ways.c       ways and layouts that are decided on
 //   generate_windows.c    chains of windowed nodes over an image that is cut
+//   generate_bounded.c    chains over rows of bounded sizes, which are exchanged
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -73,6 +74,11 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_pipeline(shoal_generator_t *g,
 SHOAL_MUST_USE shoal_status_t shoal_generate_windows(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_space(shoal_generator_t *g,
                                                    const shoal_model_t *model);
+// A chain of nodes that bound rows by counts, and of readers; and its plan: both are cut, along
+// different dims.
+SHOAL_MUST_USE shoal_status_t shoal_generate_rows(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_dispatch(shoal_generator_t *g,
+                                                      const shoal_model_t *model);
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);
@@ -85,6 +91,10 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
 // Decides that some blocks are recomputed, and that copies of some states are redone.
 SHOAL_MUST_USE shoal_status_t shoal_generate_again(shoal_generator_t *g,
                                                    const shoal_model_t *model);
+// Decides on a way of a node ("data={x:0 -> out:0}"; NULL for want of memory), unless no plan can be
+// completed with it.
+SHOAL_MUST_USE shoal_status_t shoal_generate_way(shoal_generator_t *g, const shoal_model_t *model,
+                                                 const char *node, const char *way);
 // Decides on ways of some nodes, and on a layout in the place of a pin. Behind all of the plan.
 SHOAL_MUST_USE shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model);
 // Decides that some outputs are gathered on request.

@@ -17,6 +17,12 @@ static shoal_status_t keep_if_it_holds(shoal_generator_t *g, const shoal_model_t
   return NULL;
 }
 
+shoal_status_t shoal_generate_way(shoal_generator_t *g, const shoal_model_t *model,
+                                  const char *node, const char *way) {
+  SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "way", node, way));
+  return keep_if_it_holds(g, model);
+}
+
 // A way of the node that wants no input unreduced, or "whole", along an axis of the first mesh.
 static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
                                const shoal_graph_t *graph, const shoal_mesh_t *mesh) {
@@ -34,9 +40,8 @@ static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
       if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL) return NULL;
     SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
   }
-  SHOAL_RETURN_IF_ERROR(shoal_generate_decide(
-      g, "way", node->name, shoal_arena_printf(g->arena, "%s=%s", axis->name, text)));
-  return keep_if_it_holds(g, model);
+  return shoal_generate_way(g, model, node->name,
+                            shoal_arena_printf(g->arena, "%s=%s", axis->name, text));
 }
 
 // A node that has phases is to be composite, along an axis of the first mesh.

@@ -104,6 +104,13 @@ static const subject_t subjects[] = {
      "v1=dropout(v0,step){p=0.4, key=5}; v2=tanh(v1); v3=matmul(v2,s1); v4=gelu(v3); mesh data=2; "
      "pin i0 data:0; pin s0 data:flat; pin s1 data:0; decide recompute b* yes; decide keep s* "
      "redo"},
+    {"rows exchanged", NULL, NULL, NULL, 3,
+     "seed=13 ranks=3 sgd; i0=i32[3,4]<4; i1=f64[3,4,3,2]; i2=i32[3,4]<4; s0=f64[3,4,3,2]; "
+     "v0=add(i1,s0); v1=bound(v0,i0); v2=tanh(v1); v3=bound(v2,i2); v4=neg(v3); mesh rows=3; "
+     "pin i0 rows:0; pin i1 rows:0; pin i2 rows:1; "
+     "decide way v1/bound rows={x:0, counts:0 -> out:0}; decide way v2/tanh rows={x:1 -> out:1}; "
+     "decide way v3/bound rows={x:1, counts:1 -> out:1}; decide way v4/neg rows={x:0 -> out:0}",
+     2},
     {"64 ranks, two axes", NULL, NULL, NULL, 64,
      "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
      "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "

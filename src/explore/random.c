@@ -93,6 +93,8 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
   if (status) goto done;
   // What runs is the parsed text, so that the reproducer is what failed.
   SHOAL_GOTO_IF_ERROR(status, done, shoal_random_case_parse(text, r->registry, &arena, &c));
+  if (shoal_random_case_overflows(&c))
+    SHOAL_GOTO_IF_ERROR(status, done, shoal_coverage_see(r->coverage, "more rows than room"));
   for (int pass = 0; pass < 2 && !status; ++pass) {
     c.processes = pass == 1;
     if (pass == 1 && (large || (!r->options->processes && index % 8 != 0))) break;

@@ -94,6 +94,9 @@ SHOAL_MUST_USE shoal_status_t shoal_random_case_infer(const shoal_random_case_t 
                                                       const shoal_registry_t *registry,
                                                       shoal_case_node_t *node,
                                                       shoal_arena_t *arena);
+// Has a group of a bounded value more rows than there is room for, in some step? (Counts are drawn
+// from far more than the room: in one of many cases none is beyond it.)
+bool shoal_random_case_overflows(const shoal_random_case_t *c);
 SHOAL_MUST_USE shoal_status_t shoal_random_case_build(const shoal_random_case_t *c,
                                                       shoal_registry_t *registry,
                                                       shoal_allocator_t allocator,

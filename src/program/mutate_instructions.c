@@ -145,6 +145,27 @@ static void drop_member(walk_t *w, const shoal_instruction_t *in, int32_t which)
   mine->input_count = mine->output_count = count - 1;
 }
 
+// An exchange's counts from another part: the other side's, or any buffer of the same type.
+static void walk_counts(walk_t *w, const shoal_instruction_t *in) {
+  const shoal_class_t *class = place_class(&w->place);
+  for (int32_t side = 1; in->opcode == SHOAL_OPCODE_EXCHANGE && side < 3; ++side) {
+    const shoal_type_t *type = &class->buffers[in->inputs[side]].type;
+    for (int32_t b = 0; b < class->buffer_count; ++b) {
+      if (b == in->inputs[side] || !shoal_type_equal(&class->buffers[b].type, type)) continue;
+      if (!shoal_mutate_due(w, SHOAL_MUTATION_COUNTS, "take its counts %s from buffer %d '%s'",
+                            side == 1 ? "here" : "there", b, class->buffers[b].name)) {
+        continue;
+      }
+      shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+      int32_t *inputs =
+          mine ? shoal_mutate_own(w, in->inputs, in->input_count, sizeof *inputs) : NULL;
+      if (!inputs) return;
+      inputs[side] = b;
+      mine->inputs = inputs;
+    }
+  }
+}
+
 static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
   for (int32_t i = 0; i < shoal_instruction_channels(in); ++i) {
     if (shoal_instruction_channels(in) > 1 &&
@@ -154,6 +175,7 @@ static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
     change_channel(w, in, i, in->channels[i] + 1);
     change_channel(w, in, i, in->channels[i] - 1);
   }
+  walk_counts(w, in);
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_reduce_t other = in->reduce == SHOAL_REDUCE_SUM ? SHOAL_REDUCE_MAX : SHOAL_REDUCE_SUM;
     if (shoal_mutate_due(w, SHOAL_MUTATION_REDUCTION, "change the reduction")) {
