@@ -17,7 +17,7 @@ shoal_status_t shoal_generate_rows(gen_t *g) {
   const shoal_dtype_t dtypes[] = {SHOAL_I32, SHOAL_I64, SHOAL_U8};
   shoal_case_input_t counts = {.type = {dtypes[shoal_roll(g, 3)], shape}, .limit = capacity + 1};
   counts.type.shape.rank = groups;
-  if (shoal_chance(g, 12)) counts.limit *= 4;
+  if (shoal_chance(g, 20)) counts.limit *= 4;
   g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : shoal_chance(g, 60) ? SHOAL_F32 : SHOAL_BF16;
   g->c->steps = SHOAL_CASE_STEPS;
   g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
