@@ -91,8 +91,8 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_offload(shoal_generator_t *g,
 // Decides that some blocks are recomputed, and that copies of some states are redone.
 SHOAL_MUST_USE shoal_status_t shoal_generate_again(shoal_generator_t *g,
                                                    const shoal_model_t *model);
-// Decides on a way of a node ("data={x:0 -> out:0}"; NULL for want of memory), unless no plan can be
-// completed with it.
+// Decides on a way of a node ("data={x:0 -> out:0}"; NULL for want of memory), unless no plan can
+// be completed with it.
 SHOAL_MUST_USE shoal_status_t shoal_generate_way(shoal_generator_t *g, const shoal_model_t *model,
                                                  const char *node, const char *way);
 // Decides on ways of some nodes, and on a layout in the place of a pin. Behind all of the plan.
