@@ -1,6 +1,7 @@
 // shoal rules [op] [--format json]: how ops may be cut, found by running them. Without an op, all
 // native ones; each on the example calls of its record. Behind a rule stands whether it came with
-// the build or was discovered now, and the small call it was found on: its key.
+// the build or was discovered now, and the small call it was found on: its key. Ops that have
+// phases have a composite way too.
 #include <stdio.h>
 #include <string.h>
 
@@ -54,11 +55,16 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
   }
   const char *origin = rule->shipped ? "shipped" : "discovered";
   if (p->json) {
-    fprintf(p->out, "], \"origin\": \"%s\", \"key\": ", origin);
+    fprintf(p->out,
+            "], \"composite\": %s, \"origin\": \"%s\", \"key\": ", op->decompose ? "true" : "false",
+            origin);
     cli_print_json(rule->key, p->out);
     fprintf(p->out, "}");
   } else {
-    if (rule->way_count == 0) fprintf(p->out, "    whole only\n");
+    if (op->decompose)
+      fprintf(p->out, "    composite: in parts, along any dim\n");
+    else if (rule->way_count == 0)
+      fprintf(p->out, "    whole only\n");
     fprintf(p->out, "    (%s: %s)\n", origin, rule->key);
   }
   return NULL;

@@ -149,7 +149,7 @@ static shoal_status_t name_node(shoal_graph_t *graph, const shoal_node_spec_t *s
   if (base && strlen(base) >= SHOAL_NAME_LIMIT - 20) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the name '%.80s...' is too long", base);
   }
-  *out_name = base ? shoal_names_take(&graph->model->arena, &b->names, base) : NULL;
+  *out_name = base ? shoal_names_take(&graph->model->arena, &b->names, b->avoid, base) : NULL;
   return *out_name ? NULL : SHOAL_OOM();
 }
 

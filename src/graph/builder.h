@@ -34,6 +34,7 @@ typedef struct shoal_purpose {
 
 struct shoal_graph_builder {
   shoal_names_t names;             // of nodes and values
+  const shoal_names_t *avoid;      // names that are kept for others; NULL: none
   SHOAL_VEC(const char *) scopes;  // full path of each open scope, "" for the root
   SHOAL_VEC(shoal_site_t) sites;
   SHOAL_VEC(shoal_purpose_t) purposes;  // the last counts; none: forward
@@ -42,7 +43,7 @@ struct shoal_graph_builder {
 };
 
 // Names. All are arena strings of the model; NULL when memory is short.
-const char *shoal_names_take(shoal_arena_t *arena, shoal_names_t *names,
+const char *shoal_names_take(shoal_arena_t *arena, shoal_names_t *names, const shoal_names_t *avoid,
                              const char *base);  // base, base_1 ...
 SHOAL_MUST_USE bool shoal_names_add(shoal_arena_t *arena, shoal_names_t *names, const char *name,
                                     bool *out_new);  // `name` is kept; false when memory is short

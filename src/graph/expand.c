@@ -66,8 +66,10 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
   SHOAL_RETURN_IF_ERROR(shoal_graph_push_purpose(x->to, purpose_of(x, node)));
   shoal_graph_emitter_t emitter;
   shoal_graph_emitter_init(x->to, node->file, node->line, &emitter);
+  x->to->builder->avoid = &from->builder->names;  // nodes behind this one keep theirs
   for (int32_t i = 0; i < node->output_count; ++i) outputs[i] = SHOAL_NO_REF;
   node->op->decompose(&call, &emitter.base, inputs, outputs);
+  x->to->builder->avoid = NULL;
   shoal_graph_pop_purpose(x->to);
   shoal_graph_pop_scope(x->to);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&emitter));

@@ -41,13 +41,21 @@ bool shoal_names_add(shoal_arena_t *arena, shoal_names_t *names, const char *nam
   return true;
 }
 
-const char *shoal_names_take(shoal_arena_t *arena, shoal_names_t *names, const char *base) {
+static bool has(const shoal_names_t *names, const char *name) {
+  return names && names->capacity > 0 && find(names, name)->name;
+}
+
+const char *shoal_names_take(shoal_arena_t *arena, shoal_names_t *names, const shoal_names_t *avoid,
+                             const char *base) {
+  const bool kept = has(avoid, base);  // then no slot counts its suffixes
   const char *name = shoal_arena_strdup(arena, base);
-  for (;;) {
-    bool is_new;
-    if (!name || !shoal_names_add(arena, names, name, &is_new)) return NULL;
+  for (int64_t next = 1;;) {
+    bool is_new = false;
+    if (!name) return NULL;
+    if (!has(avoid, name) && !shoal_names_add(arena, names, name, &is_new)) return NULL;
     if (is_new) return name;
-    name = shoal_arena_printf(arena, "%s_%lld", base, (long long)find(names, base)->next++);
+    const int64_t suffix = kept ? next++ : find(names, base)->next++;
+    name = shoal_arena_printf(arena, "%s_%lld", base, (long long)suffix);
   }
 }
 

@@ -30,7 +30,7 @@ bool shoal_choice_is_composite(const char *choice) {
 
 static shoal_status_t no_parts(const shoal_intent_decision_t *decision, const shoal_node_t *node) {
   return shoal_decision_annotate(
-      decision, SHOAL_ERROR_HINT(UNSUPPORTED, "`shoal rules OP` lists the ways of an op",
+      decision, SHOAL_ERROR_HINT(UNSUPPORTED, "`shoal rules` says which ops have a composite way",
                                  "about node '%s': %s has no phases, so it has no composite way",
                                  node->name, node->op->name));
 }

@@ -153,6 +153,28 @@ static void test_decided(void **state) {
   shoal_model_free(model);
 }
 
+// A node that is called like a part keeps its name: parts are called otherwise.
+static void test_names(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(4, 64)), soft;
+  const shoal_attr_t axis = shoal_attr_int("axis", 1);
+  shoal_node_add(g, "shoal.softmax", 1, &x, 1, &axis, 1, &soft);
+  shoal_scope_push(g, "softmax");
+  shoal_output(g, "out", shoal_exp(g, soft));
+  shoal_scope_pop(g);
+  assert_ok(shoal_model_status(model));
+  shoal_plan_t *plan = plan_with(model, "tensor:1", 0, NULL);
+  assert_int_equal(plan->composites.count, 1);
+  expect_way(plan, "softmax/exp", "tensor", "{x:1 -> out:1}~");
+  expect_way(plan, "softmax/exp_1", "tensor", "{x:1 -> out:1}~");
+  const shoal_graph_t *graph = plan->graphs[plan->composites.items[0].graph].graph;
+  assert_string_equal(graph->nodes.items[graph->nodes.count - 1].name, "softmax/exp");
+  shoal_plan_free(plan);
+  shoal_model_free(model);
+}
+
 static void test_along_one_of_two_axes(void **state) {
   (void)state;
   shoal_model_t *model = columns();
@@ -332,10 +354,15 @@ static void test_vocabulary(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_found),      cmocka_unit_test(test_weighed),
-      cmocka_unit_test(test_decided),    cmocka_unit_test(test_along_one_of_two_axes),
-      cmocka_unit_test(test_refused),    cmocka_unit_test(test_file),
-      cmocka_unit_test(test_older_file), cmocka_unit_test(test_expanded_without_a_cut),
+      cmocka_unit_test(test_found),
+      cmocka_unit_test(test_weighed),
+      cmocka_unit_test(test_decided),
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_along_one_of_two_axes),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_file),
+      cmocka_unit_test(test_older_file),
+      cmocka_unit_test(test_expanded_without_a_cut),
       cmocka_unit_test(test_vocabulary),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
