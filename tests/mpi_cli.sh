@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `shoal train`, `check` and `perf` under mpirun: one job on the launcher's ranks, not one per rank; another
-# number of ranks than the launcher's is an error, under `shoal run` as well.
+# number of ranks than the launcher's is an error, under `shoal run` as well. And a program whose ranks send
+# each other as many rows as counts say.
 # labels: slow
 set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
@@ -32,6 +33,13 @@ for family in $families; do
   launch $family 2 "$shoal" perf comm --collective all_reduce --sizes 8K --samples 2 >"$work/out" 2>"$work/err" </dev/null ||
     { fail "$family: perf"; show; }
   [ "$(grep -c '^2 ranks, backend mpi' "$work/out")" -eq 1 ] || { fail "$family: perf"; show; }
+  launch $family 2 "$build/examples/experts" >"$work/out" 2>"$work/err" </dev/null || { fail "$family: experts"; show; }
+  grep -q '^rank 0 of 2 sent [1-9][0-9]* bytes of tokens' "$work/out" || { fail "$family: experts"; show; }
+  "$build/examples/experts" | grep loss | diff - <(grep loss "$work/out") || fail "$family: losses of experts"
+  launch $family 2 "$build/examples/experts" overflow >"$work/out" 2>"$work/err" </dev/null &&
+    fail "$family: experts overflow"
+  [ "$(grep -c "'dispatch/bound'.*group \[3, 1\] has 13 rows, and dim 2 has room" "$work/err")" -ge 2 ] ||
+    { fail "$family: experts overflow"; show; }
   for command in "train mlp --steps 2" "check mlp" "perf comm"; do
     refused launch $family 2 "$shoal" $command -n 3
   done
