@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README.md, docs/guide.md, docs/pipelines.md and docs/primitives.md show is so.
+"""What README.md and the pages of docs/ show is so (docs/walkthrough.md has a test of its own).
 
 In a box, `$ shoal ...` is run (`# exit N` behind it: it must end so) and every line shown must be printed, in that
 order; `...` stands for anything, also inside a line. A box marked ```c FILE or ```json FILE must quote that file.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("SHOAL_SOURCE_DIR", Path(__file__).resolve().parent.parent))
 SHOAL = os.environ.get("SHOAL_BIN", str(SOURCE / "build/release/shoal"))
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("guide", "plan", "pipelines", "memory", "cluster", "primitives"))]
 failures = []
 
 
@@ -147,7 +148,7 @@ def main():
         Path(folder, "bin/shoal").symlink_to(SHOAL)
         for name in ("examples", "LICENSE"):
             Path(folder, name).symlink_to(SOURCE / name)
-        for page in sys.argv[1:] or ["README.md", "docs/guide.md", "docs/pipelines.md", "docs/primitives.md"]:
+        for page in sys.argv[1:] or PAGES:
             check_page(page, folder)
     check_codes()
     check_map()
