@@ -7,14 +7,7 @@
 static void good_programs_pass(void **state) {
   (void)state;
   static const char *const programs[] = {TRAIN, STAGES, GUARDED, PIPELINE};
-  shoal_registry_t *registry = test_registry();
-  for (size_t i = 0; i < sizeof programs / sizeof *programs; ++i) {
-    shoal_program_t *program = NULL;
-    assert_ok(shoal_program_parse("p", programs[i], registry, shoal_allocator_system(), &program));
-    assert_ok(shoal_program_check(program, shoal_allocator_system()));
-    shoal_program_free(program);
-  }
-  shoal_registry_release(registry);
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; ++i) expect_good(programs[i]);
 }
 
 // Columns are sent, which lie apart, and received as rows of what they make up, which do not.
@@ -35,12 +28,7 @@ static const char TURNED[] =
 
 static void workspace(void **state) {
   (void)state;
-  shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", TURNED, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_check(program, shoal_allocator_system()));
-  shoal_program_free(program);
-  shoal_registry_release(registry);
+  expect_good(TURNED);
   static const corruption_t cases[] = {
       {"128@512", "64@512", "the messages of channel 0 need 128 bytes of workspace here"},
       {"128@512", "128@576", "its workspace of 128 bytes at 576"},
@@ -88,12 +76,7 @@ static const char MIDDLE[] =
 
 static void micro_batches_in_the_middle(void **state) {
   (void)state;
-  shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", MIDDLE, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_check(program, shoal_allocator_system()));
-  shoal_program_free(program);
-  shoal_registry_release(registry);
+  expect_good(MIDDLE);
   static const corruption_t cases[] = {
       {"256@704", "128@704", "micro-batch 2: rank 0: the messages of channel 0 need 192 bytes"},
       // Rank 0 meets in channel 1 first, rank 1 in channel 0.
@@ -199,12 +182,7 @@ static const char UNEVEN_CLASSES[] =
 
 static void sizes_are_those_of_the_class(void **state) {
   (void)state;
-  shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", UNEVEN_CLASSES, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_check(program, shoal_allocator_system()));
-  shoal_program_free(program);
-  shoal_registry_release(registry);
+  expect_good(UNEVEN_CLASSES);
   static const corruption_t cases[] = {
       {"bytes 128 offset 0", "bytes 64 offset 0",
        "class 0: buffer 0 'w': it has 64 bytes, its largest part needs 128"},
@@ -237,16 +215,11 @@ static void harmless_changes_pass(void **state) {
       {STAGES, "0:0{0=0} 0:1{0=1}[0<1.1] 1:0{0=0} 1:1{0=1}[0<2.1]",
        "0:0{0=0} 1:0{0=0}[0<1.1] 0:1{0=1} 1:1{0=1}[0<1.1]"},
   };
-  shoal_registry_t *registry = test_registry();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     char *text = edit(cases[i].base, cases[i].from, cases[i].to);
-    shoal_program_t *program = NULL;
-    assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-    assert_ok(shoal_program_check(program, shoal_allocator_system()));
-    shoal_program_free(program);
+    expect_good(text);
     test_free(text);
   }
-  shoal_registry_release(registry);
 }
 
 // Micro-batches are cut outside the ranks: row 2 is rank 1's in its micro-batch, but rank 0's in
@@ -387,13 +360,8 @@ static void large_worlds(void **state) {
   text = edit(wide, "2:1 2:2 ", order.data);
   test_free(wide);
   shoal_text_deinit(&order);
-  shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_check(program, shoal_allocator_system()));
-  shoal_program_free(program);
+  expect_good(text);
   test_free(text);
-  shoal_registry_release(registry);
 }
 
 int main(void) {

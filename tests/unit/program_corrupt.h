@@ -14,8 +14,7 @@ static void all_are_caught(const char *base, const corruption_t *cases, size_t c
   shoal_registry_t *registry = test_registry();
   for (size_t i = 0; i < count; ++i) {
     char *text = edit(base, cases[i].from, cases[i].to);
-    shoal_program_t *program = NULL;
-    assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+    shoal_program_t *program = parse_ok(text, registry);
     assert_error(MISMATCH, cases[i].message,
                  shoal_program_check(program, shoal_allocator_system()));
     shoal_program_free(program);

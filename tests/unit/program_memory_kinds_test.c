@@ -3,16 +3,10 @@
 #include "program_corrupt.h"
 #include "program_race.h"
 
-static shoal_program_t *parse(const char *text, shoal_registry_t *registry) {
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-  return program;
-}
-
 static void prints_and_parses(void **state) {
   (void)state;
   shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = parse(OFFLOADED, registry);
+  shoal_program_t *program = parse_ok(OFFLOADED, registry);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
   const shoal_class_t *class = &program->classes[0];
   assert_int_equal(class->arena_bytes[SHOAL_MEMORY_DEVICE], 384);
@@ -58,7 +52,7 @@ static void names(void **state) {
 static void use_is_told_by_kind(void **state) {
   (void)state;
   shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = parse(OFFLOADED, registry);
+  shoal_program_t *program = parse_ok(OFFLOADED, registry);
   shoal_memory_use_t use;
   assert_ok(shoal_program_memory(program, 0, shoal_allocator_system(), &use));
   assert_int_equal(use.states, 0);  // the state is in a file
@@ -109,7 +103,7 @@ static void kinds_do_not_overlap(void **state) {
   char *one = edit(OFFLOADED, "\"y\" f64[8] \"\" memory host", "\"y\" f64[8] \"\" memory file");
   char *two = edit(one, "9 copy copy (7) -> (0)", "9 copy copy (7) -> (3)");
   shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = parse(two, registry);
+  shoal_program_t *program = parse_ok(two, registry);
   assert_error(MISMATCH, "has been overwritten by buffer",
                shoal_program_check(program, shoal_allocator_system()));
   shoal_program_free(program);

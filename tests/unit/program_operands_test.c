@@ -42,12 +42,9 @@ static void well(const char *text) {
   shoal_registry_t *registry = test_registry();
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
-  shoal_program_t *program = NULL;
-  const char *printed = NULL;
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+  shoal_program_t *program = parse_ok(text, registry);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
-  assert_ok(shoal_program_print(program, &arena, &printed));
-  assert_string_equal(printed, text);
+  expect_text(program, text);
   shoal_bound_t bound;
   for (int32_t rank = 0; rank < program->world; ++rank) {
     assert_ok(shoal_program_bind(program, rank, &arena, &bound));
@@ -134,8 +131,7 @@ static void collectives_differ(void **state) {
     char *b = edit(base, "\"w\" f32[4] \"d:partial(sum)\" bytes", from);
     char *c = edit(b, "\"w\" f32[4] \"\" bytes", to);
     char *text = edit(c, "channel 1 f32[4] \"d:partial(sum)\" -> \"\"", channel);
-    shoal_program_t *program = NULL;
-    assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+    shoal_program_t *program = parse_ok(text, registry);
     shoal_status_t status = shoal_program_check(program, shoal_allocator_system());
     if (!cases[i].part)
       assert_ok(status);

@@ -42,14 +42,8 @@ static const char IN_PLACE[] =
 
 static void check_text(const char *text, bool passes) {
   shoal_registry_t *registry = test_registry();
-  shoal_program_t *program = NULL;
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  const char *printed = NULL;
-  assert_ok(shoal_program_print(program, &arena, &printed));
-  assert_string_equal(printed, text);
-  shoal_arena_deinit(&arena);
+  shoal_program_t *program = parse_ok(text, registry);
+  expect_text(program, text);
   if (passes) assert_ok(shoal_program_check(program, shoal_allocator_system()));
   shoal_program_free(program);
   shoal_registry_release(registry);

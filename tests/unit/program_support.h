@@ -265,6 +265,30 @@ static inline shoal_registry_t *test_registry(void) {
   return registry;
 }
 
+static inline shoal_program_t *parse_ok(const char *text, const shoal_registry_t *registry) {
+  shoal_program_t *program = NULL;
+  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
+  return program;
+}
+
+static inline void expect_text(const shoal_program_t *program, const char *text) {
+  shoal_arena_t arena;
+  const char *printed = NULL;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  assert_ok(shoal_program_print(program, &arena, &printed));
+  assert_string_equal(printed, text);
+  shoal_arena_deinit(&arena);
+}
+
+// The program of this text passes the static check.
+static inline void expect_good(const char *text) {
+  shoal_registry_t *registry = test_registry();
+  shoal_program_t *program = parse_ok(text, registry);
+  assert_ok(shoal_program_check(program, shoal_allocator_system()));
+  shoal_program_free(program);
+  shoal_registry_release(registry);
+}
+
 // The text with the first `from` replaced by `to`; the caller owns it.
 static inline char *edit(const char *text, const char *from, const char *to) {
   const char *at = strstr(text, from);

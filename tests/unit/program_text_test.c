@@ -13,17 +13,11 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 static void round_trips(void **state) {
   (void)state;
   shoal_registry_t *registry = test_registry();
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
   for (int i = 0; i < PROGRAMS; ++i) {
-    shoal_program_t *program = NULL;
-    const char *text = NULL;
-    assert_ok(shoal_program_parse("p", programs[i], registry, shoal_allocator_system(), &program));
-    assert_ok(shoal_program_print(program, &arena, &text));
-    assert_string_equal(text, programs[i]);
+    shoal_program_t *program = parse_ok(programs[i], registry);
+    expect_text(program, programs[i]);
     shoal_program_free(program);
   }
-  shoal_arena_deinit(&arena);
   shoal_registry_release(registry);
 }
 
@@ -49,13 +43,8 @@ static void odd_things_round_trip(void **state) {
       "  order nothing\n"
       "class 1 ranks 1 arena 64\n";
   shoal_registry_t *registry = test_registry();
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  shoal_program_t *program = NULL;
-  const char *printed = NULL;
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_print(program, &arena, &printed));
-  assert_string_equal(printed, text);
+  shoal_program_t *program = parse_ok(text, registry);
+  expect_text(program, text);
   assert_ptr_equal(shoal_program_class_of(program, 3), &program->classes[0]);
   assert_ptr_equal(shoal_program_class_of(program, 1), &program->classes[1]);
   assert_null(shoal_program_class_of(program, 4));
@@ -63,12 +52,10 @@ static void odd_things_round_trip(void **state) {
 
   // Blank lines, comments and blanks between tokens are allowed.
   char *loose = edit(text, "micro 1\n", "\n# so many\n  micro   1 # one\n\n");
-  assert_ok(shoal_program_parse("p", loose, registry, shoal_allocator_system(), &program));
-  assert_ok(shoal_program_print(program, &arena, &printed));
-  assert_string_equal(printed, text);
+  program = parse_ok(loose, registry);
+  expect_text(program, text);
   shoal_program_free(program);
   test_free(loose);
-  shoal_arena_deinit(&arena);
   shoal_registry_release(registry);
 }
 
@@ -83,21 +70,13 @@ static void attributes_of_every_kind_round_trip(void **state) {
       "    0 compute compute shoal.concat (0, 1, 0) -> (1) {axis=-1} \"c\"\n",
   };
   shoal_registry_t *registry = test_registry();
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
   for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
     char *text = edit(TRAIN, line, lines[i]);
-    shoal_program_t *program = NULL;
-    const char *printed = NULL;
-    shoal_status_t status =
-        shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
-    assert_ok(status);
-    assert_ok(shoal_program_print(program, &arena, &printed));
-    assert_string_equal(printed, text);
+    shoal_program_t *program = parse_ok(text, registry);
+    expect_text(program, text);
     shoal_program_free(program);
     test_free(text);
   }
-  shoal_arena_deinit(&arena);
   shoal_registry_release(registry);
 }
 
