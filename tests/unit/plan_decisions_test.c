@@ -4,24 +4,12 @@
 // and what cannot be meant is refused with a message that names it.
 #include <stdlib.h>
 
-#include "plan_support.h"
+#include "plan_model_fixture.h"
 #include "shoal/schedule.h"
-
-static shoal_model_t *model;
-static shoal_rules_t *rules;
 
 static int set_up(void **state) {
   (void)state;
-  model = small_gpt(false);
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  shoal_model_free(model);
-  return 0;
+  return set_up_with(small_gpt(false));
 }
 
 static const char *const mesh_texts[] = {"data=2"};

@@ -1,23 +1,11 @@
 // links: all
 //
 // Intents that cannot be meant: each is one clear error that names what is wrong and what to do.
-#include "plan_support.h"
-
-static shoal_model_t *model;
-static shoal_rules_t *rules;
+#include "plan_model_fixture.h"
 
 static int set_up(void **state) {
   (void)state;
-  model = small_mlp(7);
-  rules = new_rules();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  shoal_rules_free(rules);
-  shoal_model_free(model);
-  return 0;
+  return set_up_with(small_mlp(7));
 }
 
 #define STRINGS(...)                                                                 \

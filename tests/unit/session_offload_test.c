@@ -2,15 +2,9 @@
 // give the bits of those that keep everything on the device, over several steps, micro-batches and
 // schedules, and the device's arena is smaller by what lies elsewhere, but for what is on its way.
 // links: all
-#include <string.h>
+#include "layers_support.h"
 
-#include "base/arena.h"
-#include "plan_fixture.h"
-#include "run_support.h"
-#include "shoal/ops.h"
-#include "shoal/session.h"
-
-enum { STEPS = 3, MOST_LAYERS = 12, MOST_VALUES = 1 << 13 };
+enum { MOST_LAYERS = 12 };
 
 typedef struct shape {
   int layers;
@@ -71,19 +65,11 @@ static shoal_model_t *make_model(const shape_t *shape) {
 // With these decisions, and the shape's schedule.
 static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *shape, int64_t count,
                                    const shoal_intent_decision_t *decisions) {
-  char meshes[4][48], patterns[MOST_LAYERS + 1][24], names[MOST_LAYERS + 1][16], inputs[2][32];
-  const char *mesh_texts[4];
+  char patterns[MOST_LAYERS + 1][24], names[MOST_LAYERS + 1][16], inputs[2][32];
+  stage_meshes_t meshes;
   shoal_intent_entry_t stages[MOST_LAYERS + 1];
   shoal_intent_decision_t all[8];
-  for (int s = 0; s < shape->stages; ++s) {
-    const int first = s * shape->data;
-    int length = snprintf(meshes[s], sizeof meshes[s], "m%d!data=%d,micro=%lld@%d", s, shape->data,
-                          (long long)shape->micro, first);
-    if (shape->data > 1)
-      snprintf(meshes[s] + length, sizeof meshes[s] - (size_t)length, "-%d",
-               first + shape->data - 1);
-    mesh_texts[s] = meshes[s];
-  }
+  name_meshes(shape->stages, shape->data, shape->micro, &meshes);
   for (int c = 0; c <= shape->layers; ++c) {
     const int layer = c < shape->layers ? c : c - 1;
     snprintf(patterns[c], sizeof patterns[c], c < shape->layers ? "layer%d/*" : "cross_entropy*",
@@ -102,7 +88,7 @@ static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *sh
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(model, rules,
                               &(shoal_intent_t){.mesh_count = shape->stages,
-                                                .meshes = mesh_texts,
+                                                .meshes = meshes.texts,
                                                 .layout_count = COUNT(layouts),
                                                 .layouts = layouts,
                                                 .stage_count = shape->layers + 1,
@@ -118,40 +104,7 @@ static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *sh
 
 // ---- running ------------------------------------------------------------------------------
 
-typedef struct job {
-  const shape_t *shape;
-  const shoal_program_t *program;
-  bool opaque;
-  double values[8][MOST_VALUES];  // by rank: losses, then states
-  int64_t count[8];
-} job_t;
-
-static shoal_status_t train(job_t *job, int32_t rank, shoal_session_t *session,
-                            shoal_arena_t *arena) {
-  const shape_t *shape = job->shape;
-  const int64_t size = shape->batch * shape->width;
-  double *x = SHOAL_NEW(arena, double, size), *out = job->values[rank];
-  int32_t *y = SHOAL_NEW(arena, int32_t, shape->batch);
-  int64_t count = 0;
-  for (int step = 0; step < STEPS; ++step) {
-    for (int64_t i = 0; i < size; ++i) x[i] = (double)((i * 7 + step * 13) % 19) / 9 - 1;
-    for (int64_t i = 0; i < shape->batch; ++i) y[i] = (int32_t)((i * 5 + step) % shape->width);
-    SHOAL_RETURN_IF_ERROR(shoal_feed(session, "x", x, sizeof *x * (size_t)size));
-    SHOAL_RETURN_IF_ERROR(shoal_feed(session, "y", y, sizeof *y * (size_t)shape->batch));
-    SHOAL_RETURN_IF_ERROR(shoal_run(session, "train"));
-    // The last two runs are enqueued before the first of them is read.
-    if (step != STEPS - 2) SHOAL_RETURN_IF_ERROR(shoal_fetch(session, "loss", &out[count++], 8));
-  }
-  for (int64_t s = 0; s < job->program->state_count; ++s) {
-    const shoal_program_state_t *saved = &job->program->states[s];
-    const int64_t elements = shoal_shape_count(&saved->type.shape);
-    if (saved->type.dtype != SHOAL_F64) continue;
-    EXPECT(count + elements <= MOST_VALUES, "too many values");
-    SHOAL_RETURN_IF_ERROR(
-        shoal_session_get(session, saved->name, &out[count], (size_t)(8 * elements)));
-    count += elements;
-  }
-  job->count[rank] = count;
+static shoal_status_t look_at_memory(const shoal_session_t *session, int32_t rank) {
   const shoal_memory_report_t memory = shoal_session_memory(session);
   for (int kind = SHOAL_MEMORY_HOST; kind < SHOAL_MEMORY_COUNT; ++kind)
     EXPECT(memory.arena_touched[kind] <= memory.arena_planned[kind] &&
@@ -161,34 +114,8 @@ static shoal_status_t train(job_t *job, int32_t rank, shoal_session_t *session,
   return NULL;
 }
 
-static shoal_status_t run_rank(void *self, shoal_world_t *world) {
-  job_t *job = self;
-  shoal_session_t *session = NULL;
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  shoal_status_t status = shoal_session_create(
-      job->program, &(shoal_parallelize_options_t){.world = world, .opaque = job->opaque},
-      &session);
-  if (!status) status = train(job, shoal_world_rank(world), session, &arena);
-  shoal_session_free(session);
-  shoal_arena_deinit(&arena);
-  return status;
-}
-
 static job_t *run_program(const shape_t *shape, const shoal_program_t *program, bool opaque) {
-  job_t *job = calloc(1, sizeof *job);
-  assert_non_null(job);
-  *job = (job_t){.shape = shape, .program = program, .opaque = opaque};
-  run_ranks_ok(world_of(shape), run_rank, job);
-  return job;
-}
-
-static void expect_same_bits(const shape_t *shape, const job_t *a, const job_t *b) {
-  for (int32_t r = 0; r < world_of(shape); ++r) {
-    assert_int_equal(a->count[r], b->count[r]);
-    assert_true(a->count[r] > 0);
-    assert_memory_equal(a->values[r], b->values[r], sizeof(double) * (size_t)a->count[r]);
-  }
+  return run_layers(program, shape->batch, shape->width, opaque, look_at_memory);
 }
 
 // ---- bits -----------------------------------------------------------------------------------
@@ -223,7 +150,7 @@ static void try_shape(const shape_t *shape) {
                    program->classes[c].arena_bytes[SHOAL_MEMORY_FILE];
     if (elsewhere == 0) fail_msg("%s: nothing lies elsewhere", choices[i].what);
     job_t *mine = run_program(shape, program, i % 2 == 1);
-    expect_same_bits(shape, reference, mine);
+    expect_same_bits(reference, mine);
     free(mine);
     shoal_program_free(program);
   }

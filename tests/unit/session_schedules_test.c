@@ -4,19 +4,14 @@
 // micro-batches of different size; slots are as many as are in flight; with equal works the bubble
 // in simulation is that of the formula. links: all
 #include <math.h>
-#include <string.h>
 
-#include "base/arena.h"
 #include "base/text.h"
-#include "plan_fixture.h"
+#include "layers_support.h"
 #include "program/mutate.h"
-#include "run_support.h"
-#include "shoal/ops.h"
 #include "shoal/schedule.h"
-#include "shoal/session.h"
 #include "shoal/simulate.h"
 
-enum { WIDTH = 6, STEPS = 3, MOST_CHUNKS = 8 };
+enum { WIDTH = 6, MOST_CHUNKS = 8 };
 
 typedef struct shape {
   int stages;     // meshes
@@ -59,16 +54,10 @@ static shoal_model_t *make_model(const shape_t *shape) {
 // With the schedule of this choice; NULL: none. With `recompute` layers are computed again.
 static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *shape,
                                    const char *choice, bool recompute) {
-  char meshes[4][48], patterns[MOST_CHUNKS + 1][16], names[MOST_CHUNKS + 1][4], inputs[2][32];
-  const char *mesh_texts[4];
+  char patterns[MOST_CHUNKS + 1][16], names[MOST_CHUNKS + 1][4], inputs[2][32];
+  stage_meshes_t meshes;
   shoal_intent_entry_t stages[MOST_CHUNKS + 1];
-  for (int s = 0; s < shape->stages; ++s) {
-    const int first = s * shape->data;
-    snprintf(meshes[s], sizeof meshes[s], "m%d!data=%d,micro=%lld@%d-%d", s, shape->data,
-             (long long)shape->micro, first, first + shape->data - 1);
-    if (shape->data == 1) *strrchr(meshes[s], '-') = 0;
-    mesh_texts[s] = meshes[s];
-  }
+  name_meshes(shape->stages, shape->data, shape->micro, &meshes);
   const int chunks = all_chunks(shape);
   for (int c = 0; c <= chunks; ++c) {
     snprintf(patterns[c], sizeof patterns[c], c < chunks ? "chunk%d/*" : "cross_entropy*", c);
@@ -84,7 +73,7 @@ static shoal_program_t *lower_with(const shoal_model_t *model, const shape_t *sh
   shoal_plan_t *plan;
   assert_ok(shoal_plan_create(model, rules,
                               &(shoal_intent_t){.mesh_count = shape->stages,
-                                                .meshes = mesh_texts,
+                                                .meshes = meshes.texts,
                                                 .layout_count = COUNT(layouts),
                                                 .layouts = layouts,
                                                 .stage_count = chunks + 1,
@@ -107,65 +96,8 @@ static shoal_program_t *lower_as(const shoal_model_t *model, const shape_t *shap
 
 // ---- running ----------------------------------------------------------------------------
 
-enum { MOST_VALUES = 4096 };
-
-typedef struct job {
-  const shape_t *shape;
-  const shoal_program_t *program;
-  bool opaque;
-  double values[8][MOST_VALUES];  // by rank: losses, then states
-  int64_t count[8];
-} job_t;
-
-static shoal_status_t run_rank(void *self, shoal_world_t *world) {
-  job_t *job = self;
-  const int32_t rank = shoal_world_rank(world);
-  const shape_t *shape = job->shape;
-  shoal_session_t *session = NULL;
-  double x[32 * WIDTH], *out = job->values[rank];
-  int32_t y[32];
-  int64_t count = 0;
-  shoal_status_t status = shoal_session_create(
-      job->program, &(shoal_parallelize_options_t){.world = world, .opaque = job->opaque},
-      &session);
-  for (int step = 0; step < STEPS && !status; ++step) {
-    for (int64_t i = 0; i < shape->batch * WIDTH; ++i)
-      x[i] = (double)((i * 7 + step * 13) % 19) / 9 - 1;
-    for (int64_t i = 0; i < shape->batch; ++i) y[i] = (int32_t)((i * 5 + step) % WIDTH);
-    status = shoal_feed(session, "x", x, sizeof *x * (size_t)(shape->batch * WIDTH));
-    if (!status) status = shoal_feed(session, "y", y, sizeof *y * (size_t)shape->batch);
-    if (!status) status = shoal_run(session, "train");
-    // The last two runs are enqueued before the first of them is read.
-    if (!status && step != STEPS - 2) status = shoal_fetch(session, "loss", &out[count++], 8);
-  }
-  for (int64_t s = 0; s < job->program->state_count && !status; ++s) {
-    const shoal_program_state_t *saved = &job->program->states[s];
-    const int64_t elements = shoal_shape_count(&saved->type.shape);
-    if (saved->type.dtype != SHOAL_F64) continue;
-    EXPECT(count + elements <= MOST_VALUES, "too many values");
-    status = shoal_session_get(session, saved->name, &out[count], (size_t)(8 * elements));
-    count += elements;
-  }
-  job->count[rank] = count;
-  shoal_session_free(session);
-  return status;
-}
-
 static job_t *run_program(const shape_t *shape, const shoal_program_t *program, bool opaque) {
-  job_t *job = calloc(1, sizeof *job);
-  assert_non_null(job);
-  *job = (job_t){.shape = shape, .program = program, .opaque = opaque};
-  run_ranks_ok(world_of(shape), run_rank, job);
-  return job;
-}
-
-static void expect_same_bits(const shape_t *shape, const job_t *a, const job_t *b) {
-  for (int32_t r = 0; r < world_of(shape); ++r) {
-    assert_int_equal(a->count[r], b->count[r]);
-    assert_true(a->count[r] > 0);
-    assert_memory_equal(a->values[r], b->values[r], sizeof(double) * (size_t)a->count[r]);
-    assert_memory_equal(a->values[r], a->values[0], sizeof(double) * (size_t)a->count[0]);
-  }
+  return run_layers(program, shape->batch, WIDTH, opaque, NULL);
 }
 
 // Through its text, as a user would bring it.
@@ -242,7 +174,7 @@ static void try_choice(const shape_t *shape, const shoal_model_t *model, const c
   shoal_program_t *program = reread(lowered, model);
   for (int opaque = 0; opaque < 2; ++opaque) {
     job_t *mine = run_program(shape, program, opaque == 1);
-    expect_same_bits(shape, reference, mine);
+    expect_same_bits(reference, mine);
     free(mine);
   }
   shoal_program_free(program);
@@ -296,7 +228,7 @@ static void try_mutants(const shape_t *shape, const char *choice) {
         ++lived;
         if (left_out) fail_msg("%s: lives", mutation.description);
         job_t *mine = run_program(shape, mutant, false);
-        expect_same_bits(shape, reference, mine);
+        expect_same_bits(reference, mine);
         free(mine);
       }
       shoal_status_free(status);
@@ -336,7 +268,7 @@ static void recomputed(void **state) {
     assert_ok(shoal_program_check(again, shoal_allocator_system()));
     job_t *reference = run_program(&shapes[i], plain, false),
           *mine = run_program(&shapes[i], again, true);
-    expect_same_bits(&shapes[i], reference, mine);
+    expect_same_bits(reference, mine);
     free(mine);
     free(reference);
     shoal_program_free(again);
