@@ -93,8 +93,9 @@ shoal_status_t shoal_generate_space(gen_t *g, const shoal_model_t *model) {
             SHOAL_PUSH(g->arena, &g->c->decisions, halo);
   // What layers make stays cut, where a rank would not rather have it all.
   for (int64_t n = 0; n < g->c->nodes.count && ok; ++n) {
+    const shoal_case_scope_t scope = shoal_random_case_scope(g->c, n);
     const shoal_intent_entry_t made = {
-        shoal_arena_printf(g->arena, "v%lld/%s", (long long)n, g->c->nodes.items[n].op), layout};
+        shoal_arena_printf(g->arena, "%s/%s", scope.text, g->c->nodes.items[n].op), layout};
     if (shoal_chance(g, 70)) ok = made.pattern && SHOAL_PUSH(g->arena, &g->c->pins, made);
   }
   return ok ? NULL : SHOAL_OOM();
