@@ -205,6 +205,9 @@ bool shoal_lower_is_held_up(const held_t *held, const item_t *item);
 // Do the meshes of two layouts have a rank in common?
 bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
                              const shoal_layout_t *second);
+// steps.c: the layouts that an instance passes on its way to another one, on the same mesh.
+SHOAL_MUST_USE shoal_status_t shoal_lower_path(build_t *b, const instance_t *source,
+                                               const shoal_layout_t *need, const path_t **out_path);
 // stages.c: where the schedule of a graph puts the items of its loop: each gets the place of its
 // work in depth and send_depth. Else it does nothing.
 SHOAL_MUST_USE shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph,

@@ -15,7 +15,6 @@
 #include "plan/cut.h"
 #include "plan/gradients.h"
 #include "program/bind.h"
-#include "program/key.h"
 
 // Where copies are made that are not shared with everybody: see redo_for.
 typedef struct redo {
@@ -188,38 +187,6 @@ static shoal_status_t move(const routing_t *l, int32_t from, const shoal_layout_
   return add_channel(l, source, need, phase, item);
 }
 
-// The steps that take a value from one layout to another most cheaply, as kept layouts: worked out
-// once for each type and pair of layouts. Micro-batches are alike up to sizes: the first decides.
-static shoal_status_t find_path(const routing_t *l, const instance_t *source,
-                                const shoal_layout_t *need, const path_t **out_path) {
-  build_t *b = l->b;
-  int64_t number;
-  shoal_key_clear(&b->path_key);
-  shoal_key_add_pointer(&b->path_key, source->layout);
-  shoal_key_add_pointer(&b->path_key, need);
-  shoal_key_add_type(&b->path_key, &source->type);
-  if (!shoal_memo_find(&b->path_memo, &b->path_key, &number)) {
-    const int64_t have_micro = shoal_layout_along(source->layout, SHOAL_AXIS_MICRO) ? 0 : -1;
-    const int64_t need_micro = shoal_layout_along(need, SHOAL_AXIS_MICRO) ? 0 : -1;
-    shoal_reshard_path_t found;
-    path_t path;
-    SHOAL_RETURN_IF_ERROR(shoal_reshard_path(source->layout, have_micro, need, need_micro,
-                                             &source->type.shape, b->arena, &found));
-    path.count = found.step_count;
-    path.layouts = SHOAL_NEW(b->arena, const shoal_layout_t *, path.count);
-    if (!path.layouts) return SHOAL_OOM();
-    for (int64_t i = 0; i < path.count; ++i)
-      SHOAL_RETURN_IF_ERROR(shoal_layouts_keep(&b->layouts, found.steps[i].dst, &path.layouts[i]));
-    path.layouts[path.count - 1] = need;
-    number = b->paths.count;
-    if (!SHOAL_PUSH(b->arena, &b->paths, path) ||
-        !shoal_memo_add(&b->path_memo, &b->path_key, number))
-      return SHOAL_OOM();
-  }
-  *out_path = &b->paths.items[number];
-  return NULL;
-}
-
 static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *out_index);
 
 // The value that bounds the rows of an instance on its way to another layout; -1: all of it goes.
@@ -323,7 +290,7 @@ static shoal_status_t reshard(const routing_t *l, int32_t from, const shoal_layo
     SHOAL_RETURN_IF_ERROR(step(l, need, out_index));
   } else {
     const path_t *path = NULL;
-    SHOAL_RETURN_IF_ERROR(find_path(l, source, need, &path));
+    SHOAL_RETURN_IF_ERROR(shoal_lower_path(l->b, source, need, &path));
     for (int64_t i = 0; i < path->count; ++i)
       SHOAL_RETURN_IF_ERROR(step(l, path->layouts[i], out_index));
   }
@@ -384,10 +351,9 @@ static shoal_status_t bring(const routing_t *l, const need_t *wanted, int32_t *o
   return NULL;
 }
 
-static shoal_status_t feed(const routing_t *l, int32_t value, int32_t *out_index) {
+static shoal_status_t feed(const routing_t *l, int32_t value, const shoal_layout_t *layout,
+                           int32_t *out_index) {
   const shoal_value_info_t *info = &l->graph->values.items[value];
-  const shoal_layout_t *layout = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_lower_layout(l->b, l->out->gp->values[value], &layout));
   phase_t phase = shoal_layout_along(layout, SHOAL_AXIS_MICRO) ? PHASE_LOOP : PHASE_BEFORE;
   char *name = shoal_arena_strdup(l->b->arena, info->name);
   if (!name) return SHOAL_OOM();
@@ -398,16 +364,43 @@ static shoal_status_t feed(const routing_t *l, int32_t value, int32_t *out_index
                                                               .value = value,
                                                               .type = info->type,
                                                               .layout = layout,
+                                                              .next_copy = -1,
                                                               .phase = phase},
                                                  out_index));
   return add_item(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
 }
 
+// An input that is fed in micro-batches and that a node of the loop needs whole is fed once more,
+// before the loop: what the loop gathers would be there only behind it. False: it is none.
+static bool is_fed_whole(const routing_t *l, const item_t *item, const need_t *need) {
+  const shoal_value_info_t *info = &l->graph->values.items[need->value];
+  return item->node >= 0 && l->out->gp->nodes[item->node].decision->choices[0].way &&
+         info->source == SHOAL_FROM_INPUT && !shoal_layout_is_partial(need->layout) &&
+         !shoal_layout_along(need->layout, SHOAL_AXIS_MICRO) &&
+         shoal_layout_along(l->out->gp->values[need->value], SHOAL_AXIS_MICRO);
+}
+
+static shoal_status_t feed_whole(const routing_t *l, const need_t *need, int32_t *out_index) {
+  int32_t *copies = &l->out->copies[need->value];
+  for (int32_t i = *copies; i >= 0; i = instance_at(l->b, i)->next_copy) {
+    const instance_t *copy = instance_at(l->b, i);
+    *out_index = i;
+    if (copy->phase == PHASE_BEFORE && shoal_layout_equal(copy->layout, need->layout)) return NULL;
+  }
+  SHOAL_RETURN_IF_ERROR(feed(l, need->value, need->layout, out_index));
+  instance_at(l->b, *out_index)->next_copy = *copies;
+  *copies = *out_index;
+  return NULL;
+}
+
 static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *out_index) {
   const shoal_value_info_t *info = &l->graph->values.items[need->value];
   int32_t *home = &(need->again ? l->out->again_homes : l->out->homes)[need->value];
-  if (*home < 0 && info->source == SHOAL_FROM_INPUT)
-    SHOAL_RETURN_IF_ERROR(feed(l, need->value, home));
+  if (*home < 0 && info->source == SHOAL_FROM_INPUT) {
+    const shoal_layout_t *layout = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_lower_layout(l->b, l->out->gp->values[need->value], &layout));
+    SHOAL_RETURN_IF_ERROR(feed(l, need->value, layout, home));
+  }
   if (*home < 0 && info->source == SHOAL_FROM_STATE) {
     // Copies are found by value, which is a number of this graph: so each graph has its own record
     // of the state's home. classes.c knows that they are one buffer.
@@ -531,6 +524,8 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   for (int32_t i = 0; i < item->need_count; ++i) {
     if (is_redone(l, item, i))
       redone = true;
+    else if (is_fed_whole(l, item, &item->needs[i]))
+      SHOAL_RETURN_IF_ERROR(feed_whole(l, &item->needs[i], &item->inputs[i]));
     else
       SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
   }

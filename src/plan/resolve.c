@@ -102,31 +102,43 @@ shoal_keep_t shoal_keep_of(const char *choice) {
   return strcmp(choice, "host") == 0 ? SHOAL_KEEP_HOST : SHOAL_KEEP_FILE;
 }
 
-// How much of a node's name is its region: up to the first '/' at or behind the pattern's first
-// '*'; without '*' the pattern is the region. "block*" makes a region of each block.
+// How much of a node's name is its region: as many of its scopes as the pattern names. "block*"
+// makes a region of each block, "block*/attn*" one of each block's attention; "/*" at the end only
+// says that all below counts, so that "block0/*" is one region. Without '*' it is the whole name.
 static size_t region_length(const char *pattern, const char *node) {
-  const size_t star = strcspn(pattern, "*");
-  if (!pattern[star] || strlen(node) < star) return strlen(node);
-  return star + strcspn(node + star, "/");
+  size_t length = strlen(pattern), end = 0;
+  int64_t scopes = 1;
+  if (!strchr(pattern, '*')) return strlen(node);
+  while (length > 2 && memcmp(pattern + length - 2, "/*", 2) == 0) length -= 2;
+  for (size_t i = 0; i < length; ++i) scopes += pattern[i] == '/';
+  for (;; ++end) {
+    end += strcspn(node + end, "/");
+    if (--scopes == 0 || !node[end]) return end;
+  }
 }
 
 typedef struct regions {
   shoal_index_t index;
   SHOAL_VEC(const char *) names;  // the name starts with it
   SHOAL_VEC(size_t) lengths;
+  SHOAL_VEC(int32_t) meshes;
 } regions_t;
 
+// On each mesh a region of its own: what goes from one to another is kept, not sent again. The
+// backward pass goes through meshes the other way round, and could not wait for it.
 static shoal_status_t region_of(shoal_arena_t *arena, regions_t *regions, const char *name,
-                                size_t length, int32_t *out_region) {
-  const uint64_t hash = shoal_hash_bytes(SHOAL_HASH_START, name, length);
+                                size_t length, int32_t mesh, int32_t *out_region) {
+  const uint64_t hash = shoal_hash_int(shoal_hash_bytes(SHOAL_HASH_START, name, length), mesh);
   for (int64_t at = -1, r; (r = shoal_index_next(&regions->index, hash, &at)) >= 0;)
-    if (regions->lengths.items[r] == length && memcmp(regions->names.items[r], name, length) == 0) {
+    if (regions->lengths.items[r] == length && regions->meshes.items[r] == mesh &&
+        memcmp(regions->names.items[r], name, length) == 0) {
       *out_region = (int32_t)r;
       return NULL;
     }
   *out_region = (int32_t)regions->names.count;
   if (!shoal_index_add(&regions->index, hash, regions->names.count) ||
-      !SHOAL_PUSH(arena, &regions->names, name) || !SHOAL_PUSH(arena, &regions->lengths, length))
+      !SHOAL_PUSH(arena, &regions->names, name) || !SHOAL_PUSH(arena, &regions->lengths, length) ||
+      !SHOAL_PUSH(arena, &regions->meshes, mesh))
     return SHOAL_OOM();
   return NULL;
 }
@@ -153,7 +165,8 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
       continue;
     const size_t length = region_length(decision->pattern, node->name);
     const char *name = strchr(decision->pattern, '*') ? node->name : decision->pattern;
-    SHOAL_RETURN_IF_ERROR(region_of(scratch, &regions, name, length, &gp->regions[n]));
+    SHOAL_RETURN_IF_ERROR(
+        region_of(scratch, &regions, name, length, gp->nodes[n].mesh, &gp->regions[n]));
   }
   return NULL;
 }

@@ -108,7 +108,7 @@ static void test_without_a_match(void **state) {
   refuse(SHOAL_NOT_FOUND, "stage", "blok1/*", "", "stage 'blok1/*' matches no node", "");
 }
 
-// A region is the part of a node's name that the pattern's '*' stands for.
+// A region is as many scopes of a node's name as the pattern names; "/*" at its end names none.
 static void test_regions(void **state) {
   (void)state;
   shoal_plan_t *plan = PLAN(D("recompute", "block*", "yes"), D("recompute", "block1/ln_2/*", "no"));
@@ -121,8 +121,21 @@ static void test_regions(void **state) {
   shoal_plan_free(plan);
   plan = PLAN(D("recompute", "block0/mlp/*", "yes"), D("recompute", "block0/mlp/fc1/*", "no"));
   assert_int_equal(region(plan, "block0/mlp/fc1/einsum"), -1);
-  assert_int_equal(region(plan, "block0/mlp/fc2/einsum"), 1);  // gelu is region 0
+  assert_int_equal(region(plan, "block0/mlp/fc2/einsum"), 0);
+  assert_int_equal(region(plan, "block0/mlp/gelu"), 0);
   assert_int_equal(region(plan, "block0/attn/qkv/einsum"), -1);
+  shoal_plan_free(plan);
+  plan = PLAN(D("recompute", "block0/*", "yes"));
+  assert_int_equal(region(plan, "block0/mlp/fc2/einsum"), 0);
+  assert_int_equal(region(plan, "block0/attn/qkv/einsum"), 0);
+  shoal_plan_free(plan);
+  plan = PLAN(D("recompute", "block*/mlp*", "yes"), D("recompute", "block*/attn*", "yes"));
+  const int32_t attention = region(plan, "block0/attn/qkv/einsum");
+  assert_int_equal(region(plan, "block0/attn/proj/einsum"), attention);
+  assert_int_not_equal(region(plan, "block0/mlp/fc1/einsum"), attention);
+  assert_int_equal(region(plan, "block0/mlp/fc1/einsum"), region(plan, "block0/mlp/gelu"));
+  assert_int_not_equal(region(plan, "block1/attn/qkv/einsum"), attention);
+  assert_int_equal(region(plan, "block0/ln_1/layer_norm"), -1);
   shoal_plan_free(plan);
 }
 
