@@ -8,7 +8,8 @@
 // Text forms (print and parse back):
 //   mesh     [name!]axis=size,axis=size,...[@rank,rank-rank,...], as in "b!data=3@2-4";
 //            the reserved axis micro=n is time: it is not counted in ranks
-//   layout   [mesh!]item,item,...      "" replicates
+//   layout   [mesh!][tile,]item,item,...      "" replicates
+//     tile   tile(index/count):dim[*chunks][/unit]     a part of the value only
 //     item   axis:dim[*chunks][/unit][#items][(weights)][+before+after]     a cut
 //            axis:flat[/unit][(weights)]                                     flat range of the rest
 //            axis:partial(sum|max|min|lse)                                   unreduced
@@ -30,6 +31,12 @@
 //     owned. A part without items holds nothing.
 // flat counts row-major in the packed part that all other cuts leave; several flats nest. Halo with
 // chunks or flat is refused. micro, if it cuts, is written first: it is outermost.
+//
+// A *tile* is one of `count` parts into which a value is divided to be made or moved one after the
+// other: no rank has anything else. It comes before all cuts, which deal out what it leaves. Its
+// dim (every chunk of it on its own) is dealt like a cut, in units; a chunk for each rank's part
+// makes every rank have a share of every tile. Micro-batches, items and halos along its dim, and
+// flat cuts, are refused.
 #ifndef SHOAL_LAYOUT_H_
 #define SHOAL_LAYOUT_H_
 
@@ -128,10 +135,17 @@ typedef struct shoal_cut {
   const int64_t *weights;  // one per rank along the axis, or NULL
 } shoal_cut_t;
 
+// A layout without tiles has a count of 0.
+typedef struct shoal_tile {
+  int32_t index, count;
+  shoal_cut_t cut;  // its dim, unit and chunks; the rest is zero
+} shoal_tile_t;
+
 typedef struct shoal_layout {
   const shoal_mesh_t *mesh;
   int32_t cut_count;
   shoal_cut_t cuts[SHOAL_MAX_CUTS];  // as written: outermost first
+  shoal_tile_t tile;
 } shoal_layout_t;
 
 // Parses against the given meshes (the first is the default). The layout borrows the mesh.

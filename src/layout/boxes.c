@@ -237,12 +237,33 @@ static void cut_plain(const shoal_cut_t *cut, int64_t parts, int64_t index, part
   list_add_slice(next, &part->own, INT64_MIN, INT64_MAX, start, shoal_min64(end, length));
 }
 
-shoal_status_t shoal_dim_state_init(int64_t length, shoal_deals_t *deals, shoal_arena_t *arena,
-                                    shoal_dim_state_t *out_state) {
+// What the tile leaves of a dim. `own` has room for every chunk.
+static void take_tile(const shoal_tile_t *tile, int64_t length, part_t *state) {
+  const shoal_cut_t *cut = &tile->cut;
+  int64_t low = 0;
+  for (int32_t i = 0; i < (cut->chunk_count ? cut->chunk_count : 1) && low < length; ++i) {
+    int64_t high = cut->chunk_count ? shoal_cut_chunk_end(cut, i, low, length) : length, from, to;
+    shoal_layout_deal_length(high - low, unit_of(cut, i), tile->count, NULL, tile->index, NULL,
+                             &from, &to);
+    list_add(&state->own, low + from, to - from);
+    state->origin = state->held = low + from;  // they count where there are no chunks
+    state->held_to = low + to;
+    low = high;
+  }
+  state->chunked = cut->chunk_count > 0;
+}
+
+shoal_status_t shoal_dim_state_init(int64_t length, const shoal_tile_t *tile, shoal_deals_t *deals,
+                                    shoal_arena_t *arena, shoal_dim_state_t *out_state) {
   shoal_dim_state_t state = {.held = 0, .held_to = length, .deals = deals};
-  state.own.items = SHOAL_NEW(arena, shoal_interval_t, 1);
+  // A dim of length 0 divides into any number of chunks: do not make room for them.
+  const int64_t chunks = tile && length > 0 ? tile->cut.chunk_count : 0;
+  state.own.items = SHOAL_NEW(arena, shoal_interval_t, chunks > 0 ? chunks : 1);
   if (!state.own.items) return SHOAL_OOM();
-  list_add(&state.own, 0, length);
+  if (tile)
+    take_tile(tile, length, &state);
+  else
+    list_add(&state.own, 0, length);
   *out_state = state;
   return NULL;
 }
@@ -290,7 +311,8 @@ shoal_status_t shoal_layout_dim_part(const shoal_layout_t *layout, int32_t dim, 
                                      const int64_t *coords, int64_t micro, shoal_deals_t *deals,
                                      shoal_arena_t *arena, shoal_dim_part_t *out_part) {
   shoal_dim_state_t state;
-  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, deals, arena, &state));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_dim_state_init(length, shoal_layout_tile(layout, dim), deals, arena, &state));
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *cut = &layout->cuts[i];
     if (cut->kind != SHOAL_CUT_DIM || cut->dim != dim) continue;

@@ -29,6 +29,7 @@ static shoal_status_t add_layout(const shoal_side_t *side, int64_t micro,
     how.cuts = cuts[d].cuts;
     if (d == rank) break;
     how.length = side->shape->dims[d];
+    how.tile = shoal_layout_tile(side->layout, d);
     SHOAL_RETURN_IF_ERROR(shoal_dim_explore(&how, &dims[d]));
   }
   if (how.cut_count == 0) return NULL;
@@ -146,8 +147,8 @@ static void split_pair(const shoal_pair_t *pair, runs_t *src, runs_t *dst) {
   bool differ = false;
   for (int32_t d = 0; d < pair->rank; ++d) {
     const shoal_cut_list_t *a = &pair->src_cuts[d], *b = &pair->dst_cuts[d];
-    bool halo = has_halo(a) || has_halo(b);
-    differ |= a->count > a->same || b->count > b->same;
+    const bool tiles = shoal_pair_tiles_differ(pair, d), halo = has_halo(a) || has_halo(b) || tiles;
+    differ |= tiles || a->count > a->same || b->count > b->same;
     if (!halo && (a->count == a->same || b->count == b->same)) continue;
     split(a, halo ? 0 : a->same, src);
     split(b, halo ? 0 : b->same, dst);

@@ -20,6 +20,7 @@ static shoal_status_t covers_dim(const shoal_pair_t *pair, int32_t dim, shoal_ar
   const shoal_cut_list_t *a = &pair->src_cuts[dim], *b = &pair->dst_cuts[dim];
   const int64_t length = pair->src.shape->dims[dim];
   *out_covers = false;
+  if (shoal_layout_tile(pair->src.layout, dim) && shoal_pair_tiles_differ(pair, dim)) return NULL;
   for (int32_t i = 0; i < a->count; ++i) {
     if (a->cuts[i]->before < 0 || a->cuts[i]->after < 0) return NULL;
   }
@@ -28,7 +29,7 @@ static shoal_status_t covers_dim(const shoal_pair_t *pair, int32_t dim, shoal_ar
   if (a->same > 0 && a->cuts[0]->before == 0 && a->cuts[0]->after == 0) return NULL;
   shoal_dim_state_t owned, held;
   shoal_dim_part_t part;
-  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, NULL, scratch, &owned));
+  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, NULL, NULL, scratch, &owned));
   held = owned;
   SHOAL_RETURN_IF_ERROR(shoal_dim_state_cut(pair->roles.src_mesh, a->cuts[0], length,
                                             pair->src.micro, scratch, &owned));
@@ -67,6 +68,7 @@ typedef struct plain {
 // Is there a halo, or a dim that both sides cut further, each in its own way?
 static bool is_plain(const shoal_pair_t *pair) {
   bool differ = false;
+  if (!shoal_tile_same(pair->src.layout, pair->dst.layout)) return false;
   for (int32_t d = 0; d <= pair->rank; ++d) {
     const shoal_cut_list_t *a = &pair->src_cuts[d], *b = &pair->dst_cuts[d];
     const bool more = a->count > a->same, other = b->count > b->same;
@@ -116,6 +118,7 @@ static shoal_status_t explore(const shoal_pair_t *pair, bool src, shoal_arena_t 
                                  .cuts = cuts[d].cuts,
                                  .base = cuts[d].same,
                                  .length = side->shape->dims[d],
+                                 .tile = shoal_layout_tile(side->layout, d),
                                  .micro = side->micro,
                                  .deals = &plain->deals,
                                  .arena = scratch,
@@ -260,8 +263,9 @@ static void find_axes(const shoal_pair_t *pair, shoal_reshard_facts_t *facts) {
   bool differ = false;
   for (int32_t d = 0; d <= pair->rank; ++d) {
     const shoal_cut_list_t *a = &pair->src_cuts[d];
-    bool all = d == pair->rank && differ;  // of its cuts move something
-    differ |= a->count > a->same || pair->dst_cuts[d].count > a->same;
+    const bool tiles = d < pair->rank && shoal_pair_tiles_differ(pair, d);
+    bool all = tiles || (d == pair->rank && differ);  // of its cuts move something
+    differ |= tiles || a->count > a->same || pair->dst_cuts[d].count > a->same;
     for (int32_t i = 0; i < pair->dst_cuts[d].count; ++i) {
       all |= pair->dst_cuts[d].cuts[i]->before || pair->dst_cuts[d].cuts[i]->after;
     }

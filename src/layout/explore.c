@@ -174,7 +174,8 @@ static shoal_status_t apply_cut(const shoal_explore_t *how, int32_t level, bool 
 shoal_status_t shoal_dim_explore(const shoal_explore_t *how, shoal_dim_reps_t *out_reps) {
   shoal_dim_reps_t reps = {0};
   shoal_dim_rep_t first;
-  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(how->length, how->deals, how->arena, &first.state));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_dim_state_init(how->length, how->tile, how->deals, how->arena, &first.state));
   first.base = first.state;
   if (!SHOAL_PUSH(how->arena, &reps, first)) return SHOAL_OOM();
   for (int32_t i = 0; i < how->cut_count; ++i) {

@@ -15,20 +15,21 @@ static int64_t weights_of(const shoal_layout_t *layout, const shoal_cut_t *cut) 
   return cut->weights ? shoal_layout_axis_size(layout->mesh, cut->axis) : 0;
 }
 
+static uint64_t hash_cut(uint64_t hash, const shoal_layout_t *layout, const shoal_cut_t *cut) {
+  const int64_t words[] = {cut->axis,  cut->kind,   cut->dim,   cut->reduce,     cut->unit,
+                           cut->items, cut->before, cut->after, cut->chunk_count};
+  hash = shoal_hash_bytes(hash, words, sizeof words);
+  hash = shoal_hash_bytes(hash, cut->chunks, (size_t)chunks_of(cut) * sizeof *cut->chunks);
+  if (!cut->weights) return hash;
+  return shoal_hash_bytes(hash, cut->weights, (size_t)weights_of(layout, cut) * sizeof(int64_t));
+}
+
 uint64_t shoal_layout_hash(const shoal_layout_t *layout) {
   uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)(intptr_t)layout->mesh);
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
-    const int64_t words[] = {cut->axis,  cut->kind,   cut->dim,   cut->reduce,     cut->unit,
-                             cut->items, cut->before, cut->after, cut->chunk_count};
-    hash = shoal_hash_bytes(hash, words, sizeof words);
-    hash = shoal_hash_bytes(hash, cut->chunks, (size_t)chunks_of(cut) * sizeof *cut->chunks);
-    if (cut->weights) {
-      hash =
-          shoal_hash_bytes(hash, cut->weights, (size_t)weights_of(layout, cut) * sizeof(int64_t));
-    }
-  }
-  return hash;
+  for (int32_t i = 0; i < layout->cut_count; ++i) hash = hash_cut(hash, layout, &layout->cuts[i]);
+  if (layout->tile.count == 0) return hash;
+  hash = shoal_hash_int(hash, layout->tile.index);
+  return hash_cut(shoal_hash_int(hash, layout->tile.count), layout, &layout->tile.cut);
 }
 
 static bool cuts_alike(const shoal_layout_t *layout, const shoal_cut_t *a, const shoal_cut_t *b) {
@@ -45,6 +46,8 @@ static bool cuts_alike(const shoal_layout_t *layout, const shoal_cut_t *a, const
 
 static bool alike(const shoal_layout_t *a, const shoal_layout_t *b) {
   if (a->mesh != b->mesh || a->cut_count != b->cut_count) return false;
+  if (a->tile.count != b->tile.count || a->tile.index != b->tile.index) return false;
+  if (a->tile.count > 0 && !cuts_alike(a, &a->tile.cut, &b->tile.cut)) return false;
   for (int32_t i = 0; i < a->cut_count; ++i) {
     if (!cuts_alike(a, &a->cuts[i], &b->cuts[i])) return false;
   }

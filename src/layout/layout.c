@@ -103,6 +103,38 @@ static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index, c
   return NULL;
 }
 
+static shoal_status_t check_tile(const shoal_layout_t *layout) {
+  const shoal_tile_t *tile = &layout->tile;
+  const shoal_cut_t *cut = &tile->cut;
+  if (tile->count == 0) return NULL;
+  char item[ITEM];
+  shoal_layout_item_format(layout, -1, item, sizeof item);
+  if (tile->count < 0 || tile->index < 0 || tile->index >= tile->count) {
+    REFUSE(INVALID_ARGUMENT, "tiles count from 0: 'tile(1/4):0' is the second of four",
+           "there is no such tile", item);
+  }
+  if (cut->kind != SHOAL_CUT_DIM || cut->items || has_halo(cut) || cut->weights) {
+    REFUSE(UNSUPPORTED, "a tile takes a dim, chunks and a unit only", "it says more", item);
+  }
+  SHOAL_RETURN_IF_ERROR(check_numbers(layout, cut, item));
+  for (int32_t i = 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *other = &layout->cuts[i];
+    if (other->kind == SHOAL_CUT_FLAT) {
+      REFUSE(UNSUPPORTED, "drop the flat cut", "a tile with a flat cut", item);
+    }
+    if (other->kind != SHOAL_CUT_DIM || other->dim != cut->dim) continue;
+    if (other->axis == SHOAL_AXIS_MICRO || other->items || has_halo(other)) {
+      REFUSE(UNSUPPORTED, "use a tile along another dim",
+             "micro-batches, items or a halo along dim %d", item, cut->dim);
+    }
+    if (other->chunk_count) {
+      REFUSE(UNSUPPORTED, "drop the chunks of the cut", "another cut of dim %d has chunks", item,
+             cut->dim);
+    }
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
   if (!layout->mesh) return SHOAL_ERROR(INVALID_ARGUMENT, "the layout has no mesh");
   if (layout->cut_count < 0 || layout->cut_count > SHOAL_MAX_CUTS) {
@@ -122,13 +154,17 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
     if (cut->kind != SHOAL_CUT_PARTIAL) SHOAL_RETURN_IF_ERROR(check_numbers(layout, cut, item));
     SHOAL_RETURN_IF_ERROR(check_order(layout, i, item));
   }
-  return NULL;
+  return check_tile(layout);
 }
 
 // ---- with a shape ----------------------------------------------------------------------
 
+static const shoal_cut_t *item_at(const shoal_layout_t *layout, int32_t index) {
+  return index < 0 ? &layout->tile.cut : &layout->cuts[index];
+}
+
 static shoal_status_t check_chunks(const shoal_layout_t *layout, int32_t index, int64_t length) {
-  const shoal_cut_t *cut = &layout->cuts[index];
+  const shoal_cut_t *cut = item_at(layout, index);
   char item[ITEM];
   shoal_layout_item_format(layout, index, item, sizeof item);
   if (cut->chunks[0].length == 0) {
@@ -161,8 +197,8 @@ shoal_status_t shoal_layout_check(const shoal_layout_t *layout, const shoal_shap
                               (long long)length);
     }
   }
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
+  for (int32_t i = layout->tile.count > 0 ? -1 : 0; i < layout->cut_count; ++i) {
+    const shoal_cut_t *cut = item_at(layout, i);
     if (cut->kind != SHOAL_CUT_DIM) continue;
     if (cut->dim < 0 || cut->dim >= shape->rank) {
       char item[ITEM], hint[64] = "a scalar has no dims: leave the item out";
@@ -216,8 +252,13 @@ bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts) 
   return true;
 }
 
+bool shoal_tile_same(const shoal_layout_t *a, const shoal_layout_t *b) {
+  if (a->tile.count != b->tile.count || a->tile.index != b->tile.index) return false;
+  return a->tile.count == 0 || shoal_cut_alike(&a->tile.cut, &b->tile.cut, 0);
+}
+
 bool shoal_layout_equal(const shoal_layout_t *a, const shoal_layout_t *b) {
-  if (!shoal_mesh_equal(a->mesh, b->mesh)) return false;
+  if (!shoal_mesh_equal(a->mesh, b->mesh) || !shoal_tile_same(a, b)) return false;
   int32_t i = 0, j = 0;
   for (;;) {
     while (i < a->cut_count && shoal_cut_idle(a, &a->cuts[i])) ++i;

@@ -41,10 +41,17 @@ const char *shoal_layout_axis_name(const shoal_mesh_t *mesh, int32_t axis);
 bool shoal_cut_idle(const shoal_layout_t *layout, const shoal_cut_t *cut);
 // Says whether two cuts are equal except for their axes, which have `parts` coordinates each.
 bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts);
+// The tile of a layout along a dim, or NULL.
+static inline const shoal_tile_t *shoal_layout_tile(const shoal_layout_t *layout, int32_t dim) {
+  return layout->tile.count > 0 && layout->tile.cut.dim == dim ? &layout->tile : NULL;
+}
+// Do two layouts have the same tile, or none?
+bool shoal_tile_same(const shoal_layout_t *a, const shoal_layout_t *b);
 
 // ---- text ------------------------------------------------------------------------------
 
-// Item `index` as it is written, for messages and printing. Like snprintf: returns the full length.
+// Item `index` as it is written, for messages and printing; -1: the tile. Like snprintf: returns
+// the full length.
 int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *buffer,
                              size_t capacity);
 
@@ -93,8 +100,9 @@ typedef struct shoal_dim_state {
   shoal_deals_t *deals;
 } shoal_dim_state_t;
 
-SHOAL_MUST_USE shoal_status_t shoal_dim_state_init(int64_t length, shoal_deals_t *deals,
-                                                   shoal_arena_t *arena,
+// Of a dim of which there is only the tile (NULL: all of it).
+SHOAL_MUST_USE shoal_status_t shoal_dim_state_init(int64_t length, const shoal_tile_t *tile,
+                                                   shoal_deals_t *deals, shoal_arena_t *arena,
                                                    shoal_dim_state_t *out_state);
 // Applies a cut of a dim of `length`, for coordinate `index`. Nothing that the state points to is
 // changed, so a copy of the struct may be cut in another way.
@@ -321,8 +329,9 @@ typedef struct shoal_explore {
   int32_t cut_count;  // of one dim, or the flat ones
   const shoal_cut_t *const *cuts;
   int32_t base;
-  int64_t length;  // of the dim
-  int64_t micro;   // of a cut along micro; negative: all of them, as an axis
+  int64_t length;            // of the dim
+  const shoal_tile_t *tile;  // along the dim; NULL: none
+  int64_t micro;             // of a cut along micro; negative: all of them, as an axis
   shoal_deals_t *deals;
   shoal_arena_t *arena;
   shoal_points_t *breaks;  // by axis, micro last: where runs start, appended. NULL: not wanted
@@ -356,6 +365,8 @@ typedef struct shoal_pair {
   int32_t rank;    // dims
   shoal_cut_list_t src_cuts[SHOAL_MAX_RANK + 1], dst_cuts[SHOAL_MAX_RANK + 1];
 } shoal_pair_t;
+// Is there another part of the dim on one side than on the other?
+bool shoal_pair_tiles_differ(const shoal_pair_t *pair, int32_t dim);
 
 SHOAL_MUST_USE shoal_status_t shoal_pair_init(const shoal_layout_t *src, int64_t src_micro,
                                               const shoal_layout_t *dst, int64_t dst_micro,

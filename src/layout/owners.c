@@ -207,7 +207,8 @@ static shoal_status_t descend(const search_t *search, int32_t level, int64_t slo
 
 shoal_status_t shoal_owners_find(const shoal_owners_t *query, int64_t length, shoal_deals_t *deals,
                                  shoal_arena_t *arena, shoal_slots_t *out_slots) {
-  bool chunked = false;
+  const shoal_tile_t *tile = shoal_layout_tile(query->layout, query->dim);
+  bool chunked = tile && tile->cut.chunk_count > 0;
   for (int32_t i = 0; i < query->layout->cut_count; ++i) {
     const shoal_cut_t *cut = &query->layout->cuts[i];
     chunked |= cut->kind == SHOAL_CUT_DIM && cut->dim == query->dim && cut->chunk_count > 0;
@@ -219,7 +220,7 @@ shoal_status_t shoal_owners_find(const shoal_owners_t *query, int64_t length, sh
                      .arena = arena,
                      .out = out_slots};
   shoal_dim_state_t state;
-  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, deals, arena, &state));
+  SHOAL_RETURN_IF_ERROR(shoal_dim_state_init(length, tile, deals, arena, &state));
   return descend(&search, 0, 0, &state);
 }
 

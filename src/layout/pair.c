@@ -31,6 +31,11 @@ static bool is_same(const shoal_pair_t *pair, const shoal_cut_t *a, const shoal_
   return shoal_cut_alike(a, b, parts);
 }
 
+bool shoal_pair_tiles_differ(const shoal_pair_t *pair, int32_t dim) {
+  const shoal_layout_t *src = pair->src.layout, *dst = pair->dst.layout;
+  return (shoal_layout_tile(src, dim) || shoal_layout_tile(dst, dim)) && !shoal_tile_same(src, dst);
+}
+
 shoal_status_t shoal_pair_init(const shoal_layout_t *src, int64_t src_micro,
                                const shoal_layout_t *dst, int64_t dst_micro,
                                const shoal_shape_t *shape, shoal_pair_t *out_pair) {

@@ -188,7 +188,7 @@ static shoal_status_t add_states(search_t *s, const shoal_mesh_t *mesh, bool aft
       chosen[k] = options[k].items[rest % options[k].count];
       rest /= options[k].count;
     }
-    shoal_layout_t layout = {.mesh = mesh};
+    shoal_layout_t layout = {.mesh = mesh, .tile = s->src->tile};
     for (int flat = 0; flat < 2; ++flat) {
       add_cuts(s, chosen, dst_first, true, flat, mesh, &layout);
       add_cuts(s, chosen, !dst_first, false, flat, mesh, &layout);
@@ -230,6 +230,7 @@ static bool is_permuted(const shoal_pair_t *pair) {
   const shoal_roles_t *roles = &pair->roles;
   bool twins[SHOAL_MAX_AXES] = {0};
   if (roles->same_mesh || roles->joins > 1 || roles->spreads) return false;
+  if (!shoal_tile_same(pair->src.layout, pair->dst.layout)) return false;
   for (int32_t d = 0; d <= pair->rank; ++d) {
     const shoal_cut_list_t *a = &pair->src_cuts[d], *b = &pair->dst_cuts[d];
     if (a->count > a->same || b->count > b->same) return false;
@@ -384,7 +385,7 @@ static shoal_status_t find_path(search_t *s, shoal_reshard_path_t *path) {
   s->state_count = 2;
   SHOAL_RETURN_IF_ERROR(measure(s, &s->states[0], &s->states[1], true, &direct));
   int64_t count = 1, states[MAX_STEPS + 1] = {0, 1};
-  if (is_worth_it(s, &direct)) {
+  if (is_worth_it(s, &direct) && shoal_tile_same(s->src, s->dst)) {
     SHOAL_RETURN_IF_ERROR(add_states(s, s->src->mesh, false));
     if (!s->pair->roles.same_mesh) SHOAL_RETURN_IF_ERROR(add_states(s, s->dst->mesh, true));
     s->edges = SHOAL_NEW(s->keep, edge_t, s->state_count * s->state_count);

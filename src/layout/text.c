@@ -127,6 +127,31 @@ static shoal_status_t parse_reduce(parser_t *p, shoal_cut_t *cut) {
       "layout '%s': there is no partial(%s)", p->text, name);
 }
 
+// "tile(" is ahead.
+static bool at_tile(const parser_t *p) {
+  cursor_t at = p->at;
+  char name[SHOAL_NAME_SIZE];
+  return cursor_name(&at, name) && strcmp(name, "tile") == 0 && cursor_accept(&at, '(');
+}
+
+static shoal_status_t parse_tile(parser_t *p) {
+  static const char *const form = "'tile(index/count):dim'";
+  shoal_tile_t *tile = &p->layout->tile;
+  char name[SHOAL_NAME_SIZE];
+  int64_t index = 0, count = 0, dim = 0;
+  if (!cursor_name(&p->at, name) || !cursor_accept(&p->at, '(') || !cursor_int(&p->at, &index) ||
+      !cursor_accept(&p->at, '/') || !cursor_int(&p->at, &count) || !cursor_accept(&p->at, ')') ||
+      !cursor_accept(&p->at, ':') || !cursor_int(&p->at, &dim))
+    return bad(p, form);
+  if (index < 0 || count < 1 || index >= count || count > INT32_MAX || dim >= SHOAL_MAX_RANK)
+    return bad(p, "a tile of at least one, counted from 0, and a dim below 8, before this");
+  *tile = (shoal_tile_t){(int32_t)index, (int32_t)count, {.dim = (int32_t)dim}};
+  if (cursor_accept(&p->at, '*')) SHOAL_RETURN_IF_ERROR(parse_chunks(p, &tile->cut));
+  if (cursor_accept(&p->at, '/') && (!cursor_int(&p->at, &tile->cut.unit) || tile->cut.unit < 1))
+    return bad(p, "a unit, at least 1");
+  return NULL;
+}
+
 static shoal_status_t parse_item(parser_t *p) {
   shoal_layout_t *layout = p->layout;
   char name[SHOAL_NAME_SIZE], word[SHOAL_NAME_SIZE] = "";
@@ -181,8 +206,10 @@ shoal_status_t shoal_layout_parse(const char *text, const shoal_mesh_t *meshes, 
   parser_t p = {.text = text, .at = text, .arena = arena, .layout = &layout};
   SHOAL_RETURN_IF_ERROR(parse_mesh(&p, meshes, mesh_count));
   if (!cursor_at_end(&p.at)) {
+    bool first = true;
     do {
-      SHOAL_RETURN_IF_ERROR(parse_item(&p));
+      SHOAL_RETURN_IF_ERROR(first && at_tile(&p) ? parse_tile(&p) : parse_item(&p));
+      first = false;
     } while (cursor_accept(&p.at, ','));
     if (!cursor_at_end(&p.at)) return bad(&p, "',' or the end");
   }
@@ -225,10 +252,16 @@ static void put_chunks(sink_t *sink, const shoal_cut_t *cut) {
 
 int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *buffer,
                              size_t capacity) {
-  const shoal_cut_t *cut = &layout->cuts[index];
+  const shoal_cut_t *cut = index < 0 ? &layout->tile.cut : &layout->cuts[index];
   sink_t sink = {buffer, capacity, 0};
   bool known = cut->axis >= SHOAL_AXIS_MICRO && cut->axis < layout->mesh->axis_count;
-  put(&sink, known ? shoal_layout_axis_name(layout->mesh, cut->axis) : "?");
+  if (index < 0) {
+    put_int(&sink, "tile(", layout->tile.index);
+    put_int(&sink, "/", layout->tile.count);
+    put(&sink, ")");
+  } else {
+    put(&sink, known ? shoal_layout_axis_name(layout->mesh, cut->axis) : "?");
+  }
   if (cut->kind == SHOAL_CUT_PARTIAL) {
     put(&sink, ":partial(");
     put(&sink, shoal_reduce_name(cut->reduce));
@@ -257,16 +290,17 @@ int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *
 
 shoal_status_t shoal_layout_print(const shoal_layout_t *layout, shoal_arena_t *arena,
                                   const char **out_text) {
+  const int32_t first = layout->tile.count > 0 ? -1 : 0;
   size_t length = strlen(layout->mesh->name) + 2;
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
+  for (int32_t i = first; i < layout->cut_count; ++i) {
     length += (size_t)shoal_layout_item_format(layout, i, NULL, 0) + 1;
   }
   char *text = shoal_arena_alloc(arena, length, 1);
   if (!text) return SHOAL_OOM();
   size_t at = 0;
   if (layout->mesh->name[0]) at += (size_t)snprintf(text, length, "%s!", layout->mesh->name);
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    if (i) text[at++] = ',';
+  for (int32_t i = first; i < layout->cut_count; ++i) {
+    if (i > first) text[at++] = ',';
     at += (size_t)shoal_layout_item_format(layout, i, text + at, length - at);
   }
   *out_text = text;

@@ -29,7 +29,7 @@ static bool has_halo(const shoal_cut_list_t *list) {
 static bool find_axes(volume_t *v) {
   const shoal_pair_t *pair = v->pair;
   const shoal_roles_t *roles = &pair->roles;
-  if (!roles->same_mesh) return false;
+  if (!roles->same_mesh || !shoal_tile_same(pair->src.layout, pair->dst.layout)) return false;
   for (int32_t d = 0; d <= pair->rank; ++d) {
     const shoal_cut_list_t *b = &pair->dst_cuts[d];
     bool searched = has_halo(b);

@@ -28,6 +28,9 @@ shoal_status_t shoal_plan_parse_layout(shoal_plan_t *plan, const char *text, int
           ? shoal_layout_parse(text, plan->meshes, plan->mesh_count, &plan->arena, &layout)
           : shoal_layout_parse(text, &plan->meshes[mesh], 1, &plan->arena, &layout);
   if (!status) status = shoal_layout_check(&layout, shape);
+  if (!status && layout.tile.count > 0)
+    status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "decide `tile` on the node that makes or reads it",
+                              "a plan deals out whole values, not tiles");
   if (status) return shoal_status_annotatef(status, "layout '%s' of '%s'", text, what);
   drop_idle_cuts(&layout);
   return shoal_layouts_keep(&plan->layouts, &layout, out_layout);

@@ -89,7 +89,7 @@ const shoal_cut_t *shoal_program_micro_partial(const shoal_layout_t *layout) {
 }
 
 shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout) {
-  shoal_layout_t result = {.mesh = layout->mesh};
+  shoal_layout_t result = {.mesh = layout->mesh, .tile = layout->tile};
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     if (layout->cuts[i].axis != SHOAL_AXIS_MICRO) result.cuts[result.cut_count++] = layout->cuts[i];
   }

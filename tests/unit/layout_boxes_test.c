@@ -146,7 +146,7 @@ static void compare_layout(const char *text, const shoal_mesh_t *mesh, const sho
   assert_string_equal(printed, printed_again);
   assert_true(shoal_layout_equal(&layout, &again));
   int64_t total = shoal_shape_count(shape), copies = 1, micros = mesh->micro > 1 ? mesh->micro : 1;
-  bool trimmed = false, micro_cut = false;
+  bool trimmed = layout.tile.count > 1, micro_cut = false;
   for (int32_t i = 0; i < mesh->axis_count; ++i) {
     if (replicates(&layout, i)) copies *= mesh->axes[i].size;
   }
@@ -235,6 +235,31 @@ static int chunk_texts(int64_t length, char out[8][64]) {
     snprintf(out[count++], 64, "*(2/4,1,%lld)", (long long)length - 3);
   }
   return count;
+}
+
+// Tiles of what one axis cuts: all of them, with chunks and units of their own.
+static void one_axis_tiles(void **state) {
+  (void)state;
+  for (int n = 1; n <= 4; ++n) {
+    char text[640], chunks[8][64];
+    snprintf(text, sizeof text, "t=%d", n);
+    shoal_mesh_t mesh = mesh_of(text);
+    for (int64_t length = 0; length <= 12; ++length) {
+      shoal_shape_t shape = SHOAL_SHAPE(length);
+      for (int c = -1, count = chunk_texts(length, chunks); c < count; ++c) {
+        for (int u = 0; u < 3; ++u) {
+          for (int w = 0; w < 4 && weights_of[n][w]; ++w) {
+            for (int tile = 0; tile < 6; ++tile) {
+              snprintf(text, sizeof text, "tile(%d/%d):0%s/%d,t:0/%d%s", tile < 2 ? tile : tile - 2,
+                       tile < 2 ? 2 : 4, c < 0 ? "" : chunks[c], units[u], units[(u + w) % 3],
+                       weights_of[n][w]);
+              compare_layout(text, &mesh, &shape);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 static void one_axis_chunks(void **state) {
@@ -432,9 +457,10 @@ static void compared_enough(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_axis),       cmocka_unit_test(one_axis_chunks),
-      cmocka_unit_test(nested),         cmocka_unit_test(several_dims),
-      cmocka_unit_test(random_layouts), cmocka_unit_test(compared_enough),
+      cmocka_unit_test(one_axis),        cmocka_unit_test(one_axis_chunks),
+      cmocka_unit_test(one_axis_tiles),  cmocka_unit_test(nested),
+      cmocka_unit_test(several_dims),    cmocka_unit_test(random_layouts),
+      cmocka_unit_test(compared_enough),
   };
   return cmocka_run_group_tests(tests, setup_arena, teardown_arena);
 }

@@ -121,7 +121,8 @@ static void model_cut(const shoal_layout_t *layout, const shoal_cut_t *cut, int6
   s->unit = unit;
   memcpy(s->own, next, sizeof next);
   s->own_count = next_count;
-  bool chunked = false;  // of an outer cut: lists are not intervals then, and there is no halo
+  // Of an outer cut or a tile: lists are not intervals then, and there is no halo.
+  bool chunked = layout->tile.cut.dim == cut->dim && layout->tile.cut.chunk_count > 0;
   for (int i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *other = &layout->cuts[i];
     chunked |= other->kind == SHOAL_CUT_DIM && other->dim == cut->dim && other->chunk_count > 0;
@@ -133,10 +134,32 @@ static void model_cut(const shoal_layout_t *layout, const shoal_cut_t *cut, int6
   memcpy(s->held, held, sizeof held);
 }
 
+// Is index `e` of a dim in the tile?
+static bool model_in_tile(const shoal_tile_t *tile, int64_t length, int64_t e) {
+  int64_t low = 0, high = 0, chunk = 0;
+  for (; e >= high; ++chunk) {
+    const bool equal = tile->cut.chunks[0].length == 0;
+    low = high;
+    high += tile->cut.chunk_count == 0 ? length
+            : equal                    ? length / tile->cut.chunk_count
+                                       : tile->cut.chunks[chunk].length;
+  }
+  int to[MODEL_ITEMS];
+  int64_t unit = tile->cut.unit > 0 ? tile->cut.unit : 1;
+  if (tile->cut.chunk_count > 0 && tile->cut.chunks[chunk - 1].unit > 0 &&
+      tile->cut.chunks[0].length > 0)
+    unit = tile->cut.chunks[chunk - 1].unit;
+  model_deal((high - low + unit - 1) / unit, tile->count, NULL, to);
+  return to[(e - low) / unit] == tile->index;
+}
+
 static void model_dim(const shoal_layout_t *layout, int32_t dim, int64_t length,
                       const int64_t *coords, int64_t micro, bool *own, bool *held) {
   model_state_t s = {.items = -1};
+  const bool tiled = layout->tile.count > 0 && layout->tile.cut.dim == dim;
   for (int e = 0; e < length; ++e) {
+    if (tiled && !model_in_tile(&layout->tile, length, e)) continue;
+    if (s.own_count == 0) s.origin = e;
     s.own[s.own_count++] = e;
     s.held[e] = true;
   }

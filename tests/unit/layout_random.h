@@ -255,6 +255,30 @@ static void random_change(random_case_t *r, shoal_arena_t *memory, const shoal_l
   }
 }
 
+// Leaves only a tile of both sides, or of the destination alone, where that is allowed.
+static void random_tile(random_case_t *r) {
+  const shoal_layout_t src = r->src, dst = r->dst;
+  shoal_tile_t tile = {.count = (int32_t)(1 + random_below(r, 5))};
+  tile.index = (int32_t)random_below(r, tile.count);
+  tile.cut.dim = (int32_t)random_below(r, r->shape.rank);
+  const int64_t length = r->shape.dims[tile.cut.dim];
+  if (random_chance(r, 25)) tile.cut.unit = 1 + random_below(r, 3);
+  if (random_chance(r, 60)) {
+    tile.cut.chunk_count = (int32_t)(1 + random_below(r, 4));
+    for (int32_t i = 0; i < tile.cut.chunk_count && length % tile.cut.chunk_count; ++i)
+      tile.cut.chunks[i].length =
+          length / tile.cut.chunk_count + (i < length % tile.cut.chunk_count);
+  }
+  if (random_chance(r, 80)) r->src.tile = tile;
+  r->dst.tile = tile;
+  shoal_status_t status = shoal_layout_check(&r->src, &r->shape);
+  if (!status) status = shoal_layout_check(&r->dst, &r->shape);
+  if (!status) return;
+  shoal_status_free(status);
+  r->src = src;
+  r->dst = dst;
+}
+
 // The case of a seed; what it points to is in the arena, and the case itself must stay where it is.
 static void random_draw(uint64_t seed, int64_t most_ranks, bool plain, shoal_arena_t *memory,
                         random_case_t *r) {
@@ -281,6 +305,7 @@ static void random_draw(uint64_t seed, int64_t most_ranks, bool plain, shoal_are
   int64_t micros = r->meshes[0].micro > 1 ? r->meshes[0].micro : 1;
   r->src_micro = r->dst_micro = random_below(r, micros + 1) - 1;
   if (random_chance(r, 10)) r->src_micro = -1;
+  if (r->shape.rank > 0 && random_chance(r, 30)) random_tile(r);
 }
 
 static const char *random_text(const random_case_t *r, shoal_arena_t *memory) {

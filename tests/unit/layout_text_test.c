@@ -229,6 +229,12 @@ static void layouts_compare(void **state) {
       {"data:0+1+1,one:0", "data:0+1+1", false},
       {"one:0-1+0", "", false},
       {"data:0", "", false},
+      {"tile(0/2):0,data:0", "data:0", false},
+      {"tile(0/2):0", "tile(1/2):0", false},
+      {"tile(0/2):0", "tile(0/3):0", false},
+      {"tile(0/2):0", "tile(0/2):1", false},
+      {"tile(0/2):0*2", "tile(0/2):0", false},
+      {"tile(1/2):0*2/1,data:0", "tile( 1/2 ):0*2,data:0", true},
   };
   for (int i = 0; i < COUNT(cases); ++i) {
     shoal_layout_t a = layout_of("data=2,tensor=3,one=1", cases[i].a);
@@ -295,6 +301,16 @@ static void layouts_refuse(void **state) {
       {"data:0*2,tensor:0+1+1", "layout item 'tensor:0+1+1': halo with chunks", SHOAL_UNSUPPORTED},
       {"data:0+1+1,tensor:0*2", "halo with chunks", SHOAL_UNSUPPORTED},
       {"data:0#2,tensor:0*2#2", "with items cannot have chunks", SHOAL_UNSUPPORTED},
+      {"tile(2/2):0", "a tile of at least one, counted from 0", SHOAL_INVALID_ARGUMENT},
+      {"tile(0/0):0", "a tile of at least one, counted from 0", SHOAL_INVALID_ARGUMENT},
+      {"tile(1):0", "'tile(index/count):dim'", SHOAL_INVALID_ARGUMENT},
+      {"tile(0/2):0(1,1)", "',' or the end at '(1,1)'", SHOAL_INVALID_ARGUMENT},
+      {"data:0,tile(0/2):0", "expected axis:dim", SHOAL_INVALID_ARGUMENT},
+      {"tile(0/2):0,data:flat", "a tile with a flat cut", SHOAL_UNSUPPORTED},
+      {"tile(0/2):0,micro:0", "micro-batches, items or a halo along dim 0", SHOAL_UNSUPPORTED},
+      {"tile(0/2):0,data:0#2", "micro-batches, items or a halo along dim 0", SHOAL_UNSUPPORTED},
+      {"tile(0/2):0,data:0+1+1", "micro-batches, items or a halo along dim 0", SHOAL_UNSUPPORTED},
+      {"tile(0/2):0,data:0*2", "another cut of dim 0 has chunks", SHOAL_UNSUPPORTED},
   };
   const shoal_mesh_t *mesh = mesh_of("data=2,tensor=3,micro=2");
   for (int i = 0; i < COUNT(cases); ++i) {
