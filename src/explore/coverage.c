@@ -56,6 +56,11 @@ static const char *const features[] = {"uneven",
                                        "rows exchanged",
                                        "rows exchanged in micro-batches",
                                        "more rows than room",
+                                       "gathered in tiles",
+                                       "reduced in tiles",
+                                       "gradient in tiles",
+                                       "tiles in a loop",
+                                       "tiles of unequal parts",
                                        "guarded in place",
                                        "guarded copy",
                                        "bucket reduced",
@@ -337,6 +342,17 @@ static bool add_kept(shoal_coverage_t *c, const shoal_class_t *class,
   return occurs(c, "feature", piece ? "kept in micro-batches" : "kept copy");
 }
 
+// What was computed or gathered in tiles.
+static bool add_tiles(shoal_coverage_t *c, const shoal_class_t *class,
+                      const shoal_instruction_t *in) {
+  const shoal_layout_t *layout = class->buffers[in->inputs[0]].layout;
+  const bool gradient = strncmp(in->name, "grad/", 5) == 0;
+  return (!gradient || occurs(c, "feature", "gradient in tiles")) &&
+         (!shoal_layout_along(layout, SHOAL_AXIS_MICRO) ||
+          occurs(c, "feature", "tiles in a loop")) &&
+         (layout->tile.cut.chunks[0].length == 0 || occurs(c, "feature", "tiles of unequal parts"));
+}
+
 static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
                             const shoal_class_t *class, const shoal_instruction_t *in) {
   const char *exchange = shoal_exchange_feature(program, class, in);
@@ -345,6 +361,8 @@ static bool add_instruction(shoal_coverage_t *c, const shoal_program_t *program,
     const bool copy = in->opcode == SHOAL_OPCODE_COPY;
     return occurs(c, "feature", copy ? "guarded copy" : "guarded in place");
   }
+  if (in->opcode == SHOAL_OPCODE_ASSEMBLE && class->buffers[in->inputs[0]].layout->tile.count > 0)
+    return add_tiles(c, class, in);
   if (in->opcode == SHOAL_OPCODE_ASSEMBLE) {
     const bool gradient = strncmp(in->name, "grad/", 5) == 0;
     return occurs(c, "feature", gradient ? "gradient split for a halo" : "split for a halo");

@@ -42,6 +42,8 @@ const char *shoal_exchange_feature(const shoal_program_t *program, const shoal_c
     return channel->micro ? "rows exchanged in micro-batches" : "rows exchanged";
   if (is_in_each(channel)) return "exchanged in each";
   if (channel->lane > 0) return "lane";
+  if (channel->src->tile.count > 0)
+    return shoal_layout_is_partial(channel->src) ? "reduced in tiles" : "gathered in tiles";
   if (in->input_count == 1) return NULL;
   return shoal_layout_is_partial(channel->src) ? "bucket reduced" : "bucket gathered";
 }

@@ -149,7 +149,7 @@ static const char *why_inputs(const place_t *p) {
   static const char *const commutative[] = {"shoal.add", "shoal.mul", "shoal.maximum",
                                             "shoal.minimum", "shoal.equal"};
   if (p->in && p->in->opcode == SHOAL_OPCODE_ASSEMBLE)
-    return "where pieces overlap they are alike, so either may be taken";
+    return "each piece says where it belongs, and where two overlap they are alike";
   if (!p->in || !p->in->op) return NULL;
   for (size_t i = 0; i < sizeof commutative / sizeof commutative[0]; ++i)
     if (strcmp(p->in->op->name, commutative[i]) == 0)

@@ -137,7 +137,8 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
 enum {
   PIPELINE_EVERY = 12,  // cases: one is a chain of layers on two or three stages
   WINDOWS_AT = 6,       // of these: another one is a chain of windowed nodes
-  ROWS_AT = 3           // and one has rows of bounded sizes
+  ROWS_AT = 3,          // and one has rows of bounded sizes
+  PRODUCTS_AT = 9       // and one is a chain of products over rows that are cut
 };
 
 // ---- the case -----------------------------------------------------------------------------------
@@ -205,21 +206,25 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     if (shoal_chance(&aside, 35)) out_case->blocks = 2 + shoal_roll(&aside, 3);
     const bool windows = !large && seed % PIPELINE_EVERY == WINDOWS_AT;
     const bool rows = !large && seed % PIPELINE_EVERY == ROWS_AT;
+    const bool products = !large && seed % PIPELINE_EVERY == PRODUCTS_AT;
     shoal_model_t *model = NULL;
-    shoal_status_t status = pipeline  ? shoal_generate_layers(&g)
-                            : windows ? shoal_generate_windows(&g)
-                            : rows    ? shoal_generate_rows(&g)
-                                      : generate(&g);
+    shoal_status_t status = pipeline   ? shoal_generate_layers(&g)
+                            : windows  ? shoal_generate_windows(&g)
+                            : rows     ? shoal_generate_rows(&g)
+                            : products ? shoal_generate_products(&g)
+                                       : generate(&g);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
-      status = pipeline  ? shoal_generate_pipeline(&g, model)
-               : windows ? shoal_generate_space(&g, model)
-               : rows    ? shoal_generate_dispatch(&g, model)
-                         : shoal_generate_plan(&g, model);
+      status = pipeline   ? shoal_generate_pipeline(&g, model)
+               : windows  ? shoal_generate_space(&g, model)
+               : rows     ? shoal_generate_dispatch(&g, model)
+               : products ? shoal_generate_sequence(&g)
+                          : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
     if (!status) status = shoal_generate_ways(&aside, model);
     if (!status) status = shoal_generate_fetches(&aside, model);
+    if (!status && !products) status = shoal_generate_tiles(&aside);
     shoal_model_free(model);
     if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
     if (attempt == 19) return shoal_status_annotatef(status, "while making a random case");

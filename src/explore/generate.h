@@ -7,6 +7,7 @@
 //   generate_ways.c       ways and layouts that are decided on
 //   generate_windows.c    chains of windowed nodes over an image that is cut
 //   generate_bounded.c    chains over rows of bounded sizes, which are exchanged
+//   generate_products.c   chains of products over rows that are cut, in tiles
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -97,6 +98,12 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_way(shoal_generator_t *g, const sho
                                                  const char *node, const char *way);
 // Decides on ways of some nodes, and on a layout in the place of a pin. Behind all of the plan.
 SHOAL_MUST_USE shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model);
+// A chain of products; and its plan: rows are gathered in front of one and scattered behind the
+// next.
+SHOAL_MUST_USE shoal_status_t shoal_generate_products(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_sequence(shoal_generator_t *g);
+// Decides that some nodes are computed in tiles, where they can be.
+SHOAL_MUST_USE shoal_status_t shoal_generate_tiles(shoal_generator_t *g);
 // Decides that some outputs are gathered on request.
 SHOAL_MUST_USE shoal_status_t shoal_generate_fetches(shoal_generator_t *g,
                                                      const shoal_model_t *model);

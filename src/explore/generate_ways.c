@@ -1,6 +1,6 @@
 // Decisions of a random case about ways and layouts: some nodes are cut as the dice say instead of
 // as completion would choose, some are composite, and the last pin is a decision. What cannot hold
-// is not drawn: the plan is completed once to see.
+// is not drawn: the plan is completed once to see. Nodes that can be are computed in tiles.
 #include "base/status.h"
 #include "explore/generate.h"
 
@@ -83,4 +83,11 @@ shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *mo
   for (int64_t tries = ways ? 1 + shoal_roll(g, 3) : 0; tries > 0; --tries)
     SHOAL_RETURN_IF_ERROR(draw_way(g, model, graph, &mesh));
   return composite ? draw_composite(&aside, model, graph, &mesh) : NULL;
+}
+
+shoal_status_t shoal_generate_tiles(shoal_generator_t *g) {
+  static const char *const counts[] = {"auto 2", "auto 3", "auto 5"};
+  static const char *const patterns[] = {"*", "*", "v*", "grad/*"};
+  if (!shoal_chance(g, 40)) return NULL;
+  return shoal_generate_decide(g, "tile", patterns[shoal_roll(g, 4)], counts[shoal_roll(g, 3)]);
 }

@@ -78,6 +78,12 @@ static const subject_t subjects[] = {
     {"split for a halo", NULL, NULL, NULL, 3,
      "seed=11 ranks=3 sgd; i0=f64[2,1,14,3]; s0=f64[2,1,3,1]; v0=conv2d(i0,s0){stride=[1,1], "
      "padding=[1,0], dilation=[1,1]}; mesh space=3; pin i0 space:2; decide halo * auto"},
+    {"products in tiles, gathered and scattered", NULL, NULL, NULL, 2,
+     "seed=12 ranks=2 sgd; i0=f64[8,3]; s0=f64[3,4]; s1=f64[4,3]; v0=tanh(i0); "
+     "v1=matmul(v0,s0); v2=matmul(v1,s1); v3=tanh(v2); mesh tensor=2; pin i0 tensor:0; "
+     "pin v3/tanh tensor:0; decide way v1/matmul tensor={b:1 -> out:1}; "
+     "decide way v2/matmul tensor={a:1, b:0 -> out:sum}; decide tile v1/matmul 2; "
+     "decide tile v2/matmul 2"},
     {"softmax over a cut dim, expanded", NULL, NULL, NULL, 2,
      "seed=6 ranks=2 sgd; i0=f64[3,5]; s0=f64[3,5]; v0=mul(i0,s0); v1=reduce_max(v0){dims=[1], "
      "keep=1}; "

@@ -14,6 +14,8 @@
 //              follow. From here on code.inputs are complete and needs are history.
 //   halo       A node may become several items that each make a piece of its output, and one that
 //              puts them together.
+//   tile       So may one whose input is gathered, or whose output is reduced, and the reshard with
+//              it: a tile of the value is moved while another is computed.
 //   segments   Items get the segment in which they run, and communication its lane.
 //   offload    Copies to and from host memory and files are added, and what they bring is read.
 //   schedule   The list may be permuted within segments, the same for all ranks.
@@ -82,6 +84,8 @@ typedef struct item {
   const char *why;            // it stands here: `schedule` has moved it; NULL: it has not
   int64_t bucket_bytes;       // of a bucket's values
   const char *bucket_closed;  // why a bucket has no more members; NULL: the item is no bucket
+  const char
+      *untiled_because;       // of a node: why `tile` did not do what a decision allows; else NULL
   const char *whole_because;  // of a node that has a halo: why `halo` did not split it; else NULL
 } item_t;
 

@@ -84,6 +84,7 @@ static shoal_status_t add_item(const printing_t *p, const item_t *item) {
                                       item->decides.layout));
   }
   add_place(p, item);
+  if (item->untiled_because) shoal_text_addf(p->text, "  not tiled: %s", item->untiled_because);
   if (item->whole_because) shoal_text_addf(p->text, "  whole: %s", item->whole_because);
   shoal_text_add(p->text, "\n");
   return NULL;

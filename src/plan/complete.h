@@ -74,6 +74,10 @@ SHOAL_MUST_USE shoal_status_t shoal_decision_sync(const shoal_intent_decision_t 
 SHOAL_MUST_USE shoal_status_t shoal_plan_sort_ways(shoal_plan_t *plan);
 shoal_keep_t shoal_keep_of(const char *choice);  // of a checked choice; NULL: SHOAL_KEEP
 shoal_halo_t shoal_halo_of(const char *choice);  // the same; NULL: SHOAL_HALO_WHOLE
+// Of a choice of `tile`, "4", "auto 4" or "no"; false: it is none of them.
+bool shoal_tiling_of(const char *choice, shoal_tiling_t *out_tiling);
+// The text that reads back.
+const char *shoal_tiling_text(const shoal_tiling_t *tiling, char out[16]);
 // Does a node, whose ways are known, read rows that other ranks have?
 bool shoal_plan_has_halo(const shoal_graph_plan_t *gp, int64_t n);
 // When all nodes have their ways: refuses decisions to split what has no halo.

@@ -146,6 +146,30 @@ static shoal_status_t check_layers(const char *choice) {
   return NULL;
 }
 
+bool shoal_tiling_of(const char *choice, shoal_tiling_t *out_tiling) {
+  const bool where_possible = strncmp(choice, "auto ", 5) == 0;
+  const char *number = where_possible ? choice + 5 : choice;
+  char *end;
+  *out_tiling = (shoal_tiling_t){0};
+  if (strcmp(choice, "no") == 0) return true;
+  const long count = strtol(number, &end, 10);
+  if (end == number || *end || count < 2 || count > SHOAL_PLAN_MAX_TILES) return false;
+  *out_tiling = (shoal_tiling_t){(int32_t)count, where_possible};
+  return true;
+}
+
+const char *shoal_tiling_text(const shoal_tiling_t *tiling, char out[16]) {
+  snprintf(out, 16, "%s%d", tiling->where_possible ? "auto " : "", tiling->count);
+  return tiling->count > 0 ? out : "no";
+}
+
+static shoal_status_t check_tiles(const char *choice) {
+  shoal_tiling_t tiling;
+  if (shoal_tiling_of(choice, &tiling)) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "'4', 'auto 4' for where it is possible, or 'no'",
+                          "'%s' is no number of tiles from 2 to %d", choice, SHOAL_PLAN_MAX_TILES);
+}
+
 static shoal_status_t check_choice(shoal_decide_t kind, const shoal_intent_decision_t *decision) {
   if (kind == SHOAL_DECIDE_SYNC) {
     shoal_arena_t scratch;
@@ -156,6 +180,7 @@ static shoal_status_t check_choice(shoal_decide_t kind, const shoal_intent_decis
     return status;
   }
   if (kind == SHOAL_DECIDE_PREFETCH) return check_layers(decision->choice);
+  if (kind == SHOAL_DECIDE_TILE) return check_tiles(decision->choice);
   if (kind == SHOAL_DECIDE_WAY && !strchr(decision->choice, '='))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
                             "write AXIS=WAY, like data=a:0 -> out:0; `shoal rules` lists ways",

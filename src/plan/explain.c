@@ -104,12 +104,16 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
       shoal_text_addf(text, " %s %s", shoal_slot_name(mesh, slot), way);
       any = true;
     }
-    shoal_text_addf(text, "%s%s%s%s%s\n", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
+    shoal_text_addf(text, "%s%s%s%s%s", any ? "" : " whole", plan->mesh_count > 1 ? " on " : "",
                     plan->mesh_count > 1 ? mesh->name : "",
                     gp->regions[n] >= 0 ? ", recomputed" : "",
                     gp->halos[n] == SHOAL_HALO_SPLIT  ? ", split for its halo"
                     : gp->halos[n] == SHOAL_HALO_AUTO ? ", split for its halo where possible"
                                                       : "");
+    if (gp->tilings[n].count > 0)
+      shoal_text_addf(text, ", in %d tiles%s", gp->tilings[n].count,
+                      gp->tilings[n].where_possible ? " where possible" : "");
+    shoal_text_add(text, "\n");
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot)
       SHOAL_RETURN_IF_ERROR(shoal_explain_way(plan, gp, n, slot, false, arena, text));
   }

@@ -12,6 +12,7 @@
 #define SHOAL_PLAN_SLOTS (SHOAL_MAX_AXES + 1)
 #define SHOAL_PLAN_MAX_MICRO (1 << 16)  // as many as a program may have
 #define SHOAL_PLAN_MAX_PREFETCH 1024
+#define SHOAL_PLAN_MAX_TILES 64
 
 typedef struct shoal_choice {
   const shoal_way_t *way;  // NULL: whole
@@ -105,16 +106,24 @@ typedef struct shoal_sync {
 // does, and cannot be lowered otherwise; where that is possible.
 typedef enum shoal_halo { SHOAL_HALO_WHOLE, SHOAL_HALO_SPLIT, SHOAL_HALO_AUTO } shoal_halo_t;
 
+// In how many tiles a node is computed, beside the gather of its input or the reduction of its
+// output; 0: in one piece.
+typedef struct shoal_tiling {
+  int32_t count;
+  bool where_possible;  // else it cannot be lowered otherwise
+} shoal_tiling_t;
+
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
   shoal_node_plan_t *nodes;       // one per node
   const shoal_layout_t **values;  // one per value: as produced, fed or read
-  int32_t *regions;       // by node: the region it is recomputed with, numbered from 0; -1: it is
-                          // computed once
-  shoal_keep_t *keeps;    // by value
-  int32_t *assigned;      // by value: the state it is assigned to, or -1
-  shoal_halo_t *halos;    // by node; WHOLE where it has no halo
-  const int32_t *owners;  // by node: the composite it is a part of, or -1. NULL: there are none
+  int32_t *regions;         // by node: the region it is recomputed with, numbered from 0; -1: it is
+                            // computed once
+  shoal_keep_t *keeps;      // by value
+  int32_t *assigned;        // by value: the state it is assigned to, or -1
+  shoal_halo_t *halos;      // by node; WHOLE where it has no halo
+  shoal_tiling_t *tilings;  // by node
+  const int32_t *owners;    // by node: the composite it is a part of, or -1. NULL: there are none
   shoal_dtype_t *exchanged;  // by value: the type in which ranks sum it; NULL: all as they are
   bool *on_request;          // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for

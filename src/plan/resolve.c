@@ -181,7 +181,13 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   gp->keeps = SHOAL_NEW(&plan->arena, shoal_keep_t, graph->values.count);
   gp->on_request = SHOAL_NEW(&plan->arena, bool, graph->outputs.count);
   gp->halos = SHOAL_NEW(&plan->arena, shoal_halo_t, graph->nodes.count);
-  if (!gp->regions || !gp->keeps || !gp->on_request || !gp->halos) return SHOAL_OOM();
+  gp->tilings = SHOAL_NEW(&plan->arena, shoal_tiling_t, graph->nodes.count);
+  if (!gp->regions || !gp->keeps || !gp->on_request || !gp->halos || !gp->tilings)
+    return SHOAL_OOM();
+  for (int64_t n = 0; plan->patterns[SHOAL_DECIDE_TILE].count > 0 && n < graph->nodes.count; ++n) {
+    const shoal_intent_decision_t *tile = shoal_plan_decided_node(plan, SHOAL_DECIDE_TILE, gp, n);
+    if (tile) (void)shoal_tiling_of(tile->choice, &gp->tilings[n]);
+  }
   for (int64_t n = 0; plan->patterns[SHOAL_DECIDE_HALO].count > 0 && n < graph->nodes.count; ++n)
     gp->halos[n] = shoal_halo_of(chosen(plan, SHOAL_DECIDE_HALO, graph->nodes.items[n].name));
   for (int64_t n = 0; n < graph->nodes.count; ++n) gp->regions[n] = -1;

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "plan/choose.h"
+#include "plan/complete.h"
 #include "plan/composite.h"
 #include "plan/resolved.h"
 
@@ -147,6 +148,12 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     shoal_reason_of(plan, SHOAL_DECIDE_HALO, node->name, "", &told);
     begin(w, "halo", gp->graph->name, "node", node->name);
     end(w, gp->halos[n] == SHOAL_HALO_SPLIT ? "split" : "auto", &told);
+  }
+  if (gp->tilings[n].count > 0) {
+    char tiles[16];
+    shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_TILE, gp, n), "", &told);
+    begin(w, "tile", gp->graph->name, "node", node->name);
+    end(w, shoal_tiling_text(&gp->tilings[n], tiles), &told);
   }
   if (gp->regions[n] < 0) return NULL;
   shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n), "", &told);

@@ -199,6 +199,14 @@ static shoal_status_t read_halo(reader_t *r, const shoal_json_t *entry, const ch
   return NULL;
 }
 
+static shoal_status_t read_tiles(reader_t *r, const shoal_json_t *entry, const char *choice) {
+  int64_t g = 0;
+  int32_t n = 0;
+  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
+  (void)shoal_tiling_of(choice, &r->plan->graphs[g].tilings[n]);
+  return NULL;
+}
+
 // Behind the ways, which say what halos there are.
 static shoal_status_t check_halo(reader_t *r, const shoal_json_t *entry) {
   int64_t g = 0;
@@ -330,6 +338,8 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
       return shoal_plan_schedule(r->plan, &r->plan->graphs[g], decision.choice);
     case SHOAL_DECIDE_HALO:
       return read_halo(r, entry, decision.choice);
+    case SHOAL_DECIDE_TILE:
+      return read_tiles(r, entry, decision.choice);
     case SHOAL_DECIDE_FETCH:
       return read_output(r, entry, decision.choice);
     case SHOAL_DECIDE_EXPAND:  // shoal_resolved_phased
@@ -402,6 +412,7 @@ static shoal_status_t forget(shoal_plan_t *plan) {
       gp->nodes[n].mesh = 0;
       gp->regions[n] = -1;
       gp->halos[n] = SHOAL_HALO_WHOLE;
+      gp->tilings[n] = (shoal_tiling_t){0};
     }
     for (int64_t v = 0; v < gp->graph->values.count; ++v) gp->keeps[v] = SHOAL_KEEP;
     for (int64_t o = 0; o < gp->graph->outputs.count; ++o) gp->on_request[o] = false;

@@ -99,8 +99,26 @@ static shoal_status_t shared_pieces(shoal_arena_t *arena, const shoal_bound_buff
   return NULL;
 }
 
-// Between a value over all micro-batches and one micro-batch of it: this rank must have all it
-// needs.
+// The layout of what a tile is a part of. How the rows along its dim are dealt follows from the
+// tile, weights included.
+static shoal_layout_t untiled(const shoal_layout_t *layout, int32_t dim) {
+  shoal_layout_t out = *layout;
+  out.tile = (shoal_tile_t){0};
+  for (int32_t i = 0; i < out.cut_count; ++i)
+    if (out.cuts[i].kind == SHOAL_CUT_DIM && out.cuts[i].dim == dim) out.cuts[i].weights = NULL;
+  return out;
+}
+
+// Is it a tile of the other?
+static bool is_tile_of(const shoal_layout_t *tile, const shoal_layout_t *whole) {
+  const int32_t dim = tile->tile.cut.dim;
+  if (tile->tile.count == 0 || whole->tile.count > 0) return false;
+  const shoal_layout_t a = untiled(tile, dim), c = untiled(whole, dim);
+  return shoal_layout_equal(&a, &c);
+}
+
+// Between a value over all micro-batches and one micro-batch of it, or from a value to a tile of
+// it: this rank must have all it needs.
 shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_arena_t *arena,
                                shoal_arena_t *scratch, shoal_bound_instruction_t *bound) {
   const shoal_instruction_t *in = bound->instruction;
@@ -114,21 +132,23 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
   shoal_layout_t c = shoal_program_without_micro(to->layout), over;
   const bool keeps = shoal_program_over_micro(from->layout, &from->type.shape, &over) &&
                      shoal_layout_equal(&over, to->layout);
-  if (!shoal_layout_equal(&a, &c) && !keeps) {
+  const bool tile = is_tile_of(to->layout, from->layout);
+  if (!shoal_layout_equal(&a, &c) && !keeps && !tile) {
     return SHOAL_ERROR_HINT(MISMATCH, "use a reshard",
-                            "a copy of '%s' may only add or drop micro-batches", from->name);
+                            "a copy of '%s' may only add or drop micro-batches, or take a tile",
+                            from->name);
   }
   if (shoal_layout_equal(from->layout, to->layout)) return one_piece(arena, src->count, bound);
   bool src_micro = micro >= 0 && shoal_program_has_micro(from->layout);
   bool dst_micro = micro >= 0 && shoal_program_has_micro(to->layout);
-  if (src->boxes.flat || (src_micro && dst_micro)) {
+  if (src->boxes.flat || (src_micro && dst_micro && !tile)) {
     return SHOAL_ERROR_HINT(
         MISMATCH, "use a reshard",
         "a copy of '%s' in or out of micro-batches cannot be flat, nor change how "
         "micro-batches are cut",
         from->name);
   }
-  int64_t elements, needed = src_micro ? src->count : dst->count;
+  int64_t elements, needed = src_micro && !tile ? src->count : dst->count;
   SHOAL_RETURN_IF_ERROR(shared_pieces(arena, src, dst, scratch, bound, &elements));
   if (elements != needed) {
     return SHOAL_ERROR_HINT(
@@ -141,9 +161,11 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
 
 // ---- assembly -----------------------------------------------------------------------
 
-// The item of the layouts that trims `from` but not `to`; -1: there is none, or more differs.
-static int32_t trimmed_cut(const shoal_layout_t *from, const shoal_layout_t *to) {
+// The dim along which `from` is a piece of `to`: a tile of it, or trimmed. -1: there is none, or
+// more differs.
+static int32_t piece_dim(const shoal_layout_t *from, const shoal_layout_t *to) {
   int32_t found = -1;
+  if (is_tile_of(from, to)) return from->tile.cut.dim;
   if (from->cut_count != to->cut_count) return -1;
   for (int32_t i = 0; i < to->cut_count; ++i) {
     const shoal_cut_t *a = &from->cuts[i], *c = &to->cuts[i];
@@ -154,7 +176,7 @@ static int32_t trimmed_cut(const shoal_layout_t *from, const shoal_layout_t *to)
   if (found < 0) return -1;
   shoal_layout_t whole = *from;
   whole.cuts[found].before = whole.cuts[found].after = 0;
-  return shoal_layout_equal(&whole, to) ? found : -1;
+  return shoal_layout_equal(&whole, to) ? to->cuts[found].dim : -1;
 }
 
 typedef SHOAL_VEC(shoal_piece_t) pieces_t;
@@ -212,11 +234,10 @@ shoal_status_t shoal_bind_assemble(const shoal_class_t *class, shoal_arena_t *ar
   int32_t dim = -1;
   for (int32_t i = 0; i < in->input_count; ++i) {
     const shoal_buffer_t *from = &class->buffers[in->inputs[i]];
-    const int32_t cut = trimmed_cut(from->layout, to->layout);
-    const int32_t along = cut < 0 ? -1 : to->layout->cuts[cut].dim;
+    const int32_t along = piece_dim(from->layout, to->layout);
     if (along < 0 || (dim >= 0 && along != dim) || from->memory != to->memory ||
         !shoal_type_equal(&from->type, &to->type)) {
-      return SHOAL_ERROR_HINT(MISMATCH, "trim one cut of the output's layout, in every input",
+      return SHOAL_ERROR_HINT(MISMATCH, "use tiles of the output, or trim a cut, in every input",
                               "cannot assemble '%s' of '%s'", to->name, from->name);
     }
     dim = along;
