@@ -110,6 +110,10 @@ static const subject_t subjects[] = {
      "v1=dropout(v0,step){p=0.4, key=5}; v2=tanh(v1); v3=matmul(v2,s1); v4=gelu(v3); mesh data=2; "
      "pin i0 data:0; pin s0 data:flat; pin s1 data:0; decide recompute b* yes; decide keep s* "
      "redo"},
+    {"outputs on request, micro-batches", NULL, NULL, NULL, 2,
+     "seed=12 ranks=2 sgd eval; i0=f64[8,3]; s0=f64[3,4]; v0=matmul(i0,s0); v1=tanh(v0); "
+     "mesh data=2,micro=2; pin i0 micro:0,data:0; decide fetch * request",
+     2},
     {"rows exchanged", NULL, NULL, NULL, 3,
      "seed=13 ranks=3 sgd; i0=i32[3,4]<4; i1=f64[3,4,3,2]; i2=i32[3,4]<4; s0=f64[3,4,3,2]; "
      "v0=add(i1,s0); v1=bound(v0,i0); v2=tanh(v1); v3=bound(v2,i2); v4=neg(v3); mesh rows=3; "
