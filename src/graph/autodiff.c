@@ -35,16 +35,18 @@ static int32_t forward_of(const shoal_graph_t *graph, int32_t node) {
   return graph->nodes.items[node].of;
 }
 
-// Opens scope "grad/<node of the value, or its name>", for gradients that belong to that node.
-static shoal_status_t push_value_scope(shoal_graph_t *graph, int32_t value) {
+// Opens scope "grad/<node of the value, or its name>", for gradients that belong to that node. A
+// state has none: its gradients belong to `reader`, a node that reads it.
+static shoal_status_t push_value_scope(shoal_graph_t *graph, int32_t value, int32_t reader) {
   const shoal_value_info_t *info = &graph->values.items[value];
+  const int32_t node = info->source == SHOAL_FROM_NODE ? info->node : reader;
   const char *name =
       info->source == SHOAL_FROM_NODE ? graph->nodes.items[info->node].name : info->name;
   const char *scope = shoal_arena_printf(&graph->model->arena, "grad/%s", name);
   if (!scope) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(graph, scope));
   return shoal_graph_push_purpose(
-      graph, (shoal_purpose_t){SHOAL_NODE_INPUT_GRADIENT, forward_of(graph, info->node)});
+      graph, (shoal_purpose_t){SHOAL_NODE_INPUT_GRADIENT, forward_of(graph, node)});
 }
 
 static void pop_value_scope(shoal_graph_t *graph) {
@@ -59,7 +61,7 @@ static shoal_status_t pass_on(grad_t *g, int32_t value, shoal_ref_t ref) {
 
 static shoal_status_t emit_full(grad_t *g, int32_t like, double value, shoal_ref_t *out_ref) {
   const shoal_type_t type = g->graph->values.items[like].type;
-  SHOAL_RETURN_IF_ERROR(push_value_scope(g->graph, like));
+  SHOAL_RETURN_IF_ERROR(push_value_scope(g->graph, like, -1));
   shoal_attr_t attrs[] = {shoal_attr_shape("shape", &type.shape), shoal_attr_real("value", value),
                           shoal_attr_dtype("dtype", type.dtype)};
   shoal_emit(&g->emitter.base, "shoal.full", 0, NULL, 3, attrs, 1, out_ref);
@@ -68,21 +70,22 @@ static shoal_status_t emit_full(grad_t *g, int32_t like, double value, shoal_ref
   return pass_on(g, like, *out_ref);
 }
 
-static shoal_status_t contribute(grad_t *g, const shoal_node_t *from, int32_t value,
-                                 shoal_ref_t ref) {
+// Adds to the gradient of a value what node `from` gives. The sum belongs to the node that makes
+// the value; that of a state to the first of its readers, whose gradients come last.
+static shoal_status_t contribute(grad_t *g, int32_t from, int32_t value, shoal_ref_t ref) {
   shoal_graph_t *graph = g->graph;
   const shoal_type_t *want = &graph->values.items[value].type;
   const shoal_type_t *have = &graph->values.items[ref].type;
   if (!shoal_type_equal(want, have)) {
     return SHOAL_ERROR(INTERNAL, "%s gave a gradient of another type than its input '%s'",
-                       from->op->name, graph->values.items[value].name);
+                       graph->nodes.items[from].op->name, graph->values.items[value].name);
   }
   if (g->sums[value] == SHOAL_NO_REF) {
     g->sums[value] = ref;
     return pass_on(g, value, ref);
   }
   shoal_ref_t both[] = {g->sums[value], ref};
-  SHOAL_RETURN_IF_ERROR(push_value_scope(graph, value));
+  SHOAL_RETURN_IF_ERROR(push_value_scope(graph, value, from));
   shoal_emit(&g->emitter.base, "shoal.add", 2, both, 0, NULL, 1, &g->sums[value]);
   pop_value_scope(graph);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&g->emitter));
@@ -111,13 +114,13 @@ static shoal_status_t differentiate(grad_t *g, int64_t node_index) {
   }
   shoal_call_t call;
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, &node, &g->scratch, &call));
-  SHOAL_RETURN_IF_ERROR(push_value_scope(graph, node.outputs[0]));
+  SHOAL_RETURN_IF_ERROR(push_value_scope(graph, node.outputs[0], -1));
   node.op->gradient(&call, &g->emitter.base, node.inputs, node.outputs, output_grads, input_grads);
   pop_value_scope(graph);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&g->emitter));
   for (int32_t i = 0; i < node.input_count; ++i) {
     if (input_grads[i] == SHOAL_NO_REF || !g->wanted[node.inputs[i]]) continue;
-    SHOAL_RETURN_IF_ERROR(contribute(g, &node, node.inputs[i], input_grads[i]));
+    SHOAL_RETURN_IF_ERROR(contribute(g, (int32_t)node_index, node.inputs[i], input_grads[i]));
   }
   return NULL;
 }

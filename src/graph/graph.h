@@ -27,7 +27,8 @@ typedef struct shoal_node {
   const int32_t *inputs, *outputs;  // value ids
   const shoal_attr_value_t *attrs;  // in schema order, for the whole
   shoal_node_kind_t kind;
-  int32_t of;  // of a gradient: the forward node it belongs to, which comes before it. -1: none
+  int32_t of;  // of a gradient: the forward node it belongs to, which comes before it; of a sum of
+               // gradients of a state, the first that reads the state. -1: none
   const char *file;
   int line;
 } shoal_node_t;

@@ -73,7 +73,8 @@ static void kinds_of_a_training_step(void **state) {
   shoal_model_free(model);
 }
 
-// A state that two layers read gets a sum that belongs to no node.
+// A state that two layers read gets a sum that belongs to the first of them, whose gradient comes
+// last.
 static void sums_into_states(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -84,7 +85,7 @@ static void sums_into_states(void **state) {
   shoal_value_t loss = shoal_reduce_sum(g, y, SHOAL_SHAPE(0, 1));
   shoal_gradients(g, loss, 1, &w, &gradient);
   assert_ok(shoal_model_verify(model));
-  expect(g, "grad/w/add", "weight_gradient", "");
+  expect(g, "grad/w/add", "weight_gradient", "matmul");
   // Gradients of gradients belong to the forward node as well.
   shoal_value_t second = shoal_reduce_sum(g, gradient, SHOAL_SHAPE(0, 1)), again;
   int64_t before = g->nodes.count;
