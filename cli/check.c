@@ -113,7 +113,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   shoal_model_free(model);
   if (world) status = shoal_world_agree(world, status);
   if (!talks) return status;
-  if (report.rebuilt_plan) cli_say_rebuilt();
+  cli_say_rebuilt(&o->planning, report.rebuilt_plan);
   fprintf(out, "%s: %s %s %s on %lld %s%s%s, seed %lld: %lld values, %lld parts compared",
           !status          ? "passed"
           : report.refused ? "refused"

@@ -34,13 +34,13 @@ shoal_status_t cli_one_model(const shoal_words_t *words) {
 }
 
 shoal_status_t cli_plan_check(const cli_plan_options_t *options) {
-  const char *other = options->strategy           ? "--strategy"
-                      : options->mesh             ? "--mesh"
-                      : options->layouts          ? "--layouts"
-                      : options->decide.count > 0 ? "--decide"
-                                                  : NULL;
+  const char *other = options->strategy  ? "--strategy"
+                      : options->mesh    ? "--mesh"
+                      : options->layouts ? "--layouts"
+                                         : NULL;
   if (!options->plan || !other) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "edit the plan file's intent, or leave one of them out",
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          "edit the plan file's intent, or add to it with --decide",
                           "--plan and %s do not go together: a plan file says it all", other);
 }
 
@@ -114,9 +114,12 @@ shoal_status_t cli_plan_make(const cli_plan_options_t *options, const shoal_mode
   if (status) return status;
   if (options->plan) {
     const char *text = NULL;
+    int64_t count = 0;
+    const shoal_intent_decision_t *decisions = NULL;
     SHOAL_RETURN_IF_ERROR(shoal_file_read(options->plan, arena, &text, &size));
-    return shoal_plan_parse(options->plan, text, model, rules, (int32_t)options->ranks, allocator,
-                            out_rebuilt, out_plan);
+    SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&options->decide, arena, &count, &decisions));
+    return shoal_plan_parse_decided(options->plan, text, model, rules, (int32_t)options->ranks,
+                                    count, decisions, allocator, out_rebuilt, out_plan);
   }
   shoal_plan_options_t make = {.strategy = options->strategy,
                                .mesh = options->mesh,
@@ -148,7 +151,13 @@ void cli_say_cache(const shoal_cache_note_t *note) {
   if (note->text[0]) fprintf(stderr, "shoal: warning: %s\n", note->text);
 }
 
-void cli_say_rebuilt(void) {
+void cli_say_rebuilt(const cli_plan_options_t *options, bool rebuilt) {
+  const int64_t count = options->decide.count;
+  if (options->plan && count > 0)
+    fprintf(stderr, "shoal: %lld decision%s of --decide behind those of '%s'%s\n", (long long)count,
+            count == 1 ? "" : "s", options->plan,
+            rebuilt ? ", which is completed anew with them" : "");
+  if (!rebuilt || count > 0) return;
   fprintf(stderr,
           "shoal: the plan file was made for another model, intent, rules or number of ranks: "
           "completed anew from its intent\n");
@@ -163,7 +172,7 @@ shoal_status_t cli_planned_create(const char *model, const cli_model_options_t *
   SHOAL_RETURN_IF_ERROR(shoal_rules_create(allocator, &out->rules));
   SHOAL_RETURN_IF_ERROR(
       cli_plan_make(options, out->model, out->rules, arena, &rebuilt, &out->plan));
-  if (rebuilt) cli_say_rebuilt();
+  cli_say_rebuilt(options, rebuilt);
   SHOAL_RETURN_IF_ERROR(shoal_lower(out->plan, NULL, &out->program));
   return shoal_program_check(out->program, allocator);
 }

@@ -73,8 +73,8 @@ void cli_planned_free(cli_planned_t *planned);
 const char *cli_cache(const cli_plan_options_t *options, shoal_arena_t *arena);
 // Says on stderr what became of it.
 void cli_say_cache(const shoal_cache_note_t *note);
-// Says on stderr that only the intent of a plan file could be used.
-void cli_say_rebuilt(void);
+// Says on stderr that only the intent of a plan file could be used, and what --decide added to it.
+void cli_say_rebuilt(const cli_plan_options_t *options, bool rebuilt);
 
 // Plans the model as the options say. *out_rebuilt: the plan file was for something else.
 SHOAL_MUST_USE shoal_status_t cli_plan_make(const cli_plan_options_t *options,

@@ -282,7 +282,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name
     SHOAL_RETURN_IF_ERROR(
         cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
-  if (t->talks && shoal_session_rebuilt_plan(t->session)) cli_say_rebuilt();
+  if (t->talks) cli_say_rebuilt(planning, shoal_session_rebuilt_plan(t->session));
   if (t->talks) cli_say_cache(shoal_session_cache_note(t->session));
   if (t->talks) SHOAL_RETURN_IF_ERROR(print_plan(t));
   if (command->dry_run) return NULL;

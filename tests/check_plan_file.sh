@@ -64,3 +64,36 @@ for command in train check; do
   "$shoal" $command mlp -n 2 --plan edited.json --hidden 100 --steps 1 >other 2>&1
   grep -q 'completed anew' other || fail "$command does not say that edited.json is of another model"
 done
+
+# Decisions of the command line come behind those of the file, and win; the rest of the file holds.
+"$shoal" plan mlp -n 2 --strategy explicit --mesh data=2 --layouts 'x=data:0;y=data:0' \
+  --decide 'sync * bucket=1K' --decide 'memory fc1/weight host' -o first.json >first
+python3 - <<'PYTHON'
+import json
+plan = json.load(open("first.json"))
+del plan["resolved"]
+json.dump(plan, open("intent.json", "w"))
+PYTHON
+for file in first intent; do
+  anew=', which is completed anew with them'
+  [ $file = first ] || anew=
+  for command in plan explain simulate check train; do
+    more=
+    [ $command != train ] || more='--threads --steps 1'
+    "$shoal" $command mlp -n 2 --plan $file.json --decide 'memory fc1/weight device' --decide 'sync fc1/bias each' $more \
+      >out 2>&1 || { cat out >&2; fail "$command takes no decisions with $file.json"; }
+    grep -qxF "shoal: 2 decisions of --decide behind those of '$file.json'$anew" out ||
+      { cat out >&2; fail "$command does not say what it added to $file.json"; }
+  done
+  "$shoal" plan mlp -n 2 --plan $file.json --decide 'memory fc1/weight device' -o both.json >out 2>&1
+  python3 - <<'PYTHON'
+import json
+decisions = json.load(open("both.json"))
+given = [(d["kind"], d["choice"]) for d in decisions["intent"]["decisions"]]
+assert given == [("sync", "bucket=1K"), ("memory", "host"), ("memory", "device")], given
+kinds = [d["kind"] for d in decisions["resolved"]["decisions"]]
+assert "sync" in kinds and "memory" not in kinds, kinds
+PYTHON
+done
+"$shoal" explain mlp -n 2 --plan first.json --decide 'memory fc9 host' >out 2>&1 && fail "a pattern that matches nothing"
+grep -q "memory 'fc9' matches no state" out || fail "a bad decision is not named"

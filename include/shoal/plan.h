@@ -81,6 +81,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *pla
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse(
     const char *name, const char *text, const shoal_model_t *model, shoal_rules_t *rules,
     int32_t world, shoal_allocator_t allocator, bool *out_rebuilt, shoal_plan_t **out_plan);
+// The same with decisions behind those of the text, so that they win. A resolved part, which does
+// not know them, is dropped then.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_parse_decided(
+    const char *name, const char *text, const shoal_model_t *model, shoal_rules_t *rules,
+    int32_t world, int64_t decision_count, const shoal_intent_decision_t *decisions,
+    shoal_allocator_t allocator, bool *out_rebuilt, shoal_plan_t **out_plan);
 // The intent that the plan was completed from; borrowed for the plan's life.
 SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
 // Describes the plan for people, as text in `arena`: meshes, resting layouts of states, and for

@@ -61,7 +61,7 @@ typedef struct shoal_parallelize_options {
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
-  int64_t decision_count;  // decisions on top of the strategy's: see plan.h
+  int64_t decision_count;  // decisions on top of the strategy's or the plan's: see plan.h
   const shoal_intent_decision_t *decisions;
   const char *cache;        // folder of plans made before (planners.h); NULL: $SHOAL_CACHE, or none
   const char *offload_dir;  // folder for what a plan keeps in files, with room for it; NULL:

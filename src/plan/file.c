@@ -293,8 +293,23 @@ static shoal_status_t read_phased(const shoal_model_t *model, const shoal_json_t
   return strcmp(made, now) == 0 ? shoal_resolved_phased(model, list, scratch, out_phased) : NULL;
 }
 
+// Decisions that are given besides come behind those of the file.
+static shoal_status_t add_decisions(int64_t count, const shoal_intent_decision_t *decisions,
+                                    shoal_arena_t *arena, shoal_intent_t *intent) {
+  if (count == 0) return NULL;
+  shoal_intent_decision_t *all =
+      SHOAL_NEW(arena, shoal_intent_decision_t, intent->decision_count + count);
+  if (!all) return SHOAL_OOM();
+  for (int64_t i = 0; i < intent->decision_count; ++i) all[i] = intent->decisions[i];
+  for (int64_t i = 0; i < count; ++i) all[intent->decision_count + i] = decisions[i];
+  intent->decisions = all;
+  intent->decision_count += count;
+  return NULL;
+}
+
 static shoal_status_t parse(const char *name, const char *text, const shoal_model_t *model,
-                            shoal_rules_t *rules, int32_t world, shoal_allocator_t allocator,
+                            shoal_rules_t *rules, int32_t world, int64_t count,
+                            const shoal_intent_decision_t *decisions, shoal_allocator_t allocator,
                             shoal_arena_t *scratch, bool *out_rebuilt, shoal_plan_t **out_plan) {
   static const char *const keys[] = {"shoal_plan", "intent", "resolved"};
   const shoal_json_t *root = NULL;
@@ -309,9 +324,10 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
     return SHOAL_ERROR(UNSUPPORTED, "%s: plan format %lld; this version reads 1", name,
                        (long long)version);
   SHOAL_RETURN_IF_ERROR(read_intent(root, scratch, &intent));
+  SHOAL_RETURN_IF_ERROR(add_decisions(count, decisions, scratch, &intent));
   const shoal_json_t *resolved = shoal_json_find(root, "resolved");
   bool fits = false;
-  if (resolved) {
+  if (resolved && count == 0) {
     bool **phased = NULL;
     SHOAL_RETURN_IF_ERROR(read_phased(model, resolved, scratch, &phased));
     SHOAL_RETURN_IF_ERROR(
@@ -328,13 +344,23 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
 shoal_status_t shoal_plan_parse(const char *name, const char *text, const shoal_model_t *model,
                                 shoal_rules_t *rules, int32_t world, shoal_allocator_t allocator,
                                 bool *out_rebuilt, shoal_plan_t **out_plan) {
+  return shoal_plan_parse_decided(name, text, model, rules, world, 0, NULL, allocator, out_rebuilt,
+                                  out_plan);
+}
+
+shoal_status_t shoal_plan_parse_decided(const char *name, const char *text,
+                                        const shoal_model_t *model, shoal_rules_t *rules,
+                                        int32_t world, int64_t decision_count,
+                                        const shoal_intent_decision_t *decisions,
+                                        shoal_allocator_t allocator, bool *out_rebuilt,
+                                        shoal_plan_t **out_plan) {
   *out_plan = NULL;
   if (out_rebuilt) *out_rebuilt = false;
   if (!allocator.alloc) allocator = shoal_allocator_system();
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);
-  shoal_status_t status =
-      parse(name, text, model, rules, world, allocator, &scratch, out_rebuilt, out_plan);
+  shoal_status_t status = parse(name, text, model, rules, world, decision_count, decisions,
+                                allocator, &scratch, out_rebuilt, out_plan);
   shoal_arena_deinit(&scratch);
   if (status) {
     shoal_plan_free(*out_plan);

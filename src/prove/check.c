@@ -35,8 +35,8 @@ static shoal_status_t make_plan(check_t *c) {
     if (o->provider) shoal_rules_set_executor(rules, shoal_check_executor(o));
   }
   if (o->plan)
-    return shoal_plan_parse("plan", o->plan, c->model, rules, o->ranks, o->allocator,
-                            &c->report->rebuilt_plan, &c->plan);
+    return shoal_plan_parse_decided("plan", o->plan, c->model, rules, o->ranks, o->decision_count,
+                                    o->decisions, o->allocator, &c->report->rebuilt_plan, &c->plan);
   if (o->intent)
     return shoal_plan_create(c->model, rules, o->intent, o->ranks, o->allocator, &c->plan);
   const shoal_plan_options_t make = {.allocator = o->allocator,

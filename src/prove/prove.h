@@ -35,7 +35,7 @@ struct shoal_check_options {
   shoal_strategies_t *strategies;  // NULL: native ones only
   int64_t layout_count;            // explicit layouts, added to the strategy's
   const shoal_intent_entry_t *layouts;
-  int64_t decision_count;  // decisions, after the strategy's
+  int64_t decision_count;  // decisions, after the strategy's or the plan's
   const shoal_intent_decision_t *decisions;
   shoal_provider_fn_t provider;  // of ops without a kernel; may be NULL
   void *provider_self;

@@ -68,8 +68,9 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
                                 const shoal_parallelize_options_t *options) {
   const int32_t world = shoal_world_size(session->world);
   if (options->plan) {
-    return shoal_plan_parse("plan", options->plan, model, session->rules, world, session->allocator,
-                            &session->rebuilt_plan, &session->plan);
+    return shoal_plan_parse_decided("plan", options->plan, model, session->rules, world,
+                                    options->decision_count, options->decisions, session->allocator,
+                                    &session->rebuilt_plan, &session->plan);
   }
   const char *cluster = NULL;
   if (options->cluster) {
