@@ -1,5 +1,6 @@
-// shoal_rulegen --source FILE: writes the rules that come with the build: those of the zoo's models
-// and of the native ops' example calls, discovered with the build's own kernels.
+// shoal_rulegen --source FILE: writes the rules that come with the build: those of the zoo's
+// models, of the parts that composite ways of their nodes have, and of the native ops' example
+// calls, discovered with the build's own kernels.
 //
 // It is linked with an empty table of its own in the place of the one it writes.
 #include <stdio.h>
@@ -42,6 +43,19 @@ static shoal_status_t ask_cases(generator_t *g) {
   return NULL;
 }
 
+static shoal_status_t ask_model(generator_t *g, const shoal_model_t *model);
+
+static shoal_status_t ask_parts(generator_t *g, const shoal_graph_t *graph,
+                                const shoal_node_t *node) {
+  int32_t *operands = SHOAL_NEW(&g->arena, int32_t, node->input_count + node->output_count);
+  shoal_model_t *parts = NULL;
+  if (!operands) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_node_expand(graph, node, &g->arena, operands, &parts));
+  shoal_status_t status = ask_model(g, parts);
+  shoal_model_free(parts);
+  return status;
+}
+
 static shoal_status_t ask_model(generator_t *g, const shoal_model_t *model) {
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   for (int64_t i = 0; i < model->graphs.count; ++i) {
@@ -51,6 +65,7 @@ static shoal_status_t ask_model(generator_t *g, const shoal_model_t *model) {
       const shoal_rule_t *rule;
       SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, &graph->nodes.items[n], &g->arena, &call));
       SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
+      if (call.op->decompose) SHOAL_RETURN_IF_ERROR(ask_parts(g, graph, &graph->nodes.items[n]));
     }
   }
   return NULL;

@@ -348,6 +348,23 @@ static void test_vocabulary(void **state) {
                      "cross_entropy") != NULL;
   assert_int_equal(losses, plan->composites.count);
   assert_int_equal(losses, 3);  // train: forward and backward; eval
+  // The rules of their parts come with the build, but for those of a factor of its own.
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  for (int64_t c = 0; c < plan->composites.count; ++c) {
+    const shoal_composite_t *composite = &plan->composites.items[c];
+    const shoal_graph_t *graph = plan->graphs[composite->graph].graph;
+    for (int32_t i = 0; i < composite->count; ++i) {
+      const shoal_node_t *part = &graph->nodes.items[composite->first + i];
+      const shoal_rule_t *rule;
+      shoal_call_t call;
+      assert_ok(shoal_node_call(graph, part, &arena, &call));
+      assert_ok(shoal_rules_get(rules, &call, &rule));
+      if (!rule->shipped && strcmp(part->op->name, "shoal.affine") != 0)
+        fail_msg("the rule of '%s' was discovered", part->name);
+    }
+  }
+  shoal_arena_deinit(&arena);
   shoal_plan_free(plan);
   shoal_model_free(model);
 }
