@@ -56,6 +56,7 @@ static const char *const features[] = {"uneven",
                                        "rows exchanged",
                                        "rows exchanged in micro-batches",
                                        "more rows than room",
+                                       "rows at capacity",
                                        "gathered in tiles",
                                        "reduced in tiles",
                                        "gradient in tiles",
@@ -539,6 +540,7 @@ static bool add_decisions(shoal_coverage_t *c, const shoal_plan_t *plan) {
     const shoal_intent_decision_t *decision = &plan->intent.decisions[i];
     const bool whole = strstr(decision->choice, "=whole") != NULL;
     const bool composite = strstr(decision->choice, "=composite") != NULL;
+    if (strcmp(decision->kind, "counts") == 0) ok = occurs(c, "feature", "rows at capacity");
     if (strcmp(decision->kind, "layout") == 0) ok = occurs(c, "feature", "layout decided");
     if (strcmp(decision->kind, "way") == 0)
       ok = occurs(c, "feature",

@@ -69,6 +69,8 @@ shoal_status_t shoal_generate_dispatch(gen_t *g, const shoal_model_t *model) {
     const shoal_intent_entry_t pin = {i == 0 ? "i0" : "i1", batch};
     if (!SHOAL_PUSH(g->arena, &g->c->pins, pin)) return SHOAL_OOM();
   }
+  if (shoal_chance(g, 25))
+    SHOAL_RETURN_IF_ERROR(shoal_generate_decide(g, "counts", "*bound", "capacity"));
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];

@@ -196,7 +196,7 @@ static shoal_status_t counts_for(const routing_t *l, const instance_t *source,
   *out_counts = -1;
   if (info->source != SHOAL_FROM_NODE || !shoal_exchange_fits(source->layout, need)) return NULL;
   const shoal_node_t *node = &l->graph->nodes.items[info->node];
-  if (!node->op->bounds || info->output != 0) return NULL;
+  if (!node->op->bounds || info->output != 0 || l->out->gp->at_capacity[info->node]) return NULL;
   const int64_t micro = shoal_layout_along(source->layout, SHOAL_AXIS_MICRO) ? 0 : -1;
   shoal_reshard_facts_t facts;
   SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(source->layout, micro, need, micro,

@@ -80,6 +80,10 @@ bool shoal_tiling_of(const char *choice, shoal_tiling_t *out_tiling);
 const char *shoal_tiling_text(const shoal_tiling_t *tiling, char out[16]);
 // Does a node, whose ways are known, read rows that other ranks have?
 bool shoal_plan_has_halo(const shoal_graph_plan_t *gp, int64_t n);
+// Does what a node bounds move with all its rows? `choice` as decided; NULL: no.
+bool shoal_plan_moves_capacity(const char *choice);
+// Refuses decisions about counts of nodes that bound nothing.
+SHOAL_MUST_USE shoal_status_t shoal_plan_check_counts(const shoal_plan_t *plan);
 // When all nodes have their ways: refuses decisions to split what has no halo.
 SHOAL_MUST_USE shoal_status_t shoal_plan_settle_halos(shoal_plan_t *plan);
 // Fills what lowering reads besides layouts: regions, keeps, syncs, memories, schedules, fetches.

@@ -150,6 +150,7 @@ shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rule
   }
   if (!status) status = shoal_composites_judge(plan);
   if (!status) status = shoal_plan_settle_halos(plan);
+  if (!status) status = shoal_plan_check_counts(plan);
   if (status) {
     shoal_plan_free(plan);
     plan = NULL;

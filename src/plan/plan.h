@@ -122,6 +122,7 @@ typedef struct shoal_graph_plan {
   shoal_keep_t *keeps;      // by value
   int32_t *assigned;        // by value: the state it is assigned to, or -1
   shoal_halo_t *halos;      // by node; WHOLE where it has no halo
+  bool *at_capacity;        // by node: what it bounds moves with all its rows
   shoal_tiling_t *tilings;  // by node
   const int32_t *owners;    // by node: the composite it is a part of, or -1. NULL: there are none
   shoal_dtype_t *exchanged;  // by value: the type in which ranks sum it; NULL: all as they are

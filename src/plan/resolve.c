@@ -182,8 +182,14 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   gp->on_request = SHOAL_NEW(&plan->arena, bool, graph->outputs.count);
   gp->halos = SHOAL_NEW(&plan->arena, shoal_halo_t, graph->nodes.count);
   gp->tilings = SHOAL_NEW(&plan->arena, shoal_tiling_t, graph->nodes.count);
-  if (!gp->regions || !gp->keeps || !gp->on_request || !gp->halos || !gp->tilings)
+  gp->at_capacity = SHOAL_NEW(&plan->arena, bool, graph->nodes.count);
+  if (!gp->regions || !gp->keeps || !gp->on_request || !gp->halos || !gp->tilings ||
+      !gp->at_capacity)
     return SHOAL_OOM();
+  for (int64_t n = 0; n < graph->nodes.count; ++n)
+    gp->at_capacity[n] =
+        graph->nodes.items[n].op->bounds &&
+        shoal_plan_moves_capacity(chosen(plan, SHOAL_DECIDE_BOUNDED, graph->nodes.items[n].name));
   for (int64_t n = 0; plan->patterns[SHOAL_DECIDE_TILE].count > 0 && n < graph->nodes.count; ++n) {
     const shoal_intent_decision_t *tile = shoal_plan_decided_node(plan, SHOAL_DECIDE_TILE, gp, n);
     if (tile) (void)shoal_tiling_of(tile->choice, &gp->tilings[n]);

@@ -155,6 +155,11 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     begin(w, "tile", gp->graph->name, "node", node->name);
     end(w, shoal_tiling_text(&gp->tilings[n], tiles), &told);
   }
+  if (gp->at_capacity[n]) {
+    shoal_reason_of(plan, SHOAL_DECIDE_BOUNDED, node->name, "", &told);
+    begin(w, "counts", gp->graph->name, "node", node->name);
+    end(w, "capacity", &told);
+  }
   if (gp->regions[n] < 0) return NULL;
   shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n), "", &told);
   begin(w, "recompute", gp->graph->name, "node", node->name);

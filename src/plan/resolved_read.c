@@ -207,6 +207,20 @@ static shoal_status_t read_tiles(reader_t *r, const shoal_json_t *entry, const c
   return NULL;
 }
 
+static shoal_status_t read_counts(reader_t *r, const shoal_json_t *entry, const char *choice) {
+  int64_t g = 0;
+  int32_t n = 0;
+  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
+  const shoal_graph_plan_t *gp = &r->plan->graphs[g];
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  if (!node->op->bounds) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the decision out",
+                            "%s: node '%s' bounds no rows", entry->path, node->name);
+  }
+  gp->at_capacity[n] = shoal_plan_moves_capacity(choice);
+  return NULL;
+}
+
 // Behind the ways, which say what halos there are.
 static shoal_status_t check_halo(reader_t *r, const shoal_json_t *entry) {
   int64_t g = 0;
@@ -340,6 +354,8 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
       return read_halo(r, entry, decision.choice);
     case SHOAL_DECIDE_TILE:
       return read_tiles(r, entry, decision.choice);
+    case SHOAL_DECIDE_BOUNDED:
+      return read_counts(r, entry, decision.choice);
     case SHOAL_DECIDE_FETCH:
       return read_output(r, entry, decision.choice);
     case SHOAL_DECIDE_EXPAND:  // shoal_resolved_phased
@@ -412,6 +428,7 @@ static shoal_status_t forget(shoal_plan_t *plan) {
       gp->nodes[n].mesh = 0;
       gp->regions[n] = -1;
       gp->halos[n] = SHOAL_HALO_WHOLE;
+      gp->at_capacity[n] = false;
       gp->tilings[n] = (shoal_tiling_t){0};
     }
     for (int64_t v = 0; v < gp->graph->values.count; ++v) gp->keeps[v] = SHOAL_KEEP;

@@ -140,6 +140,9 @@ static shoal_status_t say_node(answer_t *a, const shoal_graph_plan_t *gp, int64_
   if (gp->tilings[n].count > 0)
     say_decided(a, SHOAL_DECIDE_TILE, node->name, shoal_tiling_text(&gp->tilings[n], (char[16]){0}),
                 "");
+  if (node->op->bounds)
+    say_decided(a, SHOAL_DECIDE_BOUNDED, node->name, gp->at_capacity[n] ? "capacity" : "real",
+                "only rows that are used need to be sent");
   for (int32_t k = 0; k < node->input_count + node->output_count; ++k)
     SHOAL_RETURN_IF_ERROR(say_operand(a, gp, n, k));
   return NULL;
