@@ -3,8 +3,9 @@
 // and turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same
 // in different orders: their losses must be the same, to the bit. They may have products
 // `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own
-// would, and convolutions `bench.conv2d` and `bench.conv2d_grad_x`, which take so long for every
-// 1000 numbers they put out: pieces of one take as long as the whole.
+// would, and products `bench.einsum_by_size` and convolutions `bench.conv2d` and
+// `bench.conv2d_grad_x`, which take so long for every 1000 numbers they put out: pieces of one take
+// as long as the whole.
 //
 //   overlap_step TURNS STEPS MICROSECONDS PROGRAM...
 #include <shoal/shoal.h>
@@ -39,6 +40,7 @@ typedef struct slow_op {
   shoal_op_t record;
 } slow_op_t;
 static slow_op_t slow_ops[] = {{"shoal.einsum", "bench.einsum", false},
+                               {"shoal.einsum", "bench.einsum_by_size", true},
                                {"shoal.conv2d", "bench.conv2d", true},
                                {"shoal.conv2d_grad_x", "bench.conv2d_grad_x", true}};
 enum { SLOW_OPS = sizeof slow_ops / sizeof slow_ops[0] };

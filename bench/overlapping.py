@@ -59,7 +59,7 @@ def join(text):
 def slow(text, ops):
     """The same program where these ops of overlap_step take longer."""
     for op in ops:
-        text = text.replace(f" shoal.{op} ", f" bench.{op} ")
+        text = text.replace(f" shoal.{op.removesuffix('_by_size')} ", f" bench.{op} ")
     return text
 
 
@@ -85,7 +85,7 @@ class Case:
 
     def simulate(self, name, times):
         with open(os.path.join(self.folder, name + ".txt")) as file:
-            text = file.read().replace(" bench.", " shoal.")  # whose times are measured
+            text = re.sub(r" bench\.(\w+?)(_by_size)? ", r" shoal.\1 ", file.read())  # whose times are measured
         with open(os.path.join(self.folder, "simulated.txt"), "w") as file:
             file.write(text)
         out = json.loads(run([SHOAL, "simulate", "./simulated.txt", "--cluster", "cluster.yml", "--times", times,
