@@ -415,13 +415,15 @@ static shoal_status_t add_exchange_types(planner_t *p) {
       "", "", "each ", "bucket=all ", "bucket=256 ", "each bucket=all "};
   gen_t aside = *p->g;
   aside.state = ~aside.state * 5;
-  const bool scarce = shoal_coverage_count(aside.coverage, "feature", "exchanged narrower") < 10 ||
-                      shoal_coverage_count(aside.coverage, "feature", "exchanged wider") < 10;
+  const bool wider = shoal_coverage_count(aside.coverage, "feature", "exchanged wider") < 10;
+  const bool scarce =
+      wider || shoal_coverage_count(aside.coverage, "feature", "exchanged narrower") < 10;
   if (p->model->states.count == 0 || !shoal_chance(&aside, scarce ? 40 : 15)) return NULL;
   const char *word = words[shoal_roll(&aside, 6)];
   int64_t type = shoal_roll(&aside, 4);
-  if (strcmp(types[type], shoal_dtype_name(p->model->states.items[0].type.dtype)) == 0)
-    type = (type + 1) % 4;
+  const shoal_dtype_t own = p->model->states.items[0].type.dtype;
+  if (strcmp(types[type], shoal_dtype_name(own)) == 0) type = (type + 1) % 4;
+  if (wider && own != SHOAL_F64 && shoal_chance(&aside, 60)) type = 3;
   const char *choice = shoal_arena_printf(p->g->arena, "%sdtype=%s", word, types[type]);
   return choice ? shoal_generate_decide(p->g, "sync", "*", choice) : SHOAL_OOM();
 }

@@ -87,7 +87,7 @@ shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *mo
 
 shoal_status_t shoal_generate_tiles(shoal_generator_t *g) {
   static const char *const counts[] = {"auto 2", "auto 3", "auto 5"};
-  static const char *const patterns[] = {"*", "*", "v*", "grad/*"};
+  const char *const patterns[] = {"*", "*", g->c->blocks > 0 ? "b*" : "v*", "grad/*"};
   if (!shoal_chance(g, 40)) return NULL;
   return shoal_generate_decide(g, "tile", patterns[shoal_roll(g, 4)], counts[shoal_roll(g, 3)]);
 }
