@@ -188,6 +188,11 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *gr
                                                    shoal_opcode_t opcode, const char *name,
                                                    int32_t input, int32_t output,
                                                    item_t **out_item);
+// The same, of an item that stands where another one does, on the same side of the step.
+SHOAL_MUST_USE shoal_status_t shoal_lower_new_item_beside(build_t *b, graph_build_t *graph,
+                                                          shoal_opcode_t opcode, const char *name,
+                                                          int32_t input, int32_t output,
+                                                          const item_t *like, item_t **out_item);
 // The items of a graph segment by segment, in the list's order: those of segment s end at ends[s],
 // where the next one's begin. places[i] is where items[i] stands in the list.
 typedef struct by_segment {

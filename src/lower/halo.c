@@ -277,18 +277,13 @@ static shoal_status_t assemble(const splitting_t *s, const split_t *split, int32
   int32_t *inputs = SHOAL_NEW(s->b->arena, int32_t, PIECES);
   item_t *item = NULL;
   if (!inputs) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(s->b, s->graph, SHOAL_OPCODE_ASSEMBLE,
-                                             split->item->code.name, -1,
-                                             split->item->code.outputs[o], &item));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_lower_new_item_beside(s->b, s->graph, SHOAL_OPCODE_ASSEMBLE, split->item->code.name, -1,
+                                  split->item->code.outputs[o], split->item, &item));
   item->code.inputs = item->inputs = inputs;
   for (int piece = 0; piece < PIECES; ++piece)
     if (pieces[piece]) inputs[item->code.input_count++] = pieces[piece][o];
   item->node = split->item->node;
-  item->again = split->item->again;
-  item->side = split->item->side;
-  item->phase = split->item->phase;
-  item->depth = split->item->depth;
-  item->send_depth = split->item->send_depth;
   return NULL;
 }
 

@@ -35,6 +35,18 @@ shoal_status_t shoal_lower_new_item(build_t *b, graph_build_t *graph, shoal_opco
   return NULL;
 }
 
+shoal_status_t shoal_lower_new_item_beside(build_t *b, graph_build_t *graph, shoal_opcode_t opcode,
+                                           const char *name, int32_t input, int32_t output,
+                                           const item_t *like, item_t **out_item) {
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item(b, graph, opcode, name, input, output, out_item));
+  (*out_item)->again = like->again;
+  (*out_item)->side = like->side;
+  (*out_item)->phase = like->phase;
+  (*out_item)->depth = like->depth;
+  (*out_item)->send_depth = like->send_depth;
+  return NULL;
+}
+
 bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
                              const shoal_layout_t *second) {
   const int64_t mesh = first->mesh - b->meshes, other = second->mesh - b->meshes;

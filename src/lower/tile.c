@@ -17,19 +17,6 @@
 
 // ---- items -----------------------------------------------------------------------------------
 
-// An item that stands where another one does.
-static shoal_status_t add_item(const tiling_t *t, shoal_opcode_t opcode, const char *name,
-                               int32_t input, int32_t output, const item_t *like,
-                               item_t **out_item) {
-  SHOAL_RETURN_IF_ERROR(
-      shoal_lower_new_item(t->b, t->graph, opcode, name, input, output, out_item));
-  (*out_item)->again = like->again;
-  (*out_item)->side = like->side;
-  (*out_item)->phase = like->phase;
-  (*out_item)->depth = (*out_item)->send_depth = like->depth;
-  return NULL;
-}
-
 // A tile of an instance. `value`: of the graph, for a state's home does not say.
 static shoal_status_t new_piece(const tiling_t *t, int32_t of, int32_t value,
                                 const shoal_layout_t *layout, const item_t *like,
@@ -55,7 +42,8 @@ static shoal_status_t move_piece(const tiling_t *t, int32_t from, int32_t to, co
                                    .dst = instance_at(b, to)->layout,
                                    .micro = like->phase == PHASE_LOOP};
   item_t *item = NULL;
-  SHOAL_RETURN_IF_ERROR(add_item(t, SHOAL_OPCODE_RESHARD, source->name, from, to, like, &item));
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item_beside(t->b, t->graph, SHOAL_OPCODE_RESHARD,
+                                                    source->name, from, to, like, &item));
   item->one_channel = first ? like->code.channels[0] : (int32_t)b->channels.count;
   item->code.channels = &item->one_channel;
   if (first) b->channels.items[item->one_channel] = channel;
@@ -68,8 +56,8 @@ static shoal_status_t assemble(const tiling_t *t, int32_t instance) {
   const item_t *like = tiles && tiles->gather ? tiles->gather : tiles ? tiles->maker : NULL;
   item_t *item = NULL;
   if (!tiles || tiles->whole) return NULL;
-  SHOAL_RETURN_IF_ERROR(
-      add_item(t, SHOAL_OPCODE_ASSEMBLE, like->code.name, -1, instance, like, &item));
+  SHOAL_RETURN_IF_ERROR(shoal_lower_new_item_beside(t->b, t->graph, SHOAL_OPCODE_ASSEMBLE,
+                                                    like->code.name, -1, instance, like, &item));
   item->node = like->node;
   item->code.input_count = tiles->count;
   item->code.inputs = item->inputs = tiles->pieces;
@@ -89,8 +77,8 @@ static shoal_status_t gather_tiles(const tiling_t *t, const item_t *gather, tile
     item_t *copy = NULL;
     SHOAL_RETURN_IF_ERROR(new_piece(t, from, value, tiles->sources[i], gather, &share));
     SHOAL_RETURN_IF_ERROR(new_piece(t, to, value, tiles->layouts[i], gather, &tiles->pieces[i]));
-    SHOAL_RETURN_IF_ERROR(
-        add_item(t, SHOAL_OPCODE_COPY, gather->code.name, from, share, gather, &copy));
+    SHOAL_RETURN_IF_ERROR(shoal_lower_new_item_beside(
+        t->b, t->graph, SHOAL_OPCODE_COPY, gather->code.name, from, share, gather, &copy));
     SHOAL_RETURN_IF_ERROR(move_piece(t, share, tiles->pieces[i], gather, i == 0));
   }
   return NULL;
@@ -102,8 +90,8 @@ static shoal_status_t take_piece(const tiling_t *t, const item_t *item, int32_t 
   const int32_t from = item->code.inputs[k], value = item->needs[k].value;
   item_t *copy = NULL;
   SHOAL_RETURN_IF_ERROR(new_piece(t, from, value, layout, item, out_index));
-  return add_item(t, SHOAL_OPCODE_COPY, instance_at(t->b, from)->name, from, *out_index, item,
-                  &copy);
+  return shoal_lower_new_item_beside(t->b, t->graph, SHOAL_OPCODE_COPY,
+                                     instance_at(t->b, from)->name, from, *out_index, item, &copy);
 }
 
 static shoal_status_t compute_tile(const tiling_t *t, const item_t *node, const tiled_t *tiled,
