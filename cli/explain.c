@@ -1,6 +1,6 @@
 // `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their
-// kind, memory of each rank - or, with --program, the program itself, or, with --pass, what a pass
-// of lowering leaves behind.
+// kind, memory of each rank - or, with --program, the program itself, or, with --pass, what is
+// there after a pass of lowering.
 #include <string.h>
 
 #include "cli.h"
@@ -21,9 +21,10 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(explain_command_t, BOOL, program, NULL, "print the program instead"),
     SHOAL_OPTION(explain_command_t, BOOL, graph, NULL, "print the model's graphs instead"),
     SHOAL_OPTION(explain_command_t, STRING, pass, NULL,
-                 "print what is there behind a pass of lowering instead; `list` lists them"),
+                 "print what is there after a pass of lowering instead; `list` lists them"),
     SHOAL_OPTION(explain_command_t, STRING, why, NULL,
-                 "print all that was decided about states and nodes by name or pattern instead"),
+                 "print what was decided about a state, node or output (a name, or a pattern), and "
+                 "why, instead"),
     CLI_MODEL_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))

@@ -8,6 +8,15 @@
 #include "ranks.h"
 #include "shoal/lower.h"
 
+// What a command does, in the words of `shoal --help`.
+static const char *doc_of(const char *command) {
+#define SHOAL_COMMAND(name, arguments, doc) \
+  if (strcmp(command, #name) == 0) return doc;
+#include "commands.inc"
+#undef SHOAL_COMMAND
+  return "";
+}
+
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
                            int64_t count, int argc, char **argv, shoal_arena_t *arena,
                            void *options, shoal_words_t *out_words, FILE *out) {
@@ -19,8 +28,8 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
   if (!*help) return NULL;
   const char *text = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_options_help(table, count, arena, &text));
-  fprintf(out, "usage: shoal %s%s%s [OPTIONS]\n\n%s", command, arguments[0] ? " " : "", arguments,
-          text);
+  fprintf(out, "usage: shoal %s%s%s [OPTIONS]\n%s\n\n%s", command, arguments[0] ? " " : "",
+          arguments, doc_of(command), text);
   return NULL;
 }
 

@@ -23,18 +23,18 @@ typedef struct cli_plan_options {
     .offset = offsetof(type, planning) + offsetof(cli_plan_options_t, field), .value = value_, \
     .doc = doc_, __VA_ARGS__                                                                   \
   }
-#define CLI_PLAN_OPTIONS(type)                                                                     \
-  CLI_PLAN_OPTION(type, INT, ranks, "1", "number of ranks", .letter = 'n'),                        \
-      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"),   \
-      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),         \
-      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),         \
-      CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                                 \
-                      "cluster file or preset (a100x8:16) to plan for"),                           \
-      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                                 \
-                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'"),           \
-      CLI_PLAN_OPTION(type, STRINGS, decide, NULL,                                                 \
-                      "'KIND PATTERN CHOICE' on top of it all, again for more: see docs/plan.md"), \
-      CLI_PLAN_OPTION(type, STRING, cache, NULL,                                                   \
+#define CLI_PLAN_OPTIONS(type)                                                                   \
+  CLI_PLAN_OPTION(type, INT, ranks, "1", "number of ranks", .letter = 'n'),                      \
+      CLI_PLAN_OPTION(type, STRING, strategy, NULL, "auto, data, tensor ...: see `shoal info`"), \
+      CLI_PLAN_OPTION(type, STRING, mesh, NULL, "axes of ranks: data=2,tensor=2,micro=3"),       \
+      CLI_PLAN_OPTION(type, STRING, plan, NULL, "plan file to use instead of a strategy"),       \
+      CLI_PLAN_OPTION(type, STRING, cluster, NULL,                                               \
+                      "cluster file or preset (a100x8:16) to plan for"),                         \
+      CLI_PLAN_OPTION(type, STRING, layouts, NULL,                                               \
+                      "layouts on top of the strategy: 'fc1/weight=tensor:1;x=data:0'"),         \
+      CLI_PLAN_OPTION(type, STRINGS, decide, NULL,                                               \
+                      "'KIND PATTERN CHOICE': a decision of docs/plan.md; may be repeated"),     \
+      CLI_PLAN_OPTION(type, STRING, cache, NULL,                                                 \
                       "folder of plans made before; '' for none (default ~/.cache/shoal/plans)")
 
 // Defaults, environment, command line; prints the help when the table's last row, `help`, is asked

@@ -58,6 +58,7 @@ SHOAL_API shoal_graph_t *shoal_model_graph(shoal_model_t *model, const char *nam
 SHOAL_API const shoal_graph_t *shoal_model_find_graph(const shoal_model_t *model, const char *name);
 // Elements of all trainable states.
 SHOAL_API int64_t shoal_model_parameters(const shoal_model_t *model);
+// A graph's name and the model that owns it; borrowed.
 SHOAL_API const char *shoal_graph_name(const shoal_graph_t *graph);
 SHOAL_API shoal_model_t *shoal_graph_model(const shoal_graph_t *graph);
 

@@ -109,7 +109,7 @@ SHOAL_API bool shoal_mesh_overlap(const shoal_mesh_t *a,
 
 typedef enum shoal_cut_kind { SHOAL_CUT_DIM, SHOAL_CUT_FLAT, SHOAL_CUT_PARTIAL } shoal_cut_kind_t;
 
-// How partial parts are reduced (reduce.inc). lse combines a value with its log-sum-exp.
+// How partial parts are reduced (reduce.inc). lse joins logarithms: log(exp a + exp b).
 typedef enum shoal_reduce {
 #define SHOAL_REDUCE_KIND(id, name, real_identity, integer_identity) SHOAL_REDUCE_##id,
 #include "shoal/reduce.inc"
@@ -258,7 +258,7 @@ typedef struct shoal_reshard {
   shoal_reshard_kind_t kind;
   // The collective of that name does it: within a group - the sources of a destination, in order -
   // every part is dense, none is empty, and they lie in the whole in the group's order. Always so
-  // for all_reduce, never for kinds behind all_gather.
+  // for all_reduce, never for kinds after all_gather.
   bool collective;
   bool reduces;
   shoal_reduce_t reduce;

@@ -24,22 +24,25 @@ typedef struct shoal_lower_options {
   const char *const *fetches;
 } shoal_lower_options_t;
 
-// Makes the program of a plan. NULL options are all defaults. The program borrows op records from
-// the registry of the plan's model, and nothing else: the plan may be freed before it. Errors name
-// the node or value (UNSUPPORTED, NOT_FOUND for a fetch). *Not collective*, does not block.
+// Makes the program of a plan. NULL options are all defaults. The caller owns the program and frees
+// it with shoal_program_free. It borrows op records from the registry of the plan's model, and
+// nothing else: the plan may be freed before it. Errors name the node, value or decision
+// (UNSUPPORTED; NOT_FOUND for a fetch). *Not collective*, does not block.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lower(const shoal_plan_t *plan,
                                                     const shoal_lower_options_t *options,
                                                     shoal_program_t **out_program);
 
-// Lowering goes through *passes*, each of which brings one list of items nearer to a program. They
-// are numbered from 0 in the order in which they run; NULL behind the last.
+// Lowering goes through *passes*, as a compiler does. Each takes a list of items (instructions that
+// are the same for all ranks) nearer to a program. They are numbered from 0 in the order in which
+// they run. Names and docs are static, NULL where there is no such pass.
 SHOAL_API int64_t shoal_lower_pass_count(void);
 SHOAL_API const char *shoal_lower_pass_name(int64_t index);  // "paths"
 SHOAL_API const char *shoal_lower_pass_doc(int64_t index);   // what it does, in a line
-// Describes for people what is there when pass `pass` has run and those behind it have not: the
-// items of each graph, one a line, and once ranks are dealt out to classes the program so far. Lies
-// in `arena`. NOT_FOUND, with a suggestion, if there is no such pass; else errors as of
-// shoal_lower. *Not collective*, does not block.
+// Describes for people what is there after the pass of that name, as text in `arena`: the items of
+// each graph, one a line, and from pass "classes" on the program so far. For whoever wants to know
+// where an instruction comes from, or writes a pass; `shoal explain --pass` prints it. NOT_FOUND,
+// with a suggestion, if there is no such pass; else errors as of shoal_lower. *Not collective*,
+// does not block.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_lower_explain(const shoal_plan_t *plan,
                                                             const shoal_lower_options_t *options,
                                                             const char *pass, shoal_arena_t *arena,

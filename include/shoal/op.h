@@ -142,9 +142,10 @@ struct shoal_op {
   // that shape the distribution (its real attributes, but for whole numbers). Without float inputs,
   // a run promoted to f64 draws in the dtype written and widens.
   bool random;
-  // Output 0 is zero wherever its last input, a tensor of integers, says so: that has the leading
-  // dims of the output, and of what lies behind these the output uses as many rows (elements of
-  // the next dim) as the number says, from the first. Communication may leave the others out.
+  // Output 0 is *bounded* by the last input, a tensor of integers. The input's shape is that of the
+  // leading dims of the output: one count for each group of rows, which are the elements of the
+  // next dim. Of each group the first `count` rows are used, and the op writes zeros to all others,
+  // so that communication may leave those out (EXCHANGE in program.h).
   bool bounds;
   int32_t attr_count;
   const shoal_attr_schema_t *attrs;

@@ -6,6 +6,10 @@
 // resting layout. Layouts of values follow from the ways; where producer and consumer differ,
 // lowering puts a reshard. Planners produce plans; lowering reads nothing else.
 //
+// shoal_parallelize (session.h) and shoal_plan_make (planners.h) make plans from strategies; call
+// shoal_plan_create for an intent of your own, and the functions below it to look at a plan, to
+// keep it as a file or to read one back. docs/plan.md describes the kinds of decisions.
+//
 // Everything here is *Not collective* and works on this rank alone. The same model, rules and
 // intent give the same plan; in a session rank 0 plans and the others get its program. Planning
 // takes as long as rules have to be discovered. What it costs does not grow with the number of
@@ -43,38 +47,44 @@ typedef struct shoal_intent {
   const char *strategy;  // who made it: "data", "explicit" ...
   int64_t mesh_count;
   const char *const *meshes;  // texts: "data=2,micro=3", "b!data=3@2-4"
+  // Of states, inputs and values by name: "block*/fc1/weight": "tensor:1".
   int64_t layout_count;
-  const shoal_intent_entry_t
-      *layouts;  // of states, inputs and values by name: "block*/fc1/weight": "tensor:1"
+  const shoal_intent_entry_t *layouts;
   int64_t stage_count;
   const shoal_intent_entry_t *stages;  // of nodes by name: "block1/*": "b" (a mesh's name)
   int64_t expand_count;
   const char *const *expand;  // patterns of nodes that are computed in parts, cut or not
   int64_t decision_count;
-  const shoal_intent_decision_t *decisions;  // behind the maps above, which some kinds equal
+  // They come after the maps above, which say the same as the kinds "layout", "stage" and "expand".
+  const shoal_intent_decision_t *decisions;
 } shoal_intent_t;
 
-// A kind of decision: its name, what its pattern is matched with, what may be chosen, and what it
-// does, as a line each.
+// A kind of decision, for programs that list or explain them.
 typedef struct shoal_decision_kind {
-  const char *name, *of, *choices, *doc;
+  const char *name;     // "recompute"
+  const char *of;       // what its pattern is matched with: "nodes", "states" ...
+  const char *choices;  // what may be chosen: "yes|no", "<layout>"
+  const char *doc;      // what it does, in a line
 } shoal_decision_kind_t;
-// By index; NULL after the last. Static.
+// The kinds by number, from 0; NULL after the last. Static: nothing to free.
 SHOAL_API const shoal_decision_kind_t *shoal_decision_kind(int64_t index);
 
-// Completes an intent for a model: "no way along micro" and the like are errors that name the node
-// (UNSUPPORTED, INVALID_ARGUMENT, NOT_FOUND). The plan keeps `model` and `rules` and needs both to
-// outlive it; the intent is copied.
+// Makes a plan from an intent, for `world` ranks. What cannot be done is an error that names the
+// node or the decision (UNSUPPORTED, INVALID_ARGUMENT; NOT_FOUND for a pattern that matches
+// nothing). The plan borrows `model` and `rules`, which must outlive it; the intent is copied. The
+// caller owns the plan and frees it with shoal_plan_free.
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rules, const shoal_intent_t *intent,
                   int32_t world, shoal_allocator_t allocator, shoal_plan_t **out_plan);
 SHOAL_API void shoal_plan_free(shoal_plan_t *plan);  // NULL is allowed
 
-// JSON, "shoal_plan": 1. A resolved part whose hashes fit is used as it is (an optimizer's eps and
-// other numbers that only change values may differ); else the plan is completed from the intent,
-// and *out_rebuilt (may be NULL) says whether a resolved part had to be dropped for it. Unknown
-// keys are errors with a suggestion. Printed text lies in `arena`; `name` stands for the text in
-// messages.
+// A plan file and back: JSON, "shoal_plan": 1. The printed text lies in `arena`.
+//
+// Parsing makes a plan that the caller owns, as shoal_plan_create does; `name` stands for the text
+// in messages. A resolved part that was made for this model, these rules and this many ranks is
+// used as it is (an optimizer's eps and other numbers that only change values may differ); else the
+// plan is completed from the intent, and *out_rebuilt (may be NULL) says whether a resolved part
+// was dropped for that. Unknown keys are errors with a suggestion.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_print(const shoal_plan_t *plan,
                                                          shoal_arena_t *arena,
                                                          const char **out_text);
@@ -95,18 +105,20 @@ SHOAL_API const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *plan,
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
-// The part of it about schedules, a line for each graph that has one; "" if none has: stages,
-// bubble (if all work takes equally long) and how many micro-batches each stage has in flight.
+// The part of that text about pipelines, a line for each graph that has a schedule; "" if none has:
+// stages, bubble (if all work takes equally long) and how many micro-batches each stage has in
+// flight.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan,
                                                                      shoal_arena_t *arena,
                                                                      const char **out_text);
 // Everything about the states, inputs, nodes and outputs whose names match a pattern: what was
-// decided, by whom, why, at what cost, and what was the next best. NOT_FOUND if there are none.
+// decided, by whom, why, at what cost, and what was the next best; as text in `arena`. NOT_FOUND if
+// there are none.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_why(const shoal_plan_t *plan,
                                                        const char *pattern, shoal_arena_t *arena,
                                                        const char **out_text);
-// The model that the plan was made for, whatever of it is computed in parts. Borrowed for the
-// plan's life.
+// The model that the plan was made for, as it was given: nodes that the plan computes in parts are
+// whole in it. Borrowed from the caller of shoal_plan_create, not owned by the plan.
 SHOAL_API const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan);
 // Resting layout of a state, printed into `arena`. NOT_FOUND if there is no such state.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_state_layout(const shoal_plan_t *plan,

@@ -86,8 +86,9 @@ typedef struct shoal_buffer {
   shoal_memory_kind_t memory;    // which of the class's arenas it lies in
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
   int64_t offset;  // in that arena
-  int32_t count;   // bounded: buffer (a scalar) that holds how many rows of the whole's dim 0
-                   // are valid; compute instructions see only these. -1 static
+  // Buffer of a scalar that says, at run time, how many rows of the whole's dim 0 are valid:
+  // compute instructions see only these. -1: all are.
+  int32_t count;
 } shoal_buffer_t;
 
 typedef struct shoal_instruction {
@@ -97,15 +98,18 @@ typedef struct shoal_instruction {
   const shoal_op_t *op;             // COMPUTE
   const shoal_attr_value_t *attrs;  // COMPUTE: of the whole, in schema order; bound by role at load
   int32_t input_count, output_count;
-  const int32_t *inputs,
-      *outputs;  // buffers; RESHARD: -1 where this class is only sender or receiver
-  // RESHARD: it carries several values at once, as one collective or one message to each peer.
-  // inputs[i] becomes outputs[i] by channels[i]; the list is the same in every class that takes
-  // part. EXCHANGE has one channel: inputs[0] becomes outputs[0], but of the rows of each group
-  // only those are sent which are used; what is not used is zero in the output, whatever it was.
-  // The value [g.., C, ..] has a group for each element of the counts [g..], integers that say how
-  // many of the C rows are used: inputs[1] holds those of this rank's groups in the channel's
-  // source layout, inputs[2] in its destination layout. NULL elsewhere.
+  // Buffers of the class. RESHARD: -1 where this class only sends or only receives.
+  const int32_t *inputs, *outputs;
+  // Indices into the program's channels; NULL but for RESHARD and EXCHANGE.
+  //
+  // RESHARD: inputs[i] becomes outputs[i] by channels[i]. Several values travel at once, as one
+  // collective or one message to each peer; the list is the same in every class that takes part.
+  //
+  // EXCHANGE: inputs[0] becomes outputs[0] by channels[0], but only rows that are used are sent;
+  // the others are zero in the output, whatever they were. A value [g.., C, ..] has room for C rows
+  // in each of its groups, and counts [g..], integers, say how many of them are used. inputs[1]
+  // holds the counts of the groups that this rank has in the channel's source layout, inputs[2]
+  // those of the groups that it has in the destination layout.
   const int32_t *channels;
   shoal_reduce_t reduce;  // ACCUMULATE
   double value;           // FILL
@@ -206,7 +210,9 @@ typedef struct shoal_program {
   shoal_class_t *classes;
 } shoal_program_t;
 
-// Everything below is *Not collective* and does not block.
+// shoal_lower (lower.h) makes programs, shoal_session_create (session.h) runs them, shoal_simulate
+// (simulate.h) says what they would take. The functions below are for whoever keeps, looks at or
+// edits one. They are *Not collective* and do not block.
 
 // Frees a program and all it points to; NULL is allowed.
 SHOAL_API void shoal_program_free(shoal_program_t *program);
@@ -217,8 +223,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_print(const shoal_program_
                                                             const char **out_text);
 // `name` stands for the text in messages ("name:12:7: ..."). Indices, shapes, layouts, ops and
 // attributes are checked (INVALID_ARGUMENT); whether the program makes sense is
-// shoal_program_check's question. The program borrows op records from `registry`, which must
-// outlive it.
+// shoal_program_check's question. The caller owns the program and frees it with shoal_program_free.
+// It borrows op records from `registry`, which must outlive it.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_parse(const char *name, const char *text,
                                                             const shoal_registry_t *registry,
                                                             shoal_allocator_t allocator,
@@ -239,15 +245,16 @@ typedef struct shoal_memory_use {
   int64_t bound;        // what temporaries take when most of them are alive: no plan needs less
   int64_t arenas[SHOAL_MEMORY_COUNT];  // what the class plans of each kind of memory
 } shoal_memory_use_t;
-// Classes are numbered from 0 (INVALID_ARGUMENT). `allocator` is for scratch.
+// Says what the class of that number plans, from 0; INVALID_ARGUMENT if there is none. `allocator`
+// is for scratch.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_program_memory(const shoal_program_t *program,
                                                              int64_t index,
                                                              shoal_allocator_t allocator,
                                                              shoal_memory_use_t *out_use);
 SHOAL_API const char *shoal_opcode_name(shoal_opcode_t opcode);         // "compute"
 SHOAL_API const char *shoal_queue_kind_name(shoal_queue_kind_t queue);  // "comm"
-SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program,
-                                                      int32_t rank);  // NULL: no such rank
+// The class that a rank belongs to, borrowed; NULL: no such rank.
+SHOAL_API const shoal_class_t *shoal_program_class_of(const shoal_program_t *program, int32_t rank);
 
 #ifdef __cplusplus
 }

@@ -11,8 +11,12 @@
 //
 // where F1.2 is the forward work of stage 1 on micro-batch 2.
 //
+// A plan gets one by a decision of kind "schedule" (docs/pipelines.md). Call these functions to
+// generate, draw or check a table before that; `shoal schedule` does.
+//
 // Everything here is *Not collective*, does not block, and takes time and memory in proportion to
-// the number of entries. Schedules lie in the arena that they were made in.
+// the number of entries. Schedules, times and texts lie in the arena that they were made in: there
+// is nothing else to free.
 #ifndef SHOAL_SCHEDULE_H_
 #define SHOAL_SCHEDULE_H_
 
@@ -58,7 +62,8 @@ typedef struct shoal_pipeline {
 
 // Generators: "gpipe" (all forwards, then all backwards), "1f1b", "1f1b+1" (one more micro-batch in
 // flight on each stage, so that transfers hide behind it), "interleaved" (several stages a mesh)
-// and "zb-h1" (backward split, weight gradients fill the bubbles). NULL behind the last.
+// and "zb-h1" (backward split, weight gradients fill the bubbles). Their names by number, from 0;
+// static; NULL after the last.
 SHOAL_API const char *shoal_schedule_name(int64_t index);
 // Makes the table of a generator. NOT_FOUND, with a suggestion, if there is none of that name;
 // INVALID_ARGUMENT if it does not fit the pipeline: all but "gpipe" and "interleaved" want one
@@ -67,8 +72,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_schedule_create(const char *name, const shoal_pipeline_t *pipeline, shoal_arena_t *arena,
                       const shoal_schedule_t **out_schedule);
 
-// The table as text and back. `name` stands for the text in messages. What is parsed is well formed
-// but not checked.
+// The table as text and back. `name` stands for the text in messages. Parsing refuses what is not
+// well formed (INVALID_ARGUMENT); whether the table can run is shoal_schedule_check's question.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_schedule_print(const shoal_schedule_t *schedule,
                                                              shoal_arena_t *arena,
                                                              const char **out_text);
@@ -78,11 +83,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_schedule_parse(const char *name, c
 
 // Proves that the table is complete (each work of each stage and micro-batch stands in it exactly
 // once, all of a stage on one mesh) and free of deadlock when every mesh runs its row in order and
-// F waits for F of the stage before, B for F and for B of the stage behind, W for B. Else
+// F waits for F of the stage before, B for F and for B of the stage after, W for B. Else
 // INVALID_ARGUMENT with mesh and entry.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_schedule_check(const shoal_schedule_t *schedule);
-// Is it a table for this pipeline: these meshes, these stages on them, this many micro-batches?
-// Else INVALID_ARGUMENT that says what differs. Rows of meshes may stand in any order.
+// OK if it is a table for this pipeline: these meshes, these stages on them, this many
+// micro-batches. Else INVALID_ARGUMENT that says what differs. Rows of meshes may stand in any
+// order.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_schedule_fits(const shoal_schedule_t *schedule,
                                                             const shoal_pipeline_t *pipeline);
 // The most micro-batches of a stage that are between two kinds of work at one time, `from` begun
@@ -91,8 +97,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_schedule_fits(const shoal_schedule
 SHOAL_API int32_t shoal_schedule_in_flight(const shoal_schedule_t *schedule, int32_t stage,
                                            shoal_work_t from, shoal_work_t to);
 
-// The table in time, if every work of a stage takes as long as on any other stage and moving
-// values takes none. Without W entries a B takes as long as B and W.
+// The table in time, if F, B and W take as long as `durations` says on every stage, in any unit,
+// and moving values takes none. Without W entries a B takes as long as B and W. The table must have
+// passed the check.
 typedef struct shoal_schedule_times {
   double makespan;  // when the last entry is done
   double bubble;    // share of the meshes' time, from 0 to makespan, in which they are idle
@@ -101,7 +108,7 @@ typedef struct shoal_schedule_times {
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_schedule_time(const shoal_schedule_t *schedule, const double durations[SHOAL_WORK_COUNT],
                     shoal_arena_t *arena, shoal_schedule_times_t *out_times);
-// A picture of it in characters, one line a mesh, at most `width` columns.
+// A picture of it in characters, one line a mesh, at most `width` columns; as text in `arena`.
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_schedule_draw(const shoal_schedule_t *schedule, const double durations[SHOAL_WORK_COUNT],
                     int64_t width, shoal_arena_t *arena, const char **out_text);

@@ -51,13 +51,16 @@ typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, cons
                                const shoal_layout_t *layout, const shoal_type_t *whole,
                                int64_t micro, const void *data, int64_t bytes);
 
+// What shoal_parallelize is asked for; all zero is the default. Texts and arrays are read during
+// the call and may be freed after it. `world` is retained; `provider_self` and `tap_self` must
+// outlive the session.
 typedef struct shoal_parallelize_options {
-  shoal_allocator_t allocator;
-  shoal_world_t *world;  // NULL: joins the environment's
-  const char *strategy;  // NULL: "auto". "single", "data", "tensor", "explicit" ...
-  const char *mesh;      // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
-  const char *plan;      // text of a plan file; overrides strategy and mesh
-  const char *cluster;   // path of a cluster file, or a preset
+  shoal_allocator_t allocator;  // zero: the system's
+  shoal_world_t *world;         // NULL: joins the environment's
+  const char *strategy;         // NULL: "auto". "single", "data", "tensor", "explicit" ...
+  const char *mesh;     // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
+  const char *plan;     // text of a plan file; overrides strategy and mesh
+  const char *cluster;  // path of a cluster file, or a preset
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
@@ -80,11 +83,13 @@ typedef struct shoal_parallelize_options {
   bool timed;  // measure every instruction, for shoal_session_times; costs a little
 } shoal_parallelize_options_t;
 
-// Plans, lowers, checks, loads and initialises (runs "init"). *Collective.* On error every rank
-// gets it. Rank 0 plans and gives its program to the others, however long that takes: only there
-// are strategies called, and providers asked how ops may be cut. Every rank must bring the same
-// model with the same seed, the same registered ops and the same options about planning: else all
-// get a MISMATCH that names the lowest rank that differs from rank 0, in what, and where.
+// Plans, lowers, checks, loads and initialises (runs "init"). NULL options are all defaults. The
+// caller owns the session, frees it with shoal_session_free, and keeps the model until then: the
+// session's plan refers to it. *Collective*, blocking. On error every rank gets it. Rank 0 plans
+// and gives its program to the others, however long that takes: only there are strategies called,
+// and providers asked how ops may be cut. Every rank must bring the same model with the same seed,
+// the same registered ops and the same options about planning: else all get a MISMATCH that names
+// the lowest rank that differs from rank 0, in what, and where.
 SHOAL_API SHOAL_MUST_USE shoal_status_t
 shoal_parallelize(const shoal_model_t *model, const shoal_parallelize_options_t *options,
                   shoal_session_t **out_session);

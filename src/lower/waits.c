@@ -3,9 +3,9 @@
 // the earlier, unless a chain of waits says so already (vector clocks, one entry per queue). What
 // different calls do is call_waits.c's.
 //
-// The arenas, laid one behind the other, are cut at every edge of what the segment touches. A piece
-// knows its last writer
-// and, since then, its last reader on each queue: whoever came before those is done when they are.
+// The arenas, laid end to end, are cut at every edge of what the segment touches. A piece knows its
+// last writer and, since then, its last reader on each queue: whoever came before those is done
+// when they are.
 
 #include "base/arena.h"
 #include "base/edges.h"
