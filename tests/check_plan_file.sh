@@ -97,3 +97,18 @@ PYTHON
 done
 "$shoal" explain mlp -n 2 --plan first.json --decide 'memory fc9 host' >out 2>&1 && fail "a pattern that matches nothing"
 grep -q "memory 'fc9' matches no state" out || fail "a bad decision is not named"
+
+# A table of one's own may take micro-batches in any order: sums over them are complete after the one that runs last.
+python3 - <<'PYTHON'
+import json
+rows = {"down": ["F0.2 F0.1 F0.0 B0.2 B0.1 B0.0", "F1.2 F1.1 F1.0 B1.2 B1.1 B1.0"],
+        "apart": ["F0.0 F0.1 F0.2 B0.1 B0.2 B0.0 W0.2 W0.0 W0.1", "F1.0 F1.1 F1.2 B1.1 B1.2 W1.2 B1.0 W1.0 W1.1"]}
+for name, (a, b) in rows.items():
+    intent = {"meshes": ["a!data=1,micro=3@0", "b!data=2,micro=3@1-2"], "layouts": {"x": "a!micro:0", "y": "b!micro:0,data:0"},
+              "stages": {"fc1/*": "a", "relu": "a", "fc2/*": "b", "cross_entropy": "b"},
+              "decisions": [{"kind": "schedule", "pattern": "train", "choice": f"table a: {a}\nb: {b}"}]}
+    json.dump({"shoal_plan": 1, "intent": intent}, open(name + ".json", "w"))
+PYTHON
+for file in down apart; do
+  "$shoal" check mlp --batch 7 -n 3 --plan $file.json --seed 1 >check.$file 2>&1 || fail "$(cat check.$file)"
+done

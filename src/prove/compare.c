@@ -1,8 +1,8 @@
 // Run by run, value by value in program order: the first difference is the one that is named.
 //
 // Three things need care. A buffer that is written in the micro-batch loop but whose layout does
-// not speak of micro (an accumulator) is complete after the last micro-batch: records before that
-// do not count. A value may be made several times in one layout, computed again or gathered again:
+// not speak of micro (an accumulator) is complete after the micro-batch that runs last: records
+// before that do not count. A value may be made several times in one layout, computed again or gathered again:
 // each time is a *round* of its own. And a state's name stands for the old value until the step's
 // end: where its memory is written under that name, the last record in its resting layout is the
 // new value; all others are the old one.
@@ -226,25 +226,6 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   return NULL;
 }
 
-// Marks the last micro-batch in which each position has records, and which of them comes first.
-// (Another accumulator of the same value may begin behind it: its first micro-batches do not count
-// either.)
-typedef struct latest {
-  int32_t micro;
-  int64_t sequence;
-} latest_t;
-
-static void find_latest(const shoal_comparison_t *c, int64_t first, int64_t last,
-                        const shoal_mesh_t *mesh, latest_t *latest) {
-  for (int64_t p = 0; p < shoal_mesh_size(mesh); ++p) latest[p] = (latest_t){-1, -1};
-  for (int64_t i = first; i < last; ++i) {
-    const shoal_record_t *record = c->entries[i].record;
-    const int64_t position = shoal_mesh_position(mesh, record->rank);
-    if (position >= 0 && record->micro > latest[position].micro)
-      latest[position] = (latest_t){record->micro, record->sequence};
-  }
-}
-
 // The records of entries [first, last), all of one value in one layout and type, as it is made for
 // the `round`th time. *out_more: it is made once more.
 static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t last,
@@ -258,9 +239,12 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
   int64_t size = shoal_mesh_size(layout->mesh);
   out_group->table = SHOAL_NEW(arena, const shoal_record_t *, out_group->micro_count *size);
   int32_t *seen = SHOAL_NEW(arena, int32_t, out_group->micro_count * size);
-  latest_t *latest = SHOAL_NEW(arena, latest_t, size);
-  if (!out_group->table || !seen || !latest) return SHOAL_OOM();
-  find_latest(c, first, last, layout->mesh, latest);
+  const shoal_record_t **records = SHOAL_NEW(arena, const shoal_record_t *, last - first);
+  bool *complete = SHOAL_NEW(arena, bool, last - first);
+  if (!out_group->table || !seen || !records || !complete) return SHOAL_OOM();
+  for (int64_t i = first; i < last; ++i) records[i - first] = c->entries[i].record;
+  SHOAL_RETURN_IF_ERROR(shoal_parts_complete(records, last - first, layout->mesh, c->program->micro,
+                                             arena, complete));
   *out_more = false;
   for (int64_t i = first; i < last; ++i) {
     const shoal_record_t *record = c->entries[i].record;
@@ -269,9 +253,7 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
     if (position < 0 || m >= out_group->micro_count)
       return SHOAL_ERROR(MISMATCH, "'%s': rank %d, micro-batch %d is not on its mesh", record->name,
                          record->rank, record->micro);
-    const latest_t *complete = &latest[position];
-    const bool begun = record->micro >= 0 && record->micro < complete->micro;
-    if (!micro && (begun || record->sequence < complete->sequence)) continue;
+    if (!micro && !complete[i - first]) continue;
     const int32_t time = seen[m * size + position]++;
     if (time == round) out_group->table[m * size + position] = record;
     *out_more |= time > round;

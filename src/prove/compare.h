@@ -22,6 +22,12 @@ typedef struct shoal_group_parts {
 } shoal_group_parts_t;
 
 bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout);
+// Says which records have a complete value, of one value in a layout that does not speak of micro:
+// what was accumulated is complete after the micro-batch that runs last, which a schedule decides.
+SHOAL_MUST_USE shoal_status_t shoal_parts_complete(const shoal_record_t *const *records,
+                                                   int64_t count, const shoal_mesh_t *mesh,
+                                                   int64_t micros, shoal_arena_t *arena,
+                                                   bool *out_complete);
 // Says whether this is the first of the positions (and micro-batches) that are reduced into one
 // part.
 bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro);

@@ -14,6 +14,40 @@ bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout) {
   return false;
 }
 
+// What runs for the nth time in each micro-batch is one accumulator (another one of the same value
+// may begin before it is complete), and the last of its records to come is the complete one. What
+// was written outside the loop before that began it.
+shoal_status_t shoal_parts_complete(const shoal_record_t *const *records, int64_t count,
+                                    const shoal_mesh_t *mesh, int64_t micros, shoal_arena_t *arena,
+                                    bool *out_complete) {
+  const int64_t size = shoal_mesh_size(mesh);
+  int64_t *times = SHOAL_NEW(arena, int64_t, micros * size);
+  int64_t *accumulators = SHOAL_NEW(arena, int64_t, count), most = 0;
+  if (!times || !accumulators) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t position = shoal_mesh_position(mesh, records[i]->rank);
+    if (position < 0 || records[i]->micro >= micros)
+      return SHOAL_ERROR(MISMATCH, "'%s': rank %d, micro-batch %d is not on its mesh",
+                         records[i]->name, records[i]->rank, records[i]->micro);
+    int64_t time = records[i]->micro < 0 ? 0 : times[records[i]->micro * size + position]++;
+    if (time > most) most = time;
+    accumulators[i] = time * size + position;
+  }
+  const shoal_record_t **ends = SHOAL_NEW(arena, const shoal_record_t *, (most + 1) * size);
+  if (!ends) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    const shoal_record_t **end = &ends[accumulators[i]];
+    if (records[i]->micro >= 0 && (!*end || records[i]->sequence > (*end)->sequence))
+      *end = records[i];
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const shoal_record_t *end = ends[accumulators[i]];
+    out_complete[i] = !end || records[i] == end ||
+                      (records[i]->micro < 0 && records[i]->sequence > end->sequence);
+  }
+  return NULL;
+}
+
 bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro) {
   int64_t coords[SHOAL_MAX_AXES];
   shoal_mesh_coords(group->layout->mesh, position, coords);
