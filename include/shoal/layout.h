@@ -8,7 +8,7 @@
 // Text forms (print and parse back):
 //   mesh     [name!]axis=size,axis=size,...[@rank,rank-rank,...], as in "b!data=3@2-4";
 //            the reserved axis micro=n is time: it is not counted in ranks
-//   layout   [mesh!][tile,]item,item,...      "" replicates
+//   layout   [mesh!][tile,]item,item,...      "" or "replicated": no cuts
 //     tile   tile(index/count):dim[*chunks][/unit]     a part of the value only
 //     item   axis:dim[*chunks][/unit][#items][(weights)][+before+after]     a cut
 //            axis:flat[/unit][(weights)]                                     flat range of the rest

@@ -200,12 +200,22 @@ static shoal_status_t parse_item(parser_t *p) {
   return NULL;
 }
 
+// The word that plans are explained with, where a layout has no items.
+static bool says_replicated(parser_t *p) {
+  cursor_t at = p->at;
+  char name[SHOAL_NAME_SIZE];
+  if (!cursor_name(&at, name) || strcmp(name, "replicated") != 0 || !cursor_at_end(&at))
+    return false;
+  p->at = at;
+  return true;
+}
+
 shoal_status_t shoal_layout_parse(const char *text, const shoal_mesh_t *meshes, int64_t mesh_count,
                                   shoal_arena_t *arena, shoal_layout_t *out_layout) {
   shoal_layout_t layout = {0};
   parser_t p = {.text = text, .at = text, .arena = arena, .layout = &layout};
   SHOAL_RETURN_IF_ERROR(parse_mesh(&p, meshes, mesh_count));
-  if (!cursor_at_end(&p.at)) {
+  if (!cursor_at_end(&p.at) && !says_replicated(&p)) {
     bool first = true;
     do {
       SHOAL_RETURN_IF_ERROR(first && at_tile(&p) ? parse_tile(&p) : parse_item(&p));

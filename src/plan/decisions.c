@@ -97,7 +97,7 @@ static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sy
     sync->bucket = NULL;
     sync->bucket_bytes = 0;
     if (shoal_size_parse(value, &sync->bucket_bytes)) return NULL;
-    if (value[0] >= '0' && value[0] <= '9')
+    if (strchr("0123456789+-.", value[0]))
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "bucket=4M, or a name: bucket=block3",
                               "'%s' is no size", value);
     sync->bucket = shoal_arena_strdup(arena, value);

@@ -93,9 +93,9 @@ static shoal_status_t look_up(lookup_t *lookup, shoal_decide_t kind,
   const char *pattern = decision->pattern;
   if (kind == SHOAL_DECIDE_LAYOUT && strcmp(pattern, "*") == 0) return NULL;
   if (kind == SHOAL_DECIDE_STAGE && shoal_plan_find_mesh(lookup->plan, decision->choice) < 0)
-    return SHOAL_ERROR(INVALID_ARGUMENT,
-                       "stage '%s' asks for mesh '%s', which the plan does not have", pattern,
-                       decision->choice);
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT, "give the mesh a name where the plan lists it: b!data=2@2-3",
+        "stage '%s' asks for mesh '%s', which the plan does not have", pattern, decision->choice);
   names_t *names;
   SHOAL_RETURN_IF_ERROR(names_of(lookup, shoal_kind_of(kind), &names));
   return matches(names, pattern) ? NULL : no_match(lookup, kind, pattern);

@@ -67,7 +67,9 @@ static shoal_status_t check_complete(const shoal_schedule_t *t, shoal_arena_t *s
   const int32_t works = shoal_schedule_works(t);
   int64_t total = 0;
   for (int32_t r = 0; r < t->mesh_count; ++r) total += t->rows[r].count;
-  if (total == 0) return SHOAL_ERROR(INVALID_ARGUMENT, "the table has no entries");
+  if (total == 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a row for each mesh, like 'a: F0.0 F0.1 B0.0 B0.1'",
+                            "the table has no entries");
   SHOAL_RETURN_IF_ERROR(check_stages(t, total));
   int64_t *counts = SHOAL_NEW(scratch, int64_t, (int64_t)t->stage_count * works);
   if (!counts) return SHOAL_OOM();
@@ -220,8 +222,9 @@ static const char *mesh_name(const shoal_pipeline_t *p, int32_t mesh, char buffe
 shoal_status_t shoal_schedule_fits(const shoal_schedule_t *t, const shoal_pipeline_t *p) {
   char buffer[16];
   if (t->micro != p->micro)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "the table has %d micro-batches, the meshes have micro=%d",
-                       t->micro, p->micro);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give both the same number of micro-batches",
+                            "the table has %d micro-batches, the meshes have micro=%d", t->micro,
+                            p->micro);
   if (t->stage_count != p->stage_count)
     return SHOAL_ERROR_HINT(
         INVALID_ARGUMENT, "a stage begins wherever the forward pass goes to another mesh",
@@ -230,9 +233,9 @@ shoal_status_t shoal_schedule_fits(const shoal_schedule_t *t, const shoal_pipeli
     const int32_t mesh = p->stage_meshes ? p->stage_meshes[s] : s % p->mesh_count;
     const char *name = mesh_name(p, mesh, buffer);
     if (strcmp(t->rows[t->stage_meshes[s]].mesh, name) != 0)
-      return SHOAL_ERROR(INVALID_ARGUMENT,
-                         "stage %d is on mesh '%s', the table has it on mesh '%s'", s, name,
-                         t->rows[t->stage_meshes[s]].mesh);
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "rows have the names of the plan's meshes",
+                              "stage %d is on mesh '%s', the table has it on mesh '%s'", s, name,
+                              t->rows[t->stage_meshes[s]].mesh);
   }
   return NULL;
 }

@@ -154,6 +154,7 @@ static void layouts_round_trip(void **state) {
   (void)state;
   static const char *const pairs[][2] = {
       {"", ""},
+      {" replicated ", ""},
       {" data : 0 , tensor : 1 ", "data:0,tensor:1"},
       {"tensor:1*3/64", "tensor:1*3/64"},
       {"tensor:1/1", "tensor:1"},
@@ -188,6 +189,9 @@ static void layouts_find_their_mesh(void **state) {
   assert_ptr_equal(layout.mesh, &meshes[0]);
   assert_ok(shoal_layout_parse("second!", meshes, 3, &arena, &layout));
   assert_ptr_equal(layout.mesh, &meshes[1]);
+  assert_ok(shoal_layout_parse("second!replicated", meshes, 3, &arena, &layout));
+  assert_ptr_equal(layout.mesh, &meshes[1]);
+  assert_int_equal(layout.cut_count, 0);
   assert_ok(shoal_layout_parse("third!tensor:1/2", meshes, 3, &arena, &layout));
   assert_ok(shoal_layout_print(&layout, &arena, &printed));
   assert_string_equal(printed, "third!tensor:1/2");

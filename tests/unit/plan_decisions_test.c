@@ -88,6 +88,10 @@ static void test_unknown(void **state) {
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "eachh", "'eachh' is no word of sync",
          "did you mean 'each'?");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "bucket=4Q", "'4Q' is no size", "bucket=4M");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "bucket=-1", "'-1' is no size", "bucket=4M");
+  refuse(SHOAL_INVALID_ARGUMENT, "stage", "wte/*", "z", "asks for mesh 'z'",
+         "give the mesh a name");
+  refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "table", "has no entries", "a row for each");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "dtype=i32", "no type of floats", "bf16");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", " ", "needs a word", "last");
   refuse(SHOAL_UNSUPPORTED, "sync", "wte/table", "window=3", "'sync wte/table window=3'", "");
