@@ -2,10 +2,10 @@
 //
 // Three things need care. A buffer that is written in the micro-batch loop but whose layout does
 // not speak of micro (an accumulator) is complete after the micro-batch that runs last: records
-// before that do not count. A value may be made several times in one layout, computed again or gathered again:
-// each time is a *round* of its own. And a state's name stands for the old value until the step's
-// end: where its memory is written under that name, the last record in its resting layout is the
-// new value; all others are the old one.
+// before that do not count. A value may be made several times in one layout, computed again or
+// gathered again: each time is a *round* of its own. And a state's name stands for the old value
+// until the step's end: where its memory is written under that name, the last record in its resting
+// layout is the new value; all others are the old one.
 #include "prove/compare.h"
 
 #include <math.h>
