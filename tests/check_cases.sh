@@ -80,3 +80,5 @@ check "an input that is fed in micro-batches and that a node of the loop needs w
   'seed=1 ranks=2 sgd; i0=f64[4,6]; i1=i32[5]<4; s0=f64[6]; v0=embedding(i0,i1); v1=mul(v0,s0); mesh data=2,micro=2; pin i0 micro:1,data:0; pin i1 micro:0; pin t1 micro:1'
 check "a block that is recomputed on two meshes: what goes from one to the other was sent again, too late" \
   'seed=1 ranks=2 sgd blocks=3; i0=f64[4,3]; s0=f64[3,3]; s1=f64[3,3]; v0=matmul(i0,s0); v1=gelu(v0); v2=matmul(v1,s1); v3=gelu(v2); mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; pin i0 p!micro:0; pin t3 q!micro:0; stage b0/v0/* p; stage b0/v1/* p; stage b0/v2/* q; stage b1/v3/* q; stage loss/* q; decide schedule train 1f1b; decide recompute b* yes'
+check "a mean that is zero but for rounding decides about nothing" \
+  'seed=693623 ranks=2 none guarded; i0=f64[1,1]; i1=f64[1,1]; i2=i64[1]<7; i3=f32[1,1,9]; i4=i32[1,1]<9; i5=f32[]; v0=cross_entropy_grad(i3,i4,i5); mesh data=2@0,1'

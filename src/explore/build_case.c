@@ -197,6 +197,10 @@ static shoal_value_t constant(case_builder_t *b, shoal_dtype_t dtype, double val
   return apply(b->graph, "shoal.full", 0, NULL, 3, attrs);
 }
 
+// What a mean is compared with. Many are zero but for rounding, of gradients of a loss for example,
+// and then the comparison is a matter of luck.
+#define AWAY_FROM_ZERO 0.0371
+
 // States that take their next value in some steps only. The data decides about "held", which can be
 // updated in place, and about "turned", which takes what another was; the step's number about
 // "kept", whose next value is read whether it is taken or not; and what the data said a step before
@@ -217,7 +221,7 @@ static void add_guarded(case_builder_t *b, shoal_value_t value, bool train) {
   const shoal_attr_t over = shoal_attr_ints("dims", type.shape.rank, dims);
   const shoal_attr_t half[] = {shoal_attr_real("scale", 0.5), shoal_attr_real("shift", 0)};
   shoal_value_t mean[2] = {apply(b->graph, "shoal.reduce_mean", 1, &value, 1, &over),
-                           constant(b, type.dtype, 0)};
+                           constant(b, type.dtype, AWAY_FROM_ZERO)};
   shoal_value_t first[2] = {constant(b, SHOAL_I64, 1), shoal_step(b->graph)};
   shoal_value_t by_data = apply(b->graph, "shoal.greater_equal", 2, mean, 0, NULL);
   shoal_value_t by_step = apply(b->graph, "shoal.greater_equal", 2, first, 0, NULL);
