@@ -23,6 +23,12 @@ void shoal_coverage_free(shoal_coverage_t *coverage);
 SHOAL_MUST_USE shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
                                                  const shoal_program_t *program,
                                                  const shoal_check_options_t *options);
+// coverage_program.c: the part of it that is about the program. `arena` is used for a moment.
+SHOAL_MUST_USE shoal_status_t shoal_coverage_program(shoal_coverage_t *coverage,
+                                                     const shoal_program_t *program,
+                                                     shoal_arena_t *arena);
+// Counts a key of the case at hand; false: memory ran short.
+bool shoal_coverage_occurs(shoal_coverage_t *coverage, const char *group, const char *name);
 // Counts a feature of the case that comes next, which is not seen in its plan.
 SHOAL_MUST_USE shoal_status_t shoal_coverage_see(shoal_coverage_t *coverage, const char *feature);
 // In how many cases it occurred; -1: no such key.
