@@ -23,6 +23,36 @@ shoal_status_t shoal_generate_way(shoal_generator_t *g, const shoal_model_t *mod
   return keep_if_it_holds(g, model);
 }
 
+static bool wants_unreduced(const shoal_way_t *way) {
+  for (int32_t k = 0; k < way->input_count; ++k)
+    if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL) return true;
+  return false;
+}
+
+// A node and one of its ways that no plan has had so far, from a random node on; NULL: there is
+// none.
+static shoal_status_t find_unseen(shoal_generator_t *g, const shoal_graph_t *graph,
+                                  const shoal_node_t **out_node, const shoal_way_t **out_way) {
+  const int64_t start = shoal_roll(g, graph->nodes.count);
+  *out_way = NULL;
+  for (int64_t i = 0; i < graph->nodes.count && !*out_way; ++i) {
+    const shoal_node_t *node = &graph->nodes.items[(start + i) % graph->nodes.count];
+    const shoal_rule_t *rule = NULL;
+    shoal_call_t call;
+    SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, g->arena, &call));
+    SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
+    for (int32_t w = 0; w < rule->way_count && !*out_way; ++w) {
+      const char *name;
+      if (wants_unreduced(&rule->ways[w])) continue;
+      SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], g->arena, &name));
+      if (shoal_coverage_count(g->coverage, "way", name) > 0) continue;
+      *out_node = node;
+      *out_way = &rule->ways[w];
+    }
+  }
+  return NULL;
+}
+
 // A way of the node that wants no input unreduced, or "whole", along an axis of the first mesh.
 static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
                                const shoal_graph_t *graph, const shoal_mesh_t *mesh) {
@@ -35,9 +65,10 @@ static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, g->arena, &call));
   SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
   if (rule->way_count > 0 && shoal_chance(g, 75)) {
-    const shoal_way_t *way = &rule->ways[shoal_roll(g, rule->way_count)];
-    for (int32_t k = 0; k < way->input_count; ++k)
-      if (way->operands[k].kind == SHOAL_OPERAND_PARTIAL) return NULL;
+    const shoal_way_t *way = NULL;
+    if (shoal_chance(g, 50)) SHOAL_RETURN_IF_ERROR(find_unseen(g, graph, &node, &way));
+    if (!way) way = &rule->ways[shoal_roll(g, rule->way_count)];
+    if (wants_unreduced(way)) return NULL;
     SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
   }
   return shoal_generate_way(g, model, node->name,
