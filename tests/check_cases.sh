@@ -82,3 +82,7 @@ check "a block that is recomputed on two meshes: what goes from one to the other
   'seed=1 ranks=2 sgd blocks=3; i0=f64[4,3]; s0=f64[3,3]; s1=f64[3,3]; v0=matmul(i0,s0); v1=gelu(v0); v2=matmul(v1,s1); v3=gelu(v2); mesh p!data=1,micro=2@0; mesh q!data=1,micro=2@1; pin i0 p!micro:0; pin t3 q!micro:0; stage b0/v0/* p; stage b0/v1/* p; stage b0/v2/* q; stage b1/v3/* q; stage loss/* q; decide schedule train 1f1b; decide recompute b* yes'
 check "a mean that is zero but for rounding decides about nothing" \
   'seed=693623 ranks=2 none guarded; i0=f64[1,1]; i1=f64[1,1]; i2=i64[1]<7; i3=f32[1,1,9]; i4=i32[1,1]<9; i5=f32[]; v0=cross_entropy_grad(i3,i4,i5); mesh data=2@0,1'
+check "a gradient that is gathered in tiles behind its reduction, exchanged in each micro-batch" \
+  'seed=819503 ranks=8 sgd; i0=f64[4,3]; s0=f64[3,3]; v0=matmul(i0,s0){transpose_a=0, transpose_b=0}; mesh data=2,tensor=2,seq=2; pin s0 tensor:1/4(3,4); pin i0 data:1,tensor:0+2+2; pin t0 tensor:1,seq:0+1+0; decide sync s* each; decide tile * auto 2'
+check "the same on 20 ranks" \
+  'seed=777940 ranks=20 sgd; i0=f64[18,5]; i1=f64[5]; s0=f64[5]; s1=f64[5]; v0=layer_norm(i0,s0,s1){eps=0.1}; v1=add(s1,i1); mesh data=2,tensor=5,seq=2; pin s1 data:0/2,tensor:0,seq:0; pin i0 seq:0; decide sync s* each; decide tile * auto 3'

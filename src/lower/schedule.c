@@ -57,6 +57,13 @@ static int32_t level_of(const ordering_t *o, const item_t *item) {
   return level;
 }
 
+// A reduction that waits for what another item makes will write its outputs: where that item is
+// held, so is whoever reads them.
+static void promise(const ordering_t *o, const item_t *item, int32_t more) {
+  for (int32_t k = 0; k < item->code.output_count; ++k)
+    o->waiting.writers[item->code.outputs[k]] += more;
+}
+
 // Puts an item, and behind it the reductions that waited for what it makes.
 static shoal_status_t put(ordering_t *o, item_t *item) {
   if (!SHOAL_PUSH(o->scratch, &o->out, item)) return SHOAL_OOM();
@@ -68,6 +75,7 @@ static shoal_status_t put(ordering_t *o, item_t *item) {
   for (int32_t k = 0; k < item->code.output_count; ++k)
     for (int32_t at = o->eager[item->code.outputs[k]]; at >= 0; at = o->next_eager[at]) {
       o->items[at]->why = "behind what makes it";
+      promise(o, o->items[at], -1);
       SHOAL_RETURN_IF_ERROR(put(o, o->items[at]));
     }
   return NULL;
@@ -128,6 +136,7 @@ static shoal_status_t list_reductions(ordering_t *o, int64_t count, item_t *cons
     o->next_eager[i] = o->eager[items[i]->code.inputs[0]];
     o->eager[items[i]->code.inputs[0]] = i;
     o->waits[i] = true;
+    promise(o, items[i], 1);
   }
   return NULL;
 }
