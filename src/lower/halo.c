@@ -59,10 +59,12 @@ static shoal_status_t find_axis(const splitting_t *s, split_t *split, int32_t *o
     const shoal_layout_t *layout = instance_at(s->b, split->item->code.inputs[k])->layout;
     for (int32_t i = 0; i < layout->cut_count; ++i) {
       if (!shoal_cut_widens(layout, i)) continue;
-      if (*out_axis >= 0 && layout->cuts[i].axis != *out_axis)
+      const int32_t axis = layout->cuts[i].axis;
+      if (*out_axis >= 0 && axis != *out_axis)
         AGAINST(split, "it has halos along two axes, '%s' and '%s'",
-                layout->mesh->axes[*out_axis].name, layout->mesh->axes[layout->cuts[i].axis].name);
-      *out_axis = layout->cuts[i].axis;
+                layout->mesh->axes[*out_axis].name,
+                axis == SHOAL_AXIS_MICRO ? "micro" : layout->mesh->axes[axis].name);
+      *out_axis = axis;
     }
   }
   return NULL;

@@ -36,10 +36,12 @@ static bool is_beside(const item_t *reshard, const item_t *node) {
 
 // The dim that is cut before a gather along an axis that does not cut afterwards; -1: none.
 static int32_t dim_gathered(const shoal_layout_t *cut, const shoal_layout_t *whole) {
-  for (int32_t i = cut->cut_count - 1; i >= 0; --i)
-    if (cut->cuts[i].kind == SHOAL_CUT_DIM && cut->mesh->axes[cut->cuts[i].axis].size > 1 &&
-        !shoal_layout_along(whole, cut->cuts[i].axis))
+  for (int32_t i = cut->cut_count - 1; i >= 0; --i) {
+    const int32_t axis = cut->cuts[i].axis;
+    const bool ranks = cut->cuts[i].kind == SHOAL_CUT_DIM && axis != SHOAL_AXIS_MICRO;
+    if (ranks && cut->mesh->axes[axis].size > 1 && !shoal_layout_along(whole, axis))
       return cut->cuts[i].dim;
+  }
   return -1;
 }
 
