@@ -310,12 +310,14 @@ static shoal_status_t late(shoal_world_t *world, void *self) {
   SHOAL_RETURN_IF_ERROR(transfer(world, 0, 1, 400, data, &exchange, &message));
   shoal_status_t status = shoal_exchange_wait(&exchange);
   if (on_link) return status;
-  if (shoal_world_rank(world) == 1) {  // or rank 0 was first to give up, and quotes it
-    CHECK_ERROR(DEADLINE, "rank 1 waits to receive tag 4, 400 bytes from rank 0", status);
+  // Whoever gives up first names what rank 1 is stuck in: its wait, or its operation if that wait
+  // has only just begun.
+  if (shoal_world_rank(world) == 1) {
+    CHECK_ERROR(DEADLINE, "tag 4, 400 bytes", status);
   } else {
     SHOAL_RETURN_IF_ERROR(status);
   }
-  CHECK_ERROR(DEADLINE, "rank 1 waits to receive tag 4", shoal_world_agree(world, NULL));
+  CHECK_ERROR(DEADLINE, "tag 4, 400 bytes", shoal_world_agree(world, NULL));
   return NULL;
 }
 
