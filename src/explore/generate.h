@@ -46,6 +46,9 @@ bool shoal_chance(shoal_generator_t *g, int64_t percent);
 int64_t shoal_roll_size(shoal_generator_t *g);                                            // a dim
 const char *shoal_ints_text(shoal_generator_t *g, int32_t count, const int64_t *values);  // "[3,5]"
 
+// Draws a type and how the case is trained: for families of cases with a graph of their own.
+void shoal_generate_training(shoal_generator_t *g);
+
 // Adds a node; false if the op does not take these inputs, or the result is too large. attrs may be
 // NULL (memory was short: nothing is added).
 bool shoal_generate_node(shoal_generator_t *g, const char *op, int32_t count,

@@ -26,11 +26,7 @@ shoal_status_t shoal_generate_products(gen_t *g) {
   const shoal_shape_t shape =
       batch ? SHOAL_SHAPE(2 + shoal_roll(g, 3), rows, columns) : SHOAL_SHAPE(rows, columns);
   g->window_dim = batch ? 1 : 0;
-  g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : SHOAL_F32;
-  g->c->steps = SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
-  g->c->eval = shoal_chance(g, 25);
-  g->c->opaque = shoal_chance(g, 25);
+  shoal_generate_training(g);
   shoal_case_ref_t x = shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});
   bool ok = shoal_generate_node(g, "tanh", 1, &x, "", 2, &x);
   for (int64_t i = 0; i < layers && ok; ++i)

@@ -103,11 +103,7 @@ shoal_status_t shoal_generate_layers(gen_t *g) {
   const shoal_shape_t rows = {.rank = 2, .dims = {3 + shoal_roll(g, 10), width}},
                       square = {.rank = 2, .dims = {width, width}};
   const bool tied = shoal_chance(g, 25), skip = shoal_chance(g, 25);
-  g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : SHOAL_F32;
-  g->c->steps = SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
-  g->c->eval = shoal_chance(g, 25);
-  g->c->opaque = shoal_chance(g, 25);
+  shoal_generate_training(g);
   shoal_case_ref_t h = shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, rows}});
   shoal_case_ref_t first_weight = h, first = h;
   for (int64_t i = 0; i < layers; ++i) {

@@ -44,15 +44,19 @@ static bool add_window(gen_t *g, int32_t dim, shoal_case_ref_t *x) {
   return shoal_generate_node(g, "tanh", 1, &out, "", 2, x);
 }
 
-shoal_status_t shoal_generate_windows(gen_t *g) {
-  const int64_t layers = 1 + shoal_roll(g, 3);
-  g->window_dim = 2 + (int32_t)shoal_roll(g, 2);
-  const shoal_shape_t shape = image_shape(g, g->window_dim);
+void shoal_generate_training(gen_t *g) {
   g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : SHOAL_F32;
   g->c->steps = SHOAL_CASE_STEPS;
   g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
+}
+
+shoal_status_t shoal_generate_windows(gen_t *g) {
+  const int64_t layers = 1 + shoal_roll(g, 3);
+  g->window_dim = 2 + (int32_t)shoal_roll(g, 2);
+  const shoal_shape_t shape = image_shape(g, g->window_dim);
+  shoal_generate_training(g);
   shoal_case_ref_t x = shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});
   shoal_case_ref_t sum[2] = {x, shoal_generate_state(g, &shape)};
   // The image is added to a state: so that the first layer has a gradient by its input, too.

@@ -4,7 +4,7 @@
 // it does not, and refuses what cannot be split. Plan files keep the decision, and a program that
 // puts the pieces together wrongly is refused. That split programs compute the same is in
 // check_halo.sh.
-#include "plan_fixture.h"
+#include "lower_pass_support.h"
 #include "shoal/nn.h"
 #include "shoal/ops.h"
 
@@ -38,20 +38,7 @@ static shoal_status_t plan_as(const shoal_model_t *model, const char *mesh, cons
 }
 
 static const char *pass_of(const shoal_plan_t *plan, shoal_arena_t *arena) {
-  const char *text = NULL;
-  assert_ok(shoal_lower_explain(plan, NULL, "halo", arena, &text));
-  return text;
-}
-
-static void expect_part(const char *text, const char *part) {
-  if (!strstr(text, part)) fail_msg("no '%s' in:\n%s", part, text);
-}
-
-// How often a part occurs.
-static int64_t count_parts(const char *text, const char *part) {
-  int64_t count = 0;
-  for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) ++count;
-  return count;
+  return explain_pass(plan, "halo", arena);
 }
 
 // The interior from the image without halo, then borders from the one with it, then all together.
@@ -156,18 +143,6 @@ static void test_refused(void **state) {
 
 // ---- plan files --------------------------------------------------------------------------
 
-// The text with the first `from` at or behind `at`, a place in it, replaced.
-static const char *edit(const char *text, const char *at, const char *from, const char *to,
-                        shoal_arena_t *arena) {
-  const char *found = at ? strstr(at, from) : NULL;
-  if (!found) fail_msg("no '%s' to edit in:\n%s", from, text);
-  return shoal_arena_printf(arena, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
-}
-
-static shoal_status_t parse(const char *text, const shoal_model_t *model, shoal_plan_t **out_plan) {
-  return shoal_plan_parse("p", text, model, rules, 2, shoal_allocator_system(), NULL, out_plan);
-}
-
 static void test_file(void **state) {
   (void)state;
   shoal_model_t *model = make_model(13);
@@ -210,18 +185,6 @@ static void test_file(void **state) {
 
 // ---- programs ----------------------------------------------------------------------------
 
-static void expect_refused(const char *text, shoal_registry_t *registry, const char *message) {
-  shoal_program_t *program = NULL;
-  shoal_status_t status =
-      shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
-  if (!status) status = shoal_program_check(program, shoal_allocator_system());
-  if (!status) fail_msg("'%s' is not said", message);
-  if (!strstr(shoal_status_message(status), message))
-    fail_msg("'%s' does not say '%s'", shoal_status_message(status), message);
-  shoal_status_free(status);
-  shoal_program_free(program);
-}
-
 static void test_programs(void **state) {
   (void)state;
   shoal_model_t *model = make_model(13);
@@ -231,13 +194,8 @@ static void test_programs(void **state) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
   assert_ok(plan_as(model, "space=2", "space:2", "c1/conv2d", "split", 2, &plan));
-  shoal_program_t *program = lower(plan), *parsed;
-  const char *text, *again;
-  assert_ok(shoal_program_print(program, &arena, &text));
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &parsed));
-  assert_ok(shoal_program_check(parsed, shoal_allocator_system()));
-  assert_ok(shoal_program_print(parsed, &arena, &again));
-  assert_string_equal(text, again);
+  shoal_program_t *program = lower(plan);
+  const char *const text = print_and_read(program, registry, &arena);
   expect_refused(edit(text, text, "space:2-1-1", "space:2-2-1", &arena), registry,
                  "no input gives row 1 of this rank's part of 'c1/conv2d' along dim 2");
   const char *const call = strstr(text, " assemble (");
@@ -253,7 +211,6 @@ static void test_programs(void **state) {
   snprintf(wrong, sizeof wrong, "(%d, %d, %d)", interior, first, whole + 1);
   expect_refused(edit(text, call, inputs, wrong, &arena), registry, "'c1/conv2d'");
   expect_refused(edit(text, call, inputs, "()", &arena), registry, "expected a whole number");
-  shoal_program_free(parsed);
   shoal_program_free(program);
   shoal_plan_free(plan);
   shoal_registry_release(registry);

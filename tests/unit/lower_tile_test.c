@@ -4,7 +4,7 @@
 // says so, says why where it does not, and refuses what cannot be. Plan files keep the decision,
 // and a program that takes or assembles wrong tiles is refused. That programs with tiles compute
 // the same is in check_tile.sh.
-#include "plan_fixture.h"
+#include "lower_pass_support.h"
 #include "shoal/nn.h"
 #include "shoal/ops.h"
 
@@ -45,19 +45,7 @@ static shoal_status_t plan_as(const shoal_model_t *model, const char *mesh, cons
 }
 
 static const char *pass_of(const shoal_plan_t *plan, shoal_arena_t *arena) {
-  const char *text = NULL;
-  assert_ok(shoal_lower_explain(plan, NULL, "tile", arena, &text));
-  return text;
-}
-
-static void expect_part(const char *text, const char *part) {
-  if (!strstr(text, part)) fail_msg("no '%s' in:\n%s", part, text);
-}
-
-static int64_t count_parts(const char *text, const char *part) {
-  int64_t count = 0;
-  for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) ++count;
-  return count;
+  return explain_pass(plan, "tile", arena);
 }
 
 static void expect_lines(const char *text, int64_t count, const char *const *lines) {
@@ -190,18 +178,6 @@ static void test_refused(void **state) {
 
 // ---- plan files --------------------------------------------------------------------------
 
-// The text with the first `from` at or behind `at`, a place in it, replaced.
-static const char *edit(const char *text, const char *at, const char *from, const char *to,
-                        shoal_arena_t *arena) {
-  const char *found = at ? strstr(at, from) : NULL;
-  if (!found) fail_msg("no '%s' to edit in:\n%s", from, text);
-  return shoal_arena_printf(arena, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
-}
-
-static shoal_status_t parse(const char *text, const shoal_model_t *model, shoal_plan_t **out_plan) {
-  return shoal_plan_parse("p", text, model, rules, 2, shoal_allocator_system(), NULL, out_plan);
-}
-
 static void test_file(void **state) {
   (void)state;
   shoal_model_t *model = make_model(8);
@@ -247,18 +223,6 @@ static void test_file(void **state) {
 
 // ---- programs ----------------------------------------------------------------------------
 
-static void expect_refused(const char *text, shoal_registry_t *registry, const char *message) {
-  shoal_program_t *program = NULL;
-  shoal_status_t status =
-      shoal_program_parse("p", text, registry, shoal_allocator_system(), &program);
-  if (!status) status = shoal_program_check(program, shoal_allocator_system());
-  if (!status) fail_msg("'%s' is not said", message);
-  if (!strstr(shoal_status_message(status), message))
-    fail_msg("'%s' does not say '%s'", shoal_status_message(status), message);
-  shoal_status_free(status);
-  shoal_program_free(program);
-}
-
 static void test_programs(void **state) {
   (void)state;
   shoal_model_t *model = make_model(8);
@@ -268,13 +232,8 @@ static void test_programs(void **state) {
   shoal_arena_init(shoal_allocator_system(), &arena);
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
   assert_ok(plan_as(model, "tensor=2", "tensor:0", "fc1/einsum", "2", 2, &plan));
-  shoal_program_t *program = lower(plan), *parsed;
-  const char *text, *again;
-  assert_ok(shoal_program_print(program, &arena, &text));
-  assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &parsed));
-  assert_ok(shoal_program_check(parsed, shoal_allocator_system()));
-  assert_ok(shoal_program_print(parsed, &arena, &again));
-  assert_string_equal(text, again);
+  shoal_program_t *program = lower(plan);
+  const char *const text = print_and_read(program, registry, &arena);
   // The first tile twice: the rows of the second are given by nobody.
   const char *const out = strstr(text, "\"fc1/einsum\" f32[8, 6] \"tile(1/2)");
   expect_refused(edit(text, out, "tile(1/2)", "tile(0/2)", &arena), registry, "fc1/einsum");
@@ -287,7 +246,6 @@ static void test_programs(void **state) {
   snprintf(wrong, sizeof wrong, "(%d)", first);
   expect_refused(edit(text, call, inputs, wrong, &arena), registry,
                  "no input gives row 2 of this rank's part of 'fc1/einsum' along dim 0");
-  shoal_program_free(parsed);
   shoal_program_free(program);
   shoal_plan_free(plan);
   shoal_registry_release(registry);
