@@ -86,6 +86,9 @@ typedef struct shoal_buffer {
   shoal_memory_kind_t memory;    // which of the class's arenas it lies in
   int64_t bytes;   // of one slot, at the largest over the class's ranks and micro-batches, aligned
   int64_t offset;  // in that arena
+  // What several ranks have of the value, one behind the other along dim 0 of the type, which the
+  // value lacks. Taps do not show it.
+  bool parts;
   // Buffer of a scalar that says, at run time, how many rows of the whole's dim 0 are valid:
   // compute instructions see only these. -1: all are.
   int32_t count;

@@ -6,7 +6,9 @@
 //   cut        dim `dim` is `repeat` copies of the window [offset, offset + length) of the item
 //              space, each item `scale` elements long, widened by a halo of before/after elements
 //   flat       row-major range (all flat operands have the same number of elements)
-//   partial    every rank has a partial result; `reduce` combines them
+//   partial    every rank has a partial result; `reduce` combines them. SHOAL_REDUCE_LSE is always
+//              that of two outputs, a value and its log-sum-exp (the value's shape without its last
+//              dim, or with 1 there): they are merged together, before anybody reads them
 // Printed:  matmul: {a:0 -> out:0} {b:1 -> out:1} {a:1, b:0 -> out:sum}
 //   reshape [B,T,768] -> [B,T,12,64]:  {x:2/64 -> out:2}        scale 64
 //   reshape [B,T] -> [B*T], cut on T:  {x:1 -> out:0*B}         repeat B
@@ -14,6 +16,7 @@
 //   slice 768..1536 of 2304:           {x:1 -> out:1@768..1536} window; items are also cut at its
 //                                                               ends, as chunks are
 //   conv, stride 2, kernel 3, pad 1:   {x:2/2#8+1+0 -> out:2}   '#8': x has the output's 8 items
+//   attention, keys are cut:           {k:2, v:2 -> out:lse, lse:lse}
 //   add: {a:sum, b:sum -> out:sum}; adamw: {w:flat, g:flat, ... -> ...}
 // A way marked "~" behind its brace stays right when its items are dealt in chunks or any other
 // order (element-wise dims). Variadic inputs are written x[0], x[1]. Operands that are whole are

@@ -10,8 +10,9 @@
 //              does what is fetched, and what is assigned to a state. Instances of what nodes make
 //              are there, those of what they read are not.
 //   paths      Each need is met by an instance: one that is there already, or one that new items in
-//              front of this one make (a feed, a reshard, into or out of the loop). Phase and depth
-//              follow. From here on code.inputs are complete and needs are history.
+//              front of this one make (a feed, a reshard, into or out of the loop). A node that
+//              leaves a pair to be merged is followed by what merges it. Phase and depth follow.
+//              From here on code.inputs are complete and needs are history.
 //   halo       A node may become several items that each make a piece of its output, and one that
 //              puts them together.
 //   tile       So may one whose input is gathered, or whose output is reduced, and the reshard with
@@ -51,6 +52,7 @@ typedef struct instance {
   const shoal_layout_t *layout;  // on one of build->meshes
   shoal_memory_kind_t memory;
   bool again;         // computed a second time, or made from what was
+  bool parts;         // what several ranks have of it, one behind the other along dim 0
   int32_t redo;       // a copy for some only: their number; 0: for all
   int32_t next_copy;  // of the same value in another layout; -1: no more
   phase_t phase;      // from when on it can be read; PHASE_COUNT: `paths` has not met it
@@ -217,6 +219,11 @@ bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
 // steps.c: the layouts that an instance passes on its way to another one, on the same mesh.
 SHOAL_MUST_USE shoal_status_t shoal_lower_path(build_t *b, const instance_t *source,
                                                const shoal_layout_t *need, const path_t **out_path);
+// merge.c: does the node leave a pair in parts that log-sum-exp merges? Adds what merges it, behind
+// the node; from then on the merged instances are those of the two values.
+bool shoal_lower_is_pair(const build_t *b, const item_t *item);
+SHOAL_MUST_USE shoal_status_t shoal_lower_merge_pair(build_t *b, graph_build_t *graph,
+                                                     const item_t *maker);
 // stages.c: where the schedule of a graph puts the items of its loop: each gets the place of its
 // work in depth and send_depth. Else it does nothing.
 SHOAL_MUST_USE shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph,

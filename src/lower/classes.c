@@ -83,6 +83,7 @@ static shoal_status_t local_buffer(class_emitter_t *e, int32_t global, int32_t *
                              .type = buffer->type,
                              .layout = buffer->layout,
                              .memory = buffer->memory,
+                             .parts = buffer->parts,
                              .group = -1,
                              .count = -1};
     SHOAL_RETURN_IF_ERROR(measure(e, buffer, &record.bytes));

@@ -543,7 +543,10 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
   }
   for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
   if (needless) return NULL;
-  return SHOAL_PUSH(l->b->arena, &l->out->items, item) ? NULL : SHOAL_OOM();
+  if (!SHOAL_PUSH(l->b->arena, &l->out->items, item)) return SHOAL_OOM();
+  return item->node >= 0 && shoal_lower_is_pair(l->b, item)
+             ? shoal_lower_merge_pair(l->b, l->out, item)
+             : NULL;
 }
 
 static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {

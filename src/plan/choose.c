@@ -69,6 +69,21 @@ static double deferred_cost(const chooser_t *c, int32_t operand) {
   return 2 * view->reduced_bytes / (double)(accumulated ? c->plan->micro : 1);
 }
 
+// Is an output merged by log-sum-exp with another? That cannot be put off: nobody reads it before,
+// so that it is paid here.
+static bool is_merged(const shoal_cut_t *cut) {
+  return cut && cut->kind == SHOAL_CUT_PARTIAL && cut->reduce == SHOAL_REDUCE_LSE;
+}
+
+// shoal.lse_merge takes logarithms in the type of the value, or f32 for floats of 16 bits; and it
+// needs a dim more.
+static bool is_mergeable(const chooser_t *c) {
+  const shoal_type_t *value = c->operands[c->node->input_count].type;
+  const shoal_dtype_t wide = shoal_dtype_size(value->dtype) == 2 ? SHOAL_F32 : value->dtype;
+  return value->shape.rank < SHOAL_MAX_RANK &&
+         c->operands[c->node->input_count + 1].type->dtype == wide;
+}
+
 static bool reduces(const shoal_cut_t *have, const shoal_cut_t *need) {
   return have && have->kind == SHOAL_CUT_PARTIAL && (!need || need->kind != SHOAL_CUT_PARTIAL);
 }
@@ -92,6 +107,11 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     }
     const shoal_cut_t *way = cuts ? &cut : NULL;
     bool input = k < c->node->input_count, partial = way && way->kind == SHOAL_CUT_PARTIAL;
+    if (!input && is_merged(way)) {
+      if (micro || !is_mergeable(c)) return INFINITY;  // parts of micro-batches never meet
+      cost += 2 * view->bytes;
+      continue;
+    }
     if (!input && partial && !micro) deferred += deferred_cost(c, k);
     if (!input && !view->pinned) continue;
     const shoal_cut_t *have = input ? view->cut : way, *need = input ? way : view->cut;
@@ -186,10 +206,21 @@ static int32_t find_leader(const chooser_t *c, const shoal_choice_t *choice) {
   return leader;
 }
 
+// Does the way leave outputs that log-sum-exp merges?
+static bool merges(const shoal_way_t *way) {
+  bool found = false;
+  for (int32_t o = 0; way && o < way->output_count && !found; ++o) {
+    const shoal_way_operand_t *out = &way->operands[way->input_count + o];
+    found = out->kind == SHOAL_OPERAND_PARTIAL && out->reduce == SHOAL_REDUCE_LSE;
+  }
+  return found;
+}
+
 static void give_reason(const chooser_t *c, const shoal_choice_t *choice, shoal_why_t *why) {
   why->operand = find_leader(c, choice);
   const bool output = why->operand >= c->node->input_count;
   why->partial = why->operand >= 0 && c->operands[why->operand].cut->kind == SHOAL_CUT_PARTIAL;
+  why->merged = merges(choice->way);
   why->because = !choice->way       ? SHOAL_BECAUSE_GATHERED
                  : why->operand < 0 ? SHOAL_BECAUSE_CHEAPEST
                  : output           ? SHOAL_BECAUSE_PINNED
@@ -223,6 +254,10 @@ static shoal_status_t obey(chooser_t *c, shoal_arena_t *scratch, shoal_choice_t 
     *out_choice = deal(c, out_choice->way, &why->cost);
   else
     why->cost = way_cost(c, out_choice);
+  if (isinf(why->cost) && c->slot == 0 && merges(out_choice->way))
+    return SHOAL_ERROR_HINT(UNSUPPORTED, "cut the keys along an axis of the mesh",
+                            "its outputs would have to be merged over micro-batches, which log-sum-"
+                            "exp does over ranks only");
   if (isinf(why->cost))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "`shoal explain --why NODE` shows what would hold",
                             c->slot == 0 ? "the loop over micro-batches cannot bring its inputs "
@@ -231,6 +266,7 @@ static shoal_status_t obey(chooser_t *c, shoal_arena_t *scratch, shoal_choice_t 
   if (out_choice->way != free_choice.way)
     why->runner_up = free_choice.way, why->runner_up_cost = free_cost;
   why->because = SHOAL_BECAUSE_DECIDED;
+  why->merged = merges(out_choice->way);
   why->decided = decided;
   return NULL;
 }
@@ -283,6 +319,7 @@ static int32_t loser(const chooser_t *c, int32_t outer, int32_t inner) {
 static void drop(chooser_t *c, int32_t slot) {
   c->choices[slot].way = NULL;
   c->why[slot].because = SHOAL_BECAUSE_UNFIT;
+  c->why[slot].merged = false;
 }
 
 static shoal_status_t drop_what_does_not_nest(chooser_t *c, int32_t slots) {

@@ -165,12 +165,13 @@ static shoal_status_t weigh(completion_t *all, int32_t index, seen_t *seen, shoa
                                     sizeof *weighed.outputs);
     return seen->phased ? NULL : SHOAL_OOM();
   }
+  double reduced = weighed.total;  // what its outputs cost, which merged ones have in their costs
+  for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) reduced -= weighed.costs[slot];
   for (int32_t slot = 0; slot < slots; ++slot) {
-    if (!weighed.cuts[slot] || why[slot].cost == 0 ||
-        weighed.costs[slot] >= why[slot].runner_up_cost)
-      continue;
+    const double cost = weighed.costs[slot] + (why[slot].merged ? reduced : 0);
+    if (!weighed.cuts[slot] || why[slot].cost == 0 || cost >= why[slot].runner_up_cost) continue;
     why[slot].runner_up_composite = true;
-    why[slot].runner_up_cost = weighed.costs[slot];
+    why[slot].runner_up_cost = cost;
   }
   return NULL;
 }

@@ -127,7 +127,8 @@ double shoal_unreduced_cost(const shoal_graph_plan_t *graph, const shoal_node_t 
     const shoal_type_t *type = &graph->graph->values.items[node->outputs[o]].type;
     for (int32_t c = 0; !pins[o] && c < outputs[o]->cut_count; ++c)
       if (outputs[o]->cuts[c].kind == SHOAL_CUT_PARTIAL &&
-          outputs[o]->cuts[c].axis != SHOAL_AXIS_MICRO)
+          outputs[o]->cuts[c].axis != SHOAL_AXIS_MICRO &&
+          outputs[o]->cuts[c].reduce != SHOAL_REDUCE_LSE)
         cost += 2 * (double)shoal_shape_count(&type->shape) * (double)shoal_dtype_size(type->dtype);
   }
   return cost;

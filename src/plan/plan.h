@@ -45,6 +45,7 @@ typedef struct shoal_why {
   shoal_because_t because;
   int32_t operand;  // the operand in question: inputs, then outputs; -1: none
   bool partial;     // it is an unreduced sum
+  bool merged;      // log-sum-exp merges its outputs, which `cost` has
   double cost;
   const shoal_way_t *runner_up;  // the next best way; NULL: whole
   bool runner_up_composite;      // the next best is the composite way

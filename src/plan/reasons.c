@@ -135,6 +135,7 @@ static void say_why(const shoal_plan_t *plan, const subject_t *of, const char *a
         shoal_text_addf(text, "it is cut along %s", axis);
       break;
   }
+  if (why->merged) shoal_text_add(text, ", and log-sum-exp merges its outputs");
   add_cost(why, text);
   add_others(why, text);
 }

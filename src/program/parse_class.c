@@ -114,6 +114,7 @@ static bool read_buffer(parse_t *p, const shoal_class_t *class, int64_t index,
   if (!shoal_scan_string(&p->scan, p->arena, &buffer->name)) return false;
   if (!shoal_scan_type(&p->scan, &buffer->type)) return false;
   if (!shoal_parse_layout(p, &buffer->type, &buffer->layout)) return false;
+  buffer->parts = shoal_scan_accept(&p->scan, "parts");
   if (!read_memory(p, buffer)) return false;
   int64_t most = INT64_MAX / SHOAL_PROGRAM_MAX_MICRO / 4;
   if (shoal_scan_accept(&p->scan, "group") &&

@@ -17,6 +17,7 @@
 //     buffer 0 temp "fc1/einsum" f32[7, 256] "a!micro:0,data:0" group 0 bytes 2048 offset 0 count 5
 //     buffer 1 state 0 "fc1/weight" f32[784, 256] "a!tensor:1" memory host bytes 2048 offset 0
 //     buffer 2 next 0 "sgd.w" f32[784, 256] "a!tensor:1" bytes 2048 offset 4096
+//     buffer 3 temp "attention.lse" f32[2, 7, 64] "a!data:0" parts bytes 2048 offset 8192
 //     segment 0 train.loop.0
 //       0 copy feed -> (0) "x"
 //       1 compute compute shoal.einsum (0, 1) -> (2) {equation="bc,cn->bn"} "fc1/einsum" wait 0
@@ -29,10 +30,11 @@
 //
 // Attributes that have their default are left out, and so are the queues compute, comm, copy where
 // those are all, arenas of host and file memory where there are none, and that memory is device; an
-// output on request is kept in that state; `-` stands for the side of a reshard that this class has
-// no part in; a reshard of several values has as many inputs, outputs and channels. A call is
-// segment:micro-batch, or the segment alone outside the loop; then {group=slot,...} and its waits,
-// [instruction<back.other,...]: instruction 1 waits for instruction 3 of the call 2 calls before.
+// output on request is kept in that state; `parts` marks what several ranks have of a value; `-`
+// stands for the side of a reshard that this class has no part in; a reshard of several values has
+// as many inputs, outputs and channels. A call is segment:micro-batch, or the segment alone outside
+// the loop; then {group=slot,...} and its waits, [instruction<back.other,...]: instruction 1 waits
+// for instruction 3 of the call 2 calls before.
 #include "op/reduce.h"
 #include "op/text.h"
 #include "program/program_impl.h"
@@ -102,6 +104,7 @@ static shoal_status_t add_buffer(shoal_text_t *text, int64_t index, const shoal_
   shoal_text_add_type(text, &buffer->type);
   shoal_text_add(text, " ");
   SHOAL_RETURN_IF_ERROR(add_layout(text, buffer->layout, arena));
+  if (buffer->parts) shoal_text_add(text, " parts");
   if (buffer->memory != SHOAL_MEMORY_DEVICE)
     shoal_text_addf(text, " memory %s", shoal_memory_kind_name(buffer->memory));
   if (buffer->group >= 0) shoal_text_addf(text, " group %d", buffer->group);

@@ -296,6 +296,28 @@ static bool is_exchanged(const shoal_comparison_t *c, int64_t at, const shoal_ex
   return count_partial(c, entry) < most;
 }
 
+// The records of a value's logarithms, which come of the same node, if log-sum-exp merges it.
+static shoal_status_t find_weights(const shoal_comparison_t *c, int64_t first, int32_t round,
+                                   shoal_arena_t *arena, shoal_group_parts_t *group) {
+  if (!shoal_layout_is_merged(group->layout)) return NULL;
+  const shoal_graph_t *graph = shoal_reference_graph(c->references[c->references[1] != NULL]);
+  const shoal_value_info_t *info = &graph->values.items[c->entries[first].order];
+  if (info->source != SHOAL_FROM_NODE || info->output != 0) return NULL;
+  const shoal_node_t *node = &graph->nodes.items[info->node];
+  const int32_t lse = node->output_count == 2 ? node->outputs[1] : -1;
+  shoal_group_parts_t *weights = SHOAL_NEW(arena, shoal_group_parts_t, 1);
+  if (!weights) return SHOAL_OOM();
+  for (int64_t i = 0, next; i < c->entry_count; i = next) {
+    next = end_of_group(c, i);
+    const shoal_layout_t *layout = c->layouts.items[c->entries[i].layout];
+    bool more;
+    if (c->entries[i].order != lse || !shoal_layout_is_weight(layout, group->layout)) continue;
+    group->weights = weights;
+    return gather(c, i, next, &graph->values.items[lse].type.shape, round, arena, weights, &more);
+  }
+  return SHOAL_ERROR(MISMATCH, "'%s' was made in parts, but not their log-sum-exp", info->name);
+}
+
 static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, int64_t last,
                                     const shoal_expected_t *e, shoal_check_report_t *report) {
   const bool exchanged = is_exchanged(c, first, e);
@@ -306,6 +328,7 @@ static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, 
     shoal_arena_init(c->arena->allocator, &arena);
     shoal_group_parts_t group;
     status = gather(c, first, last, &e->type.shape, round, &arena, &group, &more);
+    if (!status) status = find_weights(c, first, round, &arena, &group);
     for (int64_t m = 0; m < group.micro_count && !status; ++m)
       for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)
         if (shoal_part_leads(&group, p, m))
@@ -465,6 +488,7 @@ static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64
   shoal_group_parts_t group;
   bool more;  // times it is made: they are equal
   SHOAL_RETURN_IF_ERROR(gather(c, first, last, of, 0, arena, &group, &more));
+  SHOAL_RETURN_IF_ERROR(find_weights(c, first, 0, arena, &group));
   for (int64_t m = 0; m < group.micro_count; ++m)
     for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh); ++p) {
       if (!shoal_part_leads(&group, p, m)) continue;

@@ -19,8 +19,14 @@ typedef struct shoal_group_parts {
   shoal_type_t type;
   int64_t micro_count;           // 1 when the layout does not speak of micro
   const shoal_record_t **table;  // [micro][position]; NULL: no record
+  // Of a value that log-sum-exp merges: its logarithms, one for each row. Else NULL.
+  const struct shoal_group_parts *weights;
 } shoal_group_parts_t;
 
+// Does log-sum-exp merge a value in this layout? Are its weights, in another one, those of the same
+// tile?
+bool shoal_layout_is_merged(const shoal_layout_t *layout);
+bool shoal_layout_is_weight(const shoal_layout_t *layout, const shoal_layout_t *of);
 bool shoal_layout_speaks_of_micro(const shoal_layout_t *layout);
 // Says which records have a complete value, of one value in a layout that does not speak of micro:
 // what was accumulated is complete after the micro-batch that runs last, which a schedule decides.
@@ -35,8 +41,8 @@ bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_
 SHOAL_MUST_USE shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t position,
                                                int64_t micro, shoal_arena_t *arena,
                                                shoal_boxes_t *out_boxes);
-// Gives the part's elements; partial ones are reduced. MISMATCH if a rank's part is missing or has
-// the wrong size.
+// Gives the part's elements; partial ones are reduced, or merged with their weights. MISMATCH if a
+// rank's part is missing or has the wrong size.
 SHOAL_MUST_USE shoal_status_t shoal_part_join(const shoal_group_parts_t *group, int64_t position,
                                               int64_t micro, int64_t count, shoal_arena_t *arena,
                                               shoal_cell_t **out_cells);

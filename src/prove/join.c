@@ -1,6 +1,7 @@
 // A value's parts: which ranks and micro-batches hold unreduced pieces of the same elements, and
 // their sum (or maximum ...). With several unreduced axes the last written is joined first, as a
-// reshard does.
+// reshard does. Parts that log-sum-exp merges are joined with their logarithms, row by row.
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -48,6 +49,18 @@ shoal_status_t shoal_parts_complete(const shoal_record_t *const *records, int64_
   return NULL;
 }
 
+bool shoal_layout_is_merged(const shoal_layout_t *layout) {
+  for (int32_t i = 0; i < layout->cut_count; ++i)
+    if (layout->cuts[i].kind == SHOAL_CUT_PARTIAL && layout->cuts[i].reduce == SHOAL_REDUCE_LSE)
+      return true;
+  return false;
+}
+
+bool shoal_layout_is_weight(const shoal_layout_t *layout, const shoal_layout_t *of) {
+  return shoal_layout_is_merged(layout) && layout->mesh == of->mesh &&
+         layout->tile.count == of->tile.count && layout->tile.index == of->tile.index;
+}
+
 bool shoal_part_leads(const shoal_group_parts_t *group, int64_t position, int64_t micro) {
   int64_t coords[SHOAL_MAX_AXES];
   shoal_mesh_coords(group->layout->mesh, position, coords);
@@ -87,51 +100,94 @@ typedef struct joiner {
   const shoal_group_parts_t *group;
   shoal_arena_t *arena;
   int64_t coords[SHOAL_MAX_AXES], micro, count;
+  int64_t rows;  // of a value with weights
 } joiner_t;
 
-static shoal_status_t one_part(const joiner_t *j, shoal_cell_t **out_cells) {
-  const shoal_group_parts_t *group = j->group;
+// Elements of a part, and their logarithms where they have such.
+typedef struct part_cells {
+  shoal_cell_t *cells, *lse;
+} part_cells_t;
+
+static shoal_status_t load_part(const joiner_t *j, const shoal_group_parts_t *group, int64_t count,
+                                shoal_cell_t **out_cells) {
   const shoal_mesh_t *mesh = group->layout->mesh;
   int64_t position = shoal_mesh_at(mesh, j->coords);
   const shoal_record_t *record = group->table[j->micro * shoal_mesh_size(mesh) + position];
   int32_t rank = shoal_mesh_rank(mesh, position);
   if (!record) return SHOAL_ERROR(MISMATCH, "rank %d never made its part", rank);
-  int64_t bytes = j->count * (int64_t)shoal_dtype_size(group->type.dtype);
+  int64_t bytes = count * (int64_t)shoal_dtype_size(group->type.dtype);
   if (record->bytes != bytes)
     return SHOAL_ERROR(MISMATCH, "rank %d's part has %lld bytes instead of %lld", rank,
                        (long long)record->bytes, (long long)bytes);
-  shoal_cell_t *cells = SHOAL_NEW(j->arena, shoal_cell_t, j->count);
+  shoal_cell_t *cells = SHOAL_NEW(j->arena, shoal_cell_t, count);
   if (!cells) return SHOAL_OOM();
-  for (int64_t i = 0; i < j->count; ++i) cells[i] = load(group->type.dtype, record->data, i);
+  for (int64_t i = 0; i < count; ++i) cells[i] = load(group->type.dtype, record->data, i);
   *out_cells = cells;
   return NULL;
 }
 
+static shoal_status_t one_part(const joiner_t *j, part_cells_t *out) {
+  SHOAL_RETURN_IF_ERROR(load_part(j, j->group, j->count, &out->cells));
+  return j->group->weights ? load_part(j, j->group->weights, j->rows, &out->lse) : NULL;
+}
+
+// Merges `more` into `out`, row by row. What has seen nothing counts for nothing.
+static void merge_parts(const joiner_t *j, const part_cells_t *more, part_cells_t *out) {
+  const int64_t length = j->rows > 0 ? j->count / j->rows : 0;
+  for (int64_t r = 0; r < j->rows; ++r) {
+    const double a = out->lse[r].f, b = more->lse[r].f, most = a > b ? a : b;
+    if (b == -INFINITY) continue;
+    const double wa = exp(a - most), wb = exp(b - most);
+    for (int64_t i = r * length; i < (r + 1) * length; ++i) {
+      const double mine = wa > 0 ? wa * out->cells[i].f : 0;
+      out->cells[i].f = (mine + (wb > 0 ? wb * more->cells[i].f : 0)) / (wa + wb);
+    }
+    out->lse[r].f = most + log(wa + wb);
+  }
+}
+
 // Joins over the unreduced axes among cuts[cut..].
-static shoal_status_t join_from(joiner_t *j, int32_t cut, shoal_cell_t **out_cells) {
+static shoal_status_t join_from(joiner_t *j, int32_t cut, part_cells_t *out) {
   const shoal_layout_t *layout = j->group->layout;
   while (cut < layout->cut_count && layout->cuts[cut].kind != SHOAL_CUT_PARTIAL) ++cut;
-  if (cut == layout->cut_count) return one_part(j, out_cells);
+  if (cut == layout->cut_count) return one_part(j, out);
   const shoal_cut_t *partial = &layout->cuts[cut];
   bool micro = partial->axis == SHOAL_AXIS_MICRO;
   bool floats = shoal_dtype_is_float(j->group->type.dtype);
+  const bool merged = partial->reduce == SHOAL_REDUCE_LSE && j->group->weights;
   int64_t size = micro ? j->group->micro_count : layout->mesh->axes[partial->axis].size;
   int64_t *coord = micro ? &j->micro : &j->coords[partial->axis];
   for (int64_t c = 0; c < size; ++c) {
-    shoal_cell_t *more = NULL;
+    part_cells_t more = {0};
     *coord = c;
     SHOAL_RETURN_IF_ERROR(join_from(j, cut + 1, &more));
-    for (int64_t i = 0; c > 0 && i < j->count; ++i)
-      (*out_cells)[i] = join_cells(partial->reduce, floats, (*out_cells)[i], more[i]);
-    if (c == 0) *out_cells = more;
+    for (int64_t i = 0; c > 0 && !merged && i < j->count; ++i)
+      out->cells[i] = join_cells(partial->reduce, floats, out->cells[i], more.cells[i]);
+    if (c > 0 && merged) merge_parts(j, &more, out);
+    if (c == 0) *out = more;
   }
   *coord = 0;
+  return NULL;
+}
+
+// Rows of the part: as many as it has logarithms.
+static shoal_status_t count_rows(joiner_t *j, int64_t position) {
+  const shoal_group_parts_t *weights = j->group->weights;
+  shoal_boxes_t boxes;
+  if (!weights) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_part_boxes(weights, position, j->micro, j->arena, &boxes));
+  const shoal_shape_t shape = shoal_boxes_shape(&boxes);
+  j->rows = shoal_shape_count(&shape);
   return NULL;
 }
 
 shoal_status_t shoal_part_join(const shoal_group_parts_t *group, int64_t position, int64_t micro,
                                int64_t count, shoal_arena_t *arena, shoal_cell_t **out_cells) {
   joiner_t j = {.group = group, .arena = arena, .micro = micro, .count = count};
+  part_cells_t joined = {0};
   shoal_mesh_coords(group->layout->mesh, position, j.coords);
-  return join_from(&j, 0, out_cells);
+  SHOAL_RETURN_IF_ERROR(count_rows(&j, position));
+  SHOAL_RETURN_IF_ERROR(join_from(&j, 0, &joined));
+  *out_cells = joined.cells;
+  return NULL;
 }

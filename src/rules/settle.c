@@ -4,9 +4,9 @@
 // A candidate is executed on five deals: two parts, three parts, two uneven parts of two-item
 // units, three of which two are empty, and parts of single items, so that every boundary (or those
 // near the ends and in the middle) is tried. Every hypothesis about an output (cut along a dim,
-// whole, sum, max, min) must hold on all of them, all but the last on two sets of values; of
-// several that do, the first in this order is taken. That is at most 32 executions; candidates that
-// fail mostly fail before the first (shapes) or behind it.
+// whole, sum, max, min, merged by log-sum-exp with its partner) must hold on all of them, all but
+// the last on two sets of values; of several that do, the first in this order is taken. That is at
+// most 32 executions; candidates that fail mostly fail before the first (shapes) or behind it.
 #include "base/status.h"
 #include "rules/search.h"
 
@@ -88,9 +88,12 @@ static void output_forms(const search_t *s, const candidate_t *c, int32_t output
         out->count += search_forms(d, shape->dims[d], c->items, true, out->count, out->items);
       }
     }
-    if (out->count > SEARCH_MAX_FORMS - 4) out->count = SEARCH_MAX_FORMS - 4;
+    if (out->count > SEARCH_MAX_FORMS - 5) out->count = SEARCH_MAX_FORMS - 5;
   }
   add_joined(out, only_sum);
+  if (!only_sum && c->items && trial_partner(s->trial, output) >= 0)
+    out->items[out->count++] =
+        (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = SHOAL_REDUCE_LSE};
 }
 
 // How many are dealt; 0: nothing is, inputs are unreduced.
@@ -154,6 +157,19 @@ static bool holds_in_any_order(search_t *s, const candidate_t *c, forms_t *forms
   return filter(s, c, &(deal_t){.parts = 2, .unit = 1, .alternate = true}, forms);
 }
 
+static bool is_lse(const shoal_way_operand_t *form) {
+  return form->kind == SHOAL_OPERAND_PARTIAL && form->reduce == SHOAL_REDUCE_LSE;
+}
+
+// A value and its logarithms are merged together or not at all: if one of them cannot be joined
+// otherwise, both are. It is the last hypothesis of both.
+static bool agree_on_merging(const search_t *s, forms_t *forms) {
+  if (trial_partner(s->trial, 0) < 0) return true;
+  if (!is_lse(&forms[0].items[0]) && !is_lse(&forms[1].items[0])) return true;
+  for (int32_t o = 0; o < 2; ++o) forms[o].items[0] = forms[o].items[forms[o].count - 1];
+  return is_lse(&forms[0].items[0]) && is_lse(&forms[1].items[0]);
+}
+
 static bool settle(search_t *s, candidate_t *c, bool quick) {
   trial_t *trial = s->trial;
   shoal_arena_t scratch;
@@ -168,7 +184,7 @@ static bool settle(search_t *s, candidate_t *c, bool quick) {
     goto done;
   }
   for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &forms[o]);
-  if (!holds_on_deals(s, c, quick, forms)) goto done;
+  if (!holds_on_deals(s, c, quick, forms) || !agree_on_merging(s, forms)) goto done;
   for (int32_t o = 0; o < trial->output_count; ++o) {
     c->operands[trial->input_count + o] = forms[o].items[0];
     good |= forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;

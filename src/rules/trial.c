@@ -292,6 +292,63 @@ static bool partial_holds(trial_t *trial, const shoal_tensor_t *whole, int32_t o
   return same_values(whole->dtype, joined, whole->data, count);
 }
 
+int32_t trial_partner(const trial_t *trial, int32_t output) {
+  if (trial->output_count != 2) return -1;
+  const shoal_type_t *value = &trial->types[trial->input_count], *lse = value + 1;
+  if (!shoal_dtype_is_float(value->dtype) || !shoal_dtype_is_float(lse->dtype)) return -1;
+  const int32_t rank = value->shape.rank, own = lse->shape.rank;
+  if (rank < 1 || (own != rank - 1 && (own != rank || lse->shape.dims[rank - 1] != 1))) return -1;
+  for (int32_t d = 0; d < rank - 1; ++d)
+    if (value->shape.dims[d] != lse->shape.dims[d]) return -1;
+  return 1 - output;
+}
+
+// Merges the parts of a value and of its logarithms, as shoal.lse_merge does. One of the two is
+// wanted.
+static void merge_row(int64_t part_count, const trial_parts_t *parts, int64_t row, int64_t length,
+                      double *out_value, double *out_lse) {
+  const shoal_tensor_t *first = parts->outputs[0];
+  double most = -INFINITY, sum = 0;
+  for (int64_t p = 0; p < part_count; ++p)
+    most = fmax(most, shoal_dtype_load(first[1].dtype, parts->outputs[p][1].data, row));
+  for (int64_t j = 0; out_value && j < length; ++j) out_value[j] = 0;
+  for (int64_t p = 0; p < part_count && most > -INFINITY; ++p) {
+    const double x = shoal_dtype_load(first[1].dtype, parts->outputs[p][1].data, row);
+    const double w = exp(x - most);
+    sum += w;
+    for (int64_t j = 0; out_value && w > 0 && j < length; ++j)
+      out_value[j] +=
+          w * shoal_dtype_load(first[0].dtype, parts->outputs[p][0].data, row * length + j);
+  }
+  for (int64_t j = 0; out_value && sum > 0 && j < length; ++j) out_value[j] /= sum;
+  if (out_lse) *out_lse = most > -INFINITY ? most + log(sum) : most;
+}
+
+// Do the parts of both outputs merge to the whole of output `output`? All have their whole shapes.
+static bool pair_holds(trial_t *trial, const shoal_tensor_t *whole, int32_t output,
+                       const deal_t *deal, const trial_parts_t *parts, shoal_arena_t *arena) {
+  const int32_t partner = trial_partner(trial, output);
+  if (partner < 0) return false;
+  const shoal_tensor_t *other = &trial->whole[trial->input_count + partner];
+  for (int64_t p = 0; p < deal->parts; ++p)
+    if (!shoal_shape_equal(&parts->outputs[p][partner].shape, &other->shape)) return false;
+  const int64_t count = shoal_shape_count(&whole->shape);
+  const shoal_shape_t *value = &trial->types[trial->input_count].shape;
+  const int64_t length = value->dims[value->rank - 1];
+  const int64_t rows = shoal_shape_count(&trial->types[trial->input_count + 1].shape);
+  double *row = SHOAL_NEW(arena, double, length);
+  void *joined = shoal_arena_alloc(arena, (size_t)count, shoal_dtype_size(whole->dtype));
+  if (!allocated(trial, row) || !allocated(trial, joined)) return false;
+  for (int64_t r = 0; r < rows; ++r) {
+    double lse = 0;
+    merge_row(deal->parts, parts, r, length, output == 0 ? row : NULL, output == 0 ? NULL : &lse);
+    if (output == 1) shoal_dtype_store(whole->dtype, joined, r, lse);
+    for (int64_t j = 0; output == 0 && j < length; ++j)
+      shoal_dtype_store(whole->dtype, joined, r * length + j, row[j]);
+  }
+  return same_values(whole->dtype, joined, whole->data, count);
+}
+
 static int64_t owned_count(const shoal_boxes_t *boxes) {
   if (boxes->flat) return boxes->to - boxes->from;
   int64_t count = 1;
@@ -337,6 +394,8 @@ bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output,
   for (int64_t p = 0; p < deal->parts; ++p) {
     if (!shoal_shape_equal(&parts->outputs[p][output].shape, &whole->shape)) return false;
   }
+  if (form->kind == SHOAL_OPERAND_PARTIAL && form->reduce == SHOAL_REDUCE_LSE)
+    return pair_holds(trial, whole, output, deal, parts, arena);
   if (form->kind == SHOAL_OPERAND_PARTIAL) {
     return partial_holds(trial, whole, output, form->reduce, deal, parts, arena);
   }

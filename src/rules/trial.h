@@ -52,6 +52,10 @@ bool trial_holds(trial_t *trial, const shoal_way_t *way, int32_t output,
                  const shoal_way_operand_t *form, const deal_t *deal, const trial_parts_t *parts,
                  shoal_arena_t *arena);
 
+// The output that `output` may be merged with by log-sum-exp: of two outputs, a value and the
+// logarithms of what it was divided by, which lack the value's last dim or have 1 there. -1: none.
+int32_t trial_partner(const trial_t *trial, int32_t output);
+
 // Says whether the shapes of the way's parts fit a call of these types (inputs, then outputs).
 // Nothing is executed.
 SHOAL_MUST_USE shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,

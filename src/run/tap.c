@@ -32,7 +32,7 @@ shoal_status_t shoal_run_tap_init(shoal_runner_t *runner, const char *graph, int
     // A temporary that a predicate decides about has the name of neither value surely: whoever
     // copies it on shows what it became.
     const shoal_buffer_t *to = &runner->bound.rank_class->buffers[in->outputs[i]];
-    if (in->predicate >= 0 && to->kind == SHOAL_BUFFER_TEMP) continue;
+    if (to->parts || (in->predicate >= 0 && to->kind == SHOAL_BUFFER_TEMP)) continue;
     action->taps[action->tap_count++] = (shoal_run_tap_t){
         .runner = runner,
         .graph = graph,

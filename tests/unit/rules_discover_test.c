@@ -76,7 +76,10 @@ static const expected_t EXPECTED[] = {
      "{x:0 -> y:0, mean:0, rstd:0}~ {x:1 -> y:1, mean:1, rstd:1}~"},
     {"attention", "f64[2,3,5,4], f64[2,3,5,4], f64[2,3,5,4] ; causal=1",
      "{q:0, k:0, v:0 -> out:0, lse:0}~ {q:1, k:1, v:1 -> out:1, lse:1}~ {q:2 -> out:2, lse:2}~ "
-     "{v:sum -> out:sum}"},
+     "{k:2, v:2 -> out:lse, lse:lse}~ {v:sum -> out:sum}"},
+    {"lse_merge", "f64[3,2,5,4], f64[3,2,5]",
+     "{value:0, lse:0 -> out:lse, lse:lse}~ {value:1, lse:1 -> out:0, lse:0}~ "
+     "{value:2, lse:2 -> out:1, lse:1}~ {value:3 -> out:2}~ {value:sum -> out:sum}"},
     {"cross_entropy", "f32[2,3,9], i32[2,3]<9",
      "{logits:0, labels:0 -> loss:sum}~ {logits:1, labels:1 -> loss:sum}~"},
     // indices
@@ -276,7 +279,7 @@ static const expected_t LARGE[] = {
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2 -> out:2@12288..24576}~ {x:sum -> out:sum}"},
     {"attention", "bf16[64,12,1024,64], bf16[64,12,1024,64], bf16[64,12,1024,64] ; causal=1",
      "{q:0, k:0, v:0 -> out:0, lse:0}~ {q:1, k:1, v:1 -> out:1, lse:1}~ {q:2 -> out:2, lse:2}~ "
-     "{v:sum -> out:sum}"},
+     "{k:2, v:2 -> out:lse, lse:lse}~ {v:sum -> out:sum}"},
     {"conv2d", "f32[256,3,224,224], f32[64,3,7,7] ; stride=[2,2], padding=[3,3]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+3+2 -> out:2} {x:3/2+3+2 -> out:3} {w:0 -> "
      "out:1}~ "
