@@ -186,6 +186,18 @@ static bool add_memory(shoal_coverage_t *c, const shoal_buffer_t *buffer) {
   return shoal_coverage_occurs(c, "feature", state ? "state in a file" : "value in a file");
 }
 
+// Parts of a value and its log-sum-exp, before they are merged: each rank's is cut along dim 0.
+static bool add_pair(shoal_coverage_t *c, const shoal_buffer_t *buffer) {
+  int32_t axes = 0;
+  for (int32_t i = 0; i < buffer->layout->cut_count && buffer->parts; ++i)
+    axes += buffer->layout->cuts[i].kind == SHOAL_CUT_DIM && buffer->layout->cuts[i].dim == 0;
+  if (axes == 0) return true;
+  const bool micro = shoal_layout_along(buffer->layout, SHOAL_AXIS_MICRO) != NULL;
+  return shoal_coverage_occurs(c, "feature", "pair merged") &&
+         (axes < 2 || shoal_coverage_occurs(c, "feature", "pair merged over two axes")) &&
+         (!micro || shoal_coverage_occurs(c, "feature", "pair merged in micro-batches"));
+}
+
 shoal_status_t shoal_coverage_program(shoal_coverage_t *c, const shoal_program_t *program,
                                       shoal_arena_t *arena) {
   for (int64_t k = 0; k < program->class_count; ++k) {
@@ -196,7 +208,7 @@ shoal_status_t shoal_coverage_program(shoal_coverage_t *c, const shoal_program_t
       for (int32_t i = 0; i < buffer->layout->cut_count; ++i)
         if (!add_cut(c, &buffer->layout->cuts[i])) return SHOAL_OOM();
       SHOAL_RETURN_IF_ERROR(add_sizes(c, buffer, program->micro, arena));
-      if (!add_memory(c, buffer)) return SHOAL_OOM();
+      if (!add_memory(c, buffer) || !add_pair(c, buffer)) return SHOAL_OOM();
     }
     for (int64_t s = 0; s < class->segment_count; ++s)
       for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {

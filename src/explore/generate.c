@@ -138,7 +138,8 @@ enum {
   PIPELINE_EVERY = 12,  // cases: one is a chain of layers on two or three stages
   WINDOWS_AT = 6,       // of these: another one is a chain of windowed nodes
   ROWS_AT = 3,          // and one has rows of bounded sizes
-  PRODUCTS_AT = 9       // and one is a chain of products over rows that are cut
+  PRODUCTS_AT = 9,      // and one is a chain of products over rows that are cut
+  ATTENTION_AT = 1      // and one is attention over keys that are cut
 };
 
 // ---- the case -----------------------------------------------------------------------------------
@@ -207,19 +208,22 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     const bool windows = !large && seed % PIPELINE_EVERY == WINDOWS_AT;
     const bool rows = !large && seed % PIPELINE_EVERY == ROWS_AT;
     const bool products = !large && seed % PIPELINE_EVERY == PRODUCTS_AT;
+    const bool attention = !large && seed % PIPELINE_EVERY == ATTENTION_AT;
     shoal_model_t *model = NULL;
-    shoal_status_t status = pipeline   ? shoal_generate_layers(&g)
-                            : windows  ? shoal_generate_windows(&g)
-                            : rows     ? shoal_generate_rows(&g)
-                            : products ? shoal_generate_products(&g)
-                                       : generate(&g);
+    shoal_status_t status = pipeline    ? shoal_generate_layers(&g)
+                            : windows   ? shoal_generate_windows(&g)
+                            : rows      ? shoal_generate_rows(&g)
+                            : products  ? shoal_generate_products(&g)
+                            : attention ? shoal_generate_attention(&g)
+                                        : generate(&g);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
-      status = pipeline   ? shoal_generate_pipeline(&g, model)
-               : windows  ? shoal_generate_space(&g, model)
-               : rows     ? shoal_generate_dispatch(&g, model)
-               : products ? shoal_generate_sequence(&g)
-                          : shoal_generate_plan(&g, model);
+      status = pipeline    ? shoal_generate_pipeline(&g, model)
+               : windows   ? shoal_generate_space(&g, model)
+               : rows      ? shoal_generate_dispatch(&g, model)
+               : products  ? shoal_generate_sequence(&g)
+               : attention ? shoal_generate_context(&g)
+                           : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
     if (!status) status = shoal_generate_ways(&aside, model);

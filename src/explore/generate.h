@@ -105,6 +105,9 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_ways(shoal_generator_t *g, const sh
 // next.
 SHOAL_MUST_USE shoal_status_t shoal_generate_products(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_sequence(shoal_generator_t *g);
+// Attention, once or twice; and its plan: keys are cut, and ranks merge what they have of them.
+SHOAL_MUST_USE shoal_status_t shoal_generate_attention(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_context(shoal_generator_t *g);
 // Decides that some nodes are computed in tiles, where they can be.
 SHOAL_MUST_USE shoal_status_t shoal_generate_tiles(shoal_generator_t *g);
 // Decides that some outputs are gathered on request.

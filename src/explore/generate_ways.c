@@ -1,6 +1,7 @@
 // Decisions of a random case about ways and layouts: some nodes are cut as the dice say instead of
-// as completion would choose, some are composite, and the last pin is a decision. What cannot hold
-// is not drawn: the plan is completed once to see. Nodes that can be are computed in tiles.
+// as completion would choose, some are composite, some leave a pair that log-sum-exp merges, and
+// the last pin is a decision. What cannot hold is not drawn: the plan is completed once to see.
+// Nodes that can be are computed in tiles.
 #include "base/status.h"
 #include "explore/generate.h"
 
@@ -92,6 +93,46 @@ static shoal_status_t draw_composite(shoal_generator_t *g, const shoal_model_t *
   return keep_if_it_holds(g, model);
 }
 
+// The way of a rule whose outputs are merged by log-sum-exp, or NULL.
+static const shoal_way_t *find_merged(const shoal_rule_t *rule) {
+  for (int32_t w = 0; w < rule->way_count; ++w) {
+    const shoal_way_t *way = &rule->ways[w];
+    const shoal_way_operand_t *out = &way->operands[way->input_count];
+    if (way->output_count == 2 && out->kind == SHOAL_OPERAND_PARTIAL &&
+        out->reduce == SHOAL_REDUCE_LSE)
+      return way;
+  }
+  return NULL;
+}
+
+// Nodes that leave a value and its log-sum-exp to be merged do so along an axis of the first mesh,
+// or along all of them.
+static shoal_status_t draw_pairs(shoal_generator_t *g, const shoal_model_t *model,
+                                 const shoal_graph_t *graph, const shoal_mesh_t *mesh) {
+  const bool all = shoal_chance(g, 40);
+  const int64_t first = shoal_roll(g, mesh->axis_count);
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    shoal_call_t call;
+    const shoal_rule_t *rule = NULL;
+    const char *text = NULL;
+    if (node->output_count != 2) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, g->arena, &call));
+    SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
+    const shoal_way_t *way = find_merged(rule);
+    if (!way) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
+    for (int32_t a = 0; a < (all ? mesh->axis_count : 1); ++a) {
+      const shoal_axis_t *axis = &mesh->axes[(first + a) % mesh->axis_count];
+      if (axis->size < 2) continue;
+      SHOAL_RETURN_IF_ERROR(
+          shoal_generate_way(g, model, shoal_arena_strdup(g->arena, node->name),
+                             shoal_arena_printf(g->arena, "%s=%s", axis->name, text)));
+    }
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *model) {
   shoal_random_case_t *c = g->c;
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
@@ -107,13 +148,17 @@ shoal_status_t shoal_generate_ways(shoal_generator_t *g, const shoal_model_t *mo
   aside.state = ~g->state * 5;
   const bool scarce = shoal_coverage_count(g->coverage, "feature", "way decided composite") < 10;
   const bool composite = shoal_chance(&aside, scarce ? 60 : 15);
-  if (!ways && !composite) return NULL;
+  shoal_generator_t apart = *g;  // likewise
+  apart.state = ~g->state * 7;
+  const bool pairs = shoal_chance(&apart, 60);
+  if (!ways && !composite && !pairs) return NULL;
   shoal_mesh_t mesh;
   SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(c->meshes.items[0], g->arena, &mesh));
   if (mesh.axis_count == 0) return NULL;
   for (int64_t tries = ways ? 1 + shoal_roll(g, 3) : 0; tries > 0; --tries)
     SHOAL_RETURN_IF_ERROR(draw_way(g, model, graph, &mesh));
-  return composite ? draw_composite(&aside, model, graph, &mesh) : NULL;
+  if (composite) SHOAL_RETURN_IF_ERROR(draw_composite(&aside, model, graph, &mesh));
+  return pairs ? draw_pairs(&apart, model, graph, &mesh) : NULL;
 }
 
 shoal_status_t shoal_generate_tiles(shoal_generator_t *g) {
