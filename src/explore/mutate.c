@@ -114,6 +114,11 @@ static const subject_t subjects[] = {
      "seed=12 ranks=2 sgd eval; i0=f64[8,3]; s0=f64[3,4]; v0=matmul(i0,s0); v1=tanh(v0); "
      "mesh data=2,micro=2; pin i0 micro:0,data:0; decide fetch * request",
      2},
+    {"attention over cut keys", NULL, NULL, NULL, 2,
+     "seed=14 ranks=2 sgd; i0=f64[1,1,3,2]; s0=f64[1,1,3,2]; s1=f64[1,1,3,2]; "
+     "v0=attention(i0,s0,s1){causal=1}; v1=attention(v0,s1,s0){causal=0}; mesh context=2; "
+     "pin s0 context:2; pin s1 context:2; "
+     "decide way */attention context={k:2, v:2 -> out:lse, lse:lse}"},
     {"rows exchanged", NULL, NULL, NULL, 3,
      "seed=13 ranks=3 sgd; i0=i32[3,4]<4; i1=f64[3,4,3,2]; i2=i32[3,4]<4; s0=f64[3,4,3,2]; "
      "v0=add(i1,s0); v1=bound(v0,i0); v2=tanh(v1); v3=bound(v2,i2); v4=neg(v3); mesh rows=3; "

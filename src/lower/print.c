@@ -29,6 +29,7 @@ static shoal_status_t add_operands(const printing_t *p, const char *before, int3
   if (count > 0) shoal_text_add(p->text, before);
   for (int32_t i = 0; i < count; ++i) {
     const instance_t *instance = instance_at(p->b, instances[i]);
+    if (instance->parts) shoal_text_add(p->text, " parts of");
     SHOAL_RETURN_IF_ERROR(add_operand(p, instance->name, instance->layout));
     if (instance->value >= 0 &&
         instance->type.dtype != p->graph->graph->values.items[instance->value].type.dtype)

@@ -35,6 +35,7 @@ typedef enum shoal_mutation_kind {
   SHOAL_MUTATION_INPUTS,           // the first two inputs change places
   SHOAL_MUTATION_MEMBER,           // a reshard of several values loses one
   SHOAL_MUTATION_COUNTS,           // an exchange takes its counts from another part
+  SHOAL_MUTATION_PAIR,             // a merge takes another part of one of its pair
   SHOAL_MUTATION_ALIAS,            // its output lies over an input that is read later
   SHOAL_MUTATION_AGAIN,            // what is made a second time is not ready, or dead already
   SHOAL_MUTATION_ATTRIBUTE,        // an eighth is added to a real one; a count changes

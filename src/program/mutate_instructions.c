@@ -145,25 +145,35 @@ static void drop_member(walk_t *w, const shoal_instruction_t *in, int32_t which)
   mine->input_count = mine->output_count = count - 1;
 }
 
-// An exchange's counts from another part: the other side's, or any buffer of the same type.
-static void walk_counts(walk_t *w, const shoal_instruction_t *in) {
+// It reads any other buffer of the same type instead.
+static void walk_input(walk_t *w, const shoal_instruction_t *in, int32_t which,
+                       shoal_mutation_kind_t kind, const char *what) {
   const shoal_class_t *class = place_class(&w->place);
-  for (int32_t side = 1; in->opcode == SHOAL_OPCODE_EXCHANGE && side < 3; ++side) {
-    const shoal_type_t *type = &class->buffers[in->inputs[side]].type;
-    for (int32_t b = 0; b < class->buffer_count; ++b) {
-      if (b == in->inputs[side] || !shoal_type_equal(&class->buffers[b].type, type)) continue;
-      if (!shoal_mutate_due(w, SHOAL_MUTATION_COUNTS, "take its counts %s from buffer %d '%s'",
-                            side == 1 ? "here" : "there", b, class->buffers[b].name)) {
-        continue;
-      }
-      shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
-      int32_t *inputs =
-          mine ? shoal_mutate_own(w, in->inputs, in->input_count, sizeof *inputs) : NULL;
-      if (!inputs) return;
-      inputs[side] = b;
-      mine->inputs = inputs;
-    }
+  const shoal_type_t *type = &class->buffers[in->inputs[which]].type;
+  for (int32_t b = 0; b < class->buffer_count; ++b) {
+    if (b == in->inputs[which] || !shoal_type_equal(&class->buffers[b].type, type)) continue;
+    if (!shoal_mutate_due(w, kind, "take %s from buffer %d '%s'", what, b, class->buffers[b].name))
+      continue;
+    shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+    int32_t *inputs =
+        mine ? shoal_mutate_own(w, in->inputs, in->input_count, sizeof *inputs) : NULL;
+    if (!inputs) return;
+    inputs[which] = b;
+    mine->inputs = inputs;
   }
+}
+
+// An exchange's counts from another part, the other side's or any; a merge's value or log-sum-exp
+// from another pair, or from before they were exchanged.
+static void walk_parts(walk_t *w, const shoal_instruction_t *in) {
+  const shoal_class_t *class = place_class(&w->place);
+  for (int32_t side = 1; in->opcode == SHOAL_OPCODE_EXCHANGE && side < 3; ++side)
+    walk_input(w, in, side, SHOAL_MUTATION_COUNTS,
+               side == 1 ? "its counts here" : "its counts there");
+  if (in->opcode != SHOAL_OPCODE_COMPUTE || in->input_count != 2) return;
+  if (!class->buffers[in->inputs[0]].parts || !class->buffers[in->inputs[1]].parts) return;
+  walk_input(w, in, 0, SHOAL_MUTATION_PAIR, "the parts' values");
+  walk_input(w, in, 1, SHOAL_MUTATION_PAIR, "the parts' log-sum-exp");
 }
 
 static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
@@ -175,7 +185,7 @@ static void walk_operands(walk_t *w, const shoal_instruction_t *in) {
     change_channel(w, in, i, in->channels[i] + 1);
     change_channel(w, in, i, in->channels[i] - 1);
   }
-  walk_counts(w, in);
+  walk_parts(w, in);
   if (in->opcode == SHOAL_OPCODE_ACCUMULATE) {
     shoal_reduce_t other = in->reduce == SHOAL_REDUCE_SUM ? SHOAL_REDUCE_MAX : SHOAL_REDUCE_SUM;
     if (shoal_mutate_due(w, SHOAL_MUTATION_REDUCTION, "change the reduction")) {
