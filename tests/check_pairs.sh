@@ -44,6 +44,7 @@ grep -q 'shoal.lse_merge' out || { cat out; fail "completion does not merge pair
 gpt="gpt --batch 4 --context 6 --vocabulary 41 --width 12 --heads 3 --layers 2 -n 2 --mesh data=1,tensor=2,micro=2 --strategy tensor"
 decide=(--decide "way *attn/attention tensor=$way")
 "$shoal" check $gpt "${decide[@]}" --processes
+"$shoal" check $gpt "${decide[@]}" --decide 'recompute block* yes' --decide 'schedule train 1f1b'
 "$shoal" plan $gpt "${decide[@]}" -o plan.json >/dev/null
 grep -q 'out:lse, lse:lse' plan.json || fail "the plan file does not say how pairs are merged"
 "$shoal" check gpt --batch 4 --context 6 --vocabulary 41 --width 12 --heads 3 --layers 2 -n 2 --plan plan.json >out 2>&1 ||

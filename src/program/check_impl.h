@@ -61,6 +61,10 @@ SHOAL_MUST_USE shoal_status_t shoal_program_check_structure(const check_t *check
 SHOAL_MUST_USE shoal_status_t shoal_program_check_instructions(const check_t *check,
                                                                int64_t class_index);
 SHOAL_MUST_USE shoal_status_t shoal_program_check_operands(const check_t *check);
+// check_pairs.c: what log-sum-exp merges is read by what merges it only, and exchanged as a pair.
+SHOAL_MUST_USE shoal_status_t shoal_program_check_pair(const shoal_program_t *program,
+                                                       const shoal_class_t *class,
+                                                       const shoal_instruction_t *in);
 // exchange.c: its buffers are what its channel says.
 SHOAL_MUST_USE shoal_status_t shoal_program_check_exchange(const shoal_class_t *class,
                                                            const shoal_channel_t *channel,

@@ -348,6 +348,7 @@ static shoal_status_t check_one(const check_t *check, int64_t c, const joins_t *
   SHOAL_RETURN_IF_ERROR(check_waits(segment, index));
   SHOAL_RETURN_IF_ERROR(check_predicate(class, in));
   SHOAL_RETURN_IF_ERROR(check_workspace(class, in));
+  SHOAL_RETURN_IF_ERROR(shoal_program_check_pair(check->program, class, in));
   switch (in->opcode) {
     case SHOAL_OPCODE_COMPUTE:
       return check_compute(class, in, scratch);

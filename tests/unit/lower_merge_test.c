@@ -182,6 +182,33 @@ static void test_two_axes(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+// What ranks have before it is merged is read by nobody else, and goes with its log-sum-exp.
+static void expect_pairs(shoal_program_t *program) {
+  const shoal_class_t *class = &program->classes[0];
+  int found = 0;
+  for (int64_t s = 0; s < class->segment_count; ++s)
+    for (int64_t i = 0; i < class->segments[s].instruction_count; ++i) {
+      shoal_instruction_t *in = &class->segments[s].instructions[i];
+      if (in->opcode != SHOAL_OPCODE_RESHARD || in->input_count != 2) continue;
+      ++found;
+      in->input_count = in->output_count = 1;
+      assert_error(MISMATCH, "it carries parts of 'attention.out' without their log-sum-exp",
+                   shoal_program_check(program, shoal_allocator_system()));
+      in->input_count = in->output_count = 2;
+    }
+  assert_int_equal(found, 1);
+  for (int64_t b = 0; b < class->buffer_count; ++b) {
+    shoal_buffer_t *buffer = &class->buffers[b];
+    if (!buffer->parts || strcmp(buffer->name, "attention.lse") != 0) continue;
+    buffer->parts = false;
+    assert_error(MISMATCH, "it reads 'attention.lse', of which log-sum-exp has not merged",
+                 shoal_program_check(program, shoal_allocator_system()));
+    buffer->parts = true;
+    return;
+  }
+  fail();
+}
+
 // The program's text says what are parts, and parses back; its check holds.
 static void test_program(void **state) {
   (void)state;
@@ -204,6 +231,7 @@ static void test_program(void **state) {
   assert_ok(shoal_program_parse("p", text, registry, shoal_allocator_system(), &read));
   assert_ok(shoal_program_print(read, &arena, &again));
   assert_string_equal(text, again);
+  expect_pairs(read);
   shoal_program_free(read);
   shoal_program_free(program);
   shoal_plan_free(plan);
