@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `shoal train`, `check` and `perf` under mpirun: one job on the launcher's ranks, not one per rank; another
 # number of ranks than the launcher's is an error, under `shoal run` as well. And a program whose ranks send
-# each other as many rows as counts say.
+# each other as many rows as counts say, and one whose ranks merge pairs.
 # labels: slow
 set -u
 . "${SHOAL_SOURCE_DIR:?}/tests/mpi_lib.sh"
@@ -30,6 +30,11 @@ for family in $families; do
       { fail "$family: check $strategy"; show; }
     [ "$(grep -c '^1 passed' "$work/out")" -eq 1 ] || { fail "$family: check $strategy is not one check"; show; }
   done
+  # attention over cut keys: pairs are exchanged and merged
+  launch $family 2 "$shoal" check gpt --batch 2 --context 5 --vocabulary 11 --width 6 --heads 3 --layers 1 --strategy tensor \
+    --mesh data=1,tensor=2 --decide 'way *attn/attention tensor={k:2, v:2 -> out:lse, lse:lse}' \
+    >"$work/out" 2>"$work/err" </dev/null || { fail "$family: check of pairs"; show; }
+  grep -q "^passed: gpt f32 tensor on 2 ranks over mpi" "$work/out" || { fail "$family: check of pairs"; show; }
   launch $family 2 "$shoal" perf comm --collective all_reduce --sizes 8K --samples 2 >"$work/out" 2>"$work/err" </dev/null ||
     { fail "$family: perf"; show; }
   [ "$(grep -c '^2 ranks, backend mpi' "$work/out")" -eq 1 ] || { fail "$family: perf"; show; }
