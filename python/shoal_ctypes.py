@@ -54,7 +54,7 @@ class Allocator(Structure):
 
 class AttrUnion(Union):
     _fields_ = [("i", c_int64), ("f", c_double), ("s", c_char_p), ("ints", c_int64 * MAX_RANK),
-                ("place", c_void_p)]
+                ("list", POINTER(c_int64)), ("place", c_void_p)]
 
 
 class AttrValue(Structure):
@@ -96,6 +96,7 @@ class KernelCall(Structure):
                 ("device_kind", c_char_p), ("device_id", c_int32), ("stream", c_void_p)]
 
 
+OUTPUT_NUMBER = CFUNCTYPE(c_int32, POINTER(Op), POINTER(AttrValue))
 COMPLETE = CFUNCTYPE(None, POINTER(Call), POINTER(AttrValue))
 INFER = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(CType))
 GRADIENT = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32), POINTER(c_int32),
@@ -108,7 +109,9 @@ KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_
 PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(KernelCall))
 
 Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
-               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("random", c_bool),
+               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("optional", c_int32),
+               ("output_number", OUTPUT_NUMBER), ("random", c_bool), ("bounds", c_bool), ("any_dtype", c_bool),
+               ("jumps", c_bool), ("window", c_char_p), ("spare", c_char_p), ("uncut", c_char_p), ("nan", c_char_p),
                ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
                ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
                ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("overwrite_count", c_int32),

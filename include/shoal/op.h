@@ -40,7 +40,11 @@ typedef enum shoal_attr_role {
   SHOAL_ROLE_SIZE,  // INTS: entry d is the operand's size along dim d. INT: its size along `dim`
   SHOAL_ROLE_POSITION,  // INTS: entry d is a position along the operand's dim d. INT: along `dim`
   SHOAL_ROLE_PLACE,     // PLACE: where the operand's part lies in the whole
-  SHOAL_ROLE_COUNT      // INT: a number of elements of the whole; it is never rewritten
+  SHOAL_ROLE_COUNT,     // INT: a number of elements of the whole; it is never rewritten
+  // INTS: every entry is a position along one dim of the operand, the one that the INT attribute
+  // number `dim` of the schema names (a split's starts along its axis). Not taken yet:
+  // shoal_op_register refuses it.
+  SHOAL_ROLE_POSITIONS
 } shoal_attr_role_t;
 
 #define SHOAL_INPUT(i) (i)
@@ -52,17 +56,22 @@ typedef struct shoal_attr_value {
     int64_t i;  // INT, and DTYPE as its enum
     double f;
     const char *s;
-    int64_t ints[SHOAL_MAX_RANK];
-    const shoal_place_t *place;  // NULL: the whole
+    int64_t ints[SHOAL_MAX_RANK];  // INTS: up to SHOAL_MAX_RANK of them
+    const int64_t *list;           // INTS: where more of them lie (shoal_attr_list reads both)
+    const shoal_place_t *place;    // NULL: the whole
   };
 } shoal_attr_value_t;
+
+// The numbers of an INTS attribute, value->count of them; borrowed from the value.
+SHOAL_API const int64_t *shoal_attr_list(const shoal_attr_value_t *value);
 
 typedef struct shoal_attr_schema {
   const char *name;
   shoal_attr_kind_t kind;
   shoal_attr_role_t role;
   int32_t operand;  // SHOAL_INPUT(i) or SHOAL_OUTPUT(i) the role speaks of
-  int32_t dim;      // for INT with role SIZE or POSITION; negative counts from the end
+  int32_t dim;      // for INT with role SIZE or POSITION; negative counts from the end. POSITIONS:
+                    // the number of the attribute that names the dim
   bool optional;    // may be left out: fallback is used. PLACE is always optional
   shoal_attr_value_t fallback;
   const char *doc;
@@ -137,6 +146,14 @@ struct shoal_op {
   int32_t output_count;
   const char *const *outputs;
   bool variadic;  // the last input may be given any number of times (>= 1)
+  // So many of the last inputs may be left out, each by itself (not together with `variadic`). The
+  // STRING attribute "with" names those that are given, in order: "bias,step". Not taken yet:
+  // shoal_op_register refuses it.
+  int32_t optional;
+  // Optional. How many outputs a call has: fewer than output_count (the last ones are not made), or
+  // more (the last name repeats). It depends on the attributes alone. NULL: output_count. Not taken
+  // yet: shoal_op_register refuses it.
+  int32_t (*output_number)(const shoal_op_t *op, const shoal_attr_value_t *attrs);
   // Draws numbers from a stream, by its key (the attribute `key`), the step (an input) and the
   // element's index in the whole. How it may be cut depends neither on the key nor on the numbers
   // that shape the distribution (its real attributes, but for whole numbers). Without float inputs,
@@ -147,6 +164,24 @@ struct shoal_op {
   // next dim. Of each group the first `count` rows are used, and the op writes zeros to all others,
   // so that communication may leave those out (EXCHANGE in program.h).
   bool bounds;
+  // Moves or casts elements and does not compute with them: it takes types that are for storage.
+  bool any_dtype;
+  // Compares floats inside, so that its result may jump where they change a little (the gradient of
+  // relu, pooling). A check may then impose on the one device what the ranks' op read (prove.h).
+  // Ops that make integers or bools of floats need not say so.
+  bool jumps;
+  // The INTS attribute with an entry for each dim that windows move over: so many of the last dims
+  // of the operands with places. NULL: the last two, where several operands have places. "":
+  // nothing slides, though several operands have places.
+  const char *window;
+  // The INT attribute whose value an input with an index_count may hold besides: "no index" (a
+  // label that is ignored). Test data and rule discovery draw it, where the input's type holds it.
+  const char *spare;
+  // In words, for the reader: which dims of its inputs no way cuts, and why. NULL: each call that
+  // has a dim of two elements or more can be cut somehow.
+  const char *uncut;
+  // In words: what becomes of NaN and Inf where they do not just propagate. NULL: they do.
+  const char *nan;
   int32_t attr_count;
   const shoal_attr_schema_t *attrs;
 
@@ -231,6 +266,18 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_attrs(const shoal_op_t *op, int
 // For a node on the whole, in this order: shoal_op_attrs, shoal_op_complete, shoal_op_infer.
 SHOAL_API void shoal_op_complete(const shoal_op_t *op, int32_t input_count,
                                  const shoal_type_t *inputs, shoal_attr_value_t *attrs);
+// How many outputs a call with these attributes has: what output_number says, 1 to
+// SHOAL_MAX_OUTPUTS.
+#define SHOAL_MAX_OUTPUTS 4096
+SHOAL_API int32_t shoal_op_outputs(const shoal_op_t *op, const shoal_attr_value_t *attrs);
+// The number, among the inputs that are given, of the one that has the record's name number `name`;
+// -1: it is left out.
+SHOAL_API int32_t shoal_op_given(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                                 int32_t name);
+// The reverse: which of the record's names input `input` of a call has.
+SHOAL_API int32_t shoal_op_named(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                                 int32_t input);
+
 // Checks the number of inputs, then asks the record. call->outputs may be NULL.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_infer(const shoal_call_t *call,
                                                        shoal_type_t *out_types);

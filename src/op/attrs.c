@@ -19,6 +19,10 @@ shoal_attr_t shoal_attr_ints(const char *name, int32_t count, const int64_t *val
   return attr;
 }
 
+const int64_t *shoal_attr_list(const shoal_attr_value_t *value) {
+  return value->count > SHOAL_MAX_RANK ? value->list : value->ints;
+}
+
 shoal_attr_t shoal_attr_shape(const char *name, const shoal_shape_t *shape) {
   return shoal_attr_ints(name, shape->rank, shape->dims);
 }

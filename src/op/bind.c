@@ -90,6 +90,7 @@ shoal_status_t shoal_op_bind(const shoal_op_t *op, int32_t input_count,
     switch (schema->role) {
       case SHOAL_ROLE_PLAIN:
       case SHOAL_ROLE_COUNT:
+      case SHOAL_ROLE_POSITIONS:
         break;
       case SHOAL_ROLE_SIZE:
         SHOAL_RETURN_IF_ERROR(bind_size(op, schema, dim, boxes, &value));

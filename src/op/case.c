@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/philox.h"
+#include "op/indices.h"
 #include "op/text.h"
 
 static bool scan_input(shoal_scan_t *scan, shoal_case_t *test_case) {
@@ -13,6 +14,12 @@ static bool scan_input(shoal_scan_t *scan, shoal_case_t *test_case) {
   if (shoal_scan_accept(scan, "<")) {
     if (!shoal_scan_int(scan, &test_case->limit[i])) return false;
     if (test_case->limit[i] < 1) return shoal_scan_fail(scan, "a limit is at least 1");
+  }
+  if (shoal_scan_accept(scan, ">")) {
+    if (!shoal_scan_int(scan, &test_case->first[i])) return false;
+    if (++test_case->first[i] >= test_case->limit[i]) {
+      return shoal_scan_fail(scan, "there is no integer between the limits");
+    }
   }
   test_case->positive[i] = shoal_scan_accept(scan, "+");
   ++test_case->input_count;
@@ -37,18 +44,39 @@ shoal_status_t shoal_case_parse(const shoal_op_t *op, const char *text, shoal_ar
   return NULL;
 }
 
+// The index besides the range that this input may hold, if the op has one.
+static bool find_spare(const shoal_case_t *test_case, int32_t input, int64_t *out_spare) {
+  const shoal_op_t *op = test_case->op;  // NULL: only data are wanted
+  if (!op || !op->spare) return false;
+  shoal_type_t outputs[SHOAL_CASE_MAX_INPUTS];
+  shoal_call_t call = {.op = op,
+                       .input_count = test_case->input_count,
+                       .output_count = shoal_op_outputs(op, test_case->attrs),
+                       .inputs = test_case->inputs,
+                       .attrs = test_case->attrs};
+  if (call.output_count > SHOAL_CASE_MAX_INPUTS) return false;
+  shoal_status_t status = shoal_op_infer(&call, outputs);
+  shoal_status_free(status);
+  call.outputs = outputs;
+  return !status && shoal_indices_spare(&call, input, out_spare);
+}
+
 void shoal_case_fill(const shoal_case_t *test_case, int32_t input, uint64_t seed,
                      shoal_tensor_t tensor) {
   const int64_t count = shoal_shape_count(&tensor.shape), limit = test_case->limit[input];
   const bool positive = test_case->positive[input];
+  int64_t spare;
+  const bool spares = find_spare(test_case, input, &spare);
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t word = shoal_philox_word(seed, (uint64_t)input + 1, 0, (uint64_t)i);
     if (shoal_dtype_is_float(tensor.dtype)) {
       const double u = shoal_philox_uniform(word);
       shoal_dtype_store(tensor.dtype, tensor.data, i, positive ? 0.1 + u : 2 * u - 1);
     } else {
-      const int64_t from = positive && limit > 1;
-      shoal_dtype_store_int(tensor.dtype, tensor.data, i, from + word % (limit - from));
+      const int64_t from = positive && limit > 1 ? 1 : test_case->first[input];
+      const int64_t number = from + word % (limit - from);
+      shoal_dtype_store_int(tensor.dtype, tensor.data, i,
+                            spares && (word >> 16) % 8 == 1 ? spare : number);
     }
   }
 }

@@ -2,6 +2,8 @@
 // and cases have their own files.
 #include "shoal/op.h"
 
+#include <string.h>
+
 #include "base/dtype.h"
 #include "base/status.h"
 #include "op/emitter.h"
@@ -27,6 +29,54 @@ shoal_type_t shoal_emit_type(shoal_emitter_t *emitter, shoal_ref_t ref) {
 
 void shoal_emit_fail(shoal_emitter_t *emitter, shoal_status_t status) {
   emitter->ops->fail(emitter, status);
+}
+
+// ---- what varies from call to call ------------------------------------------------------
+
+int32_t shoal_op_outputs(const shoal_op_t *op, const shoal_attr_value_t *attrs) {
+  if (!op->output_number) return op->output_count;
+  const int32_t number = op->output_number(op, attrs);
+  return number < 1 ? 1 : number > SHOAL_MAX_OUTPUTS ? SHOAL_MAX_OUTPUTS : number;
+}
+
+// The value of the attribute "with"; "" where the op has none.
+static const char *with(const shoal_op_t *op, const shoal_attr_value_t *attrs) {
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    if (op->attrs[i].kind == SHOAL_ATTR_STRING && strcmp(op->attrs[i].name, "with") == 0) {
+      return attrs[i].s ? attrs[i].s : "";
+    }
+  }
+  return "";
+}
+
+// Is the name one of a list with commas?
+static bool is_listed(const char *list, const char *name) {
+  const size_t length = strlen(name);
+  while (*list) {
+    const size_t size = strcspn(list, ",");
+    if (size == length && strncmp(list, name, length) == 0) return true;
+    list += size + (list[size] == ',');
+  }
+  return false;
+}
+
+int32_t shoal_op_given(const shoal_op_t *op, const shoal_attr_value_t *attrs, int32_t name) {
+  const int32_t required = op->input_count - op->optional;
+  if (name < required) return name;
+  const char *given = with(op, attrs);
+  if (!given[0] || !is_listed(given, op->inputs[name])) return -1;
+  int32_t number = required;
+  for (int32_t i = required; i < name; ++i) number += is_listed(given, op->inputs[i]);
+  return number;
+}
+
+int32_t shoal_op_named(const shoal_op_t *op, const shoal_attr_value_t *attrs, int32_t input) {
+  if (op->optional) {
+    for (int32_t name = op->input_count - op->optional; name < op->input_count; ++name) {
+      if (shoal_op_given(op, attrs, name) == input) return name;
+    }
+  }
+  return input < op->input_count ? input : op->input_count - 1;
 }
 
 // ---- types -----------------------------------------------------------------------------

@@ -119,6 +119,9 @@ static shoal_status_t check_attr(const shoal_op_t *op, const shoal_attr_schema_t
     case SHOAL_ROLE_COUNT:
       fits = attr->kind == SHOAL_ATTR_INT;
       break;
+    case SHOAL_ROLE_POSITIONS:
+      return SHOAL_ERROR(UNSUPPORTED, "op '%s': attribute '%s' has the role POSITIONS", op->name,
+                         attr->name);
   }
   if (!fits) {
     return SHOAL_ERROR(INVALID_ARGUMENT,
@@ -133,6 +136,18 @@ static shoal_status_t check_attr(const shoal_op_t *op, const shoal_attr_schema_t
                        attr->name, attr->operand < 0 ? "output" : "input", index);
   }
   return NULL;
+}
+
+// Does the op have the attribute that a field of its record names?
+static shoal_status_t check_field(const shoal_op_t *op, const char *field, const char *name,
+                                  shoal_attr_kind_t kind) {
+  if (!name || !name[0]) return NULL;
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    if (op->attrs[i].kind == kind && strcmp(op->attrs[i].name, name) == 0) return NULL;
+  }
+  return SHOAL_ERROR(INVALID_ARGUMENT, "op '%s': `%s` names '%s', which is no attribute %s of it",
+                     op->name, field, name,
+                     kind == SHOAL_ATTR_INT ? "(an integer)" : "(a list of integers)");
 }
 
 shoal_status_t shoal_op_register(shoal_registry_t *registry, const shoal_op_t *op) {
@@ -154,6 +169,16 @@ shoal_status_t shoal_op_register(shoal_registry_t *registry, const shoal_op_t *o
   }
   for (int32_t i = 0; i < op->attr_count; ++i) {
     SHOAL_RETURN_IF_ERROR(check_attr(op, &op->attrs[i]));
+  }
+  SHOAL_RETURN_IF_ERROR(check_field(op, "window", op->window, SHOAL_ATTR_INTS));
+  SHOAL_RETURN_IF_ERROR(check_field(op, "spare", op->spare, SHOAL_ATTR_INT));
+  if (op->spare && !op->index_count) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "op '%s' has a `spare` index, but no `index_count`",
+                       op->name);
+  }
+  if (op->optional || op->output_number) {
+    return SHOAL_ERROR(UNSUPPORTED, "op '%s' has %s", op->name,
+                       op->optional ? "optional inputs" : "a number of outputs that varies");
   }
   for (int32_t i = 0; i < op->overwrite_count; ++i) {
     const shoal_overwrite_t *pair = &op->overwrites[i];

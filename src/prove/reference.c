@@ -74,7 +74,7 @@ static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
     bool reads = false;
     for (int32_t i = 0; i < node->input_count; ++i) reads |= node->inputs[i] == value;
     if (!reads) continue;
-    if (strstr(node->op->name, "relu_grad") || strstr(node->op->name, "pool")) return true;
+    if (node->op->jumps) return true;
     for (int32_t o = 0; o < node->output_count; ++o)
       if (!shoal_dtype_is_float(graph->values.items[node->outputs[o]].type.dtype)) return true;
   }

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/philox.h"
 #include "base/status.h"
+#include "op/indices.h"
 #include "rules/trial.h"
 
 enum { EXECUTION_LIMIT = 60000 };  // parts per call: discovery keeps what it has found by then
@@ -22,9 +23,10 @@ typedef struct draw {
   int32_t positive;  // this input's floats are positive; -1: none; INT32_MAX: all
 } draw_t;
 
-// `indices`: how many an integer input may hold; 0: unknown, the draw guesses.
+// `indices`: how many an integer input may hold; 0: unknown, the draw guesses. `spare`: an index
+// besides; NULL: there is none.
 static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t indices,
-                 const draw_t *draw) {
+                 const int64_t *spare, const draw_t *draw) {
   int64_t count = shoal_shape_count(&tensor->shape);
   bool positive = draw->positive == input || draw->positive == INT32_MAX;
   int64_t low = draw->from_one, range = draw->limit > low ? draw->limit - low : 1;
@@ -39,7 +41,8 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
     if (shoal_dtype_is_float(tensor->dtype)) {
       shoal_dtype_store(tensor->dtype, tensor->data, i, positive ? 0.1 + u : 2 * u - 1);
     } else {
-      shoal_dtype_store_int(tensor->dtype, tensor->data, i, low + number % range);
+      const bool spared = spare && word % 8 == 1;
+      shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : low + number % range);
     }
   }
 }
@@ -86,8 +89,9 @@ static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw)
                        .outputs = trial->types + trial->input_count,
                        .attrs = trial->attrs};
   for (int32_t i = 0; i < trial->input_count; ++i) {
-    const int64_t indices = trial->op->index_count ? trial->op->index_count(&call, i) : 0;
-    fill(&whole[i], i, set, indices, draw);
+    int64_t spare;
+    const bool spares = shoal_indices_spare(&call, i, &spare);
+    fill(&whole[i], i, set, shoal_indices(&call, i), spares ? &spare : NULL, draw);
   }
   return trial->executor.execute(trial->executor.self, &call, whole, whole + trial->input_count);
 }

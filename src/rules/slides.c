@@ -1,12 +1,14 @@
 // Symbols that windows slide over (convolution, pooling and their gradients; attention, whose
 // queries and keys have places too).
 //
-// Such an op has several operands with places, and moves over their last two dims. Their sizes
-// along one dim belong together though the shape function does not say so (a gradient takes the
-// image's size and that of the result): each is a multiple of the smallest, plus or minus a few,
-// and these relations (stride and rest) are kept. Kernels are what decides the outputs' sizes
-// without being one of them: they and their like stay literal, because halos depend on them.
+// Such an op has several operands with places, and moves over their last dims: as many as the
+// record's `window` has entries, two where it does not say. Their sizes along one dim belong
+// together though the shape function does not say so (a gradient takes the image's size and that of
+// the result): each is a multiple of the smallest, plus or minus a few, and these relations (stride
+// and rest) are kept. Kernels are what decides the outputs' sizes without being one of them: they
+// and their like stay literal, because halos depend on them.
 #include <stdlib.h>
+#include <string.h>
 
 #include "rules/symbols.h"
 
@@ -93,15 +95,24 @@ static bool add_member(members_t *list, member_t member) {
   return true;
 }
 
-// Sizes of operands with a place along `dim`, one of their last two. False: one is literal, of two
-// dims at once, or made of several symbols.
+// How many of the last dims windows move over.
+static int32_t window_dims(const symbols_t *s) {
+  for (int32_t a = 0; s->op->window && a < s->op->attr_count; ++a) {
+    if (strcmp(s->op->attrs[a].name, s->op->window) == 0) return s->attrs[a].count;
+  }
+  return 2;
+}
+
+// Sizes of operands with a place along `dim`, one of those that windows move over. False: one is
+// literal, of two dims at once, or made of several symbols.
 static bool list_members(const symbols_t *s, int32_t dim, members_t *out) {
   bool given[SHOAL_MAX_RANK] = {false};  // outputs of which attributes give the size
+  const int32_t dims = window_dims(s);
   out->count = 0;
   for (int32_t i = 0; i < s->slot_count; ++i) {
     const slot_t *slot = &s->slots[i];
     int32_t operand = operand_of(s, slot), rank = s->types[operand].shape.rank;
-    if (!s->placed[operand] || slot->dim != dim || dim < rank - 2 || slot->value < 2) continue;
+    if (!s->placed[operand] || slot->dim != dim || dim < rank - dims || slot->value < 2) continue;
     if (operand >= s->input_count && operand - s->input_count < SHOAL_MAX_RANK)
       given[operand - s->input_count] = true;
     if (slot->term_count != 1 || slot->times != 1 || slot->plus || s->symbols[slot->terms[0]].slid)
@@ -110,7 +121,7 @@ static bool list_members(const symbols_t *s, int32_t dim, members_t *out) {
   }
   for (int32_t i = s->input_count; i < s->operand_count; ++i) {
     const shoal_shape_t *shape = &s->types[i].shape;
-    if (!s->placed[i] || dim >= shape->rank || dim < shape->rank - 2) continue;
+    if (!s->placed[i] || dim >= shape->rank || dim < shape->rank - dims) continue;
     if (i - s->input_count >= SHOAL_MAX_RANK || given[i - s->input_count]) continue;
     if (shape->dims[dim] < 2) continue;
     if (!add_member(out, (member_t){-1, i, shape->dims[dim]})) return false;
@@ -168,7 +179,7 @@ static void link_dim(symbols_t *s, int32_t dim) {
 void symbols_find_slides(symbols_t *s) {
   int32_t places = 0;
   for (int32_t i = 0; i < s->operand_count; ++i) places += s->placed[i];
-  s->slides = places >= 2;
+  s->slides = places >= 2 && !(s->op->window && !s->op->window[0]);
   if (!s->slides) return;
   for (int32_t i = 0; i < s->symbol_count; ++i) {
     if (!is_placed(s, i)) symbols_drop(s, i);

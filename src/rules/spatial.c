@@ -117,7 +117,8 @@ bool search_spatial(search_t *s, int32_t input, int32_t dim) {
   int64_t best_price = INT64_MAX;
   candidate_t best;
   for (int32_t i = 0; i < s->operand_count; ++i) places += s->has_place[i];
-  if (places < 2 || !takes_part(s, input, dim)) return false;
+  const char *window = s->trial->op->window;
+  if (places < 2 || (window && !window[0]) || !takes_part(s, input, dim)) return false;
   for (int32_t i = s->operand_count - 1; i >= 0; --i) {  // outputs before inputs
     if (s->has_place[i]) try_leader(s, dim, i, &best_price, &best);
   }

@@ -161,6 +161,10 @@ static void find_windows(symbols_t *s) {
 static bool same_value(shoal_attr_kind_t kind, const shoal_attr_value_t *a,
                        const shoal_attr_value_t *b) {
   if (kind == SHOAL_ATTR_REAL) return a->f == b->f;
+  if (kind == SHOAL_ATTR_INTS) {
+    return a->count == b->count &&
+           memcmp(shoal_attr_list(a), shoal_attr_list(b), (size_t)a->count * sizeof(int64_t)) == 0;
+  }
   return kind == SHOAL_ATTR_INT && a->i == b->i;
 }
 

@@ -67,7 +67,7 @@ typedef struct symbols {
   const shoal_attr_value_t *attrs;  // streams have one key for all
   const bool *completed;            // by attribute: it is what the op makes of its default
   const bool *placed;               // by operand
-  bool slides;                      // several operands have places
+  bool slides;                      // several operands have places, and windows move over them
   int64_t largest_plain;            // kernels, strides, paddings: what is slid over stays larger
   int32_t slot_count;
   slot_t *slots;

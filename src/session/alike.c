@@ -44,6 +44,10 @@ static shoal_status_t print_ops(const shoal_registry_t *registry, shoal_arena_t 
     add_names(text, op->input_count, op->inputs);
     shoal_text_add(text, op->variadic ? "... -> " : " -> ");
     add_names(text, op->output_count, op->outputs);
+    if (op->output_number) shoal_text_add(text, "...");
+    if (op->optional) shoal_text_addf(text, " optional %d", (int)op->optional);
+    if (op->window) shoal_text_addf(text, " window %s", op->window);
+    if (op->spare) shoal_text_addf(text, " spare %s", op->spare);
     for (int32_t k = 0; k < op->attr_count; ++k) {
       const shoal_attr_schema_t *attr = &op->attrs[k];
       shoal_text_addf(text, " %s:%d:%d:%d:%d", attr->name, (int)attr->kind, (int)attr->role,

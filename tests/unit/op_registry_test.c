@@ -1,5 +1,6 @@
 // The registry, attributes by name, the case language, reductions, and what is refused with which
 // words.
+#include "op/families/kernel.h"
 #include "op/reduce.h"
 #include "op_support.h"
 #include "unit/failing.h"
@@ -44,6 +45,20 @@ static void registers_user_ops(void **state) {
   op.attrs = &bad;
   assert_error(INVALID_ARGUMENT, "output 1", shoal_op_register(b.registry, &op));
   op.attr_count = 0;
+  op.window = "kernel";
+  assert_error(INVALID_ARGUMENT, "`window` names 'kernel'", shoal_op_register(b.registry, &op));
+  op.window = "";
+  op.spare = "ignore";
+  assert_error(INVALID_ARGUMENT, "`spare` names 'ignore'", shoal_op_register(b.registry, &op));
+  const shoal_attr_schema_t ignore = {.name = "ignore", .kind = SHOAL_ATTR_INT, .optional = true};
+  op.attr_count = 1;
+  op.attrs = &ignore;
+  assert_error(INVALID_ARGUMENT, "no `index_count`", shoal_op_register(b.registry, &op));
+  op.attr_count = 0;
+  op.spare = NULL;
+  op.optional = 1;
+  assert_error(UNSUPPORTED, "optional inputs", shoal_op_register(b.registry, &op));
+  op.optional = 0;
   op.overwrite_count = 1;
   op.overwrites = &(const shoal_overwrite_t){0, 7};
   assert_error(INVALID_ARGUMENT, "overwrite input 7", shoal_op_register(b.registry, &op));
@@ -105,10 +120,99 @@ static void reads_cases(void **state) {
   for (int64_t i = 0; i < 1000; ++i) seen[(int64_t)at(&t, i)] = true;
   assert_false(seen[0]);
   for (int32_t i = 1; i < 9; ++i) assert_true(seen[i]);
+  assert_ok(shoal_case_parse(op, "i32[1000]<3>-4 ; axis=0", &b.arena, &c));
+  memset(seen, 0, sizeof seen);
+  shoal_case_fill(&c, 0, 1, t);
+  for (int64_t i = 0; i < 1000; ++i) {
+    const int64_t number = (int64_t)at(&t, i);
+    assert_true(number >= -3 && number < 3);
+    seen[number + 3] = true;
+  }
+  for (int32_t i = 0; i < 6; ++i) assert_true(seen[i]);
+  assert_error(INVALID_ARGUMENT, "between the limits",
+               shoal_case_parse(op, "i32[2]<3>2", &b.arena, &c));
   assert_error(INVALID_ARGUMENT, "no element type", shoal_case_parse(op, "f33[2]", &b.arena, &c));
   assert_error(INVALID_ARGUMENT, "no attribute 'dim'",
                shoal_case_parse(op, "f32[2] ; dim=1", &b.arena, &c));
   assert_error(INVALID_ARGUMENT, "end", shoal_case_parse(op, "f32[2] ; axis=1 1", &b.arena, &c));
+  bench_deinit(&b);
+}
+
+// ---- an index besides the range ---------------------------------------------------------
+
+static int64_t five_indices(const shoal_call_t *call, int32_t input) {
+  return input == 0 && call->outputs ? 5 : 0;
+}
+
+static void draws_spare_indices(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const shoal_attr_schema_t ignore = {
+      .name = "ignore", .kind = SHOAL_ATTR_INT, .optional = true, .fallback.i = -100};
+  const shoal_op_t op = {.name = "user.spare",
+                         .input_count = 1,
+                         .inputs = x_name,
+                         .output_count = 1,
+                         .outputs = y_name,
+                         .attr_count = 1,
+                         .attrs = &ignore,
+                         .infer = same_infer,
+                         .index_count = five_indices,
+                         .spare = "ignore"};
+  assert_ok(shoal_op_register(b.registry, &op));
+  const struct {
+    const char *text;
+    shoal_dtype_t dtype;
+    bool spares;
+  } drawn[] = {{"i32[1000]<5", SHOAL_I32, true}, {"u8[1000]<5", SHOAL_U8, false}};  // no -100 in u8
+  for (int32_t k = 0; k < 2; ++k) {
+    shoal_case_t c;
+    assert_ok(shoal_case_parse(&op, drawn[k].text, &b.arena, &c));
+    shoal_tensor_t t = new_tensor(&b, drawn[k].dtype, SHOAL_SHAPE(1000), 0);
+    shoal_case_fill(&c, 0, 1, t);
+    int32_t spares = 0, others = 0;
+    for (int64_t i = 0; i < 1000; ++i) {
+      const int64_t number = (int64_t)at(&t, i);
+      spares += number == -100;
+      others += number >= 0 && number < 5;
+    }
+    assert_int_equal(spares + others, 1000);
+    assert_true(drawn[k].spares ? spares > 50 && spares < 250 : spares == 0);
+  }
+  bench_deinit(&b);
+}
+
+// ---- elements as doubles and integers ---------------------------------------------------
+
+static double twice_plus(const double *x, const double *params) {
+  return 2 * x[0] + x[1] + params[0];
+}
+
+static int64_t or_all(const int64_t *x, const double *params) {
+  (void)params;
+  return x[0] | x[1];
+}
+
+static void maps_elements(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const double shift = 0.5;
+  shoal_tensor_t in[2] = {new_tensor(&b, SHOAL_BF16, SHOAL_SHAPE(2, 3), 0),
+                          new_tensor(&b, SHOAL_F32, SHOAL_SHAPE(2, 1), 0)};
+  shoal_tensor_t out = new_tensor(&b, SHOAL_F64, SHOAL_SHAPE(2, 3), 0);
+  for (int64_t i = 0; i < 6; ++i) shoal_dtype_store(SHOAL_BF16, in[0].data, i, (double)i);
+  for (int64_t i = 0; i < 2; ++i) shoal_dtype_store(SHOAL_F32, in[1].data, i, 100.0 * (double)i);
+  assert_ok(shoal_map_double(in, 2, &out, twice_plus, &shift));
+  for (int64_t i = 0; i < 6; ++i) assert_true(at(&out, i) == 2.0 * i + 100.0 * (i / 3) + 0.5);
+  shoal_tensor_t a[2] = {new_tensor(&b, SHOAL_I64, SHOAL_SHAPE(2), 0),
+                         new_tensor(&b, SHOAL_I64, SHOAL_SHAPE(), 0)};
+  ((int64_t *)a[0].data)[0] = INT64_MAX - 1;  // a double would round it
+  ((int64_t *)a[0].data)[1] = INT64_MIN;
+  ((int64_t *)a[1].data)[0] = 1;
+  assert_ok(shoal_map_int(a, 2, &a[0], or_all, NULL));  // over its first operand
+  assert_true(((int64_t *)a[0].data)[0] == INT64_MAX && ((int64_t *)a[0].data)[1] == INT64_MIN + 1);
   bench_deinit(&b);
 }
 
@@ -257,7 +361,8 @@ static void survives_short_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(registers_user_ops), cmocka_unit_test(takes_attributes_by_name),
-      cmocka_unit_test(reads_cases),        cmocka_unit_test(reduces),
+      cmocka_unit_test(reads_cases),        cmocka_unit_test(draws_spare_indices),
+      cmocka_unit_test(maps_elements),      cmocka_unit_test(reduces),
       cmocka_unit_test(refuses_bad_calls),  cmocka_unit_test(survives_short_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

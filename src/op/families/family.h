@@ -50,6 +50,15 @@
     .doc = text                                                                          \
   }
 
+// For records with optional inputs.
+#define SHOAL_ATTR_WITH                                                            \
+  {                                                                                \
+    .name = "with", .kind = SHOAL_ATTR_STRING, .optional = true, .fallback.s = "", \
+    .doc = "the optional inputs that are given, with commas"                       \
+  }
+// The number among a call's inputs of the one with the record's name number `name`; -1: left out.
+#define GIVEN(call, name) shoal_op_given((call)->op, (call)->attrs, (name))
+
 // ---- refusing -----------------------------------------------------------------------------------
 
 // Puts the call before the message: "shoal.matmul(a f32[3, 4], b f32[5, 6]): ...". Takes status,

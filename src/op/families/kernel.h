@@ -91,6 +91,19 @@ SHOAL_MUST_USE shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_
                          loops[inputs[call->input_count - 1].dtype], NULL);                   \
   }
 
+// Element by element without typed loops, for ops that are rare in training: every element is read
+// as a double (or an integer), and the result rounded to the output's type once. x has an element
+// of each input, up to three of them, broadcast to the (dense) output 0, which may lie where an
+// input of the same size lies. shoal_map_int is for integers and bools: it keeps all bits of i64.
+typedef double (*shoal_double_fn_t)(const double *x, const double *params);
+typedef int64_t (*shoal_int_fn_t)(const int64_t *x, const double *params);
+SHOAL_MUST_USE shoal_status_t shoal_map_double(const shoal_tensor_t *inputs, int32_t input_count,
+                                               const shoal_tensor_t *output, shoal_double_fn_t of,
+                                               const double *params);
+SHOAL_MUST_USE shoal_status_t shoal_map_int(const shoal_tensor_t *inputs, int32_t input_count,
+                                            const shoal_tensor_t *output, shoal_int_fn_t of,
+                                            const double *params);
+
 // ---- half-size floats ---------------------------------------------------------------------------
 
 typedef shoal_status_t (*shoal_kernel_fn_t)(const shoal_call_t *call, const shoal_tensor_t *inputs,

@@ -195,6 +195,7 @@ const shoal_op_t shoal_op_layer_norm = {
         "(x - mean) rstd gamma + beta over the last dim, with mean and rstd = 1 / sqrt(variance + "
         "eps) of "
         "each row as further results.",
+    .uncut = "the last dim of x: a row is normalised as one (its decomposition cuts it)",
     SHOAL_OP_INPUTS("x", "gamma", "beta"),
     SHOAL_OP_OUTPUTS("y", "mean", "rstd"),
     SHOAL_OP_ATTRS({.name = "eps", .kind = SHOAL_ATTR_REAL, .doc = "added to the variance"},

@@ -129,6 +129,7 @@ const shoal_op_t shoal_op_cross_entropy = {
         "Sum over rows of (log-sum-exp of the logits - logit of the label), divided by count: the "
         "mean "
         "over all labels.",
+    .uncut = "the classes: a row's log-sum-exp needs them all (its decomposition cuts them)",
     SHOAL_OP_INPUTS("logits", "labels"),
     SHOAL_OP_OUTPUTS("loss"),
     SHOAL_OP_ATTRS(LOSS_ATTRS),

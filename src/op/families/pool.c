@@ -99,6 +99,7 @@ static void max_pool2d_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_max_pool2d = {
     .name = "shoal.max_pool2d",
     .doc = "Largest element of each window of x [N, C, H, W]; padding does not count.",
+    .jumps = true,
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING,
@@ -199,6 +200,7 @@ static void max_pool2d_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cos
 const shoal_op_t shoal_op_max_pool2d_grad = {
     .name = "shoal.max_pool2d_grad",
     .doc = "Gradient of max_pool2d: each dy goes to the first maximum of its window in x.",
+    .jumps = true,
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
     SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING,

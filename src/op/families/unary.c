@@ -100,21 +100,22 @@ UNARY(relu, "x where x > 0, else 0.", NULL, ANY_CASES);
 UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of gelu.", libm_cost,
       ANY_CASES);
 
-#define GRAD(op_name, text, cost_fn)                                                  \
+#define GRAD(op_name, text, cost_fn, has_jumps)                                       \
   const shoal_op_t shoal_op_##op_name = {                                             \
       .name = "shoal." #op_name,                                                      \
       .doc = text,                                                                    \
       SHOAL_OP_INPUTS("x", "dy"),                                                     \
       SHOAL_OP_OUTPUTS("dx"),                                                         \
       SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                            \
+      .jumps = has_jumps,                                                             \
       .infer = grad_infer,                                                            \
       .cost = cost_fn,                                                                \
       .kernel = op_name##_kernel,                                                     \
       SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[7], f32[7]", "bf16[3,5], bf16[3,5]"), \
   }
 
-GRAD(relu_grad, "Gradient of relu: dy where x > 0, else 0.", NULL);
-GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", libm_cost);
+GRAD(relu_grad, "Gradient of relu: dy where x > 0, else 0.", NULL, true);
+GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", libm_cost, false);
 
 const shoal_op_t shoal_op_affine = {
     .name = "shoal.affine",
