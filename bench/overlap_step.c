@@ -3,8 +3,8 @@
 // and turn, and writes times files (PROGRAM.times) for `shoal simulate`. The programs do the same
 // in different orders: their losses must be the same, to the bit. They may have products
 // `bench.einsum`, which take MICROSECONDS longer without a core, as a device of the rank's own
-// would, and products `bench.einsum_by_size` and convolutions `bench.conv2d` and
-// `bench.conv2d_grad_x`, which take so long for every 1000 numbers they put out: pieces of one take
+// would, and products `bench.einsum_by_size` and convolutions `bench.conv` and
+// `bench.conv_grad_x`, which take so long for every 1000 numbers they put out: pieces of one take
 // as long as the whole.
 //
 //   overlap_step TURNS STEPS MICROSECONDS PROGRAM...
@@ -41,8 +41,8 @@ typedef struct slow_op {
 } slow_op_t;
 static slow_op_t slow_ops[] = {{"shoal.einsum", "bench.einsum", false},
                                {"shoal.einsum", "bench.einsum_by_size", true},
-                               {"shoal.conv2d", "bench.conv2d", true},
-                               {"shoal.conv2d_grad_x", "bench.conv2d_grad_x", true}};
+                               {"shoal.conv", "bench.conv", true},
+                               {"shoal.conv_grad_x", "bench.conv_grad_x", true}};
 enum { SLOW_OPS = sizeof slow_ops / sizeof slow_ops[0] };
 static int64_t pause_us;
 

@@ -34,12 +34,12 @@ static bool add_window(gen_t *g, int32_t dim, shoal_case_ref_t *x) {
                                          pool ? "kernel" : "dilation", taps);
   shoal_case_ref_t inputs[2] = {*x}, out;
   if (pool) {
-    if (!shoal_generate_node(g, "max_pool2d", 1, inputs, attrs, 4, &out)) return false;
+    if (!shoal_generate_node(g, "max_pool", 1, inputs, attrs, 4, &out)) return false;
   } else {
     shoal_shape_t weight = {.rank = 4, .dims = {1 + shoal_roll(g, 3), type.shape.dims[1], 1, 1}};
     weight.dims[dim] = kernel;
     inputs[1] = shoal_generate_state(g, &weight);
-    if (!shoal_generate_node(g, "conv2d", 2, inputs, attrs, 4, &out)) return false;
+    if (!shoal_generate_node(g, "conv", 2, inputs, attrs, 4, &out)) return false;
   }
   return shoal_generate_node(g, "tanh", 1, &out, "", 2, x);
 }

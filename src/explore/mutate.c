@@ -55,9 +55,9 @@ static const subject_t subjects[] = {
     {"cnn, data", tiny_cnn, "data", "data=2", 2, NULL},
     {"gpt, tensor, units and chunks", tiny_gpt, "tensor", "tensor=2", 2, NULL},
     {"halo", NULL, NULL, NULL, 2,
-     "seed=1 ranks=2 sgd; i0=f64[1,2,7,5]; s0=f64[2,2,3,3]; v0=conv2d(i0,s0){stride=[1,1], "
+     "seed=1 ranks=2 sgd; i0=f64[1,2,7,5]; s0=f64[2,2,3,3]; v0=conv(i0,s0){stride=[1,1], "
      "padding=[1,1]}; "
-     "v1=max_pool2d(v0){kernel=[2,2], stride=[2,2], padding=[0,0]}; mesh data=2; pin i0 data:2"},
+     "v1=max_pool(v0){kernel=[2,2], stride=[2,2], padding=[0,0]}; mesh data=2; pin i0 data:2"},
     {"flat moments, weights", NULL, NULL, NULL, 3,
      "seed=2 ranks=3 adamw; i0=f64[5,4]; s0=f64[4,3]; v0=matmul(i0,s0); v1=tanh(v0); mesh data=3; "
      "pin i0 data:0(3,1,2); pin s0#adamw.m data:flat; pin s0#adamw.v data:flat"},
@@ -76,7 +76,7 @@ static const subject_t subjects[] = {
      "v1=gelu(v0); "
      "v2=matmul(v1,s1); mesh data=2,tensor=2; pin i0 data:0; pin s0 tensor:1/2; pin s1 tensor:0/2"},
     {"split for a halo", NULL, NULL, NULL, 3,
-     "seed=11 ranks=3 sgd; i0=f64[2,1,14,3]; s0=f64[2,1,3,1]; v0=conv2d(i0,s0){stride=[1,1], "
+     "seed=11 ranks=3 sgd; i0=f64[2,1,14,3]; s0=f64[2,1,3,1]; v0=conv(i0,s0){stride=[1,1], "
      "padding=[1,0], dilation=[1,1]}; mesh space=3; pin i0 space:2; decide halo * auto"},
     {"products in tiles, gathered and scattered", NULL, NULL, NULL, 2,
      "seed=12 ranks=2 sgd; i0=f64[8,3]; s0=f64[3,4]; s1=f64[4,3]; v0=tanh(i0); "

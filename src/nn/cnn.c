@@ -8,7 +8,7 @@ static void build(shoal_graph_t *g, const shoal_cnn_options_t *o, bool train) {
   shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(o->batch));
   x = shoal_nn_conv2d(g, "conv1", x, 8, 3, 1, 1);
   x = shoal_relu(g, x);
-  x = shoal_max_pool2d(g, x, SHOAL_SHAPE(2, 2), SHOAL_SHAPE(2, 2), SHOAL_SHAPE(0, 0));
+  x = shoal_max_pool(g, x, SHOAL_SHAPE(2, 2), SHOAL_SHAPE(2, 2), SHOAL_SHAPE(0, 0));
   x = shoal_nn_conv2d(g, "conv2", x, 16, 3, 1, 0);
   x = shoal_relu(g, x);
   x = shoal_reshape(g, x, SHOAL_SHAPE(o->batch, -1));

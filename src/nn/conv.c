@@ -19,7 +19,7 @@ shoal_value_t shoal_nn_conv2d_at(shoal_graph_t *graph, const char *name, shoal_v
                          SHOAL_SHAPE(channels, type.shape.dims[1], kernel, kernel), uniform);
   shoal_value_t bias = shoal_nn_parameter(graph, "bias", type.dtype, SHOAL_SHAPE(channels), zeros);
   shoal_value_t y =
-      shoal_conv2d(graph, x, weight, SHOAL_SHAPE(stride, stride), SHOAL_SHAPE(padding, padding));
+      shoal_conv(graph, x, weight, SHOAL_SHAPE(stride, stride), SHOAL_SHAPE(padding, padding));
   // one number per channel, for all H, W
   y = shoal_add(graph, y, shoal_reshape(graph, bias, SHOAL_SHAPE(channels, 1, 1)));
   shoal_nn_leave(graph);

@@ -239,13 +239,14 @@ static shoal_status_t prepare(const shoal_call_t *call, shoal_arena_t *arena, sy
   return NULL;
 }
 
-// A reshape: one input, and an attribute that is the output's shape.
+// A reshape: one input, and an attribute that is the output's shape; no places, which say that
+// elements are more than moved.
 static bool is_reshape(const symbols_t *s) {
   bool shaped = false;
   if (s->input_count != 1 || s->op->output_count != 1) return false;
   for (int32_t i = 0; i < s->op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &s->op->attrs[i];
-    if (schema->role == SHOAL_ROLE_POSITION) return false;
+    if (schema->role == SHOAL_ROLE_POSITION || schema->role == SHOAL_ROLE_PLACE) return false;
     bool sizes = schema->role == SHOAL_ROLE_SIZE && schema->kind == SHOAL_ATTR_INTS;
     shaped |= sizes && schema->operand == SHOAL_OUTPUT(0);
   }

@@ -329,9 +329,9 @@ static void windows_fit(void **state) {
     shoal_value_t w = shoal_input(g, "w", SHOAL_F64, SHOAL_SHAPE(3, 2, i == 1 ? 8 : 5, 5));
     const shoal_shape_t one = SHOAL_SHAPE(1, 1), none = SHOAL_SHAPE(0, 0), five = SHOAL_SHAPE(5, 5);
     const int line = __LINE__ + 1;
-    if (i < 2) shoal_conv2d(g, x, w, one, i == 0 ? none : one);
-    if (i == 2) shoal_max_pool2d(g, x, five, one, none);
-    if (i == 3) shoal_conv2d(g, x, w, one, SHOAL_SHAPE(0, 1));
+    if (i < 2) shoal_conv(g, x, w, one, i == 0 ? none : one);
+    if (i == 2) shoal_max_pool(g, x, five, one, none);
+    if (i == 3) shoal_conv(g, x, w, one, SHOAL_SHAPE(0, 1));
     if (i < 3) {
       expect_error(model, line + i / 2, SHOAL_INVALID_ARGUMENT,
                    i == 1 ? "spans 8 rows, but x has 5 and 2 of padding"

@@ -46,25 +46,25 @@ static void test_items(void **state) {
   (void)state;
   static const char *const lines[] = {
       "  reshard    x: x[space:2] -> x[space:2+1+1]",
-      "  compute    c1/conv2d (shoal.conv2d): x[space:2] c1/weight[] -> c1/conv2d[space:2-1-1]",
-      "  compute    c1/conv2d (shoal.conv2d): x[space:2+1+1] c1/weight[] -> "
-      "c1/conv2d[space:2+0-5]",
-      "  compute    c1/conv2d (shoal.conv2d): x[space:2+1+1] c1/weight[] -> "
-      "c1/conv2d[space:2-5+0]",
-      "  assemble   c1/conv2d: c1/conv2d[space:2-1-1] c1/conv2d[space:2+0-5] "
-      "c1/conv2d[space:2-5+0] -> c1/conv2d[space:2]"};
+      "  compute    c1/conv (shoal.conv): x[space:2] c1/weight[] -> c1/conv[space:2-1-1]",
+      "  compute    c1/conv (shoal.conv): x[space:2+1+1] c1/weight[] -> "
+      "c1/conv[space:2+0-5]",
+      "  compute    c1/conv (shoal.conv): x[space:2+1+1] c1/weight[] -> "
+      "c1/conv[space:2-5+0]",
+      "  assemble   c1/conv: c1/conv[space:2-1-1] c1/conv[space:2+0-5] "
+      "c1/conv[space:2-5+0] -> c1/conv[space:2]"};
   shoal_model_t *model = make_model(13);  // parts of 7 and 6 rows
   shoal_plan_t *plan;
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
-  assert_ok(plan_as(model, "space=2", "space:2", "c1/conv2d", "split", 2, &plan));
+  assert_ok(plan_as(model, "space=2", "space:2", "c1/conv", "split", 2, &plan));
   const char *text = pass_of(plan, &arena), *at = text;
   for (int64_t i = 0; i < COUNT(lines); ++i) {
     at = strstr(at, lines[i]);
     if (!at) fail_msg("'%s' is missing, or not in its place, in:\n%s", lines[i], text);
   }
   assert_int_equal(count_parts(text, "\n  assemble "), 1);
-  expect_part(text, "-> c2/conv2d[space:2]  before the loop  whole: no decision asks for a split");
+  expect_part(text, "-> c2/conv[space:2]  before the loop  whole: no decision asks for a split");
   shoal_program_free(lower(plan));
   shoal_plan_free(plan);
   assert_ok(plan_as(model, "space=2", "space:2", NULL, NULL, 2, &plan));
@@ -125,17 +125,17 @@ static void test_refused(void **state) {
   assert_error(INVALID_ARGUMENT, "'halo tanh* split': no node that it names waits for a halo",
                plan_as(model, "space=2", "space:2", "tanh*", "split", 2, &plan));
   assert_error(INVALID_ARGUMENT, "no node that it names waits for a halo",
-               plan_as(model, "space=2", "space:0", "c1/conv2d", "split", 2, &plan));
+               plan_as(model, "space=2", "space:0", "c1/conv", "split", 2, &plan));
   assert_error(INVALID_ARGUMENT, "'halves' is no choice of halo",
                plan_as(model, "space=2", "space:2", "*", "halves", 2, &plan));
   assert_ok(plan_as(model, "space=3", "space:2", "c1/*", "split", 3, &plan));
   assert_error(UNSUPPORTED,
-               "decision 'halo c1/* split' cannot hold for 'c1/conv2d': a rank's part of "
-               "'c1/conv2d' has 2 rows",
+               "decision 'halo c1/* split' cannot hold for 'c1/conv': a rank's part of "
+               "'c1/conv' has 2 rows",
                shoal_lower(plan, NULL, &program));
   shoal_plan_free(plan);
   assert_ok(plan_as(model, "space=2", "space:2", "grad/c1/*", "split", 2, &plan));
-  assert_error(UNSUPPORTED, "cannot hold for 'grad/c1/conv2d/conv2d_grad_w': its output",
+  assert_error(UNSUPPORTED, "cannot hold for 'grad/c1/conv/conv_grad_w': its output",
                shoal_lower(plan, NULL, &program));
   shoal_plan_free(plan);
   shoal_model_free(model);
@@ -157,7 +157,7 @@ static void test_file(void **state) {
   assert_string_equal(text, again);
   assert_string_equal(pass_of(plan, &arena), pass_of(read, &arena));
   assert_int_equal(count_parts(pass_of(read, &arena), "\n  assemble "), 2);
-  assert_ok(shoal_plan_why(read, "c1/conv2d", &arena, &again));
+  assert_ok(shoal_plan_why(read, "c1/conv", &arena, &again));
   expect_part(again, "halo: split");
   assert_ok(shoal_plan_explain(read, &arena, &again));
   assert_int_equal(count_parts(again, ", split for its halo\n"), 2);
@@ -168,14 +168,13 @@ static void test_file(void **state) {
                   &read));
   assert_int_equal(count_parts(pass_of(read, &arena), "\n  assemble "), 1);
   shoal_plan_free(read);
-  assert_ok(
-      parse(edit(text, kind, "c1/conv2d", "grad/c2/conv2d/conv2d_grad_x", &arena), model, &read));
-  expect_part(pass_of(read, &arena), "\n  assemble   grad/c2/conv2d/conv2d_grad_x: ");
+  assert_ok(parse(edit(text, kind, "c1/conv", "grad/c2/conv/conv_grad_x", &arena), model, &read));
+  expect_part(pass_of(read, &arena), "\n  assemble   grad/c2/conv/conv_grad_x: ");
   shoal_plan_free(read);
   assert_error(INVALID_ARGUMENT, "node 'tanh' waits for no halo",
-               parse(edit(text, kind, "c1/conv2d", "tanh", &arena), model, &read));
-  assert_error(INVALID_ARGUMENT, "there is no node 'c3/conv2d'",
-               parse(edit(text, kind, "c1/conv2d", "c3/conv2d", &arena), model, &read));
+               parse(edit(text, kind, "c1/conv", "tanh", &arena), model, &read));
+  assert_error(INVALID_ARGUMENT, "there is no node 'c3/conv'",
+               parse(edit(text, kind, "c1/conv", "c3/conv", &arena), model, &read));
   assert_error(INVALID_ARGUMENT, "'halves' is no choice of halo",
                parse(edit(text, kind, "\"split\"", "\"halves\"", &arena), model, &read));
   shoal_plan_free(plan);
@@ -193,11 +192,11 @@ static void test_programs(void **state) {
   shoal_registry_t *registry;
   shoal_arena_init(shoal_allocator_system(), &arena);
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
-  assert_ok(plan_as(model, "space=2", "space:2", "c1/conv2d", "split", 2, &plan));
+  assert_ok(plan_as(model, "space=2", "space:2", "c1/conv", "split", 2, &plan));
   shoal_program_t *program = lower(plan);
   const char *const text = print_and_read(program, registry, &arena);
   expect_refused(edit(text, text, "space:2-1-1", "space:2-2-1", &arena), registry,
-                 "no input gives row 1 of this rank's part of 'c1/conv2d' along dim 2");
+                 "no input gives row 1 of this rank's part of 'c1/conv' along dim 2");
   const char *const call = strstr(text, " assemble (");
   assert_non_null(call);
   int interior, first, last, whole;
@@ -207,9 +206,9 @@ static void test_programs(void **state) {
   snprintf(inputs, sizeof inputs, "(%d, %d, %d)", interior, first, last);
   snprintf(wrong, sizeof wrong, "(%d, %d, %d)", interior, first, whole);
   expect_refused(edit(text, call, inputs, wrong, &arena), registry,
-                 "it assembles 'c1/conv2d' of 'c1/conv2d'");
+                 "it assembles 'c1/conv' of 'c1/conv'");
   snprintf(wrong, sizeof wrong, "(%d, %d, %d)", interior, first, whole + 1);
-  expect_refused(edit(text, call, inputs, wrong, &arena), registry, "'c1/conv2d'");
+  expect_refused(edit(text, call, inputs, wrong, &arena), registry, "'c1/conv'");
   expect_refused(edit(text, call, inputs, "()", &arena), registry, "expected a whole number");
   shoal_program_free(program);
   shoal_plan_free(plan);

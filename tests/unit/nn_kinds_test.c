@@ -166,7 +166,7 @@ static void which_ops_split(void **state) {
   (void)state;
   // One node for both gradients: it counts as an input gradient, and nothing can be put off.
   static const char *const joint[] = {"shoal.layer_norm", "shoal.attention"};
-  static const char *const apart[] = {"shoal.matmul", "shoal.einsum", "shoal.conv2d", "shoal.mul"};
+  static const char *const apart[] = {"shoal.matmul", "shoal.einsum", "shoal.conv", "shoal.mul"};
   shoal_registry_t *registry;
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
   int seen = 0;

@@ -179,29 +179,29 @@ static void convolution_with_halo(void **state) {
   const shoal_attr_t stride = PAIR("stride", 1, 1), padding = PAIR("padding", 0, 0);
   static const char *const meshes[] = {"s=2", "s=3", "s=4", "s=9"};
   for (int32_t m = 0; m < 4; ++m) {
-    cut_t rows = {"shoal.conv2d", meshes[m], {"s:2#8+0+2", NULL}, {"s:2"}, 1e-13};
+    cut_t rows = {"shoal.conv", meshes[m], {"s:2#8+0+2", NULL}, {"s:2"}, 1e-13};
     assert_ok(run_cut(&b, &rows, TENSORS(x, w), ATTRS(stride, padding)));
-    cut_t grad_x = {"shoal.conv2d_grad_x", meshes[m], {NULL, "s:2#10+2+0"}, {"s:2"}, 1e-13};
+    cut_t grad_x = {"shoal.conv_grad_x", meshes[m], {NULL, "s:2#10+2+0"}, {"s:2"}, 1e-13};
     assert_ok(
         run_cut(&b, &grad_x, TENSORS(w, dy), ATTRS(SHAPE_ATTR(2, 3, 10, 5), stride, padding)));
     cut_t grad_w = {
-        "shoal.conv2d_grad_w", meshes[m], {"s:2#8+0+2", "s:2"}, {"s:partial(sum)"}, 1e-13};
+        "shoal.conv_grad_w", meshes[m], {"s:2#8+0+2", "s:2"}, {"s:partial(sum)"}, 1e-13};
     assert_ok(run_cut(&b, &grad_w, TENSORS(x, dy), ATTRS(PAIR("kernel", 3, 3), stride, padding)));
   }
-  cut_t channels = {"shoal.conv2d", "s=2", {"s:1", "s:1"}, {"s:partial(sum)"}, 1e-13};
+  cut_t channels = {"shoal.conv", "s=2", {"s:1", "s:1"}, {"s:partial(sum)"}, 1e-13};
   assert_ok(run_cut(&b, &channels, TENSORS(x, w), ATTRS(stride, padding)));
-  cut_t outputs = {"shoal.conv2d", "s=3", {NULL, "s:0"}, {"s:1"}, 1e-13};
+  cut_t outputs = {"shoal.conv", "s=3", {NULL, "s:0"}, {"s:1"}, 1e-13};
   assert_ok(run_cut(&b, &outputs, TENSORS(x, w), ATTRS(stride, padding)));
-  cut_t bare = {"shoal.conv2d", "s=2", {"s:2#8", NULL}, {"s:2"}, 1e-13};
+  cut_t bare = {"shoal.conv", "s=2", {"s:2#8", NULL}, {"s:2"}, 1e-13};
   assert_error(MISMATCH, "needs row 4 of x",
                run_cut(&b, &bare, TENSORS(x, w), ATTRS(stride, padding)));
-  cut_t lacks = {"shoal.conv2d_grad_x", "s=2", {NULL, "s:2#10"}, {"s:2"}, 1e-13};
+  cut_t lacks = {"shoal.conv_grad_x", "s=2", {NULL, "s:2#10"}, {"s:2"}, 1e-13};
   assert_error(
       MISMATCH, "of dy",
       run_cut(&b, &lacks, TENSORS(w, dy), ATTRS(SHAPE_ATTR(2, 3, 10, 5), stride, padding)));
   // stride 2, padding 1: x is dealt by the output's 5 items
   shoal_tensor_t odd = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(1, 3, 9, 4), 2, 4);
-  cut_t strided = {"shoal.conv2d", "s=3", {"s:2/2#5+1+0", NULL}, {"s:2"}, 1e-13};
+  cut_t strided = {"shoal.conv", "s=3", {"s:2/2#5+1+0", NULL}, {"s:2"}, 1e-13};
   assert_ok(
       run_cut(&b, &strided, TENSORS(odd, w), ATTRS(PAIR("stride", 2, 2), PAIR("padding", 1, 1))));
   bench_deinit(&b);
@@ -215,18 +215,18 @@ static void pooling(void **state) {
   shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(1, 2, 5, 4), 2, 2);
   const shoal_attr_t kernel = PAIR("kernel", 3, 3), stride = PAIR("stride", 2, 2);
   const shoal_attr_t padding = PAIR("padding", 1, 1);
-  cut_t pool = {"shoal.max_pool2d", "s=3", {"s:2/2#5+1+0"}, {"s:2"}, 0};
+  cut_t pool = {"shoal.max_pool", "s=3", {"s:2/2#5+1+0"}, {"s:2"}, 0};
   assert_ok(run_cut(&b, &pool, TENSORS(x), ATTRS(kernel, stride, padding)));
-  cut_t bare = {"shoal.max_pool2d", "s=3", {"s:2/2#5"}, {"s:2"}, 0};
+  cut_t bare = {"shoal.max_pool", "s=3", {"s:2/2#5"}, {"s:2"}, 0};
   assert_error(MISMATCH, "of x", run_cut(&b, &bare, TENSORS(x), ATTRS(kernel, stride, padding)));
-  cut_t grad = {"shoal.max_pool2d_grad", "s=2", {"s:2+2+1", "s:2+1+0"}, {"s:2"}, 0};
+  cut_t grad = {"shoal.max_pool_grad", "s=2", {"s:2+2+1", "s:2+1+0"}, {"s:2"}, 0};
   assert_ok(
       run_cut(&b, &grad, TENSORS(x, dy), ATTRS(kernel, stride, padding, SHAPE_ATTR(1, 2, 9, 7))));
-  cut_t lacks_x = {"shoal.max_pool2d_grad", "s=2", {"s:2+1+1", "s:2+1+0"}, {"s:2"}, 0};
+  cut_t lacks_x = {"shoal.max_pool_grad", "s=2", {"s:2+1+1", "s:2+1+0"}, {"s:2"}, 0};
   assert_error(MISMATCH, "of x",
                run_cut(&b, &lacks_x, TENSORS(x, dy),
                        ATTRS(kernel, stride, padding, SHAPE_ATTR(1, 2, 9, 7))));
-  cut_t lacks_dy = {"shoal.max_pool2d_grad", "s=2", {"s:2+2+1", "s:2"}, {"s:2"}, 0};
+  cut_t lacks_dy = {"shoal.max_pool_grad", "s=2", {"s:2+2+1", "s:2"}, {"s:2"}, 0};
   assert_error(MISMATCH, "row 2 of dy",
                run_cut(&b, &lacks_dy, TENSORS(x, dy),
                        ATTRS(kernel, stride, padding, SHAPE_ATTR(1, 2, 9, 7))));

@@ -140,7 +140,7 @@ static void backward_w(int64_t x, int64_t w, int64_t y, double **d) {
   d[1][w] += d[2][y] * d[0][x];
 }
 
-static void conv2d(void **state) {
+static void conv(void **state) {
   (void)state;
   bench_t b;
   bench_init(&b);
@@ -163,39 +163,39 @@ static void conv2d(void **state) {
     shoal_tensor_t expected = new_tensor(&b, SHOAL_F64, y_shape, 0);
     visit_all(p, forward, (double *[]){x.data, w.data, expected.data});
     assert_ok(
-        run_named(&b, "shoal.conv2d", TENSORS(x, w), ATTRS(stride, padding, dilation), out, NULL));
+        run_named(&b, "shoal.conv", TENSORS(x, w), ATTRS(stride, padding, dilation), out, NULL));
     assert_true(shoal_shape_equal(&out->shape, &y_shape));
     for (int64_t k = 0; k < shoal_shape_count(&y_shape); ++k) {
-      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv2d", k);
+      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv", k);
     }
     expected = new_tensor(&b, SHOAL_F64, x_shape, 0);
     visit_all(p, backward_x, (double *[]){expected.data, w.data, dy.data});
-    assert_ok(run_named(&b, "shoal.conv2d_grad_x", TENSORS(w, dy),
+    assert_ok(run_named(&b, "shoal.conv_grad_x", TENSORS(w, dy),
                         ATTRS(shoal_attr_shape("shape", &x_shape), stride, padding, dilation), out,
                         NULL));
     for (int64_t k = 0; k < shoal_shape_count(&x_shape); ++k) {
-      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv2d_grad_x", k);
+      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv_grad_x", k);
     }
     expected = new_tensor(&b, SHOAL_F64, w_shape, 0);
     visit_all(p, backward_w, (double *[]){x.data, expected.data, dy.data});
-    assert_ok(run_named(&b, "shoal.conv2d_grad_w", TENSORS(x, dy),
+    assert_ok(run_named(&b, "shoal.conv_grad_w", TENSORS(x, dy),
                         ATTRS(PAIR("kernel", p->kh, p->kw), stride, padding, dilation), out, NULL));
     for (int64_t k = 0; k < shoal_shape_count(&w_shape); ++k) {
-      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv2d_grad_w", k);
+      check_near(at(out, k), at(&expected, k), TOLERANCE, "conv_grad_w", k);
     }
   }
   bench_deinit(&b);
 }
 
 // Ties go to the first; overlapping windows add up.
-static void max_pool2d(void **state) {
+static void max_pool(void **state) {
   (void)state;
   bench_t b;
   bench_init(&b);
   shoal_tensor_t x = new_tensor(&b, SHOAL_F64, SHOAL_SHAPE(1, 1, 3, 3), 0), out[1];
   const double values[] = {1, 3, 3, 0, 3, -1, -5, -6, -7};
   memcpy(x.data, values, sizeof values);
-  assert_ok(run_named(&b, "shoal.max_pool2d", TENSORS(x),
+  assert_ok(run_named(&b, "shoal.max_pool", TENSORS(x),
                       ATTRS(PAIR("kernel", 2, 2), PAIR("stride", 1, 1), PAIR("padding", 0, 0)), out,
                       NULL));
   const double expected[] = {3, 3, 3, 3};
@@ -203,13 +203,13 @@ static void max_pool2d(void **state) {
   shoal_tensor_t dy = new_tensor(&b, SHOAL_F64, SHOAL_SHAPE(1, 1, 2, 2), 0);
   const double slopes[] = {1, 10, 100, 1000};
   memcpy(dy.data, slopes, sizeof slopes);
-  assert_ok(run_named(&b, "shoal.max_pool2d_grad", TENSORS(x, dy),
+  assert_ok(run_named(&b, "shoal.max_pool_grad", TENSORS(x, dy),
                       ATTRS(PAIR("kernel", 2, 2), PAIR("stride", 1, 1), PAIR("padding", 0, 0),
                             shoal_attr_shape("shape", &x.shape)),
                       out, NULL));
   const double gradient[] = {0, 11, 0, 0, 1100, 0, 0, 0, 0};
   assert_memory_equal(out->data, gradient, sizeof gradient);
-  assert_ok(run_named(&b, "shoal.max_pool2d", TENSORS(x),
+  assert_ok(run_named(&b, "shoal.max_pool", TENSORS(x),
                       ATTRS(PAIR("kernel", 3, 3), PAIR("stride", 2, 2), PAIR("padding", 1, 1)), out,
                       NULL));
   const double padded[] = {3, 3, 3, 3};  // padding never wins, though -5.. are negative
@@ -567,8 +567,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul),
       cmocka_unit_test(einsum),
-      cmocka_unit_test(conv2d),
-      cmocka_unit_test(max_pool2d),
+      cmocka_unit_test(conv),
+      cmocka_unit_test(max_pool),
       cmocka_unit_test(attention),
       cmocka_unit_test(layer_norm),
       cmocka_unit_test(cross_entropy),

@@ -100,27 +100,27 @@ static const expected_t EXPECTED[] = {
     {"dropout", "f64[3,5], i64[]<9 ; p=0.3, key=77",
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:flat -> out:flat} {x:sum -> out:sum}"},
     // sliding windows
-    {"conv2d", "f64[2,3,7,5], f64[4,3,3,3] ; stride=[1,1], padding=[1,1]",
+    {"conv", "f64[2,3,7,5], f64[4,3,3,3] ; stride=[1,1], padding=[1,1]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2+1+1 -> out:2} {x:3+1+1 -> out:3} {w:0 -> out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
-    {"conv2d", "f64[1,2,9,10], f64[3,2,3,3] ; stride=[2,1], padding=[1,0]",
+    {"conv", "f64[1,2,9,10], f64[3,2,3,3] ; stride=[2,1], padding=[1,0]",
      "{x:1, w:1 -> out:sum}~ {x:2/2#5+1+0 -> out:2} {x:3#8+0+2 -> out:3} {w:0 -> out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
-    {"conv2d", "f64[1,1,4,9], f64[2,1,7,3] ; stride=[1,1], padding=[3,1]",  // from end to end
+    {"conv", "f64[1,1,4,9], f64[2,1,7,3] ; stride=[1,1], padding=[3,1]",  // from end to end
      "{x:3+1+1 -> out:3} {w:0 -> out:1}~ {-> out:2}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
-    {"conv2d_grad_x", "f32[3,2,3,2], f32[1,3,5,6] ; shape=[1,2,9,7], stride=[2,1], padding=[1,0]",
+    {"conv_grad_x", "f32[3,2,3,2], f32[1,3,5,6] ; shape=[1,2,9,7], stride=[2,1], padding=[1,0]",
      "{w:0, dy:1 -> dx:sum}~ {w:1 -> dx:1}~ {dy:2+0+1 -> dx:2/2#5} {dy:3#7+1+0 -> dx:3} "
      "{w:sum -> dx:sum} {dy:sum -> dx:sum}"},
-    {"conv2d_grad_w", "f64[2,3,7,5], f64[2,4,7,5] ; kernel=[3,3], stride=[1,1], padding=[1,1]",
+    {"conv_grad_w", "f64[2,3,7,5], f64[2,4,7,5] ; kernel=[3,3], stride=[1,1], padding=[1,1]",
      "{x:0, dy:0 -> dw:sum}~ {x:1 -> dw:1}~ {x:2+1+1, dy:2 -> dw:sum} {x:3+1+1, dy:3 -> dw:sum} "
      "{dy:1 -> dw:0}~ {x:sum -> dw:sum} {dy:sum -> dw:sum}"},
-    {"max_pool2d", "f64[2,3,7,9] ; kernel=[2,3], stride=[2,2], padding=[0,1]",
+    {"max_pool", "f64[2,3,7,9] ; kernel=[2,3], stride=[2,2], padding=[0,1]",
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/2#3 -> out:2} {x:3/2#5+1+0 -> out:3}"},
-    {"max_pool2d_grad",
+    {"max_pool_grad",
      "f32[2,3,9,7], f32[2,3,5,4] ; kernel=[3,3], stride=[2,2], padding=[1,1], shape=[2,3,9,7]",
      "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:2/2#5+1+2, dy:2+0+1 -> dx:2/2#5} "
      "{x:3/2#4+1+2, dy:3+0+1 -> dx:3/2#4} {dy:sum -> dx:sum}"},
-    {"max_pool2d_grad",  // a stride of 2 would do with as small a halo, but leaves rows over
+    {"max_pool_grad",  // a stride of 2 would do with as small a halo, but leaves rows over
      "f64[1,1,14,4], f64[1,1,5,4] ; kernel=[2,1], stride=[3,1], padding=[1,0], shape=[1,1,14,4]",
      "{x:2/3#5+1+1, dy:2+0+1 -> dx:2/3#5} {x:3, dy:3 -> dx:3}~ {dy:sum -> dx:sum}"},
     // updates
@@ -235,14 +235,14 @@ static const expected_t MEDIUM[] = {
     {"dropout", "f64[16,24], i64[]<9 ; p=0.3, key=77", NULL},
     {"random_uniform", "i64[]<9 ; shape=[16,24], key=77, dtype=f32, low=0, high=1", NULL},
     {"reduce_max", "f64[16,12,8] ; dims=[0,2]", NULL},
-    {"conv2d", "f64[6,4,14,14], f64[8,4,3,3] ; stride=[1,1], padding=[1,1]", NULL},
-    {"conv2d", "f64[3,2,26,26], f64[8,2,5,5] ; stride=[2,2], padding=[2,2]", NULL},
-    {"conv2d_grad_x",
-     "f64[8,4,3,3], f64[6,8,10,10] ; shape=[6,4,20,20], stride=[2,2], padding=[1,1]", NULL},
-    {"conv2d_grad_w", "f64[6,4,20,20], f64[6,8,10,10] ; kernel=[3,3], stride=[2,2], padding=[1,1]",
+    {"conv", "f64[6,4,14,14], f64[8,4,3,3] ; stride=[1,1], padding=[1,1]", NULL},
+    {"conv", "f64[3,2,26,26], f64[8,2,5,5] ; stride=[2,2], padding=[2,2]", NULL},
+    {"conv_grad_x", "f64[8,4,3,3], f64[6,8,10,10] ; shape=[6,4,20,20], stride=[2,2], padding=[1,1]",
      NULL},
-    {"max_pool2d", "f64[6,4,20,20] ; kernel=[3,3], stride=[2,2], padding=[1,1]", NULL},
-    {"max_pool2d_grad",
+    {"conv_grad_w", "f64[6,4,20,20], f64[6,8,10,10] ; kernel=[3,3], stride=[2,2], padding=[1,1]",
+     NULL},
+    {"max_pool", "f64[6,4,20,20] ; kernel=[3,3], stride=[2,2], padding=[1,1]", NULL},
+    {"max_pool_grad",
      "f64[6,4,20,20], f64[6,4,10,10] ; kernel=[3,3], stride=[2,2], padding=[1,1], "
      "shape=[6,4,20,20]",
      NULL},
@@ -285,15 +285,15 @@ static const expected_t LARGE[] = {
     {"attention", "bf16[64,12,1024,64], bf16[64,12,1024,64], bf16[64,12,1024,64] ; causal=1",
      "{q:0, k:0, v:0 -> out:0, lse:0}~ {q:1, k:1, v:1 -> out:1, lse:1}~ {q:2 -> out:2, lse:2}~ "
      "{k:2, v:2 -> out:lse, lse:lse}~ {v:sum -> out:sum}"},
-    {"conv2d", "f32[256,3,224,224], f32[64,3,7,7] ; stride=[2,2], padding=[3,3]",
+    {"conv", "f32[256,3,224,224], f32[64,3,7,7] ; stride=[2,2], padding=[3,3]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+3+2 -> out:2} {x:3/2+3+2 -> out:3} {w:0 -> "
      "out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
-    {"conv2d", "f32[3,2,226,226], f32[2,2,5,5] ; stride=[2,2], padding=[2,2]",  // 5 stays 5
+    {"conv", "f32[3,2,226,226], f32[2,2,5,5] ; stride=[2,2], padding=[2,2]",  // 5 stays 5
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+2+1 -> out:2} {x:3/2+2+1 -> out:3} {w:0 -> "
      "out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},
-    {"conv2d", "f32[32,64,55,55], f32[64,64,1,1] ; stride=[2,2], padding=[0,0]",
+    {"conv", "f32[32,64,55,55], f32[64,64,1,1] ; stride=[2,2], padding=[0,0]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2#28 -> out:2} {x:3/2#28 -> out:3} {w:0 -> "
      "out:1}~ "
      "{x:sum -> out:sum} {w:sum -> out:sum}"},

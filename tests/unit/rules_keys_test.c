@@ -175,7 +175,7 @@ static void test_sizes_do_not_matter(void **state) {
        "bf16[8,96,2048,128], bf16[8,96,2048,128], bf16[8,96,2048,128] ; causal=1"},
       {"shoal.embedding_grad", "i32[2,3]<9, f32[2,3,5] ; rows=9",
        "i32[8,64]<64, f32[8,64,64] ; rows=64", "i32[2,2]<2, f32[2,2,2] ; rows=2"},
-      {"shoal.conv2d", "f32[2,3,32,28], f32[4,3,3,3] ; stride=[1,1], padding=[1,1]",
+      {"shoal.conv", "f32[2,3,32,28], f32[4,3,3,3] ; stride=[1,1], padding=[1,1]",
        "f32[64,64,64,64], f32[64,64,3,3] ; stride=[1,1], padding=[1,1]",
        "f32[5,3,20,30], f32[3,3,3,3] ; stride=[1,1], padding=[1,1]"},
       {"shoal.dropout", "f32[8,64], i64[]<9 ; p=0.1, key=7", "f32[3,3], i64[]<9 ; p=0.1, key=9",
@@ -208,10 +208,10 @@ static void test_relations_matter(void **state) {
       {"shoal.transpose", "f32[8,64] ; perm=[1,0]", "f32[8,64] ; perm=[0,1]"},
       {"shoal.cast", "f32[8] ; dtype=bf16", "f32[8] ; dtype=i64"},
       // strides that come out even, and not
-      {"shoal.conv2d", "f32[2,3,32,32], f32[4,3,1,1] ; stride=[2,2], padding=[0,0]",
+      {"shoal.conv", "f32[2,3,32,32], f32[4,3,1,1] ; stride=[2,2], padding=[0,0]",
        "f32[2,3,33,33], f32[4,3,1,1] ; stride=[2,2], padding=[0,0]"},
       // kernels
-      {"shoal.conv2d", "f32[2,3,32,32], f32[4,3,3,3] ; stride=[1,1], padding=[1,1]",
+      {"shoal.conv", "f32[2,3,32,32], f32[4,3,3,3] ; stride=[1,1], padding=[1,1]",
        "f32[2,3,32,32], f32[4,3,5,5] ; stride=[1,1], padding=[1,1]"},
   };
   bench_t b;

@@ -81,7 +81,7 @@ static void test_cuts(void **state) {
   assert_cut(&b, &row, 2, SHOAL_SHAPE(3, 12), &plain, "x:1*(5,7)");
 
   // halo, dealt by items
-  shoal_way_t conv = parse(&b, "shoal.conv2d", 2, "{x:2/2#5+1+0 -> out:2}");
+  shoal_way_t conv = parse(&b, "shoal.conv", 2, "{x:2/2#5+1+0 -> out:2}");
   assert_int_equal(conv.items, 5);
   assert_cut(&b, &conv, 0, SHOAL_SHAPE(1, 2, 9, 7), &plain, "x:2/2#5+1+0");
   assert_cut(&b, &conv, 0, SHOAL_SHAPE(1, 2, 9, 7), &(shoal_item_cut_t){.unit = 2}, "x:2/4#3+1+0");
@@ -156,7 +156,7 @@ static void test_matches(void **state) {
   assert_match(&b, &fused, 0, all, "x:1/64", 1, one, NULL);
   assert_match(&b, &fused, 1, one, "x:1/64", 0, all, "x:1*3/64");
 
-  shoal_way_t conv = parse(&b, "shoal.conv2d", 2, "{x:2/2#5+1+0 -> out:2}");
+  shoal_way_t conv = parse(&b, "shoal.conv", 2, "{x:2/2#5+1+0 -> out:2}");
   const shoal_shape_t image = SHOAL_SHAPE(1, 2, 9, 7), out = SHOAL_SHAPE(1, 3, 5, 7);
   assert_match(&b, &conv, 0, image, "x:2/2", 2, out, "x:2");  // halos apart
   assert_match(&b, &conv, 2, out, "x:2/2", 0, image, "x:2/4#3+1+0");

@@ -1,7 +1,7 @@
-// 2-d convolution of x [N,C,H,W] with w [O,C,KH,KW] (cross-correlation, as in deep learning), and
-// its two gradients. Windows lie in global coordinates (window.h), so that a part of the rows or
-// columns with its halo computes its share:
-//   out[n,o,y,x]  = sum over c, taps of x[n,c,in(y,tap),in(x,tap)] w[o,c,tap]
+// Convolution of x [N,C,S..] with w [O,C,K..] over one to three dims (cross-correlation, as in deep
+// learning), and its two gradients. Windows lie in global coordinates (window.h), so that a part of
+// a dim with its halo computes its share:
+//   out[n,o,s..]  = sum over c, taps of x[n,c,in(s,tap)..] w[o,c,tap..]
 //   dx            = the same pairs, summed for each input          (needs the dy that see it)
 //   dw            = the same pairs, summed for each tap            (a part of dy: a partial sum)
 #ifndef KERNELS_HERE
@@ -18,16 +18,16 @@
 
 // ---- forward ---------------------------------------------------------------------------
 
-enum { STRIDE, PADDING, DILATION, HEIGHT, WIDTH, PLACE_X, PLACE_OUT };
+enum { STRIDE, PADDING, DILATION, SHAPE, PLACE_X, PLACE_OUT };
 
 static shoal_status_t conv_window(const shoal_call_t *call, shoal_window_t *out_window) {
   const shoal_type_t *x = &call->inputs[0], *w = &call->inputs[1];
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 4));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->shape.rank));
   REQUIRE(call, x->shape.dims[1] == w->shape.dims[1], "x has %lld channels and w %lld",
           (long long)x->shape.dims[1], (long long)w->shape.dims[1]);
-  return shoal_window_read(call, w->shape.dims[2], w->shape.dims[3], STRIDE, PADDING, DILATION,
+  return shoal_window_read(call, w->shape.rank - 2, &w->shape.dims[2], STRIDE, PADDING, DILATION,
                            out_window);
 }
 
@@ -36,55 +36,59 @@ static shoal_status_t conv_places(const shoal_call_t *call, shoal_window_t *out_
                                   shoal_place_t *out_out) {
   SHOAL_RETURN_IF_ERROR(conv_window(call, out_window));
   const shoal_shape_t *x = &call->inputs[0].shape, *w = &call->inputs[1].shape;
-  *out_shape = (shoal_shape_t){.rank = 4, .dims = {x->dims[0], w->dims[0]}};
-  return shoal_window_places(call, out_window, HEIGHT, PLACE_X, PLACE_OUT, out_shape, out_x,
+  *out_shape = (shoal_shape_t){.dims = {x->dims[0], w->dims[0]}};
+  return shoal_window_places(call, out_window, SHAPE, PLACE_X, PLACE_OUT, out_shape, out_x,
                              out_out);
 }
 
-static void conv2d_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
+static void conv_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
   shoal_window_t window;
   shoal_status_t status = conv_window(call, &window);
-  if (!status) shoal_window_complete(&window, &call->inputs[0].shape, &attrs[HEIGHT]);
+  if (!status) {
+    shoal_window_complete(&window, &call->inputs[0].shape, call->inputs[1].shape.dims[0],
+                          &attrs[SHAPE]);
+  }
   shoal_status_free(status);  // infer says it again
 }
 
-static shoal_status_t conv2d_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+static shoal_status_t conv_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_window_t window;
   shoal_place_t x, out;
   out_types[0].dtype = call->inputs[0].dtype;
   return conv_places(call, &window, &out_types[0].shape, &x, &out);
 }
 
-static int64_t conv2d_workspace(const shoal_call_t *call) {
+static int64_t conv_workspace(const shoal_call_t *call) {
   return shoal_taps_bytes(&call->outputs[0].shape, &call->inputs[1].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-OP_KERNEL(conv2d) {
+OP_KERNEL(conv) {
   if (shoal_kernel_is_half(call)) {
-    return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_kernel);
+    return shoal_kernel_widened(call, inputs, outputs, workspace, conv_kernel);
   }
   shoal_window_t window;
   shoal_shape_t shape;
   shoal_place_t x, out;
   SHOAL_RETURN_IF_ERROR(conv_places(call, &window, &shape, &x, &out));
-  const shoal_taps_t taps = shoal_taps_at(&shape, window.kernel, workspace);
+  const shoal_taps_t taps = shoal_taps_at(&shape, &window, workspace);
   SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &out, &taps));
-  RUN(conv2d, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
+  RUN(conv, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
 
-OP_GRADIENT(conv2d) {
+OP_GRADIENT(conv) {
   const shoal_attr_value_t *a = call->attrs;
-  const shoal_attr_t stride = shoal_attr_ints("stride", 2, a[STRIDE].ints);
-  const shoal_attr_t padding = shoal_attr_ints("padding", 2, a[PADDING].ints);
-  const shoal_attr_t dilation = shoal_attr_ints("dilation", 2, a[DILATION].ints);
+  const shoal_attr_t stride = shoal_attr_ints("stride", a[STRIDE].count, a[STRIDE].ints);
+  const shoal_attr_t padding = shoal_attr_ints("padding", a[PADDING].count, a[PADDING].ints);
+  const shoal_attr_t dilation = shoal_attr_ints("dilation", a[DILATION].count, a[DILATION].ints);
   (void)out;
   in_grads[0] = shoal_emit_one(
-      e, "shoal.conv2d_grad_x", REFS(in[1], grads[0]),
+      e, "shoal.conv_grad_x", REFS(in[1], grads[0]),
       ATTRS(shoal_attr_shape("shape", &call->inputs[0].shape), stride, padding, dilation));
-  in_grads[1] = shoal_emit_one(e, "shoal.conv2d_grad_w", REFS(in[0], grads[0]),
-                               ATTRS(shoal_attr_ints("kernel", 2, &call->inputs[1].shape.dims[2]),
+  in_grads[1] = shoal_emit_one(e, "shoal.conv_grad_w", REFS(in[0], grads[0]),
+                               ATTRS(shoal_attr_ints("kernel", call->inputs[1].shape.rank - 2,
+                                                     &call->inputs[1].shape.dims[2]),
                                      stride, padding, dilation));
 }
 
@@ -93,31 +97,33 @@ static double pair_flops(const shoal_shape_t *big, double partners) {
   return 2.0 * (double)shoal_shape_count(big) * partners;
 }
 
-static void conv2d_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+static void conv_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   const shoal_shape_t *w = &call->inputs[1].shape;
   out_cost->flops = pair_flops(&call->outputs[0].shape, (double)shoal_shape_product(w, 1, w->rank));
 }
 
-const shoal_op_t shoal_op_conv2d = {
-    .name = "shoal.conv2d",
+const shoal_op_t shoal_op_conv = {
+    .name = "shoal.conv",
     .doc =
-        "2-d convolution (cross-correlation) of x [N, C, H, W] with w [O, C, KH, KW], zero "
-        "padding.",
+        "Convolution (cross-correlation) of x [N, C, ...] with w [O, C, ...] over one to three "
+        "dims, "
+        "zero padding.",
+    .window = "stride",
     SHOAL_OP_INPUTS("x", "w"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
-                   SHOAL_WINDOW_SIZE("height", 2), SHOAL_WINDOW_SIZE("width", 3),
-                   SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
+                   SHOAL_WINDOW_SHAPE, SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
-    .complete = conv2d_complete,
-    .infer = conv2d_infer,
-    .gradient = conv2d_gradient,
-    .cost = conv2d_cost,
-    .workspace = conv2d_workspace,
-    .kernel = conv2d_kernel,
+    .complete = conv_complete,
+    .infer = conv_infer,
+    .gradient = conv_gradient,
+    .cost = conv_cost,
+    .workspace = conv_workspace,
+    .kernel = conv_kernel,
     SHOAL_OP_CASES("f64[2,3,7,5], f64[4,3,3,3] ; stride=[1,1], padding=[1,1]",
                    "f32[1,2,9,7], f32[3,2,3,2] ; stride=[2,1], padding=[1,0]",
-                   "f64[1,2,10,6], f64[2,2,3,3] ; stride=[1,1], padding=[0,0]",
+                   "f64[2,2,9], f64[3,2,4] ; stride=[2], padding=[1]",
+                   "f64[1,2,4,5,6], f64[2,2,3,1,2] ; stride=[1,1,2], padding=[1,0,1]",
                    "f64[1,1,9,9], f64[2,1,3,3] ; stride=[2,2], padding=[2,2], dilation=[2,2]",
                    "bf16[1,2,5,5], bf16[2,2,2,2] ; stride=[1,1], padding=[0,0]"),
 };
@@ -131,69 +137,71 @@ static shoal_status_t grad_x_places(const shoal_call_t *call, shoal_window_t *ou
                                     shoal_place_t *out_dy) {
   const shoal_shape_t *w = &call->inputs[0].shape, *dy = &call->inputs[1].shape;
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 4));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, w->rank));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, GX_SHAPE, out_shape));
   REQUIRE(call, w->dims[0] == dy->dims[1], "w has %lld outputs and dy %lld channels",
           (long long)w->dims[0], (long long)dy->dims[1]);
-  REQUIRE(
-      call,
-      out_shape->rank == 4 && out_shape->dims[0] == dy->dims[0] && out_shape->dims[1] == w->dims[1],
-      "shape must be [N, C, H, W] with dy's N and w's C");
-  SHOAL_RETURN_IF_ERROR(shoal_window_read(call, w->dims[2], w->dims[3], GX_STRIDE, GX_PADDING,
+  REQUIRE(call,
+          out_shape->rank == w->rank && out_shape->dims[0] == dy->dims[0] &&
+              out_shape->dims[1] == w->dims[1],
+          "shape must be [N, C, ...] with dy's N and w's C");
+  SHOAL_RETURN_IF_ERROR(shoal_window_read(call, w->rank - 2, &w->dims[2], GX_STRIDE, GX_PADDING,
                                           GX_DILATION, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GX_PLACE_DY, dy, out_dy));
   return shoal_check_place(call, GX_PLACE_X, out_shape, out_x);
 }
 
-static shoal_status_t conv2d_grad_x_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+static shoal_status_t conv_grad_x_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_window_t window;
   shoal_place_t x, dy;
   out_types[0].dtype = call->inputs[0].dtype;
   return grad_x_places(call, &window, &out_types[0].shape, &x, &dy);
 }
 
-static int64_t conv2d_grad_x_workspace(const shoal_call_t *call) {
+static int64_t conv_grad_x_workspace(const shoal_call_t *call) {
   return shoal_taps_bytes(&call->outputs[0].shape, &call->inputs[0].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-OP_KERNEL(conv2d_grad_x) {
+OP_KERNEL(conv_grad_x) {
   if (shoal_kernel_is_half(call)) {
-    return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_grad_x_kernel);
+    return shoal_kernel_widened(call, inputs, outputs, workspace, conv_grad_x_kernel);
   }
   shoal_window_t window;
   shoal_shape_t shape;
   shoal_place_t x, dy;
   SHOAL_RETURN_IF_ERROR(grad_x_places(call, &window, &shape, &x, &dy));
-  const shoal_taps_t taps = shoal_taps_at(&shape, window.kernel, workspace);
+  const shoal_taps_t taps = shoal_taps_at(&shape, &window, workspace);
   SHOAL_RETURN_IF_ERROR(shoal_taps_outputs(call, &window, &x, &dy, &taps));
-  RUN(conv2d_grad_x, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
+  RUN(conv_grad_x, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
 
-static void conv2d_grad_x_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+static void conv_grad_x_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   const shoal_shape_t *w = &call->inputs[0].shape;
   out_cost->flops = pair_flops(&call->inputs[1].shape, (double)shoal_shape_product(w, 1, w->rank));
 }
 
-const shoal_op_t shoal_op_conv2d_grad_x = {
-    .name = "shoal.conv2d_grad_x",
-    .doc = "Gradient of conv2d with respect to x.",
+const shoal_op_t shoal_op_conv_grad_x = {
+    .name = "shoal.conv_grad_x",
+    .doc = "Gradient of conv with respect to x.",
+    .window = "stride",
     SHOAL_OP_INPUTS("w", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"), SHOAL_WINDOW_STRIDE,
                    SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
                    SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(1)),
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_OUTPUT(0))),
-    .infer = conv2d_grad_x_infer,
-    .cost = conv2d_grad_x_cost,
-    .workspace = conv2d_grad_x_workspace,
-    .kernel = conv2d_grad_x_kernel,
+    .infer = conv_grad_x_infer,
+    .cost = conv_grad_x_cost,
+    .workspace = conv_grad_x_workspace,
+    .kernel = conv_grad_x_kernel,
     SHOAL_OP_CASES(
         "f64[4,3,3,3], f64[2,4,7,5] ; shape=[2,3,7,5], stride=[1,1], padding=[1,1]",
         "f32[3,2,3,2], f32[1,3,5,6] ; shape=[1,2,9,7], stride=[2,1], padding=[1,0]",
         "f64[2,1,3,3], f64[1,2,5,5] ; shape=[1,1,9,9], stride=[2,2], padding=[2,2], dilation=[2,2]",
+        "f64[3,2,4], f64[2,3,4] ; shape=[2,2,9], stride=[2], padding=[1]",
         "bf16[2,2,2,2], bf16[1,2,4,4] ; shape=[1,2,5,5], stride=[1,1], padding=[0,0]"),
 };
 
@@ -207,76 +215,81 @@ static shoal_status_t grad_w_places(const shoal_call_t *call, shoal_window_t *ou
   const shoal_shape_t *x = &call->inputs[0].shape, *dy = &call->inputs[1].shape;
   shoal_shape_t kernel;
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 4));
-  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
+  SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->rank));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, GW_KERNEL, &kernel));
-  REQUIRE(call, kernel.rank == 2, "kernel needs two numbers (rows, columns)");
+  REQUIRE(call, kernel.rank == x->rank - 2, "kernel needs %d numbers, not %d", x->rank - 2,
+          kernel.rank);
   REQUIRE(call, x->dims[0] == dy->dims[0], "x and dy differ in N");
-  SHOAL_RETURN_IF_ERROR(shoal_window_read(call, kernel.dims[0], kernel.dims[1], GW_STRIDE,
-                                          GW_PADDING, GW_DILATION, out_window));
-  *out_shape =
-      (shoal_shape_t){.rank = 4, .dims = {dy->dims[1], x->dims[1], kernel.dims[0], kernel.dims[1]}};
+  SHOAL_RETURN_IF_ERROR(shoal_window_read(call, kernel.rank, kernel.dims, GW_STRIDE, GW_PADDING,
+                                          GW_DILATION, out_window));
+  *out_shape = (shoal_shape_t){.rank = x->rank, .dims = {dy->dims[1], x->dims[1]}};
+  for (int32_t i = 0; i < kernel.rank; ++i) out_shape->dims[2 + i] = kernel.dims[i];
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GW_PLACE_X, x, out_x));
   return shoal_check_place(call, GW_PLACE_DY, dy, out_dy);
 }
 
-static shoal_status_t conv2d_grad_w_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+static shoal_status_t conv_grad_w_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_window_t window;
   shoal_place_t x, dy;
   out_types[0].dtype = call->inputs[0].dtype;
   return grad_w_places(call, &window, &out_types[0].shape, &x, &dy);
 }
 
-static int64_t conv2d_grad_w_workspace(const shoal_call_t *call) {
+static int64_t conv_grad_w_workspace(const shoal_call_t *call) {
   return shoal_taps_bytes(&call->inputs[1].shape, &call->outputs[0].shape.dims[2]) +
          shoal_kernel_widen_bytes(call);
 }
 
-OP_KERNEL(conv2d_grad_w) {
+OP_KERNEL(conv_grad_w) {
   if (shoal_kernel_is_half(call)) {
-    return shoal_kernel_widened(call, inputs, outputs, workspace, conv2d_grad_w_kernel);
+    return shoal_kernel_widened(call, inputs, outputs, workspace, conv_grad_w_kernel);
   }
   shoal_window_t window;
   shoal_shape_t shape;
   shoal_place_t x, dy;
   SHOAL_RETURN_IF_ERROR(grad_w_places(call, &window, &shape, &x, &dy));
-  const shoal_taps_t taps = shoal_taps_at(&inputs[1].shape, window.kernel, workspace);
+  const shoal_taps_t taps = shoal_taps_at(&inputs[1].shape, &window, workspace);
   SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &dy, &taps));
-  RUN(conv2d_grad_w, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
+  RUN(conv_grad_w, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
   return NULL;
 }
 
-static void conv2d_grad_w_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+static void conv_grad_w_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   const shoal_shape_t *w = &call->outputs[0].shape;
   out_cost->flops = pair_flops(&call->inputs[1].shape, (double)shoal_shape_product(w, 1, w->rank));
 }
 
-const shoal_op_t shoal_op_conv2d_grad_w = {
-    .name = "shoal.conv2d_grad_w",
-    .doc = "Gradient of conv2d with respect to w.",
+const shoal_op_t shoal_op_conv_grad_w = {
+    .name = "shoal.conv_grad_w",
+    .doc = "Gradient of conv with respect to w.",
+    .window = "stride",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dw"),
-    SHOAL_OP_ATTRS(SHOAL_WINDOW_ATTR("kernel", "size of w's window: rows, columns"),
+    SHOAL_OP_ATTRS(SHOAL_WINDOW_ATTR("kernel", "size of w's window along each dim"),
                    SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(1))),
-    .infer = conv2d_grad_w_infer,
-    .cost = conv2d_grad_w_cost,
-    .workspace = conv2d_grad_w_workspace,
-    .kernel = conv2d_grad_w_kernel,
+    .infer = conv_grad_w_infer,
+    .cost = conv_grad_w_cost,
+    .workspace = conv_grad_w_workspace,
+    .kernel = conv_grad_w_kernel,
     SHOAL_OP_CASES(
         "f64[2,3,7,5], f64[2,4,7,5] ; kernel=[3,3], stride=[1,1], padding=[1,1]",
         "f32[1,2,9,7], f32[1,3,5,6] ; kernel=[3,2], stride=[2,1], padding=[1,0]",
         "f64[1,1,9,9], f64[1,2,5,5] ; kernel=[3,3], stride=[2,2], padding=[2,2], dilation=[2,2]",
+        "f64[2,2,9], f64[2,3,4] ; kernel=[4], stride=[2], padding=[1]",
         "bf16[1,2,5,5], bf16[1,2,4,4] ; kernel=[2,2], stride=[1,1], padding=[0,0]"),
 };
 
 #else  // per element type
 
-// Row y of channel c of image n.
-static inline R *K(line)(const shoal_tensor_t *tensor, int64_t n, int64_t c, int64_t y) {
-  const int64_t *dims = tensor->shape.dims;
-  return (R *)tensor->data + ((n * dims[1] + c) * dims[2] + y) * dims[3];
+// Row y of plane z of channel c of image n.
+static inline R *K(line)(const shoal_tensor_t *tensor, int64_t n, int64_t c, int64_t z, int64_t y) {
+  const shoal_shape_t *shape = &tensor->shape;
+  const int64_t planes = shoal_window_size(shape, 0), rows = shoal_window_size(shape, 1);
+  return (R *)tensor->data +
+         (((n * shape->dims[1] + c) * planes + z) * rows + y) * shoal_window_size(shape, 2);
 }
 
 // to[i] += f from[taps[i * kernel]], where there is one.
@@ -289,56 +302,64 @@ static inline void K(gather)(R f, const R *restrict from, const int64_t *taps, i
 }
 
 // Forward and the gradient of x are one loop: `to` [N,A,..] sums `from` [N,B,..] through taps, with
-// weights w[A,B,KH,KW] or, swapped, w[B,A,KH,KW].
+// weights w[A,B,K..] or, swapped, w[B,A,K..].
 static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool swapped,
                          const shoal_tensor_t *from, const shoal_tensor_t *to) {
-  const int64_t *dims = to->shape.dims, kh = taps->kernel[0], kw = taps->kernel[1];
-  for (int64_t line = 0; line < dims[0] * dims[1] * dims[2]; ++line) {
-    const int64_t y = line % dims[2], a = line / dims[2] % dims[1], n = line / dims[2] / dims[1];
-    R *out = K(line)(to, n, a, y);
-    for (int64_t x = 0; x < dims[3]; ++x) out[x] = 0;
+  const int64_t channels = to->shape.dims[1], planes = shoal_window_size(&to->shape, 0);
+  const int64_t rows = shoal_window_size(&to->shape, 1), columns = shoal_window_size(&to->shape, 2);
+  const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
+  for (int64_t line = 0; line < to->shape.dims[0] * channels * planes * rows; ++line) {
+    const int64_t y = line % rows, z = line / rows % planes, a = line / rows / planes % channels;
+    const int64_t n = line / rows / planes / channels;
+    R *out = K(line)(to, n, a, z, y);
+    for (int64_t x = 0; x < columns; ++x) out[x] = 0;
     for (int64_t b = 0; b < from->shape.dims[1]; ++b) {
-      for (int64_t i = 0; i < kh; ++i) {
-        const int64_t row = taps->table[0][y * kh + i];
-        if (row < 0) continue;
-        const R *weights = swapped ? K(line)(w, b, a, i) : K(line)(w, a, b, i);
+      for (int64_t t = 0; t < kd * kh; ++t) {
+        const int64_t plane = taps->table[0][z * kd + t / kh];
+        const int64_t row = taps->table[1][y * kh + t % kh];
+        if (plane < 0 || row < 0) continue;
+        const R *weights =
+            swapped ? K(line)(w, b, a, t / kh, t % kh) : K(line)(w, a, b, t / kh, t % kh);
+        const R *in = K(line)(from, n, b, plane, row);
         for (int64_t j = 0; j < kw; ++j) {
-          K(gather)(weights[j], K(line)(from, n, b, row), taps->table[1] + j, kw, dims[3], out);
+          K(gather)(weights[j], in, taps->table[2] + j, kw, columns, out);
         }
       }
     }
   }
 }
 
-static void K(conv2d)(const shoal_taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *w,
-                      const shoal_tensor_t *out) {
+static void K(conv)(const shoal_taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *w,
+                    const shoal_tensor_t *out) {
   K(correlate)(taps, w, false, x, out);
 }
 
-static void K(conv2d_grad_x)(const shoal_taps_t *taps, const shoal_tensor_t *w,
-                             const shoal_tensor_t *dy, const shoal_tensor_t *dx) {
+static void K(conv_grad_x)(const shoal_taps_t *taps, const shoal_tensor_t *w,
+                           const shoal_tensor_t *dy, const shoal_tensor_t *dx) {
   K(correlate)(taps, w, true, dy, dx);
 }
 
-static void K(conv2d_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
-                             const shoal_tensor_t *dy, const shoal_tensor_t *dw) {
-  const int64_t *w = dw->shape.dims, *dims = dy->shape.dims, kh = w[2], kw = w[3];
+static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
+                           const shoal_tensor_t *dy, const shoal_tensor_t *dw) {
+  const int64_t *w = dw->shape.dims, planes = shoal_window_size(&dy->shape, 0);
+  const int64_t rows = shoal_window_size(&dy->shape, 1), columns = shoal_window_size(&dy->shape, 2);
+  const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
   R *out = dw->data;
-  for (int64_t oc = 0; oc < w[0] * w[1]; ++oc) {
-    for (int64_t tap = 0; tap < kh * kw; ++tap) {
-      R sum = 0;
-      for (int64_t line = 0; line < dims[0] * dims[2]; ++line) {
-        const int64_t n = line / dims[2], y = line % dims[2];
-        const int64_t row = taps->table[0][y * kh + tap / kw];
-        if (row < 0) continue;
-        const R *from = K(line)(x, n, oc % w[1], row), *slope = K(line)(dy, n, oc / w[1], y);
-        for (int64_t i = 0; i < dims[3]; ++i) {
-          const int64_t at = taps->table[1][i * kw + tap % kw];
-          if (at >= 0) sum += slope[i] * from[at];
-        }
+  for (int64_t i = 0; i < w[0] * w[1] * kd * kh * kw; ++i) {
+    const int64_t tx = i % kw, ty = i / kw % kh, tz = i / kw / kh % kd, oc = i / kw / kh / kd;
+    R sum = 0;
+    for (int64_t line = 0; line < dy->shape.dims[0] * planes * rows; ++line) {
+      const int64_t y = line % rows, z = line / rows % planes, n = line / rows / planes;
+      const int64_t plane = taps->table[0][z * kd + tz], row = taps->table[1][y * kh + ty];
+      if (plane < 0 || row < 0) continue;
+      const R *from = K(line)(x, n, oc % w[1], plane, row),
+              *slope = K(line)(dy, n, oc / w[1], z, y);
+      for (int64_t k = 0; k < columns; ++k) {
+        const int64_t at = taps->table[2][k * kw + tx];
+        if (at >= 0) sum += slope[k] * from[at];
       }
-      *out++ = sum;
     }
+    out[i] = sum;
   }
 }
 

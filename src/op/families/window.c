@@ -3,68 +3,94 @@
 
 #include "op/families/kernel.h"
 
-static shoal_status_t read_pair(const shoal_call_t *call, int32_t attr, int64_t least,
-                                int64_t out_values[2]) {
+static const char *const NAMES[SHOAL_DIRECTIONS] = {"plane", "row", "column"};
+
+shoal_status_t shoal_window_rank(const shoal_call_t *call) {
+  const int32_t rank = call->inputs[0].shape.rank;
+  REQUIRE(call, rank >= 3 && rank <= 2 + SHOAL_DIRECTIONS,
+          "%s must have one to three dims behind [N, C], not %d", call->op->inputs[0], rank - 2);
+  return NULL;
+}
+
+static shoal_status_t read_numbers(const shoal_call_t *call, int32_t dims, int32_t attr,
+                                   int64_t least, int64_t out_values[SHOAL_DIRECTIONS]) {
   const shoal_attr_value_t *value = &call->attrs[attr];
-  const char *name = call->op->attrs[attr].name;
-  REQUIRE(call, value->count == 2, "%s needs two numbers (rows, columns), not %d", name,
-          value->count);
-  for (int32_t i = 0; i < 2; ++i) {
+  const shoal_attr_schema_t *schema = &call->op->attrs[attr];
+  if (schema->optional && value->count == 0) return NULL;
+  REQUIRE(call, value->count == dims, "%s needs %d numbers, one for each dim behind [N, C], not %d",
+          schema->name, dims, value->count);
+  for (int32_t i = 0; i < dims; ++i) {
     REQUIRE(call, value->ints[i] >= least && value->ints[i] < INT32_MAX,
-            "%s must be at least %lld, not %lld", name, (long long)least,
+            "%s must be at least %lld, not %lld", schema->name, (long long)least,
             (long long)value->ints[i]);
-    out_values[i] = value->ints[i];
+    out_values[SHOAL_DIRECTIONS - dims + i] = value->ints[i];
   }
   return NULL;
 }
 
-shoal_status_t shoal_window_read(const shoal_call_t *call, int64_t rows, int64_t columns,
+shoal_status_t shoal_window_read(const shoal_call_t *call, int32_t dims, const int64_t *kernel,
                                  int32_t stride, int32_t padding, int32_t dilation,
                                  shoal_window_t *out_window) {
-  *out_window = (shoal_window_t){.kernel = {rows, columns}, .dilation = {1, 1}};
-  REQUIRE(call, rows >= 1 && columns >= 1, "the kernel is empty");
-  SHOAL_RETURN_IF_ERROR(read_pair(call, stride, 1, out_window->stride));
-  SHOAL_RETURN_IF_ERROR(read_pair(call, padding, 0, out_window->padding));
+  *out_window = (shoal_window_t){
+      .dims = dims, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
+  for (int32_t i = 0; i < dims; ++i) {
+    REQUIRE(call, kernel[i] >= 1, "the kernel is empty");
+    out_window->kernel[SHOAL_DIRECTIONS - dims + i] = kernel[i];
+  }
+  SHOAL_RETURN_IF_ERROR(read_numbers(call, dims, stride, 1, out_window->stride));
+  SHOAL_RETURN_IF_ERROR(read_numbers(call, dims, padding, 0, out_window->padding));
   if (dilation < 0) return NULL;
-  return read_pair(call, dilation, 1, out_window->dilation);
+  return read_numbers(call, dims, dilation, 1, out_window->dilation);
 }
 
 static int64_t reach_of(const shoal_window_t *window, int32_t i) {
   return window->dilation[i] * (window->kernel[i] - 1) + 1;
 }
 
-shoal_status_t shoal_window_fits(const shoal_call_t *call, const shoal_window_t *window,
-                                 const shoal_shape_t *whole) {
-  for (int32_t i = 0; i < 2; ++i) {
-    const int64_t reach = reach_of(window, i), size = whole->dims[2 + i];
-    REQUIRE(call, reach <= size + 2 * window->padding[i],
-            "the kernel spans %lld %s, but x has %lld and %lld of padding", (long long)reach,
-            i ? "columns" : "rows", (long long)size, 2 * (long long)window->padding[i]);
-  }
-  return NULL;
-}
-
-int64_t shoal_window_count(const shoal_window_t *window, int32_t i, const shoal_attr_value_t *given,
-                           int64_t size) {
-  if (given->i >= 0) return given->i;
+int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size) {
   const int64_t room = size + 2 * window->padding[i] - reach_of(window, i);
   return room < 0 ? 0 : room / window->stride[i] + 1;
 }
 
+static shoal_status_t check_fit(const shoal_call_t *call, const shoal_window_t *window,
+                                const shoal_shape_t *whole) {
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
+    const int64_t reach = reach_of(window, i), size = shoal_window_size(whole, i);
+    REQUIRE(call, reach <= size + 2 * window->padding[i],
+            "the kernel spans %lld %ss, but x has %lld and %lld of padding", (long long)reach,
+            NAMES[i], (long long)size, 2 * (long long)window->padding[i]);
+  }
+  return NULL;
+}
+
 static int64_t global_index(const shoal_place_t *place, int32_t dim, int64_t i) {
-  return place->index[dim] ? place->index[dim][i] : i;
+  return dim >= 2 && place->index[dim] ? place->index[dim][i] : i;
 }
 
 static int64_t local_tap(const shoal_place_t *place, int32_t dim, int64_t global) {
+  if (dim < 2) return global == 0 ? 0 : SHOAL_TAP_NONE;
   if (global < 0 || global >= place->whole.dims[dim]) return SHOAL_TAP_NONE;
   const int64_t local = shoal_place_local(place, dim, global);
   return local < 0 ? SHOAL_TAP_MISSING : local;
 }
 
+// The result's shape: its first two dims are given, the others are as many windows as fit.
+static void fit_shape(const shoal_window_t *window, const shoal_shape_t *input,
+                      shoal_shape_t *shape) {
+  shape->rank = input->rank;
+  for (int32_t i = SHOAL_DIRECTIONS - window->dims; i < SHOAL_DIRECTIONS; ++i) {
+    shape->dims[shoal_window_dim(input, i)] =
+        shoal_window_count(window, i, shoal_window_size(input, i));
+  }
+}
+
 void shoal_window_complete(const shoal_window_t *window, const shoal_shape_t *input,
-                           shoal_attr_value_t sizes[2]) {
-  for (int32_t i = 0; i < 2; ++i)
-    sizes[i].i = shoal_window_count(window, i, &sizes[i], input->dims[2 + i]);
+                           int64_t channels, shoal_attr_value_t *value) {
+  if (value->count != 0) return;
+  shoal_shape_t shape = {.dims = {input->dims[0], channels}};
+  fit_shape(window, input, &shape);
+  value->count = shape.rank;
+  for (int32_t d = 0; d < shape.rank; ++d) value->ints[d] = shape.dims[d];
 }
 
 shoal_status_t shoal_window_places(const shoal_call_t *call, const shoal_window_t *window,
@@ -72,19 +98,30 @@ shoal_status_t shoal_window_places(const shoal_call_t *call, const shoal_window_
                                    shoal_shape_t *shape, shoal_place_t *out_input,
                                    shoal_place_t *out_output) {
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, place_input, &call->inputs[0].shape, out_input));
-  SHOAL_RETURN_IF_ERROR(shoal_window_fits(call, window, &out_input->whole));
-  for (int32_t i = 0; i < 2; ++i) {
-    shape->dims[2 + i] =
-        shoal_window_count(window, i, &call->attrs[sizes + i], out_input->whole.dims[2 + i]);
+  SHOAL_RETURN_IF_ERROR(check_fit(call, window, &out_input->whole));
+  shoal_shape_t fit = *shape, given;
+  fit_shape(window, &out_input->whole, &fit);
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, sizes, &given));
+  if (given.rank == 0) given = fit;
+  REQUIRE(call,
+          given.rank == fit.rank && given.dims[0] == fit.dims[0] && given.dims[1] == fit.dims[1],
+          "shape must be [%lld, %lld] and %d dims more", (long long)fit.dims[0],
+          (long long)fit.dims[1], window->dims);
+  *shape = given;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, place_output, shape, out_output));
+  for (int32_t d = 2; d < fit.rank; ++d) {
+    REQUIRE(call, out_output->whole.dims[d] <= fit.dims[d],
+            "shape asks for %lld windows along dim %d, where %lld fit",
+            (long long)out_output->whole.dims[d], d, (long long)fit.dims[d]);
   }
-  return shoal_check_place(call, place_output, shape, out_output);
+  return NULL;
 }
 
 int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
                             const shoal_place_t *output, int64_t *inputs) {
-  const int32_t dim = 2 + i;
+  const int32_t dim = shoal_window_dim(&output->part, i);
   int64_t missing = -1;
-  for (int64_t o = 0; o < output->part.dims[dim]; ++o) {
+  for (int64_t o = 0; o < shoal_window_size(&output->part, i); ++o) {
     const int64_t first = global_index(output, dim, o) * window->stride[i] - window->padding[i];
     for (int64_t tap = 0; tap < window->kernel[i]; ++tap, ++inputs) {
       const int64_t global = first + tap * window->dilation[i];
@@ -99,9 +136,9 @@ int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal
 // tap. Returns the first index that is missing, or -1.
 static int64_t outputs_of(const shoal_window_t *window, int32_t i, const shoal_place_t *input,
                           const shoal_place_t *output, int64_t *outputs) {
-  const int32_t dim = 2 + i;
+  const int32_t dim = shoal_window_dim(&input->part, i);
   int64_t missing = -1;
-  for (int64_t x = 0; x < input->part.dims[dim]; ++x) {
+  for (int64_t x = 0; x < shoal_window_size(&input->part, i); ++x) {
     const int64_t at = global_index(input, dim, x) + window->padding[i];
     for (int64_t tap = 0; tap < window->kernel[i]; ++tap, ++outputs) {
       const int64_t from = at - tap * window->dilation[i];
@@ -117,28 +154,35 @@ static int64_t outputs_of(const shoal_window_t *window, int32_t i, const shoal_p
 shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i, const char *what,
                                   int64_t missing) {
   if (missing < 0) return NULL;
-  return shoal_op_blame(call,
-                        SHOAL_ERROR(MISMATCH, "needs %s %lld of %s, which this part does not hold",
-                                    i ? "column" : "row", (long long)missing, what));
+  return shoal_op_blame(
+      call, SHOAL_ERROR(MISMATCH, "needs %s %lld of %s, which this part does not hold", NAMES[i],
+                        (long long)missing, what));
 }
 
 // ---- tables -------------------------------------------------------------------------
 
-int64_t shoal_taps_bytes(const shoal_shape_t *shape, const int64_t kernel[2]) {
-  const int64_t entries = shape->dims[2] * kernel[0] + shape->dims[3] * kernel[1];
+int64_t shoal_taps_bytes(const shoal_shape_t *shape, const int64_t *kernel) {
+  int64_t entries = SHOAL_DIRECTIONS;  // those that have no dim
+  for (int32_t d = 2; d < shape->rank; ++d) entries += shape->dims[d] * kernel[d - 2];
   return shoal_align64(entries * (int64_t)sizeof(int64_t));
 }
 
-shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const int64_t kernel[2], void *workspace) {
-  int64_t *rows = workspace;
-  return (shoal_taps_t){.kernel = {kernel[0], kernel[1]},
-                        .table = {rows, rows + shape->dims[2] * kernel[0]}};
+shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const shoal_window_t *window,
+                           void *workspace) {
+  shoal_taps_t taps;
+  int64_t *table = workspace;
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
+    taps.kernel[i] = window->kernel[i];
+    taps.table[i] = table;
+    table += shoal_window_size(shape, i) * window->kernel[i];
+  }
+  return taps;
 }
 
 shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t *window,
                                  const shoal_place_t *x, const shoal_place_t *output,
                                  const shoal_taps_t *taps) {
-  for (int32_t i = 0; i < 2; ++i) {
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
     const int64_t missing = shoal_window_inputs(window, i, x, output, taps->table[i]);
     SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "x", missing));
   }
@@ -148,7 +192,7 @@ shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t 
 shoal_status_t shoal_taps_outputs(const shoal_call_t *call, const shoal_window_t *window,
                                   const shoal_place_t *x, const shoal_place_t *dy,
                                   const shoal_taps_t *taps) {
-  for (int32_t i = 0; i < 2; ++i) {
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
     const int64_t missing = outputs_of(window, i, x, dy, taps->table[i]);
     SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "dy", missing));
   }

@@ -1,0 +1,177 @@
+// Windows over one, two and three dims, against sums and maxima written from the definitions, in
+// f64 and independent of the kernels.
+#include "op_support.h"
+
+#define TOLERANCE 1e-12
+enum { DIMS = 3 };
+
+// A window over `dims` dims: sizes of x and w, and how the window moves.
+typedef struct setting {
+  int32_t dims;
+  int64_t n, c, o;
+  int64_t size[DIMS], kernel[DIMS], stride[DIMS], padding[DIMS], dilation[DIMS];
+} setting_t;
+
+static int64_t out_size(const setting_t *s, int32_t i) {
+  return (s->size[i] + 2 * s->padding[i] - s->dilation[i] * (s->kernel[i] - 1) - 1) / s->stride[i] +
+         1;
+}
+
+static shoal_shape_t shape_of(const setting_t *s, int64_t first, int64_t second,
+                              const int64_t *sizes) {
+  shoal_shape_t shape = {.rank = 2 + s->dims, .dims = {first, second}};
+  for (int32_t i = 0; i < s->dims; ++i) shape.dims[2 + i] = sizes[i];
+  return shape;
+}
+
+static shoal_shape_t out_shape(const setting_t *s, int64_t channels) {
+  int64_t sizes[DIMS];
+  for (int32_t i = 0; i < s->dims; ++i) sizes[i] = out_size(s, i);
+  return shape_of(s, s->n, channels, sizes);
+}
+
+static void unravel(int64_t at, int32_t dims, const int64_t *sizes, int64_t *out_index) {
+  for (int32_t i = dims - 1; i >= 0; --i) {
+    out_index[i] = at % sizes[i];
+    at /= sizes[i];
+  }
+}
+
+// Where tap `tap` of window `window` lies in a plane of x, or -1: outside.
+static int64_t input_of(const setting_t *s, int64_t window, int64_t tap) {
+  const shoal_shape_t out = out_shape(s, 1);
+  int64_t w[DIMS], t[DIMS], at = 0;
+  unravel(window, s->dims, &out.dims[2], w);
+  unravel(tap, s->dims, s->kernel, t);
+  for (int32_t i = 0; i < s->dims; ++i) {
+    const int64_t x = w[i] * s->stride[i] - s->padding[i] + t[i] * s->dilation[i];
+    if (x < 0 || x >= s->size[i]) return -1;
+    at = at * s->size[i] + x;
+  }
+  return at;
+}
+
+static int64_t product(int32_t dims, const int64_t *sizes) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims; ++i) count *= sizes[i];
+  return count;
+}
+
+static void check_all(const shoal_tensor_t *out, const shoal_tensor_t *expected, const char *what) {
+  assert_true(shoal_shape_equal(&out->shape, &expected->shape));
+  for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
+    check_near(at(out, i), at(expected, i), TOLERANCE, what, i);
+  }
+}
+
+static const setting_t SETTINGS[] = {
+    {1, 2, 3, 4, {9}, {4}, {2}, {1}, {1}},
+    {1, 1, 2, 2, {7}, {3}, {1}, {3}, {3}},
+    {2, 2, 3, 4, {7, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 1, 1, 2, {9, 9}, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
+    {3, 2, 2, 3, {4, 5, 6}, {3, 1, 2}, {1, 2, 2}, {1, 0, 1}, {1, 1, 2}},
+};
+enum { SETTING_COUNT = sizeof SETTINGS / sizeof *SETTINGS };
+
+// Every product of the definition, in its three roles.
+typedef struct products {
+  double *x, *w, *y;
+} products_t;
+
+static void visit_products(const setting_t *s, int32_t into, products_t p) {
+  const shoal_shape_t out = out_shape(s, s->o);
+  const int64_t windows = product(s->dims, &out.dims[2]), taps = product(s->dims, s->kernel);
+  const int64_t plane = product(s->dims, s->size);
+  for (int64_t i = 0; i < s->n * s->o * windows * s->c * taps; ++i) {
+    const int64_t tap = i % taps, c = i / taps % s->c, window = i / taps / s->c % windows;
+    const int64_t o = i / taps / s->c / windows % s->o, n = i / taps / s->c / windows / s->o;
+    const int64_t from = input_of(s, window, tap);
+    if (from < 0) continue;
+    double *x = &p.x[(n * s->c + c) * plane + from], *w = &p.w[(o * s->c + c) * taps + tap];
+    double *y = &p.y[(n * s->o + o) * windows + window];
+    if (into == 0) *y += *x * *w;
+    if (into == 1) *x += *y * *w;
+    if (into == 2) *w += *x * *y;
+  }
+}
+
+static void conv(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (int32_t i = 0; i < SETTING_COUNT; ++i) {
+    const setting_t *s = &SETTINGS[i];
+    const shoal_shape_t x_shape = shape_of(s, s->n, s->c, s->size);
+    const shoal_shape_t w_shape = shape_of(s, s->o, s->c, s->kernel);
+    const shoal_shape_t y_shape = out_shape(s, s->o);
+    shoal_tensor_t x = random_tensor(&b, SHOAL_F64, x_shape, 2, 1), out[1];
+    shoal_tensor_t w = random_tensor(&b, SHOAL_F64, w_shape, 2, 2);
+    shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, y_shape, 2, 3);
+    const shoal_attr_t stride = shoal_attr_ints("stride", s->dims, s->stride);
+    const shoal_attr_t padding = shoal_attr_ints("padding", s->dims, s->padding);
+    const shoal_attr_t dilation = shoal_attr_ints("dilation", s->dims, s->dilation);
+    shoal_tensor_t expected = new_tensor(&b, SHOAL_F64, y_shape, 0);
+    visit_products(s, 0, (products_t){x.data, w.data, expected.data});
+    assert_ok(
+        run_named(&b, "shoal.conv", TENSORS(x, w), ATTRS(stride, padding, dilation), out, NULL));
+    check_all(out, &expected, "conv");
+    expected = new_tensor(&b, SHOAL_F64, x_shape, 0);
+    visit_products(s, 1, (products_t){expected.data, w.data, dy.data});
+    assert_ok(run_named(&b, "shoal.conv_grad_x", TENSORS(w, dy),
+                        ATTRS(shoal_attr_shape("shape", &x_shape), stride, padding, dilation), out,
+                        NULL));
+    check_all(out, &expected, "conv_grad_x");
+    expected = new_tensor(&b, SHOAL_F64, w_shape, 0);
+    visit_products(s, 2, (products_t){x.data, expected.data, dy.data});
+    assert_ok(
+        run_named(&b, "shoal.conv_grad_w", TENSORS(x, dy),
+                  ATTRS(shoal_attr_ints("kernel", s->dims, s->kernel), stride, padding, dilation),
+                  out, NULL));
+    check_all(out, &expected, "conv_grad_w");
+  }
+  bench_deinit(&b);
+}
+
+static void max_pool(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (int32_t i = 0; i < SETTING_COUNT; ++i) {
+    setting_t s = SETTINGS[i];
+    for (int32_t d = 0; d < s.dims; ++d) {
+      s.dilation[d] = 1;
+      if (s.padding[d] > s.kernel[d] / 2) s.padding[d] = s.kernel[d] / 2;
+    }
+    const shoal_shape_t x_shape = shape_of(&s, s.n, s.c, s.size), y_shape = out_shape(&s, s.c);
+    const int64_t windows = product(s.dims, &y_shape.dims[2]), plane = product(s.dims, s.size);
+    shoal_tensor_t x = random_tensor(&b, SHOAL_F64, x_shape, 2, 1), out[1];
+    shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, y_shape, 2, 3);
+    shoal_tensor_t y = new_tensor(&b, SHOAL_F64, y_shape, 0);
+    shoal_tensor_t dx = new_tensor(&b, SHOAL_F64, x_shape, 0);
+    for (int64_t k = 0; k < shoal_shape_count(&y_shape); ++k) {
+      int64_t best = -1;
+      for (int64_t tap = 0; tap < product(s.dims, s.kernel); ++tap) {
+        const int64_t from = input_of(&s, k % windows, tap), base = k / windows * plane;
+        if (from >= 0 && (best < 0 || at(&x, base + from) > at(&x, best))) best = base + from;
+      }
+      ((double *)y.data)[k] = at(&x, best);
+      ((double *)dx.data)[best] += at(&dy, k);
+    }
+    const shoal_attr_t kernel = shoal_attr_ints("kernel", s.dims, s.kernel);
+    const shoal_attr_t stride = shoal_attr_ints("stride", s.dims, s.stride);
+    const shoal_attr_t padding = shoal_attr_ints("padding", s.dims, s.padding);
+    assert_ok(
+        run_named(&b, "shoal.max_pool", TENSORS(x), ATTRS(kernel, stride, padding), out, NULL));
+    check_all(out, &y, "max_pool");
+    assert_ok(run_named(&b, "shoal.max_pool_grad", TENSORS(x, dy),
+                        ATTRS(kernel, stride, padding, shoal_attr_shape("shape", &x_shape)), out,
+                        NULL));
+    check_all(out, &dx, "max_pool_grad");
+  }
+  bench_deinit(&b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(max_pool)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
