@@ -5,7 +5,9 @@
 // input, floats may have to be positive. Draws are tried in a fixed order, and the first whose
 // results are all finite is kept (or else the first that can be executed). Two sets of values are
 // drawn; a single integer (a step) and every bool (a condition) differ between them for sure: if
-// all conditions of a small tensor were true, `where` would seem to be linear in one branch.
+// all conditions of a small tensor were true, `where` would seem to be linear in one branch. Floats
+// of the second set go beyond every number among the attributes: within its bounds, `clamp` would
+// seem to be linear.
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +23,7 @@ typedef struct draw {
   int64_t limit;     // integers are below
   bool from_one;     // integers are not 0 (step counts)
   int32_t positive;  // this input's floats are positive; -1: none; INT32_MAX: all
+  double reach;      // floats of the second set are so many times larger
 } draw_t;
 
 // `indices`: how many an integer input may hold; 0: unknown, the draw guesses. `spare`: an index
@@ -39,7 +42,8 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
     double u = shoal_philox_uniform(word);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8) + (flips ? set : 0);
     if (shoal_dtype_is_float(tensor->dtype)) {
-      shoal_dtype_store(tensor->dtype, tensor->data, i, positive ? 0.1 + u : 2 * u - 1);
+      const double value = (positive ? 0.1 + u : 2 * u - 1) * (set ? draw->reach : 1);
+      shoal_dtype_store(tensor->dtype, tensor->data, i, value);
     } else {
       const bool spared = spare && word % 8 == 1;
       shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : low + number % range);
@@ -77,7 +81,18 @@ static int64_t index_limit(const trial_t *trial) {
       if (size >= 2 && size < limit) limit = size;
     }
   }
-  return limit == INT64_MAX ? 2 : limit;
+  return limit == INT64_MAX ? 9 : limit;  // 0 and 1 alone would make a quotient linear
+}
+
+// Twice as far as the largest real attribute, if it is no stand-in for infinity.
+static double reach_of(const trial_t *trial) {
+  double reach = 1;
+  for (int32_t i = 0; i < trial->op->attr_count; ++i) {
+    if (trial->op->attrs[i].kind != SHOAL_ATTR_REAL) continue;
+    const double size = 2 * fabs(trial->attrs[i].f);
+    if (size > reach && size <= 1e4) reach = size;
+  }
+  return reach;
 }
 
 static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw) {
@@ -105,6 +120,7 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
   for (int32_t k = 0; k < 4 * variants; ++k) {
     int32_t mode = k / variants, which = k % variants;
     draw_t draw = {.limit = limits[mode < 2 ? 0 : mode - 1],
+                   .reach = reach_of(trial),
                    .from_one = mode == 1,
                    .positive = which == 0             ? -1
                                : which < variants - 1 ? which - 1
