@@ -1,0 +1,39 @@
+// Comparisons a < b, a <= b, a > b, a != b as bool, broadcast like numpy (a >= b and a == b are in
+// elementwise.c). Every comparison with NaN is false, but for a != b, which is true.
+#include "op/families/pointwise.h"
+
+#define COMPARE_LOOPS(name, RESULT) \
+  REALS_2(name, RESULT)             \
+  INTS_2(name, RESULT)              \
+  BLOCK_KERNEL(name, name##_reals, name##_ints)
+
+COMPARE_LOOPS(less, x < y)
+COMPARE_LOOPS(less_equal, x <= y)
+COMPARE_LOOPS(greater, x > y)
+COMPARE_LOOPS(not_equal, x != y)
+
+static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(shoal_infer_broadcast(call, out_types));
+  out_types[0].dtype = SHOAL_BOOL;
+  return NULL;
+}
+
+#define COMPARE(op_name, text)                                                           \
+  const shoal_op_t shoal_op_##op_name = {                                                \
+      .name = "shoal." #op_name,                                                         \
+      .doc = text,                                                                       \
+      SHOAL_OP_INPUTS("a", "b"),                                                         \
+      SHOAL_OP_OUTPUTS("out"),                                                           \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                               \
+      .infer = compare_infer,                                                            \
+      .gradient = shoal_gradient_none,                                                   \
+      .kernel = op_name##_kernel,                                                        \
+      SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "bf16[2,3,7], bf16[]",    \
+                     "i32[3,5]<3, i32[1,5]<3", "u8[7]<4, u8[7]<4", "bool[3,5], bool[5]", \
+                     "i64[0], i64[1]"),                                                  \
+  }
+
+COMPARE(less, "a < b as bool, broadcast like numpy. False where a or b is NaN.");
+COMPARE(less_equal, "a <= b as bool, broadcast like numpy. False where a or b is NaN.");
+COMPARE(greater, "a > b as bool, broadcast like numpy. False where a or b is NaN.");
+COMPARE(not_equal, "a != b as bool, broadcast like numpy. True where a or b is NaN.");
