@@ -234,8 +234,8 @@ static void indices_are_declared(void **state) {
   for_each_case(says_its_indices);
 }
 
-// At least two cases, among them f64 and f32 if it takes floats; documentation everywhere; a cost that is not
-// negative.
+// At least two cases, among them f64 and f32 if it takes floats; documentation everywhere; a cost
+// that is not negative.
 static void records_are_complete(void **state) {
   (void)state;
   bench_t b;

@@ -186,27 +186,32 @@ OP_GRADIENT(logaddexp) {
 ARITHMETIC(floor_div,
            "a / b rounded down, broadcast like numpy. An integer b must not be 0; a float 0 gives "
            "inf or NaN. Gradients are 0.",
-           shoal_infer_broadcast_numbers, shoal_gradient_none, DIVISIONS);
+           shoal_infer_broadcast_numbers, shoal_gradient_none, DIVISIONS, .jumps = true,
+           .nan = "a / 0 is inf, -inf or NaN; an infinite b divides to 0 or -1");
 ARITHMETIC(
     remainder,
     "What is left of a when it is divided by b and rounded down: 0 or of b's sign, broadcast "
     "like numpy. An integer b must not be 0; a float 0 gives NaN.",
-    shoal_infer_broadcast_numbers, remainder_gradient, DIVISIONS);
+    shoal_infer_broadcast_numbers, remainder_gradient, DIVISIONS, .jumps = true,
+    .nan = "NaN where b is 0; a or b where b is infinite");
 ARITHMETIC(pow,
            "a to the power of b for floats, broadcast like numpy. A negative a gives NaN unless b "
            "is whole; NaN to the power of 0 and 1 to the power of NaN are 1.",
-           shoal_infer_broadcast_floats, pow_gradient, POSITIVE_PAIRS);
+           shoal_infer_broadcast_floats, pow_gradient, POSITIVE_PAIRS,
+           .nan = "as C's pow: NaN to the power of 0 and 1 to the power of NaN are 1");
 ARITHMETIC(power, "x to the power of a number that is known when the graph is built.",
            shoal_infer_broadcast_floats, power_gradient, SHOAL_OP_INPUTS("x"),
            SHOAL_OP_OVERWRITES({0, 0}),
            SHOAL_OP_ATTRS({.name = "exponent", .kind = SHOAL_ATTR_REAL, .doc = "the power"}),
            SHOAL_OP_CASES("f64[3,5] ; exponent=3", "f32[7,1]+ ; exponent=-0.5",
                           "bf16[9]+ ; exponent=1.5", "f64[5] ; exponent=0",
-                          "f64[0,3] ; exponent=2"));
+                          "f64[0,3] ; exponent=2"),
+           .nan = "as C's pow: NaN to the power of 0 is 1");
 ARITHMETIC(atan2,
            "The angle of the point (b, a), in (-pi, pi]: the arc tangent of a / b in the right "
            "quadrant. Floats, broadcast like numpy.",
-           shoal_infer_broadcast_floats, atan2_gradient, POSITIVE_PAIRS);
+           shoal_infer_broadcast_floats, atan2_gradient, POSITIVE_PAIRS,
+           .nan = "infinities have angles");
 ARITHMETIC(lerp, "a + t (b - a) for floats, broadcast like numpy: a where t = 0, b where t = 1.",
            shoal_infer_broadcast_floats, lerp_gradient, SHOAL_OP_INPUTS("a", "b", "t"),
            SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}),
@@ -214,4 +219,5 @@ ARITHMETIC(lerp, "a + t (b - a) for floats, broadcast like numpy: a where t = 0,
                           "f64[3,1], f64[5], f64[2,1,1]", "bf16[7], bf16[7], bf16[7]",
                           "f64[0], f64[0], f64[]"));
 ARITHMETIC(logaddexp, "log(e^a + e^b) for floats, without overflow, broadcast like numpy.",
-           shoal_infer_broadcast_floats, logaddexp_gradient, FLOAT_PAIRS);
+           shoal_infer_broadcast_floats, logaddexp_gradient, FLOAT_PAIRS,
+           .nan = "-inf adds nothing: log(e^a + 0) = a");

@@ -1,11 +1,11 @@
-// clamp: x kept within [min, max], for floats and integers; hardtanh and relu6 are clamps. NaN stays
-// NaN. Where min > max the result is max. The gradient passes where min <= x <= max, ends included.
+// clamp: x kept within [min, max], for floats and integers; hardtanh and relu6 are clamps. NaN is
+// kept. Where min > max the result is max. The gradient passes where min < x < max.
 #include "op/families/pointwise.h"
 
 enum { MIN, MAX };
 
 REALS_1(clamp, x<p[MIN] ? (p[MIN] > p[MAX] ? p[MAX] : p[MIN]) : x> p[MAX] ? p[MAX] : x)
-REALS_2(clamp_grad, x >= p[MIN] && x <= p[MAX] ? y : 0)
+REALS_2(clamp_grad, x > p[MIN] && x < p[MAX] ? y : 0)
 
 // Bounds of integers as such: whole, and within 64 bits.
 static int64_t bound_of(double value) {
@@ -21,7 +21,7 @@ static void clamp_ints(int64_t n, const int64_t *const *in, int64_t *out, const 
   }
 }
 
-// Bounds of floats are numbers of x's dtype, so that an x at the bound is not outside it.
+// Bounds of floats are numbers of x's dtype, so that an x at the bound is not beyond it.
 static shoal_status_t run(const shoal_call_t *call, const shoal_tensor_t *inputs,
                           const shoal_tensor_t *outputs, shoal_reals_fn_t reals,
                           shoal_ints_fn_t ints) {
@@ -97,6 +97,7 @@ const shoal_op_t shoal_op_clamp = {
     SHOAL_OP_OVERWRITES({0, 0}),
     .infer = clamp_infer,
     .gradient = clamp_gradient,
+    .nan = "NaN is kept; inf becomes max, -inf min",
     .kernel = clamp_kernel,
     SHOAL_OP_CASES("f64[3,5] ; min=-0.37, max=0.41", "f32[7,1] ; max=0.3", "bf16[9] ; min=-0.25",
                    "i64[3,5]<9 ; min=2, max=5", "u8[7]<200 ; max=100", "f64[0,3] ; min=0"),
@@ -104,12 +105,14 @@ const shoal_op_t shoal_op_clamp = {
 
 const shoal_op_t shoal_op_clamp_grad = {
     .name = "shoal.clamp_grad",
-    .doc = "Gradient of clamp: dy where min <= x <= max, else 0 (also where x is NaN).",
+    .doc = "Gradient of clamp: dy where min < x < max, else 0.",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
     BOUNDS,
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
     .infer = clamp_grad_infer,
+    .jumps = true,
+    .nan = "0 where x is NaN",
     .kernel = clamp_grad_kernel,
     SHOAL_OP_CASES("f64[3,5], f64[3,5] ; min=-0.37, max=0.41", "f32[7,1], f32[7,1] ; max=0.3",
                    "bf16[9], bf16[9] ; min=-0.25", "f64[0,3], f64[0,3] ; min=0"),

@@ -18,10 +18,11 @@ static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_
   return NULL;
 }
 
-#define COMPARE(op_name, text)                                                           \
+#define COMPARE(op_name, text, nan_text)                                                 \
   const shoal_op_t shoal_op_##op_name = {                                                \
       .name = "shoal." #op_name,                                                         \
       .doc = text,                                                                       \
+      .nan = nan_text,                                                                   \
       SHOAL_OP_INPUTS("a", "b"),                                                         \
       SHOAL_OP_OUTPUTS("out"),                                                           \
       SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                               \
@@ -33,7 +34,7 @@ static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_
                      "i64[0], i64[1]"),                                                  \
   }
 
-COMPARE(less, "a < b as bool, broadcast like numpy. False where a or b is NaN.");
-COMPARE(less_equal, "a <= b as bool, broadcast like numpy. False where a or b is NaN.");
-COMPARE(greater, "a > b as bool, broadcast like numpy. False where a or b is NaN.");
-COMPARE(not_equal, "a != b as bool, broadcast like numpy. True where a or b is NaN.");
+COMPARE(less, "a < b as bool, broadcast like numpy.", "false where a or b is NaN");
+COMPARE(less_equal, "a <= b as bool, broadcast like numpy.", "false where a or b is NaN");
+COMPARE(greater, "a > b as bool, broadcast like numpy.", "false where a or b is NaN");
+COMPARE(not_equal, "a != b as bool, broadcast like numpy.", "true where a or b is NaN");

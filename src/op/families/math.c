@@ -100,41 +100,46 @@ SLOPE(erf, AFFINE(OF("exp", OF("neg", OF("square", x))), TWO_BY_ROOT_PI, 0))
       .gradient = gradient_fn,                                         \
       .cost = cost_fn,                                                 \
       .kernel = op_name##_kernel,                                      \
-      SHOAL_OP_CASES(__VA_ARGS__),                                     \
+      __VA_ARGS__,                                                     \
   }
-#define ANY_CASES "f64[3,5]", "f32[7,1]", "bf16[9]", "f64[]", "f32[0,3]"
-#define POSITIVE_CASES "f64[3,5]+", "f32[7,1]+", "bf16[9]+", "f64[]+", "f32[0,3]"
-#define NUMBER_CASES ANY_CASES, "i64[3,5]<9", "i32[7]<9", "u8[5]<200"
+#define ANY_LIST "f64[3,5]", "f32[7,1]", "bf16[9]", "f64[]", "f32[0,3]"
+#define ANY_CASES SHOAL_OP_CASES(ANY_LIST)
+#define POSITIVE_CASES SHOAL_OP_CASES("f64[3,5]+", "f32[7,1]+", "bf16[9]+", "f64[]+", "f32[0,3]")
+#define NUMBER_CASES SHOAL_OP_CASES(ANY_LIST, "i64[3,5]<9", "i32[7]<9", "u8[5]<200")
 
 #define SMOOTH(op_name, text, ...)                                                             \
   MATH(op_name, NULL, text, shoal_infer_broadcast_floats, op_name##_gradient, shoal_cost_libm, \
        __VA_ARGS__)
-#define STEPS(op_name, text) \
-  MATH(op_name, NULL, text, shoal_infer_broadcast_floats, shoal_gradient_none, NULL, ANY_CASES)
-#define TEST(op_name, text) \
-  MATH(op_name, NULL, text, test_infer, shoal_gradient_none, NULL, ANY_CASES)
+#define STEPS(op_name, text)                                                                    \
+  MATH(op_name, NULL, text, shoal_infer_broadcast_floats, shoal_gradient_none, NULL, ANY_CASES, \
+       .jumps = true)
+#define TEST(op_name, text)                                                   \
+  MATH(op_name, NULL, text, test_infer, shoal_gradient_none, NULL, ANY_CASES, \
+       .nan = "it tests for them")
 
 MATH(abs, abs_ints, "|x|, of floats and integers. Its gradient at 0 is 0.",
      shoal_infer_broadcast_numbers, abs_gradient, NULL, NUMBER_CASES);
 MATH(sign, sign_ints,
      "-1, 0 or 1 as x is below, at or above 0, of floats and integers; 0 where x is NaN.",
-     shoal_infer_broadcast_numbers, shoal_gradient_none, NULL, NUMBER_CASES);
-SMOOTH(reciprocal, "1 / x.", POSITIVE_CASES);
-SMOOTH(rsqrt, "1 / sqrt(x).", POSITIVE_CASES);
+     shoal_infer_broadcast_numbers, shoal_gradient_none, NULL, NUMBER_CASES, .jumps = true,
+     .nan = "the sign of NaN is 0, that of an infinity is 1 or -1");
+SMOOTH(reciprocal, "1 / x.", POSITIVE_CASES, .nan = "1 / inf is 0");
+SMOOTH(rsqrt, "1 / sqrt(x).", POSITIVE_CASES, .nan = "0 where x is inf, NaN where it is -inf");
 SMOOTH(log1p, "log(1 + x), exact for small x.", POSITIVE_CASES);
-SMOOTH(expm1, "e^x - 1, exact for small x.", ANY_CASES);
-SMOOTH(exp2, "2 to the power of x.", ANY_CASES);
+SMOOTH(expm1, "e^x - 1, exact for small x.", ANY_CASES, .nan = "-1 where x is -inf");
+SMOOTH(exp2, "2 to the power of x.", ANY_CASES, .nan = "0 where x is -inf");
 SMOOTH(log2, "Logarithm of x to the base 2.", POSITIVE_CASES);
-SMOOTH(sin, "Sine of x.", ANY_CASES);
-SMOOTH(cos, "Cosine of x.", ANY_CASES);
-SMOOTH(tan, "Tangent of x.", ANY_CASES);
+SMOOTH(sin, "Sine of x.", ANY_CASES, .nan = "NaN where x is infinite");
+SMOOTH(cos, "Cosine of x.", ANY_CASES, .nan = "NaN where x is infinite");
+SMOOTH(tan, "Tangent of x.", ANY_CASES, .nan = "NaN where x is infinite");
 SMOOTH(asin, "Arc sine of x, in [-pi/2, pi/2]; NaN outside [-1, 1].", ANY_CASES);
 SMOOTH(acos, "Arc cosine of x, in [0, pi]; NaN outside [-1, 1].", ANY_CASES);
-SMOOTH(atan, "Arc tangent of x, in [-pi/2, pi/2].", ANY_CASES);
+SMOOTH(atan, "Arc tangent of x, in [-pi/2, pi/2].", ANY_CASES,
+       .nan = "pi/2 or -pi/2 where x is infinite");
 SMOOTH(sinh, "Hyperbolic sine of x.", ANY_CASES);
 SMOOTH(cosh, "Hyperbolic cosine of x.", ANY_CASES);
 SMOOTH(erf, "The error function of x: 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.",
-       ANY_CASES);
+       ANY_CASES, .nan = "1 or -1 where x is infinite");
 STEPS(floor, "x rounded down. Its gradient is 0.");
 STEPS(ceil, "x rounded up. Its gradient is 0.");
 STEPS(round, "x rounded to the nearest whole number, half to even. Its gradient is 0.");
