@@ -1,6 +1,6 @@
 // Statuses: one heap block each, struct and strings together. Errors are rare and must be creatable
 // when nothing else works, so they use the C heap and not a caller's allocator; when even that is
-// short, a static status stands in, which free and annotate know.
+// short, a static status stands in, which free and annotate know. So do those of a silent thread.
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -19,10 +19,37 @@ struct shoal_status {
 static struct shoal_status static_oom = {
     .code = SHOAL_OUT_OF_MEMORY, .file = "", .message = "out of memory", .hint = ""};
 
+// By code, with its meaning for a message.
+static struct shoal_status silent_ones[] = {
+#define SHOAL_STATUS_CODE(id, number, exit_code, text) \
+  [number] = {.code = SHOAL_##id, .file = "", .message = text, .hint = ""},
+#include "shoal/status.inc"
+#undef SHOAL_STATUS_CODE
+};
+enum { CODES = sizeof silent_ones / sizeof *silent_ones };
+
+static _Thread_local bool silent;
+
+bool shoal_status_silence(bool on) {
+  bool before = silent;
+  silent = on;
+  return before;
+}
+
+bool shoal_status_is_silent(void) {
+  return silent;
+}
+
+static bool is_static(shoal_status_t status) {
+  const uintptr_t at = (uintptr_t)status, first = (uintptr_t)silent_ones;
+  return status == &static_oom || (at >= first && at < first + sizeof silent_ones);
+}
+
 // Takes context (may be "") and message apart so that annotating needs no second buffer.
 static shoal_status_t create(shoal_code_t code, const char *file, int line, const char *context,
                              const char *message, const char *hint) {
   if (code == SHOAL_OK) code = SHOAL_INTERNAL;  // an error that says OK is a bug of its maker
+  if (silent && (int)code < CODES) return &silent_ones[code];
   if (!file) file = "";
   if (!message) message = "";
   if (!hint) hint = "";
@@ -49,7 +76,7 @@ shoal_status_t shoal_status_create(shoal_code_t code, const char *file, int line
 }
 
 shoal_status_t shoal_status_annotate(shoal_status_t status, const char *context) {
-  if (!status || !context || !context[0]) return status;
+  if (!status || !context || !context[0] || silent) return status;
   shoal_status_t annotated =
       create(status->code, status->file, status->line, context, status->message, status->hint);
   if (annotated == &static_oom && status->code != SHOAL_OUT_OF_MEMORY) return status;
@@ -58,11 +85,11 @@ shoal_status_t shoal_status_annotate(shoal_status_t status, const char *context)
 }
 
 void shoal_status_free(shoal_status_t status) {
-  if (status != &static_oom) free(status);
+  if (status && !is_static(status)) free(status);
 }
 
 shoal_status_t shoal_status_clone(shoal_status_t status) {
-  if (!status || status == &static_oom) return status;
+  if (!status || is_static(status)) return status;
   return create(status->code, status->file, status->line, "", status->message, status->hint);
 }
 
@@ -139,6 +166,7 @@ shoal_status_t shoal_status_format(shoal_code_t code, const char *file, int line
                                    const char *format, ...) {
   char buffer[512];
   va_list args;
+  if (silent) return create(code, file, line, "", "", "");
   va_start(args, format);
   char *text = format_into(buffer, sizeof buffer, format, args);
   va_end(args);
@@ -148,7 +176,7 @@ shoal_status_t shoal_status_format(shoal_code_t code, const char *file, int line
 }
 
 shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format, ...) {
-  if (!status) return NULL;
+  if (!status || silent) return status;
   char buffer[512];
   va_list args;
   va_start(args, format);

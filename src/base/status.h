@@ -11,6 +11,11 @@ SHOAL_MUST_USE shoal_status_t shoal_status_format(shoal_code_t code, const char 
 SHOAL_MUST_USE shoal_status_t shoal_status_annotatef(shoal_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// Who asks thousands of questions and reads none of the refusals is silent meanwhile: errors that
+// the thread creates carry their code alone, and no text is written. Returns what was before.
+bool shoal_status_silence(bool on);
+bool shoal_status_is_silent(void);
+
 // A status as bytes, for another process or rank: every byte of `buffer` is set, and a message that
 // is too long for it is cut. OK packs too. A buffer has room for more than SHOAL_STATUS_PACKED_MIN.
 #define SHOAL_STATUS_PACKED_MIN 1024

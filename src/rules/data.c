@@ -150,7 +150,6 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
 static shoal_status_t draw_data(trial_t *trial) {
   draw_t draw;
   SHOAL_RETURN_IF_ERROR(draw_first(trial, &draw));
-  trial->whole = trial->sets[0];
   for (trial->set_count = 1; trial->set_count < TRIAL_SETS; ++trial->set_count) {
     shoal_status_t status = run_whole(trial, trial->set_count, &draw);
     if (!status) continue;
@@ -181,13 +180,23 @@ static shoal_status_t prepare(trial_t *trial, const shoal_call_t *call, bool pro
   whole.inputs = types;
   whole.outputs = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, types + trial->input_count));
+  trial->boxes = SHOAL_NEW(&trial->arena, boxes_entry_t *, count);
+  if (!trial->boxes) return SHOAL_OOM();
   for (int32_t set = 0; set < TRIAL_SETS; ++set) {
     shoal_tensor_t *tensors = trial->sets[set] = SHOAL_NEW(&trial->arena, shoal_tensor_t, count);
+    trial->largest[set] = SHOAL_NEW(&trial->arena, double, trial->output_count);
+    if (!trial->largest[set]) return SHOAL_OOM();
     for (int32_t i = 0; i < count; ++i) {
       if (!tensors || !alloc_tensor(&trial->arena, &types[i], &tensors[i])) return SHOAL_OOM();
     }
   }
-  return draw_data(trial);
+  SHOAL_RETURN_IF_ERROR(draw_data(trial));
+  for (int32_t i = 0; i < trial->set_count * trial->output_count; ++i) {
+    int32_t set = i / trial->output_count, output = i % trial->output_count;
+    const shoal_tensor_t *tensor = &trial->sets[set][trial->input_count + output];
+    if (shoal_dtype_is_float(tensor->dtype)) trial->largest[set][output] = trial_largest(tensor);
+  }
+  return NULL;
 }
 
 shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,

@@ -36,7 +36,9 @@ typedef struct assignment {
 static void list_choices(const search_t *s, int32_t input, int32_t from_end, int32_t seed_dim,
                          int64_t items, bool related, choices_t *out) {
   const shoal_shape_t *shape = search_shape(s, input);
-  *out = (choices_t){.count = 1};
+  out->count = 1;
+  out->natural = 0;
+  out->forms[0] = (shoal_way_operand_t){0};
   for (int32_t d = 0; d < shape->rank; ++d) {
     bool aligned = shape->rank - d == from_end;
     if (shape->dims[d] != items && !s->has_sizes && !(related && (aligned || d == seed_dim)))
@@ -354,11 +356,12 @@ shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t e
       .trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};
   s.has_place = SHOAL_NEW(&trial.arena, bool, s.operand_count);
   s.has_role = SHOAL_NEW(&trial.arena, bool, s.operand_count);
-  if (!s.has_place || !s.has_role) {
+  if (!s.has_place || !s.has_role || !search_init(&s)) {
     status = SHOAL_OOM();
     goto done;
   }
   seed_all(&s);
+  search_deinit(&s);
   status = trial.error;
   trial.error = NULL;
   out_rule->way_count = (int32_t)s.ways.count;

@@ -3,7 +3,7 @@
 //   discover.c        seeds: which operand is cut first, and what could follow it
 //   settle.c          a candidate's outputs, on several deals; the ways found so far
 //   spatial.c         windows that slide: halo ways
-//   data.c, trial.c   executing and comparing
+//   trial.h           executing and comparing
 #ifndef SHOAL_RULES_SEARCH_H_
 #define SHOAL_RULES_SEARCH_H_
 
@@ -16,9 +16,11 @@ typedef struct search {
   shoal_arena_t *arena;  // what is found lives here
   SHOAL_VEC(shoal_way_t) ways;
   int32_t operand_count;
-  bool *has_place;  // by operand: is it told where its part lies?
-  bool *has_role;   // by operand: do attributes depend on how it is cut?
-  bool has_sizes;   // sizes are attributes: dims may be merged and split
+  bool *has_place;        // by operand: is it told where its part lies?
+  bool *has_role;         // by operand: do attributes depend on how it is cut?
+  bool has_sizes;         // sizes are attributes: dims may be merged and split
+  shoal_arena_t scratch;  // of one deal
+  struct forms *forms;    // by output: what it may still turn out to be (settle.c)
 } search_t;
 
 // A candidate for a way. Outputs that are not `decided` are found by executing.
@@ -37,6 +39,9 @@ static inline shoal_way_operand_t search_cut(int32_t dim, int64_t scale, int64_t
       .kind = SHOAL_OPERAND_CUT, .dim = dim, .scale = scale, .repeat = repeat};
 }
 
+// Room for the outputs' forms; false when memory is short.
+bool search_init(search_t *s);
+void search_deinit(search_t *s);
 // A candidate with every operand whole and no output decided; false when memory is short.
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out);
 // Lists the ways to regard `length` as items: one element each first, then scaled, then repeated,
@@ -55,6 +60,7 @@ bool search_try(search_t *s, candidate_t *candidate);
 // Adds a settled candidate, unless an earlier way covers it.
 void search_keep(search_t *s, candidate_t *candidate);
 bool search_same_way(const shoal_way_t *a, const shoal_way_t *b);
+bool search_same_operand(const shoal_way_operand_t *a, const shoal_way_operand_t *b);
 // Removes the way at `index`.
 void search_drop(search_t *s, int64_t index);
 // Says whether a way was found that cuts this operand along this dim.

@@ -12,11 +12,13 @@
 
 static const int64_t UNEVEN[] = {1, 3}, EMPTY[] = {0, 1, 0};
 static const deal_t DEALS[] = {
-    {.parts = 2, .unit = 1},
-    {.parts = 3, .unit = 1},
-    {.parts = 2, .unit = 2, .weights = UNEVEN},
-    {.parts = 3, .unit = 1, .weights = EMPTY},
+    {.parts = 2, .unit = 1, .id = 1},
+    {.parts = 3, .unit = 1, .id = 2},
+    {.parts = 2, .unit = 2, .weights = UNEVEN, .id = 3},
+    {.parts = 3, .unit = 1, .weights = EMPTY, .id = 4},
 };
+static const deal_t CARDS = {.parts = 2, .unit = 1, .alternate = true, .id = 5};
+enum { FINE = 6 };  // and more: the number of items is added
 enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS, FINE_PARTS = 5 };
 
 // ---- candidates --------------------------------------------------------------------------------
@@ -59,6 +61,16 @@ typedef struct forms {
   int32_t count;
   shoal_way_operand_t items[SEARCH_MAX_FORMS];
 } forms_t;
+
+bool search_init(search_t *s) {
+  shoal_arena_init(s->trial->allocator, &s->scratch);
+  s->forms = SHOAL_NEW(&s->trial->arena, forms_t, s->trial->output_count);
+  return s->forms;
+}
+
+void search_deinit(search_t *s) {
+  shoal_arena_deinit(&s->scratch);
+}
 
 static void add_joined(forms_t *forms, bool only_sum) {
   static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN};
@@ -104,57 +116,80 @@ static int64_t dealt(const search_t *s, const candidate_t *c) {
   return c->items;
 }
 
-// Drops the hypotheses that do not hold on this deal. False: the candidate cannot be executed, or
-// an output has none left.
-static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, forms_t *forms) {
-  shoal_arena_t scratch;
-  shoal_arena_init(s->trial->allocator, &scratch);
-  shoal_way_t way = way_of(s, c);
-  trial_parts_t parts;
-  bool good = trial_run(s->trial, &way, deal, &scratch, &parts);
-  for (int32_t o = 0; good && o < s->trial->output_count; ++o) {
-    int32_t kept = 0;
-    for (int32_t i = 0; i < forms[o].count; ++i) {
-      if (!trial_holds(s->trial, &way, o, &forms[o].items[i], deal, &parts, &scratch)) continue;
-      forms[o].items[kept++] = forms[o].items[i];
-    }
-    forms[o].count = kept;
-    good = kept > 0;
+// Drops the hypotheses about output `output` that part `index` contradicts; all parts if it is -1.
+// False: none is left.
+static bool drop_wrong(search_t *s, const shoal_way_t *way, int32_t output, const deal_t *deal,
+                       int64_t index, const trial_part_t *parts) {
+  forms_t *forms = &s->forms[output];
+  int32_t kept = 0;
+  for (int32_t i = 0; i < forms->count; ++i) {
+    const shoal_way_operand_t form = forms->items[i];
+    bool holds = index < 0
+                     ? trial_parts_join(s->trial, way, output, &form, deal, parts, &s->scratch)
+                     : trial_part_holds(s->trial, way, output, &form, deal, index, &parts[index],
+                                        &s->scratch);
+    if (holds) forms->items[kept++] = form;
   }
-  shoal_arena_deinit(&scratch);
+  forms->count = kept;
+  return kept > 0;
+}
+
+// Drops the hypotheses that do not hold on this deal, for `sets` sets of values. False: the
+// candidate cannot be executed, or an output has none left.
+static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, int32_t sets) {
+  trial_t *trial = s->trial;
+  const shoal_way_t way = way_of(s, c);
+  trial_part_t parts[TRIAL_MAX_PARTS];
+  bool good = true;
+  const bool silent = shoal_status_silence(true);
+  shoal_arena_clear(&s->scratch);
+  for (trial->set = 0; good && trial->set < sets; ++trial->set) {
+    for (int64_t p = 0; good && p < deal->parts; ++p) {
+      good = (trial->set > 0 || trial_prepare(trial, &way, deal, p, &s->scratch, &parts[p])) &&
+             trial_execute(trial, &way, deal, p, &parts[p]);
+      for (int32_t o = 0; good && o < trial->output_count; ++o) {
+        good = drop_wrong(s, &way, o, deal, p, parts);
+      }
+    }
+    for (int32_t o = 0; good && o < trial->output_count; ++o) {
+      good = drop_wrong(s, &way, o, deal, -1, parts);
+    }
+  }
+  trial->set = 0;
+  shoal_status_silence(silent);
   return good;
 }
 
-static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick, forms_t *forms) {
-  trial_t *trial = s->trial;
+static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
   int64_t items = dealt(s, c);
-  for (int32_t i = 0; !quick && i < DEAL_COUNT * trial->set_count; ++i) {
-    trial->whole = trial->sets[i / DEAL_COUNT];
-    const deal_t *deal = &DEALS[i % DEAL_COUNT];
-    if (items == 0 && deal->weights) continue;
-    if (deal->unit > 1 && items < 3) continue;
-    if (!filter(s, c, deal, forms)) return false;
+  for (int32_t i = 0; !quick && i < DEAL_COUNT; ++i) {
+    if (items == 0 && DEALS[i].weights) continue;
+    if (DEALS[i].unit > 1 && items < 3) continue;
+    if (!filter(s, c, &DEALS[i], s->trial->set_count)) return false;
   }
-  trial->whole = trial->sets[0];
   if (items == 0) return true;
   // Single items, or three of them between large parts.
   const int64_t weights[FINE_PARTS] = {1, (items - 3) / 2, 1, items - 3 - (items - 3) / 2, 1};
   bool few = items <= TRIAL_MAX_PARTS;
-  return filter(s, c, &(deal_t){few ? items : FINE_PARTS, 1, few ? NULL : weights, false}, forms);
+  const deal_t fine = {.parts = few ? items : FINE_PARTS,
+                       .unit = 1,
+                       .weights = few ? NULL : weights,
+                       .id = FINE + items};
+  return filter(s, c, &fine, 1);
 }
 
 // Does it hold when the items are dealt like cards?
-static bool holds_in_any_order(search_t *s, const candidate_t *c, forms_t *forms) {
+static bool holds_in_any_order(search_t *s, const candidate_t *c) {
   if (c->items < 2) return false;
   for (int32_t i = 0; i < s->operand_count; ++i) {
     const shoal_way_operand_t *o = &c->operands[i];
     if (o->before || o->after || o->dealt_by_items) return false;
   }
   for (int32_t o = 0; o < s->trial->output_count; ++o) {
-    forms[o].count = 1;
-    forms[o].items[0] = c->operands[s->trial->input_count + o];
+    s->forms[o].count = 1;
+    s->forms[o].items[0] = c->operands[s->trial->input_count + o];
   }
-  return filter(s, c, &(deal_t){.parts = 2, .unit = 1, .alternate = true}, forms);
+  return filter(s, c, &CARDS, 1);
 }
 
 static bool is_lse(const shoal_way_operand_t *form) {
@@ -172,27 +207,17 @@ static bool agree_on_merging(const search_t *s, forms_t *forms) {
 
 static bool settle(search_t *s, candidate_t *c, bool quick) {
   trial_t *trial = s->trial;
-  shoal_arena_t scratch;
-  shoal_arena_init(trial->allocator, &scratch);
   bool good = false, only_sum = false;
   for (int32_t i = 0; i < trial->input_count; ++i) {
     only_sum |= c->operands[i].kind == SHOAL_OPERAND_PARTIAL;
   }
-  forms_t *forms = SHOAL_NEW(&scratch, forms_t, trial->output_count);
-  if (!forms) {
-    if (!trial->error) trial->error = SHOAL_OOM();
-    goto done;
-  }
-  for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &forms[o]);
-  if (!holds_on_deals(s, c, quick, forms) || !agree_on_merging(s, forms)) goto done;
+  for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &s->forms[o]);
+  if (!holds_on_deals(s, c, quick) || !agree_on_merging(s, s->forms)) return false;
   for (int32_t o = 0; o < trial->output_count; ++o) {
-    c->operands[trial->input_count + o] = forms[o].items[0];
-    good |= forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;
+    c->operands[trial->input_count + o] = s->forms[o].items[0];
+    good |= s->forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;
   }
-  if (good && !quick) c->any_order = holds_in_any_order(s, c, forms);
-done:
-  trial->whole = trial->sets[0];
-  shoal_arena_deinit(&scratch);
+  if (good && !quick) c->any_order = holds_in_any_order(s, c);
   return good && !trial->error;
 }
 
@@ -239,7 +264,7 @@ bool search_try(search_t *s, candidate_t *c) {
 
 // ---- ways found so far -------------------------------------------------------------------------
 
-static bool same_operand(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
+bool search_same_operand(const shoal_way_operand_t *a, const shoal_way_operand_t *b) {
   return a->kind == b->kind && a->reduce == b->reduce && a->dim == b->dim && a->scale == b->scale &&
          a->repeat == b->repeat && a->offset == b->offset && a->length == b->length &&
          a->before == b->before && a->after == b->after && a->dealt_by_items == b->dealt_by_items;
@@ -253,7 +278,7 @@ static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
     const shoal_way_operand_t *x = &a->operands[i], *y = &b->operands[i];
     bool left_whole =
         i < a->input_count && x->kind == SHOAL_OPERAND_CUT && y->kind == SHOAL_OPERAND_WHOLE;
-    if (!left_whole && !same_operand(x, y)) return false;
+    if (!left_whole && !search_same_operand(x, y)) return false;
   }
   return true;
 }
@@ -261,7 +286,7 @@ static bool covers(const shoal_way_t *a, const shoal_way_t *b) {
 bool search_same_way(const shoal_way_t *a, const shoal_way_t *b) {
   if (a->items != b->items || a->any_order != b->any_order) return false;
   for (int32_t i = 0; i < a->input_count + a->output_count; ++i) {
-    if (!same_operand(&a->operands[i], &b->operands[i])) return false;
+    if (!search_same_operand(&a->operands[i], &b->operands[i])) return false;
   }
   return true;
 }

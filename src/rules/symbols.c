@@ -34,7 +34,9 @@ bool symbols_accepts(symbols_t *s, const int64_t *values) {
                        .output_count = s->op->output_count,
                        .inputs = s->tried_types,
                        .attrs = s->tried_attrs};
+  const bool silent = shoal_status_silence(true);
   shoal_status_t status = shoal_op_infer(&call, s->tried_types + s->input_count);
+  shoal_status_silence(silent);
   if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY && !s->error) {
     s->error = status;
     return false;

@@ -69,12 +69,28 @@ static void ok_is_null(void **state) {
   assert_int_equal(shoal_code_exit(SHOAL_INTERNAL), 70);
 }
 
+static void silence_keeps_the_code(void **state) {
+  (void)state;
+  assert_false(shoal_status_silence(true));
+  assert_true(shoal_status_is_silent());
+  shoal_status_t status = SHOAL_ERROR_HINT(NOT_FOUND, "try 'b'", "no mesh '%s'", "a");
+  status = shoal_status_annotatef(status, "while lowering node %d", 12);
+  assert_int_equal(shoal_status_code(status), SHOAL_NOT_FOUND);
+  assert_string_equal(shoal_status_message(status), "a named thing does not exist");
+  assert_true(shoal_status_silence(false));
+  shoal_status_t clone = shoal_status_clone(status);
+  status = shoal_status_annotate(status, "rank 3");  // the thread speaks again
+  assert_string_equal(shoal_status_message(status), "rank 3: a named thing does not exist");
+  assert_int_equal(shoal_status_code(clone), SHOAL_NOT_FOUND);
+  shoal_status_free(clone);
+  shoal_status_free(status);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(create_and_annotate),
-      cmocka_unit_test(long_messages_are_whole),
-      cmocka_unit_test(prints_place_and_hint),
-      cmocka_unit_test(ok_is_null),
+      cmocka_unit_test(create_and_annotate),    cmocka_unit_test(long_messages_are_whole),
+      cmocka_unit_test(prints_place_and_hint),  cmocka_unit_test(ok_is_null),
+      cmocka_unit_test(silence_keeps_the_code),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

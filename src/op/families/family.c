@@ -8,6 +8,7 @@
 #include "op/type.h"
 
 shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status) {
+  if (shoal_status_is_silent()) return status;
   char text[512], type[SHOAL_TYPE_SIZE];
   size_t used = 0;
   text[0] = 0;
@@ -50,10 +51,9 @@ shoal_status_t shoal_check_rank(const shoal_call_t *call, int32_t input, int32_t
 shoal_status_t shoal_check_shape(const shoal_call_t *call, int32_t input,
                                  const shoal_shape_t *shape) {
   char text[128];
+  if (shoal_shape_equal(&call->inputs[input].shape, shape)) return NULL;
   shoal_shape_format(shape, text, sizeof text);
-  REQUIRE(call, shoal_shape_equal(&call->inputs[input].shape, shape), "%s must have shape %s",
-          input_name(call, input), text);
-  return NULL;
+  return REFUSE(call, "%s must have shape %s", input_name(call, input), text);
 }
 
 shoal_status_t shoal_check_scalar(const shoal_call_t *call, int32_t input) {
@@ -106,12 +106,11 @@ shoal_status_t shoal_check_place(const shoal_call_t *call, int32_t attr, const s
   }
   shoal_shape_t held = place->part;
   if (place->flat) held = (shoal_shape_t){.rank = 1, .dims = {place->to - place->from}};
+  *out_place = *place;
+  if (shoal_shape_equal(&held, shape)) return NULL;
   char text[128];
   shoal_shape_format(&held, text, sizeof text);
-  REQUIRE(call, shoal_shape_equal(&held, shape), "%s speaks of a part of shape %s",
-          call->op->attrs[attr].name, text);
-  *out_place = *place;
-  return NULL;
+  return REFUSE(call, "%s speaks of a part of shape %s", call->op->attrs[attr].name, text);
 }
 
 bool shoal_shape_broadcast(const shoal_shape_t *a, const shoal_shape_t *b,
