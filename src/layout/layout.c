@@ -16,30 +16,43 @@ static bool has_halo(const shoal_cut_t *cut) {
 
 #define REFUSE(code, hint, ...) \
   return SHOAL_ERROR_HINT(code, hint, "layout item '%s': " __VA_ARGS__)
+// The item in question, of `layout` and `index`. It is written only where it is refused: layouts
+// are checked thousands of times.
+#define ITEM_TEXT item_text(layout, index, (char[ITEM]){0})
 
-static shoal_status_t check_numbers(const shoal_layout_t *layout, const shoal_cut_t *cut,
-                                    const char *item) {
+static const char *item_text(const shoal_layout_t *layout, int32_t index, char buffer[ITEM]) {
+  shoal_layout_item_format(layout, index, buffer, ITEM);
+  return buffer;
+}
+
+// Number -1 is the tile.
+static const shoal_cut_t *item_at(const shoal_layout_t *layout, int32_t index) {
+  return index < 0 ? &layout->tile.cut : &layout->cuts[index];
+}
+
+static shoal_status_t check_numbers(const shoal_layout_t *layout, int32_t index) {
+  const shoal_cut_t *cut = item_at(layout, index);
   if (cut->unit < 0 || cut->unit > LARGEST || cut->items < SHOAL_NO_ITEMS || cut->items > LARGEST ||
       cut->before > LARGEST || cut->before < -LARGEST || cut->after > LARGEST ||
       cut->after < -LARGEST) {
-    REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "a number is out of range", item);
+    REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "a number is out of range", ITEM_TEXT);
   }
   int64_t extent;
   if (cut->items > 0 &&
       (__builtin_mul_overflow(cut->items, cut->unit > 1 ? cut->unit : 1, &extent) ||
        extent > LARGEST)) {
     REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "items times unit is out of range",
-           item);
+           ITEM_TEXT);
   }
   if (cut->chunk_count < 0 || (cut->chunk_count > SHOAL_MAX_CHUNKS && cut->chunks[0].length != 0)) {
-    REFUSE(INVALID_ARGUMENT, "give at most 8 lengths, or equal chunks", "%d chunks", item,
+    REFUSE(INVALID_ARGUMENT, "give at most 8 lengths, or equal chunks", "%d chunks", ITEM_TEXT,
            cut->chunk_count);
   }
   for (int32_t i = 0; cut->chunks[0].length != 0 && i < cut->chunk_count; ++i) {
     const shoal_chunk_t *chunk = &cut->chunks[i];
     if (chunk->length < 1 || chunk->length > LARGEST || chunk->unit < 0 || chunk->unit > LARGEST) {
       REFUSE(INVALID_ARGUMENT, "chunks have a length and a unit of at least 1",
-             "chunk %d has length %lld, unit %lld", item, i, (long long)chunk->length,
+             "chunk %d has length %lld, unit %lld", ITEM_TEXT, i, (long long)chunk->length,
              (long long)chunk->unit);
     }
   }
@@ -48,57 +61,59 @@ static shoal_status_t check_numbers(const shoal_layout_t *layout, const shoal_cu
     for (int64_t i = 0; i < size; ++i) {
       if (cut->weights[i] < 0 || __builtin_add_overflow(sum, cut->weights[i], &sum)) {
         REFUSE(INVALID_ARGUMENT, "use small non-negative weights", "weight %lld is out of range",
-               item, (long long)i);
+               ITEM_TEXT, (long long)i);
       }
     }
     if (sum == 0) {
-      REFUSE(INVALID_ARGUMENT, "give at least one rank a weight", "all weights are zero", item);
+      REFUSE(INVALID_ARGUMENT, "give at least one rank a weight", "all weights are zero",
+             ITEM_TEXT);
     }
   }
   return NULL;
 }
 
 // How item `index` goes with the ones before it.
-static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index, const char *item) {
+static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index) {
   const shoal_cut_t *cut = &layout->cuts[index];
   const char *axis = shoal_layout_axis_name(layout->mesh, cut->axis);
   bool micro = cut->axis == SHOAL_AXIS_MICRO;
   if (micro && cut->kind == SHOAL_CUT_FLAT) {
     REFUSE(UNSUPPORTED, "cut the batch dim: 'micro:0'", "micro is outermost and cannot cut flat",
-           item);
+           ITEM_TEXT);
   }
   const shoal_cut_t *outer = NULL;  // the cut just outside on the same dim
   for (int32_t i = 0; i < index; ++i) {
     const shoal_cut_t *other = &layout->cuts[i];
     if (other->axis == cut->axis) {
       REFUSE(INVALID_ARGUMENT, "an axis cuts one dim or is partial, once",
-             "axis '%s' is used twice in the layout", item, axis);
+             "axis '%s' is used twice in the layout", ITEM_TEXT, axis);
     }
     if (other->kind == SHOAL_CUT_PARTIAL || cut->kind == SHOAL_CUT_PARTIAL) continue;
     if (micro) {
       REFUSE(INVALID_ARGUMENT, "micro-batches are outermost: write micro first",
-             "micro is written behind another cut", item);
+             "micro is written behind another cut", ITEM_TEXT);
     }
     if (other->kind == SHOAL_CUT_FLAT && cut->kind == SHOAL_CUT_DIM) {
       REFUSE(INVALID_ARGUMENT, "flat counts in what the other cuts leave: write it last",
-             "a dim is cut behind a flat item", item);
+             "a dim is cut behind a flat item", ITEM_TEXT);
     }
     if (cut->kind == SHOAL_CUT_FLAT && has_halo(other)) {
-      REFUSE(UNSUPPORTED, "drop the halo, or the flat cut", "flat with a halo", item);
+      REFUSE(UNSUPPORTED, "drop the halo, or the flat cut", "flat with a halo", ITEM_TEXT);
     }
     if (cut->kind != SHOAL_CUT_DIM || other->kind != SHOAL_CUT_DIM || other->dim != cut->dim)
       continue;
     if ((cut->chunk_count && has_halo(other)) || (other->chunk_count && has_halo(cut))) {
-      REFUSE(UNSUPPORTED, "drop the halo, or the chunks of this dim", "halo with chunks", item);
+      REFUSE(UNSUPPORTED, "drop the halo, or the chunks of this dim", "halo with chunks",
+             ITEM_TEXT);
     }
     outer = other;
   }
   if (cut->chunk_count && has_halo(cut)) {
-    REFUSE(UNSUPPORTED, "drop the halo, or the chunks", "halo with chunks", item);
+    REFUSE(UNSUPPORTED, "drop the halo, or the chunks", "halo with chunks", ITEM_TEXT);
   }
   if (outer && outer->items && cut->items && (outer->chunk_count || cut->chunk_count)) {
     REFUSE(UNSUPPORTED, "give items to one of the two cuts",
-           "two cuts of a dim with items cannot have chunks", item);
+           "two cuts of a dim with items cannot have chunks", ITEM_TEXT);
   }
   return NULL;
 }
@@ -106,30 +121,29 @@ static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index, c
 static shoal_status_t check_tile(const shoal_layout_t *layout) {
   const shoal_tile_t *tile = &layout->tile;
   const shoal_cut_t *cut = &tile->cut;
+  const int32_t index = -1;
   if (tile->count == 0) return NULL;
-  char item[ITEM];
-  shoal_layout_item_format(layout, -1, item, sizeof item);
   if (tile->count < 0 || tile->index < 0 || tile->index >= tile->count) {
     REFUSE(INVALID_ARGUMENT, "tiles count from 0: 'tile(1/4):0' is the second of four",
-           "there is no such tile", item);
+           "there is no such tile", ITEM_TEXT);
   }
   if (cut->kind != SHOAL_CUT_DIM || cut->items || has_halo(cut) || cut->weights) {
-    REFUSE(UNSUPPORTED, "a tile takes a dim, chunks and a unit only", "it says more", item);
+    REFUSE(UNSUPPORTED, "a tile takes a dim, chunks and a unit only", "it says more", ITEM_TEXT);
   }
-  SHOAL_RETURN_IF_ERROR(check_numbers(layout, cut, item));
+  SHOAL_RETURN_IF_ERROR(check_numbers(layout, index));
   for (int32_t i = 0; i < layout->cut_count; ++i) {
     const shoal_cut_t *other = &layout->cuts[i];
     if (other->kind == SHOAL_CUT_FLAT) {
-      REFUSE(UNSUPPORTED, "drop the flat cut", "a tile with a flat cut", item);
+      REFUSE(UNSUPPORTED, "drop the flat cut", "a tile with a flat cut", ITEM_TEXT);
     }
     if (other->kind != SHOAL_CUT_DIM || other->dim != cut->dim) continue;
     if (other->axis == SHOAL_AXIS_MICRO || other->items || has_halo(other)) {
       REFUSE(UNSUPPORTED, "use a tile along another dim",
-             "micro-batches, items or a halo along dim %d", item, cut->dim);
+             "micro-batches, items or a halo along dim %d", ITEM_TEXT, cut->dim);
     }
     if (other->chunk_count) {
-      REFUSE(UNSUPPORTED, "drop the chunks of the cut", "another cut of dim %d has chunks", item,
-             cut->dim);
+      REFUSE(UNSUPPORTED, "drop the chunks of the cut", "another cut of dim %d has chunks",
+             ITEM_TEXT, cut->dim);
     }
   }
   return NULL;
@@ -140,44 +154,37 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
   if (layout->cut_count < 0 || layout->cut_count > SHOAL_MAX_CUTS) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "the layout has %d items", layout->cut_count);
   }
-  for (int32_t i = 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = &layout->cuts[i];
+  for (int32_t index = 0; index < layout->cut_count; ++index) {
+    const shoal_cut_t *cut = &layout->cuts[index];
     if (cut->axis < SHOAL_AXIS_MICRO || cut->axis >= layout->mesh->axis_count) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "layout item %d: the mesh has no axis %d", i, cut->axis);
+      return SHOAL_ERROR(INVALID_ARGUMENT, "layout item %d: the mesh has no axis %d", index,
+                         cut->axis);
     }
-    char item[ITEM];
-    shoal_layout_item_format(layout, i, item, sizeof item);
     if (cut->kind == SHOAL_CUT_FLAT && (cut->chunk_count || cut->items || has_halo(cut))) {
       REFUSE(UNSUPPORTED, "flat takes a unit and weights only", "flat with chunks, items or halo",
-             item);
+             ITEM_TEXT);
     }
-    if (cut->kind != SHOAL_CUT_PARTIAL) SHOAL_RETURN_IF_ERROR(check_numbers(layout, cut, item));
-    SHOAL_RETURN_IF_ERROR(check_order(layout, i, item));
+    if (cut->kind != SHOAL_CUT_PARTIAL) SHOAL_RETURN_IF_ERROR(check_numbers(layout, index));
+    SHOAL_RETURN_IF_ERROR(check_order(layout, index));
   }
   return check_tile(layout);
 }
 
 // ---- with a shape ----------------------------------------------------------------------
 
-static const shoal_cut_t *item_at(const shoal_layout_t *layout, int32_t index) {
-  return index < 0 ? &layout->tile.cut : &layout->cuts[index];
-}
-
 static shoal_status_t check_chunks(const shoal_layout_t *layout, int32_t index, int64_t length) {
   const shoal_cut_t *cut = item_at(layout, index);
-  char item[ITEM];
-  shoal_layout_item_format(layout, index, item, sizeof item);
   if (cut->chunks[0].length == 0) {
     if (length % cut->chunk_count == 0) return NULL;
     REFUSE(INVALID_ARGUMENT, "give the chunks' lengths: '*(a,b,...)'",
-           "dim %d has length %lld, which does not divide into %d chunks", item, cut->dim,
+           "dim %d has length %lld, which does not divide into %d chunks", ITEM_TEXT, cut->dim,
            (long long)length, cut->chunk_count);
   }
   int64_t sum = 0;
   for (int32_t i = 0; i < cut->chunk_count; ++i) sum += cut->chunks[i].length;
   if (sum == length) return NULL;
   REFUSE(INVALID_ARGUMENT, "make the chunk lengths add up to the dim's length",
-         "the chunks add up to %lld, dim %d has length %lld", item, (long long)sum, cut->dim,
+         "the chunks add up to %lld, dim %d has length %lld", ITEM_TEXT, (long long)sum, cut->dim,
          (long long)length);
 }
 
@@ -197,17 +204,16 @@ shoal_status_t shoal_layout_check(const shoal_layout_t *layout, const shoal_shap
                               (long long)length);
     }
   }
-  for (int32_t i = layout->tile.count > 0 ? -1 : 0; i < layout->cut_count; ++i) {
-    const shoal_cut_t *cut = item_at(layout, i);
+  for (int32_t index = layout->tile.count > 0 ? -1 : 0; index < layout->cut_count; ++index) {
+    const shoal_cut_t *cut = item_at(layout, index);
     if (cut->kind != SHOAL_CUT_DIM) continue;
     if (cut->dim < 0 || cut->dim >= shape->rank) {
-      char item[ITEM], hint[64] = "a scalar has no dims: leave the item out";
-      shoal_layout_item_format(layout, i, item, sizeof item);
+      char hint[64] = "a scalar has no dims: leave the item out";
       if (shape->rank) snprintf(hint, sizeof hint, "use a dim from 0 to %d", shape->rank - 1);
-      REFUSE(INVALID_ARGUMENT, hint, "the value has %d dims, there is no dim %d", item, shape->rank,
-             cut->dim);
+      REFUSE(INVALID_ARGUMENT, hint, "the value has %d dims, there is no dim %d", ITEM_TEXT,
+             shape->rank, cut->dim);
     }
-    if (cut->chunk_count) SHOAL_RETURN_IF_ERROR(check_chunks(layout, i, shape->dims[cut->dim]));
+    if (cut->chunk_count) SHOAL_RETURN_IF_ERROR(check_chunks(layout, index, shape->dims[cut->dim]));
   }
   return NULL;
 }

@@ -129,9 +129,8 @@ shoal_status_t shoal_bind_copy(const shoal_class_t *class, int64_t micro, shoal_
     return SHOAL_ERROR(MISMATCH, "a copy cannot change the type of '%s'", from->name);
   }
   shoal_layout_t a = shoal_program_without_micro(from->layout);
-  shoal_layout_t c = shoal_program_without_micro(to->layout), over;
-  const bool keeps = shoal_program_over_micro(from->layout, &from->type.shape, &over) &&
-                     shoal_layout_equal(&over, to->layout);
+  shoal_layout_t c = shoal_program_without_micro(to->layout);
+  const bool keeps = shoal_program_is_over_micro(from->layout, &from->type.shape, to->layout);
   const bool tile = is_tile_of(to->layout, from->layout);
   if (!shoal_layout_equal(&a, &c) && !keeps && !tile) {
     return SHOAL_ERROR_HINT(MISMATCH, "use a reshard",

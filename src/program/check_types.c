@@ -47,9 +47,16 @@ static void write_key(types_t *t, const shoal_instruction_t *in, bool loop) {
   shoal_key_add_pointer(&t->key, predicate ? predicate->layout : NULL);
 }
 
+// May it matter where the parts of a copy lie? Between parts of two layouts it does, unless one is
+// what a rank has of all micro-batches of the other.
+static bool depends_on_places(const shoal_class_t *class, const shoal_instruction_t *in) {
+  if (in->opcode != SHOAL_OPCODE_COPY) return false;
+  const shoal_buffer_t *from = operand(class, in, 0), *to = operand(class, in, 1);
+  return !shoal_program_is_over_micro(from->layout, &from->type.shape, to->layout);
+}
+
 // Ranks and micro-batches that bind the instruction as all others do, up to places. All operands
-// but a reshard's are on one mesh. Where parts of one layout are copied to parts of another it
-// matters where they lie.
+// but a reshard's are on one mesh.
 static shoal_status_t choose_samples(const types_t *t, const shoal_instruction_t *in, bool loop,
                                      shoal_arena_t *arena, shoal_samples_t *out_samples) {
   const shoal_program_t *program = t->check->program;
@@ -59,7 +66,7 @@ static shoal_status_t choose_samples(const types_t *t, const shoal_instruction_t
     return shoal_sample_moves(program, class, in->input_count, in->channels, micros, arena,
                               out_samples);
   }
-  if (in->opcode == SHOAL_OPCODE_COPY) {
+  if (depends_on_places(class, in)) {
     const shoal_buffer_t *from = operand(class, in, 0), *to = operand(class, in, 1);
     return shoal_sample_move(class, from->layout, to->layout, &from->type.shape, micros, arena,
                              out_samples);

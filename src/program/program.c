@@ -120,6 +120,12 @@ bool shoal_program_over_micro(const shoal_layout_t *layout, const shoal_shape_t 
   return true;
 }
 
+bool shoal_program_is_over_micro(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                                 const shoal_layout_t *over) {
+  shoal_layout_t found;
+  return shoal_program_over_micro(layout, shape, &found) && shoal_layout_equal(&found, over);
+}
+
 const shoal_program_port_t *shoal_program_kept_in(const shoal_program_t *program, int64_t state) {
   for (int64_t i = 0; i < program->output_count; ++i) {
     const shoal_program_port_t *port = &program->outputs[i];

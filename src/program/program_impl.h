@@ -48,6 +48,9 @@ shoal_layout_t shoal_program_without_micro(const shoal_layout_t *layout);
 // there is no such layout (micro-batches of different sizes, partial, flat, several cuts inside).
 bool shoal_program_over_micro(const shoal_layout_t *layout, const shoal_shape_t *shape,
                               shoal_layout_t *out_layout);
+// Is `over` that layout? Then where a micro-batch's part lies in it follows from sizes alone.
+bool shoal_program_is_over_micro(const shoal_layout_t *layout, const shoal_shape_t *shape,
+                                 const shoal_layout_t *over);
 // The output that is kept in this state, to be fetched on request; NULL: it is one of the model.
 const shoal_program_port_t *shoal_program_kept_in(const shoal_program_t *program, int64_t state);
 // The micro-batch a value of this layout is bound at, in a call with index `micro`.

@@ -2,6 +2,7 @@
 //
 // Many ranks: what the static check finds on a few ranks it finds on a thousand. A plan for 1,024
 // ranks has the instructions of one for few, so that the same mutation can be made to both.
+#include "base/failing.h"
 #include "plan_fixture.h"
 #include "program/mutate.h"
 
@@ -183,12 +184,42 @@ static void test_uneven_on_many(void **state) {
   shoal_model_free(model);
 }
 
+static int64_t blocks_of_check(const shoal_program_t *program) {
+  shoal_failing_t counter = {0};
+  assert_ok(shoal_program_check(program, shoal_allocator_failing(&counter)));
+  return counter.calls;
+}
+
+// What the check does, counted in blocks of memory it asks for, does not grow with ranks: also not
+// where rows of micro-batches, some of them without any on most ranks, are kept to be fetched.
+static void test_cost_on_many(void **state) {
+  (void)state;
+  shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){
+      .batch = 96, .context = 4, .vocabulary = 8192, .width = 8, .heads = 2, .layers = 1});
+  shoal_program_t *few = lowered(model, "data", "data=16,micro=8", 16);
+  shoal_program_t *many = lowered(model, "data", "data=1024,micro=8", 1024);
+  bool keeps = false;
+  for (int64_t b = 0; b < many->classes[0].buffer_count; ++b) {
+    const shoal_layout_t *layout = many->classes[0].buffers[b].layout;
+    keeps |= layout->cut_count > 0 && layout->cuts[0].chunk_count == 8;
+  }
+  assert_true(keeps);
+  const int64_t on_few = blocks_of_check(few), on_many = blocks_of_check(many);
+  print_message("[          ] %lld blocks on 16 ranks, %lld on 1024\n", (long long)on_few,
+                (long long)on_many);
+  assert_true(on_many * 4 < on_few * 5);
+  shoal_program_free(few);
+  shoal_program_free(many);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mutations_of_data),
       cmocka_unit_test(test_mutations_of_data_and_tensor),
       cmocka_unit_test(test_mutations_of_calls),
       cmocka_unit_test(test_uneven_on_many),
+      cmocka_unit_test(test_cost_on_many),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
