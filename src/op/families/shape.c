@@ -192,10 +192,13 @@ const shoal_op_t shoal_op_slice = {
                    "i64[9]<50 ; start=[4], size=[5]", "bf16[5,3] ; start=[5,0], size=[0,3]"),
 };
 
+enum { PAD_START, PAD_SHAPE, PAD_VALUE };
+
 static shoal_status_t pad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_shape_t shape;
-  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 1, &shape));
-  SHOAL_RETURN_IF_ERROR(check_inside(call, &call->attrs[0], &call->inputs[0].shape, &shape));
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, PAD_SHAPE, &shape));
+  SHOAL_RETURN_IF_ERROR(
+      check_inside(call, &call->attrs[PAD_START], &call->inputs[0].shape, &shape));
   out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
   return NULL;
 }
@@ -209,10 +212,17 @@ OP_KERNEL(pad) {
   (void)workspace;
   const size_t element = shoal_dtype_size(inputs->dtype);
   const int64_t count = shoal_shape_count(&outputs->shape);
-  if (count) memset(outputs->data, 0, (size_t)count * element);
   int64_t src[SHOAL_MAX_RANK], dst[SHOAL_MAX_RANK];
   shoal_strides(&inputs->shape, src);
   shoal_strides(&outputs->shape, dst);
+  if (call->attrs[PAD_VALUE].f != 0) {
+    const int64_t still[SHOAL_MAX_RANK] = {0};
+    uint64_t value;  // any dtype
+    shoal_dtype_store(outputs->dtype, &value, 0, call->attrs[PAD_VALUE].f);
+    shoal_copy_box(&outputs->shape, element, &value, 0, still, outputs->data, 0, dst);
+  } else if (count) {
+    memset(outputs->data, 0, (size_t)count * element);
+  }
   shoal_copy_box(&inputs->shape, element, inputs->data, 0, src, outputs->data,
                  offset_of(&call->attrs[0], dst), dst);
   return NULL;
@@ -220,7 +230,9 @@ OP_KERNEL(pad) {
 
 const shoal_op_t shoal_op_pad = {
     .name = "shoal.pad",
-    .doc = "Zeros of the given shape, with x placed at start: the adjoint of slice.",
+    .doc =
+        "A tensor of the given shape that holds one value (0 unless given), with x placed at "
+        "start. With 0 it is the adjoint of slice.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "start",
@@ -228,14 +240,20 @@ const shoal_op_t shoal_op_pad = {
                     .role = SHOAL_ROLE_POSITION,
                     .operand = SHOAL_OUTPUT(0),
                     .doc = "index of x's first element along each dim"},
-                   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+                   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
+                   {.name = "value",
+                    .kind = SHOAL_ATTR_REAL,
+                    .optional = true,
+                    .doc = "what stands around x"}),
     .infer = pad_infer,
     .gradient = pad_gradient,
     .cost = shoal_cost_move,
     .kernel = pad_kernel,
     SHOAL_OP_CASES("f64[3,4] ; start=[1,2], shape=[5,7]",
                    "f32[3,5,2] ; start=[0,0,2], shape=[3,5,6]", "i32[5]<50 ; start=[4], shape=[9]",
-                   "bf16[0,3] ; start=[2,0], shape=[3,3]"),
+                   "bf16[0,3] ; start=[2,0], shape=[3,3]",
+                   "f64[3,4] ; start=[1,0], shape=[5,4], value=-1.5",
+                   "f16[1,3] ; start=[1,1], shape=[3,5], value=0.25"),
 };
 
 // ---- concat ----------------------------------------------------------------------------

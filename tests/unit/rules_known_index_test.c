@@ -1,0 +1,54 @@
+// Known rules of ops that change shapes and of ops that read and write by index.
+#include "rules_support.h"
+
+typedef struct expected {
+  const char *op, *example, *ways;
+} expected_t;
+
+static const expected_t EXPECTED[] = {
+    // shapes
+    {"pad", "f64[3,4] ; start=[1,0], shape=[5,4], value=-1.5",  // not linear
+     "{x:0@1..4 -> out:0}~ {x:1 -> out:1}~"},
+    {"stack", "f64[3,5], f64[3,5] ; axis=1",
+     "{xs[0]:0, xs[1]:0 -> out:0}~ {xs[0]:1, xs[1]:1 -> out:2}~ "
+     "{xs[0]:sum, xs[1]:sum -> out:sum}"},
+    {"flip", "f64[3,5,2] ; dims=[0,-1]",
+     "{x:1 -> out:1}~ {-> out:0}~ {-> out:2}~ {x:sum -> out:sum}"},
+    {"roll", "f64[3,5] ; dims=[1], shifts=[2]", "{x:0 -> out:0}~ {-> out:1}~ {x:sum -> out:sum}"},
+    {"roll", "f32[64,56,56,96] ; dims=[1,2], shifts=[-3,-3]",  // windows that shift
+     "{x:0 -> out:0}~ {x:3 -> out:3}~ {-> out:1}~ {-> out:2}~ {x:sum -> out:sum}"},
+    {"roll", "f64[2,100] ; dims=[1], shifts=[60]",  // larger than a probe would be
+     "{x:0 -> out:0}~ {-> out:1}~ {x:sum -> out:sum}"},
+    {"triangle", "f64[2,512,512] ; diagonal=3",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2 -> out:2}~ {x:flat -> out:flat} {x:sum -> out:sum}"},
+    {"diagonal", "f64[5,3,4] ; offset=1, rows=0, columns=2",
+     "{x:0 -> out:sum}~ {x:1 -> out:0}~ {x:2 -> out:sum}~ {x:sum -> out:sum}"},
+    {"diagonal_grad", "f64[2,3] ; offset=-1, shape=[2,4,3]",
+     "{dy:0 -> dx:0}~ {-> dx:1}~ {-> dx:2}~ {dy:sum -> dx:sum}"},
+    {"one_hot", "i32[16,512]<30000 ; classes=30000, dtype=f32",
+     "{ids:0 -> out:0}~ {ids:1 -> out:1}~ {-> out:2}~"},
+};
+enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
+
+static void known_rules(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (int i = 0; i < EXPECTED_COUNT; ++i) {
+    const shoal_op_t *op = bench_op(&b, shoal_arena_printf(&b.arena, "shoal.%s", EXPECTED[i].op));
+    const shoal_call_t call = bench_call(&b, op, EXPECTED[i].example);
+    const char *text = rule_text(&b, op, bench_rule(&b, &call));
+    if (text[0] == ' ' && strcmp(text + 1, EXPECTED[i].ways) == 0) continue;
+    print_error("%s %s\n  expected  %s\n  found    %s\n", op->name, EXPECTED[i].example,
+                EXPECTED[i].ways, text);
+    ++wrong;
+  }
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(known_rules)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
