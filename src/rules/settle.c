@@ -4,9 +4,10 @@
 // A candidate is executed on five deals: two parts, three parts, two uneven parts of two-item
 // units, three of which two are empty, and parts of single items, so that every boundary (or those
 // near the ends and in the middle) is tried. Every hypothesis about an output (cut along a dim,
-// whole, sum, max, min, merged by log-sum-exp with its partner) must hold on all of them, all but
-// the last on two sets of values; of several that do, the first in this order is taken. That is at
-// most 32 executions; candidates that fail mostly fail before the first (shapes) or behind it.
+// whole, sum, max, min, product, merged by log-sum-exp with its partner) must hold on all of them,
+// all but the last on two sets of values; of several that do, the first in this order is taken.
+// That is at most 32 executions; candidates that fail mostly fail before the first (shapes) or
+// behind it.
 #include "base/status.h"
 #include "rules/search.h"
 
@@ -73,9 +74,10 @@ void search_deinit(search_t *s) {
 }
 
 static void add_joined(forms_t *forms, bool only_sum) {
-  static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN};
+  static const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
+                                           SHOAL_REDUCE_PROD};
   forms->items[forms->count++] = (shoal_way_operand_t){.kind = SHOAL_OPERAND_WHOLE};
-  for (int32_t i = 0; i < (only_sum ? 1 : 3); ++i) {
+  for (int32_t i = 0; i < (only_sum ? 1 : 4); ++i) {
     forms->items[forms->count++] =
         (shoal_way_operand_t){.kind = SHOAL_OPERAND_PARTIAL, .reduce = reduces[i]};
   }
@@ -100,7 +102,7 @@ static void output_forms(const search_t *s, const candidate_t *c, int32_t output
         out->count += search_forms(d, shape->dims[d], c->items, true, out->count, out->items);
       }
     }
-    if (out->count > SEARCH_MAX_FORMS - 5) out->count = SEARCH_MAX_FORMS - 5;
+    if (out->count > SEARCH_MAX_FORMS - 6) out->count = SEARCH_MAX_FORMS - 6;
   }
   add_joined(out, only_sum);
   if (!only_sum && c->items && trial_partner(s->trial, output) >= 0)
