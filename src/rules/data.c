@@ -6,8 +6,8 @@
 // results are all finite is kept (or else the first that can be executed). Two sets of values are
 // drawn; a single integer (a step) and every bool (a condition) differ between them for sure: if
 // all conditions of a small tensor were true, `where` would seem to be linear in one branch. Floats
-// of the second set go beyond every number among the attributes: within its bounds, `clamp` would
-// seem to be linear.
+// of the second set go beyond every number among the attributes, and beyond 3, where activations
+// bend: within its bounds, `clamp` would seem to be linear.
 #include <math.h>
 #include <string.h>
 
@@ -84,9 +84,9 @@ static int64_t index_limit(const trial_t *trial) {
   return limit == INT64_MAX ? 9 : limit;  // 0 and 1 alone would make a quotient linear
 }
 
-// Twice as far as the largest real attribute, if it is no stand-in for infinity.
+// At least 4, and twice as far as the largest real attribute, if it is no stand-in for infinity.
 static double reach_of(const trial_t *trial) {
-  double reach = 1;
+  double reach = 4;
   for (int32_t i = 0; i < trial->op->attr_count; ++i) {
     if (trial->op->attrs[i].kind != SHOAL_ATTR_REAL) continue;
     const double size = 2 * fabs(trial->attrs[i].f);

@@ -67,6 +67,27 @@ static void singles(void **state) {
   assert_int_equal(wrong, 0);
 }
 
+// The gradient of an activation is linear in dy and in nothing else, also where its slope is
+// constant over some range of x.
+static void slopes(void **state) {
+  (void)state;
+  static const char *const ops[] = {"silu", "gelu_erf",     "elu",        "celu",
+                                    "selu", "leaky_relu",   "softplus",   "log_sigmoid",
+                                    "mish", "hard_sigmoid", "hard_swish", "softsign"};
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i) {
+    wrong +=
+        compare(&b, ops[i], "f64[3,5]", "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:flat -> out:flat}");
+    wrong += compare(&b, shoal_arena_printf(&b.arena, "%s_grad", ops[i]), "f64[3,5], f64[3,5]",
+                     "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:flat, dy:flat -> dx:flat} "
+                     "{dy:sum -> dx:sum}");
+  }
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+
 // ---- all others ---------------------------------------------------------------------------------
 
 static const struct {
@@ -102,6 +123,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pairs),
       cmocka_unit_test(singles),
+      cmocka_unit_test(slopes),
       cmocka_unit_test(known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,9 +88,8 @@ const shoal_op_t shoal_op_clamp = {
     .name = "shoal.clamp",
     .doc =
         "x kept within [min, max], of floats and integers: min where x is below, max where x is "
-        "above (and everywhere if min > max). NaN stays NaN. The gradient passes within the "
-        "bounds, "
-        "ends included.",
+        "above (and everywhere if min > max). NaN stays NaN. The gradient passes between "
+        "the bounds.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     BOUNDS,
