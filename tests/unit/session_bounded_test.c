@@ -78,7 +78,8 @@ static int32_t count_of(int64_t step, int64_t group) {
 typedef struct job {
   const shoal_model_t *model;
   const bounded_case_t *c;
-  int64_t bad_group;  // has a row too many in the second step; -1: none
+  int64_t bad_group;  // has `bad_count` rows in the second step; -1: none
+  int32_t bad_count;
   int64_t sent[MOST_RANKS][STEPS];
 } job_t;
 
@@ -88,7 +89,7 @@ static shoal_status_t step(const job_t *job, shoal_session_t *session, int64_t s
   for (int64_t i = 0; i < ROWS; ++i) x[i] = element(step, i);
   for (int64_t i = 0; i < S * E; ++i) n[i] = count_of(step, i);
   for (int64_t e = 0; e < E; ++e) bias[e] = (float)(e + 1);
-  if (step == 1 && job->bad_group >= 0) n[job->bad_group] = C + 1;
+  if (step == 1 && job->bad_group >= 0) n[job->bad_group] = job->bad_count;
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, "x", x, sizeof x));
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, "n", n, sizeof n));
   SHOAL_RETURN_IF_ERROR(shoal_feed(session, "bias", bias, sizeof bias));
@@ -191,17 +192,16 @@ static void real_size(void **state) {
   shoal_model_free(model);
 }
 
-static void overflow(void **state) {
-  (void)state;
+// Every rank returns the same error, which names the node and the group.
+static void expect_bad_count(int32_t count, const char *said) {
   shoal_model_t *model = make_model();
   for (size_t i = 0; i < sizeof CASES / sizeof *CASES; ++i) {
     shoal_status_t statuses[MOST_RANKS];
-    job_t job = {.model = model, .c = &CASES[i], .bad_group = 18};
+    job_t job = {.model = model, .c = &CASES[i], .bad_group = 18, .bad_count = count};
     run_ranks(CASES[i].world, rank_body, &job, statuses);
     for (int32_t r = 0; r < CASES[i].world; ++r) {
       const char *message = shoal_status_message(statuses[r]);
-      if (!statuses[r] || !strstr(message, "'dispatch/bound'") ||
-          !strstr(message, "group [4, 2] has 4 rows, and dim 2 has room for 3: raise the cap") ||
+      if (!statuses[r] || !strstr(message, "'dispatch/bound'") || !strstr(message, said) ||
           strcmp(message, shoal_status_message(statuses[0])) != 0) {
         fail_msg("case %zu, rank %d: %s", i, r, message);
       }
@@ -211,11 +211,22 @@ static void overflow(void **state) {
   shoal_model_free(model);
 }
 
+static void overflow(void **state) {
+  (void)state;
+  expect_bad_count(C + 1, "group [4, 2] has 4 rows, and dim 2 has room for 3: raise the cap");
+}
+
+static void negative(void **state) {
+  (void)state;
+  expect_bad_count(-2, "the count of group [4, 2] is -2: a group has from 0 to 3 rows");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(experts),
       cmocka_unit_test(real_size),
       cmocka_unit_test(overflow),
+      cmocka_unit_test(negative),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
