@@ -93,7 +93,10 @@ static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sy
     sync->each = word[0] == 'e';
     return NULL;
   }
-  if (strncmp(word, "bucket=", 7) == 0 && value[0]) {
+  if (strncmp(word, "bucket=", 7) == 0) {
+    if (!value[0])
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "bucket=4M, or a name: bucket=block3",
+                              "'bucket=' needs a size or a name");
     sync->bucket = NULL;
     sync->bucket_bytes = 0;
     if (shoal_size_parse(value, &sync->bucket_bytes)) return NULL;

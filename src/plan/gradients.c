@@ -112,6 +112,37 @@ int32_t shoal_gradients_copied_state(const shoal_gradients_t *s, int32_t value) 
   return info->source == SHOAL_FROM_STATE ? info->index : s->assigned[value];
 }
 
+// ---- states ----------------------------------------------------------------------------
+
+static shoal_status_t mark_trained(const shoal_plan_t *plan, const shoal_graph_t *graph,
+                                   shoal_arena_t *scratch) {
+  shoal_gradients_t *gradients = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph, plan->model, scratch, &gradients));
+  for (int32_t v = 0; v < graph->values.count; ++v) {
+    const int32_t state = shoal_gradients_state(gradients, v);
+    if (state >= 0) plan->trained[state] = true;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_plan_find_trained(shoal_plan_t *plan) {
+  if (plan->trained) return NULL;
+  plan->trained = SHOAL_NEW(&plan->arena, bool, plan->model->states.count);
+  if (!plan->trained) return SHOAL_OOM();
+  shoal_arena_t scratch;
+  shoal_status_t status = NULL;
+  shoal_arena_init(plan->allocator, &scratch);
+  for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
+    status = mark_trained(plan, plan->graphs[g].graph, &scratch);
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+bool shoal_plan_is_synced(const shoal_plan_t *plan, int64_t state, const shoal_sync_t *sync) {
+  const bool bucket = sync->bucket || sync->bucket_bytes > 0;
+  return plan->trained[state] || (bucket && plan->model->states.items[state].options.trainable);
+}
+
 // ---- exchange --------------------------------------------------------------------------
 
 static shoal_status_t find_exchanged(const shoal_plan_t *plan, const shoal_graph_t *graph,

@@ -19,6 +19,11 @@ int32_t shoal_gradients_copied_state(const shoal_gradients_t *gradients, int32_t
 SHOAL_MUST_USE shoal_status_t shoal_plan_exchanged(const shoal_plan_t *plan,
                                                    const shoal_graph_t *graph, shoal_arena_t *arena,
                                                    shoal_dtype_t **out_types);
+// Fills `trained`, once: which states have a gradient.
+SHOAL_MUST_USE shoal_status_t shoal_plan_find_trained(shoal_plan_t *plan);
+// Can a sync decision say anything about a state? It has a gradient, or it is a parameter whose
+// copies go in the bucket. Behind shoal_plan_find_trained.
+bool shoal_plan_is_synced(const shoal_plan_t *plan, int64_t state, const shoal_sync_t *sync);
 // Fills graphs[...].exchanged from what `syncs` says.
 SHOAL_MUST_USE shoal_status_t shoal_plan_find_exchanged(shoal_plan_t *plan);
 

@@ -160,6 +160,7 @@ struct shoal_plan {
   shoal_layouts_t layouts;        // all layouts of the plan, kept once
   const shoal_layout_t **states;  // resting layout per state of the model
   shoal_sync_t *syncs;            // by state
+  bool *trained;                  // by state: it has a gradient; NULL: nobody asked
   shoal_memory_kind_t *memories;  // by state: where it rests
   shoal_graph_plan_t *graphs;     // one per graph of the model
   shoal_index_t decision_index;

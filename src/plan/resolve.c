@@ -82,12 +82,46 @@ static shoal_memory_kind_t memory_of(const char *choice) {
   return strcmp(choice, "host") == 0 ? SHOAL_MEMORY_HOST : SHOAL_MEMORY_FILE;
 }
 
+// A decision about states none of which it can say anything about would do nothing.
+static shoal_status_t check_sync(shoal_plan_t *plan, const shoal_intent_decision_t *decision) {
+  const char *other = NULL;
+  shoal_sync_t sync = {0};
+  SHOAL_RETURN_IF_ERROR(shoal_plan_find_trained(plan));
+  SHOAL_RETURN_IF_ERROR(shoal_decision_sync(decision, &plan->arena, &sync));
+  for (int64_t s = 0; s < plan->model->states.count; ++s) {
+    const char *name = plan->model->states.items[s].name;
+    if (!shoal_pattern_match(decision->pattern, name)) continue;
+    if (shoal_plan_is_synced(plan, s, &sync)) return NULL;
+    if (!other) other = name;
+  }
+  if (!other) return NULL;
+  return shoal_decision_annotate(
+      decision, SHOAL_ERROR_HINT(INVALID_ARGUMENT, "let the pattern match states that are trained",
+                                 "about state '%s': it has no gradient to exchange", other));
+}
+
+static shoal_status_t check_syncs(shoal_plan_t *plan) {
+  const shoal_patterns_t *all = &plan->patterns[SHOAL_DECIDE_SYNC];
+  for (int64_t e = 0; e < all->count; ++e)
+    SHOAL_RETURN_IF_ERROR(check_sync(plan, &all->entries[e]));
+  return NULL;
+}
+
+// Sync decisions leave out states that they say nothing about.
+static shoal_status_t resolve_sync(shoal_plan_t *plan, int64_t s,
+                                   const shoal_intent_decision_t *decision) {
+  shoal_sync_t sync = {.prefetch = 1};
+  SHOAL_RETURN_IF_ERROR(shoal_decision_sync(decision, &plan->arena, &sync));
+  if (shoal_plan_is_synced(plan, s, &sync)) plan->syncs[s] = sync;
+  return NULL;
+}
+
 static shoal_status_t resolve_state(shoal_plan_t *plan, int64_t s) {
   const char *name = plan->model->states.items[s].name;
   shoal_sync_t *sync = &plan->syncs[s];
   *sync = (shoal_sync_t){.prefetch = 1};
   const shoal_intent_decision_t *decision = shoal_plan_decided(plan, SHOAL_DECIDE_SYNC, name);
-  if (decision) SHOAL_RETURN_IF_ERROR(shoal_decision_sync(decision, &plan->arena, sync));
+  if (decision) SHOAL_RETURN_IF_ERROR(resolve_sync(plan, s, decision));
   const char *layers = chosen(plan, SHOAL_DECIDE_PREFETCH, name);
   if (layers) sync->prefetch = (int32_t)strtol(layers, NULL, 10);
   plan->memories[s] = memory_of(chosen(plan, SHOAL_DECIDE_MEMORY, name));
@@ -255,6 +289,7 @@ shoal_status_t shoal_plan_resolve(shoal_plan_t *plan) {
   plan->syncs = SHOAL_NEW(&plan->arena, shoal_sync_t, model->states.count);
   plan->memories = SHOAL_NEW(&plan->arena, shoal_memory_kind_t, model->states.count);
   if (!plan->syncs || !plan->memories) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(check_syncs(plan));
   for (int64_t s = 0; s < model->states.count; ++s) SHOAL_RETURN_IF_ERROR(resolve_state(plan, s));
   for (int64_t g = 0; g < model->graphs.count; ++g)
     SHOAL_RETURN_IF_ERROR(resolve_graph(plan, &plan->graphs[g]));

@@ -18,6 +18,11 @@ SHOAL_MUST_USE shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoa
 SHOAL_MUST_USE shoal_status_t shoal_resolved_phased(const shoal_model_t *model,
                                                     const shoal_json_t *list,
                                                     shoal_arena_t *scratch, bool ***out_phased);
+// resolved_regions.c: numbers the regions of nodes that have SHOAL_OWN_REGION, and refuses one that
+// is on two meshes.
+enum { SHOAL_OWN_REGION = -2 };
+SHOAL_MUST_USE shoal_status_t shoal_resolved_regions(shoal_plan_t *plan, const shoal_json_t *list,
+                                                     shoal_arena_t *scratch);
 // resolved_maps.c: the older form, with maps of states and nodes.
 SHOAL_MUST_USE shoal_status_t shoal_resolved_read_maps(shoal_plan_t *plan,
                                                        const shoal_json_t *resolved,

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/status.h"
 #include "plan/choose.h"
 #include "plan/complete.h"
@@ -12,212 +11,147 @@
 #include "plan/gradients.h"
 #include "plan/kinds.h"
 #include "plan/resolved.h"
+#include "plan/resolved_names.h"
 #include "plan/stages.h"
 #include "shoal/options.h"
 
-// Names of a graph's nodes and values.
-typedef struct graph_names {
-  shoal_index_t nodes, values;
-  int32_t *first, *next;  // entries about ways: by node, by entry; -1: no more
-} graph_names_t;
+// Entries about ways, by node and by entry; -1: no more.
+typedef struct graph_ways {
+  int32_t *first, *next;
+} graph_ways_t;
 
 typedef struct reader {
   shoal_plan_t *plan;
   const shoal_json_t *list;
   shoal_arena_t *scratch;
-  graph_names_t *graphs;
+  shoal_entry_names_t names;
+  graph_ways_t *ways;              // by graph
   shoal_told_t **told;             // by composite and slot
   bool (*said)[SHOAL_PLAN_SLOTS];  // by composite: it is to be cut along the slot's axis
 } reader_t;
 
-// ---- names -----------------------------------------------------------------------------
-
-static shoal_status_t index_names(reader_t *r) {
-  const shoal_model_t *model = r->plan->model;
-  r->graphs = SHOAL_NEW(r->scratch, graph_names_t, model->graphs.count);
-  if (!r->graphs) return SHOAL_OOM();
+static shoal_status_t init(shoal_plan_t *plan, const shoal_json_t *list, shoal_arena_t *scratch,
+                           reader_t *r) {
+  const shoal_model_t *model = plan->model;
+  *r = (reader_t){.plan = plan, .list = list, .scratch = scratch};
+  r->told = SHOAL_NEW(scratch, shoal_told_t *, plan->composites.count);
+  r->said = shoal_arena_alloc(scratch, (size_t)plan->composites.count + 1, sizeof *r->said);
+  r->ways = SHOAL_NEW(scratch, graph_ways_t, model->graphs.count);
+  if (!r->told || !r->said || !r->ways) return SHOAL_OOM();
   for (int64_t g = 0; g < model->graphs.count; ++g) {
-    const shoal_graph_t *graph = model->graphs.items[g];
-    graph_names_t *names = &r->graphs[g];
-    shoal_index_init(r->scratch, &names->nodes);
-    shoal_index_init(r->scratch, &names->values);
-    names->first = SHOAL_NEW(r->scratch, int32_t, graph->nodes.count);
-    names->next = SHOAL_NEW(r->scratch, int32_t, r->list->count);
-    if (!names->first || !names->next) return SHOAL_OOM();
-    for (int64_t n = 0; n < graph->nodes.count; ++n) {
-      names->first[n] = -1;
-      if (!shoal_index_add(&names->nodes,
-                           shoal_hash_string(SHOAL_HASH_START, graph->nodes.items[n].name), n))
-        return SHOAL_OOM();
-    }
-    for (int64_t v = 0; v < graph->values.count; ++v)
-      if (!shoal_index_add(&names->values,
-                           shoal_hash_string(SHOAL_HASH_START, graph->values.items[v].name), v))
-        return SHOAL_OOM();
+    const int64_t count = model->graphs.items[g]->nodes.count;
+    r->ways[g].first = SHOAL_NEW(scratch, int32_t, count);
+    r->ways[g].next = SHOAL_NEW(scratch, int32_t, list->count);
+    if (!r->ways[g].first || !r->ways[g].next) return SHOAL_OOM();
+    for (int64_t n = 0; n < count; ++n) r->ways[g].first[n] = -1;
   }
-  return NULL;
-}
-
-static shoal_status_t unknown(const shoal_json_t *entry, const char *what, const char *name) {
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s: there is no %s '%s'", entry->path, what, name);
-}
-
-static shoal_status_t find_graph(const reader_t *r, const shoal_json_t *entry, int64_t *out_graph) {
-  const char *name;
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "graph", &name));
-  for (int64_t g = 0; g < r->plan->model->graphs.count; ++g)
-    if (strcmp(r->plan->model->graphs.items[g]->name, name) == 0) {
-      *out_graph = g;
-      return NULL;
-    }
-  return unknown(entry, "graph", name);
-}
-
-static shoal_status_t find_node(const reader_t *r, const shoal_json_t *entry, int64_t *out_graph,
-                                int32_t *out_node) {
-  const char *name;
-  SHOAL_RETURN_IF_ERROR(find_graph(r, entry, out_graph));
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "node", &name));
-  const shoal_graph_t *graph = r->plan->model->graphs.items[*out_graph];
-  const uint64_t hash = shoal_hash_string(SHOAL_HASH_START, name);
-  for (int64_t at = -1, n; (n = shoal_index_next(&r->graphs[*out_graph].nodes, hash, &at)) >= 0;)
-    if (strcmp(graph->nodes.items[n].name, name) == 0) {
-      *out_node = (int32_t)n;
-      return NULL;
-    }
-  return unknown(entry, "node", name);
-}
-
-static shoal_status_t find_value(const reader_t *r, const shoal_json_t *entry, const char *key,
-                                 int64_t *out_graph, int32_t *out_value) {
-  const char *name;
-  SHOAL_RETURN_IF_ERROR(find_graph(r, entry, out_graph));
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, key, &name));
-  const shoal_graph_t *graph = r->plan->model->graphs.items[*out_graph];
-  const uint64_t hash = shoal_hash_string(SHOAL_HASH_START, name);
-  for (int64_t at = -1, v; (v = shoal_index_next(&r->graphs[*out_graph].values, hash, &at)) >= 0;)
-    if (strcmp(graph->values.items[v].name, name) == 0) {
-      *out_value = (int32_t)v;
-      return NULL;
-    }
-  return unknown(entry, key, name);
-}
-
-static shoal_status_t find_state(const reader_t *r, const shoal_json_t *entry, int32_t *out_state) {
-  const char *name;
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "state", &name));
-  *out_state = shoal_model_find_state(r->plan->model, name);
-  return *out_state >= 0 ? NULL : unknown(entry, "state", name);
+  return shoal_entry_names_init(model, scratch, &r->names);
 }
 
 // ---- one entry each --------------------------------------------------------------------
 
-static shoal_status_t read_stage(reader_t *r, const shoal_json_t *entry, const char *choice) {
-  int64_t g = 0;
-  int32_t n = 0;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  const int32_t mesh = shoal_plan_find_mesh(r->plan, choice);
-  if (mesh < 0) return unknown(entry, "mesh", choice);
-  r->plan->graphs[g].nodes[n].mesh = mesh;
-  return NULL;
+static shoal_status_t find_mesh(const reader_t *r, const char *name, int32_t *out_mesh) {
+  *out_mesh = shoal_plan_find_mesh(r->plan, name);
+  if (*out_mesh >= 0) return NULL;
+  SHOAL_VEC(const char *) names = {0};
+  for (int64_t m = 0; m < r->plan->mesh_count; ++m)
+    if (!SHOAL_PUSH(r->scratch, &names, r->plan->meshes[m].name)) return SHOAL_OOM();
+  return shoal_entry_unknown("mesh", name, names.count, names.items,
+                             "the plan lists its meshes");
 }
 
 static shoal_status_t read_layout(reader_t *r, const shoal_json_t *entry, const char *choice) {
   int32_t s = 0, v = 0;
   int64_t g = 0;
   if (shoal_json_find(entry, "state")) {
-    SHOAL_RETURN_IF_ERROR(find_state(r, entry, &s));
+    SHOAL_RETURN_IF_ERROR(shoal_entry_state(&r->names, entry, &s));
     return shoal_plan_rest_state(r->plan, s, choice, -1);
   }
-  SHOAL_RETURN_IF_ERROR(find_value(r, entry, "input", &g, &v));
+  SHOAL_RETURN_IF_ERROR(shoal_entry_input(&r->names, entry, &g, &v));
   return shoal_plan_feed_input(r->plan, &r->plan->graphs[g], v, choice, -1);
+}
+
+static shoal_status_t read_sync(shoal_plan_t *plan, int32_t s, const char *choice) {
+  shoal_sync_t *sync = &plan->syncs[s];
+  *sync = (shoal_sync_t){.prefetch = sync->prefetch};
+  SHOAL_RETURN_IF_ERROR(
+      shoal_decision_sync(&(shoal_intent_decision_t){.choice = choice}, &plan->arena, sync));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_find_trained(plan));
+  if (shoal_plan_is_synced(plan, s, sync)) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the entry out",
+                          "state '%s' has no gradient to exchange",
+                          plan->model->states.items[s].name);
 }
 
 static shoal_status_t read_of_state(reader_t *r, shoal_decide_t kind, const shoal_json_t *entry,
                                     const char *choice) {
   int32_t s = 0;
-  SHOAL_RETURN_IF_ERROR(find_state(r, entry, &s));
-  shoal_plan_t *plan = r->plan;
-  shoal_sync_t *sync = &plan->syncs[s];
-  if (kind == SHOAL_DECIDE_MEMORY) {
-    (void)shoal_memory_kind_parse(choice, &plan->memories[s]);  // checked before
-    return NULL;
-  }
-  if (kind == SHOAL_DECIDE_PREFETCH) {
-    sync->prefetch = (int32_t)strtol(choice, NULL, 10);
-    return NULL;
-  }
-  *sync = (shoal_sync_t){.prefetch = sync->prefetch};
-  return shoal_decision_sync(&(shoal_intent_decision_t){.choice = choice}, &plan->arena, sync);
+  SHOAL_RETURN_IF_ERROR(shoal_entry_state(&r->names, entry, &s));
+  if (kind == SHOAL_DECIDE_SYNC) return read_sync(r->plan, s, choice);
+  if (kind == SHOAL_DECIDE_MEMORY)
+    (void)shoal_memory_kind_parse(choice, &r->plan->memories[s]);  // checked before
+  else
+    r->plan->syncs[s].prefetch = (int32_t)strtol(choice, NULL, 10);
+  return NULL;
 }
 
-static shoal_status_t read_recompute(reader_t *r, const shoal_json_t *entry, const char *choice) {
-  int64_t g = 0, region = 0;
-  int32_t n = 0;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  shoal_graph_plan_t *gp = &r->plan->graphs[g];
-  if (gp->graph->nodes.items[n].kind != SHOAL_NODE_FORWARD)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: only nodes of the forward pass can be recomputed",
-                       entry->path);
-  if (shoal_json_find(entry, "region"))
+static shoal_status_t read_recompute(const shoal_json_t *entry, const char *choice,
+                                     shoal_graph_plan_t *gp, int32_t n) {
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  int64_t region = SHOAL_OWN_REGION;
+  if (node->kind != SHOAL_NODE_FORWARD)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the entry out",
+                            "only nodes of the forward pass can be recomputed, and '%s' is none",
+                            node->name);
+  if (shoal_json_find(entry, "region")) {
     SHOAL_RETURN_IF_ERROR(shoal_json_get_int(entry, "region", &region));
-  if (region < 0 || region > gp->graph->nodes.count)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: region %lld is out of range", entry->path,
-                       (long long)region);
+    if (region < 0 || region > gp->graph->nodes.count)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                              "nodes with the same number are recomputed together; without one, a "
+                              "node is so alone",
+                              "region %lld is out of range", (long long)region);
+  }
   gp->regions[n] = strcmp(choice, "yes") == 0 ? (int32_t)region : -1;
   return NULL;
 }
 
-static shoal_status_t read_output(reader_t *r, const shoal_json_t *entry, const char *choice) {
+static shoal_status_t read_counts(const char *choice, shoal_graph_plan_t *gp, int32_t n) {
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  if (!node->op->bounds)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the entry out", "node '%s' bounds no rows",
+                            node->name);
+  gp->at_capacity[n] = shoal_plan_moves_capacity(choice);
+  return NULL;
+}
+
+static shoal_status_t read_of_node(reader_t *r, shoal_decide_t kind, const shoal_json_t *entry,
+                                   const char *choice) {
   int64_t g = 0;
-  const char *name;
-  SHOAL_RETURN_IF_ERROR(find_graph(r, entry, &g));
-  SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "output", &name));
+  int32_t n = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_entry_node(&r->names, entry, &g, &n));
   shoal_graph_plan_t *gp = &r->plan->graphs[g];
-  bool found = false;
-  for (int64_t o = 0; o < gp->graph->outputs.count; ++o) {
-    if (strcmp(gp->graph->outputs.items[o].name, name) != 0) continue;
-    gp->on_request[o] = strcmp(choice, "request") == 0;
-    found = true;
-  }
-  return found ? NULL : unknown(entry, "output", name);
+  if (kind == SHOAL_DECIDE_STAGE) return find_mesh(r, choice, &gp->nodes[n].mesh);
+  if (kind == SHOAL_DECIDE_RECOMPUTE) return read_recompute(entry, choice, gp, n);
+  if (kind == SHOAL_DECIDE_BOUNDED) return read_counts(choice, gp, n);
+  if (kind == SHOAL_DECIDE_HALO)
+    gp->halos[n] = shoal_halo_of(choice);
+  else
+    (void)shoal_tiling_of(choice, &gp->tilings[n]);  // checked before
+  return NULL;
+}
+
+static shoal_status_t read_output(reader_t *r, const shoal_json_t *entry, const char *choice) {
+  int64_t g = 0, o = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_entry_output(&r->names, entry, &g, &o));
+  r->plan->graphs[g].on_request[o] = strcmp(choice, "request") == 0;
+  return NULL;
 }
 
 static shoal_status_t read_keep(reader_t *r, const shoal_json_t *entry, const char *choice) {
   int64_t g = 0;
   int32_t v = 0;
-  SHOAL_RETURN_IF_ERROR(find_value(r, entry, "value", &g, &v));
+  SHOAL_RETURN_IF_ERROR(shoal_entry_value(&r->names, entry, &g, &v));
   r->plan->graphs[g].keeps[v] = shoal_keep_of(choice);
-  return NULL;
-}
-
-static shoal_status_t read_halo(reader_t *r, const shoal_json_t *entry, const char *choice) {
-  int64_t g = 0;
-  int32_t n = 0;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  r->plan->graphs[g].halos[n] = shoal_halo_of(choice);
-  return NULL;
-}
-
-static shoal_status_t read_tiles(reader_t *r, const shoal_json_t *entry, const char *choice) {
-  int64_t g = 0;
-  int32_t n = 0;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  (void)shoal_tiling_of(choice, &r->plan->graphs[g].tilings[n]);
-  return NULL;
-}
-
-static shoal_status_t read_counts(reader_t *r, const shoal_json_t *entry, const char *choice) {
-  int64_t g = 0;
-  int32_t n = 0;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  const shoal_graph_plan_t *gp = &r->plan->graphs[g];
-  const shoal_node_t *node = &gp->graph->nodes.items[n];
-  if (!node->op->bounds) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the decision out",
-                            "%s: node '%s' bounds no rows", entry->path, node->name);
-  }
-  gp->at_capacity[n] = shoal_plan_moves_capacity(choice);
   return NULL;
 }
 
@@ -228,12 +162,11 @@ static shoal_status_t check_halo(reader_t *r, const shoal_json_t *entry) {
   const char *kind;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "kind", &kind));
   if (shoal_kind_find(kind) != SHOAL_DECIDE_HALO) return NULL;
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
+  SHOAL_RETURN_IF_ERROR(shoal_entry_node(&r->names, entry, &g, &n));
   const shoal_graph_plan_t *gp = &r->plan->graphs[g];
   if (gp->halos[n] == SHOAL_HALO_WHOLE || shoal_plan_has_halo(gp, n)) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the decision out, or give the node another way",
-                          "%s: node '%s' waits for no halo", entry->path,
-                          gp->graph->nodes.items[n].name);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the entry out, or give the node another way",
+                          "node '%s' waits for no halo", gp->graph->nodes.items[n].name);
 }
 
 static shoal_status_t read_told(const shoal_json_t *entry, shoal_arena_t *arena,
@@ -248,7 +181,8 @@ static shoal_status_t read_told(const shoal_json_t *entry, shoal_arena_t *arena,
     SHOAL_RETURN_IF_ERROR(shoal_json_get_real(entry, "cost", &out_told->cost));
   if (other) {
     if (other->kind != SHOAL_JSON_OBJECT)
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be an object", other->path);
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "{\"choice\": \"..\", \"cost\": 0}",
+                              "%s must be an object", other->path);
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(other, "choice", &texts[2]));
     SHOAL_RETURN_IF_ERROR(shoal_json_get_real(other, "cost", &out_told->runner_up_cost));
   }
@@ -265,16 +199,21 @@ static shoal_status_t read_told(const shoal_json_t *entry, shoal_arena_t *arena,
 }
 
 // The slot of an axis that a choice starts with.
-static shoal_status_t slot_of(const shoal_mesh_t *mesh, const shoal_json_t *entry,
-                              const char *choice, shoal_arena_t *texts, int32_t *out_slot) {
+static shoal_status_t slot_of(const shoal_mesh_t *mesh, const char *choice, shoal_arena_t *texts,
+                              int32_t *out_slot) {
+  const char *names[SHOAL_PLAN_SLOTS];
   char *axis = shoal_arena_strdup(texts, choice);
   if (!axis) return SHOAL_OOM();
   axis[strcspn(axis, "=")] = 0;
-  const bool micro = strcmp(axis, "micro") == 0;
-  *out_slot = micro ? 0 : shoal_mesh_axis(mesh, axis) + 1;
-  if (*out_slot == 0 && !micro)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: the mesh has no axis '%s'", entry->path, axis);
-  return NULL;
+  for (*out_slot = 0; *out_slot <= mesh->axis_count; ++*out_slot) {
+    names[*out_slot] = shoal_slot_name(mesh, *out_slot);
+    if (strcmp(names[*out_slot], axis) == 0) return NULL;
+  }
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          shoal_did_you_mean(axis, names, mesh->axis_count + 1,
+                                             "the plan's meshes list their axes", &hint),
+                          "mesh '%s' has no axis '%s'", mesh->name, axis);
 }
 
 // That a node is composite was read before (shoal_resolved_phased): here is what was told about it.
@@ -282,7 +221,7 @@ static shoal_status_t read_composite(reader_t *r, const shoal_json_t *entry, con
   int64_t g = 0;
   const char *name;
   int32_t slot = 0;
-  SHOAL_RETURN_IF_ERROR(find_graph(r, entry, &g));
+  SHOAL_RETURN_IF_ERROR(shoal_entry_graph(&r->names, entry, &g));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "node", &name));
   shoal_plan_t *plan = r->plan;
   for (int64_t c = 0; c < plan->composites.count; ++c) {
@@ -290,7 +229,7 @@ static shoal_status_t read_composite(reader_t *r, const shoal_json_t *entry, con
     if (composite->graph != g || strcmp(shoal_composite_node(plan, composite)->name, name) != 0)
       continue;
     const shoal_mesh_t *mesh = &plan->meshes[plan->graphs[g].nodes[composite->first].mesh];
-    SHOAL_RETURN_IF_ERROR(slot_of(mesh, entry, choice, r->scratch, &slot));
+    SHOAL_RETURN_IF_ERROR(slot_of(mesh, choice, r->scratch, &slot));
     shoal_told_t *told = r->told[c];
     if (!told) told = r->told[c] = SHOAL_NEW(&plan->arena, shoal_told_t, SHOAL_PLAN_SLOTS);
     if (!told) return SHOAL_OOM();
@@ -299,7 +238,7 @@ static shoal_status_t read_composite(reader_t *r, const shoal_json_t *entry, con
     told[slot] = (shoal_told_t){0};
     return read_told(entry, &plan->arena, &told[slot]);
   }
-  return unknown(entry, "composite node", name);
+  return shoal_entry_unknown("composite node", name, 0, NULL, "take the entry out");
 }
 
 // Ways are read node by node: here they are only noted.
@@ -308,64 +247,86 @@ static shoal_status_t note_way(reader_t *r, const shoal_json_t *entry, int64_t i
   int64_t g = 0;
   int32_t n = 0;
   if (shoal_choice_is_composite(choice)) return read_composite(r, entry, choice);
-  SHOAL_RETURN_IF_ERROR(find_node(r, entry, &g, &n));
-  graph_names_t *names = &r->graphs[g];
-  names->next[index] = names->first[n];
-  names->first[n] = (int32_t)index;
+  SHOAL_RETURN_IF_ERROR(shoal_entry_node(&r->names, entry, &g, &n));
+  r->ways[g].next[index] = r->ways[g].first[n];
+  r->ways[g].first[n] = (int32_t)index;
   return NULL;
 }
 
-static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
-  static const char *const keys[] = {"kind",  "graph",     "node",   "state", "input",
-                                     "value", "output",    "choice", "by",    "reason",
-                                     "cost",  "runner_up", "region"};
-  const shoal_json_t *entry = &r->list->children[index];
-  shoal_intent_decision_t decision = {.pattern = entry->path};
+// The key that names what an entry is about.
+static const char *subject_key(shoal_decide_t kind, const shoal_json_t *entry) {
+  static const char *const keys[SHOAL_OF_COUNT] = {
+      [SHOAL_OF_NODE] = "node",     [SHOAL_OF_VALUE] = "value", [SHOAL_OF_STATE] = "state",
+      [SHOAL_OF_OUTPUT] = "output", [SHOAL_OF_GRAPH] = "graph",
+  };
+  if (kind == SHOAL_DECIDE_LAYOUT) return shoal_json_find(entry, "state") ? "state" : "input";
+  return keys[shoal_kind_of(kind)];
+}
+
+// Has the entry keys that its kind has no use for?
+static shoal_status_t check_keys(shoal_decide_t kind, const char *subject,
+                                 const shoal_json_t *entry) {
+  const char *keys[9] = {"kind", "choice", "by", "reason", "cost", "runner_up", subject};
+  int64_t count = 7;
+  if (strcmp(subject, "state") != 0) keys[count++] = "graph";
+  if (kind == SHOAL_DECIDE_RECOMPUTE) keys[count++] = "region";
+  return shoal_json_only(entry, keys, count);
+}
+
+// Reads what is the same for all kinds, and refuses what is none.
+static shoal_status_t check_entry(const shoal_json_t *entry, shoal_decide_t *out_kind,
+                                  const char **out_choice) {
+  shoal_intent_decision_t decision = {.pattern = "*"};
   if (entry->kind != SHOAL_JSON_OBJECT)
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s must be an object", entry->path);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                            "{\"kind\": \"keep\", \"graph\": .., \"value\": .., \"choice\": ..}",
+                            "%s must be an object", entry->path);
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "kind", &decision.kind));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "choice", &decision.choice));
-  const shoal_decide_t kind = shoal_kind_find(decision.kind);
-  if (first_pass) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_only(entry, keys, 13));
-    SHOAL_RETURN_IF_ERROR(shoal_decision_check(&decision));
-    return kind == SHOAL_DECIDE_STAGE ? read_stage(r, entry, decision.choice) : NULL;
+  *out_kind = shoal_kind_find(decision.kind);
+  *out_choice = decision.choice;
+  if (*out_kind < SHOAL_DECIDE_COUNT) {
+    const char *subject = subject_key(*out_kind, entry);
+    SHOAL_RETURN_IF_ERROR(check_keys(*out_kind, subject, entry));
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, subject, &decision.pattern));
   }
+  return shoal_decision_check(&decision);
+}
+
+static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
+  const shoal_json_t *entry = &r->list->children[index];
+  shoal_decide_t kind = SHOAL_DECIDE_COUNT;
+  const char *choice = NULL;
   int64_t g = 0;
+  SHOAL_RETURN_IF_ERROR(check_entry(entry, &kind, &choice));
+  if (first_pass != (kind == SHOAL_DECIDE_STAGE)) return NULL;
   switch (kind) {
-    case SHOAL_DECIDE_STAGE:
-      return NULL;
     case SHOAL_DECIDE_LAYOUT:
-      return read_layout(r, entry, decision.choice);
+      return read_layout(r, entry, choice);
     case SHOAL_DECIDE_WAY:
-      return note_way(r, entry, index, decision.choice);
+      return note_way(r, entry, index, choice);
+    case SHOAL_DECIDE_STAGE:
     case SHOAL_DECIDE_RECOMPUTE:
-      return read_recompute(r, entry, decision.choice);
+    case SHOAL_DECIDE_HALO:
+    case SHOAL_DECIDE_TILE:
+    case SHOAL_DECIDE_BOUNDED:
+      return read_of_node(r, kind, entry, choice);
     case SHOAL_DECIDE_KEEP:
-      return read_keep(r, entry, decision.choice);
+      return read_keep(r, entry, choice);
     case SHOAL_DECIDE_MEMORY:
     case SHOAL_DECIDE_SYNC:
     case SHOAL_DECIDE_PREFETCH:
-      return read_of_state(r, kind, entry, decision.choice);
+      return read_of_state(r, kind, entry, choice);
     case SHOAL_DECIDE_SCHEDULE:
-      SHOAL_RETURN_IF_ERROR(find_graph(r, entry, &g));
-      return shoal_plan_schedule(r->plan, &r->plan->graphs[g], decision.choice);
-    case SHOAL_DECIDE_HALO:
-      return read_halo(r, entry, decision.choice);
-    case SHOAL_DECIDE_TILE:
-      return read_tiles(r, entry, decision.choice);
-    case SHOAL_DECIDE_BOUNDED:
-      return read_counts(r, entry, decision.choice);
+      SHOAL_RETURN_IF_ERROR(shoal_entry_graph(&r->names, entry, &g));
+      return shoal_plan_schedule(r->plan, &r->plan->graphs[g], choice);
     case SHOAL_DECIDE_FETCH:
-      return read_output(r, entry, decision.choice);
+      return read_output(r, entry, choice);
     case SHOAL_DECIDE_EXPAND:  // shoal_resolved_phased
-      return NULL;
     case SHOAL_DECIDE_COUNT:
       break;
   }
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "move it to the decisions of the intent",
-                          "%s: '%s' can only be decided on in the intent", entry->path,
-                          decision.kind);
+  return NULL;
 }
 
 // ---- ways ------------------------------------------------------------------------------
@@ -379,12 +340,12 @@ static shoal_status_t read_ways(reader_t *r, int64_t g, int32_t n, shoal_arena_t
   bool told_before[SHOAL_PLAN_SLOTS] = {0};
   shoal_told_t *told = NULL;
   const shoal_rule_t *rule = NULL;
-  for (int32_t e = r->graphs[g].first[n]; e >= 0; e = r->graphs[g].next[e]) {
+  for (int32_t e = r->ways[g].first[n]; e >= 0; e = r->ways[g].next[e]) {
     const shoal_json_t *entry = &r->list->children[e];
     const char *choice;
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(entry, "choice", &choice));
     int32_t slot = 0;
-    SHOAL_RETURN_IF_ERROR(slot_of(mesh, entry, choice, texts, &slot));
+    SHOAL_RETURN_IF_ERROR(shoal_entry_annotate(entry, slot_of(mesh, choice, texts, &slot)));
     if (told_before[slot]) continue;  // the list is met from its end: later entries win
     told_before[slot] = true;
     if (!rule) {
@@ -455,27 +416,25 @@ static shoal_status_t check_composites(const reader_t *r) {
     for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
       const shoal_composite_t *composite = &r->plan->composites.items[c];
       if (!r->said[c][slot] || shoal_composite_cuts(r->plan, composite, slot)) continue;
-      return SHOAL_ERROR(INVALID_ARGUMENT,
-                         "%s: node '%s' is composite along an axis along which none of its parts "
-                         "is cut",
-                         r->list->path, shoal_composite_node(r->plan, composite)->name);
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT, "take the entry out, or give one of the parts a way along the axis",
+          "%s: node '%s' is composite along an axis along which none of its parts is cut",
+          r->list->path, shoal_composite_node(r->plan, composite)->name);
     }
   return NULL;
 }
 
 shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
                                    shoal_arena_t *scratch) {
-  reader_t r = {.plan = plan, .list = list, .scratch = scratch};
-  r.told = SHOAL_NEW(scratch, shoal_told_t *, plan->composites.count);
-  r.said = shoal_arena_alloc(scratch, (size_t)plan->composites.count + 1, sizeof *r.said);
-  if (!r.told || !r.said) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(index_names(&r));
+  reader_t r;
+  SHOAL_RETURN_IF_ERROR(init(plan, list, scratch, &r));
   SHOAL_RETURN_IF_ERROR(forget(plan));
   for (int pass = 0; pass < 2; ++pass)
     for (int64_t i = 0; i < list->count; ++i) {
       shoal_status_t status = read_entry(&r, i, pass == 0);
-      if (status) return shoal_status_annotatef(status, "%s", list->children[i].path);
+      if (status) return shoal_entry_annotate(&list->children[i], status);
     }
+  SHOAL_RETURN_IF_ERROR(shoal_resolved_regions(plan, list, scratch));
   read_states_of_graphs(plan);
   SHOAL_RETURN_IF_ERROR(shoal_plan_find_exchanged(plan));
   for (int64_t g = 0; g < plan->model->graphs.count; ++g)
@@ -487,6 +446,7 @@ shoal_status_t shoal_resolved_read(shoal_plan_t *plan, const shoal_json_t *list,
       if (status) return status;
     }
   for (int64_t i = 0; i < list->count; ++i)
-    SHOAL_RETURN_IF_ERROR(check_halo(&r, &list->children[i]));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_entry_annotate(&list->children[i], check_halo(&r, &list->children[i])));
   return check_composites(&r);
 }

@@ -7,6 +7,7 @@
 #include "op/type.h"
 #include "plan/choose.h"
 #include "plan/complete.h"
+#include "plan/gradients.h"
 #include "plan/resolved.h"
 
 typedef struct answer {
@@ -74,7 +75,8 @@ static shoal_status_t say_state(answer_t *a, int32_t s) {
   say_decided(a, SHOAL_DECIDE_LAYOUT, state->name, shown(text), "nobody asked for anything else");
   if (shoal_plan_decided(plan, SHOAL_DECIDE_MEMORY, state->name))
     say_decided(a, SHOAL_DECIDE_MEMORY, state->name, shoal_memory_kind_name(plan->memories[s]), "");
-  if (shoal_plan_decided(plan, SHOAL_DECIDE_SYNC, state->name)) {
+  if (shoal_plan_decided(plan, SHOAL_DECIDE_SYNC, state->name) &&
+      shoal_plan_is_synced(plan, s, &plan->syncs[s])) {
     SHOAL_RETURN_IF_ERROR(shoal_sync_print(&plan->syncs[s], a->arena, &text));
     say_decided(a, SHOAL_DECIDE_SYNC, state->name, text, "");
   }

@@ -30,9 +30,6 @@ static shoal_plan_t *plan_with(int64_t count, const shoal_intent_decision_t *dec
 #define PLAN(...)                                                    \
   plan_with(COUNT(((const shoal_intent_decision_t[]){__VA_ARGS__})), \
             (const shoal_intent_decision_t[]){__VA_ARGS__})
-#define D(kind_, pattern_, choice_) \
-  { .kind = kind_, .pattern = pattern_, .choice = choice_ }
-
 static void refuse(shoal_code_t code, const char *kind, const char *pattern, const char *choice,
                    const char *message, const char *hint) {
   const shoal_intent_decision_t decision = D(kind, pattern, choice);
@@ -46,21 +43,6 @@ static void refuse(shoal_code_t code, const char *kind, const char *pattern, con
     fail_msg("'%s' does not say '%s'", shoal_status_hint(status), hint);
   shoal_status_free(status);
   assert_null(plan);
-}
-
-static const shoal_graph_plan_t *train_of(const shoal_plan_t *plan) {
-  for (int64_t g = 0; g < plan->model->graphs.count; ++g)
-    if (strcmp(plan->graphs[g].graph->name, "train") == 0) return &plan->graphs[g];
-  fail_msg("no graph 'train'");
-  return NULL;
-}
-
-static int32_t region(const shoal_plan_t *plan, const char *node) {
-  const shoal_graph_plan_t *gp = train_of(plan);
-  for (int64_t n = 0; n < gp->graph->nodes.count; ++n)
-    if (strcmp(gp->graph->nodes.items[n].name, node) == 0) return gp->regions[n];
-  fail_msg("no node '%s'", node);
-  return -1;
 }
 
 static shoal_keep_t keep(const shoal_plan_t *plan, const char *value) {
@@ -93,7 +75,13 @@ static void test_unknown(void **state) {
          "give the mesh a name");
   refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "table", "has no entries", "a row for each");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "dtype=i32", "no type of floats", "bf16");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table#*", "each",
+         "'sync wte/table#* each': about state 'wte/table#adamw.m': it has no gradient",
+         "states that are trained");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "*#adamw.v", "bucket=4M", "it has no gradient", "trained");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", " ", "needs a word", "last");
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "bucket=", "needs a size or a name",
+         "bucket=4M, or a name: bucket=block3");
   refuse(SHOAL_UNSUPPORTED, "sync", "wte/table", "window=3", "'sync wte/table window=3'", "");
   refuse(SHOAL_INVALID_ARGUMENT, "prefetch", "wte/table", "-1", "'-1' is no number", "next layer");
   refuse(SHOAL_INVALID_ARGUMENT, "way", "wte/*", "whole", "names no axis", "AXIS=WAY");
@@ -292,112 +280,6 @@ static void test_file(void **state) {
   shoal_plan_free(plan);
 }
 
-// ---- the resolved part, edited ---------------------------------------------------------
-
-static shoal_plan_t *staged_plan(void) {
-  static const char *const meshes[] = {"a!data=1,micro=2@0", "b!data=1,micro=2@1"};
-  static const shoal_intent_decision_t decisions[] = {
-      D("layout", "ids", "micro:0"),       D("layout", "labels", "micro:0"),
-      D("stage", "block1/*", "b"),         D("stage", "ln_f/*", "b"),
-      D("stage", "head/*", "b"),           D("stage", "cross_entropy", "b"),
-      D("schedule", "train", "1f1b"),      D("recompute", "block0*", "yes"),
-      D("keep", "wte/table", "redo"),      D("memory", "wpe/table", "host"),
-      D("sync", "wte/table", "bucket=4M"), D("prefetch", "wpe/table", "3"),
-      D("fetch", "loss", "request"),
-  };
-  const shoal_intent_t intent = {.mesh_count = 2,
-                                 .meshes = meshes,
-                                 .decision_count = COUNT(decisions),
-                                 .decisions = decisions};
-  shoal_plan_t *plan;
-  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
-  return plan;
-}
-
-// The part of a plan's text behind `resolved`, with the first `from` behind `at` replaced.
-static char *edit_resolved(const char *text, const char *at, const char *from, const char *to) {
-  const char *resolved = strstr(text, "\"resolved\"");
-  const char *start = resolved ? strstr(resolved, at) : NULL;
-  const char *found = start ? strstr(start, from) : NULL;
-  if (!found) fail_msg("nothing resolved has '%s' behind '%s'", from, at);
-  char *result = malloc(strlen(text) + strlen(to) + 1);
-  memcpy(result, text, (size_t)(found - text));
-  strcpy(result + (found - text), to);
-  strcat(result, found + strlen(from));
-  return result;
-}
-
-static void test_edited(void **state) {
-  (void)state;
-  static const struct {
-    const char *kind, *from, *to, *refused;  // NULL: it is taken
-  } cases[] = {
-      {"schedule", "1f1b", "gpipe", NULL},
-      {"schedule", "1f1b", "interleved", "no choice of schedule"},
-      {"schedule", "1f1b", "table a: F0.0", "decisions["},
-      {"stage", "\"choice\": \"b\"", "\"choice\": \"c\"", "no mesh 'c'"},
-      {"recompute", "\"choice\": \"yes\"", "\"choice\": \"no\"", NULL},
-      {"recompute", "\"region\": 0", "\"region\": -1", "region -1 is out of range"},
-      {"recompute", "\"node\": \"block0/ln_1/layer_norm\"",
-       "\"node\": \"grad/ln_f/layer_norm/layer_norm_grad\"", "only nodes of the forward pass"},
-      {"keep", "redo", "file", NULL},
-      {"keep", "redo", "rdo", "no choice of keep"},
-      {"memory", "host", "file", NULL},
-      {"memory", "wpe/table", "wqe/table", "no state 'wqe/table'"},
-      {"sync", "bucket=4194304", "bucket=all", NULL},
-      {"sync", "bucket=4194304", "window=3", "windows of several steps"},
-      {"prefetch", "\"3\"", "\"5\"", NULL},
-      {"prefetch", "\"3\"", "\"-5\"", "no number of layers"},
-      {"fetch", "request", "always", NULL},
-      {"fetch", "\"output\": \"loss\"", "\"output\": \"lost\"", "no output 'lost'"},
-  };
-  shoal_plan_t *plan = staged_plan(), *edited;
-  shoal_arena_t arena;
-  shoal_arena_init(shoal_allocator_system(), &arena);
-  const char *text, *again;
-  assert_ok(shoal_plan_print(plan, &arena, &text));
-  for (int64_t i = 0; i < COUNT(cases); ++i) {
-    char at[40];
-    snprintf(at, sizeof at, "\"kind\": \"%s\"", cases[i].kind);
-    char *changed = edit_resolved(text, at, cases[i].from, cases[i].to);
-    bool rebuilt = true;
-    shoal_status_t status = shoal_plan_parse("p", changed, model, rules, 2,
-                                             shoal_allocator_system(), &rebuilt, &edited);
-    free(changed);
-    if (cases[i].refused) {
-      if (!status || !strstr(shoal_status_message(status), cases[i].refused))
-        fail_msg("case %lld: '%s'", (long long)i, shoal_status_message(status));
-      shoal_status_free(status);
-      continue;
-    }
-    assert_ok(status);
-    assert_false(rebuilt);
-    assert_ok(shoal_plan_print(edited, &arena, &again));
-    if (strcmp(text, again) == 0) fail_msg("case %lld changes nothing", (long long)i);
-    const int32_t wte = shoal_model_find_state(model, "wte/table"),
-                  wpe = shoal_model_find_state(model, "wpe/table");
-    const char *kind = cases[i].kind;
-    if (strcmp(kind, "schedule") == 0)
-      assert_string_equal(train_of(edited)->schedule->name, "gpipe");
-    if (strcmp(kind, "recompute") == 0)
-      assert_int_not_equal(region(edited, "block0/ln_1/layer_norm"),
-                           region(plan, "block0/ln_1/layer_norm"));
-    if (strcmp(kind, "keep") == 0) {
-      bool kept_in_file = false;  // of one of the graphs that read it
-      for (int64_t g = 0; g < model->graphs.count; ++g)
-        for (int64_t v = 0; v < model->graphs.items[g]->values.count; ++v)
-          kept_in_file |= edited->graphs[g].keeps[v] == SHOAL_KEEP_FILE;
-      assert_true(kept_in_file);
-    }
-    if (strcmp(kind, "memory") == 0) assert_int_equal(edited->memories[wpe], SHOAL_MEMORY_FILE);
-    if (strcmp(kind, "sync") == 0) assert_string_equal(edited->syncs[wte].bucket, "all");
-    if (strcmp(kind, "prefetch") == 0) assert_int_equal(edited->syncs[wpe].prefetch, 5);
-    shoal_plan_free(edited);
-  }
-  shoal_arena_deinit(&arena);
-  shoal_plan_free(plan);
-}
-
 static void test_table(void **state) {
   (void)state;
   int64_t count = 0;
@@ -419,7 +301,6 @@ int main(void) {
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
       cmocka_unit_test(test_why),
-      cmocka_unit_test(test_edited),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
