@@ -56,8 +56,7 @@ static shoal_status_t find_mesh(const reader_t *r, const char *name, int32_t *ou
   SHOAL_VEC(const char *) names = {0};
   for (int64_t m = 0; m < r->plan->mesh_count; ++m)
     if (!SHOAL_PUSH(r->scratch, &names, r->plan->meshes[m].name)) return SHOAL_OOM();
-  return shoal_entry_unknown("mesh", name, names.count, names.items,
-                             "the plan lists its meshes");
+  return shoal_entry_unknown("mesh", name, names.count, names.items, "the plan lists its meshes");
 }
 
 static shoal_status_t read_layout(reader_t *r, const shoal_json_t *entry, const char *choice) {

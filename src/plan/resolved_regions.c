@@ -1,5 +1,5 @@
-// Regions that the resolved part of a plan file asks to be recomputed: nodes with the same number are
-// one, and a node without a number is one by itself.
+// Regions that the resolved part of a plan file asks to be recomputed: nodes with the same number
+// are one, and a node without a number is one by itself.
 #include "base/status.h"
 #include "plan/resolved.h"
 
