@@ -39,7 +39,10 @@ static int64_t scale_of(int64_t length, int64_t items, bool up) {
   return scale > LARGEST_SCALE ? 0 : scale;
 }
 
-static bool set_out(slide_t *slide, bool up, bool leader_halo) {
+// Which inputs may have a halo: where an output is a sum over windows, what leads them must not.
+typedef enum halo { HALO_ALL, HALO_OTHER_SHAPES, HALO_ALL_BUT_LEADER, HALO_COUNT } halo_t;
+
+static bool set_out(slide_t *slide, bool up, halo_t halo) {
   search_t *s = slide->s;
   for (int32_t i = 0; i < s->operand_count; ++i) {
     shoal_way_operand_t *o = &slide->candidate.operands[i];
@@ -53,7 +56,8 @@ static bool set_out(slide_t *slide, bool up, bool leader_halo) {
     o->dealt_by_items = length != slide->items * scale;
     if (i >= s->trial->input_count) {
       slide->candidate.decided[i - s->trial->input_count] = true;
-    } else if (leader_halo || !same_shape(s, i, slide->leader)) {
+    } else if (halo == HALO_ALL || (halo == HALO_OTHER_SHAPES ? !same_shape(s, i, slide->leader)
+                                                              : i != slide->leader)) {
       o->before = o->after = length < WIDEST ? length : WIDEST;
     }
   }
@@ -97,14 +101,22 @@ static int64_t price(const slide_t *slide) {
   return price;
 }
 
+// Does another input have the leader's shape? Else two of the ways to give halos are one.
+static bool has_twin(const slide_t *slide) {
+  int32_t inputs = slide->s->trial->input_count, twins = 0;
+  for (int32_t i = 0; i < inputs; ++i) twins += same_shape(slide->s, i, slide->leader);
+  return slide->leader < inputs && twins > 1;
+}
+
 // The cheapest way with this leader, if it is cheaper than *best.
 static void try_leader(search_t *s, int32_t dim, int32_t leader, int64_t *best_price,
                        candidate_t *best) {
   int64_t items = dim < search_shape(s, leader)->rank ? search_shape(s, leader)->dims[dim] : 0;
   slide_t slide = {.s = s, .dim = dim, .leader = leader, .items = items};
-  for (int32_t variant = 0; items >= 2 && variant < 4 && !s->trial->error; ++variant) {
+  for (int32_t variant = 0; items >= 2 && variant < 2 * HALO_COUNT && !s->trial->error; ++variant) {
+    if (variant / 2 == HALO_ALL_BUT_LEADER && !has_twin(&slide)) return;
     if (!search_candidate(s, &s->trial->arena, &slide.candidate)) return;
-    if (!set_out(&slide, variant & 1, !(variant & 2))) continue;
+    if (!set_out(&slide, variant & 1, (halo_t)(variant / 2))) continue;
     if (!search_settle_quickly(s, &slide.candidate) || !shrink_all(&slide)) continue;
     if (price(&slide) >= *best_price || !search_settle(s, &slide.candidate)) continue;
     *best_price = price(&slide);

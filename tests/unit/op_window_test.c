@@ -8,7 +8,7 @@ enum { DIMS = 3 };
 // A window over `dims` dims: sizes of x and w, and how the window moves.
 typedef struct setting {
   int32_t dims;
-  int64_t n, c, o;
+  int64_t n, c, o, groups;
   int64_t size[DIMS], kernel[DIMS], stride[DIMS], padding[DIMS], dilation[DIMS];
 } setting_t;
 
@@ -65,11 +65,14 @@ static void check_all(const shoal_tensor_t *out, const shoal_tensor_t *expected,
 }
 
 static const setting_t SETTINGS[] = {
-    {1, 2, 3, 4, {9}, {4}, {2}, {1}, {1}},
-    {1, 1, 2, 2, {7}, {3}, {1}, {3}, {3}},
-    {2, 2, 3, 4, {7, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-    {2, 1, 1, 2, {9, 9}, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
-    {3, 2, 2, 3, {4, 5, 6}, {3, 1, 2}, {1, 2, 2}, {1, 0, 1}, {1, 1, 2}},
+    {1, 2, 3, 4, 1, {9}, {4}, {2}, {1}, {1}},
+    {1, 1, 2, 2, 1, {7}, {3}, {1}, {3}, {3}},
+    {1, 2, 4, 6, 2, {9}, {4}, {2}, {1}, {1}},
+    {2, 2, 3, 4, 1, {7, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 1, 1, 2, 1, {9, 9}, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
+    {2, 1, 3, 3, 3, {5, 6}, {3, 2}, {1, 2}, {1, 0}, {1, 1}},
+    {2, 1, 4, 8, 4, {5, 6}, {3, 2}, {1, 2}, {1, 0}, {1, 1}},
+    {3, 2, 2, 3, 1, {4, 5, 6}, {3, 1, 2}, {1, 2, 2}, {1, 0, 1}, {1, 1, 2}},
 };
 enum { SETTING_COUNT = sizeof SETTINGS / sizeof *SETTINGS };
 
@@ -81,13 +84,13 @@ typedef struct products {
 static void visit_products(const setting_t *s, int32_t into, products_t p) {
   const shoal_shape_t out = out_shape(s, s->o);
   const int64_t windows = product(s->dims, &out.dims[2]), taps = product(s->dims, s->kernel);
-  const int64_t plane = product(s->dims, s->size);
+  const int64_t plane = product(s->dims, s->size), each = s->c / s->groups;
   for (int64_t i = 0; i < s->n * s->o * windows * s->c * taps; ++i) {
     const int64_t tap = i % taps, c = i / taps % s->c, window = i / taps / s->c % windows;
     const int64_t o = i / taps / s->c / windows % s->o, n = i / taps / s->c / windows / s->o;
     const int64_t from = input_of(s, window, tap);
-    if (from < 0) continue;
-    double *x = &p.x[(n * s->c + c) * plane + from], *w = &p.w[(o * s->c + c) * taps + tap];
+    if (from < 0 || c / each != o / (s->o / s->groups)) continue;
+    double *x = &p.x[(n * s->c + c) * plane + from], *w = &p.w[(o * each + c % each) * taps + tap];
     double *y = &p.y[(n * s->o + o) * windows + window];
     if (into == 0) *y += *x * *w;
     if (into == 1) *x += *y * *w;
@@ -102,7 +105,7 @@ static void conv(void **state) {
   for (int32_t i = 0; i < SETTING_COUNT; ++i) {
     const setting_t *s = &SETTINGS[i];
     const shoal_shape_t x_shape = shape_of(s, s->n, s->c, s->size);
-    const shoal_shape_t w_shape = shape_of(s, s->o, s->c, s->kernel);
+    const shoal_shape_t w_shape = shape_of(s, s->o, s->c / s->groups, s->kernel);
     const shoal_shape_t y_shape = out_shape(s, s->o);
     shoal_tensor_t x = random_tensor(&b, SHOAL_F64, x_shape, 2, 1), out[1];
     shoal_tensor_t w = random_tensor(&b, SHOAL_F64, w_shape, 2, 2);
@@ -112,8 +115,9 @@ static void conv(void **state) {
     const shoal_attr_t dilation = shoal_attr_ints("dilation", s->dims, s->dilation);
     shoal_tensor_t expected = new_tensor(&b, SHOAL_F64, y_shape, 0);
     visit_products(s, 0, (products_t){x.data, w.data, expected.data});
-    assert_ok(
-        run_named(&b, "shoal.conv", TENSORS(x, w), ATTRS(stride, padding, dilation), out, NULL));
+    assert_ok(run_named(&b, "shoal.conv", TENSORS(x, w),
+                        ATTRS(stride, padding, dilation, shoal_attr_int("groups", s->groups)), out,
+                        NULL));
     check_all(out, &expected, "conv");
     expected = new_tensor(&b, SHOAL_F64, x_shape, 0);
     visit_products(s, 1, (products_t){expected.data, w.data, dy.data});
@@ -123,10 +127,10 @@ static void conv(void **state) {
     check_all(out, &expected, "conv_grad_x");
     expected = new_tensor(&b, SHOAL_F64, w_shape, 0);
     visit_products(s, 2, (products_t){x.data, expected.data, dy.data});
-    assert_ok(
-        run_named(&b, "shoal.conv_grad_w", TENSORS(x, dy),
-                  ATTRS(shoal_attr_ints("kernel", s->dims, s->kernel), stride, padding, dilation),
-                  out, NULL));
+    assert_ok(run_named(&b, "shoal.conv_grad_w", TENSORS(x, dy),
+                        ATTRS(shoal_attr_ints("kernel", s->dims, s->kernel), stride, padding,
+                              dilation, shoal_attr_int("channels", s->c / s->groups)),
+                        out, NULL));
     check_all(out, &expected, "conv_grad_w");
   }
   bench_deinit(&b);

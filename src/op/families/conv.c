@@ -1,9 +1,11 @@
-// Convolution of x [N,C,S..] with w [O,C,K..] over one to three dims (cross-correlation, as in deep
-// learning), and its two gradients. Windows lie in global coordinates (window.h), so that a part of
-// a dim with its halo computes its share:
-//   out[n,o,s..]  = sum over c, taps of x[n,c,in(s,tap)..] w[o,c,tap..]
+// Convolution of x [N,C,S..] with w [O,C/G,K..] over one to three dims (cross-correlation, as in
+// deep learning), and its two gradients. Channels fall into G groups, one behind the other; a group
+// of outputs sees its group of inputs only. Windows lie in global coordinates (window.h), so that a
+// part of a dim with its halo computes its share:
+//   out[n,o,s..]  = sum over the group's c, taps of x[n,c,in(s,tap)..] w[o,c,tap..]
 //   dx            = the same pairs, summed for each input          (needs the dy that see it)
 //   dw            = the same pairs, summed for each tap            (a part of dy: a partial sum)
+// How many groups there are follows from the shapes, so that a part of them is a call like others.
 #ifndef KERNELS_HERE
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
@@ -18,15 +20,31 @@
 
 // ---- forward ---------------------------------------------------------------------------
 
-enum { STRIDE, PADDING, DILATION, SHAPE, PLACE_X, PLACE_OUT };
+enum { STRIDE, PADDING, DILATION, GROUPS, SHAPE, PLACE_X, PLACE_OUT };
+
+// Groups of `channels` that have `each` of them. Parts may have no channels at all.
+static shoal_status_t count_groups(const shoal_call_t *call, int64_t channels, int64_t each,
+                                   int64_t outputs, int64_t *out_groups) {
+  *out_groups = each ? channels / each : 1;
+  REQUIRE(call, *out_groups * each == channels, "x has %lld channels and w %lld, no part of them",
+          (long long)channels, (long long)each);
+  REQUIRE(call, *out_groups ? outputs % *out_groups == 0 : outputs == 0,
+          "%lld outputs cannot be shared by %lld groups of channels", (long long)outputs,
+          (long long)*out_groups);
+  return NULL;
+}
 
 static shoal_status_t conv_window(const shoal_call_t *call, shoal_window_t *out_window) {
   const shoal_type_t *x = &call->inputs[0], *w = &call->inputs[1];
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
   SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->shape.rank));
-  REQUIRE(call, x->shape.dims[1] == w->shape.dims[1], "x has %lld channels and w %lld",
-          (long long)x->shape.dims[1], (long long)w->shape.dims[1]);
+  int64_t groups;
+  SHOAL_RETURN_IF_ERROR(
+      count_groups(call, x->shape.dims[1], w->shape.dims[1], w->shape.dims[0], &groups));
+  const int64_t given = call->attrs[PLACE_X].place ? 0 : call->attrs[GROUPS].i;
+  REQUIRE(call, given == 0 || given == groups, "w makes %lld groups of x's channels, not %lld",
+          (long long)groups, (long long)given);
   return shoal_window_read(call, w->shape.rank - 2, &w->shape.dims[2], STRIDE, PADDING, DILATION,
                            out_window);
 }
@@ -45,6 +63,7 @@ static void conv_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
   shoal_window_t window;
   shoal_status_t status = conv_window(call, &window);
   if (!status) {
+    attrs[GROUPS].i = 0;  // what the shapes say, and so of any size
     shoal_window_complete(&window, &call->inputs[0].shape, call->inputs[1].shape.dims[0],
                           &attrs[SHAPE]);
   }
@@ -82,14 +101,14 @@ OP_GRADIENT(conv) {
   const shoal_attr_t stride = shoal_attr_ints("stride", a[STRIDE].count, a[STRIDE].ints);
   const shoal_attr_t padding = shoal_attr_ints("padding", a[PADDING].count, a[PADDING].ints);
   const shoal_attr_t dilation = shoal_attr_ints("dilation", a[DILATION].count, a[DILATION].ints);
+  const shoal_shape_t *w = &call->inputs[1].shape;
   (void)out;
   in_grads[0] = shoal_emit_one(
       e, "shoal.conv_grad_x", REFS(in[1], grads[0]),
       ATTRS(shoal_attr_shape("shape", &call->inputs[0].shape), stride, padding, dilation));
   in_grads[1] = shoal_emit_one(e, "shoal.conv_grad_w", REFS(in[0], grads[0]),
-                               ATTRS(shoal_attr_ints("kernel", call->inputs[1].shape.rank - 2,
-                                                     &call->inputs[1].shape.dims[2]),
-                                     stride, padding, dilation));
+                               ATTRS(shoal_attr_ints("kernel", w->rank - 2, &w->dims[2]), stride,
+                                     padding, dilation, shoal_attr_int("channels", w->dims[1])));
 }
 
 // Two flops for each element of `big` and each of the channels and taps it meets.
@@ -105,14 +124,14 @@ static void conv_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_conv = {
     .name = "shoal.conv",
     .doc =
-        "Convolution (cross-correlation) of x [N, C, ...] with w [O, C, ...] over one to three "
-        "dims, "
-        "zero padding.",
+        "Convolution (cross-correlation) of x [N, C, ...] with w [O, C / groups, ...] over one to "
+        "three dims, zero padding. How many groups there are follows from the shapes.",
     .window = "stride",
     SHOAL_OP_INPUTS("x", "w"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
-                   SHOAL_WINDOW_SHAPE, SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
+                   SHOAL_CONV_GROUPS, SHOAL_WINDOW_SHAPE,
+                   SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
     .complete = conv_complete,
     .infer = conv_infer,
@@ -123,6 +142,8 @@ const shoal_op_t shoal_op_conv = {
     SHOAL_OP_CASES("f64[2,3,7,5], f64[4,3,3,3] ; stride=[1,1], padding=[1,1]",
                    "f32[1,2,9,7], f32[3,2,3,2] ; stride=[2,1], padding=[1,0]",
                    "f64[2,2,9], f64[3,2,4] ; stride=[2], padding=[1]",
+                   "f64[1,4,6], f64[6,2,3] ; stride=[1], padding=[1]",
+                   "f64[1,3,5,6], f64[3,1,3,3] ; stride=[1,1], padding=[1,1], groups=3",
                    "f64[1,2,4,5,6], f64[2,2,3,1,2] ; stride=[1,1,2], padding=[1,0,1]",
                    "f64[1,1,9,9], f64[2,1,3,3] ; stride=[2,2], padding=[2,2], dilation=[2,2]",
                    "bf16[1,2,5,5], bf16[2,2,2,2] ; stride=[1,1], padding=[0,0]"),
@@ -142,10 +163,10 @@ static shoal_status_t grad_x_places(const shoal_call_t *call, shoal_window_t *ou
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, GX_SHAPE, out_shape));
   REQUIRE(call, w->dims[0] == dy->dims[1], "w has %lld outputs and dy %lld channels",
           (long long)w->dims[0], (long long)dy->dims[1]);
-  REQUIRE(call,
-          out_shape->rank == w->rank && out_shape->dims[0] == dy->dims[0] &&
-              out_shape->dims[1] == w->dims[1],
-          "shape must be [N, C, ...] with dy's N and w's C");
+  REQUIRE(call, out_shape->rank == w->rank && out_shape->dims[0] == dy->dims[0],
+          "shape must be [N, C, ...] with dy's N");
+  int64_t groups;
+  SHOAL_RETURN_IF_ERROR(count_groups(call, out_shape->dims[1], w->dims[1], dy->dims[1], &groups));
   SHOAL_RETURN_IF_ERROR(shoal_window_read(call, w->rank - 2, &w->dims[2], GX_STRIDE, GX_PADDING,
                                           GX_DILATION, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GX_PLACE_DY, dy, out_dy));
@@ -202,12 +223,13 @@ const shoal_op_t shoal_op_conv_grad_x = {
         "f32[3,2,3,2], f32[1,3,5,6] ; shape=[1,2,9,7], stride=[2,1], padding=[1,0]",
         "f64[2,1,3,3], f64[1,2,5,5] ; shape=[1,1,9,9], stride=[2,2], padding=[2,2], dilation=[2,2]",
         "f64[3,2,4], f64[2,3,4] ; shape=[2,2,9], stride=[2], padding=[1]",
+        "f64[6,2,3], f64[1,6,6] ; shape=[1,4,6], stride=[1], padding=[1]",
         "bf16[2,2,2,2], bf16[1,2,4,4] ; shape=[1,2,5,5], stride=[1,1], padding=[0,0]"),
 };
 
 // ---- gradient of w ---------------------------------------------------------------------
 
-enum { GW_KERNEL, GW_STRIDE, GW_PADDING, GW_DILATION, GW_PLACE_X, GW_PLACE_DY };
+enum { GW_KERNEL, GW_STRIDE, GW_PADDING, GW_DILATION, GW_CHANNELS, GW_PLACE_X, GW_PLACE_DY };
 
 static shoal_status_t grad_w_places(const shoal_call_t *call, shoal_window_t *out_window,
                                     shoal_shape_t *out_shape, shoal_place_t *out_x,
@@ -223,10 +245,19 @@ static shoal_status_t grad_w_places(const shoal_call_t *call, shoal_window_t *ou
   REQUIRE(call, x->dims[0] == dy->dims[0], "x and dy differ in N");
   SHOAL_RETURN_IF_ERROR(shoal_window_read(call, kernel.rank, kernel.dims, GW_STRIDE, GW_PADDING,
                                           GW_DILATION, out_window));
-  *out_shape = (shoal_shape_t){.rank = x->rank, .dims = {dy->dims[1], x->dims[1]}};
+  const int64_t given = call->attrs[GW_CHANNELS].i, channels = given < 0 ? x->dims[1] : given;
+  int64_t groups;
+  SHOAL_RETURN_IF_ERROR(count_groups(call, x->dims[1], channels, dy->dims[1], &groups));
+  *out_shape = (shoal_shape_t){.rank = x->rank, .dims = {dy->dims[1], channels}};
   for (int32_t i = 0; i < kernel.rank; ++i) out_shape->dims[2 + i] = kernel.dims[i];
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GW_PLACE_X, x, out_x));
   return shoal_check_place(call, GW_PLACE_DY, dy, out_dy);
+}
+
+static void conv_grad_w_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
+  if (attrs[GW_CHANNELS].i < 0 && call->inputs[0].shape.rank > 1) {
+    attrs[GW_CHANNELS].i = call->inputs[0].shape.dims[1];
+  }
 }
 
 static shoal_status_t conv_grad_w_infer(const shoal_call_t *call, shoal_type_t *out_types) {
@@ -268,8 +299,17 @@ const shoal_op_t shoal_op_conv_grad_w = {
     SHOAL_OP_OUTPUTS("dw"),
     SHOAL_OP_ATTRS(SHOAL_WINDOW_ATTR("kernel", "size of w's window along each dim"),
                    SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
+                   {.name = "channels",
+                    .kind = SHOAL_ATTR_INT,
+                    .role = SHOAL_ROLE_SIZE,
+                    .operand = SHOAL_OUTPUT(0),
+                    .dim = 1,
+                    .optional = true,
+                    .fallback = {.i = -1},
+                    .doc = "of w: those of a group; -1: all of x's"},
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(1))),
+    .complete = conv_grad_w_complete,
     .infer = conv_grad_w_infer,
     .cost = conv_grad_w_cost,
     .workspace = conv_grad_w_workspace,
@@ -279,6 +319,7 @@ const shoal_op_t shoal_op_conv_grad_w = {
         "f32[1,2,9,7], f32[1,3,5,6] ; kernel=[3,2], stride=[2,1], padding=[1,0]",
         "f64[1,1,9,9], f64[1,2,5,5] ; kernel=[3,3], stride=[2,2], padding=[2,2], dilation=[2,2]",
         "f64[2,2,9], f64[2,3,4] ; kernel=[4], stride=[2], padding=[1]",
+        "f64[1,4,6], f64[1,6,6] ; kernel=[3], stride=[1], padding=[1], channels=2",
         "bf16[1,2,5,5], bf16[1,2,4,4] ; kernel=[2,2], stride=[1,1], padding=[0,0]"),
 };
 
@@ -302,24 +343,30 @@ static inline void K(gather)(R f, const R *restrict from, const int64_t *taps, i
 }
 
 // Forward and the gradient of x are one loop: `to` [N,A,..] sums `from` [N,B,..] through taps, with
-// weights w[A,B,K..] or, swapped, w[B,A,K..].
+// weights w[A,B/G,K..] or, swapped, w[B,A/G,K..].
 static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool swapped,
                          const shoal_tensor_t *from, const shoal_tensor_t *to) {
   const int64_t channels = to->shape.dims[1], planes = shoal_window_size(&to->shape, 0);
   const int64_t rows = shoal_window_size(&to->shape, 1), columns = shoal_window_size(&to->shape, 2);
   const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
+  // Channels of a group on both sides, one of which is w's second dim.
+  const int64_t inputs = from->shape.dims[1], each = w->shape.dims[1];
+  const int64_t groups = each ? (swapped ? channels : inputs) / each : 1;
+  const int64_t group_to = groups ? channels / groups : 0,
+                group_from = groups ? inputs / groups : 0;
   for (int64_t line = 0; line < to->shape.dims[0] * channels * planes * rows; ++line) {
     const int64_t y = line % rows, z = line / rows % planes, a = line / rows / planes % channels;
     const int64_t n = line / rows / planes / channels;
     R *out = K(line)(to, n, a, z, y);
     for (int64_t x = 0; x < columns; ++x) out[x] = 0;
-    for (int64_t b = 0; b < from->shape.dims[1]; ++b) {
+    const int64_t first = a / group_to * group_from;
+    for (int64_t b = first; b < first + group_from; ++b) {
       for (int64_t t = 0; t < kd * kh; ++t) {
         const int64_t plane = taps->table[0][z * kd + t / kh];
         const int64_t row = taps->table[1][y * kh + t % kh];
         if (plane < 0 || row < 0) continue;
-        const R *weights =
-            swapped ? K(line)(w, b, a, t / kh, t % kh) : K(line)(w, a, b, t / kh, t % kh);
+        const R *weights = swapped ? K(line)(w, b, a % each, t / kh, t % kh)
+                                   : K(line)(w, a, b - first, t / kh, t % kh);
         const R *in = K(line)(from, n, b, plane, row);
         for (int64_t j = 0; j < kw; ++j) {
           K(gather)(weights[j], in, taps->table[2] + j, kw, columns, out);
@@ -344,6 +391,8 @@ static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
   const int64_t *w = dw->shape.dims, planes = shoal_window_size(&dy->shape, 0);
   const int64_t rows = shoal_window_size(&dy->shape, 1), columns = shoal_window_size(&dy->shape, 2);
   const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
+  // Outputs of a group: w has that many for each w[1] channels of x.
+  const int64_t groups = w[1] ? x->shape.dims[1] / w[1] : 1, each = groups ? w[0] / groups : 0;
   R *out = dw->data;
   for (int64_t i = 0; i < w[0] * w[1] * kd * kh * kw; ++i) {
     const int64_t tx = i % kw, ty = i / kw % kh, tz = i / kw / kh % kd, oc = i / kw / kh / kd;
@@ -352,8 +401,8 @@ static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
       const int64_t y = line % rows, z = line / rows % planes, n = line / rows / planes;
       const int64_t plane = taps->table[0][z * kd + tz], row = taps->table[1][y * kh + ty];
       if (plane < 0 || row < 0) continue;
-      const R *from = K(line)(x, n, oc % w[1], plane, row),
-              *slope = K(line)(dy, n, oc / w[1], z, y);
+      const int64_t o = oc / w[1], c = o / each * w[1] + oc % w[1];
+      const R *from = K(line)(x, n, c, plane, row), *slope = K(line)(dy, n, o, z, y);
       for (int64_t k = 0; k < columns; ++k) {
         const int64_t at = taps->table[2][k * kw + tx];
         if (at >= 0) sum += slope[k] * from[at];

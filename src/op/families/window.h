@@ -94,6 +94,11 @@ SHOAL_MUST_USE shoal_status_t shoal_taps_outputs(const shoal_call_t *call,
     .name = "dilation", .kind = SHOAL_ATTR_INTS, .optional = true, \
     .doc = "distance between taps along each dim; left out: 1"     \
   }
+#define SHOAL_CONV_GROUPS                                                                 \
+  {                                                                                       \
+    .name = "groups", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
+    .doc = "of channels; left out: as many as the shapes make"                            \
+  }
 #define SHOAL_WINDOW_SHAPE                                                                         \
   {                                                                                                \
     .name = "shape", .kind = SHOAL_ATTR_INTS, .role = SHOAL_ROLE_SIZE, .operand = SHOAL_OUTPUT(0), \

@@ -1,0 +1,66 @@
+// The ways a practitioner expects of convolution and pooling, in the sizes of real
+// networks: batch, channels, groups, and rows with the halos that kernel, stride, dilation and
+// padding ask for. All of them are found on small calls.
+#include "rules_support.h"
+
+typedef struct expected {
+  const char *op, *example, *ways;
+} expected_t;
+
+static const expected_t EXPECTED[] = {
+    // the first layer of a ResNet
+    {"conv", "f32[256,3,224,224], f32[64,3,7,7] ; stride=[2,2], padding=[3,3]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+3+2 -> out:2} {x:3/2+3+2 -> out:3} {w:0 -> "
+     "out:1}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
+    {"conv_grad_x",
+     "f32[64,3,7,7], f32[256,64,112,112] ; shape=[256,3,224,224], stride=[2,2], padding=[3,3]",
+     "{w:0, dy:1 -> dx:sum}~ {w:1 -> dx:1}~ {dy:0 -> dx:0}~ {dy:2+1+2 -> dx:2/2} {dy:3+1+2 -> "
+     "dx:3/2} {w:sum -> dx:sum} {dy:sum -> dx:sum}"},
+    {"conv_grad_w",
+     "f32[256,3,224,224], f32[256,64,112,112] ; kernel=[7,7], stride=[2,2], padding=[3,3]",
+     "{x:0, dy:0 -> dw:sum}~ {x:1 -> dw:1}~ {x:2/2+3+2, dy:2 -> dw:sum} {x:3/2+3+2, dy:3 -> "
+     "dw:sum} {dy:1 -> dw:0}~ {x:sum -> dw:sum} {dy:sum -> dw:sum}"},
+    {"max_pool", "f32[256,64,112,112] ; kernel=[3,3], stride=[2,2], padding=[1,1]",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/2+1+0 -> out:2} {x:3/2+1+0 -> out:3}"},
+    {"max_pool_grad",
+     "f32[256,64,112,112], f32[256,64,56,56] ; kernel=[3,3], stride=[2,2], padding=[1,1], "
+     "shape=[256,64,112,112]",
+     "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:2/2+1+2, dy:2+0+1 -> dx:2/2} {x:3/2+1+2, "
+     "dy:3+0+1 -> dx:3/2} {dy:sum -> dx:sum}"},
+    // dilation
+    {"conv", "f32[16,512,64,64], f32[512,512,3,3] ; stride=[1,1], padding=[2,2], dilation=[2,2]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2+2+2 -> out:2} {x:3+2+2 -> out:3} {w:0 -> "
+     "out:1}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
+    // groups of one channel
+    {"conv", "f32[64,512,28,28], f32[512,1,3,3] ; stride=[1,1], padding=[1,1], groups=512",
+     "{x:0 -> out:0}~ {x:1, w:0 -> out:1}~ {x:2+1+1 -> out:2} {x:3+1+1 -> out:3} {x:sum -> "
+     "out:sum} {w:sum -> out:sum}"},
+    // one dim
+    {"conv", "f32[16,80,3000], f32[512,80,3] ; stride=[2], padding=[1]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+1+0 -> out:2} {w:0 -> out:1}~ {x:sum -> "
+     "out:sum} {w:sum -> out:sum}"},
+};
+enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
+
+static void known_rules(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (int i = 0; i < EXPECTED_COUNT; ++i) {
+    const shoal_op_t *op = bench_op(&b, shoal_arena_printf(&b.arena, "shoal.%s", EXPECTED[i].op));
+    shoal_call_t call = bench_call(&b, op, EXPECTED[i].example);
+    const char *text = rule_text(&b, op, bench_rule(&b, &call));
+    if (text[0] == ' ' && strcmp(text + 1, EXPECTED[i].ways) == 0) continue;
+    print_error("%s %s\n  expected  %s\n  found    %s\n", op->name, EXPECTED[i].example,
+                EXPECTED[i].ways, text);
+    ++wrong;
+  }
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(known_rules)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
