@@ -42,7 +42,9 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
     double u = shoal_philox_uniform(word);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8) + (flips ? set : 0);
     if (shoal_dtype_is_float(tensor->dtype)) {
-      const double value = (positive ? 0.1 + u : 2 * u - 1) * (set ? draw->reach : 1);
+      // Every other one: all beyond, and the slope of `clamp` would seem to be nothing at all.
+      const bool far = set && i % 2 == 0;
+      const double value = (positive ? 0.1 + u : 2 * u - 1) * (far ? draw->reach : 1);
       shoal_dtype_store(tensor->dtype, tensor->data, i, value);
     } else {
       const bool spared = spare && word % 8 == 1;
