@@ -328,9 +328,8 @@ static void refuses_bad_calls(void **state) {
       INVALID_ARGUMENT, "ids is 5",
       run_named(&b, "shoal.embedding", TENSORS(table, scalar_int(&b, 5)), NO_ATTRS, out, NULL));
   for (int64_t count = -1; count <= 4; count += 5) {
-    char message[80];
-    snprintf(message, sizeof message, "group [] has %lld rows, and dim 0 has room for 3",
-             (long long)count);
+    const char *message = count < 0 ? "the count of group [] is -1: a group has from 0 to 3 rows"
+                                    : "group [] has 4 rows, and dim 0 has room for 3";
     assert_error(
         INVALID_ARGUMENT, message,
         run_named(&b, "shoal.bound", TENSORS(table, scalar_int(&b, count)), NO_ATTRS, out, NULL));
