@@ -48,7 +48,14 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
       shoal_dtype_store(tensor->dtype, tensor->data, i, value);
     } else {
       const bool spared = spare && word % 8 == 1;
-      shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : low + number % range);
+      int64_t value = low + number % range;
+      // One index is left out, another one in each set: where all of a tensor is written over, it
+      // would seem that what was there never counts.
+      if (indices > 1) {
+        value = number % (indices - 1);
+        value += value >= (set + 1) % indices;
+      }
+      shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : value);
     }
   }
 }

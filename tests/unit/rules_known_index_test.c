@@ -25,6 +25,24 @@ static const expected_t EXPECTED[] = {
      "{x:0 -> out:sum}~ {x:1 -> out:0}~ {x:2 -> out:sum}~ {x:sum -> out:sum}"},
     {"diagonal_grad", "f64[2,3] ; offset=-1, shape=[2,4,3]",
      "{dy:0 -> dx:0}~ {-> dx:1}~ {-> dx:2}~ {dy:sum -> dx:sum}"},
+    // by index
+    {"gather", "f32[3,5,2], i32[7,4]<5 ; axis=1",
+     "{x:0 -> out:0}~ {x:1 -> out:sum}~ {x:2 -> out:3}~ {ids:0 -> out:1}~ {ids:1 -> out:2}~ "
+     "{x:sum -> out:sum}"},
+    {"take_along", "f32[3,5,2], i32[3,7,2]<5 ; axis=1",
+     "{x:0, ids:0 -> out:0}~ {x:1 -> out:sum}~ {x:2, ids:2 -> out:2}~ {ids:1 -> out:1}~ "
+     "{x:sum -> out:sum}"},
+    {"take_along_grad", "i32[3,7]<5, f32[3,7] ; axis=1, shape=[3,5]",
+     "{ids:0, dy:0 -> dx:0}~ {ids:1, dy:1 -> dx:sum}~ {-> dx:1}~ {dy:sum -> dx:sum}"},
+    {"scatter_add", "i32[7]<5, f32[3,7,2] ; axis=1, shape=[3,5,2]",
+     "{ids:0, src:1 -> out:sum}~ {src:0 -> out:0}~ {src:2 -> out:2}~ {-> out:1}~ "
+     "{src:sum -> out:sum}"},
+    {"index_put", "f32[4,3], i32[7,9]<4, f32[7,9,3] ; axis=0",  // more writes than rows
+     "{x:0 -> out:0}~ {x:1, values:2 -> out:1}~ {x:sum, values:sum -> out:sum}"},
+    {"index_put", "f32[3,4], i32[9]<4, f32[3,9] ; axis=1, add=1",
+     "{x:0, values:0 -> out:0}~ {x:1 -> out:1}~ {x:sum, values:sum -> out:sum}"},
+    {"put_along", "f32[3,4], i32[3,900]<4, f32[3,900] ; axis=1",
+     "{x:0, ids:0, src:0 -> out:0}~ {x:1 -> out:1}~ {x:sum, src:sum -> out:sum}"},
     {"one_hot", "i32[16,512]<30000 ; classes=30000, dtype=f32",
      "{ids:0 -> out:0}~ {ids:1 -> out:1}~ {-> out:2}~"},
 };
