@@ -88,6 +88,7 @@ static const char *const features[] = {"uneven",
                                        "schedule interleaved",
                                        "schedule zb-h1",
                                        "schedule table",
+                                       "table in any order",
                                        "scheduled stages",
                                        "virtual stages",
                                        "split backward",
@@ -311,6 +312,22 @@ static bool add_composites(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return !found || occurs(c, "feature", "composite");
 }
 
+// Does a mesh run micro-batches of a stage forward in another order than theirs? No generator does.
+static bool is_in_any_order(const shoal_schedule_t *schedule) {
+  bool found = false;
+  for (int32_t r = 0; r < schedule->mesh_count && !found; ++r) {
+    const shoal_schedule_row_t *row = &schedule->rows[r];
+    for (int32_t s = 0; s < schedule->stage_count; ++s)
+      for (int64_t k = 0, last = -1; k < row->count; ++k) {
+        const shoal_schedule_entry_t *entry = &row->entries[k];
+        if (entry->stage != s || entry->work != SHOAL_WORK_FORWARD) continue;
+        found |= entry->micro < last;
+        last = entry->micro;
+      }
+  }
+  return found;
+}
+
 // A schedule counts if something runs once per micro-batch.
 static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
   bool ok = true;
@@ -327,6 +344,7 @@ static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
     if (schedule->stage_count > schedule->mesh_count)
       ok = ok && occurs(c, "feature", "virtual stages");
     if (schedule->split) ok = ok && occurs(c, "feature", "split backward");
+    if (is_in_any_order(schedule)) ok = ok && occurs(c, "feature", "table in any order");
   }
   return ok;
 }

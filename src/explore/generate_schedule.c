@@ -1,13 +1,14 @@
 // A random schedule for a case with micro-batches: one that its stages can have, as the plan that
-// comes of the case says. Now and then the stages take turns on two meshes before. Of most random
-// graphs little runs in the loop, and seldom on several stages: so some cases are pipelines, chains
-// of layers whose batch is cut.
+// comes of the case says, or a table in any order in which they can run. Now and then the stages
+// take turns on two meshes before. Of most random graphs little runs in the loop, and seldom on
+// several stages: so some cases are pipelines, chains of layers whose batch is cut.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "explore/generate.h"
 #include "plan/complete.h"
+#include "plan/schedule.h"
 #include "plan/stages.h"
 
 typedef shoal_generator_t gen_t;
@@ -34,6 +35,87 @@ static bool is_pipeline(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
   return stages->count > 0;
 }
 
+// A table that is being made: what runs, in order, over all rows.
+typedef struct drawing {
+  const shoal_schedule_t *t;
+  bool *done;  // by entry
+  SHOAL_VEC(shoal_schedule_entry_t) all, run;
+} drawing_t;
+
+static bool *done_of(const drawing_t *d, const shoal_schedule_entry_t *e) {
+  return &d->done[((int64_t)e->stage * d->t->micro + e->micro) * SHOAL_WORK_COUNT + e->work];
+}
+
+static int32_t mesh_of(const drawing_t *d, const shoal_schedule_entry_t *e) {
+  return d->t->stage_meshes[e->stage];
+}
+
+// Does an entry that has run send to another mesh, and the receiver has not run?
+static bool is_under_way(const drawing_t *d, const shoal_schedule_entry_t *e, int32_t to) {
+  shoal_schedule_entry_t receiver = *e;
+  receiver.stage += e->work == SHOAL_WORK_FORWARD ? 1 : -1;
+  if (e->work == SHOAL_WORK_WEIGHT || receiver.stage < 0 || receiver.stage >= d->t->stage_count)
+    return false;
+  return mesh_of(d, &receiver) == to && !*done_of(d, &receiver);
+}
+
+// Is it what mesh `to` is sent first of what is under way? Messages between two meshes arrive in
+// the order in which they are sent.
+static bool comes_first(const drawing_t *d, const shoal_schedule_entry_t *e, int32_t to) {
+  const shoal_schedule_entry_t *first = NULL;
+  for (int64_t i = 0; i < d->run.count && !first; ++i)
+    if (mesh_of(d, &d->run.items[i]) == mesh_of(d, e) && is_under_way(d, &d->run.items[i], to))
+      first = &d->run.items[i];
+  return first && first->stage == e->stage && first->micro == e->micro && first->work == e->work;
+}
+
+static bool can_run(const drawing_t *d, const shoal_schedule_entry_t *e) {
+  shoal_schedule_entry_t needs[2];
+  const int32_t count = shoal_schedule_needs(d->t, e, needs);
+  bool can = !*done_of(d, e);
+  for (int32_t i = 0; i < count && can; ++i) {
+    can = *done_of(d, &needs[i]);
+    if (can && mesh_of(d, &needs[i]) != mesh_of(d, e))
+      can = comes_first(d, &needs[i], mesh_of(d, e));
+  }
+  return can;
+}
+
+// One of those that can run, as the dice say.
+static shoal_schedule_entry_t draw_next(gen_t *g, const drawing_t *d) {
+  int64_t ready = 0, at = 0;
+  for (int64_t i = 0; i < d->all.count; ++i) ready += can_run(d, &d->all.items[i]);
+  for (int64_t nth = shoal_roll(g, ready) + 1; nth > 0; ++at) nth -= can_run(d, &d->all.items[at]);
+  return d->all.items[at - 1];
+}
+
+// The entries of a table in another order: again and again one that can run comes next. So the rows
+// can run side by side, with micro-batches in any order.
+static shoal_status_t shuffle(gen_t *g, const shoal_schedule_t *t, shoal_schedule_t *out_table) {
+  drawing_t d = {.t = t};
+  d.done = SHOAL_NEW(g->arena, bool, (int64_t)t->stage_count * t->micro * SHOAL_WORK_COUNT);
+  shoal_schedule_row_t *rows =
+      shoal_arena_copy(g->arena, t->rows, (size_t)t->mesh_count, sizeof *rows);
+  if (!d.done || !rows) return SHOAL_OOM();
+  for (int32_t r = 0; r < t->mesh_count; ++r) {
+    for (int64_t k = 0; k < t->rows[r].count; ++k)
+      if (!SHOAL_PUSH(g->arena, &d.all, t->rows[r].entries[k])) return SHOAL_OOM();
+    rows[r].entries = SHOAL_NEW(g->arena, shoal_schedule_entry_t, rows[r].count);
+    if (!rows[r].entries) return SHOAL_OOM();
+    rows[r].count = 0;
+  }
+  while (d.run.count < d.all.count) {
+    const shoal_schedule_entry_t next = draw_next(g, &d);
+    shoal_schedule_row_t *row = &rows[mesh_of(&d, &next)];
+    row->entries[row->count++] = next;
+    *done_of(&d, &next) = true;
+    if (!SHOAL_PUSH(g->arena, &d.run, next)) return SHOAL_OOM();
+  }
+  *out_table = *t;
+  out_table->rows = rows;
+  return NULL;
+}
+
 // A generator that takes this pipeline, one that has not occurred first; as a table of its own now
 // and then. NULL: none takes it.
 static shoal_status_t choose(gen_t *g, shoal_plan_t *plan, shoal_graph_plan_t *gp,
@@ -54,10 +136,16 @@ static shoal_status_t choose(gen_t *g, shoal_plan_t *plan, shoal_graph_plan_t *g
   }
   if (count == 0) return NULL;
   *out_choice = names[shoal_roll(g, count)];
-  if (!shoal_chance(g, 15)) return NULL;
+  gen_t aside = *g;  // dice of its own: other cases are what they were
+  aside.state = ~g->state * 11;
+  const bool scarce = shoal_coverage_count(g->coverage, "feature", "table in any order") < 10;
+  const bool any_order = shoal_chance(&aside, scarce ? 50 : 20);
+  if (!shoal_chance(g, 15) && !any_order) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_plan_schedule(plan, gp, *out_choice));
+  shoal_schedule_t shuffled = *gp->schedule;
+  if (any_order) SHOAL_RETURN_IF_ERROR(shuffle(&aside, gp->schedule, &shuffled));
   const char *text;
-  SHOAL_RETURN_IF_ERROR(shoal_schedule_print(gp->schedule, g->arena, &text));
+  SHOAL_RETURN_IF_ERROR(shoal_schedule_print(&shuffled, g->arena, &text));
   char *table = shoal_arena_printf(g->arena, "table %s", text);
   if (!table) return SHOAL_OOM();
   for (char *at = table; (at = strchr(at, '\n'));) *at = ' ';
