@@ -236,6 +236,36 @@ shoal_status_t shoal_reshard_cells(const shoal_layout_t *src, int64_t src_micro,
   return shoal_pair_cells(&pair, arena, out_cells);
 }
 
+// Runs end wherever one of the two does.
+static shoal_status_t join_runs(const shoal_cells_t *a, const shoal_cells_t *b,
+                                shoal_arena_t *arena, shoal_cells_t *out_cells) {
+  shoal_cells_t joined = {.mesh = a->mesh};
+  for (int32_t i = 0; i <= SHOAL_MAX_AXES; ++i) {
+    shoal_points_t points = {0};
+    for (int64_t k = 0; k < a->run_count[i]; ++k) {
+      if (!SHOAL_PUSH(arena, &points, a->run_starts[i][k])) return SHOAL_OOM();
+    }
+    for (int64_t k = 0; k < b->run_count[i]; ++k) {
+      if (!SHOAL_PUSH(arena, &points, b->run_starts[i][k])) return SHOAL_OOM();
+    }
+    shoal_points_sort(&points);
+    joined.run_count[i] = points.count;
+    joined.run_starts[i] = points.items;
+  }
+  *out_cells = joined;
+  return NULL;
+}
+
+shoal_status_t shoal_reshard_cells_join(const shoal_reshard_cells_t *a,
+                                        const shoal_reshard_cells_t *b, shoal_arena_t *arena,
+                                        shoal_reshard_cells_t *out_cells) {
+  shoal_reshard_cells_t joined = {.same_mesh = a->same_mesh && b->same_mesh};
+  SHOAL_RETURN_IF_ERROR(join_runs(&a->src, &b->src, arena, &joined.src));
+  SHOAL_RETURN_IF_ERROR(join_runs(&a->dst, &b->dst, arena, &joined.dst));
+  *out_cells = joined;
+  return NULL;
+}
+
 // ---- one rank per cell -----------------------------------------------------------------
 
 typedef struct told {

@@ -58,6 +58,12 @@ SHOAL_MUST_USE shoal_status_t shoal_reshard_cells(const shoal_layout_t *src, int
                                                   const shoal_layout_t *dst, int64_t dst_micro,
                                                   const shoal_shape_t *shape, shoal_arena_t *arena,
                                                   shoal_reshard_cells_t *out_cells);
+// Ranks that are in one cell of both: what holds of each alone holds of both together. They are
+// between the same meshes.
+SHOAL_MUST_USE shoal_status_t shoal_reshard_cells_join(const shoal_reshard_cells_t *a,
+                                                       const shoal_reshard_cells_t *b,
+                                                       shoal_arena_t *arena,
+                                                       shoal_reshard_cells_t *out_cells);
 // Gives one rank per cell, of all ranks that take part or (rank_count > 0) of the given ones.
 SHOAL_MUST_USE shoal_status_t shoal_reshard_cells_ranks(const shoal_reshard_cells_t *cells,
                                                         int64_t rank_count, const int32_t *ranks,
@@ -65,11 +71,10 @@ SHOAL_MUST_USE shoal_status_t shoal_reshard_cells_ranks(const shoal_reshard_cell
                                                         const int32_t **out_ranks);
 
 // The largest number of staging bytes that a rank's detached forward motion needs (0 where it only
-// sends): over all ranks, or (rank_count > 0) over the given ones. `packed`: as one of several that
-// travel together, of which some may receive; all its messages are packed then.
+// sends): over all ranks, or (rank_count > 0) over the given ones.
 SHOAL_MUST_USE shoal_status_t shoal_reshard_staging_largest(
     const shoal_layout_t *src, int64_t src_micro, const shoal_layout_t *dst, int64_t dst_micro,
-    const shoal_shape_t *shape, shoal_dtype_t dtype, bool packed, int64_t rank_count,
-    const int32_t *ranks, shoal_arena_t *scratch, int64_t *out_bytes);
+    const shoal_shape_t *shape, shoal_dtype_t dtype, int64_t rank_count, const int32_t *ranks,
+    shoal_arena_t *scratch, int64_t *out_bytes);
 
 #endif  // SHOAL_LAYOUT_CELLS_H_

@@ -415,7 +415,6 @@ typedef struct staging {
   const shoal_layout_t *src, *dst;
   const shoal_shape_t *shape;
   shoal_dtype_t dtype;
-  bool packed;
   int64_t rank_count;
   const int32_t *ranks;
   int64_t most;
@@ -429,7 +428,6 @@ static shoal_status_t staging_of(const staging_t *s, const shoal_links_t *links,
   bool receives = false;
   int64_t at, got = 0, count = 0;
   *out_bytes = 0;
-  if (s->packed && shoal_mesh_position(s->dst->mesh, rank) < 0) return NULL;
   for (int64_t i = 0; i < links->count; ++i) {
     if (links->items[i].to != rank) continue;
     receives |= links->items[i].from != rank;
@@ -439,10 +437,8 @@ static shoal_status_t staging_of(const staging_t *s, const shoal_links_t *links,
     const shoal_link_t *link = &links->items[i];
     if (link->from == link->to) continue;
     const bool staged =
-        s->packed ? true
-        : link->to == rank
-            ? links->reduces || !is_dense(link->piece_count, link->pieces, false, &at)
-            : receives && !is_dense(link->piece_count, link->pieces, true, &at);
+        link->to == rank ? links->reduces || !is_dense(link->piece_count, link->pieces, false, &at)
+                         : receives && !is_dense(link->piece_count, link->pieces, true, &at);
     if (staged) SHOAL_RETURN_IF_ERROR(stage(dtype, link->count, out_bytes, &at));
   }
   if (!links->reduces || !is_half(dtype) || !receives) return NULL;
@@ -487,9 +483,9 @@ static shoal_status_t look_at_micro(staging_t *s, int64_t src_micro, int64_t dst
 shoal_status_t shoal_reshard_staging_largest(const shoal_layout_t *src, int64_t src_micro,
                                              const shoal_layout_t *dst, int64_t dst_micro,
                                              const shoal_shape_t *shape, shoal_dtype_t dtype,
-                                             bool packed, int64_t rank_count, const int32_t *ranks,
+                                             int64_t rank_count, const int32_t *ranks,
                                              shoal_arena_t *scratch, int64_t *out_bytes) {
-  staging_t s = {src, dst, shape, dtype, packed, rank_count, ranks, 0};
+  staging_t s = {src, dst, shape, dtype, rank_count, ranks, 0};
   if (src_micro != SHOAL_MICRO_ANY && dst_micro != SHOAL_MICRO_ANY) {
     SHOAL_RETURN_IF_ERROR(look_at_micro(&s, src_micro, dst_micro, scratch));
   } else {

@@ -129,8 +129,8 @@ SHOAL_MUST_USE shoal_status_t shoal_channel_workspace(const shoal_channel_t *cha
                                                       int64_t micro_count,
                                                       const shoal_class_t *rank_class,
                                                       shoal_arena_t *scratch, int64_t *out_bytes);
-// The same for a reshard that carries `count` channels of a table. Of several values it is the sum
-// of what each needs on its own worst rank, which is enough for every rank.
+// The same for a reshard that carries `count` channels of a table, which go together
+// (shoal_bundle_check).
 SHOAL_MUST_USE shoal_status_t shoal_reshard_workspace(const shoal_channel_t *table, int32_t count,
                                                       const int32_t *channels, int64_t micro_count,
                                                       const shoal_class_t *rank_class,

@@ -42,20 +42,9 @@ static int64_t loop_of(const shoal_channel_t *channel, int64_t micro_count) {
   return channel->micro ? micro_count : 0;
 }
 
-// What one of several values takes of the packed buffer of a collective, at its largest.
-static shoal_status_t packed_collective(const shoal_channel_t *channel,
-                                        const shoal_reshard_facts_t *facts,
-                                        const shoal_class_t *class, shoal_arena_t *scratch,
-                                        int64_t *out_bytes) {
-  const bool scatters = facts->kind == SHOAL_RESHARD_REDUCE_SCATTER;
-  return shoal_layout_largest(scatters ? channel->src : channel->dst, &channel->type, class,
-                              scratch->allocator, out_bytes);
-}
-
-// `packed`: as one of several values.
-static shoal_status_t find_workspace(const shoal_channel_t *channel, int64_t micro_count,
-                                     const shoal_class_t *class, bool packed,
-                                     shoal_arena_t *scratch, int64_t *out_bytes) {
+shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
+                                       const shoal_class_t *class, shoal_arena_t *scratch,
+                                       int64_t *out_bytes) {
   const shoal_layout_t *src = channel->src, *dst = channel->dst;
   int64_t count;
   const int64_t *micros;
@@ -66,50 +55,93 @@ static shoal_status_t find_workspace(const shoal_channel_t *channel, int64_t mic
       !class || (shoal_class_covers(class, src->mesh) && shoal_class_covers(class, dst->mesh));
   for (int64_t i = 0; i < count; ++i) {
     int64_t bytes = 0;
-    shoal_reshard_facts_t facts = {0};
-    if (packed) {
-      SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, micros[i], scratch->allocator, &facts));
-    }
-    if (facts.collective) {
-      SHOAL_RETURN_IF_ERROR(packed_collective(channel, &facts, class, scratch, &bytes));
-    } else {
-      SHOAL_RETURN_IF_ERROR(shoal_reshard_staging_largest(
-          src, shoal_program_micro_of(src, micros[i]), dst, shoal_program_micro_of(dst, micros[i]),
-          &channel->type.shape, channel->type.dtype, packed, all ? 0 : class->rank_count,
-          all ? NULL : class->ranks, scratch, &bytes));
-    }
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_staging_largest(
+        src, shoal_program_micro_of(src, micros[i]), dst, shoal_program_micro_of(dst, micros[i]),
+        &channel->type.shape, channel->type.dtype, all ? 0 : class->rank_count,
+        all ? NULL : class->ranks, scratch, &bytes));
     if (bytes > *out_bytes) *out_bytes = bytes;
   }
   return NULL;
 }
 
-shoal_status_t shoal_channel_workspace(const shoal_channel_t *channel, int64_t micro_count,
-                                       const shoal_class_t *class, shoal_arena_t *scratch,
-                                       int64_t *out_bytes) {
-  return find_workspace(channel, micro_count, class, false, scratch, out_bytes);
+// ---- several values ---------------------------------------------------------------------
+
+// The rank's part of one side, as a buffer of it is bound.
+static shoal_status_t bind_side(const shoal_layout_t *layout, const shoal_type_t *type,
+                                const shoal_sample_t *sample, shoal_arena_t *scratch,
+                                shoal_bound_buffer_t *storage,
+                                const shoal_bound_buffer_t **out_bound) {
+  const int64_t position = shoal_mesh_position(layout->mesh, sample->rank);
+  *out_bound = NULL;
+  if (position < 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(layout, &type->shape, position,
+                                           shoal_program_micro_of(layout, sample->micro), scratch,
+                                           &storage->boxes));
+  const shoal_shape_t shape = shoal_boxes_shape(&storage->boxes);
+  storage->count = shoal_shape_count(&shape);
+  *out_bound = storage;
+  return NULL;
+}
+
+static shoal_status_t bind_value(const shoal_channel_t *channel, const shoal_sample_t *sample,
+                                 shoal_arena_t *scratch, shoal_motion_t *out_motion) {
+  shoal_bound_buffer_t storage[2];
+  const shoal_bound_buffer_t *input, *output;
+  shoal_reshard_facts_t facts;
+  SHOAL_RETURN_IF_ERROR(
+      bind_side(channel->src, &channel->type, sample, scratch, &storage[0], &input));
+  SHOAL_RETURN_IF_ERROR(
+      bind_side(channel->dst, &channel->type, sample, scratch, &storage[1], &output));
+  SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, sample->micro, scratch->allocator, &facts));
+  return shoal_bind_reshard(channel, sample->micro, sample->rank, input, output, &facts, scratch,
+                            out_motion);
+}
+
+static bool is_same(const shoal_channel_t *a, const shoal_channel_t *b) {
+  return a->src == b->src && a->dst == b->dst && shoal_type_equal(&a->type, &b->type);
+}
+
+// What one rank stages: all values are packed together, as they will be when it is bound. Values
+// that are alike move alike.
+static shoal_status_t stage_values(const shoal_channel_t *table, int32_t count,
+                                   const int32_t *channels, const shoal_sample_t *sample,
+                                   shoal_arena_t *scratch, int64_t *out_bytes) {
+  shoal_motion_t *motions = SHOAL_NEW(scratch, shoal_motion_t, count);
+  shoal_bundle_t bundle;
+  if (!motions) return SHOAL_OOM();
+  for (int32_t i = 0; i < count; ++i) {
+    const shoal_channel_t *channel = &table[channels[i]];
+    int32_t same = 0;
+    while (same < i && !is_same(&table[channels[same]], channel)) ++same;
+    if (same < i)
+      motions[i] = motions[same];
+    else
+      SHOAL_RETURN_IF_ERROR(bind_value(channel, sample, scratch, &motions[i]));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_bundle_plan(count, motions, sample->rank, scratch, &bundle));
+  *out_bytes = shoal_motion_only_sends(&bundle.whole) ? 0 : bundle.whole.staging;
+  return NULL;
 }
 
 shoal_status_t shoal_reshard_workspace(const shoal_channel_t *table, int32_t count,
                                        const int32_t *channels, int64_t micro_count,
                                        const shoal_class_t *class, shoal_arena_t *scratch,
                                        int64_t *out_bytes) {
-  if (count == 1) {
-    return find_workspace(&table[channels[0]], micro_count, class, false, scratch, out_bytes);
-  }
+  const shoal_channel_t *first = &table[channels[0]];
+  shoal_samples_t samples;
+  if (count == 1) return shoal_channel_workspace(first, micro_count, class, scratch, out_bytes);
+  SHOAL_RETURN_IF_ERROR(shoal_sample_moves(class, table, count, channels,
+                                           loop_of(first, micro_count), scratch, &samples));
   *out_bytes = 0;
-  bool mixed = false;
-  for (int32_t i = 0; i < count; ++i) {
-    const shoal_channel_t *channel = &table[channels[i]];
-    int64_t bytes;
-    SHOAL_RETURN_IF_ERROR(find_workspace(channel, micro_count, class, true, scratch, &bytes));
-    if (__builtin_add_overflow(*out_bytes, bytes, out_bytes))
-      return SHOAL_ERROR(INVALID_ARGUMENT, "the messages of a reshard fit no memory");
-    mixed |= channel->type.dtype != table[channels[0]].type.dtype;
+  for (int64_t i = 0; i < samples.count; ++i) {
+    shoal_arena_t arena;
+    shoal_arena_init(scratch->allocator, &arena);
+    int64_t bytes = 0;
+    shoal_status_t status = stage_values(table, count, channels, &samples.items[i], &arena, &bytes);
+    shoal_arena_deinit(&arena);
+    SHOAL_RETURN_IF_ERROR(status);
+    if (bytes > *out_bytes) *out_bytes = bytes;
   }
-  // Parts of a collective of several types start aligned.
-  const int64_t ranks = shoal_mesh_size(table[channels[0]].dst->mesh);
-  if (mixed && *out_bytes > 0) *out_bytes += ranks * (int64_t)sizeof(double);
-  *out_bytes = shoal_program_align(*out_bytes);
   return NULL;
 }
 

@@ -1,7 +1,8 @@
 // Reshards of several values. One of them is one meeting of all classes that take part, so its
 // values must go together: between the same meshes, on one lane, in the loop or outside it, and
 // every class lists them alike. The first channel of the list then stands for all of them in the
-// parts of the check that follow. (What they are carried out as is asked where they are bound.)
+// parts of the check that follow. (What they are carried out as, and
+// whether there is room to pack them, is asked where they are bound.)
 #include <string.h>
 
 #include "program/check_impl.h"
@@ -50,23 +51,6 @@ static shoal_status_t check_alike(const shoal_instruction_t *in,
   return NULL;
 }
 
-// Every rank of the class has room to pack the values. (One alone is packed only in part; what it
-// needs is asked where it is bound.)
-static shoal_status_t check_room(const shoal_program_t *program, const shoal_class_t *class,
-                                 const shoal_instruction_t *in, shoal_allocator_t allocator) {
-  if (in->input_count == 1) return NULL;
-  shoal_arena_t scratch;
-  shoal_arena_init(allocator, &scratch);
-  int64_t bytes = 0;
-  shoal_status_t status = shoal_reshard_workspace(program->channels, in->input_count, in->channels,
-                                                  program->micro, class, &scratch, &bytes);
-  shoal_arena_deinit(&scratch);
-  if (status || bytes <= in->workspace) return status;
-  return SHOAL_ERROR_HINT(MISMATCH, "plan the workspace with shoal_reshard_workspace",
-                          "its %d values need %lld bytes of workspace, the program gives it %lld",
-                          in->input_count, (long long)bytes, (long long)in->workspace);
-}
-
 shoal_status_t shoal_program_check_operands(const check_t *check) {
   const shoal_program_t *program = check->program;
   const shoal_instruction_t **carriers =
@@ -83,7 +67,6 @@ shoal_status_t shoal_program_check_operands(const check_t *check) {
         const bool reshard = in->opcode == SHOAL_OPCODE_RESHARD;
         shoal_status_t status = reshard ? check_together(program, in) : NULL;
         if (!status) status = check_alike(in, carriers);
-        if (!status && reshard) status = check_room(program, class, in, check->scratch->allocator);
         place.instruction = i;
         if (status) return shoal_program_check_at(&place, status);
       }

@@ -63,8 +63,8 @@ static shoal_status_t choose_samples(const types_t *t, const shoal_instruction_t
   const shoal_class_t *class = &program->classes[t->class];
   const int64_t micros = loop ? program->micro : 0;
   if (in->opcode == SHOAL_OPCODE_RESHARD) {
-    return shoal_sample_moves(program, class, in->input_count, in->channels, micros, arena,
-                              out_samples);
+    return shoal_sample_moves(class, program->channels, in->input_count, in->channels, micros,
+                              arena, out_samples);
   }
   if (depends_on_places(class, in)) {
     const shoal_buffer_t *from = operand(class, in, 0), *to = operand(class, in, 1);

@@ -137,23 +137,67 @@ shoal_status_t shoal_sample_micros(const shoal_layout_t *src, const shoal_layout
   return NULL;
 }
 
-shoal_status_t shoal_sample_move(const shoal_class_t *class, const shoal_layout_t *src,
-                                 const shoal_layout_t *dst, const shoal_shape_t *shape,
-                                 int64_t micro_count, shoal_arena_t *arena,
-                                 shoal_samples_t *out_samples) {
+typedef struct move {
+  const shoal_layout_t *src, *dst;
+  const shoal_shape_t *shape;
+} move_t;
+
+typedef SHOAL_VEC(move_t) moves_t;
+
+// Micro-batches that stand for all others in every move. Each move's list has the first of every
+// run of micro-batches that are alike; so has the list of all for what is alike in all.
+static shoal_status_t join_micros(const moves_t *moves, int64_t micro_count, shoal_arena_t *arena,
+                                  int64_t *out_count, const int64_t **out_micros) {
+  const int64_t most = micro_count > 0 ? micro_count : 1;
+  bool *wanted = SHOAL_NEW(arena, bool, most);
+  int64_t *micros = SHOAL_NEW(arena, int64_t, most), found = 0;
+  if (!wanted || !micros) return SHOAL_OOM();
+  for (int64_t i = 0; i < moves->count; ++i) {
+    const move_t *move = &moves->items[i];
+    int64_t count;
+    const int64_t *own;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_sample_micros(move->src, move->dst, move->shape, micro_count, arena, &count, &own));
+    for (int64_t k = 0; k < count; ++k) wanted[own[k] < 0 ? 0 : own[k]] = true;
+  }
+  for (int64_t m = 0; m < most; ++m) {
+    if (wanted[m]) micros[found++] = micro_count > 0 ? m : -1;
+  }
+  *out_count = found;
+  *out_micros = micros;
+  return NULL;
+}
+
+static shoal_status_t join_cells(const moves_t *moves, int64_t micro, shoal_arena_t *arena,
+                                 shoal_reshard_cells_t *out_cells) {
+  for (int64_t i = 0; i < moves->count; ++i) {
+    const move_t *move = &moves->items[i];
+    shoal_reshard_cells_t cells;
+    SHOAL_RETURN_IF_ERROR(shoal_reshard_cells(move->src, shoal_program_micro_of(move->src, micro),
+                                              move->dst, shoal_program_micro_of(move->dst, micro),
+                                              move->shape, arena, &cells));
+    if (i == 0)
+      *out_cells = cells;
+    else
+      SHOAL_RETURN_IF_ERROR(shoal_reshard_cells_join(out_cells, &cells, arena, out_cells));
+  }
+  return NULL;
+}
+
+static shoal_status_t sample(const shoal_class_t *class, const moves_t *moves, int64_t micro_count,
+                             shoal_arena_t *arena, shoal_samples_t *out_samples) {
+  const move_t *first = &moves->items[0];
   list_t list = {0};
-  int64_t count;
-  const int64_t *micros;
-  SHOAL_RETURN_IF_ERROR(shoal_sample_micros(src, dst, shape, micro_count, arena, &count, &micros));
-  const bool all =
-      !class || (shoal_class_covers(class, src->mesh) && shoal_class_covers(class, dst->mesh));
+  int64_t count = 0;
+  const int64_t *micros = NULL;
+  SHOAL_RETURN_IF_ERROR(join_micros(moves, micro_count, arena, &count, &micros));
+  const bool all = !class || (shoal_class_covers(class, first->src->mesh) &&
+                              shoal_class_covers(class, first->dst->mesh));
   for (int64_t i = 0; i < count; ++i) {
     shoal_reshard_cells_t cells;
     int64_t found;
     const int32_t *ranks;
-    SHOAL_RETURN_IF_ERROR(shoal_reshard_cells(src, shoal_program_micro_of(src, micros[i]), dst,
-                                              shoal_program_micro_of(dst, micros[i]), shape, arena,
-                                              &cells));
+    SHOAL_RETURN_IF_ERROR(join_cells(moves, micros[i], arena, &cells));
     SHOAL_RETURN_IF_ERROR(shoal_reshard_cells_ranks(
         &cells, all ? 0 : class->rank_count, all ? NULL : class->ranks, arena, &found, &ranks));
     for (int64_t k = 0; k < found; ++k) {
@@ -165,27 +209,33 @@ shoal_status_t shoal_sample_move(const shoal_class_t *class, const shoal_layout_
   return NULL;
 }
 
-static bool is_listed(const list_t *list, const shoal_sample_t *sample) {
-  for (int64_t i = 0; i < list->count; ++i) {
-    if (list->items[i].rank == sample->rank && list->items[i].micro == sample->micro) return true;
+shoal_status_t shoal_sample_move(const shoal_class_t *class, const shoal_layout_t *src,
+                                 const shoal_layout_t *dst, const shoal_shape_t *shape,
+                                 int64_t micro_count, shoal_arena_t *arena,
+                                 shoal_samples_t *out_samples) {
+  move_t move = {src, dst, shape};
+  return sample(class, &(moves_t){.count = 1, .items = &move}, micro_count, arena, out_samples);
+}
+
+static bool is_listed(const moves_t *moves, const shoal_channel_t *channel) {
+  for (int64_t i = 0; i < moves->count; ++i) {
+    const move_t *move = &moves->items[i];
+    if (move->src == channel->src && move->dst == channel->dst &&
+        shoal_shape_equal(move->shape, &channel->type.shape))
+      return true;
   }
   return false;
 }
 
-shoal_status_t shoal_sample_moves(const shoal_program_t *program, const shoal_class_t *class,
+shoal_status_t shoal_sample_moves(const shoal_class_t *class, const shoal_channel_t *table,
                                   int32_t count, const int32_t *channels, int64_t micro_count,
                                   shoal_arena_t *arena, shoal_samples_t *out_samples) {
-  list_t list = {0};
+  moves_t moves = {0};
   for (int32_t i = 0; i < count; ++i) {
-    const shoal_channel_t *channel = &program->channels[channels[i]];
-    shoal_samples_t found;
-    SHOAL_RETURN_IF_ERROR(shoal_sample_move(class, channel->src, channel->dst, &channel->type.shape,
-                                            micro_count, arena, &found));
-    for (int64_t k = 0; k < found.count; ++k) {
-      if (i > 0 && is_listed(&list, &found.items[k])) continue;
-      if (!SHOAL_PUSH(arena, &list, found.items[k])) return SHOAL_OOM();
-    }
+    const shoal_channel_t *channel = &table[channels[i]];
+    const move_t move = {channel->src, channel->dst, &channel->type.shape};
+    if (is_listed(&moves, channel)) continue;
+    if (!SHOAL_PUSH(arena, &moves, move)) return SHOAL_OOM();
   }
-  *out_samples = (shoal_samples_t){list.count, list.items};
-  return NULL;
+  return sample(class, &moves, micro_count, arena, out_samples);
 }

@@ -32,9 +32,10 @@ SHOAL_MUST_USE shoal_status_t shoal_sample_move(const shoal_class_t *rank_class,
                                                 const shoal_layout_t *dst,
                                                 const shoal_shape_t *shape, int64_t micro_count,
                                                 shoal_arena_t *arena, shoal_samples_t *out_samples);
-// For all moves of a reshard: what each of them needs, one behind the other.
-SHOAL_MUST_USE shoal_status_t shoal_sample_moves(const shoal_program_t *program,
-                                                 const shoal_class_t *rank_class, int32_t count,
+// For the moves along `count` channels of a table, between the same meshes: all of them together
+// are the same.
+SHOAL_MUST_USE shoal_status_t shoal_sample_moves(const shoal_class_t *rank_class,
+                                                 const shoal_channel_t *table, int32_t count,
                                                  const int32_t *channels, int64_t micro_count,
                                                  shoal_arena_t *arena,
                                                  shoal_samples_t *out_samples);

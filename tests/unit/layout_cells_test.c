@@ -176,14 +176,14 @@ static void compare_case(const random_case_t *r, const char *name, const shoal_r
     if (stands != 1) fail_msg("%s: %lld ranks stand for rank %d", name, (long long)stands, all[i]);
   }
   assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                          dtype, false, 0, NULL, scratch, &bytes));
+                                          dtype, 0, NULL, scratch, &bytes));
   if (bytes != most) fail_msg("%s: %lld bytes, not %lld", name, (long long)bytes, (long long)most);
   assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                          dtype, false, all_count, all, scratch, &bytes));
+                                          dtype, all_count, all, scratch, &bytes));
   assert_int_equal(bytes, most);
   if (half_count > 0) {
     assert_ok(shoal_reshard_staging_largest(&r->src, r->src_micro, &r->dst, r->dst_micro, &r->shape,
-                                            dtype, false, half_count, half, scratch, &bytes));
+                                            dtype, half_count, half, scratch, &bytes));
     assert_int_equal(bytes, some);
   }
   *ranks_seen += all_count;

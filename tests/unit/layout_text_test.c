@@ -536,8 +536,8 @@ static shoal_status_t use_everything(shoal_arena_t *a) {
   shoal_links_t links;
   SHOAL_RETURN_IF_ERROR(shoal_reshard_describe(&src, 0, &dst, 0, &shape, a->allocator, &facts));
   SHOAL_RETURN_IF_ERROR(shoal_links_of_rank(&src, 0, &dst, 0, &shape, 1, a, &links));
-  SHOAL_RETURN_IF_ERROR(shoal_reshard_staging_largest(&src, 0, &dst, 0, &shape, SHOAL_F32, false, 0,
-                                                      NULL, a, &count));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_reshard_staging_largest(&src, 0, &dst, 0, &shape, SHOAL_F32, 0, NULL, a, &count));
   SHOAL_RETURN_IF_ERROR(shoal_layout_parse("a:partial(sum)", &mesh, 1, a, &src));
   SHOAL_RETURN_IF_ERROR(shoal_layout_parse("b:0(1,2),a:1+1+1", &mesh, 1, a, &dst));
   return shoal_reshard_path(&src, 0, &dst, 0, &shape, a, &path);

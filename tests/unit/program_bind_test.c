@@ -568,6 +568,114 @@ static void workspaces_of_all(void **state) {
   assert_true(compared > 500 && staged > 100 && collectives > 100);
 }
 
+// The same for values that go together, of several types and layouts: packed in common messages, or
+// one collective, they need no more than the neediest rank of all of them together.
+enum { TOGETHER = 3 };
+
+static shoal_status_t stage_together(const shoal_channel_t *channels, int32_t rank, int64_t micro,
+                                     shoal_arena_t *arena, bool *out_collective,
+                                     int64_t *out_bytes) {
+  static const int32_t numbers[TOGETHER] = {0, 1, 2};
+  shoal_reshard_facts_t facts[TOGETHER];
+  shoal_dtype_t dtypes[TOGETHER];
+  shoal_motion_t *motions = SHOAL_NEW(arena, shoal_motion_t, TOGETHER);
+  shoal_bundle_t bundle;
+  for (int i = 0; i < TOGETHER; ++i) {
+    const shoal_channel_t *channel = &channels[i];
+    shoal_bound_buffer_t sides[2] = {{.count = 0}};
+    for (int side = 0; side < 2; ++side) {
+      const shoal_layout_t *layout = side ? channel->dst : channel->src;
+      shoal_boxes_t boxes;
+      SHOAL_RETURN_IF_ERROR(shoal_layout_boxes(layout, &channel->type.shape, rank,
+                                               shoal_program_micro_of(layout, micro), arena,
+                                               &boxes));
+      const shoal_shape_t shape = shoal_boxes_shape(&boxes);
+      sides[side].count = shoal_shape_count(&shape);
+    }
+    dtypes[i] = channel->type.dtype;
+    SHOAL_RETURN_IF_ERROR(shoal_channel_describe(channel, micro, arena->allocator, &facts[i]));
+    SHOAL_RETURN_IF_ERROR(shoal_bind_reshard(channel, micro, rank, &sides[0], &sides[1], &facts[i],
+                                             arena, &motions[i]));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_bundle_check(TOGETHER, facts, dtypes, numbers));
+  SHOAL_RETURN_IF_ERROR(shoal_bundle_plan(TOGETHER, motions, rank, arena, &bundle));
+  *out_collective = facts[0].collective;
+  *out_bytes = shoal_motion_only_sends(&bundle.whole) ? 0 : bundle.whole.staging;
+  return NULL;
+}
+
+static const char *side_layout(random_t *r, int side, int pair, shoal_arena_t *a) {
+  static const char *const collective[][2] = {{"d:0", ""},
+                                              {"e:1,d:flat", "e:1"},
+                                              {"d:0,e:1", "e:1"},
+                                              {"d:partial(sum)", ""},
+                                              {"d:partial(sum),e:1", "e:1"},
+                                              {"d:partial(sum),e:1", "d:0,e:1"}};
+  static const char *const others[] = {"", "e:1*2/3", "d:flat", "d:1,e:0", "e:1,d:flat"};
+  if (pair < 6) return collective[pair][side];
+  return draw(r, 2) ? others[draw(r, 5)] : random_layout(r, a);
+}
+
+static void workspaces_together(void **state) {
+  (void)state;
+  static const shoal_dtype_t types[] = {SHOAL_F32, SHOAL_F64, SHOAL_BF16};
+  static const int32_t numbers[TOGETHER] = {0, 1, 2};
+  int compared = 0, staged = 0, collectives = 0;
+  for (uint64_t round = 0; round < 6000; ++round) {
+    random_t r = {.seed = 6, .round = round};
+    shoal_arena_t arena;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    shoal_mesh_t mesh;
+    assert_ok(shoal_mesh_parse(shoal_arena_printf(&arena, "d=%u,e=%u,micro=%u", 1 + draw(&r, 5),
+                                                  1 + draw(&r, 3), 1 + draw(&r, 9)),
+                               &arena, &mesh));
+    shoal_channel_t channels[TOGETHER];
+    shoal_layout_t layouts[2 * TOGETHER];
+    const char *texts[2 * TOGETHER];
+    shoal_status_t status = NULL;
+    const int pair = (int)draw(&r, 18);
+    for (int i = 0; i < TOGETHER; ++i) {
+      for (int side = 0; side < 2; ++side) {
+        const int k = 2 * i + side;
+        texts[k] = i > 0 && draw(&r, 2) ? texts[side] : side_layout(&r, side, pair, &arena);
+        if (!status) status = shoal_layout_parse(texts[k], &mesh, 1, &arena, &layouts[k]);
+      }
+      channels[i] = (shoal_channel_t){
+          .type = {types[draw(&r, 3)], SHOAL_SHAPE(draw(&r, 30), 1 + draw(&r, 9))},
+          .src = &layouts[2 * i],
+          .dst = &layouts[2 * i + 1],
+          .micro = true};
+      if (!status) status = shoal_layout_check(channels[i].src, &channels[i].type.shape);
+      if (!status) status = shoal_layout_check(channels[i].dst, &channels[i].type.shape);
+    }
+    int64_t found = 0, most = 0;
+    bool collective = false;
+    for (int64_t m = 0; !status && m < mesh.micro; ++m) {
+      for (int32_t p = 0; p < shoal_mesh_size(&mesh) && !status; ++p) {
+        int64_t bytes = 0;
+        status = stage_together(channels, p, m, &arena, &collective, &bytes);
+        if (bytes > most) most = bytes;
+      }
+    }
+    if (!status) {
+      assert_ok(
+          shoal_reshard_workspace(channels, TOGETHER, numbers, mesh.micro, NULL, &arena, &found));
+      ++compared;
+      staged += most > 0;
+      collectives += collective;
+    }
+    if (!status && found != most) {
+      fail_msg("round %llu, '%s' to '%s' and so on: %lld found, %lld is right",
+               (unsigned long long)round, texts[0], texts[1], (long long)found, (long long)most);
+    }
+    shoal_status_free(status);
+    shoal_arena_deinit(&arena);
+  }
+  print_message("%d bundles compared, %d with something to pack, %d collectives\n", compared,
+                staged, collectives);
+  assert_true(compared > 500 && staged > 100 && collectives > 50);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_of_micro_batches),
@@ -576,6 +684,7 @@ int main(void) {
       cmocka_unit_test(largest_parts),
       cmocka_unit_test(largest_of_all),
       cmocka_unit_test(workspaces_of_all),
+      cmocka_unit_test(workspaces_together),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

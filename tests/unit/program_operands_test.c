@@ -35,7 +35,7 @@ static const char BUNDLES[] =
     "  buffer 0 temp \"x\" f32[8, 6] \"b!micro:0,d:1\" bytes 64 offset 0\n"
     "  buffer 1 temp \"y\" f32[8, 3] \"b!micro:0,d:1\" bytes 64 offset 64\n"
     "  segment 0 s\n"
-    "    0 comm reshard (-, -) -> (0, 1) channel 2,3 \"rows\" workspace 256@128\n"
+    "    0 comm reshard (-, -) -> (0, 1) channel 2,3 \"rows\" workspace 128@128\n"
     "  order t 0:0 0:1\n";
 
 static void well(const char *text) {
@@ -65,12 +65,12 @@ static void several_values(void **state) {
   static const corruption_t cases[] = {
       {"0 comm reshard (-, -) -> (0, 1) channel 2,3", "0 comm reshard (-, -) -> (1, 0) channel 3,2",
        "channel 3 is carried with others in another class, by 'rows'"},
-      {"(-, -) -> (0, 1) channel 2,3 \"rows\" workspace 256@128\n",
-       "(-) -> (0) channel 2 \"x\" workspace 128@128\n"
-       "    1 comm reshard (-) -> (1) channel 3 \"y\" workspace 128@128\n",
+      {"(-, -) -> (0, 1) channel 2,3 \"rows\" workspace 128@128\n",
+       "(-) -> (0) channel 2 \"x\" workspace 64@128\n"
+       "    1 comm reshard (-) -> (1) channel 3 \"y\" workspace 64@128\n",
        "channel 2 is carried with others in another class"},
-      {"(-, -) -> (0, 1) channel 2,3 \"rows\" workspace 256@128\n",
-       "(-) -> (0) channel 2 \"x\" workspace 256@128\n", "channel"},
+      {"(-, -) -> (0, 1) channel 2,3 \"rows\" workspace 128@128\n",
+       "(-) -> (0) channel 2 \"x\" workspace 64@128\n", "channel"},
       {"(0, 1) -> (-, -) channel 2,3", "(1, 0) -> (-, -) channel 2,3",
        "buffer 1 'y' and the channel's source differ in type or layout"},
       {"(2, 3) -> (4, 5) channel 0,1", "(2, 2) -> (4, 4) channel 0,0", "channel 0 is used by"},
@@ -78,8 +78,8 @@ static void several_values(void **state) {
       {"lane 1\n", "lane 2\n",
        "it carries channels 2 and 3 together, which are on different lanes"},
       {"workspace 64@384", "workspace 32@384",
-       "its 2 values need 64 bytes of workspace, the program gives it 32"},
-      {"workspace 256@128", "workspace 192@128", "its 2 values need 256 bytes of workspace"},
+       "the messages of channel 0 need 64 bytes of workspace here, the program gives it 32"},
+      {"workspace 128@128", "workspace 64@128", "need 128 bytes of workspace here"},
       // The second value is not there yet, or written over too early.
       {"\"sums\" workspace 64@384 wait 3", "\"sums\" workspace 64@384 wait 2", "nothing orders"},
       {"2<1.4] 0:1", "2<1.3] 0:1", "on the same queue"},
