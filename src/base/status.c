@@ -49,6 +49,7 @@ static bool is_static(shoal_status_t status) {
 static shoal_status_t create(shoal_code_t code, const char *file, int line, const char *context,
                              const char *message, const char *hint) {
   if (code == SHOAL_OK) code = SHOAL_INTERNAL;  // an error that says OK is a bug of its maker
+  if (silent && code == SHOAL_OUT_OF_MEMORY) return &static_oom;  // nobody takes that for an answer
   if (silent && (int)code < CODES) return &silent_ones[code];
   if (!file) file = "";
   if (!message) message = "";
