@@ -28,9 +28,15 @@ from ctypes import CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char_p
 import numpy as np
 
 MAX_RANK = 8
-F64, F32, BF16, F16, I64, I32, U8, BOOL = range(8)
+
+
+class Dtype(int):
+    """An element type, by its number in C; as an attribute it is not taken for a plain integer."""
+
+
+F64, F32, BF16, F16, I64, I32, U8, BOOL, I8, F8_E4M3, F8_E5M2 = map(Dtype, range(11))
 NUMPY = {F64: np.float64, F32: np.float32, F16: np.float16, I64: np.int64, I32: np.int32, U8: np.uint8,
-         BOOL: np.bool_}
+         BOOL: np.bool_, I8: np.int8}
 INT, INTS, REAL, STRING, DTYPE, PLACE = range(6)  # kinds of attributes
 INVALID_ARGUMENT, UNSUPPORTED, INTERNAL = 1, 5, 10
 NO_REF = -1
@@ -281,7 +287,9 @@ def _types(pointer, count):
 
 
 def _attr_value(value):
-    """A Python value as kind and value: int, float, str, or a list of ints."""
+    """A Python value as kind and value: Dtype, int, float, str, or a list of ints."""
+    if isinstance(value, Dtype):
+        return DTYPE, AttrValue(i=int(value))
     if isinstance(value, bool) or isinstance(value, int):
         return INT, AttrValue(i=int(value))
     if isinstance(value, float):

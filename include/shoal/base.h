@@ -160,12 +160,18 @@ typedef enum shoal_dtype {
   SHOAL_I32,
   SHOAL_U8,
   SHOAL_BOOL,
+  SHOAL_I8,       // this and the following are for storage, see shoal_dtype_is_storage
+  SHOAL_F8_E4M3,  // 4 bits of exponent: up to 448, no infinity; what is larger becomes NaN
+  SHOAL_F8_E5M2,  // 5 bits of exponent: up to 57344; what is larger becomes infinite
   SHOAL_DTYPE_COUNT
 } shoal_dtype_t;
 
 SHOAL_API const char *shoal_dtype_name(shoal_dtype_t dtype);  // "f32"
 SHOAL_API size_t shoal_dtype_size(shoal_dtype_t dtype);       // bytes of an element
 SHOAL_API bool shoal_dtype_is_float(shoal_dtype_t dtype);     // f64, f32, bf16 or f16
+// i8, f8_e4m3 or f8_e5m2: kept, fed, fetched, moved and cast, but never computed with. No gradient
+// flows through them, and no reduction joins them.
+SHOAL_API bool shoal_dtype_is_storage(shoal_dtype_t dtype);
 SHOAL_API bool shoal_dtype_parse(const char *name,
                                  shoal_dtype_t *out_dtype);  // false: no such name
 

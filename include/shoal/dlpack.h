@@ -23,7 +23,9 @@ enum {                                                 // element kinds
   SHOAL_DLPACK_UINT = 1,
   SHOAL_DLPACK_FLOAT = 2,
   SHOAL_DLPACK_BFLOAT = 4,
-  SHOAL_DLPACK_BOOL = 6
+  SHOAL_DLPACK_BOOL = 6,
+  SHOAL_DLPACK_F8_E4M3FN = 10,
+  SHOAL_DLPACK_F8_E5M2 = 12
 };
 
 typedef struct shoal_dlpack_tensor {

@@ -10,13 +10,20 @@
 static const struct {
   const char *name;
   size_t size;
-  bool is_float;
+  bool is_float, is_storage;
   double epsilon;
 } dtypes[SHOAL_DTYPE_COUNT] = {
-    [SHOAL_F64] = {"f64", 8, true, 0x1p-52},  [SHOAL_F32] = {"f32", 4, true, 0x1p-23},
-    [SHOAL_BF16] = {"bf16", 2, true, 0x1p-7}, [SHOAL_F16] = {"f16", 2, true, 0x1p-10},
-    [SHOAL_I64] = {"i64", 8, false, 0},       [SHOAL_I32] = {"i32", 4, false, 0},
-    [SHOAL_U8] = {"u8", 1, false, 0},         [SHOAL_BOOL] = {"bool", 1, false, 0},
+    [SHOAL_F64] = {"f64", 8, true, false, 0x1p-52},
+    [SHOAL_F32] = {"f32", 4, true, false, 0x1p-23},
+    [SHOAL_BF16] = {"bf16", 2, true, false, 0x1p-7},
+    [SHOAL_F16] = {"f16", 2, true, false, 0x1p-10},
+    [SHOAL_I64] = {"i64", 8, false, false, 0},
+    [SHOAL_I32] = {"i32", 4, false, false, 0},
+    [SHOAL_U8] = {"u8", 1, false, false, 0},
+    [SHOAL_BOOL] = {"bool", 1, false, false, 0},
+    [SHOAL_I8] = {"i8", 1, false, true, 0},
+    [SHOAL_F8_E4M3] = {"f8_e4m3", 1, false, true, 0},
+    [SHOAL_F8_E5M2] = {"f8_e5m2", 1, false, true, 0},
 };
 
 static bool known(shoal_dtype_t dtype) {
@@ -49,6 +56,14 @@ size_t shoal_dtype_size(shoal_dtype_t dtype) {
 
 bool shoal_dtype_is_float(shoal_dtype_t dtype) {
   return known(dtype) && dtypes[dtype].is_float;
+}
+
+bool shoal_dtype_is_storage(shoal_dtype_t dtype) {
+  return known(dtype) && dtypes[dtype].is_storage;
+}
+
+bool shoal_dtype_is_real(shoal_dtype_t dtype) {
+  return shoal_dtype_is_float(dtype) || dtype == SHOAL_F8_E4M3 || dtype == SHOAL_F8_E5M2;
 }
 
 double shoal_dtype_epsilon(shoal_dtype_t dtype) {
@@ -183,6 +198,12 @@ double shoal_dtype_load(shoal_dtype_t dtype, const void *data, int64_t index) {
     case SHOAL_U8:
     case SHOAL_BOOL:
       return (double)((const uint8_t *)data)[index];
+    case SHOAL_I8:
+      return (double)((const int8_t *)data)[index];
+    case SHOAL_F8_E4M3:
+      return (double)shoal_f8_e4m3_to_f32(((const uint8_t *)data)[index]);
+    case SHOAL_F8_E5M2:
+      return (double)shoal_f8_e5m2_to_f32(((const uint8_t *)data)[index]);
     case SHOAL_DTYPE_COUNT:
       break;
   }
@@ -215,6 +236,15 @@ void shoal_dtype_store(shoal_dtype_t dtype, void *data, int64_t index, double va
     case SHOAL_BOOL:
       ((uint8_t *)data)[index] = value != 0;
       break;
+    case SHOAL_I8:
+      ((int8_t *)data)[index] = (int8_t)int_of(value, INT8_MIN, INT8_MAX);
+      break;
+    case SHOAL_F8_E4M3:
+      ((uint8_t *)data)[index] = shoal_f32_to_f8_e4m3((float)value);
+      break;
+    case SHOAL_F8_E5M2:
+      ((uint8_t *)data)[index] = shoal_f32_to_f8_e5m2((float)value);
+      break;
     case SHOAL_DTYPE_COUNT:
       break;
   }
@@ -229,6 +259,8 @@ int64_t shoal_dtype_load_int(shoal_dtype_t dtype, const void *data, int64_t inde
     case SHOAL_U8:
     case SHOAL_BOOL:
       return ((const uint8_t *)data)[index];
+    case SHOAL_I8:
+      return ((const int8_t *)data)[index];
     default:
       return int_of(shoal_dtype_load(dtype, data, index), INT64_MIN, INT64_MAX);
   }
@@ -259,6 +291,15 @@ void shoal_dtype_store_int(shoal_dtype_t dtype, void *data, int64_t index, int64
       break;  // wraps
     case SHOAL_BOOL:
       ((uint8_t *)data)[index] = value != 0;
+      break;
+    case SHOAL_I8:
+      ((int8_t *)data)[index] = (int8_t)value;
+      break;  // wraps
+    case SHOAL_F8_E4M3:
+      ((uint8_t *)data)[index] = shoal_f32_to_f8_e4m3((float)value);
+      break;
+    case SHOAL_F8_E5M2:
+      ((uint8_t *)data)[index] = shoal_f32_to_f8_e5m2((float)value);
       break;
     case SHOAL_DTYPE_COUNT:
       break;

@@ -1,4 +1,4 @@
-// Element access by type. Conversions round to nearest even; f16 and bf16 go through f32.
+// Element access by type. Conversions round to nearest even; narrow floats go through f32.
 #ifndef SHOAL_BASE_DTYPE_H_
 #define SHOAL_BASE_DTYPE_H_
 
@@ -8,6 +8,14 @@ float shoal_bf16_to_f32(uint16_t bits);
 uint16_t shoal_f32_to_bf16(float value);
 float shoal_f16_to_f32(uint16_t bits);
 uint16_t shoal_f32_to_f16(float value);
+// f8.c: as the OCP's 8-bit formats, and as torch.float8_e4m3fn and float8_e5m2.
+float shoal_f8_e4m3_to_f32(uint8_t bits);
+uint8_t shoal_f32_to_f8_e4m3(float value);  // beyond 448, when rounded: NaN
+float shoal_f8_e5m2_to_f32(uint8_t bits);
+uint8_t shoal_f32_to_f8_e5m2(float value);  // beyond 57344, when rounded: infinite
+
+// Floats and f8: the types that shoal_dtype_load reads without loss and load_int would truncate.
+bool shoal_dtype_is_real(shoal_dtype_t dtype);
 
 // i64 does not fit a double: integer elements have their own pair (floats are truncated).
 int64_t shoal_dtype_load_int(shoal_dtype_t dtype, const void *data, int64_t index);

@@ -67,7 +67,10 @@ static shoal_status_t check(shoal_window_t *window, int32_t owner, int64_t offse
 shoal_status_t shoal_window_put_add(shoal_window_t *window, int32_t owner, shoal_dtype_t dtype,
                                     int64_t offset, int64_t count, const void *data) {
   if (!shoal_reduce_supported(dtype, SHOAL_REDUCE_SUM)) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "unknown element type %d", (int)dtype);
+    return (unsigned)dtype < SHOAL_DTYPE_COUNT
+               ? SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by sum",
+                             shoal_dtype_name(dtype))
+               : SHOAL_ERROR(INVALID_ARGUMENT, "unknown element type %d", (int)dtype);
   }
   int64_t bytes;
   SHOAL_RETURN_IF_ERROR(shoal_dtype_bytes(dtype, count, &bytes));

@@ -28,10 +28,12 @@ static void free_block(shoal_dlpack_t *dlpack) {
 }
 
 static const uint8_t element_kinds[SHOAL_DTYPE_COUNT] = {
-    [SHOAL_F64] = SHOAL_DLPACK_FLOAT, [SHOAL_F32] = SHOAL_DLPACK_FLOAT,
-    [SHOAL_F16] = SHOAL_DLPACK_FLOAT, [SHOAL_BF16] = SHOAL_DLPACK_BFLOAT,
-    [SHOAL_I64] = SHOAL_DLPACK_INT,   [SHOAL_I32] = SHOAL_DLPACK_INT,
-    [SHOAL_U8] = SHOAL_DLPACK_UINT,   [SHOAL_BOOL] = SHOAL_DLPACK_BOOL};
+    [SHOAL_F64] = SHOAL_DLPACK_FLOAT,      [SHOAL_F32] = SHOAL_DLPACK_FLOAT,
+    [SHOAL_F16] = SHOAL_DLPACK_FLOAT,      [SHOAL_BF16] = SHOAL_DLPACK_BFLOAT,
+    [SHOAL_I64] = SHOAL_DLPACK_INT,        [SHOAL_I32] = SHOAL_DLPACK_INT,
+    [SHOAL_U8] = SHOAL_DLPACK_UINT,        [SHOAL_BOOL] = SHOAL_DLPACK_BOOL,
+    [SHOAL_I8] = SHOAL_DLPACK_INT,         [SHOAL_F8_E4M3] = SHOAL_DLPACK_F8_E4M3FN,
+    [SHOAL_F8_E5M2] = SHOAL_DLPACK_F8_E5M2};
 
 // Borrows the tensor's shape.
 static shoal_dlpack_tensor_t describe(const shoal_tensor_t *tensor, int32_t device_kind,

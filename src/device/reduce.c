@@ -7,6 +7,7 @@
 
 bool shoal_reduce_supported(shoal_dtype_t dtype, shoal_reduce_t reduce) {
   if ((unsigned)dtype >= SHOAL_DTYPE_COUNT || (unsigned)reduce > SHOAL_REDUCE_PROD) return false;
+  if (shoal_dtype_is_storage(dtype)) return false;
   return reduce != SHOAL_REDUCE_LSE || shoal_dtype_is_float(dtype);
 }
 
@@ -153,6 +154,9 @@ void shoal_reduce_into(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count
     REDUCE_CASES(suffix, INTO) break;
   switch (dtype) {
     DTYPES(INTO_CASE)
+    case SHOAL_I8:
+    case SHOAL_F8_E4M3:
+    case SHOAL_F8_E5M2:  // not supported
     case SHOAL_DTYPE_COUNT:
       break;
   }
@@ -166,6 +170,9 @@ void shoal_reduce_all(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count,
     REDUCE_CASES(suffix, ALL) break;
   switch (dtype) {
     DTYPES(ALL_CASE)
+    case SHOAL_I8:
+    case SHOAL_F8_E4M3:
+    case SHOAL_F8_E5M2:  // not supported
     case SHOAL_DTYPE_COUNT:
       break;
   }

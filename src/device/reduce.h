@@ -8,7 +8,8 @@
 
 #include "op/reduce.h"
 
-bool shoal_reduce_supported(shoal_dtype_t dtype, shoal_reduce_t reduce);  // lse: floats only
+// lse: floats only. i8 and f8, which are for storage, are not joined at all.
+bool shoal_reduce_supported(shoal_dtype_t dtype, shoal_reduce_t reduce);
 
 // dst[i * dst_stride] = reduce(dst[i * dst_stride], src[i * src_stride]), strides in elements.
 void shoal_reduce_into(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, const void *src,

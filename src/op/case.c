@@ -69,7 +69,7 @@ void shoal_case_fill(const shoal_case_t *test_case, int32_t input, uint64_t seed
   const bool spares = find_spare(test_case, input, &spare);
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t word = shoal_philox_word(seed, (uint64_t)input + 1, 0, (uint64_t)i);
-    if (shoal_dtype_is_float(tensor.dtype)) {
+    if (shoal_dtype_is_real(tensor.dtype)) {
       const double u = shoal_philox_uniform(word);
       shoal_dtype_store(tensor.dtype, tensor.data, i, positive ? 0.1 + u : 2 * u - 1);
     } else {

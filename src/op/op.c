@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "op/emitter.h"
+#include "op/families/family.h"
 #include "op/type.h"
 
 // ---- emitter ---------------------------------------------------------------------------
@@ -93,6 +94,19 @@ void shoal_op_complete(const shoal_op_t *op, int32_t input_count, const shoal_ty
   op->complete(&call, attrs);
 }
 
+// Types that are for storage go to ops that move or cast elements, and come from those only.
+static shoal_status_t check_storage(const shoal_call_t *call, int32_t count,
+                                    const shoal_type_t *types, const char *const *names,
+                                    int32_t name_count, const char *hint) {
+  for (int32_t i = 0; i < count && !call->op->any_dtype; ++i) {
+    if (!shoal_dtype_is_storage(types[i].dtype)) continue;
+    return REFUSE(call, "%s is %s, which is for storage: %s",
+                  names[i < name_count ? i : name_count - 1], shoal_dtype_name(types[i].dtype),
+                  hint);
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_op_t *op = call->op;
   const bool enough =
@@ -102,7 +116,11 @@ shoal_status_t shoal_op_infer(const shoal_call_t *call, shoal_type_t *out_types)
                        op->variadic ? "at least " : "", op->input_count,
                        op->input_count == 1 ? "" : "s", call->input_count);
   }
+  SHOAL_RETURN_IF_ERROR(check_storage(call, call->input_count, call->inputs, op->inputs,
+                                      op->input_count, "cast it first"));
   SHOAL_RETURN_IF_ERROR(op->infer(call, out_types));
+  SHOAL_RETURN_IF_ERROR(check_storage(call, op->output_count, out_types, op->outputs,
+                                      op->output_count, "cast to it behind the op"));
   for (int32_t i = 0; i < op->output_count; ++i) {
     int64_t bytes;
     shoal_status_t status =

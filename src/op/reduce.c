@@ -26,14 +26,18 @@ void shoal_reduce_fill(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count
     return;
   }
   int64_t integer = identities[reduce].integer;
-  const int64_t low = dtype == SHOAL_I64 ? INT64_MIN : dtype == SHOAL_I32 ? INT32_MIN : 0;
+  const int64_t low = dtype == SHOAL_I64   ? INT64_MIN
+                      : dtype == SHOAL_I32 ? INT32_MIN
+                      : dtype == SHOAL_I8  ? INT8_MIN
+                                           : 0;
   const int64_t high = dtype == SHOAL_I64   ? INT64_MAX
                        : dtype == SHOAL_I32 ? INT32_MAX
                        : dtype == SHOAL_U8  ? UINT8_MAX
+                       : dtype == SHOAL_I8  ? INT8_MAX
                                             : 1;
   integer = integer < low ? low : integer > high ? high : integer;
   for (int64_t i = 0; i < count; ++i) {
-    if (shoal_dtype_is_float(dtype)) {
+    if (shoal_dtype_is_real(dtype)) {
       shoal_dtype_store(dtype, data, i, identities[reduce].real);
     } else {
       shoal_dtype_store_int(dtype, data, i, integer);

@@ -120,12 +120,14 @@ static shoal_status_t plan_all(const shoal_holdings_t *both, shoal_motion_option
       refreshes || links->kind == SHOAL_RESHARD_ALL_REDUCE || links->kind == SHOAL_RESHARD_NONE;
   plan->hash = both->hash;
   SHOAL_RETURN_IF_ERROR(shoal_motion_plan(links, &options, arena, &plan->forward));
-  if (!shoal_reduce_supported(dtype, links->reduce)) {
+  const bool joins = links->reduces || !shoal_dtype_is_storage(dtype);
+  if (joins && !shoal_reduce_supported(dtype, links->reduce)) {
     return SHOAL_ERROR(UNSUPPORTED, "elements of %s cannot be joined by %s",
                        shoal_dtype_name(dtype), shoal_reduce_name(links->reduce));
   }
   SHOAL_RETURN_IF_ERROR(find_interior(both, options.rank, arena, plan));
-  plan->linear = links->reduce == SHOAL_REDUCE_SUM && dtype != SHOAL_BOOL;  // alike on all ranks
+  plan->linear = links->reduce == SHOAL_REDUCE_SUM && dtype != SHOAL_BOOL &&
+                 !shoal_dtype_is_storage(dtype);  // alike on all ranks
   if (!plan->linear) return NULL;
   options.adjoint = true;
   options.input_count = plan->forward.output_count;

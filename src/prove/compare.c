@@ -122,6 +122,12 @@ static shoal_status_t differs(const shoal_comparison_t *c, const shoal_expected_
     position.dims[d] = coords[d];
   }
   shoal_shape_format(&position, at, sizeof at);
+  if (!shoal_dtype_is_float(e->type.dtype) && shoal_dtype_is_real(e->type.dtype)) {
+    const uint8_t bits[] = {(uint8_t)got.i, (uint8_t)want.i};
+    return SHOAL_ERROR(MISMATCH, "%s, %s, index %s: got %g, expected %g", describe(c, e, arena),
+                       where, at, shoal_dtype_load(e->type.dtype, bits, 0),
+                       shoal_dtype_load(e->type.dtype, bits, 1));
+  }
   if (!shoal_dtype_is_float(e->type.dtype))
     return SHOAL_ERROR(MISMATCH, "%s, %s, index %s: got %lld, expected %lld", describe(c, e, arena),
                        where, at, (long long)got.i, (long long)want.i);
@@ -180,7 +186,7 @@ static shoal_status_t expected_cells(const shoal_expected_t *e, const shoal_boxe
   void *raw = shoal_arena_alloc(arena, (size_t)count, shoal_dtype_size(e->type.dtype));
   if (!raw) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_boxes_pack(boxes, shoal_dtype_size(e->type.dtype), e->own, raw));
-  for (int64_t i = 0; i < count; ++i) cells[i].i = shoal_dtype_load_int(e->type.dtype, raw, i);
+  for (int64_t i = 0; i < count; ++i) cells[i].i = shoal_cell_exact(e->type.dtype, raw, i);
   return NULL;
 }
 
@@ -452,8 +458,8 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
     if (floats)
       got.f = shoal_dtype_load(e->type.dtype, record->data, i), want.f = e->floats[i];
     else
-      got.i = shoal_dtype_load_int(e->type.dtype, record->data, i),
-      want.i = shoal_dtype_load_int(e->type.dtype, e->own, i);
+      got.i = shoal_cell_exact(e->type.dtype, record->data, i),
+      want.i = shoal_cell_exact(e->type.dtype, e->own, i);
     if (floats && isfinite(got.f)) largest = fmax(largest, fabs(got.f - want.f));
     if (cell_equal(floats, is_rounded(e, true), got, want, allowed)) continue;
     note_difference(e, true, got, want, allowed, report);

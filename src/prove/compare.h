@@ -13,6 +13,9 @@ typedef union shoal_cell {
   int64_t i;
 } shoal_cell_t;
 
+// An element of a type that is compared exactly: an integer, or the bits of an f8.
+int64_t shoal_cell_exact(shoal_dtype_t dtype, const void *data, int64_t index);
+
 // All records of one value in one layout, in one run.
 typedef struct shoal_group_parts {
   const shoal_layout_t *layout;

@@ -67,7 +67,7 @@ static shoal_status_t range_of(const shoal_check_feed_t *feed, const shoal_graph
     range.count = INT64_MAX;
     status = find_indices(graph, value, 0, &arena, &range);
     shoal_arena_deinit(&arena);
-    if (range.count == INT64_MAX) range.count = 2;
+    if (range.count == INT64_MAX) range = dtype == SHOAL_I8 ? (range_t){-8, 17} : (range_t){0, 2};
   }
   if (dtype == SHOAL_U8 && range.count > 256) range.count = 256;
   if (range.count < 1) range.count = 1;
@@ -114,7 +114,7 @@ shoal_status_t shoal_feed_fill(const shoal_check_options_t *options, const shoal
     return NULL;
   }
   const uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
-  if (!shoal_dtype_is_float(info->type.dtype)) {
+  if (!shoal_dtype_is_real(info->type.dtype)) {
     range_t range;
     SHOAL_RETURN_IF_ERROR(range_of(&feed, graph, value, options->allocator, &range));
     fill_integers(options->seed, stream, run, range, &info->type, data);

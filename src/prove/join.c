@@ -78,12 +78,17 @@ shoal_status_t shoal_part_boxes(const shoal_group_parts_t *group, int64_t positi
   return shoal_layout_boxes(group->layout, &group->type.shape, position, at, arena, out_boxes);
 }
 
+int64_t shoal_cell_exact(shoal_dtype_t dtype, const void *data, int64_t index) {
+  if (shoal_dtype_is_real(dtype)) return ((const uint8_t *)data)[index];  // of 8 bits
+  return shoal_dtype_load_int(dtype, data, index);
+}
+
 static shoal_cell_t load(shoal_dtype_t dtype, const void *data, int64_t index) {
   shoal_cell_t cell;
   if (shoal_dtype_is_float(dtype))
     cell.f = shoal_dtype_load(dtype, data, index);
   else
-    cell.i = shoal_dtype_load_int(dtype, data, index);
+    cell.i = shoal_cell_exact(dtype, data, index);
   return cell;
 }
 

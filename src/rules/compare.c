@@ -122,6 +122,7 @@ static bool partial_joins(trial_t *trial, int32_t output, shoal_reduce_t reduce,
   const shoal_tensor_t *whole = trial_whole(trial, operand);
   const shoal_dtype_t dtype = whole->dtype;
   if (dtype == SHOAL_BOOL && reduce == SHOAL_REDUCE_SUM) return false;  // a bool has no sum
+  if (shoal_dtype_is_storage(dtype)) return false;                      // i8 and f8 are not joined
   int64_t count = shoal_shape_count(&whole->shape);
   void *joined = shoal_arena_copy(arena, parts[0].tensors[operand].data, (size_t)count,
                                   shoal_dtype_size(dtype));

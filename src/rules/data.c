@@ -41,7 +41,7 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
                                       (uint64_t)(flips ? 0 : set), (uint64_t)i);
     double u = shoal_philox_uniform(word);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8) + (flips ? set : 0);
-    if (shoal_dtype_is_float(tensor->dtype)) {
+    if (shoal_dtype_is_real(tensor->dtype)) {
       // Every other one: all beyond, and the slope of `clamp` would seem to be nothing at all.
       const bool far = set && i % 2 == 0;
       const double value = (positive ? 0.1 + u : 2 * u - 1) * (far ? draw->reach : 1);

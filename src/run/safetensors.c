@@ -18,8 +18,10 @@
 enum { LENGTH_BYTES = 8, ALIGNMENT = 64, MOST_HEADER = 100000000 };
 
 static const char *const dtype_names[SHOAL_DTYPE_COUNT] = {
-    [SHOAL_F64] = "F64", [SHOAL_F32] = "F32", [SHOAL_BF16] = "BF16", [SHOAL_F16] = "F16",
-    [SHOAL_I64] = "I64", [SHOAL_I32] = "I32", [SHOAL_U8] = "U8",     [SHOAL_BOOL] = "BOOL",
+    [SHOAL_F64] = "F64",         [SHOAL_F32] = "F32",         [SHOAL_BF16] = "BF16",
+    [SHOAL_F16] = "F16",         [SHOAL_I64] = "I64",         [SHOAL_I32] = "I32",
+    [SHOAL_U8] = "U8",           [SHOAL_BOOL] = "BOOL",       [SHOAL_I8] = "I8",
+    [SHOAL_F8_E4M3] = "F8_E4M3", [SHOAL_F8_E5M2] = "F8_E5M2",
 };
 
 // ---- reading --------------------------------------------------------------------------

@@ -103,6 +103,12 @@ static void test_copies(void **state) {
       check_copy(device, NULL, copy);
       check_copy(device, arena, copy);
       copy.accumulate = true;
+      if (shoal_dtype_is_storage(copy.dtype)) {
+        shoal_queue_t *queue = make_queue(device);
+        assert_error(UNSUPPORTED, "cannot be joined by sum", shoal_queue_copy(queue, &copy));
+        shoal_queue_free(queue);
+        continue;
+      }
       const shoal_reduce_t reduces[] = {SHOAL_REDUCE_SUM, SHOAL_REDUCE_MAX, SHOAL_REDUCE_MIN,
                                         SHOAL_REDUCE_PROD};
       for (int r = 0; r < 4; ++r) {

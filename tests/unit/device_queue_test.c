@@ -41,6 +41,27 @@ static bool same_tensor(const shoal_dlpack_tensor_t *a, const shoal_tensor_t *b)
          a->element_kind == SHOAL_DLPACK_FLOAT && a->element_bits == 32 && a->byte_offset == 0;
 }
 
+// Element types by DLPack's codes.
+static void test_dlpack_types(void **state) {
+  (void)state;
+  static const struct {
+    uint8_t kind, bits;
+  } codes[SHOAL_DTYPE_COUNT] = {
+      [SHOAL_F64] = {2, 64},     [SHOAL_F32] = {2, 32},    [SHOAL_BF16] = {4, 16},
+      [SHOAL_F16] = {2, 16},     [SHOAL_I64] = {0, 64},    [SHOAL_I32] = {0, 32},
+      [SHOAL_U8] = {1, 8},       [SHOAL_BOOL] = {6, 8},    [SHOAL_I8] = {0, 8},
+      [SHOAL_F8_E4M3] = {10, 8}, [SHOAL_F8_E5M2] = {12, 8}};
+  for (int dtype = 0; dtype < SHOAL_DTYPE_COUNT; ++dtype) {
+    double memory[2] = {0};
+    const shoal_tensor_t tensor = {memory, (shoal_dtype_t)dtype, SHOAL_SHAPE(2)};
+    shoal_dlpack_t *dlpack;
+    assert_ok(shoal_tensor_to_dlpack(&tensor, false, shoal_allocator_system(), &dlpack));
+    assert_int_equal(dlpack->tensor.element_kind, codes[dtype].kind);
+    assert_int_equal(dlpack->tensor.element_bits, codes[dtype].bits);
+    dlpack->deleter(dlpack);
+  }
+}
+
 static const char *provider_kind;  // of the device that the provider is to be called for
 
 static shoal_status_t provide(void *self, const shoal_kernel_call_t *call) {
@@ -349,6 +370,7 @@ static void test_target(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_dlpack_types),
       cmocka_unit_test(test_kernel),
       cmocka_unit_test(test_prepared),
       cmocka_unit_test(test_provider_and_predicate),

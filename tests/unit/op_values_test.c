@@ -522,6 +522,11 @@ static void moves_every_dtype(void **state) {
                         ATTRS(shoal_attr_shape("shape", &x.shape)), out, NULL));
     for (int64_t i = 0; i < 30; ++i) assert_true(at(out, i) == at(&row, i / 5 % 3));
     shoal_tensor_t sum[1], most[1];
+    if (shoal_dtype_is_storage(dtype)) {
+      assert_error(INVALID_ARGUMENT, "for storage: cast it first",
+                   run_named(&b, "shoal.maximum", TENSORS(x, row), NO_ATTRS, out, NULL));
+      continue;
+    }
     assert_ok(run_named(&b, "shoal.maximum", TENSORS(x, row), NO_ATTRS, out, NULL));
     for (int64_t i = 0; i < 30; ++i)
       assert_true(at(out, i) == fmax(at(&x, i), at(&row, i / 5 % 3)));

@@ -249,6 +249,40 @@ static void test_unknown_tensor(void **state) {
                     "the model has no state for tensor 'extra'");
 }
 
+// Every element type has a name in the file, and comes back as itself.
+static void test_every_dtype(void **state) {
+  (void)state;
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  shoal_safetensor_t tensors[SHOAL_DTYPE_COUNT];
+  for (int i = 0; i < SHOAL_DTYPE_COUNT; ++i) {
+    tensors[i] = (shoal_safetensor_t){.name = shoal_dtype_name((shoal_dtype_t)i),
+                                      .type = {(shoal_dtype_t)i, SHOAL_SHAPE(3, 2)}};
+  }
+  const char *header;
+  int64_t size;
+  assert_ok(shoal_safetensors_header(tensors, SHOAL_DTYPE_COUNT, NULL, 0, &arena, &header, &size));
+  const int64_t end = tensors[SHOAL_DTYPE_COUNT - 1].end;
+  char *data = calloc(1, (size_t)end);
+  memcpy(data, header, (size_t)size);
+  const char *path = in_folder("dtypes.safetensors");
+  assert_ok(shoal_file_write(path, data, end));
+  free(data);
+  shoal_safetensors_t file;
+  assert_ok(shoal_safetensors_open(path, &arena, &file));
+  assert_int_equal(file.count, SHOAL_DTYPE_COUNT);
+  for (int i = 0; i < SHOAL_DTYPE_COUNT; ++i) {
+    const shoal_safetensor_t *found = shoal_safetensors_find(&file, tensors[i].name);
+    assert_non_null(found);
+    assert_int_equal(found->type.dtype, i);
+    assert_int_equal(found->end - found->begin, 6 * shoal_dtype_size((shoal_dtype_t)i));
+  }
+  assert_non_null(strstr(header + 8, "\"F8_E4M3\""));
+  assert_non_null(strstr(header + 8, "\"F8_E5M2\""));
+  shoal_safetensors_close(&file);
+  shoal_arena_deinit(&arena);
+}
+
 // Any damage ends in a status: nothing crashes, nothing reads outside the file (asan watches).
 static void test_damaged(void **state) {
   (void)state;
@@ -409,7 +443,7 @@ int main(void) {
       cmocka_unit_test(test_misfits),         cmocka_unit_test(test_unknown_tensor),
       cmocka_unit_test(test_damaged),         cmocka_unit_test(test_failed_save_keeps_the_old),
       cmocka_unit_test(test_save_nowhere),    cmocka_unit_test(test_steps),
-      cmocka_unit_test(test_prepare),
+      cmocka_unit_test(test_prepare),         cmocka_unit_test(test_every_dtype),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

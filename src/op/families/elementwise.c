@@ -178,7 +178,7 @@ static shoal_status_t cast_kernel(const shoal_call_t *call, const shoal_tensor_t
   void *y = outputs->data;
   if (from == to) {
     if (count && y != x) memcpy(y, x, (size_t)count * shoal_dtype_size(from));
-  } else if (shoal_dtype_is_float(from) || shoal_dtype_is_float(to)) {
+  } else if (shoal_dtype_is_real(from) || shoal_dtype_is_real(to)) {
     for (int64_t i = 0; i < count; ++i) shoal_dtype_store(to, y, i, shoal_dtype_load(from, x, i));
   } else {
     for (int64_t i = 0; i < count; ++i) {
@@ -192,18 +192,21 @@ const shoal_op_t shoal_op_cast = {
     .name = "shoal.cast",
     .doc =
         "x as another dtype. Floats round to nearest even; to integers they are truncated; to "
-        "bool, "
-        "what is not 0 is 1.",
+        "bool, what is not 0 is 1. i8, f8_e4m3 and f8_e5m2 are for storage, and other ops want "
+        "them cast first: beyond 448, f8_e4m3 is NaN; beyond 57344, f8_e5m2 is infinite.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),
     SHOAL_OP_OVERWRITES({0, 0}),
+    .any_dtype = true,
     .infer = cast_infer,
     .gradient = cast_gradient,
     .kernel = cast_kernel,
     SHOAL_OP_CASES("f64[3,5] ; dtype=f32", "f32[7] ; dtype=f64", "f32[3,5] ; dtype=bf16",
                    "i32[3,5]<9 ; dtype=f32", "f32[5] ; dtype=i64", "bf16[3] ; dtype=f16",
-                   "i64[5]<300 ; dtype=u8", "f32[0,2] ; dtype=f64"),
+                   "i64[5]<300 ; dtype=u8", "f32[0,2] ; dtype=f64", "f32[3,5] ; dtype=f8_e4m3",
+                   "f8_e5m2[7] ; dtype=bf16", "f8_e4m3[3,2] ; dtype=f8_e5m2",
+                   "i64[5]<300 ; dtype=i8", "i8[3,2]<90 ; dtype=f32"),
 };
 
 #else  // per element type

@@ -31,6 +31,7 @@ const shoal_op_t shoal_op_full = {
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
                    {.name = "value", .kind = SHOAL_ATTR_REAL, .doc = "every element"},
                    {.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),
+    .any_dtype = true,
     .infer = full_infer,
     .gradient = shoal_gradient_none,
     .kernel = full_kernel,
