@@ -52,6 +52,77 @@ SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const c
 #define shoal_nn_self_attention(graph, name, x, heads) \
   shoal_nn_self_attention_at(graph, name, x, heads, SHOAL_HERE)
 
+// Losses of two tensors of one shape, x and its target, element by element and then reduced.
+// Options may be NULL.
+typedef enum shoal_reduction {
+  SHOAL_REDUCTION_MEAN,  // over all elements
+  SHOAL_REDUCTION_SUM,
+  SHOAL_REDUCTION_BATCH,  // the sum divided by the size of dim 0
+  SHOAL_REDUCTION_NONE    // a loss for each element
+} shoal_reduction_t;
+typedef struct shoal_loss_options {
+  shoal_reduction_t reduction;
+  shoal_value_t weight;           // factor of each element's loss, broadcast; zero: none
+  shoal_value_t positive_weight;  // bce_with_logits: factor where the target is 1, broadcast
+  double delta;                   // huber and smooth_l1: where the square ends; 0: 1
+  bool log_target;                // kl_div: the target is a logarithm, as x is
+  bool rates;                     // poisson_nll: x is the rate, not its logarithm
+  bool full;                      // poisson_nll: with Stirling's term
+  double eps;                     // poisson_nll: added to rates before the logarithm; 0: 1e-8
+} shoal_loss_options_t;
+// (x - t)^2, |x - t|, and what is a square near 0 and straight further out.
+SHOAL_API shoal_value_t shoal_nn_mse_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                             shoal_value_t target,
+                                             const shoal_loss_options_t *options, const char *file,
+                                             int line);
+SHOAL_API shoal_value_t shoal_nn_l1_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                            shoal_value_t target,
+                                            const shoal_loss_options_t *options, const char *file,
+                                            int line);
+SHOAL_API shoal_value_t shoal_nn_huber_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                               shoal_value_t target,
+                                               const shoal_loss_options_t *options,
+                                               const char *file, int line);
+SHOAL_API shoal_value_t shoal_nn_smooth_l1_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                                   shoal_value_t target,
+                                                   const shoal_loss_options_t *options,
+                                                   const char *file, int line);
+// Binary cross-entropy of probabilities, and of logits.
+SHOAL_API shoal_value_t shoal_nn_bce_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                             shoal_value_t target,
+                                             const shoal_loss_options_t *options, const char *file,
+                                             int line);
+SHOAL_API shoal_value_t shoal_nn_bce_with_logits_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                                         shoal_value_t target,
+                                                         const shoal_loss_options_t *options,
+                                                         const char *file, int line);
+// Kullback-Leibler divergence of the target from e^x: most want SHOAL_REDUCTION_BATCH.
+SHOAL_API shoal_value_t shoal_nn_kl_div_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                                shoal_value_t target,
+                                                const shoal_loss_options_t *options,
+                                                const char *file, int line);
+// Negative log-likelihood of counts whose rates are e^x.
+SHOAL_API shoal_value_t shoal_nn_poisson_nll_loss_at(shoal_graph_t *graph, shoal_value_t x,
+                                                     shoal_value_t target,
+                                                     const shoal_loss_options_t *options,
+                                                     const char *file, int line);
+#define shoal_nn_mse_loss(graph, x, target, ...) \
+  shoal_nn_mse_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_l1_loss(graph, x, target, ...) \
+  shoal_nn_l1_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_huber_loss(graph, x, target, ...) \
+  shoal_nn_huber_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_smooth_l1_loss(graph, x, target, ...) \
+  shoal_nn_smooth_l1_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_bce_loss(graph, x, target, ...) \
+  shoal_nn_bce_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_bce_with_logits_loss(graph, x, target, ...) \
+  shoal_nn_bce_with_logits_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_kl_div_loss(graph, x, target, ...) \
+  shoal_nn_kl_div_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_poisson_nll_loss(graph, x, target, ...) \
+  shoal_nn_poisson_nll_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
+
 // Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if
 // given.
 typedef struct shoal_sgd {

@@ -436,6 +436,7 @@ static void gen_example(gen_t *g, const shoal_op_t *op) {
     refs[i] = shoal_generate_input(g, &(shoal_case_input_t){.type = *type,
                                                             .limit = floats ? 0 : example.limit[i],
                                                             .positive = example.positive[i]});
+    if (floats && example.limit[i] == 1) NODE("sigmoid", 1, "", &refs[i], refs[i]);
   }
   const char *attrs = strchr(text, ';');
   if (attrs) attrs += 1 + strspn(attrs + 1, " ");

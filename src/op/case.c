@@ -71,7 +71,8 @@ void shoal_case_fill(const shoal_case_t *test_case, int32_t input, uint64_t seed
     const uint32_t word = shoal_philox_word(seed, (uint64_t)input + 1, 0, (uint64_t)i);
     if (shoal_dtype_is_real(tensor.dtype)) {
       const double u = shoal_philox_uniform(word);
-      shoal_dtype_store(tensor.dtype, tensor.data, i, positive ? 0.1 + u : 2 * u - 1);
+      const double value = limit == 1 ? 0.1 + 0.8 * u : positive ? 0.1 + u : 2 * u - 1;
+      shoal_dtype_store(tensor.dtype, tensor.data, i, value);
     } else {
       const int64_t from = positive && limit > 1 ? 1 : test_case->first[input];
       const int64_t number = from + word % (limit - from);

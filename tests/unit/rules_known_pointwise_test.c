@@ -88,6 +88,23 @@ static void slopes(void **state) {
   assert_int_equal(wrong, 0);
 }
 
+// Losses before their reduction.
+static void losses(void **state) {
+  (void)state;
+  static const char *const ops[] = {
+      "mse", "l1", "huber", "smooth_l1", "bce", "bce_with_logits", "kl_div", "poisson_nll"};
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i)
+    wrong +=
+        compare(&b, ops[i], "f64[3,5]<1, f64[3,5]<1",
+                "{x:0, target:0 -> loss:0}~ {x:1, target:1 -> loss:1}~ {x:flat, target:flat -> "
+                "loss:flat}");
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+
 // ---- all others ---------------------------------------------------------------------------------
 
 static const struct {
@@ -121,10 +138,8 @@ static void known(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pairs),
-      cmocka_unit_test(singles),
-      cmocka_unit_test(slopes),
-      cmocka_unit_test(known),
+      cmocka_unit_test(pairs),  cmocka_unit_test(singles), cmocka_unit_test(slopes),
+      cmocka_unit_test(losses), cmocka_unit_test(known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
