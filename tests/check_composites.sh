@@ -19,6 +19,10 @@ for ranks in 2 3 5; do
     "seed=3 ranks=$ranks sgd; i0=f64[2,23]; s0=f64[23]; s1=f64[23]; s2=f64[2,23]; v0=add(i0,s2); v1=layer_norm(v0,s0,s1){eps=0.1}; mesh tensor=$ranks; pin i0 tensor:1; pin s0 tensor:0; pin s1 tensor:0; pin s2 tensor:1"
   check "attention over cut keys, asked for, $ranks ranks" \
     "seed=4 ranks=$ranks sgd; i0=f64[1,2,3,4]; s0=f64[1,2,7,4]; s1=f64[1,2,7,4]; v0=attention(i0,s0,s1){causal=0}; mesh tensor=$ranks; pin s0 tensor:2; pin s1 tensor:2; decide way v0/attention tensor=composite; decide way grad/v0/attention/attention_grad tensor=composite"
+  check "the index of the largest over a cut vocabulary, and how many are right, $ranks ranks" \
+    "seed=6 ranks=$ranks sgd; i0=f64[7,4]; i1=i64[7]<31; s0=f64[4,31]; v0=matmul(i0,s0); v1=argmax(v0){axis=1}; v2=equal(v1,i1); v3=cast(v2){dtype=f64}; v4=reduce_mean(v3){dims=[0]}; v5=argmin(v0){axis=1, keep=1}; mesh tensor=$ranks; pin s0 tensor:1; decide way v1/argmax tensor=composite; decide way v5/argmin tensor=composite"
+  check "variance and norm along the cut dim, $ranks ranks" \
+    "seed=7 ranks=$ranks sgd; i0=f64[3,17]; s0=f64[3,17]; v0=mul(i0,s0); v1=variance(v0){dims=[1]}; v2=norm(v0){dims=[1]}; v3=norm(v0){dims=[1], p=3}; v4=mul(v1,v2); v5=mul(v4,v3); mesh tensor=$ranks; pin i0 tensor:1; pin s0 tensor:1; decide way v1/variance tensor=composite; decide way v2/norm tensor=composite; decide way v3/norm tensor=composite"
 done
 check "half a number of ranks has nothing, and floats of 16 bits" \
   "seed=5 ranks=5 none; i0=bf16[4,2]; s0=bf16[4,2]; v0=mul(i0,s0); v1=softmax(v0){axis=1}; v2=log_sum_exp(v0){axis=1}; mesh tensor=5; pin i0 tensor:1; pin s0 tensor:1; decide way v1/softmax tensor=composite; decide way v2/log_sum_exp tensor=composite"

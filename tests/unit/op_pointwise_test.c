@@ -265,9 +265,10 @@ static void signs_and_tests(void **state) {
     for (int64_t i = 0; i < 7; ++i) check_same(at(&out, i), table[k].expected[i], table[k].op, i);
   }
   static const double n[] = {3, -3, 0, -2147483648.0};
-  static const char *const ops[] = {"shoal.abs", "shoal.sign"};
-  static const double expected[][4] = {{3, 3, 0, -2147483648.0}, {1, -1, 0, -1}};
-  for (int k = 0; k < 2; ++k) {
+  static const char *const ops[] = {"shoal.abs", "shoal.sign", "shoal.neg", "shoal.relu"};
+  static const double expected[][4] = {
+      {3, 3, 0, -2147483648.0}, {1, -1, 0, -1}, {-3, 3, 0, -2147483648.0}, {3, 0, 0, 0}};
+  for (int k = 0; k < 4; ++k) {
     shoal_tensor_t out = run_on(&b, ops[k], SHOAL_I32, 1, 4, (const double *const[]){n}, NO_ATTRS);
     for (int64_t i = 0; i < 4; ++i) check_same(at(&out, i), expected[k][i], ops[k], i);
   }
@@ -321,6 +322,7 @@ static void refused(void **state) {
       {"shoal.pow", "i32[3], i32[3]", "must be a float"},
       {"shoal.lerp", "f32[3], f32[3], f32[4]", "can't be broadcast"},
       {"shoal.abs", "bool[3]", "not bool"},
+      {"shoal.neg", "bool[3]", "not bool"},
       {"shoal.sin", "i32[3]", "must be a float"},
       {"shoal.is_nan", "i32[3]", "must be a float"},
       {"shoal.clamp", "i32[3] ; min=0.5", "min is 0.5, and x has integers"},

@@ -123,6 +123,27 @@ static const struct {
      "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:flat, dy:flat -> dx:flat} {dy:sum -> dx:sum}"},
     {"clamp_grad", "f64[3,5], f64[3,5] ; min=-0.3, max=0.2",
      "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:flat, dy:flat -> dx:flat} {dy:sum -> dx:sum}"},
+    {"neg", "i64[3,5]<9", "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:flat -> out:flat}"},
+    // reductions
+    {"reduce_any", "bool[3,5] ; dims=[1]", "{x:0 -> out:0}~ {x:1 -> out:max}~"},
+    {"reduce_all", "bool[3,5] ; dims=[0]", "{x:0 -> out:min}~ {x:1 -> out:0}~"},
+    {"reduce_prod", "f64[3,5] ; dims=[1]", "{x:0 -> out:0}~ {x:1 -> out:prod}~"},
+    {"reduce_prod", "i64[3,5]<9 ; dims=[0]", "{x:0 -> out:prod}~ {x:1 -> out:0}~"},
+    {"reduce_prod_grad", "f64[3,5], f64[3,5] ; dims=[1]",
+     "{x:0, dy:0 -> dx:0}~ {dy:sum -> dx:sum}"},
+    {"argmax", "f64[3,5] ; axis=1", "{x:0 -> index:0}~"},
+    {"argmin", "f32[3,5,2] ; axis=1, keep=1", "{x:0 -> index:0}~ {x:2 -> index:2}~"},
+    {"variance", "f64[3,5] ; dims=[1]", "{x:0 -> out:0}~"},
+    {"norm", "f64[3,5] ; dims=[1]", "{x:0 -> out:0}~"},
+    {"norm", "f64[3,5] ; dims=[1], p=1", "{x:0 -> out:0}~ {x:1 -> out:sum}~"},
+    {"norm", "f64[3,5] ; dims=[1], p=inf", "{x:0 -> out:0}~ {x:1 -> out:max}~"},
+    {"norm", "f64[3,5] ; dims=[1], p=-inf", "{x:0 -> out:0}~ {x:1 -> out:min}~"},
+    // scans
+    {"cumsum", "f64[3,5] ; axis=1", "{x:0 -> out:0}~ {x:sum -> out:sum}"},
+    {"cumsum", "f64[3,5,2] ; axis=0, reverse=1, exclusive=1",
+     "{x:1 -> out:1}~ {x:2 -> out:2}~ {x:sum -> out:sum}"},
+    {"cumprod", "f64[3,5] ; axis=1", "{x:0 -> out:0}~"},
+    {"cumprod_grad", "f64[3,5], f64[3,5] ; axis=1", "{x:0, dy:0 -> dx:0}~ {dy:sum -> dx:sum}"},
 };
 
 static void known(void **state) {

@@ -1,24 +1,39 @@
-// Element-wise ops of one operand (and the fused gradients of relu and gelu), for floats.
+// Element-wise ops of one operand (and the fused gradients of relu and gelu), for floats; neg and
+// relu take integers too.
 //
 // gelu is the tanh form, as in GPT-2: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 #ifndef KERNELS_HERE
-#include "op/families/emit.h"
-#include "op/families/kernel.h"
+#include "op/families/pointwise.h"
 
 #define EACH (EACH_REAL + EACH_HALF)
 #define KERNELS "op/families/unary.c"
 #include "op/families/each.h"
 
-MAP_KERNEL(neg, TABLE_FLOAT)
 MAP_KERNEL(exp, TABLE_FLOAT)
 MAP_KERNEL(log, TABLE_FLOAT)
 MAP_KERNEL(sqrt, TABLE_FLOAT)
 MAP_KERNEL(tanh, TABLE_FLOAT)
 MAP_KERNEL(square, TABLE_FLOAT)
-MAP_KERNEL(relu, TABLE_FLOAT)
 MAP_KERNEL(gelu, TABLE_FLOAT)
 MAP_KERNEL(relu_grad, TABLE_FLOAT)
 MAP_KERNEL(gelu_grad, TABLE_FLOAT)
+
+INTS_1(neg, 0 - (uint64_t)x)
+INTS_1(relu, x > 0 ? x : 0)
+
+// Floats by their typed loops, integers as 64 bits.
+#define NUMBER_KERNEL(name)                                                                   \
+  static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
+                                      const shoal_tensor_t *outputs, void *workspace) {       \
+    static const shoal_map_fn_t loops[SHOAL_DTYPE_COUNT] = TABLE_FLOAT(name);                 \
+    const shoal_map_fn_t loop = loops[inputs->dtype];                                         \
+    (void)workspace;                                                                          \
+    return loop ? shoal_map_run(inputs, 1, outputs, loop, NULL)                               \
+                : shoal_map_blocks(call, inputs, outputs, NULL, name##_ints);                 \
+  }
+
+NUMBER_KERNEL(neg)
+NUMBER_KERNEL(relu)
 
 enum { AFFINE_SCALE, AFFINE_SHIFT };
 
@@ -75,28 +90,33 @@ static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 }
 
 #define UNARY(op_name, text, cost_fn, ...) \
-  const shoal_op_t shoal_op_##op_name = {  \
-      .name = "shoal." #op_name,           \
-      .doc = text,                         \
-      SHOAL_OP_INPUTS("x"),                \
-      SHOAL_OP_OUTPUTS("out"),             \
-      SHOAL_OP_OVERWRITES({0, 0}),         \
-      .infer = unary_infer,                \
-      .gradient = op_name##_gradient,      \
-      .cost = cost_fn,                     \
-      .kernel = op_name##_kernel,          \
-      SHOAL_OP_CASES(__VA_ARGS__),         \
+  UNARY_OF(op_name, text, unary_infer, cost_fn, __VA_ARGS__)
+#define UNARY_OF(op_name, text, infer_fn, cost_fn, ...) \
+  const shoal_op_t shoal_op_##op_name = {               \
+      .name = "shoal." #op_name,                        \
+      .doc = text,                                      \
+      SHOAL_OP_INPUTS("x"),                             \
+      SHOAL_OP_OUTPUTS("out"),                          \
+      SHOAL_OP_OVERWRITES({0, 0}),                      \
+      .infer = infer_fn,                                \
+      .gradient = op_name##_gradient,                   \
+      .cost = cost_fn,                                  \
+      .kernel = op_name##_kernel,                       \
+      SHOAL_OP_CASES(__VA_ARGS__),                      \
   }
 #define ANY_CASES "f64[3,5]", "f32[7,3]", "f64[]", "bf16[9]", "f16[5]", "f32[0,3]"
+#define NUMBER_CASES ANY_CASES, "i64[3,5]<9>-9", "i32[7]<9>-9", "u8[5]<200"
 #define POSITIVE_CASES "f64[3,5]+", "f32[7,3]+", "f64[]+", "bf16[9]+"
 
-UNARY(neg, "-x.", NULL, ANY_CASES);
+UNARY_OF(neg, "-x, of floats and integers, which wrap.", shoal_infer_broadcast_numbers, NULL,
+         NUMBER_CASES);
 UNARY(exp, "e to the power of x.", libm_cost, ANY_CASES);
 UNARY(log, "Natural logarithm of x.", libm_cost, POSITIVE_CASES);
 UNARY(sqrt, "Square root of x.", NULL, POSITIVE_CASES);
 UNARY(tanh, "Hyperbolic tangent of x.", libm_cost, ANY_CASES);
 UNARY(square, "x * x.", NULL, ANY_CASES);
-UNARY(relu, "x where x > 0, else 0.", NULL, ANY_CASES);
+UNARY_OF(relu, "x where x > 0, else 0, of floats and integers.", shoal_infer_broadcast_numbers,
+         NULL, NUMBER_CASES);
 UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of gelu.", libm_cost,
       ANY_CASES);
 

@@ -1,0 +1,200 @@
+// Running sums and products along an axis. x is seen as [outer, n, inner]; each of the outer *
+// inner lines is run through by itself. Floats are summed up in doubles and rounded as they are
+// stored, integers wrap.
+#include "op/families/pointwise.h"
+
+enum { AXIS, REVERSE, EXCLUSIVE };
+
+// A line: n elements from `at` on, `step` apart.
+typedef struct line {
+  int64_t at, step, n;
+} line_t;
+
+static int64_t line_count(const shoal_call_t *call) {
+  const shoal_shape_t *x = &call->inputs[0].shape;
+  const int64_t n = x->dims[shoal_normal_axis(call->attrs[AXIS].i, x->rank)];
+  return n ? shoal_shape_count(x) / n : 0;
+}
+
+static line_t line_of(const shoal_call_t *call, int64_t index, bool backwards) {
+  const shoal_shape_t *x = &call->inputs[0].shape;
+  const int32_t axis = shoal_normal_axis(call->attrs[AXIS].i, x->rank);
+  const int64_t n = x->dims[axis], inner = shoal_shape_product(x, axis + 1, x->rank);
+  const int64_t first = index / inner * n * inner + index % inner;
+  return backwards ? (line_t){first + (n - 1) * inner, -inner, n} : (line_t){first, inner, n};
+}
+
+static shoal_status_t scan_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  int32_t axis;
+  SHOAL_RETURN_IF_ERROR(shoal_infer_broadcast_numbers(call, out_types));
+  return shoal_check_axis(call, call->attrs[AXIS].i, call->inputs[0].shape.rank, &axis);
+}
+
+static shoal_status_t cumprod_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  SHOAL_RETURN_IF_ERROR(shoal_infer_same_floats(call, out_types));
+  return scan_infer(call, out_types);
+}
+
+// ---- sums ------------------------------------------------------------------------------
+
+static void sum_reals(const shoal_tensor_t *x, const shoal_tensor_t *out, line_t line,
+                      bool exclusive) {
+  double sum = 0;
+  for (int64_t i = 0; i < line.n; ++i) {
+    const int64_t at = line.at + i * line.step;
+    const double before = sum;
+    sum += shoal_dtype_load(x->dtype, x->data, at);
+    shoal_dtype_store(out->dtype, out->data, at, exclusive ? before : sum);
+  }
+}
+
+static void sum_ints(const shoal_tensor_t *x, const shoal_tensor_t *out, line_t line,
+                     bool exclusive) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < line.n; ++i) {
+    const int64_t at = line.at + i * line.step;
+    const uint64_t before = sum;
+    sum += (uint64_t)shoal_dtype_load_int(x->dtype, x->data, at);
+    shoal_dtype_store_int(out->dtype, out->data, at, (int64_t)(exclusive ? before : sum));
+  }
+}
+
+OP_KERNEL(cumsum) {
+  (void)workspace;
+  const bool exclusive = call->attrs[EXCLUSIVE].i != 0;
+  for (int64_t k = 0; k < line_count(call); ++k) {
+    const line_t line = line_of(call, k, call->attrs[REVERSE].i != 0);
+    if (shoal_dtype_is_float(inputs->dtype)) {
+      sum_reals(inputs, outputs, line, exclusive);
+    } else {
+      sum_ints(inputs, outputs, line, exclusive);
+    }
+  }
+  return NULL;
+}
+
+// What an element goes into lies on its other side.
+OP_GRADIENT(cumsum) {
+  (void)in, (void)out;
+  in_grads[0] = shoal_emit_one(e, "shoal.cumsum", REFS(grads[0]),
+                               ATTRS(shoal_attr_int("axis", call->attrs[AXIS].i),
+                                     shoal_attr_int("reverse", call->attrs[REVERSE].i == 0),
+                                     shoal_attr_int("exclusive", call->attrs[EXCLUSIVE].i)));
+}
+
+// ---- products --------------------------------------------------------------------------
+
+OP_KERNEL(cumprod) {
+  (void)workspace;
+  for (int64_t k = 0; k < line_count(call); ++k) {
+    const line_t line = line_of(call, k, false);
+    double product = 1;
+    uint64_t whole = 1;
+    for (int64_t i = 0; i < line.n; ++i) {
+      const int64_t at = line.at + i * line.step;
+      if (shoal_dtype_is_float(inputs->dtype)) {
+        product *= shoal_dtype_load(inputs->dtype, inputs->data, at);
+        shoal_dtype_store(outputs->dtype, outputs->data, at, product);
+      } else {
+        whole *= (uint64_t)shoal_dtype_load_int(inputs->dtype, inputs->data, at);
+        shoal_dtype_store_int(outputs->dtype, outputs->data, at, (int64_t)whole);
+      }
+    }
+  }
+  return NULL;
+}
+
+OP_GRADIENT(cumprod) {
+  (void)out;
+  in_grads[0] = shoal_emit_alike(e, "shoal.cumprod_grad", REFS(in[0], grads[0]), call);
+}
+
+static int64_t cumprod_grad_workspace(const shoal_call_t *call) {
+  const shoal_shape_t *x = &call->inputs[0].shape;
+  return x->dims[shoal_normal_axis(call->attrs[AXIS].i, x->rank)] * (int64_t)sizeof(double);
+}
+
+// dx[k] = (product of all before k) * s[k] with s[k] = dy[k] + x[k+1] s[k+1]: nothing is divided,
+// so zeros do no harm.
+OP_KERNEL(cumprod_grad) {
+  double *s = workspace;
+  for (int64_t k = 0; k < line_count(call); ++k) {
+    const line_t line = line_of(call, k, false);
+    double behind = 0;
+    for (int64_t i = line.n - 1; i >= 0; --i) {
+      const int64_t at = line.at + i * line.step;
+      s[i] = shoal_dtype_load(inputs[1].dtype, inputs[1].data, at) + behind;
+      behind = s[i] * shoal_dtype_load(inputs[0].dtype, inputs[0].data, at);
+    }
+    double before = 1;
+    for (int64_t i = 0; i < line.n; ++i) {
+      const int64_t at = line.at + i * line.step;
+      const double x = shoal_dtype_load(inputs[0].dtype, inputs[0].data, at);
+      shoal_dtype_store(outputs->dtype, outputs->data, at, before * s[i]);
+      before *= x;
+    }
+  }
+  return NULL;
+}
+
+// ---- records ---------------------------------------------------------------------------
+
+#define AXIS_ATTR \
+  { .name = "axis", .kind = SHOAL_ATTR_INT, .doc = "the dim; -1 is the last" }
+
+const shoal_op_t shoal_op_cumsum = {
+    .name = "shoal.cumsum",
+    .doc = "Running sum along the axis, of floats and integers: out[i] = x[0] + ... + x[i].",
+    .nan = "all behind a NaN is NaN",
+    .uncut = "the axis: each element needs all before it",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(AXIS_ATTR,
+                   {.name = "reverse",
+                    .kind = SHOAL_ATTR_INT,
+                    .optional = true,
+                    .doc = "1: from the end: out[i] = x[i] + ... + x[n-1]"},
+                   {.name = "exclusive",
+                    .kind = SHOAL_ATTR_INT,
+                    .optional = true,
+                    .doc = "1: without x[i] itself"}),
+    SHOAL_OP_OVERWRITES({0, 0}),
+    .infer = scan_infer,
+    .gradient = cumsum_gradient,
+    .kernel = cumsum_kernel,
+    SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,2] ; axis=1, reverse=1",
+                   "f64[4,3] ; axis=0, exclusive=1", "bf16[1,9] ; axis=-1, reverse=1, exclusive=1",
+                   "i32[3,7]<9 ; axis=1", "u8[7]<200 ; axis=0", "f32[0,3] ; axis=0"),
+};
+
+const shoal_op_t shoal_op_cumprod = {
+    .name = "shoal.cumprod",
+    .doc = "Running product along the axis, of floats and integers: out[i] = x[0] ... x[i].",
+    .nan = "all behind a NaN is NaN",
+    .uncut = "the axis: each element needs all before it",
+    SHOAL_OP_INPUTS("x"),
+    SHOAL_OP_OUTPUTS("out"),
+    SHOAL_OP_ATTRS(AXIS_ATTR),
+    SHOAL_OP_OVERWRITES({0, 0}),
+    .infer = scan_infer,
+    .gradient = cumprod_gradient,
+    .kernel = cumprod_kernel,
+    SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,2] ; axis=1", "bf16[1,9] ; axis=-1",
+                   "i64[4,3]<9 ; axis=0", "f32[0,3] ; axis=0"),
+};
+
+const shoal_op_t shoal_op_cumprod_grad = {
+    .name = "shoal.cumprod_grad",
+    .doc = "Gradient of cumprod, right also where x has zeros.",
+    .nan = "all of a line with a NaN is NaN",
+    .uncut = "the axis: each element needs all before and behind it",
+    SHOAL_OP_INPUTS("x", "dy"),
+    SHOAL_OP_OUTPUTS("dx"),
+    SHOAL_OP_ATTRS(AXIS_ATTR),
+    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
+    .infer = cumprod_infer,
+    .workspace = cumprod_grad_workspace,
+    .kernel = cumprod_grad_kernel,
+    SHOAL_OP_CASES("f64[3,5], f64[3,5] ; axis=1", "f32[3,5,2], f32[3,5,2] ; axis=1",
+                   "bf16[1,9], bf16[1,9] ; axis=-1", "f32[0,3], f32[0,3] ; axis=0"),
+};
