@@ -327,7 +327,10 @@ static shoal_status_t feeds_of(const shoal_random_case_t *c, shoal_arena_t *aren
     feeds[i] = (shoal_check_feed_t){.name = shoal_arena_printf(arena, "i%lld", (long long)i),
                                     .limit = input->limit};
     if (!feeds[i].name) return SHOAL_OOM();
-    if (input->positive) feeds[i].low = 0.1, feeds[i].high = 1.1;
+    if (input->positive && input->limit > 1)  // integers
+      feeds[i].low = 1, feeds[i].high = (double)input->limit, feeds[i].limit = 0;
+    else if (input->positive)
+      feeds[i].low = 0.1, feeds[i].high = 1.1;
     if (input->ties) feeds[i].multiple = 0.25;
     if (input->magnitude > 0) {
       feeds[i].low = -(double)input->magnitude;
