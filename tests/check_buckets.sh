@@ -2,12 +2,7 @@
 # labels: san
 # Buckets by decision: reductions of gradients and gathers of states in fewer collectives, proven equal, and trained
 # to the same bits as one by one. On 1 to 5 ranks, with values that are uneven, and empty on some of them.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 mlp="--batch 10 --in-features 7 --hidden 9 --classes 3 --layers 2"
 
 decide() {  # FILE CHOICE: the plan of made.json with a decision about all states

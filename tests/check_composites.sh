@@ -2,13 +2,7 @@
 # labels: san
 # Composite ways, proven equal to the one op: found by completion and asked for, forward and backward, on 2, 3 and 5
 # ranks with uneven and empty parts; and a plan file that holds one.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
-check() { echo "$1"; "$shoal" check --case "$2"; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 
 for ranks in 2 3 5; do
   check "softmax along the cut dim, $ranks ranks" \

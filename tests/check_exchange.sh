@@ -2,12 +2,7 @@
 # labels: san
 # Gradients that are exchanged in another type, by decision: proven equal at what that type allows and no more, in every
 # layout that a state may rest in; half of the bytes are moved, and every figure that is printed says so.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 mlp="--batch 10 --in-features 7 --hidden 9 --classes 3 --layers 2"
 
 proven() {  # RANKS DTYPE CHOICE MESH LAYOUTS: in f64 too, where only what was exchanged is looser

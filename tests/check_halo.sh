@@ -2,12 +2,7 @@
 # labels: san
 # Nodes that wait for halos, split by decision: proven equal to one device in parts of all kinds, with their gradients,
 # in micro-batches, recomputed and put away; and trained to the same bits as whole.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 
 check() {  # WHAT ASSEMBLIES CASE: how many nodes the program splits
   echo "$1"

@@ -3,13 +3,7 @@
 # Attention over cut keys, merged by log-sum-exp, forward and backward, proven equal to the one op: on 2, 3 and 5 ranks
 # with uneven and empty parts, in all float types, over two axes, in micro-batches, recomputed and offloaded; what
 # completion makes of it; and what is refused.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
-check() { echo "$1"; "$shoal" check --case "$2"; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 way='{k:2, v:2 -> out:lse, lse:lse}'
 
 for ranks in 2 3 5; do

@@ -3,12 +3,7 @@
 # `shoal check --plan FILE` proves what `shoal train --plan FILE` runs: both take the resolved part as it stands, also
 # where it was edited by hand, although the check changes the optimizer's eps. Where the resolved part is of another
 # model, both say that they complete the plan anew.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 
 "$shoal" plan mlp -n 2 --strategy data -o made.json >made
 # By hand: a moment rests cut, and its update is computed where it rests, in the plan's own words.

@@ -2,12 +2,7 @@
 # labels: san
 # Products in tiles beside their gathers and reductions, by decision: proven equal to one device in parts of all kinds,
 # with their gradients, in micro-batches, scheduled and recomputed; and trained to the same bits as in one piece.
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 
 check() {  # WHAT RESHARDS CASE: how many reshards of tiles the program of the first rank's class has
   echo "$1"
