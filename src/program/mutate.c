@@ -55,6 +55,15 @@ shoal_instruction_t *shoal_mutate_own_instruction(walk_t *w) {
   return segment ? &segment->instructions[w->place.instruction] : NULL;
 }
 
+void shoal_mutate_read(walk_t *w, int32_t input, int32_t buffer) {
+  shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
+  int32_t *inputs =
+      mine ? shoal_mutate_own(w, mine->inputs, mine->input_count, sizeof *inputs) : NULL;
+  if (!inputs) return;
+  inputs[input] = buffer;
+  mine->inputs = inputs;
+}
+
 shoal_order_t *shoal_mutate_own_order(walk_t *w, int64_t index) {
   shoal_class_t *class = shoal_mutate_own_class(w);
   if (!class) return NULL;

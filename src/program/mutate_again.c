@@ -42,15 +42,6 @@ static bool is_overwritten(const shoal_class_t *class, const shoal_segment_t *se
   return overwritten;
 }
 
-static void read_twin(walk_t *w, int32_t input, int32_t twin) {
-  shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
-  int32_t *inputs =
-      mine ? shoal_mutate_own(w, mine->inputs, mine->input_count, sizeof *inputs) : NULL;
-  if (!inputs) return;
-  inputs[input] = twin;
-  mine->inputs = inputs;
-}
-
 // The instruction of the segment that makes what this one reads, on the same queue; -1: none.
 static int64_t find_maker(const shoal_segment_t *segment, int64_t index) {
   const shoal_instruction_t *in = &segment->instructions[index];
@@ -93,6 +84,6 @@ void shoal_mutate_again(walk_t *w, const shoal_segment_t *segment) {
     if (twin < 0 || !is_overwritten(class, segment, twin, at)) continue;
     if (shoal_mutate_due(w, SHOAL_MUTATION_AGAIN, "read '%s' as it was made the first time",
                          class->buffers[twin].name))
-      read_twin(w, i, twin);
+      shoal_mutate_read(w, i, twin);
   }
 }

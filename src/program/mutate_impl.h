@@ -32,6 +32,8 @@ shoal_buffer_t *shoal_mutate_own_buffer(walk_t *w, int64_t index);
 shoal_segment_t *shoal_mutate_own_segment(walk_t *w);  // with room for one more instruction
 shoal_instruction_t *shoal_mutate_own_instruction(walk_t *w);
 shoal_order_t *shoal_mutate_own_order(walk_t *w, int64_t index);
+// The instruction reads another buffer as one of its inputs.
+void shoal_mutate_read(walk_t *w, int32_t input, int32_t buffer);
 
 void shoal_mutate_instruction(walk_t *w, const shoal_segment_t *segment);
 void shoal_mutate_again(walk_t *w, const shoal_segment_t *segment);

@@ -154,12 +154,7 @@ static void walk_input(walk_t *w, const shoal_instruction_t *in, int32_t which,
     if (b == in->inputs[which] || !shoal_type_equal(&class->buffers[b].type, type)) continue;
     if (!shoal_mutate_due(w, kind, "take %s from buffer %d '%s'", what, b, class->buffers[b].name))
       continue;
-    shoal_instruction_t *mine = shoal_mutate_own_instruction(w);
-    int32_t *inputs =
-        mine ? shoal_mutate_own(w, in->inputs, in->input_count, sizeof *inputs) : NULL;
-    if (!inputs) return;
-    inputs[which] = b;
-    mine->inputs = inputs;
+    shoal_mutate_read(w, which, b);
   }
 }
 
