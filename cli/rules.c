@@ -45,7 +45,7 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
   }
   for (int32_t i = 0; i < rule->way_count; ++i) {
     const char *way;
-    SHOAL_RETURN_IF_ERROR(shoal_way_print(op, &rule->ways[i], p->arena, &way));
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(op, rule->attrs, &rule->ways[i], p->arena, &way));
     if (p->json) {
       fprintf(p->out, i ? ", " : "");
       cli_print_json(way, p->out);

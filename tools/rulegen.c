@@ -34,7 +34,7 @@ static shoal_status_t ask_cases(generator_t *g) {
       SHOAL_RETURN_IF_ERROR(shoal_case_parse(op, op->cases[k], &g->arena, &example));
       shoal_call_t call = {.op = op,
                            .input_count = example.input_count,
-                           .output_count = op->output_count,
+                           .output_count = shoal_op_outputs(op, example.attrs),
                            .inputs = example.inputs,
                            .attrs = example.attrs};
       SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
@@ -129,7 +129,8 @@ static shoal_status_t add_rule(generator_t *g, const shoal_keyed_rule_t *rule, s
   const shoal_op_t *op;
   const char *text;
   SHOAL_RETURN_IF_ERROR(shoal_op_find(g->registry, rule->op, &op));
-  shoal_rule_t printed = {.op = rule->op, .way_count = rule->way_count, .ways = rule->ways};
+  shoal_rule_t printed = {
+      .op = rule->op, .attrs = rule->attrs, .way_count = rule->way_count, .ways = rule->ways};
   SHOAL_RETURN_IF_ERROR(shoal_rule_print(op, &printed, &g->arena, &text));
   text += strlen(rule->op) + 1;
   shoal_text_add(out, "    {");

@@ -87,9 +87,15 @@ SHOAL_API bool shoal_graph_output_type(const shoal_graph_t *graph, const char *n
 SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);  // of the null value: f32 scalar
 SHOAL_API const char *shoal_value_name(shoal_value_t value);   // of the null value: ""
 SHOAL_API bool shoal_value_ok(shoal_value_t value);            // false for the null value
+// In the place of an optional input: it is left out. For any other input it is the null value.
+static inline shoal_value_t shoal_none(void) {
+  shoal_value_t none = {NULL, -1};
+  return none;
+}
 
 // Adds a node of any registered op by qualified name: what typed builders (ops.h) and front-ends
-// call.
+// call. Inputs are in the order of the record; optional ones may be shoal_none(), or missing at the
+// end. Who gives the attribute "with" himself gives just the inputs that it names.
 SHOAL_API void shoal_node_add_at(shoal_graph_t *graph, const char *op, int32_t input_count,
                                  const shoal_value_t *inputs, int32_t attr_count,
                                  const shoal_attr_t *attrs, int32_t output_count,

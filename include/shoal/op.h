@@ -119,7 +119,8 @@ typedef int32_t shoal_ref_t;
 #define SHOAL_NO_REF (-1)
 
 // Writes nodes; graph/ implements it. Keeps its first error: after one, everything returns
-// SHOAL_NO_REF.
+// SHOAL_NO_REF. An optional input that is SHOAL_NO_REF is left out; where another one is,
+// shoal_emit does nothing and returns SHOAL_NO_REF.
 typedef struct shoal_emitter shoal_emitter_t;
 SHOAL_API void shoal_emit(shoal_emitter_t *emitter, const char *op, int32_t input_count,
                           const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
@@ -147,12 +148,15 @@ struct shoal_op {
   const char *const *outputs;
   bool variadic;  // the last input may be given any number of times (>= 1)
   // So many of the last inputs may be left out, each by itself (not together with `variadic`). The
-  // STRING attribute "with" names those that are given, in order: "bias,step". Not taken yet:
-  // shoal_op_register refuses it.
+  // record then has a STRING attribute "with", optional and "" by default, which names those that
+  // are given, in order: "bias,step". Builders write it (shoal_none in graph.h). A call's inputs,
+  // and what gradients, decompositions and kernels get, are the given ones (shoal_op_given);
+  // operands of attributes, `overwrites` and index_count speak of the record's names.
   int32_t optional;
   // Optional. How many outputs a call has: fewer than output_count (the last ones are not made), or
-  // more (the last name repeats). It depends on the attributes alone. NULL: output_count. Not taken
-  // yet: shoal_op_register refuses it.
+  // more (the last name repeats). It depends on the attributes alone, and asks them before anything
+  // has checked them. Attributes speak of outputs that have a name of their own, or of the first of
+  // those that repeat. NULL: output_count.
   int32_t (*output_number)(const shoal_op_t *op, const shoal_attr_value_t *attrs);
   // Draws numbers from a stream, by its key (the attribute `key`), the step (an input) and the
   // element's index in the whole. How it may be cut depends neither on the key nor on the numbers
@@ -194,8 +198,8 @@ struct shoal_op {
   // wrong. It must refuse operands that do not fit together: rules are found on sizes that differ
   // wherever it lets them.
   shoal_status_t (*infer)(const shoal_call_t *call, shoal_type_t *out_types);
-  // Optional. Of an integer input that holds indices: how many there are, so that its elements lie
-  // in [0, that many). 0: the input holds no indices. Asked of calls on the whole; test data and
+  // Optional. Of an integer input, by its number among the record's names, that holds indices: how
+  // many there are, so that its elements lie in [0, that many). 0: the input holds no indices. Asked of calls on the whole; test data and
   // rule discovery draw from the whole range. NULL: nothing is known, they keep to 0 and 1, and to
   // what the kernel accepts.
   int64_t (*index_count)(const shoal_call_t *call, int32_t input);
@@ -278,7 +282,8 @@ SHOAL_API int32_t shoal_op_given(const shoal_op_t *op, const shoal_attr_value_t 
 SHOAL_API int32_t shoal_op_named(const shoal_op_t *op, const shoal_attr_value_t *attrs,
                                  int32_t input);
 
-// Checks the number of inputs, then asks the record. call->outputs may be NULL.
+// Checks the numbers of inputs and outputs, then asks the record. call->outputs may be NULL;
+// out_types has room for call->output_count, which is what shoal_op_outputs says.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_infer(const shoal_call_t *call,
                                                        shoal_type_t *out_types);
 

@@ -62,6 +62,7 @@ typedef struct shoal_way {
 
 typedef struct shoal_rule {
   const char *op;
+  const shoal_attr_value_t *attrs;  // the call's: they say what operands it has
   int32_t way_count;
   const shoal_way_t *ways;
   const char *key;  // the small call that was executed: "shoal.matmul f64[4, 5], f64[5, 7]"
@@ -98,8 +99,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rules_of_case(shoal_rules_t *rules
                                                             const shoal_op_t *op, const char *text,
                                                             const shoal_rule_t **out_rule);
 // Text of a rule ("shoal.matmul: {a:0 -> out:0} ..."), given the record for operand names; parses
-// back.
+// back. `attrs` are the call's, which say what operands it has; they are not looked at where the op
+// has no optional inputs and always as many outputs.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_print(const shoal_op_t *op,
+                                                        const shoal_attr_value_t *attrs,
                                                         const shoal_way_t *way,
                                                         shoal_arena_t *arena,
                                                         const char **out_text);
@@ -108,6 +111,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_rule_print(const shoal_op_t *op,
                                                          shoal_arena_t *arena,
                                                          const char **out_text);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_way_parse(const char *text, const shoal_op_t *op,
+                                                        const shoal_attr_value_t *attrs,
                                                         int32_t input_count, shoal_arena_t *arena,
                                                         shoal_way_t *out_way);
 

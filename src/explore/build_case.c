@@ -66,15 +66,16 @@ shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,
   shoal_case_t call_case;
   SHOAL_RETURN_IF_ERROR(parse_call(c, registry, node, arena, &call_case));
   const shoal_op_t *op = call_case.op;
-  if (op->output_count > SHOAL_CASE_OUTPUTS)
+  const int32_t outputs = shoal_op_outputs(op, call_case.attrs);
+  if (outputs > SHOAL_CASE_OUTPUTS)
     return SHOAL_ERROR(UNSUPPORTED, "%s has too many outputs", op->name);
   shoal_call_t call = {.op = op,
                        .input_count = call_case.input_count,
-                       .output_count = op->output_count,
+                       .output_count = outputs,
                        .inputs = call_case.inputs,
                        .attrs = call_case.attrs};
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, node->outputs));
-  node->output_count = op->output_count;
+  node->output_count = outputs;
   return NULL;
 }
 
@@ -122,7 +123,7 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
   for (int32_t r = 0; r < node->ref_count; ++r) inputs[r] = resolve(b, node->refs[r]);
   shoal_scope_push(b->graph, shoal_random_case_scope(b->c, index).text);
   shoal_node_add(b->graph, call.op->name, node->ref_count, inputs, attr_count, attrs,
-                 call.op->output_count, &b->nodes[index * SHOAL_CASE_OUTPUTS]);
+                 node->output_count, &b->nodes[index * SHOAL_CASE_OUTPUTS]);
   shoal_scope_pop(b->graph);
   return NULL;
 }

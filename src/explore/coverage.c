@@ -190,13 +190,13 @@ const char *shoal_coverage_missing(const shoal_coverage_t *c, const char *group,
 
 // ---- ways ---------------------------------------------------------------------------------------
 
-shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way,
+shoal_status_t shoal_coverage_way(const shoal_node_t *node, const shoal_way_t *way,
                                   shoal_arena_t *arena, const char **out_name) {
   const char *text = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_way_print(op, way, arena, &text));
-  char *name = shoal_arena_printf(arena, "%s %s", op->name, text);
+  SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, way, arena, &text));
+  char *name = shoal_arena_printf(arena, "%s %s", node->op->name, text);
   if (!name) return SHOAL_OOM();
-  char *to = name + strlen(op->name);
+  char *to = name + strlen(node->op->name);
   for (const char *at = to; *at;) {
     // a number that is not part of a word
     bool number = isdigit((unsigned char)*at) && to > name && !isalnum((unsigned char)to[-1]);
@@ -267,14 +267,14 @@ static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan,
       const shoal_rule_t *rule = NULL;
       SHOAL_RETURN_IF_ERROR(rule_of(gp->graph, node, plan->rules, arena, &rule));
       for (int32_t w = 0; w < rule->way_count; ++w) {
-        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], arena, &name));
+        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, &rule->ways[w], arena, &name));
         if (!declare(c, "way", name)) return SHOAL_OOM();
         if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) >= 0) offer(c, name);
       }
       for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
         const shoal_way_t *way = gp->nodes[n].decision->choices[slot].way;
         if (!way) continue;
-        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, way, arena, &name));
+        SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, way, arena, &name));
         if (!occurs(c, "way", name)) return SHOAL_OOM();
       }
     }

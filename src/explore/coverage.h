@@ -34,7 +34,7 @@ SHOAL_MUST_USE shoal_status_t shoal_coverage_see(shoal_coverage_t *coverage, con
 // In how many cases it occurred; -1: no such key.
 int64_t shoal_coverage_count(const shoal_coverage_t *coverage, const char *group, const char *name);
 // The key's name of a way: its text without numbers.
-SHOAL_MUST_USE shoal_status_t shoal_coverage_way(const shoal_op_t *op, const shoal_way_t *way,
+SHOAL_MUST_USE shoal_status_t shoal_coverage_way(const shoal_node_t *node, const shoal_way_t *way,
                                                  shoal_arena_t *arena, const char **out_name);
 // Key "group name" number `index` that has not occurred yet, NULL when there are no more: what to
 // aim at.

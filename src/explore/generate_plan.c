@@ -355,7 +355,7 @@ static shoal_status_t aim(planner_t *p) {
     for (int32_t w = 0; w < rule->way_count; ++w) {
       const char *name = NULL;
       if (inputs_cost(p, node, &rule->ways[w]) < 0) continue;
-      SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], g->arena, &name));
+      SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, &rule->ways[w], g->arena, &name));
       bool unseen = shoal_coverage_count(g->coverage, "way", name) <= 0;
       if (unseen ? t.node < 0 || shoal_chance(g, 30) : t.node < 0 && i + 1 == count)
         t.node = at, t.way = &rule->ways[w];

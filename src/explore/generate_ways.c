@@ -45,7 +45,7 @@ static shoal_status_t find_unseen(shoal_generator_t *g, const shoal_graph_t *gra
     for (int32_t w = 0; w < rule->way_count && !*out_way; ++w) {
       const char *name;
       if (wants_unreduced(&rule->ways[w])) continue;
-      SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node->op, &rule->ways[w], g->arena, &name));
+      SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, &rule->ways[w], g->arena, &name));
       if (shoal_coverage_count(g->coverage, "way", name) > 0) continue;
       *out_node = node;
       *out_way = &rule->ways[w];
@@ -70,7 +70,7 @@ static shoal_status_t draw_way(shoal_generator_t *g, const shoal_model_t *model,
     if (shoal_chance(g, 50)) SHOAL_RETURN_IF_ERROR(find_unseen(g, graph, &node, &way));
     if (!way) way = &rule->ways[shoal_roll(g, rule->way_count)];
     if (wants_unreduced(way)) return NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, way, g->arena, &text));
   }
   return shoal_generate_way(g, model, node->name,
                             shoal_arena_printf(g->arena, "%s=%s", axis->name, text));
@@ -121,7 +121,7 @@ static shoal_status_t draw_pairs(shoal_generator_t *g, const shoal_model_t *mode
     SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
     const shoal_way_t *way = find_merged(rule);
     if (!way) continue;
-    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, way, g->arena, &text));
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, way, g->arena, &text));
     for (int32_t a = 0; a < (all ? mesh->axis_count : 1); ++a) {
       const shoal_axis_t *axis = &mesh->axes[(first + a) % mesh->axis_count];
       if (axis->size < 2) continue;

@@ -10,6 +10,8 @@
 
 #include "base/status.h"
 #include "graph/builder.h"
+#include "op/attrs.h"
+#include "op/operands.h"
 
 static shoal_status_t add_value(shoal_graph_t *graph, shoal_value_info_t info, int32_t *out_id) {
   shoal_arena_t *arena = &graph->model->arena;
@@ -125,19 +127,6 @@ shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t v
 
 // ---- nodes -----------------------------------------------------------------------------
 
-static shoal_attr_value_t *copy_attrs(shoal_arena_t *arena, const shoal_op_t *op,
-                                      const shoal_attr_value_t *attrs) {
-  shoal_attr_value_t *copy =
-      shoal_arena_copy(arena, attrs, (size_t)op->attr_count, sizeof(shoal_attr_value_t));
-  for (int32_t i = 0; copy && i < op->attr_count; ++i) {
-    if (op->attrs[i].kind == SHOAL_ATTR_PLACE) copy[i].place = NULL;  // a graph speaks of the whole
-    if (op->attrs[i].kind != SHOAL_ATTR_STRING || !copy[i].s) continue;
-    copy[i].s = shoal_arena_strdup(arena, copy[i].s);
-    if (!copy[i].s) return NULL;
-  }
-  return copy;
-}
-
 static shoal_status_t name_node(shoal_graph_t *graph, const shoal_node_spec_t *spec,
                                 const char **out_name) {
   if (spec->name) return take_exact_name(graph, spec->name, out_name);
@@ -156,7 +145,12 @@ static shoal_status_t name_node(shoal_graph_t *graph, const shoal_node_spec_t *s
 const char *shoal_node_value_name(const shoal_node_t *node, int32_t output,
                                   char buffer[SHOAL_NAME_LIMIT + 64]) {
   if (node->output_count == 1) return node->name;
-  snprintf(buffer, SHOAL_NAME_LIMIT + 64, "%s.%s", node->name, node->op->outputs[output]);
+  const shoal_operand_name_t name = shoal_output_name(node->op, node->output_count, output);
+  if (name.number < 0) {
+    snprintf(buffer, SHOAL_NAME_LIMIT + 64, "%s.%s", node->name, name.name);
+  } else {
+    snprintf(buffer, SHOAL_NAME_LIMIT + 64, "%s.%s_%d", node->name, name.name, name.number);
+  }
   return buffer;
 }
 
@@ -189,18 +183,21 @@ shoal_status_t shoal_graph_append(shoal_graph_t *graph, const shoal_node_spec_t 
                                   int32_t *out_ids) {
   shoal_arena_t *arena = &graph->model->arena;
   const shoal_op_t *op = spec->op;
-  int32_t outputs = op->output_count;
+  int32_t outputs = shoal_op_outputs(op, spec->attrs);
   shoal_node_t node = {.op = op,
                        .input_count = spec->input_count,
                        .output_count = outputs,
                        .kind = spec->purpose.kind,
                        .of = spec->purpose.of,
                        .line = spec->line};
-  shoal_attr_value_t *attrs = copy_attrs(arena, op, spec->attrs);
+  shoal_attr_value_t *attrs = shoal_attrs_copy(op, spec->attrs, arena);
   node.inputs = shoal_arena_copy(arena, spec->inputs, (size_t)spec->input_count, sizeof(int32_t));
   int32_t *ids = SHOAL_NEW(arena, int32_t, outputs);
   shoal_type_t *types = SHOAL_NEW(arena, shoal_type_t, spec->input_count + outputs);
   if (!attrs || !node.inputs || !ids || !types) return SHOAL_OOM();
+  for (int32_t i = 0; i < op->attr_count; ++i)
+    if (op->attrs[i].kind == SHOAL_ATTR_PLACE)
+      attrs[i].place = NULL;  // a graph speaks of the whole
   for (int32_t i = 0; i < spec->input_count; ++i)
     types[i] = graph->values.items[spec->inputs[i]].type;
   shoal_type_t *out_types = types + spec->input_count;
@@ -212,8 +209,8 @@ shoal_status_t shoal_graph_append(shoal_graph_t *graph, const shoal_node_spec_t 
   shoal_op_complete(op, spec->input_count, types, attrs);
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, out_types));
   for (int32_t i = 0; i < outputs; ++i) {
-    SHOAL_RETURN_IF_ERROR(
-        shoal_status_annotatef(shoal_type_check(&out_types[i]), "output '%s'", op->outputs[i]));
+    SHOAL_RETURN_IF_ERROR(shoal_status_annotatef(shoal_type_check(&out_types[i]), "output '%s'",
+                                                 shoal_output_name(op, outputs, i).name));
   }
   SHOAL_RETURN_IF_ERROR(name_node(graph, spec, &node.name));
   node.file = spec->file ? spec->file : "";
@@ -226,18 +223,60 @@ shoal_status_t shoal_graph_append(shoal_graph_t *graph, const shoal_node_spec_t 
   return NULL;
 }
 
+// Inputs in the places of the record's names, -1 or too few where one is left out, become those
+// that are given and the attribute that names them. A caller who writes that attribute gives just
+// those.
+static shoal_status_t leave_out(const shoal_op_t *op, shoal_arena_t *arena, int32_t *input_count,
+                                const int32_t **inputs, int32_t *attr_count,
+                                const shoal_attr_t **attrs) {
+  const int32_t required = op->input_count - op->optional;
+  const int32_t last = *input_count < op->input_count ? *input_count : op->input_count;
+  int32_t *given = shoal_arena_copy(arena, *inputs, (size_t)*input_count, sizeof *given);
+  shoal_attr_t *all = SHOAL_NEW(arena, shoal_attr_t, *attr_count + 1);
+  const char *with = "";
+  if (!given || !all) return SHOAL_OOM();
+  bool gaps = false, written = false;
+  for (int32_t i = required; i < *input_count; ++i) gaps |= (*inputs)[i] < 0;
+  for (int32_t i = 0; i < *attr_count; ++i) {
+    all[i] = (*attrs)[i];
+    written |= all[i].name && strcmp(all[i].name, SHOAL_WITH) == 0;
+  }
+  if (written && gaps) {
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "%s: leave inputs out, or name those given in 'with', not both", op->name);
+  }
+  if (written || *input_count > op->input_count) return NULL;  // as it is
+  int32_t count = required < last ? required : last;
+  for (int32_t i = count; i < last; ++i) {
+    if ((*inputs)[i] < 0) continue;
+    given[count++] = (*inputs)[i];
+    with = shoal_arena_printf(arena, "%s%s%s", with, with[0] ? "," : "", op->inputs[i]);
+    if (!with) return SHOAL_OOM();
+  }
+  all[(*attr_count)++] = shoal_attr_string(SHOAL_WITH, with);
+  *input_count = count;
+  *inputs = given;
+  *attrs = all;
+  return NULL;
+}
+
 shoal_status_t shoal_graph_emit(shoal_graph_t *graph, const char *op_name, int32_t input_count,
                                 const int32_t *inputs, int32_t attr_count,
                                 const shoal_attr_t *attrs, const char *file, int line,
                                 int32_t output_count, int32_t *out_ids) {
   const shoal_op_t *op;
   SHOAL_RETURN_IF_ERROR(shoal_op_find(graph->model->registry, op_name, &op));
-  if (output_count != op->output_count) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s has %d output%s, not %d", op->name,
-                       (int)op->output_count, op->output_count == 1 ? "" : "s", (int)output_count);
+  if (op->optional) {
+    SHOAL_RETURN_IF_ERROR(
+        leave_out(op, &graph->model->arena, &input_count, &inputs, &attr_count, &attrs));
   }
   shoal_attr_value_t *values;
   SHOAL_RETURN_IF_ERROR(shoal_op_attrs(op, attr_count, attrs, &graph->model->arena, &values));
+  const int32_t outputs = shoal_op_outputs(op, values);
+  if (output_count != outputs) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s has %d output%s, not %d", op->name, (int)outputs,
+                       outputs == 1 ? "" : "s", (int)output_count);
+  }
   const struct shoal_graph_builder *b = graph->builder;
   const shoal_purpose_t forward = {.kind = SHOAL_NODE_FORWARD, .of = -1};
   shoal_node_spec_t spec = {

@@ -116,6 +116,8 @@ static shoal_status_t add_node(shoal_graph_t *graph, const char *op_name, int32_
   for (int32_t i = 0; i < input_count; ++i) {
     int32_t last = op->input_count - 1;
     const char *name = last < 0 ? "?" : op->inputs[i < last ? i : last];
+    ids[i] = -1;
+    if (!inputs[i].graph && i > last - op->optional && i <= last) continue;  // left out
     SHOAL_RETURN_IF_ERROR(value_id(graph, inputs[i], "input", name, &ids[i]));
   }
   int32_t *out_ids = ids + input_count;

@@ -3,18 +3,30 @@
 #include "base/status.h"
 #include "graph/builder.h"
 
+// Is a required input not there? What is made of nothing is nothing.
+static shoal_status_t find_lacking(const shoal_graph_t *graph, const char *name,
+                                   int32_t input_count, const shoal_ref_t *inputs,
+                                   bool *out_lacks) {
+  const shoal_op_t *op;
+  for (int32_t i = 0; i < input_count; ++i) {
+    if (inputs[i] >= 0 && inputs[i] < graph->values.count) continue;
+    if (inputs[i] != SHOAL_NO_REF) return SHOAL_ERROR(INTERNAL, "input %d is not a value", (int)i);
+    SHOAL_RETURN_IF_ERROR(shoal_op_find(graph->model->registry, name, &op));
+    *out_lacks |= i < op->input_count - op->optional || i >= op->input_count;
+  }
+  return NULL;
+}
+
 static void emit(shoal_emitter_t *base, const char *op, int32_t input_count,
                  const shoal_ref_t *inputs, int32_t attr_count, const shoal_attr_t *attrs,
                  int32_t output_count, shoal_ref_t *out_outputs) {
   shoal_graph_emitter_t *emitter = base->self;
   shoal_graph_t *graph = emitter->graph;
   shoal_status_t status = NULL;
-  for (int32_t i = 0; i < input_count && !status && !emitter->error; ++i) {
-    if (inputs[i] < 0 || inputs[i] >= graph->values.count) {
-      status = SHOAL_ERROR(INTERNAL, "input %d is not a value", (int)i);
-    }
-  }
-  if (!status && !emitter->error) {  // out_outputs may be the inputs' own variables: written last
+  bool lacks = false;
+  if (!emitter->error) status = find_lacking(graph, op, input_count, inputs, &lacks);
+  // out_outputs may be the inputs' own variables: it is written last
+  if (!status && !lacks && !emitter->error) {
     status = shoal_graph_emit(graph, op, input_count, inputs, attr_count, attrs, emitter->file,
                               emitter->line, output_count, out_outputs);
     if (!status) return;

@@ -120,16 +120,17 @@ static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
       !check(p, shoal_op_find(p->model->registry, op_name, &spec.op))) {
     return false;
   }
-  if (spec.op->output_count != count) {
-    return shoal_scan_fail(&p->scan, "%s has %d outputs, not %lld", op_name,
-                           (int)spec.op->output_count, (long long)count);
-  }
   shoal_attr_value_t *attrs;
   if (!read_inputs(p, &spec) ||
       !shoal_scan_attrs(&p->scan, "{", "}", spec.op, &p->scratch, &attrs)) {
     return false;
   }
   spec.attrs = attrs;
+  const int32_t outputs = shoal_op_outputs(spec.op, attrs);
+  if (outputs != count) {
+    return shoal_scan_fail(&p->scan, "%s has %d outputs, not %lld", op_name, (int)outputs,
+                           (long long)count);
+  }
   int32_t *ids = SHOAL_NEW(&p->scratch, int32_t, count);
   if (!check(p, ids ? shoal_graph_append(p->graph, &spec, ids) : SHOAL_OOM())) return false;
   for (int64_t i = 0; i < count; ++i) {

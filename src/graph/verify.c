@@ -10,9 +10,10 @@
 static shoal_status_t verify_node(const shoal_graph_t *graph, int64_t index,
                                   shoal_arena_t *scratch) {
   const shoal_node_t *node = &graph->nodes.items[index];
-  if (node->output_count != node->op->output_count || node->output_count < 1) {
+  const int32_t outputs = shoal_op_outputs(node->op, node->attrs);
+  if (node->output_count != outputs || node->output_count < 1) {
     return BROKEN("it has %d outputs, %s has %d", (int)node->output_count, node->op->name,
-                  (int)node->op->output_count);
+                  (int)outputs);
   }
   for (int32_t i = 0; i < node->output_count; ++i) {
     int32_t id = node->outputs[i];

@@ -86,7 +86,8 @@ static bool may_overwrite(const shoal_instruction_t *writer, int32_t output, int
   if (writer->opcode != SHOAL_OPCODE_COMPUTE) return false;
   for (int32_t i = 0; i < writer->op->overwrite_count; ++i) {
     const shoal_overwrite_t *pair = &writer->op->overwrites[i];
-    if (pair->output == output && pair->input == read) return true;
+    if (pair->output != output) continue;
+    if (shoal_op_given(writer->op, writer->attrs, pair->input) == read) return true;
   }
   return false;
 }

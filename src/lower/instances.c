@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "lower/build.h"
+#include "op/attrs.h"
 
 typedef struct listing {
   build_t *b;
@@ -15,21 +16,6 @@ typedef struct listing {
 } listing_t;
 
 // ---- nodes ------------------------------------------------------------------------------
-
-// The node's attributes, as the program's own.
-static shoal_status_t copy_attrs(const listing_t *l, const shoal_node_t *node,
-                                 const shoal_attr_value_t **out_attrs) {
-  shoal_arena_t *arena = l->b->arena;
-  shoal_attr_value_t *attrs =
-      shoal_arena_copy(arena, node->attrs, (size_t)node->op->attr_count, sizeof *attrs);
-  if (!attrs) return SHOAL_OOM();
-  for (int32_t a = 0; a < node->op->attr_count; ++a)
-    if (node->op->attrs[a].kind == SHOAL_ATTR_STRING && attrs[a].s &&
-        !(attrs[a].s = shoal_arena_strdup(arena, attrs[a].s)))
-      return SHOAL_OOM();
-  *out_attrs = attrs;
-  return NULL;
-}
 
 static shoal_status_t make_output(const listing_t *l, int32_t value, bool again,
                                   int32_t *out_index) {
@@ -79,7 +65,8 @@ static shoal_status_t list_node(const listing_t *l, const turn_t *turn) {
   item->code.inputs = item->inputs = inputs;
   item->code.output_count = node->output_count;
   item->code.outputs = outputs;
-  return copy_attrs(l, node, &item->code.attrs);
+  item->code.attrs = shoal_attrs_copy(node->op, node->attrs, b->arena);
+  return item->code.attrs ? NULL : SHOAL_OOM();
 }
 
 // ---- fetches and assignments --------------------------------------------------------------

@@ -118,10 +118,11 @@ static shoal_status_t overwrite(planning_t *p, const shoal_instruction_t *in, in
   if (p->lives.buffers[to].first != time || p->over[to] != to) return NULL;
   for (int32_t i = 0; i < in->op->overwrite_count; ++i) {
     const shoal_overwrite_t *pair = &in->op->overwrites[i];
-    if (pair->output != output) continue;
-    const int32_t from = in->inputs[pair->input];
+    const int32_t input = shoal_op_given(in->op, in->attrs, pair->input);
+    if (pair->output != output || input < 0) continue;
+    const int32_t from = in->inputs[input];
     if (!is_plain(&buffers[from]) || buffers[from].bytes != buffers[to].bytes) continue;
-    if (!dies_as(p, in, pair->input, time)) continue;
+    if (!dies_as(p, in, input, time)) continue;
     bool alike;
     SHOAL_RETURN_IF_ERROR(are_alike(p, &buffers[from], &buffers[to], &alike));
     if (!alike) continue;

@@ -1,11 +1,12 @@
 // Attributes: made by name, put into the schema's order.
+#include "op/attrs.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "shoal/op.h"
 #include "shoal/options.h"
 
 shoal_attr_t shoal_attr_int(const char *name, int64_t value) {
@@ -41,6 +42,17 @@ shoal_attr_t shoal_attr_dtype(const char *name, shoal_dtype_t value) {
 
 shoal_attr_t shoal_attr_place(const char *name, const shoal_place_t *value) {
   return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_PLACE, .value = {.place = value}};
+}
+
+shoal_attr_value_t *shoal_attrs_copy(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                                     shoal_arena_t *arena) {
+  shoal_attr_value_t *copy = shoal_arena_copy(arena, attrs, (size_t)op->attr_count, sizeof *copy);
+  for (int32_t i = 0; copy && i < op->attr_count; ++i) {
+    if (op->attrs[i].kind != SHOAL_ATTR_STRING || !copy[i].s) continue;
+    copy[i].s = shoal_arena_strdup(arena, copy[i].s);
+    if (!copy[i].s) return NULL;
+  }
+  return copy;
 }
 
 static const char *const kind_names[] = {

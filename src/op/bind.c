@@ -2,6 +2,7 @@
 // knows what a role means for a part; nothing here knows any op.
 #include "base/arena.h"
 #include "base/status.h"
+#include "op/operands.h"
 #include "shoal/op.h"
 
 // Elements that are held before `position` along the dim.
@@ -66,6 +67,13 @@ static shoal_status_t bind_place(const shoal_boxes_t *boxes, shoal_arena_t *aren
   return NULL;
 }
 
+// Does the attribute speak of an input or output that this call does not have? It keeps its value.
+static bool is_left_out(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                        const shoal_attr_schema_t *schema) {
+  if (schema->operand < 0) return SHOAL_OUTPUT(schema->operand) >= shoal_op_outputs(op, attrs);
+  return shoal_op_given(op, attrs, schema->operand) < 0;
+}
+
 shoal_status_t shoal_op_bind(const shoal_op_t *op, int32_t input_count,
                              const shoal_attr_value_t *attrs, const shoal_boxes_t *inputs,
                              const shoal_boxes_t *outputs, shoal_arena_t *arena,
@@ -73,17 +81,19 @@ shoal_status_t shoal_op_bind(const shoal_op_t *op, int32_t input_count,
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &op->attrs[i];
     shoal_attr_value_t value = attrs[i];
-    const bool output = schema->operand < 0;
-    const int32_t index = output ? SHOAL_OUTPUT(schema->operand) : schema->operand;
-    const bool asks = schema->role != SHOAL_ROLE_PLAIN && schema->role != SHOAL_ROLE_COUNT;
-    if (asks && index >= (output ? op->output_count : input_count)) {
+    out_attrs[i] = value;
+    if (schema->role == SHOAL_ROLE_PLAIN || schema->role == SHOAL_ROLE_COUNT) continue;
+    const int32_t operand = shoal_attr_operand(op, attrs, input_count, i);
+    if (operand < 0 && is_left_out(op, attrs, schema)) continue;
+    if (operand < 0) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' speaks of an operand that is not there",
                          op->name, schema->name);
     }
-    const shoal_boxes_t *boxes = asks ? (output ? &outputs[index] : &inputs[index]) : NULL;
+    const shoal_boxes_t *boxes =
+        operand < input_count ? &inputs[operand] : &outputs[operand - input_count];
     int32_t dim = schema->dim;
-    if (asks && dim < 0) dim += boxes->whole.rank;
-    if (asks && schema->kind == SHOAL_ATTR_INT && (dim < 0 || dim >= boxes->whole.rank)) {
+    if (dim < 0) dim += boxes->whole.rank;
+    if (schema->kind == SHOAL_ATTR_INT && (dim < 0 || dim >= boxes->whole.rank)) {
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' speaks of dim %d of an operand with %d",
                          op->name, schema->name, schema->dim, boxes->whole.rank);
     }

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "op/operands.h"
 #include "shoal/op.h"
 #include "shoal/options.h"
 
@@ -150,6 +151,26 @@ static shoal_status_t check_field(const shoal_op_t *op, const char *field, const
                      kind == SHOAL_ATTR_INT ? "(an integer)" : "(a list of integers)");
 }
 
+// Inputs that may be left out are named by an attribute.
+static shoal_status_t check_optional(const shoal_op_t *op) {
+  if (op->optional == 0) return NULL;
+  if (op->optional < 0 || op->optional > op->input_count || op->variadic) {
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "op '%s' has %d optional inputs: more than there are, or variadic ones",
+                       op->name, op->optional);
+  }
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (attr->kind == SHOAL_ATTR_STRING && strcmp(attr->name, SHOAL_WITH) == 0 && attr->optional &&
+        attr->fallback.s && !attr->fallback.s[0]) {
+      return NULL;
+    }
+  }
+  return SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT, "give it the attribute 'with': an optional string, \"\" by default",
+      "op '%s' has optional inputs, and no attribute that names those given", op->name);
+}
+
 shoal_status_t shoal_op_register(shoal_registry_t *registry, const shoal_op_t *op) {
   if (!op || !op->name || !strchr(op->name, '.')) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "name it like 'user.my_op'",
@@ -176,10 +197,7 @@ shoal_status_t shoal_op_register(shoal_registry_t *registry, const shoal_op_t *o
     return SHOAL_ERROR(INVALID_ARGUMENT, "op '%s' has a `spare` index, but no `index_count`",
                        op->name);
   }
-  if (op->optional || op->output_number) {
-    return SHOAL_ERROR(UNSUPPORTED, "op '%s' has %s", op->name,
-                       op->optional ? "optional inputs" : "a number of outputs that varies");
-  }
+  SHOAL_RETURN_IF_ERROR(check_optional(op));
   for (int32_t i = 0; i < op->overwrite_count; ++i) {
     const shoal_overwrite_t *pair = &op->overwrites[i];
     if (pair->output >= 0 && pair->output < op->output_count && pair->input >= 0 &&

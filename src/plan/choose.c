@@ -243,8 +243,8 @@ static shoal_status_t obey(chooser_t *c, shoal_arena_t *scratch, shoal_choice_t 
   const shoal_choice_t free_choice = choose(c, why);
   const double free_cost = why->cost;
   bool dealt = false;
-  SHOAL_RETURN_IF_ERROR(shoal_way_choice_parse(decided->choice, c->rule, c->node->op, size, scratch,
-                                               &dealt, out_choice));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_way_choice_parse(decided->choice, c->rule, c->node, size, scratch, &dealt, out_choice));
   if (out_choice->item_cut.weights) {
     out_choice->item_cut.weights = shoal_arena_copy(&c->plan->arena, out_choice->item_cut.weights,
                                                     (size_t)size, sizeof(int64_t));

@@ -26,11 +26,11 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_choose(shoal_plan_t *plan,
 // The choice of a decision about a way, "AXIS=WAY" or the text behind the '=': "whole", or a way of
 // the rule, perhaps with how its items are dealt ("{x:1 -> out:1} *3/16"), which *out_dealt says.
 SHOAL_MUST_USE shoal_status_t shoal_way_choice_parse(const char *text, const shoal_rule_t *rule,
-                                                     const shoal_op_t *op, int64_t axis_size,
+                                                     const shoal_node_t *node, int64_t axis_size,
                                                      shoal_arena_t *arena, bool *out_dealt,
                                                      shoal_choice_t *out_choice);
 // The text that parses back, without the axis.
-SHOAL_MUST_USE shoal_status_t shoal_way_choice_print(const shoal_op_t *op,
+SHOAL_MUST_USE shoal_status_t shoal_way_choice_print(const shoal_node_t *node,
                                                      const shoal_choice_t *choice,
                                                      int64_t axis_size, shoal_arena_t *arena,
                                                      const char **out_text);

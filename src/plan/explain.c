@@ -52,7 +52,7 @@ shoal_status_t shoal_explain_way(const shoal_plan_t *plan, const shoal_graph_pla
   shoal_told_t told;
   SHOAL_RETURN_IF_ERROR(shoal_reason_of_way(plan, gp, n, slot, arena, &told));
   if (all) {
-    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node->op, &np->decision->choices[slot],
+    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node, &np->decision->choices[slot],
                                                  shoal_slot_size(plan, mesh, slot), arena, &way));
     shoal_text_addf(text, "  way: %s=%s\n", axis, way);
   }
@@ -99,7 +99,7 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
     for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
       if (!np->decision->choices[slot].way) continue;
       const char *way = NULL;
-      SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node->op, &np->decision->choices[slot],
+      SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(node, &np->decision->choices[slot],
                                                    shoal_slot_size(plan, mesh, slot), arena, &way));
       shoal_text_addf(text, " %s %s", shoal_slot_name(mesh, slot), way);
       any = true;

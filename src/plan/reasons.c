@@ -156,7 +156,7 @@ static shoal_status_t tell(const shoal_plan_t *plan, const subject_t *of, const 
   const shoal_choice_t other = {.way = why->runner_up};
   const char *printed = "composite";
   if (!why->runner_up_composite)
-    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(of->node->op, &other, 0, arena, &printed));
+    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(of->node, &other, 0, arena, &printed));
   out_told->runner_up = shoal_arena_printf(arena, "%s=%s", axis, printed);
   out_told->runner_up_cost = floor(why->runner_up_cost);
   return out_told->runner_up ? NULL : SHOAL_OOM();

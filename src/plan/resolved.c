@@ -137,8 +137,8 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     SHOAL_RETURN_IF_ERROR(shoal_reason_of_way(plan, gp, n, slot, scratch, &told));
     if (!choice->way && !told.reason) continue;
     const char *text;
-    SHOAL_RETURN_IF_ERROR(shoal_way_choice_print(
-        node->op, choice, shoal_slot_size(plan, mesh, slot), scratch, &text));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_way_choice_print(node, choice, shoal_slot_size(plan, mesh, slot), scratch, &text));
     text = shoal_arena_printf(scratch, "%s=%s", shoal_slot_name(mesh, slot), text);
     if (!text) return SHOAL_OOM();
     begin(w, "way", gp->graph->name, "node", node->name);

@@ -101,8 +101,7 @@ static shoal_status_t read_node(shoal_plan_t *plan, shoal_graph_plan_t *gp, int3
     }
     shoal_choice_t found;
     bool dealt;
-    shoal_status_t status =
-        shoal_way_choice_parse(text, rule, node->op, 1, scratch, &dealt, &found);
+    shoal_status_t status = shoal_way_choice_parse(text, rule, node, 1, scratch, &dealt, &found);
     if (status) return shoal_status_annotatef(status, "%s", way->path);
     choice->way = found.way;
   }

@@ -356,7 +356,7 @@ static shoal_status_t read_ways(reader_t *r, int64_t g, int32_t n, shoal_arena_t
     }
     bool dealt;
     shoal_status_t status = shoal_way_choice_parse(
-        choice, rule, node->op, shoal_slot_size(plan, mesh, slot), texts, &dealt, &choices[slot]);
+        choice, rule, node, shoal_slot_size(plan, mesh, slot), texts, &dealt, &choices[slot]);
     if (status) return shoal_status_annotatef(status, "%s", entry->path);
     shoal_item_cut_t *cut = &choices[slot].item_cut;
     if (cut->weights && !(cut->weights = shoal_arena_copy(&plan->arena, cut->weights,

@@ -25,12 +25,12 @@ static void print_cut(const shoal_item_cut_t *cut, int64_t axis_size, shoal_text
   if (cut->weights) shoal_text_add(text, ")");
 }
 
-shoal_status_t shoal_way_choice_print(const shoal_op_t *op, const shoal_choice_t *choice,
+shoal_status_t shoal_way_choice_print(const shoal_node_t *node, const shoal_choice_t *choice,
                                       int64_t axis_size, shoal_arena_t *arena,
                                       const char **out_text) {
   *out_text = "whole";
   if (!choice->way) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_way_print(op, choice->way, arena, out_text));
+  SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, choice->way, arena, out_text));
   const shoal_item_cut_t *cut = &choice->item_cut;
   if (cut->unit <= 1 && cut->chunk_count == 0 && !cut->weights) return NULL;
   shoal_text_t text;
@@ -108,8 +108,9 @@ static bool same_way(const char *printed, const char *text, size_t length) {
 }
 
 shoal_status_t shoal_way_choice_parse(const char *text, const shoal_rule_t *rule,
-                                      const shoal_op_t *op, int64_t axis_size, shoal_arena_t *arena,
-                                      bool *out_dealt, shoal_choice_t *out_choice) {
+                                      const shoal_node_t *node, int64_t axis_size,
+                                      shoal_arena_t *arena, bool *out_dealt,
+                                      shoal_choice_t *out_choice) {
   const char *equals = strchr(text, '='), *brace = strchr(text, '{');
   if (equals && (!brace || equals < brace)) text = equals + 1;
   text += strspn(text, " ");
@@ -119,12 +120,12 @@ shoal_status_t shoal_way_choice_parse(const char *text, const shoal_rule_t *rule
   const size_t length = way_length(text);
   for (int32_t w = 0; w < rule->way_count && !out_choice->way; ++w) {
     const char *printed = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_way_print(op, &rule->ways[w], arena, &printed));
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, &rule->ways[w], arena, &printed));
     if (same_way(printed, text, length)) out_choice->way = &rule->ways[w];
   }
   if (!out_choice->way)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
                             "`shoal rules` lists the ways of an op; 'whole' is always one",
-                            "'%.*s' is no way of %s", (int)length, text, op->name);
+                            "'%.*s' is no way of %s", (int)length, text, node->op->name);
   return parse_cut(text + length, axis_size, arena, out_dealt, &out_choice->item_cut);
 }

@@ -141,8 +141,9 @@ static shoal_status_t bind_compute(binder_t *b, shoal_bound_instruction_t *bound
                                .inputs = inputs,
                                .outputs = outputs,
                                .attrs = attrs};
-  if (in->output_count != in->op->output_count) {
-    return SHOAL_ERROR(MISMATCH, "%s has %d outputs, not %d", in->op->name, in->op->output_count,
+  const int32_t number = shoal_op_outputs(in->op, in->attrs);
+  if (in->output_count != number) {
+    return SHOAL_ERROR(MISMATCH, "%s has %d outputs, not %d", in->op->name, number,
                        in->output_count);
   }
   shoal_call_t asked = bound->call;

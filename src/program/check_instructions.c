@@ -151,11 +151,11 @@ static shoal_status_t check_compute(const shoal_class_t *class, const shoal_inst
   if (!in->op) return SHOAL_ERROR(MISMATCH, "it has no op");
   const shoal_op_t *op = in->op;
   shoal_type_t *types = SHOAL_NEW(scratch, shoal_type_t, in->input_count);
-  shoal_type_t *made = SHOAL_NEW(scratch, shoal_type_t, op->output_count);
+  const int32_t outputs = shoal_op_outputs(op, in->attrs);
+  shoal_type_t *made = SHOAL_NEW(scratch, shoal_type_t, outputs);
   if (!types || !made) return SHOAL_OOM();
-  if (in->output_count != op->output_count) {
-    return SHOAL_ERROR(MISMATCH, "%s has %d outputs, not %d", op->name, op->output_count,
-                       in->output_count);
+  if (in->output_count != outputs) {
+    return SHOAL_ERROR(MISMATCH, "%s has %d outputs, not %d", op->name, outputs, in->output_count);
   }
   for (int32_t i = 0; i < in->input_count; ++i) types[i] = class->buffers[in->inputs[i]].type;
   shoal_call_t call = {.op = op,

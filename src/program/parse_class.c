@@ -2,6 +2,7 @@
 // orders.
 #include <string.h>
 
+#include "op/operands.h"
 #include "op/reduce.h"
 #include "program/parse_impl.h"
 #include "shoal/options.h"
@@ -224,10 +225,15 @@ static bool read_channels(parse_t *p, shoal_instruction_t *in) {
 static bool read_details(parse_t *p, shoal_instruction_t *in) {
   int32_t inputs, outputs;
   shoal_opcode_arity(in->opcode, &inputs, &outputs);
-  if (in->opcode == SHOAL_OPCODE_COMPUTE) {
-    inputs = in->op->variadic && in->input_count > in->op->input_count ? in->input_count
-                                                                       : in->op->input_count;
-    outputs = in->op->output_count;
+  if (in->opcode == SHOAL_OPCODE_COMPUTE) {  // its attributes say how many operands it has
+    shoal_attr_value_t *attrs = NULL;
+    if (!shoal_scan_attrs(&p->scan, "{", "}", in->op, p->arena, &attrs) ||
+        !shoal_scan_check(&p->scan, shoal_op_check_inputs(in->op, attrs, in->input_count))) {
+      return false;
+    }
+    in->attrs = attrs;
+    inputs = in->input_count;
+    outputs = shoal_op_outputs(in->op, attrs);
   }
   if (in->opcode == SHOAL_OPCODE_ASSEMBLE) inputs = in->input_count < 1 ? 1 : in->input_count;
   if (in->opcode == SHOAL_OPCODE_RESHARD) {
@@ -240,12 +246,7 @@ static bool read_details(parse_t *p, shoal_instruction_t *in) {
                            in->op ? in->op->name : shoal_opcode_name(in->opcode), inputs, outputs,
                            in->input_count, in->output_count);
   }
-  shoal_attr_value_t *attrs = NULL;
   switch (in->opcode) {
-    case SHOAL_OPCODE_COMPUTE:
-      if (!shoal_scan_attrs(&p->scan, "{", "}", in->op, p->arena, &attrs)) return false;
-      in->attrs = attrs;
-      return true;
     case SHOAL_OPCODE_RESHARD:
     case SHOAL_OPCODE_EXCHANGE:
       return read_channels(p, in);

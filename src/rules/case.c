@@ -10,7 +10,7 @@ static shoal_status_t get(shoal_rules_t *rules, const shoal_op_t *op, const char
   SHOAL_RETURN_IF_ERROR(shoal_case_parse(op, text, arena, &example));
   const shoal_call_t call = {.op = op,
                              .input_count = example.input_count,
-                             .output_count = op->output_count,
+                             .output_count = shoal_op_outputs(op, example.attrs),
                              .inputs = example.inputs,
                              .attrs = example.attrs};
   return shoal_rules_get(rules, &call, out_rule);

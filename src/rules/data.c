@@ -214,7 +214,7 @@ shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,
                          .executor = executor,
                          .op = call->op,
                          .input_count = call->input_count,
-                         .output_count = call->op->output_count,
+                         .output_count = shoal_op_outputs(call->op, call->attrs),
                          .attrs = call->attrs,
                          .limit = EXECUTION_LIMIT};
   shoal_arena_init(allocator, &out_trial->arena);

@@ -14,6 +14,7 @@
 // per call.
 #include "base/number.h"
 #include "base/status.h"
+#include "op/operands.h"
 #include "rules/search.h"
 
 enum { TRIES = 300 };
@@ -208,8 +209,8 @@ static int64_t position(const trial_t *trial, int32_t attr, int32_t dim) {
   const shoal_attr_value_t *value = &trial->attrs[attr];
   if (schema->role != SHOAL_ROLE_POSITION) return -1;
   if (schema->kind == SHOAL_ATTR_INTS) return dim < value->count ? value->ints[dim] : -1;
-  int32_t operand =
-      schema->operand < 0 ? trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+  int32_t operand = shoal_attr_operand(trial->op, trial->attrs, trial->input_count, attr);
+  if (operand < 0) return -1;
   int32_t own = schema->dim < 0 ? schema->dim + trial->types[operand].shape.rank : schema->dim;
   return own == dim ? value->i : -1;
 }
@@ -309,11 +310,9 @@ static void look_at_roles(search_t *s) {
   const shoal_op_t *op = s->trial->op;
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &op->attrs[i];
-    bool output = schema->operand < 0;
-    int32_t operand =
-        output ? s->trial->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+    int32_t operand = shoal_attr_operand(op, s->trial->attrs, s->trial->input_count, i);
     if (schema->role == SHOAL_ROLE_PLAIN || schema->role == SHOAL_ROLE_COUNT) continue;
-    if (operand < 0 || operand >= s->operand_count) continue;
+    if (operand < 0) continue;
     s->has_role[operand] = true;
     s->has_place[operand] |= schema->role == SHOAL_ROLE_PLACE;
     s->has_sizes |= schema->role == SHOAL_ROLE_SIZE;
@@ -348,7 +347,7 @@ shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t e
                                     shoal_rule_t *out_rule) {
   trial_t trial;
   shoal_status_t status = NULL;
-  *out_rule = (shoal_rule_t){.op = shoal_arena_strdup(arena, call->op->name)};
+  *out_rule = (shoal_rule_t){.op = shoal_arena_strdup(arena, call->op->name), .attrs = call->attrs};
   if (!out_rule->op) return SHOAL_OOM();
   status = trial_init(call, executor, allocator, &trial);
   if (status) goto done;

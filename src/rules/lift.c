@@ -6,6 +6,7 @@
 // op itself (a stride). Whatever comes out has to fit the real sizes.
 #include <stdlib.h>
 
+#include "op/operands.h"
 #include "rules/symbols.h"
 
 enum { MAX_REST = 64 };  // elements that a stride leaves over at most
@@ -16,8 +17,8 @@ static int64_t position(const symbols_t *s, const shoal_attr_value_t *attrs, int
   const shoal_attr_schema_t *schema = &s->op->attrs[attr];
   if (schema->role != SHOAL_ROLE_POSITION) return -1;
   if (schema->kind == SHOAL_ATTR_INTS) return dim < attrs[attr].count ? attrs[attr].ints[dim] : -1;
-  int32_t operand =
-      schema->operand < 0 ? s->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
+  int32_t operand = shoal_attr_operand(s->op, attrs, s->input_count, attr);
+  if (operand < 0) return -1;
   int32_t own = schema->dim < 0 ? schema->dim + s->types[operand].shape.rank : schema->dim;
   return own == dim ? attrs[attr].i : -1;
 }

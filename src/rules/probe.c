@@ -148,7 +148,7 @@ shoal_status_t probe_make(symbols_t *s, bool larger, shoal_arena_t *arena, probe
   out->sizes = sizes;
   out->call = (shoal_call_t){.op = s->op,
                              .input_count = s->input_count,
-                             .output_count = s->op->output_count,
+                             .output_count = s->operand_count - s->input_count,
                              .inputs = out->types,
                              .outputs = out->types + s->input_count,
                              .attrs = attrs};

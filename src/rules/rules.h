@@ -24,6 +24,7 @@ SHOAL_MUST_USE shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal
 typedef struct shoal_keyed_rule {
   const char *key;  // the call's text
   const char *op;
+  const shoal_attr_value_t *attrs;  // the call's
   int32_t way_count;
   const shoal_way_t *ways;
   bool shipped;

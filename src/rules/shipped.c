@@ -40,7 +40,8 @@ shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call, shoal_arena_t 
     int length = end ? (int)(end - at) : (int)strlen(at);
     const char *text = shoal_arena_printf(arena, "%.*s", length, at);
     if (!text) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_way_parse(text, call->op, call->input_count, arena, &ways[i]));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_way_parse(text, call->op, call->attrs, call->input_count, arena, &ways[i]));
     ways[i].items = count_items(call, &ways[i]);
     at = end;
   }

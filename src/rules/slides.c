@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/operands.h"
 #include "rules/symbols.h"
 
 enum { MAX_MEMBERS = 64 };
@@ -17,8 +18,7 @@ enum { MAX_MEMBERS = 64 };
 // ---- kernels -----------------------------------------------------------------------------------
 
 static int32_t spoken_of(const symbols_t *s, int32_t attr) {
-  int32_t operand = s->op->attrs[attr].operand;
-  return operand < 0 ? s->input_count + SHOAL_OUTPUT(operand) : operand;
+  return shoal_attr_operand(s->op, s->attrs, s->input_count, attr);
 }
 
 static int32_t operand_of(const symbols_t *s, const slot_t *slot) {

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "graph/graph.h"
+#include "op/attrs.h"
 #include "rules/resolve.h"
 #include "rules/search.h"
 #include "rules/symbols.h"
@@ -135,7 +136,8 @@ shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call
     shoal_arena_t *arena = &rules->arena;
     entry = SHOAL_NEW(arena, key_entry_t, 1);
     if (!entry || !(entry->rule.key = shoal_arena_strdup(arena, key)) ||
-        !(entry->rule.op = shoal_arena_strdup(arena, call->op->name))) {
+        !(entry->rule.op = shoal_arena_strdup(arena, call->op->name)) ||
+        !(entry->rule.attrs = shoal_attrs_copy(call->op, call->attrs, arena))) {
       return SHOAL_OOM();
     }
     SHOAL_RETURN_IF_ERROR(make_rule(rules, call, &entry->rule));
@@ -224,20 +226,13 @@ static bool same_call(const call_entry_t *entry, const shoal_call_t *call) {
 // Copies what the entry is compared by.
 static bool copy_call(shoal_rules_t *rules, const shoal_call_t *call, call_entry_t *entry) {
   shoal_arena_t *arena = &rules->arena;
-  size_t attr_count = (size_t)call->op->attr_count;
-  shoal_attr_value_t *attrs = shoal_arena_copy(arena, call->attrs, attr_count, sizeof *call->attrs);
+  shoal_attr_value_t *attrs = shoal_attrs_copy(call->op, call->attrs, arena);
   entry->op = shoal_arena_strdup(arena, call->op->name);
   entry->attr_count = call->op->attr_count;
   entry->call = (shoal_call_t){.input_count = call->input_count, .attrs = attrs};
   entry->call.inputs =
       shoal_arena_copy(arena, call->inputs, (size_t)call->input_count, sizeof *call->inputs);
-  if (!attrs || !entry->op || !entry->call.inputs) return false;
-  for (size_t i = 0; i < attr_count; ++i) {
-    if (call->op->attrs[i].kind != SHOAL_ATTR_STRING || !attrs[i].s) continue;
-    attrs[i].s = shoal_arena_strdup(arena, attrs[i].s);
-    if (!attrs[i].s) return false;
-  }
-  return true;
+  return attrs && entry->op && entry->call.inputs;
 }
 
 static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, uint64_t hash,
@@ -246,6 +241,7 @@ static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, uint64
   if (!entry || !copy_call(rules, call, entry)) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(
       shoal_rules_resolve(rules, call, rules->allocator, &rules->arena, &entry->rule));
+  entry->rule.attrs = entry->call.attrs;
   if (!reserve(&rules->calls, &rules->arena)) return SHOAL_OOM();
   entry->hash = hash;
   put(&rules->calls, &entry->hash);

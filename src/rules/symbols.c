@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "op/operands.h"
 
 // ---- trying ------------------------------------------------------------------------------------
 
@@ -31,7 +32,7 @@ bool symbols_accepts(symbols_t *s, const int64_t *values) {
   shoal_op_complete(s->op, s->input_count, s->tried_types, s->tried_attrs);
   shoal_call_t call = {.op = s->op,
                        .input_count = s->input_count,
-                       .output_count = s->op->output_count,
+                       .output_count = s->operand_count - s->input_count,
                        .inputs = s->tried_types,
                        .attrs = s->tried_attrs};
   const bool silent = shoal_status_silence(true);
@@ -73,10 +74,8 @@ static void add_slot(symbols_t *s, int32_t operand, int32_t attr, int32_t dim, i
 }
 
 // The operand that an attribute speaks of; -1 if it is not there.
-static int32_t spoken_of(const symbols_t *s, const shoal_attr_schema_t *schema) {
-  int32_t operand =
-      schema->operand < 0 ? s->input_count + SHOAL_OUTPUT(schema->operand) : schema->operand;
-  return operand < s->operand_count ? operand : -1;
+static int32_t spoken_of(const symbols_t *s, int32_t attr) {
+  return shoal_attr_operand(s->op, s->attrs, s->input_count, attr);
 }
 
 static void collect_slots(symbols_t *s) {
@@ -86,7 +85,7 @@ static void collect_slots(symbols_t *s) {
   }
   for (int32_t a = 0; a < s->op->attr_count; ++a) {
     const shoal_attr_schema_t *schema = &s->op->attrs[a];
-    int32_t operand = spoken_of(s, schema);
+    int32_t operand = spoken_of(s, a);
     if (s->completed[a] || operand < 0) continue;
     if (schema->role != SHOAL_ROLE_SIZE && schema->role != SHOAL_ROLE_POSITION) continue;
     const shoal_attr_value_t *value = &s->attrs[a];
@@ -127,7 +126,7 @@ static void find_windows(symbols_t *s) {
   for (int32_t p = 0; p < s->slot_count; ++p) {
     const slot_t at = s->slots[p];
     if (!symbols_is_position(s, &at)) continue;
-    int32_t operand = spoken_of(s, &s->op->attrs[at.attr]);
+    int32_t operand = spoken_of(s, at.attr);
     if (at.dim < 0 || at.dim >= s->types[operand].shape.rank) continue;
     int64_t outer = s->types[operand].shape.dims[at.dim];
     int64_t inner = window_length(s, at.dim, outer), behind = outer - at.value - inner;
@@ -234,8 +233,10 @@ static shoal_status_t prepare(const shoal_call_t *call, shoal_arena_t *arena, sy
     attrs[a] = call->attrs[a];
     if (symbols_is_stream_key(op, a)) attrs[a].i = 1;
     if (op->attrs[a].kind == SHOAL_ATTR_REAL) attrs[a].f = real_for_all(op, a, attrs[a].f);
-    int32_t operand = spoken_of(s, &op->attrs[a]);
-    if (op->attrs[a].role == SHOAL_ROLE_PLACE && operand >= 0) placed[operand] = true;
+  }
+  for (int32_t a = 0; a < op->attr_count; ++a) {
+    int32_t operand = op->attrs[a].role == SHOAL_ROLE_PLACE ? spoken_of(s, a) : -1;
+    if (operand >= 0) placed[operand] = true;
   }
   find_completed(s, completed);
   return NULL;
@@ -245,7 +246,7 @@ static shoal_status_t prepare(const shoal_call_t *call, shoal_arena_t *arena, sy
 // elements are more than moved.
 static bool is_reshape(const symbols_t *s) {
   bool shaped = false;
-  if (s->input_count != 1 || s->op->output_count != 1) return false;
+  if (s->input_count != 1 || s->operand_count != 2) return false;
   for (int32_t i = 0; i < s->op->attr_count; ++i) {
     const shoal_attr_schema_t *schema = &s->op->attrs[i];
     if (schema->role == SHOAL_ROLE_POSITION || schema->role == SHOAL_ROLE_PLACE) return false;
@@ -314,7 +315,7 @@ void symbols_number(symbols_t *s) {
 shoal_status_t symbols_find(const shoal_call_t *call, shoal_arena_t *arena, symbols_t *out) {
   *out = (symbols_t){.op = call->op,
                      .input_count = call->input_count,
-                     .operand_count = call->input_count + call->op->output_count};
+                     .operand_count = call->input_count + shoal_op_outputs(call->op, call->attrs)};
   SHOAL_RETURN_IF_ERROR(prepare(call, arena, out));
   collect_slots(out);
   bool *in = SHOAL_NEW(arena, bool, out->slot_count),

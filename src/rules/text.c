@@ -2,7 +2,8 @@
 //   rule     op: way way ...
 //   way      {operand, ... -> operand, ...}[~]          operands that are whole are left out
 //   operand  name:dim[*repeat][/scale][@from..to][#items][+before+after]  |  name:flat  |
-//   name:sum|max|min|... name     of the record; variadic inputs are name[0], name[1], ...
+//   name:sum|max|min|... name     of the record; variadic inputs and outputs whose name
+//   repeats are name[0], name[1], ...
 // The size of the item space is written only where an operand is dealt by it ('#'); elsewhere any
 // operand shows it, and a parsed way leaves it 0.
 #include <stdlib.h>
@@ -12,21 +13,19 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "layout/reduce.h"
+#include "op/operands.h"
 #include "rules/rules.h"
 #include "shoal/options.h"
 
 // ---- printing ----------------------------------------------------------------------------------
 
-static void put_name(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way,
-                     int32_t operand) {
-  int32_t last = op->input_count - 1;
-  if (operand >= way->input_count) {
-    shoal_text_add(text, op->outputs[operand - way->input_count]);
-  } else if (op->variadic && operand >= last) {
-    shoal_text_addf(text, "%s[%d]", op->inputs[last], operand - last);
-  } else {
-    shoal_text_add(text, op->inputs[operand]);
-  }
+static void put_name(shoal_text_t *text, const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                     const shoal_way_t *way, int32_t operand) {
+  const int32_t output = operand - way->input_count;
+  const shoal_operand_name_t name = output >= 0 ? shoal_output_name(op, way->output_count, output)
+                                                : shoal_input_name(op, attrs, operand);
+  shoal_text_add(text, name.name);
+  if (name.number >= 0) shoal_text_addf(text, "[%d]", name.number);
 }
 
 static void put_operand(shoal_text_t *text, const shoal_way_t *way, const shoal_way_operand_t *o) {
@@ -51,39 +50,42 @@ static void put_operand(shoal_text_t *text, const shoal_way_t *way, const shoal_
 }
 
 // Returns whether there were any.
-static bool put_operands(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way,
-                         int32_t from, int32_t to) {
+static bool put_operands(shoal_text_t *text, const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                         const shoal_way_t *way, int32_t from, int32_t to) {
   const char *separator = "";
   for (int32_t i = from; i < to; ++i) {
     if (way->operands[i].kind == SHOAL_OPERAND_WHOLE) continue;
     shoal_text_add(text, separator);
-    put_name(text, op, way, i);
+    put_name(text, op, attrs, way, i);
     put_operand(text, way, &way->operands[i]);
     separator = ", ";
   }
   return *separator;
 }
 
-static void put_way(shoal_text_t *text, const shoal_op_t *op, const shoal_way_t *way) {
+static void put_way(shoal_text_t *text, const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                    const shoal_way_t *way) {
   shoal_text_add(text, "{");
-  bool any = put_operands(text, op, way, 0, way->input_count);
+  bool any = put_operands(text, op, attrs, way, 0, way->input_count);
   shoal_text_add(text, any ? " -> " : "-> ");
-  put_operands(text, op, way, way->input_count, way->input_count + way->output_count);
+  put_operands(text, op, attrs, way, way->input_count, way->input_count + way->output_count);
   shoal_text_add(text, way->any_order ? "}~" : "}");
 }
 
-static bool fits(const shoal_op_t *op, const shoal_way_t *way) {
-  bool inputs =
-      op->variadic ? way->input_count >= op->input_count : way->input_count == op->input_count;
-  return inputs && way->output_count == op->output_count;
+static bool fits(const shoal_op_t *op, const shoal_attr_value_t *attrs, const shoal_way_t *way) {
+  shoal_status_t status = shoal_op_check_inputs(op, attrs, way->input_count);
+  shoal_status_free(status);
+  return !status && way->output_count == shoal_op_outputs(op, attrs);
 }
 
-shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_way_t *way, shoal_arena_t *arena,
+shoal_status_t shoal_way_print(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                               const shoal_way_t *way, shoal_arena_t *arena,
                                const char **out_text) {
-  if (!fits(op, way)) return SHOAL_ERROR(INVALID_ARGUMENT, "the way is not one of '%s'", op->name);
+  if (!fits(op, attrs, way))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the way is not one of '%s'", op->name);
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
-  put_way(&text, op, way);
+  put_way(&text, op, attrs, way);
   return shoal_text_finish(&text, arena, out_text);
 }
 
@@ -93,12 +95,12 @@ shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
   shoal_text_init(arena->allocator, &text);
   shoal_text_addf(&text, "%s:", op->name);
   for (int32_t i = 0; i < rule->way_count; ++i) {
-    if (!fits(op, &rule->ways[i])) {
+    if (!fits(op, rule->attrs, &rule->ways[i])) {
       shoal_text_deinit(&text);
       return SHOAL_ERROR(INVALID_ARGUMENT, "the rule is not one of '%s'", op->name);
     }
     shoal_text_add(&text, " ");
-    put_way(&text, op, &rule->ways[i]);
+    put_way(&text, op, rule->attrs, &rule->ways[i]);
   }
   return shoal_text_finish(&text, arena, out_text);
 }
@@ -108,6 +110,7 @@ shoal_status_t shoal_rule_print(const shoal_op_t *op, const shoal_rule_t *rule,
 typedef struct parser {
   shoal_scan_t scan;
   const shoal_op_t *op;
+  const shoal_attr_value_t *attrs;
   shoal_way_t *way;
   shoal_way_operand_t *operands;
 } parser_t;
@@ -125,18 +128,22 @@ static int32_t find_operand(parser_t *p, bool output, const char *name) {
                     name, meant[0] ? ": " : "", meant);
     return -1;
   }
-  if (output) return p->way->input_count + found;
-  if (op->variadic && found == count - 1) {
-    int64_t index = 0;
-    shoal_scan_expect(&p->scan, "[");
-    if (!shoal_scan_int(&p->scan, &index) || !shoal_scan_expect(&p->scan, "]")) return -1;
-    if (index < 0 || found + index >= p->way->input_count) {
-      shoal_scan_fail(&p->scan, "there is no input %s[%lld]", name, (long long)index);
-      return -1;
-    }
-    found += (int32_t)index;
+  const int32_t outputs = p->way->output_count;
+  const bool repeats = output ? shoal_output_name(op, outputs, found).number >= 0
+                              : op->variadic && found == count - 1;
+  int64_t index = 0;
+  if (repeats && (!shoal_scan_expect(&p->scan, "[") || !shoal_scan_int(&p->scan, &index) ||
+                  !shoal_scan_expect(&p->scan, "]"))) {
+    return -1;
   }
-  return found;
+  if (!output && !repeats) found = shoal_op_given(op, p->attrs, found);
+  if (found < 0) shoal_scan_fail(&p->scan, "the input '%s' is left out", name);
+  if (index < 0 || found + index >= (output ? outputs : p->way->input_count)) {
+    shoal_scan_fail(&p->scan, "there is no %s %s[%lld]", output ? "output" : "input", name,
+                    (long long)index);
+    return -1;
+  }
+  return found < 0 ? -1 : found + (int32_t)index + (output ? p->way->input_count : 0);
 }
 
 static bool scan_positive(shoal_scan_t *scan, int64_t *out_value) {
@@ -212,14 +219,15 @@ static bool parse_operands(parser_t *p, bool output, const char *end) {
   return shoal_scan_expect(&p->scan, end);
 }
 
-shoal_status_t shoal_way_parse(const char *text, const shoal_op_t *op, int32_t input_count,
+shoal_status_t shoal_way_parse(const char *text, const shoal_op_t *op,
+                               const shoal_attr_value_t *attrs, int32_t input_count,
                                shoal_arena_t *arena, shoal_way_t *out_way) {
-  shoal_way_t way = {.input_count = input_count, .output_count = op->output_count};
-  if (!fits(op, &way)) {
+  shoal_way_t way = {.input_count = input_count, .output_count = shoal_op_outputs(op, attrs)};
+  if (!fits(op, attrs, &way)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "'%s' does not take %d inputs", op->name, input_count);
   }
-  parser_t p = {.op = op, .way = &way};
-  p.operands = SHOAL_NEW(arena, shoal_way_operand_t, input_count + op->output_count);
+  parser_t p = {.op = op, .attrs = attrs, .way = &way};
+  p.operands = SHOAL_NEW(arena, shoal_way_operand_t, input_count + way.output_count);
   if (!p.operands) return SHOAL_OOM();
   way.operands = p.operands;
   shoal_scan_init("way", text, &p.scan);

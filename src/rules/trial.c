@@ -130,7 +130,7 @@ shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
   trial_t trial = {.allocator = allocator,
                    .op = call->op,
                    .input_count = call->input_count,
-                   .output_count = call->op->output_count,
+                   .output_count = shoal_op_outputs(call->op, call->attrs),
                    .attrs = call->attrs,
                    .types = types};
   shoal_arena_t scratch;

@@ -120,7 +120,9 @@ static void shadow_read(const shadow_t *shadow, int32_t index, int32_t micro,
 // May the output lie exactly over the input?
 static bool overwrites(const shoal_instruction_t *in, int32_t output, int32_t input) {
   for (int32_t i = 0; in->op && i < in->op->overwrite_count; ++i)
-    if (in->op->overwrites[i].output == output && in->op->overwrites[i].input == input) return true;
+    if (in->op->overwrites[i].output == output &&
+        shoal_op_given(in->op, in->attrs, in->op->overwrites[i].input) == input)
+      return true;
   return false;
 }
 

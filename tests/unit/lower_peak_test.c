@@ -138,7 +138,9 @@ static int64_t shared_bytes(const alive_t *a, const shoal_instruction_t *in, int
   int64_t bytes = 0;
   for (int32_t i = 0; in->opcode == SHOAL_OPCODE_COMPUTE && i < in->op->overwrite_count; ++i) {
     const shoal_overwrite_t *pair = &in->op->overwrites[i];
-    const int32_t from = in->inputs[pair->input], to = in->outputs[pair->output];
+    const int32_t input = shoal_op_given(in->op, in->attrs, pair->input);
+    if (input < 0 || pair->output >= in->output_count) continue;
+    const int32_t from = in->inputs[input], to = in->outputs[pair->output];
     if (!is_temporary(a, from) || !is_temporary(a, to)) continue;
     if (a->last[value_of(a, from, micro)] == time && a->first[value_of(a, to, micro)] == time &&
         a->c->buffers[from].bytes == a->c->buffers[to].bytes)

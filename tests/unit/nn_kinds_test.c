@@ -135,12 +135,13 @@ static int yields_both(const shoal_op_t *op, const char *text) {
   }
   int result = -1;
   if (op->gradient && states > 0) {
-    shoal_node_add(g, op->name, c.input_count, in, attr_count, attrs, op->output_count, out);
+    const int32_t outputs = shoal_op_outputs(op, c.attrs);
+    assert_true(outputs <= 8);
+    shoal_node_add(g, op->name, c.input_count, in, attr_count, attrs, outputs, out);
     int32_t main_output = 0;
-    while (main_output < op->output_count &&
-           !shoal_dtype_is_float(shoal_value_type(out[main_output]).dtype))
+    while (main_output < outputs && !shoal_dtype_is_float(shoal_value_type(out[main_output]).dtype))
       ++main_output;
-    if (main_output < op->output_count) {
+    if (main_output < outputs) {
       shoal_shape_t dims = {.rank = shoal_value_type(out[main_output]).shape.rank};
       for (int32_t d = 0; d < dims.rank; ++d) dims.dims[d] = d;
       loss = shoal_reduce_sum(g, out[main_output], dims);

@@ -46,7 +46,7 @@ static void depends_on_inputs_only(bench_t *b, const shoal_case_t *c, const char
   fill_inputs(b, c, SHOAL_DTYPE_COUNT, in);
   assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0x00, first));
   assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0xff, second));
-  for (int32_t i = 0; i < c->op->output_count; ++i) {
+  for (int32_t i = 0; i < shoal_op_outputs(c->op, c->attrs); ++i) {
     const int64_t bytes = bytes_of(first[i].dtype, &first[i].shape);
     if (bytes && memcmp(first[i].data, second[i].data, (size_t)bytes) != 0) {
       fail_msg("%s '%s': output %d depends on what was there", c->op->name, text, i);
@@ -132,7 +132,8 @@ static int64_t overwrites_when(bench_t *b, const shoal_case_t *c, const char *te
     if (types[i].shape.rank > 0 && types[i].shape.dims[0] > 1) types[i].shape.dims[0] *= longer;
     grown.inputs[i] = types[i];
   }
-  shoal_call_t call = {c->op, c->input_count, c->op->output_count, types, NULL, c->attrs};
+  shoal_call_t call = {c->op, c->input_count, shoal_op_outputs(c->op, c->attrs),
+                       types, NULL,           c->attrs};
   shoal_status_t status = shoal_op_infer(&call, made);
   const bool fits = !status;
   shoal_status_free(status);
@@ -174,7 +175,7 @@ static void agrees_with_f64(bench_t *b, const shoal_case_t *c, const char *text)
   assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0, own));
   fill_inputs(b, c, SHOAL_F64, in);
   assert_ok(run_bound(b, c->op, c->attrs, c->input_count, in, 0, wide));
-  for (int32_t i = 0; i < c->op->output_count; ++i) {
+  for (int32_t i = 0; i < shoal_op_outputs(c->op, c->attrs); ++i) {
     assert_true(shoal_shape_equal(&own[i].shape, &wide[i].shape));
     const int64_t count = shoal_shape_count(&own[i].shape);
     double scale = 1;
@@ -210,7 +211,8 @@ static bool takes(bench_t *b, const shoal_case_t *c, int32_t input, int64_t inde
 
 // An op that refuses an integer says in its record which ones it takes: test data relies on it.
 static void says_its_indices(bench_t *b, const shoal_case_t *c, const char *text) {
-  const shoal_call_t call = {c->op, c->input_count, c->op->output_count, c->inputs, NULL, c->attrs};
+  const shoal_call_t call = {c->op,     c->input_count, shoal_op_outputs(c->op, c->attrs),
+                             c->inputs, NULL,           c->attrs};
   for (int32_t i = 0; i < c->input_count; ++i) {
     const shoal_dtype_t dtype = c->inputs[i].dtype;
     if (shoal_dtype_is_float(dtype) || dtype == SHOAL_BOOL) continue;
@@ -251,13 +253,14 @@ static void records_are_complete(void **state) {
       shoal_case_t c;
       assert_ok(shoal_case_parse(op, op->cases[cases], &b.arena, &c));
       shoal_type_t out[MAX_OPERANDS];
-      shoal_call_t call = {op, c.input_count, op->output_count, c.inputs, NULL, c.attrs};
+      shoal_call_t call = {op,       c.input_count, shoal_op_outputs(op, c.attrs),
+                           c.inputs, NULL,          c.attrs};
       assert_ok(shoal_op_infer(&call, out));
       call.outputs = out;
       const shoal_cost_t cost = shoal_op_cost(&call);
       assert_true(cost.flops >= 0 && cost.bytes >= 0);
       for (int32_t k = 0; k < c.input_count; ++k) seen[c.inputs[k].dtype] = true;
-      for (int32_t k = 0; k < op->output_count; ++k) seen[out[k].dtype] = true;
+      for (int32_t k = 0; k < call.output_count; ++k) seen[out[k].dtype] = true;
     }
     bool floats = false;  // logic has none
     for (int32_t k = 0; k < SHOAL_DTYPE_COUNT; ++k) {

@@ -55,7 +55,7 @@ static shoal_status_t run_cut(bench_t *b, const cut_t *c, int32_t input_count,
       part_of(b, &mesh, c->inputs[i], &inputs[i].shape, position, &layout, &in_boxes[i]);
       parts[i] = packed(b, &in_boxes[i], &inputs[i]);
     }
-    for (int32_t i = 0; i < op->output_count; ++i) {
+    for (int32_t i = 0; i < shoal_op_outputs(op, values); ++i) {
       part_of(b, &mesh, c->outputs[i], &whole[i].shape, position, &layout, &out_boxes[i]);
       partial[i] = shoal_layout_is_partial(&layout);
     }
@@ -63,7 +63,7 @@ static shoal_status_t run_cut(bench_t *b, const cut_t *c, int32_t input_count,
     SHOAL_RETURN_IF_ERROR(
         shoal_op_bind(op, input_count, values, in_boxes, out_boxes, &b->arena, bound));
     SHOAL_RETURN_IF_ERROR(run_bound(b, op, bound, input_count, parts, 0xff, out));
-    for (int32_t i = 0; i < op->output_count; ++i) {
+    for (int32_t i = 0; i < shoal_op_outputs(op, values); ++i) {
       if (!partial[i]) {
         const shoal_tensor_t expected = packed(b, &out_boxes[i], &whole[i]);
         compare(&out[i], &expected, c->tolerance, c->op);
@@ -74,7 +74,7 @@ static shoal_status_t run_cut(bench_t *b, const cut_t *c, int32_t input_count,
       for (int64_t k = 0; k < count; ++k) ((double *)sums[i].data)[k] += at(&out[i], k);
     }
   }
-  for (int32_t i = 0; i < op->output_count; ++i) {
+  for (int32_t i = 0; i < shoal_op_outputs(op, values); ++i) {
     if (partial[i]) compare(&sums[i], &whole[i], c->tolerance, c->op);
   }
   return NULL;

@@ -56,8 +56,10 @@ static void registers_user_ops(void **state) {
   assert_error(INVALID_ARGUMENT, "no `index_count`", shoal_op_register(b.registry, &op));
   op.attr_count = 0;
   op.spare = NULL;
+  op.optional = 2;
+  assert_error(INVALID_ARGUMENT, "2 optional inputs", shoal_op_register(b.registry, &op));
   op.optional = 1;
-  assert_error(UNSUPPORTED, "optional inputs", shoal_op_register(b.registry, &op));
+  assert_error(INVALID_ARGUMENT, "no attribute that names", shoal_op_register(b.registry, &op));
   op.optional = 0;
   op.overwrite_count = 1;
   op.overwrites = &(const shoal_overwrite_t){0, 7};
@@ -321,7 +323,8 @@ static void refuses_bad_calls(void **state) {
     shoal_case_t c;
     shoal_type_t out[MAX_OPERANDS];
     assert_ok(shoal_case_parse(op, refused[i].text, &b.arena, &c));
-    const shoal_call_t call = {op, c.input_count, op->output_count, c.inputs, NULL, c.attrs};
+    const shoal_call_t call = {op,       c.input_count, shoal_op_outputs(op, c.attrs),
+                               c.inputs, NULL,          c.attrs};
     assert_error(INVALID_ARGUMENT, refused[i].message, shoal_op_infer(&call, out));
     assert_error(INVALID_ARGUMENT, op->name, shoal_op_infer(&call, out));
   }

@@ -89,17 +89,17 @@ static inline shoal_status_t run_bound(bench_t *b, const shoal_op_t *op,
   for (int32_t i = 0; i < input_count; ++i) {
     in[i] = (shoal_type_t){inputs[i].dtype, inputs[i].shape};
   }
-  shoal_call_t call = {op, input_count, op->output_count, in, NULL, attrs};
+  shoal_call_t call = {op, input_count, shoal_op_outputs(op, attrs), in, NULL, attrs};
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&call, out));
   call.outputs = out;
-  for (int32_t i = 0; i < op->output_count; ++i) {
+  for (int32_t i = 0; i < shoal_op_outputs(op, attrs); ++i) {
     out_outputs[i] = new_tensor(b, out[i].dtype, out[i].shape, fill);
   }
   const int64_t bytes = op->workspace ? op->workspace(&call) : 0;
   void *workspace = guarded(b, bytes, fill);
   SHOAL_RETURN_IF_ERROR(op->kernel(&call, inputs, out_outputs, workspace));
   check_guard(workspace, bytes, op->name);
-  for (int32_t i = 0; i < op->output_count; ++i) {
+  for (int32_t i = 0; i < shoal_op_outputs(op, attrs); ++i) {
     check_guard(out_outputs[i].data, bytes_of(out[i].dtype, &out[i].shape), op->name);
   }
   return NULL;

@@ -107,13 +107,13 @@ static UNUSED void expect_way(const shoal_plan_t *plan, const char *node, const 
                               const char *expected) {
   const shoal_choice_t *choice = choice_of(plan, "train", node, axis);
   const shoal_graph_t *graph = shoal_model_find_graph(plan->model, "train");
-  const shoal_op_t *op = NULL;
+  const shoal_node_t *found = NULL;
   for (int64_t n = 0; n < graph->nodes.count; ++n)
-    if (strcmp(graph->nodes.items[n].name, node) == 0) op = graph->nodes.items[n].op;
+    if (strcmp(graph->nodes.items[n].name, node) == 0) found = &graph->nodes.items[n];
   shoal_arena_t arena;
   shoal_arena_init(shoal_allocator_system(), &arena);
   const char *text = "";
-  if (choice->way) assert_ok(shoal_way_print(op, choice->way, &arena, &text));
+  if (choice->way) assert_ok(shoal_way_print(found->op, found->attrs, choice->way, &arena, &text));
   if (strcmp(text, expected) != 0)
     fail_msg("node '%s' along %s: '%s', expected '%s'", node, axis, text, expected);
   shoal_arena_deinit(&arena);

@@ -15,8 +15,7 @@ static shoal_call_t parse_key(bench_t *b, const char *key) {
   shoal_scan_init("key", key, &scan);
   assert_true(shoal_scan_word(&scan, name, sizeof name));
   const shoal_op_t *op = bench_op(b, name);
-  shoal_type_t *types =
-      SHOAL_NEW(&b->arena, shoal_type_t, SHOAL_CASE_MAX_INPUTS + op->output_count);
+  shoal_type_t *types = SHOAL_NEW(&b->arena, shoal_type_t, 4 * SHOAL_CASE_MAX_INPUTS);
   shoal_attr_value_t *attrs = NULL;
   int32_t count = 0;
   while (count < SHOAL_CASE_MAX_INPUTS && !shoal_scan_at_end(&scan) &&
@@ -29,7 +28,7 @@ static shoal_call_t parse_key(bench_t *b, const char *key) {
   assert_ok(shoal_scan_status(&scan));
   shoal_call_t call = {.op = op,
                        .input_count = count,
-                       .output_count = op->output_count,
+                       .output_count = shoal_op_outputs(op, attrs),
                        .inputs = types,
                        .attrs = attrs};
   assert_ok(shoal_op_infer(&call, types + count));

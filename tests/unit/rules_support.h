@@ -38,11 +38,12 @@ static inline const shoal_op_t *bench_op(bench_t *b, const char *name) {
 // A call on the whole, with the types of its outputs.
 static inline shoal_call_t bench_call(bench_t *b, const shoal_op_t *op, const char *text) {
   shoal_case_t *example = SHOAL_NEW(&b->arena, shoal_case_t, 1);
-  shoal_type_t *outputs = SHOAL_NEW(&b->arena, shoal_type_t, op->output_count);
   assert_ok(shoal_case_parse(op, text, &b->arena, example));
+  const int32_t output_count = shoal_op_outputs(op, example->attrs);
+  shoal_type_t *outputs = SHOAL_NEW(&b->arena, shoal_type_t, output_count);
   shoal_call_t call = {.op = op,
                        .input_count = example->input_count,
-                       .output_count = op->output_count,
+                       .output_count = output_count,
                        .inputs = example->inputs,
                        .attrs = example->attrs};
   assert_ok(shoal_op_infer(&call, outputs));

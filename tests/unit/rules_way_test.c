@@ -4,7 +4,7 @@
 
 static shoal_way_t parse(bench_t *b, const char *op, int32_t inputs, const char *text) {
   shoal_way_t way = {0};
-  assert_ok(shoal_way_parse(text, bench_op(b, op), inputs, &b->arena, &way));
+  assert_ok(shoal_way_parse(text, bench_op(b, op), NULL, inputs, &b->arena, &way));
   return way;
 }
 
@@ -213,12 +213,13 @@ static int64_t check_operand(const shoal_call_t *call, const shoal_way_t *way, i
   return 1;
 }
 
-static void check_text(bench_t *b, const shoal_op_t *op, const shoal_way_t *way) {
+static void check_text(bench_t *b, const shoal_call_t *call, const shoal_way_t *way) {
+  const shoal_op_t *op = call->op;
   const char *text = "", *again = "";
   shoal_way_t parsed;
-  assert_ok(shoal_way_print(op, way, &b->arena, &text));
-  assert_ok(shoal_way_parse(text, op, way->input_count, &b->arena, &parsed));
-  assert_ok(shoal_way_print(op, &parsed, &b->arena, &again));
+  assert_ok(shoal_way_print(op, call->attrs, way, &b->arena, &text));
+  assert_ok(shoal_way_parse(text, op, call->attrs, way->input_count, &b->arena, &parsed));
+  assert_ok(shoal_way_print(op, call->attrs, &parsed, &b->arena, &again));
   assert_string_equal(text, again);
   assert_int_equal(parsed.any_order, way->any_order);
   assert_true(parsed.items == 0 || parsed.items == way->items);
@@ -246,7 +247,7 @@ static void test_every_way(void **state) {
       const shoal_rule_t *rule = bench_rule(&b, &call);
       for (int32_t w = 0; w < rule->way_count; ++w) {
         const shoal_way_t *way = &rule->ways[w];
-        check_text(&b, op, way);
+        check_text(&b, &call, way);
         for (int32_t d = 0; d < 16; ++d) {
           shoal_item_cut_t deal = {.unit = 1 + d % 3, .weights = d % 2 ? WEIGHTS : NULL};
           bool windows = false;
@@ -300,7 +301,7 @@ static void test_parse_errors(void **state) {
       {"{a:0*99999999999 -> out:0}", "too large"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-    shoal_status_t status = shoal_way_parse(wrong[i].text, matmul, 2, &b.arena, &way);
+    shoal_status_t status = shoal_way_parse(wrong[i].text, matmul, NULL, 2, &b.arena, &way);
     if (!status) fail_msg("parsed: %s", wrong[i].text);
     if (!strstr(shoal_status_message(status), wrong[i].part)) {
       fail_msg("%s: %s, not '%s'", wrong[i].text, shoal_status_message(status), wrong[i].part);
@@ -308,9 +309,9 @@ static void test_parse_errors(void **state) {
     shoal_status_free(status);
   }
   assert_error(INVALID_ARGUMENT, "3 inputs",
-               shoal_way_parse("{-> out:0}", matmul, 3, &b.arena, &way));
+               shoal_way_parse("{-> out:0}", matmul, NULL, 3, &b.arena, &way));
   assert_error(INVALID_ARGUMENT, "xs[2]",
-               shoal_way_parse("{xs[2]:0 -> out:0}", concat, 2, &b.arena, &way));
+               shoal_way_parse("{xs[2]:0 -> out:0}", concat, NULL, 2, &b.arena, &way));
   bench_deinit(&b);
 }
 

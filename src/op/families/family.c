@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "op/operands.h"
 #include "op/type.h"
 
 shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status) {
@@ -14,9 +15,8 @@ shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status) {
   text[0] = 0;
   const shoal_op_t *op = call->op;
   for (int32_t i = 0; i < call->input_count && used < sizeof text - 1; ++i) {
-    int32_t name = i < op->input_count ? i : op->input_count - 1;
     int length = snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "",
-                          name >= 0 ? op->inputs[name] : "?",
+                          shoal_input_name(op, call->attrs, i).name,
                           shoal_type_format(&call->inputs[i], type, sizeof type));
     used += (size_t)(length > 0 ? length : 0);
   }
@@ -26,8 +26,7 @@ shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_status_t status) {
 }
 
 static const char *input_name(const shoal_call_t *call, int32_t input) {
-  const shoal_op_t *op = call->op;
-  return op->inputs[input < op->input_count ? input : op->input_count - 1];
+  return shoal_input_name(call->op, call->attrs, input).name;
 }
 
 shoal_status_t shoal_check_floats(const shoal_call_t *call, int32_t first, int32_t count) {

@@ -1,0 +1,11 @@
+// Values of attributes, as wholes.
+#ifndef SHOAL_OP_ATTRS_H_
+#define SHOAL_OP_ATTRS_H_
+
+#include "shoal/op.h"
+
+// A copy that owns what it points to, but for places. NULL when memory is short.
+shoal_attr_value_t *shoal_attrs_copy(const shoal_op_t *op, const shoal_attr_value_t *attrs,
+                                     shoal_arena_t *arena);
+
+#endif  // SHOAL_OP_ATTRS_H_
