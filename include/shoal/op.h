@@ -199,9 +199,9 @@ struct shoal_op {
   // wherever it lets them.
   shoal_status_t (*infer)(const shoal_call_t *call, shoal_type_t *out_types);
   // Optional. Of an integer input, by its number among the record's names, that holds indices: how
-  // many there are, so that its elements lie in [0, that many). 0: the input holds no indices. Asked of calls on the whole; test data and
-  // rule discovery draw from the whole range. NULL: nothing is known, they keep to 0 and 1, and to
-  // what the kernel accepts.
+  // many there are, so that its elements lie in [0, that many). 0: the input holds no indices.
+  // Asked of calls on the whole; test data and rule discovery draw from the whole range. NULL:
+  // nothing is known, they keep to 0 and 1, and to what the kernel accepts.
   int64_t (*index_count)(const shoal_call_t *call, int32_t input);
   // Optional. Emits the gradient: output_grads[i] is SHOAL_NO_REF where no gradient flows; leave
   // out_input_grads[i] at SHOAL_NO_REF where none exists. NULL: refuses to be differentiated.

@@ -79,7 +79,8 @@ typedef struct shoal_node_spec {
   int line;
 } shoal_node_spec_t;
 
-// Appends a node; out_ids has room for op->output_count. The graph is unusable after an error.
+// Appends a node; out_ids has room for its outputs (shoal_op_outputs). The graph is unusable after
+// an error.
 SHOAL_MUST_USE shoal_status_t shoal_graph_append(shoal_graph_t *graph,
                                                  const shoal_node_spec_t *spec, int32_t *out_ids);
 // The same, from the op's name and named attributes, for the purpose that is open.

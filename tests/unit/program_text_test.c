@@ -132,7 +132,7 @@ static void errors_name_the_line(void **state) {
       {"value=0.5", "value=\"x\"", "expected a number"},
       {"dtype=f32}", "dtype=f32, shape=[4]}", "given twice"},
       {"(2, 0) -> (3)", "(2, 10) -> (3)", "buffer 10 is not between 0 and 9"},
-      {"(2, 0) -> (3)", "(2) -> (3)", "shoal.mul takes 2 buffers and gives 1, not 1 and 1"},
+      {"(2, 0) -> (3)", "(2) -> (3)", "shoal.mul takes 2 inputs, not 1"},
       {"(2, 0) -> (3)", "(2, -) -> (3)", "expected a whole number"},
       {"copy (1) -> (0)", "copy (1)", "copy takes 1 buffers and gives 1, not 1 and 0"},
       {"channel 1 \"y\"", "channel 2 \"y\"", "channel 2 is not between 0 and 1"},
