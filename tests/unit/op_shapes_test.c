@@ -153,6 +153,127 @@ static void triangles_and_diagonals(void **state) {
   bench_deinit(&b);
 }
 
+// Which of n elements stands at i of the border, by walking.
+static int64_t border(const char *mode, int64_t i, int64_t n) {
+  for (int64_t way = 1; i < 0 || i >= n;) {
+    if (strcmp(mode, "replicate") == 0) return i < 0 ? 0 : n - 1;
+    if (strcmp(mode, "circular") == 0) {
+      i += i < 0 ? n : -n;
+    } else {
+      i = i < 0 ? -i : 2 * (n - 1) - i;
+    }
+    assert_true(++way < 9);
+  }
+  return i;
+}
+
+static void borders(void **state) {
+  (void)state;
+  static const char *const modes[] = {"reflect", "replicate", "circular"};
+  bench_t b;
+  bench_init(&b);
+  const shoal_shape_t shape = SHOAL_SHAPE(3, 4);
+  const shoal_attr_t before = PAIR("before", 2, 3), after = PAIR("after", 0, 3);
+  for (int32_t k = 0; k < DTYPE_COUNT * 3; ++k) {
+    const char *mode = modes[k % 3];
+    const shoal_attr_t how = shoal_attr_string("mode", mode);
+    shoal_tensor_t x = random_tensor(&b, DTYPES[k / 3], shape, 2, 1), out[1], back[1];
+    assert_ok(run_named(&b, "shoal.edges", TENSORS(x), ATTRS(before, after, how), out, NULL));
+    double sums[12] = {0};
+    assert_int_equal(shoal_shape_count(&out->shape), 5 * 10);
+    for (int64_t i = 0; i < 50; ++i) {
+      const int64_t from = border(mode, i / 10 - 2, 3) * 4 + border(mode, i % 10 - 3, 4);
+      check_near(at(out, i), at(&x, from), 0, mode, i);
+      sums[from] += at(out, i);
+    }
+    if (!shoal_dtype_is_float(DTYPES[k / 3])) continue;
+    assert_ok(
+        run_named(&b, "shoal.edges_grad", TENSORS(*out), ATTRS(before, after, how), back, NULL));
+    const double tolerance = 8 * shoal_dtype_epsilon(DTYPES[k / 3]);
+    for (int64_t i = 0; i < 12; ++i) check_near(at(back, i), sums[i], tolerance, mode, i);
+  }
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, shape, 2, 1), out[1];
+  const shoal_attr_t none = PAIR("after", 0, 0);
+  assert_error(INVALID_ARGUMENT, "mode 'refelct' is none of reflect",
+               run_named(&b, "shoal.edges", TENSORS(x),
+                         ATTRS(before, none, shoal_attr_string("mode", "refelct")), out, NULL));
+  assert_error(INVALID_ARGUMENT, "a border of 4 elements along dim 1 cannot be made of 4 (reflect)",
+               run_named(&b, "shoal.edges", TENSORS(x),
+                         ATTRS(PAIR("before", 0, 4), none, shoal_attr_string("mode", "reflect")),
+                         out, NULL));
+  assert_error(INVALID_ARGUMENT, "to leave some out, slice",
+               run_named(&b, "shoal.edges", TENSORS(x),
+                         ATTRS(PAIR("before", 0, -1), none, shoal_attr_string("mode", "circular")),
+                         out, NULL));
+  bench_deinit(&b);
+}
+
+static void strides(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const shoal_shape_t shape = SHOAL_SHAPE(7, 5);
+  for (int32_t k = 0; k < DTYPE_COUNT * 4; ++k) {
+    const int64_t step = 1 + k % 4, start = step - 1, rows = (7 - start + step - 1) / step;
+    const shoal_attr_t from = PAIR("start", start, 1), by = PAIR("step", step, 3);
+    shoal_tensor_t x = random_tensor(&b, DTYPES[k / 4], shape, 2, 1), out[1], back[1];
+    assert_ok(run_named(&b, "shoal.stride", TENSORS(x), ATTRS(from, by), out, NULL));
+    assert_ok(run_named(&b, "shoal.stride_grad", TENSORS(*out),
+                        ATTRS(from, by, shoal_attr_shape("shape", &shape)), back, NULL));
+    assert_int_equal(out->shape.dims[0], rows);
+    assert_int_equal(out->shape.dims[1], 2);
+    for (int64_t i = 0; i < 35; ++i) {
+      const int64_t row = i / 5 - start, column = i % 5 - 1;
+      const bool on = row >= 0 && row % step == 0 && column >= 0 && column % 3 == 0;
+      check_near(at(back, i), on ? at(&x, i) : 0, 0, "stride_grad", i);
+      if (on) check_near(at(out, row / step * 2 + column / 3), at(&x, i), 0, "stride", i);
+    }
+  }
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, shape, 2, 1), out[1];
+  assert_error(INVALID_ARGUMENT, "along dim 0, start 2 is not in [0, 2)",
+               run_named(&b, "shoal.stride", TENSORS(x),
+                         ATTRS(PAIR("start", 2, 0), PAIR("step", 2, 1)), out, NULL));
+  assert_error(
+      INVALID_ARGUMENT, "dim 1 has 5 steps, not 4",
+      run_named(&b, "shoal.stride", TENSORS(x),
+                ATTRS(PAIR("start", 0, 0), PAIR("step", 1, 1), PAIR("shape", 7, 4)), out, NULL));
+  bench_deinit(&b);
+}
+
+static void unfolds(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const shoal_shape_t shape = SHOAL_SHAPE(2, 9, 3);
+  const shoal_attr_t size = shoal_attr_int("size", 4), axis = shoal_attr_int("axis", -2);
+  for (int32_t k = 0; k < DTYPE_COUNT * 3; ++k) {
+    const int64_t step = 1 + k % 3, windows = 5 / step + 1;
+    const shoal_attr_t by = shoal_attr_int("step", step);
+    shoal_tensor_t x = random_tensor(&b, DTYPES[k / 3], shape, 2, 1), out[1], back[1];
+    assert_ok(run_named(&b, "shoal.unfold", TENSORS(x), ATTRS(axis, size, by), out, NULL));
+    assert_int_equal(shoal_shape_count(&out->shape), 2 * windows * 3 * 4);
+    double sums[54] = {0};
+    for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
+      int64_t to[4];
+      unravel(&out->shape, i, to);
+      const int64_t from = (to[0] * 9 + to[1] * step + to[3]) * 3 + to[2];
+      check_near(at(out, i), at(&x, from), 0, "unfold", i);
+      sums[from] += at(out, i);
+    }
+    if (!shoal_dtype_is_float(DTYPES[k / 3])) continue;
+    assert_ok(run_named(&b, "shoal.fold", TENSORS(*out),
+                        ATTRS(axis, size, by, shoal_attr_shape("shape", &shape)), back, NULL));
+    const double tolerance = 8 * shoal_dtype_epsilon(DTYPES[k / 3]);
+    for (int64_t i = 0; i < 54; ++i) check_near(at(back, i), sums[i], tolerance, "fold", i);
+  }
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, shape, 2, 1), out[1];
+  assert_error(
+      INVALID_ARGUMENT, "a window of 4 elements does not fit into 3",
+      run_named(&b, "shoal.unfold", TENSORS(x),
+                ATTRS(shoal_attr_int("axis", 2), size, shoal_attr_int("step", 1)), out, NULL));
+  bench_deinit(&b);
+}
+
 static void one_hots(void **state) {
   (void)state;
   bench_t b;
@@ -178,7 +299,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pads_with_a_value), cmocka_unit_test(stacks),
       cmocka_unit_test(flips_and_rolls),   cmocka_unit_test(triangles_and_diagonals),
-      cmocka_unit_test(one_hots),
+      cmocka_unit_test(one_hots),          cmocka_unit_test(borders),
+      cmocka_unit_test(strides),           cmocka_unit_test(unfolds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,33 @@ static const expected_t EXPECTED[] = {
      "{x:0 -> out:sum}~ {x:1 -> out:0}~ {x:2 -> out:sum}~ {x:sum -> out:sum}"},
     {"diagonal_grad", "f64[2,3] ; offset=-1, shape=[2,4,3]",
      "{dy:0 -> dx:0}~ {-> dx:1}~ {-> dx:2}~ {dy:sum -> dx:sum}"},
+    {"edges", "f32[8,64,32,32] ; before=[0,0,1,1], after=[0,0,1,1], mode=\"reflect\"",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:sum -> out:sum}"},
+    {"edges_grad", "f32[8,34] ; before=[0,1], after=[0,1], mode=\"circular\"",
+     "{dy:0 -> dx:0}~ {dy:sum -> dx:sum}"},
+    {"stride", "f32[64,4096,128] ; start=[0,1,0], step=[1,2,1]",
+     "{x:0 -> out:0}~ {x:1/2 -> out:1}~ {x:2 -> out:2}~ {x:sum -> out:sum}"},
+    {"stride", "f32[2,9,5] ; start=[0,1,0], step=[1,2,1]",  // a row is left over
+     "{x:0 -> out:0}~ {x:1/2#4 -> out:1} {x:2 -> out:2}~ {x:sum -> out:sum}"},
+    {"stride_grad", "f32[64,2048] ; start=[0,1], step=[1,2], shape=[64,4096]",
+     "{dy:0 -> dx:0}~ {dy:1 -> dx:1/2}~ {dy:sum -> dx:sum}"},
+    {"unfold", "f32[32,1000] ; axis=1, size=5, step=1",
+     "{x:0 -> out:0}~ {x:1#996+0+4 -> out:1} {-> out:2}~ {x:sum -> out:sum}"},
+    {"unfold", "f32[8,64,60] ; axis=1, size=4, step=4",  // patches
+     "{x:0 -> out:0}~ {x:1/4 -> out:1} {x:2 -> out:2}~ {-> out:3}~ {x:sum -> out:sum}"},
+    {"fold", "f32[2,4,3,3] ; axis=1, size=3, step=2, shape=[2,9,3]",
+     "{dy:0 -> dx:0}~ {dy:1+1+0 -> dx:1/2#4} {dy:2 -> dx:2}~ {dy:3 -> dx:sum}~ "
+     "{dy:sum -> dx:sum}"},
+    // order and segments
+    {"sort", "f32[64,1000,3] ; axis=1",
+     "{x:0 -> values:0, indices:0}~ {x:2 -> values:2, indices:2}~"},
+    {"top_k", "f32[512,64] ; k=2, axis=-1", "{x:0 -> values:0, indices:0}~"},
+    {"segment_sum", "f32[100000,64], i32[100000]<5000 ; segments=5000",
+     "{x:0, ids:0 -> out:sum}~ {x:1 -> out:1}~ {-> out:0}~ {x:sum -> out:sum}"},
+    {"segment_max", "f32[100000,64], i32[100000]<5000 ; segments=5000",
+     "{x:0, ids:0 -> out:max}~ {x:1 -> out:1}~ {-> out:0}~"},
+    {"segment_softmax", "f32[100000,8], i32[100000]<90000 ; segments=90000",  // hardly any alike
+     "{x:1 -> out:1}~"},
     // by index
     {"gather", "f32[3,5,2], i32[7,4]<5 ; axis=1",
      "{x:0 -> out:0}~ {x:1 -> out:sum}~ {x:2 -> out:3}~ {ids:0 -> out:1}~ {ids:1 -> out:2}~ "
