@@ -27,6 +27,8 @@ check "offloaded, the host cannot read the device" \
 check "computed in tiles of queries, which are gathered" \
   "seed=9 ranks=2 none; i0=f32[3,1,8,3]; i1=f32[3,1,8,3]; v0=attention(i0,i1,i1){causal=1}; mesh context=2; pin i0 context:2; decide way */attention context=$way; decide tile v* auto 2"
 check "copies are gathered again" "seed=9 ranks=3 sgd; $chain; decide keep v0/attention.out redo"
+check "merged in the graph, the parts on other ranks" \
+  "seed=12 ranks=6 sgd; i0=f32[3,5]; s0=f32[3,5,4]; s1=f32[3,5]; v0=add(s1,i0); v1=lse_merge(s0,v0); v2=tanh(v1); mesh a=2,b=3; pin s0 b:0,a:1; pin s1 b:0; decide way v1/lse_merge b={value:0, lse:0 -> out:lse, lse:lse}"
 
 # Few queries, many keys: completion finds it cheaper than gathering keys, and than the phases of the composite way.
 few="seed=10 ranks=3 sgd; i0=f64[2,2,3,4]; s0=f64[2,2,17,4]; s1=f64[2,2,17,4]; v0=attention(i0,s0,s1){causal=0}; mesh context=3; pin s0 context:2; pin s1 context:2"

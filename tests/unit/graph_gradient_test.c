@@ -357,9 +357,42 @@ static void one_of_several_outputs(void **state) {
   }
 }
 
+// Parts of an attention that have seen nothing get no gradient, whatever they hold.
+static void parts_that_saw_nothing(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "f");
+  shoal_value_t value = shoal_input(g, "value", SHOAL_F64, SHOAL_SHAPE(2, 3, 1)), gradients[2];
+  shoal_value_t lse = shoal_input(g, "lse", SHOAL_F64, SHOAL_SHAPE(2, 3)), merged[2];
+  shoal_node_add(g, "shoal.lse_merge", 2, ((shoal_value_t[]){value, lse}), 0, NULL, 2, merged);
+  const shoal_attr_t all = shoal_attr_ints("dims", 2, (int64_t[]){0, 1});
+  shoal_value_t loss;
+  shoal_node_add(g, "shoal.reduce_sum", 1, &merged[0], 1, &all, 1, &loss);
+  shoal_gradients(g, loss, 2, ((shoal_value_t[]){value, lse}), gradients);
+  assert_ok(shoal_model_verify(model));
+  shoal_interpreter_t *in;
+  assert_ok(shoal_interpreter_create(model, NULL, &in));
+  const double none = -INFINITY, lses[] = {0, none, 1, log(3), none, none};
+  const double values[] = {1, NAN, 5, 3, NAN, NAN};
+  assert_ok(shoal_interpreter_feed(in, "value", values, sizeof values));
+  assert_ok(shoal_interpreter_feed(in, "lse", lses, sizeof lses));
+  assert_ok(shoal_interpreter_run(in, "f"));
+  // Weights 1/4 and 3/4 of 1 and 3, which are 2.5 together; nothing; all of the first.
+  const double by_value[] = {0.25, 0, 1, 0.75, 0, 0}, by_lse[] = {-0.375, 0, 0, 0.375, 0, 0};
+  shoal_tensor_t t[2];
+  for (int k = 0; k < 2; ++k) assert_ok(shoal_interpreter_value(in, gradients[k].id, &t[k]));
+  for (int64_t i = 0; i < 6; ++i) {
+    assert_true(fabs(element(t[0], i) - by_value[i]) < 1e-12);
+    assert_true(fabs(element(t[1], i) - by_lse[i]) < 1e-12);
+  }
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_zeros_and_pruning),
+      cmocka_unit_test(parts_that_saw_nothing),
       cmocka_unit_test(one_of_several_outputs),
       cmocka_unit_test(every_case),
   };

@@ -6,7 +6,9 @@
 // part whose lse is -inf has seen nothing and counts for nothing; where all are, out is 0 and lse
 // -inf. Half-size floats are added in f32; lse is f32 for them.
 //   value [N, .., D]   lse [N, ..] or [N, .., 1]   ->   out [.., D]   lse [..] or [.., 1]
-// Lowering puts it behind the exchange of such parts; a graph may have it, too.
+// Lowering puts it behind the exchange of such parts; a graph may have it, too. Its gradient:
+//   p[i] = exp(lse[i] - lse),  dvalue[i] = p[i] dout,
+//   dlse[i] = p[i] (sum over D of dout (value[i] - out) + dlse)
 #ifndef KERNELS_HERE
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
@@ -48,6 +50,39 @@ static int64_t lse_merge_workspace(const shoal_call_t *call) {
   return shoal_align64(call->inputs[LSE].shape.dims[0] * element);
 }
 
+// Logarithms as [.., 1].
+static shoal_ref_t emit_rows(shoal_emitter_t *e, shoal_ref_t lse, int32_t rank) {
+  return shoal_emit_type(e, lse).shape.rank == rank ? lse : shoal_emit_unsqueeze(e, lse, rank - 1);
+}
+
+// What has seen nothing gets no gradient, whatever its value is.
+OP_GRADIENT(lse_merge) {
+  const shoal_dtype_t dtype = call->inputs[VALUE].dtype, wide = shoal_statistics_dtype(dtype);
+  const int32_t rank = call->inputs[VALUE].shape.rank;
+  const shoal_ref_t lse = emit_rows(e, in[LSE], rank), zero = shoal_emit_scalar(e, wide, 0);
+  const shoal_ref_t nothing =
+      shoal_emit_binary(e, "shoal.less", lse, shoal_emit_scalar(e, wide, -1e30));
+  const shoal_ref_t p = shoal_emit_unary(
+      e, "shoal.exp", shoal_emit_binary(e, "shoal.sub", lse, emit_rows(e, out[1], rank - 1)));
+  shoal_ref_t slope = SHOAL_NO_REF;  // dlse[i] = p[i] * slope
+  if (grads[0] != SHOAL_NO_REF) {
+    const shoal_ref_t dout = shoal_emit_cast(e, grads[0], wide);
+    const shoal_ref_t apart = shoal_emit_binary(e, "shoal.sub", shoal_emit_cast(e, in[VALUE], wide),
+                                                shoal_emit_cast(e, out[0], wide));
+    slope = shoal_emit_reduce(e, "shoal.reduce_sum", shoal_emit_binary(e, "shoal.mul", apart, dout),
+                              rank - 1, true);
+    in_grads[VALUE] = shoal_emit_cast(
+        e, shoal_emit_binary(e, "shoal.mul", shoal_emit_where(e, nothing, zero, p), dout), dtype);
+  }
+  if (grads[1] != SHOAL_NO_REF) {
+    const shoal_ref_t more = emit_rows(e, grads[1], rank - 1);
+    slope = slope == SHOAL_NO_REF ? more : shoal_emit_binary(e, "shoal.add", slope, more);
+  }
+  const shoal_ref_t dlse =
+      shoal_emit_where(e, nothing, zero, shoal_emit_binary(e, "shoal.mul", p, slope));
+  in_grads[LSE] = shoal_emit_reshape(e, dlse, &call->inputs[LSE].shape);
+}
+
 OP_KERNEL(lse_merge) {
   typedef void (*merge_fn_t)(const merge_t *m, const shoal_tensor_t *in, const shoal_tensor_t *out,
                              void *weights);
@@ -67,6 +102,7 @@ const shoal_op_t shoal_op_lse_merge = {
     SHOAL_OP_INPUTS("value", "lse"),
     SHOAL_OP_OUTPUTS("out", "lse"),
     .infer = lse_merge_infer,
+    .gradient = lse_merge_gradient,
     .cost = lse_merge_cost,
     .workspace = lse_merge_workspace,
     .kernel = lse_merge_kernel,
