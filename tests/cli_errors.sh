@@ -36,14 +36,14 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-for command in train run plan simulate explain rules schedule check layout perf slurm-watch info; do
+for command in train run plan simulate explain ops rules schedule check layout perf slurm-watch info; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
   head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
   grep -q -- '--help' out || fail "$command --help does not list itself"
   [ -s err ] && fail "$command --help talks on stderr"
 done
-[ "$(grep -c '^  ' help)" = 12 ] || fail "a command is missing in this test: $(cat help)"
+[ "$(grep -c '^  ' help)" = 13 ] || fail "a command is missing in this test: $(cat help)"
 
 # ---- commands and options -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai
@@ -196,6 +196,30 @@ python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]
 # ---- rules, layout, run -------------------------------------------------------------------------------
 bad NOT_FOUND "there is no op 'shoal.matmull'" "did you mean 'shoal.matmul'?" rules matmull
 bad INVALID_ARGUMENT "one op, not 2" "" rules add mul
+bad NOT_FOUND "there is no op 'shoal.sofmax'" "did you mean 'shoal.softmax'?" ops sofmax
+bad INVALID_ARGUMENT "one name, not 2" "shoal ops [NAME]" ops add mul
+bad INVALID_ARGUMENT "'yaml' is not one of text, json" "" ops add --format yaml
+
+# ---- ops: the list has every op once, by family; one op is told whole; both as JSON ----------------------
+"$shoal" ops >list || fail "shoal ops"
+grep -qx "Norms and softmax" list || fail "shoal ops names no family"
+grep -qE "^  softmax +[A-Za-z]" list || fail "shoal ops does not list softmax"
+"$shoal" ops --format json >all.json || fail "shoal ops --format json"
+[ "$(grep -c '"name": "shoal\.' all.json)" = "$(grep -c '^  [a-z]' list)" ] || fail "the lists of ops differ"
+[ -z "$(grep -oE '^  [a-z0-9_]+' list | sort | uniq -d)" ] || fail "shoal ops lists an op twice"
+tail -1 list | grep -q "^$(grep -c '^  [a-z]' list) ops" || fail "shoal ops counts $(tail -1 list)"
+"$shoal" ops pad >one || fail "shoal ops pad"
+for line in 'family  *Shapes' 'inputs  *x' 'outputs  *out' '.*value, real = 0: ' 'gradient  *yes' 'decomposition  *none' \
+  '  {x:0@1..4 -> out:0}.*'; do
+  grep -qE "^$line" one || fail "shoal ops pad does not say '$line': $(cat one)"
+done
+"$shoal" ops shoal.pad --format json >one.json || fail "shoal ops shoal.pad --format json"
+for text in '"default": "0"' '"gradient": "yes"' '"decomposition": null' '{x:0@1..4 -> out:0}'; do
+  grep -qF "$text" one.json || fail "shoal ops pad --format json lacks $text"
+done
+if command -v python3 >/dev/null; then
+  for file in all.json one.json; do python3 -m json.tool $file >/dev/null || fail "$file is no JSON"; done
+fi
 bad INVALID_ARGUMENT "--shape is missing" "--shape" layout
 bad INVALID_ARGUMENT "cannot read 'x'" "10,768" layout --shape 3,x --mesh a=2 --layout a:0
 bad NOT_FOUND "no axis 'b'" "did you mean 'a'?" layout --shape 3 --mesh a=2 --layout b:0

@@ -4,9 +4,12 @@
 //   shoal_opgen --header FILE --source FILE
 //
 // For each native op "shoal.name" there is a function shoal_name_at(graph, inputs.., attributes..,
-// file, line) and a macro shoal_name that passes the caller's file and line. Attributes with a
-// default and those that speak of parts (places, counts) are left out: shoal_node_add takes them by
-// name.
+// file, line) and a macro shoal_name that passes the caller's file and line. It takes what must be
+// given. Where something may be left out - optional inputs, attributes with a default - a second
+// pair, shoal_name_with, takes a struct of that, in which zero is the default. Places speak of
+// parts and are never given by hand. An op whose attributes say how many outputs it has takes their
+// number and an array.
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,19 +20,39 @@ static const char *short_name(const shoal_op_t *op) {
   return strchr(op->name, '.') + 1;
 }
 
-static bool is_typed(const shoal_attr_schema_t *attr) {
-  return !attr->optional && attr->kind != SHOAL_ATTR_PLACE && attr->role != SHOAL_ROLE_COUNT;
+static bool is_required(const shoal_attr_schema_t *attr) {
+  return !attr->optional && attr->kind != SHOAL_ATTR_PLACE;
 }
 
-// C type of an attribute, and the expression that makes it a shoal_attr_t.
+// Is it a field of the options?
+static bool is_chosen(const shoal_attr_schema_t *attr) {
+  return attr->optional && attr->kind != SHOAL_ATTR_PLACE && strcmp(attr->name, "with") != 0;
+}
+
+static bool has_options(const shoal_op_t *op) {
+  for (int32_t i = 0; i < op->attr_count; ++i)
+    if (is_chosen(&op->attrs[i])) return true;
+  return op->optional > 0;
+}
+
+// A list that may be longer than a shape.
+static bool is_long(const shoal_attr_schema_t *attr) {
+  return attr->kind == SHOAL_ATTR_INTS && attr->role == SHOAL_ROLE_POSITIONS;
+}
+
+static int32_t required_inputs(const shoal_op_t *op) {
+  return op->input_count - op->optional;
+}
+
+// C type of an attribute, the function that makes it a shoal_attr_t, and how a field is not zero.
 static const struct {
-  const char *type, *make;
+  const char *type, *make, *address, *is_given;
 } kinds[] = {
-    [SHOAL_ATTR_INT] = {"int64_t ", "shoal_attr_int(\"%s\", %s)"},
-    [SHOAL_ATTR_INTS] = {"shoal_shape_t ", "shoal_attr_shape(\"%s\", &%s)"},
-    [SHOAL_ATTR_REAL] = {"double ", "shoal_attr_real(\"%s\", %s)"},
-    [SHOAL_ATTR_STRING] = {"const char *", "shoal_attr_string(\"%s\", %s)"},
-    [SHOAL_ATTR_DTYPE] = {"shoal_dtype_t ", "shoal_attr_dtype(\"%s\", %s)"},
+    [SHOAL_ATTR_INT] = {"int64_t ", "shoal_attr_int", "", " != 0"},
+    [SHOAL_ATTR_INTS] = {"shoal_shape_t ", "shoal_attr_shape", "&", ".rank > 0"},
+    [SHOAL_ATTR_REAL] = {"double ", "shoal_attr_real", "", " != 0"},
+    [SHOAL_ATTR_STRING] = {"const char *", "shoal_attr_string", "", ""},
+    [SHOAL_ATTR_DTYPE] = {"shoal_dtype_t ", "shoal_attr_dtype", "", " != SHOAL_F64"},
 };
 
 // Adds `text` as comment lines of at most 100 columns.
@@ -56,16 +79,43 @@ static void add_comment(shoal_text_t *out, const char *indent, const char *text)
   shoal_text_add(out, "\n");
 }
 
-static void add_doc(shoal_text_t *out, const shoal_op_t *op) {
+// Adds a comment line of its own, made like printf.
+__attribute__((format(printf, 2, 3))) static void add_note(shoal_text_t *out, const char *format,
+                                                           ...) {
+  char line[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  add_comment(out, "  ", line);
+}
+
+static void add_doc(shoal_text_t *out, const shoal_op_t *op, const shoal_op_description_t *d) {
   add_comment(out, "", op->doc);
   for (int32_t i = 0; i < op->attr_count; ++i) {
-    if (!is_typed(&op->attrs[i])) continue;
-    shoal_text_t line;
-    shoal_text_init(out->allocator, &line);
-    shoal_text_addf(&line, "%s: %s", op->attrs[i].name, op->attrs[i].doc);
-    add_comment(out, "  ", shoal_text_string(&line));
-    shoal_text_deinit(&line);
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (attr->kind == SHOAL_ATTR_PLACE) {
+      add_note(out, "%s: %s", attr->name, d->attrs[i].role);
+    } else if (is_required(attr)) {
+      add_note(out, "%s: %s", attr->name, attr->doc);
+    } else if (is_chosen(attr)) {
+      add_note(out, "%s = %s: %s", attr->name, d->attrs[i].fallback, attr->doc);
+    }
   }
+  for (int32_t i = required_inputs(op); i < op->input_count; ++i) {
+    add_note(out, "%s is optional.", op->inputs[i]);
+  }
+  if (op->output_number) add_note(out, "How many outputs there are, the attributes say.");
+  const char *gradient = d->gradient;
+  if (strcmp(gradient, "no") == 0) {
+    add_note(out, "Not differentiable.");
+  } else if (strcmp(gradient, "none flows") == 0) {
+    add_note(out, "No gradient flows through it.");
+  } else {
+    const bool plain = strcmp(gradient, "yes") == 0;
+    add_note(out, "Differentiable%s%s.", plain ? "" : ", ", plain ? "" : gradient);
+  }
+  if (op->uncut) add_note(out, "Not cut: %s", op->uncut);
 }
 
 // Adds a declaration, broken behind commas at 100 columns.
@@ -84,11 +134,19 @@ static void add_wrapped(shoal_text_t *out, const char *text) {
   }
 }
 
-static void add_signature(shoal_text_t *out, const shoal_op_t *op) {
-  const bool single = op->output_count == 1;
-  shoal_text_addf(out, "%s shoal_%s_at(shoal_graph_t *graph", single ? "shoal_value_t" : "void",
-                  short_name(op));
-  for (int32_t i = 0; i < op->input_count; ++i) {
+static void add_parameter(shoal_text_t *out, const shoal_attr_schema_t *attr) {
+  if (is_long(attr)) {
+    shoal_text_addf(out, "int32_t %s_count, const int64_t *%s", attr->name, attr->name);
+  } else {
+    shoal_text_addf(out, "%s%s", kinds[attr->kind].type, attr->name);
+  }
+}
+
+static void add_signature(shoal_text_t *out, const shoal_op_t *op, bool with) {
+  const bool varies = op->output_number != NULL, single = op->output_count == 1 && !varies;
+  shoal_text_addf(out, "%s shoal_%s%s_at(shoal_graph_t *graph", single ? "shoal_value_t" : "void",
+                  short_name(op), with ? "_with" : "");
+  for (int32_t i = 0; i < required_inputs(op); ++i) {
     if (op->variadic && i == op->input_count - 1) {
       shoal_text_addf(out, ", int32_t count, const shoal_value_t *%s", op->inputs[i]);
     } else {
@@ -96,29 +154,72 @@ static void add_signature(shoal_text_t *out, const shoal_op_t *op) {
     }
   }
   for (int32_t i = 0; i < op->attr_count; ++i) {
-    if (!is_typed(&op->attrs[i])) continue;
-    shoal_text_addf(out, ", %s%s", kinds[op->attrs[i].kind].type, op->attrs[i].name);
+    if (!is_required(&op->attrs[i])) continue;
+    shoal_text_add(out, ", ");
+    add_parameter(out, &op->attrs[i]);
   }
-  for (int32_t i = 0; i < op->output_count && !single; ++i) {
+  if (with) shoal_text_addf(out, ", const shoal_%s_options_t *options", short_name(op));
+  if (varies) {
+    shoal_text_addf(out, ", int32_t output_count, shoal_value_t *out_%s",
+                    op->output_count == 1 ? op->outputs[0] : "outputs");
+  }
+  for (int32_t i = 0; i < op->output_count && !single && !varies; ++i) {
     shoal_text_addf(out, ", shoal_value_t *out_%s", op->outputs[i]);
   }
   shoal_text_add(out, ", const char *file, int line)");
 }
 
-static void add_declaration(shoal_text_t *out, const shoal_op_t *op) {
-  shoal_text_add(out, "\n");
-  add_doc(out, op);
+// The struct of what may be left out.
+static void add_options(shoal_text_t *out, const shoal_op_t *op, const shoal_op_description_t *d) {
+  shoal_text_addf(out, "typedef struct shoal_%s_options {\n", short_name(op));
+  for (int32_t i = required_inputs(op); i < op->input_count; ++i) {
+    shoal_text_addf(out, "  shoal_value_t %s;  // zero: left out\n", op->inputs[i]);
+  }
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (!is_chosen(attr)) continue;
+    shoal_text_add(out, "  ");
+    add_parameter(out, attr);
+    const char *fallback = d->attrs[i].fallback;
+    const bool zero = strcmp(fallback, "0") == 0;
+    const char *nothing = attr->kind == SHOAL_ATTR_STRING ? "NULL"
+                          : attr->kind == SHOAL_ATTR_INTS ? "no dims"
+                                                          : "0";
+    if (zero) {
+      shoal_text_add(out, ";\n");
+    } else {
+      shoal_text_addf(out, ";  // %s means %s\n", nothing, fallback);
+    }
+  }
+  shoal_text_addf(out, "} shoal_%s_options_t;\n", short_name(op));
+}
+
+static void add_function(shoal_text_t *out, const shoal_op_t *op, bool with) {
+  const char *name = short_name(op), *suffix = with ? "_with" : "";
   shoal_text_t line;
   shoal_text_init(out->allocator, &line);
   shoal_text_add(&line, "SHOAL_API ");
-  add_signature(&line, op);
+  add_signature(&line, op, with);
   add_wrapped(out, shoal_text_string(&line));
   shoal_text_deinit(&line);
-  shoal_text_addf(out, ";\n#define shoal_%s(...) shoal_%s_at(__VA_ARGS__, SHOAL_HERE)\n",
-                  short_name(op), short_name(op));
+  shoal_text_addf(out, ";\n#define shoal_%s%s(...) shoal_%s%s_at(__VA_ARGS__, SHOAL_HERE)\n", name,
+                  suffix, name, suffix);
 }
 
-static void add_header(shoal_text_t *out, const shoal_registry_t *registry) {
+static void add_declaration(shoal_text_t *out, const shoal_op_t *op,
+                            const shoal_op_description_t *d) {
+  shoal_text_add(out, "\n");
+  add_doc(out, op, d);
+  add_function(out, op, false);
+  if (!has_options(op)) return;
+  add_options(out, op, d);
+  add_function(out, op, true);
+}
+
+static shoal_status_t add_header(shoal_text_t *out, const shoal_registry_t *registry) {
+  shoal_arena_t *arena = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_status_t status = NULL;
   shoal_text_add(
       out,
       "// Shoal, ops: typed builders of the native ops. Generated by tools/opgen from the op "
@@ -126,56 +227,104 @@ static void add_header(shoal_text_t *out, const shoal_registry_t *registry) {
       "//\n"
       "// shoal_NAME(graph, inputs.., attributes..) adds a node and returns its value; ops with "
       "several results\n"
-      "// write them through out pointers, of which any may be NULL. Attributes with defaults are "
-      "left out:\n"
-      "// shoal_node_add takes them by name. Errors are kept by the model, with the caller's file "
-      "and line.\n"
+      "// write them through out pointers, of which any may be NULL. What may be left out - "
+      "optional "
+      "inputs, and\n"
+      "// attributes with a default, written \"name = default\" - is given to shoal_NAME_with in a "
+      "struct, where zero is\n"
+      "// the default: shoal_pad_with(g, x, start, shape, &(shoal_pad_options_t){.value = 1}). "
+      "Where "
+      "the default is\n"
+      "// another number, zero itself goes by name, through shoal_node_add. `shoal ops NAME` says "
+      "the "
+      "same of one op,\n"
+      "// and how it may be cut. Errors are kept by the model, with the caller's file and line.\n"
       "// All functions are *Not collective* and do not block.\n"
       "#ifndef SHOAL_OPS_H_\n#define SHOAL_OPS_H_\n\n#include \"shoal/graph.h\"\n\n"
       "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
-  for (int64_t i = 0; i < shoal_registry_count(registry); ++i) {
-    add_declaration(out, shoal_registry_op(registry, i));
+  for (int64_t i = 0; i < shoal_registry_count(registry) && !status; ++i) {
+    const shoal_op_t *op = shoal_registry_op(registry, i);
+    shoal_op_description_t description;
+    status = shoal_op_describe(registry, op, arena, &description);
+    if (!status) add_declaration(out, op, &description);
   }
   shoal_text_add(out, "\n#ifdef __cplusplus\n}\n#endif\n#endif  // SHOAL_OPS_H_\n");
+  shoal_arena_free(arena);
+  return status;
 }
 
-// The array of attributes; returns how many there are.
-static int add_attrs(shoal_text_t *out, const shoal_op_t *op) {
+// "shoal_attr_int("axis", axis)", where the value is in `from`.
+static void add_attr(shoal_text_t *out, const shoal_attr_schema_t *attr, const char *from) {
+  if (is_long(attr)) {
+    shoal_text_addf(out, "shoal_attr_ints(\"%s\", %s%s_count, %s%s)", attr->name, from, attr->name,
+                    from, attr->name);
+  } else {
+    shoal_text_addf(out, "%s(\"%s\", %s%s%s)", kinds[attr->kind].make, attr->name,
+                    kinds[attr->kind].address, from, attr->name);
+  }
+}
+
+// The array of attributes; what was chosen is behind what must be given. Returns how many fit.
+static int add_attrs(shoal_text_t *out, const shoal_op_t *op, bool with) {
   int count = 0;
   for (int32_t i = 0; i < op->attr_count; ++i) {
-    const shoal_attr_schema_t *attr = &op->attrs[i];
-    if (!is_typed(attr)) continue;
-    shoal_text_add(out, count++ ? ",\n      " : "  const shoal_attr_t attrs[] = {\n      ");
-    const char *make = kinds[attr->kind].make;  // name twice: in quotes and as the variable
-    const char *first = strstr(make, "%s"), *second = strstr(first + 2, "%s");
-    shoal_text_addf(out, "%.*s%s%.*s%s%s", (int)(first - make), make, attr->name,
-                    (int)(second - first - 2), first + 2, attr->name, second + 2);
+    count += is_required(&op->attrs[i]) || (with && is_chosen(&op->attrs[i]));
   }
-  if (count) shoal_text_add(out, "};\n");
+  if (count == 0) return 0;
+  shoal_text_addf(out, "  shoal_attr_t attrs[%d];\n  int32_t attr_count = 0;\n", count);
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (!is_required(attr)) continue;
+    shoal_text_add(out, "  attrs[attr_count++] = ");
+    add_attr(out, attr, "");
+    shoal_text_add(out, ";\n");
+  }
+  for (int32_t i = 0; with && i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (!is_chosen(attr)) continue;
+    if (is_long(attr)) {
+      shoal_text_addf(out, "  if (options && options->%s_count > 0) ", attr->name);
+    } else {
+      shoal_text_addf(out, "  if (options && options->%s%s) ", attr->name,
+                      kinds[attr->kind].is_given);
+    }
+    shoal_text_add(out, "attrs[attr_count++] = ");
+    add_attr(out, attr, "options->");
+    shoal_text_add(out, ";\n");
+  }
   return count;
 }
 
-static void add_definition(shoal_text_t *out, const shoal_op_t *op) {
+static void add_definition(shoal_text_t *out, const shoal_op_t *op, bool with) {
+  const bool varies = op->output_number != NULL;
+  const int32_t inputs = with ? op->input_count : required_inputs(op);
   shoal_text_add(out, "\n");
-  add_signature(out, op);
+  add_signature(out, op, with);
   shoal_text_add(out, " {\n");
-  const int attrs = add_attrs(out, op);
-  if (op->input_count && !op->variadic) {
+  const int attrs = add_attrs(out, op, with);
+  if (inputs && !op->variadic) {
     shoal_text_add(out, "  const shoal_value_t inputs[] = {");
-    for (int32_t i = 0; i < op->input_count; ++i) {
-      shoal_text_addf(out, "%s%s", i ? ", " : "", op->inputs[i]);
+    for (int32_t i = 0; i < inputs; ++i) {
+      const bool optional = i >= required_inputs(op);
+      shoal_text_addf(out, "%s%s%s%s", i ? ", " : "", optional ? "options ? options->" : "",
+                      op->inputs[i], optional ? " : shoal_none()" : "");
     }
     shoal_text_add(out, "};\n");
   }
-  shoal_text_addf(out, "  shoal_value_t outputs[%d];\n  shoal_node_add_at(graph, \"%s\", ",
-                  op->output_count, op->name);
+  if (!varies) shoal_text_addf(out, "  shoal_value_t outputs[%d];\n", op->output_count);
+  shoal_text_addf(out, "  shoal_node_add_at(graph, \"%s\", ", op->name);
   if (op->variadic) {
     shoal_text_addf(out, "count, %s, ", op->inputs[0]);
   } else {
-    shoal_text_addf(out, "%d, %s, ", op->input_count, op->input_count ? "inputs" : "NULL");
+    shoal_text_addf(out, "%d, %s, ", inputs, inputs ? "inputs" : "NULL");
   }
-  shoal_text_addf(out, "%d, %s, %d, outputs, file, line);\n", attrs, attrs ? "attrs" : "NULL",
-                  op->output_count);
+  shoal_text_add(out, attrs ? "attr_count, attrs, " : "0, NULL, ");
+  if (varies) {
+    shoal_text_addf(out, "output_count, out_%s, file, line);\n}\n",
+                    op->output_count == 1 ? op->outputs[0] : "outputs");
+    return;
+  }
+  shoal_text_addf(out, "%d, outputs, file, line);\n", op->output_count);
   if (op->output_count == 1) shoal_text_add(out, "  return outputs[0];\n");
   for (int32_t i = 0; i < op->output_count && op->output_count > 1; ++i) {
     shoal_text_addf(out, "  if (out_%s) *out_%s = outputs[%d];\n", op->outputs[i], op->outputs[i],
@@ -190,7 +339,9 @@ static void add_source(shoal_text_t *out, const shoal_registry_t *registry) {
       "// Typed builders of the native ops. Generated by tools/opgen from the op records.\n"
       "#include \"shoal/ops.h\"\n");
   for (int64_t i = 0; i < shoal_registry_count(registry); ++i) {
-    add_definition(out, shoal_registry_op(registry, i));
+    const shoal_op_t *op = shoal_registry_op(registry, i);
+    add_definition(out, op, false);
+    if (has_options(op)) add_definition(out, op, true);
   }
 }
 
@@ -214,16 +365,13 @@ int main(int argc, char **argv) {
   }
   shoal_registry_t *registry = NULL;
   shoal_status_t status = shoal_registry_create(shoal_allocator_system(), &registry);
-  if (status) {
-    fprintf(stderr, "shoal_opgen: error: %s\n", shoal_status_message(status));
-    shoal_status_free(status);
-    return 1;
-  }
   shoal_text_t texts[2];
   for (int i = 0; i < 2; ++i) shoal_text_init(shoal_allocator_system(), &texts[i]);
-  add_header(&texts[0], registry);
-  add_source(&texts[1], registry);
-  const int bad = write_file(header, &texts[0]) | write_file(source, &texts[1]);
+  if (!status) status = add_header(&texts[0], registry);
+  if (!status) add_source(&texts[1], registry);
+  if (status) fprintf(stderr, "shoal_opgen: error: %s\n", shoal_status_message(status));
+  const int bad = status || write_file(header, &texts[0]) || write_file(source, &texts[1]);
+  shoal_status_free(status);
   for (int i = 0; i < 2; ++i) shoal_text_deinit(&texts[i]);
   shoal_registry_release(registry);
   return bad;

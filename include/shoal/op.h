@@ -302,6 +302,28 @@ SHOAL_API bool shoal_op_overwrites(const shoal_call_t *call, int32_t output, int
 // What the record says, or its default (see `cost`). Needs call->outputs.
 SHOAL_API shoal_cost_t shoal_op_cost(const shoal_call_t *call);
 
+// A record in words, as `shoal ops NAME` prints it. Strings lie in the arena, or are the record's.
+typedef struct shoal_attr_description {
+  const char *kind;      // "integer", "integers", "real", "string", "dtype" or "place"
+  const char *role;      // what a part makes of it: "a size along each dim of out"; "": nothing
+  const char *fallback;  // the default as text; NULL: it has none
+} shoal_attr_description_t;
+
+typedef struct shoal_op_description {
+  const char *family;         // under which title ops are listed
+  const char *summary;        // the first sentence of its doc
+  const char *gradient;       // "yes", "through shoal.softmax_grad", "none flows" or "no"
+  const char *decomposition;  // the ops it is made of, each once; NULL: it has none
+  const shoal_attr_description_t *attrs;  // in the order of the schema
+  const char *text;                       // all of it, to be read
+} shoal_op_description_t;
+
+// Gradient and decomposition are found by asking the record for those of its examples (cases).
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_describe(const shoal_registry_t *registry,
+                                                          const shoal_op_t *op,
+                                                          shoal_arena_t *arena,
+                                                          shoal_op_description_t *out_description);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #include "shoal/op.h"
 #include "shoal/options.h"
 
+#define SHOAL_OP_FAMILY(title)
 #define SHOAL_OP(name) extern const shoal_op_t shoal_op_##name;
 #include "op/ops.inc"
 #undef SHOAL_OP
@@ -17,6 +18,7 @@ static const shoal_op_t *const native_ops[] = {
 #define SHOAL_OP(name) &shoal_op_##name,
 #include "op/ops.inc"
 #undef SHOAL_OP
+#undef SHOAL_OP_FAMILY
 };
 #define NATIVE_COUNT ((int64_t)(sizeof native_ops / sizeof native_ops[0]))
 
