@@ -4,12 +4,8 @@
 // as long as its operand, and begins where an attribute says or where the operands before it end.
 // Scales and repeats are products of the symbols' sizes (of a reshape's atoms), or numbers of the
 // op itself (a stride). Whatever comes out has to fit the real sizes.
-#include <stdlib.h>
-
 #include "op/operands.h"
 #include "rules/symbols.h"
-
-enum { MAX_REST = 64 };  // elements that a stride leaves over at most
 
 // The position along `dim` that an attribute gives, or -1.
 static int64_t position(const symbols_t *s, const shoal_attr_value_t *attrs, int32_t attr,
@@ -92,18 +88,15 @@ static int64_t real_items(const symbols_t *s, const shoal_way_operand_t *operand
   return items;
 }
 
-// Do the lifted numbers fit the real sizes? Where windows slide, strides need not come out even in
-// both calls: what is dealt by items is decided by the real sizes.
+// Do the lifted numbers fit the real sizes? A stride leaves over as many elements in both calls:
+// sizes of the probe that only happen to be alike say nothing.
 static bool fits(const symbols_t *s, const probe_t *probe, const shoal_way_t *way, int64_t items,
                  int32_t operand, shoal_way_operand_t *o) {
   int64_t length = s->types[operand].shape.dims[o->dim];
   int64_t each = o->scale * o->repeat, window = o->length ? o->length : items;
   bool even = length % each == 0 && length / each == window;
   if (o->length || o->repeat > 1) return even;
-  if (s->slides) {
-    o->dealt_by_items = !even;
-    return llabs(length - items * o->scale) <= MAX_REST;
-  }
+  if (s->slides) o->dealt_by_items = !even;
   if (!o->dealt_by_items) return even;
   int64_t rest = probe->types[operand].shape.dims[o->dim] - way->items * o->scale;
   return length - items * o->scale == rest;

@@ -95,10 +95,12 @@ static bool add_member(members_t *list, member_t member) {
   return true;
 }
 
-// How many of the last dims windows move over.
+// How many of the last dims windows move over. An attribute that is the shape of an operand has two
+// entries more, for [N, C].
 static int32_t window_dims(const symbols_t *s) {
   for (int32_t a = 0; s->op->window && a < s->op->attr_count; ++a) {
-    if (strcmp(s->op->attrs[a].name, s->op->window) == 0) return s->attrs[a].count;
+    if (strcmp(s->op->attrs[a].name, s->op->window) != 0) continue;
+    return s->attrs[a].count - (s->op->attrs[a].role == SHOAL_ROLE_SIZE ? 2 : 0);
   }
   return 2;
 }

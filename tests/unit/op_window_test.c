@@ -10,9 +10,19 @@ typedef struct setting {
   int32_t dims;
   int64_t n, c, o, groups;
   int64_t size[DIMS], kernel[DIMS], stride[DIMS], padding[DIMS], dilation[DIMS];
+  bool ceil;
 } setting_t;
 
 static int64_t out_size(const setting_t *s, int32_t i) {
+  if (s->ceil) {  // windows until one reaches the end of the border; each begins before x ends
+    int64_t count = 1, start = -s->padding[i];
+    while (start + s->dilation[i] * (s->kernel[i] - 1) + 1 < s->size[i] + s->padding[i] &&
+           start + s->stride[i] < s->size[i]) {
+      start += s->stride[i];
+      ++count;
+    }
+    return count;
+  }
   return (s->size[i] + 2 * s->padding[i] - s->dilation[i] * (s->kernel[i] - 1) - 1) / s->stride[i] +
          1;
 }
@@ -136,46 +146,158 @@ static void conv(void **state) {
   bench_deinit(&b);
 }
 
+// A setting that pools take: padding is at most half of the kernel.
+static setting_t pool_setting(int32_t i, bool dilated, bool ceil) {
+  setting_t s = SETTINGS[i];
+  s.ceil = ceil;
+  for (int32_t d = 0; d < s.dims; ++d) {
+    if (!dilated) s.dilation[d] = 1;
+    const int64_t reach = s.dilation[d] * (s.kernel[d] - 1) + 1;
+    if (s.padding[d] > reach / 2) s.padding[d] = reach / 2;
+  }
+  return s;
+}
+
+#define POOL_ATTRS(s)                                  \
+  shoal_attr_ints("kernel", (s).dims, (s).kernel),     \
+      shoal_attr_ints("stride", (s).dims, (s).stride), \
+      shoal_attr_ints("padding", (s).dims, (s).padding)
+
+static void check_max_pool(bench_t *b, setting_t s) {
+  const shoal_shape_t x_shape = shape_of(&s, s.n, s.c, s.size), y_shape = out_shape(&s, s.c);
+  const int64_t windows = product(s.dims, &y_shape.dims[2]), plane = product(s.dims, s.size);
+  shoal_tensor_t x = random_tensor(b, SHOAL_F64, x_shape, 2, 1), out[1];
+  shoal_tensor_t dy = random_tensor(b, SHOAL_F64, y_shape, 2, 3);
+  shoal_tensor_t y = new_tensor(b, SHOAL_F64, y_shape, 0);
+  shoal_tensor_t dx = new_tensor(b, SHOAL_F64, x_shape, 0);
+  for (int64_t k = 0; k < shoal_shape_count(&y_shape); ++k) {
+    int64_t best = -1;
+    for (int64_t tap = 0; tap < product(s.dims, s.kernel); ++tap) {
+      const int64_t from = input_of(&s, k % windows, tap), base = k / windows * plane;
+      if (from >= 0 && (best < 0 || at(&x, base + from) > at(&x, best))) best = base + from;
+    }
+    ((double *)y.data)[k] = best < 0 ? -INFINITY : at(&x, best);
+    if (best >= 0) ((double *)dx.data)[best] += at(&dy, k);
+  }
+  const shoal_attr_t dilation = shoal_attr_ints("dilation", s.dims, s.dilation);
+  assert_ok(run_named(b, "shoal.max_pool", TENSORS(x),
+                      ATTRS(POOL_ATTRS(s), dilation, shoal_attr_int("ceil", s.ceil)), out, NULL));
+  check_all(out, &y, "max_pool");
+  assert_ok(run_named(b, "shoal.max_pool_grad", TENSORS(x, dy),
+                      ATTRS(POOL_ATTRS(s), dilation, shoal_attr_shape("shape", &x_shape)), out,
+                      NULL));
+  check_all(out, &dx, "max_pool_grad");
+}
+
 static void max_pool(void **state) {
   (void)state;
   bench_t b;
   bench_init(&b);
   for (int32_t i = 0; i < SETTING_COUNT; ++i) {
-    setting_t s = SETTINGS[i];
-    for (int32_t d = 0; d < s.dims; ++d) {
-      s.dilation[d] = 1;
-      if (s.padding[d] > s.kernel[d] / 2) s.padding[d] = s.kernel[d] / 2;
+    for (int32_t k = 0; k < 4; ++k) check_max_pool(&b, pool_setting(i, k & 1, k & 2));
+  }
+  bench_deinit(&b);
+}
+
+// How many elements of a window count: those within the border, which counts, or within x.
+static int64_t window_count(const setting_t *s, int64_t window, bool count_pad) {
+  const shoal_shape_t out = out_shape(s, 1);
+  int64_t w[DIMS], count = 0;
+  unravel(window, s->dims, &out.dims[2], w);
+  for (int64_t tap = 0; tap < product(s->dims, s->kernel); ++tap) {
+    int64_t t[DIMS];
+    bool counts = true;
+    unravel(tap, s->dims, s->kernel, t);
+    for (int32_t i = 0; i < s->dims; ++i) {
+      const int64_t x = w[i] * s->stride[i] - s->padding[i] + t[i];
+      const int64_t border = count_pad ? s->padding[i] : 0;
+      counts &= x >= -border && x < s->size[i] + border;
     }
-    const shoal_shape_t x_shape = shape_of(&s, s.n, s.c, s.size), y_shape = out_shape(&s, s.c);
-    const int64_t windows = product(s.dims, &y_shape.dims[2]), plane = product(s.dims, s.size);
+    count += counts;
+  }
+  return count;
+}
+
+static void check_avg_pool(bench_t *b, setting_t s, bool count_pad, int64_t divisor) {
+  const shoal_shape_t x_shape = shape_of(&s, s.n, s.c, s.size), y_shape = out_shape(&s, s.c);
+  const int64_t windows = product(s.dims, &y_shape.dims[2]), plane = product(s.dims, s.size);
+  shoal_tensor_t x = random_tensor(b, SHOAL_F64, x_shape, 2, 1), out[1];
+  shoal_tensor_t dy = random_tensor(b, SHOAL_F64, y_shape, 2, 3);
+  shoal_tensor_t y = new_tensor(b, SHOAL_F64, y_shape, 0);
+  shoal_tensor_t dx = new_tensor(b, SHOAL_F64, x_shape, 0);
+  for (int64_t k = 0; k < shoal_shape_count(&y_shape); ++k) {
+    const int64_t own = window_count(&s, k % windows, count_pad), count = divisor ? divisor : own;
+    for (int64_t tap = 0; tap < product(s.dims, s.kernel); ++tap) {
+      const int64_t from = input_of(&s, k % windows, tap), base = k / windows * plane;
+      if (from < 0) continue;
+      ((double *)y.data)[k] += at(&x, base + from) / (double)count;
+      ((double *)dx.data)[base + from] += at(&dy, k) / (double)count;
+    }
+  }
+  const shoal_attr_t counts = shoal_attr_int("count_pad", count_pad);
+  const shoal_attr_t divides = shoal_attr_int("divisor", divisor);
+  assert_ok(run_named(b, "shoal.avg_pool", TENSORS(x),
+                      ATTRS(POOL_ATTRS(s), counts, divides, shoal_attr_int("ceil", s.ceil)), out,
+                      NULL));
+  check_all(out, &y, "avg_pool");
+  assert_ok(run_named(b, "shoal.avg_pool_grad", TENSORS(dy),
+                      ATTRS(POOL_ATTRS(s), counts, divides, shoal_attr_shape("shape", &x_shape)),
+                      out, NULL));
+  check_all(out, &dx, "avg_pool_grad");
+}
+
+static void avg_pool(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (int32_t i = 0; i < SETTING_COUNT; ++i) {
+    for (int32_t k = 0; k < 4; ++k) {
+      check_avg_pool(&b, pool_setting(i, false, k & 2), k & 1, i == 0 ? 5 : 0);
+    }
+  }
+  bench_deinit(&b);
+}
+
+// Each output is the mean of the elements that lie, at least in part, in its share of x.
+static void adaptive_avg_pool(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const int64_t sizes[][2] = {{6, 3}, {7, 3}, {3, 7}, {5, 5}, {4, 1}, {5, 2}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    const int64_t in = sizes[i][0], n = sizes[i][1];
+    const shoal_shape_t x_shape = SHOAL_SHAPE(2, 1, in, 3), y_shape = SHOAL_SHAPE(2, 1, n, 2);
     shoal_tensor_t x = random_tensor(&b, SHOAL_F64, x_shape, 2, 1), out[1];
     shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, y_shape, 2, 3);
     shoal_tensor_t y = new_tensor(&b, SHOAL_F64, y_shape, 0);
     shoal_tensor_t dx = new_tensor(&b, SHOAL_F64, x_shape, 0);
     for (int64_t k = 0; k < shoal_shape_count(&y_shape); ++k) {
-      int64_t best = -1;
-      for (int64_t tap = 0; tap < product(s.dims, s.kernel); ++tap) {
-        const int64_t from = input_of(&s, k % windows, tap), base = k / windows * plane;
-        if (from >= 0 && (best < 0 || at(&x, base + from) > at(&x, best))) best = base + from;
+      const int64_t c = k % 2, r = k / 2 % n, base = k / 2 / n * in * 3;
+      for (int64_t pass = 0, count = 0; pass < 2; ++pass) {
+        for (int64_t e = 0; e < in * 3; ++e) {
+          const int64_t row = e / 3, column = e % 3;
+          const bool inside = (row + 1) * n > r * in && row * n < (r + 1) * in &&
+                              (column + 1) * 2 > c * 3 && column * 2 < (c + 1) * 3;
+          if (pass == 0) count += inside;
+          if (pass == 0 || !inside) continue;
+          ((double *)y.data)[k] += at(&x, base + e) / (double)count;
+          ((double *)dx.data)[base + e] += at(&dy, k) / (double)count;
+        }
       }
-      ((double *)y.data)[k] = at(&x, best);
-      ((double *)dx.data)[best] += at(&dy, k);
     }
-    const shoal_attr_t kernel = shoal_attr_ints("kernel", s.dims, s.kernel);
-    const shoal_attr_t stride = shoal_attr_ints("stride", s.dims, s.stride);
-    const shoal_attr_t padding = shoal_attr_ints("padding", s.dims, s.padding);
-    assert_ok(
-        run_named(&b, "shoal.max_pool", TENSORS(x), ATTRS(kernel, stride, padding), out, NULL));
-    check_all(out, &y, "max_pool");
-    assert_ok(run_named(&b, "shoal.max_pool_grad", TENSORS(x, dy),
-                        ATTRS(kernel, stride, padding, shoal_attr_shape("shape", &x_shape)), out,
-                        NULL));
-    check_all(out, &dx, "max_pool_grad");
+    assert_ok(run_named(&b, "shoal.adaptive_avg_pool", TENSORS(x),
+                        ATTRS(shoal_attr_shape("shape", &y_shape)), out, NULL));
+    check_all(out, &y, "adaptive_avg_pool");
+    assert_ok(run_named(&b, "shoal.adaptive_avg_pool_grad", TENSORS(dy),
+                        ATTRS(shoal_attr_shape("shape", &x_shape)), out, NULL));
+    check_all(out, &dx, "adaptive_avg_pool_grad");
   }
   bench_deinit(&b);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(max_pool)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(max_pool),
+                                     cmocka_unit_test(avg_pool),
+                                     cmocka_unit_test(adaptive_avg_pool)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,13 @@ static const expected_t EXPECTED[] = {
     {"conv", "f32[64,512,28,28], f32[512,1,3,3] ; stride=[1,1], padding=[1,1], groups=512",
      "{x:0 -> out:0}~ {x:1, w:0 -> out:1}~ {x:2+1+1 -> out:2} {x:3+1+1 -> out:3} {x:sum -> "
      "out:sum} {w:sum -> out:sum}"},
+    {"avg_pool", "f32[256,64,112,112] ; kernel=[3,2], stride=[2,2], padding=[1,0], count_pad=0",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/2+1+0 -> out:2} {x:3/2 -> out:3}~ {x:sum -> out:sum}"},
+    {"avg_pool_grad",
+     "f32[256,64,56,56] ; kernel=[3,2], stride=[2,2], padding=[1,0], shape=[256,64,112,112]",
+     "{dy:0 -> dx:0}~ {dy:1 -> dx:1}~ {dy:2+0+1 -> dx:2/2} {dy:3 -> dx:3/2}~ {dy:sum -> dx:sum}"},
+    {"adaptive_avg_pool", "f32[256,64,56,100] ; shape=[256,64,7,37]",  // 100 to 37: nothing fits
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/8 -> out:2}~ {x:sum -> out:sum}"},
     // one dim
     {"conv", "f32[16,80,3000], f32[512,80,3] ; stride=[2], padding=[1]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+1+0 -> out:2} {w:0 -> out:1}~ {x:sum -> "

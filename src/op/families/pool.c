@@ -15,31 +15,21 @@ typedef struct pool_taps {
 #define KERNELS "op/families/pool.c"
 #include "op/families/each.h"
 
-static shoal_status_t pool_window(const shoal_call_t *call, int32_t kernel, int32_t stride,
-                                  int32_t padding, shoal_window_t *out_window) {
-  shoal_shape_t size;
-  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, call->input_count));
-  SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
-  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, kernel, &size));
-  const int32_t dims = call->inputs[0].shape.rank - 2;
-  REQUIRE(call, size.rank == dims, "kernel needs %d numbers, not %d", dims, size.rank);
-  SHOAL_RETURN_IF_ERROR(shoal_window_read(call, dims, size.dims, stride, padding, -1, out_window));
-  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
-    REQUIRE(call, 2 * out_window->padding[i] <= out_window->kernel[i],
-            "padding %lld is more than half of the kernel's %lld",
-            (long long)out_window->padding[i], (long long)out_window->kernel[i]);
-  }
-  return NULL;
-}
-
 // ---- forward ---------------------------------------------------------------------------
 
-enum { KERNEL_SIZE, STRIDE, PADDING, SHAPE, PLACE_X, PLACE_OUT };
+enum { KERNEL_SIZE, STRIDE, PADDING, DILATION, CEIL, SHAPE, PLACE_X, PLACE_OUT };
+
+static shoal_status_t pool_window(const shoal_call_t *call, shoal_window_t *out_window) {
+  SHOAL_RETURN_IF_ERROR(
+      shoal_pool_window(call, KERNEL_SIZE, STRIDE, PADDING, DILATION, out_window));
+  out_window->ceil = call->attrs[CEIL].i != 0;
+  return NULL;
+}
 
 static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_window,
                                   shoal_shape_t *out_shape, shoal_place_t *out_x,
                                   shoal_place_t *out_out) {
-  SHOAL_RETURN_IF_ERROR(pool_window(call, KERNEL_SIZE, STRIDE, PADDING, out_window));
+  SHOAL_RETURN_IF_ERROR(pool_window(call, out_window));
   *out_shape = call->inputs[0].shape;
   return shoal_window_places(call, out_window, SHAPE, PLACE_X, PLACE_OUT, out_shape, out_x,
                              out_out);
@@ -47,7 +37,7 @@ static shoal_status_t pool_places(const shoal_call_t *call, shoal_window_t *out_
 
 static void max_pool_complete(const shoal_call_t *call, shoal_attr_value_t *attrs) {
   shoal_window_t window;
-  shoal_status_t status = pool_window(call, KERNEL_SIZE, STRIDE, PADDING, &window);
+  shoal_status_t status = pool_window(call, &window);
   const shoal_shape_t *x = &call->inputs[0].shape;
   if (!status) shoal_window_complete(&window, x, x->dims[1], &attrs[SHAPE]);
   shoal_status_free(status);  // infer says it again
@@ -87,6 +77,7 @@ OP_GRADIENT(max_pool) {
                      ATTRS(shoal_attr_ints("kernel", a[KERNEL_SIZE].count, a[KERNEL_SIZE].ints),
                            shoal_attr_ints("stride", a[STRIDE].count, a[STRIDE].ints),
                            shoal_attr_ints("padding", a[PADDING].count, a[PADDING].ints),
+                           shoal_attr_ints("dilation", a[DILATION].count, a[DILATION].ints),
                            shoal_attr_shape("shape", &call->inputs[0].shape)));
 }
 
@@ -108,7 +99,8 @@ const shoal_op_t shoal_op_max_pool = {
     .nan = "a NaN wins over every number of its window",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_SHAPE,
+    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
+                   SHOAL_WINDOW_CEIL, SHOAL_WINDOW_SHAPE,
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
     .complete = max_pool_complete,
@@ -121,19 +113,21 @@ const shoal_op_t shoal_op_max_pool = {
                    "f32[1,2,9,7] ; kernel=[3,3], stride=[2,2], padding=[1,1]",
                    "f64[1,2,6,5] ; kernel=[3,2], stride=[1,1], padding=[1,0]",
                    "f64[2,2,9] ; kernel=[3], stride=[2], padding=[1]",
+                   "f64[1,2,8] ; kernel=[3], stride=[2], padding=[1], dilation=[2], ceil=1",
                    "f64[1,2,4,5,4] ; kernel=[3,1,2], stride=[1,1,2], padding=[1,0,0]",
                    "bf16[1,2,6,6] ; kernel=[2,2], stride=[2,2], padding=[0,0]"),
 };
 
 // ---- gradient --------------------------------------------------------------------------
 
-enum { G_KERNEL, G_STRIDE, G_PADDING, G_SHAPE, G_PLACE_X, G_PLACE_DY, G_PLACE_DX };
+enum { G_KERNEL, G_STRIDE, G_PADDING, G_DILATION, G_SHAPE, G_PLACE_X, G_PLACE_DY, G_PLACE_DX };
 
 static shoal_status_t grad_places(const shoal_call_t *call, shoal_window_t *out_window,
                                   shoal_shape_t *out_shape, shoal_place_t *out_x,
                                   shoal_place_t *out_dy, shoal_place_t *out_dx) {
   const shoal_shape_t *x = &call->inputs[0].shape, *dy = &call->inputs[1].shape;
-  SHOAL_RETURN_IF_ERROR(pool_window(call, G_KERNEL, G_STRIDE, G_PADDING, out_window));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_pool_window(call, G_KERNEL, G_STRIDE, G_PADDING, G_DILATION, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->rank));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, G_SHAPE, out_shape));
   REQUIRE(call,
@@ -212,7 +206,7 @@ const shoal_op_t shoal_op_max_pool_grad = {
     .window = "stride",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
-    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING,
+    SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
                    SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"),
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(1)),
@@ -225,6 +219,7 @@ const shoal_op_t shoal_op_max_pool_grad = {
         "f64[2,3,7,5], f64[2,3,3,2] ; kernel=[2,2], stride=[2,2], padding=[0,0], shape=[2,3,7,5]",
         "f32[1,2,9,7], f32[1,2,5,4] ; kernel=[3,3], stride=[2,2], padding=[1,1], shape=[1,2,9,7]",
         "f64[2,2,9], f64[2,2,5] ; kernel=[3], stride=[2], padding=[1], shape=[2,2,9]",
+        "f64[1,2,8], f64[1,2,4] ; kernel=[3], stride=[2], padding=[1], dilation=[2], shape=[1,2,8]",
         "bf16[1,2,6,6], bf16[1,2,3,3] ; kernel=[2,2], stride=[2,2], padding=[0,0], "
         "shape=[1,2,6,6]"),
 };

@@ -43,13 +43,35 @@ shoal_status_t shoal_window_read(const shoal_call_t *call, int32_t dims, const i
   return read_numbers(call, dims, dilation, 1, out_window->dilation);
 }
 
+shoal_status_t shoal_pool_window(const shoal_call_t *call, int32_t kernel, int32_t stride,
+                                 int32_t padding, int32_t dilation, shoal_window_t *out_window) {
+  shoal_shape_t size;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, call->input_count));
+  SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
+  SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, kernel, &size));
+  const int32_t dims = call->inputs[0].shape.rank - 2;
+  REQUIRE(call, size.rank == dims, "kernel needs %d numbers, not %d", dims, size.rank);
+  SHOAL_RETURN_IF_ERROR(
+      shoal_window_read(call, dims, size.dims, stride, padding, dilation, out_window));
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
+    const int64_t reach = out_window->dilation[i] * (out_window->kernel[i] - 1) + 1;
+    REQUIRE(call, 2 * out_window->padding[i] <= reach,
+            "padding %lld is more than half of the kernel's %lld",
+            (long long)out_window->padding[i], (long long)reach);
+  }
+  return NULL;
+}
+
 static int64_t reach_of(const shoal_window_t *window, int32_t i) {
   return window->dilation[i] * (window->kernel[i] - 1) + 1;
 }
 
 int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size) {
   const int64_t room = size + 2 * window->padding[i] - reach_of(window, i);
-  return room < 0 ? 0 : room / window->stride[i] + 1;
+  if (room < 0) return 0;
+  if (!window->ceil) return room / window->stride[i] + 1;
+  const int64_t count = (room + window->stride[i] - 1) / window->stride[i] + 1;
+  return (count - 1) * window->stride[i] < size + window->padding[i] ? count : count - 1;
 }
 
 static shoal_status_t check_fit(const shoal_call_t *call, const shoal_window_t *window,

@@ -14,6 +14,7 @@
 
 typedef struct shoal_window {
   int32_t dims;  // 1 to 3
+  bool ceil;     // windows that begin inside x or in front of it count though they reach behind
   int64_t kernel[SHOAL_DIRECTIONS], stride[SHOAL_DIRECTIONS];
   int64_t padding[SHOAL_DIRECTIONS], dilation[SHOAL_DIRECTIONS];
 } shoal_window_t;
@@ -36,6 +37,10 @@ SHOAL_MUST_USE shoal_status_t shoal_window_rank(const shoal_call_t *call);
 SHOAL_MUST_USE shoal_status_t shoal_window_read(const shoal_call_t *call, int32_t dims,
                                                 const int64_t *kernel, int32_t stride,
                                                 int32_t padding, int32_t dilation,
+                                                shoal_window_t *out_window);
+// The same for a pool over input 0: the sizes are an attribute, and padding is at most half of them.
+SHOAL_MUST_USE shoal_status_t shoal_pool_window(const shoal_call_t *call, int32_t kernel,
+                                                int32_t stride, int32_t padding, int32_t dilation,
                                                 shoal_window_t *out_window);
 // As many windows along direction i as fit an input of `size`.
 int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size);
@@ -93,6 +98,11 @@ SHOAL_MUST_USE shoal_status_t shoal_taps_outputs(const shoal_call_t *call,
   {                                                                \
     .name = "dilation", .kind = SHOAL_ATTR_INTS, .optional = true, \
     .doc = "distance between taps along each dim; left out: 1"     \
+  }
+#define SHOAL_WINDOW_CEIL                                                               \
+  {                                                                                     \
+    .name = "ceil", .kind = SHOAL_ATTR_INT, .optional = true,                           \
+    .doc = "1: a last window that reaches beyond the border counts if it begins before" \
   }
 #define SHOAL_CONV_GROUPS                                                                 \
   {                                                                                       \
