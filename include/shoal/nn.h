@@ -26,8 +26,33 @@ SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char 
 // the model's seed, on "name" and on the step number, which the graph then counts (shoal_step).
 SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                             double p, const char *file, int line);
-// x [N, C, H, W]; states "name/weight" [channels, C, kernel, kernel] and "name/bias" [channels].
+// Convolution of x [N, C, ...] over its one to three last dims, `kernel` wide along each; states
+// "name/weight" [channels, C / groups, kernel, ...] and "name/bias" [channels]. Options may be
+// NULL. Transposed: "name/weight" is [C, channels / groups, kernel, ...].
+typedef struct shoal_nn_conv_options {
+  int64_t stride, dilation;  // 0: 1
+  int64_t padding;           // zeros on both sides of each dim
+  int64_t groups;            // of channels, each of which sees its own; 0: 1
+  int64_t output_padding;    // transposed: so many elements more at the end of each dim
+  bool no_bias;
+} shoal_nn_conv_options_t;
+SHOAL_API shoal_value_t shoal_nn_conv_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                         int64_t channels, int64_t kernel,
+                                         const shoal_nn_conv_options_t *options, const char *file,
+                                         int line);
+SHOAL_API shoal_value_t shoal_nn_conv_transpose_at(shoal_graph_t *graph, const char *name,
+                                                   shoal_value_t x, int64_t channels,
+                                                   int64_t kernel,
+                                                   const shoal_nn_conv_options_t *options,
+                                                   const char *file, int line);
+// The same for x [N, C, L], [N, C, H, W], [N, C, D, H, W], with stride and padding.
+SHOAL_API shoal_value_t shoal_nn_conv1d_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                           int64_t channels, int64_t kernel, int64_t stride,
+                                           int64_t padding, const char *file, int line);
 SHOAL_API shoal_value_t shoal_nn_conv2d_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                           int64_t channels, int64_t kernel, int64_t stride,
+                                           int64_t padding, const char *file, int line);
+SHOAL_API shoal_value_t shoal_nn_conv3d_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                            int64_t channels, int64_t kernel, int64_t stride,
                                            int64_t padding, const char *file, int line);
 // Mean over all labels of -log softmax(logits)[label]; logits [..., classes], labels [...].
@@ -45,6 +70,14 @@ SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const c
   shoal_nn_embedding_at(graph, name, ids, rows, width, dtype, SHOAL_HERE)
 #define shoal_nn_layer_norm(graph, name, x) shoal_nn_layer_norm_at(graph, name, x, SHOAL_HERE)
 #define shoal_nn_dropout(graph, name, x, p) shoal_nn_dropout_at(graph, name, x, p, SHOAL_HERE)
+#define shoal_nn_conv(graph, name, x, channels, kernel, options) \
+  shoal_nn_conv_at(graph, name, x, channels, kernel, options, SHOAL_HERE)
+#define shoal_nn_conv_transpose(graph, name, x, channels, kernel, options) \
+  shoal_nn_conv_transpose_at(graph, name, x, channels, kernel, options, SHOAL_HERE)
+#define shoal_nn_conv1d(graph, name, x, channels, kernel, stride, padding) \
+  shoal_nn_conv1d_at(graph, name, x, channels, kernel, stride, padding, SHOAL_HERE)
+#define shoal_nn_conv3d(graph, name, x, channels, kernel, stride, padding) \
+  shoal_nn_conv3d_at(graph, name, x, channels, kernel, stride, padding, SHOAL_HERE)
 #define shoal_nn_conv2d(graph, name, x, channels, kernel, stride, padding) \
   shoal_nn_conv2d_at(graph, name, x, channels, kernel, stride, padding, SHOAL_HERE)
 #define shoal_nn_cross_entropy(graph, logits, labels) \

@@ -29,8 +29,20 @@ static bool is_of(const slot_t *slot, int32_t symbol) {
   return slot->term_count == 1 && slot->terms[0] == symbol;
 }
 
-// Is the symbol the size of an operand with a place?
+// How many of the last dims windows move over. An attribute that is the shape of an operand has two
+// entries more, for [N, C].
+static int32_t window_dims(const symbols_t *s) {
+  for (int32_t a = 0; s->op->window && a < s->op->attr_count; ++a) {
+    if (strcmp(s->op->attrs[a].name, s->op->window) != 0) continue;
+    return s->attrs[a].count - (s->op->attrs[a].role == SHOAL_ROLE_SIZE ? 2 : 0);
+  }
+  return 2;
+}
+
+// Is the symbol the size of an operand with a place? Along dims that windows move over, an output
+// may also grow with a kernel (a transposed convolution): that does not make it one.
 static bool is_placed(symbols_t *s, int32_t symbol) {
+  const int32_t dims = window_dims(s);
   int64_t step = 1;
   for (int32_t i = 0; i < s->slot_count; ++i) {
     const slot_t *slot = &s->slots[i];
@@ -41,7 +53,7 @@ static bool is_placed(symbols_t *s, int32_t symbol) {
   }
   if (!symbols_accepts(s, s->values)) return false;
   for (int32_t i = s->input_count; i < s->operand_count; ++i) {
-    for (int32_t d = 0; s->placed[i] && d < s->types[i].shape.rank; ++d) {
+    for (int32_t d = 0; s->placed[i] && d < s->types[i].shape.rank - dims; ++d) {
       if (s->tried_types[i].shape.dims[d] == s->types[i].shape.dims[d] + step) return true;
     }
   }
@@ -93,16 +105,6 @@ static bool add_member(members_t *list, member_t member) {
   if (list->count == MAX_MEMBERS) return false;
   list->items[list->count++] = member;
   return true;
-}
-
-// How many of the last dims windows move over. An attribute that is the shape of an operand has two
-// entries more, for [N, C].
-static int32_t window_dims(const symbols_t *s) {
-  for (int32_t a = 0; s->op->window && a < s->op->attr_count; ++a) {
-    if (strcmp(s->op->attrs[a].name, s->op->window) != 0) continue;
-    return s->attrs[a].count - (s->op->attrs[a].role == SHOAL_ROLE_SIZE ? 2 : 0);
-  }
-  return 2;
 }
 
 // Sizes of operands with a place along `dim`, one of those that windows move over. False: one is

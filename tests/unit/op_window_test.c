@@ -142,6 +142,19 @@ static void conv(void **state) {
                               dilation, shoal_attr_int("channels", s->c / s->groups)),
                         out, NULL));
     check_all(out, &expected, "conv_grad_w");
+    // Transposed, dy is what is convolved, and x's shape may have elements that nothing reaches.
+    int64_t more[DIMS];
+    for (int32_t d = 0; d < s->dims; ++d) {
+      more[d] =
+          (s->size[d] + 2 * s->padding[d] - s->dilation[d] * (s->kernel[d] - 1) - 1) % s->stride[d];
+    }
+    expected = new_tensor(&b, SHOAL_F64, x_shape, 0);
+    visit_products(s, 1, (products_t){expected.data, w.data, dy.data});
+    assert_ok(run_named(&b, "shoal.conv_transpose", TENSORS(dy, w),
+                        ATTRS(stride, padding, dilation, shoal_attr_int("groups", s->groups),
+                              shoal_attr_ints("output_padding", s->dims, more)),
+                        out, NULL));
+    check_all(out, &expected, "conv_transpose");
   }
   bench_deinit(&b);
 }
@@ -295,9 +308,77 @@ static void adaptive_avg_pool(void **state) {
   bench_deinit(&b);
 }
 
+// ---- resizing --------------------------------------------------------------------------
+
+// The weight of element i of `in` in output o of `out`, each as far as it reaches.
+static double resize_weight(const char *mode, bool align, int64_t in, int64_t out, int64_t o,
+                            int64_t i) {
+  if (strcmp(mode, "nearest") == 0) return i * out <= o * in && o * in < (i + 1) * out;
+  if (strcmp(mode, "nearest_exact") == 0) {
+    return 2 * i * out <= (2 * o + 1) * in && (2 * o + 1) * in < 2 * (i + 1) * out;
+  }
+  double p = align ? (double)o * (double)(in - 1) / fmax((double)(out - 1), 1)
+                   : ((double)o + 0.5) * (double)in / (double)out - 0.5;
+  if (strcmp(mode, "linear") == 0) {
+    p = fmin(fmax(p, 0), (double)(in - 1));
+    return fmax(0, 1 - fabs(p - (double)i));
+  }
+  double sum = 0;
+  for (int64_t at = -3; at < in + 3; ++at) {  // the border repeats the first and the last
+    if ((at < 0 ? 0 : at >= in ? in - 1 : at) != i) continue;
+    const double d = fabs(p - (double)at);
+    if (d < 1) sum += 1.25 * d * d * d - 2.25 * d * d + 1;
+    if (d >= 1 && d < 2) sum += -0.75 * d * d * d + 3.75 * d * d - 6 * d + 3;
+  }
+  return sum;
+}
+
+static void check_resize(bench_t *b, const char *mode, bool align, const int64_t in[2],
+                         const int64_t size[2]) {
+  const shoal_shape_t x_shape = SHOAL_SHAPE(2, 1, in[0], in[1]);
+  const shoal_shape_t y_shape = SHOAL_SHAPE(2, 1, size[0], size[1]);
+  shoal_tensor_t x = random_tensor(b, SHOAL_F64, x_shape, 2, 1), out[1];
+  shoal_tensor_t dy = random_tensor(b, SHOAL_F64, y_shape, 2, 3);
+  shoal_tensor_t y = new_tensor(b, SHOAL_F64, y_shape, 0);
+  shoal_tensor_t dx = new_tensor(b, SHOAL_F64, x_shape, 0);
+  const int64_t plane = in[0] * in[1], windows = size[0] * size[1];
+  for (int64_t k = 0; k < 2 * windows * plane; ++k) {
+    const int64_t from = k % plane, to = k / plane % windows, n = k / plane / windows;
+    const double weight = resize_weight(mode, align, in[0], size[0], to / size[1], from / in[1]) *
+                          resize_weight(mode, align, in[1], size[1], to % size[1], from % in[1]);
+    ((double *)y.data)[n * windows + to] += weight * at(&x, n * plane + from);
+    ((double *)dx.data)[n * plane + from] += weight * at(&dy, n * windows + to);
+  }
+  const shoal_attr_t how = shoal_attr_string("mode", mode),
+                     aligned = shoal_attr_int("align", align);
+  assert_ok(run_named(b, "shoal.resize", TENSORS(x),
+                      ATTRS(shoal_attr_shape("shape", &y_shape), how, aligned), out, NULL));
+  check_all(out, &y, mode);
+  assert_ok(run_named(b, "shoal.resize_grad", TENSORS(dy),
+                      ATTRS(shoal_attr_shape("shape", &x_shape), how, aligned), out, NULL));
+  check_all(out, &dx, mode);
+}
+
+static void resize(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  const int64_t sizes[][2][2] = {
+      {{4, 3}, {8, 6}}, {{6, 7}, {3, 3}}, {{5, 1}, {7, 4}}, {{3, 4}, {3, 1}}, {{7, 5}, {4, 9}}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    check_resize(&b, "nearest", false, sizes[i][0], sizes[i][1]);
+    check_resize(&b, "nearest_exact", false, sizes[i][0], sizes[i][1]);
+    for (int32_t align = 0; align < 2; ++align) {
+      check_resize(&b, "linear", align, sizes[i][0], sizes[i][1]);
+      check_resize(&b, "cubic", align, sizes[i][0], sizes[i][1]);
+    }
+  }
+  bench_deinit(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(max_pool),
                                      cmocka_unit_test(avg_pool),
-                                     cmocka_unit_test(adaptive_avg_pool)};
+                                     cmocka_unit_test(adaptive_avg_pool), cmocka_unit_test(resize)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

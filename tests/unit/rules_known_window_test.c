@@ -1,4 +1,4 @@
-// The ways a practitioner expects of convolution and pooling, in the sizes of real
+// The ways a practitioner expects of convolution, pooling and resizing, in the sizes of real
 // networks: batch, channels, groups, and rows with the halos that kernel, stride, dilation and
 // padding ask for. All of them are found on small calls.
 #include "rules_support.h"
@@ -42,6 +42,23 @@ static const expected_t EXPECTED[] = {
      "{dy:0 -> dx:0}~ {dy:1 -> dx:1}~ {dy:2+0+1 -> dx:2/2} {dy:3 -> dx:3/2}~ {dy:sum -> dx:sum}"},
     {"adaptive_avg_pool", "f32[256,64,56,100] ; shape=[256,64,7,37]",  // 100 to 37: nothing fits
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2/8 -> out:2}~ {x:sum -> out:sum}"},
+    // transposed, with and without groups
+    {"conv_transpose", "f32[64,512,32,32], f32[512,256,4,4] ; stride=[2,2], padding=[1,1]",
+     "{x:0 -> out:0}~ {x:1, w:0 -> out:sum}~ {x:2+1+1 -> out:2/2} {x:3+1+1 -> out:3/2} {w:1 -> "
+     "out:1}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
+    {"conv_transpose", "f32[64,64,32,32], f32[64,1,4,4] ; stride=[2,2], padding=[1,1], groups=64",
+     "{x:0 -> out:0}~ {x:1, w:0 -> out:1}~ {x:2+1+1 -> out:2/2} {x:3+1+1 -> out:3/2} {x:sum -> "
+     "out:sum} {w:sum -> out:sum}"},
+    // twice as large, half as large, and in no proportion
+    {"resize", "f32[64,256,32,32] ; shape=[64,256,64,64]",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2 -> out:2/2}~ {x:3 -> out:3/2}~ {x:sum -> out:sum}"},
+    {"resize", "f32[64,256,32,32] ; shape=[64,256,64,16], mode=\"linear\"",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2+1+1 -> out:2/2} {x:3/2 -> out:3}~ {x:sum -> out:sum}"},
+    {"resize", "f32[64,256,32,100] ; shape=[64,256,64,37], mode=\"cubic\"",
+     "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:2+2+2 -> out:2/2} {x:sum -> out:sum}"},
+    {"resize_grad", "f32[64,256,64,64] ; shape=[64,256,32,32], mode=\"linear\"",
+     "{dy:0 -> dx:0}~ {dy:1 -> dx:1}~ {dy:2/2+1+1 -> dx:2} {dy:3/2+1+1 -> dx:3} {dy:sum -> "
+     "dx:sum}"},
     // one dim
     {"conv", "f32[16,80,3000], f32[512,80,3] ; stride=[2], padding=[1]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+1+0 -> out:2} {w:0 -> out:1}~ {x:sum -> "

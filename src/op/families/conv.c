@@ -7,6 +7,7 @@
 //   dw            = the same pairs, summed for each tap            (a part of dy: a partial sum)
 // How many groups there are follows from the shapes, so that a part of them is a call like others.
 #ifndef KERNELS_HERE
+#include "op/families/conv.h"
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 #include "op/families/window.h"
@@ -22,12 +23,11 @@
 
 enum { STRIDE, PADDING, DILATION, GROUPS, SHAPE, PLACE_X, PLACE_OUT };
 
-// Groups of `channels` that have `each` of them. Parts may have no channels at all.
-static shoal_status_t count_groups(const shoal_call_t *call, int64_t channels, int64_t each,
-                                   int64_t outputs, int64_t *out_groups) {
+shoal_status_t shoal_conv_groups(const shoal_call_t *call, const char *what, int64_t channels,
+                                 int64_t each, int64_t outputs, int64_t *out_groups) {
   *out_groups = each ? channels / each : 1;
-  REQUIRE(call, *out_groups * each == channels, "x has %lld channels and w %lld, no part of them",
-          (long long)channels, (long long)each);
+  REQUIRE(call, *out_groups * each == channels, "%s has %lld channels and w %lld, no part of them",
+          what, (long long)channels, (long long)each);
   REQUIRE(call, *out_groups ? outputs % *out_groups == 0 : outputs == 0,
           "%lld outputs cannot be shared by %lld groups of channels", (long long)outputs,
           (long long)*out_groups);
@@ -41,7 +41,7 @@ static shoal_status_t conv_window(const shoal_call_t *call, shoal_window_t *out_
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->shape.rank));
   int64_t groups;
   SHOAL_RETURN_IF_ERROR(
-      count_groups(call, x->shape.dims[1], w->shape.dims[1], w->shape.dims[0], &groups));
+      shoal_conv_groups(call, "x", x->shape.dims[1], w->shape.dims[1], w->shape.dims[0], &groups));
   const int64_t given = call->attrs[PLACE_X].place ? 0 : call->attrs[GROUPS].i;
   REQUIRE(call, given == 0 || given == groups, "w makes %lld groups of x's channels, not %lld",
           (long long)groups, (long long)given);
@@ -92,7 +92,7 @@ OP_KERNEL(conv) {
   SHOAL_RETURN_IF_ERROR(conv_places(call, &window, &shape, &x, &out));
   const shoal_taps_t taps = shoal_taps_at(&shape, &window, workspace);
   SHOAL_RETURN_IF_ERROR(shoal_taps_inputs(call, &window, &x, &out, &taps));
-  RUN(conv, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
+  RUN(correlate, inputs->dtype, &taps, &inputs[1], false, &inputs[0], &outputs[0]);
   return NULL;
 }
 
@@ -166,7 +166,8 @@ static shoal_status_t grad_x_places(const shoal_call_t *call, shoal_window_t *ou
   REQUIRE(call, out_shape->rank == w->rank && out_shape->dims[0] == dy->dims[0],
           "shape must be [N, C, ...] with dy's N");
   int64_t groups;
-  SHOAL_RETURN_IF_ERROR(count_groups(call, out_shape->dims[1], w->dims[1], dy->dims[1], &groups));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_conv_groups(call, "shape", out_shape->dims[1], w->dims[1], dy->dims[1], &groups));
   SHOAL_RETURN_IF_ERROR(shoal_window_read(call, w->rank - 2, &w->dims[2], GX_STRIDE, GX_PADDING,
                                           GX_DILATION, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GX_PLACE_DY, dy, out_dy));
@@ -185,6 +186,16 @@ static int64_t conv_grad_x_workspace(const shoal_call_t *call) {
          shoal_kernel_widen_bytes(call);
 }
 
+shoal_status_t shoal_conv_spread(const shoal_call_t *call, const shoal_window_t *window,
+                                 const shoal_place_t *to_place, const shoal_place_t *from_place,
+                                 const shoal_tensor_t *w, const shoal_tensor_t *from,
+                                 const shoal_tensor_t *to, void *workspace) {
+  const shoal_taps_t taps = shoal_taps_at(&to->shape, window, workspace);
+  SHOAL_RETURN_IF_ERROR(shoal_taps_outputs(call, window, to_place, from_place, &taps));
+  RUN(correlate, w->dtype, &taps, w, true, from, to);
+  return NULL;
+}
+
 OP_KERNEL(conv_grad_x) {
   if (shoal_kernel_is_half(call)) {
     return shoal_kernel_widened(call, inputs, outputs, workspace, conv_grad_x_kernel);
@@ -193,10 +204,7 @@ OP_KERNEL(conv_grad_x) {
   shoal_shape_t shape;
   shoal_place_t x, dy;
   SHOAL_RETURN_IF_ERROR(grad_x_places(call, &window, &shape, &x, &dy));
-  const shoal_taps_t taps = shoal_taps_at(&shape, &window, workspace);
-  SHOAL_RETURN_IF_ERROR(shoal_taps_outputs(call, &window, &x, &dy, &taps));
-  RUN(conv_grad_x, inputs->dtype, &taps, &inputs[0], &inputs[1], &outputs[0]);
-  return NULL;
+  return shoal_conv_spread(call, &window, &x, &dy, &inputs[0], &inputs[1], outputs, workspace);
 }
 
 static void conv_grad_x_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
@@ -247,7 +255,7 @@ static shoal_status_t grad_w_places(const shoal_call_t *call, shoal_window_t *ou
                                           GW_DILATION, out_window));
   const int64_t given = call->attrs[GW_CHANNELS].i, channels = given < 0 ? x->dims[1] : given;
   int64_t groups;
-  SHOAL_RETURN_IF_ERROR(count_groups(call, x->dims[1], channels, dy->dims[1], &groups));
+  SHOAL_RETURN_IF_ERROR(shoal_conv_groups(call, "x", x->dims[1], channels, dy->dims[1], &groups));
   *out_shape = (shoal_shape_t){.rank = x->rank, .dims = {dy->dims[1], channels}};
   for (int32_t i = 0; i < kernel.rank; ++i) out_shape->dims[2 + i] = kernel.dims[i];
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, GW_PLACE_X, x, out_x));
@@ -374,16 +382,6 @@ static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool
       }
     }
   }
-}
-
-static void K(conv)(const shoal_taps_t *taps, const shoal_tensor_t *x, const shoal_tensor_t *w,
-                    const shoal_tensor_t *out) {
-  K(correlate)(taps, w, false, x, out);
-}
-
-static void K(conv_grad_x)(const shoal_taps_t *taps, const shoal_tensor_t *w,
-                           const shoal_tensor_t *dy, const shoal_tensor_t *dx) {
-  K(correlate)(taps, w, true, dy, dx);
 }
 
 static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
