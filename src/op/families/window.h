@@ -38,7 +38,8 @@ SHOAL_MUST_USE shoal_status_t shoal_window_read(const shoal_call_t *call, int32_
                                                 const int64_t *kernel, int32_t stride,
                                                 int32_t padding, int32_t dilation,
                                                 shoal_window_t *out_window);
-// The same for a pool over input 0: the sizes are an attribute, and padding is at most half of them.
+// The same for a pool over input 0: the sizes are an attribute, and padding is at most half of
+// them.
 SHOAL_MUST_USE shoal_status_t shoal_pool_window(const shoal_call_t *call, int32_t kernel,
                                                 int32_t stride, int32_t padding, int32_t dilation,
                                                 shoal_window_t *out_window);
