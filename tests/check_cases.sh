@@ -42,6 +42,10 @@ check "integers of both signs, reduced over ranks: no part may start at 0" \
   'seed=3 ranks=6 sgd; i0=i32[7,5]~4; i1=i64[7,3]~4; s0=f64[5]; s1=f64[7]; v0=reduce_max(i0){dims=[0], keep=0}; v1=cast(v0){dtype=f64}; v2=mul(v1,s0); v3=reduce_min(i1){dims=[1], keep=0}; v4=cast(v3){dtype=f64}; v5=mul(v4,s1); mesh data=3,tensor=2; pin i0 data:0(1,0,2); pin i1 data:0,tensor:1'
 check "the same over micro-batches" \
   'seed=3 ranks=2 sgd; i0=i32[7,5]~4; i1=i64[7,5]~4; s0=f64[5]; v0=reduce_max(i0){dims=[0], keep=0}; v1=cast(v0){dtype=f64}; v2=mul(v1,s0); v3=reduce_min(i1){dims=[0], keep=0}; v4=cast(v3){dtype=f64}; v5=mul(v4,s0); mesh data=2,micro=3; pin i0 micro:0,data:0; pin i1 micro:0,data:0'
+check "quotients of integers, whose divisors are not 0" \
+  'seed=5 ranks=3 sgd; i0=i64[7,5]<100; i1=i64[5]<9+; s0=f64[7,5]; v0=floor_div(i0,i1); v1=remainder(i0,i1); v2=sub(v0,v1); v3=cast(v2){dtype=f64}; v4=mul(v3,s0); mesh data=3; pin i0 data:0(1,0,2)'
+check "products, largest sizes and any over a cut dim" \
+  'seed=6 ranks=3 sgd; i0=f64[4,7]; s0=f64[4,7]; v0=mul(i0,s0); v1=reduce_prod(v0){dims=[1]}; v2=norm(v0){dims=[1], p=inf}; v3=add(v1,v2); v4=greater(i0,v0); v5=reduce_any(v4){dims=[1]}; v6=where(v5,v3,v1); mesh tensor=3; pin i0 tensor:1; pin s0 tensor:1; pin v1/reduce_prod tensor:partial(prod); pin v5/reduce_any tensor:partial(max)'
 check "zeros and ties, and five steps" \
   'seed=4 ranks=4 momentum steps=5; i0=f64[6,6]=; i1=f64[6]=; s0=f64[6]; v0=maximum(i0,i1); v1=relu(i0); v2=add(v0,v1); v3=reduce_max(v2){dims=[1], keep=0}; v4=mul(v3,s0); mesh data=2,tensor=2; pin i0 data:0,tensor:1'
 check "exponentials that overflow unless the maximum of all ranks is subtracted" \
