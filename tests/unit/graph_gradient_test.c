@@ -335,6 +335,36 @@ static void sums_zeros_and_pruning(void **state) {
   shoal_model_free(model);
 }
 
+// Where two operands, or elements of a reduction, are equal, they share the gradient.
+static void ties_share(void **state) {
+  (void)state;
+  static const char *const ops[] = {"shoal.maximum", "shoal.minimum"};
+  for (int k = 0; k < 2; ++k) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "f");
+    shoal_value_t in[2] = {shoal_input(g, "a", SHOAL_F64, SHOAL_SHAPE(3)),
+                           shoal_input(g, "b", SHOAL_F64, SHOAL_SHAPE(3))};
+    shoal_value_t chosen = node(g, ops[k], in[0], in[1]), sum, gradients[2];
+    shoal_node_add(g, "shoal.reduce_sum", 1, &chosen, 1,
+                   (shoal_attr_t[]){shoal_attr_ints("dims", 1, (int64_t[]){0})}, 1, &sum);
+    shoal_gradients(g, sum, 2, in, gradients);
+    shoal_interpreter_t *run;
+    assert_ok(shoal_interpreter_create(model, NULL, &run));
+    assert_ok(shoal_interpreter_feed(run, "a", (double[]){1, 2, 3}, 24));
+    assert_ok(shoal_interpreter_feed(run, "b", (double[]){2, 2, 2}, 24));
+    assert_ok(shoal_interpreter_run(run, "f"));
+    for (int i = 0; i < 2; ++i) {
+      shoal_tensor_t t;
+      assert_ok(shoal_interpreter_value(run, gradients[i].id, &t));
+      const bool a_first = (i == 0) == (k == 1);  // the smaller one is a's, the larger b's
+      assert_true(element(t, 0) == (a_first ? 1 : 0) && element(t, 1) == 0.5);
+      assert_true(element(t, 2) == (a_first ? 0 : 1));
+    }
+    shoal_interpreter_free(run);
+    shoal_model_free(model);
+  }
+}
+
 // A gradient node of several outputs stays when only one of them is needed, whichever it is.
 static void one_of_several_outputs(void **state) {
   (void)state;
@@ -393,6 +423,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_zeros_and_pruning),
       cmocka_unit_test(parts_that_saw_nothing),
+      cmocka_unit_test(ties_share),
       cmocka_unit_test(one_of_several_outputs),
       cmocka_unit_test(every_case),
   };

@@ -86,7 +86,6 @@ OP_GRADIENT(div) {
   finish(call, e, 0, da, shoal_emit_unary(e, "shoal.neg", db), in_grads);
 }
 
-// The chosen operand gets the gradient; at ties that is a.
 static void choose(const shoal_call_t *call, shoal_emitter_t *e, int32_t first,
                    shoal_ref_t condition, shoal_ref_t dy, shoal_ref_t *in_grads) {
   const shoal_ref_t zero = shoal_emit_scalar(e, call->inputs[first].dtype, 0);
@@ -94,14 +93,26 @@ static void choose(const shoal_call_t *call, shoal_emitter_t *e, int32_t first,
          shoal_emit_where(e, condition, zero, dy), in_grads);
 }
 
+// The larger (or smaller) operand gets the gradient; at ties each gets half.
+static void share(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, bool larger,
+                  shoal_ref_t dy, shoal_ref_t *in_grads) {
+  const shoal_ref_t zero = shoal_emit_scalar(e, call->inputs[0].dtype, 0);
+  const shoal_ref_t tie = shoal_emit_binary(e, "shoal.equal", in[0], in[1]);
+  const shoal_ref_t part = shoal_emit_where(e, tie, shoal_emit_affine(e, dy, 0.5, 0), dy);
+  const shoal_ref_t high = shoal_emit_binary(e, "shoal.greater_equal", in[0], in[1]);
+  const shoal_ref_t low = shoal_emit_binary(e, "shoal.greater_equal", in[1], in[0]);
+  finish(call, e, 0, shoal_emit_where(e, larger ? high : low, part, zero),
+         shoal_emit_where(e, larger ? low : high, part, zero), in_grads);
+}
+
 OP_GRADIENT(maximum) {
   (void)out;
-  choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[0], in[1]), grads[0], in_grads);
+  share(call, e, in, true, grads[0], in_grads);
 }
 
 OP_GRADIENT(minimum) {
   (void)out;
-  choose(call, e, 0, shoal_emit_binary(e, "shoal.greater_equal", in[1], in[0]), grads[0], in_grads);
+  share(call, e, in, false, grads[0], in_grads);
 }
 
 OP_GRADIENT(where) {
@@ -132,10 +143,12 @@ BINARY(sub, "a - b, broadcast like numpy.", binary_infer, sub_gradient, ARITHMET
 BINARY(mul, "a * b, broadcast like numpy.", binary_infer, mul_gradient, ARITHMETIC_CASES);
 BINARY(div, "a / b of floats, broadcast like numpy.", div_infer, div_gradient,
        "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+", "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+");
-BINARY(maximum, "The larger of a and b, broadcast like numpy.", binary_infer, maximum_gradient,
-       ARITHMETIC_CASES);
-BINARY(minimum, "The smaller of a and b, broadcast like numpy.", binary_infer, minimum_gradient,
-       ARITHMETIC_CASES);
+BINARY(maximum,
+       "The larger of a and b, broadcast like numpy; NaN if one is. Ties share the gradient.",
+       binary_infer, maximum_gradient, ARITHMETIC_CASES);
+BINARY(minimum,
+       "The smaller of a and b, broadcast like numpy; NaN if one is. Ties share the gradient.",
+       binary_infer, minimum_gradient, ARITHMETIC_CASES);
 BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
        ARITHMETIC_CASES);
 BINARY(equal, "a == b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
