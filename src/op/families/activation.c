@@ -35,10 +35,10 @@ CURVE(selu, SELU_SCALE *(x > 0 ? x : SELU_ALPHA * expm1(x)),
 CURVE(leaky_relu, x > 0 ? x : p[0] * x, x > 0 ? 1 : p[0])
 CURVE(softplus, p[0] * x > p[1] ? x : soft_ramp(p[0] * x) / p[0],
       p[0] * x > p[1] ? 1 : logistic(p[0] * x))
-CURVE(log_sigmoid, -soft_ramp(-x), logistic(-x))
+CURVE(log_sigmoid, (x < 0 ? x : 0) - log1p(exp(-fabs(x))), logistic(-x))
 CURVE(mish, x *tanh(soft_ramp(x)), mish_slope(x))
 CURVE(hard_sigmoid, x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5, x > -3 && x < 3 ? 1.0 / 6 : 0)
-CURVE(hard_swish, x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6, x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1)
+CURVE(hard_swish, x *(x <= -3 ? 0 : x >= 3 ? 6 : x + 3) / 6, x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1)
 CURVE(softsign, x / (1 + fabs(x)), 1 / ((1 + fabs(x)) * (1 + fabs(x))))
 
 // ---- types and gradients ---------------------------------------------------------------
@@ -123,7 +123,7 @@ ACTIVATION(mish, "x tanh(log(1 + e^x)).", "NaN where x is -inf", false, shoal_in
            NO_PARAMS, "");
 ACTIVATION(hard_sigmoid, "x / 6 + 1/2, kept within [0, 1].", "0 or 1 where x is infinite", true,
            shoal_infer_same_floats, NO_PARAMS, "");
-ACTIVATION(hard_swish, "x times hard_sigmoid(x): 0 below -3, x above 3.", "0 where x is -inf", true,
-           shoal_infer_same_floats, NO_PARAMS, "");
+ACTIVATION(hard_swish, "x times hard_sigmoid(x): 0 below -3, x above 3.", "NaN where x is -inf",
+           true, shoal_infer_same_floats, NO_PARAMS, "");
 ACTIVATION(softsign, "x / (1 + |x|).", "NaN where x is infinite", false, shoal_infer_same_floats,
            NO_PARAMS, "");

@@ -70,13 +70,19 @@ static double mixed(double a, double b, double t) {
   return fabs(t) < 0.5 ? a + t * (b - a) : b - (b - a) * (1 - t);
 }
 
+// Roots are those of sqrt: that of -inf is NaN, that of -0 is -0.
+static double raised(double x, double exponent) {
+  if (exponent == 0.5) return sqrt(x);
+  return exponent == -0.5 ? 1 / sqrt(x) : pow(x, exponent);
+}
+
 static double log_add_exp(double a, double b) {
   if (a == b) return a + 0.69314718055994530942;  // also of two infinities
   return (a > b ? a : b) + log1p(exp(-fabs(a - b)));
 }
 
 REALS_2(pow, pow(x, y))
-REALS_1(power, pow(x, p[0]))
+REALS_1(power, raised(x, p[0]))
 REALS_2(atan2, atan2(x, y))
 REALS_3(lerp, mixed(x, y, z))
 REALS_2(logaddexp, log_add_exp(x, y))
@@ -128,13 +134,16 @@ OP_GRADIENT(power) {
   in_grads[0] = shoal_emit_mul(e, grads[0], shoal_emit_affine(e, below, exponent, 0));
 }
 
-// By a: b / (a^2 + b^2); by b: -a / (a^2 + b^2).
+// By a: b / (a^2 + b^2); by b: -a / (a^2 + b^2); 0 where a = b = 0.
 OP_GRADIENT(atan2) {
   (void)out;
   const shoal_ref_t square =
       shoal_emit_binary(e, "shoal.add", shoal_emit_unary(e, "shoal.square", in[0]),
                         shoal_emit_unary(e, "shoal.square", in[1]));
-  const shoal_ref_t share = shoal_emit_binary(e, "shoal.div", grads[0], square);
+  const shoal_ref_t zero = shoal_emit_scalar(e, call->inputs[0].dtype, 0);
+  const shoal_ref_t share =
+      shoal_emit_where(e, shoal_emit_binary(e, "shoal.equal", square, zero), zero,
+                       shoal_emit_binary(e, "shoal.div", grads[0], square));
   give(call, e, 0, shoal_emit_mul(e, share, in[1]), in_grads);
   give(call, e, 1, shoal_emit_unary(e, "shoal.neg", shoal_emit_mul(e, share, in[0])), in_grads);
 }
@@ -206,7 +215,7 @@ ARITHMETIC(power, "x to the power of a number that is known when the graph is bu
            SHOAL_OP_CASES("f64[3,5] ; exponent=3", "f32[7,1]+ ; exponent=-0.5",
                           "bf16[9]+ ; exponent=1.5", "f64[5] ; exponent=0",
                           "f64[0,3] ; exponent=2"),
-           .nan = "as C's pow: NaN to the power of 0 is 1");
+           .nan = "as C's pow: NaN to the power of 0 is 1; 0.5 and -0.5 are roots: -inf gives NaN");
 ARITHMETIC(atan2,
            "The angle of the point (b, a), in (-pi, pi]: the arc tangent of a / b in the right "
            "quadrant. Floats, broadcast like numpy.",

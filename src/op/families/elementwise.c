@@ -93,26 +93,24 @@ static void choose(const shoal_call_t *call, shoal_emitter_t *e, int32_t first,
          shoal_emit_where(e, condition, zero, dy), in_grads);
 }
 
-// The larger (or smaller) operand gets the gradient; at ties each gets half.
-static void share(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in, bool larger,
-                  shoal_ref_t dy, shoal_ref_t *in_grads) {
+// The smaller (or larger) operand gets no gradient; at ties each gets half.
+static void share(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
+                  const char *loses, shoal_ref_t dy, shoal_ref_t *in_grads) {
   const shoal_ref_t zero = shoal_emit_scalar(e, call->inputs[0].dtype, 0);
   const shoal_ref_t tie = shoal_emit_binary(e, "shoal.equal", in[0], in[1]);
   const shoal_ref_t part = shoal_emit_where(e, tie, shoal_emit_affine(e, dy, 0.5, 0), dy);
-  const shoal_ref_t high = shoal_emit_binary(e, "shoal.greater_equal", in[0], in[1]);
-  const shoal_ref_t low = shoal_emit_binary(e, "shoal.greater_equal", in[1], in[0]);
-  finish(call, e, 0, shoal_emit_where(e, larger ? high : low, part, zero),
-         shoal_emit_where(e, larger ? low : high, part, zero), in_grads);
+  finish(call, e, 0, shoal_emit_where(e, shoal_emit_binary(e, loses, in[0], in[1]), zero, part),
+         shoal_emit_where(e, shoal_emit_binary(e, loses, in[1], in[0]), zero, part), in_grads);
 }
 
 OP_GRADIENT(maximum) {
   (void)out;
-  share(call, e, in, true, grads[0], in_grads);
+  share(call, e, in, "shoal.less", grads[0], in_grads);
 }
 
 OP_GRADIENT(minimum) {
   (void)out;
-  share(call, e, in, false, grads[0], in_grads);
+  share(call, e, in, "shoal.greater", grads[0], in_grads);
 }
 
 OP_GRADIENT(where) {

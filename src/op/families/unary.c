@@ -134,7 +134,7 @@ UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of g
       SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[7], f32[7]", "bf16[3,5], bf16[3,5]"), \
   }
 
-GRAD(relu_grad, "Gradient of relu: dy where x > 0, else 0.", NULL, true);
+GRAD(relu_grad, "Gradient of relu: 0 where x <= 0, else dy.", NULL, true);
 GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", libm_cost, false);
 
 const shoal_op_t shoal_op_affine = {
@@ -195,10 +195,10 @@ SINGLE_LOOP(log, log(x))
 SINGLE_LOOP(sqrt, sqrt(x))
 SINGLE_LOOP(tanh, tanh(x))
 SINGLE_LOOP(square, x *x)
-SINGLE_LOOP(relu, x > 0 || IS_NAN(x) ? x : 0)
+SINGLE_LOOP(relu, x < 0 ? 0 : x)
 SINGLE_LOOP(gelu, (R)0.5 * x * (1 + K(gelu_tanh)(x)))
 SINGLE_LOOP(affine, (R)params[0] * x + (R)params[1])
-GRAD_LOOP(relu_grad, x > 0 ? dy : 0)
+GRAD_LOOP(relu_grad, x <= 0 ? 0 : dy)
 GRAD_LOOP(gelu_grad, dy *K(gelu_slope)(x))
 
 #endif
