@@ -99,7 +99,7 @@ static double reach_of(const trial_t *trial) {
   for (int32_t i = 0; i < trial->op->attr_count; ++i) {
     if (trial->op->attrs[i].kind != SHOAL_ATTR_REAL) continue;
     const double size = 2 * fabs(trial->attrs[i].f);
-    if (size > reach && size <= 1e4) reach = size;
+    if (size > reach && size <= 1e100) reach = size;
   }
   return reach;
 }

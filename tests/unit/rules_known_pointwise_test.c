@@ -117,7 +117,7 @@ static const struct {
     {"power", "f64[3,5]+ ; exponent=1.5", "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:flat -> out:flat}"},
     {"lerp", "f64[3,5], f64[3,5], f64[]",
      "{a:0, b:0 -> out:0}~ {a:1, b:1 -> out:1}~ {a:flat, b:flat -> out:flat}"},
-    {"clamp", "f64[3,5] ; min=-100, max=1000",  // linear only as long as nothing is clamped
+    {"clamp", "f64[3,5] ; min=-65504, max=65504",  // linear only as long as nothing is clamped
      "{x:0 -> out:0}~ {x:1 -> out:1}~ {x:flat -> out:flat}"},
     {"clamp_grad", "f64[3,5], f64[3,5] ; min=-6, max=6",
      "{x:0, dy:0 -> dx:0}~ {x:1, dy:1 -> dx:1}~ {x:flat, dy:flat -> dx:flat} {dy:sum -> dx:sum}"},
