@@ -287,8 +287,10 @@ static const struct {
     {"shoal.random_normal", "i64[] ; shape=[2], key=1, dtype=i32, mean=0, std=1", "float"},
     {"shoal.dropout", "f32[2], i64[] ; p=1.5, key=1", "[0, 1]"},
     {"shoal.dropout", "f32[2], i64[1] ; p=0.5, key=1", "scalar"},
-    {"shoal.softmax", "f32[3] ; axis=1", "axis 1"},
-    {"shoal.layer_norm", "f32[3,4], f32[3], f32[4] ; eps=1e-5", "gamma must have shape [4]"},
+    {"shoal.softmax", "f32[3] ; axis=1", "axis 1 is not one of 1 dim: 0 to 0, or -1 to -1"},
+    {"shoal.softmax", "f32[] ; axis=0", "there are no dims"},
+    {"shoal.layer_norm", "f32[3,4], f32[3], f32[4] ; eps=1e-5",
+     "gamma must have shape [4], not [3]"},
     {"shoal.attention", "f32[1,2,3,4], f32[1,2,3,5], f32[1,2,3,5] ; causal=1", "k must have shape"},
     {"shoal.cross_entropy", "f32[3,4], i32[4]", "labels must have shape [3]"},
     {"shoal.cross_entropy", "f32[3,4], f32[3]", "labels must be i64"},
@@ -311,7 +313,8 @@ static const struct {
     {"shoal.adamw_update",
      "f32[3], f64[3], f32[3], f32[3], f32[], i64[] ; beta1=0, beta2=0, eps=1, weight_decay=0",
      "g must be f32 like w"},
-    {"shoal.sgd_update", "f32[3], f32[3], f32[1] ; weight_decay=0", "lr must be a scalar"},
+    {"shoal.sgd_update", "f32[3], f32[3], f32[1] ; weight_decay=0",
+     "lr must be a scalar (no dims), not of shape [1]"},
 };
 
 static void refuses_bad_calls(void **state) {

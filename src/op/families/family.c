@@ -49,16 +49,19 @@ shoal_status_t shoal_check_rank(const shoal_call_t *call, int32_t input, int32_t
 
 shoal_status_t shoal_check_shape(const shoal_call_t *call, int32_t input,
                                  const shoal_shape_t *shape) {
-  char text[128];
+  char text[128], found[128];
   if (shoal_shape_equal(&call->inputs[input].shape, shape)) return NULL;
   shoal_shape_format(shape, text, sizeof text);
-  return REFUSE(call, "%s must have shape %s", input_name(call, input), text);
+  shoal_shape_format(&call->inputs[input].shape, found, sizeof found);
+  return REFUSE(call, "%s must have shape %s, not %s", input_name(call, input), text, found);
 }
 
 shoal_status_t shoal_check_scalar(const shoal_call_t *call, int32_t input) {
-  REQUIRE(call, call->inputs[input].shape.rank == 0, "%s must be a scalar (no dims)",
-          input_name(call, input));
-  return NULL;
+  char found[128];
+  if (call->inputs[input].shape.rank == 0) return NULL;
+  shoal_shape_format(&call->inputs[input].shape, found, sizeof found);
+  return REFUSE(call, "%s must be a scalar (no dims), not of shape %s", input_name(call, input),
+                found);
 }
 
 shoal_status_t shoal_check_integer(const shoal_call_t *call, int32_t input) {
@@ -79,8 +82,10 @@ shoal_status_t shoal_check_sizes(const shoal_call_t *call, int32_t attr, shoal_s
 
 shoal_status_t shoal_check_axis(const shoal_call_t *call, int64_t axis, int32_t rank,
                                 int32_t *out_axis) {
-  REQUIRE(call, axis >= -rank && axis < rank, "axis %lld is not one of %d dims", (long long)axis,
-          rank);
+  REQUIRE(call, rank > 0, "axis %lld cannot be: there are no dims", (long long)axis);
+  REQUIRE(call, axis >= -rank && axis < rank,
+          "axis %lld is not one of %d dim%s: 0 to %d, or -1 to %d from the end", (long long)axis,
+          rank, rank == 1 ? "" : "s", rank - 1, -rank);
   *out_axis = shoal_normal_axis(axis, rank);
   return NULL;
 }
