@@ -197,6 +197,7 @@ static void test_every_case_has_a_way(void **state) {
     const shoal_op_t *op = shoal_registry_op(b.registry, i);
     int32_t all_uncut = 0;
     for (int32_t k = 0; op->cases && op->cases[k]; ++k) {
+      if (UNIT_SAMPLES && k) break;
       shoal_call_t call = bench_call(&b, op, op->cases[k]);
       const shoal_rule_t *rule = bench_rule(&b, &call);
       int32_t dims, uncut;
@@ -207,7 +208,7 @@ static void test_every_case_has_a_way(void **state) {
       print_error("%s %s: has no way\n", op->name, op->cases[k]);
       ++wrong;
     }
-    if (!op->uncut || all_uncut) continue;
+    if (!op->uncut || all_uncut || UNIT_SAMPLES) continue;
     print_error("%s says that it is uncut (%s), and every dim is cut\n", op->name, op->uncut);
     ++wrong;
   }

@@ -45,6 +45,7 @@ static void test_shipped_is_fresh(void **state) {
   for (int64_t i = 0; i < shoal_shipped_rules.count; ++i) {
     const char *key = shoal_shipped_rules.rules[i].key;
     if (i) assert_true(strcmp(shoal_shipped_rules.rules[i - 1].key, key) < 0);
+    if (UNIT_SAMPLES && i % 16) continue;
     shoal_call_t call = parse_key(&b, key);
     shoal_keyed_rule_t shipped = {.key = key};
     shoal_rule_t fresh;

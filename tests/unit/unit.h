@@ -42,4 +42,12 @@
     shoal_status_free(assert_status_);                                                   \
   } while (0)
 
+// Sanitizers make everything some ten times slower: tests that go over all there is take a sample.
+#if defined(SHOAL_SANITIZE_ADDRESS) || defined(SHOAL_SANITIZE_UNDEFINED) || \
+    defined(SHOAL_SANITIZE_THREAD)
+enum { UNIT_SAMPLES = 1 };
+#else
+enum { UNIT_SAMPLES = 0 };
+#endif
+
 #endif  // SHOAL_TESTS_UNIT_H_
