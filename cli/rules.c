@@ -64,7 +64,7 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
     if (op->decompose)
       fprintf(p->out, "    composite: in parts, along any dim\n");
     else if (rule->way_count == 0)
-      fprintf(p->out, "    whole only\n");
+      fprintf(p->out, "    whole only%s%s\n", rule->note ? ": " : "", rule->note ? rule->note : "");
     fprintf(p->out, "    (%s: %s)\n", origin, rule->key);
   }
   return NULL;

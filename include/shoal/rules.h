@@ -65,8 +65,10 @@ typedef struct shoal_rule {
   const shoal_attr_value_t *attrs;  // the call's: they say what operands it has
   int32_t way_count;
   const shoal_way_t *ways;
-  const char *key;  // the small call that was executed: "shoal.matmul f64[4, 5], f64[5, 7]"
-  bool shipped;     // it came with the build; else it was discovered
+  const char *key;   // the small call that was executed: "shoal.matmul f64[4, 5], f64[5, 7]"
+  bool shipped;      // it came with the build; else it was discovered
+  const char *note;  // what discovery found wrong with an op that therefore has no ways, in words
+                     // ("executed again, it gives another result"); NULL: nothing
 } shoal_rule_t;
 
 // How a plan deals a way's items over an axis: units, chunks (lengths in items) and weights.

@@ -359,12 +359,13 @@ shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t e
     status = SHOAL_OOM();
     goto done;
   }
-  seed_all(&s);
+  if (!trial.note) seed_all(&s);
   search_deinit(&s);
   status = trial.error;
   trial.error = NULL;
   out_rule->way_count = (int32_t)s.ways.count;
   out_rule->ways = s.ways.items;
+  out_rule->note = trial.note;
 done:
   trial_deinit(&trial);
   if (status) {

@@ -93,6 +93,7 @@ static shoal_status_t by_probes(resolver_t *r, shoal_rule_t *out_rule, bool *out
     SHOAL_RETURN_IF_ERROR(shoal_rules_of_key(r->rules, &probe.call, key, &small));
     lifted.key = small->key;
     lifted.shipped = small->shipped;
+    lifted.note = small->note;
     bool good;
     SHOAL_RETURN_IF_ERROR(lift(r, &probe, small, &lifted, &good));
     if (!good) return NULL;
@@ -116,6 +117,7 @@ static shoal_status_t directly(resolver_t *r, shoal_rule_t *rule) {
   SHOAL_RETURN_IF_ERROR(shoal_rules_of_key(r->rules, r->call, key, &own));
   rule->key = own->key;
   rule->shipped = own->shipped;
+  rule->note = own->note;
   rule->way_count = own->way_count;
   rule->ways = own->ways;
   return NULL;

@@ -14,6 +14,28 @@ SHOAL_MUST_USE shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const sho
 SHOAL_MUST_USE shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call,
                                                        shoal_arena_t *arena,
                                                        shoal_keyed_rule_t *rule);
+// Ways that are written one behind the other: "{a:0 -> out:0}~ {a:1, b:0 -> out:sum}~".
+SHOAL_MUST_USE shoal_status_t shoal_rules_parse_ways(const shoal_call_t *call, const char *all,
+                                                     shoal_arena_t *arena,
+                                                     shoal_keyed_rule_t *rule);
+// Finds the rule of the call whose text is rule->key, by executing it (store.c); in a process of
+// its own (apart.c).
+SHOAL_MUST_USE shoal_status_t shoal_rules_discover_here(const shoal_call_t *call,
+                                                        shoal_executor_t executor,
+                                                        shoal_allocator_t allocator,
+                                                        shoal_arena_t *arena,
+                                                        shoal_keyed_rule_t *rule);
+SHOAL_MUST_USE shoal_status_t shoal_rules_discover_apart(const shoal_call_t *call,
+                                                         shoal_executor_t executor,
+                                                         shoal_allocator_t allocator,
+                                                         shoal_arena_t *arena,
+                                                         shoal_keyed_rule_t *rule);
+// Drops the ways of an op of a user's that do not hold on a larger call (verify.c). `key` is the
+// text of the small one.
+SHOAL_MUST_USE shoal_status_t shoal_rules_verify(const shoal_call_t *call, const char *key,
+                                                 shoal_executor_t executor,
+                                                 shoal_allocator_t allocator, shoal_arena_t *arena,
+                                                 shoal_keyed_rule_t *rule);
 // The rule of any call on the whole, into the arena: that of its probe, lifted.
 SHOAL_MUST_USE shoal_status_t shoal_rules_resolve(shoal_rules_t *rules, const shoal_call_t *call,
                                                   shoal_allocator_t allocator, shoal_arena_t *arena,

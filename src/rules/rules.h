@@ -28,6 +28,7 @@ typedef struct shoal_keyed_rule {
   int32_t way_count;
   const shoal_way_t *ways;
   bool shipped;
+  const char *note;  // as in shoal_rule_t
 } shoal_keyed_rule_t;
 
 // Those that the store was asked for so far, in that order; NULL after the last. Borrowed.

@@ -54,6 +54,9 @@ int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, i
 bool search_settle(search_t *s, candidate_t *candidate);
 // The same with parts of single items only; the candidate has to be settled in full later.
 bool search_settle_quickly(search_t *s, candidate_t *candidate);
+// Says whether a candidate whose outputs are all given holds: in a few parts, and in as many as
+// there are items, but at most `most`. Takes `any_order` back if that does not hold.
+bool search_holds(search_t *s, candidate_t *candidate, int64_t most);
 // Tries every form of the outputs that attributes depend on, determines the others, and keeps the
 // ways that hold.
 bool search_try(search_t *s, candidate_t *candidate);

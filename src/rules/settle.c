@@ -4,10 +4,11 @@
 // A candidate is executed on five deals: two parts, three parts, two uneven parts of two-item
 // units, three of which two are empty, and parts of single items, so that every boundary (or those
 // near the ends and in the middle) is tried. Every hypothesis about an output (cut along a dim,
-// whole, sum, max, min, product, merged by log-sum-exp with its partner) must hold on all of them,
-// all but the last on two sets of values; of several that do, the first in this order is taken.
-// That is at most 32 executions; candidates that fail mostly fail before the first (shapes) or
-// behind it.
+// whole, sum, max, min, product, merged by log-sum-exp with its partner) must hold on all of them:
+// on the first for all sets of values, on the last for one, on the others for two. Of several that
+// do, the first in this order is taken. That is at most 36 executions; candidates that fail mostly
+// fail before the first (shapes) or behind it.
+#include "base/dtype.h"
 #include "base/status.h"
 #include "rules/search.h"
 
@@ -141,10 +142,10 @@ static bool drop_wrong(search_t *s, const shoal_way_t *way, int32_t output, cons
 static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, int32_t sets) {
   trial_t *trial = s->trial;
   const shoal_way_t way = way_of(s, c);
-  trial_part_t parts[TRIAL_MAX_PARTS];
-  bool good = true;
   const bool silent = shoal_status_silence(true);
   shoal_arena_clear(&s->scratch);
+  trial_part_t *parts = SHOAL_NEW(&s->scratch, trial_part_t, deal->parts);
+  bool good = trial_allocated(trial, parts);
   for (trial->set = 0; good && trial->set < sets; ++trial->set) {
     for (int64_t p = 0; good && p < deal->parts; ++p) {
       good = (trial->set > 0 || trial_prepare(trial, &way, deal, p, &s->scratch, &parts[p])) &&
@@ -167,7 +168,8 @@ static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
   for (int32_t i = 0; !quick && i < DEAL_COUNT; ++i) {
     if (items == 0 && DEALS[i].weights) continue;
     if (DEALS[i].unit > 1 && items < 3) continue;
-    if (!filter(s, c, &DEALS[i], s->trial->set_count)) return false;
+    const int32_t sets = s->trial->set_count, most = i == 0 ? TRIAL_SETS : 2;
+    if (!filter(s, c, &DEALS[i], sets < most ? sets : most)) return false;
   }
   if (items == 0) return true;
   // Single items, or three of them between large parts.
@@ -229,6 +231,28 @@ bool search_settle(search_t *s, candidate_t *c) {
 
 bool search_settle_quickly(search_t *s, candidate_t *c) {
   return settle(s, c, true);
+}
+
+bool search_holds(search_t *s, candidate_t *c, int64_t most) {
+  enum { MOST_BYTES = 1 << 25 };  // of the parts' outputs, which are kept until all are made
+  const trial_t *trial = s->trial;
+  const int64_t items = dealt(s, c);
+  int64_t bytes = 1;
+  for (int32_t o = 0; o < trial->output_count; ++o) {
+    s->forms[o].count = 1;
+    s->forms[o].items[0] = c->operands[trial->input_count + o];
+    bytes += (int64_t)shoal_tensor_bytes(trial_whole(trial, trial->input_count + o));
+  }
+  for (int32_t i = 0; i < DEAL_COUNT; ++i) {
+    if (items == 0 && DEALS[i].weights) continue;
+    if (!filter(s, c, &DEALS[i], trial->set_count < 2 ? 1 : 2)) return false;
+  }
+  if (items == 0) return true;
+  const int64_t room = MOST_BYTES / bytes + 1, limit = most < room ? most : room;
+  const deal_t fine = {.parts = items < limit ? items : limit, .unit = 1};
+  if (!filter(s, c, &fine, 1)) return false;
+  if (c->any_order) c->any_order = holds_in_any_order(s, c);
+  return true;
 }
 
 // Hypotheses for the outputs from `output` on that have roles and are not decided; then all is

@@ -22,19 +22,13 @@ static int64_t count_items(const shoal_call_t *call, const shoal_way_t *way) {
   return items;
 }
 
-// Ways are written one behind the other: "{a:0 -> out:0}~ {a:1, b:0 -> out:sum}~".
-shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call, shoal_arena_t *arena,
-                                        shoal_keyed_rule_t *rule) {
-  if (!shoal_shipped_rules.count) return NULL;
-  const shoal_shipped_rule_t *found =
-      bsearch(rule->key, shoal_shipped_rules.rules, (size_t)shoal_shipped_rules.count,
-              sizeof *found, compare_key);
-  if (!found) return NULL;
+shoal_status_t shoal_rules_parse_ways(const shoal_call_t *call, const char *all,
+                                      shoal_arena_t *arena, shoal_keyed_rule_t *rule) {
   int32_t count = 0;
-  for (const char *at = found->ways; (at = strchr(at, '{')); ++at) ++count;
+  for (const char *at = all; (at = strchr(at, '{')); ++at) ++count;
   shoal_way_t *ways = SHOAL_NEW(arena, shoal_way_t, count);
   if (!ways) return SHOAL_OOM();
-  const char *at = found->ways;
+  const char *at = strchr(all, '{');
   for (int32_t i = 0; i < count; ++i) {
     const char *end = strchr(at + 1, '{');
     int length = end ? (int)(end - at) : (int)strlen(at);
@@ -47,6 +41,17 @@ shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call, shoal_arena_t 
   }
   rule->way_count = count;
   rule->ways = ways;
+  return NULL;
+}
+
+shoal_status_t shoal_rules_find_shipped(const shoal_call_t *call, shoal_arena_t *arena,
+                                        shoal_keyed_rule_t *rule) {
+  if (!shoal_shipped_rules.count) return NULL;
+  const shoal_shipped_rule_t *found =
+      bsearch(rule->key, shoal_shipped_rules.rules, (size_t)shoal_shipped_rules.count,
+              sizeof *found, compare_key);
+  if (!found) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_rules_parse_ways(call, found->ways, arena, rule));
   rule->shipped = true;
   return NULL;
 }

@@ -107,14 +107,28 @@ static void *next(const table_t *table, uint64_t hash, uint64_t *at) {
 
 // ---- rules by key ------------------------------------------------------------------------------
 
-static shoal_status_t discover(shoal_rules_t *rules, const shoal_call_t *call,
-                               shoal_keyed_rule_t *out) {
+static bool is_native(const shoal_op_t *op) {
+  return strncmp(op->name, "shoal.", strlen("shoal.")) == 0;
+}
+
+shoal_status_t shoal_rules_discover_here(const shoal_call_t *call, shoal_executor_t executor,
+                                         shoal_allocator_t allocator, shoal_arena_t *arena,
+                                         shoal_keyed_rule_t *out) {
   shoal_rule_t rule;
-  SHOAL_RETURN_IF_ERROR(
-      shoal_rules_discover(call, rules->executor, rules->allocator, &rules->arena, &rule));
+  SHOAL_RETURN_IF_ERROR(shoal_rules_discover(call, executor, allocator, arena, &rule));
   out->way_count = rule.way_count;
   out->ways = rule.ways;
-  return NULL;
+  out->note = rule.note;
+  if (is_native(call->op) || out->way_count == 0) return NULL;
+  return shoal_rules_verify(call, out->key, executor, allocator, arena, out);
+}
+
+static shoal_status_t discover(shoal_rules_t *rules, const shoal_call_t *call,
+                               shoal_keyed_rule_t *out) {
+  const bool apart = call->op->kernel && !is_native(call->op) &&
+                     rules->executor.execute == shoal_executor_reference(NULL).execute;
+  return (apart ? shoal_rules_discover_apart : shoal_rules_discover_here)(
+      call, rules->executor, rules->allocator, &rules->arena, out);
 }
 
 // Which rules come with the build is only said of ops that the build has kernels of.

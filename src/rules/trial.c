@@ -24,6 +24,36 @@ bool trial_allocated(trial_t *trial, const void *memory) {
   return memory || trial_passed(trial, SHOAL_OOM());
 }
 
+// ---- guards ------------------------------------------------------------------------------------
+
+enum { GUARD = 64, GUARD_BYTE = 0xa5 };
+
+bool trial_alloc(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out) {
+  *out = (shoal_tensor_t){.dtype = type->dtype, .shape = type->shape};
+  const size_t bytes = shoal_tensor_bytes(out);
+  if (bytes > SIZE_MAX - GUARD) return false;
+  char *data = shoal_arena_alloc(arena, 1, bytes + GUARD);
+  if (data) memset(data + bytes, GUARD_BYTE, GUARD);
+  out->data = data;
+  return data;
+}
+
+shoal_status_t trial_guarded(const trial_t *trial, const shoal_tensor_t *tensors) {
+  static const char guard[GUARD] = {[0 ... GUARD - 1] = (char)GUARD_BYTE};
+  for (int32_t i = 0; i < trial->output_count; ++i) {
+    const shoal_tensor_t *tensor = &tensors[trial->input_count + i];
+    const char *behind = (const char *)tensor->data + shoal_tensor_bytes(tensor);
+    if (memcmp(behind, guard, GUARD) == 0) continue;
+    const bool silent = shoal_status_silence(false);  // this one is read
+    shoal_status_t status = SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT, "its kernel must keep to the shapes that its infer gives",
+        "%s writes behind the end of its output number %d", trial->op->name, i);
+    shoal_status_silence(silent);
+    return status;
+  }
+  return NULL;
+}
+
 // ---- preparing ---------------------------------------------------------------------------------
 
 // Are the local types of the outputs what the boxes make them? Outputs that are whole are not
@@ -50,8 +80,9 @@ static bool alloc_tensors(trial_t *trial, const shoal_way_t *way, shoal_arena_t 
     shoal_tensor_t *tensor = &part->tensors[i];
     *tensor = (shoal_tensor_t){.dtype = part->types[i].dtype, .shape = part->types[i].shape};
     if (i < trial->input_count && way->operands[i].kind == SHOAL_OPERAND_WHOLE) continue;
-    tensor->data = shoal_arena_alloc(arena, 1, shoal_tensor_bytes(tensor));
-    if (!trial_allocated(trial, tensor->data)) return false;
+    if (!trial_allocated(trial, trial_alloc(arena, &part->types[i], tensor) ? tensor : NULL)) {
+      return false;
+    }
   }
   return true;
 }
@@ -192,6 +223,9 @@ bool trial_execute(trial_t *trial, const shoal_way_t *way, const deal_t *deal, i
   for (int32_t i = 0; i < ins; ++i) {
     if (!fill_input(trial, way, i, deal, index, part)) return false;
   }
+  for (int32_t i = ins; i < ins + trial->output_count; ++i) {  // what is not written is NaN
+    memset(part->tensors[i].data, 0xff, shoal_tensor_bytes(&part->tensors[i]));
+  }
   if (trial->executions++ >= trial->limit) return false;
   shoal_call_t call = {.op = trial->op,
                        .input_count = ins,
@@ -199,6 +233,15 @@ bool trial_execute(trial_t *trial, const shoal_way_t *way, const deal_t *deal, i
                        .inputs = part->types,
                        .outputs = part->types + ins,
                        .attrs = part->attrs};
-  return trial_passed(trial, trial->executor.execute(trial->executor.self, &call, part->tensors,
-                                                     part->tensors + ins));
+  if (!trial_passed(trial, trial->executor.execute(trial->executor.self, &call, part->tensors,
+                                                   part->tensors + ins))) {
+    return false;
+  }
+  shoal_status_t overran = trial_guarded(trial, part->tensors);
+  if (!overran) return true;
+  if (!trial->error)
+    trial->error = overran;
+  else
+    shoal_status_free(overran);
+  return false;
 }

@@ -12,7 +12,7 @@
 #include "rules/rules.h"
 
 #define TRIAL_MAX_PARTS 12
-#define TRIAL_SETS 2
+#define TRIAL_SETS 4
 
 typedef struct boxes_entry boxes_entry_t;  // boxes.c
 
@@ -30,7 +30,8 @@ typedef struct trial {
   int32_t set_count, set;       // how many there are; the one in use
   boxes_entry_t **boxes;        // by operand: those made so far; NULL: none are kept
   int64_t executions, limit;    // parts executed so far; no more than `limit` are
-  shoal_status_t error;         // memory ran short: discovery ends
+  const char *note;             // why nothing that is found could be right; NULL: it may be
+  shoal_status_t error;         // memory ran short, or the op wrote where it must not: it ends
 } trial_t;
 
 // How a way's items are distributed over parts in a trial.
@@ -53,6 +54,12 @@ typedef struct trial_part {
 SHOAL_MUST_USE shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,
                                          shoal_allocator_t allocator, trial_t *out_trial);
 void trial_deinit(trial_t *trial);
+
+// A tensor with a guard behind its elements; false when memory is short.
+bool trial_alloc(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out_tensor);
+// Whether all outputs among the operands have their guards still: an error names the op and the
+// output.
+SHOAL_MUST_USE shoal_status_t trial_guarded(const trial_t *trial, const shoal_tensor_t *tensors);
 
 static inline const shoal_tensor_t *trial_whole(const trial_t *trial, int32_t operand) {
   return &trial->sets[trial->set][operand];
