@@ -3,9 +3,9 @@
 // Floats are computed as f64 where the op has a reference kernel, so that parts can be compared
 // tightly. Which values an op accepts is not known: integers may be indices into a dim of another
 // input, floats may have to be positive. Draws are tried in a fixed order, and the first whose
-// results are all finite is kept (or else the first that can be executed). Four sets of values are
+// results are all finite is kept (or else the one with the most that are). Four sets of values are
 // drawn, because what holds for one may not hold for another:
-//   0      between -1 and 1
+//   0      between -1 and 1; where they have to be positive, between 0 and 1
 //   1      the same, and every other one beyond the numbers among the attributes, and beyond 3,
 //          where activations bend: within its bounds, `clamp` would seem to be linear
 //   2      quarters: ties and zeros (no zeros if they give infinities)
@@ -41,7 +41,7 @@ static double real_of(uint32_t word, int64_t element, int32_t set, bool positive
   if (set == 2) return (double)((int64_t)(word / 2 % 9) - 4) / 4;
   if (set == 3) return sign * exp2(20 * u - 10);
   // Every other one: all beyond, and the slope of `clamp` would seem to be nothing at all.
-  return (positive ? 0.1 + u : 2 * u - 1) * (set && element % 2 == 0 ? draw->reach : 1);
+  return (positive ? 0.05 + 0.9 * u : 2 * u - 1) * (set && element % 2 == 0 ? draw->reach : 1);
 }
 
 // `indices`: how many an integer input may hold; 0: unknown, the draw guesses. `spare`: an index
@@ -156,11 +156,11 @@ static shoal_status_t run_whole(trial_t *trial, int32_t set, const draw_t *draw)
   return execute_whole(trial, set, 0);
 }
 
-// Tries draws until one gives finite results; settles for the first that runs.
+// Tries draws until one gives finite results; settles for the one with the most.
 static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
   int32_t variants = trial->input_count + 2;
   const int64_t limits[] = {index_limit(trial), 2, 1};
-  bool any = false;
+  double best = -1;
   shoal_status_t refused = NULL;
   for (int32_t k = 0; k < 4 * variants; ++k) {
     int32_t mode = k / variants, which = k % variants;
@@ -171,14 +171,12 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
                                : which < variants - 1 ? which - 1
                                                       : INT32_MAX};
     shoal_status_t status = run_whole(trial, 0, &draw);
-    bool finite = !status && finite_share(trial, 0) == 1;
-    if (finite || (!status && !any)) *out_draw = draw;
-    if (finite) {
-      shoal_status_free(refused);
-      return NULL;
+    const double share = status ? -1 : finite_share(trial, 0);
+    if (share > best) {
+      *out_draw = draw;
+      best = share;
     }
-    any |= !status;
-    if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) {
+    if (best == 1 || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) {
       shoal_status_free(refused);
       return status;
     }
@@ -187,7 +185,7 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
     else
       shoal_status_free(status);
   }
-  if (!any) return refused;
+  if (best < 0) return refused;
   shoal_status_free(refused);
   return run_whole(trial, 0, out_draw);
 }

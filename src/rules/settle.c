@@ -163,6 +163,20 @@ static bool filter(search_t *s, const candidate_t *c, const deal_t *deal, int32_
   return good;
 }
 
+// Inputs that are sums not yet made: the fewer elements there are, the more often they are split,
+// because a rounding that is not linear looks so three times in four.
+static bool holds_on_splits(search_t *s, const candidate_t *c) {
+  int64_t most = 1;
+  for (int32_t i = s->trial->input_count; i < s->operand_count; ++i) {
+    const int64_t count = shoal_shape_count(search_shape(s, i));
+    if (count > most) most = count;
+  }
+  for (int64_t salt = 1; salt <= 64 / most; ++salt) {
+    if (!filter(s, c, &(deal_t){.parts = 2, .unit = 1, .id = 1, .salt = salt}, 1)) return false;
+  }
+  return true;
+}
+
 static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
   int64_t items = dealt(s, c);
   for (int32_t i = 0; !quick && i < DEAL_COUNT; ++i) {
@@ -171,7 +185,7 @@ static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
     const int32_t sets = s->trial->set_count, most = i == 0 ? TRIAL_SETS : 2;
     if (!filter(s, c, &DEALS[i], sets < most ? sets : most)) return false;
   }
-  if (items == 0) return true;
+  if (items == 0) return holds_on_splits(s, c);
   // Single items, or three of them between large parts.
   const int64_t weights[FINE_PARTS] = {1, (items - 3) / 2, 1, items - 3 - (items - 3) / 2, 1};
   bool few = items <= TRIAL_MAX_PARTS;

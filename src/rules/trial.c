@@ -183,15 +183,16 @@ shoal_status_t trial_fits(const shoal_call_t *call, const shoal_type_t *types,
 // ---- executing ---------------------------------------------------------------------------------
 
 // Additive parts of a whole input: all but the last are random, the last makes up for them.
-static void split_input(const shoal_tensor_t *whole, int32_t input, const deal_t *deal,
+static void split_input(const shoal_tensor_t *whole, int32_t input, int32_t set, const deal_t *deal,
                         int64_t index, const shoal_tensor_t *out) {
+  const uint64_t step = (uint64_t)((deal->salt * TRIAL_SETS + set) * TRIAL_MAX_PARTS + deal->parts);
   const bool last = index == deal->parts - 1;
   for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
     double value = last ? shoal_dtype_load(out->dtype, whole->data, i) : 0;
     for (int64_t k = last ? 0 : index; k < (last ? index : index + 1); ++k) {
       uint32_t word =
-          shoal_philox_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), 1, (uint64_t)i);
-      double draw = 2 * shoal_philox_uniform(word) - 1;
+          shoal_philox_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), step, (uint64_t)i);
+      double draw = 4 * shoal_philox_uniform(word) - 2;
       value = last ? value - draw : draw;
     }
     shoal_dtype_store(out->dtype, out->data, i, value);
@@ -207,7 +208,7 @@ static bool fill_input(trial_t *trial, const shoal_way_t *way, int32_t input, co
       tensor->data = whole->data;
       return true;
     case SHOAL_OPERAND_PARTIAL:
-      split_input(whole, input, deal, index, tensor);
+      split_input(whole, input, trial->set, deal, index, tensor);
       return true;
     case SHOAL_OPERAND_CUT:
     case SHOAL_OPERAND_FLAT:

@@ -40,6 +40,7 @@ typedef struct deal {
   const int64_t *weights;
   bool alternate;  // item i goes to part i mod parts: any order at all
   int64_t id;      // equal ids: equal deals; 0: of this one nothing is kept
+  int64_t salt;    // how unreduced inputs are split at random
 } deal_t;
 
 // One part of a way.
