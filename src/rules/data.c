@@ -75,18 +75,22 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
   }
 }
 
-// The smallest share of finite numbers among the float outputs.
-static double finite_share(const trial_t *trial, int32_t set) {
+// How much the results say: 1 if all are finite, 0 if none is, else the smallest share of numbers
+// that are not NaN among the float outputs, less a little. Infinities are results like others (of
+// nothing, a maximum is infinite).
+static double evidence(const trial_t *trial, int32_t set) {
   double least = 1;
   for (int32_t i = trial->input_count; i < trial->input_count + trial->output_count; ++i) {
     const shoal_tensor_t *t = &trial->sets[set][i];
     const int64_t count = shoal_shape_count(&t->shape);
-    int64_t finite = 0;
+    int64_t finite = 0, numbers = 0;
     if (!shoal_dtype_is_float(t->dtype) || count == 0) continue;
     for (int64_t k = 0; k < count; ++k) {
-      finite += isfinite(shoal_dtype_load(t->dtype, t->data, k)) != 0;
+      const double value = shoal_dtype_load(t->dtype, t->data, k);
+      finite += isfinite(value) != 0;
+      numbers += !isnan(value);
     }
-    least = fmin(least, (double)finite / (double)count);
+    if (finite < count) least = fmin(least, finite ? 0.99 * (double)numbers / (double)count : 0);
   }
   return least;
 }
@@ -171,7 +175,7 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
                                : which < variants - 1 ? which - 1
                                                       : INT32_MAX};
     shoal_status_t status = run_whole(trial, 0, &draw);
-    const double share = status ? -1 : finite_share(trial, 0);
+    const double share = status ? -1 : evidence(trial, 0);
     if (share > best) {
       *out_draw = draw;
       best = share;
@@ -217,7 +221,7 @@ static bool add_set(trial_t *trial, draw_t *draw) {
   const int32_t set = trial->set_count;
   for (draw->no_zeros = false;; draw->no_zeros = true) {
     shoal_status_t status = run_whole(trial, set, draw);
-    const double share = status ? 0 : finite_share(trial, set);
+    const double share = status ? 0 : evidence(trial, set);
     shoal_status_free(status);
     if (share == 1 || (set == 1 && share > 0.5)) return true;
     if (set != 2 || draw->no_zeros) return false;
@@ -231,7 +235,7 @@ static shoal_status_t draw_data(trial_t *trial) {
   for (int32_t i = 0; i < trial->input_count; ++i) {
     read += shoal_shape_count(&trial->types[i].shape);
   }
-  if (read > 0 && finite_share(trial, 0) <= 0.5) trial->note = "its results are not finite";
+  if (read > 0 && evidence(trial, 0) <= 0.5) trial->note = "its results are not finite";
   SHOAL_RETURN_IF_ERROR(repeat_whole(trial));
   trial->set_count = 1;
   if (trial->note) return NULL;
