@@ -14,24 +14,16 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "op/describe.h"
 #include "shoal/op.h"
 
 static const char *short_name(const shoal_op_t *op) {
   return strchr(op->name, '.') + 1;
 }
 
-static bool is_required(const shoal_attr_schema_t *attr) {
-  return !attr->optional && attr->kind != SHOAL_ATTR_PLACE;
-}
-
-// Is it a field of the options?
-static bool is_chosen(const shoal_attr_schema_t *attr) {
-  return attr->optional && attr->kind != SHOAL_ATTR_PLACE && strcmp(attr->name, "with") != 0;
-}
-
 static bool has_options(const shoal_op_t *op) {
   for (int32_t i = 0; i < op->attr_count; ++i)
-    if (is_chosen(&op->attrs[i])) return true;
+    if (shoal_attr_is_option(&op->attrs[i])) return true;
   return op->optional > 0;
 }
 
@@ -96,9 +88,9 @@ static void add_doc(shoal_text_t *out, const shoal_op_t *op, const shoal_op_desc
     const shoal_attr_schema_t *attr = &op->attrs[i];
     if (attr->kind == SHOAL_ATTR_PLACE) {
       add_note(out, "%s: %s", attr->name, d->attrs[i].role);
-    } else if (is_required(attr)) {
+    } else if (shoal_attr_is_argument(attr)) {
       add_note(out, "%s: %s", attr->name, attr->doc);
-    } else if (is_chosen(attr)) {
+    } else if (shoal_attr_is_option(attr)) {
       add_note(out, "%s = %s: %s", attr->name, d->attrs[i].fallback, attr->doc);
     }
   }
@@ -154,7 +146,7 @@ static void add_signature(shoal_text_t *out, const shoal_op_t *op, bool with) {
     }
   }
   for (int32_t i = 0; i < op->attr_count; ++i) {
-    if (!is_required(&op->attrs[i])) continue;
+    if (!shoal_attr_is_argument(&op->attrs[i])) continue;
     shoal_text_add(out, ", ");
     add_parameter(out, &op->attrs[i]);
   }
@@ -177,7 +169,7 @@ static void add_options(shoal_text_t *out, const shoal_op_t *op, const shoal_op_
   }
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_schema_t *attr = &op->attrs[i];
-    if (!is_chosen(attr)) continue;
+    if (!shoal_attr_is_option(attr)) continue;
     shoal_text_add(out, "  ");
     add_parameter(out, attr);
     const char *fallback = d->attrs[i].fallback;
@@ -268,20 +260,20 @@ static void add_attr(shoal_text_t *out, const shoal_attr_schema_t *attr, const c
 static int add_attrs(shoal_text_t *out, const shoal_op_t *op, bool with) {
   int count = 0;
   for (int32_t i = 0; i < op->attr_count; ++i) {
-    count += is_required(&op->attrs[i]) || (with && is_chosen(&op->attrs[i]));
+    count += shoal_attr_is_argument(&op->attrs[i]) || (with && shoal_attr_is_option(&op->attrs[i]));
   }
   if (count == 0) return 0;
   shoal_text_addf(out, "  shoal_attr_t attrs[%d];\n  int32_t attr_count = 0;\n", count);
   for (int32_t i = 0; i < op->attr_count; ++i) {
     const shoal_attr_schema_t *attr = &op->attrs[i];
-    if (!is_required(attr)) continue;
+    if (!shoal_attr_is_argument(attr)) continue;
     shoal_text_add(out, "  attrs[attr_count++] = ");
     add_attr(out, attr, "");
     shoal_text_add(out, ";\n");
   }
   for (int32_t i = 0; with && i < op->attr_count; ++i) {
     const shoal_attr_schema_t *attr = &op->attrs[i];
-    if (!is_chosen(attr)) continue;
+    if (!shoal_attr_is_option(attr)) continue;
     if (is_long(attr)) {
       shoal_text_addf(out, "  if (options && options->%s_count > 0) ", attr->name);
     } else {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "op/families/family.h"
+#include "op/operands.h"
 
 enum { WIDTH = 96 };  // of the text
 
@@ -134,6 +135,14 @@ static shoal_status_t gradient_of(const shoal_registry_t *registry, const shoal_
   return *out_text ? NULL : SHOAL_OOM();
 }
 
+bool shoal_attr_is_argument(const shoal_attr_schema_t *attr) {
+  return !attr->optional && attr->kind != SHOAL_ATTR_PLACE;
+}
+
+bool shoal_attr_is_option(const shoal_attr_schema_t *attr) {
+  return attr->optional && attr->kind != SHOAL_ATTR_PLACE && strcmp(attr->name, SHOAL_WITH) != 0;
+}
+
 // ---- all of it -------------------------------------------------------------------------
 
 // Words of `text` in lines of WIDTH columns, the first behind what is there already.
@@ -206,6 +215,37 @@ static void add_overwrites(shoal_text_t *out, const shoal_op_t *op) {
   shoal_text_deinit(&line);
 }
 
+// The builders of ops.h, which the native ops have.
+static void add_builders(shoal_text_t *out, const shoal_op_t *op) {
+  if (strncmp(op->name, "shoal.", 6) != 0) return;
+  shoal_text_t line, options;
+  shoal_text_init(out->allocator, &line);
+  shoal_text_init(out->allocator, &options);
+  shoal_text_addf(&line, "shoal_%s(graph", op->name + 6);
+  for (int32_t i = 0; i < op->input_count; ++i) {
+    if (i >= op->input_count - op->optional) {
+      shoal_text_addf(&options, "%s%s", options.length ? ", " : "", op->inputs[i]);
+    } else {
+      const bool repeats = op->variadic && i == op->input_count - 1;
+      shoal_text_addf(&line, ", %s%s", repeats ? "count, " : "", op->inputs[i]);
+    }
+  }
+  for (int32_t i = 0; i < op->attr_count; ++i) {
+    const shoal_attr_schema_t *attr = &op->attrs[i];
+    if (shoal_attr_is_argument(attr)) shoal_text_addf(&line, ", %s", attr->name);
+    if (!shoal_attr_is_option(attr)) continue;
+    shoal_text_addf(&options, "%s%s", options.length ? ", " : "", attr->name);
+  }
+  shoal_text_addf(&line, "%s)", op->output_count > 1 || op->output_number ? ", outputs.." : "");
+  if (options.length) {
+    shoal_text_addf(&line, "; shoal_%s_with takes options: %s", op->name + 6,
+                    shoal_text_string(&options));
+  }
+  add_line(out, "in C", shoal_text_string(&line));
+  shoal_text_deinit(&line);
+  shoal_text_deinit(&options);
+}
+
 static shoal_status_t write_all(const shoal_op_t *op, shoal_arena_t *arena,
                                 shoal_op_description_t *d) {
   shoal_text_t out;
@@ -217,6 +257,7 @@ static shoal_status_t write_all(const shoal_op_t *op, shoal_arena_t *arena,
   add_line(&out, "family", d->family);
   add_operands(&out, op);
   add_attrs(&out, op, d->attrs);
+  add_builders(&out, op);
   if (op->any_dtype) add_line(&out, "dtypes", "all, those for storage too: i8, f8_e4m3, f8_e5m2");
   if (op->random) add_line(&out, "random", "draws by the attribute key, the step and the index");
   add_line(&out, "gradient", d->gradient);

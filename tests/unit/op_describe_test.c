@@ -74,6 +74,9 @@ static void test_words(void **state) {
   assert_null(slice.attrs[1].fallback);
   assert_string_equal(describe(&shelf, "shoal.cast").summary, "x as another dtype.");
   assert_non_null(strstr(describe(&shelf, "shoal.cast").text, "f8_e4m3"));
+  assert_non_null(strstr(describe(&shelf, "shoal.pad").text,
+                         "shoal_pad(graph, x, start, shape); shoal_pad_with takes options: value"));
+  assert_non_null(strstr(slice.text, "\nin C           shoal_slice(graph, x, start, size)\n"));
   const shoal_op_description_t concat = describe(&shelf, "shoal.concat");
   assert_non_null(strstr(concat.text, "xs (one or more)"));
   close_shelf(&shelf);
