@@ -264,7 +264,7 @@ static const struct {
     {"shoal.exp", "i64[3]", "must be a float"},
     {"shoal.matmul", "f32[3,4], f32[5,6]", "4 and 5"},
     {"shoal.matmul", "f32[3], f32[3]", "at least 2"},
-    {"shoal.matmul", "f32[2,3,4], f32[3,4,5]", "batch dim 0"},
+    {"shoal.matmul", "f32[2,3,4], f32[3,4,5]", "the batch dims do not fit"},
     {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"ab,b\"", "form"},
     {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"aa,b->a\"", "form"},
     {"shoal.einsum", "f32[3,4], f32[5] ; equation=\"ab,b->a\"", "two sizes"},

@@ -1,0 +1,45 @@
+// The ways a practitioner expects of products: batch, rows, columns and the summed dim, also where
+// one operand is broadcast along batch dims.
+#include "rules_support.h"
+
+typedef struct expected {
+  const char *op, *example, *ways;
+} expected_t;
+
+static const expected_t EXPECTED[] = {
+    // a linear layer: the weight has no batch
+    {"matmul", "f32[64,512,1024], f32[1024,4096]",
+     "{a:0 -> out:0}~ {a:1 -> out:1}~ {a:2, b:0 -> out:sum}~ {b:1 -> out:2}~ {a:sum -> out:sum} "
+     "{b:sum -> out:sum}"},
+    // each operand has a batch dim of its own
+    {"matmul", "f32[64,1,512,128], f32[16,128,256]",
+     "{a:0 -> out:0}~ {a:2 -> out:2}~ {a:3, b:1 -> out:sum}~ {b:0 -> out:1}~ {b:2 -> out:3}~ "
+     "{a:sum -> out:sum} {b:sum -> out:sum}"},
+    {"matmul", "f32[64,16,512,128], f32[64,16,128,512]",
+     "{a:0, b:0 -> out:0}~ {a:1, b:1 -> out:1}~ {a:2 -> out:2}~ {a:3, b:2 -> out:sum}~ {b:3 -> "
+     "out:3}~ {a:sum -> out:sum} {b:sum -> out:sum}"},
+};
+enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
+
+static void known_rules(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (int i = 0; i < EXPECTED_COUNT; ++i) {
+    const shoal_op_t *op = bench_op(&b, shoal_arena_printf(&b.arena, "shoal.%s", EXPECTED[i].op));
+    shoal_call_t call = bench_call(&b, op, EXPECTED[i].example);
+    const char *text = rule_text(&b, op, bench_rule(&b, &call));
+    if (text[0] == ' ' && strcmp(text + 1, EXPECTED[i].ways) == 0) continue;
+    print_error("%s %s\n  expected  %s\n  found    %s\n", op->name, EXPECTED[i].example,
+                EXPECTED[i].ways, text);
+    ++wrong;
+  }
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(known_rules)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
