@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
+#include "print.h"
 #include "ranks.h"
 #include "shoal/explore.h"
 
@@ -18,7 +19,7 @@ typedef struct check_options {
   const char *kase;
   bool mutate, assert_coverage, no_shrink, verbose;
   double minutes;
-  int64_t stride;
+  int64_t stride, shapes;
   bool help;
 } check_options_t;
 
@@ -41,6 +42,7 @@ static const shoal_option_t table[] = {
      .doc = "rerun one random case from its text"},
     CHECK_OPTION(BOOL, mutate, NULL, "break programs on purpose and count which check notices"),
     CHECK_OPTION(INT, stride, "1", "with --mutate: every n-th mutation"),
+    CHECK_OPTION(INT, shapes, "200", "with ops: calls of each op, most of them of random sizes"),
     CHECK_OPTION(REAL, minutes, NULL, "stop random cases or mutations after that time"),
     CHECK_OPTION(BOOL, assert_coverage, NULL,
                  "fail if an op, reshard kind or feature never occurs"),
@@ -200,11 +202,30 @@ static shoal_status_t check_mutations(const check_options_t *o, FILE *out) {
   return status;
 }
 
+// `shoal check ops [NAME]`.
+static shoal_status_t check_ops(const check_options_t *o, const char *name, shoal_arena_t *arena,
+                                FILE *out) {
+  shoal_registry_t *registry = NULL;
+  shoal_check_ops_report_t report;
+  shoal_check_ops_options_t options = {
+      .shapes = o->shapes, .seed = (uint64_t)o->seed, .line = print_line, .line_self = out};
+  if (o->shapes < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "--shapes takes 1 or more");
+  options.op = !name || strchr(name, '.') ? name : cli_format(arena, "shoal.%s", name);
+  if (name && !options.op) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
+  shoal_status_t status = shoal_check_ops(registry, &options, &report);
+  shoal_registry_release(registry);
+  if (report.ops > 0)
+    fprintf(out, "%lld ops, %lld failed: %lld ways of %lld calls\n", (long long)report.ops,
+            (long long)report.failed, (long long)report.ways, (long long)report.shapes);
+  return status;
+}
+
 static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena_t *arena,
                           FILE *out) {
   shoal_words_t words = {0};
-  SHOAL_RETURN_IF_ERROR(
-      cli_options("check", "[MODEL]", table, TABLE_COUNT, argc, argv, arena, o, &words, out));
+  SHOAL_RETURN_IF_ERROR(cli_options("check", "[MODEL] | ops [OP]", table, TABLE_COUNT, argc, argv,
+                                    arena, o, &words, out));
   if (o->help) return NULL;
   if (o->seed == 0) o->seed = (int64_t)time(NULL);
   if (o->threads && o->processes)
@@ -217,6 +238,12 @@ static shoal_status_t run(check_options_t *o, int argc, char **argv, shoal_arena
     return SHOAL_ERROR_HINT(
         UNSUPPORTED, "start it without the launcher, or check one MODEL",
         "random cases and mutations run on ranks of their own, not on a launcher's");
+  if (words.count && strcmp(words.items[0], "ops") == 0) {
+    if (words.count > 2)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "check ops takes one op, not %lld",
+                         (long long)words.count - 1);
+    return check_ops(o, words.count > 1 ? words.items[1] : NULL, arena, out);
+  }
   if (o->mutate) return check_mutations(o, out);
   if (o->random > 0 || o->kase) return check_random(o, out);
   SHOAL_RETURN_IF_ERROR(cli_one_model(&words));

@@ -1,5 +1,6 @@
 // Shoal, explore: random models and plans, and programs broken on purpose, handed to the proof
-// (prove.h). What `shoal check --random`, `--case` and `--mutate` do.
+// (prove.h); ops cut at random sizes. What `shoal check --random`, `--case`, `--mutate` and `shoal
+// check ops` do.
 //
 // Random cases look for plans that the proof finds wrong; mutations look for wrong programs that it
 // accepts. A failing case prints as one line that runs it again. All functions are *Not collective*
@@ -61,6 +62,26 @@ typedef struct shoal_mutate_report {
 // catches each. MISMATCH if nothing catches one and it does not provably compute the same.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate_options_t *options,
                                                               shoal_mutate_report_t *out_report);
+
+typedef struct shoal_check_ops_options {
+  const char *op;  // the only one; NULL: all of the registry that have example calls
+  int64_t shapes;  // calls of each op: its examples, then others of random sizes; 0: 200
+  uint64_t seed;
+  shoal_check_line_fn_t line;  // a line per op, and one per way that does not hold
+  void *line_self;
+} shoal_check_ops_options_t;
+
+typedef struct shoal_check_ops_report {
+  int64_t ops, failed;  // ops with a way that does not hold
+  int64_t shapes, ways;
+} shoal_check_ops_report_t;
+
+// Executes every way of every op's example calls, and of calls like them with random sizes, cut in
+// 2, 3, 5 and 7 parts of random lengths, and compares with the whole. MISMATCH if a way does not
+// hold.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_ops(const shoal_registry_t *registry,
+                                                        const shoal_check_ops_options_t *options,
+                                                        shoal_check_ops_report_t *out_report);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,24 @@ void shoal_rules_ignore_shipped(shoal_rules_t *rules);
 SHOAL_MUST_USE shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal_model_t *model,
                                                uint64_t *out_hash);
 
+// ---- other sizes -------------------------------------------------------------------------------
+
+// A call with the relations that the sizes of `call` have, and sizes drawn by `seed`. *out_found is
+// false where there is none: a reshape, sizes that the op refuses.
+SHOAL_MUST_USE shoal_status_t shoal_rules_vary(const shoal_call_t *call, uint64_t seed,
+                                               shoal_arena_t *arena, shoal_call_t *out_call,
+                                               bool *out_found);
+typedef struct shoal_tried {
+  int64_t ways, executions;
+  int32_t wrong;  // the first way that does not hold; -1: none
+} shoal_tried_t;
+// Executes all ways of the call in `parts` parts of random lengths, empty ones among them, with the
+// reference kernel.
+SHOAL_MUST_USE shoal_status_t shoal_rules_try(const shoal_call_t *call, const shoal_rule_t *rule,
+                                              int64_t parts, uint64_t seed,
+                                              shoal_allocator_t allocator,
+                                              shoal_tried_t *out_tried);
+
 // ---- rules by key ------------------------------------------------------------------------------
 
 // The rule of a small call, which holds for all calls with the same size relations.

@@ -57,6 +57,8 @@ bool search_settle_quickly(search_t *s, candidate_t *candidate);
 // Says whether a candidate whose outputs are all given holds: in a few parts, and in as many as
 // there are items, but at most `most`. Takes `any_order` back if that does not hold.
 bool search_holds(search_t *s, candidate_t *candidate, int64_t most);
+// The same on one deal.
+bool search_holds_on(search_t *s, const candidate_t *candidate, const deal_t *deal);
 // Tries every form of the outputs that attributes depend on, determines the others, and keeps the
 // ways that hold.
 bool search_try(search_t *s, candidate_t *candidate);

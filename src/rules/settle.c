@@ -247,6 +247,21 @@ bool search_settle_quickly(search_t *s, candidate_t *c) {
   return settle(s, c, true);
 }
 
+static void give_outputs(search_t *s, const candidate_t *c) {
+  for (int32_t o = 0; o < s->trial->output_count; ++o) {
+    s->forms[o].count = 1;
+    s->forms[o].items[0] = c->operands[s->trial->input_count + o];
+  }
+}
+
+bool search_holds_on(search_t *s, const candidate_t *c, const deal_t *deal) {
+  give_outputs(s, c);
+  const bool dealt_out = dealt(s, c) > 0;
+  // Sums of many parts lose digits that narrow types do not have.
+  const deal_t even = {.parts = deal->parts < 3 ? 2 : 3, .unit = 1, .salt = deal->salt};
+  return filter(s, c, dealt_out ? deal : &even, s->trial->set_count < 2 ? 1 : 2);
+}
+
 bool search_holds(search_t *s, candidate_t *c, int64_t most) {
   enum { MOST_BYTES = 1 << 25 };  // of the parts' outputs, which are kept until all are made
   const trial_t *trial = s->trial;
