@@ -159,23 +159,42 @@ SHOAL_API shoal_value_t shoal_nn_poisson_nll_loss_at(shoal_graph_t *graph, shoal
 // Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if
 // given.
 typedef struct shoal_sgd {
-  double lr, momentum, weight_decay;
-  shoal_value_t lr_value;  // zero: state "lr", initially .lr
+  double lr, momentum, weight_decay;  // zeros: 1e-2, none, none
+  bool nesterov;                      // needs a momentum
+  shoal_value_t lr_value;             // zero: state "lr", initially .lr
 } shoal_sgd_t;
+typedef struct shoal_adam {
+  double lr, beta1, beta2, eps;  // zeros: 1e-3, 0.9, 0.999, 1e-8
+  double weight_decay;           // times the parameter is added to the gradient
+  shoal_value_t lr_value;
+} shoal_adam_t;
 typedef struct shoal_adamw {
   double lr, beta1, beta2, eps, weight_decay;  // zeros: 1e-3, 0.9, 0.999, 1e-8, 0
   shoal_value_t lr_value;
 } shoal_adamw_t;
+typedef struct shoal_lion {
+  double lr, beta1, beta2, weight_decay;  // zeros: 1e-4, 0.9, 0.99, 0
+  shoal_value_t lr_value;
+} shoal_lion_t;
 
 // Adds backward and update nodes for every trainable state the graph reads that is not frozen, and
-// counts the step. Moments are states "name#adamw.m", "name#adamw.v", "name#sgd.momentum". Options
-// may be NULL.
+// counts the step. shoal_minimize is AdamW. Moments are states next to their parameter:
+// "name#adamw.m", "name#adamw.v", "name#adam.m", "name#adam.v", "name#sgd.momentum", "name#lion.m".
+// Options may be NULL.
 SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss,
                                      const shoal_sgd_t *options, const char *file, int line);
+SHOAL_API void shoal_minimize_adam_at(shoal_graph_t *graph, shoal_value_t loss,
+                                      const shoal_adam_t *options, const char *file, int line);
+SHOAL_API void shoal_minimize_lion_at(shoal_graph_t *graph, shoal_value_t loss,
+                                      const shoal_lion_t *options, const char *file, int line);
 SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
                                  const shoal_adamw_t *options, const char *file, int line);
 #define shoal_minimize_sgd(graph, loss, ...) \
   shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize_adam(graph, loss, ...) \
+  shoal_minimize_adam_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize_lion(graph, loss, ...) \
+  shoal_minimize_lion_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
 // Zoo models. Each builds the graphs "train" and "eval". All-zero options give small sizes for a

@@ -17,7 +17,7 @@ typedef struct targets {
   shoal_arena_t scratch;
   int32_t count;
   shoal_value_t *states, *gradients;
-  shoal_value_t lr;
+  shoal_value_t lr, step;
 } targets_t;
 
 // Finds the states to train, their gradients and the learning rate; false if there is an error.
@@ -82,67 +82,127 @@ static void check_factor(shoal_graph_t *graph, const char *name, double value, d
   shoal_nn_refuse(graph, message);
 }
 
+static void check_adam(shoal_graph_t *graph, double lr, double beta1, double beta2, double eps,
+                       double weight_decay) {
+  check_factor(graph, "lr", lr, INFINITY);
+  check_factor(graph, "beta1", beta1, 1);
+  check_factor(graph, "beta2", beta2, 1);
+  check_factor(graph, "eps", eps, INFINITY);
+  check_factor(graph, "weight_decay", weight_decay, INFINITY);
+}
+
 static double or_default(double value, double fallback) {
   return value != 0 ? value : fallback;
+}
+
+// ---- one state ----------------------------------------------------------------------------------
+
+// Adds the update of parameter i, its moments and their assignments.
+typedef void (*update_fn_t)(targets_t *t, int32_t i, const void *options);
+
+static void update_by_sgd(targets_t *t, int32_t i, const void *options) {
+  const shoal_sgd_t *o = options;
+  shoal_value_t w = t->states[i], g = t->gradients[i];
+  if (o->momentum == 0) {
+    shoal_assign(t->graph, w, shoal_sgd_update(t->graph, w, g, t->lr, o->weight_decay));
+    return;
+  }
+  shoal_value_t m = moment(t, i, "sgd.momentum"), out[2];
+  shoal_node_add(t->graph, "shoal.sgd_momentum_update", 4, (shoal_value_t[]){w, g, m, t->lr}, 3,
+                 (shoal_attr_t[]){shoal_attr_real("momentum", o->momentum),
+                                  shoal_attr_real("weight_decay", o->weight_decay),
+                                  shoal_attr_int("nesterov", o->nesterov)},
+                 2, out);
+  shoal_assign(t->graph, w, out[0]);
+  shoal_assign(t->graph, m, out[1]);
+}
+
+static void update_by_adam(targets_t *t, int32_t i, const void *options) {
+  const shoal_adam_t *o = options;
+  shoal_value_t w = t->states[i], new_w, new_m, new_v;
+  shoal_value_t m = moment(t, i, "adam.m"), v = moment(t, i, "adam.v");
+  shoal_adam_update(t->graph, w, t->gradients[i], m, v, t->lr, t->step, or_default(o->beta1, 0.9),
+                    or_default(o->beta2, 0.999), or_default(o->eps, 1e-8), o->weight_decay, &new_w,
+                    &new_m, &new_v);
+  shoal_assign(t->graph, w, new_w);
+  shoal_assign(t->graph, m, new_m);
+  shoal_assign(t->graph, v, new_v);
+}
+
+static void update_by_adamw(targets_t *t, int32_t i, const void *options) {
+  const shoal_adamw_t *o = options;
+  shoal_value_t w = t->states[i], new_w, new_m, new_v;
+  shoal_value_t m = moment(t, i, "adamw.m"), v = moment(t, i, "adamw.v");
+  shoal_adamw_update(t->graph, w, t->gradients[i], m, v, t->lr, t->step, or_default(o->beta1, 0.9),
+                     or_default(o->beta2, 0.999), or_default(o->eps, 1e-8), o->weight_decay, &new_w,
+                     &new_m, &new_v);
+  shoal_assign(t->graph, w, new_w);
+  shoal_assign(t->graph, m, new_m);
+  shoal_assign(t->graph, v, new_v);
+}
+
+static void update_by_lion(targets_t *t, int32_t i, const void *options) {
+  const shoal_lion_t *o = options;
+  shoal_value_t w = t->states[i], m = moment(t, i, "lion.m"), new_w, new_m;
+  shoal_lion_update(t->graph, w, t->gradients[i], m, t->lr, or_default(o->beta1, 0.9),
+                    or_default(o->beta2, 0.99), o->weight_decay, &new_w, &new_m);
+  shoal_assign(t->graph, w, new_w);
+  shoal_assign(t->graph, m, new_m);
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+static void minimize(shoal_graph_t *graph, shoal_value_t loss, double lr, shoal_value_t lr_value,
+                     update_fn_t update, const void *options) {
+  targets_t t;
+  bool trains = targets_init(&t, graph, loss, lr, lr_value);
+  shoal_kind_push(graph, SHOAL_NODE_UPDATE);
+  if (trains) t.step = shoal_step(graph);
+  for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
+    push_update_scope(&t, i);
+    update(&t, i, options);
+    shoal_scope_pop(graph);
+  }
+  shoal_kind_pop(graph);
+  targets_deinit(&t);
 }
 
 void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_sgd_t *options,
                            const char *file, int line) {
   shoal_sgd_t o = options ? *options : (shoal_sgd_t){0};
-  targets_t t;
   shoal_site_push(graph, file, line);
   check_factor(graph, "lr", o.lr, INFINITY);
   check_factor(graph, "momentum", o.momentum, INFINITY);
   check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
-  bool trains = targets_init(&t, graph, loss, or_default(o.lr, 1e-2), o.lr_value);
-  shoal_kind_push(graph, SHOAL_NODE_UPDATE);
-  if (trains) shoal_step(graph);
-  for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
-    shoal_value_t w = t.states[i], g = t.gradients[i];
-    push_update_scope(&t, i);
+  if (o.nesterov && o.momentum == 0)
+    shoal_nn_refuse(graph, "minimize: nesterov needs a momentum above 0");
+  minimize(graph, loss, or_default(o.lr, 1e-2), o.lr_value, update_by_sgd, &o);
+  shoal_site_pop(graph);
+}
 
-    if (o.momentum == 0) {
-      shoal_assign(graph, w, shoal_sgd_update(graph, w, g, t.lr, o.weight_decay));
-    } else {
-      shoal_value_t m = moment(&t, i, "sgd.momentum"), new_w, new_m;
-      shoal_sgd_momentum_update(graph, w, g, m, t.lr, o.momentum, o.weight_decay, &new_w, &new_m);
-      shoal_assign(graph, w, new_w);
-      shoal_assign(graph, m, new_m);
-    }
-    shoal_scope_pop(graph);
-  }
-  shoal_kind_pop(graph);
-  targets_deinit(&t);
+void shoal_minimize_adam_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_adam_t *options,
+                            const char *file, int line) {
+  shoal_adam_t o = options ? *options : (shoal_adam_t){0};
+  shoal_site_push(graph, file, line);
+  check_adam(graph, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay);
+  minimize(graph, loss, or_default(o.lr, 1e-3), o.lr_value, update_by_adam, &o);
   shoal_site_pop(graph);
 }
 
 void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_adamw_t *options,
                        const char *file, int line) {
   shoal_adamw_t o = options ? *options : (shoal_adamw_t){0};
-  targets_t t;
   shoal_site_push(graph, file, line);
-  check_factor(graph, "lr", o.lr, INFINITY);
-  check_factor(graph, "beta1", o.beta1, 1);
-  check_factor(graph, "beta2", o.beta2, 1);
-  check_factor(graph, "eps", o.eps, INFINITY);
-  check_factor(graph, "weight_decay", o.weight_decay, INFINITY);
-  shoal_value_t step = {NULL, -1};
-  bool trains = targets_init(&t, graph, loss, or_default(o.lr, 1e-3), o.lr_value);
-  shoal_kind_push(graph, SHOAL_NODE_UPDATE);
-  if (trains) step = shoal_step(graph);
-  for (int32_t i = 0; i < t.count && !graph->model->error; ++i) {
-    shoal_value_t w = t.states[i], new_w, new_m, new_v;
-    push_update_scope(&t, i);
-    shoal_value_t m = moment(&t, i, "adamw.m"), v = moment(&t, i, "adamw.v");
-    shoal_adamw_update(graph, w, t.gradients[i], m, v, t.lr, step, or_default(o.beta1, 0.9),
-                       or_default(o.beta2, 0.999), or_default(o.eps, 1e-8), o.weight_decay, &new_w,
-                       &new_m, &new_v);
-    shoal_assign(graph, w, new_w);
-    shoal_assign(graph, m, new_m);
-    shoal_assign(graph, v, new_v);
-    shoal_scope_pop(graph);
-  }
-  shoal_kind_pop(graph);
-  targets_deinit(&t);
+  check_adam(graph, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay);
+  minimize(graph, loss, or_default(o.lr, 1e-3), o.lr_value, update_by_adamw, &o);
+  shoal_site_pop(graph);
+}
+
+void shoal_minimize_lion_at(shoal_graph_t *graph, shoal_value_t loss, const shoal_lion_t *options,
+                            const char *file, int line) {
+  shoal_lion_t o = options ? *options : (shoal_lion_t){0};
+  shoal_site_push(graph, file, line);
+  check_adam(graph, o.lr, o.beta1, o.beta2, 0, o.weight_decay);
+  minimize(graph, loss, or_default(o.lr, 1e-4), o.lr_value, update_by_lion, &o);
   shoal_site_pop(graph);
 }

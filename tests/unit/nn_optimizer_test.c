@@ -112,6 +112,92 @@ static void sgd(void **state) {
   }
 }
 
+// The decay is part of the gradient, and so of both moments.
+static void adam(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w_value, loss = build(g, &w_value);
+  shoal_minimize_adam(g, loss, &(shoal_adam_t){.lr = 0.125, .beta2 = 0.99, .weight_decay = 0.25});
+  shoal_interpreter_t *in = start(model);
+  double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, v[N] = {0}, x[N];
+  for (int step = 1; step <= 4; ++step) {
+    feed_step(in, step, x);
+    for (int i = 0; i < N; ++i) {
+      double slope = x[i] + 0.25 * w[i];
+      m[i] = 0.9 * m[i] + 0.1 * slope;
+      v[i] = 0.99 * v[i] + 0.01 * slope * slope;
+      double mh = m[i] / (1 - pow(0.9, step)), vh = v[i] / (1 - pow(0.99, step));
+      w[i] -= 0.125 * mh / (sqrt(vh) + 1e-8);
+      assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-12);
+      assert_true(fabs(state_of(in, model, "w#adam.m", i) - m[i]) < 1e-14);
+      assert_true(fabs(state_of(in, model, "w#adam.v", i) - v[i]) < 1e-14);
+    }
+  }
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+static void nesterov(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w_value, loss = build(g, &w_value);
+  shoal_minimize_sgd(
+      g, loss, &(shoal_sgd_t){.lr = 0.25, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+  shoal_interpreter_t *in = start(model);
+  double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, x[N];
+  for (int step = 1; step <= 4; ++step) {
+    feed_step(in, step, x);
+    for (int i = 0; i < N; ++i) {
+      double slope = x[i] + 0.1 * w[i];
+      m[i] = 0.9 * m[i] + slope;
+      w[i] -= 0.25 * (slope + 0.9 * m[i]);
+      assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-13);
+    }
+  }
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+static void nesterov_needs_momentum(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w, loss = build(g, &w);
+  shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.nesterov = true});
+  assert_non_null(strstr(shoal_status_message(shoal_model_status(model)), "nesterov needs"));
+  shoal_model_free(model);
+}
+
+// Steps of +-lr, whatever the size of the gradient; none where the direction is exactly 0.
+static void lion(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w_value, loss = build(g, &w_value);
+  shoal_minimize_lion(g, loss, &(shoal_lion_t){.lr = 0.125, .beta1 = 0.75, .weight_decay = 0.5});
+  shoal_interpreter_t *in = start(model);
+  double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, x[N] = {0};
+  for (int step = 0; step <= 4; ++step) {
+    if (step == 0) {
+      assert_ok(shoal_interpreter_feed(in, "x", x, sizeof x));
+      assert_ok(shoal_interpreter_run(in, "train"));
+    } else {
+      feed_step(in, step, x);
+    }
+    for (int i = 0; i < N; ++i) {
+      double leads = 0.75 * m[i] + 0.25 * x[i];
+      w[i] -= 0.125 * ((leads > 0) - (leads < 0) + 0.5 * w[i]);
+      m[i] = 0.99 * m[i] + (1 - 0.99) * x[i];
+      assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-14);
+      assert_true(fabs(state_of(in, model, "w#lion.m", i) - m[i]) < 1e-14);
+    }
+  }
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
 // A learning rate that is computed, not stored.
 static void learning_rate_value(void **state) {
   (void)state;
@@ -252,6 +338,10 @@ int main(void) {
       cmocka_unit_test(adamw),
       cmocka_unit_test(adamw_defaults),
       cmocka_unit_test(sgd),
+      cmocka_unit_test(adam),
+      cmocka_unit_test(nesterov),
+      cmocka_unit_test(nesterov_needs_momentum),
+      cmocka_unit_test(lion),
       cmocka_unit_test(learning_rate_value),
       cmocka_unit_test(frozen_states_rest),
       cmocka_unit_test(freezing_nothing),

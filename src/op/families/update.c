@@ -2,6 +2,8 @@
 // are scalars, values of the graph; other settings are attributes. With weight decay d:
 //   sgd      w' = w - lr (g + d w)
 //   momentum m' = momentum m + (g + d w),   w' = w - lr m'
+//            Nesterov's: w' = w - lr (g + d w + momentum m')
+//   adam     as adamw with g + d w in the place of g, and no other decay (Kingma 2014)
 //   adamw    m' = b1 m + (1 - b1) g,  v' = b2 v + (1 - b2) g^2,
 //            w' = w - lr (m' / (1 - b1^step) / (sqrt(v' / (1 - b2^step)) + eps) + d w) (Loshchilov
 //            2019)
@@ -11,7 +13,7 @@
 #include "op/families/kernel.h"
 
 enum { SGD_DECAY };
-enum { MOMENTUM, MOMENTUM_DECAY };
+enum { MOMENTUM, MOMENTUM_DECAY, NESTEROV };
 enum { BETA1, BETA2, EPS, DECAY };
 
 #define EACH (EACH_REAL + EACH_HALF)
@@ -39,7 +41,7 @@ static shoal_status_t momentum_infer(const shoal_call_t *call, shoal_type_t *out
   return check_update(call, 3);
 }
 
-static shoal_status_t adamw_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+static shoal_status_t adam_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = out_types[1] = out_types[2] = call->inputs[0];
   SHOAL_RETURN_IF_ERROR(check_update(call, 4));
   SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 5));
@@ -62,13 +64,14 @@ typedef void (*update_fn_t)(int64_t n, const shoal_attr_value_t *attrs, double l
 
 KERNEL(sgd, 2, 0)
 KERNEL(momentum, 3, 0)
+KERNEL(adam, 4, shoal_dtype_load_int(inputs[5].dtype, inputs[5].data, 0))
 KERNEL(adamw, 4, shoal_dtype_load_int(inputs[5].dtype, inputs[5].data, 0))
 
 static void momentum_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = 6.0 * (double)shoal_shape_count(&call->inputs[0].shape);
 }
 
-static void adamw_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
+static void adam_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = 15.0 * (double)shoal_shape_count(&call->inputs[0].shape);
 }
 
@@ -92,38 +95,64 @@ const shoal_op_t shoal_op_sgd_update = {
 
 const shoal_op_t shoal_op_sgd_momentum_update = {
     .name = "shoal.sgd_momentum_update",
-    .doc = "m' = momentum m + g + weight_decay w; w' = w - lr m'.",
+    .doc =
+        "m' = momentum m + g + weight_decay w; w' = w - lr m', or, where nesterov is 1, w - lr "
+        "(g + weight_decay w + momentum m').",
     SHOAL_OP_INPUTS("w", "g", "m", "lr"),
     SHOAL_OP_OUTPUTS("w", "m"),
-    SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"), REAL("weight_decay", "weight decay")),
+    SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"), REAL("weight_decay", "weight decay"),
+                   {.name = "nesterov",
+                    .kind = SHOAL_ATTR_INT,
+                    .optional = true,
+                    .doc = "1: w moves by where the momentum leads"}),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}),
     .infer = momentum_infer,
     .cost = momentum_cost,
     .kernel = momentum_kernel,
     SHOAL_OP_CASES("f64[3,5], f64[3,5], f64[3,5], f64[]+ ; momentum=0.9, weight_decay=0.1",
                    "f32[7], f32[7], f32[7], f32[]+ ; momentum=0.5, weight_decay=0",
+                   "f64[3,5], f64[3,5], f64[3,5], f64[]+ ; "
+                   "momentum=0.9, weight_decay=0.1, nesterov=1",
                    "bf16[5], bf16[5], bf16[5], f32[]+ ; momentum=0.9, weight_decay=0"),
+};
+
+// The two Adams have the same operands and attributes.
+#define ADAM_OPERANDS                                                                              \
+  SHOAL_OP_INPUTS("w", "g", "m", "v", "lr", "step"), SHOAL_OP_OUTPUTS("w", "m", "v"),              \
+      SHOAL_OP_ATTRS(REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),       \
+                     REAL("eps", "added to the root of v"), REAL("weight_decay", "weight decay")), \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0},  \
+                          {2, 1}, {2, 2}, {2, 3})
+#define ADAM_CASES                                                   \
+  SHOAL_OP_CASES(                                                    \
+      "f64[3,5], f64[3,5], f64[3,5], f64[3,5]+, f32[]+, i64[]<9+ ; " \
+      "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1",          \
+      "f32[7], f32[7], f32[7], f32[7]+, f32[]+, i64[]<9+ ; "         \
+      "beta1=0.8, beta2=0.95, eps=1e-8, weight_decay=0",             \
+      "bf16[5], bf16[5], bf16[5], bf16[5]+, f32[]+, i64[]<9+ ; "     \
+      "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1")
+
+const shoal_op_t shoal_op_adam_update = {
+    .name = "shoal.adam_update",
+    .doc =
+        "Adam with bias correction for the step, which counts from 1; weight decay is added to "
+        "the gradient.",
+    ADAM_OPERANDS,
+    .infer = adam_infer,
+    .cost = adam_cost,
+    .kernel = adam_kernel,
+    ADAM_CASES,
 };
 
 const shoal_op_t shoal_op_adamw_update = {
     .name = "shoal.adamw_update",
     .doc =
         "AdamW with decoupled weight decay and bias correction for the step, which counts from 1.",
-    SHOAL_OP_INPUTS("w", "g", "m", "v", "lr", "step"),
-    SHOAL_OP_OUTPUTS("w", "m", "v"),
-    SHOAL_OP_ATTRS(REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),
-                   REAL("eps", "added to the root of v"), REAL("weight_decay", "weight decay")),
-    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0},
-                        {2, 1}, {2, 2}, {2, 3}),
-    .infer = adamw_infer,
-    .cost = adamw_cost,
+    ADAM_OPERANDS,
+    .infer = adam_infer,
+    .cost = adam_cost,
     .kernel = adamw_kernel,
-    SHOAL_OP_CASES("f64[3,5], f64[3,5], f64[3,5], f64[3,5]+, f32[]+, i64[]<9+ ; "
-                   "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1",
-                   "f32[7], f32[7], f32[7], f32[7]+, f32[]+, i64[]<9+ ; "
-                   "beta1=0.8, beta2=0.95, eps=1e-8, weight_decay=0",
-                   "bf16[5], bf16[5], bf16[5], bf16[5]+, f32[]+, i64[]<9+ ; "
-                   "beta1=0.9, beta2=0.999, eps=1e-3, weight_decay=0.1"),
+    ADAM_CASES,
 };
 
 #else  // per element type
@@ -146,17 +175,19 @@ static void K(momentum)(int64_t n, const shoal_attr_value_t *attrs, double lr_in
   const S *w = inputs[0].data, *g = inputs[1].data, *m = inputs[2].data;
   S *new_w = outputs[0].data, *new_m = outputs[1].data;
   const R lr = (R)lr_in, keep = (R)attrs[MOMENTUM].f, decay = (R)attrs[MOMENTUM_DECAY].f;
+  const bool nesterov = attrs[NESTEROV].i;
   (void)step;
   EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
-    const R x = LOAD(w[i]), moved = keep * LOAD(m[i]) + (LOAD(g[i]) + decay * x);
+    const R x = LOAD(w[i]), slope = LOAD(g[i]) + decay * x, moved = keep * LOAD(m[i]) + slope;
     new_m[i] = STORE(moved);
-    new_w[i] = STORE(x - lr * moved);
+    new_w[i] = STORE(x - lr * (nesterov ? slope + keep * moved : moved));
   }
 }
 
-static void K(adamw)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
-                     const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+// The weight decay belongs to the gradient (Adam), or to the step (AdamW).
+static void K(adam_any)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                        const shoal_tensor_t *inputs, const shoal_tensor_t *outputs, bool coupled) {
   const S *w = inputs[0].data, *g = inputs[1].data;
   const S *m = inputs[2].data, *v = inputs[3].data;
   S *new_w = outputs[0].data, *new_m = outputs[1].data;
@@ -168,14 +199,24 @@ static void K(adamw)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, i
   const R lr = (R)lr_in, eps = (R)attrs[EPS].f, decay = (R)attrs[DECAY].f;
   EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
-    const R x = LOAD(w[i]), slope = LOAD(g[i]);
+    const R x = LOAD(w[i]), slope = coupled ? LOAD(g[i]) + decay * x : LOAD(g[i]);
     const R first = b1 * LOAD(m[i]) + c1 * slope;
     const R second = b2 * LOAD(v[i]) + c2 * slope * slope;
     const R change = first * fix1 / (sqrt(second * fix2) + eps);
     new_m[i] = STORE(first);
     new_v[i] = STORE(second);
-    new_w[i] = STORE(x - lr * (change + decay * x));
+    new_w[i] = STORE(x - lr * (coupled ? change : change + decay * x));
   }
+}
+
+static void K(adam)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                    const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+  K(adam_any)(n, attrs, lr_in, step, inputs, outputs, true);
+}
+
+static void K(adamw)(int64_t n, const shoal_attr_value_t *attrs, double lr_in, int64_t step,
+                     const shoal_tensor_t *inputs, const shoal_tensor_t *outputs) {
+  K(adam_any)(n, attrs, lr_in, step, inputs, outputs, false);
 }
 
 #endif
