@@ -6,7 +6,7 @@
 // gathered again: each time is a *round* of its own. And a state's name stands for the old value
 // until the step's end: where its memory is written under that name, the last record in its resting
 // layout is the new value; all others are the old one.
-#include "prove/compare.h"
+#include "prove/compare_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,36 +19,6 @@
 // A gradient may be exchanged in another type than its own: copies of it in that type are compared
 // like any other, at what that type allows; and so are those that come behind them. What has not
 // been reduced over any axis of the mesh yet comes before them.
-
-// A tap of the run being compared.
-typedef struct entry {
-  const shoal_record_t *record;
-  int32_t layout;  // into comparison->layouts
-  int32_t state;   // >= 0: the new value of that state
-  int64_t order;   // in the program: the value's number in the graph; new states come last
-} entry_t;
-
-typedef struct rank_records {
-  const shoal_record_t *items;
-  int64_t count;
-  int32_t *layouts;  // of its LAYOUT records
-} rank_records_t;
-
-struct shoal_comparison {
-  const shoal_model_t *model;
-  const shoal_program_t *program;
-  int32_t ranks;
-  shoal_arena_t *arena;
-  rank_records_t *records;
-  SHOAL_VEC(const char *) texts;  // of layouts; "mesh!" is not always written
-  SHOAL_VEC(shoal_layout_t *) layouts;
-  int32_t *resting;  // layout of each state
-  // the run being compared
-  int32_t run;
-  shoal_reference_t *references[2];  // the model's; the expanded model's or NULL
-  entry_t *entries;
-  int64_t entry_count;
-};
 
 static shoal_status_t intern(shoal_comparison_t *c, const char *text, int32_t *out_layout) {
   for (int64_t i = 0; i < c->texts.count; ++i)
@@ -234,9 +204,10 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
 
 // The records of entries [first, last), all of one value in one layout and type, as it is made for
 // the `round`th time. *out_more: it is made once more.
-static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t last,
-                             const shoal_shape_t *shape, int32_t round, shoal_arena_t *arena,
-                             shoal_group_parts_t *out_group, bool *out_more) {
+shoal_status_t shoal_comparison_gather(const shoal_comparison_t *c, int64_t first, int64_t last,
+                                       const shoal_shape_t *shape, int32_t round,
+                                       shoal_arena_t *arena, shoal_group_parts_t *out_group,
+                                       bool *out_more) {
   const shoal_layout_t *layout = c->layouts.items[c->entries[first].layout];
   bool micro = shoal_layout_speaks_of_micro(layout);
   *out_group = (shoal_group_parts_t){.layout = layout,
@@ -268,7 +239,7 @@ static shoal_status_t gather(const shoal_comparison_t *c, int64_t first, int64_t
 }
 
 // Behind the last entry of the same value in the same layout and type.
-static int64_t end_of_group(const shoal_comparison_t *c, int64_t first) {
+int64_t shoal_comparison_group_end(const shoal_comparison_t *c, int64_t first) {
   const entry_t *entry = &c->entries[first];
   int64_t last = first + 1;
   while (last < c->entry_count && c->entries[last].order == entry->order &&
@@ -303,8 +274,9 @@ static bool is_exchanged(const shoal_comparison_t *c, int64_t at, const shoal_ex
 }
 
 // The records of a value's logarithms, which come of the same node, if log-sum-exp merges it.
-static shoal_status_t find_weights(const shoal_comparison_t *c, int64_t first, int32_t round,
-                                   shoal_arena_t *arena, shoal_group_parts_t *group) {
+shoal_status_t shoal_comparison_find_weights(const shoal_comparison_t *c, int64_t first,
+                                             int32_t round, shoal_arena_t *arena,
+                                             shoal_group_parts_t *group) {
   if (!shoal_layout_is_merged(group->layout)) return NULL;
   const shoal_graph_t *graph = shoal_reference_graph(c->references[c->references[1] != NULL]);
   const shoal_value_info_t *info = &graph->values.items[c->entries[first].order];
@@ -314,12 +286,13 @@ static shoal_status_t find_weights(const shoal_comparison_t *c, int64_t first, i
   shoal_group_parts_t *weights = SHOAL_NEW(arena, shoal_group_parts_t, 1);
   if (!weights) return SHOAL_OOM();
   for (int64_t i = 0, next; i < c->entry_count; i = next) {
-    next = end_of_group(c, i);
+    next = shoal_comparison_group_end(c, i);
     const shoal_layout_t *layout = c->layouts.items[c->entries[i].layout];
     bool more;
     if (c->entries[i].order != lse || !shoal_layout_is_weight(layout, group->layout)) continue;
     group->weights = weights;
-    return gather(c, i, next, &graph->values.items[lse].type.shape, round, arena, weights, &more);
+    return shoal_comparison_gather(c, i, next, &graph->values.items[lse].type.shape, round, arena,
+                                   weights, &more);
   }
   return SHOAL_ERROR(MISMATCH, "'%s' was made in parts, but not their log-sum-exp", info->name);
 }
@@ -333,8 +306,8 @@ static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, 
   for (int32_t round = 0; more && !status; ++round) {
     shoal_arena_init(c->arena->allocator, &arena);
     shoal_group_parts_t group;
-    status = gather(c, first, last, &e->type.shape, round, &arena, &group, &more);
-    if (!status) status = find_weights(c, first, round, &arena, &group);
+    status = shoal_comparison_gather(c, first, last, &e->type.shape, round, &arena, &group, &more);
+    if (!status) status = shoal_comparison_find_weights(c, first, round, &arena, &group);
     for (int64_t m = 0; m < group.micro_count && !status; ++m)
       for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)
         if (shoal_part_leads(&group, p, m))
@@ -380,7 +353,7 @@ static int by_order(const void *left, const void *right) {
 }
 
 // The run's taps in program order.
-static shoal_status_t collect(shoal_comparison_t *c, shoal_arena_t *arena) {
+shoal_status_t shoal_comparison_collect(shoal_comparison_t *c, shoal_arena_t *arena) {
   const shoal_reference_t *order = c->references[1] ? c->references[1] : c->references[0];
   const shoal_graph_t *graph = shoal_reference_graph(order);
   int64_t capacity = 0;
@@ -426,7 +399,7 @@ static const shoal_expected_t *expected_of(const shoal_comparison_t *c, const en
 static shoal_status_t compare_taps(const shoal_comparison_t *c, shoal_check_report_t *report) {
   for (int64_t i = 0, next; i < c->entry_count; i = next) {
     const entry_t *entry = &c->entries[i];
-    next = end_of_group(c, i);
+    next = shoal_comparison_group_end(c, i);
     const shoal_expected_t *e = expected_of(c, entry);
     if (!e)
       return SHOAL_ERROR(INTERNAL, "'%s' was not computed on one device", entry->record->name);
@@ -473,7 +446,7 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
   return status;
 }
 
-static shoal_status_t compare_all(const shoal_comparison_t *c, shoal_check_report_t *report) {
+shoal_status_t shoal_comparison_compare(const shoal_comparison_t *c, shoal_check_report_t *report) {
   SHOAL_RETURN_IF_ERROR(compare_taps(c, report));
   for (int32_t r = 0; r < c->ranks; ++r)
     for (int64_t i = 0; i < c->records[r].count; ++i) {
@@ -483,113 +456,6 @@ static shoal_status_t compare_all(const shoal_comparison_t *c, shoal_check_repor
         SHOAL_RETURN_IF_ERROR(compare_whole(c, record, report));
     }
   return NULL;
-}
-
-// ---- decisions ----------------------------------------------------------------------------------
-
-// The program's elements of a value, from the first layout it was made in.
-static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64_t last,
-                               const shoal_shape_t *of, shoal_arena_t *arena, double *whole,
-                               double *known) {
-  shoal_group_parts_t group;
-  bool more;  // times it is made: they are equal
-  SHOAL_RETURN_IF_ERROR(gather(c, first, last, of, 0, arena, &group, &more));
-  SHOAL_RETURN_IF_ERROR(find_weights(c, first, 0, arena, &group));
-  for (int64_t m = 0; m < group.micro_count; ++m)
-    for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh); ++p) {
-      if (!shoal_part_leads(&group, p, m)) continue;
-      shoal_boxes_t boxes;
-      SHOAL_RETURN_IF_ERROR(shoal_part_boxes(&group, p, m, arena, &boxes));
-      shoal_shape_t shape = shoal_boxes_shape(&boxes);
-      int64_t count = shoal_shape_count(&shape);
-      if (count == 0) continue;
-      shoal_cell_t *cells = NULL;
-      double *ones = SHOAL_NEW(arena, double, count);
-      if (!ones) return SHOAL_OOM();
-      for (int64_t i = 0; i < count; ++i) ones[i] = 1;
-      SHOAL_RETURN_IF_ERROR(shoal_part_join(&group, p, m, count, arena, &cells));
-      SHOAL_RETURN_IF_ERROR(shoal_boxes_unpack(&boxes, sizeof *cells, cells, false, whole));
-      SHOAL_RETURN_IF_ERROR(shoal_boxes_unpack(&boxes, sizeof *ones, ones, false, known));
-    }
-  return NULL;
-}
-
-// The entries of the last form the program brought a value into: joined and rounded, where it came
-// out unreduced. Entries of a value lie together, those of a layout in turn; layouts are not in
-// order of time.
-static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *out_first,
-                      int64_t *out_last) {
-  bool found = false, reduced = false;
-  int64_t newest = -1;
-  for (int64_t first = 0, last; first < c->entry_count; first = last) {
-    const entry_t *entry = &c->entries[first];
-    last = end_of_group(c, first);
-    if (entry->state >= 0 || strcmp(entry->record->name, name) != 0) continue;
-    const bool whole = !shoal_layout_is_partial(c->layouts.items[entry->layout]);
-    if (reduced && !whole) continue;
-    if (whole == reduced && entry->record->sequence < newest) continue;
-    found = true;
-    reduced = whole;
-    newest = entry->record->sequence;
-    *out_first = first;
-    *out_last = last;
-  }
-  return found;
-}
-
-static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
-                   double allowed, double *elements) {
-  const shoal_comparison_t *c = self;
-  const shoal_value_info_t *info = &graph->values.items[value];
-  int64_t first, last;
-  if (!last_form(c, info->name, &first, &last)) return false;
-  shoal_arena_t arena;
-  shoal_arena_init(c->arena->allocator, &arena);
-  double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);
-  shoal_status_t status = whole && known ? NULL : SHOAL_OOM();
-  if (!status) status = assemble(c, first, last, &info->type.shape, &arena, whole, known);
-  bool changed = false;
-  for (int64_t i = 0; i < count && !status; ++i)
-    if (known[i] == 1 && whole[i] != elements[i] && fabs(whole[i] - elements[i]) <= allowed) {
-      elements[i] = whole[i];
-      changed = true;
-    }
-  shoal_status_free(
-      status);  // a value that cannot be assembled is not imposed; comparing it will tell
-  shoal_arena_deinit(&arena);
-  return changed;
-}
-
-shoal_status_t shoal_comparison_run(shoal_comparison_t *c, int32_t run,
-                                    shoal_reference_t *reference, shoal_reference_t *expanded,
-                                    shoal_check_report_t *report) {
-  c->run = run;
-  c->references[0] = reference;
-  c->references[1] = expanded;
-  shoal_arena_t arena;
-  shoal_arena_init(c->arena->allocator, &arena);
-  shoal_status_t status = collect(c, &arena);
-  shoal_check_report_t before = *report;
-  if (!status) status = compare_all(c, report);
-  if (status && run > 0 && shoal_status_code(status) == SHOAL_MISMATCH && c->entries) {
-    // Rounding may have flipped a decision: repeat the one-device runs with the program's.
-    int64_t imposed = 0, more = 0;
-    shoal_status_t again = shoal_reference_repeat(reference, impose, c, &imposed);
-    if (!again && expanded) again = shoal_reference_repeat(expanded, impose, c, &more);
-    if (!again && imposed > 0) {
-      shoal_check_report_t report_again = before;
-      again = compare_all(c, &report_again);
-      if (!again) {
-        shoal_status_free(status);
-        status = NULL;
-        *report = report_again;
-        report->decisions += imposed;
-      }
-    }
-    shoal_status_free(again);
-  }
-  shoal_arena_deinit(&arena);
-  return status;
 }
 
 shoal_status_t shoal_comparison_restart(const shoal_comparison_t *c) {

@@ -1,6 +1,7 @@
 // Compares the values that the ranks recorded with the one-device runs.
 //   join.c     a value's parts: where each lies, unreduced ones joined
-//   compare.c  run by run, value by value in program order
+//   compare.c  value by value in program order
+//   excuse.c   run by run: flipped decisions, and rounding where large terms cancel
 #ifndef SHOAL_PROVE_COMPARE_H_
 #define SHOAL_PROVE_COMPARE_H_
 

@@ -1,7 +1,8 @@
 // Runs the reference interpreter twice - own dtypes, and promoted to f64 - and keeps for each value
 // what a comparison needs: what is expected, how large tensors of its kind are, how far the
 // one-device run is off.
-#include "prove/reference.h"
+#include "prove/reference_impl.h"
+
 #include "op/type.h"
 
 #include <math.h>
@@ -14,42 +15,6 @@
 #include "plan/gradients.h"
 
 #define F64_EPSILON 0x1p-52
-
-enum { OWN, WIDE };
-
-typedef struct named_value {
-  const char *name;
-  int32_t value;
-} named_value_t;
-
-struct shoal_reference {
-  const shoal_model_t *model;
-  const shoal_check_options_t *options;
-  const shoal_plan_t *plan;  // or NULL
-  const shoal_program_t *program;
-  shoal_allocator_t allocator;
-  shoal_interpreter_t *interpreters[2];  // WIDE may be NULL: everything is f64
-  double *state_epsilon, *saved_epsilon;
-  void **saved[2];       // states before the last run
-  shoal_arena_t states;  // what the above lie in
-  // the last run
-  shoal_arena_t arena;
-  const shoal_graph_t *graph;
-  int32_t run;
-  shoal_expected_t *values, *after;  // of the graph; states after it
-  shoal_dtype_t *exchanged;          // per value: the type that ranks sum it in; NULL: its own
-  double **plain;        // per value: own, before it was rounded to that; NULL: it wasn't
-  double *allowed;       // per value, of the first try
-  double **before[2];    // values as they were before decisions were imposed
-  named_value_t *index;  // sorted by name
-  double scale[SHOAL_KIND_COUNT];
-  // imposing
-  int side;
-  shoal_impose_fn_t impose;
-  void *impose_self;
-  int64_t imposed;
-  bool failed;
-};
 
 static bool rounds(const shoal_model_t *model, const shoal_plan_t *plan) {
   for (int64_t s = 0; plan && s < plan->model->states.count; ++s)
@@ -66,8 +31,7 @@ static bool rounds(const shoal_model_t *model, const shoal_plan_t *plan) {
   return false;
 }
 
-// Ops whose result jumps: those that make integers of floats, and those that compare inside.
-static bool feeds_decision(const shoal_graph_t *graph, int32_t value) {
+bool shoal_reference_decides(const shoal_graph_t *graph, int32_t value) {
   if (!shoal_dtype_is_float(graph->values.items[value].type.dtype)) return false;
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
@@ -127,8 +91,12 @@ static void exchange(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor)
 
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
+  if (r->side == SHAKEN) {
+    shoal_reference_shake_value(r, value, tensor);
+    return;
+  }
   exchange(r, value, tensor);
-  if (!r->impose || r->failed || !feeds_decision(graph, value)) return;
+  if (!r->impose || r->failed || !shoal_reference_decides(graph, value)) return;
   int64_t count = shoal_shape_count(&tensor.shape);
   double *plain = SHOAL_NEW(&r->arena, double, count),
          *changed = SHOAL_NEW(&r->arena, double, count);
@@ -163,6 +131,13 @@ shoal_executor_t shoal_check_executor(const shoal_check_options_t *options) {
 
 // ---- create -------------------------------------------------------------------------------------
 
+shoal_status_t shoal_reference_add_side(shoal_reference_t *r, int side) {
+  shoal_interpreter_options_t io = {
+      .allocator = r->allocator, .promote = side != OWN, .observe = observe, .observe_self = r};
+  if (r->options->provider) io.executor = shoal_check_executor(r->options);
+  return shoal_interpreter_create(r->model, &io, &r->interpreters[side]);
+}
+
 shoal_status_t shoal_reference_create(const shoal_model_t *model,
                                       const shoal_check_options_t *options,
                                       const shoal_plan_t *plan, const shoal_program_t *program,
@@ -177,10 +152,7 @@ shoal_status_t shoal_reference_create(const shoal_model_t *model,
   shoal_arena_init(allocator, &r->arena);
   shoal_status_t status = NULL;
   for (int side = OWN; side <= (rounds(model, plan) ? WIDE : OWN); ++side) {
-    shoal_interpreter_options_t io = {
-        .allocator = allocator, .promote = side == WIDE, .observe = observe, .observe_self = r};
-    if (options->provider) io.executor = shoal_check_executor(options);
-    SHOAL_GOTO_IF_ERROR(status, done, shoal_interpreter_create(model, &io, &r->interpreters[side]));
+    SHOAL_GOTO_IF_ERROR(status, done, shoal_reference_add_side(r, side));
     r->saved[side] = SHOAL_NEW(&r->states, void *, model->states.count);
     if (!r->saved[side]) SHOAL_GOTO_IF_ERROR(status, done, SHOAL_OOM());
     for (int64_t s = 0; s < model->states.count; ++s) {
@@ -200,7 +172,7 @@ done:
 
 void shoal_reference_free(shoal_reference_t *r) {
   if (!r) return;
-  for (int side = OWN; side <= WIDE; ++side) shoal_interpreter_free(r->interpreters[side]);
+  for (int side = OWN; side < SIDES; ++side) shoal_interpreter_free(r->interpreters[side]);
   shoal_arena_deinit(&r->states);
   shoal_arena_deinit(&r->arena);
   shoal_allocator_t allocator = r->allocator;
@@ -341,7 +313,7 @@ static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
   return NULL;
 }
 
-static shoal_status_t feed(shoal_reference_t *r, int side) {
+shoal_status_t shoal_reference_feed(shoal_reference_t *r, int side) {
   for (int64_t i = 0; i < r->graph->inputs.count; ++i) {
     const shoal_named_t *input = &r->graph->inputs.items[i];
     const shoal_type_t *type = &r->graph->values.items[input->value].type;
@@ -377,7 +349,7 @@ static shoal_status_t run_both(shoal_reference_t *r) {
     if (!r->before[side]) return SHOAL_OOM();
     if (!r->interpreters[side]) continue;
     r->side = side;
-    SHOAL_RETURN_IF_ERROR(feed(r, side));
+    SHOAL_RETURN_IF_ERROR(shoal_reference_feed(r, side));
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_run(r->interpreters[side], r->graph->name));
   }
   if (r->failed) return SHOAL_OOM();
@@ -456,5 +428,6 @@ double shoal_reference_allowed(const shoal_reference_t *r, const shoal_expected_
   const double size = fmax(e->largest, 1e-3 * r->scale[e->kind]);
   const double epsilon = exchanged ? e->exchanged_epsilon : e->epsilon;
   if (epsilon <= F64_EPSILON) return 1e-10 * size;
-  return 4 * fmax(exchanged ? e->exchanged_error : e->own_error, 2 * epsilon * size);
+  const double error = exchanged ? e->exchanged_error : e->own_error;
+  return 4 * fmax(fmax(error, e->shaken), 2 * epsilon * size);
 }

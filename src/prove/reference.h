@@ -29,6 +29,7 @@ typedef struct shoal_expected {
   // Of a gradient that the plan has exchanged in another type: the same once it has been rounded to
   // that. Else as above.
   double exchanged_epsilon, exchanged_error;
+  double shaken;  // floats: how far rounding alone moves it (shoal_reference_shake); 0: not asked
 } shoal_expected_t;
 
 typedef struct shoal_reference shoal_reference_t;
@@ -55,6 +56,9 @@ SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, 
 SHOAL_MUST_USE shoal_status_t shoal_reference_repeat(shoal_reference_t *reference,
                                                      shoal_impose_fn_t impose, void *self,
                                                      int64_t *out_imposed);
+// Finds out how far rounding alone moves the values of the last run that are of narrow types, and
+// allows for that.
+SHOAL_MUST_USE shoal_status_t shoal_reference_shake(shoal_reference_t *reference);
 
 // The program's value of a state after the last run: the next one starts from it, in both
 // interpreters.
