@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/runs.h"
 #include "base/status.h"
 #include "lower/pieces.h"
 #include "lower/time.h"
@@ -24,7 +25,8 @@ typedef struct walk {
   const shoal_order_t *order;
   shoal_arena_t *scratch;
   pieces_t pieces;
-  touched_t *touched;  // by piece
+  shoal_runs_t runs;   // of pieces to which the same has happened
+  touched_t *touched;  // by run
   waits_t *waits;      // by call of the order
   int64_t step, call;  // the present ones
   int32_t segment;     // of the present call
@@ -86,7 +88,8 @@ static void conflict(walk_t *w, const int32_t *clock, int32_t other, int32_t que
 // The first access of the call to an item: who of the earlier calls is not known to be done?
 static void enter(walk_t *w, const int32_t *clock, const entry_t *entry) {
   const range_t range = range_of(w, &w->pieces.views[w->segment].items.items[entry->item]);
-  for (int32_t i = range.from; i < range.to; ++i) {
+  if (range.from == range.to) return;
+  for (int64_t i = shoal_runs_find(&w->runs, range.from); i < range.to; i = w->runs.ends[i]) {
     const touched_t *piece = &w->touched[i];
     if (piece->writer >= 0) conflict(w, clock, piece->writer, piece->writer_queue);
     for (int32_t q = 0; q < w->c->queue_count && entry->write; ++q)
@@ -126,11 +129,20 @@ static shoal_status_t add_waits(walk_t *w, int32_t index, int32_t *clock) {
 
 // ---- the walk --------------------------------------------------------------------------
 
+static void split_at(walk_t *w, int64_t piece) {
+  const int64_t from = shoal_runs_split(&w->runs, piece);
+  if (from >= 0) w->touched[piece] = w->touched[from];
+}
+
 static void leave(walk_t *w, const item_t *item) {
   const range_t range = range_of(w, item);
+  if (range.from == range.to) return;
+  split_at(w, range.from);
+  split_at(w, range.to);
+  if (item->writer >= 0) shoal_runs_join(&w->runs, range.from, range.to);
   const int32_t first = w->first[number_of(w, 0)];
   const shoal_instruction_t *instructions = w->c->segments[w->segment].instructions;
-  for (int32_t i = range.from; i < range.to; ++i) {
+  for (int64_t i = range.from; i < range.to; i = w->runs.ends[i]) {
     touched_t *piece = &w->touched[i];
     if (item->writer >= 0) {
       piece->writer = first + item->writer;
@@ -195,7 +207,7 @@ static shoal_status_t start_walk(walk_t *w, int64_t steps) {
   for (int q = 0; q < SHOAL_MAX_QUEUES; ++q) w->last[q] = -1;
   SHOAL_RETURN_IF_ERROR(shoal_lower_pieces(w->c, w->order, w->scratch, &w->pieces));
   w->touched = SHOAL_NEW(w->scratch, touched_t, w->pieces.count);
-  if (!w->touched) return SHOAL_OOM();
+  if (!w->touched || !shoal_runs_init(w->scratch, w->pieces.count, &w->runs)) return SHOAL_OOM();
   memset(w->touched, 0xff, (size_t)w->pieces.count * sizeof *w->touched);
   return NULL;
 }

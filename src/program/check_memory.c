@@ -2,12 +2,13 @@
 // bytes of which one writes are ordered.
 //
 // The arenas, laid one behind the other, are cut at every edge of a buffer's slot or a workspace.
-// Each span of it knows whose value it holds (buffer and slot; nobody's after a workspace used it),
-// who wrote it last and who has read it since on each queue. An order is walked in program order. A
-// write takes its spans over, whoever owned them; a read needs all its spans to be the buffer's
-// own: so a wrong offset, size or slot is found where it destroys a value. Vector clocks over
-// queues and waits (check_clocks.h) tell whether an access comes after the last conflicting ones:
-// program order is then the only order that matters.
+// Each span of it - or run of spans that have gone through the same - knows whose value it holds
+// (buffer and slot; nobody's after a workspace used it), who wrote it last and who has read it
+// since on each queue. An order is walked in program order. A write takes its spans over, whoever
+// owned them; a read needs all its spans to be the buffer's own: so a wrong offset, size or slot is
+// found where it destroys a value. Vector clocks over queues and waits (check_clocks.h) tell
+// whether an access comes after the last conflicting ones: program order is then the only order
+// that matters.
 //
 // Steps are not joined either. Slots by step come round after a period of steps, so values are
 // looked at in each step of a period, and one step more is walked for the order of accesses alone:
@@ -43,7 +44,8 @@ static range_t buffer_range(const memory_t *m, int32_t index, int32_t slot) {
 // Whose value the buffer's bytes hold, if not all of them are its own; else -2.
 static int32_t stranger(const memory_t *m, int32_t index, int32_t slot) {
   range_t range = buffer_range(m, index, slot);
-  for (int64_t i = range.from; i < range.to; ++i) {
+  if (range.from == range.to) return -2;
+  for (int64_t i = shoal_runs_find(&m->runs, range.from); i < range.to; i = m->runs.ends[i]) {
     const span_t *span = &m->spans[i];
     if (span->buffer != index || span->slot != slot) return span->buffer;
   }
@@ -316,7 +318,8 @@ static bool is_kept_here(const memory_t *m, const shoal_buffer_t *buffer, bool *
 // States have their values, but for "init", which makes them; nothing else has. Outputs that are
 // kept are made by their own graph in every step.
 static void start_step(memory_t *m, bool init) {
-  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i].buffer = m->spans[i].slot = -1;
+  for (int64_t i = 0; i < m->span_count; i = m->runs.ends[i])
+    m->spans[i].buffer = m->spans[i].slot = -1;
   for (int64_t p = 0; p < m->program->output_count; ++p) m->fetches[p] = 0;
   for (int64_t b = 0; b < m->class->buffer_count; ++b) {
     const shoal_buffer_t *buffer = &m->class->buffers[b];
@@ -328,7 +331,8 @@ static void start_step(memory_t *m, bool init) {
     if (init && !kept) continue;
     m->histories[b][0] = (history_t){.written = true, .micro = -1};
     range_t range = buffer_range(m, (int32_t)b, 0);
-    for (int64_t i = range.from; i < range.to; ++i) {
+    shoal_spans_split(m, range);
+    for (int64_t i = range.from; i < range.to; i = m->runs.ends[i]) {
       m->spans[i].buffer = (int32_t)b;
       m->spans[i].slot = 0;
     }

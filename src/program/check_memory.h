@@ -2,6 +2,7 @@
 #ifndef SHOAL_PROGRAM_CHECK_MEMORY_H_
 #define SHOAL_PROGRAM_CHECK_MEMORY_H_
 
+#include "base/runs.h"
 #include "program/check_clocks.h"
 
 typedef struct span {
@@ -32,9 +33,10 @@ typedef struct memory {
   shoal_arena_t *arena;
   place_t place;
   int64_t span_count;
-  int64_t *bounds;  // span i is [bounds[i], bounds[i + 1])
+  int64_t *bounds;    // span i is [bounds[i], bounds[i + 1])
+  shoal_runs_t runs;  // of spans to which the same has happened; what follows is kept by run
   span_t *spans;
-  instance_t *readers;    // [span * queues + queue]: the last since it was written
+  instance_t *readers;    // [run * queues + queue]: the last since it was written
   history_t **histories;  // [buffer][slot]
   range_t **ranges;       // [buffer][slot]
   int64_t *joins;         // by buffer: accumulations in this order
@@ -52,6 +54,9 @@ SHOAL_MUST_USE shoal_status_t shoal_spans_make(memory_t *m);
 range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes);
 // Nobody has touched any span, and no buffer has its value.
 void shoal_spans_reset(memory_t *m);
+// Makes runs begin and end where the range does; the range is then walked run by run, from
+// range.from to runs.ends of it and so on.
+void shoal_spans_split(memory_t *m, range_t range);
 // Checks that the present instruction's read or write is ordered with earlier accesses to these
 // bytes. A write gives them to `buffer` (-1: to none); `over`: it may write what it reads itself.
 // `what` is for the message: "an input".

@@ -33,6 +33,7 @@ shoal_status_t shoal_spans_make(memory_t *m) {
   m->span_count = count - 1;
   m->spans = SHOAL_NEW(m->arena, span_t, count);
   m->readers = SHOAL_NEW(m->arena, instance_t, count * m->class->queue_count);
+  if (!shoal_runs_init(m->arena, m->span_count, &m->runs)) return SHOAL_OOM();
   return m->spans && m->readers ? NULL : SHOAL_OOM();
 }
 
@@ -44,9 +45,25 @@ range_t shoal_spans_range(const memory_t *m, int64_t offset, int64_t bytes) {
 }
 
 void shoal_spans_reset(memory_t *m) {
-  const span_t untouched = {.buffer = -1, .slot = -1, .writer = -1};
-  for (int64_t i = 0; i < m->span_count; ++i) m->spans[i] = untouched;
-  for (int64_t i = 0; i < m->span_count * m->class->queue_count; ++i) m->readers[i] = -1;
+  if (m->span_count == 0) return;
+  shoal_runs_reset(&m->runs);
+  m->spans[0] = (span_t){.buffer = -1, .slot = -1, .writer = -1};
+  for (int32_t q = 0; q < m->class->queue_count; ++q) m->readers[q] = -1;
+}
+
+static void split_at(memory_t *m, int64_t span) {
+  const int64_t from = shoal_runs_split(&m->runs, span);
+  const int32_t queues = m->class->queue_count;
+  if (from < 0) return;
+  m->spans[span] = m->spans[from];
+  for (int32_t q = 0; q < queues; ++q)
+    m->readers[span * queues + q] = m->readers[from * queues + q];
+}
+
+void shoal_spans_split(memory_t *m, range_t range) {
+  if (range.from == range.to) return;
+  split_at(m, range.from);
+  split_at(m, range.to);
 }
 
 // ---- happens-before -----------------------------------------------------------------
@@ -93,7 +110,8 @@ static shoal_status_t unordered(const memory_t *m, instance_t other, const char 
 
 shoal_status_t shoal_spans_read(memory_t *m, range_t range, const char *what) {
   const int32_t queues = m->class->queue_count;
-  for (int64_t i = range.from; i < range.to; ++i) {
+  shoal_spans_split(m, range);
+  for (int64_t i = range.from; i < range.to; i = m->runs.ends[i]) {
     const instance_t writer = m->spans[i].writer;
     if (!shoal_clocks_after(&m->clocks, writer)) return unordered(m, writer, what, "writes");
     m->readers[i * queues + m->in->queue] = m->clocks.now;
@@ -106,19 +124,22 @@ shoal_status_t shoal_spans_write(memory_t *m, range_t range, int32_t buffer, int
   const int32_t queues = m->class->queue_count;
   const instance_t now = m->clocks.now;
   const queue_clock_t clock = *m->clocks.clock;
-  for (int64_t i = range.from; i < range.to; ++i) {
-    span_t *span = &m->spans[i];
-    if (span->writer == now || !shoal_clocks_after(&m->clocks, span->writer)) {
-      return unordered(m, span->writer, what, "writes");
+  if (range.from == range.to) return NULL;
+  shoal_spans_split(m, range);
+  for (int64_t i = range.from; i < range.to; i = m->runs.ends[i]) {
+    const instance_t writer = m->spans[i].writer;
+    if (writer == now || !shoal_clocks_after(&m->clocks, writer)) {
+      return unordered(m, writer, what, "writes");
     }
-    instance_t *readers = &m->readers[i * queues];
     for (int32_t q = 0; q < queues; ++q) {
-      if ((readers[q] == now && !over) || readers[q] > clock.done[q]) {
-        return unordered(m, readers[q], what, "reads");
+      const instance_t reader = m->readers[i * queues + q];
+      if ((reader == now && !over) || reader > clock.done[q]) {
+        return unordered(m, reader, what, "reads");
       }
-      readers[q] = -1;
     }
-    *span = (span_t){.buffer = buffer, .slot = slot, .writer = now};
   }
+  shoal_runs_join(&m->runs, range.from, range.to);
+  m->spans[range.from] = (span_t){.buffer = buffer, .slot = slot, .writer = now};
+  for (int32_t q = 0; q < queues; ++q) m->readers[range.from * queues + q] = -1;
   return NULL;
 }
