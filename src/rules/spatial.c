@@ -9,13 +9,16 @@
 // is no way at all.
 #include "rules/search.h"
 
-enum { WIDEST = 16, LARGEST_SCALE = 32 };
+enum { WIDEST = 40, LARGEST_SCALE = 32, MAX_TRIED = 32 };
 
 typedef struct slide {
   search_t *s;
   int32_t dim, leader;  // the operand whose dim is the item space
   int64_t items;
   candidate_t candidate;
+  int64_t best_price;   // of what was found so far
+  int32_t tried_count;  // candidates, as they were set out
+  candidate_t tried[MAX_TRIED];
 } slide_t;
 
 static bool same_shape(const search_t *s, int32_t a, int32_t b) {
@@ -65,22 +68,47 @@ static bool set_out(slide_t *slide, bool up, halo_t halo) {
   return true;
 }
 
-// The smallest value of one side of a halo that still holds.
-static void shrink(slide_t *slide, int64_t *side) {
-  int64_t widest = *side;
-  for (*side = 0; *side < widest; ++*side) {
-    if (search_settle_quickly(slide->s, &slide->candidate)) return;
+// Elements that items of these scales leave over: strides that do not fit have many.
+static int64_t rest_of(const slide_t *slide) {
+  int64_t rests = 0;
+  for (int32_t i = 0; i < slide->s->operand_count; ++i) {
+    const shoal_way_operand_t *o = &slide->candidate.operands[i];
+    if (o->kind != SHOAL_OPERAND_CUT) continue;
+    int64_t rest = search_shape(slide->s, i)->dims[slide->dim] - slide->items * o->scale;
+    rests += rest < 0 ? -rest : rest;
   }
+  return rests;
 }
 
-// False: a halo reaches too far to tell.
+// These, and the elements exchanged.
+static int64_t price(const slide_t *slide) {
+  int64_t sum = rest_of(slide);
+  for (int32_t i = 0; i < slide->s->operand_count; ++i) {
+    const shoal_way_operand_t *o = &slide->candidate.operands[i];
+    if (o->kind == SHOAL_OPERAND_CUT) sum += o->before + o->after;
+  }
+  return sum;
+}
+
+// The smallest value of one side of a halo that still holds: a halo that is too small fails with
+// the first or second part, so counting upwards is cheaper than halving. False: what was found
+// before is cheaper by then.
+static bool shrink(slide_t *slide, int64_t *side) {
+  int64_t widest = *side;
+  for (*side = 0; *side < widest; ++*side) {
+    if (search_settle_quickly(slide->s, &slide->candidate)) return true;
+    if (*side >= slide->best_price) return false;
+  }
+  return true;
+}
+
+// False: a halo reaches too far to tell, or costs too much.
 static bool shrink_all(slide_t *slide) {
   search_t *s = slide->s;
   for (int32_t i = 0; i < s->trial->input_count; ++i) {
     shoal_way_operand_t *o = &slide->candidate.operands[i];
     if (o->kind != SHOAL_OPERAND_CUT || o->before == 0) continue;
-    shrink(slide, &o->before);
-    shrink(slide, &o->after);
+    if (!shrink(slide, &o->before) || !shrink(slide, &o->after)) return false;
     // Too near to the whole to tell how far the window really reaches.
     int64_t farthest = (slide->items - 1) * o->scale;
     if (o->before >= farthest || o->after >= farthest) return false;
@@ -88,17 +116,24 @@ static bool shrink_all(slide_t *slide) {
   return true;
 }
 
-// Elements exchanged, and those that items of this scale leave over: strides that do not fit have
-// many.
-static int64_t price(const slide_t *slide) {
-  int64_t price = 0;
-  for (int32_t i = 0; i < slide->s->operand_count; ++i) {
-    const shoal_way_operand_t *o = &slide->candidate.operands[i];
-    if (o->kind != SHOAL_OPERAND_CUT) continue;
-    int64_t rest = search_shape(slide->s, i)->dims[slide->dim] - slide->items * o->scale;
-    price += o->before + o->after + (rest < 0 ? -rest : rest);
+// Was the candidate tried before, with another leader or another rounding?
+static bool is_known(slide_t *slide) {
+  const candidate_t *c = &slide->candidate;
+  for (int32_t i = 0; i < slide->tried_count; ++i) {
+    bool same = slide->tried[i].items == c->items;
+    for (int32_t k = 0; same && k < slide->s->operand_count; ++k) {
+      const shoal_way_operand_t *a = &slide->tried[i].operands[k], *b = &c->operands[k];
+      same = a->kind == b->kind && a->scale == b->scale && a->before == b->before &&
+             a->after == b->after;
+    }
+    if (same) return true;
   }
-  return price;
+  if (slide->tried_count == MAX_TRIED) return false;
+  candidate_t copy = *c;
+  copy.operands = shoal_arena_copy(&slide->s->trial->arena, c->operands,
+                                   (size_t)slide->s->operand_count, sizeof *c->operands);
+  if (copy.operands) slide->tried[slide->tried_count++] = copy;
+  return false;
 }
 
 // Does another input have the leader's shape? Else two of the ways to give halos are one.
@@ -108,33 +143,35 @@ static bool has_twin(const slide_t *slide) {
   return slide->leader < inputs && twins > 1;
 }
 
-// The cheapest way with this leader, if it is cheaper than *best.
-static void try_leader(search_t *s, int32_t dim, int32_t leader, int64_t *best_price,
-                       candidate_t *best) {
-  int64_t items = dim < search_shape(s, leader)->rank ? search_shape(s, leader)->dims[dim] : 0;
-  slide_t slide = {.s = s, .dim = dim, .leader = leader, .items = items};
-  for (int32_t variant = 0; items >= 2 && variant < 2 * HALO_COUNT && !s->trial->error; ++variant) {
-    if (variant / 2 == HALO_ALL_BUT_LEADER && !has_twin(&slide)) return;
-    if (!search_candidate(s, &s->trial->arena, &slide.candidate)) return;
-    if (!set_out(&slide, variant & 1, (halo_t)(variant / 2))) continue;
-    if (!search_settle_quickly(s, &slide.candidate) || !shrink_all(&slide)) continue;
-    if (price(&slide) >= *best_price || !search_settle(s, &slide.candidate)) continue;
-    *best_price = price(&slide);
-    *best = slide.candidate;
+// The cheapest way with this leader, if it is cheaper than the best so far.
+static void try_leader(slide_t *slide, int32_t leader, candidate_t *best) {
+  search_t *s = slide->s;
+  const shoal_shape_t *shape = search_shape(s, leader);
+  slide->leader = leader;
+  slide->items = slide->dim < shape->rank ? shape->dims[slide->dim] : 0;
+  for (int32_t variant = 0; slide->items >= 2 && variant < 2 * HALO_COUNT; ++variant) {
+    if (variant / 2 == HALO_ALL_BUT_LEADER && !has_twin(slide)) return;
+    if (s->trial->error || !search_candidate(s, &s->trial->arena, &slide->candidate)) return;
+    if (!set_out(slide, variant & 1, (halo_t)(variant / 2)) || is_known(slide)) continue;
+    if (rest_of(slide) >= slide->best_price) continue;
+    if (!search_settle_quickly(s, &slide->candidate) || !shrink_all(slide)) continue;
+    if (price(slide) >= slide->best_price || !search_settle(s, &slide->candidate)) continue;
+    slide->best_price = price(slide);
+    *best = slide->candidate;
   }
 }
 
 bool search_spatial(search_t *s, int32_t input, int32_t dim) {
   int32_t places = 0;
-  int64_t best_price = INT64_MAX;
+  slide_t slide = {.s = s, .dim = dim, .best_price = INT64_MAX};
   candidate_t best;
   for (int32_t i = 0; i < s->operand_count; ++i) places += s->has_place[i];
   const char *window = s->trial->op->window;
   if (places < 2 || (window && !window[0]) || !takes_part(s, input, dim)) return false;
   for (int32_t i = s->operand_count - 1; i >= 0; --i) {  // outputs before inputs
-    if (s->has_place[i]) try_leader(s, dim, i, &best_price, &best);
+    if (s->has_place[i]) try_leader(&slide, i, &best);
   }
-  if (best_price == INT64_MAX || s->trial->error) return false;
+  if (slide.best_price == INT64_MAX || s->trial->error) return false;
   search_keep(s, &best);
   return true;
 }

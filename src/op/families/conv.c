@@ -341,13 +341,39 @@ static inline R *K(line)(const shoal_tensor_t *tensor, int64_t n, int64_t c, int
          (((n * shape->dims[1] + c) * planes + z) * rows + y) * shoal_window_size(shape, 2);
 }
 
-// to[i] += f from[taps[i * kernel]], where there is one.
-static inline void K(gather)(R f, const R *restrict from, const int64_t *taps, int64_t kernel,
+// to[i] += f from[what tap t of i sees], for each of `n` that sees something.
+static inline void K(gather)(R f, const R *restrict from, const shoal_taps_t *taps, int64_t t,
                              int64_t n, R *restrict to) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = taps[i * kernel];
-    if (at >= 0) to[i] += f * from[at];
+  const shoal_run_t run = taps->runs[t];
+  if (!run.regular) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = taps->table[2][i * taps->kernel[2] + t];
+      if (at >= 0) to[i] += f * from[at];
+    }
+  } else if (run.gap == 1 && run.step == 1) {
+    to += run.first, from += run.from;
+    for (int64_t i = 0; i < run.count; ++i) to[i] += f * from[i];
+  } else {
+    to += run.first, from += run.from;
+    for (int64_t i = 0; i < run.count; ++i) to[i * run.gap] += f * from[i * run.step];
   }
+}
+
+// The sum of slope[i] from[what tap t of i sees].
+static inline R K(dot)(const R *restrict slope, const R *restrict from, const shoal_taps_t *taps,
+                       int64_t t, int64_t n) {
+  const shoal_run_t run = taps->runs[t];
+  R sum = 0;
+  if (!run.regular) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = taps->table[2][i * taps->kernel[2] + t];
+      if (at >= 0) sum += slope[i] * from[at];
+    }
+    return sum;
+  }
+  slope += run.first, from += run.from;
+  for (int64_t i = 0; i < run.count; ++i) sum += slope[i * run.gap] * from[i * run.step];
+  return sum;
 }
 
 // Forward and the gradient of x are one loop: `to` [N,A,..] sums `from` [N,B,..] through taps, with
@@ -377,7 +403,7 @@ static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool
                                    : K(line)(w, a, b - first, t / kh, t % kh);
         const R *in = K(line)(from, n, b, plane, row);
         for (int64_t j = 0; j < kw; ++j) {
-          K(gather)(weights[j], in, taps->table[2] + j, kw, columns, out);
+          K(gather)(weights[j], in, taps, j, columns, out);
         }
       }
     }
@@ -391,22 +417,21 @@ static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
   const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
   // Outputs of a group: w has that many for each w[1] channels of x.
   const int64_t groups = w[1] ? x->shape.dims[1] / w[1] : 1, each = groups ? w[0] / groups : 0;
+  const int64_t lines = dy->shape.dims[0] * planes * rows;
   R *out = dw->data;
-  for (int64_t i = 0; i < w[0] * w[1] * kd * kh * kw; ++i) {
-    const int64_t tx = i % kw, ty = i / kw % kh, tz = i / kw / kh % kd, oc = i / kw / kh / kd;
-    R sum = 0;
-    for (int64_t line = 0; line < dy->shape.dims[0] * planes * rows; ++line) {
-      const int64_t y = line % rows, z = line / rows % planes, n = line / rows / planes;
-      const int64_t plane = taps->table[0][z * kd + tz], row = taps->table[1][y * kh + ty];
-      if (plane < 0 || row < 0) continue;
+  for (int64_t i = 0; i < w[0] * w[1] * kd * kh * kw; ++i) out[i] = 0;
+  for (int64_t i = 0; i < lines * kd * kh; ++i) {
+    const int64_t tap = i % (kd * kh), line = i / (kd * kh);
+    const int64_t y = line % rows, z = line / rows % planes, n = line / rows / planes;
+    const int64_t plane = taps->table[0][z * kd + tap / kh];
+    const int64_t row = taps->table[1][y * kh + tap % kh];
+    if (plane < 0 || row < 0) continue;
+    for (int64_t oc = 0; oc < w[0] * w[1]; ++oc) {
       const int64_t o = oc / w[1], c = o / each * w[1] + oc % w[1];
       const R *from = K(line)(x, n, c, plane, row), *slope = K(line)(dy, n, o, z, y);
-      for (int64_t k = 0; k < columns; ++k) {
-        const int64_t at = taps->table[2][k * kw + tx];
-        if (at >= 0) sum += slope[k] * from[at];
-      }
+      R *to = out + (oc * kd * kh + tap) * kw;
+      for (int64_t t = 0; t < kw; ++t) to[t] += K(dot)(slope, from, taps, t, columns);
     }
-    out[i] = sum;
   }
 }
 

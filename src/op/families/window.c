@@ -186,7 +186,8 @@ shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i, const cha
 int64_t shoal_taps_bytes(const shoal_shape_t *shape, const int64_t *kernel) {
   int64_t entries = SHOAL_DIRECTIONS;  // those that have no dim
   for (int32_t d = 2; d < shape->rank; ++d) entries += shape->dims[d] * kernel[d - 2];
-  return shoal_align64(entries * (int64_t)sizeof(int64_t));
+  const int64_t runs = shape->rank > 2 ? kernel[shape->rank - 3] : 0;
+  return shoal_align64(entries * (int64_t)sizeof(int64_t) + runs * (int64_t)sizeof(shoal_run_t));
 }
 
 shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const shoal_window_t *window,
@@ -198,7 +199,26 @@ shoal_taps_t shoal_taps_at(const shoal_shape_t *shape, const shoal_window_t *win
     taps.table[i] = table;
     table += shoal_window_size(shape, i) * window->kernel[i];
   }
+  taps.runs = (shoal_run_t *)table;
   return taps;
+}
+
+// Finds the runs of the last direction's taps in a table for `size` elements.
+static void find_runs(const shoal_taps_t *taps, int64_t size) {
+  const int64_t kernel = taps->kernel[SHOAL_DIRECTIONS - 1];
+  const int64_t *table = taps->table[SHOAL_DIRECTIONS - 1];
+  for (int64_t t = 0; t < kernel; ++t) {
+    shoal_run_t run = {.regular = true, .gap = 1, .step = 1};
+    for (int64_t i = 0; i < size && run.regular; ++i) {
+      const int64_t at = table[i * kernel + t];
+      if (at < 0) continue;
+      if (run.count == 0) run.first = i, run.from = at;
+      if (run.count == 1) run.gap = i - run.first, run.step = at - run.from;
+      run.regular = i == run.first + run.count * run.gap && at == run.from + run.count * run.step;
+      ++run.count;
+    }
+    taps->runs[t] = run;
+  }
 }
 
 shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t *window,
@@ -208,6 +228,7 @@ shoal_status_t shoal_taps_inputs(const shoal_call_t *call, const shoal_window_t 
     const int64_t missing = shoal_window_inputs(window, i, x, output, taps->table[i]);
     SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "x", missing));
   }
+  find_runs(taps, shoal_window_size(&output->part, SHOAL_DIRECTIONS - 1));
   return NULL;
 }
 
@@ -218,5 +239,6 @@ shoal_status_t shoal_taps_outputs(const shoal_call_t *call, const shoal_window_t
     const int64_t missing = outputs_of(window, i, x, dy, taps->table[i]);
     SHOAL_RETURN_IF_ERROR(shoal_window_check(call, i, "dy", missing));
   }
+  find_runs(taps, shoal_window_size(&x->part, SHOAL_DIRECTIONS - 1));
   return NULL;
 }

@@ -68,10 +68,19 @@ int64_t shoal_window_inputs(const shoal_window_t *window, int32_t i, const shoal
 SHOAL_MUST_USE shoal_status_t shoal_window_check(const shoal_call_t *call, int32_t i,
                                                  const char *what, int64_t missing);
 
-// The tables above along every direction, in a kernel's workspace.
+// What a tap of the last direction sees, if it is regular: elements first, first + gap, ... of the
+// operand that the table is for see from, from + step, ... of the other; `count` of them. Loops
+// over runs need neither table nor branches.
+typedef struct shoal_run {
+  bool regular;
+  int64_t first, gap, count, from, step;
+} shoal_run_t;
+
+// The tables above along every direction, in a kernel's workspace, and the runs of each tap.
 typedef struct shoal_taps {
   int64_t kernel[SHOAL_DIRECTIONS];
   int64_t *table[SHOAL_DIRECTIONS];
+  shoal_run_t *runs;
 } shoal_taps_t;
 
 // For each index of an operand [N, C, ..] along each dim behind: bytes (a multiple of 64; `kernel`
