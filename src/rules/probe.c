@@ -53,8 +53,9 @@ static bool fits(symbols_t *s, const int64_t *sizes) {
 
 static int64_t least_of(const symbols_t *s, int32_t symbol, bool larger) {
   if (!s->symbols[symbol].slid) return LEAST;
-  int64_t least = s->largest_plain + 2 > LEAST ? s->largest_plain + 2 : LEAST;
-  return larger ? least * 3 / 2 + 3 : least;
+  int64_t least = s->symbols[symbol].least > LEAST ? s->symbols[symbol].least : LEAST;
+  // Where windows are known to move, `least` is measured by what moves; else results may be few.
+  return larger ? least * 3 / 2 + (s->op->window ? 1 : 3) : least;
 }
 
 // Those that kernels need not fit into first: they get the smallest sizes.

@@ -60,8 +60,11 @@ static bool is_placed(symbols_t *s, int32_t symbol) {
   return false;
 }
 
-static void find_largest_plain(symbols_t *s) {
-  int64_t largest = 0;
+// The largest kernel, stride, padding and the like along `dim`, counted from the end: 1 is the last.
+// Numbers that are given for each dim that windows move over count for that dim alone.
+static int64_t largest_plain(const symbols_t *s, int32_t from_end) {
+  const int32_t dims = window_dims(s);
+  int64_t largest = 0, found = 0;
   for (int32_t i = 0; i < s->input_count; ++i) {
     for (int32_t d = 0; d < s->types[i].shape.rank; ++d) {
       if (s->types[i].shape.dims[d] > largest) largest = s->types[i].shape.dims[d];
@@ -71,17 +74,22 @@ static void find_largest_plain(symbols_t *s) {
     const shoal_attr_schema_t *schema = &s->op->attrs[a];
     bool many = schema->kind == SHOAL_ATTR_INTS;
     if (schema->role != SHOAL_ROLE_PLAIN || (schema->kind != SHOAL_ATTR_INT && !many)) continue;
-    for (int32_t d = 0; d < (many ? s->attrs[a].count : 1); ++d) {
-      int64_t number = many ? s->attrs[a].ints[d] : s->attrs[a].i;
+    const int32_t count = many ? s->attrs[a].count : 1;
+    const int64_t *numbers = many ? shoal_attr_list(&s->attrs[a]) : &s->attrs[a].i;
+    for (int32_t d = 0; d < count; ++d) {
+      if (s->op->window && many && count == dims && count - d != from_end) continue;
       // Larger than every dim: no kernel, but a stream's key or a limit.
-      if (number < largest && number > s->largest_plain) s->largest_plain = number;
+      if (numbers[d] < largest && numbers[d] > found) found = numbers[d];
     }
   }
   for (int32_t i = 0; i < s->slot_count; ++i) {
     const slot_t *slot = &s->slots[i];
-    bool literal = slot->operand >= 0 && slot->term_count == 0 && !s->placed[slot->operand];
-    if (literal && slot->value > s->largest_plain) s->largest_plain = slot->value;
+    if (slot->operand < 0 || slot->term_count != 0 || s->placed[slot->operand]) continue;
+    const int32_t end = s->types[slot->operand].shape.rank - slot->dim;
+    if (s->op->window && end != from_end) continue;
+    if (slot->value > found) found = slot->value;
   }
+  return found;
 }
 
 // ---- what belongs together ---------------------------------------------------------------------
@@ -133,19 +141,22 @@ static bool list_members(const symbols_t *s, int32_t dim, members_t *out) {
   return true;
 }
 
-// value = times * base + plus, where that may be a stride and what it leaves over.
-static bool relate(int64_t value, int64_t base, int64_t *times, int64_t *plus) {
+// value = times * base + plus, where that may be a stride and what it leaves over: as much as a
+// dilated kernel reaches, where it is known that windows move there.
+static bool relate(const symbols_t *s, int64_t value, int64_t base, int64_t *times, int64_t *plus) {
+  const int64_t most = s->op->window ? 40 : 8;
   *times = (value + base / 2) / base;
   *plus = value - *times * base;
   if (*plus == 0) return *times <= 32;
-  return *times <= 4 && llabs(*plus) <= 8 && base >= 2 * llabs(*plus);
+  return *times <= 4 && llabs(*plus) <= most && base >= 2 * llabs(*plus);
 }
 
 // Writes everything along the dim by one symbol. Without a relation each stays on its own.
 static void link_dim(symbols_t *s, int32_t dim) {
   members_t list;
   if (!list_members(s, dim, &list) || list.count == 0) return;
-  int64_t base = INT64_MAX, times, plus;
+  int64_t base = INT64_MAX, times, plus, most_times = 1, most_plus = 0;
+  const int64_t plain = largest_plain(s, s->types[list.items[0].operand].shape.rank - dim);
   int32_t symbol = -1;
   bool related = true;
   for (int32_t i = 0; i < list.count; ++i) {
@@ -153,13 +164,21 @@ static void link_dim(symbols_t *s, int32_t dim) {
     if (list.items[i].symbol >= 0 && symbol < 0) symbol = list.items[i].symbol;
   }
   for (int32_t i = 0; i < list.count; ++i) {
-    related &= relate(list.items[i].value, base, &times, &plus);
-    if (list.items[i].symbol >= 0) s->symbols[list.items[i].symbol].slid = true;
+    related &= relate(s, list.items[i].value, base, &times, &plus);
+    if (times > most_times) most_times = times;
+    if (llabs(plus) > most_plus) most_plus = llabs(plus);
+    if (list.items[i].symbol < 0) continue;
+    s->symbols[list.items[i].symbol].slid = true;
+    s->symbols[list.items[i].symbol].least = plain + 2;
   }
   if (!related || symbol < 0) return;
+  // What is dealt are the smallest; the largest of them has to be longer than a window.
+  if (s->op->window) {
+    s->symbols[symbol].least = (plain + most_plus + most_times - 1) / most_times + 2;
+  }
   for (int32_t i = 0; i < list.count; ++i) {
     const member_t *m = &list.items[i];
-    relate(m->value, base, &times, &plus);
+    relate(s, m->value, base, &times, &plus);
     if (m->symbol < 0 && s->slid_output_count < 2 * SHOAL_MAX_RANK) {
       s->slid_outputs[s->slid_output_count++] =
           (slid_output_t){m->operand, dim, symbol, times, plus};
@@ -188,6 +207,5 @@ void symbols_find_slides(symbols_t *s) {
   for (int32_t i = 0; i < s->symbol_count; ++i) {
     if (!is_placed(s, i)) symbols_drop(s, i);
   }
-  find_largest_plain(s);
   for (int32_t d = 0; d < SHOAL_MAX_RANK; ++d) link_dim(s, d);
 }

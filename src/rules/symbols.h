@@ -51,7 +51,8 @@ typedef struct slot {
 
 typedef struct symbol {
   int64_t real;
-  bool slid;  // windows move over it: how large it is compared with them matters
+  bool slid;      // windows move over it: how large it is compared with them matters
+  int64_t least;  // of one that is slid: kernels, strides and paddings stay smaller
 } symbol_t;
 
 // An output's dim that windows slide over must keep its relation to the symbol.
@@ -68,7 +69,6 @@ typedef struct symbols {
   const bool *completed;            // by attribute: it is what the op makes of its default
   const bool *placed;               // by operand
   bool slides;                      // several operands have places, and windows move over them
-  int64_t largest_plain;            // kernels, strides, paddings: what is slid over stays larger
   int32_t slot_count;
   slot_t *slots;
   int32_t symbol_count;

@@ -59,10 +59,19 @@ static const expected_t EXPECTED[] = {
     {"resize_grad", "f32[64,256,64,64] ; shape=[64,256,32,32], mode=\"linear\"",
      "{dy:0 -> dx:0}~ {dy:1 -> dx:1}~ {dy:2/2+1+1 -> dx:2} {dy:3/2+1+1 -> dx:3} {dy:sum -> "
      "dx:sum}"},
-    // one dim
+    // one dim, far-reaching kernels, three dims
     {"conv", "f32[16,80,3000], f32[512,80,3] ; stride=[2], padding=[1]",
      "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2/2+1+0 -> out:2} {w:0 -> out:1}~ {x:sum -> "
      "out:sum} {w:sum -> out:sum}"},
+    {"conv", "f32[16,64,4000], f32[64,64,7] ; stride=[1], padding=[0], dilation=[3]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2#3982+0+18 -> out:2} {w:0 -> out:1}~ {x:sum -> "
+     "out:sum} {w:sum -> out:sum}"},
+    {"conv", "f32[16,64,4000], f32[64,64,31] ; stride=[1], padding=[15]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2+15+15 -> out:2} {w:0 -> out:1}~ {x:sum -> "
+     "out:sum} {w:sum -> out:sum}"},
+    {"conv", "f32[8,3,16,112,112], f32[64,3,3,3,1] ; stride=[1,2,1], padding=[1,1,0]",
+     "{x:0 -> out:0}~ {x:1, w:1 -> out:sum}~ {x:2+1+1 -> out:2} {x:3/2+1+0 -> out:3} {x:4 -> "
+     "out:4}~ {w:0 -> out:1}~ {x:sum -> out:sum} {w:sum -> out:sum}"},
 };
 enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
 
