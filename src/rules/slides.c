@@ -60,8 +60,9 @@ static bool is_placed(symbols_t *s, int32_t symbol) {
   return false;
 }
 
-// The largest kernel, stride, padding and the like along `dim`, counted from the end: 1 is the last.
-// Numbers that are given for each dim that windows move over count for that dim alone.
+// The largest kernel, stride, padding and the like along a dim, which is counted from the end:
+// 1 is the last. Numbers that are given for each dim that windows move over count for that
+// dim alone.
 static int64_t largest_plain(const symbols_t *s, int32_t from_end) {
   const int32_t dims = window_dims(s);
   int64_t largest = 0, found = 0;
