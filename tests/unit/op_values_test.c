@@ -43,41 +43,6 @@ static void matmul(void **state) {
   bench_deinit(&b);
 }
 
-// Either operand is repeated along batch dims where it has size 1, or that it lacks.
-static void matmul_broadcast(void **state) {
-  (void)state;
-  bench_t b;
-  bench_init(&b);
-  enum { P = 2, Q = 3, M = 4, N = 5, SUMS = 6 };
-  for (int32_t kind = 0; kind < 6; ++kind) {
-    const bool ta = kind & 1;
-    const int64_t rows = ta ? SUMS : M, columns = ta ? M : SUMS;
-    const shoal_shape_t a[] = {SHOAL_SHAPE(P, Q, rows, columns), SHOAL_SHAPE(P, 1, rows, columns),
-                               SHOAL_SHAPE(rows, columns)};
-    const shoal_shape_t c[] = {SHOAL_SHAPE(SUMS, N), SHOAL_SHAPE(Q, SUMS, N),
-                               SHOAL_SHAPE(P, Q, SUMS, N)};
-    // offsets of batch entry (p, q) in a and b, in matrices
-    const int64_t step_a[][2] = {{Q, 1}, {1, 0}, {0, 0}}, step_b[][2] = {{0, 0}, {0, 1}, {Q, 1}};
-    const int32_t way = kind / 2;
-    shoal_tensor_t x = random_tensor(&b, SHOAL_F64, a[way], 2, 1);
-    shoal_tensor_t y = random_tensor(&b, SHOAL_F64, c[way], 2, 2), out[1];
-    assert_ok(run_named(&b, "shoal.matmul", TENSORS(x, y), ATTRS(shoal_attr_int("transpose_a", ta)),
-                        out, NULL));
-    assert_int_equal(shoal_shape_count(&out->shape), P * Q * M * N);
-    for (int64_t i = 0; i < P * Q * M * N; ++i) {
-      const int64_t p = i / (Q * M * N), q = i / (M * N) % Q, r = i / N % M, col = i % N;
-      const int64_t in_a = (p * step_a[way][0] + q * step_a[way][1]) * M * SUMS;
-      const int64_t in_b = (p * step_b[way][0] + q * step_b[way][1]) * SUMS * N;
-      double sum = 0;
-      for (int64_t s = 0; s < SUMS; ++s) {
-        sum += at(&x, in_a + (ta ? s * M + r : r * SUMS + s)) * at(&y, in_b + s * N + col);
-      }
-      check_near(at(out, i), sum, TOLERANCE, "matmul, broadcast", i);
-    }
-  }
-  bench_deinit(&b);
-}
-
 // einsum by brute force over all letters.
 static void check_einsum(bench_t *b, const char *equation, const char *letters,
                          const int64_t *sizes) {
@@ -606,7 +571,6 @@ static void integers_wrap(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul),
-      cmocka_unit_test(matmul_broadcast),
       cmocka_unit_test(einsum),
       cmocka_unit_test(conv),
       cmocka_unit_test(max_pool),
@@ -619,6 +583,7 @@ int main(void) {
       cmocka_unit_test(embedding),
       cmocka_unit_test(adamw),
       cmocka_unit_test(random_statistics),
+
       cmocka_unit_test(moves_every_dtype),
       cmocka_unit_test(integers_wrap),
   };

@@ -1,5 +1,6 @@
 // The ways a practitioner expects of products: batch, rows, columns and the summed dim, also where
-// one operand is broadcast along batch dims.
+// one operand is broadcast along batch dims. Random numbers have the same bits however they are
+// cut.
 #include "rules_support.h"
 
 typedef struct expected {
@@ -18,6 +19,8 @@ static const expected_t EXPECTED[] = {
     {"matmul", "f32[64,16,512,128], f32[64,16,128,512]",
      "{a:0, b:0 -> out:0}~ {a:1, b:1 -> out:1}~ {a:2 -> out:2}~ {a:3, b:2 -> out:sum}~ {b:3 -> "
      "out:3}~ {a:sum -> out:sum} {b:sum -> out:sum}"},
+    {"bernoulli", "f32[512,1024]+, i64[]<9 ; key=7",
+     "{p:0 -> out:0}~ {p:1 -> out:1}~ {p:flat -> out:flat}"},
 };
 enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
 

@@ -166,6 +166,53 @@ const shoal_op_t shoal_op_dropout = {
                    "bf16[9], i32[]<9 ; p=0.1, key=1"),
 };
 
+// ---- bernoulli -------------------------------------------------------------------------
+
+enum { BERNOULLI_KEY, BERNOULLI_PLACE };
+
+static shoal_status_t bernoulli_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 1));
+  SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 1));
+  out_types[0] = call->inputs[0];
+  return shoal_check_place(call, BERNOULLI_PLACE, &call->inputs[0].shape, &place);
+}
+
+static shoal_status_t bernoulli_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
+                                       const shoal_tensor_t *outputs, void *workspace) {
+  (void)workspace;
+  shoal_place_t place;
+  SHOAL_RETURN_IF_ERROR(shoal_check_place(call, BERNOULLI_PLACE, &outputs->shape, &place));
+  const int64_t step = shoal_dtype_load_int(inputs[1].dtype, inputs[1].data, 0);
+  const int64_t count = shoal_shape_count(&outputs->shape);
+  for (int64_t i = 0; i < count; ++i) {
+    const double u = shoal_philox_uniform(draw(&place, call->attrs[BERNOULLI_KEY].i, step, i));
+    const double p = shoal_dtype_load(inputs->dtype, inputs->data, i);
+    shoal_dtype_store(outputs->dtype, outputs->data, i, u < p);
+  }
+  return NULL;
+}
+
+const shoal_op_t shoal_op_bernoulli = {
+    .name = "shoal.bernoulli",
+    .doc = "Each element is 1 with the probability that p has there, else 0; of p's type.",
+    SHOAL_OP_INPUTS("p", "step"),
+    SHOAL_OP_OUTPUTS("out"),
+    .random = true,
+    .jumps = true,
+    .nan = "a probability below 0 or NaN gives 0, one above 1 gives 1",
+    SHOAL_OP_ATTRS(KEY_ATTR, SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    SHOAL_OP_OVERWRITES({0, 0}),
+    .infer = bernoulli_infer,
+    .gradient = shoal_gradient_none,
+    .cost = random_cost,
+    .kernel = bernoulli_kernel,
+    SHOAL_OP_CASES("f64[3,5]+, i64[]<9 ; key=77", "f32[7,3]+, i64[]<9 ; key=-5",
+                   "bf16[9]+, i32[]<9 ; key=1", "f64[3,1,4]+, i64[]<9 ; key=2",
+                   "f32[0,3]+, i64[]<9 ; key=3"),
+};
+
 #else  // per element type
 
 static void K(dropout)(int64_t n, const shoal_place_t *place, int64_t key, int64_t step, double p,
