@@ -17,6 +17,8 @@ for ranks in 2 3 5; do
     "seed=6 ranks=$ranks sgd; i0=f64[7,4]; i1=i64[7]<31; s0=f64[4,31]; v0=matmul(i0,s0); v1=argmax(v0){axis=1}; v2=equal(v1,i1); v3=cast(v2){dtype=f64}; v4=reduce_mean(v3){dims=[0]}; v5=argmin(v0){axis=1, keep=1}; mesh tensor=$ranks; pin s0 tensor:1; decide way v1/argmax tensor=composite; decide way v5/argmin tensor=composite"
   check "variance and norm along the cut dim, $ranks ranks" \
     "seed=7 ranks=$ranks sgd; i0=f64[3,17]; s0=f64[3,17]; v0=mul(i0,s0); v1=variance(v0){dims=[1]}; v2=norm(v0){dims=[1]}; v3=norm(v0){dims=[1], p=3}; v4=mul(v1,v2); v5=mul(v4,v3); mesh tensor=$ranks; pin i0 tensor:1; pin s0 tensor:1; decide way v1/variance tensor=composite; decide way v2/norm tensor=composite; decide way v3/norm tensor=composite"
+  check "log-softmax and RMS norm along the cut dim, $ranks ranks" \
+    "seed=8 ranks=$ranks sgd; i0=f64[2,23]; s0=f64[23]; s1=f64[2,23]; v0=add(i0,s1); v1=rms_norm(v0,s0){eps=0.1, with=\"gamma\"}; v2=rms_norm(v0); v3=log_softmax(v0){axis=1}; mesh tensor=$ranks; pin i0 tensor:1; pin s0 tensor:0; pin s1 tensor:1; decide way v1/rms_norm tensor=composite; decide way v2/rms_norm tensor=composite; decide way v3/log_softmax tensor=composite"
 done
 check "half a number of ranks has nothing, and floats of 16 bits" \
   "seed=5 ranks=5 none; i0=bf16[4,2]; s0=bf16[4,2]; v0=mul(i0,s0); v1=softmax(v0){axis=1}; v2=log_sum_exp(v0){axis=1}; mesh tensor=5; pin i0 tensor:1; pin s0 tensor:1; decide way v1/softmax tensor=composite; decide way v2/log_sum_exp tensor=composite"
