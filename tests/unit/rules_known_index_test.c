@@ -70,6 +70,20 @@ static const expected_t EXPECTED[] = {
      "{x:0, values:0 -> out:0}~ {x:1 -> out:1}~ {x:sum, values:sum -> out:sum}"},
     {"put_along", "f32[3,4], i32[3,900]<4, f32[3,900] ; axis=1",
      "{x:0, ids:0, src:0 -> out:0}~ {x:1 -> out:1}~ {x:sum, src:sum -> out:sum}"},
+    {"scatter_add", "i32[7]<5, f32[3,7], f32[3,5] ; axis=1, shape=[3,5], with=\"x\"",
+     "{src:0, x:0 -> out:0}~ {x:1 -> out:1}~ {src:sum, x:sum -> out:sum}"},
+    {"embedding_bag", "f32[40000,64], i32[5000]<40000, i32[300]<5001 ; mode=\"mean\"",
+     "{table:0 -> out:sum}~ {table:1 -> out:1}~ {table:sum -> out:sum}"},
+    {"embedding_bag", "f32[40000,64], i32[5000]<40000, i32[300]<5001 ; mode=\"max\"",
+     "{table:0 -> out:max}~ {table:1 -> out:1}~"},
+    {"bag_index", "i32[300]<5001 ; count=5000", "{-> out:0}~"},
+    {"embedding_rows", "i32[512]<40000, f32[512,64] ; rows=40000",  // hardly any alike
+     "{dy:1 -> sums:1}~ {dy:sum -> sums:sum}"},
+    {"rows_add", "i32[512]<40001, f32[512,64] ; rows=40000",
+     "{ids:0, values:0 -> out:sum}~ {values:1 -> out:1}~ {-> out:0}~ {values:sum -> out:sum}"},
+    {"embedding_grad", "i32[16,32]<40000, f32[16,32,64] ; rows=40000, padding=39999",
+     "{ids:0, dy:0 -> dtable:sum}~ {ids:1, dy:1 -> dtable:sum}~ {dy:2 -> dtable:1}~ "
+     "{-> dtable:0}~ {dy:sum -> dtable:sum}"},
     {"one_hot", "i32[16,512]<30000 ; classes=30000, dtype=f32",
      "{ids:0 -> out:0}~ {ids:1 -> out:1}~ {-> out:2}~"},
 };

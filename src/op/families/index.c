@@ -40,7 +40,8 @@ static int64_t embedding_index_count(const shoal_call_t *call, int32_t input) {
 OP_GRADIENT(embedding) {
   (void)out;
   in_grads[0] = shoal_emit_one(e, "shoal.embedding_grad", REFS(in[1], grads[0]),
-                               ATTRS(shoal_attr_int("rows", call->inputs[0].shape.dims[0])));
+                               ATTRS(shoal_attr_int("rows", call->inputs[0].shape.dims[0]),
+                                     shoal_attr_int("padding", call->attrs[1].i)));
 }
 
 OP_KERNEL(embedding) {
@@ -64,22 +65,28 @@ OP_KERNEL(embedding) {
   return NULL;
 }
 
+#define PADDING_ATTR                                                                       \
+  {                                                                                        \
+    .name = "padding", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
+    .fallback = {.i = -1}, .doc = "a row that gets no gradient; -1: there is none"         \
+  }
+
 const shoal_op_t shoal_op_embedding = {
     .name = "shoal.embedding",
     .doc = "Rows of the table [V, C] by index: out[.., :] = table[ids[..], :].",
     SHOAL_OP_INPUTS("table", "ids"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0)), PADDING_ATTR),
     .infer = embedding_infer,
     .index_count = embedding_index_count,
     .gradient = embedding_gradient,
     .cost = shoal_cost_move,
     .kernel = embedding_kernel,
     SHOAL_OP_CASES("f64[7,3], i64[5]<7", "f32[9,5], i32[2,3]<9", "f64[5,3], i32[]<5",
-                   "bf16[7,3], u8[5]<7", "f32[7,3], i64[0]<7"),
+                   "bf16[7,3], u8[5]<7", "f32[7,3], i64[0]<7", "f64[7,3], i64[5]<6 ; padding=6"),
 };
 
-enum { ROWS, ROWS_PLACE };
+enum { ROWS, ROWS_PLACE, ROWS_PADDING };
 
 static shoal_status_t embedding_grad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_type_t *ids = &call->inputs[0], *dy = &call->inputs[1];
@@ -102,12 +109,13 @@ OP_KERNEL(embedding_grad) {
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, ROWS_PLACE, &outputs->shape, &place));
   const int64_t count = shoal_shape_count(&inputs[0].shape), width = outputs->shape.dims[1];
-  const int64_t size = shoal_shape_count(&outputs->shape);
+  const int64_t size = shoal_shape_count(&outputs->shape), padding = call->attrs[ROWS_PADDING].i;
   if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = -1;
     SHOAL_RETURN_IF_ERROR(shoal_check_index(call, 0, &inputs[0], i, &place, 0, &at));
     if (at < 0) continue;
+    if (padding >= 0 && shoal_dtype_load_int(inputs->dtype, inputs->data, i) == padding) continue;
     (outputs->dtype == SHOAL_F64 ? add_row_f64 : add_row_f32)(inputs[1].data, i * width,
                                                               outputs->data, at * width, width);
   }
@@ -124,7 +132,9 @@ static void embedding_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost
 
 const shoal_op_t shoal_op_embedding_grad = {
     .name = "shoal.embedding_grad",
-    .doc = "Adjoint of embedding: zeros [rows, C] with dy[i, :] added to row ids[i], in order.",
+    .doc =
+        "Adjoint of embedding: zeros [rows, C] with dy[i, :] added to row ids[i], in order; "
+        "the row `padding` stays 0.",
     SHOAL_OP_INPUTS("ids", "dy"),
     SHOAL_OP_OUTPUTS("dtable"),
     SHOAL_OP_ATTRS({.name = "rows",
@@ -133,14 +143,15 @@ const shoal_op_t shoal_op_embedding_grad = {
                     .operand = SHOAL_OUTPUT(0),
                     .dim = 0,
                     .doc = "rows of the table"},
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0)), PADDING_ATTR),
     .infer = embedding_grad_infer,
     .index_count = embedding_grad_index_count,
     .cost = embedding_grad_cost,
     .workspace = shoal_kernel_widen_bytes,
     .kernel = embedding_grad_kernel,
     SHOAL_OP_CASES("i64[5]<7, f64[5,3] ; rows=7", "i32[2,3]<9, f32[2,3,5] ; rows=9",
-                   "u8[9]<3, bf16[9,3] ; rows=3", "i64[0]<3, f32[0,3] ; rows=3"),
+                   "u8[9]<3, bf16[9,3] ; rows=3", "i64[0]<3, f32[0,3] ; rows=3",
+                   "i64[9]<4, f64[9,3] ; rows=4, padding=2"),
 };
 
 // ---- pick ------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // Writing along a dim by index. The result has the shape [a.., n, b..].
-//   scatter_add  ids [k..]  src [a.., k.., b..]
-//                zeros, with src[a.., k.., b..] added at [a.., ids[k..], b..], in order
+//   scatter_add  ids [k..]  src [a.., k.., b..]  x (may be left out)
+//                x or zeros, with src[a.., k.., b..] added at [a.., ids[k..], b..], in order
 //   index_put    x  ids [k..]  values [a.., k.., b..]
 //                x, with values[a.., k.., b..] written (or added) at [a.., ids[k..], b..]
 //   put_along    x  ids, src [a.., k, b..]
@@ -12,7 +12,7 @@
 
 // ---- scatter_add -----------------------------------------------------------------------
 
-enum { IDS, SRC };
+enum { IDS, SRC, START };
 enum { AXIS, SHAPE, PLACE };
 
 static shoal_status_t scatter_add_infer(const shoal_call_t *call, shoal_type_t *out_types) {
@@ -25,6 +25,12 @@ static shoal_status_t scatter_add_infer(const shoal_call_t *call, shoal_type_t *
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[AXIS].i, shape.rank, &axis));
   SHOAL_RETURN_IF_ERROR(shoal_check_replaced(call, &shape, axis, &call->inputs[IDS].shape, &fits));
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, SRC, &fits));
+  const int32_t x = GIVEN(call, START);
+  if (x >= 0) {
+    SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, x, &shape));
+    REQUIRE(call, call->inputs[x].dtype == call->inputs[SRC].dtype, "x must be %s like src",
+            shoal_dtype_name(call->inputs[SRC].dtype));
+  }
   out_types[0] = (shoal_type_t){call->inputs[SRC].dtype, shape};
   return shoal_check_dims(call, PLACE, &shape, &place);
 }
@@ -38,6 +44,7 @@ OP_GRADIENT(scatter_add) {
   (void)out;
   in_grads[SRC] = shoal_emit_one(e, "shoal.gather", REFS(grads[0], in[IDS]),
                                  ATTRS(shoal_attr_int("axis", call->attrs[AXIS].i)));
+  if (GIVEN(call, START) >= 0) in_grads[GIVEN(call, START)] = grads[0];
 }
 
 OP_KERNEL(scatter_add) {
@@ -50,7 +57,12 @@ OP_KERNEL(scatter_add) {
   const shoal_along_t x = shoal_along_of(&outputs->shape, axis);
   const int64_t count = shoal_shape_count(&inputs[IDS].shape);
   const size_t bytes = shoal_tensor_bytes(outputs);
-  if (bytes) memset(outputs->data, 0, bytes);
+  const int32_t start = GIVEN(call, START);
+  if (bytes && start < 0) {
+    memset(outputs->data, 0, bytes);
+  } else if (bytes && inputs[start].data != outputs->data) {
+    memcpy(outputs->data, inputs[start].data, bytes);
+  }
   for (int64_t k = 0; k < count; ++k) {
     int64_t at = -1;
     SHOAL_RETURN_IF_ERROR(shoal_check_index(call, IDS, &inputs[IDS], k, &place, axis, &at));
@@ -69,14 +81,17 @@ static void scatter_add_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_scatter_add = {
     .name = "shoal.scatter_add",
     .doc =
-        "Zeros of the given shape, with src[a.., k.., b..] added at [a.., ids[k..], b..] in "
-        "order: the adjoint of gather. Half-size floats are added in f32. An index outside "
-        "[0, n) is an error.",
-    SHOAL_OP_INPUTS("ids", "src"),
+        "x, or zeros of the given shape, with src[a.., k.., b..] added at [a.., ids[k..], b..] in "
+        "order; without x the adjoint of gather. Half-size floats are added in f32. An index "
+        "outside [0, n) is an error, a negative one too.",
+    SHOAL_OP_INPUTS("ids", "src", "x"),
     SHOAL_OP_OUTPUTS("out"),
+    .optional = 1,
+    .uncut = "ids, and src with them, where x is given: adding starts from x",
+    SHOAL_OP_OVERWRITES({0, START}),
     SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
                    SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0)), SHOAL_ATTR_WITH),
     .infer = scatter_add_infer,
     .index_count = scatter_add_index_count,
     .gradient = scatter_add_gradient,
@@ -87,7 +102,8 @@ const shoal_op_t shoal_op_scatter_add = {
         "i64[9]<4, f64[3,9,2] ; axis=1, shape=[3,4,2]",
         "i32[2,4]<5, f32[2,4,3] ; axis=0, shape=[5,3]", "u8[]<7, bf16[3] ; axis=-1, shape=[3,7]",
         "i64[7]<5, i32[7,3]<50 ; axis=0, shape=[5,3]", "i64[4]<1, f64[3,4] ; axis=1, shape=[3,1]",
-        "i64[0]<5, f32[3,0] ; axis=1, shape=[3,5]"),
+        "i64[0]<5, f32[3,0] ; axis=1, shape=[3,5]",
+        "i64[9]<4, f64[3,9], f64[3,4] ; axis=1, shape=[3,4], with=\"x\""),
 };
 
 // ---- index_put and put_along -----------------------------------------------------------
