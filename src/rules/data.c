@@ -65,10 +65,12 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
       const bool spared = spare && word % 8 == 1;
       int64_t value = low + number % range;
       // One index is left out, another one in each set: where all of a tensor is written over, it
-      // would seem that what was there never counts.
+      // would seem that what was there never counts. And one occurs twice: where all differ, a
+      // maximum over those that are equal would seem to be linear.
       if (indices > 1) {
         value = number % (indices - 1);
         value += value >= (set + 1) % indices;
+        if (i > 0 && i == count - 1) value = shoal_dtype_load_int(tensor->dtype, tensor->data, 0);
       }
       shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : value);
     }

@@ -187,9 +187,9 @@ const shoal_op_t shoal_op_edges_grad = {
     .gradient = edges_grad_gradient,
     .workspace = shoal_kernel_widen_bytes,
     .kernel = edges_grad_kernel,
-    SHOAL_OP_CASES("f64[3,10] ; before=[0,2], after=[0,3], mode=\"reflect\"",
-                   "f32[2,4,12] ; before=[0,1,3], after=[0,0,5], mode=\"replicate\"",
-                   "bf16[3,12] ; before=[0,5], after=[0,2], mode=\"circular\"",
-                   "f64[3,5] ; before=[0,2], after=[0,2], mode=\"replicate\"",
+    SHOAL_OP_CASES("f64[3,7] ; before=[0,1], after=[0,1], mode=\"reflect\"",
+                   "f32[2,4,6] ; before=[0,1,0], after=[0,0,2], mode=\"replicate\"",
+                   "bf16[3,6] ; before=[0,2], after=[0,1], mode=\"circular\"",
+                   "f64[3,3] ; before=[0,1], after=[0,1], mode=\"replicate\"",
                    "f32[0,5] ; before=[0,1], after=[0,1], mode=\"reflect\""),
 };
