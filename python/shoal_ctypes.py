@@ -133,7 +133,8 @@ class ModelOptions(Structure):
 
 
 class Sgd(Structure):
-    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("lr_value", Value)]
+    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("nesterov", c_bool),
+                ("lr_value", Value)]
 
 
 class ParallelizeOptions(Structure):
@@ -297,7 +298,10 @@ def _attr_value(value):
     if isinstance(value, str):
         return STRING, AttrValue(s=value.encode())
     result = AttrValue(count=len(value))
-    result.ints[:len(value)] = value
+    if len(value) > MAX_RANK:
+        result.list = (c_int64 * len(value))(*value)
+    else:
+        result.ints[:len(value)] = value
     return INTS, result
 
 
@@ -313,7 +317,7 @@ def call_attrs(call):
         schema, value = call.op.contents.attrs[i], call.attrs[i]
         result[schema.name.decode()] = {
             INT: lambda v: v.i, DTYPE: lambda v: v.i, REAL: lambda v: v.f, PLACE: lambda v: v.place,
-            STRING: lambda v: v.s.decode() if v.s else "", INTS: lambda v: tuple(v.ints[:v.count]),
+            STRING: lambda v: v.s.decode() if v.s else "", INTS: lambda v: tuple((v.list if v.count > MAX_RANK else v.ints)[:v.count]),
         }[schema.kind](value)
     return result
 

@@ -42,8 +42,8 @@ typedef enum shoal_attr_role {
   SHOAL_ROLE_PLACE,     // PLACE: where the operand's part lies in the whole
   SHOAL_ROLE_COUNT,     // INT: a number of elements of the whole; it is never rewritten
   // INTS: every entry is a position along one dim of the operand, the one that the INT attribute
-  // number `dim` of the schema names (a split's starts along its axis). Not taken yet:
-  // shoal_op_register refuses it.
+  // number `dim` of the schema names (a split's starts along its axis); up to SHOAL_MAX_INTS.
+  // Outputs that repeat may each begin at one of them.
   SHOAL_ROLE_POSITIONS
 } shoal_attr_role_t;
 
@@ -62,6 +62,7 @@ typedef struct shoal_attr_value {
   };
 } shoal_attr_value_t;
 
+#define SHOAL_MAX_INTS 4096
 // The numbers of an INTS attribute, value->count of them; borrowed from the value.
 SHOAL_API const int64_t *shoal_attr_list(const shoal_attr_value_t *value);
 
@@ -84,7 +85,8 @@ typedef struct shoal_attr {
   shoal_attr_value_t value;
 } shoal_attr_t;
 
-// `name` is borrowed. More than SHOAL_MAX_RANK values are refused where the attribute is used.
+// `name` is borrowed, and so are more than SHOAL_MAX_RANK values, which only an attribute with the
+// role POSITIONS takes.
 SHOAL_API shoal_attr_t shoal_attr_int(const char *name, int64_t value);
 SHOAL_API shoal_attr_t shoal_attr_ints(const char *name, int32_t count, const int64_t *values);
 SHOAL_API shoal_attr_t shoal_attr_shape(const char *name, const shoal_shape_t *shape);
@@ -261,7 +263,8 @@ SHOAL_API const shoal_op_t *shoal_registry_op(const shoal_registry_t *registry, 
 // -------------------------------------------------------------------------------------------------
 
 // Attributes by name -> values in schema order (count op->attr_count), defaults filled in. Unknown,
-// missing or mistyped ones are errors with a suggestion. Strings are copied into the arena.
+// missing or mistyped ones are errors with a suggestion. Strings and lists are copied into the
+// arena.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_op_attrs(const shoal_op_t *op, int32_t attr_count,
                                                        const shoal_attr_t *attrs,
                                                        shoal_arena_t *arena,

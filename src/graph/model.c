@@ -294,7 +294,8 @@ static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, bool numbers,
       return shoal_hash_string(hash, value->s ? value->s : "");
     case SHOAL_ATTR_INTS:
       hash = shoal_hash_int(hash, value->count);
-      for (int32_t i = 0; i < value->count; ++i) hash = shoal_hash_int(hash, value->ints[i]);
+      for (int32_t i = 0; i < value->count; ++i)
+        hash = shoal_hash_int(hash, shoal_attr_list(value)[i]);
       return hash;
     case SHOAL_ATTR_PLACE:
       return hash;  // a graph speaks of the whole

@@ -46,7 +46,8 @@ static shoal_status_t verify_node(const shoal_graph_t *graph, int64_t index,
     if (schema->kind == SHOAL_ATTR_PLACE && attr->place) {
       return BROKEN("attribute '%s' speaks of a part; a graph speaks of the whole", schema->name);
     }
-    if (schema->kind == SHOAL_ATTR_INTS && (attr->count < 0 || attr->count > SHOAL_MAX_RANK)) {
+    const int32_t most = schema->role == SHOAL_ROLE_POSITIONS ? SHOAL_MAX_INTS : SHOAL_MAX_RANK;
+    if (schema->kind == SHOAL_ATTR_INTS && (attr->count < 0 || attr->count > most)) {
       return BROKEN("attribute '%s' has %d entries", schema->name, (int)attr->count);
     }
   }

@@ -13,10 +13,10 @@ shoal_attr_t shoal_attr_int(const char *name, int64_t value) {
   return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_INT, .value = {.i = value}};
 }
 
-// Too many values are kept as their number only: shoal_op_attrs refuses them.
 shoal_attr_t shoal_attr_ints(const char *name, int32_t count, const int64_t *values) {
   shoal_attr_t attr = {.name = name, .kind = SHOAL_ATTR_INTS, .value = {.count = count}};
-  for (int32_t i = 0; i < count && i < SHOAL_MAX_RANK; ++i) attr.value.ints[i] = values[i];
+  if (count > SHOAL_MAX_RANK) attr.value.list = values;
+  for (int32_t i = 0; i < count && count <= SHOAL_MAX_RANK; ++i) attr.value.ints[i] = values[i];
   return attr;
 }
 
@@ -44,13 +44,27 @@ shoal_attr_t shoal_attr_place(const char *name, const shoal_place_t *value) {
   return (shoal_attr_t){.name = name, .kind = SHOAL_ATTR_PLACE, .value = {.place = value}};
 }
 
+// Numbers that lie elsewhere move into the arena; false: memory ran short.
+static bool own_list(shoal_attr_value_t *value, shoal_arena_t *arena) {
+  if (value->count <= SHOAL_MAX_RANK) return true;
+  value->list = shoal_arena_copy(arena, value->list, (size_t)value->count, sizeof(int64_t));
+  return value->list;
+}
+
+bool shoal_attr_same_ints(const shoal_attr_value_t *a, const shoal_attr_value_t *b) {
+  return a->count == b->count &&
+         memcmp(shoal_attr_list(a), shoal_attr_list(b), (size_t)a->count * sizeof(int64_t)) == 0;
+}
+
 shoal_attr_value_t *shoal_attrs_copy(const shoal_op_t *op, const shoal_attr_value_t *attrs,
                                      shoal_arena_t *arena) {
   shoal_attr_value_t *copy = shoal_arena_copy(arena, attrs, (size_t)op->attr_count, sizeof *copy);
   for (int32_t i = 0; copy && i < op->attr_count; ++i) {
-    if (op->attrs[i].kind != SHOAL_ATTR_STRING || !copy[i].s) continue;
-    copy[i].s = shoal_arena_strdup(arena, copy[i].s);
-    if (!copy[i].s) return NULL;
+    if (op->attrs[i].kind == SHOAL_ATTR_STRING && copy[i].s &&
+        !(copy[i].s = shoal_arena_strdup(arena, copy[i].s))) {
+      return NULL;
+    }
+    if (op->attrs[i].kind == SHOAL_ATTR_INTS && !own_list(&copy[i], arena)) return NULL;
   }
   return copy;
 }
@@ -79,10 +93,13 @@ static shoal_status_t take(const shoal_op_t *op, const shoal_attr_schema_t *sche
                        (size_t)attr->kind <= SHOAL_ATTR_PLACE ? kind_names[attr->kind] : "that");
   }
   *out_value = attr->value;
-  if (attr->kind == SHOAL_ATTR_INTS &&
-      (attr->value.count < 0 || attr->value.count > SHOAL_MAX_RANK)) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' may have %d values, not %d", op->name,
-                       attr->name, SHOAL_MAX_RANK, attr->value.count);
+  const int32_t most = schema->role == SHOAL_ROLE_POSITIONS ? SHOAL_MAX_INTS : SHOAL_MAX_RANK;
+  if (attr->kind == SHOAL_ATTR_INTS) {
+    if (attr->value.count < 0 || attr->value.count > most) {
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' may have %d values, not %d",
+                         op->name, attr->name, most, attr->value.count);
+    }
+    if (!own_list(out_value, arena)) return SHOAL_OOM();
   }
   if (attr->kind == SHOAL_ATTR_DTYPE && (attr->value.i < 0 || attr->value.i >= SHOAL_DTYPE_COUNT)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' is no dtype", op->name, attr->name);

@@ -56,6 +56,26 @@ static shoal_status_t bind_position(const shoal_op_t *op, const shoal_attr_schem
   return NULL;
 }
 
+static shoal_status_t bind_positions(const shoal_op_t *op, const shoal_attr_schema_t *schema,
+                                     const shoal_attr_value_t *attrs, const shoal_boxes_t *boxes,
+                                     shoal_arena_t *arena, shoal_attr_value_t *value) {
+  const int64_t named = attrs[schema->dim].i, rank = boxes->whole.rank;
+  const int64_t dim = named < 0 ? named + rank : named, *list = shoal_attr_list(value);
+  if (boxes->flat) return flat_refused(op, schema);
+  if (dim < 0 || dim >= rank) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s: '%s' speaks of dim %lld of an operand with %d",
+                       op->name, schema->name, (long long)named, boxes->whole.rank);
+  }
+  int64_t *bound = value->ints;
+  if (value->count > SHOAL_MAX_RANK) {
+    bound = SHOAL_NEW(arena, int64_t, value->count);
+    if (!bound) return SHOAL_OOM();
+    value->list = bound;
+  }
+  for (int32_t i = 0; i < value->count; ++i) bound[i] = held_before(&boxes->dims[dim], list[i]);
+  return NULL;
+}
+
 static shoal_status_t bind_place(const shoal_boxes_t *boxes, shoal_arena_t *arena,
                                  shoal_attr_value_t *value) {
   value->place = NULL;
@@ -100,7 +120,9 @@ shoal_status_t shoal_op_bind(const shoal_op_t *op, int32_t input_count,
     switch (schema->role) {
       case SHOAL_ROLE_PLAIN:
       case SHOAL_ROLE_COUNT:
+        break;
       case SHOAL_ROLE_POSITIONS:
+        SHOAL_RETURN_IF_ERROR(bind_positions(op, schema, attrs, boxes, arena, &value));
         break;
       case SHOAL_ROLE_SIZE:
         SHOAL_RETURN_IF_ERROR(bind_size(op, schema, dim, boxes, &value));

@@ -122,9 +122,11 @@ static shoal_status_t check_attr(const shoal_op_t *op, const shoal_attr_schema_t
     case SHOAL_ROLE_COUNT:
       fits = attr->kind == SHOAL_ATTR_INT;
       break;
-    case SHOAL_ROLE_POSITIONS:
-      return SHOAL_ERROR(UNSUPPORTED, "op '%s': attribute '%s' has the role POSITIONS", op->name,
-                         attr->name);
+    case SHOAL_ROLE_POSITIONS:  // along a dim that another attribute names
+      fits = attr->kind == SHOAL_ATTR_INTS && attr->dim >= 0 && attr->dim < op->attr_count &&
+             op->attrs[attr->dim].kind == SHOAL_ATTR_INT &&
+             op->attrs[attr->dim].role == SHOAL_ROLE_PLAIN;
+      break;
   }
   if (!fits) {
     return SHOAL_ERROR(INVALID_ARGUMENT,

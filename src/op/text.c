@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "op/attrs.h"
 #include "op/type.h"
 
 // ---- out ----------------------------------------------------------------------------
@@ -35,8 +36,7 @@ static bool is_default(const shoal_attr_schema_t *schema, const shoal_attr_value
       if (!value->s || !fallback->s) return value->s == fallback->s;
       return strcmp(value->s, fallback->s) == 0;
     case SHOAL_ATTR_INTS:
-      return value->count == fallback->count &&
-             memcmp(value->ints, fallback->ints, (size_t)value->count * sizeof(int64_t)) == 0;
+      return shoal_attr_same_ints(value, fallback);
     default:
       return value->i == fallback->i;
   }
@@ -56,7 +56,7 @@ shoal_status_t shoal_text_add_attrs(shoal_text_t *text, const shoal_op_t *op,
         shoal_text_addf(text, "%lld", (long long)value->i);
         break;
       case SHOAL_ATTR_INTS:
-        add_ints(text, value->count, value->ints);
+        add_ints(text, value->count, shoal_attr_list(value));
         break;
       case SHOAL_ATTR_REAL:
         shoal_text_add_double(text, value->f);
@@ -88,6 +88,24 @@ static bool scan_ints(shoal_scan_t *scan, int32_t *out_count, int64_t out_values
     }
     if (!shoal_scan_int(scan, &out_values[(*out_count)++])) return false;
   } while (shoal_scan_accept(scan, ","));
+  return shoal_scan_expect(scan, "]");
+}
+
+// Like scan_ints, and longer lists go into the arena.
+static bool scan_list(shoal_scan_t *scan, shoal_arena_t *arena, shoal_attr_value_t *out_value) {
+  SHOAL_VEC(int64_t) list = {0};
+  int64_t number;
+  *out_value = (shoal_attr_value_t){0};
+  if (!shoal_scan_expect(scan, "[")) return false;
+  if (shoal_scan_accept(scan, "]")) return true;
+  do {
+    if (list.count == SHOAL_MAX_INTS) {
+      return shoal_scan_fail(scan, "more than %d numbers", SHOAL_MAX_INTS);
+    }
+    if (!shoal_scan_int(scan, &number)) return false;
+    if (!SHOAL_PUSH(arena, &list, number)) return shoal_scan_check(scan, SHOAL_OOM());
+  } while (shoal_scan_accept(scan, ","));
+  *out_value = shoal_attr_ints("", (int32_t)list.count, list.items).value;
   return shoal_scan_expect(scan, "]");
 }
 
@@ -127,7 +145,7 @@ static bool scan_attr(shoal_scan_t *scan, const shoal_op_t *op, shoal_arena_t *a
     case SHOAL_ATTR_INT:
       return shoal_scan_int(scan, &value->i);
     case SHOAL_ATTR_INTS:
-      return scan_ints(scan, &value->count, value->ints);
+      return scan_list(scan, arena, value);
     case SHOAL_ATTR_REAL:
       return shoal_scan_double(scan, &value->f);
     case SHOAL_ATTR_STRING:

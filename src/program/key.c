@@ -12,7 +12,8 @@ void shoal_key_add_op(shoal_key_t *key, const shoal_op_t *op, const shoal_attr_v
     switch (op->attrs[a].kind) {
       case SHOAL_ATTR_INTS:
         shoal_key_add(key, attrs[a].count);
-        for (int32_t i = 0; i < attrs[a].count; ++i) shoal_key_add(key, attrs[a].ints[i]);
+        for (int32_t i = 0; i < attrs[a].count; ++i)
+          shoal_key_add(key, shoal_attr_list(&attrs[a])[i]);
         break;
       case SHOAL_ATTR_REAL:
         shoal_key_add_real(key, attrs[a].f);

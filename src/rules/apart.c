@@ -42,7 +42,8 @@ _Noreturn static void find(const shoal_call_t *call, shoal_executor_t executor,
   const char *text = "";
   shoal_status_t status = probe_key(call, &arena, &rule.key);
   if (!status) status = shoal_rules_discover_here(call, executor, allocator, &arena, &rule);
-  shoal_rule_t printed = {.op = call->op->name, .way_count = rule.way_count, .ways = rule.ways};
+  shoal_rule_t printed = {
+      .op = call->op->name, .attrs = call->attrs, .way_count = rule.way_count, .ways = rule.ways};
   if (!status) status = shoal_rule_print(call->op, &printed, &arena, &text);
   if (status) {
     char bytes[2 * SHOAL_STATUS_PACKED_MIN];

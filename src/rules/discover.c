@@ -14,6 +14,7 @@
 // per call.
 #include "base/number.h"
 #include "base/status.h"
+#include "op/families/family.h"
 #include "op/operands.h"
 #include "rules/search.h"
 
@@ -240,6 +241,37 @@ static bool seed_window(search_t *s, int32_t input, int32_t dim) {
   return false;
 }
 
+// The outputs are windows of the input, which begin at the positions that an attribute lists.
+static bool seed_split(search_t *s, int32_t input, int32_t dim) {
+  const trial_t *trial = s->trial;
+  const shoal_shape_t *shape = search_shape(s, input);
+  for (int32_t a = 0; a < trial->op->attr_count; ++a) {
+    const shoal_attr_schema_t *schema = &trial->op->attrs[a];
+    const shoal_attr_value_t *starts = &trial->attrs[a];
+    if (schema->role != SHOAL_ROLE_POSITIONS || starts->count < trial->output_count) continue;
+    if (shoal_attr_operand(trial->op, trial->attrs, trial->input_count, a) != input) continue;
+    if (shoal_normal_axis(trial->attrs[schema->dim].i, shape->rank) != dim) continue;
+    candidate_t c;
+    if (!search_candidate(s, &s->trial->arena, &c)) return false;
+    c.items = shape->dims[dim];
+    c.operands[input] = search_cut(dim, 1, 1);
+    bool fits = true;
+    for (int32_t o = 0; o < trial->output_count; ++o) {
+      const shoal_shape_t *part = search_shape(s, trial->input_count + o);
+      const int64_t start = shoal_attr_list(starts)[o];
+      fits &= dim < part->rank && start >= 0 && start + part->dims[dim] <= c.items;
+      if (!fits || part->dims[dim] == 0) continue;
+      shoal_way_operand_t *window = &c.operands[trial->input_count + o];
+      *window = search_cut(dim, 1, 1);
+      window->offset = start;
+      window->length = part->dims[dim];
+      c.decided[o] = true;
+    }
+    if (fits && search_try(s, &c)) return true;
+  }
+  return false;
+}
+
 // ---- seeds -------------------------------------------------------------------------------------
 
 // Does the way leave nothing to be reduced?
@@ -253,7 +285,7 @@ static bool is_cut(const shoal_way_t *way) {
 static void seed_dim(search_t *s, int32_t input, int32_t dim) {
   int64_t length = search_shape(s, input)->dims[dim], before = s->ways.count;
   if (length < 2 || s->trial->error) return;
-  if (seed_row(s, input, dim) || seed_window(s, input, dim)) return;
+  if (seed_row(s, input, dim) || seed_window(s, input, dim) || seed_split(s, input, dim)) return;
   shoal_way_operand_t plain = search_cut(dim, 1, 1);
   bool found = seed_input(s, input, &plain, length, false), kept = s->ways.count > before;
   if (found && (!kept || is_cut(&s->ways.items[before]))) return;

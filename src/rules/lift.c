@@ -31,6 +31,10 @@ static int64_t lift_offset(const symbols_t *s, const probe_t *probe, int32_t ope
     return at == small->offset ? real : -1;
   }
   for (int32_t a = 0; a < s->op->attr_count; ++a) {
+    const int32_t entry = operand - s->input_count;  // an output that begins at one of several
+    if (s->op->attrs[a].role == SHOAL_ROLE_POSITIONS && entry >= 0 && entry < s->attrs[a].count &&
+        shoal_attr_list(&probe->call.attrs[a])[entry] == small->offset)
+      return shoal_attr_list(&s->attrs[a])[entry];
     if (position(s, probe->call.attrs, a, small->dim) == small->offset)
       return position(s, s->attrs, a, small->dim);
   }

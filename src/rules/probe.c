@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "op/attrs.h"
 #include "op/text.h"
 #include "rules/symbols.h"
 
@@ -143,8 +144,7 @@ shoal_status_t probe_make(symbols_t *s, bool larger, shoal_arena_t *arena, probe
   out->found = true;
   out->types =
       shoal_arena_copy(arena, s->tried_types, (size_t)s->operand_count, sizeof *out->types);
-  const shoal_attr_value_t *attrs =
-      shoal_arena_copy(arena, s->tried_attrs, (size_t)s->op->attr_count, sizeof *attrs);
+  const shoal_attr_value_t *attrs = shoal_attrs_copy(s->op, s->tried_attrs, arena);
   if (!out->types || !attrs) return SHOAL_OOM();
   out->sizes = sizes;
   out->call = (shoal_call_t){.op = s->op,

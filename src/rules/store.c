@@ -174,7 +174,8 @@ static uint64_t hash_attr(uint64_t hash, shoal_attr_kind_t kind, const shoal_att
       return shoal_hash_int(hash, value->i);
     case SHOAL_ATTR_INTS:
       hash = shoal_hash_int(hash, value->count);
-      for (int32_t i = 0; i < value->count; ++i) hash = shoal_hash_int(hash, value->ints[i]);
+      for (int32_t i = 0; i < value->count; ++i)
+        hash = shoal_hash_int(hash, shoal_attr_list(value)[i]);
       return hash;
     case SHOAL_ATTR_REAL: {
       int64_t bits;
@@ -196,8 +197,7 @@ static bool same_attr(shoal_attr_kind_t kind, const shoal_attr_value_t *a,
     case SHOAL_ATTR_DTYPE:
       return a->i == b->i;
     case SHOAL_ATTR_INTS:
-      return a->count == b->count &&
-             memcmp(a->ints, b->ints, (size_t)a->count * sizeof *a->ints) == 0;
+      return shoal_attr_same_ints(a, b);
     case SHOAL_ATTR_REAL:
       return memcmp(&a->f, &b->f, sizeof a->f) == 0;
     case SHOAL_ATTR_STRING:

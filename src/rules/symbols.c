@@ -9,7 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/status.h"
+#include "op/attrs.h"
+#include "op/families/family.h"
 #include "op/operands.h"
 
 // ---- trying ------------------------------------------------------------------------------------
@@ -18,6 +21,7 @@ bool symbols_accepts(symbols_t *s, const int64_t *values) {
   memcpy(s->tried_types, s->types, sizeof *s->types * (size_t)s->input_count);
   for (int32_t i = 0; i < s->op->attr_count; ++i) {
     s->tried_attrs[i] = s->completed[i] ? s->op->attrs[i].fallback : s->attrs[i];
+    if (s->tried_lists[i]) s->tried_attrs[i].list = s->tried_lists[i];
   }
   for (int32_t i = 0; i < s->slot_count; ++i) {
     const slot_t *slot = &s->slots[i];
@@ -25,7 +29,8 @@ bool symbols_accepts(symbols_t *s, const int64_t *values) {
     if (slot->operand >= 0)
       s->tried_types[slot->operand].shape.dims[slot->dim] = values[i];
     else if (slot->entry >= 0)
-      s->tried_attrs[slot->attr].ints[slot->entry] = values[i];
+      (s->tried_lists[slot->attr] ? s->tried_lists[slot->attr]
+                                  : s->tried_attrs[slot->attr].ints)[slot->entry] = values[i];
     else
       s->tried_attrs[slot->attr].i = values[i];
   }
@@ -87,8 +92,15 @@ static void collect_slots(symbols_t *s) {
     const shoal_attr_schema_t *schema = &s->op->attrs[a];
     int32_t operand = spoken_of(s, a);
     if (s->completed[a] || operand < 0) continue;
-    if (schema->role != SHOAL_ROLE_SIZE && schema->role != SHOAL_ROLE_POSITION) continue;
     const shoal_attr_value_t *value = &s->attrs[a];
+    if (schema->role == SHOAL_ROLE_POSITIONS) {
+      const int32_t rank = s->types[operand].shape.rank;
+      const int32_t along = shoal_normal_axis(s->attrs[schema->dim].i, rank);
+      for (int32_t k = 0; k < value->count; ++k) {
+        add_slot(s, -1, a, along, k, shoal_attr_list(value)[k]);
+      }
+    }
+    if (schema->role != SHOAL_ROLE_SIZE && schema->role != SHOAL_ROLE_POSITION) continue;
     int32_t dim = schema->dim < 0 ? schema->dim + s->types[operand].shape.rank : schema->dim;
     if (schema->kind == SHOAL_ATTR_INT) add_slot(s, -1, a, dim, -1, value->i);
     for (int32_t d = 0; schema->kind == SHOAL_ATTR_INTS && d < value->count; ++d) {
@@ -157,15 +169,44 @@ static void find_windows(symbols_t *s) {
   }
 }
 
+// ---- splits ------------------------------------------------------------------------------------
+
+// Positions along one dim (role POSITIONS), and the dim itself, are multiples of one symbol where
+// they have a common divisor; else they are literal.
+static void find_splits(symbols_t *s) {
+  for (int32_t a = 0; a < s->op->attr_count; ++a) {
+    const int32_t operand = spoken_of(s, a);
+    if (s->op->attrs[a].role != SHOAL_ROLE_POSITIONS || operand < 0) continue;
+    const int32_t rank = s->types[operand].shape.rank;
+    const int64_t dim = shoal_normal_axis(s->attrs[s->op->attrs[a].dim].i, rank);
+    if (dim < 0 || dim >= rank) continue;
+    int64_t unit = 0;
+    for (int32_t i = 0; i < s->slot_count; ++i) {
+      slot_t *slot = &s->slots[i];
+      if (slot->attr != a && (slot->operand != operand || slot->dim != dim)) continue;
+      slot->windowed = true;
+      unit = shoal_gcd(unit, slot->value);
+    }
+    if (unit < 2) continue;
+    const int32_t symbol = symbols_add(s, unit);
+    for (int32_t i = 0; i < s->slot_count; ++i) {
+      slot_t *slot = &s->slots[i];
+      if (slot->attr != a && (slot->operand != operand || slot->dim != dim)) continue;
+      if (slot->value == 0) continue;
+      slot->times = slot->value / unit;
+      slot->plus = 0;
+      slot->term_count = 1;
+      slot->terms[0] = symbol;
+    }
+  }
+}
+
 // ---- a call ------------------------------------------------------------------------------------
 
 static bool same_value(shoal_attr_kind_t kind, const shoal_attr_value_t *a,
                        const shoal_attr_value_t *b) {
   if (kind == SHOAL_ATTR_REAL) return a->f == b->f;
-  if (kind == SHOAL_ATTR_INTS) {
-    return a->count == b->count &&
-           memcmp(shoal_attr_list(a), shoal_attr_list(b), (size_t)a->count * sizeof(int64_t)) == 0;
-  }
+  if (kind == SHOAL_ATTR_INTS) return shoal_attr_same_ints(a, b);
   return kind == SHOAL_ATTR_INT && a->i == b->i;
 }
 
@@ -211,6 +252,15 @@ static shoal_status_t prepare(const shoal_call_t *call, shoal_arena_t *arena, sy
   const shoal_op_t *op = call->op;
   int32_t count = s->operand_count;
   int64_t slots = (int64_t)(call->input_count + op->attr_count) * SHOAL_MAX_RANK;
+  s->tried_lists = SHOAL_NEW(arena, int64_t *, op->attr_count);
+  if (!s->tried_lists) return SHOAL_OOM();
+  for (int32_t a = 0; a < op->attr_count; ++a) {
+    const shoal_attr_value_t *value = &call->attrs[a];
+    if (op->attrs[a].kind != SHOAL_ATTR_INTS || value->count <= SHOAL_MAX_RANK) continue;
+    slots += value->count;
+    s->tried_lists[a] = shoal_arena_copy(arena, value->list, (size_t)value->count, sizeof(int64_t));
+    if (!s->tried_lists[a]) return SHOAL_OOM();
+  }
   shoal_type_t *types = SHOAL_NEW(arena, shoal_type_t, count);
   shoal_attr_value_t *attrs = SHOAL_NEW(arena, shoal_attr_value_t, op->attr_count);
   bool *completed = SHOAL_NEW(arena, bool, op->attr_count), *placed = SHOAL_NEW(arena, bool, count);
@@ -323,6 +373,7 @@ shoal_status_t symbols_find(const shoal_call_t *call, shoal_arena_t *arena, symb
   if (!in || !scratch) return SHOAL_OOM();
   if (regroup(out)) return NULL;
   find_windows(out);
+  find_splits(out);
   symbols_find_blocks(out, in, scratch);
   symbols_find_slides(out);
   symbols_number(out);

@@ -78,6 +78,7 @@ typedef struct symbols {
   regroup_t regroup;          // a reshape: nothing else counts
   shoal_type_t *tried_types;  // of the last trial: inputs, then outputs
   shoal_attr_value_t *tried_attrs;
+  int64_t **tried_lists;    // by attribute: the numbers of a long list, NULL: it is none
   int64_t *values, *sizes;  // scratch: by slot, by symbol
   shoal_status_t error;     // memory ran short
 } symbols_t;

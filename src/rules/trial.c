@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/philox.h"
 #include "base/status.h"
+#include "op/operands.h"
 
 bool trial_passed(trial_t *trial, shoal_status_t status) {
   if (!status) return !trial->error;
@@ -105,9 +106,8 @@ static shoal_status_t bind_shapes(const trial_t *trial, const trial_part_t *part
       shoal_op_bind(&op, ins, trial->attrs, part->boxes, part->boxes + ins, arena, part->attrs));
   for (int32_t i = 0; i < attr_count; ++i) {
     if (trial->op->attrs[i].role != SHOAL_ROLE_PLACE) continue;
-    const int32_t operand =
-        op.attrs[i].operand < 0 ? ins + SHOAL_OUTPUT(op.attrs[i].operand) : op.attrs[i].operand;
-    if (operand >= ins + trial->output_count) continue;
+    const int32_t operand = shoal_attr_operand(trial->op, trial->attrs, ins, i);
+    if (operand < 0) continue;
     const shoal_boxes_t *boxes = &part->boxes[operand];
     places[i] = (shoal_place_t){.whole = boxes->whole, .part = boxes->whole};
     places[i].flat = boxes->flat;

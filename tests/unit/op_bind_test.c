@@ -5,7 +5,7 @@
 #include "unit.h"
 
 static const char *const NAMES[] = {"x"};
-enum { SIZE_OF_DIM, SIZES, POSITION, POSITIONS, PLACE, COUNT, PLAIN, ATTRS };
+enum { SIZE_OF_DIM, SIZES, POSITION, POSITIONS, PLACE, COUNT, PLAIN, STARTS, ATTRS };
 static const shoal_attr_schema_t SCHEMA[ATTRS] = {
     [SIZE_OF_DIM] = {.name = "size", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_SIZE, .dim = -1},
     [SIZES] = {.name = "sizes",
@@ -20,6 +20,10 @@ static const shoal_attr_schema_t SCHEMA[ATTRS] = {
     [PLACE] = {.name = "place", .kind = SHOAL_ATTR_PLACE, .role = SHOAL_ROLE_PLACE},
     [COUNT] = {.name = "count", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT},
     [PLAIN] = {.name = "plain", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_PLAIN},
+    [STARTS] = {.name = "starts",
+                .kind = SHOAL_ATTR_INTS,
+                .role = SHOAL_ROLE_POSITIONS,
+                .dim = PLAIN},
 };
 static const shoal_op_t OP = {.name = "test.roles",
                               .input_count = 1,
@@ -42,9 +46,13 @@ static shoal_boxes_t boxes_of(shoal_arena_t *arena, const char *layout_text, int
 }
 
 static const shoal_attr_value_t WHOLE[ATTRS] = {
-    [SIZE_OF_DIM] = {.i = 12}, [SIZES] = {.count = 2, .ints = {6, 12}},
-    [POSITION] = {.i = 8},     [POSITIONS] = {.count = 2, .ints = {3, 7}},
-    [COUNT] = {.i = 72},       [PLAIN] = {.i = 5},
+    [SIZE_OF_DIM] = {.i = 12},
+    [SIZES] = {.count = 2, .ints = {6, 12}},
+    [POSITION] = {.i = 8},
+    [POSITIONS] = {.count = 2, .ints = {3, 7}},
+    [COUNT] = {.i = 72},
+    [PLAIN] = {.i = -1},
+    [STARTS] = {.count = 9, .list = (const int64_t[]){0, 1, 3, 7, 8, 9, 10, 11, 12}},
 };
 
 static void test_roles(void **state) {
@@ -80,7 +88,13 @@ static void test_roles(void **state) {
     assert_int_equal(bound[POSITIONS].ints[0], cases[i].before3);
     assert_int_equal(bound[POSITIONS].ints[1], cases[i].before7);
     assert_int_equal(bound[COUNT].i, 72);
-    assert_int_equal(bound[PLAIN].i, 5);
+    assert_int_equal(bound[PLAIN].i, -1);
+    const int64_t *starts = shoal_attr_list(&bound[STARTS]);  // along the dim that PLAIN names
+    assert_int_equal(bound[STARTS].count, 9);
+    assert_int_equal(starts[0], 0);
+    assert_int_equal(starts[3], cases[i].before7);
+    assert_int_equal(starts[4], cases[i].before8);
+    assert_int_equal(starts[8], cases[i].columns);
     assert_int_equal(bound[PLACE].place == NULL, cases[i].whole);
     if (bound[PLACE].place) {
       assert_int_equal(bound[PLACE].place->part.dims[1], cases[i].columns);

@@ -51,10 +51,9 @@ static void finds_ways(void **state) {
   shoal_registry_release(registry);
 }
 
-static void trains_in_parts(void **state) {
-  (void)state;
-  shoal_model_t *model = operands_model();
-  const char *const layouts[] = {"ranks:0", "ranks:1"};
+// The model on three ranks, with its input and its weight in either layout.
+static void check_in_parts(const shoal_model_t *model, const char *first, const char *second) {
+  const char *const layouts[] = {first, second};
   for (int32_t i = 0; i < 2; ++i) {
     const shoal_intent_entry_t choices[] = {{"x", layouts[i]}, {"w", layouts[i]}};
     const shoal_parallelize_options_t options = {
@@ -63,11 +62,96 @@ static void trains_in_parts(void **state) {
     shoal_check_report_t report;
     assert_ok(shoal_check(model, &options, &how, &report));
   }
+}
+
+// ---- split: as many outputs as a list has entries, which may be long ----------------------------
+
+// Calls too large to be executed have the ways of small ones, with their own numbers; those that
+// have no common divisor are executed as they are.
+static void splits_lift(void **state) {
+  (void)state;
+  const struct {
+    int64_t size, step;
+    int32_t parts, ways;  // a layout has eight chunks, so that more windows are no way
+    const char *key, *way;
+  } cases[] = {
+      {3 * 4096, 4096, 3, 3, "f64[4, 15] {axis=1, starts=[0, 5, 10]}", "parts[2]:1@8192..12288}~"},
+      {12 * 64 + 32, 64, 12, 2, "f64[4, 125] {axis=1, starts=[0, 10, 20,", "parts[11]:0}~"},
+      {17, 2, 8, 3, "f64[5, 17] {axis=1, starts=[0, 2, 4,", "parts[7]:1@14..17}~"}};
+  shoal_registry_t *registry = NULL;
+  shoal_rules_t *rules = NULL;
+  shoal_arena_t *arena = NULL;
+  const shoal_op_t *op = NULL;
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
+  assert_ok(shoal_rules_create(shoal_allocator_system(), &rules));
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  assert_ok(shoal_op_find(registry, "shoal.split", &op));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    int64_t starts[20];
+    for (int32_t p = 0; p < cases[i].parts; ++p) starts[p] = p * cases[i].step;
+    const shoal_attr_t given[] = {shoal_attr_int("axis", 1),
+                                  shoal_attr_ints("starts", cases[i].parts, starts)};
+    shoal_attr_value_t *attrs = NULL;
+    assert_ok(shoal_op_attrs(op, 2, given, arena, &attrs));
+    memset(starts, 0, sizeof starts);  // they were copied
+    const shoal_type_t x = {SHOAL_F32, SHOAL_SHAPE(4000, cases[i].size)};
+    const shoal_call_t call = {op, 1, shoal_op_outputs(op, attrs), &x, NULL, attrs};
+    const shoal_rule_t *rule = NULL;
+    const char *text = NULL;
+    assert_ok(shoal_rules_get(rules, &call, &rule));
+    assert_ok(shoal_rule_print(op, rule, arena, &text));
+    if (!strstr(rule->key, cases[i].key)) fail_msg("key %s", rule->key);
+    if (!strstr(text, cases[i].way)) fail_msg("%s", text);
+    assert_int_equal(rule->way_count, cases[i].ways);
+  }
+  shoal_arena_free(arena);
+  shoal_rules_free(rules);
+  shoal_registry_release(registry);
+}
+
+// Twelve parts, of which some are used, one twice.
+static void splits_train(void **state) {
+  (void)state;
+  shoal_model_t *model = NULL, *parsed = NULL;
+  assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 3}, &model));
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(6, 26)), parts[12];
+  shoal_state_options_t drawn = {.init = {SHOAL_INIT_UNIFORM, -1, 1}, .trainable = true};
+  const shoal_value_t w = shoal_state(g, "w", SHOAL_F64, SHOAL_SHAPE(6, 26), &drawn);
+  int64_t starts[12];
+  for (int32_t i = 0; i < 12; ++i) starts[i] = 2 * i;
+  const shoal_attr_t attrs[] = {shoal_attr_int("axis", 1), shoal_attr_ints("starts", 12, starts)};
+  x = shoal_mul(g, x, w);
+  shoal_node_add(g, "shoal.split", 1, &x, 2, attrs, 12, parts);
+  shoal_value_t y = shoal_mul(g, shoal_mul(g, parts[1], parts[4]), parts[1]);
+  shoal_value_t loss = shoal_add(g, shoal_reduce_mean(g, y, SHOAL_SHAPE(0, 1)),
+                                 shoal_reduce_mean(g, parts[11], SHOAL_SHAPE(0, 1)));
+  shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.lr = 0.1});
+  shoal_output(g, "loss", loss);
+  assert_ok(shoal_model_status(model));
+  shoal_arena_t *arena = NULL;
+  const char *text = NULL, *again = NULL;
+  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
+  assert_ok(shoal_model_print(model, arena, &text));
+  assert_non_null(strstr(text, "starts=[0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22]"));
+  assert_ok(shoal_model_parse("split", text, NULL, &parsed));
+  assert_ok(shoal_model_print(parsed, arena, &again));
+  assert_string_equal(text, again);
+  shoal_model_free(parsed);
+  shoal_arena_free(arena);
+  check_in_parts(model, "ranks:0", "ranks:1");
   shoal_model_free(model);
 }
 
+static void trains_in_parts(void **state) {
+  (void)state;
+  shoal_model_t *model = operands_model();
+  check_in_parts(model, "ranks:0", "ranks:1");
+  shoal_model_free(model);
+}
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(finds_ways),
-                                     cmocka_unit_test(trains_in_parts)};
+                                     cmocka_unit_test(trains_in_parts),
+                                     cmocka_unit_test(splits_lift), cmocka_unit_test(splits_train)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
