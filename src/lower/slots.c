@@ -170,6 +170,15 @@ static void deal_slots(const shoal_order_t *order, const group_t *group, const s
     of_call[k] = of_micro[micro];
     if (stays[micro].last == k) ring[given++ % group->slots] = of_micro[micro];
   }
+  // Whatever the order is, micro-batch 0 has slot 0 (shoal_buffer_slot_offset says why).
+  const int32_t first = of_micro[0];
+  for (int64_t k = 0; k < order->call_count; ++k) {
+    if (of_call[k] == first) {
+      of_call[k] = 0;
+    } else if (of_call[k] == 0) {
+      of_call[k] = first;
+    }
+  }
 }
 
 // Of every group: by call of the order, -1 where it does not touch it.
