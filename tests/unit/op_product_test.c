@@ -1,4 +1,5 @@
-// Products against loops written from the definitions: batch dims that are broadcast.
+// Products against loops written from the definitions: batch dims that are broadcast, rows by
+// group.
 #include "op_support.h"
 
 #define TOLERANCE 1e-12
@@ -38,9 +39,48 @@ static void matmul_broadcast(void **state) {
   bench_deinit(&b);
 }
 
+// Rows by the matrix of their group: empty groups, ends that fall, rows that belong to none.
+static void grouped(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  enum { T = 70, K = 6, N = 5, E = 6 };
+  static const int64_t ends[E] = {3, 3, 67, 20, 68, 68};
+  static const int64_t first[E] = {0, 3, 3, 67, 67, 68}, last[E] = {3, 3, 67, 67, 68, 68};
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(T, K), 2, 1), out[1], dw[1];
+  shoal_tensor_t w = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(E, K, N), 2, 2);
+  shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(T, N), 2, 3);
+  shoal_tensor_t where = new_tensor(&b, SHOAL_I64, SHOAL_SHAPE(E), 0);
+  memcpy(where.data, ends, sizeof ends);
+  assert_ok(run_named(&b, "shoal.grouped_matmul", TENSORS(x, w, where), 0, NULL, out, NULL));
+  assert_ok(run_named(&b, "shoal.grouped_matmul_grad_w", TENSORS(x, dy, where),
+                      ATTRS(shoal_attr_int("groups", E)), dw, NULL));
+  for (int64_t i = 0; i < T * N; ++i) {
+    double sum = 0;
+    for (int64_t e = 0; e < E; ++e) {
+      for (int64_t k = 0; k < K && i / N >= first[e] && i / N < last[e]; ++k) {
+        sum += at(&x, i / N * K + k) * at(&w, (e * K + k) * N + i % N);
+      }
+    }
+    check_near(at(out, i), sum, TOLERANCE, "grouped_matmul", i);
+  }
+  for (int64_t i = 0; i < E * K * N; ++i) {
+    double sum = 0;
+    for (int64_t t = first[i / (K * N)]; t < last[i / (K * N)]; ++t) {
+      sum += at(&x, t * K + i / N % K) * at(&dy, t * N + i % N);
+    }
+    check_near(at(dw, i), sum, TOLERANCE, "grouped_matmul_grad_w", i);
+  }
+  ((int64_t *)where.data)[2] = T + 1;
+  assert_error(INVALID_ARGUMENT, "end 71 of group 2 is not in [0, 70]",
+               run_named(&b, "shoal.grouped_matmul", TENSORS(x, w, where), 0, NULL, out, NULL));
+  bench_deinit(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul_broadcast),
+      cmocka_unit_test(grouped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,6 +264,8 @@ static const struct {
     {"shoal.exp", "i64[3]", "must be a float"},
     {"shoal.matmul", "f32[3,4], f32[5,6]", "4 and 5"},
     {"shoal.matmul", "f32[3], f32[3]", "at least 2"},
+    {"shoal.grouped_matmul", "f32[3,4], f32[2,4,5], i64[3]", "ends"},
+    {"shoal.grouped_matmul", "f32[3,4], f32[2,5,4], i64[2]", "4 and 5"},
     {"shoal.matmul", "f32[2,3,4], f32[3,4,5]", "the batch dims do not fit"},
     {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"ab,b\"", "form"},
     {"shoal.einsum", "f32[3,4], f32[4] ; equation=\"aa,b->a\"", "form"},

@@ -9,6 +9,7 @@
 
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
+#include "op/families/product.h"
 
 enum { A, B, C, OPERANDS };
 #define MAX_LETTERS (2 * SHOAL_MAX_RANK)
@@ -88,15 +89,38 @@ static void contraction_run(const contraction_t *c, const shoal_tensor_t *inputs
   if (c->summed.total == 0) {
     memset(outputs->data, 0, (size_t)count * shoal_dtype_size(outputs->dtype));
   } else if (outputs->dtype == SHOAL_F64) {
-    contract_f64(c, inputs[0].data, inputs[1].data, outputs->data, workspace);
+    contract_f64(c, inputs[0].data, inputs[1].data, outputs->data, workspace, false);
   } else {
-    contract_f32(c, inputs[0].data, inputs[1].data, outputs->data, workspace);
+    contract_f32(c, inputs[0].data, inputs[1].data, outputs->data, workspace, false);
   }
 }
 
 static void contraction_cost(const contraction_t *c, shoal_cost_t *out_cost) {
   out_cost->flops = 2.0 * (double)c->batch.total * (double)c->rows.total *
                     (double)c->columns.total * (double)c->summed.total;
+}
+
+static contraction_t product_contraction(const shoal_product_t *p) {
+  contraction_t c = contraction_empty();
+  group_add(&c.rows, p->m, p->a[0], 0, p->c[0]);
+  group_add(&c.columns, p->n, 0, p->b[1], p->c[1]);
+  group_add(&c.summed, p->k, p->a[1], p->b[0], 0);
+  return c;
+}
+
+void shoal_product_run(const shoal_product_t *product, shoal_dtype_t dtype, const void *a,
+                       const void *b, void *c, void *workspace) {
+  const contraction_t contraction = product_contraction(product);
+  if (dtype == SHOAL_F64) {
+    contract_f64(&contraction, a, b, c, workspace, true);
+  } else {
+    contract_f32(&contraction, a, b, c, workspace, true);
+  }
+}
+
+int64_t shoal_product_workspace(const shoal_product_t *product, shoal_dtype_t dtype) {
+  const contraction_t contraction = product_contraction(product);
+  return contraction_workspace(&contraction, dtype);
 }
 
 // ---- matmul ----------------------------------------------------------------------------
@@ -470,9 +494,9 @@ static void K(pack)(const R *restrict from, const int64_t *first, int64_t count,
   }
 }
 
-// One product: rows x columns of one batch entry.
+// One product: rows x columns of one batch entry, added to what is there if asked for.
 static void K(contract_one)(int64_t m, int64_t n, int64_t k, const R *a, const R *b, R *out,
-                            int64_t *const offsets[6], R *packed_b, R *packed_a) {
+                            int64_t *const offsets[6], R *packed_b, R *packed_a, bool add) {
   const int64_t *a_m = offsets[0], *c_m = offsets[1], *b_n = offsets[2], *c_n = offsets[3];
   R acc[TILE_M * 8] __attribute__((aligned(16)));
   for (int64_t k0 = 0; k0 < k; k0 += BLOCK_K) {
@@ -491,7 +515,7 @@ static void K(contract_one)(int64_t m, int64_t n, int64_t k, const R *a, const R
               const int64_t *at = c_n + n0 + j;
               const R *sum = acc + r * TILE_N;
               const int64_t width = least(TILE_N, nc - j);
-              if (k0 == 0) {
+              if (k0 == 0 && !add) {
                 for (int64_t s = 0; s < width; ++s) row[at[s]] = sum[s];
               } else {
                 for (int64_t s = 0; s < width; ++s) row[at[s]] += sum[s];
@@ -504,7 +528,8 @@ static void K(contract_one)(int64_t m, int64_t n, int64_t k, const R *a, const R
   }
 }
 
-static void K(contract)(const contraction_t *c, const R *a, const R *b, R *out, void *workspace) {
+static void K(contract)(const contraction_t *c, const R *a, const R *b, R *out, void *workspace,
+                        bool add) {
   const int64_t m = c->rows.total, n = c->columns.total, k = c->summed.total;
   const int64_t sizes[] = {m, m, n, n, k, k};
   int64_t *offsets[6], *at = workspace;
@@ -529,7 +554,7 @@ static void K(contract)(const contraction_t *c, const R *a, const R *b, R *out, 
   R *packed_a = (R *)(packed + shoal_align64(b_size * (int64_t)sizeof(R)));
   for (int64_t i = 0; i < batches; ++i) {
     K(contract_one)
-    (m, n, k, a + batch_a[i], b + batch_b[i], out + batch_c[i], offsets, packed_b, packed_a);
+    (m, n, k, a + batch_a[i], b + batch_b[i], out + batch_c[i], offsets, packed_b, packed_a, add);
   }
 }
 
