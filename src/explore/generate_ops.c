@@ -498,7 +498,7 @@ static const struct {
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 void shoal_generate_op(gen_t *g) {
-  if (shoal_chance(g, 12)) {  // one that has not occurred at all, whoever it is
+  if (shoal_chance(g, 40)) {  // one that has not occurred at all, whoever it is
     int64_t count = shoal_registry_count(g->registry), start = shoal_roll(g, count);
     for (int64_t i = 0; i < count; ++i) {
       const shoal_op_t *op = shoal_registry_op(g->registry, (start + i) % count);
