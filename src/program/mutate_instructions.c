@@ -104,9 +104,9 @@ static void walk_attrs(walk_t *w, const shoal_instruction_t *in) {
   for (int32_t a = 0; in->opcode == SHOAL_OPCODE_COMPUTE && a < in->op->attr_count; ++a) {
     const shoal_attr_schema_t *schema = &in->op->attrs[a];
     bool real = schema->kind == SHOAL_ATTR_REAL && isfinite(in->attrs[a].f);
-    // A count of 0 was left out: the op finds it from shapes.
-    bool count =
-        schema->kind == SHOAL_ATTR_INT && schema->role == SHOAL_ROLE_COUNT && in->attrs[a].i != 0;
+    // A count that was left out says nothing, or the op finds it from shapes.
+    bool count = schema->kind == SHOAL_ATTR_INT && schema->role == SHOAL_ROLE_COUNT &&
+                 in->attrs[a].i != schema->fallback.i;
     if ((real || count) &&
         shoal_mutate_due(w, SHOAL_MUTATION_ATTRIBUTE, "change attribute '%s'", schema->name))
       change_attr(w, a, 2, 1);
