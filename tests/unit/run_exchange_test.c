@@ -142,7 +142,7 @@ static void overflow(void **state) {
   for (int i = 0; i < 2; ++i) {
     shoal_status_t statuses[2 * RANKS];
     test_t test = {program, false, false, i ? too_few : too_many};
-    const char *part = i ? "exchange of 'rows' in segment 's': group [2, 3] has -1 rows"
+    const char *part = i ? "exchange of 'rows' in segment 's': the count of group [2, 3] is -1"
                          : "group [1, 2] has 3 rows, and dim 2 has room for 2";
     run_ranks(2 * RANKS, rank_body, &test, statuses);
     for (int r = 0; r < 2 * RANKS; ++r) {
