@@ -166,7 +166,9 @@ static void nesterov_needs_momentum(void **state) {
   shoal_graph_t *g = shoal_model_graph(model, "train");
   shoal_value_t w, loss = build(g, &w);
   shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.nesterov = true});
-  assert_non_null(strstr(shoal_status_message(shoal_model_status(model)), "nesterov needs"));
+  shoal_status_t status = shoal_model_status(model);
+  assert_non_null(strstr(shoal_status_message(status), "nesterov needs"));
+  shoal_status_free(status);
   shoal_model_free(model);
 }
 
