@@ -57,10 +57,11 @@ venv: build/venv/.peers  ## a Python with the peers tests compare with: numpy an
 build/venv/.numpy: | deps
 	@python3 -m venv build/venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check numpy && touch $@
-# PyTorch is large. Without it the parity test says that it is skipped, and the next call tries again.
-build/venv/.peers: build/venv/.numpy
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check torch && touch $@ || \
-	  echo "shoal: PyTorch could not be installed; tests/torch_parity.py will be skipped"
+# PyTorch is large. Without it the parity tests say that they are skipped, and the next call tries again. Its samples of
+# ops (OpInfo) import expecttest.
+build/venv/.peers: build/venv/.numpy Makefile
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check torch expecttest && touch $@ || \
+	  echo "shoal: PyTorch could not be installed; tests/torch_*.py will be skipped"
 
 bundle: | deps  ## pack the libraries a bare machine lacks, for -DSHOAL_DEPS_DIR
 	@tools/bundle build/bundle

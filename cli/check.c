@@ -42,10 +42,12 @@ static const shoal_option_t table[] = {
      .doc = "rerun one random case from its text"},
     CHECK_OPTION(BOOL, mutate, NULL, "break programs on purpose and count which check notices"),
     CHECK_OPTION(INT, stride, "1", "with --mutate: every n-th mutation"),
-    CHECK_OPTION(INT, shapes, "200", "with ops: calls of each op, most of them of random sizes"),
+    CHECK_OPTION(INT, shapes, "200",
+                 "with ops: calls of random sizes of each op, besides its examples"),
     CHECK_OPTION(REAL, minutes, NULL, "stop random cases or mutations after that time"),
-    CHECK_OPTION(BOOL, assert_coverage, NULL,
-                 "fail if an op, reshard kind or feature never occurs"),
+    CHECK_OPTION(
+        BOOL, assert_coverage, NULL,
+        "fail if an op, its gradient or a cut of it, a reshard kind or feature never occurs"),
     CHECK_OPTION(BOOL, no_shrink, NULL, "leave a failing case as it is"),
     CHECK_OPTION(BOOL, verbose, NULL, "a line per case; with one case or model, its program"),
     CLI_MODEL_OPTIONS(check_options_t),
@@ -215,9 +217,17 @@ static shoal_status_t check_ops(const check_options_t *o, const char *name, shoa
   SHOAL_RETURN_IF_ERROR(shoal_registry_create(shoal_allocator_system(), &registry));
   shoal_status_t status = shoal_check_ops(registry, &options, &report);
   shoal_registry_release(registry);
-  if (report.ops > 0)
-    fprintf(out, "%lld ops, %lld failed: %lld ways of %lld calls\n", (long long)report.ops,
-            (long long)report.failed, (long long)report.ways, (long long)report.shapes);
+  const shoal_check_ops_counts_t *n = &report.counts;
+  if (report.ops > 0) {
+    fprintf(out,
+            "%lld ops, %lld failed: %lld gradients, %lld decompositions, %lld dtypes, %lld shapes "
+            "(%lld random, %lld empty, %lld refused), %lld elements NaN and infinite (* %lld ops "
+            "say what becomes of them), %lld in place, %lld ways\n",
+            (long long)report.ops, (long long)report.failed, (long long)n->gradients,
+            (long long)n->decompositions, (long long)n->dtypes, (long long)n->shapes,
+            (long long)n->random, (long long)n->empty, (long long)n->refused, (long long)n->nan,
+            (long long)report.documented, (long long)n->in_place, (long long)n->ways);
+  }
   return status;
 }
 

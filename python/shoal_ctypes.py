@@ -1,8 +1,7 @@
 """Shoal through ctypes: build a model, bring ops whose kernels are numpy functions, run on ranks.
 
-Thin on purpose: no planning logic lives here. Structures mirror include/shoal/*.h field by field
-(tests/numpy_provider.py compares sizes and offsets with the compiler's). Foreign calls release the GIL, so
-ranks may be Python threads; callbacks take it again.
+Thin on purpose: no planning logic lives here. shoal_abi has the structures and functions of the C interface.
+Foreign calls release the GIL, so ranks may be Python threads; callbacks take it again.
 
     registry = Registry()
     registry.register("user.softsign", inputs=["x"], outputs=["out"], infer=lambda types, attrs: [types[0]])
@@ -20,14 +19,13 @@ The library is found in SHOAL_LIBRARY, else where the system's linker looks.
 
 import collections
 import ctypes
-import os
 import sys
-from ctypes import CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char_p, c_double, c_int, c_int32, \
-    c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_void_p
 
 import numpy as np
 
-MAX_RANK = 8
+from shoal_abi import GRADIENT, INFER, MAX_RANK, MIRRORS, PROVIDER, Attr, AttrSchema, AttrValue, Call, CType, \
+    Dlpack, ModelOptions, Op, ParallelizeOptions, Sgd, Shape, Tensor, Value, lib  # noqa: F401 (for users, too)
 
 
 class Dtype(int):
@@ -42,184 +40,6 @@ INVALID_ARGUMENT, UNSUPPORTED, INTERNAL = 1, 5, 10
 NO_REF = -1
 
 Type = collections.namedtuple("Type", "dtype shape")
-
-# ---- mirrors of include/shoal/*.h ---------------------------------------------------------------------
-
-
-class Shape(Structure):
-    _fields_ = [("rank", c_int32), ("dims", c_int64 * MAX_RANK)]
-
-
-class Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("dtype", c_int), ("shape", Shape)]
-
-
-class Allocator(Structure):
-    _fields_ = [("self", c_void_p), ("alloc", c_void_p), ("free", c_void_p)]
-
-
-class AttrUnion(Union):
-    _fields_ = [("i", c_int64), ("f", c_double), ("s", c_char_p), ("ints", c_int64 * MAX_RANK),
-                ("list", POINTER(c_int64)), ("place", c_void_p)]
-
-
-class AttrValue(Structure):
-    _anonymous_ = ["u"]
-    _fields_ = [("count", c_int32), ("u", AttrUnion)]
-
-
-class AttrSchema(Structure):
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("role", c_int), ("operand", c_int32), ("dim", c_int32),
-                ("optional", c_bool), ("fallback", AttrValue), ("doc", c_char_p)]
-
-
-class Attr(Structure):
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("value", AttrValue)]
-
-
-class CType(Structure):
-    _fields_ = [("dtype", c_int), ("shape", Shape)]
-
-
-class Op(Structure):
-    pass
-
-
-class Call(Structure):
-    _fields_ = [("op", POINTER(Op)), ("input_count", c_int32), ("output_count", c_int32),
-                ("inputs", POINTER(CType)), ("outputs", POINTER(CType)), ("attrs", POINTER(AttrValue))]
-
-
-class DlpackTensor(Structure):
-    _fields_ = [("data", c_void_p), ("device_kind", c_int32), ("device_id", c_int32), ("rank", c_int32),
-                ("element_kind", c_uint8), ("element_bits", c_uint8), ("lanes", c_uint16),
-                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
-
-
-class KernelCall(Structure):
-    _fields_ = [("call", POINTER(Call)), ("inputs", POINTER(Tensor)), ("outputs", POINTER(Tensor)),
-                ("dlpack_inputs", POINTER(DlpackTensor)), ("dlpack_outputs", POINTER(DlpackTensor)),
-                ("device_kind", c_char_p), ("device_id", c_int32), ("stream", c_void_p)]
-
-
-OUTPUT_NUMBER = CFUNCTYPE(c_int32, POINTER(Op), POINTER(AttrValue))
-COMPLETE = CFUNCTYPE(None, POINTER(Call), POINTER(AttrValue))
-INFER = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(CType))
-GRADIENT = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32), POINTER(c_int32),
-                     POINTER(c_int32))
-DECOMPOSE = CFUNCTYPE(None, POINTER(Call), c_void_p, POINTER(c_int32), POINTER(c_int32))
-COST = CFUNCTYPE(None, POINTER(Call), POINTER(c_double))
-WORKSPACE = CFUNCTYPE(c_int64, POINTER(Call))
-INDEX_COUNT = CFUNCTYPE(c_int64, POINTER(Call), c_int32)
-KERNEL = CFUNCTYPE(c_void_p, POINTER(Call), POINTER(Tensor), POINTER(Tensor), c_void_p)
-PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(KernelCall))
-
-Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
-               ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("optional", c_int32),
-               ("output_number", OUTPUT_NUMBER), ("random", c_bool), ("bounds", c_bool), ("any_dtype", c_bool),
-               ("jumps", c_bool), ("window", c_char_p), ("spare", c_char_p), ("uncut", c_char_p), ("nan", c_char_p),
-               ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
-               ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
-               ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("overwrite_count", c_int32),
-               ("overwrites", POINTER(c_int32)), ("kernel", KERNEL), ("cases", POINTER(c_char_p)), ("user_data", c_void_p)]
-
-
-class Value(Structure):
-    _fields_ = [("graph", c_void_p), ("id", c_int32)]
-
-
-class ModelOptions(Structure):
-    _fields_ = [("allocator", Allocator), ("registry", c_void_p), ("seed", c_uint64)]
-
-
-class Sgd(Structure):
-    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("nesterov", c_bool),
-                ("lr_value", Value)]
-
-
-class ParallelizeOptions(Structure):
-    _fields_ = [("allocator", Allocator), ("world", c_void_p), ("strategy", c_char_p), ("mesh", c_char_p),
-                ("plan", c_char_p), ("cluster", c_char_p), ("strategies", c_void_p),
-                ("layout_count", c_int64), ("layouts", c_void_p), ("decision_count", c_int64),
-                ("decisions", c_void_p), ("cache", c_char_p), ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
-                ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool),
-                ("no_compare", c_bool), ("provider", PROVIDER), ("provider_self", c_void_p), ("tap", c_void_p),
-                ("tap_self", c_void_p), ("timed", c_bool)]
-
-
-class Dlpack(Structure):
-    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("manager", c_void_p),
-                ("deleter", CFUNCTYPE(None, c_void_p)), ("flags", c_uint64), ("tensor", DlpackTensor)]
-
-
-MIRRORS = {  # C name -> mirror
-    "shoal_shape_t": Shape, "shoal_tensor_t": Tensor, "shoal_allocator_t": Allocator,
-    "shoal_attr_value_t": AttrValue, "shoal_attr_schema_t": AttrSchema, "shoal_attr_t": Attr,
-    "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_kernel_call_t": KernelCall, "shoal_value_t": Value,
-    "shoal_model_options_t": ModelOptions, "shoal_sgd_t": Sgd,
-    "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
-    "shoal_dlpack_t": Dlpack}
-
-# ---- functions ----------------------------------------------------------------------------------------
-
-_HERE = [c_char_p, c_int]  # file, line
-_STATUS = c_void_p
-_FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
-    "status_create": (_STATUS, [c_int, c_char_p, c_int, c_char_p, c_char_p]),
-    "status_code": (c_int, [_STATUS]), "status_message": (c_char_p, [_STATUS]),
-    "status_hint": (c_char_p, [_STATUS]), "status_free": (None, [_STATUS]), "code_name": (c_char_p, [c_int]),
-    "allocator_system": (Allocator, []),
-    "arena_create": (_STATUS, [Allocator, POINTER(c_void_p)]), "arena_free": (None, [c_void_p]),
-    "registry_create": (_STATUS, [Allocator, POINTER(c_void_p)]), "registry_release": (None, [c_void_p]),
-    "op_register": (_STATUS, [c_void_p, POINTER(Op)]),
-    "op_find": (_STATUS, [c_void_p, c_char_p, POINTER(POINTER(Op))]),
-    "op_attrs": (_STATUS, [POINTER(Op), c_int32, POINTER(Attr), c_void_p, POINTER(POINTER(AttrValue))]),
-    "op_complete": (None, [POINTER(Op), c_int32, POINTER(CType), POINTER(AttrValue)]),
-    "emit": (None, [c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, POINTER(Attr), c_int32,
-                    POINTER(c_int32)]),
-    "emit_type": (CType, [c_void_p, c_int32]), "emit_fail": (None, [c_void_p, _STATUS]),
-    "model_create": (_STATUS, [POINTER(ModelOptions), POINTER(c_void_p)]), "model_free": (None, [c_void_p]),
-    "model_status": (_STATUS, [c_void_p]), "model_graph": (c_void_p, [c_void_p, c_char_p]),
-    "model_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
-    "input_at": (Value, [c_void_p, c_char_p, c_int, Shape, *_HERE]),
-    "output_at": (None, [c_void_p, c_char_p, Value, *_HERE]),
-    "state_at": (Value, [c_void_p, c_char_p, c_int, Shape, c_void_p, *_HERE]),
-    "node_add_at": (None, [c_void_p, c_char_p, c_int32, POINTER(Value), c_int32, POINTER(Attr), c_int32,
-                           POINTER(Value), *_HERE]),
-    "gradients_at": (None, [c_void_p, Value, c_int32, POINTER(Value), POINTER(Value), *_HERE]),
-    "nn_linear_at": (Value, [c_void_p, c_char_p, Value, c_int64, *_HERE]),
-    "nn_cross_entropy_at": (Value, [c_void_p, Value, Value, *_HERE]),
-    "minimize_sgd_at": (None, [c_void_p, Value, POINTER(Sgd), *_HERE]),
-    "world_join": (_STATUS, [c_void_p, POINTER(c_void_p)]),
-    "world_threads": (_STATUS, [c_void_p, c_int32, POINTER(c_void_p)]),
-    "world_release": (None, [c_void_p]), "world_rank": (c_int32, [c_void_p]),
-    "world_size": (c_int32, [c_void_p]),
-    "parallelize": (_STATUS, [c_void_p, POINTER(ParallelizeOptions), POINTER(c_void_p)]),
-    "session_free": (None, [c_void_p]), "session_wait": (_STATUS, [c_void_p]), "session_plan": (c_void_p, [c_void_p]),
-    "session_rules": (c_void_p, [c_void_p]), "session_world": (c_void_p, [c_void_p]),
-    "feed": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]), "run": (_STATUS, [c_void_p, c_char_p]),
-    "fetch": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
-    "session_get": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
-    "session_set": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
-    "plan_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
-    "rules_get": (_STATUS, [c_void_p, POINTER(Call), POINTER(c_void_p)]),
-    "rule_print": (_STATUS, [POINTER(Op), c_void_p, c_void_p, POINTER(c_char_p)]),
-    "tensor_to_dlpack": (_STATUS, [POINTER(Tensor), c_bool, Allocator, POINTER(POINTER(Dlpack))]),
-}
-
-
-class _Library:
-    """The functions above as attributes: lib.op_find is shoal_op_find."""
-
-    def __init__(self):
-        self._dll = ctypes.CDLL(os.environ.get("SHOAL_LIBRARY", "libshoal.so"))
-        for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(self._dll, "shoal_" + name)
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
-
-
-lib = _Library()
 
 
 class Error(Exception):
@@ -322,6 +142,16 @@ def call_attrs(call):
     return result
 
 
+def output_count(op, **attrs):
+    """How many outputs a call of this record has."""
+    if not op.output_number:
+        return op.output_count
+    with _Arena() as arena:
+        values = POINTER(AttrValue)()
+        check(lib.op_attrs(byref(op), len(attrs), _attrs(attrs), arena, byref(values)))
+        return lib.op_outputs(byref(op), values)
+
+
 _CAPSULE = b"dltensor_versioned"
 _capsule_new = ctypes.pythonapi.PyCapsule_New
 _capsule_new.restype, _capsule_new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
@@ -385,6 +215,10 @@ class Registry:
     def __del__(self):
         lib.registry_release(self.handle)
 
+    def ops(self):
+        """Every record in the order of registration, borrowed from this registry."""
+        return [lib.registry_op(self.handle, i).contents for i in range(lib.registry_count(self.handle))]
+
     def register(self, name, inputs, outputs, infer, attrs=None, gradient=None, doc=""):
         """infer(types, attrs) -> types of the outputs; gradient(emit, attrs, inputs, outputs, output_grads)
         -> a ref or NO_REF per input. attrs: names with their defaults."""
@@ -443,8 +277,14 @@ class Graph:
     def state(self, name, dtype, shape):
         return lib.state_at(self._handle, name.encode(), dtype, to_shape(shape), None, *_site())
 
+    def type(self, value):
+        found = lib.value_type(value)
+        return Type(Dtype(found.dtype), from_shape(found.shape))
+
     def node(self, op, *inputs, outputs=1, **attrs):
+        """None in the place of an optional input: it is left out."""
         values = (Value * outputs)()
+        inputs = [Value(None, -1) if value is None else value for value in inputs]
         lib.node_add_at(self._handle, op.encode(), len(inputs), (Value * max(len(inputs), 1))(*inputs),
                         len(attrs), _attrs(attrs), outputs, values, *_site())
         return values[0] if outputs == 1 else list(values)

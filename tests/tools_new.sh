@@ -39,7 +39,10 @@ cmake --build build/new -j2 --target shoal_cli op_cases_test op_cut_test planner
 for test in op_cases_test op_cut_test planners_strategy_test comm_conformance_test device_queue_test device_copy_test; do
   build/new/tests/$test >test.log 2>&1 || { tail -30 test.log; fail "$test fails"; }
 done
+build/new/shoal check ops brand_new --shapes 20 >check.log 2>&1 || { cat check.log; fail "the new op is wrong"; }
 build/new/shoal rules shoal.brand_new | grep -q '{x:0 -> out:0}' || fail "the new op has no rule"
+build/new/shoal ops brand_new | grep -q '^inputs  *x, b (optional)$' || fail "the new op is not described"
+build/new/shoal check ops brand_new --shapes 50 >check.log || { cat check.log; fail "the new op is wrong"; }
 build/new/shoal info | grep -q '^strategies .*brand_new' || fail "the new strategy is not listed"
 build/new/shoal check mlp -n 2 --strategy brand_new --dtype f64 >check.log || { cat check.log; fail "its plan is wrong"; }
 build/new/shoal info | grep -q '^devices cpu brand_new' || fail "the new device is not listed"

@@ -8,25 +8,11 @@ Both are taken for torch's answer there, and Shoal's must be NaN.
 
 Skipped (exit 77) where torch is not installed: `make venv`.
 """
-import os
-import sys
-from pathlib import Path
+from parity import library  # noqa: F401  first: it finds what follows
+import numpy as np
+import torch
 
-try:
-    import numpy as np
-    import torch
-except ImportError as missing:
-    print(f"skipped: {missing.name} is not installed")
-    sys.exit(77)
-if os.environ.get("SHOAL_SANITIZE"):
-    print("skipped: a sanitizer's library does not load into a plain Python")
-    sys.exit(77)
-SOURCE = Path(os.environ.get("SHOAL_SOURCE_DIR", Path(__file__).resolve().parent.parent))
-BUILD = Path(os.environ.get("SHOAL_BUILD_DIR", SOURCE / "build/release"))
-os.environ.setdefault("SHOAL_LIBRARY", str(BUILD / "libshoal.so"))
-sys.path.insert(0, str(SOURCE / "python"))
-
-import shoal_ctypes as shoal  # noqa: E402
+import shoal_ctypes as shoal
 
 PEERS = {shoal.F8_E4M3: torch.float8_e4m3fn, shoal.F8_E5M2: torch.float8_e5m2, shoal.I8: torch.int8}
 NAMES = {shoal.F8_E4M3: "f8_e4m3", shoal.F8_E5M2: "f8_e5m2", shoal.I8: "i8"}

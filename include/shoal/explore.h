@@ -19,9 +19,10 @@ typedef struct shoal_random_options {
   shoal_allocator_t allocator;
   int64_t count;  // cases
   uint64_t seed;
-  double minutes;        // stop after that time, 0: no limit
-  bool processes;        // every case runs as processes too; else every eighth
-  bool assert_coverage;  // MISMATCH if an op, reshard kind or feature never occurred
+  double minutes;  // stop after that time, 0: no limit
+  bool processes;  // every case runs as processes too; else every eighth
+  // MISMATCH if an op, its gradient or a cut of it, a reshard kind or a feature never occurred.
+  bool assert_coverage;
   bool no_shrink;
   bool verbose;  // a line per case, not only per failure
   shoal_check_line_fn_t line;
@@ -65,21 +66,43 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_mutations(const shoal_mutate
 
 typedef struct shoal_check_ops_options {
   const char *op;  // the only one; NULL: all of the registry that have example calls
-  int64_t shapes;  // calls of each op: its examples, then others of random sizes; 0: 200
+  int64_t
+      shapes;  // calls of each op: its examples, all of them, then others of random sizes; 0: 200
   uint64_t seed;
-  shoal_check_line_fn_t line;  // a line per op, and one per way that does not hold
+  shoal_check_line_fn_t line;  // a line per op, and some for each failure
   void *line_self;
 } shoal_check_ops_options_t;
 
+typedef struct shoal_check_ops_counts {
+  int64_t gradients;       // inputs whose gradient was compared with finite differences
+  int64_t decompositions;  // compared with the op itself
+  int64_t dtypes;          // calls in narrower dtypes compared with the widest
+  int64_t shapes;          // calls: examples, random sizes, and sizes of 0, 1 and a prime
+  int64_t random, empty;   // of those
+  int64_t refused;         // calls with a size of 0, 1 or a prime that ops do not take
+  int64_t nan;             // elements made NaN, inf and -inf
+  int64_t repeats;         // calls run twice over different garbage
+  int64_t in_place;        // runs with outputs written over inputs
+  int64_t ways;            // executed in 2, 3, 5 and 7 parts
+} shoal_check_ops_counts_t;
+
 typedef struct shoal_check_ops_report {
-  int64_t ops, failed;  // ops with a way that does not hold
-  int64_t shapes, ways;
+  int64_t ops, failed;  // ops with a check that failed
+  int64_t documented;   // ops that say what becomes of NaN, so that only they know
+  shoal_check_ops_counts_t counts;
 } shoal_check_ops_report_t;
 
-// Executes every way of every op's example calls, and of calls like them with random sizes, cut in
-// 2, 3, 5 and 7 parts of random lengths, and compares with the whole. MISMATCH if a way does not
-// hold.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_ops(const shoal_registry_t *registry,
+// Checks what the records of ops say, on their example calls and on calls like them with other
+// sizes, in f64 where nothing else is said:
+//   - every way to cut them, in 2, 3, 5 and 7 parts of random lengths, against the whole
+//   - gradients by every float input, of each output and of all, against finite differences
+//   - decompositions against the op: values and gradients
+//   - every dtype that the op takes against f64 or i64
+//   - sizes of 0 and 1: results, or a refusal in words
+//   - NaN reaches what depends on it and nothing else; infinities reach nothing else
+//   - the same bits when run again over other garbage, and when outputs are written over inputs
+// MISMATCH if anything does not hold, or an op has a gradient that could not be compared.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_check_ops(shoal_registry_t *registry,
                                                         const shoal_check_ops_options_t *options,
                                                         shoal_check_ops_report_t *out_report);
 

@@ -15,13 +15,75 @@ extern "C" {
 // y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
 SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                            int64_t out_features, const char *file, int line);
+// The same with options, which may be NULL.
+typedef struct shoal_nn_linear_options {
+  bool no_bias;            // the state "name/bias" does not exist
+  const char *activation;  // of the result (shoal_nn_activation); NULL: none
+} shoal_nn_linear_options_t;
+SHOAL_API shoal_value_t shoal_nn_linear_with_at(shoal_graph_t *graph, const char *name,
+                                                shoal_value_t x, int64_t out_features,
+                                                const shoal_nn_linear_options_t *options,
+                                                const char *file, int line);
 // Rows of the state "name/table" [rows, width].
 SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name,
                                               shoal_value_t ids, int64_t rows, int64_t width,
                                               shoal_dtype_t dtype, const char *file, int line);
+// Rows of the state "name/table" [rows, width] joined in bags, [bags, width]: bag b has the rows
+// ids[offsets[b]] to ids[offsets[b + 1]], the last one all that follow. Options may be NULL.
+typedef struct shoal_nn_embedding_bag_options {
+  const char *mode;       // "sum", "mean" or "max"; NULL: "mean", or "sum" with weights
+  shoal_value_t weights;  // factor of each id, for sums; zero: none
+} shoal_nn_embedding_bag_options_t;
+SHOAL_API shoal_value_t shoal_nn_embedding_bag_at(shoal_graph_t *graph, const char *name,
+                                                  shoal_value_t ids, shoal_value_t offsets,
+                                                  int64_t rows, int64_t width, shoal_dtype_t dtype,
+                                                  const shoal_nn_embedding_bag_options_t *options,
+                                                  const char *file, int line);
+// An activation by name, without states: "relu", "gelu" (its tanh form), "gelu_erf", "silu",
+// "tanh", "sigmoid", "leaky_relu", "elu", "celu", "selu", "softplus", "softsign", "mish",
+// "hard_swish", "hard_sigmoid", "log_sigmoid", with their default attributes; "none" or NULL: x.
+SHOAL_API shoal_value_t shoal_nn_activation_at(shoal_graph_t *graph, const char *name,
+                                               shoal_value_t x, const char *file, int line);
+// Parts of x along an axis (-1: the last), `count` of them, of the given sizes; without sizes,
+// equal ones.
+SHOAL_API void shoal_nn_split_at(shoal_graph_t *graph, shoal_value_t x, int64_t axis, int32_t count,
+                                 const int64_t *sizes, shoal_value_t *out_parts, const char *file,
+                                 int line);
 // Over the last dim; states "name/gamma" and "name/beta".
 SHOAL_API shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name,
                                                shoal_value_t x, const char *file, int line);
+// The same with options, which may be NULL: over several dims gamma and beta have all of them.
+typedef struct shoal_nn_layer_norm_options {
+  double eps;    // added to the variance; 0: 1e-5
+  int64_t dims;  // so many of the last dims are normed over together; 0: 1
+  bool no_gamma, no_beta;
+} shoal_nn_layer_norm_options_t;
+SHOAL_API shoal_value_t shoal_nn_layer_norm_with_at(shoal_graph_t *graph, const char *name,
+                                                    shoal_value_t x,
+                                                    const shoal_nn_layer_norm_options_t *options,
+                                                    const char *file, int line);
+// x / sqrt(mean of x^2 + 1e-5) times the state "name/gamma", over the last dim.
+SHOAL_API shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name,
+                                             shoal_value_t x, const char *file, int line);
+// Norms of x [N, C, ...] with states "name/gamma" and "name/beta" [C]. Options may be NULL.
+typedef struct shoal_nn_norm_options {
+  double eps;       // added to the variance; 0: 1e-5
+  double momentum;  // batch norm: how fast running statistics follow those of a step; 0: 0.1
+  bool no_affine;   // no gamma and beta
+  bool eval;        // batch norm: normalise by the running statistics and leave them as they are
+} shoal_nn_norm_options_t;
+// Each channel over all else. In training it uses the statistics of the step, on all ranks
+// together, and writes the running ones, the states "name/running_mean" and "name/running_variance"
+// [C] (unbiased), which a graph for evaluation then uses.
+SHOAL_API shoal_value_t shoal_nn_batch_norm_at(shoal_graph_t *graph, const char *name,
+                                               shoal_value_t x,
+                                               const shoal_nn_norm_options_t *options,
+                                               const char *file, int line);
+// Each group of channels of each row; 0 groups: as many as channels, which is instance norm.
+SHOAL_API shoal_value_t shoal_nn_group_norm_at(shoal_graph_t *graph, const char *name,
+                                               shoal_value_t x, int64_t groups,
+                                               const shoal_nn_norm_options_t *options,
+                                               const char *file, int line);
 // Zeroes elements with probability p and scales the others by 1 / (1 - p). Which ones depends on
 // the model's seed, on "name" and on the step number, which the graph then counts (shoal_step).
 SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
@@ -55,7 +117,8 @@ SHOAL_API shoal_value_t shoal_nn_conv2d_at(shoal_graph_t *graph, const char *nam
 SHOAL_API shoal_value_t shoal_nn_conv3d_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                            int64_t channels, int64_t kernel, int64_t stride,
                                            int64_t padding, const char *file, int line);
-// Mean over all labels of -log softmax(logits)[label]; logits [..., classes], labels [...].
+// Mean over all labels of -log softmax(logits)[label]; logits [..., classes], labels [...]. A label
+// of -100 costs nothing, but counts in the mean; shoal_nn_cross_entropy_with leaves it out of both.
 SHOAL_API shoal_value_t shoal_nn_cross_entropy_at(shoal_graph_t *graph, shoal_value_t logits,
                                                   shoal_value_t labels, const char *file, int line);
 // Multi-head causal self-attention on [B, T, C] with one fused QKV weight: states "name/qkv/weight"
@@ -63,12 +126,51 @@ SHOAL_API shoal_value_t shoal_nn_cross_entropy_at(shoal_graph_t *graph, shoal_va
 SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const char *name,
                                                    shoal_value_t x, int64_t heads, const char *file,
                                                    int line);
+// The same with options, which may be NULL. With fewer key heads, groups of heads share keys and
+// values: "name/qkv/weight" is [C, C + 2 C key_heads / heads].
+typedef struct shoal_nn_attention_options {
+  int64_t key_heads;   // heads of keys and values, which divide heads; 0: as many
+  int64_t window;      // a position sees only those less than so many away; 0: all
+  bool sees_ahead;     // not causal
+  bool no_bias;        // of the two products
+  bool rotary;         // queries and keys turn by their position (shoal.rotary)
+  double rotary_base;  // 0: 10000
+  double dropout;      // probability that a weight of the softmax is dropped
+  shoal_value_t bias;  // added to the scores, [B or 1, heads or 1, T or 1, T or 1]; zero: none
+  shoal_value_t mask;  // bools of such a shape, true where a position is seen; zero: none
+} shoal_nn_attention_options_t;
+SHOAL_API shoal_value_t shoal_nn_self_attention_with_at(shoal_graph_t *graph, const char *name,
+                                                        shoal_value_t x, int64_t heads,
+                                                        const shoal_nn_attention_options_t *options,
+                                                        const char *file, int line);
+// Attention of x [B, T, C] to a memory [B, S, M], all of which is seen: states "name/q/weight"
+// [C, C], "name/kv/weight" [M, 2 C key_heads / heads] and "name/proj/weight" [C, C], and "bias"
+// next to each. Of the options, sees_ahead makes no difference; bias and mask are [.., T, S].
+SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const char *name,
+                                                    shoal_value_t x, shoal_value_t memory,
+                                                    int64_t heads,
+                                                    const shoal_nn_attention_options_t *options,
+                                                    const char *file, int line);
 
 #define shoal_nn_linear(graph, name, x, out_features) \
   shoal_nn_linear_at(graph, name, x, out_features, SHOAL_HERE)
 #define shoal_nn_embedding(graph, name, ids, rows, width, dtype) \
   shoal_nn_embedding_at(graph, name, ids, rows, width, dtype, SHOAL_HERE)
+#define shoal_nn_linear_with(graph, name, x, out_features, ...) \
+  shoal_nn_linear_with_at(graph, name, x, out_features, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_embedding_bag(graph, name, ids, offsets, rows, width, dtype, ...) \
+  shoal_nn_embedding_bag_at(graph, name, ids, offsets, rows, width, dtype, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_activation(graph, name, x) shoal_nn_activation_at(graph, name, x, SHOAL_HERE)
+#define shoal_nn_split(graph, x, axis, count, ...) \
+  shoal_nn_split_at(graph, x, axis, count, __VA_ARGS__, SHOAL_HERE)  // sizes, out_parts
 #define shoal_nn_layer_norm(graph, name, x) shoal_nn_layer_norm_at(graph, name, x, SHOAL_HERE)
+#define shoal_nn_layer_norm_with(graph, name, x, ...) \
+  shoal_nn_layer_norm_with_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_rms_norm(graph, name, x) shoal_nn_rms_norm_at(graph, name, x, SHOAL_HERE)
+#define shoal_nn_batch_norm(graph, name, x, ...) \
+  shoal_nn_batch_norm_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_group_norm(graph, name, x, groups, ...) \
+  shoal_nn_group_norm_at(graph, name, x, groups, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_dropout(graph, name, x, p) shoal_nn_dropout_at(graph, name, x, p, SHOAL_HERE)
 #define shoal_nn_conv(graph, name, x, channels, kernel, options) \
   shoal_nn_conv_at(graph, name, x, channels, kernel, options, SHOAL_HERE)
@@ -84,6 +186,10 @@ SHOAL_API shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const c
   shoal_nn_cross_entropy_at(graph, logits, labels, SHOAL_HERE)
 #define shoal_nn_self_attention(graph, name, x, heads) \
   shoal_nn_self_attention_at(graph, name, x, heads, SHOAL_HERE)
+#define shoal_nn_cross_attention(graph, name, x, memory, heads, ...) \
+  shoal_nn_cross_attention_at(graph, name, x, memory, heads, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_self_attention_with(graph, name, x, heads, ...) \
+  shoal_nn_self_attention_with_at(graph, name, x, heads, __VA_ARGS__, SHOAL_HERE)
 
 // Losses of two tensors of one shape, x and its target, element by element and then reduced.
 // Options may be NULL.
@@ -156,37 +262,133 @@ SHOAL_API shoal_value_t shoal_nn_poisson_nll_loss_at(shoal_graph_t *graph, shoal
 #define shoal_nn_poisson_nll_loss(graph, x, target, ...) \
   shoal_nn_poisson_nll_loss_at(graph, x, target, __VA_ARGS__, SHOAL_HERE)
 
+// Cross-entropy of logits [..., classes] and labels [...]. The mean is over the labels that are not
+// ignored, weighted by their classes; NaN if there are none. Options may be NULL.
+typedef struct shoal_nn_cross_entropy_options {
+  shoal_reduction_t reduction;
+  shoal_value_t weights;  // factor of each class, [classes]; zero: none
+  double smoothing;       // share of a label's cost that is spread over all classes, in [0, 1]
+  const int64_t *ignore;  // a label that costs nothing; NULL: -100
+} shoal_nn_cross_entropy_options_t;
+SHOAL_API shoal_value_t shoal_nn_cross_entropy_with_at(
+    shoal_graph_t *graph, shoal_value_t logits, shoal_value_t labels,
+    const shoal_nn_cross_entropy_options_t *options, const char *file, int line);
+#define shoal_nn_cross_entropy_with(graph, logits, labels, ...) \
+  shoal_nn_cross_entropy_with_at(graph, logits, labels, __VA_ARGS__, SHOAL_HERE)
+
+// Einstein sum of 1 to 32 values, as numpy and PyTorch write it: "bij,bjk->bik", "...ij->...ji",
+// "ii->i", "i,i". An ellipsis stands for the dims that no letter names; without "->" the result has
+// those and then the letters that occur once, in order; a letter twice in a term takes the
+// diagonal. Operands of size 1 are repeated. They are multiplied from left to right, and a letter
+// is summed as soon as nothing else needs it.
+SHOAL_API shoal_value_t shoal_nn_einsum_at(shoal_graph_t *graph, const char *equation,
+                                           int32_t count, const shoal_value_t *values,
+                                           const char *file, int line);
+#define shoal_nn_einsum(graph, equation, ...) \
+  shoal_nn_einsum_at(graph, equation, __VA_ARGS__, SHOAL_HERE)  // graph, equation, count, values
+
+// Numbers in place of NaN and infinities; the others keep their gradient. Options may be NULL.
+typedef struct shoal_nn_nan_to_num_options {
+  double nan;                   // in place of NaN
+  const double *above, *below;  // of inf and -inf; NULL: the largest and the least number there is
+} shoal_nn_nan_to_num_options_t;
+SHOAL_API shoal_value_t shoal_nn_nan_to_num_at(shoal_graph_t *graph, shoal_value_t x,
+                                               const shoal_nn_nan_to_num_options_t *options,
+                                               const char *file, int line);
+#define shoal_nn_nan_to_num(graph, x, ...) shoal_nn_nan_to_num_at(graph, x, __VA_ARGS__, SHOAL_HERE)
+
+// What every optimizer may do besides its update. Zeros: none of it. Norms are those of all
+// gradients of the loss together, however they are cut.
+typedef struct shoal_training {
+  double clip_norm;  // scales gradients down so that the root of the sum of their squares, plus
+                     // 1e-6, is at most this
+  double clip_max;   // likewise for the largest of their absolute elements
+  double average;    // decay of a moving average of each parameter, the state "name#average", which
+                     // starts as the parameter after its first update
+  // Gradients are taken of the loss times the f32 state "loss_scale", which starts as this, and
+  // divided by it. After a step with gradients that are not all finite, parameters, moments and
+  // averages stay as they were, and the scale takes scale_backoff (0: 0.5) of itself;
+  // scale_interval (0: 2000) finite steps in a row multiply it by scale_growth (0: 2). The state
+  // "updates" counts updates that were taken; optimizers that count steps count those.
+  double loss_scale, scale_growth, scale_backoff;
+  int64_t scale_interval;
+  // Trains only states whose names match this pattern ("discriminator/*"); NULL: all. For two
+  // losses, each of which trains states of its own: in one graph, or in two.
+  const char *only;
+} shoal_training_t;
+
 // Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if
 // given.
 typedef struct shoal_sgd {
   double lr, momentum, weight_decay;  // zeros: 1e-2, none, none
   bool nesterov;                      // needs a momentum
+  double dampening;                   // what the momentum does not take of a gradient but the first
   shoal_value_t lr_value;             // zero: state "lr", initially .lr
+  shoal_training_t training;
 } shoal_sgd_t;
 typedef struct shoal_adam {
   double lr, beta1, beta2, eps;  // zeros: 1e-3, 0.9, 0.999, 1e-8
   double weight_decay;           // times the parameter is added to the gradient
   shoal_value_t lr_value;
+  shoal_training_t training;
 } shoal_adam_t;
 typedef struct shoal_adamw {
   double lr, beta1, beta2, eps, weight_decay;  // zeros: 1e-3, 0.9, 0.999, 1e-8, 0
   shoal_value_t lr_value;
+  shoal_training_t training;
 } shoal_adamw_t;
 typedef struct shoal_lion {
   double lr, beta1, beta2, weight_decay;  // zeros: 1e-4, 0.9, 0.99, 0
   shoal_value_t lr_value;
+  shoal_training_t training;
 } shoal_lion_t;
+typedef struct shoal_lamb {
+  double lr, beta1, beta2, eps, weight_decay;  // zeros: 1e-3, 0.9, 0.999, 1e-6, 0
+  shoal_value_t lr_value;
+  shoal_training_t training;
+} shoal_lamb_t;
+// As torch.optim.Adafactor: second moments of parameters with two dims or more are kept by row and
+// by column. clip is its d.
+typedef struct shoal_adafactor {
+  double lr, beta2_decay;   // zeros: 1e-2, -0.8
+  double eps1, eps2, clip;  // zeros: the type's epsilon, 1e-3, 1
+  double weight_decay;
+  shoal_value_t lr_value;
+  shoal_training_t training;
+} shoal_adafactor_t;
+// As torch.optim.Muon, in the parameter's own precision: trains matrices. What has not two dims,
+// and matrices whose name matches `except` ("*embedding*"), are trained by AdamW, whose learning
+// rate is the f32 scalar state "adamw.lr" or adamw.lr_value; adamw.training is not read.
+typedef struct shoal_muon {
+  double lr, momentum, weight_decay;  // zeros: 1e-3, 0.95, none
+  bool no_nesterov;
+  int64_t steps;          // rounds that make directions orthogonal; 0: 5
+  const char *adjust;     // shoal.muon_update's; NULL: "original"
+  bool rows_are_outputs;  // weights are [out, in], not [in, out] as those of shoal_nn_linear
+  const char *except;
+  shoal_adamw_t adamw;
+  shoal_value_t lr_value;
+  shoal_training_t training;
+} shoal_muon_t;
 
 // Adds backward and update nodes for every trainable state the graph reads that is not frozen, and
 // counts the step. shoal_minimize is AdamW. Moments are states next to their parameter:
-// "name#adamw.m", "name#adamw.v", "name#adam.m", "name#adam.v", "name#sgd.momentum", "name#lion.m".
-// Options may be NULL.
+// "name#adamw.m", "name#adamw.v", "name#adam.m", "name#adam.v", "name#sgd.momentum", "name#lion.m",
+// "name#lamb.m", "name#lamb.v", "name#adafactor.rows" and ".cols" or "name#adafactor.v",
+// "name#muon.m". Options may be NULL.
 SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss,
                                      const shoal_sgd_t *options, const char *file, int line);
 SHOAL_API void shoal_minimize_adam_at(shoal_graph_t *graph, shoal_value_t loss,
                                       const shoal_adam_t *options, const char *file, int line);
 SHOAL_API void shoal_minimize_lion_at(shoal_graph_t *graph, shoal_value_t loss,
                                       const shoal_lion_t *options, const char *file, int line);
+SHOAL_API void shoal_minimize_lamb_at(shoal_graph_t *graph, shoal_value_t loss,
+                                      const shoal_lamb_t *options, const char *file, int line);
+SHOAL_API void shoal_minimize_adafactor_at(shoal_graph_t *graph, shoal_value_t loss,
+                                           const shoal_adafactor_t *options, const char *file,
+                                           int line);
+SHOAL_API void shoal_minimize_muon_at(shoal_graph_t *graph, shoal_value_t loss,
+                                      const shoal_muon_t *options, const char *file, int line);
 SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
                                  const shoal_adamw_t *options, const char *file, int line);
 #define shoal_minimize_sgd(graph, loss, ...) \
@@ -195,6 +397,12 @@ SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
   shoal_minimize_adam_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize_lion(graph, loss, ...) \
   shoal_minimize_lion_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize_lamb(graph, loss, ...) \
+  shoal_minimize_lamb_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize_adafactor(graph, loss, ...) \
+  shoal_minimize_adafactor_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
+#define shoal_minimize_muon(graph, loss, ...) \
+  shoal_minimize_muon_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
 // Zoo models. Each builds the graphs "train" and "eval". All-zero options give small sizes for a

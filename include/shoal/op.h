@@ -74,6 +74,7 @@ typedef struct shoal_attr_schema {
   int32_t dim;      // for INT with role SIZE or POSITION; negative counts from the end. POSITIONS:
                     // the number of the attribute that names the dim
   bool optional;    // may be left out: fallback is used. PLACE is always optional
+  bool stated;  // optional, but typed builders take it as an argument: 0 is as usual as fallback
   shoal_attr_value_t fallback;
   const char *doc;
 } shoal_attr_schema_t;
@@ -183,8 +184,8 @@ struct shoal_op {
   // The INT attribute whose value an input with an index_count may hold besides: "no index" (a
   // label that is ignored). Test data and rule discovery draw it, where the input's type holds it.
   const char *spare;
-  // In words, for the reader: which dims of its inputs no way cuts, and why. NULL: each call that
-  // has a dim of two elements or more can be cut somehow.
+  // In words, for the reader: which dims of its operands no way cuts, and why. NULL: each dim of
+  // two elements or more can be cut.
   const char *uncut;
   // In words: what becomes of NaN and Inf where they do not just propagate. NULL: they do.
   const char *nan;

@@ -36,10 +36,11 @@ static shoal_status_t find_op(const shoal_registry_t *registry, const char *name
   return shoal_op_find(registry, full, out_op);
 }
 
-// The node as a call in the ops' mini-language, which knows how attributes are written.
-static shoal_status_t parse_call(const shoal_random_case_t *c, const shoal_registry_t *registry,
-                                 const shoal_case_node_t *node, shoal_arena_t *arena,
-                                 shoal_case_t *out) {
+// In the ops' mini-language, which knows how attributes are written.
+shoal_status_t shoal_random_case_call(const shoal_random_case_t *c,
+                                      const shoal_registry_t *registry,
+                                      const shoal_case_node_t *node, shoal_arena_t *arena,
+                                      shoal_case_t *out) {
   const shoal_op_t *op = NULL;
   SHOAL_RETURN_IF_ERROR(find_op(registry, node->op, arena, &op));
   shoal_text_t text;
@@ -64,7 +65,7 @@ shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,
                                        const shoal_registry_t *registry, shoal_case_node_t *node,
                                        shoal_arena_t *arena) {
   shoal_case_t call_case;
-  SHOAL_RETURN_IF_ERROR(parse_call(c, registry, node, arena, &call_case));
+  SHOAL_RETURN_IF_ERROR(shoal_random_case_call(c, registry, node, arena, &call_case));
   const shoal_op_t *op = call_case.op;
   const int32_t outputs = shoal_op_outputs(op, call_case.attrs);
   if (outputs > SHOAL_CASE_OUTPUTS)
@@ -111,7 +112,7 @@ static shoal_value_t resolve(case_builder_t *b, shoal_case_ref_t ref) {
 static shoal_status_t add_node(case_builder_t *b, int32_t index) {
   const shoal_case_node_t *node = &b->c->nodes.items[index];
   shoal_case_t call;
-  SHOAL_RETURN_IF_ERROR(parse_call(b->c, b->registry, node, b->arena, &call));
+  SHOAL_RETURN_IF_ERROR(shoal_random_case_call(b->c, b->registry, node, b->arena, &call));
   shoal_attr_t *attrs = SHOAL_NEW(b->arena, shoal_attr_t, call.op->attr_count);
   if (!attrs) return SHOAL_OOM();
   int32_t attr_count = 0;
@@ -128,11 +129,13 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
   return NULL;
 }
 
+// Does a node read the first result of this one?
 static bool is_read(const shoal_random_case_t *c, int32_t index) {
   for (int64_t n = index + 1; n < c->nodes.count; ++n)
-    for (int32_t r = 0; r < c->nodes.items[n].ref_count; ++r)
-      if (c->nodes.items[n].refs[r].kind == 'v' && c->nodes.items[n].refs[r].index == index)
-        return true;
+    for (int32_t r = 0; r < c->nodes.items[n].ref_count; ++r) {
+      const shoal_case_ref_t *ref = &c->nodes.items[n].refs[r];
+      if (ref->kind == 'v' && ref->index == index && ref->output == 0) return true;
+    }
   return false;
 }
 
@@ -191,6 +194,27 @@ static void add_untrained(case_builder_t *b, shoal_value_t value, bool train) {
   shoal_assign(b->graph, two, one);
 }
 
+// What batch norm finds of the batch goes into running statistics, which "eval" reads.
+static void add_running(case_builder_t *b, int32_t node, bool train) {
+  static const shoal_attr_t most[] = {{"scale", SHOAL_ATTR_REAL, {.f = 0.75}},
+                                      {"shift", SHOAL_ATTR_REAL, {.f = 0}}};
+  static const shoal_attr_t rest[] = {{"scale", SHOAL_ATTR_REAL, {.f = 0.25}},
+                                      {"shift", SHOAL_ATTR_REAL, {.f = 0}}};
+  for (int32_t o = 1; o < b->c->nodes.items[node].output_count; ++o) {
+    char name[40];
+    snprintf(name, sizeof name, "/running%d_%d", node, o);
+    shoal_value_t batch = b->nodes[node * SHOAL_CASE_OUTPUTS + o];
+    shoal_value_t running = state_like(b, name, batch);
+    if (!train) {
+      shoal_output(b->graph, name + 1, apply(b->graph, "shoal.neg", 1, &running, 0, NULL));
+      continue;
+    }
+    shoal_value_t parts[2] = {apply(b->graph, "shoal.affine", 1, &running, 2, most),
+                              apply(b->graph, "shoal.affine", 1, &batch, 2, rest)};
+    shoal_assign(b->graph, running, apply(b->graph, "shoal.add", 2, parts, 0, NULL));
+  }
+}
+
 static shoal_value_t constant(case_builder_t *b, shoal_dtype_t dtype, double value) {
   const shoal_shape_t scalar = shoal_shape_scalar();
   const shoal_attr_t attrs[] = {shoal_attr_shape("shape", &scalar), shoal_attr_real("value", value),
@@ -247,6 +271,51 @@ static bool exchanges_cast(const shoal_random_case_t *c) {
   return found;
 }
 
+static void minimize(shoal_graph_t *g, shoal_value_t loss, const shoal_random_case_t *c) {
+  const shoal_training_t training = {.clip_norm = c->clipped ? 0.5 : 0,
+                                     .clip_max = c->clipped ? 0.25 : 0,
+                                     .average = c->averaged ? 0.75 : 0,
+                                     .loss_scale = c->scaled ? 16 : 0,
+                                     .scale_interval = 2};
+  const double adamw_eps = exchanges_cast(c) ? 1 : 1e-3;
+  switch (c->optimizer) {
+    case SHOAL_CASE_SGD:
+      shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.lr = 0.1, .training = training});
+      break;
+    case SHOAL_CASE_MOMENTUM:
+      shoal_minimize_sgd(
+          g, loss,
+          &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .training = training});
+      break;
+    case SHOAL_CASE_ADAMW:
+      shoal_minimize(g, loss,
+                     &(shoal_adamw_t){
+                         .lr = 0.01, .eps = adamw_eps, .weight_decay = 0.01, .training = training});
+      break;
+    case SHOAL_CASE_ADAM:
+      shoal_minimize_adam(g, loss, &(shoal_adam_t){.lr = 0.01, .eps = 1e-3, .training = training});
+      break;
+    case SHOAL_CASE_LION:
+      shoal_minimize_lion(g, loss, &(shoal_lion_t){.lr = 0.01, .training = training});
+      break;
+    case SHOAL_CASE_LAMB:
+      shoal_minimize_lamb(
+          g, loss,
+          &(shoal_lamb_t){.lr = 0.01, .eps = 1e-3, .weight_decay = 0.1, .training = training});
+      break;
+    case SHOAL_CASE_ADAFACTOR:
+      shoal_minimize_adafactor(
+          g, loss, &(shoal_adafactor_t){.lr = 0.01, .eps1 = 1e-2, .training = training});
+      break;
+    case SHOAL_CASE_MUON:
+      shoal_minimize_muon(
+          g, loss, &(shoal_muon_t){.lr = 0.01, .adamw = {.eps = 1e-3}, .training = training});
+      break;
+    default:
+      break;
+  }
+}
+
 static shoal_status_t build_graph(case_builder_t *b, bool train) {
   const shoal_random_case_t *c = b->c;
   b->inputs = SHOAL_NEW(b->arena, shoal_value_t, c->inputs.count);
@@ -278,18 +347,13 @@ static shoal_status_t build_graph(case_builder_t *b, bool train) {
   }
   if (any && c->untrained) add_untrained(b, last, train);
   if (any && c->guarded) add_guarded(b, last, train);
+  for (int32_t n = 0; n < c->nodes.count; ++n)
+    if (strcmp(c->nodes.items[n].op, "batch_norm") == 0) add_running(b, n, train);
   shoal_scope_pop(b->graph);
   if (!any) return SHOAL_ERROR(INVALID_ARGUMENT, "the case has no float result");
   shoal_output(b->graph, "loss", loss);
   if (!train) return NULL;
-  if (c->optimizer == SHOAL_CASE_SGD) shoal_minimize_sgd(b->graph, loss, &(shoal_sgd_t){.lr = 0.1});
-  if (c->optimizer == SHOAL_CASE_MOMENTUM)
-    shoal_minimize_sgd(b->graph, loss,
-                       &(shoal_sgd_t){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
-  if (c->optimizer == SHOAL_CASE_ADAMW)
-    shoal_minimize(
-        b->graph, loss,
-        &(shoal_adamw_t){.lr = 0.01, .eps = exchanges_cast(c) ? 1 : 1e-3, .weight_decay = 0.01});
+  minimize(b->graph, loss, c);
   return NULL;
 }
 

@@ -7,9 +7,10 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "op/families/family.h"
 #include "shoal/schedule.h"
 
-#define OFTEN 30  // a way that could have occurred that often has to
+#define OFTEN 10  // a way that could have occurred that often has to
 
 typedef struct item {
   const char *group, *name;
@@ -44,6 +45,7 @@ static const char *const features[] = {"uneven",
                                        "partial sum",
                                        "partial max",
                                        "partial min",
+                                       "partial prod",
                                        "pair merged",
                                        "pair merged over two axes",
                                        "pair merged in micro-batches",
@@ -104,6 +106,19 @@ static const char *const features[] = {"uneven",
                                        "f32",
                                        "bf16",
                                        "f16",
+                                       "optional input",
+                                       "several outputs",
+                                       "running statistics",
+                                       "spare index",
+                                       "f8 cast",
+                                       "optimizer sgd",
+                                       "optimizer momentum",
+                                       "optimizer adamw",
+                                       "optimizer adam",
+                                       "optimizer lion",
+                                       "optimizer lamb",
+                                       "optimizer adafactor",
+                                       "optimizer muon",
                                        "threads",
                                        "processes",
                                        "opaque",
@@ -148,6 +163,13 @@ static void offer(shoal_coverage_t *c, const char *name) {
   item->last_offer = c->cases;
 }
 
+// An op has to occur; and to be differentiated, if it can be. Whether it can be cut is not known
+// before a rule of it is (add_ways).
+static bool declare_op(shoal_coverage_t *c, const shoal_op_t *op) {
+  const bool flows = op->gradient && op->gradient != shoal_gradient_none;
+  return declare(c, "op", op->name) && (!flows || declare(c, "gradient", op->name));
+}
+
 shoal_status_t shoal_coverage_create(shoal_allocator_t allocator, const shoal_registry_t *registry,
                                      shoal_coverage_t **out_coverage) {
   shoal_coverage_t *c = allocator.alloc(allocator.self, sizeof *c);
@@ -156,7 +178,7 @@ shoal_status_t shoal_coverage_create(shoal_allocator_t allocator, const shoal_re
   shoal_arena_init(allocator, &c->arena);
   bool ok = true;
   for (int64_t i = 0; i < shoal_registry_count(registry) && ok; ++i)
-    ok = declare(c, "op", shoal_registry_op(registry, i)->name);
+    ok = declare_op(c, shoal_registry_op(registry, i));
   for (int k = SHOAL_RESHARD_SLICE; k <= SHOAL_RESHARD_BETWEEN && ok; ++k)
     ok = declare(c, "reshard", shoal_reshard_name((shoal_reshard_kind_t)k));
   for (size_t i = 0; i < sizeof features / sizeof features[0] && ok; ++i)
@@ -179,6 +201,11 @@ void shoal_coverage_free(shoal_coverage_t *c) {
 int64_t shoal_coverage_count(const shoal_coverage_t *c, const char *group, const char *name) {
   const item_t *item = find(c, group, name);
   return item ? item->count : -1;
+}
+
+int64_t shoal_coverage_offered(const shoal_coverage_t *c, const char *way) {
+  const item_t *item = find(c, "way", way);
+  return item ? item->offered : 0;
 }
 
 const char *shoal_coverage_missing(const shoal_coverage_t *c, const char *group, int64_t index) {
@@ -269,17 +296,33 @@ static shoal_status_t add_ways(shoal_coverage_t *c, const shoal_plan_t *plan,
       for (int32_t w = 0; w < rule->way_count; ++w) {
         SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, &rule->ways[w], arena, &name));
         if (!declare(c, "way", name)) return SHOAL_OOM();
-        if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) >= 0) offer(c, name);
+        if (shoal_way_unreduced_inputs(node, &rule->ways[w], unreduced) < 0) continue;
+        if (!declare(c, "cut", node->op->name)) return SHOAL_OOM();
+        offer(c, name);
       }
       for (int32_t slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) {
         const shoal_way_t *way = gp->nodes[n].decision->choices[slot].way;
         if (!way) continue;
         SHOAL_RETURN_IF_ERROR(shoal_coverage_way(node, way, arena, &name));
-        if (!occurs(c, "way", name)) return SHOAL_OOM();
+        if (!occurs(c, "way", name) || !occurs(c, "cut", node->op->name)) return SHOAL_OOM();
       }
     }
   }
   return NULL;
+}
+
+// Forward nodes that gradients belong to.
+static bool add_gradients(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  for (int64_t g = 1; g < plan->model->graphs.count; ++g) {
+    const shoal_graph_t *graph = plan->graphs[g].graph;
+    for (int64_t n = 0; n < graph->nodes.count; ++n) {
+      const int32_t of = graph->nodes.items[n].of;
+      if (of < 0) continue;
+      const char *name = graph->nodes.items[of].op->name;
+      if (find(c, "gradient", name) && !occurs(c, "gradient", name)) return false;
+    }
+  }
+  return true;
 }
 
 // ---- plans --------------------------------------------------------------------------------------
@@ -400,8 +443,9 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = shoal_coverage_program(c, program, &arena);
-  if (!status && !(add_meshes(c, plan) && add_composites(c, plan) && add_schedules(c, plan) &&
-                   add_decisions(c, plan) && add_options(c, plan, options)))
+  if (!status &&
+      !(add_gradients(c, plan) && add_meshes(c, plan) && add_composites(c, plan) &&
+        add_schedules(c, plan) && add_decisions(c, plan) && add_options(c, plan, options)))
     status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);
@@ -411,7 +455,7 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
 // ---- results ------------------------------------------------------------------------------------
 
 void shoal_coverage_print(const shoal_coverage_t *c, shoal_text_t *text) {
-  static const char *const groups[] = {"op", "reshard", "feature", "way"};
+  static const char *const groups[] = {"op", "gradient", "cut", "reshard", "feature", "way"};
   shoal_text_addf(text, "coverage of %lld cases:\n", (long long)c->cases);
   for (size_t g = 0; g < sizeof groups / sizeof groups[0]; ++g) {
     int64_t all = 0, seen = 0, width = 0;

@@ -15,6 +15,7 @@ static bool add_cut(shoal_coverage_t *c, const shoal_cut_t *cut) {
     if (cut->reduce == SHOAL_REDUCE_SUM) ok = shoal_coverage_occurs(c, "feature", "partial sum");
     if (cut->reduce == SHOAL_REDUCE_MAX) ok = shoal_coverage_occurs(c, "feature", "partial max");
     if (cut->reduce == SHOAL_REDUCE_MIN) ok = shoal_coverage_occurs(c, "feature", "partial min");
+    if (cut->reduce == SHOAL_REDUCE_PROD) ok = shoal_coverage_occurs(c, "feature", "partial prod");
     return ok;
   }
   if (cut->kind == SHOAL_CUT_FLAT) ok = shoal_coverage_occurs(c, "feature", "flat");

@@ -135,11 +135,14 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
 }
 
 enum {
-  PIPELINE_EVERY = 12,  // cases: one is a chain of layers on two or three stages
+  PIPELINE_EVERY = 14,  // cases: one is a chain of layers on two or three stages
   WINDOWS_AT = 6,       // of these: another one is a chain of windowed nodes
   ROWS_AT = 3,          // and one has rows of bounded sizes
   PRODUCTS_AT = 9,      // and one is a chain of products over rows that are cut
-  ATTENTION_AT = 1      // and one is attention over keys that are cut
+  ATTENTION_AT = 1,     // and one is attention over keys that are cut
+  MEDLEY_AT = 7,        // and three are uses of many ops, side by side
+  MEDLEY_THEN = 12,
+  MEDLEY_LAST = 13
 };
 
 // ---- the case -----------------------------------------------------------------------------------
@@ -153,6 +156,18 @@ static int64_t scarce(shoal_generator_t *g, const char *group, int64_t count,
   return best;
 }
 
+// What optimizers do besides; and those whose steps go by norms or signs, where rounding is no
+// matter.
+static void roll_training(shoal_generator_t *g) {
+  g->c->clipped = shoal_chance(g, 12);
+  g->c->averaged = shoal_chance(g, 12);
+  g->c->scaled = shoal_chance(g, 12);
+  if (g->dtype == SHOAL_F64 && shoal_chance(g, 25))
+    g->c->optimizer =
+        (shoal_case_optimizer_t)(SHOAL_CASE_ADAM +
+                                 shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - SHOAL_CASE_ADAM));
+}
+
 static shoal_status_t generate(shoal_generator_t *g) {
   static const char *const dtypes[] = {"f64", "f64", "f64", "f64",  "f64",
                                        "f64", "f32", "f32", "bf16", "f16"};
@@ -161,13 +176,14 @@ static shoal_status_t generate(shoal_generator_t *g) {
   if (g->large || shoal_chance(g, 15)) g->sizes[shoal_roll(g, 4)] = 10 + shoal_roll(g, 31);
   g->ties = shoal_chance(g, 15);
   g->c->steps = shoal_chance(g, 10) ? 5 : SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
+  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_DRAWN_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
   g->c->untrained = shoal_chance(g, 25);
   shoal_generator_t aside = *g;  // dice of its own: cases without guards are what they were
   aside.state = ~g->state;
   g->c->guarded = shoal_chance(&aside, 25);
+  roll_training(&aside);
   shoal_shape_t shape = {.rank = 2, .dims = {shoal_roll_size(g), shoal_roll_size(g)}};
   shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});
   int64_t target = 2 + shoal_roll(g, 7);
@@ -209,12 +225,15 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
     const bool rows = !large && seed % PIPELINE_EVERY == ROWS_AT;
     const bool products = !large && seed % PIPELINE_EVERY == PRODUCTS_AT;
     const bool attention = !large && seed % PIPELINE_EVERY == ATTENTION_AT;
+    const uint64_t at = seed % PIPELINE_EVERY;
+    const bool medley = !large && (at == MEDLEY_AT || at == MEDLEY_THEN || at == MEDLEY_LAST);
     shoal_model_t *model = NULL;
     shoal_status_t status = pipeline    ? shoal_generate_layers(&g)
                             : windows   ? shoal_generate_windows(&g)
                             : rows      ? shoal_generate_rows(&g)
                             : products  ? shoal_generate_products(&g)
                             : attention ? shoal_generate_attention(&g)
+                            : medley    ? shoal_generate_medley(&g)
                                         : generate(&g);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     if (!status)
@@ -223,6 +242,7 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                : rows      ? shoal_generate_dispatch(&g, model)
                : products  ? shoal_generate_sequence(&g)
                : attention ? shoal_generate_context(&g)
+               : medley    ? shoal_generate_medley_ways(&g, model)
                            : shoal_generate_plan(&g, model);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);

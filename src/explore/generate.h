@@ -1,6 +1,7 @@
 // Makes random cases. It steers to what coverage says has occurred least.
 //   generate.c        dice, values to choose from, the case as a whole
-//   generate_ops.c    one way to use each op
+//   generators.h      uses of ops
+//   generate_medley.c     uses of many ops side by side, each cut in a way that is rare
 //   generate_plan.c   meshes, pins, stages
 //   generate_offload.c    what lies in host memory and in files
 //   generate_again.c      what is recomputed and what is gathered again
@@ -63,6 +64,9 @@ shoal_case_ref_t shoal_generate_value(shoal_generator_t *g, int32_t least, int32
 shoal_case_ref_t shoal_generate_fresh(shoal_generator_t *g, const shoal_shape_t *shape);
 shoal_case_ref_t shoal_generate_state(shoal_generator_t *g, const shoal_shape_t *shape);
 shoal_case_ref_t shoal_generate_input(shoal_generator_t *g, const shoal_case_input_t *input);
+
+// An op that has occurred, and was differentiated, least among a few.
+const shoal_op_t *shoal_generate_scarce(shoal_generator_t *g);
 // Tries to add a use of an op: one that has occurred seldom.
 void shoal_generate_op(shoal_generator_t *g);
 // Tries to add an op of which a way has never occurred, where what it wants unreduced can be had
@@ -83,6 +87,11 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_space(shoal_generator_t *g,
 SHOAL_MUST_USE shoal_status_t shoal_generate_rows(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_dispatch(shoal_generator_t *g,
                                                       const shoal_model_t *model);
+// Uses of many ops, side by side; and its plan: a small mesh, and for many nodes a way that has
+// occurred seldom.
+SHOAL_MUST_USE shoal_status_t shoal_generate_medley(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_medley_ways(shoal_generator_t *g,
+                                                         const shoal_model_t *model);
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);

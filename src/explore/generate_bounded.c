@@ -20,7 +20,7 @@ shoal_status_t shoal_generate_rows(gen_t *g) {
   if (shoal_chance(g, 20)) counts.limit *= 4;
   g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : shoal_chance(g, 60) ? SHOAL_F32 : SHOAL_BF16;
   g->c->steps = SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
+  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_DRAWN_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
   const shoal_case_ref_t n = shoal_generate_input(g, &counts);

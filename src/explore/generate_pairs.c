@@ -36,7 +36,7 @@ shoal_status_t shoal_generate_attention(gen_t *g) {
                                           2 + shoal_roll(g, 7), 2 + shoal_roll(g, 3));
   g->dtype = dtypes[shoal_roll(g, 5)];
   g->c->steps = SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
+  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_DRAWN_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
   shoal_case_ref_t x = shoal_generate_input(g, &(shoal_case_input_t){.type = {g->dtype, shape}});

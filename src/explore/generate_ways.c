@@ -2,6 +2,8 @@
 // as completion would choose, some are composite, some leave a pair that log-sum-exp merges, and
 // the last pin is a decision. What cannot hold is not drawn: the plan is completed once to see.
 // Nodes that can be are computed in tiles.
+#include <string.h>
+
 #include "base/status.h"
 #include "explore/generate.h"
 
@@ -105,6 +107,14 @@ static const shoal_way_t *find_merged(const shoal_rule_t *rule) {
   return NULL;
 }
 
+static bool is_decided(const shoal_random_case_t *c, const char *node) {
+  for (int64_t i = 0; i < c->decisions.count; ++i) {
+    const shoal_intent_decision_t *decision = &c->decisions.items[i];
+    if (strcmp(decision->kind, "way") == 0 && strcmp(decision->pattern, node) == 0) return true;
+  }
+  return false;
+}
+
 // Nodes that leave a value and its log-sum-exp to be merged do so along an axis of the first mesh,
 // or along all of them.
 static shoal_status_t draw_pairs(shoal_generator_t *g, const shoal_model_t *model,
@@ -116,7 +126,7 @@ static shoal_status_t draw_pairs(shoal_generator_t *g, const shoal_model_t *mode
     shoal_call_t call;
     const shoal_rule_t *rule = NULL;
     const char *text = NULL;
-    if (node->output_count != 2) continue;
+    if (node->output_count != 2 || is_decided(g->c, node->name)) continue;
     SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, g->arena, &call));
     SHOAL_RETURN_IF_ERROR(shoal_rules_get(g->rules, &call, &rule));
     const shoal_way_t *way = find_merged(rule);

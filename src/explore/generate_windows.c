@@ -47,7 +47,7 @@ static bool add_window(gen_t *g, int32_t dim, shoal_case_ref_t *x) {
 void shoal_generate_training(gen_t *g) {
   g->dtype = shoal_chance(g, 70) ? SHOAL_F64 : SHOAL_F32;
   g->c->steps = SHOAL_CASE_STEPS;
-  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_OPTIMIZER_COUNT - 1));
+  g->c->optimizer = (shoal_case_optimizer_t)(1 + shoal_roll(g, SHOAL_CASE_DRAWN_COUNT - 1));
   g->c->eval = shoal_chance(g, 25);
   g->c->opaque = shoal_chance(g, 25);
 }

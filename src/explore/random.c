@@ -93,6 +93,7 @@ static shoal_status_t one_case(random_run_t *r, int64_t index) {
   if (status) goto done;
   // What runs is the parsed text, so that the reproducer is what failed.
   SHOAL_GOTO_IF_ERROR(status, done, shoal_random_case_parse(text, r->registry, &arena, &c));
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_coverage_case(r->coverage, &c, r->registry, &arena));
   if (shoal_random_case_overflows(&c))
     SHOAL_GOTO_IF_ERROR(status, done, shoal_coverage_see(r->coverage, "more rows than room"));
   for (int pass = 0; pass < 2 && !status; ++pass) {

@@ -6,8 +6,32 @@
 #include "base/status.h"
 #include "op/text.h"
 
-static const char *const optimizer_names[SHOAL_CASE_OPTIMIZER_COUNT] = {"none", "sgd", "momentum",
-                                                                        "adamw"};
+static const char *const optimizer_names[SHOAL_CASE_OPTIMIZER_COUNT] = {
+    "none", "sgd", "momentum", "adamw", "adam", "lion", "lamb", "adafactor", "muon"};
+
+const char *shoal_random_case_optimizer(const shoal_random_case_t *c) {
+  return optimizer_names[c->optimizer];
+}
+
+// Words that switch something on.
+static const struct {
+  const char *word;
+  size_t offset;
+} flags[] = {
+    {"eval", offsetof(shoal_random_case_t, eval)},
+    {"untrained", offsetof(shoal_random_case_t, untrained)},
+    {"guarded", offsetof(shoal_random_case_t, guarded)},
+    {"processes", offsetof(shoal_random_case_t, processes)},
+    {"opaque", offsetof(shoal_random_case_t, opaque)},
+    {"clipped", offsetof(shoal_random_case_t, clipped)},
+    {"averaged", offsetof(shoal_random_case_t, averaged)},
+    {"scaled", offsetof(shoal_random_case_t, scaled)},
+};
+enum { FLAG_COUNT = sizeof flags / sizeof *flags };
+
+static bool *flag_of(shoal_random_case_t *c, int i) {
+  return (bool *)((char *)c + flags[i].offset);
+}
 
 // ---- out ----------------------------------------------------------------------------------------
 
@@ -38,10 +62,12 @@ shoal_case_scope_t shoal_random_case_scope(const shoal_random_case_t *c, int64_t
 }
 
 static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
-  shoal_text_addf(text, "seed=%lld ranks=%lld %s%s%s%s%s%s", (long long)c->seed,
-                  (long long)c->ranks, optimizer_names[c->optimizer], c->eval ? " eval" : "",
-                  c->untrained ? " untrained" : "", c->guarded ? " guarded" : "",
-                  c->processes ? " processes" : "", c->opaque ? " opaque" : "");
+  shoal_random_case_t copy = *c;
+  shoal_text_addf(text, "seed=%lld ranks=%lld %s", (long long)c->seed, (long long)c->ranks,
+                  optimizer_names[c->optimizer]);
+  for (int i = 0; i < FLAG_COUNT; ++i) {
+    if (*flag_of(&copy, i)) shoal_text_addf(text, " %s", flags[i].word);
+  }
   if (c->steps != SHOAL_CASE_STEPS) shoal_text_addf(text, " steps=%lld", (long long)c->steps);
   if (c->blocks > 0) shoal_text_addf(text, " blocks=%lld", (long long)c->blocks);
   for (int64_t i = 0; i < c->inputs.count; ++i) {
@@ -131,18 +157,13 @@ static bool read_head(case_reader_t *r) {
       if (!shoal_scan_expect(&r->scan, "=") || !shoal_scan_int(&r->scan, &r->c->blocks))
         return false;
       if (r->c->blocks < 0) return shoal_scan_fail(&r->scan, "blocks of less than no node");
-    } else if (strcmp(word, "eval") == 0) {
-      r->c->eval = true;
-    } else if (strcmp(word, "untrained") == 0) {
-      r->c->untrained = true;
-    } else if (strcmp(word, "guarded") == 0) {
-      r->c->guarded = true;
-    } else if (strcmp(word, "processes") == 0) {
-      r->c->processes = true;
-    } else if (strcmp(word, "opaque") == 0) {
-      r->c->opaque = true;
     } else {
-      int k = 0;
+      int flag = 0, k = 0;
+      while (flag < FLAG_COUNT && strcmp(word, flags[flag].word) != 0) ++flag;
+      if (flag < FLAG_COUNT) {
+        *flag_of(r->c, flag) = true;
+        continue;
+      }
       while (k < SHOAL_CASE_OPTIMIZER_COUNT && strcmp(word, optimizer_names[k]) != 0) ++k;
       if (k == SHOAL_CASE_OPTIMIZER_COUNT)
         return shoal_scan_fail(&r->scan, "unknown word '%s'", word);

@@ -10,17 +10,20 @@
 // (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
 // loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
 // computes the loss. "untrained": there are states besides that no optimizer updates. "guarded":
-// there are states that take their next value in some steps only. "blocks=2": nodes in a row share
-// a scope, b0, b1 ..., so that they can be recomputed together.
+// there are states that take their next value in some steps only. "clipped", "averaged", "scaled":
+// the optimizer clips gradients, averages parameters, scales the loss. "blocks=2": nodes in a row
+// share a scope, b0, b1 ..., so that they can be recomputed together. Every batch norm has running
+// statistics.
 #ifndef SHOAL_EXPLORE_RANDOM_CASE_H_
 #define SHOAL_EXPLORE_RANDOM_CASE_H_
 
 #include "base/arena.h"
+#include "op/case.h"
 #include "prove/prove.h"
 #include "shoal/explore.h"
 
-#define SHOAL_CASE_REFS 12
-#define SHOAL_CASE_OUTPUTS 8
+#define SHOAL_CASE_REFS 24
+#define SHOAL_CASE_OUTPUTS 16
 #define SHOAL_CASE_RUN_RANKS 64  // with more, a case is planned, lowered and checked statically
 #define SHOAL_CASE_MAX_RANKS 200
 #define SHOAL_CASE_STEPS 3  // of "train", unless the case says more: steady state begins then
@@ -51,6 +54,12 @@ typedef enum shoal_case_optimizer {
   SHOAL_CASE_SGD,
   SHOAL_CASE_MOMENTUM,
   SHOAL_CASE_ADAMW,
+  SHOAL_CASE_DRAWN_COUNT,  // those before it are drawn in all types, the others in f64
+  SHOAL_CASE_ADAM = SHOAL_CASE_DRAWN_COUNT,
+  SHOAL_CASE_LION,
+  SHOAL_CASE_LAMB,
+  SHOAL_CASE_ADAFACTOR,
+  SHOAL_CASE_MUON,
   SHOAL_CASE_OPTIMIZER_COUNT
 } shoal_case_optimizer_t;
 
@@ -60,6 +69,7 @@ typedef struct shoal_random_case {
   int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
   bool eval, untrained, guarded, processes, opaque;
+  bool clipped, averaged, scaled;  // what the optimizer does besides (shoal_training_t)
   int64_t
       blocks;  // so many nodes in a row share a scope: "b0/v0", "b0/v1", "b1/v2" ...; 0: none do
   SHOAL_VEC(shoal_case_input_t) inputs;
@@ -88,6 +98,13 @@ shoal_intent_t shoal_random_case_intent(const shoal_random_case_t *c);
 // Type of what a ref stands for; false if there is no such thing (yet).
 bool shoal_random_case_type(const shoal_random_case_t *c, shoal_case_ref_t ref,
                             shoal_type_t *out_type);
+// A node as a call of its op.
+SHOAL_MUST_USE shoal_status_t shoal_random_case_call(const shoal_random_case_t *c,
+                                                     const shoal_registry_t *registry,
+                                                     const shoal_case_node_t *node,
+                                                     shoal_arena_t *arena, shoal_case_t *out_call);
+// "adamw"
+const char *shoal_random_case_optimizer(const shoal_random_case_t *c);
 // Works out a node's outputs; its refs must be known. INVALID_ARGUMENT if the op does not take
 // them.
 SHOAL_MUST_USE shoal_status_t shoal_random_case_infer(const shoal_random_case_t *c,

@@ -278,6 +278,8 @@ static bool change_flags(shrinker_t *s, int which) {
     c.guarded = false;
   else if (which == 8 && c.blocks > 0)
     c.blocks = 0;
+  else if (which == 9 && (c.clipped || c.averaged || c.scaled))
+    c.clipped = c.averaged = c.scaled = false;
   else
     return false;
   return try_case(s, &c);
@@ -338,7 +340,7 @@ static bool sweep(shrinker_t *s) {
     any |= i < s->best->decisions.count && drop_decision(s, i);
   for (int64_t i = s->best->inputs.count; i-- > 0;) any |= drop_unused(s, 'i', i);
   for (int64_t i = s->best->states.count; i-- > 0;) any |= drop_unused(s, 's', i);
-  for (int which = 0; which < 9; ++which) any |= change_flags(s, which);
+  for (int which = 0; which < 10; ++which) any |= change_flags(s, which);
   any |= change_mesh(s, 0, true);
   for (int64_t m = 0; m < s->best->meshes.count; ++m) any |= change_mesh(s, m, false);
   for (int64_t from = 9; from > 1; --from)

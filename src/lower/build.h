@@ -219,6 +219,17 @@ bool shoal_lower_share_ranks(const build_t *b, const shoal_layout_t *first,
 // steps.c: the layouts that an instance passes on its way to another one, on the same mesh.
 SHOAL_MUST_USE shoal_status_t shoal_lower_path(build_t *b, const instance_t *source,
                                                const shoal_layout_t *need, const path_t **out_path);
+// places.c: where an item goes, as far as the instances it reads have their places: a node's (once
+// per micro-batch if that is its way, else as late as what it reads; place_node also says so of
+// what it makes), and a fetched output's.
+SHOAL_MUST_USE shoal_status_t shoal_lower_find_place(build_t *b, const graph_build_t *graph,
+                                                     item_t *item);
+SHOAL_MUST_USE shoal_status_t shoal_lower_place_node(build_t *b, const graph_build_t *graph,
+                                                     item_t *item);
+void shoal_lower_place_fetch(build_t *b, item_t *item);
+// Refuses a value that a node of the loop needs, but which is known only behind it.
+SHOAL_MUST_USE shoal_status_t shoal_lower_refuse_late(build_t *b, const graph_build_t *graph,
+                                                      const instance_t *source);
 // merge.c: does the node leave a pair in parts that log-sum-exp merges? Adds what merges it, behind
 // the node; from then on the merged instances are those of the two values.
 bool shoal_lower_is_pair(const build_t *b, const item_t *item);

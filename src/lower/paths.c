@@ -8,11 +8,13 @@
 // so a gradient is summed over micro-batches first and reduced over ranks once; unless the plan
 // wants it exchanged in each of them: then it is resharded first, and only parts are summed. Where
 // the plan wants it exchanged in another type, it is cast in front of the step that reduces it, and
-// back behind the last one. Phases and depths of items and instances follow from what they read.
+// back behind the last one. Phases and depths of items and instances follow from what they read
+// (places.c).
 #include "base/status.h"
 #include "lower/build.h"
 #include "op/reduce.h"
 #include "plan/cut.h"
+#include "plan/early.h"
 #include "plan/gradients.h"
 #include "program/bind.h"
 
@@ -28,6 +30,7 @@ typedef struct routing {
   graph_build_t *out;  // its items: those that are done
   const shoal_graph_t *graph;
   shoal_gradients_t *states;  // NULL: no gradient is exchanged in each micro-batch
+  const bool *early;          // by node: it runs before the loop, for the loop
   redo_t redo;                // of the value that is being brought
 } routing_t;
 
@@ -149,10 +152,7 @@ static shoal_status_t leave_loop(const routing_t *l, int32_t from, const shoal_c
 static shoal_status_t enter_loop(const routing_t *l, int32_t from, const shoal_layout_t *need,
                                  int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
-  if (source->phase == PHASE_AFTER)
-    return SHOAL_ERROR_HINT(
-        UNSUPPORTED, "use fewer micro-batches, or a layout that keeps this value in the loop",
-        "'%s' is known only after all micro-batches but is needed in each of them", source->name);
+  if (source->phase == PHASE_AFTER) return shoal_lower_refuse_late(l->b, l->out, source);
   if ((*out_index = find_copy(l, source, need)) >= 0) return NULL;
   int32_t depth = source->phase == PHASE_LOOP ? source->depth : 0;
   if (l->redo.key > 0 && depth < l->redo.depth) depth = l->redo.depth;
@@ -370,11 +370,13 @@ static shoal_status_t feed(const routing_t *l, int32_t value, const shoal_layout
   return add_item(l, SHOAL_OPCODE_FEED, name, phase, 0, -1, *out_index, NULL);
 }
 
-// An input that is fed in micro-batches and that a node of the loop needs whole is fed once more,
-// before the loop: what the loop gathers would be there only behind it. False: it is none.
+// An input that is fed in micro-batches and that a node of the loop, or one that runs early for the
+// loop, needs whole is fed once more, before the loop: what the loop gathers would be there only
+// behind it. False: it is none.
 static bool is_fed_whole(const routing_t *l, const item_t *item, const need_t *need) {
   const shoal_value_info_t *info = &l->graph->values.items[need->value];
-  return item->node >= 0 && l->out->gp->nodes[item->node].decision->choices[0].way &&
+  return item->node >= 0 &&
+         (l->early[item->node] || l->out->gp->nodes[item->node].decision->choices[0].way) &&
          info->source == SHOAL_FROM_INPUT && !shoal_layout_is_partial(need->layout) &&
          !shoal_layout_along(need->layout, SHOAL_AXIS_MICRO) &&
          shoal_layout_along(l->out->gp->values[need->value], SHOAL_AXIS_MICRO);
@@ -414,72 +416,7 @@ static shoal_status_t home_of(const routing_t *l, const need_t *need, int32_t *o
   return NULL;
 }
 
-// ---- places -------------------------------------------------------------------------------
-
-// Second turns come no earlier than what their region waits for.
-static void wait_at_gate(const routing_t *l, item_t *item, bool loop) {
-  const gate_t *gate = &l->out->gates[l->out->gp->regions[item->node]];
-  const shoal_mesh_t *mesh = instance_at(l->b, item->code.outputs[0])->layout->mesh;
-  for (int32_t i = 0; gate->node >= 0 && i < l->graph->nodes.items[gate->node].input_count; ++i) {
-    if (!shoal_lower_is_gate(l->out, gate, i)) continue;
-    const instance_t *gradient =
-        instance_at(l->b, l->out->homes[l->graph->nodes.items[gate->node].inputs[i]]);
-    const int32_t depth = gradient->depth + (gradient->layout->mesh != mesh);
-    if (!loop && gradient->phase == PHASE_AFTER && item->phase != PHASE_AFTER) {
-      item->phase = PHASE_AFTER;
-      item->depth = 0;
-    }
-    if (gradient->phase == item->phase && depth > item->depth) item->depth = depth;
-  }
-}
-
-// The node's place, as far as its inputs are known: once per micro-batch if that is its way, else
-// as late as what it reads.
-static shoal_status_t find_place(const routing_t *l, item_t *item) {
-  build_t *b = l->b;
-  const bool loop = l->out->gp->nodes[item->node].decision->choices[0].way != NULL;
-  item->phase = loop ? PHASE_LOOP : PHASE_BEFORE;
-  for (int32_t i = 0; i < item->code.input_count; ++i) {
-    if (item->code.inputs[i] < 0) continue;
-    const instance_t *input = instance_at(b, item->code.inputs[i]);
-    if (loop && input->phase == PHASE_AFTER)
-      return SHOAL_ERROR_HINT(UNSUPPORTED,
-                              "run without micro-batches, or cut the batch another way",
-                              "node '%s' runs once per micro-batch but needs '%s', which is known "
-                              "only after all of them "
-                              "(the op that makes it has no way along micro)",
-                              item->code.name, input->name);
-    if (!loop && input->phase != PHASE_BEFORE) item->phase = PHASE_AFTER;
-  }
-  item->depth = 0;
-  for (int32_t i = 0; i < item->code.input_count; ++i) {
-    if (item->code.inputs[i] < 0) continue;
-    const instance_t *input = instance_at(b, item->code.inputs[i]);
-    if (input->phase == item->phase && input->depth > item->depth) item->depth = input->depth;
-  }
-  if (item->again) wait_at_gate(l, item, loop);
-  item->send_depth = item->depth;
-  return NULL;
-}
-
-static shoal_status_t place_node(const routing_t *l, item_t *item) {
-  SHOAL_RETURN_IF_ERROR(find_place(l, item));
-  for (int32_t o = 0; o < item->code.output_count; ++o) {
-    instance_at(l->b, item->code.outputs[o])->phase = item->phase;
-    instance_at(l->b, item->code.outputs[o])->depth = item->depth;
-  }
-  return NULL;
-}
-
-// An output that is kept to be fetched on request is so in each micro-batch where it has them.
-static void place_fetch(const routing_t *l, item_t *item) {
-  const instance_t *from = instance_at(l->b, item->one_input);
-  const bool piece = item->code.opcode == SHOAL_OPCODE_COPY &&
-                     shoal_layout_along(from->layout, SHOAL_AXIS_MICRO) != NULL;
-  const bool loop = from->phase == PHASE_LOOP && !piece;
-  item->phase = loop ? PHASE_AFTER : from->phase;
-  item->depth = item->send_depth = loop ? 0 : from->depth;
-}
+// ---- items --------------------------------------------------------------------------------
 
 // A state's value is taken aside before any state changes.
 static shoal_status_t take_aside(const routing_t *l, int32_t *at) {
@@ -529,15 +466,15 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
     else
       SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
   }
-  if (redone) SHOAL_RETURN_IF_ERROR(find_place(l, item));
+  if (redone) SHOAL_RETURN_IF_ERROR(shoal_lower_find_place(l->b, l->out, item));
   if (redone) l->redo = redo_for(l, item);
   for (int32_t i = 0; i < item->need_count && redone; ++i)
     if (is_redone(l, item, i)) SHOAL_RETURN_IF_ERROR(bring(l, &item->needs[i], &item->inputs[i]));
   l->redo = (redo_t){0};
   if (item->node >= 0) {
-    SHOAL_RETURN_IF_ERROR(place_node(l, item));
+    SHOAL_RETURN_IF_ERROR(shoal_lower_place_node(l->b, l->out, item));
   } else if (item->code.opcode == SHOAL_OPCODE_FETCH || shoal_lower_is_kept(l->b, item)) {
-    place_fetch(l, item);
+    shoal_lower_place_fetch(l->b, item);
   } else {
     SHOAL_RETURN_IF_ERROR(place_assign(l, item, &needless));
   }
@@ -552,6 +489,7 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
 static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
   routing_t l = {.b = b, .out = graph, .graph = graph->graph};
   bool each = false;
+  SHOAL_RETURN_IF_ERROR(shoal_early_find(graph->gp, b->arena, &l.early));
   for (int64_t s = 0; s < b->plan->model->states.count; ++s) each |= b->plan->syncs[s].each;
   if (each)
     SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph->graph, b->plan->model, b->arena, &l.states));

@@ -1,16 +1,18 @@
 // What layers share (build.h).
 #include "nn/build.h"
 
-#include "base/status.h"
 #include "graph/builder.h"
 
-void shoal_nn_refuse(shoal_graph_t *graph, const char *message) {
-  if (!graph) return;
-  const char *file = __FILE__;
-  int line = __LINE__;
-  shoal_graph_site(graph, &file, &line);
-  shoal_model_fail(graph->model,
-                   shoal_status_create(SHOAL_INVALID_ARGUMENT, file, line, message, NULL));
+void shoal_nn_fail(shoal_graph_t *graph, shoal_status_t status) {
+  if (graph) {
+    const char *file = __FILE__;
+    int line = __LINE__;
+    shoal_graph_site(graph, &file, &line);
+    shoal_model_fail(graph->model,
+                     shoal_status_create(shoal_status_code(status), file, line,
+                                         shoal_status_message(status), shoal_status_hint(status)));
+  }
+  shoal_status_free(status);
 }
 
 void shoal_nn_enter(shoal_graph_t *graph, const char *name, const char *file, int line) {

@@ -2,11 +2,16 @@
 #ifndef SHOAL_NN_BUILD_H_
 #define SHOAL_NN_BUILD_H_
 
+#include "base/status.h"
 #include "shoal/nn.h"
 #include "shoal/ops.h"
 
-// Makes the model fail with this message, blamed on the graph's site.
-void shoal_nn_refuse(shoal_graph_t *graph, const char *message);
+// Makes the model fail with a formatted message, blamed on the graph's site; with a hint (may be
+// NULL) at what to do about it.
+#define shoal_nn_refuse(graph, ...) shoal_nn_refuse_hint(graph, NULL, __VA_ARGS__)
+#define shoal_nn_refuse_hint(graph, hint, ...) \
+  shoal_nn_fail(graph, SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, __VA_ARGS__))
+void shoal_nn_fail(shoal_graph_t *graph, shoal_status_t status);  // takes status
 
 // Scope and site at once, as every layer opens and closes them.
 void shoal_nn_enter(shoal_graph_t *graph, const char *name, const char *file, int line);
@@ -26,8 +31,11 @@ shoal_value_t shoal_nn_product(shoal_graph_t *graph, shoal_value_t x, shoal_valu
 // linear with the weight's initial value given, and the bias left out if asked for.
 shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                int64_t out_features, shoal_init_t init, bool no_bias);
-// self_attention with the weights' initial values given.
+// Attention with the weights' initial values given, to a memory or (shoal_none) to x itself.
+// Options may be NULL.
 shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                              int64_t heads, shoal_init_t qkv_init, shoal_init_t proj_init);
+                              shoal_value_t memory, int64_t heads,
+                              const shoal_nn_attention_options_t *options, shoal_init_t qkv_init,
+                              shoal_init_t proj_init);
 
 #endif  // SHOAL_NN_BUILD_H_

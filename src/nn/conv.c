@@ -1,6 +1,7 @@
 // Convolution layers over one to three dims: x [N, C, ...] -> [N, channels, ...].
 #include <math.h>
 
+#include "base/dtype.h"
 #include "nn/build.h"
 
 // The same number along each of `dims` dims.
@@ -16,16 +17,27 @@ static shoal_shape_t weight_shape(int64_t first, int64_t second, int32_t dims, i
   return shape;
 }
 
-// What is wrong with x, or NULL. `dims` 0: any number of them.
-static const char *refusal(const shoal_shape_t *x, int32_t dims, int64_t channels, int64_t groups) {
+// Refuses an x that does not fit. `dims` 0: any number of them.
+static bool fits(shoal_graph_t *graph, const shoal_shape_t *x, int32_t dims, int64_t channels,
+                 int64_t groups) {
   static const char *const shapes[] = {
       "conv: x must have one to three dims behind [N, C]", "conv1d: x must be [N, C, L]",
       "conv2d: x must be [N, C, H, W]", "conv3d: x must be [N, C, D, H, W]"};
-  if (x->rank < 3 || x->rank > 5 || (dims && x->rank - 2 != dims)) return shapes[dims];
-  if (groups < 1 || x->dims[1] % groups || channels % groups) {
-    return "conv: groups must divide x's channels and those of the result";
+  if (x->rank < 3 || x->rank > 5 || (dims && x->rank - 2 != dims)) {
+    char text[128];
+    shoal_shape_format(x, text, sizeof text);
+    shoal_nn_refuse_hint(graph, "one example needs N = 1, and one channel C = 1: reshape",
+                         "%s, not %s", shapes[dims], text);
+    return false;
   }
-  return NULL;
+  if (groups < 1 || x->dims[1] % groups || channels % groups) {
+    shoal_nn_refuse(graph,
+                    "conv: groups must divide x's channels and those of the result: %lld, %lld and "
+                    "%lld",
+                    (long long)groups, (long long)x->dims[1], (long long)channels);
+    return false;
+  }
+  return true;
 }
 
 // The node, without a bias.
@@ -54,10 +66,8 @@ static shoal_value_t convolve(shoal_graph_t *graph, const char *name, int32_t di
   const shoal_nn_conv_options_t o = options ? *options : (shoal_nn_conv_options_t){0};
   const int64_t groups = shoal_nn_size(o.groups, 1);
   const shoal_type_t type = shoal_value_type(x);
-  const char *wrong = shoal_value_ok(x) ? refusal(&type.shape, dims, channels, groups) : NULL;
   shoal_value_t y = {0};
-  if (wrong) shoal_nn_refuse(graph, wrong);
-  if (wrong || !shoal_value_ok(x)) goto done;
+  if (!shoal_value_ok(x) || !fits(graph, &type.shape, dims, channels, groups)) goto done;
   const int64_t in = type.shape.dims[1];
   const int64_t first = transposed ? in : channels, each = (transposed ? channels : in) / groups;
   const shoal_shape_t shape = weight_shape(first, each, type.shape.rank - 2, kernel);

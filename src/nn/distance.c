@@ -27,9 +27,10 @@ static shoal_value_t reduce(shoal_graph_t *graph, shoal_value_t loss,
       return add_node(graph, "shoal.reduce_mean", 1, &loss, 2, counted);
     }
     case SHOAL_REDUCTION_NONE:
-      break;
+      return loss;
   }
-  return loss;
+  shoal_nn_refuse(graph, "loss: there is no reduction %d", (int)options->reduction);
+  return shoal_none();
 }
 
 // With weights of positive targets: (1 - t) x - (1 + (p - 1) t) log sigmoid(x).

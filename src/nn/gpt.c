@@ -13,7 +13,7 @@ static shoal_value_t block(shoal_graph_t *g, const shoal_gpt_options_t *o, shoal
   shoal_init_t init = {SHOAL_INIT_NORMAL, 0, 0.02};
   shoal_init_t residual = {SHOAL_INIT_NORMAL, 0, 0.02 / sqrt(2 * (double)o->layers)};
   shoal_value_t y = shoal_nn_layer_norm(g, "ln_1", x);
-  y = shoal_nn_attend(g, "attn", y, o->heads, init, residual);
+  y = shoal_nn_attend(g, "attn", y, shoal_none(), o->heads, NULL, init, residual);
   x = shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p));
   y = shoal_nn_layer_norm(g, "ln_2", x);
   shoal_scope_push(g, "mlp");

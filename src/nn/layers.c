@@ -32,7 +32,8 @@ shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_val
   shoal_scope_push(graph, name);
   shoal_dtype_t dtype = shoal_value_type(x).dtype;
   if (shoal_value_ok(x) && shoal_value_type(x).shape.rank == 0) {
-    shoal_nn_refuse(graph, "linear: x is a scalar");
+    shoal_nn_refuse_hint(graph, "reshape it to [1]",
+                         "linear: x is a scalar, and has no last dim to multiply");
   }
   shoal_value_t weight =
       shoal_nn_parameter(graph, "weight", dtype, SHOAL_SHAPE(last_dim(x), out_features), init);
@@ -46,36 +47,55 @@ shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_val
   return y;
 }
 
-shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                 int64_t out_features, const char *file, int line) {
+shoal_value_t shoal_nn_linear_with_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                      int64_t out_features,
+                                      const shoal_nn_linear_options_t *options, const char *file,
+                                      int line) {
   shoal_site_push(graph, file, line);
   double bound = 1 / sqrt((double)(last_dim(x) > 0 ? last_dim(x) : 1));
   shoal_init_t init = {SHOAL_INIT_UNIFORM, -bound, bound};
-  shoal_value_t y = shoal_nn_project(graph, name, x, out_features, init, false);
+  shoal_value_t y =
+      shoal_nn_project(graph, name, x, out_features, init, options && options->no_bias);
+  if (options && options->activation)
+    y = shoal_nn_activation_at(graph, options->activation, y, file, line);
   shoal_site_pop(graph);
   return y;
+}
+
+shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                 int64_t out_features, const char *file, int line) {
+  return shoal_nn_linear_with_at(graph, name, x, out_features, NULL, file, line);
+}
+
+static shoal_value_t embedding_table(shoal_graph_t *graph, int64_t rows, int64_t width,
+                                     shoal_dtype_t dtype) {
+  shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.02};
+  return shoal_nn_parameter(graph, "table", dtype, SHOAL_SHAPE(rows, width), normal);
 }
 
 shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
                                     int64_t rows, int64_t width, shoal_dtype_t dtype,
                                     const char *file, int line) {
   shoal_nn_enter(graph, name, file, line);
-  shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.02};
-  shoal_value_t table = shoal_nn_parameter(graph, "table", dtype, SHOAL_SHAPE(rows, width), normal);
-  shoal_value_t y = shoal_embedding(graph, table, ids);
+  shoal_value_t y = shoal_embedding(graph, embedding_table(graph, rows, width, dtype), ids);
   shoal_nn_leave(graph);
   return y;
 }
 
-shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                     const char *file, int line) {
+shoal_value_t shoal_nn_embedding_bag_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
+                                        shoal_value_t offsets, int64_t rows, int64_t width,
+                                        shoal_dtype_t dtype,
+                                        const shoal_nn_embedding_bag_options_t *options,
+                                        const char *file, int line) {
+  static const shoal_nn_embedding_bag_options_t defaults = {0};
+  if (!options) options = &defaults;
+  const bool weighted = options->weights.graph != NULL;
+  const char *mode = options->mode ? options->mode : weighted ? "sum" : "mean";
+  shoal_embedding_bag_options_t with = {0};
+  if (weighted) with.weights = options->weights;
   shoal_nn_enter(graph, name, file, line);
-  shoal_dtype_t dtype = shoal_value_type(x).dtype;
-  shoal_init_t ones = {SHOAL_INIT_FILL, 1, 0}, zeros = {0};
-  shoal_value_t gamma = shoal_nn_parameter(graph, "gamma", dtype, SHOAL_SHAPE(last_dim(x)), ones);
-  shoal_value_t beta = shoal_nn_parameter(graph, "beta", dtype, SHOAL_SHAPE(last_dim(x)), zeros);
-  shoal_value_t y;
-  shoal_layer_norm(graph, x, gamma, beta, 1e-5, &y, NULL, NULL);
+  shoal_value_t table = embedding_table(graph, rows, width, dtype);
+  shoal_value_t y = shoal_embedding_bag_with(graph, table, ids, offsets, mode, &with);
   shoal_nn_leave(graph);
   return y;
 }
@@ -88,45 +108,5 @@ shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_
   int64_t key = shoal_random_key(graph, "dropout");
   shoal_value_t y = shoal_dropout(graph, x, shoal_step(graph), p, key);
   shoal_nn_leave(graph);
-  return y;
-}
-
-// [B, T, C] -> [B, H, T, D]
-static shoal_value_t split_heads(shoal_graph_t *graph, shoal_value_t x, shoal_shape_t split) {
-  return shoal_transpose(graph, shoal_reshape(graph, x, split), SHOAL_SHAPE(0, 2, 1, 3));
-}
-
-shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                              int64_t heads, shoal_init_t qkv_init, shoal_init_t proj_init) {
-  shoal_scope_push(graph, name);
-  shoal_shape_t shape = shoal_value_type(x).shape;
-  int64_t B = shape.dims[0], T = shape.dims[1], C = shape.dims[2];
-  shoal_value_t y = {NULL, -1};
-  if (shoal_value_ok(x) && (shape.rank != 3 || heads < 1 || C % heads != 0)) {
-    shoal_nn_refuse(graph, "self-attention: x must be [B, T, C] and C a multiple of heads");
-  } else if (shoal_value_ok(x)) {
-    shoal_value_t qkv = shoal_nn_project(graph, "qkv", x, 3 * C, qkv_init, false), part[3];
-    shoal_shape_t split = SHOAL_SHAPE(B, T, heads, C / heads);
-    static const char *const names[] = {"q", "k", "v"};
-    for (int i = 0; i < 3; ++i) {
-      shoal_scope_push(graph, names[i]);
-      shoal_value_t third = shoal_slice(graph, qkv, SHOAL_SHAPE(0, 0, i * C), shape);
-      part[i] = split_heads(graph, third, split);
-      shoal_scope_pop(graph);
-    }
-    shoal_attention(graph, part[0], part[1], part[2], 1, &y, NULL);
-    y = shoal_reshape(graph, shoal_transpose(graph, y, SHOAL_SHAPE(0, 2, 1, 3)), shape);
-    y = shoal_nn_project(graph, "proj", y, C, proj_init, false);
-  }
-  shoal_scope_pop(graph);
-  return y;
-}
-
-shoal_value_t shoal_nn_self_attention_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                         int64_t heads, const char *file, int line) {
-  shoal_site_push(graph, file, line);
-  shoal_init_t init = {SHOAL_INIT_NORMAL, 0, 0.02};
-  shoal_value_t y = shoal_nn_attend(graph, name, x, heads, init, init);
-  shoal_site_pop(graph);
   return y;
 }

@@ -79,8 +79,11 @@ static shoal_status_t unknown_attr(const shoal_op_t *op, const char *name) {
   shoal_hint_t hint;
   int64_t count = 0;
   for (int32_t i = 0; i < op->attr_count && i < 64; ++i) names[count++] = op->attrs[i].name;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(name, names, count, NULL, &hint),
-                          "%s has no attribute '%s'", op->name, name);
+  return SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      shoal_did_you_mean(name, names, count, "`shoal ops NAME` lists the attributes of an op",
+                         &hint),
+      "%s has no attribute '%s'", op->name, name);
 }
 
 // Checks the value and copies what it borrows.
@@ -96,7 +99,7 @@ static shoal_status_t take(const shoal_op_t *op, const shoal_attr_schema_t *sche
   const int32_t most = schema->role == SHOAL_ROLE_POSITIONS ? SHOAL_MAX_INTS : SHOAL_MAX_RANK;
   if (attr->kind == SHOAL_ATTR_INTS) {
     if (attr->value.count < 0 || attr->value.count > most) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' may have %d values, not %d",
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: attribute '%s' takes at most %d values, not %d",
                          op->name, attr->name, most, attr->value.count);
     }
     if (!own_list(out_value, arena)) return SHOAL_OOM();

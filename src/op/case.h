@@ -1,8 +1,8 @@
 // Example calls of ops, in a mini-language that is also the reproducer of a failing test:
 //   "f64[3,4], i32[5]<4 ; axis=1, shape=[2,3], value=0.5, dtype=f32"
 // Inputs: dtype[dims]; "<n" limits integers to [0, n) (default 2), ">m" lets them begin behind m
-// instead of at 0 ("i32[5]<4>-4"); "+" asks for positive numbers. Floats
-// with "<1" are probabilities, not near 0 or 1.
+// instead of at 0 ("i32[5]<4>-4"); "+" asks for positive numbers. Floats with "<1" are
+// probabilities, not near 0 or 1.
 // Attributes by name; strings are quoted, places have no text: a case is a call on the whole (and
 // completed as such).
 #ifndef SHOAL_OP_CASE_H_

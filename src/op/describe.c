@@ -67,8 +67,7 @@ static const char *role_of(const shoal_op_t *op, const shoal_attr_schema_t *attr
       return shoal_arena_printf(arena, "a %s along dim %d of %s", what, (int)attr->dim, operand);
     }
     case SHOAL_ROLE_PLACE:
-      return shoal_arena_printf(arena, "where a part of %s lies in the whole: not for you to give",
-                                operand);
+      return shoal_arena_printf(arena, "where the part of %s lies in the whole", operand);
     case SHOAL_ROLE_POSITIONS:
       return shoal_arena_printf(arena, "positions along the dim of %s that '%s' names", operand,
                                 op->attrs[attr->dim].name);
@@ -136,11 +135,12 @@ static shoal_status_t gradient_of(const shoal_registry_t *registry, const shoal_
 }
 
 bool shoal_attr_is_argument(const shoal_attr_schema_t *attr) {
-  return !attr->optional && attr->kind != SHOAL_ATTR_PLACE;
+  return (!attr->optional || attr->stated) && attr->kind != SHOAL_ATTR_PLACE;
 }
 
 bool shoal_attr_is_option(const shoal_attr_schema_t *attr) {
-  return attr->optional && attr->kind != SHOAL_ATTR_PLACE && strcmp(attr->name, SHOAL_WITH) != 0;
+  return attr->optional && !attr->stated && attr->kind != SHOAL_ATTR_PLACE &&
+         strcmp(attr->name, SHOAL_WITH) != 0;
 }
 
 // ---- all of it -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // hashes and keys of calls differ by themselves; only the functions here look into them.
 #include "op/operands.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -96,12 +97,14 @@ static shoal_status_t check_with(const shoal_op_t *op, const char *list, int32_t
       shoal_hint_t hint;
       return SHOAL_ERROR_HINT(
           INVALID_ARGUMENT,
-          shoal_did_you_mean(word, op->inputs + required, op->optional, NULL, &hint),
+          shoal_did_you_mean(word, op->inputs + required, op->optional,
+                             "`shoal ops NAME` lists the optional inputs of an op", &hint),
           "%s: 'with' names '%s', which is no optional input", op->name, word);
     }
     if (name < next) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s: 'with' names '%s' twice, or out of order", op->name,
-                         op->inputs[name]);
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT, "inputs are given, and named, in the order of `shoal ops NAME`",
+          "%s: 'with' names '%s' twice, or out of order", op->name, op->inputs[name]);
     }
     next = name + 1;
     ++*out_count;
@@ -115,7 +118,14 @@ shoal_status_t shoal_op_check_inputs(const shoal_op_t *op, const shoal_attr_valu
   const char *list = with(op, attrs);
   if (*list) SHOAL_RETURN_IF_ERROR(check_with(op, list, &count));
   if (op->variadic ? input_count >= count : input_count == count) return NULL;
-  return SHOAL_ERROR(INVALID_ARGUMENT, "%s%s%s%s takes %s%d input%s, not %d", op->name,
-                     *list ? " with \"" : "", list, *list ? "\"" : "",
-                     op->variadic ? "at least " : "", count, count == 1 ? "" : "s", input_count);
+  shoal_hint_t hint = {""};
+  for (int32_t i = 0, used = 0; i < op->input_count && used < (int32_t)sizeof hint.text; ++i) {
+    used += snprintf(hint.text + used, sizeof hint.text - (size_t)used, "%s%s%s",
+                     i == 0 ? "its inputs: " : ", ", op->inputs[i],
+                     i < op->input_count - op->optional ? "" : " (optional, named in 'with')");
+  }
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint.text, "%s%s%s%s takes %s%d input%s, not %d",
+                          op->name, *list ? " with \"" : "", list, *list ? "\"" : "",
+                          op->variadic ? "at least " : "", count, count == 1 ? "" : "s",
+                          input_count);
 }

@@ -21,6 +21,7 @@ double shoal_reduce_identity(shoal_reduce_t reduce) {
 }
 
 void shoal_reduce_fill(shoal_dtype_t dtype, shoal_reduce_t reduce, int64_t count, void *data) {
+  if (count == 0) return;  // there may be no data
   if (reduce == SHOAL_REDUCE_SUM) {
     memset(data, 0, (size_t)count * shoal_dtype_size(dtype));
     return;
@@ -56,6 +57,7 @@ double shoal_reduce_reals(shoal_reduce_t reduce, double a, double b) {
     case SHOAL_REDUCE_PROD:
       return a * b;
     case SHOAL_REDUCE_LSE: {
+      if (isnan(a) || isnan(b)) return a + b;  // also beside an infinity
       const double high = a > b ? a : b, low = a > b ? b : a;
       return isinf(high) ? high : high + log1p(exp(low - high));
     }

@@ -8,7 +8,7 @@
 #include "shoal/op.h"
 
 double shoal_reduce_identity(shoal_reduce_t reduce);  // of floats: 0 for sum, -inf for max and lse
-// Two elements joined: max and min keep a NaN, integers wrap, lse of integers is `a`.
+// Two elements joined: max, min and lse keep a NaN, integers wrap, lse of integers is `a`.
 double shoal_reduce_reals(shoal_reduce_t reduce, double a, double b);
 int64_t shoal_reduce_integers(shoal_reduce_t reduce, int64_t a, int64_t b);
 // data[i] = identity of the reduction.

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "op/aliases.h"
 #include "op/operands.h"
 #include "shoal/op.h"
 #include "shoal/options.h"
@@ -231,8 +233,14 @@ shoal_status_t shoal_op_find(const shoal_registry_t *registry, const char *name,
     return NULL;
   }
   shoal_hint_t hint;
+  const char *alias = shoal_op_alias(name);
+  if (alias) {
+    shoal_format(hint.text, sizeof hint.text, "here that is %s", alias);
+    return SHOAL_ERROR_HINT(NOT_FOUND, hint.text, "there is no op '%s'", name);
+  }
   return SHOAL_ERROR_HINT(NOT_FOUND,
-                          shoal_did_you_mean(name, registry->names, registry->count, NULL, &hint),
+                          shoal_did_you_mean(name, registry->names, registry->count,
+                                             "`shoal ops` lists them all", &hint),
                           "there is no op '%s'", name);
 }
 

@@ -115,6 +115,9 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     if (!input && partial && !micro) deferred += deferred_cost(c, k);
     if (!input && !view->pinned) continue;
     const shoal_cut_t *have = input ? view->cut : way, *need = input ? way : view->cut;
+    // A gradient that is multiplied by what all of them together say waits for its sum.
+    if (input && way && micro && c->of->late >= (partial ? SHOAL_LATE_SUMS : SHOAL_LATE_ALL))
+      return INFINITY;
     if (input && partial && !have) whole_to_partial = true;
     if (input && partial && have) stays_partial = true;
     // A sum over micro-batches that changes mesh should do so once, not once per micro-batch.
@@ -385,6 +388,10 @@ static shoal_status_t choose_all(chooser_t *c, shoal_arena_t *scratch) {
     shoal_why_t *why = &c->why[c->slot];
     *why = (shoal_why_t){.operand = -1, .runner_up_cost = INFINITY};
     if (c->slot == 0 ? c->plan->micro < 2 : mesh->axes[c->slot - 1].size < 2) continue;
+    if (c->slot == 0 && c->of->early) {
+      why->because = SHOAL_BECAUSE_EARLY;
+      continue;
+    }
     look_at_operands(c);
     if (c->of->decided && c->of->decided[c->slot]) {
       shoal_status_t status = obey(c, scratch, &c->choices[c->slot]);

@@ -4,6 +4,11 @@
 
 #include "plan/plan.h"
 
+// Is an input of a node known only behind the loop over micro-batches? Then unreduced sums wait for
+// the others, and for an update everything does; other inputs that are made in the loop are an
+// error (the rest of the model would run behind it).
+typedef enum shoal_late { SHOAL_LATE_NOT, SHOAL_LATE_SUMS, SHOAL_LATE_ALL } shoal_late_t;
+
 // A node as completion sees it. Layouts are those of its inputs as they are, then those that its
 // outputs are pinned to (NULL: nobody said).
 typedef struct shoal_chooser_node {
@@ -13,6 +18,8 @@ typedef struct shoal_chooser_node {
   int32_t mesh;
   const shoal_layout_t *const *layouts;
   const shoal_intent_decision_t *const *decided;  // by slot; NULL: completion chooses
+  shoal_late_t late;
+  bool early;                      // it runs before the loop, on the whole batch (early.h)
   const shoal_dtype_t *exchanged;  // by operand: the type in which ranks sum it; NULL: its own
 } shoal_chooser_node_t;
 

@@ -9,17 +9,21 @@
 #include "plan/choose.h"
 #include "plan/complete.h"
 #include "plan/composite.h"
+#include "plan/early.h"
 
 // ---- nodes that are alike --------------------------------------------------------------
 
 // What a node's decision depends on: its rule, its mesh, the layouts that its inputs are in and its
-// outputs are pinned to, what the intent says about its ways, and in which types operands are
-// exchanged. The rule stands for op, attributes and types.
+// outputs are pinned to, what the intent says about its ways, in which types operands are
+// exchanged, and where it stands to the loop over micro-batches. The rule stands for op, attributes
+// and types.
 typedef struct seen {
   const shoal_rule_t *rule;
   int32_t mesh, count;
   const shoal_layout_t **layouts;
   shoal_dtype_t *exchanged;  // by operand; NULL: all in their own type
+  shoal_late_t late;
+  bool early;
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
   const shoal_decision_t *decision;
   const shoal_why_t *why;
@@ -31,13 +35,15 @@ typedef struct completion {
   shoal_graph_plan_t *graph;
   shoal_arena_t *arena;  // of this completion
   bool parts;            // the graph is one of parts
+  bool *late;            // by value: known only behind the loop over micro-batches
+  bool *early;           // by node: runs before that loop
   shoal_index_t index;
   SHOAL_VEC(seen_t) seen;
 } completion_t;
 
 static uint64_t hash_seen(const seen_t *seen) {
   uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)(intptr_t)seen->rule);
-  hash = shoal_hash_int(hash, seen->mesh);
+  hash = shoal_hash_int(shoal_hash_int(hash, seen->mesh), 2 * seen->late + seen->early);
   for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot)
     if (seen->decided[slot]) hash = shoal_hash_int(hash, (int64_t)(intptr_t)seen->decided[slot]);
   if (seen->exchanged)
@@ -51,6 +57,7 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
   for (int64_t at = -1, n; (n = shoal_index_next(&all->index, hash, &at)) >= 0;) {
     const seen_t *other = &all->seen.items[n];
     if (other->rule != seen->rule || other->mesh != seen->mesh || other->count != seen->count ||
+        other->late != seen->late || other->early != seen->early ||
         memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0 ||
         memcmp(other->decided, seen->decided, sizeof seen->decided) != 0 ||
         (seen->exchanged && memcmp(other->exchanged, seen->exchanged,
@@ -137,7 +144,8 @@ static shoal_status_t find_ways(const completion_t *all, int32_t n,
 // anything that cost something.
 static bool may_be_composite(const completion_t *all, int32_t index, const seen_t *seen) {
   const shoal_node_t *node = &all->graph->graph->nodes.items[index];
-  if (all->parts || !node->op->decompose || shoal_plan_owner(all->plan, all->graph, index))
+  if (all->parts || seen->early || !node->op->decompose ||
+      shoal_plan_owner(all->plan, all->graph, index))
     return false;
   bool moves = false, decided = seen->decided[0] != NULL;
   for (int32_t slot = 1; slot <= all->plan->meshes[seen->mesh].axis_count; ++slot) {
@@ -183,6 +191,8 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
                                    .rule = seen->rule,
                                    .mesh = seen->mesh,
                                    .layouts = seen->layouts,
+                                   .late = seen->late,
+                                   .early = seen->early,
                                    .exchanged = seen->exchanged,
                                    .decided = seen->decided};
   shoal_choice_t choices[SHOAL_PLAN_SLOTS];
@@ -196,6 +206,18 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
   return may_be_composite(all, index, seen) ? weigh(all, index, seen, why, scratch) : NULL;
 }
 
+// Outputs that are not made once per micro-batch, of inputs some of which are, or which are late
+// themselves, are late.
+static void note_late(const completion_t *all, const shoal_node_t *node, const seen_t *seen) {
+  bool behind = seen->late != SHOAL_LATE_NOT;
+  for (int32_t i = 0; i < node->input_count && !seen->early; ++i)
+    behind |= shoal_layout_along(all->graph->values[node->inputs[i]], SHOAL_AXIS_MICRO) != NULL;
+  for (int32_t o = 0; o < node->output_count; ++o) {
+    const int32_t value = node->outputs[o];
+    all->late[value] = behind && !shoal_layout_along(all->graph->values[value], SHOAL_AXIS_MICRO);
+  }
+}
+
 // Gives a node the decision of another that is alike, or its own.
 static void take(completion_t *all, int32_t index, const seen_t *seen) {
   shoal_plan_t *plan = all->plan;
@@ -206,6 +228,7 @@ static void take(completion_t *all, int32_t index, const seen_t *seen) {
   for (int32_t o = 0; o < node->output_count; ++o)
     graph->values[node->outputs[o]] =
         seen->phased ? seen->phased[o] : seen->decision->operands[node->input_count + o];
+  note_late(all, node, seen);
   if (!seen->phased) return;
   const int64_t g = graph - plan->graphs;
   plan->phased[g][plan->expansion.sources ? plan->expansion.sources[g][index] : index] = true;
@@ -230,10 +253,15 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
   shoal_call_t call;
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph->graph, node, scratch, &call));
   seen_t seen = {.mesh = graph->nodes[index].mesh, .count = node->input_count + node->output_count};
+  seen.early = all->early[index];
   SHOAL_RETURN_IF_ERROR(shoal_rules_get(all->plan->rules, &call, &seen.rule));
   seen.layouts = SHOAL_NEW(scratch, const shoal_layout_t *, seen.count);
   if (!seen.layouts) return SHOAL_OOM();
-  for (int32_t i = 0; i < node->input_count; ++i) seen.layouts[i] = graph->values[node->inputs[i]];
+  for (int32_t i = 0; i < node->input_count; ++i) {
+    seen.layouts[i] = graph->values[node->inputs[i]];
+    if (all->late[node->inputs[i]])
+      seen.late = node->kind == SHOAL_NODE_UPDATE ? SHOAL_LATE_ALL : SHOAL_LATE_SUMS;
+  }
   SHOAL_RETURN_IF_ERROR(
       shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count));
   SHOAL_RETURN_IF_ERROR(find_ways(all, index, seen.decided));
@@ -275,7 +303,14 @@ static shoal_status_t complete(shoal_plan_t *plan, shoal_graph_plan_t *graph, bo
   shoal_arena_init(plan->allocator, &arena);
   completion_t all = {.plan = plan, .graph = graph, .arena = &arena, .parts = parts};
   shoal_index_init(&arena, &all.index);
-  shoal_status_t status = complete_all(&all);
+  all.late = SHOAL_NEW(&arena, bool, graph->graph->values.count);
+  all.early = SHOAL_NEW(&arena, bool, graph->graph->nodes.count);
+  shoal_status_t status = all.late && all.early ? NULL : SHOAL_OOM();
+  for (bool more = true; more && !status;) {  // ends: each turn marks nodes that were not
+    more = false;
+    status = complete_all(&all);
+    if (!status && !parts) status = shoal_early_mark(plan, graph, all.late, all.early, &more);
+  }
   shoal_arena_deinit(&arena);
   if (status) return shoal_status_annotatef(status, "graph '%s'", graph->graph->name);
   return NULL;

@@ -36,6 +36,7 @@ typedef enum shoal_because {
   SHOAL_BECAUSE_CHEAPEST,  // no operand is cut like that, but it moves least
   SHOAL_BECAUSE_GATHERED,  // it is whole; an input that is cut has to be gathered
   SHOAL_BECAUSE_UNFIT,     // it is whole, for a cut would not fit the ways along other axes
+  SHOAL_BECAUSE_EARLY,     // it is whole along micro: each micro-batch needs what all of them give
   SHOAL_BECAUSE_PHASES,    // it is composite: an input stays cut like that
   SHOAL_BECAUSE_DECIDED    // the intent says so
 } shoal_because_t;

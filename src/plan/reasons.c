@@ -127,6 +127,9 @@ static void say_why(const shoal_plan_t *plan, const subject_t *of, const char *a
       shoal_text_addf(text, "a cut along %s does not fit inside its ways along the other axes",
                       axis);
       return;
+    case SHOAL_BECAUSE_EARLY:
+      shoal_text_add(text, "it runs before the micro-batches, which all need its result");
+      return;
     case SHOAL_BECAUSE_PHASES:
       shoal_text_addf(text, "computed in %d parts, ", of->part_count);
       if (input)
@@ -172,7 +175,8 @@ shoal_status_t shoal_reason_of_way(const shoal_plan_t *plan, const shoal_graph_p
   const shoal_why_t *why = &np->why[slot];
   // Nothing is cut, and nobody asked for it: there was nothing to decide.
   const bool idle = !np->decision->choices[slot].way && why->operand < 0 &&
-                    why->because != SHOAL_BECAUSE_DECIDED && why->because != SHOAL_BECAUSE_UNFIT;
+                    why->because != SHOAL_BECAUSE_DECIDED && why->because != SHOAL_BECAUSE_UNFIT &&
+                    why->because != SHOAL_BECAUSE_EARLY;
   const subject_t of = {gp->graph, &gp->graph->nodes.items[node], gp->assigned, NULL, 0};
   const char *axis = shoal_slot_name(&plan->meshes[np->mesh], slot);
   return idle ? NULL : tell(plan, &of, axis, why, arena, out_told);

@@ -212,6 +212,7 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program,
   if (plan && plan->owned_model)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(plan->owned_model, &c->options, plan, program,
                                                  allocator, &c->expanded));
+  if (c->expanded) shoal_reference_feed_as(c->expanded, c->model);
   for (int32_t run = 0; run < job->run_count; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));

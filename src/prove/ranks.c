@@ -38,6 +38,14 @@ static int32_t fed_buffer(const shoal_class_t *class, const char *graph, const c
   return found;
 }
 
+// Is there a graph that needs the input in several layouts? Parts are fed to all graphs at once.
+static bool is_fed_twice(const shoal_class_t *class, const char *input) {
+  bool twice = false;
+  for (int64_t o = 0; o < class->order_count && !twice; ++o)
+    twice = fed_buffer(class, class->orders[o].graph, input) == -2;
+  return twice;
+}
+
 // This rank's part of an input: what its boxes hold, micro-batch after micro-batch.
 static shoal_status_t feed_part(shoal_session_t *session, const char *name,
                                 const shoal_buffer_t *buffer, const void *whole,
@@ -72,7 +80,8 @@ static shoal_status_t feed(rank_task_t *task, shoal_session_t *session, const sh
     if (!data) return SHOAL_OOM();
     SHOAL_RETURN_IF_ERROR(
         shoal_feed_fill(task->job->options, graph, input->value, task->log.run, data));
-    int32_t buffer = parts && class ? fed_buffer(class, graph->name, input->name) : -2;
+    const bool part = parts && class && !is_fed_twice(class, input->name);
+    const int32_t buffer = part ? fed_buffer(class, graph->name, input->name) : -2;
     if (buffer >= 0)
       SHOAL_RETURN_IF_ERROR(feed_part(session, input->name, &class->buffers[buffer], data, arena));
     if (buffer == -2) SHOAL_RETURN_IF_ERROR(shoal_feed(session, input->name, data, (size_t)bytes));

@@ -107,8 +107,9 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
   for (int64_t i = 0; i < count; ++i)
     plain[i] = changed[i] = shoal_dtype_load(tensor.dtype, tensor.data, i);
   if (!r->impose(r->impose_self, graph, value, count, r->allowed[value], changed)) return;
+  // Counted once: on the promoted side alone where the program decides as the narrow run does.
+  if (r->side == OWN || !r->before[OWN][value]) ++r->imposed;
   r->before[r->side][value] = plain;
-  if (r->side == OWN) ++r->imposed;
   for (int64_t i = 0; i < count; ++i) shoal_dtype_store(tensor.dtype, tensor.data, i, changed[i]);
 }
 
@@ -146,8 +147,12 @@ shoal_status_t shoal_reference_create(const shoal_model_t *model,
   *out_reference = NULL;
   shoal_reference_t *r = allocator.alloc(allocator.self, sizeof *r);
   if (!r) return SHOAL_OOM();
-  *r = (shoal_reference_t){
-      .model = model, .options = options, .plan = plan, .program = program, .allocator = allocator};
+  *r = (shoal_reference_t){.model = model,
+                           .fed = model,
+                           .options = options,
+                           .plan = plan,
+                           .program = program,
+                           .allocator = allocator};
   shoal_arena_init(allocator, &r->states);
   shoal_arena_init(allocator, &r->arena);
   shoal_status_t status = NULL;
@@ -313,14 +318,35 @@ static shoal_status_t keep_states(shoal_reference_t *r, bool restore) {
   return NULL;
 }
 
+void shoal_reference_feed_as(shoal_reference_t *r, const shoal_model_t *model) {
+  r->fed = model;
+}
+
+// The graph that is run, as the model has it whose inputs say what is fed; and an input's value
+// there.
+static shoal_status_t find_fed(const shoal_reference_t *r, const char *input,
+                               const shoal_graph_t **out_graph, int32_t *out_value) {
+  const shoal_graph_t *graph = shoal_model_find_graph(r->fed, r->graph->name);
+  for (int64_t i = 0; graph && i < graph->inputs.count; ++i) {
+    if (strcmp(graph->inputs.items[i].name, input) != 0) continue;
+    *out_graph = graph;
+    *out_value = graph->inputs.items[i].value;
+    return NULL;
+  }
+  return SHOAL_ERROR(INTERNAL, "nothing says what input '%s' is fed", input);
+}
+
 shoal_status_t shoal_reference_feed(shoal_reference_t *r, int side) {
   for (int64_t i = 0; i < r->graph->inputs.count; ++i) {
     const shoal_named_t *input = &r->graph->inputs.items[i];
     const shoal_type_t *type = &r->graph->values.items[input->value].type;
+    const shoal_graph_t *fed = NULL;
+    int32_t value = -1;
     size_t bytes = (size_t)shoal_type_bytes(type);
     void *data = shoal_arena_alloc(&r->arena, bytes ? bytes : 1, 1);
     if (!data) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_feed_fill(r->options, r->graph, input->value, r->run, data));
+    SHOAL_RETURN_IF_ERROR(find_fed(r, input->name, &fed, &value));
+    SHOAL_RETURN_IF_ERROR(shoal_feed_fill(r->options, fed, value, r->run, data));
     SHOAL_RETURN_IF_ERROR(shoal_interpreter_feed(r->interpreters[side], input->name, data, bytes));
   }
   return NULL;

@@ -49,6 +49,9 @@ SHOAL_MUST_USE shoal_status_t shoal_reference_create(
     const shoal_model_t *model, const shoal_check_options_t *options, const shoal_plan_t *plan,
     const shoal_program_t *program, shoal_allocator_t allocator, shoal_reference_t **out_reference);
 void shoal_reference_free(shoal_reference_t *reference);
+// Feeds what a check of `model`, which is kept, would feed: the reference's own was made from it
+// and may read its inputs by other ops, which allow other integers.
+void shoal_reference_feed_as(shoal_reference_t *reference, const shoal_model_t *model);
 // Runs a graph as number `run` of the schedule.
 SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
                                                   int32_t run);

@@ -13,6 +13,7 @@ typedef struct named_value {
 
 struct shoal_reference {
   const shoal_model_t *model;
+  const shoal_model_t *fed;  // whose inputs say what is fed: `model`, or what it was made of
   const shoal_check_options_t *options;
   const shoal_plan_t *plan;  // or NULL
   const shoal_program_t *program;

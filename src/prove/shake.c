@@ -6,8 +6,9 @@
 // zero. So a run whose difference is to be judged is repeated in f64 a few times with every value
 // moved up or down, at random, by half of the epsilon of its type, which is how far rounding moves
 // it (stochastic arithmetic: Vignes, Parker). What that does to a value is what rounding may do to
-// it, whatever ops it has come through. The program has no part in it: a wrong program does not
-// widen what is allowed.
+// it, whatever ops it has come through. Inputs and states, which are exact, are moved too: that
+// stands for the rounding of terms inside of the op that reads them. The program has no part in it:
+// a wrong program does not widen what is allowed.
 //
 // Values that decide about something are counted, and put back: a decision that flips is no matter
 // of rounding errors, and has its own excuse.
@@ -26,7 +27,8 @@ static double epsilon_of(const shoal_reference_t *r, int32_t value) {
 
 void shoal_reference_shake_value(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor) {
   shoal_expected_t *e = &r->values[value];
-  if (r->graph->values.items[value].source != SHOAL_FROM_NODE || !e->floats || r->failed) return;
+  if (!e->floats || r->failed) return;
+  const bool rounded = r->graph->values.items[value].source == SHOAL_FROM_NODE;
   const bool decides = shoal_reference_decides(r->graph, value);
   const double half = epsilon_of(r, value) / 2;
   shoal_tensor_t wide;
@@ -37,7 +39,7 @@ void shoal_reference_shake_value(shoal_reference_t *r, int32_t value, shoal_tens
         shoal_philox_word((uint64_t)r->sample, (uint64_t)value, (uint64_t)r->run, (uint64_t)i);
     const double x = shoal_dtype_load(tensor.dtype, tensor.data, i);
     const double moved = x + (word & 1 ? half : -half) * x, error = fabs(moved - e->floats[i]);
-    if (isfinite(error)) e->shaken = fmax(e->shaken, error);
+    if (rounded && isfinite(error)) e->shaken = fmax(e->shaken, error);
     shoal_dtype_store(tensor.dtype, tensor.data, i,
                       decides ? shoal_dtype_load(wide.dtype, wide.data, i) : moved);
   }

@@ -31,8 +31,8 @@ static void write_all(int fd, const char *data, size_t size) {
 }
 
 // "+note\nways" or "-" and the status as bytes.
-_Noreturn static void find(const shoal_call_t *call, shoal_executor_t executor,
-                           shoal_allocator_t allocator, int fd) {
+_Noreturn static void find(const shoal_call_t *call, const shoal_rules_second_t *second,
+                           shoal_executor_t executor, shoal_allocator_t allocator, int fd) {
   static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
   for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) signal(signals[i], SIG_DFL);
   alarm(SECONDS);
@@ -40,8 +40,8 @@ _Noreturn static void find(const shoal_call_t *call, shoal_executor_t executor,
   shoal_arena_init(allocator, &arena);
   shoal_keyed_rule_t rule = {0};
   const char *text = "";
-  shoal_status_t status = probe_key(call, &arena, &rule.key);
-  if (!status) status = shoal_rules_discover_here(call, executor, allocator, &arena, &rule);
+  shoal_status_t status =
+      shoal_rules_discover_here(call, second, executor, allocator, &arena, &rule);
   shoal_rule_t printed = {
       .op = call->op->name, .attrs = call->attrs, .way_count = rule.way_count, .ways = rule.ways};
   if (!status) status = shoal_rule_print(call->op, &printed, &arena, &text);
@@ -93,24 +93,25 @@ static shoal_status_t read_rule(const shoal_call_t *call, char *text, size_t siz
   return shoal_rules_parse_ways(call, ways + 1, arena, out);
 }
 
-shoal_status_t shoal_rules_discover_apart(const shoal_call_t *call, shoal_executor_t executor,
-                                          shoal_allocator_t allocator, shoal_arena_t *arena,
-                                          shoal_keyed_rule_t *out) {
+shoal_status_t shoal_rules_discover_apart(const shoal_call_t *call,
+                                          const shoal_rules_second_t *second,
+                                          shoal_executor_t executor, shoal_allocator_t allocator,
+                                          shoal_arena_t *arena, shoal_keyed_rule_t *out) {
   int ends[2], ended = 0;
   char *text = NULL;
   size_t size = 0;
   if (pipe(ends) != 0) {
-    return shoal_rules_discover_here(call, executor, allocator, arena, out);
+    return shoal_rules_discover_here(call, second, executor, allocator, arena, out);
   }
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    find(call, executor, allocator, ends[1]);
+    find(call, second, executor, allocator, ends[1]);
   }
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);
-    return shoal_rules_discover_here(call, executor, allocator, arena, out);
+    return shoal_rules_discover_here(call, second, executor, allocator, arena, out);
   }
   shoal_status_t status = read_all(ends[0], arena, &text, &size);
   close(ends[0]);

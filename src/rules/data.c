@@ -9,7 +9,7 @@
 //   1      the same, and every other one beyond the numbers among the attributes, and beyond 3,
 //          where activations bend: within its bounds, `clamp` would seem to be linear
 //   2      quarters: ties and zeros (no zeros if they give infinities)
-//   3      magnitudes from 1/1000 to 1000
+//   3      magnitudes from 1/1000 to 1000, and one in eight from 1000 to 1e9
 // A single integer (a step) and every bool (a condition) differ between the first two for sure: if
 // all conditions of a small tensor were true, `where` would seem to be linear in one branch.
 //
@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/philox.h"
 #include "base/status.h"
 #include "op/indices.h"
 #include "rules/trial.h"
@@ -39,7 +38,7 @@ static double real_of(uint32_t word, int64_t element, int32_t set, bool positive
   const double u = shoal_philox_uniform(word), sign = word % 2 || positive ? 1 : -1;
   if (set == 2 && (positive || draw->no_zeros)) return sign * (double)(1 + word / 2 % 4) / 4;
   if (set == 2) return (double)((int64_t)(word / 2 % 9) - 4) / 4;
-  if (set == 3) return sign * exp2(20 * u - 10);
+  if (set == 3) return sign * exp2(word / 2 % 8 ? 20 * u - 10 : 20 * u + 10);
   // Every other one: all beyond, and the slope of `clamp` would seem to be nothing at all.
   return (positive ? 0.05 + 0.9 * u : 2 * u - 1) * (set && element % 2 == 0 ? draw->reach : 1);
 }
@@ -54,9 +53,10 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
   if (indices > 0) low = 0, range = indices;
   bool flips = tensor->dtype == SHOAL_BOOL;
   if (flips) low = 0, range = 2;
+  uint32_t words[4] = {0};
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t word = shoal_philox_word(UINT64_C(0x5348), (uint64_t)input + 1,
-                                      (uint64_t)(flips ? 0 : set), (uint64_t)i);
+    const uint32_t word =
+        trial_word(UINT64_C(0x5348) ^ ((uint64_t)input + 1), (uint64_t)(flips ? 0 : set), i, words);
     int64_t number = count == 1 ? set : (int64_t)(word >> 8) + (flips ? set : 0);
     if (shoal_dtype_is_real(tensor->dtype)) {
       const double value = real_of(word, i, set, positive, draw);
@@ -66,11 +66,14 @@ static void fill(shoal_tensor_t *tensor, int32_t input, int32_t set, int64_t ind
       int64_t value = low + number % range;
       // One index is left out, another one in each set: where all of a tensor is written over, it
       // would seem that what was there never counts. And one occurs twice: where all differ, a
-      // maximum over those that are equal would seem to be linear.
-      if (indices > 1) {
+      // maximum over those that are equal would seem to be linear. Of two, both are there in the
+      // later sets: where all are equal, a maximum over several is linear.
+      if (indices > 2 || (indices == 2 && set < 2)) {
         value = number % (indices - 1);
         value += value >= (set + 1) % indices;
         if (i > 0 && i == count - 1) value = shoal_dtype_load_int(tensor->dtype, tensor->data, 0);
+        // A single one is the last there is, once: the first few may lie in every part.
+        if (count == 1 && set == 1) value = indices - 1;
       }
       shoal_dtype_store_int(tensor->dtype, tensor->data, i, spared ? *spare : value);
     }
@@ -196,7 +199,8 @@ static shoal_status_t draw_first(trial_t *trial, draw_t *out_draw) {
   return run_whole(trial, 0, out_draw);
 }
 
-// Executes the first set again: it must give the same bits, and leave its inputs alone.
+// Executes the first set again, with something else around its inputs: it must give the same bits,
+// and leave its inputs alone.
 static shoal_status_t repeat_whole(trial_t *trial) {
   const int32_t count = trial->input_count + trial->output_count;
   shoal_tensor_t *whole = trial->sets[0];
@@ -206,7 +210,9 @@ static shoal_status_t repeat_whole(trial_t *trial) {
     copies[i] = shoal_arena_copy(&trial->arena, whole[i].data, 1, shoal_tensor_bytes(&whole[i]));
     if (!copies[i]) return SHOAL_OOM();
   }
+  for (int32_t i = 0; i < trial->input_count; ++i) trial_change_guards(&whole[i], true);
   SHOAL_RETURN_IF_ERROR(execute_whole(trial, 0, 0xff));
+  for (int32_t i = 0; i < trial->input_count; ++i) trial_change_guards(&whole[i], false);
   for (int32_t i = 0; i < count; ++i) {
     const size_t bytes = shoal_tensor_bytes(&whole[i]);
     if (bytes == 0 || memcmp(whole[i].data, copies[i], bytes) == 0) continue;
@@ -242,7 +248,7 @@ static shoal_status_t draw_data(trial_t *trial) {
   trial->set_count = 1;
   if (trial->note) return NULL;
   const bool silent = shoal_status_silence(true);
-  while (trial->set_count < TRIAL_SETS && add_set(trial, &draw)) ++trial->set_count;
+  while (trial->set_count < trial->most_sets && add_set(trial, &draw)) ++trial->set_count;
   shoal_status_silence(silent);
   return NULL;
 }
@@ -262,7 +268,7 @@ static shoal_status_t prepare(trial_t *trial, const shoal_call_t *call, bool pro
   SHOAL_RETURN_IF_ERROR(shoal_op_infer(&whole, types + trial->input_count));
   trial->boxes = SHOAL_NEW(&trial->arena, boxes_entry_t *, count);
   if (!trial->boxes) return SHOAL_OOM();
-  for (int32_t set = 0; set < TRIAL_SETS; ++set) {
+  for (int32_t set = 0; set < trial->most_sets; ++set) {
     shoal_tensor_t *tensors = trial->sets[set] = SHOAL_NEW(&trial->arena, shoal_tensor_t, count);
     trial->largest[set] = SHOAL_NEW(&trial->arena, double, trial->output_count);
     if (!trial->largest[set]) return SHOAL_OOM();
@@ -280,13 +286,15 @@ static shoal_status_t prepare(trial_t *trial, const shoal_call_t *call, bool pro
 }
 
 shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,
-                          shoal_allocator_t allocator, trial_t *out_trial) {
+                          shoal_allocator_t allocator, int32_t sets, trial_t *out_trial) {
   *out_trial = (trial_t){.allocator = allocator,
                          .executor = executor,
                          .op = call->op,
                          .input_count = call->input_count,
                          .output_count = shoal_op_outputs(call->op, call->attrs),
                          .attrs = call->attrs,
+                         .most_sets = sets,
+                         .trusted = strncmp(call->op->name, "shoal.", strlen("shoal.")) == 0,
                          .limit = EXECUTION_LIMIT};
   shoal_arena_init(allocator, &out_trial->arena);
   if (call->op->kernel) {

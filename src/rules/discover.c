@@ -23,7 +23,8 @@ enum { TRIES = 300 };
 // ---- the other inputs --------------------------------------------------------------------------
 
 typedef struct choices {
-  int32_t count, natural;  // forms[0] is whole; `natural` is tried first
+  int32_t count, natural;  // forms[0] is whole; `natural` is tried first,
+  int32_t same;            // then the one along the dim of the seed's number
   shoal_way_operand_t forms[SEARCH_MAX_FORMS];
 } choices_t;
 
@@ -34,20 +35,24 @@ typedef struct assignment {
   int32_t tries;
 } assignment_t;
 
-// What input `input` can be when the seed's dim lies `from_end` dims before the end of its shape.
-static void list_choices(const search_t *s, int32_t input, int32_t from_end, int32_t seed_dim,
+// What input `input` can be when the seed's dim is dim `seed_dim` of input `seed`. Where other dims
+// may be multiples, those in its place are, and those of its own length.
+static void list_choices(const search_t *s, int32_t input, int32_t seed, int32_t seed_dim,
                          int64_t items, bool related, choices_t *out) {
+  const shoal_shape_t *seeded = search_shape(s, seed);
+  const int32_t from_end = seeded->rank - seed_dim;
   const shoal_shape_t *shape = search_shape(s, input);
   out->count = 1;
-  out->natural = 0;
+  out->natural = out->same = 0;
   out->forms[0] = (shoal_way_operand_t){0};
   for (int32_t d = 0; d < shape->rank; ++d) {
     bool aligned = shape->rank - d == from_end;
-    if (shape->dims[d] != items && !s->has_sizes && !(related && (aligned || d == seed_dim)))
-      continue;
+    const bool follows = aligned || d == seed_dim || shape->dims[d] == seeded->dims[seed_dim];
+    if (shape->dims[d] != items && !s->has_sizes && !(related && follows)) continue;
     if (shape->dims[d] != items && !related) continue;
-    int32_t added = search_forms(d, shape->dims[d], items, s->has_sizes, out->count, out->forms);
+    int32_t added = search_forms(d, shape->dims[d], items, s->shapes, out->count, out->forms);
     if (added && aligned) out->natural = out->count;
+    if (added && d == seed_dim) out->same = out->count;
     out->count += added;
   }
 }
@@ -71,15 +76,33 @@ static bool assign(assignment_t *a, int32_t input, int32_t cuts) {
   return false;
 }
 
+// All inputs behind `input` at once that have a dim like the seed's at the same distance from their
+// end, and then at the same distance from their start (operands of fewer dims).
+static bool try_alike(assignment_t *a, int32_t input) {
+  const int32_t count = a->s->trial->input_count;
+  for (int by_start = 0; by_start < 2; ++by_start) {
+    int32_t cuts = 0, others = 0;
+    for (int32_t i = input + 1; i < count; ++i) {
+      const choices_t *choices = &a->choices[i];
+      const int32_t chosen = by_start ? choices->same : choices->natural;
+      a->candidate->operands[i] = choices->forms[chosen];
+      cuts += chosen > 0;
+      others += choices->same != choices->natural;
+    }
+    if (cuts && (!by_start || others) && try_assignment(a)) return true;
+  }
+  return false;
+}
+
 // A way that cuts `input` (first of all inputs) as `form` says. related: other dims may be
-// multiples.
+// multiples. alike: all inputs that can be cut are, or there is none.
 static bool seed_input(search_t *s, int32_t input, const shoal_way_operand_t *form, int64_t items,
-                       bool related) {
+                       bool related, bool alike) {
   shoal_arena_t scratch;
   shoal_arena_init(s->trial->allocator, &scratch);
   candidate_t candidate;
   bool found = false;
-  int32_t count = s->trial->input_count, natural = 0;
+  int32_t count = s->trial->input_count;
   choices_t *choices = SHOAL_NEW(&scratch, choices_t, count);
   if (!choices || !search_candidate(s, &scratch, &candidate)) {
     if (!s->trial->error) s->trial->error = SHOAL_OOM();
@@ -88,14 +111,11 @@ static bool seed_input(search_t *s, int32_t input, const shoal_way_operand_t *fo
   assignment_t a = {.s = s, .candidate = &candidate, .choices = choices};
   candidate.operands[input] = *form;
   candidate.items = items;
-  int32_t from_end = search_shape(s, input)->rank - form->dim;
   for (int32_t i = input + 1; i < count; ++i) {
-    list_choices(s, i, from_end, form->dim, items, related, &choices[i]);
-    candidate.operands[i] = choices[i].forms[choices[i].natural];
-    natural += choices[i].natural > 0;
+    list_choices(s, i, input, form->dim, items, related, &choices[i]);
   }
-  found = natural && try_assignment(&a);
-  for (int32_t cuts = 0; !found && !s->trial->error && cuts < count - input; ++cuts) {
+  found = try_alike(&a, input);
+  for (int32_t cuts = 0; !found && !alike && !s->trial->error && cuts < count - input; ++cuts) {
     found = assign(&a, input + 1, cuts);
   }
 done:
@@ -163,10 +183,10 @@ static bool seed_related(search_t *s, int32_t input, int32_t dim) {
   bool found = false;
   for (int32_t i = 0; i < count; ++i) {
     shoal_way_operand_t forms[SEARCH_MAX_FORMS];
-    int32_t form_count = search_forms(dim, length, items[i], s->has_sizes, 0, forms);
+    int32_t form_count = search_forms(dim, length, items[i], s->shapes, 0, forms);
     for (int32_t k = 0; k < form_count && !s->trial->error; ++k) {
       if (is_coarser(s, input, &forms[k], items[i])) continue;
-      found |= seed_input(s, input, &forms[k], items[i], true);
+      found |= seed_input(s, input, &forms[k], items[i], true, false);
       if (found && !s->has_sizes) return true;
     }
   }
@@ -282,19 +302,42 @@ static bool is_cut(const shoal_way_t *way) {
   return true;
 }
 
+// The dim can be cut by itself. Where another input has a shorter one in the same place, which
+// divides it, both may be cut together (heads of queries, and those of the keys that they share).
+static void seed_grouped(search_t *s, int32_t input, int32_t dim) {
+  const shoal_shape_t *shape = search_shape(s, input);
+  int64_t shorter = 0;
+  for (int32_t i = input + 1; i < s->trial->input_count && !s->has_sizes; ++i) {
+    const shoal_shape_t *other = search_shape(s, i);
+    if (other->rank != shape->rank || other->dims[dim] < 2) continue;
+    if (other->dims[dim] == shape->dims[dim] || shape->dims[dim] % other->dims[dim]) continue;
+    shorter = other->dims[dim];
+  }
+  if (!shorter) return;
+  const shoal_way_operand_t form = search_cut(dim, shape->dims[dim] / shorter, 1);
+  seed_input(s, input, &form, shorter, true, true);
+}
+
 static void seed_dim(search_t *s, int32_t input, int32_t dim) {
   int64_t length = search_shape(s, input)->dims[dim], before = s->ways.count;
   if (length < 2 || s->trial->error) return;
   if (seed_row(s, input, dim) || seed_window(s, input, dim) || seed_split(s, input, dim)) return;
   shoal_way_operand_t plain = search_cut(dim, 1, 1);
-  bool found = seed_input(s, input, &plain, length, false), kept = s->ways.count > before;
-  if (found && (!kept || is_cut(&s->ways.items[before]))) return;
+  bool found = seed_input(s, input, &plain, length, false, false), kept = s->ways.count > before;
+  if (found && (!kept || is_cut(&s->ways.items[before]))) {
+    seed_grouped(s, input, dim);
+    return;
+  }
   // Exchanging a halo is cheaper than reducing.
   if (search_spatial(s, input, dim)) {
     if (kept && s->ways.count > before + 1) search_drop(s, before);
     return;
   }
-  if (!found && !seed_related(s, input, dim)) search_sliding(s, input, dim);
+  if (found) {
+    seed_grouped(s, input, dim);
+  } else if (!seed_related(s, input, dim)) {
+    search_sliding(s, input, dim);
+  }
 }
 
 // Every rank has all inputs and makes its part of an output.
@@ -349,6 +392,8 @@ static void look_at_roles(search_t *s) {
     s->has_place[operand] |= schema->role == SHOAL_ROLE_PLACE;
     s->has_sizes |= schema->role == SHOAL_ROLE_SIZE;
   }
+  // Where windows slide, dims are sizes of what they slide over; channels have groups at most.
+  if (s->has_sizes) s->shapes = op->window && op->window[0] ? SEARCH_TURNS : SEARCH_BOTH;
 }
 
 static void seed_all(search_t *s) {
@@ -381,7 +426,7 @@ shoal_status_t shoal_rules_discover(const shoal_call_t *call, shoal_executor_t e
   shoal_status_t status = NULL;
   *out_rule = (shoal_rule_t){.op = shoal_arena_strdup(arena, call->op->name), .attrs = call->attrs};
   if (!out_rule->op) return SHOAL_OOM();
-  status = trial_init(call, executor, allocator, &trial);
+  status = trial_init(call, executor, allocator, TRIAL_SETS, &trial);
   if (status) goto done;
   search_t s = {
       .trial = &trial, .arena = arena, .operand_count = trial.input_count + trial.output_count};

@@ -52,11 +52,14 @@ static bool fits(symbols_t *s, const int64_t *sizes) {
   return symbols_accepts(s, symbols_values(s, sizes)) && is_alike(s, sizes);
 }
 
-static int64_t least_of(const symbols_t *s, int32_t symbol, bool larger) {
+// than: sizes that what slides has to exceed; NULL: none.
+static int64_t least_of(const symbols_t *s, int32_t symbol, const int64_t *than) {
   if (!s->symbols[symbol].slid) return LEAST;
   int64_t least = s->symbols[symbol].least > LEAST ? s->symbols[symbol].least : LEAST;
+  if (!than) return least;
   // Where windows are known to move, `least` is measured by what moves; else results may be few.
-  return larger ? least * 3 / 2 + (s->op->window ? 1 : 3) : least;
+  least = least * 3 / 2 + (s->op->window ? 1 : 3);
+  return than[symbol] < least ? least : than[symbol] + 1;
 }
 
 // Those that kernels need not fit into first: they get the smallest sizes.
@@ -75,11 +78,12 @@ static void order_symbols(const symbols_t *s, bool by_size, int32_t *order) {
 }
 
 // All at once; what slides is tried until its relations hold.
-static bool choose_together(symbols_t *s, const int32_t *order, bool larger, int64_t *sizes) {
+static bool choose_together(symbols_t *s, const int32_t *order, const int64_t *than,
+                            int64_t *sizes) {
   for (int32_t i = 0; i < s->symbol_count; ++i) sizes[i] = s->symbols[i].real;
   for (int32_t i = 0; i < s->symbol_count; ++i) {
     int32_t symbol = order[i], k = 0;
-    int64_t least = least_of(s, symbol, larger);
+    int64_t least = least_of(s, symbol, than);
     for (; k < SIZE_COUNT; ++k) {
       if (SIZES[k] < least || is_used(s, sizes, order, i, SIZES[k])) continue;
       sizes[symbol] = SIZES[k];
@@ -91,14 +95,14 @@ static bool choose_together(symbols_t *s, const int32_t *order, bool larger, int
 }
 
 // One after the other; what cannot be small while the others are as they are keeps its size.
-static bool choose_apart(symbols_t *s, const int32_t *order, bool larger, int64_t *sizes) {
+static bool choose_apart(symbols_t *s, const int32_t *order, const int64_t *than, int64_t *sizes) {
   for (int32_t i = 0; i < s->symbol_count; ++i) sizes[i] = s->symbols[i].real;
   for (int32_t i = 0; i < s->symbol_count; ++i) {
     int32_t symbol = order[i];
     int64_t real = s->symbols[symbol].real;
     bool found = false;
     for (int32_t k = 0; k < SIZE_COUNT && !found; ++k) {
-      if (SIZES[k] < least_of(s, symbol, larger) || SIZES[k] >= real) continue;
+      if (SIZES[k] < least_of(s, symbol, than) || SIZES[k] >= real) continue;
       if (is_used(s, sizes, order, i, SIZES[k])) continue;
       sizes[symbol] = SIZES[k];
       found = fits(s, sizes);
@@ -108,12 +112,12 @@ static bool choose_apart(symbols_t *s, const int32_t *order, bool larger, int64_
   return fits(s, sizes);
 }
 
-static bool choose(symbols_t *s, bool larger, int32_t *order, int64_t *sizes) {
+static bool choose(symbols_t *s, const int64_t *than, int32_t *order, int64_t *sizes) {
   for (int32_t by_size = 0; by_size < 2; ++by_size) {
     order_symbols(s, by_size, order);
-    if (choose_together(s, order, larger, sizes)) return true;
+    if (choose_together(s, order, than, sizes)) return true;
   }
-  return choose_apart(s, order, larger, sizes);
+  return choose_apart(s, order, than, sizes);
 }
 
 // Where the call is not larger than what would stand for it, it stands for itself.
@@ -130,14 +134,20 @@ static bool drop_what_is_small(symbols_t *s, const int64_t *sizes) {
 
 shoal_status_t probe_make(symbols_t *s, bool larger, shoal_arena_t *arena, probe_t *out) {
   *out = (probe_t){0};
-  int64_t *sizes = SHOAL_NEW(arena, int64_t, s->symbol_count);
+  int64_t *small = SHOAL_NEW(arena, int64_t, s->symbol_count);
+  int64_t *large = SHOAL_NEW(arena, int64_t, s->symbol_count), *sizes = small;
   int32_t *order = SHOAL_NEW(arena, int32_t, s->symbol_count);
-  if (!sizes || !order) return SHOAL_OOM();
+  if (!small || !large || !order) return SHOAL_OOM();
   if (!s->regroup.count) {
     do {
-      out->found = choose(s, true, order, sizes);
-    } while (out->found && drop_what_is_small(s, sizes));
-    if (!larger && out->found && s->slides) out->found = choose(s, false, order, sizes);
+      sizes = small;
+      out->found = choose(s, NULL, order, small);
+      if (!out->found || !s->slides) break;
+      sizes = large;
+      out->found = choose(s, small, order, large);
+    } while (out->found && drop_what_is_small(s, large));
+    // The last that is tried is the one that is wanted.
+    if (!larger && out->found && s->slides) out->found = choose(s, NULL, order, sizes = small);
     if (s->error || !out->found) return s->error;
   }
   // A regroup's trial, or that of the sizes chosen, was the last.

@@ -1,6 +1,6 @@
 // Resolving: a call is described by symbols, a probe with small sizes stands for it, and the ways
-// of the probe are lifted back. Where windows slide two probes of different size have to agree,
-// because on a small one a wrong stride may do.
+// of the probe are lifted back. Where windows slide they have to hold on a second probe of another
+// size, because on one of them a wrong stride may do; the texts of both are the key.
 //
 // A call that has no probe, or whose probe cannot be executed, is executed as it is. So is a small
 // one whose ways cannot be lifted; of a large one such ways are left out, because executing it
@@ -63,49 +63,49 @@ static shoal_status_t lift(resolver_t *r, const probe_t *probe, const shoal_keye
   return NULL;
 }
 
-// Keeps the ways that `other` has too.
-static void intersect(const shoal_rule_t *other, shoal_rule_t *rule) {
-  shoal_way_t *ways = (shoal_way_t *)rule->ways;
-  int32_t kept = 0;
-  for (int32_t i = 0; i < rule->way_count; ++i) {
-    bool found = false;
-    for (int32_t k = 0; k < other->way_count; ++k)
-      found |= search_same_way(&ways[i], &other->ways[k]);
-    if (found) ways[kept++] = ways[i];
-  }
-  rule->way_count = kept;
+// The symbols as if the second probe were the real call.
+static shoal_status_t enlarge(const resolver_t *r, const probe_t *second, symbols_t *out) {
+  symbol_t *list = shoal_arena_copy(r->scratch, r->symbols.symbols, (size_t)r->symbols.symbol_count,
+                                    sizeof *list);
+  if (!list) return SHOAL_OOM();
+  for (int32_t i = 0; i < r->symbols.symbol_count; ++i) list[i].real = second->sizes[i];
+  *out = r->symbols;
+  out->symbols = list;
+  out->types = second->types;
+  out->attrs = second->call.attrs;
+  return NULL;
 }
 
 // By probes. *out_found is false if that does not go.
 static shoal_status_t by_probes(resolver_t *r, shoal_rule_t *out_rule, bool *out_found) {
-  const char *first = NULL;
+  probe_t first, larger;
+  symbols_t enlarged;
+  shoal_rules_second_t second = {.first = &first, .symbols = &enlarged};
+  const char *key, *other = NULL;
+  const shoal_keyed_rule_t *small;
   *out_found = false;
   if (r->small && (r->symbols.regroup.crossed_in || r->symbols.regroup.crossed_out)) return NULL;
-  for (int32_t larger = 0; larger < (r->symbols.slides ? 2 : 1); ++larger) {
-    probe_t probe;
-    const char *key;
-    const shoal_keyed_rule_t *small;
-    shoal_rule_t lifted = {.op = out_rule->op};
-    SHOAL_RETURN_IF_ERROR(probe_make(&r->symbols, larger, r->scratch, &probe));
-    if (!probe.found) return NULL;
-    SHOAL_RETURN_IF_ERROR(probe_key(&probe.call, r->scratch, &key));
-    if (first && strcmp(first, key) == 0) break;  // nothing could be larger
-    SHOAL_RETURN_IF_ERROR(shoal_rules_of_key(r->rules, &probe.call, key, &small));
-    lifted.key = small->key;
-    lifted.shipped = small->shipped;
-    lifted.note = small->note;
-    bool good;
-    SHOAL_RETURN_IF_ERROR(lift(r, &probe, small, &lifted, &good));
-    if (!good) return NULL;
-    if (larger) {
-      intersect(&lifted, out_rule);
-      out_rule->shipped &= lifted.shipped;
-    } else {
-      *out_rule = lifted;
-      first = key;
-    }
+  SHOAL_RETURN_IF_ERROR(probe_make(&r->symbols, false, r->scratch, &first));
+  if (!first.found) return NULL;
+  SHOAL_RETURN_IF_ERROR(probe_key(&first.call, r->scratch, &key));
+  if (r->symbols.slides) {
+    SHOAL_RETURN_IF_ERROR(probe_make(&r->symbols, true, r->scratch, &larger));
+    if (!larger.found) return NULL;
+    SHOAL_RETURN_IF_ERROR(probe_key(&larger.call, r->scratch, &other));
+    if (strcmp(key, other) == 0) other = NULL;  // nothing could be larger
   }
-  *out_found = true;
+  if (other) {
+    SHOAL_RETURN_IF_ERROR(enlarge(r, &larger, &enlarged));
+    second.call = &larger.call;
+    key = shoal_arena_printf(r->scratch, "%s and %s", key, other + strlen(r->call->op->name) + 1);
+    if (!key) return SHOAL_OOM();
+  }
+  SHOAL_RETURN_IF_ERROR(
+      shoal_rules_of_key(r->rules, &first.call, other ? &second : NULL, key, &small));
+  shoal_rule_t lifted = {
+      .op = out_rule->op, .key = small->key, .shipped = small->shipped, .note = small->note};
+  SHOAL_RETURN_IF_ERROR(lift(r, &first, small, &lifted, out_found));
+  if (*out_found) *out_rule = lifted;
   return NULL;
 }
 
@@ -114,7 +114,7 @@ static shoal_status_t directly(resolver_t *r, shoal_rule_t *rule) {
   const char *key;
   const shoal_keyed_rule_t *own;
   SHOAL_RETURN_IF_ERROR(probe_key(r->call, r->scratch, &key));
-  SHOAL_RETURN_IF_ERROR(shoal_rules_of_key(r->rules, r->call, key, &own));
+  SHOAL_RETURN_IF_ERROR(shoal_rules_of_key(r->rules, r->call, NULL, key, &own));
   rule->key = own->key;
   rule->shipped = own->shipped;
   rule->note = own->note;

@@ -21,10 +21,19 @@ SHOAL_MUST_USE shoal_status_t shoal_rules_hash(shoal_rules_t *rules, const shoal
 // ---- other sizes -------------------------------------------------------------------------------
 
 // A call with the relations that the sizes of `call` have, and sizes drawn by `seed`. *out_found is
-// false where there is none: a reshape, sizes that the op refuses.
+// false where there is none: nothing is free, or the op refuses whatever is drawn.
 SHOAL_MUST_USE shoal_status_t shoal_rules_vary(const shoal_call_t *call, uint64_t seed,
                                                shoal_arena_t *arena, shoal_call_t *out_call,
                                                bool *out_found);
+// `call` with its free size number `which` set to `size`, and with it all that follow.
+typedef struct shoal_resized {
+  bool exists;        // it has so many free sizes
+  bool accepted;      // the op takes it
+  shoal_call_t call;  // in the arena; its outputs count only if it is accepted
+} shoal_resized_t;
+SHOAL_MUST_USE shoal_status_t shoal_rules_resize(const shoal_call_t *call, int32_t which,
+                                                 int64_t size, shoal_arena_t *arena,
+                                                 shoal_resized_t *out_resized);
 typedef struct shoal_tried {
   int64_t ways, executions;
   int32_t wrong;  // the first way that does not hold; -1: none

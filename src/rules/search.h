@@ -11,16 +11,21 @@
 
 #define SEARCH_MAX_FORMS 64
 
+// How the items of a longer dim may lie in it: each as a stretch, or one after the other in every
+// stretch as well, or both (the middle one of several dims that were merged).
+typedef enum search_shapes { SEARCH_STRETCHES, SEARCH_TURNS, SEARCH_BOTH } search_shapes_t;
+
 typedef struct search {
   trial_t *trial;
   shoal_arena_t *arena;  // what is found lives here
   SHOAL_VEC(shoal_way_t) ways;
   int32_t operand_count;
-  bool *has_place;        // by operand: is it told where its part lies?
-  bool *has_role;         // by operand: do attributes depend on how it is cut?
-  bool has_sizes;         // sizes are attributes: dims may be merged and split
-  shoal_arena_t scratch;  // of one deal
-  struct forms *forms;    // by output: what it may still turn out to be (settle.c)
+  bool *has_place;         // by operand: is it told where its part lies?
+  bool *has_role;          // by operand: do attributes depend on how it is cut?
+  bool has_sizes;          // sizes are attributes: dims may be merged and split
+  search_shapes_t shapes;  // what the parts of such a dim may look like
+  shoal_arena_t scratch;   // of one deal
+  struct forms *forms;     // by output: what it may still turn out to be (settle.c)
 } search_t;
 
 // A candidate for a way. Outputs that are not `decided` are found by executing.
@@ -46,17 +51,21 @@ void search_deinit(search_t *s);
 bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out);
 // Lists the ways to regard `length` as items: one element each first, then scaled, then repeated,
 // then both. Returns how many were appended to forms[count...].
-int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
-                     shoal_way_operand_t forms[SEARCH_MAX_FORMS]);
+int32_t search_forms(int32_t dim, int64_t length, int64_t items, search_shapes_t shapes,
+                     int32_t count, shoal_way_operand_t forms[SEARCH_MAX_FORMS]);
 
 // Executes the candidate with its items distributed in several ways and determines its outputs.
 // False: there is no such way.
 bool search_settle(search_t *s, candidate_t *candidate);
-// The same with parts of single items only; the candidate has to be settled in full later.
+// The same in two parts only, or with parts of single items only; the candidate has to be settled
+// in full later.
+bool search_settle_roughly(search_t *s, candidate_t *candidate);
 bool search_settle_quickly(search_t *s, candidate_t *candidate);
 // Says whether a candidate whose outputs are all given holds: in a few parts, and in as many as
 // there are items, but at most `most`. Takes `any_order` back if that does not hold.
 bool search_holds(search_t *s, candidate_t *candidate, int64_t most);
+// The same on a second call of another size: on fewer deals, and with fewer values.
+bool search_holds_again(search_t *s, candidate_t *candidate);
 // The same on one deal.
 bool search_holds_on(search_t *s, const candidate_t *candidate, const deal_t *deal);
 // Tries every form of the outputs that attributes depend on, determines the others, and keeps the

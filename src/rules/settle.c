@@ -5,9 +5,9 @@
 // units, three of which two are empty, and parts of single items, so that every boundary (or those
 // near the ends and in the middle) is tried. Every hypothesis about an output (cut along a dim,
 // whole, sum, max, min, product, merged by log-sum-exp with its partner) must hold on all of them:
-// on the first for all sets of values, on the last for one, on the others for two. Of several that
-// do, the first in this order is taken. That is at most 36 executions; candidates that fail mostly
-// fail before the first (shapes) or behind it.
+// on the first for all sets of values, on the second for two, on the others for one. Of several
+// that do, the first in this order is taken. That is at most 31 executions; candidates that fail
+// mostly fail before the first (shapes) or behind it.
 #include "base/dtype.h"
 #include "base/status.h"
 #include "rules/search.h"
@@ -19,6 +19,8 @@ static const deal_t DEALS[] = {
     {.parts = 2, .unit = 2, .weights = UNEVEN, .id = 3},
     {.parts = 3, .unit = 1, .weights = EMPTY, .id = 4},
 };
+// Sets of values on each.
+static const int32_t DEAL_SETS[] = {TRIAL_SETS, 2, 1, 1};
 static const deal_t CARDS = {.parts = 2, .unit = 1, .alternate = true, .id = 5};
 enum { FINE = 6 };  // and more: the number of items is added
 enum { DEAL_COUNT = sizeof DEALS / sizeof *DEALS, FINE_PARTS = 5 };
@@ -33,8 +35,8 @@ bool search_candidate(search_t *s, shoal_arena_t *arena, candidate_t *out) {
   return false;
 }
 
-int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, int32_t count,
-                     shoal_way_operand_t forms[SEARCH_MAX_FORMS]) {
+int32_t search_forms(int32_t dim, int64_t length, int64_t items, search_shapes_t shapes,
+                     int32_t count, shoal_way_operand_t forms[SEARCH_MAX_FORMS]) {
   if (items < 2 || length < items || length % items) return 0;
   int64_t each = length / items;
   int32_t added = 0;
@@ -42,7 +44,7 @@ int32_t search_forms(int32_t dim, int64_t length, int64_t items, bool repeats, i
     for (int64_t repeat = 1; repeat <= each; ++repeat) {
       if (each % repeat) continue;
       int32_t kind = repeat == 1 ? 0 : repeat == each ? 1 : 2;
-      if (kind != pass || (kind && !repeats) || count + added == SEARCH_MAX_FORMS) continue;
+      if (kind != pass || kind > (int32_t)shapes || count + added == SEARCH_MAX_FORMS) continue;
       forms[count + added++] = search_cut(dim, each / repeat, repeat);
     }
   }
@@ -100,7 +102,8 @@ static void output_forms(const search_t *s, const candidate_t *c, int32_t output
       for (int32_t d = 0; d < shape->rank; ++d) {
         if ((shape->dims[d] == c->items) != (pass == 0) || out->count > SEARCH_MAX_FORMS - 16)
           continue;
-        out->count += search_forms(d, shape->dims[d], c->items, true, out->count, out->items);
+        out->count +=
+            search_forms(d, shape->dims[d], c->items, SEARCH_BOTH, out->count, out->items);
       }
     }
     if (out->count > SEARCH_MAX_FORMS - 6) out->count = SEARCH_MAX_FORMS - 6;
@@ -177,16 +180,8 @@ static bool holds_on_splits(search_t *s, const candidate_t *c) {
   return true;
 }
 
-static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
-  int64_t items = dealt(s, c);
-  for (int32_t i = 0; !quick && i < DEAL_COUNT; ++i) {
-    if (items == 0 && DEALS[i].weights) continue;
-    if (DEALS[i].unit > 1 && items < 3) continue;
-    const int32_t sets = s->trial->set_count, most = i == 0 ? TRIAL_SETS : 2;
-    if (!filter(s, c, &DEALS[i], sets < most ? sets : most)) return false;
-  }
-  if (items == 0) return holds_on_splits(s, c);
-  // Single items, or three of them between large parts.
+// Single items, or three of them between large parts.
+static bool holds_item_by_item(search_t *s, const candidate_t *c, int64_t items) {
   const int64_t weights[FINE_PARTS] = {1, (items - 3) / 2, 1, items - 3 - (items - 3) / 2, 1};
   bool few = items <= TRIAL_MAX_PARTS;
   const deal_t fine = {.parts = few ? items : FINE_PARTS,
@@ -196,6 +191,28 @@ static bool holds_on_deals(search_t *s, const candidate_t *c, bool quick) {
   return filter(s, c, &fine, 1);
 }
 
+typedef enum thoroughness { ROUGHLY, QUICKLY, FULLY } thoroughness_t;
+
+static bool holds_on_deals(search_t *s, const candidate_t *c, thoroughness_t how) {
+  int64_t items = dealt(s, c);
+  if (how == ROUGHLY) return filter(s, c, &DEALS[0], 1);
+  for (int32_t i = 0; how == FULLY && i < DEAL_COUNT; ++i) {
+    if (items == 0 && DEALS[i].weights) continue;
+    if (DEALS[i].unit > 1 && items < 3) continue;
+    const int32_t sets = s->trial->set_count, most = items == 0 && i > 0 ? 1 : DEAL_SETS[i];
+    if (!filter(s, c, &DEALS[i], sets < most ? sets : most)) return false;
+  }
+  return items == 0 ? holds_on_splits(s, c) : holds_item_by_item(s, c, items);
+}
+
+// The outputs are what the candidate says and nothing else.
+static void give_outputs(search_t *s, const candidate_t *c) {
+  for (int32_t o = 0; o < s->trial->output_count; ++o) {
+    s->forms[o].count = 1;
+    s->forms[o].items[0] = c->operands[s->trial->input_count + o];
+  }
+}
+
 // Does it hold when the items are dealt like cards?
 static bool holds_in_any_order(search_t *s, const candidate_t *c) {
   if (c->items < 2) return false;
@@ -203,10 +220,7 @@ static bool holds_in_any_order(search_t *s, const candidate_t *c) {
     const shoal_way_operand_t *o = &c->operands[i];
     if (o->before || o->after || o->dealt_by_items) return false;
   }
-  for (int32_t o = 0; o < s->trial->output_count; ++o) {
-    s->forms[o].count = 1;
-    s->forms[o].items[0] = c->operands[s->trial->input_count + o];
-  }
+  give_outputs(s, c);
   return filter(s, c, &CARDS, 1);
 }
 
@@ -223,35 +237,32 @@ static bool agree_on_merging(const search_t *s, forms_t *forms) {
   return is_lse(&forms[0].items[0]) && is_lse(&forms[1].items[0]);
 }
 
-static bool settle(search_t *s, candidate_t *c, bool quick) {
+static bool settle(search_t *s, candidate_t *c, thoroughness_t how) {
   trial_t *trial = s->trial;
   bool good = false, only_sum = false;
   for (int32_t i = 0; i < trial->input_count; ++i) {
     only_sum |= c->operands[i].kind == SHOAL_OPERAND_PARTIAL;
   }
   for (int32_t o = 0; o < trial->output_count; ++o) output_forms(s, c, o, only_sum, &s->forms[o]);
-  if (!holds_on_deals(s, c, quick) || !agree_on_merging(s, s->forms)) return false;
+  if (!holds_on_deals(s, c, how) || !agree_on_merging(s, s->forms)) return false;
   for (int32_t o = 0; o < trial->output_count; ++o) {
     c->operands[trial->input_count + o] = s->forms[o].items[0];
     good |= s->forms[o].items[0].kind != SHOAL_OPERAND_WHOLE;
   }
-  if (good && !quick) c->any_order = holds_in_any_order(s, c);
+  if (good && how == FULLY) c->any_order = holds_in_any_order(s, c);
   return good && !trial->error;
 }
 
 bool search_settle(search_t *s, candidate_t *c) {
-  return settle(s, c, false);
+  return settle(s, c, FULLY);
+}
+
+bool search_settle_roughly(search_t *s, candidate_t *c) {
+  return settle(s, c, ROUGHLY);
 }
 
 bool search_settle_quickly(search_t *s, candidate_t *c) {
-  return settle(s, c, true);
-}
-
-static void give_outputs(search_t *s, const candidate_t *c) {
-  for (int32_t o = 0; o < s->trial->output_count; ++o) {
-    s->forms[o].count = 1;
-    s->forms[o].items[0] = c->operands[s->trial->input_count + o];
-  }
+  return settle(s, c, QUICKLY);
 }
 
 bool search_holds_on(search_t *s, const candidate_t *c, const deal_t *deal) {
@@ -274,12 +285,26 @@ bool search_holds(search_t *s, candidate_t *c, int64_t most) {
   }
   for (int32_t i = 0; i < DEAL_COUNT; ++i) {
     if (items == 0 && DEALS[i].weights) continue;
-    if (!filter(s, c, &DEALS[i], trial->set_count < 2 ? 1 : 2)) return false;
+    const int32_t sets = i == 0 || trial->set_count < 2 ? trial->set_count : 2;
+    if (!filter(s, c, &DEALS[i], sets)) return false;
   }
   if (items == 0) return true;
   const int64_t room = MOST_BYTES / bytes + 1, limit = most < room ? most : room;
   const deal_t fine = {.parts = items < limit ? items : limit, .unit = 1};
   if (!filter(s, c, &fine, 1)) return false;
+  if (c->any_order) c->any_order = holds_in_any_order(s, c);
+  return true;
+}
+
+bool search_holds_again(search_t *s, candidate_t *c) {
+  const int64_t items = dealt(s, c);
+  give_outputs(s, c);
+  for (int32_t i = 0; i < 3; ++i) {
+    const int32_t sets = i == 0 && s->trial->set_count > 1 ? 2 : 1;
+    if (DEALS[i].unit > 1 && items < 3) continue;
+    if (!filter(s, c, &DEALS[i], sets)) return false;
+  }
+  if (items > 0 && !holds_item_by_item(s, c, items)) return false;
   if (c->any_order) c->any_order = holds_in_any_order(s, c);
   return true;
 }
@@ -298,7 +323,7 @@ static bool try_outputs(search_t *s, candidate_t *c, int32_t output) {
   shoal_way_operand_t forms[SEARCH_MAX_FORMS];
   for (int32_t d = 0; c->items && d < shape->rank; ++d) {
     if (!s->has_sizes && shape->dims[d] != c->items) continue;
-    count += search_forms(d, shape->dims[d], c->items, s->has_sizes, count, forms);
+    count += search_forms(d, shape->dims[d], c->items, s->shapes, count, forms);
   }
   c->decided[output] = true;
   bool found = false;

@@ -154,7 +154,7 @@ static void try_leader(slide_t *slide, int32_t leader, candidate_t *best) {
     if (s->trial->error || !search_candidate(s, &s->trial->arena, &slide->candidate)) return;
     if (!set_out(slide, variant & 1, (halo_t)(variant / 2)) || is_known(slide)) continue;
     if (rest_of(slide) >= slide->best_price) continue;
-    if (!search_settle_quickly(s, &slide->candidate) || !shrink_all(slide)) continue;
+    if (!search_settle_roughly(s, &slide->candidate) || !shrink_all(slide)) continue;
     if (price(slide) >= slide->best_price || !search_settle(s, &slide->candidate)) continue;
     slide->best_price = price(slide);
     *best = slide->candidate;

@@ -111,36 +111,41 @@ static bool is_native(const shoal_op_t *op) {
   return strncmp(op->name, "shoal.", strlen("shoal.")) == 0;
 }
 
-shoal_status_t shoal_rules_discover_here(const shoal_call_t *call, shoal_executor_t executor,
-                                         shoal_allocator_t allocator, shoal_arena_t *arena,
-                                         shoal_keyed_rule_t *out) {
+shoal_status_t shoal_rules_discover_here(const shoal_call_t *call,
+                                         const shoal_rules_second_t *second,
+                                         shoal_executor_t executor, shoal_allocator_t allocator,
+                                         shoal_arena_t *arena, shoal_keyed_rule_t *out) {
   shoal_rule_t rule;
   SHOAL_RETURN_IF_ERROR(shoal_rules_discover(call, executor, allocator, arena, &rule));
   out->way_count = rule.way_count;
   out->ways = rule.ways;
   out->note = rule.note;
+  if (second && out->way_count > 0) {
+    SHOAL_RETURN_IF_ERROR(shoal_rules_verify_second(second, executor, allocator, arena, out));
+  }
   if (is_native(call->op) || out->way_count == 0) return NULL;
-  return shoal_rules_verify(call, out->key, executor, allocator, arena, out);
+  return shoal_rules_verify(call, executor, allocator, arena, out);
 }
 
 static shoal_status_t discover(shoal_rules_t *rules, const shoal_call_t *call,
-                               shoal_keyed_rule_t *out) {
+                               const shoal_rules_second_t *second, shoal_keyed_rule_t *out) {
   const bool apart = call->op->kernel && !is_native(call->op) &&
                      rules->executor.execute == shoal_executor_reference(NULL).execute;
   return (apart ? shoal_rules_discover_apart : shoal_rules_discover_here)(
-      call, rules->executor, rules->allocator, &rules->arena, out);
+      call, second, rules->executor, rules->allocator, &rules->arena, out);
 }
 
 // Which rules come with the build is only said of ops that the build has kernels of.
 static shoal_status_t make_rule(shoal_rules_t *rules, const shoal_call_t *call,
-                                shoal_keyed_rule_t *out) {
+                                const shoal_rules_second_t *second, shoal_keyed_rule_t *out) {
   if (call->op->kernel && !rules->ignores_shipped) {
     SHOAL_RETURN_IF_ERROR(shoal_rules_find_shipped(call, &rules->arena, out));
   }
-  return out->shipped ? NULL : discover(rules, call, out);
+  return out->shipped ? NULL : discover(rules, call, second, out);
 }
 
-shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call, const char *key,
+shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call,
+                                  const shoal_rules_second_t *second, const char *key,
                                   const shoal_keyed_rule_t **out_rule) {
   uint64_t hash = shoal_hash_string(SHOAL_HASH_START, key), at = hash;
   key_entry_t *entry;
@@ -154,7 +159,7 @@ shoal_status_t shoal_rules_of_key(shoal_rules_t *rules, const shoal_call_t *call
         !(entry->rule.attrs = shoal_attrs_copy(call->op, call->attrs, arena))) {
       return SHOAL_OOM();
     }
-    SHOAL_RETURN_IF_ERROR(make_rule(rules, call, &entry->rule));
+    SHOAL_RETURN_IF_ERROR(make_rule(rules, call, second, &entry->rule));
     if (!reserve(&rules->keys, arena) || !SHOAL_PUSH(arena, &rules->known, entry))
       return SHOAL_OOM();
     entry->hash = hash;

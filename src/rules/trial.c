@@ -5,10 +5,11 @@
 // a lack of memory is an error.
 #include "rules/trial.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/philox.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "op/operands.h"
 
@@ -27,32 +28,54 @@ bool trial_allocated(trial_t *trial, const void *memory) {
 
 // ---- guards ------------------------------------------------------------------------------------
 
-enum { GUARD = 64, GUARD_BYTE = 0xa5 };
+// Guards are large numbers in every type, so that what is read there shows. Tensors begin at
+// multiples of 8 or 16 bytes, as it comes: no kernel may depend on that.
+enum { GUARD = 64, GUARD_BYTE = 0x7f, OTHER_BYTE = 0x21 };
 
 bool trial_alloc(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out) {
   *out = (shoal_tensor_t){.dtype = type->dtype, .shape = type->shape};
   const size_t bytes = shoal_tensor_bytes(out);
-  if (bytes > SIZE_MAX - GUARD) return false;
-  char *data = shoal_arena_alloc(arena, 1, bytes + GUARD);
-  if (data) memset(data + bytes, GUARD_BYTE, GUARD);
+  if (bytes > SIZE_MAX - 2 * GUARD - 8) return false;
+  char *data = shoal_arena_alloc(arena, 1, bytes + 2 * GUARD + 8);
+  if (!data) return false;
+  data += GUARD + ((uintptr_t)data / 16 % 2) * 8;
   out->data = data;
-  return data;
+  memset(data - GUARD, GUARD_BYTE, GUARD);
+  memset(data + bytes, GUARD_BYTE, GUARD);
+  return true;
+}
+
+void trial_change_guards(const shoal_tensor_t *tensor, bool other) {
+  char *data = tensor->data;
+  memset(data - GUARD, other ? OTHER_BYTE : GUARD_BYTE, GUARD);
+  memset(data + shoal_tensor_bytes(tensor), other ? OTHER_BYTE : GUARD_BYTE, GUARD);
 }
 
 shoal_status_t trial_guarded(const trial_t *trial, const shoal_tensor_t *tensors) {
   static const char guard[GUARD] = {[0 ... GUARD - 1] = (char)GUARD_BYTE};
   for (int32_t i = 0; i < trial->output_count; ++i) {
     const shoal_tensor_t *tensor = &tensors[trial->input_count + i];
-    const char *behind = (const char *)tensor->data + shoal_tensor_bytes(tensor);
-    if (memcmp(behind, guard, GUARD) == 0) continue;
+    const char *data = tensor->data;
+    const bool behind = memcmp(data + shoal_tensor_bytes(tensor), guard, GUARD) != 0;
+    if (!behind && memcmp(data - GUARD, guard, GUARD) == 0) continue;
     const bool silent = shoal_status_silence(false);  // this one is read
     shoal_status_t status = SHOAL_ERROR_HINT(
         INVALID_ARGUMENT, "its kernel must keep to the shapes that its infer gives",
-        "%s writes behind the end of its output number %d", trial->op->name, i);
+        "%s writes %s of its output number %d", trial->op->name,
+        behind ? "behind the end" : "before the beginning", i);
     shoal_status_silence(silent);
     return status;
   }
   return NULL;
+}
+
+// Of all inputs.
+static uint64_t hash_inputs(const trial_t *trial, const shoal_tensor_t *tensors) {
+  uint64_t hash = SHOAL_HASH_START;
+  for (int32_t i = 0; i < trial->input_count; ++i) {
+    hash = shoal_hash_bytes(hash, tensors[i].data, shoal_tensor_bytes(&tensors[i]));
+  }
+  return hash;
 }
 
 // ---- preparing ---------------------------------------------------------------------------------
@@ -187,13 +210,16 @@ static void split_input(const shoal_tensor_t *whole, int32_t input, int32_t set,
                         int64_t index, const shoal_tensor_t *out) {
   const uint64_t step = (uint64_t)((deal->salt * TRIAL_SETS + set) * TRIAL_MAX_PARTS + deal->parts);
   const bool last = index == deal->parts - 1;
-  for (int64_t i = 0; i < shoal_shape_count(&out->shape); ++i) {
-    double value = last ? shoal_dtype_load(out->dtype, whole->data, i) : 0;
+  const int64_t count = shoal_shape_count(&out->shape);
+  uint32_t words[TRIAL_MAX_PARTS][4] = {{0}};
+  for (int64_t i = 0; i < count; ++i) {
+    const double all = shoal_dtype_load(out->dtype, whole->data, i);
+    double value = last ? all : 0;
     for (int64_t k = last ? 0 : index; k < (last ? index : index + 1); ++k) {
-      uint32_t word =
-          shoal_philox_word(UINT64_C(0x5a11), (uint64_t)(input * 8 + k + 1), step, (uint64_t)i);
-      double draw = 4 * shoal_philox_uniform(word) - 2;
-      value = last ? value - draw : draw;
+      const uint64_t key = UINT64_C(0x5a11) ^ (uint64_t)(input * 8 + k + 1);
+      const double draw = 4 * shoal_philox_uniform(trial_word(key, step, i, words[k])) - 2;
+      const double scaled = draw * (1 + fabs(all));  // of the size of what is split
+      value = last ? value - scaled : scaled;
     }
     shoal_dtype_store(out->dtype, out->data, i, value);
   }
@@ -234,11 +260,17 @@ bool trial_execute(trial_t *trial, const shoal_way_t *way, const deal_t *deal, i
                        .inputs = part->types,
                        .outputs = part->types + ins,
                        .attrs = part->attrs};
+  const uint64_t before = trial->trusted ? 0 : hash_inputs(trial, part->tensors);
   if (!trial_passed(trial, trial->executor.execute(trial->executor.self, &call, part->tensors,
                                                    part->tensors + ins))) {
     return false;
   }
   shoal_status_t overran = trial_guarded(trial, part->tensors);
+  if (!overran && !trial->trusted && before != hash_inputs(trial, part->tensors)) {
+    const bool silent = shoal_status_silence(false);
+    overran = SHOAL_ERROR(INVALID_ARGUMENT, "%s changes its inputs", trial->op->name);
+    shoal_status_silence(silent);
+  }
   if (!overran) return true;
   if (!trial->error)
     trial->error = overran;

@@ -9,6 +9,7 @@
 #ifndef SHOAL_RULES_TRIAL_H_
 #define SHOAL_RULES_TRIAL_H_
 
+#include "base/philox.h"
 #include "rules/rules.h"
 
 #define TRIAL_MAX_PARTS 12
@@ -28,8 +29,10 @@ typedef struct trial {
       *sets[TRIAL_SETS];        // likewise: what holds for one draw of values may not for another
   double *largest[TRIAL_SETS];  // by output: the largest finite magnitude
   int32_t set_count, set;       // how many there are; the one in use
+  int32_t most_sets;            // no more are drawn
   boxes_entry_t **boxes;        // by operand: those made so far; NULL: none are kept
   int64_t executions, limit;    // parts executed so far; no more than `limit` are
+  bool trusted;                 // a native op, which leaves its inputs alone
   const char *note;             // why nothing that is found could be right; NULL: it may be
   shoal_status_t error;         // memory ran short, or the op wrote where it must not: it ends
 } trial_t;
@@ -51,16 +54,31 @@ typedef struct trial_part {
   shoal_tensor_t *tensors;
 } trial_part_t;
 
-// Runs the call whole on random data. Fails when it cannot be executed at all.
+// Runs the call whole on at most `sets` sets of random data (TRIAL_SETS: all there are). Fails when
+// it cannot be executed at all.
 SHOAL_MUST_USE shoal_status_t trial_init(const shoal_call_t *call, shoal_executor_t executor,
-                                         shoal_allocator_t allocator, trial_t *out_trial);
+                                         shoal_allocator_t allocator, int32_t sets,
+                                         trial_t *out_trial);
 void trial_deinit(trial_t *trial);
 
-// A tensor with a guard behind its elements; false when memory is short.
+// A tensor with guards before and behind its elements; false when memory is short.
 bool trial_alloc(shoal_arena_t *arena, const shoal_type_t *type, shoal_tensor_t *out_tensor);
+// Gives a tensor other guards, or those it had: what a kernel makes must not depend on them.
+void trial_change_guards(const shoal_tensor_t *tensor, bool other);
 // Whether all outputs among the operands have their guards still: an error names the op and the
 // output.
 SHOAL_MUST_USE shoal_status_t trial_guarded(const trial_t *trial, const shoal_tensor_t *tensors);
+
+// Word `index` of a stream of random words, which is read from its beginning: four are made at a
+// time, and the last ones kept in `words`.
+static inline uint32_t trial_word(uint64_t key, uint64_t step, int64_t index, uint32_t words[4]) {
+  if (index % 4 == 0) {
+    shoal_philox4x32(
+        (uint32_t[4]){(uint32_t)(index / 4), 0, (uint32_t)step, (uint32_t)(step >> 32)},
+        (uint32_t[2]){(uint32_t)key, (uint32_t)(key >> 32)}, words);
+  }
+  return words[index % 4];
+}
 
 static inline const shoal_tensor_t *trial_whole(const trial_t *trial, int32_t operand) {
   return &trial->sets[trial->set][operand];

@@ -33,33 +33,88 @@ static bool keeps_its_size(const symbols_t *s, int32_t symbol) {
   return false;
 }
 
-shoal_status_t shoal_rules_vary(const shoal_call_t *call, uint64_t seed, shoal_arena_t *arena,
-                                shoal_call_t *out_call, bool *out_found) {
-  draws_t draws = {.seed = seed};
+// How many sizes may be chosen: the symbols, or the atoms of a reshape.
+static int32_t free_sizes(const symbols_t *s) {
+  return s->regroup.count ? s->regroup.count : s->symbol_count;
+}
+
+static int64_t real_size(const symbols_t *s, int32_t i) {
+  return s->regroup.count ? s->regroup.real[i] : s->symbols[i].real;
+}
+
+// The slots' numbers for free sizes s->sizes. `small`: the slots of a reshape's small shapes.
+static const int64_t *free_values(symbols_t *s, const int64_t *small) {
+  if (!s->regroup.count) return symbols_values(s, s->sizes);
+  regroup_t sized = s->regroup;
+  memcpy(sized.real, s->sizes, sizeof *sized.real * (size_t)sized.count);
+  for (int32_t i = 0; i < s->slot_count; ++i) s->values[i] = regroup_lift(&sized, small[i]);
+  return s->values;
+}
+
+// The call as it was tried last.
+static shoal_call_t tried_call(const symbols_t *s) {
+  return (shoal_call_t){.op = s->op,
+                        .input_count = s->input_count,
+                        .output_count = s->operand_count - s->input_count,
+                        .inputs = s->tried_types,
+                        .outputs = s->tried_types + s->input_count,
+                        .attrs = s->tried_attrs};
+}
+
+static shoal_status_t find_free(const shoal_call_t *call, shoal_arena_t *arena, symbols_t **out,
+                                const int64_t **out_small) {
   symbols_t *s = SHOAL_NEW(arena, symbols_t, 1);
-  *out_found = false;
   if (!s) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(symbols_find(call, arena, s));
+  *out = s;
+  *out_small = shoal_arena_copy(arena, s->values, (size_t)s->slot_count, sizeof *s->values);
+  return *out_small || s->slot_count == 0 ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t take_error(symbols_t *s) {
+  shoal_status_t error = s->error;
+  s->error = NULL;
+  return error;
+}
+
+shoal_status_t shoal_rules_vary(const shoal_call_t *call, uint64_t seed, shoal_arena_t *arena,
+                                shoal_call_t *out_call, bool *out_found) {
+  enum { DRAWS = 16 };  // some sizes are refused: windows that do not fit
+  draws_t draws = {.seed = seed};
+  const int64_t *small = NULL;
+  symbols_t *s = NULL;
+  *out_found = false;
   *out_call = *call;
-  if (s->regroup.count || s->symbol_count == 0) return NULL;
-  for (int32_t i = 0; i < s->symbol_count; ++i) {
-    s->sizes[i] = keeps_its_size(s, i) ? s->symbols[i].real
-                  : s->symbols[i].slid ? draw(&draws, 2, 14)
-                                       : draw_size(&draws);
+  SHOAL_RETURN_IF_ERROR(find_free(call, arena, &s, &small));
+  for (int32_t k = 0; k < DRAWS && free_sizes(s) > 0; ++k) {
+    for (int32_t i = 0; i < free_sizes(s); ++i) {
+      s->sizes[i] = s->regroup.count       ? draw(&draws, 1, 5)
+                    : keeps_its_size(s, i) ? s->symbols[i].real
+                    : s->symbols[i].slid   ? draw(&draws, 2, 14)
+                                           : draw_size(&draws);
+    }
+    if (symbols_accepts(s, free_values(s, small))) {
+      *out_call = tried_call(s);
+      *out_found = true;
+      return NULL;
+    }
+    if (s->error) return take_error(s);
   }
-  if (!symbols_accepts(s, symbols_values(s, s->sizes))) {
-    shoal_status_t error = s->error;
-    s->error = NULL;
-    return error;
-  }
-  *out_call = (shoal_call_t){.op = call->op,
-                             .input_count = s->input_count,
-                             .output_count = s->operand_count - s->input_count,
-                             .inputs = s->tried_types,
-                             .outputs = s->tried_types + s->input_count,
-                             .attrs = s->tried_attrs};
-  *out_found = true;
   return NULL;
+}
+
+shoal_status_t shoal_rules_resize(const shoal_call_t *call, int32_t which, int64_t size,
+                                  shoal_arena_t *arena, shoal_resized_t *out_resized) {
+  const int64_t *small = NULL;
+  symbols_t *s = NULL;
+  *out_resized = (shoal_resized_t){0};
+  SHOAL_RETURN_IF_ERROR(find_free(call, arena, &s, &small));
+  if (which >= free_sizes(s)) return NULL;
+  for (int32_t i = 0; i < free_sizes(s); ++i) s->sizes[i] = i == which ? size : real_size(s, i);
+  out_resized->exists = true;
+  out_resized->accepted = symbols_accepts(s, free_values(s, small));
+  out_resized->call = tried_call(s);
+  return take_error(s);
 }
 
 shoal_status_t shoal_rules_try(const shoal_call_t *call, const shoal_rule_t *rule, int64_t parts,
@@ -70,7 +125,8 @@ shoal_status_t shoal_rules_try(const shoal_call_t *call, const shoal_rule_t *rul
   trial_t trial;
   *out_tried = (shoal_tried_t){.wrong = -1};
   if (parts > TRIAL_MAX_PARTS) return SHOAL_ERROR(INVALID_ARGUMENT, "too many parts");
-  shoal_status_t status = trial_init(call, shoal_executor_reference(&allocator), allocator, &trial);
+  shoal_status_t status =
+      trial_init(call, shoal_executor_reference(&allocator), allocator, TRIAL_SETS, &trial);
   search_t s = {.trial = &trial, .operand_count = trial.input_count + trial.output_count};
   if (!status && !search_init(&s)) status = SHOAL_OOM();
   for (int32_t i = 0; !status && !trial.note && i < rule->way_count; ++i) {

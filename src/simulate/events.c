@@ -200,6 +200,7 @@ static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party, double 
   shoal_sim_transfer_t *transfer;
   SHOAL_RETURN_IF_ERROR(shoal_sim_traffic_find(&run->traffic, channel, queue->variant, party.actor,
                                                use, flows, &transfer));
+  const bool sends = mine->sends || transfer->load->unseen;
   if (!mine->receives) {
     *out_done = true;
     if (!SHOAL_PUSH(sim->arena, &transfer->lazy, party.actor)) return SHOAL_OOM();
@@ -208,9 +209,9 @@ static shoal_status_t start_reshard(run_t *run, shoal_sim_party_t party, double 
     return NULL;
   } else {
     if (!SHOAL_PUSH(sim->arena, &transfer->blocked, party)) return SHOAL_OOM();
-    if (!mine->sends && transfer->awaited == 0) begin_work(run, party);  // it is under way
+    if (!sends && transfer->awaited == 0) begin_work(run, party);  // it is under way
   }
-  if (!mine->sends || --transfer->awaited > 0) return NULL;
+  if (!sends || --transfer->awaited > 0) return NULL;
   return start_transfer(run, transfer);
 }
 

@@ -32,9 +32,11 @@ static shoal_status_t make_load(shoal_sim_traffic_t *traffic, int32_t channel, i
   shoal_sim_use_t *uses = SHOAL_NEW(sim->arena, shoal_sim_use_t, most);
   if (!uses) return SHOAL_OOM();
   int64_t count = 0, kept = 0;
+  int32_t receivers = 0;
   for (int64_t a = 0; a < sim->actor_count; ++a) {
     if (traffic->meetings[channel][a] != meeting) continue;
     out_load->senders += flows[a].sends;
+    receivers += flows[a].receives;
     if (flows[a].latency > out_load->latency) out_load->latency = flows[a].latency;
     for (int way = 0; way < SHOAL_SIM_WAYS; ++way) {
       double seconds[SHOAL_SIM_RESOURCES];
@@ -45,6 +47,9 @@ static shoal_status_t make_load(shoal_sim_traffic_t *traffic, int32_t channel, i
       }
     }
   }
+  // Only some ranks of an actor are looked at: those that send may be others (channel.c).
+  out_load->unseen = out_load->senders == 0;
+  if (out_load->unseen) out_load->senders = receivers;
   // Actors of one site use its cards together: their seconds add up.
   for (int64_t i = 0; i < count; ++i) traffic->crowds[uses[i].resource] += uses[i].demand;
   for (int64_t i = 0; i < count; ++i) {

@@ -12,6 +12,7 @@ typedef struct shoal_sim_use {
 // The cost of one use of a channel, for micro-batches of one size.
 typedef struct shoal_sim_load {
   int32_t senders;  // actors
+  bool unseen;      // the ranks looked at only receive: whoever receives counts as a sender
   double seconds;   // of data, at full speed
   double latency;
   int64_t use_count;

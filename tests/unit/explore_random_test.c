@@ -99,9 +99,31 @@ static void test_decisions_parse_back(void **state) {
   end(&f);
 }
 
+// So do optimizers and words that switch something on.
+static void test_words_parse_back(void **state) {
+  (void)state;
+  static const char *const heads[] = {
+      "seed=1 ranks=2 none",
+      "seed=1 ranks=2 adam clipped",
+      "seed=1 ranks=2 lion averaged",
+      "seed=1 ranks=2 lamb scaled",
+      "seed=1 ranks=2 adafactor eval opaque",
+      "seed=1 ranks=2 muon eval untrained guarded processes opaque clipped averaged scaled"};
+  fixture_t f;
+  begin(&f, false);
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; ++i) {
+    const char *text = shoal_arena_printf(&f.arena, "%s; i0=f64[5,3]", heads[i]), *printed;
+    shoal_random_case_t c;
+    assert_ok(shoal_random_case_parse(text, f.registry, &f.arena, &c));
+    assert_ok(shoal_random_case_print(&c, &f.arena, &printed));
+    assert_string_equal(printed, text);
+  }
+  end(&f);
+}
+
 // A bf16 sum that nearly cancels: halves that are rounded before they are joined miss by more than
-// the one-device run. Which data is unlucky is looked for, not assumed.
-static void test_rounding_is_excused(void **state) {
+// the one-device run does, on some data. What rounding does to the terms is allowed for.
+static void test_rounding_is_allowed(void **state) {
   (void)state;
   fixture_t f;
   begin(&f, false);
@@ -111,20 +133,10 @@ static void test_rounding_is_excused(void **state) {
       shoal_random_case_parse("seed=1 ranks=2 none; i0=bf16[7,2]; s0=bf16[7,2]; "
                               "v0=einsum(i0,s0){equation=\"ab,ab->\"}; mesh data=2; pin s0 data:0",
                               f.registry, &f.arena, &c));
-  int unlucky = 0, excused = 0;
   for (c.seed = 1; c.seed <= 200; ++c.seed) {
     shoal_check_report_t report;
-    shoal_status_t status = shoal_random_case_check(&c, f.registry, &options, &report);
-    if (!status) continue;
-    assert_int_equal(shoal_status_code(status), SHOAL_MISMATCH);
-    assert_true(report.step == SHOAL_CHECK_VALUES && report.excess > 1);
-    shoal_status_free(status);
-    ++unlucky;
-    excused += shoal_random_case_was_rounding(&c, f.registry, &options, &report);
+    assert_ok(shoal_random_case_check(&c, f.registry, &options, &report));
   }
-  print_message("%d of 200 unlucky, %d excused\n", unlucky, excused);
-  assert_true(unlucky > 0 && unlucky < 30);
-  assert_true(excused > unlucky / 2);
   end(&f);
 }
 
@@ -333,8 +345,9 @@ static void test_other_words_are_another_failure(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_seeds_parse_back),
+      cmocka_unit_test(test_words_parse_back),
       cmocka_unit_test(test_decisions_parse_back),
-      cmocka_unit_test(test_rounding_is_excused),
+      cmocka_unit_test(test_rounding_is_allowed),
       cmocka_unit_test(test_a_fault_is_not_excused),
       cmocka_unit_test(test_what_other_data_confirms_is_not_excused),
       cmocka_unit_test(test_only_values_are_excused),

@@ -91,6 +91,33 @@ static void bad_attribute(void **state) {
   expect_error(model, __LINE__ - 1, SHOAL_INVALID_ARGUMENT, "slope");
 }
 
+// A default that is not 0 does not take a 0 that is given for itself.
+static void zeros_are_given(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  const shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(2, 3));
+  shoal_value_t values;
+  shoal_clamp(g, x, 0, 6);
+  shoal_variance(g, x, SHOAL_SHAPE(1), 0);
+  shoal_top_k(g, x, 2, 1, 0, &values, NULL);
+  shoal_diagonal(g, x, 0, 1);
+  assert_ok(shoal_model_status(model));
+  static const char *const names[] = {"min", "correction", "largest", "rows"};
+  for (int32_t n = 0; n < 4; ++n) {
+    const shoal_node_t *node = &g->nodes.items[n];
+    int32_t a = 0;
+    while (strcmp(node->op->attrs[a].name, names[n]) != 0) ++a;
+    assert_true(node->op->attrs[a].stated);
+    if (node->op->attrs[a].kind == SHOAL_ATTR_REAL) {
+      assert_true(node->attrs[a].f == 0);
+    } else {
+      assert_int_equal(node->attrs[a].i, 0);
+    }
+  }
+  shoal_model_free(model);
+}
+
 static void value_of_another_graph(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -394,6 +421,7 @@ int main(void) {
       cmocka_unit_test(questions),
       cmocka_unit_test(too_many_inputs_and_outputs),
       cmocka_unit_test(bad_attribute),
+      cmocka_unit_test(zeros_are_given),
       cmocka_unit_test(value_of_another_graph),
       cmocka_unit_test(null_values),
       cmocka_unit_test(bad_names),

@@ -181,6 +181,13 @@ static void refused(void **state) {
   (void)shoal_nn_l1_loss(g, x, t, NULL);
   assert_error(INVALID_ARGUMENT, "target must have shape [3]", shoal_model_status(model));
   shoal_model_free(model);
+  const shoal_loss_options_t options = {.reduction = (shoal_reduction_t)9};
+  model = new_model(0);
+  g = shoal_model_graph(model, "f");
+  x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(3));
+  (void)shoal_nn_mse_loss(g, x, x, &options);
+  assert_error(INVALID_ARGUMENT, "there is no reduction 9", shoal_model_status(model));
+  shoal_model_free(model);
 }
 
 int main(void) {

@@ -166,7 +166,8 @@ static int yields_both(const shoal_op_t *op, const char *text) {
 static void which_ops_split(void **state) {
   (void)state;
   // One node for both gradients: it counts as an input gradient, and nothing can be put off.
-  static const char *const joint[] = {"shoal.layer_norm", "shoal.rms_norm", "shoal.attention"};
+  static const char *const joint[] = {"shoal.layer_norm", "shoal.rms_norm", "shoal.batch_norm",
+                                      "shoal.group_norm", "shoal.attention"};
   static const char *const apart[] = {"shoal.matmul", "shoal.einsum", "shoal.conv", "shoal.mul"};
   shoal_registry_t *registry;
   assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));

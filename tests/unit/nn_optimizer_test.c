@@ -4,6 +4,7 @@
 
 #include "graph_support.h"
 #include "shoal/nn.h"
+#include "shoal/ops.h"
 
 enum { N = 3 };
 
@@ -160,6 +161,41 @@ static void nesterov(void **state) {
   shoal_model_free(model);
 }
 
+static void dampening(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t w_value, loss = build(g, &w_value);
+  shoal_minimize_sgd(
+      g, loss, &(shoal_sgd_t){.lr = 0.25, .momentum = 0.9, .weight_decay = 0.1, .dampening = 0.3});
+  shoal_interpreter_t *in = start(model);
+  double w[N] = {0.5, 0.5, 0.5}, m[N] = {0}, x[N];
+  for (int step = 1; step <= 4; ++step) {
+    feed_step(in, step, x);
+    for (int i = 0; i < N; ++i) {
+      double slope = x[i] + 0.1 * w[i];
+      m[i] = step == 1 ? slope : 0.9 * m[i] + 0.7 * slope;
+      w[i] -= 0.25 * m[i];
+      assert_true(fabs(state_of(in, model, "w", i) - w[i]) < 1e-13);
+    }
+  }
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+static void dampening_needs_momentum(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; ++i) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t w, loss = build(g, &w);
+    shoal_minimize_sgd(g, loss,
+                       &(shoal_sgd_t){.dampening = 0.5, .momentum = i ? 0.9 : 0, .nesterov = i});
+    assert_error(INVALID_ARGUMENT, "dampening needs a momentum", shoal_model_status(model));
+    shoal_model_free(model);
+  }
+}
+
 static void nesterov_needs_momentum(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -282,6 +318,52 @@ static void freezing_nothing(void **state) {
   }
 }
 
+// Two losses in one graph, each of which trains states of its own.
+static void only_some_states(void **state) {
+  (void)state;
+  static const char *const patterns[] = {"mine*", "yours", "ours"};
+  const shoal_state_options_t options = {.trainable = true, .init = {SHOAL_INIT_FILL, 2, 0}};
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SCALAR);
+  shoal_value_t mine = shoal_state(g, "mine", SHOAL_F64, SHOAL_SCALAR, &options);
+  shoal_value_t yours = shoal_state(g, "yours", SHOAL_F64, SHOAL_SCALAR, &options);
+  shoal_value_t loss = node(g, "shoal.mul", node(g, "shoal.mul", mine, yours), x);
+  for (int i = 0; i < 2; ++i) {
+    const shoal_sgd_t sgd = {.lr = 0.25, .training = {.only = patterns[i]}};
+    shoal_minimize_sgd(g, i ? node(g, "shoal.sub", x, loss) : loss, &sgd);
+  }
+  shoal_interpreter_t *in = start(model);
+  const double one = 1;
+  assert_ok(shoal_interpreter_feed(in, "x", &one, sizeof one));
+  assert_ok(shoal_interpreter_run(in, "train"));
+  assert_true(state_of(in, model, "mine", 0) == 2 - 0.25 * 2);   // down the loss
+  assert_true(state_of(in, model, "yours", 0) == 2 + 0.25 * 2);  // up
+  assert_true(state_of(in, model, "step", 0) == 1);
+  shoal_interpreter_free(in);
+  shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.training = {.only = patterns[2]}});
+  assert_error(INVALID_ARGUMENT, "no trainable state matches 'ours'; there is 'yours'",
+               shoal_model_status(model));
+  shoal_model_free(model);
+}
+
+// What looks like training and changes nothing.
+static void trains_nothing(void **state) {
+  (void)state;
+  static const char *const messages[] = {"the loss depends on none of the states to train",
+                                         "all trainable states are frozen, such as 'w'"};
+  for (int i = 0; i < 2; ++i) {
+    shoal_model_t *model = new_model(0);
+    shoal_graph_t *g = shoal_model_graph(model, "train");
+    shoal_value_t w, loss = build(g, &w);
+    if (i == 0) loss = shoal_cast(g, shoal_greater(g, loss, loss), SHOAL_F64);
+    if (i == 1) shoal_freeze(model, "*");
+    shoal_minimize(g, loss, NULL);
+    assert_error(INVALID_ARGUMENT, messages[i], shoal_model_status(model));
+    shoal_model_free(model);
+  }
+}
+
 static void errors_blame_the_caller(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -342,11 +424,15 @@ int main(void) {
       cmocka_unit_test(sgd),
       cmocka_unit_test(adam),
       cmocka_unit_test(nesterov),
+      cmocka_unit_test(dampening),
+      cmocka_unit_test(dampening_needs_momentum),
       cmocka_unit_test(nesterov_needs_momentum),
       cmocka_unit_test(lion),
       cmocka_unit_test(learning_rate_value),
       cmocka_unit_test(frozen_states_rest),
       cmocka_unit_test(freezing_nothing),
+      cmocka_unit_test(only_some_states),
+      cmocka_unit_test(trains_nothing),
       cmocka_unit_test(errors_blame_the_caller),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -303,14 +303,17 @@ static void counts(void **state) {
     cut_t grad = {"shoal.cross_entropy_grad", meshes[m], {"d:0", "d:0", NULL}, {"d:0"}, 0};
     assert_ok(run_cut(&b, &grad, TENSORS(x, labels, dloss), NO_ATTRS));
     cut_t norm = {"shoal.layer_norm", meshes[m], {"d:0", NULL, NULL}, {"d:0", "d:0", "d:0"}, 0};
-    assert_ok(run_cut(&b, &norm, TENSORS(x, gamma, gamma), ATTRS(shoal_attr_real("eps", 1e-3))));
+    assert_ok(
+        run_cut(&b, &norm, TENSORS(x, gamma, gamma),
+                ATTRS(shoal_attr_real("eps", 1e-3), shoal_attr_string("with", "gamma,beta"))));
     shoal_tensor_t row = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(7), 2, 5);
     cut_t norm_grad = {"shoal.layer_norm_grad",
                        meshes[m],
-                       {"d:0", NULL, "d:0", "d:0", "d:0"},
+                       {"d:0", "d:0", "d:0", "d:0", NULL},
                        {"d:0", "d:partial(sum)", "d:partial(sum)"},
                        1e-14};
-    assert_ok(run_cut(&b, &norm_grad, TENSORS(x, gamma, row, row, x), NO_ATTRS));
+    assert_ok(run_cut(&b, &norm_grad, TENSORS(x, row, row, x, gamma),
+                      ATTRS(shoal_attr_int("beta", 1), shoal_attr_string("with", "gamma"))));
   }
   bench_deinit(&b);
 }
@@ -382,7 +385,7 @@ static void attention(void **state) {
     for (int32_t i = 0; i < 2; ++i) {
       part_of(&b, &mesh, "", &whole[i].shape, position, &layout, &outs[i]);
     }
-    shoal_attr_value_t bound[8];
+    shoal_attr_value_t bound[16];
     assert_ok(shoal_op_bind(op, 3, values, in, outs, &b.arena, bound));
     assert_ok(run_bound(&b, op, bound, 3, parts, 0xff, out));
     for (int64_t i = 0; i < 168; ++i) {

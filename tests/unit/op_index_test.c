@@ -114,7 +114,7 @@ static void scatters(void **state) {
   }
   shoal_tensor_t x = random_tensor(&b, SHOAL_F64, shape, 2, 1);
   shoal_tensor_t src = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(OUTER, COUNT, INNER), 2, 1);
-  assert_error(INVALID_ARGUMENT, "values must be f64 like x, not f32",
+  assert_error(INVALID_ARGUMENT, "x and values must have the same dtype, not f64 and f32",
                run_named(&b, "shoal.index_put", TENSORS(x, ids, src), ATTRS(AXIS), out, NULL));
   assert_error(INVALID_ARGUMENT, "src must have shape [3, 9]",
                run_named(&b, "shoal.scatter_add", TENSORS(ids, src),

@@ -97,7 +97,7 @@ static void rms_norm_refuses(void **state) {
   shoal_tensor_t shorter = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(ROWS), 2, 1);
   shoal_tensor_t scalar = random_tensor(&b, SHOAL_F32, SHOAL_SCALAR, 2, 1);
   const shoal_attr_t with = shoal_attr_string("with", "gamma");
-  assert_error(INVALID_ARGUMENT, "gamma must be f32 like x",
+  assert_error(INVALID_ARGUMENT, "x and gamma must have the same dtype",
                run_named(&b, "shoal.rms_norm", TENSORS(x, wide), ATTRS(with), out, NULL));
   assert_error(INVALID_ARGUMENT, "gamma",
                run_named(&b, "shoal.rms_norm", TENSORS(x, shorter), ATTRS(with), out, NULL));
@@ -106,12 +106,59 @@ static void rms_norm_refuses(void **state) {
   bench_deinit(&b);
 }
 
+// ---- batch norm and group norm ------------------------------------------------------------------
+
+// Channels of x [N, C, S] in `groups`; 0: batch norm.
+static void channel_norm(bench_t *b, shoal_dtype_t dtype, int64_t groups) {
+  enum { N = 3, C = 4, S = 5 };
+  shoal_tensor_t x = random_tensor(b, dtype, SHOAL_SHAPE(N, C, S), 2, 1), out[3];
+  shoal_tensor_t gamma = random_tensor(b, dtype, SHOAL_SHAPE(C), 2, 2);
+  shoal_tensor_t beta = random_tensor(b, dtype, SHOAL_SHAPE(C), 2, 3);
+  const shoal_attr_t eps = shoal_attr_real("eps", 0.01), count = shoal_attr_int("groups", groups);
+  const shoal_attr_t with = shoal_attr_string("with", "gamma,beta"), attrs[] = {eps, with, count};
+  assert_ok(run_named(b, groups ? "shoal.group_norm" : "shoal.batch_norm", TENSORS(x, gamma, beta),
+                      groups ? 3 : 2, attrs, out, NULL));
+  const int64_t stats = groups ? N * groups : C;
+  double mean[N * C] = {0}, variance[N * C] = {0};
+  const double size = (double)(N * C * S / stats);
+#define STAT(i) (groups ? (i) / (C * S) * groups + (i) / S % C / (C / groups) : (i) / S % C)
+  for (int64_t i = 0; i < N * C * S; ++i) mean[STAT(i)] += at(&x, i) / size;
+  for (int64_t i = 0; i < N * C * S; ++i) {
+    variance[STAT(i)] += pow(at(&x, i) - mean[STAT(i)], 2) / size;
+  }
+  for (int64_t k = 0; k < stats; ++k) {
+    check_near(at(&out[1], k), mean[k], 8 * shoal_dtype_epsilon(out[1].dtype), "mean", k);
+    check_near(at(&out[2], k), variance[k], 8 * shoal_dtype_epsilon(out[2].dtype), "variance", k);
+  }
+  for (int64_t i = 0; i < N * C * S; ++i) {
+    const int64_t c = i / S % C;
+    const double h = (at(&x, i) - mean[STAT(i)]) / sqrt(variance[STAT(i)] + 0.01);
+    check_near(at(out, i), h * at(&gamma, c) + at(&beta, c), 2 * tolerance_of(dtype), "y", i);
+  }
+#undef STAT
+}
+
+static void channel_norm_values(void **state) {
+  (void)state;
+  bench_t b;
+  bench_init(&b);
+  for (int k = 0; k < FLOAT_COUNT; ++k) {
+    for (int64_t groups = 0; groups <= 4; groups += groups ? groups : 1) {
+      channel_norm(&b, FLOATS[k], groups);
+    }
+  }
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3, 4, 5), 2, 1), out[3];
+  assert_error(
+      INVALID_ARGUMENT, "4 channels are no multiple of 3 groups",
+      run_named(&b, "shoal.group_norm", TENSORS(x), ATTRS(shoal_attr_int("groups", 3)), out, NULL));
+  bench_deinit(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(log_softmax_values),
-      cmocka_unit_test(log_softmax_extremes),
-      cmocka_unit_test(rms_norm_values),
-      cmocka_unit_test(rms_norm_refuses),
+      cmocka_unit_test(log_softmax_values),  cmocka_unit_test(log_softmax_extremes),
+      cmocka_unit_test(rms_norm_values),     cmocka_unit_test(rms_norm_refuses),
+      cmocka_unit_test(channel_norm_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

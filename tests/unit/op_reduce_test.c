@@ -60,7 +60,7 @@ static void arguments(void **state) {
   }
   const shoal_tensor_t none = new_tensor(&b, SHOAL_F32, SHOAL_SHAPE(3, 0), 0);
   assert_error(
-      INVALID_ARGUMENT, "axis 1 has no elements",
+      INVALID_ARGUMENT, "dim 1 has no elements",
       run_named(&b, "shoal.argmax", TENSORS(none), ATTRS(shoal_attr_int("axis", 1)), out, NULL));
   bench_deinit(&b);
 }

@@ -70,7 +70,7 @@ static void bags(void **state) {
                       ATTRS(shoal_attr_int("count", COUNT)), out, NULL));
   for (int64_t i = 0; i < COUNT; ++i) assert_true(at(out, i) == BAG_OF[i]);
   assert_error(
-      INVALID_ARGUMENT, "weights are for sums, not for mode 'max'",
+      INVALID_ARGUMENT, "weights are for mode 'sum', not for mode 'max'",
       run_named(&b, "shoal.embedding_bag", TENSORS(table, ids, offsets, weights),
                 ATTRS(shoal_attr_string("mode", "max"), shoal_attr_string("with", "weights")), out,
                 NULL));

@@ -71,7 +71,7 @@ static void stacks(void **state) {
       run_named(&b, "shoal.stack", TENSORS(one, two), ATTRS(shoal_attr_int("axis", 0)), out, NULL));
   check_all(out, (const double[]){7, 9}, "stack of scalars");
   shoal_tensor_t other = random_tensor(&b, SHOAL_I64, SHOAL_SHAPE(2), 9, 1);
-  assert_error(INVALID_ARGUMENT, "input 1 differs",
+  assert_error(INVALID_ARGUMENT, "xs[1] and xs[0] must have the same shape",
                run_named(&b, "shoal.stack", TENSORS(one, other), ATTRS(shoal_attr_int("axis", 0)),
                          out, NULL));
   assert_error(INVALID_ARGUMENT, "axis 2",
@@ -147,6 +147,12 @@ static void triangles_and_diagonals(void **state) {
   assert_error(
       INVALID_ARGUMENT, "the same dim",
       run_named(&b, "shoal.diagonal", TENSORS(x), ATTRS(shoal_attr_int("rows", 2)), out, NULL));
+  static const int64_t far[] = {INT64_MIN, INT64_MAX, 5, -4};
+  for (int32_t k = 0; k < 4; ++k) {  // diagonals that pass the matrices by
+    assert_ok(run_named(&b, "shoal.diagonal", TENSORS(x), ATTRS(shoal_attr_int("offset", far[k])),
+                        out, NULL));
+    assert_int_equal(out->shape.dims[out->shape.rank - 1], 0);
+  }
   shoal_tensor_t row = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(3), 2, 1);
   assert_error(INVALID_ARGUMENT, "rows and columns",
                run_named(&b, "shoal.triangle", TENSORS(row), NO_ATTRS, out, NULL));
@@ -268,7 +274,7 @@ static void unfolds(void **state) {
   }
   shoal_tensor_t x = random_tensor(&b, SHOAL_F64, shape, 2, 1), out[1];
   assert_error(
-      INVALID_ARGUMENT, "a window of 4 elements does not fit into 3",
+      INVALID_ARGUMENT, "a window of 4 elements does not fit into the 3 of dim 2",
       run_named(&b, "shoal.unfold", TENSORS(x),
                 ATTRS(shoal_attr_int("axis", 2), size, shoal_attr_int("step", 1)), out, NULL));
   bench_deinit(&b);

@@ -209,6 +209,15 @@ static void max_pool(void **state) {
   for (int32_t i = 0; i < SETTING_COUNT; ++i) {
     for (int32_t k = 0; k < 4; ++k) check_max_pool(&b, pool_setting(i, k & 1, k & 2));
   }
+  // One window more would begin just behind x.
+  check_max_pool(&b, (setting_t){.dims = 1,
+                                 .n = 1,
+                                 .c = 1,
+                                 .size = {3},
+                                 .kernel = {2},
+                                 .stride = {3},
+                                 .dilation = {1},
+                                 .ceil = true});
   bench_deinit(&b);
 }
 
@@ -311,14 +320,18 @@ static void adaptive_avg_pool(void **state) {
 // ---- resizing --------------------------------------------------------------------------
 
 // The weight of element i of `in` in output o of `out`, each as far as it reaches.
-static double resize_weight(const char *mode, bool align, int64_t in, int64_t out, int64_t o,
-                            int64_t i) {
+static double resize_weight(const char *mode, bool align, double scale, int64_t in, int64_t out,
+                            int64_t o, int64_t i) {
+  if (scale > 0 && strncmp(mode, "nearest", 7) == 0) {
+    const double shift = strcmp(mode, "nearest") == 0 ? 0 : 0.5;
+    return i == (int64_t)fmin(floor(((double)o + shift) / scale), (double)(in - 1));
+  }
   if (strcmp(mode, "nearest") == 0) return i * out <= o * in && o * in < (i + 1) * out;
   if (strcmp(mode, "nearest_exact") == 0) {
     return 2 * i * out <= (2 * o + 1) * in && (2 * o + 1) * in < 2 * (i + 1) * out;
   }
   double p = align ? (double)o * (double)(in - 1) / fmax((double)(out - 1), 1)
-                   : ((double)o + 0.5) * (double)in / (double)out - 0.5;
+                   : ((double)o + 0.5) / (scale > 0 ? scale : (double)out / (double)in) - 0.5;
   if (strcmp(mode, "linear") == 0) {
     p = fmin(fmax(p, 0), (double)(in - 1));
     return fmax(0, 1 - fabs(p - (double)i));
@@ -333,8 +346,9 @@ static double resize_weight(const char *mode, bool align, int64_t in, int64_t ou
   return sum;
 }
 
-static void check_resize(bench_t *b, const char *mode, bool align, const int64_t in[2],
-                         const int64_t size[2]) {
+// scale: factor along the last dim; 0: what the sizes say.
+static void check_resize(bench_t *b, const char *mode, bool align, double scale,
+                         const int64_t in[2], const int64_t size[2]) {
   const shoal_shape_t x_shape = SHOAL_SHAPE(2, 1, in[0], in[1]);
   const shoal_shape_t y_shape = SHOAL_SHAPE(2, 1, size[0], size[1]);
   shoal_tensor_t x = random_tensor(b, SHOAL_F64, x_shape, 2, 1), out[1];
@@ -344,18 +358,20 @@ static void check_resize(bench_t *b, const char *mode, bool align, const int64_t
   const int64_t plane = in[0] * in[1], windows = size[0] * size[1];
   for (int64_t k = 0; k < 2 * windows * plane; ++k) {
     const int64_t from = k % plane, to = k / plane % windows, n = k / plane / windows;
-    const double weight = resize_weight(mode, align, in[0], size[0], to / size[1], from / in[1]) *
-                          resize_weight(mode, align, in[1], size[1], to % size[1], from % in[1]);
+    const double weight =
+        resize_weight(mode, align, 0, in[0], size[0], to / size[1], from / in[1]) *
+        resize_weight(mode, align, scale, in[1], size[1], to % size[1], from % in[1]);
     ((double *)y.data)[n * windows + to] += weight * at(&x, n * plane + from);
     ((double *)dx.data)[n * plane + from] += weight * at(&dy, n * windows + to);
   }
   const shoal_attr_t how = shoal_attr_string("mode", mode),
-                     aligned = shoal_attr_int("align", align);
+                     aligned = shoal_attr_int("align", align),
+                     factor = shoal_attr_real("scale_w", scale);
   assert_ok(run_named(b, "shoal.resize", TENSORS(x),
-                      ATTRS(shoal_attr_shape("shape", &y_shape), how, aligned), out, NULL));
+                      ATTRS(shoal_attr_shape("shape", &y_shape), how, aligned, factor), out, NULL));
   check_all(out, &y, mode);
   assert_ok(run_named(b, "shoal.resize_grad", TENSORS(dy),
-                      ATTRS(shoal_attr_shape("shape", &x_shape), how, aligned), out, NULL));
+                      ATTRS(shoal_attr_shape("shape", &x_shape), how, aligned, factor), out, NULL));
   check_all(out, &dx, mode);
 }
 
@@ -366,12 +382,19 @@ static void resize(void **state) {
   const int64_t sizes[][2][2] = {
       {{4, 3}, {8, 6}}, {{6, 7}, {3, 3}}, {{5, 1}, {7, 4}}, {{3, 4}, {3, 1}}, {{7, 5}, {4, 9}}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
-    check_resize(&b, "nearest", false, sizes[i][0], sizes[i][1]);
-    check_resize(&b, "nearest_exact", false, sizes[i][0], sizes[i][1]);
+    check_resize(&b, "nearest", false, 0, sizes[i][0], sizes[i][1]);
+    check_resize(&b, "nearest_exact", false, 0, sizes[i][0], sizes[i][1]);
     for (int32_t align = 0; align < 2; ++align) {
-      check_resize(&b, "linear", align, sizes[i][0], sizes[i][1]);
-      check_resize(&b, "cubic", align, sizes[i][0], sizes[i][1]);
+      check_resize(&b, "linear", align, 0, sizes[i][0], sizes[i][1]);
+      check_resize(&b, "cubic", align, 0, sizes[i][0], sizes[i][1]);
     }
+  }
+  // by factors that are not the quotient of the sizes, which were rounded
+  const char *const modes[] = {"nearest", "nearest_exact", "linear", "cubic"};
+  for (size_t i = 0; i < 4; ++i) {
+    check_resize(&b, modes[i], false, 1.5, (int64_t[]){2, 5}, (int64_t[]){4, 7});
+    check_resize(&b, modes[i], false, 0.7, (int64_t[]){3, 7}, (int64_t[]){2, 4});
+    check_resize(&b, modes[i], false, 2.5, (int64_t[]){1, 3}, (int64_t[]){1, 7});
   }
   bench_deinit(&b);
 }

@@ -1,14 +1,14 @@
 // Known rules of ops that change shapes and of ops that read and write by index.
 #include "rules_support.h"
 
-typedef struct expected {
-  const char *op, *example, *ways;
-} expected_t;
-
-static const expected_t EXPECTED[] = {
+static const known_rule_t EXPECTED[] = {
     // shapes
     {"pad", "f64[3,4] ; start=[1,0], shape=[5,4], value=-1.5",  // not linear
      "{x:0@1..4 -> out:0}~ {x:1 -> out:1}~"},
+    {"split", "f64[5,12] ; axis=1, starts=[0,4,8]",
+     "{x:0 -> parts[0]:0, parts[1]:0, parts[2]:0}~ "
+     "{x:1 -> parts[0]:1@0..4, parts[1]:1@4..8, parts[2]:1@8..12}~ "
+     "{x:sum -> parts[0]:sum, parts[1]:sum, parts[2]:sum}"},
     {"stack", "f64[3,5], f64[3,5] ; axis=1",
      "{xs[0]:0, xs[1]:0 -> out:0}~ {xs[0]:1, xs[1]:1 -> out:2}~ "
      "{xs[0]:sum, xs[1]:sum -> out:sum}"},
@@ -87,24 +87,10 @@ static const expected_t EXPECTED[] = {
     {"one_hot", "i32[16,512]<30000 ; classes=30000, dtype=f32",
      "{ids:0 -> out:0}~ {ids:1 -> out:1}~ {-> out:2}~"},
 };
-enum { EXPECTED_COUNT = sizeof EXPECTED / sizeof *EXPECTED };
 
 static void known_rules(void **state) {
   (void)state;
-  bench_t b;
-  bench_init(&b);
-  int wrong = 0;
-  for (int i = 0; i < EXPECTED_COUNT; ++i) {
-    const shoal_op_t *op = bench_op(&b, shoal_arena_printf(&b.arena, "shoal.%s", EXPECTED[i].op));
-    const shoal_call_t call = bench_call(&b, op, EXPECTED[i].example);
-    const char *text = rule_text(&b, op, bench_rule(&b, &call));
-    if (text[0] == ' ' && strcmp(text + 1, EXPECTED[i].ways) == 0) continue;
-    print_error("%s %s\n  expected  %s\n  found    %s\n", op->name, EXPECTED[i].example,
-                EXPECTED[i].ways, text);
-    ++wrong;
-  }
-  bench_deinit(&b);
-  assert_int_equal(wrong, 0);
+  EXPECT_RULES(EXPECTED);
 }
 
 int main(void) {

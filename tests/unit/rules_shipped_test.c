@@ -42,10 +42,13 @@ static void test_shipped_is_fresh(void **state) {
   bench_t b;
   bench_init(&b);
   shoal_allocator_t allocator = shoal_allocator_system();
+  int64_t pairs = 0;
   for (int64_t i = 0; i < shoal_shipped_rules.count; ++i) {
     const char *key = shoal_shipped_rules.rules[i].key;
     if (i) assert_true(strcmp(shoal_shipped_rules.rules[i - 1].key, key) < 0);
-    if (UNIT_SAMPLES && i % 16) continue;
+    // The text of two calls of different size: the models below are compared as a whole.
+    pairs += strstr(key, " and ") != NULL;
+    if (strstr(key, " and ") || (UNIT_SAMPLES && i % 16)) continue;
     shoal_call_t call = parse_key(&b, key);
     shoal_keyed_rule_t shipped = {.key = key};
     shoal_rule_t fresh;
@@ -60,6 +63,7 @@ static void test_shipped_is_fresh(void **state) {
     if (!same) print_error("%s: shipped %s\n", key, shoal_shipped_rules.rules[i].ways);
     assert_true(same);
   }
+  assert_true(pairs > 0);
   bench_deinit(&b);
 }
 

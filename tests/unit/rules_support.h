@@ -73,6 +73,34 @@ static inline const char *executed_rule(bench_t *b, const shoal_call_t *call) {
   return rule_text(b, call->op, &rule);
 }
 
+// A rule that a practitioner expects: an op without "shoal.", a call of it, and all of its ways.
+typedef struct known_rule {
+  const char *op, *example, *ways;
+} known_rule_t;
+
+// 1 if another one is found, which is printed.
+static inline int compare_rule(bench_t *b, const char *name, const char *example,
+                               const char *ways) {
+  const shoal_op_t *op = bench_op(b, shoal_arena_printf(&b->arena, "shoal.%s", name));
+  const shoal_call_t call = bench_call(b, op, example);
+  const char *found = rule_text(b, op, bench_rule(b, &call));
+  if (found[0] == ' ') ++found;
+  if (strcmp(found, ways) == 0) return 0;
+  print_error("%s %s\n  expected  %s\n  found     %s\n", name, example, ways, found);
+  return 1;
+}
+
+static inline void expect_rules(const known_rule_t *rules, size_t count) {
+  bench_t b;
+  bench_init(&b);
+  int wrong = 0;
+  for (size_t i = 0; i < count; ++i)
+    wrong += compare_rule(&b, rules[i].op, rules[i].example, rules[i].ways);
+  bench_deinit(&b);
+  assert_int_equal(wrong, 0);
+}
+#define EXPECT_RULES(table) expect_rules(table, sizeof(table) / sizeof *(table))
+
 static inline const shoal_shape_t *operand_shape(const shoal_call_t *call, int32_t operand) {
   return operand < call->input_count ? &call->inputs[operand].shape
                                      : &call->outputs[operand - call->input_count].shape;

@@ -536,6 +536,16 @@ static void test_ranks_cost_nothing(void **state) {
   }
 }
 
+// Ranks 0 and 2 only receive, from 1 and 3. Of a class, the first node and the one in the middle
+// are looked at: who sends is not seen, and the data arrives all the same.
+static void test_senders_unseen(void **state) {
+  (void)state;
+  shoal_simulation_t *s = simulate_one(
+      "d=2,t=2", "t:0", "t:0(3,1)", "shoal_cluster: 1\nlink: {latency: 0.25, bandwidth: 8192}\n");
+  expect(s->seconds, 0.25 + 16 * 64 * 4 / 8192.0);
+  shoal_simulation_free(s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_offload),
@@ -551,6 +561,7 @@ int main(void) {
       cmocka_unit_test(test_kinds_that_do_not_meet),
       cmocka_unit_test(test_bytes_of_messages),
       cmocka_unit_test(test_rings),
+      cmocka_unit_test(test_senders_unseen),
       cmocka_unit_test(test_ranks_cost_nothing),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

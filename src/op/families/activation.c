@@ -100,11 +100,10 @@ static shoal_status_t divided_infer(const shoal_call_t *call, shoal_type_t *out_
 
 ACTIVATION(elu, "x where x > 0, else alpha (e^x - 1).", "-alpha where x is -inf", true,
            shoal_infer_same_floats,
-           SHOAL_OP_ATTRS(PARAM("alpha", 1, "what it tends to for small x, negated")),
-           " ; alpha=0.7");
+           SHOAL_OP_ATTRS(PARAM("alpha", 1, "it tends to -alpha towards -inf")), " ; alpha=0.7");
 ACTIVATION(celu, "x where x > 0, else alpha (e^(x / alpha) - 1).", "-alpha where x is -inf", false,
            divided_infer,
-           SHOAL_OP_ATTRS(PARAM("alpha", 1, "what it tends to for small x, negated")),
+           SHOAL_OP_ATTRS(PARAM("alpha", 1, "it tends to -alpha towards -inf; above 0")),
            " ; alpha=0.7");
 ACTIVATION(selu,
            "1.0507 times x where x > 0, else 1.0507 times 1.6733 (e^x - 1): keeps mean 0 and "
@@ -115,7 +114,7 @@ ACTIVATION(leaky_relu, "x where x > 0, else slope times x.", NULL, true, shoal_i
 ACTIVATION(softplus, "log(1 + e^(beta x)) / beta, and x itself where beta x > threshold.",
            "0 where x is -inf", false, divided_infer,
            SHOAL_OP_ATTRS(PARAM("beta", 1, "how sharp the bend is; above 0"),
-                          PARAM("threshold", 20, "above it the result is x")),
+                          PARAM("threshold", 20, "where beta x is above it the result is x")),
            " ; beta=2.5, threshold=0.9");
 ACTIVATION(log_sigmoid, "log(1 / (1 + e^-x)), without overflow.", "0 where x is inf", false,
            shoal_infer_same_floats, NO_PARAMS, "");

@@ -23,7 +23,7 @@ static void adaptive_taps(const shoal_shape_t *in, const shoal_shape_t *out,
                           int64_t taps[SHOAL_DIRECTIONS]) {
   for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
     const int64_t size = shoal_window_size(in, i), count = shoal_window_size(out, i);
-    taps[i] = count && size ? (size + count - 1) / count + (size % count != 0) : 1;
+    taps[i] = count && size ? size / count + 2 * (size % count != 0) : 1;
   }
 }
 
@@ -126,14 +126,17 @@ static void adaptive_avg_pool_grad_cost(const shoal_call_t *call, shoal_cost_t *
 
 const shoal_op_t shoal_op_adaptive_avg_pool = {
     .name = "shoal.adaptive_avg_pool",
-    .doc = "Means of as many windows as shape, [N, C, ...], has: they share out x evenly.",
+    .doc =
+        "Means of as many windows of x [N, C, ...] as shape has: along a dim of L elements, of "
+        "which the result has n, window o goes from floor(o L / n) to before ceil((o + 1) L / n).",
     .window = "shape",
     .uncut =
         "dims of x that become one element, or others in no simple proportion: windows lie "
         "differently in each part",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0),
+                                    "shape of the result, [N, C, ...] with the N and C of x"),
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
                    SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
     .infer = adaptive_avg_pool_infer,

@@ -4,7 +4,8 @@
 shoal_status_t shoal_check_replaced(const shoal_call_t *call, const shoal_shape_t *shape,
                                     int32_t axis, const shoal_shape_t *ids,
                                     shoal_shape_t *out_shape) {
-  REQUIRE(call, shape->rank - 1 + ids->rank <= SHOAL_MAX_RANK, "that would be more than %d dims",
+  REQUIRE(call, shape->rank - 1 + ids->rank <= SHOAL_MAX_RANK,
+          "the result would have %d dims, more than %d", shape->rank - 1 + ids->rank,
           SHOAL_MAX_RANK);
   shoal_shape_t made = {0};
   for (int32_t d = 0; d < axis; ++d) made.dims[made.rank++] = shape->dims[d];
@@ -18,8 +19,8 @@ shoal_status_t shoal_check_along(const shoal_call_t *call, int32_t ids, const sh
                                  int32_t axis) {
   const shoal_shape_t *mine = &call->inputs[ids].shape;
   const char *name = call->op->inputs[ids];
-  REQUIRE(call, mine->rank == shape->rank, "%s must have %d dims, not %d", name, shape->rank,
-          mine->rank);
+  REQUIRE_HINT(call, mine->rank == shape->rank, "to index whole rows, use shoal_gather",
+               "%s must have %d dims, not %d", name, shape->rank, mine->rank);
   for (int32_t d = 0; d < shape->rank; ++d) {
     REQUIRE(call, d == axis || mine->dims[d] == shape->dims[d],
             "%s must have %lld elements along dim %d, not %lld", name, (long long)shape->dims[d], d,
@@ -37,8 +38,9 @@ shoal_status_t shoal_check_dims(const shoal_call_t *call, int32_t attr, const sh
 
 shoal_status_t shoal_check_number(const shoal_call_t *call, int32_t input) {
   const shoal_dtype_t dtype = call->inputs[input].dtype;
-  REQUIRE(call, shoal_dtype_is_float(dtype) || shoal_is_integer(dtype),
-          "%s must be numbers, not %s", call->op->inputs[input], shoal_dtype_name(dtype));
+  REQUIRE_HINT(call, shoal_dtype_is_float(dtype) || shoal_is_integer(dtype),
+               "cast it first (shoal_cast)", "%s must be numbers, not %s", call->op->inputs[input],
+               shoal_dtype_name(dtype));
   return NULL;
 }
 

@@ -8,7 +8,7 @@ static shoal_status_t arg_infer(const shoal_call_t *call, shoal_type_t *out_type
   const shoal_shape_t *x = &call->inputs[0].shape;
   int32_t axis;
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[AXIS].i, x->rank, &axis));
-  REQUIRE(call, x->dims[axis] > 0, "axis %d has no elements to choose from", axis);
+  REQUIRE(call, x->dims[axis] > 0, "dim %d has no elements to choose from", axis);
   bool reduced[SHOAL_MAX_RANK] = {false};
   reduced[axis] = true;
   const bool keep = call->attrs[KEEP].i != 0;
@@ -95,29 +95,32 @@ static void argmin_decompose(const shoal_call_t *call, shoal_emitter_t *e, const
   decompose(call, e, in[0], "shoal.reduce_min", out);
 }
 
-#define ARG(op_name, text)                                                                       \
-  const shoal_op_t shoal_op_##op_name = {                                                        \
-      .name = "shoal." #op_name,                                                                 \
-      .doc = text,                                                                               \
-      .nan = "NaN counts as the extreme, the first of them",                                     \
-      .uncut =                                                                                   \
-          "the axis: where the extreme lies is known only when all are compared (its "           \
-          "decomposition cuts it)",                                                              \
-      SHOAL_OP_INPUTS("x"),                                                                      \
-      SHOAL_OP_OUTPUTS("index"),                                                                 \
-      SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "the dim; -1 is the last"}, \
-                     {.name = "keep",                                                            \
-                      .kind = SHOAL_ATTR_INT,                                                    \
-                      .optional = true,                                                          \
-                      .doc = "1: keep it, with size 1"}),                                        \
-      .infer = arg_infer,                                                                        \
-      .gradient = shoal_gradient_none,                                                           \
-      .decompose = op_name##_decompose,                                                          \
-      .cost = shoal_reduced_cost,                                                                \
-      .kernel = op_name##_kernel,                                                                \
-      SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,2] ; axis=1, keep=1", "bf16[7,1] ; axis=0",   \
-                     "i32[3,7]<3 ; axis=-1", "bool[5,3] ; axis=0", "f64[0,3] ; axis=1"),         \
+#define ARG(op_name, text)                                                                     \
+  const shoal_op_t shoal_op_##op_name = {                                                      \
+      .name = "shoal." #op_name,                                                               \
+      .doc = text,                                                                             \
+      .nan = "NaN counts as the extreme, the first of them",                                   \
+      .uncut =                                                                                 \
+          "the axis: where the extreme lies is known only when all are compared (its "         \
+          "decomposition cuts it)",                                                            \
+      SHOAL_OP_INPUTS("x"),                                                                    \
+      SHOAL_OP_OUTPUTS("index"),                                                               \
+      SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS, {.name = "keep",                                         \
+                                       .kind = SHOAL_ATTR_INT,                                 \
+                                       .optional = true,                                       \
+                                       .doc = "1: the axis stays, with size 1"}),              \
+      .infer = arg_infer,                                                                      \
+      .gradient = shoal_gradient_none,                                                         \
+      .decompose = op_name##_decompose,                                                        \
+      .cost = shoal_reduced_cost,                                                              \
+      .kernel = op_name##_kernel,                                                              \
+      SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,2] ; axis=1, keep=1", "bf16[7,1] ; axis=0", \
+                     "i32[3,7]<3 ; axis=-1", "bool[5,3] ; axis=0", "f64[0,3] ; axis=1"),       \
   }
 
-ARG(argmax, "Index of the largest element along the axis, the first of equals.");
-ARG(argmin, "Index of the smallest element along the axis, the first of equals.");
+ARG(argmax,
+    "Index of the largest element along the axis, as i64; the first of equals. An axis without "
+    "elements is an error.");
+ARG(argmin,
+    "Index of the smallest element along the axis, as i64; the first of equals. An axis without "
+    "elements is an error.");

@@ -45,8 +45,9 @@ static shoal_status_t check_divisors(const shoal_call_t *call, const shoal_tenso
                                      const shoal_tensor_t *out) {
   if (shoal_dtype_is_float(b->dtype) || shoal_shape_count(&out->shape) == 0) return NULL;
   for (int64_t i = 0; i < shoal_shape_count(&b->shape); ++i) {
-    REQUIRE(call, shoal_dtype_load_int(b->dtype, b->data, i) != 0,
-            "element %lld of b is 0, and integers can't be divided by it", (long long)i);
+    REQUIRE_HINT(call, shoal_dtype_load_int(b->dtype, b->data, i) != 0,
+                 "replace zeros before (shoal_where), or divide floats",
+                 "element %lld of b is 0, and integers can't be divided by it", (long long)i);
   }
   return NULL;
 }

@@ -38,7 +38,8 @@ static shoal_status_t read_average(const shoal_call_t *call, int32_t kernel, int
   out->window.ceil = ceil >= 0 && call->attrs[ceil].i != 0;
   out->count_pad = call->attrs[count_pad].i != 0;
   out->divisor = call->attrs[divisor].i;
-  REQUIRE(call, out->divisor >= 0, "divisor must not be negative");
+  REQUIRE(call, out->divisor >= 0, "divisor is %lld: it must not be negative",
+          (long long)out->divisor);
   return NULL;
 }
 
@@ -115,21 +116,24 @@ static void avg_pool_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = shoal_separable_flops(&call->outputs[0].shape, taps);
 }
 
-#define KERNEL_ATTR SHOAL_WINDOW_ATTR("kernel", "size of the window along each dim")
+#define KERNEL_ATTR SHOAL_WINDOW_ATTR("kernel", "size of the window along each dim behind [N, C]")
 #define COUNT_ATTRS                                                                        \
   {.name = "count_pad",                                                                    \
    .kind = SHOAL_ATTR_INT,                                                                 \
    .optional = true,                                                                       \
+   .stated = true,                                                                         \
    .fallback = {.i = 1},                                                                   \
-   .doc = "1: elements of the border count, as zeros"},                                    \
+   .doc = "1: padding counts among a window's elements; 0: it does not"},                  \
   {                                                                                        \
     .name = "divisor", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
-    .doc = "divides instead of how many elements a window has; 0: none does"               \
+    .doc = "what sums are divided by; 0: how many elements the window has"                 \
   }
 
 const shoal_op_t shoal_op_avg_pool = {
     .name = "shoal.avg_pool",
-    .doc = "Mean of each window of x [N, C, ...] over one to three dims, zero padding.",
+    .doc =
+        "Mean of each window of x [N, C, ...] over one to three dims. Padding, at most half of the "
+        "kernel, holds zeros.",
     .window = "stride",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),

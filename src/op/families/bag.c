@@ -12,15 +12,15 @@
 #include "op/families/along.h"
 #include "op/families/emit.h"
 
-// Where bag b ends, if it begins at `begin`.
+// Where bag b ends, if it begins at `begin`: where the next one begins. Its own offset is looked at
+// only to refuse a wrong one.
 static shoal_status_t end_of_bag(const shoal_call_t *call, int32_t input,
                                  const shoal_tensor_t *offsets, int64_t b, int64_t begin,
                                  int64_t count, int64_t *out_end) {
   const shoal_shape_t range = SHOAL_SHAPE(count + 1);
   const shoal_place_t all = shoal_place_whole(&range);
-  int64_t next = count;
-  SHOAL_RETURN_IF_ERROR(shoal_check_index(call, input, offsets, b, &all, 0, &next));
-  next = count;
+  int64_t own, next = count;
+  SHOAL_RETURN_IF_ERROR(shoal_check_index(call, input, offsets, b, &all, 0, &own));
   if (b + 1 < offsets->shape.dims[0]) {
     SHOAL_RETURN_IF_ERROR(shoal_check_index(call, input, offsets, b + 1, &all, 0, &next));
   }
@@ -37,11 +37,11 @@ static shoal_status_t bag_index_infer(const shoal_call_t *call, shoal_type_t *ou
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 0, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
-  REQUIRE(call, count >= 0, "count must not be negative");
+  REQUIRE(call, count >= 0, "count is %lld: it must not be negative", (long long)count);
   out_types[0] = (shoal_type_t){SHOAL_I64, SHOAL_SHAPE(count)};
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, INDEX_PLACE, &out_types[0].shape, &place));
   REQUIRE(call, call->inputs[0].shape.dims[0] >= 1 || place.whole.dims[0] == 0,
-          "%lld elements need a bag", (long long)place.whole.dims[0]);
+          "%lld elements need a bag, and offsets is empty", (long long)place.whole.dims[0]);
   return NULL;
 }
 
@@ -65,8 +65,9 @@ OP_KERNEL(bag_index) {
 const shoal_op_t shoal_op_bag_index = {
     .name = "shoal.bag_index",
     .doc =
-        "Which bag each of count elements is in, where bag b begins at offsets[b]. Offsets that "
-        "go back count as the one before them, and the first as 0.",
+        "Which bag each of count elements is in, where bag b begins at offsets[b]. Offsets that go "
+        "back count as the one before them, and the first as 0. An offset outside [0, count] is an "
+        "error.",
     SHOAL_OP_INPUTS("offsets"),
     SHOAL_OP_OUTPUTS("out"),
     .uncut = "offsets: where a bag ends is said by the next one",
@@ -90,6 +91,8 @@ const shoal_op_t shoal_op_bag_index = {
 enum { TABLE, IDS, OFFSETS, WEIGHTS };
 enum { MODE, PLACE };
 
+static const char *const MODES[] = {"sum", "mean", "max"};
+
 static bool is_mode(const shoal_call_t *call, const char *mode) {
   return strcmp(call->attrs[MODE].s, mode) == 0;
 }
@@ -97,6 +100,7 @@ static bool is_mode(const shoal_call_t *call, const char *mode) {
 static shoal_status_t embedding_bag_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_shape_t *table = &call->inputs[TABLE].shape, *ids = &call->inputs[IDS].shape;
   const int32_t weights = GIVEN(call, WEIGHTS);
+  int32_t mode;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, TABLE, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, TABLE, 2));
@@ -104,15 +108,14 @@ static shoal_status_t embedding_bag_infer(const shoal_call_t *call, shoal_type_t
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, IDS, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, OFFSETS));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, OFFSETS, 1));
-  REQUIRE(call, is_mode(call, "sum") || is_mode(call, "mean") || is_mode(call, "max"),
-          "mode '%s' is none of sum, mean and max", call->attrs[MODE].s);
+  SHOAL_RETURN_IF_ERROR(shoal_check_choice(call, MODE, MODES, 3, &mode));
   const int64_t bags = call->inputs[OFFSETS].shape.dims[0];
-  REQUIRE(call, bags >= 1 || ids->dims[0] == 0, "%lld ids need a bag", (long long)ids->dims[0]);
+  REQUIRE(call, bags >= 1 || ids->dims[0] == 0, "%lld ids need a bag, and offsets is empty",
+          (long long)ids->dims[0]);
   if (weights >= 0) {
-    REQUIRE(call, is_mode(call, "sum"), "weights are for sums, not for mode '%s'",
+    REQUIRE(call, is_mode(call, "sum"), "weights are for mode 'sum', not for mode '%s'",
             call->attrs[MODE].s);
-    REQUIRE(call, call->inputs[weights].dtype == call->inputs[TABLE].dtype,
-            "weights must be %s like table", shoal_dtype_name(call->inputs[TABLE].dtype));
+    SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, TABLE, weights));
     SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, weights, ids));
   }
   out_types[0] = (shoal_type_t){call->inputs[TABLE].dtype, SHOAL_SHAPE(bags, table->dims[1])};
@@ -275,16 +278,18 @@ static void embedding_bag_cost(const shoal_call_t *call, shoal_cost_t *out_cost)
 const shoal_op_t shoal_op_embedding_bag = {
     .name = "shoal.embedding_bag",
     .doc =
-        "Rows of the table [V, C] joined in bags: out[b, :] is the sum (each row times its "
-        "weight, if given), the mean or the maximum of the rows ids[offsets[b] .. offsets[b + "
-        "1]), 0 for an empty bag. Offsets that go back count as the one before them, and the "
-        "first as 0. Rows that are equally large share the gradient of a maximum.",
+        "Rows of the table [V, C] joined in bags: out[b, :] is the sum (each row times its weight, "
+        "if given), the mean or the maximum of the rows ids[offsets[b] .. offsets[b + 1]), 0 for "
+        "an empty bag. Offsets that go back count as the one before them, and the first as 0. Rows "
+        "that are equally large share the gradient of a maximum. An id outside [0, V) and an "
+        "offset outside [0, N], of N ids, are errors.",
     SHOAL_OP_INPUTS("table", "ids", "offsets", "weights"),
     SHOAL_OP_OUTPUTS("out"),
     .optional = 1,
     .uncut = "ids and offsets: where a bag ends is said by the next one",
-    SHOAL_OP_ATTRS({.name = "mode", .kind = SHOAL_ATTR_STRING, .doc = "sum, mean or max"},
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(TABLE)), SHOAL_ATTR_WITH),
+    SHOAL_OP_ATTRS(
+        {.name = "mode", .kind = SHOAL_ATTR_STRING, .doc = "sum, mean or max; weights are for sum"},
+        SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(TABLE)), SHOAL_ATTR_WITH),
     .infer = embedding_bag_infer,
     .index_count = embedding_bag_index_count,
     .gradient = embedding_bag_gradient,

@@ -13,7 +13,9 @@ static shoal_status_t bound_infer(const shoal_call_t *call, shoal_type_t *out_ty
   const shoal_shape_t *x = &call->inputs[X].shape, *counts = &call->inputs[COUNTS].shape;
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, COUNTS));
-  REQUIRE(call, x->rank > counts->rank, "x needs the dims of counts and a dim of rows behind them");
+  REQUIRE(call, x->rank > counts->rank,
+          "x needs the dims of counts and a dim of rows behind them: %d at least, not %d",
+          counts->rank + 1, x->rank);
   const shoal_shape_t groups = shoal_shape_part(x, 0, counts->rank);
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, COUNTS, &groups));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, x, &place));

@@ -21,15 +21,20 @@ static void clamp_ints(int64_t n, const int64_t *const *in, int64_t *out, const 
   }
 }
 
+// The number of x's type that is nearest to a bound.
+static double nearest(shoal_dtype_t dtype, double bound) {
+  double element;
+  shoal_dtype_store(dtype, &element, 0, bound);
+  return shoal_dtype_load(dtype, &element, 0);
+}
+
 // Bounds of floats are numbers of x's dtype, so that an x at the bound is not beyond it.
 static shoal_status_t run(const shoal_call_t *call, const shoal_tensor_t *inputs,
                           const shoal_tensor_t *outputs, shoal_reals_fn_t reals,
                           shoal_ints_fn_t ints) {
   shoal_attr_value_t attrs[2] = {call->attrs[MIN], call->attrs[MAX]};
   for (int32_t i = 0; i < 2 && shoal_dtype_is_float(inputs->dtype); ++i) {
-    double element;
-    shoal_dtype_store(inputs->dtype, &element, 0, attrs[i].f);
-    attrs[i].f = shoal_dtype_load(inputs->dtype, &element, 0);
+    attrs[i].f = nearest(inputs->dtype, attrs[i].f);
   }
   shoal_call_t rounded = *call;
   rounded.attrs = attrs;
@@ -46,15 +51,28 @@ OP_KERNEL(clamp_grad) {
   return run(call, inputs, outputs, clamp_grad_reals, NULL);
 }
 
+// A bound of integers that no number of their type keeps would be stored as another number.
+static shoal_status_t check_reach(const shoal_call_t *call) {
+  const shoal_dtype_t dtype = call->inputs[0].dtype;
+  if (!shoal_is_integer(dtype)) return NULL;
+  for (int32_t i = 0; i < 2; ++i) {
+    const double bound = call->attrs[i].f, held = nearest(dtype, bound);
+    REQUIRE_HINT(call, i == MIN ? bound <= held : bound >= held, "cast x first (shoal_cast)",
+                 "%s is %g, and %s holds no number that is not %s it", call->op->attrs[i].name,
+                 bound, shoal_dtype_name(dtype), i == MIN ? "below" : "above");
+  }
+  return NULL;
+}
+
 static shoal_status_t check_bounds(const shoal_call_t *call) {
   const bool floats = shoal_dtype_is_float(call->inputs[0].dtype);
   for (int32_t i = 0; i < 2; ++i) {
     const double value = call->attrs[i].f;
     REQUIRE(call, value == value, "%s is NaN", call->op->attrs[i].name);
-    REQUIRE(call, floats || value == floor(value), "%s is %g, and x has integers",
-            call->op->attrs[i].name, value);
+    REQUIRE_HINT(call, floats || value == floor(value), "give a whole number, or cast x first",
+                 "%s is %g, and x has integers", call->op->attrs[i].name, value);
   }
-  return NULL;
+  return check_reach(call);
 }
 
 static shoal_status_t clamp_infer(const shoal_call_t *call, shoal_type_t *out_types) {
@@ -72,24 +90,26 @@ OP_GRADIENT(clamp) {
   in_grads[0] = shoal_emit_alike(e, "shoal.clamp_grad", REFS(in[0], grads[0]), call);
 }
 
-#define BOUNDS                                            \
-  SHOAL_OP_ATTRS({.name = "min",                          \
-                  .kind = SHOAL_ATTR_REAL,                \
-                  .optional = true,                       \
-                  .fallback = {.f = -INFINITY},           \
-                  .doc = "least result; -inf: no bound"}, \
-                 {.name = "max",                          \
-                  .kind = SHOAL_ATTR_REAL,                \
-                  .optional = true,                       \
-                  .fallback = {.f = INFINITY},            \
-                  .doc = "largest result; inf: no bound"})
+#define BOUNDS                                                                         \
+  SHOAL_OP_ATTRS({.name = "min",                                                       \
+                  .kind = SHOAL_ATTR_REAL,                                             \
+                  .optional = true,                                                    \
+                  .stated = true,                                                      \
+                  .fallback = {.f = -INFINITY},                                        \
+                  .doc = "least result, a whole number for integers; -inf: no bound"}, \
+                 {.name = "max",                                                       \
+                  .kind = SHOAL_ATTR_REAL,                                             \
+                  .optional = true,                                                    \
+                  .stated = true,                                                      \
+                  .fallback = {.f = INFINITY},                                         \
+                  .doc = "largest result, a whole number for integers; inf: no bound"})
 
 const shoal_op_t shoal_op_clamp = {
     .name = "shoal.clamp",
     .doc =
         "x kept within [min, max], of floats and integers: min where x is below, max where x is "
-        "above (and everywhere if min > max). NaN stays NaN. The gradient passes between "
-        "the bounds.",
+        "above (and everywhere if min > max). NaN stays NaN. The gradient passes where min < x < "
+        "max, and is 0 at the bounds, as PyTorch has it for hardtanh (its clamp passes it there).",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     BOUNDS,

@@ -26,11 +26,14 @@ enum { STRIDE, PADDING, DILATION, GROUPS, SHAPE, PLACE_X, PLACE_OUT };
 shoal_status_t shoal_conv_groups(const shoal_call_t *call, const char *what, int64_t channels,
                                  int64_t each, int64_t outputs, int64_t *out_groups) {
   *out_groups = each ? channels / each : 1;
-  REQUIRE(call, *out_groups * each == channels, "%s has %lld channels and w %lld, no part of them",
-          what, (long long)channels, (long long)each);
-  REQUIRE(call, *out_groups ? outputs % *out_groups == 0 : outputs == 0,
-          "%lld outputs cannot be shared by %lld groups of channels", (long long)outputs,
-          (long long)*out_groups);
+  REQUIRE_HINT(call, *out_groups * each == channels,
+               "with G groups w has 1/G of the channels along its dim 1",
+               "%s has %lld channels and w %lld, no part of them", what, (long long)channels,
+               (long long)each);
+  REQUIRE_HINT(call, *out_groups ? outputs % *out_groups == 0 : outputs == 0,
+               "choose a number of outputs that the groups divide",
+               "%lld outputs cannot be shared by %lld groups of channels", (long long)outputs,
+               (long long)*out_groups);
   return NULL;
 }
 
@@ -43,8 +46,10 @@ static shoal_status_t conv_window(const shoal_call_t *call, shoal_window_t *out_
   SHOAL_RETURN_IF_ERROR(
       shoal_conv_groups(call, "x", x->shape.dims[1], w->shape.dims[1], w->shape.dims[0], &groups));
   const int64_t given = call->attrs[PLACE_X].place ? 0 : call->attrs[GROUPS].i;
-  REQUIRE(call, given == 0 || given == groups, "w makes %lld groups of x's channels, not %lld",
-          (long long)groups, (long long)given);
+  REQUIRE_HINT(call, given == 0 || given == groups,
+               "w has [outputs, channels / groups, kernel...]; groups may be left out",
+               "w makes %lld groups of x's channels, not %lld", (long long)groups,
+               (long long)given);
   return shoal_window_read(call, w->shape.rank - 2, &w->shape.dims[2], STRIDE, PADDING, DILATION,
                            out_window);
 }
@@ -125,8 +130,11 @@ const shoal_op_t shoal_op_conv = {
     .name = "shoal.conv",
     .doc =
         "Convolution (cross-correlation) of x [N, C, ...] with w [O, C / groups, ...] over one to "
-        "three dims, zero padding. How many groups there are follows from the shapes.",
+        "three dims, padded with zeros: out [N, O, ...]. A dim of S elements and K taps becomes "
+        "floor((S + 2 padding - dilation (K - 1) - 1) / stride) + 1. How many groups there are "
+        "follows from the shapes. Half-size floats are summed in f32.",
     .window = "stride",
+    .uncut = "the window's dims of w: each output needs all taps; they are few",
     SHOAL_OP_INPUTS("x", "w"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
@@ -164,7 +172,7 @@ static shoal_status_t grad_x_places(const shoal_call_t *call, shoal_window_t *ou
   REQUIRE(call, w->dims[0] == dy->dims[1], "w has %lld outputs and dy %lld channels",
           (long long)w->dims[0], (long long)dy->dims[1]);
   REQUIRE(call, out_shape->rank == w->rank && out_shape->dims[0] == dy->dims[0],
-          "shape must be [N, C, ...] with dy's N");
+          "shape must be [%lld, channels] and %d dims more", (long long)dy->dims[0], w->rank - 2);
   int64_t groups;
   SHOAL_RETURN_IF_ERROR(
       shoal_conv_groups(call, "shape", out_shape->dims[1], w->dims[1], dy->dims[1], &groups));
@@ -214,8 +222,9 @@ static void conv_grad_x_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 const shoal_op_t shoal_op_conv_grad_x = {
     .name = "shoal.conv_grad_x",
-    .doc = "Gradient of conv with respect to x.",
+    .doc = "Gradient of conv with respect to x, from w [O, C / groups, ...] and dy [N, O, ...].",
     .window = "stride",
+    .uncut = "the window's dims of w: each output needs all taps; they are few",
     SHOAL_OP_INPUTS("w", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"), SHOAL_WINDOW_STRIDE,
@@ -250,7 +259,8 @@ static shoal_status_t grad_w_places(const shoal_call_t *call, shoal_window_t *ou
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, GW_KERNEL, &kernel));
   REQUIRE(call, kernel.rank == x->rank - 2, "kernel needs %d numbers, not %d", x->rank - 2,
           kernel.rank);
-  REQUIRE(call, x->dims[0] == dy->dims[0], "x and dy differ in N");
+  REQUIRE(call, x->dims[0] == dy->dims[0], "x has %lld examples and dy %lld", (long long)x->dims[0],
+          (long long)dy->dims[0]);
   SHOAL_RETURN_IF_ERROR(shoal_window_read(call, kernel.rank, kernel.dims, GW_STRIDE, GW_PADDING,
                                           GW_DILATION, out_window));
   const int64_t given = call->attrs[GW_CHANNELS].i, channels = given < 0 ? x->dims[1] : given;
@@ -301,8 +311,9 @@ static void conv_grad_w_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 const shoal_op_t shoal_op_conv_grad_w = {
     .name = "shoal.conv_grad_w",
-    .doc = "Gradient of conv with respect to w.",
+    .doc = "Gradient of conv with respect to w, from x [N, C, ...] and dy [N, O, ...].",
     .window = "stride",
+    .uncut = "the window's dims of dw: they are few",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dw"),
     SHOAL_OP_ATTRS(SHOAL_WINDOW_ATTR("kernel", "size of w's window along each dim"),
@@ -333,12 +344,21 @@ const shoal_op_t shoal_op_conv_grad_w = {
 
 #else  // per element type
 
-// Row y of plane z of channel c of image n.
-static inline R *K(line)(const shoal_tensor_t *tensor, int64_t n, int64_t c, int64_t z, int64_t y) {
+// A tensor [N,C,..] line by line.
+typedef struct K(lines) {
+  R *data;
+  int64_t channels, planes, rows, columns;
+} K(lines_t);
+
+static inline K(lines_t) K(lines_of)(const shoal_tensor_t *tensor) {
   const shoal_shape_t *shape = &tensor->shape;
-  const int64_t planes = shoal_window_size(shape, 0), rows = shoal_window_size(shape, 1);
-  return (R *)tensor->data +
-         (((n * shape->dims[1] + c) * planes + z) * rows + y) * shoal_window_size(shape, 2);
+  return (K(lines_t)){tensor->data, shape->dims[1], shoal_window_size(shape, 0),
+                      shoal_window_size(shape, 1), shoal_window_size(shape, 2)};
+}
+
+// Row y of plane z of channel c of image n.
+static inline R *K(line)(const K(lines_t) * of, int64_t n, int64_t c, int64_t z, int64_t y) {
+  return of->data + (((n * of->channels + c) * of->planes + z) * of->rows + y) * of->columns;
 }
 
 // to[i] += f from[what tap t of i sees], for each of `n` that sees something.
@@ -359,6 +379,34 @@ static inline void K(gather)(R f, const R *restrict from, const shoal_taps_t *ta
   }
 }
 
+// Do taps t, t + 1 and t + 2 step from element to element? Then they are taken together where all
+// three see something: sets the elements [*lo, *hi) that do. Sums stay in the same order.
+static inline bool K(three)(const shoal_taps_t *taps, int64_t t, int64_t *lo, int64_t *hi) {
+  *lo = 0;
+  *hi = INT64_MAX;
+  if (t + 3 > taps->kernel[2]) return false;
+  for (const shoal_run_t *run = taps->runs + t; run < taps->runs + t + 3; ++run) {
+    if (!run->regular || run->gap != 1 || run->step != 1) return false;
+    if (run->first > *lo) *lo = run->first;
+    if (run->first + run->count < *hi) *hi = run->first + run->count;
+  }
+  return *lo < *hi;
+}
+
+// gather for three taps at once.
+static inline void K(gather3)(const R *f, const R *restrict from, const shoal_run_t *runs,
+                              int64_t lo, int64_t hi, R *restrict to) {
+  const R *seen[3];
+  for (int64_t t = 0; t < 3; ++t) {
+    seen[t] = from + runs[t].from - runs[t].first;
+    for (int64_t i = runs[t].first; i < lo; ++i) to[i] += f[t] * seen[t][i];
+    for (int64_t i = hi; i < runs[t].first + runs[t].count; ++i) to[i] += f[t] * seen[t][i];
+  }
+  const R *restrict a = seen[0], *restrict b = seen[1], *restrict c = seen[2];
+  const R fa = f[0], fb = f[1], fc = f[2];
+  for (int64_t i = lo; i < hi; ++i) to[i] = to[i] + fa * a[i] + fb * b[i] + fc * c[i];
+}
+
 // The sum of slope[i] from[what tap t of i sees].
 static inline R K(dot)(const R *restrict slope, const R *restrict from, const shoal_taps_t *taps,
                        int64_t t, int64_t n) {
@@ -376,61 +424,96 @@ static inline R K(dot)(const R *restrict slope, const R *restrict from, const sh
   return sum;
 }
 
+// sum, and slope[i] seen[i] for i in [begin, end).
+static inline R K(add_dot)(R sum, const R *slope, const R *seen, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) sum += slope[i] * seen[i];
+  return sum;
+}
+
+// dot for three taps at once, added to to[0], to[1], to[2].
+static inline void K(dot3)(const R *restrict slope, const R *restrict from, const shoal_run_t *runs,
+                           int64_t lo, int64_t hi, R *restrict to) {
+  const R *a = from + runs[0].from - runs[0].first, *b = from + runs[1].from - runs[1].first,
+          *c = from + runs[2].from - runs[2].first;
+  R sum_a = K(add_dot)(0, slope, a, runs[0].first, lo);
+  R sum_b = K(add_dot)(0, slope, b, runs[1].first, lo);
+  R sum_c = K(add_dot)(0, slope, c, runs[2].first, lo);
+  for (int64_t i = lo; i < hi; ++i) {
+    sum_a += slope[i] * a[i];
+    sum_b += slope[i] * b[i];
+    sum_c += slope[i] * c[i];
+  }
+  to[0] += K(add_dot)(sum_a, slope, a, hi, runs[0].first + runs[0].count);
+  to[1] += K(add_dot)(sum_b, slope, b, hi, runs[1].first + runs[1].count);
+  to[2] += K(add_dot)(sum_c, slope, c, hi, runs[2].first + runs[2].count);
+}
+
 // Forward and the gradient of x are one loop: `to` [N,A,..] sums `from` [N,B,..] through taps, with
 // weights w[A,B/G,K..] or, swapped, w[B,A/G,K..].
-static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *w, bool swapped,
-                         const shoal_tensor_t *from, const shoal_tensor_t *to) {
-  const int64_t channels = to->shape.dims[1], planes = shoal_window_size(&to->shape, 0);
-  const int64_t rows = shoal_window_size(&to->shape, 1), columns = shoal_window_size(&to->shape, 2);
-  const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
+static void K(correlate)(const shoal_taps_t *taps, const shoal_tensor_t *weight, bool swapped,
+                         const shoal_tensor_t *input, const shoal_tensor_t *output) {
+  const K(lines_t) to = K(lines_of)(output), from = K(lines_of)(input), w = K(lines_of)(weight);
   // Channels of a group on both sides, one of which is w's second dim.
-  const int64_t inputs = from->shape.dims[1], each = w->shape.dims[1];
-  const int64_t groups = each ? (swapped ? channels : inputs) / each : 1;
-  const int64_t group_to = groups ? channels / groups : 0,
-                group_from = groups ? inputs / groups : 0;
-  for (int64_t line = 0; line < to->shape.dims[0] * channels * planes * rows; ++line) {
-    const int64_t y = line % rows, z = line / rows % planes, a = line / rows / planes % channels;
-    const int64_t n = line / rows / planes / channels;
-    R *out = K(line)(to, n, a, z, y);
-    for (int64_t x = 0; x < columns; ++x) out[x] = 0;
-    const int64_t first = a / group_to * group_from;
+  const int64_t each = w.channels;
+  const int64_t groups = each ? (swapped ? to.channels : from.channels) / each : 1;
+  const int64_t group_to = groups ? to.channels / groups : 0,
+                group_from = groups ? from.channels / groups : 0;
+  int64_t lo, hi;
+  const int64_t together = K(three)(taps, 0, &lo, &hi) ? 3 : 0;
+  for (int64_t line = 0; line < output->shape.dims[0] * to.channels * to.planes * to.rows; ++line) {
+    const int64_t y = line % to.rows, z = line / to.rows % to.planes;
+    const int64_t a = line / to.rows / to.planes % to.channels;
+    const int64_t n = line / to.rows / to.planes / to.channels;
+    R *out = K(line)(&to, n, a, z, y);
+    for (int64_t x = 0; x < to.columns; ++x) out[x] = 0;
+    const int64_t first = a / group_to * group_from, own = swapped ? a % each : 0;
     for (int64_t b = first; b < first + group_from; ++b) {
-      for (int64_t t = 0; t < kd * kh; ++t) {
-        const int64_t plane = taps->table[0][z * kd + t / kh];
-        const int64_t row = taps->table[1][y * kh + t % kh];
-        if (plane < 0 || row < 0) continue;
-        const R *weights = swapped ? K(line)(w, b, a % each, t / kh, t % kh)
-                                   : K(line)(w, a, b - first, t / kh, t % kh);
-        const R *in = K(line)(from, n, b, plane, row);
-        for (int64_t j = 0; j < kw; ++j) {
-          K(gather)(weights[j], in, taps, j, columns, out);
+      for (int64_t d = 0; d < w.planes; ++d) {
+        const int64_t plane = taps->table[0][z * w.planes + d];
+        for (int64_t h = 0; plane >= 0 && h < w.rows; ++h) {
+          const int64_t row = taps->table[1][y * w.rows + h];
+          if (row < 0) continue;
+          const R *f = swapped ? K(line)(&w, b, own, d, h) : K(line)(&w, a, b - first, d, h);
+          const R *in = K(line)(&from, n, b, plane, row);
+          if (together) K(gather3)(f, in, taps->runs, lo, hi, out);
+          for (int64_t j = together; j < w.columns; ++j) {
+            K(gather)(f[j], in, taps, j, to.columns, out);
+          }
         }
       }
     }
   }
 }
 
-static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *x,
-                           const shoal_tensor_t *dy, const shoal_tensor_t *dw) {
-  const int64_t *w = dw->shape.dims, planes = shoal_window_size(&dy->shape, 0);
-  const int64_t rows = shoal_window_size(&dy->shape, 1), columns = shoal_window_size(&dy->shape, 2);
-  const int64_t kd = taps->kernel[0], kh = taps->kernel[1], kw = taps->kernel[2];
-  // Outputs of a group: w has that many for each w[1] channels of x.
-  const int64_t groups = w[1] ? x->shape.dims[1] / w[1] : 1, each = groups ? w[0] / groups : 0;
-  const int64_t lines = dy->shape.dims[0] * planes * rows;
-  R *out = dw->data;
-  for (int64_t i = 0; i < w[0] * w[1] * kd * kh * kw; ++i) out[i] = 0;
-  for (int64_t i = 0; i < lines * kd * kh; ++i) {
-    const int64_t tap = i % (kd * kh), line = i / (kd * kh);
-    const int64_t y = line % rows, z = line / rows % planes, n = line / rows / planes;
-    const int64_t plane = taps->table[0][z * kd + tap / kh];
-    const int64_t row = taps->table[1][y * kh + tap % kh];
+static void K(conv_grad_w)(const shoal_taps_t *taps, const shoal_tensor_t *input,
+                           const shoal_tensor_t *slopes, const shoal_tensor_t *output) {
+  const K(lines_t) x = K(lines_of)(input), dy = K(lines_of)(slopes), dw = K(lines_of)(output);
+  const int64_t taps_each = dw.planes * dw.rows, outputs = output->shape.dims[0];
+  // Outputs of a group: w has that many for each dw.channels of x.
+  const int64_t groups = dw.channels ? x.channels / dw.channels : 1;
+  const int64_t each = groups ? outputs / groups : 0;
+  const int64_t lines = slopes->shape.dims[0] * dy.planes * dy.rows;
+  int64_t lo, hi;
+  const int64_t together = K(three)(taps, 0, &lo, &hi) ? 3 : 0;
+  for (int64_t i = 0; i < shoal_shape_count(&output->shape); ++i) dw.data[i] = 0;
+  for (int64_t i = 0; i < lines * taps_each; ++i) {
+    const int64_t tap = i % taps_each, line = i / taps_each;
+    const int64_t y = line % dy.rows, z = line / dy.rows % dy.planes,
+                  n = line / dy.rows / dy.planes;
+    const int64_t plane = taps->table[0][z * dw.planes + tap / dw.rows];
+    const int64_t row = taps->table[1][y * dw.rows + tap % dw.rows];
     if (plane < 0 || row < 0) continue;
-    for (int64_t oc = 0; oc < w[0] * w[1]; ++oc) {
-      const int64_t o = oc / w[1], c = o / each * w[1] + oc % w[1];
-      const R *from = K(line)(x, n, c, plane, row), *slope = K(line)(dy, n, o, z, y);
-      R *to = out + (oc * kd * kh + tap) * kw;
-      for (int64_t t = 0; t < kw; ++t) to[t] += K(dot)(slope, from, taps, t, columns);
+    R *to = dw.data + tap * dw.columns;
+    for (int64_t o = 0; o < outputs; ++o) {
+      const R *slope = K(line)(&dy, n, o, z, y);
+      const int64_t first = o / each * dw.channels;
+      for (int64_t c = first; c < first + dw.channels; ++c, to += taps_each * dw.columns) {
+        const R *from = K(line)(&x, n, c, plane, row);
+        if (together) K(dot3)(slope, from, taps->runs, lo, hi, to);
+        for (int64_t t = together; t < dw.columns; ++t) {
+          to[t] += K(dot)(slope, from, taps, t, dy.columns);
+        }
+      }
     }
   }
 }

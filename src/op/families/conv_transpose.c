@@ -16,8 +16,9 @@ static shoal_status_t transpose_window(const shoal_call_t *call, shoal_window_t 
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 2));
   SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, 1, x->rank));
-  REQUIRE(call, x->dims[1] == w->dims[0], "x has %lld channels and w %lld", (long long)x->dims[1],
-          (long long)w->dims[0]);
+  REQUIRE_HINT(call, x->dims[1] == w->dims[0],
+               "w has [channels, outputs / groups, kernel...], the other way round than for conv",
+               "x has %lld channels and w %lld", (long long)x->dims[1], (long long)w->dims[0]);
   return shoal_window_read(call, w->rank - 2, &w->dims[2], STRIDE, PADDING, DILATION, out_window);
 }
 
@@ -36,7 +37,8 @@ static void conv_transpose_complete(const shoal_call_t *call, shoal_attr_value_t
   if (!status && shape->count == 0 && (more->count == 0 || more->count == window.dims)) {
     shape->count = x->rank;
     shape->ints[0] = x->dims[0];
-    shape->ints[1] = w->dims[1] * (groups->i > 0 ? groups->i : 1);
+    // Groups that are wrong are left for infer to refuse.
+    shape->ints[1] = w->dims[1] * (groups->i > 0 && groups->i <= x->dims[1] ? groups->i : 1);
     for (int32_t k = 0; k < window.dims; ++k) {
       const int32_t i = SHOAL_DIRECTIONS - window.dims + k;
       const int64_t size = least_size(&window, i, x->dims[2 + k]);
@@ -44,7 +46,10 @@ static void conv_transpose_complete(const shoal_call_t *call, shoal_attr_value_t
     }
   }
   // From here on the shape says it, for calls of any size.
-  if (!status && shape->count > 1 && shape->ints[1] == w->dims[1] * groups->i) groups->i = 0;
+  if (!status && shape->count > 1 && groups->i > 0 && groups->i <= x->dims[1] &&
+      shape->ints[1] == w->dims[1] * groups->i) {
+    groups->i = 0;
+  }
   shoal_status_free(status);  // infer says it again
 }
 
@@ -55,11 +60,13 @@ static shoal_status_t transpose_places(const shoal_call_t *call, shoal_window_t 
   int64_t groups;
   SHOAL_RETURN_IF_ERROR(transpose_window(call, out_window));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, SHAPE, out_shape));
-  REQUIRE(call, call->attrs[OUTPUT_PADDING].count <= out_window->dims,
-          "output_padding needs %d numbers, not %d", out_window->dims,
-          call->attrs[OUTPUT_PADDING].count);
+  const int32_t more = call->attrs[OUTPUT_PADDING].count;
+  REQUIRE(call, more == 0 || more == out_window->dims,
+          "output_padding needs %d numbers, one for each dim behind [N, C], not %d",
+          out_window->dims, more);
   REQUIRE(call, out_shape->rank == x->rank && out_shape->dims[0] == x->dims[0],
-          "shape must be [N, O, ...] with x's N");
+          "shape must be [%lld, outputs] and %d dims more", (long long)x->dims[0],
+          out_window->dims);
   SHOAL_RETURN_IF_ERROR(
       shoal_conv_groups(call, "shape", out_shape->dims[1], w->dims[1], x->dims[1], &groups));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, PLACE_X, x, out_x));
@@ -68,13 +75,20 @@ static shoal_status_t transpose_places(const shoal_call_t *call, shoal_window_t 
           "shape and w make %lld groups, not %lld", (long long)groups,
           (long long)call->attrs[GROUPS].i);
   for (int32_t i = SHOAL_DIRECTIONS - out_window->dims; i < SHOAL_DIRECTIONS; ++i) {
+    REQUIRE(call, shoal_window_size(&out_x->whole, i) > 0, "x has no elements along dim %d",
+            shoal_window_dim(x, i));
     const int64_t least = least_size(out_window, i, shoal_window_size(&out_x->whole, i));
     const int64_t size = shoal_window_size(&out_out->whole, i);
     const int64_t most = out_window->stride[i] > out_window->dilation[i] ? out_window->stride[i]
                                                                          : out_window->dilation[i];
-    REQUIRE(call, size > 0 && size >= least && size - least < most,
-            "dim %d of the result has from %lld to %lld elements, not %lld", shoal_window_dim(x, i),
-            (long long)least, (long long)(least + most - 1), (long long)size);
+    REQUIRE_HINT(call, size > 0, "less padding, or a larger kernel or output_padding",
+                 "padding %lld leaves nothing of dim %d of the result",
+                 (long long)out_window->padding[i], shoal_window_dim(x, i));
+    REQUIRE_HINT(call, size >= least && size - least < most,
+                 "output_padding says how many elements more than the fewest",
+                 "dim %d of the result has from %lld to %lld elements, not %lld",
+                 shoal_window_dim(x, i), (long long)least, (long long)(least + most - 1),
+                 (long long)size);
   }
   return NULL;
 }
@@ -127,18 +141,35 @@ const shoal_op_t shoal_op_conv_transpose = {
     .name = "shoal.conv_transpose",
     .doc =
         "Transposed convolution of x [N, C, ...] with w [C, O / groups, ...] over one to three "
-        "dims: the adjoint of conv with this w.",
+        "dims: the adjoint of conv with this w. A dim of S elements and K taps becomes (S - 1) "
+        "stride - 2 padding + dilation (K - 1) + 1 + output_padding. Half-size floats are summed "
+        "in f32.",
     .window = "stride",
+    .uncut = "the window's dims of w: each output needs all taps; they are few",
     SHOAL_OP_INPUTS("x", "w"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
-                   {.name = "output_padding",
-                    .kind = SHOAL_ATTR_INTS,
-                    .optional = true,
-                    .doc = "elements more at the end of each dim of the result; left out: 0"},
-                   SHOAL_CONV_GROUPS, SHOAL_WINDOW_SHAPE,
-                   SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
-                   SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
+    SHOAL_OP_ATTRS(
+        SHOAL_WINDOW_ATTR("stride", "step in the result for each element of x, at least 1"),
+        SHOAL_WINDOW_ATTR("padding", "elements left out at both ends of each dim of the result"),
+        SHOAL_WINDOW_DILATION,
+        {.name = "output_padding",
+         .kind = SHOAL_ATTR_INTS,
+         .optional = true,
+         .doc = "elements more at the end of each dim behind [N, O], fewer than stride or "
+                "dilation; left out: 0"},
+        {.name = "groups",
+         .kind = SHOAL_ATTR_INT,
+         .role = SHOAL_ROLE_COUNT,
+         .optional = true,
+         .doc = "groups of channels; 0 or left out: 1, or as many as a given shape makes"},
+        {.name = "shape",
+         .kind = SHOAL_ATTR_INTS,
+         .role = SHOAL_ROLE_SIZE,
+         .operand = SHOAL_OUTPUT(0),
+         .optional = true,
+         .doc = "shape of the result, in the place of output_padding"},
+        SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
+        SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
     .complete = conv_transpose_complete,
     .infer = conv_transpose_infer,
     .gradient = conv_transpose_gradient,

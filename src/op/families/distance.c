@@ -163,7 +163,7 @@ static shoal_status_t smooth_l1_infer(const shoal_call_t *call, shoal_type_t *ou
 #define FLAG(param, value, text)                                                       \
   {                                                                                    \
     .name = param, .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
-    .fallback = {.i = value}, .doc = text                                              \
+    .stated = (value) != 0, .fallback = {.i = value}, .doc = text                      \
   }
 #define PAIRS "bf16[9], bf16[9]", "f64[], f64[]", "f32[0,3], f32[0,3]"
 

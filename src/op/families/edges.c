@@ -12,12 +12,10 @@ typedef enum border { REFLECT, REPLICATE, CIRCULAR } border_t;
 static const char *const MODES[] = {"reflect", "replicate", "circular"};
 
 static shoal_status_t read_mode(const shoal_call_t *call, border_t *out_mode) {
-  const char *mode = call->attrs[MODE].s;
-  for (int32_t m = 0; m < 3; ++m) {
-    *out_mode = (border_t)m;
-    if (strcmp(mode, MODES[m]) == 0) return NULL;
-  }
-  return REFUSE(call, "mode '%s' is none of reflect, replicate and circular", mode);
+  int32_t mode;
+  SHOAL_RETURN_IF_ERROR(shoal_check_choice(call, MODE, MODES, 3, &mode));
+  *out_mode = (border_t)mode;
+  return NULL;
 }
 
 // `inner`: x, of which the border is made.
@@ -28,10 +26,12 @@ static shoal_status_t check_edges(const shoal_call_t *call, const shoal_shape_t 
   for (int32_t d = 0; d < inner->rank; ++d) {
     const int64_t size = inner->dims[d];
     const int64_t widest = before->ints[d] > after->ints[d] ? before->ints[d] : after->ints[d];
-    const int64_t least = *out_mode == REFLECT ? widest + 1 : *out_mode == CIRCULAR ? widest : 1;
-    REQUIRE(call, widest == 0 || size >= least,
-            "a border of %lld elements along dim %d cannot be made of %lld (%s)", (long long)widest,
-            d, (long long)size, MODES[*out_mode]);
+    const int64_t least = *out_mode == REPLICATE ? 1 : widest;
+    const bool fits = *out_mode == REFLECT ? size > least : size >= least;
+    REQUIRE_HINT(call, widest == 0 || fits,
+                 "reflect takes fewer than x has, circular at most as many, replicate any",
+                 "a border of %lld elements along dim %d cannot be made of %lld (%s)",
+                 (long long)widest, d, (long long)size, MODES[*out_mode]);
   }
   return NULL;
 }
@@ -39,8 +39,8 @@ static shoal_status_t check_edges(const shoal_call_t *call, const shoal_shape_t 
 static shoal_status_t check_border(const shoal_call_t *call) {
   const shoal_attr_value_t *before = &call->attrs[BEFORE], *after = &call->attrs[AFTER];
   const int32_t rank = call->inputs[0].shape.rank;
-  REQUIRE(call, before->count == rank && after->count == rank,
-          "before and after need one entry per dim");
+  SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, BEFORE, rank));
+  SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, AFTER, rank));
   for (int32_t d = 0; d < rank; ++d) {
     REQUIRE(call, before->ints[d] >= 0 && after->ints[d] >= 0,
             "a border cannot have %lld elements: to leave some out, slice",
@@ -55,7 +55,13 @@ static shoal_status_t edges_infer(const shoal_call_t *call, shoal_type_t *out_ty
   SHOAL_RETURN_IF_ERROR(check_edges(call, &call->inputs[0].shape, &mode));
   out_types[0] = call->inputs[0];
   for (int32_t d = 0; d < call->inputs[0].shape.rank; ++d) {
-    out_types[0].shape.dims[d] += call->attrs[BEFORE].ints[d] + call->attrs[AFTER].ints[d];
+    const int64_t before = call->attrs[BEFORE].ints[d], after = call->attrs[AFTER].ints[d];
+    int64_t *size = &out_types[0].shape.dims[d];
+    REQUIRE(
+        call,
+        !__builtin_add_overflow(*size, before, size) && !__builtin_add_overflow(*size, after, size),
+        "borders of %lld and %lld elements along dim %d do not fit 64 bits", (long long)before,
+        (long long)after, d);
   }
   return NULL;
 }
@@ -67,7 +73,9 @@ static shoal_status_t edges_grad_infer(const shoal_call_t *call, shoal_type_t *o
   out_types[0] = call->inputs[0];
   for (int32_t d = 0; d < call->inputs[0].shape.rank; ++d) {
     int64_t *size = &out_types[0].shape.dims[d];
-    *size -= call->attrs[BEFORE].ints[d] + call->attrs[AFTER].ints[d];
+    // Neither is negative, so that what is left after one cannot overflow by the other.
+    *size = *size - call->attrs[BEFORE].ints[d];
+    if (*size >= 0) *size -= call->attrs[AFTER].ints[d];
     REQUIRE(call, *size >= 0, "dy has fewer elements along dim %d than its border", d);
   }
   return check_edges(call, &out_types[0].shape, &mode);
@@ -146,18 +154,23 @@ OP_GRADIENT(edges_grad) {
   in_grads[0] = emit_edges(call, e, "shoal.edges", grads[0]);
 }
 
-#define EDGES_ATTRS                                                                          \
-  SHOAL_OP_ATTRS(                                                                            \
-      {.name = "before", .kind = SHOAL_ATTR_INTS, .doc = "border before x, along each dim"}, \
-      {.name = "after", .kind = SHOAL_ATTR_INTS, .doc = "border behind x, along each dim"},  \
+#define EDGES_ATTRS                                           \
+  SHOAL_OP_ATTRS(                                             \
+      {.name = "before",                                      \
+       .kind = SHOAL_ATTR_INTS,                               \
+       .doc = "elements before x along each dim, 0 or more"}, \
+      {.name = "after",                                       \
+       .kind = SHOAL_ATTR_INTS,                               \
+       .doc = "elements behind x along each dim, 0 or more"}, \
       {.name = "mode", .kind = SHOAL_ATTR_STRING, .doc = "reflect, replicate or circular"})
 #define EDGES_UNCUT "dims that get a border: it repeats elements of other parts"
 
 const shoal_op_t shoal_op_edges = {
     .name = "shoal.edges",
     .doc =
-        "x with a border of its own elements around it: reflected without the outermost one, "
-        "the outermost one repeated, or those of the other end. (A border of one value: pad.)",
+        "x with a border of its own elements around it: reflected without the outermost one (a "
+        "border is narrower than x), the outermost one repeated (of any width), or those of the "
+        "other end (at most as wide as x). (A border of one value: pad.)",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,

@@ -22,12 +22,9 @@ MAP_KERNEL(where, TABLE_ALL)
 // ---- shapes ----------------------------------------------------------------------------
 
 static shoal_status_t binary_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  const shoal_type_t *a = &call->inputs[0], *b = &call->inputs[1];
-  REQUIRE(call, a->dtype == b->dtype, "a and b must have the same dtype");
-  REQUIRE(call, shoal_shape_broadcast(&a->shape, &b->shape, &out_types[0].shape),
-          "the shapes can't be broadcast together");
-  out_types[0].dtype = a->dtype;
-  return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 0, 1));
+  out_types[0].dtype = call->inputs[0].dtype;
+  return shoal_check_broadcast(call, 0, 2, &out_types[0].shape);
 }
 
 static shoal_status_t div_infer(const shoal_call_t *call, shoal_type_t *out_types) {
@@ -43,13 +40,11 @@ static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_
 
 static shoal_status_t where_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_type_t *in = call->inputs;
-  REQUIRE(call, in[0].dtype == SHOAL_BOOL, "condition must be bool");
-  REQUIRE(call, in[1].dtype == in[2].dtype, "a and b must have the same dtype");
+  REQUIRE_HINT(call, in[0].dtype == SHOAL_BOOL, "compare it with something: shoal_not_equal, ...",
+               "condition must be bool, not %s", shoal_dtype_name(in[0].dtype));
+  SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 1, 2));
   shoal_shape_t shape;
-  REQUIRE(call,
-          shoal_shape_broadcast(&in[0].shape, &in[1].shape, &shape) &&
-              shoal_shape_broadcast(&shape, &in[2].shape, &shape),
-          "the shapes can't be broadcast together");
+  SHOAL_RETURN_IF_ERROR(shoal_check_broadcast(call, 0, 3, &shape));
   out_types[0] = (shoal_type_t){in[1].dtype, shape};
   return NULL;
 }
@@ -120,42 +115,60 @@ OP_GRADIENT(where) {
 
 // ---- records ---------------------------------------------------------------------------
 
-#define BINARY(op_name, text, infer_fn, gradient_fn, ...) \
-  const shoal_op_t shoal_op_##op_name = {                 \
-      .name = "shoal." #op_name,                          \
-      .doc = text,                                        \
-      SHOAL_OP_INPUTS("a", "b"),                          \
-      SHOAL_OP_OUTPUTS("out"),                            \
-      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                \
-      .infer = infer_fn,                                  \
-      .gradient = gradient_fn,                            \
-      .kernel = op_name##_kernel,                         \
-      SHOAL_OP_CASES(__VA_ARGS__),                        \
+#define BINARY(op_name, text, nan_text, infer_fn, gradient_fn, ...) \
+  const shoal_op_t shoal_op_##op_name = {                           \
+      .name = "shoal." #op_name,                                    \
+      .doc = text,                                                  \
+      .nan = nan_text,                                              \
+      SHOAL_OP_INPUTS("a", "b"),                                    \
+      SHOAL_OP_OUTPUTS("out"),                                      \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                          \
+      .infer = infer_fn,                                            \
+      .gradient = gradient_fn,                                      \
+      .kernel = op_name##_kernel,                                   \
+      SHOAL_OP_CASES(__VA_ARGS__),                                  \
   }
 #define ARITHMETIC_CASES                                                               \
   "f64[3,5], f64[3,5]", "f32[2,3,5], f32[5]", "f64[3,1], f64[7,1,5]", "f64[], f64[4]", \
       "bf16[3,5], bf16[3,1]", "i64[7]<100, i64[7]<9", "i32[3,5]<9, i32[]<9", "f32[0,3], f32[3]"
 
-BINARY(add, "a + b, broadcast like numpy.", binary_infer, add_gradient, ARITHMETIC_CASES);
-BINARY(sub, "a - b, broadcast like numpy.", binary_infer, sub_gradient, ARITHMETIC_CASES);
-BINARY(mul, "a * b, broadcast like numpy.", binary_infer, mul_gradient, ARITHMETIC_CASES);
-BINARY(div, "a / b of floats, broadcast like numpy.", div_infer, div_gradient,
-       "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+", "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+");
+BINARY(add,
+       "a + b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
+       "by or.",
+       NULL, binary_infer, add_gradient, ARITHMETIC_CASES);
+BINARY(
+    sub,
+    "a - b, broadcast like numpy. a and b have one dtype; integers wrap, and of bools it is xor.",
+    NULL, binary_infer, sub_gradient, ARITHMETIC_CASES);
+BINARY(mul,
+       "a * b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
+       "by and.",
+       NULL, binary_infer, mul_gradient, ARITHMETIC_CASES);
+BINARY(div,
+       "a / b of floats of one dtype, broadcast like numpy. A b of 0 gives inf, -inf or NaN; "
+       "integers are divided by floor_div.",
+       NULL, div_infer, div_gradient, "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+",
+       "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+", "f32[], f32[3,5]+");
 BINARY(maximum,
-       "The larger of a and b, broadcast like numpy; NaN if one is. Ties share the gradient.",
-       binary_infer, maximum_gradient, ARITHMETIC_CASES);
+       "The larger of a and b, broadcast like numpy; NaN if one is. Where they are equal each gets "
+       "half of the gradient.",
+       NULL, binary_infer, maximum_gradient, ARITHMETIC_CASES);
 BINARY(minimum,
-       "The smaller of a and b, broadcast like numpy; NaN if one is. Ties share the gradient.",
-       binary_infer, minimum_gradient, ARITHMETIC_CASES);
-BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
-       ARITHMETIC_CASES);
-BINARY(equal, "a == b as bool, broadcast like numpy.", compare_infer, shoal_gradient_none,
-       "f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "i32[3,5]<3, i32[3,5]<3", "u8[7]<4, u8[]<4",
-       "bool[3,5], bool[5]", "i64[0], i64[1]");
+       "The smaller of a and b, broadcast like numpy; NaN if one is. Where they are equal each "
+       "gets half of the gradient.",
+       NULL, binary_infer, minimum_gradient, ARITHMETIC_CASES);
+BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", "false where a or b is NaN",
+       compare_infer, shoal_gradient_none, ARITHMETIC_CASES);
+BINARY(equal, "a == b as bool, broadcast like numpy.", "false where a or b is NaN", compare_infer,
+       shoal_gradient_none, "f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "i32[3,5]<3, i32[3,5]<3",
+       "u8[7]<4, u8[]<4", "bool[3,5], bool[5]", "i64[0], i64[1]");
 
 const shoal_op_t shoal_op_where = {
     .name = "shoal.where",
-    .doc = "a where condition is true, b elsewhere; broadcast like numpy.",
+    .doc =
+        "a where condition, a bool, is true, b elsewhere; broadcast like numpy. Only the side that "
+        "is chosen gets a gradient.",
+    .nan = "what the side that is not chosen holds does not matter",
     SHOAL_OP_INPUTS("condition", "a", "b"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}),
@@ -202,9 +215,10 @@ static shoal_status_t cast_kernel(const shoal_call_t *call, const shoal_tensor_t
 const shoal_op_t shoal_op_cast = {
     .name = "shoal.cast",
     .doc =
-        "x as another dtype. Floats round to nearest even; to integers they are truncated; to "
-        "bool, what is not 0 is 1. i8, f8_e4m3 and f8_e5m2 are for storage, and other ops want "
-        "them cast first: beyond 448, f8_e4m3 is NaN; beyond 57344, f8_e5m2 is infinite.",
+        "x as another dtype. Floats round to nearest even; to integers they are truncated and kept "
+        "within the type's range, NaN is 0; integers wrap; to bool, what is not 0 is 1. i8, "
+        "f8_e4m3 and f8_e5m2 are for storage, and other ops want them cast first: beyond 448, "
+        "f8_e4m3 is NaN; beyond 57344, f8_e5m2 is infinite.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),

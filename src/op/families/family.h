@@ -42,8 +42,10 @@
 #define SHOAL_ATTR_PLACE_OF(attr_name, of)                                                \
   {                                                                                       \
     .name = attr_name, .kind = SHOAL_ATTR_PLACE, .role = SHOAL_ROLE_PLACE, .operand = of, \
-    .optional = true, .doc = "where the part lies in the whole"                           \
+    .optional = true, .doc = "set by Shoal where the op is cut, never by you"             \
   }
+#define SHOAL_ATTR_AXIS \
+  { .name = "axis", .kind = SHOAL_ATTR_INT, .doc = "the dim, from 0 on; -1 is the last" }
 #define SHOAL_ATTR_COUNT_OF(text)                                                        \
   {                                                                                      \
     .name = "count", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
@@ -54,7 +56,7 @@
 #define SHOAL_ATTR_WITH                                                            \
   {                                                                                \
     .name = "with", .kind = SHOAL_ATTR_STRING, .optional = true, .fallback.s = "", \
-    .doc = "the optional inputs that are given, with commas"                       \
+    .doc = "names of the optional inputs that are given; builders fill it in"      \
   }
 // The number among a call's inputs of the one with the record's name number `name`; -1: left out.
 #define GIVEN(call, name) shoal_op_given((call)->op, (call)->attrs, (name))
@@ -69,19 +71,45 @@ SHOAL_MUST_USE shoal_status_t shoal_op_blame(const shoal_call_t *call, shoal_sta
   do {                                                    \
     if (!(condition)) return REFUSE((call), __VA_ARGS__); \
   } while (0)
+// With a hint: what the user may do about it. The hint is made only where it is read.
+#define REFUSE_HINT(call, hint, ...)                        \
+  shoal_op_blame((call), SHOAL_ERROR_HINT(INVALID_ARGUMENT, \
+                                          shoal_status_is_silent() ? NULL : (hint), __VA_ARGS__))
+#define REQUIRE_HINT(call, condition, hint, ...)                       \
+  do {                                                                 \
+    if (!(condition)) return REFUSE_HINT((call), (hint), __VA_ARGS__); \
+  } while (0)
 
 // All inputs from `first` on have the dtype of input `first`, which is a float.
 SHOAL_MUST_USE shoal_status_t shoal_check_floats(const shoal_call_t *call, int32_t first,
                                                  int32_t count);
+// Both inputs have one dtype, whatever it is.
+SHOAL_MUST_USE shoal_status_t shoal_check_same_dtype(const shoal_call_t *call, int32_t first,
+                                                     int32_t second);
+SHOAL_MUST_USE shoal_status_t shoal_check_dtype(const shoal_call_t *call, int32_t input,
+                                                shoal_dtype_t dtype);
+// Inputs from `first` on are broadcast together.
+SHOAL_MUST_USE shoal_status_t shoal_check_broadcast(const shoal_call_t *call, int32_t first,
+                                                    int32_t count, shoal_shape_t *out_shape);
 SHOAL_MUST_USE shoal_status_t shoal_check_rank(const shoal_call_t *call, int32_t input,
                                                int32_t rank);
 SHOAL_MUST_USE shoal_status_t shoal_check_shape(const shoal_call_t *call, int32_t input,
                                                 const shoal_shape_t *shape);
 SHOAL_MUST_USE shoal_status_t shoal_check_scalar(const shoal_call_t *call, int32_t input);
 SHOAL_MUST_USE shoal_status_t shoal_check_integer(const shoal_call_t *call, int32_t input);
+// Of an optimizer's update: the first `count` inputs (parameter, gradient, moments) are floats of
+// one dtype and shape, and the next is a scalar of any float type (the learning rate).
+SHOAL_MUST_USE shoal_status_t shoal_check_update(const shoal_call_t *call, int32_t count);
 // Attribute INTS as a shape: no negative sizes.
 SHOAL_MUST_USE shoal_status_t shoal_check_sizes(const shoal_call_t *call, int32_t attr,
                                                 shoal_shape_t *out_shape);
+// The number of the attribute's string among `names`.
+SHOAL_MUST_USE shoal_status_t shoal_check_choice(const shoal_call_t *call, int32_t attr,
+                                                 const char *const *names, int32_t count,
+                                                 int32_t *out_choice);
+// INTS with one entry for each of `rank` dims.
+SHOAL_MUST_USE shoal_status_t shoal_check_entries(const shoal_call_t *call, int32_t attr,
+                                                  int32_t rank);
 // -1 is the last dim.
 SHOAL_MUST_USE shoal_status_t shoal_check_axis(const shoal_call_t *call, int64_t axis, int32_t rank,
                                                int32_t *out_axis);
@@ -143,6 +171,8 @@ void shoal_gradient_none(const shoal_call_t *call, shoal_emitter_t *emitter,
                          const shoal_ref_t *inputs, const shoal_ref_t *outputs,
                          const shoal_ref_t *output_grads, shoal_ref_t *out_input_grads);
 
+// The cost of element-wise functions of libm, which count as ten flops.
+void shoal_cost_libm(const shoal_call_t *call, shoal_cost_t *out_cost);
 // The cost of ops that only move elements: bytes, no flops.
 void shoal_cost_move(const shoal_call_t *call, shoal_cost_t *out_cost);
 

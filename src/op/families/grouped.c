@@ -29,8 +29,10 @@ static shoal_status_t check_end_values(const shoal_call_t *call, const shoal_ten
                                        const shoal_place_t *x) {
   for (int64_t e = 0; e < ends->shape.dims[0]; ++e) {
     const int64_t end = shoal_dtype_load_int(ends->dtype, ends->data, e);
-    REQUIRE(call, end >= 0 && end <= x->whole.dims[0], "end %lld of group %lld is not in [0, %lld]",
-            (long long)end, (long long)e, (long long)x->whole.dims[0]);
+    REQUIRE_HINT(call, end >= 0 && end <= x->whole.dims[0],
+                 "ends are running sums of the groups' sizes",
+                 "end %lld of group %lld is not in [0, %lld]", (long long)end, (long long)e,
+                 (long long)x->whole.dims[0]);
   }
   return NULL;
 }
@@ -83,8 +85,12 @@ static shoal_status_t grouped_matmul_infer(const shoal_call_t *call, shoal_type_
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_W, w, &place));
   SHOAL_RETURN_IF_ERROR(check_ends(call, &place));
   const int64_t summed = w->dims[turned ? 2 : 1];
-  REQUIRE(call, x->dims[1] == summed, "the summed sizes differ: %lld and %lld",
-          (long long)x->dims[1], (long long)summed);
+  REQUIRE_HINT(call, x->dims[1] == summed,
+               x->dims[1] == w->dims[turned ? 1 : 2]
+                   ? "the other way round it fits: switch transpose_w"
+                   : NULL,
+               "the summed sizes differ: dim 1 of x has %lld elements, dim %d of w %lld",
+               (long long)x->dims[1], turned ? 2 : 1, (long long)summed);
   out_types[0] = (shoal_type_t){call->inputs[X].dtype,
                                 {.rank = 2, .dims = {x->dims[0], w->dims[turned ? 1 : 2]}}};
   return NULL;
@@ -158,6 +164,7 @@ const shoal_op_t shoal_op_grouped_matmul = {
     .doc =
         "out[t, n] = sum over k of x[t, k] w[e, k, n], for rows sorted by group; 0 for rows of no "
         "group. " ENDS_DOC,
+    .uncut = "ends: where a group begins is said by the one before it",
     SHOAL_OP_INPUTS("x", "w", "ends"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "transpose_w",
@@ -187,8 +194,10 @@ static shoal_status_t grouped_grad_infer(const shoal_call_t *call, shoal_type_t 
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, X, 2));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, X, 2));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, DY, 2));
-  REQUIRE(call, x->dims[0] == dy->dims[0], "x and dy must have equally many rows");
-  REQUIRE(call, call->attrs[GROUPS].i >= 0, "groups must not be negative");
+  REQUIRE(call, x->dims[0] == dy->dims[0], "x has %lld rows and dy %lld", (long long)x->dims[0],
+          (long long)dy->dims[0]);
+  REQUIRE(call, call->attrs[GROUPS].i >= 0, "groups is %lld: it must not be negative",
+          (long long)call->attrs[GROUPS].i);
   const shoal_shape_t shape = {.rank = 3, .dims = {call->attrs[GROUPS].i, x->dims[1], dy->dims[1]}};
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, GRAD_PLACE_X, x, &place));
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_DW, &shape, &place));
@@ -247,6 +256,7 @@ const shoal_op_t shoal_op_grouped_matmul_grad_w = {
     .doc =
         "Gradient of grouped_matmul by w: dw[e, k, n] is the sum of x[t, k] dy[t, n] over the rows "
         "of group e. " ENDS_DOC,
+    .uncut = "ends: where a group begins is said by the one before it",
     SHOAL_OP_INPUTS("x", "dy", "ends"),
     SHOAL_OP_OUTPUTS("dw"),
     SHOAL_OP_ATTRS({.name = "groups",

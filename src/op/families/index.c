@@ -2,9 +2,8 @@
 // with their adjoints. An index that lies in the whole but not in the part contributes 0, so that a
 // table cut along its rows gives partial sums; one outside the whole is the caller's mistake and
 // refused.
-#ifndef KERNELS_HERE
+#include "op/families/along.h"
 #include "op/families/emit.h"
-#include "op/families/kernel.h"
 
 // shape with `size` appended.
 static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *shape, int64_t size,
@@ -15,10 +14,6 @@ static shoal_status_t with_last(const shoal_call_t *call, const shoal_shape_t *s
   out_shape->dims[out_shape->rank++] = size;
   return NULL;
 }
-
-#define EACH EACH_REAL
-#define KERNELS "op/families/index.c"
-#include "op/families/each.h"
 
 // ---- embedding -------------------------------------------------------------------------
 
@@ -49,18 +44,12 @@ OP_KERNEL(embedding) {
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
   const int64_t count = shoal_shape_count(&inputs[1].shape);
-  const size_t row = (size_t)inputs[0].shape.dims[1] * shoal_dtype_size(inputs[0].dtype);
-  const char *table = inputs[0].data;
-  char *out = outputs->data;
+  const int64_t width = inputs[0].shape.dims[1];
+  const size_t size = shoal_dtype_size(inputs[0].dtype);
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = -1;
     SHOAL_RETURN_IF_ERROR(shoal_check_index(call, 1, &inputs[1], i, &place, 0, &at));
-    if (row == 0) continue;
-    if (at >= 0) {
-      memcpy(out + (size_t)i * row, table + (size_t)at * row, row);
-    } else {
-      memset(out + (size_t)i * row, 0, row);
-    }
+    shoal_copy_run(size, inputs[0].data, at < 0 ? -1 : at * width, outputs->data, i * width, width);
   }
   return NULL;
 }
@@ -68,12 +57,14 @@ OP_KERNEL(embedding) {
 #define PADDING_ATTR                                                                       \
   {                                                                                        \
     .name = "padding", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
-    .fallback = {.i = -1}, .doc = "a row that gets no gradient; -1: there is none"         \
+    .fallback = {.i = -1}, .doc = "index of a row that gets no gradient; -1: none is"      \
   }
 
 const shoal_op_t shoal_op_embedding = {
     .name = "shoal.embedding",
-    .doc = "Rows of the table [V, C] by index: out[.., :] = table[ids[..], :].",
+    .doc =
+        "Rows of the table [V, C], of floats, by index: out[.., :] = table[ids[..], :]. An index "
+        "outside [0, V) is an error, a negative one too.",
     SHOAL_OP_INPUTS("table", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0)), PADDING_ATTR),
@@ -93,10 +84,12 @@ static shoal_status_t embedding_grad_infer(const shoal_call_t *call, shoal_type_
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 1, 1));
-  REQUIRE(call, dy->shape.rank == ids->shape.rank + 1, "dy must have one dim more than ids");
+  REQUIRE(call, dy->shape.rank == ids->shape.rank + 1,
+          "dy must have one dim more than ids, %d, not %d", ids->shape.rank + 1, dy->shape.rank);
   const shoal_shape_t leading = shoal_shape_part(&dy->shape, 0, ids->shape.rank);
   REQUIRE(call, shoal_shape_equal(&leading, &ids->shape), "dy must have the leading dims of ids");
-  REQUIRE(call, call->attrs[ROWS].i >= 0, "rows must not be negative");
+  REQUIRE(call, call->attrs[ROWS].i >= 0, "rows is %lld: it must not be negative",
+          (long long)call->attrs[ROWS].i);
   out_types[0] = (shoal_type_t){
       dy->dtype, {.rank = 2, .dims = {call->attrs[ROWS].i, dy->shape.dims[ids->shape.rank]}}};
   return shoal_check_place(call, ROWS_PLACE, &out_types[0].shape, &place);
@@ -116,8 +109,7 @@ OP_KERNEL(embedding_grad) {
     SHOAL_RETURN_IF_ERROR(shoal_check_index(call, 0, &inputs[0], i, &place, 0, &at));
     if (at < 0) continue;
     if (padding >= 0 && shoal_dtype_load_int(inputs->dtype, inputs->data, i) == padding) continue;
-    (outputs->dtype == SHOAL_F64 ? add_row_f64 : add_row_f32)(inputs[1].data, i * width,
-                                                              outputs->data, at * width, width);
+    shoal_add_run(outputs->dtype, inputs[1].data, i * width, outputs->data, at * width, width);
   }
   return NULL;
 }
@@ -133,8 +125,8 @@ static void embedding_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost
 const shoal_op_t shoal_op_embedding_grad = {
     .name = "shoal.embedding_grad",
     .doc =
-        "Adjoint of embedding: zeros [rows, C] with dy[i, :] added to row ids[i], in order; "
-        "the row `padding` stays 0.",
+        "Adjoint of embedding: zeros [rows, C] with dy[i, :] added to row ids[i], in order; the "
+        "row `padding` stays 0.",
     SHOAL_OP_INPUTS("ids", "dy"),
     SHOAL_OP_OUTPUTS("dtable"),
     SHOAL_OP_ATTRS({.name = "rows",
@@ -156,23 +148,12 @@ const shoal_op_t shoal_op_embedding_grad = {
 
 // ---- pick ------------------------------------------------------------------------------
 
-// out[to] = x[from], or 0 where from is -1.
-static void copy_one(shoal_dtype_t dtype, const void *x, int64_t from, void *out, int64_t to) {
-  const int64_t size = (int64_t)shoal_dtype_size(dtype);
-  char *target = (char *)out + to * size;
-  if (from < 0) {
-    memset(target, 0, (size_t)size);
-  } else {
-    memcpy(target, (const char *)x + from * size, (size_t)size);
-  }
-}
-
 static shoal_status_t pick_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_type_t *x = &call->inputs[0];
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 1));
-  REQUIRE(call, x->shape.rank >= 1, "x needs a last dim to pick from");
+  REQUIRE(call, x->shape.rank >= 1, "x needs a last dim to pick from, and has none");
   const shoal_shape_t leading = shoal_shape_part(&x->shape, 0, x->shape.rank - 1);
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, 1, &leading));
   out_types[0] = (shoal_type_t){x->dtype, leading};
@@ -196,18 +177,21 @@ OP_KERNEL(pick) {
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, 0, &inputs[0].shape, &place));
   const int64_t rows = shoal_row_count(&inputs[0].shape),
                 width = shoal_row_length(&inputs[0].shape);
+  const size_t size = shoal_dtype_size(inputs[0].dtype);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t at = -1;
     SHOAL_RETURN_IF_ERROR(
         shoal_check_index(call, 1, &inputs[1], i, &place, inputs[0].shape.rank - 1, &at));
-    copy_one(inputs->dtype, inputs[0].data, at < 0 ? -1 : i * width + at, outputs->data, i);
+    shoal_copy_run(size, inputs[0].data, at < 0 ? -1 : i * width + at, outputs->data, i, 1);
   }
   return NULL;
 }
 
 const shoal_op_t shoal_op_pick = {
     .name = "shoal.pick",
-    .doc = "One element of each row: out[..] = x[.., labels[..]].",
+    .doc =
+        "One element of each row: out[..] = x[.., labels[..]], of floats. A label outside [0, n), "
+        "n the size of the last dim, is an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "labels"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
@@ -227,7 +211,8 @@ static shoal_status_t pick_grad_infer(const shoal_call_t *call, shoal_type_t *ou
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 1, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, 1, &call->inputs[0].shape));
-  REQUIRE(call, call->attrs[SIZE].i >= 0, "size must not be negative");
+  REQUIRE(call, call->attrs[SIZE].i >= 0, "size is %lld: it must not be negative",
+          (long long)call->attrs[SIZE].i);
   out_types[0].dtype = call->inputs[1].dtype;
   SHOAL_RETURN_IF_ERROR(
       with_last(call, &call->inputs[0].shape, call->attrs[SIZE].i, &out_types[0].shape));
@@ -243,13 +228,13 @@ OP_KERNEL(pick_grad) {
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, SIZE_PLACE, &outputs->shape, &place));
   const int64_t rows = shoal_row_count(&outputs->shape), width = shoal_row_length(&outputs->shape);
-  const int64_t size = shoal_shape_count(&outputs->shape);
-  if (size) memset(outputs->data, 0, (size_t)size * shoal_dtype_size(outputs->dtype));
+  const size_t bytes = shoal_tensor_bytes(outputs), element = shoal_dtype_size(outputs->dtype);
+  if (bytes) memset(outputs->data, 0, bytes);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t at = -1;
     SHOAL_RETURN_IF_ERROR(
         shoal_check_index(call, 0, &inputs[0], i, &place, outputs->shape.rank - 1, &at));
-    if (at >= 0) copy_one(outputs->dtype, inputs[1].data, i, outputs->data, i * width + at);
+    if (at >= 0) shoal_copy_run(element, inputs[1].data, i, outputs->data, i * width + at, 1);
   }
   return NULL;
 }
@@ -273,14 +258,3 @@ const shoal_op_t shoal_op_pick_grad = {
     SHOAL_OP_CASES("i64[5]<7, f64[5] ; size=7", "i32[2,3]<5, f32[2,3] ; size=5",
                    "i32[]<7, f64[] ; size=7", "u8[5]<9, bf16[5] ; size=9"),
 };
-
-#else  // per element type
-
-// out[to ..] += x[from ..], n elements.
-static inline void K(add_row)(const void *x, int64_t from, void *out, int64_t to, int64_t n) {
-  const S *restrict a = (const S *)x + from;
-  S *restrict b = (S *)out + to;
-  for (int64_t i = 0; i < n; ++i) b[i] += a[i];
-}
-
-#endif

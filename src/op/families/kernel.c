@@ -112,21 +112,15 @@ void shoal_copy_box(const shoal_shape_t *box, size_t element, const void *src, i
 
 // ---- element-wise ----------------------------------------------------------------------
 
-// Offsets of all operands, inputs then output, from element to element of the output.
-static void start_map(const shoal_tensor_t *inputs, int32_t input_count,
-                      const shoal_tensor_t *output, shoal_walk_t *walk) {
-  shoal_walk_init(walk, &output->shape, input_count + 1);
-  for (int32_t i = 0; i < input_count; ++i) {
-    shoal_strides_in(&inputs[i].shape, &output->shape, walk->stride[i]);
-  }
-  shoal_strides(&output->shape, walk->stride[input_count]);
-}
-
 shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_t input_count,
                              const shoal_tensor_t *output, shoal_map_fn_t loop,
                              const double *params) {
   shoal_walk_t walk;
-  start_map(inputs, input_count, output, &walk);
+  shoal_walk_init(&walk, &output->shape, input_count + 1);
+  for (int32_t i = 0; i < input_count; ++i) {
+    shoal_strides_in(&inputs[i].shape, &output->shape, walk.stride[i]);
+  }
+  shoal_strides(&output->shape, walk.stride[input_count]);
   const int64_t out_size = (int64_t)shoal_dtype_size(output->dtype);
   for (bool more = shoal_walk_start(&walk); more; more = shoal_walk_next(&walk)) {
     const void *in[SHOAL_WALK_OPERANDS];
@@ -136,44 +130,6 @@ shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_t input_count,
     }
     loop(walk.run, in, walk.step, (char *)output->data + walk.offset[input_count] * out_size,
          params);
-  }
-  return NULL;
-}
-
-shoal_status_t shoal_map_double(const shoal_tensor_t *inputs, int32_t input_count,
-                                const shoal_tensor_t *output, shoal_double_fn_t of,
-                                const double *params) {
-  shoal_walk_t walk;
-  start_map(inputs, input_count, output, &walk);
-  for (bool more = shoal_walk_start(&walk); more; more = shoal_walk_next(&walk)) {
-    for (int64_t k = 0; k < walk.run; ++k) {
-      double x[SHOAL_WALK_OPERANDS];
-      for (int32_t i = 0; i < input_count; ++i) {
-        const int64_t at = walk.offset[i] + k * walk.step[i];
-        x[i] = shoal_dtype_load(inputs[i].dtype, inputs[i].data, at);
-      }
-      shoal_dtype_store(output->dtype, output->data,
-                        walk.offset[input_count] + k * walk.step[input_count], of(x, params));
-    }
-  }
-  return NULL;
-}
-
-shoal_status_t shoal_map_int(const shoal_tensor_t *inputs, int32_t input_count,
-                             const shoal_tensor_t *output, shoal_int_fn_t of,
-                             const double *params) {
-  shoal_walk_t walk;
-  start_map(inputs, input_count, output, &walk);
-  for (bool more = shoal_walk_start(&walk); more; more = shoal_walk_next(&walk)) {
-    for (int64_t k = 0; k < walk.run; ++k) {
-      int64_t x[SHOAL_WALK_OPERANDS];
-      for (int32_t i = 0; i < input_count; ++i) {
-        const int64_t at = walk.offset[i] + k * walk.step[i];
-        x[i] = shoal_dtype_load_int(inputs[i].dtype, inputs[i].data, at);
-      }
-      shoal_dtype_store_int(output->dtype, output->data,
-                            walk.offset[input_count] + k * walk.step[input_count], of(x, params));
-    }
   }
   return NULL;
 }

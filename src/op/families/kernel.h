@@ -91,18 +91,32 @@ SHOAL_MUST_USE shoal_status_t shoal_map_run(const shoal_tensor_t *inputs, int32_
                          loops[inputs[call->input_count - 1].dtype], NULL);                   \
   }
 
-// Element by element without typed loops, for ops that are rare in training: every element is read
-// as a double (or an integer), and the result rounded to the output's type once. x has an element
-// of each input, up to three of them, broadcast to the (dense) output 0, which may lie where an
-// input of the same size lies. shoal_map_int is for integers and bools: it keeps all bits of i64.
-typedef double (*shoal_double_fn_t)(const double *x, const double *params);
-typedef int64_t (*shoal_int_fn_t)(const int64_t *x, const double *params);
-SHOAL_MUST_USE shoal_status_t shoal_map_double(const shoal_tensor_t *inputs, int32_t input_count,
-                                               const shoal_tensor_t *output, shoal_double_fn_t of,
-                                               const double *params);
-SHOAL_MUST_USE shoal_status_t shoal_map_int(const shoal_tensor_t *inputs, int32_t input_count,
-                                            const shoal_tensor_t *output, shoal_int_fn_t of,
-                                            const double *params);
+// The typed loop `name` of an op of one input x, and of a gradient by x and dy, whose shapes are
+// equal; RESULT is an expression of them. For the part of a family file that each.h repeats.
+#define MAP_LOOP(name, RESULT)                                                          \
+  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
+                      const double *params) {                                           \
+    const S *a = in[0];                                                                 \
+    S *o = out;                                                                         \
+    (void)params, (void)step; /* shapes are equal: always 1 */                          \
+    EACH_BY_ITSELF                                                                      \
+    for (int64_t i = 0; i < n; ++i) {                                                   \
+      const R x = LOAD(a[i]);                                                           \
+      o[i] = STORE(RESULT);                                                             \
+    }                                                                                   \
+  }
+#define MAP_GRAD_LOOP(name, RESULT)                                                     \
+  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
+                      const double *params) {                                           \
+    const S *a = in[0], *b = in[1];                                                     \
+    S *o = out;                                                                         \
+    (void)params, (void)step;                                                           \
+    EACH_BY_ITSELF                                                                      \
+    for (int64_t i = 0; i < n; ++i) {                                                   \
+      const R x = LOAD(a[i]), dy = LOAD(b[i]);                                          \
+      o[i] = STORE(RESULT);                                                             \
+    }                                                                                   \
+  }
 
 // ---- half-size floats ---------------------------------------------------------------------------
 

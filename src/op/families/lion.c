@@ -11,24 +11,14 @@ enum { BETA1, BETA2, DECAY };
 #define KERNELS "op/families/lion.c"
 #include "op/families/each.h"
 
-// The first `count` inputs agree in dtype and shape; the next is a scalar of any float type.
-static shoal_status_t check_operands(const shoal_call_t *call, int32_t count) {
-  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, count));
-  for (int32_t i = 1; i < count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, i, &call->inputs[0].shape));
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, count));
-  return shoal_check_floats(call, count, 1);
-}
-
 static shoal_status_t lion_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = out_types[1] = call->inputs[0];
-  return check_operands(call, 3);
+  return shoal_check_update(call, 3);
 }
 
 static shoal_status_t ema_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
-  return check_operands(call, 2);
+  return shoal_check_update(call, 2);
 }
 
 typedef void (*update_fn_t)(int64_t n, const shoal_attr_value_t *attrs, double scalar,
@@ -64,12 +54,12 @@ static void ema_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_lion_update = {
     .name = "shoal.lion_update",
     .doc =
-        "w' = w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w); m' = beta2 m + (1 - "
-        "beta2) g. The sign of 0 and of NaN is 0.",
+        "Lion, element by element: w' = w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w); "
+        "m' = beta2 m + (1 - beta2) g. The sign of 0 and of NaN is 0; m is 0 at first.",
     SHOAL_OP_INPUTS("w", "g", "m", "lr"),
     SHOAL_OP_OUTPUTS("w", "m"),
     SHOAL_OP_ATTRS(REAL("beta1", "share of m in the direction"), REAL("beta2", "what is kept of m"),
-                   REAL("weight_decay", "weight decay")),
+                   REAL("weight_decay", "decay of w, by lr times it")),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}),
     .jumps = true,
     .nan = "w moves by weight decay alone where g is NaN; m becomes NaN",
@@ -84,7 +74,9 @@ const shoal_op_t shoal_op_lion_update = {
 
 const shoal_op_t shoal_op_ema_update = {
     .name = "shoal.ema_update",
-    .doc = "decay e + (1 - decay) x: a moving average.",
+    .doc =
+        "A moving average, element by element: e' = decay e + (1 - decay) x; decay is a scalar of "
+        "the graph.",
     SHOAL_OP_INPUTS("e", "x", "decay"),
     SHOAL_OP_OUTPUTS("e"),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),

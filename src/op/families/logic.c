@@ -41,14 +41,16 @@ LOGIC(shift_right, INTS_2, shifted_right(x, y))
 // ---- types -----------------------------------------------------------------------------
 
 static shoal_status_t logical_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  REQUIRE(call, call->inputs[0].dtype == SHOAL_BOOL,
-          "%s must be bool: compare numbers with something first", call->op->inputs[0]);
+  REQUIRE_HINT(call, call->inputs[0].dtype == SHOAL_BOOL, "compare numbers with something first",
+               "%s must be bool, not %s", call->op->inputs[0],
+               shoal_dtype_name(call->inputs[0].dtype));
   return shoal_infer_broadcast(call, out_types);
 }
 
 static shoal_status_t bitwise_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  REQUIRE(call, !shoal_dtype_is_float(call->inputs[0].dtype), "%s must be an integer or bool",
-          call->op->inputs[0]);
+  REQUIRE_HINT(call, !shoal_dtype_is_float(call->inputs[0].dtype), "cast it first (shoal_cast)",
+               "%s must be an integer or bool, not %s", call->op->inputs[0],
+               shoal_dtype_name(call->inputs[0].dtype));
   return shoal_infer_broadcast(call, out_types);
 }
 
@@ -97,13 +99,14 @@ RECORD(bitwise_and, "The bits that a and b both have; integers or bools, broadca
        bitwise_infer, BIT_PAIRS);
 RECORD(bitwise_or, "The bits that a or b or both have; integers or bools, broadcast like numpy.",
        bitwise_infer, BIT_PAIRS);
-RECORD(bitwise_xor, "The bits that just one of a and b has; integers or bools, broadcast.",
+RECORD(bitwise_xor,
+       "The bits that just one of a and b has; integers or bools, broadcast like numpy.",
        bitwise_infer, BIT_PAIRS);
 RECORD(bitwise_not, "The bits that x, an integer or a bool, does not have.", bitwise_infer, ONE,
        SHOAL_OP_CASES("i64[3,5]<100", "i32[7,1]<9", "u8[9]<200", "bool[3,5]", "i32[0,3]"));
 RECORD(shift_left,
-       "a times 2 to the power of b: integers, broadcast like numpy. Bits that leave a are lost; "
-       "a b below 0 or of all bits or more gives 0.",
+       "a times 2 to the power of b: integers, broadcast like numpy. Bits that leave a are lost; a "
+       "b below 0 or of all bits or more gives 0.",
        shift_infer, SHIFTS);
 RECORD(shift_right,
        "a divided by 2 to the power of b, rounded down: integers, broadcast like numpy. A b below "

@@ -75,7 +75,7 @@ SLOPE(rsqrt, AFFINE(shoal_emit_mul(e, y, OF("square", y)), -0.5, 0))
 SLOPE(log1p, OF("reciprocal", AFFINE(x, 1, 1)))
 SLOPE(expm1, AFFINE(y, 1, 1))
 SLOPE(exp2, AFFINE(y, LOG_2, 0))
-SLOPE(log2, OF("reciprocal", AFFINE(x, LOG_2, 0)))
+SLOPE(log2, AFFINE(OF("reciprocal", x), 1 / LOG_2, 0))
 SLOPE(sin, OF("cos", x))
 SLOPE(cos, OF("neg", OF("sin", x)))
 SLOPE(tan, AFFINE(OF("square", y), 1, 1))
@@ -117,18 +117,20 @@ SLOPE(erf, AFFINE(OF("exp", OF("neg", OF("square", x))), TWO_BY_ROOT_PI, 0))
   MATH(op_name, NULL, text, test_infer, shoal_gradient_none, NULL, ANY_CASES, \
        .nan = "it tests for them")
 
-MATH(abs, abs_ints, "|x|, of floats and integers. Its gradient at 0 is 0.",
+MATH(abs, abs_ints,
+     "|x|, of floats and integers; the least integer wraps to itself. Its gradient at 0 is 0.",
      shoal_infer_broadcast_numbers, abs_gradient, NULL, NUMBER_CASES);
 MATH(sign, sign_ints,
      "-1, 0 or 1 as x is below, at or above 0, of floats and integers; 0 where x is NaN.",
      shoal_infer_broadcast_numbers, shoal_gradient_none, NULL, NUMBER_CASES, .jumps = true,
      .nan = "the sign of NaN is 0, that of an infinity is 1 or -1");
-SMOOTH(reciprocal, "1 / x.", POSITIVE_CASES, .nan = "1 / inf is 0");
-SMOOTH(rsqrt, "1 / sqrt(x).", POSITIVE_CASES, .nan = "0 where x is inf, NaN where it is -inf");
-SMOOTH(log1p, "log(1 + x), exact for small x.", POSITIVE_CASES);
+SMOOTH(reciprocal, "1 / x: inf or -inf of 0.", POSITIVE_CASES, .nan = "1 / inf is 0");
+SMOOTH(rsqrt, "1 / sqrt(x): inf of 0, NaN below it.", POSITIVE_CASES,
+       .nan = "0 where x is inf, NaN where it is -inf");
+SMOOTH(log1p, "log(1 + x), exact for small x: -inf at -1, NaN below it.", POSITIVE_CASES);
 SMOOTH(expm1, "e^x - 1, exact for small x.", ANY_CASES, .nan = "-1 where x is -inf");
 SMOOTH(exp2, "2 to the power of x.", ANY_CASES, .nan = "0 where x is -inf");
-SMOOTH(log2, "Logarithm of x to the base 2.", POSITIVE_CASES);
+SMOOTH(log2, "Logarithm of x to the base 2: -inf of 0, NaN below it.", POSITIVE_CASES);
 SMOOTH(sin, "Sine of x.", ANY_CASES, .nan = "NaN where x is infinite");
 SMOOTH(cos, "Cosine of x.", ANY_CASES, .nan = "NaN where x is infinite");
 SMOOTH(tan, "Tangent of x.", ANY_CASES, .nan = "NaN where x is infinite");

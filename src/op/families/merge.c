@@ -33,7 +33,7 @@ static shoal_status_t lse_merge_infer(const shoal_call_t *call, shoal_type_t *ou
   if (in[LSE].shape.rank == value->rank) rows.dims[rows.rank++] = 1;
   const shoal_dtype_t wide = shoal_statistics_dtype(in[VALUE].dtype);
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, LSE, &rows));
-  REQUIRE(call, in[LSE].dtype == wide, "lse must be %s", shoal_dtype_name(wide));
+  SHOAL_RETURN_IF_ERROR(shoal_check_dtype(call, LSE, wide));
   out_types[0] = (shoal_type_t){in[VALUE].dtype, shoal_shape_part(value, 1, value->rank)};
   out_types[1] = (shoal_type_t){wide, shoal_shape_part(&rows, 1, rows.rank)};
   return NULL;
@@ -98,7 +98,11 @@ OP_KERNEL(lse_merge) {
 
 const shoal_op_t shoal_op_lse_merge = {
     .name = "shoal.lse_merge",
-    .doc = "Parts of an attention [N, .., D] and their log-sum-exp [N, ..] merged over N.",
+    .doc =
+        "Parts of an attention, value [N, .., D] with lse [N, ..] or [N, .., 1], merged over N: "
+        "out = sum of exp(lse[i]) value[i] / sum of exp(lse[i]), lse = the log-sum-exp of all, "
+        "without overflow. A part of lse -inf counts for nothing; where all are, out is 0 and lse "
+        "-inf. lse is f32 for half-size floats.",
     SHOAL_OP_INPUTS("value", "lse"),
     SHOAL_OP_OUTPUTS("out", "lse"),
     .infer = lse_merge_infer,

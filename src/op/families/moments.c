@@ -43,6 +43,8 @@ static shoal_status_t variance_infer(const shoal_call_t *call, shoal_type_t *out
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, 1));
   REQUIRE(call, call->attrs[COUNT].i >= 0, "count %lld is negative",
           (long long)call->attrs[COUNT].i);
+  REQUIRE(call, isfinite(call->attrs[CORRECTION].f), "correction is %g: it must be a number",
+          call->attrs[CORRECTION].f);
   return shoal_reduced_infer(call, out_types);
 }
 
@@ -199,7 +201,9 @@ static void norm_decompose(const shoal_call_t *call, shoal_emitter_t *e, const s
   const double p = call->attrs[POWER].f;
   const bool keep = call->attrs[SHOAL_REDUCED_KEEP].i != 0;
   const bool extreme = p == INFINITY || p == -INFINITY;
-  const char *join = p == INFINITY    ? "shoal.reduce_max"
+  const bool empty = shoal_shape_count(&call->inputs[0].shape) == 0;
+  // The largest size of nothing is 0, as its sum is.
+  const char *join = p == INFINITY    ? empty ? "shoal.reduce_sum" : "shoal.reduce_max"
                      : p == -INFINITY ? "shoal.reduce_min"
                                       : "shoal.reduce_sum";
   shoal_ref_t part;
@@ -226,9 +230,9 @@ static void norm_decompose(const shoal_call_t *call, shoal_emitter_t *e, const s
 const shoal_op_t shoal_op_variance = {
     .name = "shoal.variance",
     .doc =
-        "Variance over the given dims: the sum of squared distances from the mean, divided by "
-        "count - correction (NaN or inf where that is not above 0). The standard deviation is its "
-        "square root.",
+        "Variance of floats over the given dims: the sum of squared distances from the mean, "
+        "divided by count - correction (NaN or inf where that is not above 0). The standard "
+        "deviation is its square root.",
     .uncut = "the reduced dims: the mean comes first (its decomposition cuts them)",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
@@ -236,8 +240,9 @@ const shoal_op_t shoal_op_variance = {
                    {.name = "correction",
                     .kind = SHOAL_ATTR_REAL,
                     .optional = true,
+                    .stated = true,
                     .fallback = {.f = 1},
-                    .doc = "1: of a sample; 0: of all there is"},
+                    .doc = "1: unbiased, of a sample (as PyTorch's); 0: of all there is"},
                    SHOAL_ATTR_COUNT_OF("how many are averaged; 0: as many as are reduced")),
     .complete = variance_complete,
     .infer = variance_infer,
@@ -254,10 +259,9 @@ const shoal_op_t shoal_op_variance = {
 const shoal_op_t shoal_op_norm = {
     .name = "shoal.norm",
     .doc =
-        "Norm over the given dims: (sum of |x|^p)^(1/p); p = inf and -inf: the largest and "
-        "smallest "
-        "|x|, p = 0: how many are not 0. Its gradient is 0 where the norm is 0; ties of an extreme "
-        "share it.",
+        "Norm of floats over the given dims: (sum of |x|^p)^(1/p); p = inf and -inf: the largest "
+        "and smallest |x|, p = 0: how many are not 0. Its gradient is 0 where the norm is 0; ties "
+        "of an extreme share it.",
     .nan = "a norm with p = 0 counts NaN as not 0",
     .uncut =
         "the reduced dims, unless p is 0, 1 or infinite: the root comes last (its decomposition "
@@ -267,6 +271,7 @@ const shoal_op_t shoal_op_norm = {
     SHOAL_OP_ATTRS(SHOAL_REDUCED_ATTRS, {.name = "p",
                                          .kind = SHOAL_ATTR_REAL,
                                          .optional = true,
+                                         .stated = true,
                                          .fallback = {.f = 2},
                                          .doc = "the power; may be inf or -inf"}),
     .infer = norm_infer,

@@ -11,7 +11,8 @@ static shoal_status_t one_hot_infer(const shoal_call_t *call, shoal_type_t *out_
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, 0));
   REQUIRE(call, ids->rank < SHOAL_MAX_RANK, "the result would have more than %d dims",
           SHOAL_MAX_RANK);
-  REQUIRE(call, call->attrs[CLASSES].i >= 0, "classes must not be negative");
+  REQUIRE(call, call->attrs[CLASSES].i >= 0, "classes is %lld: it must not be negative",
+          (long long)call->attrs[CLASSES].i);
   out_types[0] = (shoal_type_t){(shoal_dtype_t)call->attrs[DTYPE].i, *ids};
   out_types[0].shape.dims[out_types[0].shape.rank++] = call->attrs[CLASSES].i;
   return shoal_check_place(call, PLACE, &out_types[0].shape, &place);
@@ -40,7 +41,9 @@ OP_KERNEL(one_hot) {
 
 const shoal_op_t shoal_op_one_hot = {
     .name = "shoal.one_hot",
-    .doc = "out[.., c] is 1 where c = ids[..], else 0. An index outside [0, classes) is an error.",
+    .doc =
+        "out[.., c] is 1 where c = ids[..], else 0. An index outside [0, classes) is an error, a "
+        "negative one too.",
     SHOAL_OP_INPUTS("ids"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "classes",

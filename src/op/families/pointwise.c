@@ -106,15 +106,11 @@ shoal_status_t shoal_map_blocks(const shoal_call_t *call, const shoal_tensor_t *
 // ---- types -----------------------------------------------------------------------------
 
 shoal_status_t shoal_infer_broadcast(const shoal_call_t *call, shoal_type_t *out_types) {
-  shoal_type_t type = call->inputs[0];
   for (int32_t i = 1; i < call->input_count; ++i) {
-    REQUIRE(call, call->inputs[i].dtype == type.dtype, "%s and %s must have the same dtype",
-            call->op->inputs[0], call->op->inputs[i]);
-    REQUIRE(call, shoal_shape_broadcast(&type.shape, &call->inputs[i].shape, &type.shape),
-            "the shapes can't be broadcast together");
+    SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 0, i));
   }
-  out_types[0] = type;
-  return NULL;
+  out_types[0].dtype = call->inputs[0].dtype;
+  return shoal_check_broadcast(call, 0, call->input_count, &out_types[0].shape);
 }
 
 shoal_status_t shoal_infer_broadcast_floats(const shoal_call_t *call, shoal_type_t *out_types) {
@@ -123,8 +119,8 @@ shoal_status_t shoal_infer_broadcast_floats(const shoal_call_t *call, shoal_type
 }
 
 shoal_status_t shoal_infer_broadcast_numbers(const shoal_call_t *call, shoal_type_t *out_types) {
-  REQUIRE(call, call->inputs[0].dtype != SHOAL_BOOL, "%s must be a float or an integer, not bool",
-          call->op->inputs[0]);
+  REQUIRE_HINT(call, call->inputs[0].dtype != SHOAL_BOOL, "cast it first (shoal_cast)",
+               "%s must be a float or an integer, not bool", call->op->inputs[0]);
   return shoal_infer_broadcast(call, out_types);
 }
 
@@ -153,9 +149,4 @@ shoal_ref_t shoal_emit_alike(shoal_emitter_t *e, const char *op, int32_t input_c
 
 shoal_ref_t shoal_emit_mul(shoal_emitter_t *e, shoal_ref_t a, shoal_ref_t b) {
   return shoal_emit_binary(e, "shoal.mul", a, b);
-}
-
-void shoal_cost_libm(const shoal_call_t *call, shoal_cost_t *out_cost) {
-  (void)call;
-  out_cost->flops *= 10;
 }

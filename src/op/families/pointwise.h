@@ -70,7 +70,4 @@ shoal_ref_t shoal_emit_alike(shoal_emitter_t *e, const char *op, int32_t input_c
                              const shoal_ref_t *inputs, const shoal_call_t *call);
 shoal_ref_t shoal_emit_mul(shoal_emitter_t *e, shoal_ref_t a, shoal_ref_t b);
 
-// Functions of libm count as ten flops.
-void shoal_cost_libm(const shoal_call_t *call, shoal_cost_t *out_cost);
-
 #endif  // SHOAL_OP_POINTWISE_H_

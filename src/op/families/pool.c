@@ -87,13 +87,13 @@ static void max_pool_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
       (double)shoal_shape_count(&call->outputs[0].shape) * (double)shoal_shape_count(&kernel);
 }
 
-#define KERNEL_ATTR SHOAL_WINDOW_ATTR("kernel", "size of the window along each dim")
+#define KERNEL_ATTR SHOAL_WINDOW_ATTR("kernel", "size of the window along each dim behind [N, C]")
 
 const shoal_op_t shoal_op_max_pool = {
     .name = "shoal.max_pool",
     .doc =
-        "Largest element of each window of x [N, C, ...] over one to three dims; padding does not "
-        "count.",
+        "Largest element of each window of x [N, C, ...] over one to three dims; padding, at most "
+        "half of the kernel, never wins. Its gradient goes to the first of equals.",
     .jumps = true,
     .window = "stride",
     .nan = "a NaN wins over every number of its window",
@@ -134,7 +134,9 @@ static shoal_status_t grad_places(const shoal_call_t *call, shoal_window_t *out_
           out_shape->rank == x->rank && out_shape->dims[0] == x->dims[0] &&
               x->dims[0] == dy->dims[0] && out_shape->dims[1] == x->dims[1] &&
               x->dims[1] == dy->dims[1],
-          "x, dy and shape must agree in N and C");
+          "x, dy and shape must agree in N and C: [%lld, %lld], [%lld, %lld], [%lld, %lld]",
+          (long long)x->dims[0], (long long)x->dims[1], (long long)dy->dims[0],
+          (long long)dy->dims[1], (long long)out_shape->dims[0], (long long)out_shape->dims[1]);
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, G_PLACE_X, x, out_x));
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, G_PLACE_DY, dy, out_dy));
   return shoal_check_place(call, G_PLACE_DX, out_shape, out_dx);
@@ -204,6 +206,7 @@ const shoal_op_t shoal_op_max_pool_grad = {
     .doc = "Gradient of max_pool: each dy goes to the first maximum of its window in x.",
     .jumps = true,
     .window = "stride",
+    .nan = "the first NaN of a window of x is its maximum: dy goes there, and is not NaN for it",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
     SHOAL_OP_ATTRS(KERNEL_ATTR, SHOAL_WINDOW_STRIDE, SHOAL_WINDOW_PADDING, SHOAL_WINDOW_DILATION,
@@ -249,15 +252,21 @@ static inline void K(window)(const shoal_shape_t *shape, int64_t at,
 // First maximum of a window of a plane of x; returns its tap, or -1 if it sees nothing.
 static int64_t K(first_max)(const shoal_taps_t *taps, const shoal_shape_t *shape,
                             const int64_t window[SHOAL_DIRECTIONS], const R *plane, R *out_max) {
+  const int64_t *kernel = taps->kernel, *columns = taps->table[2] + window[2] * kernel[2];
   int64_t best = -1;
   R max = -INFINITY;
-  for (int64_t t = 0; t < taps->kernel[0] * taps->kernel[1] * taps->kernel[2]; ++t) {
-    const int64_t at = K(tap)(taps, shape, window, t);
-    if (at < 0) continue;
-    const R value = plane[at];
-    if (best < 0 || value > max || (IS_NAN(value) && !IS_NAN(max))) {
-      best = t;
-      max = value;
+  for (int64_t t = 0; t < kernel[0] * kernel[1]; ++t) {
+    const int64_t y = taps->table[1][window[1] * kernel[1] + t % kernel[1]];
+    const int64_t z = taps->table[0][window[0] * kernel[0] + t / kernel[1]];
+    if (y < 0 || z < 0) continue;
+    const R *row = plane + (z * shoal_window_size(shape, 1) + y) * shoal_window_size(shape, 2);
+    for (int64_t x = 0; x < kernel[2]; ++x) {
+      if (columns[x] < 0) continue;
+      const R value = row[columns[x]];
+      if (best < 0 || value > max || (IS_NAN(value) && !IS_NAN(max))) {
+        best = t * kernel[2] + x;
+        max = value;
+      }
     }
   }
   *out_max = max;

@@ -103,7 +103,9 @@ OP_KERNEL(reduce_prod_grad) {
 
 const shoal_op_t shoal_op_reduce_prod = {
     .name = "shoal.reduce_prod",
-    .doc = "Product over the given dims. Integers wrap; of bools it is \"all\".",
+    .doc =
+        "Product over the given dims, in x's dtype; 1 of no elements. Integers wrap; of bools it "
+        "is \"all\".",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_REDUCED_ATTRS),

@@ -4,8 +4,8 @@
 #include "op/families/reduced.h"
 
 static shoal_status_t quantify_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  REQUIRE(call, call->inputs[0].dtype == SHOAL_BOOL,
-          "x must be bool: compare numbers with something first");
+  REQUIRE_HINT(call, call->inputs[0].dtype == SHOAL_BOOL, "compare numbers with something first",
+               "x must be bool, not %s", shoal_dtype_name(call->inputs[0].dtype));
   return shoal_reduced_infer(call, out_types);
 }
 
@@ -51,5 +51,7 @@ OP_KERNEL(reduce_all) {
                      "bool[4,3] ; dims=[0,1]", "bool[3,0] ; dims=[1]"),          \
   }
 
-QUANTIFY(reduce_any, "Whether any element over the given dims is true; false if there is none.");
-QUANTIFY(reduce_all, "Whether each element over the given dims is true; true if there is none.");
+QUANTIFY(reduce_any,
+         "Whether any element over the given dims is true, of bools; false of no elements.");
+QUANTIFY(reduce_all,
+         "Whether each element over the given dims is true, of bools; true of no elements.");

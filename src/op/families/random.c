@@ -58,10 +58,10 @@ static void random_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops *= 50;  // ten rounds and a polynomial
 }
 
-#define KEY_ATTR                                              \
-  {                                                           \
-    .name = "key", .kind = SHOAL_ATTR_INT,                    \
-    .doc = "key of the stream: seed ^ hash(name of the node)" \
+#define KEY_ATTR                                                                \
+  {                                                                             \
+    .name = "key", .kind = SHOAL_ATTR_INT,                                      \
+    .doc = "key of the stream, one for each random node: seed ^ hash(its name)" \
   }
 #define RANDOM_ATTRS(a, a_text, b, b_text)                                       \
   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"), KEY_ATTR,   \
@@ -73,11 +73,13 @@ static void random_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 const shoal_op_t shoal_op_random_uniform = {
     .name = "shoal.random_uniform",
-    .doc = "Uniform random numbers between low and high, one 32-bit word of Philox each.",
+    .doc =
+        "Uniform random floats in (low, high), from 23 bits of one word of Philox each; rounding "
+        "to a narrow dtype may give an end.",
     SHOAL_OP_INPUTS("step"),
     SHOAL_OP_OUTPUTS("out"),
     .random = true,
-    SHOAL_OP_ATTRS(RANDOM_ATTRS("low", "least value", "high", "upper bound")),
+    SHOAL_OP_ATTRS(RANDOM_ATTRS("low", "lower end", "high", "upper end")),
     .infer = random_infer,
     .gradient = shoal_gradient_none,
     .cost = random_cost,
@@ -90,8 +92,8 @@ const shoal_op_t shoal_op_random_uniform = {
 const shoal_op_t shoal_op_random_normal = {
     .name = "shoal.random_normal",
     .doc =
-        "Normal random numbers of the given mean and standard deviation, one 32-bit word of Philox "
-        "each.",
+        "Normal random floats of the given mean and standard deviation, from 23 bits of one word "
+        "of Philox each: none lies further than 5.3 standard deviations from the mean.",
     SHOAL_OP_INPUTS("step"),
     SHOAL_OP_OUTPUTS("out"),
     .random = true,
@@ -150,13 +152,13 @@ static shoal_status_t dropout_kernel(const shoal_call_t *call, const shoal_tenso
 const shoal_op_t shoal_op_dropout = {
     .name = "shoal.dropout",
     .doc =
-        "Each element is 0 with probability p, else x / (1 - p). Its gradient draws the same "
-        "numbers.",
+        "Each element is 0 with probability p, else x / (1 - p), for floats; all are 0 where p is "
+        "1. The same key, step and index draw the same, and so does its gradient.",
     SHOAL_OP_INPUTS("x", "step"),
     SHOAL_OP_OUTPUTS("out"),
     .random = true,
-    SHOAL_OP_ATTRS({.name = "p", .kind = SHOAL_ATTR_REAL, .doc = "probability of 0"}, KEY_ATTR,
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
+    SHOAL_OP_ATTRS({.name = "p", .kind = SHOAL_ATTR_REAL, .doc = "probability of 0, in [0, 1]"},
+                   KEY_ATTR, SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     SHOAL_OP_OVERWRITES({0, 0}),
     .infer = dropout_infer,
     .gradient = dropout_gradient,
@@ -196,7 +198,9 @@ static shoal_status_t bernoulli_kernel(const shoal_call_t *call, const shoal_ten
 
 const shoal_op_t shoal_op_bernoulli = {
     .name = "shoal.bernoulli",
-    .doc = "Each element is 1 with the probability that p has there, else 0; of p's type.",
+    .doc =
+        "Each element is 1 with the probability that p, a float, has there, else 0; in p's dtype. "
+        "No gradient flows to p.",
     SHOAL_OP_INPUTS("p", "step"),
     SHOAL_OP_OUTPUTS("out"),
     .random = true,

@@ -126,19 +126,28 @@ OP_GRADIENT(extreme) {
       SHOAL_OP_CASES(REDUCE_CASES),          \
   }
 
-REDUCE(reduce_sum, "Sum over the given dims.", reduce_sum_gradient);
-REDUCE(reduce_max, "Largest element over the given dims. Its gradient is shared by ties.",
+REDUCE(reduce_sum,
+       "Sum over the given dims, in x's dtype; 0 of no elements. Half-size floats are summed in "
+       "f32, integers wrap, and of bools it is \"any\": cast them to count.",
+       reduce_sum_gradient);
+REDUCE(reduce_max,
+       "Largest element over the given dims; NaN if one is, and -inf or the least integer of no "
+       "elements. Elements that are equally large share the gradient.",
        extreme_gradient);
-REDUCE(reduce_min, "Smallest element over the given dims. Its gradient is shared by ties.",
+REDUCE(reduce_min,
+       "Smallest element over the given dims; NaN if one is, and inf or the largest integer of no "
+       "elements. Elements that are equally small share the gradient.",
        extreme_gradient);
 
 const shoal_op_t shoal_op_reduce_mean = {
     .name = "shoal.reduce_mean",
-    .doc = "Sum over the given dims divided by count.",
+    .doc =
+        "Mean of floats over the given dims: their sum, divided by count; NaN of no elements. "
+        "Half-size floats are summed in f32.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_REDUCED_ATTRS,
-                   SHOAL_ATTR_COUNT_OF("how many are averaged; 0: as many as are reduced")),
+                   SHOAL_ATTR_COUNT_OF("what the sum is divided by; 0: how many are reduced")),
     .complete = reduce_mean_complete,
     .infer = reduce_mean_infer,
     .gradient = reduce_mean_gradient,

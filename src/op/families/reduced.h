@@ -7,9 +7,13 @@
 
 enum { SHOAL_REDUCED_DIMS, SHOAL_REDUCED_KEEP };
 
-#define SHOAL_REDUCED_ATTRS                                                                      \
-  {.name = "dims", .kind = SHOAL_ATTR_INTS, .doc = "dims to reduce; -1 is the last"}, {          \
-    .name = "keep", .kind = SHOAL_ATTR_INT, .optional = true, .doc = "1: keep them, with size 1" \
+#define SHOAL_REDUCED_ATTRS                                                 \
+  {.name = "dims",                                                          \
+   .kind = SHOAL_ATTR_INTS,                                                 \
+   .doc = "dims to reduce, each once; -1 is the last, [] reduces nothing"}, \
+  {                                                                         \
+    .name = "keep", .kind = SHOAL_ATTR_INT, .optional = true,               \
+    .doc = "1: reduced dims stay, with size 1"                              \
   }
 
 // Which dims of x are reduced? Names a wrong or doubled one.

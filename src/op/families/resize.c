@@ -4,12 +4,14 @@
 //   nearest_exact  x[floor((o + 1/2) L / n)]
 //   linear         between the two elements around p
 //   cubic          the four around p, by Keys' polynomial with a = -3/4; the border repeats
-// with p = (o + 1/2) L / n - 1/2 or, aligned, p = o (L - 1) / (n - 1): ends fall on ends.
+// with p = (o + 1/2) L / n - 1/2 or, aligned, p = o (L - 1) / (n - 1): ends fall on ends. A factor
+// f that is given stands for n / L, where n = floor(f L); no x is seen beyond the last.
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 #include "op/families/separable.h"
 
-enum { SHAPE, MODE, ALIGN, PLACE_IN, PLACE_OUT };  // the gradient's places: of dy and dx
+// The gradient's places: of dy and dx. A factor for each of SHOAL_DIRECTIONS.
+enum { SHAPE, MODE, ALIGN, PLACE_IN, PLACE_OUT, SCALES };
 
 typedef enum mode { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, MODE_COUNT } method_t;
 
@@ -19,10 +21,12 @@ static const int64_t TAPS[MODE_COUNT] = {1, 1, 2, 4};
 typedef struct resize {
   method_t mode;
   bool align;
+  double scale[SHOAL_DIRECTIONS];  // 0: what the sizes say
 } resize_t;
 
 // Where output o lies in x.
-static double place_of(const resize_t *r, int64_t in, int64_t out, int64_t o) {
+static double place_of(const resize_t *r, double scale, int64_t in, int64_t out, int64_t o) {
+  if (scale > 0) return ((double)o + 0.5) / scale - 0.5;
   if (r->align) return out > 1 ? (double)(o * (in - 1)) / (double)(out - 1) : 0;
   return ((double)o + 0.5) * (double)in / (double)out - 0.5;
 }
@@ -37,13 +41,15 @@ static double cubic(double distance) {
 static void resize_weights(const void *how, int32_t i, int64_t in, int64_t out, int64_t o,
                            int64_t *index, double *weight) {
   const resize_t *r = how;
-  (void)i;
+  const double scale = r->scale[i];
   if (r->mode == NEAREST || r->mode == NEAREST_EXACT) {
-    index[0] = r->mode == NEAREST ? o * in / out : (2 * o + 1) * in / (2 * out);
+    const bool exact = r->mode == NEAREST_EXACT;
+    index[0] = exact ? (2 * o + 1) * in / (2 * out) : o * in / out;
+    if (scale > 0) index[0] = (int64_t)fmin(((double)o + 0.5 * exact) / scale, (double)(in - 1));
     weight[0] = 1;
     return;
   }
-  double p = place_of(r, in, out, o);
+  double p = place_of(r, scale, in, out, o);
   if (r->mode == LINEAR && p < 0) p = 0;
   const int64_t first = (int64_t)floor(p) - (r->mode == CUBIC);
   for (int64_t t = 0; t < TAPS[r->mode]; ++t) {
@@ -54,15 +60,21 @@ static void resize_weights(const void *how, int32_t i, int64_t in, int64_t out, 
 }
 
 static shoal_status_t read_mode(const shoal_call_t *call, resize_t *out) {
-  const char *mode = call->attrs[MODE].s;
-  for (out->mode = 0; out->mode < MODE_COUNT; ++out->mode) {
-    if (strcmp(mode, MODES[out->mode]) == 0) break;
-  }
+  int32_t mode;
+  SHOAL_RETURN_IF_ERROR(shoal_check_choice(call, MODE, MODES, MODE_COUNT, &mode));
+  out->mode = (method_t)mode;
   out->align = call->attrs[ALIGN].i != 0;
-  REQUIRE(call, out->mode < MODE_COUNT,
-          "mode must be nearest, nearest_exact, linear or cubic, not '%s'", mode);
   REQUIRE(call, !out->align || out->mode >= LINEAR, "align is for linear and cubic, not for %s",
-          mode);
+          MODES[mode]);
+  for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
+    const double scale = out->scale[i] = call->attrs[SCALES + i].f;
+    const char *name = call->op->attrs[SCALES + i].name;
+    if (scale == 0) continue;
+    REQUIRE(call, scale > 0 && scale < INFINITY, "%s is %g: it must be above 0", name, scale);
+    REQUIRE(call, shoal_window_dim(&call->inputs[0].shape, i) >= 2,
+            "%s is given, and x has %d dims: no such dim", name, call->inputs[0].shape.rank);
+    REQUIRE(call, !out->align, "%s has no meaning where ends are aligned", name);
+  }
   return NULL;
 }
 
@@ -88,7 +100,14 @@ static shoal_status_t resize_map(const shoal_call_t *call, bool forward, resize_
       shoal_check_place(call, PLACE_OUT, out_shape, forward ? &out_map->out : &out_map->x));
   for (int32_t d = 2; d < given->rank; ++d) {
     REQUIRE(call, out_map->x.whole.dims[d] > 0 && out_map->out.whole.dims[d] > 0,
-            "dim %d has no elements, before or after", d);
+            "dim %d goes from %lld to %lld elements: neither may be 0", d,
+            (long long)out_map->x.whole.dims[d], (long long)out_map->out.whole.dims[d]);
+    // A factor goes with its sizes, so that what is found at small sizes holds at large ones.
+    const double scale = resize->scale[d - given->rank + SHOAL_DIRECTIONS];
+    const double fits = floor((double)out_map->x.whole.dims[d] * scale);
+    REQUIRE(call, scale == 0 || (double)out_map->out.whole.dims[d] == fits,
+            "%g times the %lld elements of dim %d are %g, not %lld", scale,
+            (long long)out_map->x.whole.dims[d], d, fits, (long long)out_map->out.whole.dims[d]);
   }
   return NULL;
 }
@@ -152,7 +171,10 @@ OP_GRADIENT(resize) {
   in_grads[0] = shoal_emit_one(e, "shoal.resize_grad", REFS(grads[0]),
                                ATTRS(shoal_attr_shape("shape", &call->inputs[0].shape),
                                      shoal_attr_string("mode", call->attrs[MODE].s),
-                                     shoal_attr_int("align", call->attrs[ALIGN].i)));
+                                     shoal_attr_int("align", call->attrs[ALIGN].i),
+                                     shoal_attr_real("scale_d", call->attrs[SCALES].f),
+                                     shoal_attr_real("scale_h", call->attrs[SCALES + 1].f),
+                                     shoal_attr_real("scale_w", call->attrs[SCALES + 2].f)));
 }
 
 static void resize_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
@@ -167,28 +189,39 @@ static void resize_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = shoal_separable_flops(&call->inputs[0].shape, taps);
 }
 
-#define MODE_ATTRS                                                           \
-  {.name = "mode",                                                           \
-   .kind = SHOAL_ATTR_STRING,                                                \
-   .optional = true,                                                         \
-   .fallback = {.s = "nearest"},                                             \
-   .doc = "nearest, nearest_exact, linear or cubic"},                        \
-  {                                                                          \
-    .name = "align", .kind = SHOAL_ATTR_INT, .optional = true,               \
-    .doc = "1: the ends of the result fall on the ends of x (linear, cubic)" \
+#define MODE_ATTRS                                                                      \
+  {.name = "mode",                                                                      \
+   .kind = SHOAL_ATTR_STRING,                                                           \
+   .optional = true,                                                                    \
+   .fallback = {.s = "nearest"},                                                        \
+   .doc = "nearest, nearest_exact, linear or cubic"},                                   \
+  {                                                                                     \
+    .name = "align", .kind = SHOAL_ATTR_INT, .optional = true,                          \
+    .doc = "1: output o lies at o (L - 1) / (n - 1): ends fall on ends (linear, cubic)" \
   }
+
+#define SCALE_ATTR(letter, which)                                       \
+  {                                                                     \
+    .name = "scale_" letter, .kind = SHOAL_ATTR_REAL, .optional = true, \
+    .doc = "factor of the " which " dim; 0: what the sizes are"         \
+  }
+#define SCALE_ATTRS \
+  SCALE_ATTR("d", "last but two"), SCALE_ATTR("h", "last but one"), SCALE_ATTR("w", "last")
 
 const shoal_op_t shoal_op_resize = {
     .name = "shoal.resize",
     .doc =
-        "x [N, C, ...] made smaller or larger along one to three dims, to shape [N, C, ...]. Dims "
-        "that change in a simple proportion can be cut.",
+        "x [N, C, ...] made smaller or larger along one to three dims, to shape [N, C, ...]. Along "
+        "a dim that goes from L to n elements, output o is x[floor(o L / n)] (nearest), x[floor((o "
+        "+ 1/2) L / n)] (nearest_exact), or lies at (o + 1/2) L / n - 1/2 between the two (linear) "
+        "or four (cubic, a = -3/4) elements around it; the border repeats. Dims that change in a "
+        "simple proportion can be cut.",
     .window = "shape",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"), MODE_ATTRS,
                    SHOAL_ATTR_PLACE_OF("place_x", SHOAL_INPUT(0)),
-                   SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0))),
+                   SHOAL_ATTR_PLACE_OF("place_out", SHOAL_OUTPUT(0)), SCALE_ATTRS),
     .infer = resize_infer,
     .gradient = resize_gradient,
     .cost = resize_cost,
@@ -198,7 +231,9 @@ const shoal_op_t shoal_op_resize = {
                    "f64[2,1,4,3] ; shape=[2,1,8,7], mode=\"linear\", align=1",
                    "f64[1,1,4,5] ; shape=[1,1,8,3], mode=\"cubic\"",
                    "f64[1,1,2,3,4] ; shape=[1,1,3,3,8], mode=\"nearest_exact\"",
-                   "bf16[1,2,6] ; shape=[1,2,3], mode=\"linear\"", "f64[1,2,3] ; shape=[1,2,1]"),
+                   "bf16[1,2,6] ; shape=[1,2,3], mode=\"linear\"", "f64[1,2,3] ; shape=[1,2,1]",
+                   "f64[1,2,3,5] ; shape=[1,2,6,7], mode=\"linear\", scale_h=2, scale_w=1.5",
+                   "f64[1,1,5] ; shape=[1,1,7], scale_w=1.5"),
 };
 
 const shoal_op_t shoal_op_resize_grad = {
@@ -209,12 +244,13 @@ const shoal_op_t shoal_op_resize_grad = {
     SHOAL_OP_OUTPUTS("dx"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"), MODE_ATTRS,
                    SHOAL_ATTR_PLACE_OF("place_dy", SHOAL_INPUT(0)),
-                   SHOAL_ATTR_PLACE_OF("place_dx", SHOAL_OUTPUT(0))),
+                   SHOAL_ATTR_PLACE_OF("place_dx", SHOAL_OUTPUT(0)), SCALE_ATTRS),
     .infer = resize_grad_infer,
     .cost = resize_grad_cost,
     .workspace = resize_grad_workspace,
     .kernel = resize_grad_kernel,
     SHOAL_OP_CASES("f64[1,2,6,8] ; shape=[1,2,3,4]", "f32[1,2,10] ; shape=[1,2,5], mode=\"linear\"",
                    "f64[1,1,8,3] ; shape=[1,1,4,5], mode=\"cubic\"",
-                   "bf16[1,2,3] ; shape=[1,2,6], mode=\"linear\""),
+                   "bf16[1,2,3] ; shape=[1,2,6], mode=\"linear\"",
+                   "f64[1,2,6,7] ; shape=[1,2,3,5], mode=\"linear\", scale_h=2, scale_w=1.5"),
 };

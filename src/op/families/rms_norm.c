@@ -37,11 +37,10 @@ static void rms_norm_grad_complete(const shoal_call_t *call, shoal_attr_value_t 
 static shoal_status_t check_gamma(const shoal_call_t *call, int32_t name) {
   const shoal_type_t *x = &call->inputs[X];
   const int32_t gamma = GIVEN(call, name), rank = x->shape.rank;
-  REQUIRE(call, rank >= 1, "x needs a last dim to norm over");
+  REQUIRE(call, rank >= 1, "x needs a last dim to norm over, and has no dims");
   if (gamma < 0) return NULL;
   const shoal_shape_t row = shoal_shape_part(&x->shape, rank - 1, rank);
-  REQUIRE(call, call->inputs[gamma].dtype == x->dtype, "gamma must be %s like x",
-          shoal_dtype_name(x->dtype));
+  SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 0, gamma));
   return shoal_check_shape(call, gamma, &row);
 }
 
@@ -66,9 +65,8 @@ static shoal_status_t rms_norm_grad_infer(const shoal_call_t *call, shoal_type_t
   SHOAL_RETURN_IF_ERROR(check_gamma(call, GRAD_GAMMA));
   const shoal_shape_t rows = shoal_shape_part(&in[X].shape, 0, in[X].shape.rank - 1);
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, GRAD_RSTD, &rows));
-  REQUIRE(call, in[GRAD_RSTD].dtype == wide, "rstd must be %s", shoal_dtype_name(wide));
-  REQUIRE(call, in[GRAD_DY].dtype == in[X].dtype, "dy must be %s like x",
-          shoal_dtype_name(in[X].dtype));
+  SHOAL_RETURN_IF_ERROR(shoal_check_dtype(call, GRAD_RSTD, wide));
+  SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, X, GRAD_DY));
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, GRAD_DY, &in[X].shape));
   out_types[0] = in[X];
   if (call->output_count > 1) out_types[1] = in[GRAD_GAMMA];
@@ -193,6 +191,7 @@ const shoal_op_t shoal_op_rms_norm = {
 const shoal_op_t shoal_op_rms_norm_grad = {
     .name = "shoal.rms_norm_grad",
     .doc = "Gradients of rms_norm's y with respect to x and, where it is given, gamma.",
+    .uncut = "the last dim of x: a row is normalised as one (its decomposition cuts it)",
     SHOAL_OP_INPUTS("x", "rstd", "dy", "gamma"),
     SHOAL_OP_OUTPUTS("dx", "dgamma"),
     .optional = 1,

@@ -19,10 +19,12 @@ static shoal_status_t embedding_rows_infer(const shoal_call_t *call, shoal_type_
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, IDS));
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, DY, 1));
-  REQUIRE(call, dy->rank == ids->rank + 1, "dy must have one dim more than ids");
+  REQUIRE(call, dy->rank == ids->rank + 1, "dy must have one dim more than ids, %d, not %d",
+          ids->rank + 1, dy->rank);
   const shoal_shape_t leading = shoal_shape_part(dy, 0, ids->rank);
   REQUIRE(call, shoal_shape_equal(&leading, ids), "dy must have the leading dims of ids");
-  REQUIRE(call, call->attrs[ROWS].i >= 0, "rows must not be negative");
+  REQUIRE(call, call->attrs[ROWS].i >= 0, "rows is %lld: it must not be negative",
+          (long long)call->attrs[ROWS].i);
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, IDS_PLACE, ids, &place));
   REQUIRE(call, shoal_shape_count(&place.whole) == shoal_shape_count(ids),
           "ids can only be merged where all of them are");
@@ -78,8 +80,8 @@ const shoal_op_t shoal_op_embedding_rows = {
     .name = "shoal.embedding_rows",
     .doc =
         "The rows of an embedding's gradient that are used: the different ids in order (`rows` "
-        "behind them), the sum of dy [.., C] over each, in order (zeros behind them), and how "
-        "many there are. ids that are `padding` are left out.",
+        "behind them), the sum of dy [.., C] over each, in order (zeros behind them), and how many "
+        "there are. ids that are `padding` are left out.",
     SHOAL_OP_INPUTS("ids", "dy"),
     SHOAL_OP_OUTPUTS("ids", "sums", "count"),
     .uncut = "ids: they are merged where all of them are",
@@ -92,7 +94,7 @@ const shoal_op_t shoal_op_embedding_rows = {
                     .role = SHOAL_ROLE_COUNT,
                     .optional = true,
                     .fallback = {.i = -1},
-                    .doc = "a row that gets no gradient; -1: there is none"},
+                    .doc = "index of a row that gets no gradient; -1: none is"},
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(IDS))),
     .infer = embedding_rows_infer,
     .index_count = rows_index_count,
@@ -117,8 +119,10 @@ static shoal_status_t rows_add_infer(const shoal_call_t *call, shoal_type_t *out
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, VALUES, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_rank(call, VALUES, 2));
   REQUIRE(call, values->shape.dims[0] == call->inputs[IDS].shape.dims[0],
-          "ids and values have as many rows");
-  REQUIRE(call, call->attrs[OUT_ROWS].i >= 0, "rows must not be negative");
+          "ids has %lld rows and values %lld", (long long)call->inputs[IDS].shape.dims[0],
+          (long long)values->shape.dims[0]);
+  REQUIRE(call, call->attrs[OUT_ROWS].i >= 0, "rows is %lld: it must not be negative",
+          (long long)call->attrs[OUT_ROWS].i);
   out_types[0] =
       (shoal_type_t){values->dtype, SHOAL_SHAPE(call->attrs[OUT_ROWS].i, values->shape.dims[1])};
   return shoal_check_dims(call, OUT_PLACE, &out_types[0].shape, &place);

@@ -64,11 +64,14 @@ static shoal_status_t loss_scale_infer(const shoal_call_t *call, shoal_type_t *o
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, SCALE, 1));
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, GOOD));
   for (int32_t i = 0; i < 3; ++i) SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, i));
-  REQUIRE(call, call->inputs[FINITE].dtype == SHOAL_BOOL, "finite must be bool");
+  REQUIRE_HINT(call, call->inputs[FINITE].dtype == SHOAL_BOOL,
+               "take shoal_reduce_all of shoal_is_finite", "finite must be bool, not %s",
+               shoal_dtype_name(call->inputs[FINITE].dtype));
   const double growth = call->attrs[GROWTH].f, backoff = call->attrs[BACKOFF].f;
-  REQUIRE(call, growth >= 1 && isfinite(growth), "growth must be at least 1");
-  REQUIRE(call, backoff > 0 && backoff <= 1, "backoff must be in (0, 1]");
-  REQUIRE(call, call->attrs[INTERVAL].i >= 1, "interval must be at least 1");
+  REQUIRE(call, growth >= 1 && isfinite(growth), "growth is %g: it must be at least 1", growth);
+  REQUIRE(call, backoff > 0 && backoff <= 1, "backoff is %g: it must be in (0, 1]", backoff);
+  REQUIRE(call, call->attrs[INTERVAL].i >= 1, "interval is %lld: it must be at least 1",
+          (long long)call->attrs[INTERVAL].i);
   out_types[0] = call->inputs[SCALE];
   out_types[1] = call->inputs[GOOD];
   return NULL;

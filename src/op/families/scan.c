@@ -139,17 +139,16 @@ OP_KERNEL(cumprod_grad) {
 
 // ---- records ---------------------------------------------------------------------------
 
-#define AXIS_ATTR \
-  { .name = "axis", .kind = SHOAL_ATTR_INT, .doc = "the dim; -1 is the last" }
-
 const shoal_op_t shoal_op_cumsum = {
     .name = "shoal.cumsum",
-    .doc = "Running sum along the axis, of floats and integers: out[i] = x[0] + ... + x[i].",
+    .doc =
+        "Running sum along the axis, of floats and integers: out[i] = x[0] + ... + x[i], in x's "
+        "dtype. Floats are summed in f64 and rounded as they are stored; integers wrap.",
     .nan = "all behind a NaN is NaN",
     .uncut = "the axis: each element needs all before it",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(AXIS_ATTR,
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS,
                    {.name = "reverse",
                     .kind = SHOAL_ATTR_INT,
                     .optional = true,
@@ -169,12 +168,14 @@ const shoal_op_t shoal_op_cumsum = {
 
 const shoal_op_t shoal_op_cumprod = {
     .name = "shoal.cumprod",
-    .doc = "Running product along the axis, of floats and integers: out[i] = x[0] ... x[i].",
+    .doc =
+        "Running product along the axis, of floats and integers: out[i] = x[0] * ... * x[i], in "
+        "x's dtype. Floats are multiplied in f64 and rounded as they are stored; integers wrap.",
     .nan = "all behind a NaN is NaN",
     .uncut = "the axis: each element needs all before it",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(AXIS_ATTR),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
     SHOAL_OP_OVERWRITES({0, 0}),
     .infer = scan_infer,
     .gradient = cumprod_gradient,
@@ -185,12 +186,14 @@ const shoal_op_t shoal_op_cumprod = {
 
 const shoal_op_t shoal_op_cumprod_grad = {
     .name = "shoal.cumprod_grad",
-    .doc = "Gradient of cumprod, right also where x has zeros.",
+    .doc =
+        "Gradient of cumprod: dx[k] = (x[0] * ... * x[k-1]) times the sum of dy[i] x[k+1] * ... * "
+        "x[i] over i >= k, right also where x has zeros.",
     .nan = "all of a line with a NaN is NaN",
     .uncut = "the axis: each element needs all before and behind it",
     SHOAL_OP_INPUTS("x", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
-    SHOAL_OP_ATTRS(AXIS_ATTR),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
     .infer = cumprod_infer,
     .workspace = cumprod_grad_workspace,

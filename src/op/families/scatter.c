@@ -28,8 +28,7 @@ static shoal_status_t scatter_add_infer(const shoal_call_t *call, shoal_type_t *
   const int32_t x = GIVEN(call, START);
   if (x >= 0) {
     SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, x, &shape));
-    REQUIRE(call, call->inputs[x].dtype == call->inputs[SRC].dtype, "x must be %s like src",
-            shoal_dtype_name(call->inputs[SRC].dtype));
+    SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, SRC, x));
   }
   out_types[0] = (shoal_type_t){call->inputs[SRC].dtype, shape};
   return shoal_check_dims(call, PLACE, &shape, &place);
@@ -82,14 +81,14 @@ const shoal_op_t shoal_op_scatter_add = {
     .name = "shoal.scatter_add",
     .doc =
         "x, or zeros of the given shape, with src[a.., k.., b..] added at [a.., ids[k..], b..] in "
-        "order; without x the adjoint of gather. Half-size floats are added in f32. An index "
-        "outside [0, n) is an error, a negative one too.",
+        "order; without x the adjoint of gather. Numbers, not bools; half-size floats are added in "
+        "f32. An index outside [0, n), n the size of dim `axis`, is an error, a negative one too.",
     SHOAL_OP_INPUTS("ids", "src", "x"),
     SHOAL_OP_OUTPUTS("out"),
     .optional = 1,
     .uncut = "ids, and src with them, where x is given: adding starts from x",
     SHOAL_OP_OVERWRITES({0, START}),
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS,
                    SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0)), SHOAL_ATTR_WITH),
     .infer = scatter_add_infer,
@@ -116,9 +115,7 @@ static shoal_status_t check_put(const shoal_call_t *call, shoal_place_t *out_pla
   const shoal_type_t *x = &call->inputs[X];
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, AT));
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[AXIS].i, x->shape.rank, out_axis));
-  REQUIRE(call, call->inputs[VALUES].dtype == x->dtype, "%s must be %s like x, not %s",
-          call->op->inputs[VALUES], shoal_dtype_name(x->dtype),
-          shoal_dtype_name(call->inputs[VALUES].dtype));
+  SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, X, VALUES));
   if (call->attrs[ADD].i != 0) SHOAL_RETURN_IF_ERROR(shoal_check_number(call, X));
   return shoal_check_dims(call, PUT_PLACE, &x->shape, out_place);
 }
@@ -289,20 +286,21 @@ static void put_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = call->attrs[ADD].i != 0 ? count : 0;
 }
 
-#define PUT_ATTRS                                                                             \
-  SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim of x; -1 is the last"}, \
-                 {.name = "add",                                                              \
-                  .kind = SHOAL_ATTR_INT,                                                     \
-                  .optional = true,                                                           \
-                  .doc = "1: add in the place of writing; half-size floats in f32"},          \
+#define PUT_ATTRS                                                                              \
+  SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS,                                                              \
+                 {.name = "add",                                                               \
+                  .kind = SHOAL_ATTR_INT,                                                      \
+                  .optional = true,                                                            \
+                  .doc = "1: add instead of writing, half-size floats in f32; not for bools"}, \
                  SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X)))
 
 const shoal_op_t shoal_op_index_put = {
     .name = "shoal.index_put",
     .doc =
-        "x with values[a.., k.., b..] written at [a.., ids[k..], b..]; the last of several "
-        "writes to one place stays. An index outside [0, n) is an "
-        "error, a negative one too.",
+        "x with values[a.., k.., b..] written at [a.., ids[k..], b..], where ids stand for dim "
+        "`axis`. Of several writes to one place the last, in row-major order of ids, stays, and "
+        "alone gets a gradient. An index outside [0, n), n the size of that dim, is an error, a "
+        "negative one too.",
     SHOAL_OP_INPUTS("x", "ids", "values"),
     SHOAL_OP_OUTPUTS("out"),
     .uncut = "ids and values: the last write to a place wins, and adding starts from x",
@@ -325,9 +323,10 @@ const shoal_op_t shoal_op_index_put = {
 const shoal_op_t shoal_op_put_along = {
     .name = "shoal.put_along",
     .doc =
-        "x with src[a.., k, b..] written at [a.., ids[a.., k, b..], b..]; the last of several "
-        "writes to one place stays. An index outside [0, n) is an "
-        "error, a negative one too.",
+        "x with src[a.., k, b..] written at [a.., ids[a.., k, b..], b..]. ids has the dims of x "
+        "but for `axis`. Of several writes to one place the last, in row-major order of ids, "
+        "stays, and alone gets a gradient. An index outside [0, n), n the size of dim `axis`, is "
+        "an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids", "src"),
     SHOAL_OP_OUTPUTS("out"),
     .uncut = "ids and src along the axis: the last write to a place wins, and adding starts from x",

@@ -16,10 +16,11 @@ enum { SEGMENTS, PLACE };
 static shoal_status_t check_rows(const shoal_call_t *call) {
   const shoal_shape_t *x = &call->inputs[X].shape;
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, IDS));
-  REQUIRE(call, x->rank >= 1, "x needs a dim of rows");
+  REQUIRE(call, x->rank >= 1, "x needs a dim of rows, and has no dims");
   const shoal_shape_t rows = shoal_shape_part(x, 0, 1);
   SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, IDS, &rows));
-  REQUIRE(call, call->attrs[SEGMENTS].i >= 0, "segments must not be negative");
+  REQUIRE(call, call->attrs[SEGMENTS].i >= 0, "segments is %lld: it must not be negative",
+          (long long)call->attrs[SEGMENTS].i);
   return NULL;
 }
 
@@ -90,7 +91,8 @@ const shoal_op_t shoal_op_segment_sum = {
     .name = "shoal.segment_sum",
     .doc =
         "out[s, ..] is the sum of the rows x[i, ..] with ids[i] = s, in order; 0 where there is "
-        "none. An index outside [0, segments) is an error.",
+        "none. Rows come in any order of ids. Numbers, not bools; half-size floats are added in "
+        "f32. An index outside [0, segments) is an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SEGMENTS_ATTR, SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
@@ -151,9 +153,9 @@ OP_KERNEL(segment_max) {
 const shoal_op_t shoal_op_segment_max = {
     .name = "shoal.segment_max",
     .doc =
-        "out[s, ..] is the maximum of the rows x[i, ..] with ids[i] = s; -inf where there is "
-        "none, NaN where one is. Rows that are equally large share the gradient. An index "
-        "outside [0, segments) is an error.",
+        "out[s, ..] is the maximum of the rows x[i, ..], of floats, with ids[i] = s; -inf where "
+        "there is none, NaN where one is. Rows that are equally large share the gradient. An index "
+        "outside [0, segments) is an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SEGMENTS_ATTR, SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
@@ -173,7 +175,8 @@ static shoal_status_t segment_softmax_infer(const shoal_call_t *call, shoal_type
   SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, X, 1));
   SHOAL_RETURN_IF_ERROR(check_rows(call));
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE, &call->inputs[X].shape, &place));
-  // However few rows a segment has where rules are sought.
+  // Refused rather than left to discovery: on its small examples a part may happen to hold all rows
+  // of the segments it sees.
   REQUIRE(call, place.whole.dims[0] == place.part.dims[0],
           "a part of the rows does not know the other rows of its segments");
   out_types[0] = call->inputs[X];
@@ -250,8 +253,9 @@ static void segment_softmax_cost(const shoal_call_t *call, shoal_cost_t *out_cos
 const shoal_op_t shoal_op_segment_softmax = {
     .name = "shoal.segment_softmax",
     .doc =
-        "The softmax of each column of x over the rows with the same ids[i]: exp(x - max) / "
-        "sum. An index outside [0, segments) is an error.",
+        "The softmax of each column of x, of floats, over the rows with the same ids[i]: exp(x - "
+        "max) / sum; NaN where all of them are -inf. Rows come in any order of ids. An index "
+        "outside [0, segments) is an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     .uncut = "rows (dim 0): a segment's rows are normalised together; it is cut in phases",

@@ -20,14 +20,32 @@ static void reshape_complete(const shoal_call_t *call, shoal_attr_value_t *attrs
   if (open && known > 0 && count % known == 0) *open = count / known;
 }
 
+// What `reshape_complete` could not fill in.
+static shoal_status_t check_open(const shoal_call_t *call) {
+  const shoal_attr_value_t *sizes = &call->attrs[0];
+  int64_t known = 1;
+  int32_t open = 0;
+  for (int32_t d = 0; d < sizes->count; ++d) {
+    open += sizes->ints[d] == -1;
+    if (sizes->ints[d] >= 0 && __builtin_mul_overflow(known, sizes->ints[d], &known)) known = 0;
+  }
+  REQUIRE_HINT(call, open < 2, "one size at most may be -1: the rest", "shape leaves %d sizes open",
+               open);
+  REQUIRE(call, open == 0, "%lld elements can't be shared out: the other sizes make %lld",
+          (long long)shoal_shape_count(&call->inputs[0].shape), (long long)known);
+  return NULL;
+}
+
 static shoal_status_t reshape_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_shape_t shape;
+  SHOAL_RETURN_IF_ERROR(check_open(call));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 0, &shape));
   char text[128];
   shoal_shape_format(&shape, text, sizeof text);
   REQUIRE(call, shoal_shape_count(&shape) == shoal_shape_count(&call->inputs[0].shape),
-          "%lld elements can't be reshaped to %s",
-          (long long)shoal_shape_count(&call->inputs[0].shape), text);
+          "%lld elements can't be reshaped to %s, which has %lld",
+          (long long)shoal_shape_count(&call->inputs[0].shape), text,
+          (long long)shoal_shape_count(&shape));
   out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
   return NULL;
 }
@@ -46,10 +64,11 @@ OP_KERNEL(reshape) {
 
 const shoal_op_t shoal_op_reshape = {
     .name = "shoal.reshape",
-    .doc = "The same elements in row-major order, in another shape. One size may be -1: the rest.",
+    .doc = "The same elements in row-major order, in another shape of as many elements.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0),
+                                    "shape of the result; one size may be -1: what is left")),
     SHOAL_OP_OVERWRITES({0, 0}),
     .complete = reshape_complete,
     .any_dtype = true,
@@ -67,12 +86,16 @@ const shoal_op_t shoal_op_reshape = {
 static shoal_status_t transpose_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const shoal_shape_t *x = &call->inputs[0].shape;
   const shoal_attr_value_t *perm = &call->attrs[0];
-  REQUIRE(call, perm->count == x->rank, "perm has %d entries for %d dims", perm->count, x->rank);
+  SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, 0, x->rank));
   shoal_shape_t shape = {.rank = x->rank};
   bool used[SHOAL_MAX_RANK] = {false};
   for (int32_t d = 0; d < x->rank; ++d) {
     const int64_t from = perm->ints[d];
-    REQUIRE(call, from >= 0 && from < x->rank && !used[from], "perm is no permutation of the dims");
+    REQUIRE_HINT(call, from >= 0 && from < x->rank,
+                 "perm[d] is the dim of x that becomes dim d: each once, counted from 0",
+                 "perm[%d] is %lld, and x has dims 0 to %d", d, (long long)from, x->rank - 1);
+    REQUIRE_HINT(call, !used[from], "perm names each dim of x once",
+                 "perm is no permutation: it names dim %lld twice", (long long)from);
     used[from] = true;
     shape.dims[d] = x->dims[from];
   }
@@ -105,7 +128,9 @@ const shoal_op_t shoal_op_transpose = {
     .doc = "Dims in another order: dim d of the result is dim perm[d] of x.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS({.name = "perm", .kind = SHOAL_ATTR_INTS, .doc = "a permutation of the dims"}),
+    SHOAL_OP_ATTRS({.name = "perm",
+                    .kind = SHOAL_ATTR_INTS,
+                    .doc = "each dim of x once, counted from 0; none is negative"}),
     .any_dtype = true,
     .infer = transpose_infer,
     .gradient = transpose_gradient,
@@ -119,15 +144,17 @@ const shoal_op_t shoal_op_transpose = {
 // ---- slice and its adjoint, pad --------------------------------------------------------
 
 // `inner` at `start` lies inside `outer`?
-static shoal_status_t check_inside(const shoal_call_t *call, const shoal_attr_value_t *start,
-                                   const shoal_shape_t *inner, const shoal_shape_t *outer) {
-  REQUIRE(call, start->count == outer->rank && inner->rank == outer->rank,
-          "start and size need one entry per dim");
+static shoal_status_t check_inside(const shoal_call_t *call, const shoal_shape_t *inner,
+                                   const shoal_shape_t *outer, const char *hint) {
+  enum { START, SIZES };
+  SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, START, call->inputs[0].shape.rank));
+  SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, SIZES, call->inputs[0].shape.rank));
   for (int32_t d = 0; d < outer->rank; ++d) {
-    const int64_t from = start->ints[d];
-    REQUIRE(call, from >= 0 && from <= outer->dims[d] && inner->dims[d] <= outer->dims[d] - from,
-            "%lld elements from %lld on along dim %d are not inside [0, %lld)",
-            (long long)inner->dims[d], (long long)from, d, (long long)outer->dims[d]);
+    const int64_t from = call->attrs[START].ints[d];
+    REQUIRE_HINT(call,
+                 from >= 0 && from <= outer->dims[d] && inner->dims[d] <= outer->dims[d] - from,
+                 hint, "%lld elements from %lld on along dim %d are not inside [0, %lld)",
+                 (long long)inner->dims[d], (long long)from, d, (long long)outer->dims[d]);
   }
   return NULL;
 }
@@ -141,7 +168,9 @@ static int64_t offset_of(const shoal_attr_value_t *start, const int64_t *strides
 static shoal_status_t slice_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_shape_t size;
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 1, &size));
-  SHOAL_RETURN_IF_ERROR(check_inside(call, &call->attrs[0], &size, &call->inputs[0].shape));
+  SHOAL_RETURN_IF_ERROR(check_inside(call, &size, &call->inputs[0].shape,
+                                     "start counts from 0, and size is a number of elements, not "
+                                     "where the slice ends"));
   out_types[0] = (shoal_type_t){call->inputs[0].dtype, size};
   return NULL;
 }
@@ -177,15 +206,18 @@ OP_KERNEL(slice) {
 
 const shoal_op_t shoal_op_slice = {
     .name = "shoal.slice",
-    .doc = "The box of x that begins at start and has the given size.",
+    .doc =
+        "The box of x that begins at start and has the given size; it lies inside x. (Every n-th "
+        "element: stride.)",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "start",
                     .kind = SHOAL_ATTR_INTS,
                     .role = SHOAL_ROLE_POSITION,
                     .operand = SHOAL_INPUT(0),
-                    .doc = "first index along each dim"},
-                   SHOAL_ATTR_SIZES("size", SHOAL_OUTPUT(0), "shape of the result")),
+                    .doc = "first index along each dim, 0 or more"},
+                   SHOAL_ATTR_SIZES("size", SHOAL_OUTPUT(0),
+                                    "shape of the result: how many elements, not where they end")),
     .any_dtype = true,
     .infer = slice_infer,
     .gradient = slice_gradient,
@@ -201,8 +233,8 @@ enum { PAD_START, PAD_SHAPE, PAD_VALUE };
 static shoal_status_t pad_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_shape_t shape;
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, PAD_SHAPE, &shape));
-  SHOAL_RETURN_IF_ERROR(
-      check_inside(call, &call->attrs[PAD_START], &call->inputs[0].shape, &shape));
+  SHOAL_RETURN_IF_ERROR(check_inside(call, &call->inputs[0].shape, &shape,
+                                     "shape is the whole result, x and its borders"));
   out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
   return NULL;
 }
@@ -235,20 +267,21 @@ OP_KERNEL(pad) {
 const shoal_op_t shoal_op_pad = {
     .name = "shoal.pad",
     .doc =
-        "A tensor of the given shape that holds one value (0 unless given), with x placed at "
-        "start. With 0 it is the adjoint of slice.",
+        "A tensor of the given shape that holds one value, with x placed at start; x lies inside "
+        "it. With the value 0 it is the adjoint of slice. (Borders of x's own elements: edges.)",
+    .uncut = "dims of out in which x is one element",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "start",
                     .kind = SHOAL_ATTR_INTS,
                     .role = SHOAL_ROLE_POSITION,
                     .operand = SHOAL_OUTPUT(0),
-                    .doc = "index of x's first element along each dim"},
+                    .doc = "index of x's first element along each dim of the result"},
                    SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
                    {.name = "value",
                     .kind = SHOAL_ATTR_REAL,
                     .optional = true,
-                    .doc = "what stands around x"}),
+                    .doc = "what stands around x, in x's dtype"}),
     .any_dtype = true,
     .infer = pad_infer,
     .gradient = pad_gradient,
@@ -268,13 +301,17 @@ static shoal_status_t concat_infer(const shoal_call_t *call, shoal_type_t *out_t
   int32_t axis;
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[0].i, type.shape.rank, &axis));
   for (int32_t i = 1; i < call->input_count; ++i) {
-    const shoal_type_t *next = &call->inputs[i];
-    bool fits = next->dtype == type.dtype && next->shape.rank == type.shape.rank;
-    for (int32_t d = 0; fits && d < type.shape.rank; ++d) {
-      fits = d == axis || next->shape.dims[d] == type.shape.dims[d];
+    const shoal_shape_t *next = &call->inputs[i].shape;
+    SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 0, i));
+    REQUIRE_HINT(call, next->rank == type.shape.rank, "shoal_stack joins along a new dim",
+                 "xs[%d] and xs[0] differ in the number of dims: %d and %d", i, next->rank,
+                 type.shape.rank);
+    for (int32_t d = 0; d < type.shape.rank; ++d) {
+      REQUIRE(call, d == axis || next->dims[d] == type.shape.dims[d],
+              "xs[%d] has %lld elements along dim %d, and xs[0] %lld: only dim %d may differ", i,
+              (long long)next->dims[d], d, (long long)type.shape.dims[d], axis);
     }
-    REQUIRE(call, fits, "input %d differs from the first in more than dim %d", i, axis);
-    type.shape.dims[axis] += next->shape.dims[axis];
+    type.shape.dims[axis] += next->dims[axis];
   }
   out_types[0] = type;
   return NULL;
@@ -307,11 +344,11 @@ OP_KERNEL(concat) {
 
 const shoal_op_t shoal_op_concat = {
     .name = "shoal.concat",
-    .doc = "The inputs one behind the other along axis; other dims are equal.",
+    .doc = "The inputs one behind the other along axis; their dtypes and other dims are equal.",
     SHOAL_OP_INPUTS("xs"),
     SHOAL_OP_OUTPUTS("out"),
     .variadic = true,
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"}),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
     .any_dtype = true,
     .infer = concat_infer,
     .gradient = concat_gradient,
@@ -328,10 +365,12 @@ static shoal_status_t broadcast_infer(const shoal_call_t *call, shoal_type_t *ou
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, 0, &shape));
   char text[128];
   shoal_shape_format(&shape, text, sizeof text);
-  REQUIRE(call,
-          shoal_shape_broadcast(&call->inputs[0].shape, &shape, &joined) &&
-              shoal_shape_equal(&joined, &shape),
-          "x can't be broadcast to %s", text);
+  REQUIRE_HINT(call,
+               shoal_shape_broadcast(&call->inputs[0].shape, &shape, &joined) &&
+                   shoal_shape_equal(&joined, &shape),
+               "from the right, a size of x must be that of the result or 1; reshape to put a 1 in "
+               "between",
+               "x can't be broadcast to %s", text);
   out_types[0] = (shoal_type_t){call->inputs[0].dtype, shape};
   return NULL;
 }
@@ -353,7 +392,9 @@ OP_KERNEL(broadcast_to) {
 
 const shoal_op_t shoal_op_broadcast_to = {
     .name = "shoal.broadcast_to",
-    .doc = "x repeated along new leading dims and dims of size 1, by numpy's rule.",
+    .doc =
+        "x repeated along new leading dims and dims of size 1, by numpy's rule. Its gradient is "
+        "summed over them.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result")),

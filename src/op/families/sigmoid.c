@@ -27,7 +27,7 @@ static void sigmoid_gradient(const shoal_call_t *call, shoal_emitter_t *e, const
                         shoal_emit_binary(e, "shoal.mul", y, shoal_emit_affine(e, y, -1, 1)));
 }
 
-// Functions of libm count as ten flops.
+// Ten for the exponential, as shoal_cost_libm counts; one for the sum and one for the quotient.
 static void sigmoid_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   (void)call;
   out_cost->flops *= 12;

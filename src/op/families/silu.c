@@ -59,31 +59,6 @@ GRAD(gelu_erf_grad, "Gradient of gelu_erf: dy times its derivative at x.");
 
 #else  // per element type
 
-#define SILU_LOOP(name, RESULT)                                                         \
-  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
-                      const double *params) {                                           \
-    const S *a = in[0];                                                                 \
-    S *o = out;                                                                         \
-    (void)params, (void)step; /* shapes are equal: always 1 */                          \
-    EACH_BY_ITSELF                                                                      \
-    for (int64_t i = 0; i < n; ++i) {                                                   \
-      const R x = LOAD(a[i]);                                                           \
-      o[i] = STORE(RESULT);                                                             \
-    }                                                                                   \
-  }
-#define SILU_GRAD_LOOP(name, SLOPE)                                                     \
-  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
-                      const double *params) {                                           \
-    const S *a = in[0], *b = in[1];                                                     \
-    S *o = out;                                                                         \
-    (void)params, (void)step;                                                           \
-    EACH_BY_ITSELF                                                                      \
-    for (int64_t i = 0; i < n; ++i) {                                                   \
-      const R x = LOAD(a[i]), dy = LOAD(b[i]);                                          \
-      o[i] = STORE(dy * (SLOPE));                                                       \
-    }                                                                                   \
-  }
-
 static inline R K(silu_slope)(R x) {
   const R s = 1 / (1 + exp(-x));
   return s * (1 + x * (1 - s));
@@ -93,10 +68,10 @@ static inline R K(normal_below)(R x) {
   return (R)0.5 * (1 + erf(x * (R)0.70710678118654752440));
 }
 
-SILU_LOOP(silu, x / (1 + exp(-x)))
-SILU_LOOP(gelu_erf, x *K(normal_below)(x))
-SILU_GRAD_LOOP(silu_grad, K(silu_slope)(x))
-SILU_GRAD_LOOP(gelu_erf_grad,
-               K(normal_below)(x) + x * (R)0.39894228040143267794 * exp((R)-0.5 * x * x))
+MAP_LOOP(silu, x / (1 + exp(-x)))
+MAP_LOOP(gelu_erf, x *K(normal_below)(x))
+MAP_GRAD_LOOP(silu_grad, dy *K(silu_slope)(x))
+MAP_GRAD_LOOP(gelu_erf_grad,
+              dy *(K(normal_below)(x) + x * (R)0.39894228040143267794 * exp((R)-0.5 * x * x)))
 
 #endif

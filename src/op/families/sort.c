@@ -128,18 +128,17 @@ static void sort_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_sort = {
     .name = "shoal.sort",
     .doc =
-        "x in order along axis, and where each element came from. Equal elements stay as they "
-        "were; NaN is larger than every number.",
+        "x in ascending order along axis, and, as i64, the index along axis that each element came "
+        "from. Equal elements keep their order, also where it is descending. Numbers, not bools.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("values", "indices"),
     .jumps = true,
     .uncut = "axis: where an element comes depends on all others",
     .nan = SORT_NAN,
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
-                   {.name = "descending",
-                    .kind = SHOAL_ATTR_INT,
-                    .optional = true,
-                    .doc = "1: the largest first"}),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS, {.name = "descending",
+                                     .kind = SHOAL_ATTR_INT,
+                                     .optional = true,
+                                     .doc = "1: the largest first"}),
     .infer = sort_infer,
     .gradient = sort_gradient,
     .cost = sort_cost,
@@ -286,21 +285,25 @@ static void top_k_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_top_k = {
     .name = "shoal.top_k",
     .doc =
-        "The k largest elements of x along axis, the largest first, and their indices; of equal "
-        "ones the first comes first. largest=0: the k smallest.",
+        "The k largest elements of x along axis, the largest first, and, as i64, their indices; of "
+        "equal ones the first comes first. largest=0: the k smallest, the smallest first. Numbers, "
+        "not bools.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("values", "indices"),
     .jumps = true,
     .uncut = "axis: which elements are the k largest depends on all; it is cut in phases",
     .nan = SORT_NAN,
-    SHOAL_OP_ATTRS(
-        {.name = "k", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .doc = "how many elements"},
-        {.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
-        {.name = "largest",
-         .kind = SHOAL_ATTR_INT,
-         .optional = true,
-         .fallback = {.i = 1},
-         .doc = "0: the smallest"}),
+    SHOAL_OP_ATTRS({.name = "k",
+                    .kind = SHOAL_ATTR_INT,
+                    .role = SHOAL_ROLE_COUNT,
+                    .doc = "how many elements, at most as many as axis has"},
+                   SHOAL_ATTR_AXIS,
+                   {.name = "largest",
+                    .kind = SHOAL_ATTR_INT,
+                    .optional = true,
+                    .stated = true,
+                    .fallback = {.i = 1},
+                    .doc = "0: the smallest"}),
     .infer = top_k_infer,
     .gradient = top_k_gradient,
     .decompose = top_k_decompose,

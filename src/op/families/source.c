@@ -26,7 +26,7 @@ static shoal_status_t full_kernel(const shoal_call_t *call, const shoal_tensor_t
 
 const shoal_op_t shoal_op_full = {
     .name = "shoal.full",
-    .doc = "A tensor of one value.",
+    .doc = "A tensor of one value, a double cast to dtype: integers beyond 2^53 are not exact.",
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
                    {.name = "value", .kind = SHOAL_ATTR_REAL, .doc = "every element"},
@@ -77,10 +77,12 @@ static shoal_status_t iota_kernel(const shoal_call_t *call, const shoal_tensor_t
 
 const shoal_op_t shoal_op_iota = {
     .name = "shoal.iota",
-    .doc = "Each element is its own index along axis.",
+    .doc =
+        "Each element is its own index along axis, from 0 on: integers wrap, floats round where "
+        "the dtype does not hold it.",
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS(SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of the result"),
-                   {.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
+                   SHOAL_ATTR_AXIS,
                    {.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"},
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .infer = iota_infer,

@@ -23,11 +23,15 @@ static shoal_status_t split_infer(const shoal_call_t *call, shoal_type_t *out_ty
   int32_t axis;
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[SPLIT_AXIS].i, x->shape.rank, &axis));
   const int64_t *list = shoal_attr_list(starts), size = x->shape.dims[axis];
-  REQUIRE(call, starts->count >= 1 && list[0] == 0, "the first part must start at 0");
+  REQUIRE(call, starts->count >= 1, "starts is empty: it says where each part begins");
+  REQUIRE_HINT(call, list[0] == 0, "starts are positions along the axis, not sizes: 0, 3, 5, ...",
+               "the first part must start at 0, not at %lld", (long long)list[0]);
   for (int32_t i = 0; i < starts->count; ++i) {
     const int64_t end = end_of(starts, i, size);
-    REQUIRE(call, list[i] <= end, "part %d goes from %lld to %lld", i, (long long)list[i],
-            (long long)end);
+    REQUIRE_HINT(call, list[i] <= end,
+                 "starts are positions along the axis, not sizes: 0, 3, 5, ...",
+                 "part %d of %d goes from %lld to %lld (dim %d has %lld elements)", i,
+                 starts->count, (long long)list[i], (long long)end, axis, (long long)size);
     out_types[i] = *x;
     out_types[i].shape.dims[axis] = end - list[i];
   }
@@ -69,18 +73,17 @@ const shoal_op_t shoal_op_split = {
     .name = "shoal.split",
     .doc =
         "x in parts along axis: part i goes from starts[i] up to starts[i + 1], the last one to "
-        "the "
-        "end. starts begins with 0; a part may be empty. More than 8 parts are not cut along axis.",
+        "the end; a part may be empty. More than 8 parts are not cut along axis.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("parts"),
     .output_number = split_outputs,
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim; -1 is the last"},
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS,
                    {.name = "starts",
                     .kind = SHOAL_ATTR_INTS,
                     .role = SHOAL_ROLE_POSITIONS,
                     .operand = SHOAL_INPUT(0),
                     .dim = SPLIT_AXIS,
-                    .doc = "where the parts begin"}),
+                    .doc = "where the parts begin, 0 first: positions, not sizes"}),
     .any_dtype = true,
     .infer = split_infer,
     .gradient = split_gradient,

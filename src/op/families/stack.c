@@ -10,9 +10,10 @@ static shoal_status_t stack_infer(const shoal_call_t *call, shoal_type_t *out_ty
           SHOAL_MAX_RANK);
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[0].i, first->shape.rank + 1, &axis));
   for (int32_t i = 1; i < call->input_count; ++i) {
-    const shoal_type_t *next = &call->inputs[i];
-    REQUIRE(call, next->dtype == first->dtype && shoal_shape_equal(&next->shape, &first->shape),
-            "input %d differs from the first", i);
+    SHOAL_RETURN_IF_ERROR(shoal_check_same_dtype(call, 0, i));
+    REQUIRE_HINT(call, shoal_shape_equal(&call->inputs[i].shape, &first->shape),
+                 "shoal_concat joins tensors that differ along one dim",
+                 "xs[%d] and xs[0] must have the same shape", i);
   }
   shoal_type_t type = *first;
   for (int32_t d = type.shape.rank++; d > axis; --d) type.shape.dims[d] = type.shape.dims[d - 1];
@@ -57,7 +58,8 @@ OP_KERNEL(stack) {
 
 const shoal_op_t shoal_op_stack = {
     .name = "shoal.stack",
-    .doc = "The inputs, which have one shape, side by side along a new dim `axis`.",
+    .doc = "The inputs, which have one shape and dtype, side by side along a new dim `axis`.",
+    .uncut = "the new dim of out: each input is one element of it",
     SHOAL_OP_INPUTS("xs"),
     SHOAL_OP_OUTPUTS("out"),
     .variadic = true,

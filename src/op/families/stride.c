@@ -20,16 +20,20 @@ static shoal_status_t check_steps(const shoal_call_t *call, bool adjoint, shoal_
   const shoal_shape_t *in = &call->inputs[0].shape;
   shoal_place_t from, to;
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, SHAPE, out_shape));
-  REQUIRE(call, out_shape->rank == in->rank && start->count == in->rank && step->count == in->rank,
-          "start, step and shape need one entry per dim");
+  for (int32_t attr = START; attr <= SHAPE; ++attr) {
+    SHOAL_RETURN_IF_ERROR(shoal_check_entries(call, attr, in->rank));
+  }
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_IN, in, &from));
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_OUT, out_shape, &to));
   *out_dense = adjoint ? to : from;
   *out_thin = adjoint ? from : to;
   for (int32_t d = 0; d < in->rank; ++d) {
-    REQUIRE(call, step->ints[d] >= 1 && start->ints[d] >= 0 && start->ints[d] < step->ints[d],
-            "along dim %d, start %lld is not in [0, %lld)", d, (long long)start->ints[d],
+    REQUIRE(call, step->ints[d] >= 1, "along dim %d, step %lld is not at least 1", d,
             (long long)step->ints[d]);
+    REQUIRE_HINT(call, start->ints[d] >= 0 && start->ints[d] < step->ints[d],
+                 "slice away what lies before the start, and step over the rest",
+                 "along dim %d, start %lld is not in [0, %lld)", d, (long long)start->ints[d],
+                 (long long)step->ints[d]);
     const int64_t size = steps_in(call, d, out_dense->whole.dims[d]);
     REQUIRE(call, out_thin->whole.dims[d] == size, "dim %d has %lld steps, not %lld", d,
             (long long)size, (long long)out_thin->whole.dims[d]);

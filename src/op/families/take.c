@@ -57,14 +57,13 @@ OP_KERNEL(gather) {
 const shoal_op_t shoal_op_gather = {
     .name = "shoal.gather",
     .doc =
-        "Slices of x by index: out[a.., k.., b..] = x[a.., ids[k..], b..], where ids stand for "
-        "dim `axis`. An index outside [0, n) is an "
+        "Slices of x by index: out[a.., k.., b..] = x[a.., ids[k..], b..], where ids stand for dim "
+        "`axis` (PyTorch's index_select). An index outside [0, n), n the size of that dim, is an "
         "error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim of x; -1 is the last"},
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X))),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS, SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X))),
     .infer = gather_infer,
     .index_count = read_index_count,
     .gradient = gather_gradient,
@@ -117,14 +116,13 @@ OP_KERNEL(take_along) {
 const shoal_op_t shoal_op_take_along = {
     .name = "shoal.take_along",
     .doc =
-        "Elements of x by an index for each: out[a.., k, b..] = x[a.., ids[a.., k, b..], b..]. "
-        "ids has the dims of x but for `axis`. An index outside [0, n) is an "
-        "error, a negative one too.",
+        "Elements of x by an index for each: out[a.., k, b..] = x[a.., ids[a.., k, b..], b..]. ids "
+        "has the dims of x but for `axis` (PyTorch's gather). An index outside [0, n), n the size "
+        "of that dim, is an error, a negative one too.",
     SHOAL_OP_INPUTS("x", "ids"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim of x; -1 is the last"},
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X))),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS, SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X))),
     .infer = take_along_infer,
     .index_count = read_index_count,
     .gradient = take_along_gradient,
@@ -194,12 +192,11 @@ static void take_along_grad_cost(const shoal_call_t *call, shoal_cost_t *out_cos
 const shoal_op_t shoal_op_take_along_grad = {
     .name = "shoal.take_along_grad",
     .doc =
-        "Adjoint of take_along: zeros of the given shape with dy[a.., k, b..] added at "
-        "[a.., ids[a.., k, b..], b..], in order.",
+        "Adjoint of take_along: zeros of the given shape with dy[a.., k, b..] added at [a.., "
+        "ids[a.., k, b..], b..], in order.",
     SHOAL_OP_INPUTS("ids", "dy"),
     SHOAL_OP_OUTPUTS("dx"),
-    SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim of x; -1 is the last"},
-                   SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"),
+    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS, SHOAL_ATTR_SIZES("shape", SHOAL_OUTPUT(0), "shape of x"),
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .infer = take_along_grad_infer,
     .index_count = take_along_grad_index_count,

@@ -15,7 +15,8 @@ enum { DIAGONAL, UPPER, TRIANGLE_PLACE };
 static shoal_status_t triangle_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_place_t place;
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, TRIANGLE_PLACE, &call->inputs[0].shape, &place));
-  REQUIRE(call, place.whole.rank >= 2, "x needs rows and columns");
+  REQUIRE(call, place.whole.rank >= 2, "x needs rows and columns, and has %d dim%s",
+          place.whole.rank, place.whole.rank == 1 ? "" : "s");
   out_types[0] = call->inputs[0];
   return NULL;
 }
@@ -53,20 +54,22 @@ OP_KERNEL(triangle) {
 const shoal_op_t shoal_op_triangle = {
     .name = "shoal.triangle",
     .doc =
-        "The lower triangle of each matrix (the last two dims) of x, zeros above it: column - "
-        "row <= diagonal is kept. upper=1: the upper triangle, column - row >= diagonal.",
+        "The lower triangle of each matrix (the last two dims) of x, zeros above it: column - row "
+        "<= diagonal is kept. upper=1: the upper triangle, column - row >= diagonal.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
-    SHOAL_OP_ATTRS({.name = "diagonal",
-                    .kind = SHOAL_ATTR_INT,
-                    .optional = true,
-                    .doc = "0: the main diagonal is the last that is kept; 1: one more above it"},
-                   {.name = "upper",
-                    .kind = SHOAL_ATTR_INT,
-                    .optional = true,
-                    .doc = "1: keep the upper triangle"},
-                   SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
+    SHOAL_OP_ATTRS(
+        {.name = "diagonal",
+         .kind = SHOAL_ATTR_INT,
+         .optional = true,
+         .doc =
+             "the outermost diagonal that is kept: 0 the main one, 1 the one above it, -1 below"},
+        {.name = "upper",
+         .kind = SHOAL_ATTR_INT,
+         .optional = true,
+         .doc = "1: keep the upper triangle"},
+        SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(0))),
     SHOAL_OP_OVERWRITES({0, 0}),
     .infer = triangle_infer,
     .gradient = triangle_gradient,
@@ -94,12 +97,13 @@ static shoal_status_t read_band(const shoal_call_t *call, const shoal_shape_t *w
   SHOAL_RETURN_IF_ERROR(
       shoal_check_axis(call, call->attrs[COLUMN_DIM].i, whole->rank, &band.column));
   REQUIRE(call, band.row != band.column, "rows and columns are the same dim %d", band.row);
-  band.first_row = offset < 0 ? -offset : 0;
-  band.first_column = offset > 0 ? offset : 0;
-  const int64_t rows = whole->dims[band.row] - band.first_row;
-  const int64_t columns = whole->dims[band.column] - band.first_column;
-  band.length = rows < columns ? rows : columns;
-  if (band.length < 0) band.length = 0;
+  const int64_t rows = whole->dims[band.row], columns = whole->dims[band.column];
+  if (offset > -rows && offset < columns) {  // else it passes the matrix by
+    band.first_row = offset < 0 ? -offset : 0;
+    band.first_column = offset > 0 ? offset : 0;
+    const int64_t below = rows - band.first_row, behind = columns - band.first_column;
+    band.length = below < behind ? below : behind;
+  }
   *out_band = band;
   return NULL;
 }
@@ -146,7 +150,8 @@ static shoal_status_t diagonal_check(const shoal_call_t *call, int32_t place_att
                                      band_t *out_band) {
   SHOAL_RETURN_IF_ERROR(shoal_check_place(call, place_attr, x, out_place));
   REQUIRE(call, !out_place->flat, "a flat part has no rows and columns");
-  REQUIRE(call, x->rank >= 2, "a diagonal needs rows and columns");
+  REQUIRE(call, x->rank >= 2, "a diagonal needs rows and columns, and x has %d dim%s", x->rank,
+          x->rank == 1 ? "" : "s");
   return read_band(call, &out_place->whole, out_band);
 }
 
@@ -186,26 +191,29 @@ OP_KERNEL(diagonal) {
   return NULL;
 }
 
-#define BAND_ATTRS                                                                      \
-  {.name = "offset",                                                                    \
-   .kind = SHOAL_ATTR_INT,                                                              \
-   .optional = true,                                                                    \
-   .doc = "which diagonal: column - row"},                                              \
-      {.name = "rows",                                                                  \
-       .kind = SHOAL_ATTR_INT,                                                          \
-       .optional = true,                                                                \
-       .fallback = {.i = -2},                                                           \
-       .doc = "the dim of the rows"},                                                   \
-  {                                                                                     \
-    .name = "columns", .kind = SHOAL_ATTR_INT, .optional = true, .fallback = {.i = -1}, \
-    .doc = "the dim of the columns"                                                     \
+#define BAND_ATTRS                                                               \
+  {.name = "offset",                                                             \
+   .kind = SHOAL_ATTR_INT,                                                       \
+   .optional = true,                                                             \
+   .doc = "which diagonal: column - row; 0 is the main one"},                    \
+      {.name = "rows",                                                           \
+       .kind = SHOAL_ATTR_INT,                                                   \
+       .optional = true,                                                         \
+       .stated = true,                                                           \
+       .fallback = {.i = -2},                                                    \
+       .doc = "the dim of the rows"},                                            \
+  {                                                                              \
+    .name = "columns", .kind = SHOAL_ATTR_INT, .optional = true, .stated = true, \
+    .fallback = {.i = -1}, .doc = "the dim of the columns"                       \
   }
 
 const shoal_op_t shoal_op_diagonal = {
     .name = "shoal.diagonal",
     .doc =
-        "The diagonal of each matrix of x as the last dim, behind the other dims of x. It has no "
-        "elements where the offset lies outside the matrix.",
+        "The diagonal of each matrix of x as the last dim, behind the other dims of x: element t "
+        "is the one in row t and column t + offset (offset < 0: row t - offset and column t). It "
+        "has no elements where the offset lies outside the matrix.",
+    .uncut = "the diagonal of out: a part of it crosses rows and columns of x at once",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
@@ -255,6 +263,7 @@ OP_KERNEL(diagonal_grad) {
 const shoal_op_t shoal_op_diagonal_grad = {
     .name = "shoal.diagonal_grad",
     .doc = "Adjoint of diagonal: zeros of the given shape with dy on the diagonal of each matrix.",
+    .uncut = "the diagonal of dy: a part of it crosses rows and columns of dx at once",
     SHOAL_OP_INPUTS("dy"),
     SHOAL_OP_OUTPUTS("dx"),
     .any_dtype = true,

@@ -3,8 +3,6 @@
 //   roll  out[.., i, ..] = x[.., (i - shift) mod n, ..]
 // Along dims that are turned, a part of the result is made from all of x: the parts would have to
 // change places. Other dims are cut as they are.
-#include <stdlib.h>
-
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
@@ -39,10 +37,12 @@ static shoal_status_t read_turns(const shoal_call_t *call, const shoal_shape_t *
       continue;
     }
     // What a shift by more than the size is depends on the size: rules are found on small ones.
-    REQUIRE(call, shifts->ints[i] == 0 || llabs(shifts->ints[i]) < size,
-            "the shift %lld is not smaller than the %lld elements of dim %d",
-            (long long)shifts->ints[i], (long long)size, d);
-    out_turns[d] = (turn_t){.sign = 1, .shift = size - shifts->ints[i], .turned = true};
+    REQUIRE_HINT(call, shifts->ints[i] == 0 || (shifts->ints[i] > -size && shifts->ints[i] < size),
+                 "take the shift modulo the size",
+                 "the shift %lld is not smaller than the %lld elements of dim %d",
+                 (long long)shifts->ints[i], (long long)size, d);
+    const int64_t shift = shifts->ints[i];
+    out_turns[d] = (turn_t){.sign = 1, .shift = shift > 0 ? size - shift : -shift, .turned = true};
   }
   return NULL;
 }
@@ -140,8 +140,8 @@ const shoal_op_t shoal_op_flip = {
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
     .uncut =
-        "dims that turn: the parts would change places; a rank that has all of x makes its "
-        "part of the result",
+        "dims that turn: the parts would change places; a rank that has all of x makes its part of "
+        "the result",
     SHOAL_OP_ATTRS({.name = "dims", .kind = SHOAL_ATTR_INTS, .doc = "dims; -1 is the last"},
                    TURNED_SHAPE, SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0))),
     .complete = turn_complete,
@@ -157,13 +157,13 @@ const shoal_op_t shoal_op_roll = {
     .name = "shoal.roll",
     .doc =
         "x with its elements moved by a shift along each of dims; those that leave one end come "
-        "back at the other. A shift is smaller than the dim, either way.",
+        "back at the other: out[i] = x[(i - shift) mod n]. A shift lies in (-n, n), or is 0.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
     .uncut =
-        "dims that turn: the parts would change places; a rank that has all of x makes its "
-        "part of the result",
+        "dims that turn: the parts would change places; a rank that has all of x makes its part of "
+        "the result",
     SHOAL_OP_ATTRS({.name = "dims", .kind = SHOAL_ATTR_INTS, .doc = "dims; -1 is the last"},
                    {.name = "shifts",
                     .kind = SHOAL_ATTR_INTS,

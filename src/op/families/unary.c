@@ -83,12 +83,6 @@ GRADIENT(affine, shoal_emit_affine(e, dy, call->attrs[AFFINE_SCALE].f, 0))
 
 // ---- records ---------------------------------------------------------------------------
 
-// Functions of libm count as ten flops.
-static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
-  (void)call;
-  out_cost->flops *= 10;
-}
-
 #define UNARY(op_name, text, cost_fn, ...) \
   UNARY_OF(op_name, text, unary_infer, cost_fn, __VA_ARGS__)
 #define UNARY_OF(op_name, text, infer_fn, cost_fn, ...) \
@@ -110,17 +104,19 @@ static void libm_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 UNARY_OF(neg, "-x, of floats and integers, which wrap.", shoal_infer_broadcast_numbers, NULL,
          NUMBER_CASES);
-UNARY(exp, "e to the power of x.", libm_cost, ANY_CASES);
-UNARY(log, "Natural logarithm of x.", libm_cost, POSITIVE_CASES);
-UNARY(sqrt, "Square root of x.", NULL, POSITIVE_CASES);
-UNARY(tanh, "Hyperbolic tangent of x.", libm_cost, ANY_CASES);
+UNARY(exp, "e to the power of x.", shoal_cost_libm, ANY_CASES);
+UNARY(log, "Natural logarithm of x: -inf of 0, NaN below it.", shoal_cost_libm, POSITIVE_CASES);
+UNARY(sqrt, "Square root of x: NaN below 0.", NULL, POSITIVE_CASES);
+UNARY(tanh, "Hyperbolic tangent of x.", shoal_cost_libm, ANY_CASES);
 UNARY(square, "x * x.", NULL, ANY_CASES);
-UNARY_OF(relu, "x where x > 0, else 0, of floats and integers.", shoal_infer_broadcast_numbers,
-         NULL, NUMBER_CASES);
-UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of gelu.", libm_cost,
-      ANY_CASES);
+UNARY_OF(relu, "x where x > 0, else 0, of floats and integers; NaN stays NaN.",
+         shoal_infer_broadcast_numbers, NULL, NUMBER_CASES);
+UNARY(gelu,
+      "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of gelu (gelu_erf is the "
+      "exact one).",
+      shoal_cost_libm, ANY_CASES);
 
-#define GRAD(op_name, text, cost_fn, has_jumps)                                       \
+#define GRAD(op_name, text, cost_fn, has_jumps, ...)                                  \
   const shoal_op_t shoal_op_##op_name = {                                             \
       .name = "shoal." #op_name,                                                      \
       .doc = text,                                                                    \
@@ -128,18 +124,20 @@ UNARY(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of g
       SHOAL_OP_OUTPUTS("dx"),                                                         \
       SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                            \
       .jumps = has_jumps,                                                             \
-      .infer = grad_infer,                                                            \
+      __VA_ARGS__.infer = grad_infer,                                                 \
       .cost = cost_fn,                                                                \
       .kernel = op_name##_kernel,                                                     \
       SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[7], f32[7]", "bf16[3,5], bf16[3,5]"), \
   }
 
-GRAD(relu_grad, "Gradient of relu: 0 where x <= 0, else dy.", NULL, true);
-GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", libm_cost, false);
+GRAD(relu_grad, "Gradient of relu: 0 where x <= 0, else dy.", NULL, true,
+     .nan = "dy where x is NaN", );
+GRAD(gelu_grad, "Gradient of gelu (tanh form): dy times its derivative at x.", shoal_cost_libm,
+     false, );
 
 const shoal_op_t shoal_op_affine = {
     .name = "shoal.affine",
-    .doc = "scale * x + shift, with numbers that are known when the graph is built.",
+    .doc = "scale * x + shift of floats, with numbers that are known when the graph is built.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     SHOAL_OP_ATTRS({.name = "scale", .kind = SHOAL_ATTR_REAL, .doc = "factor"},
@@ -154,31 +152,6 @@ const shoal_op_t shoal_op_affine = {
 
 #else  // per element type
 
-#define SINGLE_LOOP(name, RESULT)                                                       \
-  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
-                      const double *params) {                                           \
-    const S *a = in[0];                                                                 \
-    S *o = out;                                                                         \
-    (void)params, (void)step; /* shapes are equal: always 1 */                          \
-    EACH_BY_ITSELF                                                                      \
-    for (int64_t i = 0; i < n; ++i) {                                                   \
-      const R x = LOAD(a[i]);                                                           \
-      o[i] = STORE(RESULT);                                                             \
-    }                                                                                   \
-  }
-#define GRAD_LOOP(name, RESULT)                                                         \
-  static void K(name)(int64_t n, const void *const *in, const int64_t *step, void *out, \
-                      const double *params) {                                           \
-    const S *a = in[0], *b = in[1];                                                     \
-    S *o = out;                                                                         \
-    (void)params, (void)step;                                                           \
-    EACH_BY_ITSELF                                                                      \
-    for (int64_t i = 0; i < n; ++i) {                                                   \
-      const R x = LOAD(a[i]), dy = LOAD(b[i]);                                          \
-      o[i] = STORE(RESULT);                                                             \
-    }                                                                                   \
-  }
-
 static inline R K(gelu_tanh)(R x) {
   return tanh((R)0.7978845608028654 * (x + (R)0.044715 * x * x * x));
 }
@@ -189,16 +162,16 @@ static inline R K(gelu_slope)(R x) {
   return (R)0.5 * (1 + t) + (R)0.5 * x * (1 - t * t) * inner;
 }
 
-SINGLE_LOOP(neg, -x)
-SINGLE_LOOP(exp, exp(x))
-SINGLE_LOOP(log, log(x))
-SINGLE_LOOP(sqrt, sqrt(x))
-SINGLE_LOOP(tanh, tanh(x))
-SINGLE_LOOP(square, x *x)
-SINGLE_LOOP(relu, x < 0 ? 0 : x)
-SINGLE_LOOP(gelu, (R)0.5 * x * (1 + K(gelu_tanh)(x)))
-SINGLE_LOOP(affine, (R)params[0] * x + (R)params[1])
-GRAD_LOOP(relu_grad, x <= 0 ? 0 : dy)
-GRAD_LOOP(gelu_grad, dy *K(gelu_slope)(x))
+MAP_LOOP(neg, -x)
+MAP_LOOP(exp, exp(x))
+MAP_LOOP(log, log(x))
+MAP_LOOP(sqrt, sqrt(x))
+MAP_LOOP(tanh, tanh(x))
+MAP_LOOP(square, x *x)
+MAP_LOOP(relu, x < 0 ? 0 : x)
+MAP_LOOP(gelu, (R)0.5 * x * (1 + K(gelu_tanh)(x)))
+MAP_LOOP(affine, (R)params[0] * x + (R)params[1])
+MAP_GRAD_LOOP(relu_grad, x <= 0 ? 0 : dy)
+MAP_GRAD_LOOP(gelu_grad, dy *K(gelu_slope)(x))
 
 #endif

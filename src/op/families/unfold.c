@@ -35,14 +35,16 @@ static shoal_status_t check_fold(const shoal_call_t *call, bool adjoint, shoal_s
   REQUIRE(call, rank < SHOAL_MAX_RANK, "the result would have more than %d dims", SHOAL_MAX_RANK);
   SHOAL_RETURN_IF_ERROR(shoal_check_axis(call, call->attrs[AXIS].i, rank, &out_fold->axis));
   REQUIRE(call, call->attrs[SIZE].i >= 1 && call->attrs[STEP].i >= 1,
-          "windows and steps have at least one element");
+          "size is %lld and step %lld: both are at least 1", (long long)call->attrs[SIZE].i,
+          (long long)call->attrs[STEP].i);
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_IN, in, &from));
   SHOAL_RETURN_IF_ERROR(shoal_check_dims(call, PLACE_OUT, out_shape, &to));
   out_fold->x = adjoint ? to : from;
   out_fold->windows = adjoint ? from : to;
   const int64_t size = out_fold->x.whole.dims[out_fold->axis];
-  REQUIRE(call, size >= call->attrs[SIZE].i, "a window of %lld elements does not fit into %lld",
-          (long long)call->attrs[SIZE].i, (long long)size);
+  REQUIRE_HINT(call, size >= call->attrs[SIZE].i, "take a smaller size, or pad x first",
+               "a window of %lld elements does not fit into the %lld of dim %d",
+               (long long)call->attrs[SIZE].i, (long long)size, out_fold->axis);
   const shoal_shape_t fits = windows_shape(call->attrs, &out_fold->x.whole, out_fold->axis);
   char text[128];
   shoal_shape_format(&fits, text, sizeof text);
@@ -154,7 +156,7 @@ static void fold_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 }
 
 #define FOLD_ATTRS(shape_optional, shape_doc)                                                    \
-  SHOAL_OP_ATTRS({.name = "axis", .kind = SHOAL_ATTR_INT, .doc = "dim of x; -1 is the last"},    \
+  SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS,                                                                \
                  {.name = "size", .kind = SHOAL_ATTR_INT, .doc = "elements of a window"},        \
                  {.name = "step", .kind = SHOAL_ATTR_INT, .doc = "from one window to the next"}, \
                  {.name = "shape",                                                               \
@@ -169,8 +171,9 @@ static void fold_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 const shoal_op_t shoal_op_unfold = {
     .name = "shoal.unfold",
     .doc =
-        "Windows of x along axis, `step` apart, each as a new last dim: out[.., i, .., j] = "
-        "x[.., step * i + j, ..].",
+        "Windows of x along axis, `step` apart, each as a new last dim: out[.., i, .., j] = x[.., "
+        "step * i + j, ..]. Of n elements there are (n - size) / step + 1 windows, rounded down; "
+        "what lies behind the last is left out.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
     .any_dtype = true,
@@ -188,8 +191,8 @@ const shoal_op_t shoal_op_unfold = {
 const shoal_op_t shoal_op_fold = {
     .name = "shoal.fold",
     .doc =
-        "Adjoint of unfold: zeros of the given shape, with each dy[.., i, .., j] added at "
-        "[.., step * i + j, ..].",
+        "Adjoint of unfold: zeros of the given shape, with each dy[.., i, .., j] added at [.., "
+        "step * i + j, ..].",
     SHOAL_OP_INPUTS("dy"),
     SHOAL_OP_OUTPUTS("dx"),
     FOLD_ATTRS(false, "shape of x"),

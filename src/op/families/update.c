@@ -1,8 +1,9 @@
 // Optimizer updates, as pure element-wise ops: any shape, also a flat part. Learning rate and step
 // are scalars, values of the graph; other settings are attributes. With weight decay d:
 //   sgd      w' = w - lr (g + d w)
-//   momentum m' = momentum m + (g + d w),   w' = w - lr m'
-//            Nesterov's: w' = w - lr (g + d w + momentum m')
+//   momentum m' = momentum m + (1 - dampening) (g + d w),   w' = w - lr m'
+//            Nesterov's: w' = w - lr (g + d w + momentum m'). The first step is not dampened: there
+//            is nothing before it
 //   adam     as adamw with g + d w in the place of g, and no other decay (Kingma 2014)
 //   adamw    m' = b1 m + (1 - b1) g,  v' = b2 v + (1 - b2) g^2,
 //            w' = w - lr (m' / (1 - b1^step) / (sqrt(v' / (1 - b2^step)) + eps) + d w) (Loshchilov
@@ -13,43 +14,48 @@
 #include "op/families/kernel.h"
 
 enum { SGD_DECAY };
-enum { MOMENTUM, MOMENTUM_DECAY, NESTEROV };
+enum { MOMENTUM, MOMENTUM_DECAY, NESTEROV, DAMPENING };
+enum { MOMENTUM_STEP = 4 };
 enum { BETA1, BETA2, EPS, DECAY };
 
 #define EACH (EACH_REAL + EACH_HALF)
 #define KERNELS "op/families/update.c"
 #include "op/families/each.h"
 
-// The first `count` inputs (w, g, m, v) agree in dtype and shape; input `count` is the learning
-// rate.
-static shoal_status_t check_update(const shoal_call_t *call, int32_t count) {
-  SHOAL_RETURN_IF_ERROR(shoal_check_floats(call, 0, count));
-  for (int32_t i = 1; i < count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_check_shape(call, i, &call->inputs[0].shape));
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, count));
-  return shoal_check_floats(call, count, 1);
-}
-
 static shoal_status_t sgd_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = call->inputs[0];
-  return check_update(call, 2);
+  return shoal_check_update(call, 2);
 }
 
 static shoal_status_t momentum_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const int32_t step = GIVEN(call, MOMENTUM_STEP);
+  const bool dampens = call->attrs[DAMPENING].f != 0;
   out_types[0] = out_types[1] = call->inputs[0];
-  return check_update(call, 3);
+  SHOAL_RETURN_IF_ERROR(shoal_check_update(call, 3));
+  REQUIRE(call, !dampens || !call->attrs[NESTEROV].i,
+          "dampening is %g, and Nesterov's momentum has none", call->attrs[DAMPENING].f);
+  REQUIRE_HINT(call, !dampens || step >= 0, "give the input step, which counts from 1",
+               "dampening is %g, and the first step, which has none, is not known",
+               call->attrs[DAMPENING].f);
+  if (step < 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, step));
+  return shoal_check_integer(call, step);
 }
 
 static shoal_status_t adam_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   out_types[0] = out_types[1] = out_types[2] = call->inputs[0];
-  SHOAL_RETURN_IF_ERROR(check_update(call, 4));
+  SHOAL_RETURN_IF_ERROR(shoal_check_update(call, 4));
   SHOAL_RETURN_IF_ERROR(shoal_check_scalar(call, 5));
   return shoal_check_integer(call, 5);
 }
 
 typedef void (*update_fn_t)(int64_t n, const shoal_attr_value_t *attrs, double lr, int64_t step,
                             const shoal_tensor_t *inputs, const shoal_tensor_t *outputs);
+
+static int64_t step_or(const shoal_call_t *call, const shoal_tensor_t *inputs, int64_t fallback) {
+  const int32_t step = GIVEN(call, MOMENTUM_STEP);
+  return step < 0 ? fallback : shoal_dtype_load_int(inputs[step].dtype, inputs[step].data, 0);
+}
 
 #define KERNEL(name, lr_input, step_of)                                                       \
   static shoal_status_t name##_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs, \
@@ -63,7 +69,7 @@ typedef void (*update_fn_t)(int64_t n, const shoal_attr_value_t *attrs, double l
   }
 
 KERNEL(sgd, 2, 0)
-KERNEL(momentum, 3, 0)
+KERNEL(momentum, 3, step_or(call, inputs, 1))
 KERNEL(adam, 4, shoal_dtype_load_int(inputs[5].dtype, inputs[5].data, 0))
 KERNEL(adamw, 4, shoal_dtype_load_int(inputs[5].dtype, inputs[5].data, 0))
 
@@ -80,10 +86,10 @@ static void adam_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 const shoal_op_t shoal_op_sgd_update = {
     .name = "shoal.sgd_update",
-    .doc = "w - lr (g + weight_decay w).",
+    .doc = "SGD, element by element: w' = w - lr (g + weight_decay w).",
     SHOAL_OP_INPUTS("w", "g", "lr"),
     SHOAL_OP_OUTPUTS("w"),
-    SHOAL_OP_ATTRS(REAL("weight_decay", "weight decay")),
+    SHOAL_OP_ATTRS(REAL("weight_decay", "how much of w is added to g")),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
     .infer = sgd_infer,
     .cost = momentum_cost,
@@ -96,15 +102,24 @@ const shoal_op_t shoal_op_sgd_update = {
 const shoal_op_t shoal_op_sgd_momentum_update = {
     .name = "shoal.sgd_momentum_update",
     .doc =
-        "m' = momentum m + g + weight_decay w; w' = w - lr m', or, where nesterov is 1, w - lr "
-        "(g + weight_decay w + momentum m').",
-    SHOAL_OP_INPUTS("w", "g", "m", "lr"),
+        "SGD with momentum, element by element: m' = momentum m + (1 - dampening) (g + "
+        "weight_decay "
+        "w), in step 1 without dampening; w' = w - lr m', or, where nesterov is 1, w - lr (g + "
+        "weight_decay w + momentum m'). m is 0 at first.",
+    SHOAL_OP_INPUTS("w", "g", "m", "lr", "step"),
     SHOAL_OP_OUTPUTS("w", "m"),
-    SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"), REAL("weight_decay", "weight decay"),
+    .optional = 1,
+    SHOAL_OP_ATTRS(REAL("momentum", "what is kept of m"),
+                   REAL("weight_decay", "how much of w is added to g"),
                    {.name = "nesterov",
                     .kind = SHOAL_ATTR_INT,
                     .optional = true,
-                    .doc = "1: w moves by where the momentum leads"}),
+                    .doc = "1: Nesterov's step, by where the momentum leads"},
+                   {.name = "dampening",
+                    .kind = SHOAL_ATTR_REAL,
+                    .optional = true,
+                    .doc = "what m does not take of the gradient; needs step"},
+                   SHOAL_ATTR_WITH),
     SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}),
     .infer = momentum_infer,
     .cost = momentum_cost,
@@ -113,14 +128,18 @@ const shoal_op_t shoal_op_sgd_momentum_update = {
                    "f32[7], f32[7], f32[7], f32[]+ ; momentum=0.5, weight_decay=0",
                    "f64[3,5], f64[3,5], f64[3,5], f64[]+ ; "
                    "momentum=0.9, weight_decay=0.1, nesterov=1",
+                   "f64[3,5], f64[3,5], f64[3,5], f64[]+, i64[]<9+ ; "
+                   "momentum=0.9, weight_decay=0.1, dampening=0.3, with=\"step\"",
                    "bf16[5], bf16[5], bf16[5], f32[]+ ; momentum=0.9, weight_decay=0"),
 };
 
 // The two Adams have the same operands and attributes.
 #define ADAM_OPERANDS                                                                              \
   SHOAL_OP_INPUTS("w", "g", "m", "v", "lr", "step"), SHOAL_OP_OUTPUTS("w", "m", "v"),              \
-      SHOAL_OP_ATTRS(REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),       \
-                     REAL("eps", "added to the root of v"), REAL("weight_decay", "weight decay")), \
+      SHOAL_OP_ATTRS(                                                                              \
+          REAL("beta1", "what is kept of m"), REAL("beta2", "what is kept of v"),                  \
+          REAL("eps", "added to the root of v"),                                                   \
+          REAL("weight_decay", "decay of w, by lr times it (adam: how much of w is added to g)")), \
       SHOAL_OP_OVERWRITES({0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0},  \
                           {2, 1}, {2, 2}, {2, 3})
 #define ADAM_CASES                                                   \
@@ -135,8 +154,9 @@ const shoal_op_t shoal_op_sgd_momentum_update = {
 const shoal_op_t shoal_op_adam_update = {
     .name = "shoal.adam_update",
     .doc =
-        "Adam with bias correction for the step, which counts from 1; weight decay is added to "
-        "the gradient.",
+        "Adam, element by element: with h = g + weight_decay w, m' = beta1 m + (1 - beta1) h, v' = "
+        "beta2 v + (1 - beta2) h^2, w' = w - lr m' / (1 - beta1^step) / (sqrt(v' / (1 - "
+        "beta2^step)) + eps). step counts from 1; m and v are 0 at first.",
     ADAM_OPERANDS,
     .infer = adam_infer,
     .cost = adam_cost,
@@ -147,7 +167,9 @@ const shoal_op_t shoal_op_adam_update = {
 const shoal_op_t shoal_op_adamw_update = {
     .name = "shoal.adamw_update",
     .doc =
-        "AdamW with decoupled weight decay and bias correction for the step, which counts from 1.",
+        "AdamW, element by element: m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, "
+        "w' = w - lr (m' / (1 - beta1^step) / (sqrt(v' / (1 - beta2^step)) + eps) + weight_decay "
+        "w). step counts from 1; m and v are 0 at first.",
     ADAM_OPERANDS,
     .infer = adam_infer,
     .cost = adam_cost,
@@ -175,11 +197,12 @@ static void K(momentum)(int64_t n, const shoal_attr_value_t *attrs, double lr_in
   const S *w = inputs[0].data, *g = inputs[1].data, *m = inputs[2].data;
   S *new_w = outputs[0].data, *new_m = outputs[1].data;
   const R lr = (R)lr_in, keep = (R)attrs[MOMENTUM].f, decay = (R)attrs[MOMENTUM_DECAY].f;
+  const R fresh = step > 1 ? 1 - (R)attrs[DAMPENING].f : 1;
   const bool nesterov = attrs[NESTEROV].i;
-  (void)step;
   EACH_BY_ITSELF
   for (int64_t i = 0; i < n; ++i) {
-    const R x = LOAD(w[i]), slope = LOAD(g[i]) + decay * x, moved = keep * LOAD(m[i]) + slope;
+    const R x = LOAD(w[i]), slope = LOAD(g[i]) + decay * x;
+    const R moved = keep * LOAD(m[i]) + fresh * slope;
     new_m[i] = STORE(moved);
     new_w[i] = STORE(x - lr * (nesterov ? slope + keep * moved : moved));
   }

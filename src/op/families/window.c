@@ -4,11 +4,15 @@
 #include "op/families/kernel.h"
 
 static const char *const NAMES[SHOAL_DIRECTIONS] = {"plane", "row", "column"};
+// Kernels, strides, paddings and dilations are below it: a product of two fits 64 bits.
+#define LARGEST (INT64_C(1) << 31)
 
 shoal_status_t shoal_window_rank(const shoal_call_t *call) {
   const int32_t rank = call->inputs[0].shape.rank;
-  REQUIRE(call, rank >= 3 && rank <= 2 + SHOAL_DIRECTIONS,
-          "%s must have one to three dims behind [N, C], not %d", call->op->inputs[0], rank - 2);
+  REQUIRE_HINT(call, rank >= 3 && rank <= 2 + SHOAL_DIRECTIONS,
+               "one example needs N = 1, and one channel C = 1: reshape",
+               "%s has %d dim%s, not three to five: [N, C] and one to three dims behind them",
+               call->op->inputs[0], rank, rank == 1 ? "" : "s");
   return NULL;
 }
 
@@ -20,9 +24,10 @@ static shoal_status_t read_numbers(const shoal_call_t *call, int32_t dims, int32
   REQUIRE(call, value->count == dims, "%s needs %d numbers, one for each dim behind [N, C], not %d",
           schema->name, dims, value->count);
   for (int32_t i = 0; i < dims; ++i) {
-    REQUIRE(call, value->ints[i] >= least && value->ints[i] < INT32_MAX,
-            "%s must be at least %lld, not %lld", schema->name, (long long)least,
-            (long long)value->ints[i]);
+    REQUIRE(call, value->ints[i] >= least, "%s must be at least %lld, not %lld (entry %d)",
+            schema->name, (long long)least, (long long)value->ints[i], i);
+    REQUIRE(call, value->ints[i] < LARGEST, "%s must be below 2^31, not %lld (entry %d)",
+            schema->name, (long long)value->ints[i], i);
     out_values[SHOAL_DIRECTIONS - dims + i] = value->ints[i];
   }
   return NULL;
@@ -34,13 +39,21 @@ shoal_status_t shoal_window_read(const shoal_call_t *call, int32_t dims, const i
   *out_window = (shoal_window_t){
       .dims = dims, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
   for (int32_t i = 0; i < dims; ++i) {
-    REQUIRE(call, kernel[i] >= 1, "the kernel is empty");
+    REQUIRE(call, kernel[i] >= 1, "the kernel has %lld elements along its dim %d: it is empty",
+            (long long)kernel[i], i);
+    REQUIRE(call, kernel[i] < LARGEST,
+            "the kernel has %lld elements along its dim %d: 2^31 or more", (long long)kernel[i], i);
     out_window->kernel[SHOAL_DIRECTIONS - dims + i] = kernel[i];
   }
   SHOAL_RETURN_IF_ERROR(read_numbers(call, dims, stride, 1, out_window->stride));
   SHOAL_RETURN_IF_ERROR(read_numbers(call, dims, padding, 0, out_window->padding));
   if (dilation < 0) return NULL;
   return read_numbers(call, dims, dilation, 1, out_window->dilation);
+}
+
+// Elements from the first tap of a window to its last, both counted.
+static int64_t reach_of(const shoal_window_t *window, int32_t i) {
+  return window->dilation[i] * (window->kernel[i] - 1) + 1;
 }
 
 shoal_status_t shoal_pool_window(const shoal_call_t *call, int32_t kernel, int32_t stride,
@@ -50,20 +63,18 @@ shoal_status_t shoal_pool_window(const shoal_call_t *call, int32_t kernel, int32
   SHOAL_RETURN_IF_ERROR(shoal_window_rank(call));
   SHOAL_RETURN_IF_ERROR(shoal_check_sizes(call, kernel, &size));
   const int32_t dims = call->inputs[0].shape.rank - 2;
-  REQUIRE(call, size.rank == dims, "kernel needs %d numbers, not %d", dims, size.rank);
+  REQUIRE(call, size.rank == dims,
+          "kernel needs %d numbers, one for each dim behind [N, C], not %d", dims, size.rank);
   SHOAL_RETURN_IF_ERROR(
       shoal_window_read(call, dims, size.dims, stride, padding, dilation, out_window));
   for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
-    const int64_t reach = out_window->dilation[i] * (out_window->kernel[i] - 1) + 1;
-    REQUIRE(call, 2 * out_window->padding[i] <= reach,
-            "padding %lld is more than half of the kernel's %lld",
-            (long long)out_window->padding[i], (long long)reach);
+    const int64_t reach = reach_of(out_window, i);
+    REQUIRE_HINT(call, 2 * out_window->padding[i] <= reach,
+                 "a window would lie in the padding alone; shoal_pad makes wider borders",
+                 "padding %lld is more than half of the kernel's %lld",
+                 (long long)out_window->padding[i], (long long)reach);
   }
   return NULL;
-}
-
-static int64_t reach_of(const shoal_window_t *window, int32_t i) {
-  return window->dilation[i] * (window->kernel[i] - 1) + 1;
 }
 
 int64_t shoal_window_count(const shoal_window_t *window, int32_t i, int64_t size) {
@@ -78,9 +89,10 @@ static shoal_status_t check_fit(const shoal_call_t *call, const shoal_window_t *
                                 const shoal_shape_t *whole) {
   for (int32_t i = 0; i < SHOAL_DIRECTIONS; ++i) {
     const int64_t reach = reach_of(window, i), size = shoal_window_size(whole, i);
-    REQUIRE(call, reach <= size + 2 * window->padding[i],
-            "the kernel spans %lld %ss, but x has %lld and %lld of padding", (long long)reach,
-            NAMES[i], (long long)size, 2 * (long long)window->padding[i]);
+    REQUIRE_HINT(call, reach <= size + 2 * window->padding[i],
+                 "pad more, take a smaller kernel or dilation, or a larger input",
+                 "the kernel spans %lld %ss, but x has %lld and %lld of padding", (long long)reach,
+                 NAMES[i], (long long)size, 2 * (long long)window->padding[i]);
   }
   return NULL;
 }

@@ -101,28 +101,30 @@ SHOAL_MUST_USE shoal_status_t shoal_taps_outputs(const shoal_call_t *call,
 
 #define SHOAL_WINDOW_ATTR(attr_name, text) \
   { .name = attr_name, .kind = SHOAL_ATTR_INTS, .doc = text }
-#define SHOAL_WINDOW_STRIDE SHOAL_WINDOW_ATTR("stride", "step of the window along each dim")
+#define SHOAL_WINDOW_STRIDE \
+  SHOAL_WINDOW_ATTR("stride", "step of the window along each dim behind [N, C], at least 1")
 #define SHOAL_WINDOW_PADDING \
-  SHOAL_WINDOW_ATTR("padding", "implied border on both sides along each dim")
-#define SHOAL_WINDOW_DILATION                                      \
-  {                                                                \
-    .name = "dilation", .kind = SHOAL_ATTR_INTS, .optional = true, \
-    .doc = "distance between taps along each dim; left out: 1"     \
+  SHOAL_WINDOW_ATTR("padding", "elements added on both sides of each dim behind [N, C]")
+#define SHOAL_WINDOW_DILATION                                                \
+  {                                                                          \
+    .name = "dilation", .kind = SHOAL_ATTR_INTS, .optional = true,           \
+    .doc = "distance between taps along each dim behind [N, C]; left out: 1" \
   }
-#define SHOAL_WINDOW_CEIL                                                               \
-  {                                                                                     \
-    .name = "ceil", .kind = SHOAL_ATTR_INT, .optional = true,                           \
-    .doc = "1: a last window that reaches beyond the border counts if it begins before" \
+#define SHOAL_WINDOW_CEIL                                                                    \
+  {                                                                                          \
+    .name = "ceil", .kind = SHOAL_ATTR_INT, .optional = true,                                \
+    .doc = "1: a last window that reaches too far counts if it begins inside x or before it" \
   }
 #define SHOAL_CONV_GROUPS                                                                 \
   {                                                                                       \
     .name = "groups", .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, \
-    .doc = "of channels; left out: as many as the shapes make"                            \
+    .doc = "groups of channels; 0 or left out: as many as the shapes make"                \
   }
 #define SHOAL_WINDOW_SHAPE                                                                         \
   {                                                                                                \
     .name = "shape", .kind = SHOAL_ATTR_INTS, .role = SHOAL_ROLE_SIZE, .operand = SHOAL_OUTPUT(0), \
-    .optional = true, .doc = "of the result; left out: as it fits"                                 \
+    .optional = true,                                                                              \
+    .doc = "shape of the result; left out: as many windows as fit, more are refused"               \
   }
 
 #endif  // SHOAL_OP_WINDOW_H_
