@@ -84,6 +84,13 @@ SHOAL_API bool shoal_graph_input_type(const shoal_graph_t *graph, const char *na
 SHOAL_API bool shoal_graph_output_type(const shoal_graph_t *graph, const char *name,
                                        shoal_type_t *out_type);
 
+// How many indices an integer input may hold: [0, count), the least that an op allows which reads
+// it ("ids" of an embedding: the rows of its table). 0: no op says. What made-up data are drawn
+// from.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_graph_input_indices(const shoal_graph_t *graph,
+                                                                  const char *name,
+                                                                  int64_t *out_count);
+
 SHOAL_API shoal_type_t shoal_value_type(shoal_value_t value);  // of the null value: f32 scalar
 SHOAL_API const char *shoal_value_name(shoal_value_t value);   // of the null value: ""
 SHOAL_API bool shoal_value_ok(shoal_value_t value);            // false for the null value

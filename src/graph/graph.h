@@ -95,6 +95,14 @@ bool shoal_model_freezes(shoal_model_t *model, const char *state);
 // types[] of a node's operands, arena-allocated, as a call on the whole.
 SHOAL_MUST_USE shoal_status_t shoal_node_call(const shoal_graph_t *graph, const shoal_node_t *node,
                                               shoal_arena_t *arena, shoal_call_t *out_call);
+// Indices that an integer value may hold: [0, count) and, if `spared`, the number `spare`, which
+// stands for none. count is the least that a consumer allows; 0: none of them says.
+typedef struct shoal_index_range {
+  int64_t count, spare;
+  bool spared;
+} shoal_index_range_t;
+SHOAL_MUST_USE shoal_status_t shoal_graph_indices(const shoal_graph_t *graph, int32_t value,
+                                                  shoal_index_range_t *out_range);
 // Hash of everything that decides what the model computes (not of file and line).
 uint64_t shoal_model_hash(const shoal_model_t *model);
 // Hash of what a plan speaks of: states, values and nodes with their names, types and attributes,

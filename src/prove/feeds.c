@@ -7,72 +7,33 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/status.h"
-#include "op/indices.h"
 #include "prove/reference.h"
 
 // An integer input's values lie in [from, from + count), or are the spare index.
 typedef struct range {
   int64_t from, count, spare;
-  enum { SPARE_UNKNOWN, SPARE_NONE, SPARE_GIVEN } spares;
+  bool spared;
 } range_t;
 
-// Notes what one consumer says. There is a spare index only where all of them have the same.
-static void narrow(const shoal_call_t *call, int32_t input, range_t *range) {
-  const int64_t count = shoal_indices(call, input);
-  int64_t spare = 0;
-  if (count <= 0) return;
-  if (count < range->count) range->count = count;
-  const bool has = shoal_indices_spare(call, input, &spare);
-  const bool agrees = range->spares == SPARE_UNKNOWN || range->spare == spare;
-  range->spares = has && agrees && range->spares != SPARE_NONE ? SPARE_GIVEN : SPARE_NONE;
-  range->spare = spare;
-}
-
-// Which indices an integer value may hold: as many as the least that a consumer allows, also one
-// that reads it through other integer ops (a reshape). INT64_MAX stays where nobody says.
-static shoal_status_t find_indices(const shoal_graph_t *graph, int32_t value, int depth,
-                                   shoal_arena_t *arena, range_t *range) {
-  for (int64_t n = 0; n < graph->nodes.count; ++n) {
-    const shoal_node_t *node = &graph->nodes.items[n];
-    bool reads = false;
-    for (int32_t i = 0; i < node->input_count; ++i) {
-      if (node->inputs[i] != value) continue;
-      reads = true;
-      if (!node->op->index_count) continue;
-      shoal_call_t call;
-      SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, arena, &call));
-      narrow(&call, i, range);
-    }
-    for (int32_t o = 0; reads && o < node->output_count && depth < 8; ++o) {
-      if (shoal_dtype_is_float(graph->values.items[node->outputs[o]].type.dtype)) continue;
-      SHOAL_RETURN_IF_ERROR(find_indices(graph, node->outputs[o], depth + 1, arena, range));
-    }
-  }
-  return NULL;
-}
-
 static shoal_status_t range_of(const shoal_check_feed_t *feed, const shoal_graph_t *graph,
-                               int32_t value, shoal_allocator_t allocator, range_t *out_range) {
+                               int32_t value, range_t *out_range) {
   const shoal_dtype_t dtype = graph->values.items[value].type.dtype;
   range_t range = {.count = feed->limit};
-  shoal_status_t status = NULL;
   if (dtype == SHOAL_BOOL) {
     range.count = 2;
   } else if (feed->limit <= 0 && feed->high > feed->low) {
     range =
         (range_t){.from = (int64_t)feed->low, .count = (int64_t)feed->high - (int64_t)feed->low};
   } else if (feed->limit <= 0) {
-    shoal_arena_t arena;
-    shoal_arena_init(allocator, &arena);
-    range.count = INT64_MAX;
-    status = find_indices(graph, value, 0, &arena, &range);
-    shoal_arena_deinit(&arena);
-    if (range.count == INT64_MAX) range = dtype == SHOAL_I8 ? (range_t){-8, 17} : (range_t){0, 2};
+    shoal_index_range_t found;
+    SHOAL_RETURN_IF_ERROR(shoal_graph_indices(graph, value, &found));
+    range = (range_t){.count = found.count, .spare = found.spare, .spared = found.spared};
+    if (!found.count) range = dtype == SHOAL_I8 ? (range_t){-8, 17} : (range_t){0, 2};
   }
   if (dtype == SHOAL_U8 && range.count > 256) range.count = 256;
   if (range.count < 1) range.count = 1;
   *out_range = range;
-  return status;
+  return NULL;
 }
 
 // Integers are often indices into something that is cut, and an index tests only the part it falls
@@ -96,7 +57,7 @@ static void fill_integers(uint64_t seed, uint64_t stream, int32_t run, range_t r
     if (word % 8 == 1) index = (word >> 3) % size;
     if (count > 1 && i == first) index = 0;
     if (count > 1 && i == last) index = size - 1;
-    const bool spared = range.spares == SPARE_GIVEN && word % 8 == 2 && i != first && i != last;
+    const bool spared = range.spared && word % 8 == 2 && i != first && i != last;
     shoal_dtype_store_int(type->dtype, data, i, spared ? range.spare : range.from + (int64_t)index);
   }
 }
@@ -116,7 +77,7 @@ shoal_status_t shoal_feed_fill(const shoal_check_options_t *options, const shoal
   const uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
   if (!shoal_dtype_is_real(info->type.dtype)) {
     range_t range;
-    SHOAL_RETURN_IF_ERROR(range_of(&feed, graph, value, options->allocator, &range));
+    SHOAL_RETURN_IF_ERROR(range_of(&feed, graph, value, &range));
     fill_integers(options->seed, stream, run, range, &info->type, data);
     return NULL;
   }

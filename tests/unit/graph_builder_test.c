@@ -50,6 +50,29 @@ static void questions(void **state) {
   shoal_model_free(model);
 }
 
+// Read by tables of 7 and, through a reshape, of 5 rows.
+static void indices(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  const shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(2, 3));
+  const shoal_value_t other = shoal_input(g, "other", SHOAL_I32, SHOAL_SHAPE(6));
+  shoal_embedding(g, shoal_input(g, "seven", SHOAL_F32, SHOAL_SHAPE(7, 2)), ids);
+  shoal_embedding(g, shoal_input(g, "five", SHOAL_F32, SHOAL_SHAPE(5, 2)),
+                  shoal_reshape(g, ids, SHOAL_SHAPE(6)));
+  shoal_add(g, other, other);
+  assert_ok(shoal_model_status(model));
+  int64_t count = -1;
+  assert_ok(shoal_graph_input_indices(g, "ids", &count));
+  assert_int_equal(count, 5);
+  assert_ok(shoal_graph_input_indices(g, "other", &count));
+  assert_int_equal(count, 0);
+  shoal_status_t status = shoal_graph_input_indices(g, "idz", &count);
+  assert_int_equal(shoal_status_code(status), SHOAL_NOT_FOUND);
+  shoal_status_free(status);
+  shoal_model_free(model);
+}
+
 static void bad_shapes(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
@@ -419,6 +442,7 @@ int main(void) {
       cmocka_unit_test(unknown_op),
       cmocka_unit_test(bad_shapes),
       cmocka_unit_test(questions),
+      cmocka_unit_test(indices),
       cmocka_unit_test(too_many_inputs_and_outputs),
       cmocka_unit_test(bad_attribute),
       cmocka_unit_test(zeros_are_given),
