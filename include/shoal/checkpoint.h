@@ -30,6 +30,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_latest(const char *fold
 // folder that has other files stays, with those files.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prune(const char *folder, int64_t keep,
                                                                shoal_allocator_t allocator);
+// A note of a checkpoint's metadata ("step", "seed", or what shoal_session_note gave), in the
+// arena; *out_text is NULL when it has none of that name. `path` is its folder or its .safetensors
+// file.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_note(const char *path, const char *name,
+                                                              shoal_arena_t *arena,
+                                                              const char **out_text);
 // Removes every "step-N" in the same way: for a run that starts anew in a used folder.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_clear(const char *folder,
                                                                shoal_allocator_t allocator);

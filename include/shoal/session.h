@@ -118,6 +118,17 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed(shoal_session_t *session, con
                                                    const void *data, size_t size);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name,
                                                         const void *data, size_t size);
+// Which rows of an input of a graph this rank needs: intervals along its dim 0 (of a scalar: one
+// row), ascending, disjoint, in the arena; none where the rank takes no part, and in a dry run. Not
+// collective. NOT_FOUND: there is no such input.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_rows(const shoal_session_t *session,
+                                                           const char *graph, const char *input,
+                                                           shoal_arena_t *arena, int64_t *out_count,
+                                                           const shoal_interval_t **out_rows);
+// As shoal_feed, but of the batch in `data` only those rows are looked at that this rank needs: the
+// others need not be read from where they lie. However it is cut, `data` has the whole's shape.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_feed_rows(shoal_session_t *session, const char *name,
+                                                        const void *data, size_t size);
 // Enqueues a run of a graph, and returns. At most two runs are under way: waits for the end of the
 // run before the last. *Collective*: all ranks make the same calls in the same order.
 //
@@ -169,6 +180,12 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *sessi
 // error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
+
+// A text that checkpoints saved from now on carry in their metadata, under a name of letters,
+// digits and '_' other than those of states; both are copied, and NULL takes it away. Read with
+// shoal_checkpoint_note. Rank 0's count; others may give the same. Not collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_note(shoal_session_t *session,
+                                                           const char *name, const char *text);
 
 // From now on SIGTERM and SIGINT do not end this process: when one of the ranks got one,
 // shoal_session_should_stop says so on all of them after the same run, so that they can save and

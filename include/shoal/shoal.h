@@ -1,6 +1,7 @@
 // Shoal: write the training step for one device; run it on many.
 //
 //   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers, zoo models
+//   train.h                shoal_train: the loop, with data, checkpoints, logs and signals
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
 //   data.h, checkpoint.h   batches; folders of checkpoints
 //   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
@@ -45,5 +46,6 @@
 #include "shoal/schedule.h"
 #include "shoal/session.h"
 #include "shoal/simulate.h"
+#include "shoal/train.h"
 
 #endif  // SHOAL_SHOAL_H_

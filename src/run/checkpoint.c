@@ -241,15 +241,20 @@ static shoal_status_t load_state(shoal_runner_t *runner, const shoal_safetensors
   return shoal_run_state_store(runner, &part, span, arena);
 }
 
+// The file of a checkpoint that is named by its folder, or by the file itself.
+static shoal_status_t find_file(const char *path, char out_file[PATH_MAX]) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
+    return join_path(out_file, path, FILE_NAME);
+  }
+  snprintf(out_file, PATH_MAX, "%s", path);
+  return NULL;
+}
+
 static shoal_status_t open_checkpoint(const shoal_runner_t *runner, const char *path,
                                       char file_path[PATH_MAX], shoal_arena_t *arena,
                                       shoal_safetensors_t *out_file) {
-  struct stat info;
-  if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
-    snprintf(file_path, PATH_MAX, "%s", path);
-  } else {
-    SHOAL_RETURN_IF_ERROR(join_path(file_path, path, FILE_NAME));
-  }
+  SHOAL_RETURN_IF_ERROR(find_file(path, file_path));
   SHOAL_RETURN_IF_ERROR(shoal_safetensors_open(file_path, arena, out_file));
   return check_tensors(runner, out_file);
 }
@@ -275,4 +280,18 @@ shoal_status_t shoal_checkpoint_load(shoal_runner_t *runner, const char *path) {
   shoal_safetensors_close(&file);
   shoal_arena_deinit(&arena);
   return status ? shoal_status_annotatef(status, "while loading '%s'", path) : NULL;
+}
+
+shoal_status_t shoal_checkpoint_note(const char *path, const char *name, shoal_arena_t *arena,
+                                     const char **out_text) {
+  *out_text = NULL;
+  if (!path || !path[0]) return SHOAL_ERROR(INVALID_ARGUMENT, "there is no path");
+  char *file_path = SHOAL_NEW(arena, char, PATH_MAX);
+  if (!file_path) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(find_file(path, file_path));
+  shoal_safetensors_t file = {.file = -1};
+  shoal_status_t status = shoal_safetensors_open(file_path, arena, &file);
+  if (!status) *out_text = shoal_safetensors_note(&file, name);
+  shoal_safetensors_close(&file);
+  return status;
 }

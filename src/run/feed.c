@@ -5,6 +5,7 @@
 // Graphs may share names: shoal_feed feeds every graph's input of that name and size; a fetch
 // returns what the last run wrote.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -59,6 +60,9 @@ static shoal_status_t unknown_port(const shoal_runner_t *runner, bool input, con
 
 // ---- feeding --------------------------------------------------------------------------
 
+// What the data is: the whole; this rank's part; the whole's shape with this rank's rows in it.
+typedef enum form { WHOLE, PART, ROWS } form_t;
+
 shoal_status_t shoal_run_feed_check(const shoal_run_order_t *order) {
   for (int64_t i = 0; i < order->inputs.count; ++i) {
     const shoal_run_input_t *input = order->inputs.items[i];
@@ -86,12 +90,12 @@ static shoal_status_t pack(const shoal_run_input_t *input, const void *whole, ch
 
 // A run that has this data enqueued may still read it: the next goes into the other slot, which at
 // most the run before that one reads.
-static shoal_status_t store(shoal_run_input_t *input, const void *data, size_t size, bool is_part) {
+static shoal_status_t store(shoal_run_input_t *input, const void *data, size_t size, form_t form) {
   shoal_run_store_t *to = &input->store;
   if (to->parts.count == 0) return NULL;
   const int32_t slot = input->used ? (to->slot + 1) % SHOAL_RUN_AHEAD : to->slot;
   SHOAL_RETURN_IF_ERROR(shoal_run_store_wait(to, slot));
-  if (!is_part) {
+  if (form != PART) {
     SHOAL_RETURN_IF_ERROR(pack(input, data, to->slots[slot]));
   } else if (size > 0) {
     memcpy(to->slots[slot], data, size);
@@ -103,8 +107,9 @@ static shoal_status_t store(shoal_run_input_t *input, const void *data, size_t s
 }
 
 static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void *data, size_t size,
-                           bool is_part) {
+                           form_t form) {
   const shoal_run_input_t *named = NULL;
+  const bool is_part = form == PART;
   const bool compare = !runner->options.no_compare && shoal_world_size(runner->world) > 1;
   uint64_t hash = 0;
   bool taken = false;
@@ -117,13 +122,18 @@ static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void 
     }
     named = input;
     if ((size_t)(is_part ? input->store.bytes : input->whole_bytes) != size) continue;
-    if (compare) {
+    if (compare && form != ROWS) {
       if (!taken) hash = shoal_hash_sample(data, size);
       input->hash = hash;
       input->key = is_part ? input->part_key : SHOAL_RUN_WHOLE;
     }
     taken = true;
-    SHOAL_RETURN_IF_ERROR(store(input, data, size, is_part));
+    SHOAL_RETURN_IF_ERROR(store(input, data, size, form));
+    if (compare && form == ROWS) {  // rows that others need were not read here
+      const shoal_run_store_t *to = &input->store;
+      input->key = input->part_key;
+      input->hash = shoal_hash_sample(to->slots[to->slot], (size_t)to->bytes);
+    }
   }
   if (taken) return NULL;
   if (!named) return unknown_port(runner, true, name);
@@ -135,12 +145,66 @@ static shoal_status_t feed(shoal_runner_t *runner, const char *name, const void 
 
 shoal_status_t shoal_runner_feed(shoal_runner_t *runner, const char *name, const void *data,
                                  size_t size) {
-  return feed(runner, name, data, size, false);
+  return feed(runner, name, data, size, WHOLE);
 }
 
 shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, const char *name, const void *data,
                                       size_t size) {
-  return feed(runner, name, data, size, true);
+  return feed(runner, name, data, size, PART);
+}
+
+shoal_status_t shoal_runner_feed_rows(shoal_runner_t *runner, const char *name, const void *data,
+                                      size_t size) {
+  return feed(runner, name, data, size, ROWS);
+}
+
+// ---- rows -----------------------------------------------------------------------------
+
+static int by_start(const void *a, const void *b) {
+  const shoal_interval_t *x = a, *y = b;
+  return (x->start > y->start) - (x->start < y->start);
+}
+
+// Joins intervals that touch or overlap; returns how many are left.
+static int64_t merge(shoal_interval_t *rows, int64_t count) {
+  int64_t merged = 0;
+  if (count > 1) qsort(rows, (size_t)count, sizeof *rows, by_start);
+  for (int64_t i = 0; i < count; ++i) {
+    shoal_interval_t *last = merged ? &rows[merged - 1] : NULL;
+    const int64_t end = rows[i].start + rows[i].size;
+    if (!last || rows[i].start > last->start + last->size) {
+      rows[merged++] = rows[i];
+    } else if (end > last->start + last->size) {
+      last->size = end - last->start;
+    }
+  }
+  return merged;
+}
+
+shoal_status_t shoal_runner_rows(const shoal_runner_t *runner, const char *graph, const char *name,
+                                 shoal_arena_t *arena, int64_t *out_count,
+                                 const shoal_interval_t **out_rows) {
+  const shoal_run_input_t *input = NULL;
+  for (int64_t i = 0; i < runner->program->input_count && !input; ++i) {
+    const shoal_program_port_t *port = runner->inputs[i].port;
+    if (strcmp(port->name, name) == 0 && strcmp(port->graph, graph) == 0) {
+      input = &runner->inputs[i];
+    }
+  }
+  if (!input) return unknown_port(runner, true, name);
+  SHOAL_VEC(shoal_interval_t) rows = {0};
+  for (int64_t p = 0; p < input->store.parts.count; ++p) {
+    const shoal_boxes_t *boxes = &input->store.parts.items[p].bound->boxes;
+    const shoal_interval_t scalar = {0, 1};
+    const int64_t count = boxes->whole.rank ? boxes->dims[0].held_count : 1;
+    const shoal_interval_t *held = boxes->whole.rank ? boxes->dims[0].held : &scalar;
+    for (int64_t i = 0; i < count; ++i) {
+      if (!SHOAL_PUSH(arena, &rows, held[i])) return SHOAL_OOM();
+    }
+  }
+  *out_count = merge(rows.items, rows.count);
+  *out_rows = rows.items;
+  return NULL;
 }
 
 // ---- fetching -------------------------------------------------------------------------

@@ -50,6 +50,13 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_feed(shoal_runner_t *runner, const ch
                                                 const void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_feed_part(shoal_runner_t *runner, const char *name,
                                                      const void *data, size_t size);
+// As shoal_session_rows and shoal_feed_rows.
+SHOAL_MUST_USE shoal_status_t shoal_runner_rows(const shoal_runner_t *runner, const char *graph,
+                                                const char *input, shoal_arena_t *arena,
+                                                int64_t *out_count,
+                                                const shoal_interval_t **out_rows);
+SHOAL_MUST_USE shoal_status_t shoal_runner_feed_rows(shoal_runner_t *runner, const char *name,
+                                                     const void *data, size_t size);
 // Enqueues a graph's order; waits for the end of the run before the last, no more. *Collective.*
 // The first run after another graph's or after any other collective call meets the other ranks
 // first. MISMATCH there, before anything runs: the ranks run different graphs, or were fed

@@ -2,7 +2,6 @@
 // zero.
 #include "shoal/session.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -56,6 +55,23 @@ shoal_status_t shoal_feed_part(shoal_session_t *session, const char *name, const
   return shoal_runner_feed_part(session->runner, name, data, size);
 }
 
+shoal_status_t shoal_feed_rows(shoal_session_t *session, const char *name, const void *data,
+                               size_t size) {
+  SHOAL_RETURN_IF_ERROR(check_pointers(name, data, size));
+  if (!session->runner) return NULL;
+  return shoal_runner_feed_rows(session->runner, name, data, size);
+}
+
+shoal_status_t shoal_session_rows(const shoal_session_t *session, const char *graph,
+                                  const char *input, shoal_arena_t *arena, int64_t *out_count,
+                                  const shoal_interval_t **out_rows) {
+  *out_count = 0;
+  *out_rows = NULL;
+  if (!session->runner) return NULL;
+  return shoal_runner_rows(session->runner, graph ? graph : "", input ? input : "", arena,
+                           out_count, out_rows);
+}
+
 shoal_status_t shoal_run(shoal_session_t *session, const char *graph) {
   if (!session->runner) return NULL;
   if (session->catches_signals && shoal_signals_raised()) shoal_runner_ask_stop(session->runner);
@@ -91,10 +107,11 @@ shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, co
 shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
   if (!session->runner) return check_path(path);
   SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_save", path, check_path(path)));
-  char seed[32];
-  snprintf(seed, sizeof seed, "%llu", (unsigned long long)session->seed);
-  const shoal_safetensors_note_t notes[] = {{"shoal_checkpoint", "1"}, {"seed", seed}};
-  return shoal_checkpoint_save(session->runner, path, notes, session->has_seed ? 2 : 1);
+  const shoal_safetensors_note_t *notes;
+  int64_t count;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_runner_agree(session->runner, shoal_session_notes(session, &notes, &count)));
+  return shoal_checkpoint_save(session->runner, path, notes, count);
 }
 
 shoal_status_t shoal_load(shoal_session_t *session, const char *path) {

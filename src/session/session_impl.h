@@ -4,6 +4,7 @@
 //   alike.c         checks that all ranks have the same model, ops and options
 //   share.c         sends rank 0's program to the others
 //   times.c         measured times, as a file for the simulator
+//   notes.c         texts that checkpoints carry
 //   session.c       what users call on it
 #ifndef SHOAL_SESSION_IMPL_H_
 #define SHOAL_SESSION_IMPL_H_
@@ -11,6 +12,7 @@
 #include "base/arena.h"
 #include "base/failing.h"
 #include "run/run.h"
+#include "run/safetensors.h"
 #include "shoal/planners.h"
 #include "shoal/rules.h"
 #include "shoal/session.h"
@@ -36,6 +38,7 @@ struct shoal_session {
   bool has_seed;
   uint64_t seed;
   bool catches_signals;
+  SHOAL_VEC(shoal_safetensors_note_t) notes;  // for checkpoints; without a value: taken away
 };
 
 // What a session is made from: a model or a program.
@@ -49,6 +52,11 @@ typedef struct shoal_session_source {
 // MISMATCH on all ranks, which names the rank, what differs and where. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_session_compare(shoal_session_t *session,
                                                     const shoal_session_source_t *source);
+// What a checkpoint's metadata gets from the session: its seed and the notes it was given. Borrowed
+// until the next call.
+SHOAL_MUST_USE shoal_status_t shoal_session_notes(shoal_session_t *session,
+                                                  const shoal_safetensors_note_t **out_notes,
+                                                  int64_t *out_count);
 // Makes the session's program from a model.
 typedef shoal_status_t (*shoal_session_plan_fn_t)(shoal_session_t *session,
                                                   const shoal_session_source_t *source);

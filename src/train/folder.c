@@ -1,0 +1,181 @@
+// Checkpoints of a run: "FOLDER/step-N" and "FOLDER/best". Each says in its note "train" which
+// samples come next, which evaluation was the best so far and what the run was made with, so that
+// a run that goes on from it needs nothing else.
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "shoal/checkpoint.h"
+#include "train/train_impl.h"
+
+#define NOTE "train"
+
+// ---- the note -------------------------------------------------------------------------
+
+static shoal_status_t write_note(shoal_trainer_t *t) {
+  const shoal_train_options_t *options = t->options;
+  shoal_text_t text;
+  shoal_json_writer_t w;
+  shoal_text_init(t->allocator, &text);
+  shoal_json_writer_init(&text, &w);
+  shoal_json_begin(&w, NULL, '{', true);
+  shoal_json_int(&w, "cursor", t->cursor);
+  shoal_json_int(&w, "batch", t->batch);
+  if (t->report.best_step > 0) {
+    shoal_json_int(&w, "best_step", t->report.best_step);
+    shoal_json_real(&w, "best", t->report.best);
+  }
+  shoal_json_begin(&w, "settings", '[', true);
+  for (int64_t i = 0; options->settings && options->settings[i]; ++i) {
+    shoal_json_string(&w, NULL, options->settings[i]);
+  }
+  shoal_json_end(&w, ']');
+  shoal_json_end(&w, '}');
+  shoal_status_t status = shoal_text_status(&text);
+  if (!status) status = shoal_session_note(t->session, NOTE, shoal_text_string(&text));
+  shoal_text_deinit(&text);
+  return status;
+}
+
+static bool differs(const char *const *settings, const char *saved) {
+  const size_t name = strcspn(saved, "=") + 1;
+  for (int64_t i = 0; settings && settings[i]; ++i) {
+    if (strncmp(settings[i], saved, name) == 0) return strcmp(settings[i], saved) != 0;
+  }
+  return false;
+}
+
+static const char *given(const char *const *settings, const char *saved) {
+  const size_t name = strcspn(saved, "=") + 1;
+  int64_t i = 0;
+  while (strncmp(settings[i], saved, name) != 0) ++i;
+  return settings[i] + name;
+}
+
+// Says what the run goes on with that the checkpoint was not made with.
+static void say_changes(const shoal_trainer_t *t, const shoal_json_t *settings) {
+  for (int64_t i = 0; settings && i < settings->count; ++i) {
+    if (settings->children[i].kind != SHOAL_JSON_STRING) continue;
+    const char *saved = settings->children[i].string;
+    const size_t name = strcspn(saved, "=");
+    if (!saved[name] || !differs(t->options->settings, saved)) continue;
+    shoal_train_say(t, false, "%.*s %s; the checkpoint's was %s", (int)name, saved,
+                    given(t->options->settings, saved), saved + name + 1);
+  }
+}
+
+static shoal_status_t read_note(shoal_trainer_t *t, const shoal_json_t **out_settings) {
+  const char *text = NULL;
+  const shoal_json_t *note = NULL;
+  *out_settings = NULL;
+  t->cursor = t->past.step * t->batch;
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(t->past.path, NOTE, &t->arena, &text));
+  if (!text) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_parse("note 'train'", text, &t->arena, &note));
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_int(note, "cursor", &t->cursor));
+  if (shoal_json_find(note, "best_step")) {
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(note, "best_step", &t->report.best_step));
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(note, "best", &t->report.best));
+  }
+  if (t->cursor < 0) return SHOAL_ERROR(INVALID_ARGUMENT, "note 'train': cursor is negative");
+  *out_settings = shoal_json_find(note, "settings");
+  return NULL;
+}
+
+// ---- before ---------------------------------------------------------------------------
+
+static shoal_status_t prepare(shoal_trainer_t *t) {
+  const shoal_train_options_t *options = t->options;
+  if (t->talks && !options->parallelize.dry_run) {
+    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_prepare(
+        options->folder, options->resume || options->overwrite, t->allocator));
+  }
+  return NULL;
+}
+
+// Rank 0 has made the folder.
+static shoal_status_t find_past(shoal_trainer_t *t, const shoal_json_t **out_settings) {
+  *out_settings = NULL;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_checkpoint_latest(t->options->folder, &t->arena, &t->past.path, &t->past.step));
+  if (!t->past.path) return NULL;
+  t->step = t->past.step;
+  return shoal_status_annotatef(read_note(t, out_settings), "%s", t->past.path);
+}
+
+shoal_status_t shoal_train_prepare(shoal_trainer_t *t) {
+  const shoal_train_options_t *options = t->options;
+  if (!options->folder) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(t->world, prepare(t)));
+  if (!options->resume || options->parallelize.dry_run) return NULL;
+  const shoal_json_t *settings;
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(t->world, find_past(t, &settings)));
+  if (t->past.path) t->past.settings = settings;
+  return NULL;
+}
+
+static shoal_status_t give_rate(shoal_trainer_t *t) {
+  const float given_rate = (float)t->options->lr;
+  float saved = 0;
+  if (given_rate == 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_session_get(t->session, "lr", &saved, sizeof saved));
+  if (saved == given_rate) return NULL;
+  if (t->past.path) {
+    shoal_train_say(t, false, "learning rate %g; the checkpoint's was %g", (double)given_rate,
+                    (double)saved);
+  }
+  return shoal_session_set(t->session, "lr", &given_rate, sizeof given_rate);
+}
+
+shoal_status_t shoal_train_resume(shoal_trainer_t *t) {
+  const shoal_train_options_t *options = t->options;
+  if (t->past.path) {
+    SHOAL_RETURN_IF_ERROR(shoal_load(t->session, t->past.path));
+    shoal_train_say(t, false, "resumed from %s", t->past.path);
+    say_changes(t, t->past.settings);
+  } else if (options->resume) {
+    shoal_train_say(t, false, "nothing to resume in %s: from the start", options->folder);
+  }
+  SHOAL_RETURN_IF_ERROR(give_rate(t));
+  if (!options->overwrite || !options->folder) return NULL;
+  return shoal_world_agree(t->world,
+                           t->talks ? shoal_checkpoint_clear(options->folder, t->allocator) : NULL);
+}
+
+// ---- saving ---------------------------------------------------------------------------
+
+static shoal_status_t save_as(shoal_trainer_t *t, const char *path) {
+  if (!path) return shoal_train_alone(t, SHOAL_OOM());
+  SHOAL_RETURN_IF_ERROR(shoal_train_alone(t, write_note(t)));
+  SHOAL_RETURN_IF_ERROR(shoal_save(t->session, path));
+  shoal_train_say(t, false, "saved %s", path);
+  return shoal_train_tell(t, SHOAL_TRAIN_SAVE, path);
+}
+
+shoal_status_t shoal_train_save(shoal_trainer_t *t) {
+  const shoal_train_options_t *options = t->options;
+  if (!options->folder) return NULL;
+  SHOAL_RETURN_IF_ERROR(save_as(
+      t, shoal_arena_printf(&t->arena, "%s/step-%lld", options->folder, (long long)t->step)));
+  if (!t->talks) return NULL;
+  return shoal_train_alone(t, shoal_checkpoint_prune(options->folder, options->keep, t->allocator));
+}
+
+shoal_status_t shoal_train_save_best(shoal_trainer_t *t) {
+  const char *name = t->options->best;
+  if (!name || !t->options->folder) return NULL;
+  const bool largest = name[0] == '+';
+  const shoal_train_metric_t *metric = NULL;
+  for (int64_t i = 0; i < t->report.metric_count && !metric; ++i) {
+    if (strcmp(t->report.metrics[i].name, name + largest) == 0) metric = &t->report.metrics[i];
+  }
+  if (!metric || isnan(metric->value)) return NULL;
+  const double best = t->report.best;
+  if (t->report.best_step > 0 && (largest ? metric->value <= best : metric->value >= best)) {
+    return NULL;
+  }
+  t->report.best = metric->value;
+  t->report.best_step = t->step;
+  return save_as(t, shoal_arena_printf(&t->arena, "%s/best", t->options->folder));
+}
