@@ -4,12 +4,11 @@
 #include "shoal/data.h"
 
 struct cli_source {
-  shoal_arena_t *arena;         // it lies in it
-  shoal_bytes_t *bytes;         // gpt
-  shoal_type_t x_type, y_type;  // ids and labels, or x and y
-  shoal_classes_t classes;
-  void *x;
-  int32_t *y;
+  shoal_arena_t *arena;  // it lies in it
+  shoal_dataset_t *dataset;
+  shoal_loader_t *loader;
+  int64_t rows, count;  // of a batch: its rows, its labels
+  bool has_ids;
 };
 
 // Classes of a classifier: the last dim of what its eval graph puts out as "logits".
@@ -20,28 +19,40 @@ static int64_t class_count(const shoal_model_t *model) {
   return logits.shape.dims[logits.shape.rank - 1];
 }
 
+// The type without its first dim, the rows of a batch.
+static shoal_column_t column(const char *name, const shoal_type_t *type, int64_t classes) {
+  shoal_column_t column = {.name = name, .dtype = type->dtype, .classes = classes};
+  column.shape.rank = type->shape.rank > 0 ? type->shape.rank - 1 : 0;
+  for (int32_t d = 0; d < column.shape.rank; ++d) column.shape.dims[d] = type->shape.dims[d + 1];
+  return column;
+}
+
 static shoal_status_t open_source(cli_source_t *source, const shoal_model_t *model,
                                   const char *path, uint64_t seed) {
   const shoal_graph_t *graph = shoal_model_find_graph(model, "train");
-  shoal_type_t *x = &source->x_type, *y = &source->y_type;
-  const bool has_ids = shoal_graph_input_type(graph, "ids", x);
-  if ((!has_ids && !shoal_graph_input_type(graph, "x", x)) ||
-      !shoal_graph_input_type(graph, has_ids ? "labels" : "y", y))
+  shoal_type_t x, y;
+  source->has_ids = shoal_graph_input_type(graph, "ids", &x);
+  if ((!source->has_ids && !shoal_graph_input_type(graph, "x", &x)) ||
+      !shoal_graph_input_type(graph, source->has_ids ? "labels" : "y", &y))
     return SHOAL_ERROR(UNSUPPORTED, "shoal train feeds models with inputs ids, labels or x, y");
-  const int64_t rows = y->shape.dims[0], count = shoal_shape_count(&x->shape);
-  source->classes = (shoal_classes_t){
-      .width = rows > 0 ? count / rows : 0, .classes = class_count(model), .seed = seed};
-  source->x = shoal_arena_alloc(source->arena, (size_t)count, shoal_dtype_size(x->dtype));
-  source->y = SHOAL_NEW(source->arena, int32_t, shoal_shape_count(&y->shape));
-  if (!source->x || !source->y) return SHOAL_OOM();
-  if (!has_ids) return NULL;
-  if (!path)
+  if (source->has_ids && !path)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--data FILE; any text will do",
                             "this model learns from a text, and none was given");
-  return shoal_bytes_open(
-      path,
-      &(shoal_bytes_options_t){.batch = x->shape.dims[0], .length = x->shape.dims[1], .seed = seed},
-      &source->bytes);
+  source->rows = y.shape.dims[0];
+  source->count = shoal_shape_count(&y.shape);
+  const shoal_column_t inputs[] = {
+      column(source->has_ids ? "ids" : "x", &x, 0),
+      column(source->has_ids ? "labels" : "y", &y, source->has_ids ? 0 : class_count(model))};
+  const shoal_dataset_options_t options = {.inputs = inputs, .input_count = 2, .seed = seed};
+  SHOAL_RETURN_IF_ERROR(
+      shoal_dataset_open(source->has_ids ? path : "classes", &options, &source->dataset));
+  return shoal_loader_create(source->dataset,
+                             &(shoal_loader_options_t){.batch = source->rows,
+                                                       .seed = seed,
+                                                       .in_order = !source->has_ids,
+                                                       .inputs = inputs,
+                                                       .input_count = 2},
+                             &source->loader);
 }
 
 shoal_status_t cli_source_open(const shoal_model_t *model, const char *path, uint64_t seed,
@@ -65,28 +76,25 @@ shoal_status_t cli_source_open(const shoal_model_t *model, const char *path, uin
 
 void cli_source_close(cli_source_t *source) {
   if (!source) return;
-  shoal_bytes_close(source->bytes);
+  shoal_loader_free(source->loader);
+  shoal_dataset_free(source->dataset);
   shoal_arena_free(source->arena);
 }
 
 shoal_status_t cli_source_feed(cli_source_t *source, int64_t number, shoal_session_t *session) {
-  const int64_t rows = source->x_type.shape.dims[0];
-  if (source->bytes)
-    SHOAL_RETURN_IF_ERROR(shoal_bytes_batch(source->bytes, number * rows, source->x, source->y));
-  else
-    shoal_classes_batch(&source->classes, number * rows, rows, source->x_type.dtype, source->x,
-                        source->y);
-  size_t x_size =
-      (size_t)shoal_shape_count(&source->x_type.shape) * shoal_dtype_size(source->x_type.dtype);
-  size_t y_size = (size_t)shoal_shape_count(&source->y_type.shape) * sizeof(int32_t);
-  SHOAL_RETURN_IF_ERROR(shoal_feed(session, source->bytes ? "ids" : "x", source->x, x_size));
-  return shoal_feed(session, source->bytes ? "labels" : "y", source->y, y_size);
+  SHOAL_RETURN_IF_ERROR(shoal_loader_seek(source->loader, number * source->rows));
+  shoal_batch_t batch;
+  SHOAL_RETURN_IF_ERROR(shoal_loader_next(source->loader, &batch));
+  for (int32_t i = 0; i < batch.column_count; ++i)
+    SHOAL_RETURN_IF_ERROR(shoal_feed(session, batch.columns[i].name, batch.columns[i].data,
+                                     (size_t)batch.columns[i].bytes));
+  return NULL;
 }
 
 const char *cli_source_unit(const cli_source_t *source) {
-  return source->bytes ? "tokens" : "samples";
+  return source->has_ids ? "tokens" : "samples";
 }
 
 int64_t cli_source_count(const cli_source_t *source) {
-  return shoal_shape_count(&source->y_type.shape);
+  return source->count;
 }

@@ -1,0 +1,67 @@
+// See files.h. Read with system calls, not mapped: a file that becomes shorter is an error here,
+// and a signal there.
+#include "data/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "base/status.h"
+
+static shoal_status_t failed(const char *path, int error) {
+  return shoal_status_format(error == ENOENT ? SHOAL_NOT_FOUND : SHOAL_IO, __FILE__, __LINE__, NULL,
+                             "cannot read '%s': %s", path, strerror(error));
+}
+
+shoal_status_t shoal_data_file_open(const char *path, shoal_arena_t *arena,
+                                    shoal_data_file_t *out_file) {
+  *out_file = (shoal_data_file_t){.path = shoal_arena_strdup(arena, path), .descriptor = -1};
+  if (!out_file->path) return SHOAL_OOM();
+  out_file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  if (out_file->descriptor < 0) return failed(path, errno);
+  struct stat info;
+  int error = 0;
+  if (fstat(out_file->descriptor, &info) != 0)
+    error = errno;
+  else if (!S_ISREG(info.st_mode))
+    error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  if (error) {
+    shoal_data_file_close(out_file);
+    return failed(path, error);
+  }
+  out_file->size = (int64_t)info.st_size;
+  return NULL;
+}
+
+void shoal_data_file_close(shoal_data_file_t *file) {
+  if (file->path && file->descriptor >= 0) close(file->descriptor);
+  file->descriptor = -1;
+}
+
+shoal_status_t shoal_data_file_read(const shoal_data_file_t *file, int64_t offset, int64_t bytes,
+                                    void *out_data) {
+  char *at = out_data;
+  while (bytes > 0) {
+    const ssize_t got = pread(file->descriptor, at, (size_t)bytes, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed(file->path, errno);
+    if (got == 0)
+      return SHOAL_ERROR_HINT(IO,
+                              "the file is truncated, or has become shorter since it was opened",
+                              "'%s' ends at byte %lld; %lld more were expected", file->path,
+                              (long long)offset, (long long)bytes);
+    at += got;
+    offset += got;
+    bytes -= got;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_data_file_head(const shoal_data_file_t *file, int64_t capacity, void *out_data,
+                                    int64_t *out_bytes) {
+  *out_bytes = shoal_min64(capacity, file->size);
+  return shoal_data_file_read(file, 0, *out_bytes, out_data);
+}

@@ -1,0 +1,92 @@
+// shoal_dataset_open: which kind of data set files are.
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/status.h"
+#include "data/files.h"
+#include "data/kinds.h"
+#include "shoal/options.h"
+
+typedef struct kind {
+  const char *name;
+  bool has_files;
+  shoal_status_t (*open)(const char *path, const shoal_dataset_options_t *options,
+                         shoal_dataset_t **out_dataset);
+} kind_t;
+
+static const kind_t kinds[] = {
+#define SHOAL_DATA_KIND(name, files) {#name, files, shoal_data_open_##name},
+#include "data/kinds.inc"
+#undef SHOAL_DATA_KIND
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const kind_t *find_kind(const char *name, size_t length) {
+  for (int i = 0; i < KINDS; ++i)
+    if (strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0)
+      return &kinds[i];
+  return NULL;
+}
+
+static shoal_status_t no_kind(const char *name) {
+  const char *names[KINDS];
+  for (int i = 0; i < KINDS; ++i) names[i] = kinds[i].name;
+  shoal_hint_t hint;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          shoal_did_you_mean(name, names, KINDS, "bytes, classes, random", &hint),
+                          "there are no data sets of kind '%s'", name);
+}
+
+const shoal_column_t *shoal_data_input(const shoal_dataset_options_t *options, const char *name) {
+  for (int32_t i = 0; i < options->input_count; ++i)
+    if (strcmp(options->inputs[i].name, name) == 0) return &options->inputs[i];
+  return NULL;
+}
+
+int64_t shoal_data_length(const shoal_dataset_options_t *options) {
+  const shoal_column_t *ids = shoal_data_input(options, "ids");
+  if (options->length > 0 || !ids || ids->shape.rank != 1) return options->length;
+  return ids->shape.dims[0];
+}
+
+shoal_status_t shoal_data_list(const char *path, shoal_arena_t *arena,
+                               shoal_data_list_t *out_list) {
+  *out_list = (shoal_data_list_t){0};
+  char *text = shoal_arena_strdup(arena, path);
+  if (!text) return SHOAL_OOM();
+  struct stat info;
+  const bool one = stat(path, &info) == 0;
+  while (text) {
+    char *next = one ? NULL : strchr(text, ',');
+    if (next) *next++ = 0;
+    char *value = one ? NULL : strchr(text, '=');
+    if (value) *value++ = 0;
+    const shoal_data_entry_t entry = {value ? text : NULL, value ? value : text};
+    if (!SHOAL_PUSH(arena, out_list, entry)) return SHOAL_OOM();
+    text = next;
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_t *options,
+                                  shoal_dataset_t **out_dataset) {
+  *out_dataset = NULL;
+  const shoal_dataset_options_t defaults = {0};
+  if (!options) options = &defaults;
+  const kind_t *kind = NULL;
+  const char *colon = path ? strchr(path, ':') : NULL;
+  if (options->kind) {
+    kind = find_kind(options->kind, strlen(options->kind));
+    if (!kind) return no_kind(options->kind);
+  } else if (colon && find_kind(path, (size_t)(colon - path))) {
+    kind = find_kind(path, (size_t)(colon - path));
+    path = colon + 1;
+  } else if (path) {
+    kind = find_kind(path, strlen(path));
+    if (kind && kind->has_files) kind = NULL;  // a file of that name
+    if (!kind) kind = find_kind("bytes", 5);
+  }
+  if (!kind || (kind->has_files && (!path || !path[0])))
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a file or a folder", "no data was given");
+  return kind->open(path, options, out_dataset);
+}
