@@ -99,11 +99,13 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
       cli_layouts_parse(o->planning.layouts, arena, &options.layout_count, &options.layouts));
   SHOAL_RETURN_IF_ERROR(
       cli_decisions_parse(&o->planning.decide, arena, &options.decision_count, &options.decisions));
+  const char *dtype = NULL;
+  SHOAL_RETURN_IF_ERROR(cli_model_dtype(name, &model_options, &dtype));
   if (model_options.eps == 0) {
     // An update is lr g / (|g| + eps): where |g| is small, rounding of g comes out 1 / eps larger.
     // In f64 1e-3 keeps that below the tolerance; narrower types need an update that is smooth on
     // their own scale.
-    const bool wide = model_options.dtype && strcmp(model_options.dtype, "f64") == 0;
+    const bool wide = strcmp(dtype, "f64") == 0;
     model_options.eps = wide && !rounds_gradients(&options) ? 1e-3 : 1;
     if (talks)
       fprintf(out,
@@ -122,7 +124,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
           !status          ? "passed"
           : report.refused ? "refused"
                            : "FAILED",
-          name, o->model.dtype,
+          name, dtype,
           o->planning.plan       ? o->planning.plan
           : o->planning.strategy ? o->planning.strategy
                                  : "auto",

@@ -1,52 +1,61 @@
-// Zoo models by name, with their sizes as options: what `train`, `plan`, `check` and `explain`
-// share.
+// Zoo models by name, with their settings as options: what `train`, `plan`, `check`, `simulate` and
+// `explain` share.
 #ifndef SHOAL_CLI_MODELS_H_
 #define SHOAL_CLI_MODELS_H_
 
-#include "shoal/nn.h"
 #include "shoal/options.h"
+#include "shoal/zoo.h"
+
+enum { CLI_SETTING_LIMIT = 128 };  // distinct settings of all families
+
+// A setting of some family that stands on the command line as a flag of its own.
+typedef union cli_setting {
+  shoal_words_t words;  // given so many times; the last counts
+  unsigned char flag;   // of a setting that is true or false: 0, 1, or 2 when it was not given
+} cli_setting_t;
 
 typedef struct cli_model_options {
-  int64_t batch, context, vocabulary, width, heads, layers;  // gpt
-  int64_t in_features, hidden, classes;                      // mlp
-  int64_t channels, size;                                    // cnn
+  shoal_words_t set;  // NAME=VALUE
+  const char *config;
+  int64_t batch;
   const char *dtype;
-  double dropout, lr, eps;
-  bool tied, sgd;
+  double lr, eps;
+  bool sgd;
   int64_t model_seed;
+  cli_setting_t settings[CLI_SETTING_LIMIT];
 } cli_model_options_t;
 
-// Rows for an option table of a struct that has a `cli_model_options_t model` member.
+// Rows for an option table of a struct that has a `cli_model_options_t model` member; cli_options
+// adds one for each setting that a family has.
 #define CLI_MODEL_OPTION(type, kind_, field, value_, doc_, ...)                              \
   {                                                                                          \
     .name = #field, .kind = SHOAL_OPTION_##kind_,                                            \
     .offset = offsetof(type, model) + offsetof(cli_model_options_t, field), .value = value_, \
     .doc = doc_, __VA_ARGS__                                                                 \
   }
-#define CLI_MODEL_OPTIONS(type)                                                                   \
-  CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),                  \
-      CLI_MODEL_OPTION(type, INT, context, NULL, "gpt: tokens per row", .positive = true),        \
-      CLI_MODEL_OPTION(type, INT, vocabulary, NULL, "gpt: size of the vocabulary",                \
-                       .positive = true),                                                         \
-      CLI_MODEL_OPTION(type, INT, width, NULL, "gpt: width of the model", .positive = true),      \
-      CLI_MODEL_OPTION(type, INT, heads, NULL, "gpt: attention heads", .positive = true),         \
-      CLI_MODEL_OPTION(type, INT, layers, NULL, "gpt: blocks; mlp: hidden layers",                \
-                       .positive = true),                                                         \
-      CLI_MODEL_OPTION(type, INT, in_features, NULL, "mlp: inputs", .positive = true),            \
-      CLI_MODEL_OPTION(type, INT, hidden, NULL, "mlp: width of hidden layers", .positive = true), \
-      CLI_MODEL_OPTION(type, INT, classes, NULL, "mlp, cnn: classes", .positive = true),          \
-      CLI_MODEL_OPTION(type, INT, channels, NULL, "cnn: input channels", .positive = true),       \
-      CLI_MODEL_OPTION(type, INT, size, NULL, "cnn: height and width", .no_environment = true,    \
-                       .positive = true),                                                         \
-      CLI_MODEL_OPTION(type, STRING, dtype, "f32", "f64, f32, bf16 or f16"),                      \
-      CLI_MODEL_OPTION(type, REAL, dropout, NULL, "probability of dropping an activation"),       \
-      CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true),                  \
-      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true),       \
-      CLI_MODEL_OPTION(type, BOOL, tied, NULL, "gpt: the head reads the embedding"),              \
-      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "mlp: SGD instead of AdamW"),                       \
+#define CLI_MODEL_OPTIONS(type)                                                                    \
+  CLI_MODEL_OPTION(type, STRINGS, set, NULL,                                                       \
+                   "NAME=VALUE: a setting of the model; may be repeated", .no_environment = true), \
+      CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML file of settings, NAME: VALUE"),          \
+      CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),               \
+      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16"),          \
+      CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true),                   \
+      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true),        \
+      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "SGD instead of AdamW"),                             \
       CLI_MODEL_OPTION(type, INT, model_seed, "1", "seed of initial values and dropout")
 
-// Builds model `name` (mlp, gpt, cnn); NOT_FOUND suggests the nearest.
+// The table with a row for each setting of the families in front of its last row, if it has the
+// rows of CLI_MODEL_OPTIONS; else as it is.
+SHOAL_MUST_USE shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count,
+                                              shoal_arena_t *arena, void *options,
+                                              const shoal_option_t **out_table, int64_t *out_count);
+// The model of that name with its settings; NOT_FOUND suggests the nearest. The caller frees it.
+SHOAL_MUST_USE shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
+                                             shoal_zoo_t **out_zoo);
+// The type it computes in, wherever that was said.
+SHOAL_MUST_USE shoal_status_t cli_model_dtype(const char *name, const cli_model_options_t *options,
+                                              const char **out_dtype);
+// Builds its graphs for training and evaluation.
 SHOAL_MUST_USE shoal_status_t cli_model_create(const char *name, const cli_model_options_t *options,
                                                shoal_allocator_t allocator,
                                                shoal_model_t **out_model);

@@ -20,6 +20,7 @@ static const char *doc_of(const char *command) {
 shoal_status_t cli_options(const char *command, const char *arguments, const shoal_option_t *table,
                            int64_t count, int argc, char **argv, shoal_arena_t *arena,
                            void *options, shoal_words_t *out_words, FILE *out) {
+  SHOAL_RETURN_IF_ERROR(cli_model_table(table, count, arena, options, &table, &count));
   SHOAL_RETURN_IF_ERROR(shoal_options_defaults(table, count, arena, options));
   SHOAL_RETURN_IF_ERROR(shoal_options_environment(table, count, arena, options));
   SHOAL_RETURN_IF_ERROR(shoal_options_parse(table, count, argc, (const char *const *)argv, arena,
@@ -36,8 +37,8 @@ shoal_status_t cli_options(const char *command, const char *arguments, const sho
 shoal_status_t cli_one_model(const shoal_words_t *words) {
   if (words->count == 1) return NULL;
   if (words->count == 0)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: mlp -n 2",
-                            "name one model: mlp, gpt or cnn");
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "for example: mlp -n 2; `shoal models` lists them",
+                            "name one model");
   return SHOAL_ERROR(INVALID_ARGUMENT, "one model at a time: after '%s' stands '%s'",
                      words->items[0], words->items[1]);
 }

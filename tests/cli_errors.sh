@@ -58,9 +58,18 @@ bad INVALID_ARGUMENT "--steps needs a value" "" train mlp --steps
 bad INVALID_ARGUMENT "--steps -3" "" train mlp --steps -3
 bad INVALID_ARGUMENT "--keep -1" "" train mlp --keep -1
 # What is given must make sense: 0 does not stand for the default.
-for option in batch context vocabulary width heads layers in-features hidden classes channels size lr eps; do
+for option in batch lr eps; do
   bad INVALID_ARGUMENT "--$option: '0' is not above zero" "" train mlp --$option 0
 done
+for option in mlp.layers mlp.in_features mlp.hidden gpt.context gpt.width cnn.channels cnn.size; do
+  bad INVALID_ARGUMENT "${option#*.}: '0' is not above zero" "" train ${option%.*} --${option#*.} 0
+done
+# A setting is the model's, or an error.
+bad INVALID_ARGUMENT "mlp has no setting 'width'" "it has batch" train mlp --width 3
+bad INVALID_ARGUMENT "gpt2 has no setting 'contxt'" "did you mean 'context'?" train gpt --set contxt=3
+printf 'width: 24\nheads: many\n' > sizes.yaml
+bad INVALID_ARGUMENT "sizes.yaml:2: heads: 'many' is not a whole number" "" train gpt --config sizes.yaml
+bad NOT_FOUND "nothing.yaml" "" train gpt --config nothing.yaml
 bad INVALID_ARGUMENT "--lr: '-1' is not above zero" "" train mlp --lr -1
 bad INVALID_ARGUMENT "--lr: 'nan' is not above zero" "" train mlp --lr nan
 SHOAL_BATCH=0 bad INVALID_ARGUMENT "SHOAL_BATCH: '0' is not above zero" "" plan mlp

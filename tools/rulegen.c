@@ -13,7 +13,7 @@
 #include "graph/graph.h"
 #include "op/case.h"
 #include "rules/rules.h"
-#include "shoal/nn.h"
+#include "shoal/zoo.h"
 
 const shoal_shipped_rules_t shoal_shipped_rules = {0};
 

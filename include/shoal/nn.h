@@ -1,5 +1,5 @@
-// Shoal, nn: layers, losses, optimizers and zoo models. They only build graphs; everything here
-// could be written by a user with graph.h and ops.h.
+// Shoal, nn: layers, losses and optimizers. They only build graphs; everything here could be
+// written by a user with graph.h and ops.h.
 #ifndef SHOAL_NN_H_
 #define SHOAL_NN_H_
 
@@ -404,34 +404,6 @@ SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
 #define shoal_minimize_muon(graph, loss, ...) \
   shoal_minimize_muon_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 #define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-
-// Zoo models. Each builds the graphs "train" and "eval". All-zero options give small sizes for a
-// demo.
-typedef struct shoal_mlp_options {
-  int64_t batch, in_features, hidden, classes, layers;  // 64, 64, 128, 10, 2
-  shoal_dtype_t dtype;                                  // note: 0 is f64
-  bool sgd;
-  double dropout, lr, eps;
-} shoal_mlp_options_t;
-// Inputs x [batch, in], y i32 [batch]; output loss (eval: loss and logits).
-SHOAL_API void shoal_zoo_mlp(shoal_model_t *model, const shoal_mlp_options_t *options);
-
-typedef struct shoal_gpt_options {
-  int64_t batch, context, vocabulary, width, heads, layers;  // 8, 64, 256, 64, 4, 2
-  shoal_dtype_t dtype;
-  double dropout, lr, eps;
-  bool tied;  // head reads the embedding
-} shoal_gpt_options_t;
-// Inputs ids i32 [B, T], labels i32 [B, T]; output loss (eval: loss and logits).
-SHOAL_API void shoal_zoo_gpt(shoal_model_t *model, const shoal_gpt_options_t *options);
-
-// Small convolutional classifier (halos are real): conv, relu, pool, conv, relu, linear.
-typedef struct shoal_cnn_options {
-  int64_t batch, channels, size, classes;  // 4, 3, 12, 10
-  shoal_dtype_t dtype;
-  double lr, eps;
-} shoal_cnn_options_t;
-SHOAL_API void shoal_zoo_cnn(shoal_model_t *model, const shoal_cnn_options_t *options);
 
 #ifdef __cplusplus
 }

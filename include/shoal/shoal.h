@@ -1,6 +1,7 @@
 // Shoal: write the training step for one device; run it on many.
 //
-//   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers, zoo models
+//   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers
+//   zoo.h                  models by name
 //   train.h                shoal_train: the loop, with data, checkpoints, logs and signals
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
 //   data.h, checkpoint.h   batches; folders of checkpoints
@@ -47,5 +48,6 @@
 #include "shoal/session.h"
 #include "shoal/simulate.h"
 #include "shoal/train.h"
+#include "shoal/zoo.h"
 
 #endif  // SHOAL_SHOAL_H_

@@ -13,8 +13,8 @@
 #include "plan/plan.h"
 #include "program/mutate.h"
 #include "shoal/lower.h"
-#include "shoal/nn.h"
 #include "shoal/planners.h"
+#include "shoal/zoo.h"
 
 static void tiny_mlp(shoal_model_t *model) {
   shoal_zoo_mlp(

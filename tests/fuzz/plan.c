@@ -2,7 +2,7 @@
 // mutations: 800
 #include "shoal/plan.h"
 #include "fuzz.h"
-#include "shoal/nn.h"
+#include "shoal/zoo.h"
 
 static shoal_model_t *model;
 static shoal_rules_t *rules;

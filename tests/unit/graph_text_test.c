@@ -1,5 +1,5 @@
 // The text form: what is printed parses back to the same model; anything else is refused with its
-// line and never crashes. The zoo models' round trips are in nn_zoo_test.c.
+// line and never crashes. The zoo models' round trips are in zoo_models_test.c.
 #include "graph_support.h"
 #include "unit/arena.h"
 #include "unit/random.h"

@@ -9,9 +9,9 @@
 #include "plan/plan.h"
 #include "program/bind.h"
 #include "shoal/lower.h"
-#include "shoal/nn.h"
 #include "shoal/planners.h"
 #include "shoal/program.h"
+#include "shoal/zoo.h"
 #include "unit.h"
 
 #define UNUSED __attribute__((unused))

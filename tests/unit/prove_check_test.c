@@ -7,9 +7,9 @@
 #include "explore/random_case.h"
 #include "prove/reference.h"
 #include "shoal/lower.h"
-#include "shoal/nn.h"
 #include "shoal/ops.h"
 #include "shoal/planners.h"
+#include "shoal/zoo.h"
 
 static shoal_model_t *tiny_mlp(shoal_dtype_t dtype) {
   shoal_model_t *model = NULL;

@@ -1,13 +1,13 @@
 // Keys: calls that differ in sizes only share a rule, whatever sizes happen to be equal; and for
 // random calls of every op the store says what discovery finds on the call itself.
-// links: rules nn
+// links: rules zoo
 #include <stddef.h>
 
 #include "base/philox.h"
 #include "graph/graph.h"
 #include "rules/symbols.h"
 #include "rules_support.h"
-#include "shoal/nn.h"
+#include "shoal/zoo.h"
 
 // ---- random calls ------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 // Rules that came with the build are those that discovery finds, for every key; the zoo's models
 // need no others; and nothing else tells where a rule came from.
-// links: rules nn
+// links: rules zoo
 #include "graph/graph.h"
 #include "op/text.h"
 #include "rules/resolve.h"
 #include "rules/search.h"
 #include "rules_support.h"
-#include "shoal/nn.h"
+#include "shoal/zoo.h"
 
 // A key is the text of a call.
 static shoal_call_t parse_key(bench_t *b, const char *key) {

@@ -6,8 +6,8 @@
 
 #include "comm/comm_impl.h"
 #include "comm_ranks.h"
-#include "shoal/nn.h"
 #include "shoal/session.h"
+#include "shoal/zoo.h"
 
 enum { BATCH = 8, MOST_IN = 4096 };
 

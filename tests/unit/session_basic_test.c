@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "run_support.h"
-#include "shoal/nn.h"
 #include "shoal/session.h"
+#include "shoal/zoo.h"
 
 enum { BATCH = 7, IN = 5, STEPS = 4, MOST_STATES = 32 };
 

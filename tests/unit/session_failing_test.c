@@ -5,8 +5,8 @@
 
 #include "base/failing.h"
 #include "run_support.h"
-#include "shoal/nn.h"
 #include "shoal/session.h"
+#include "shoal/zoo.h"
 
 enum { BATCH = 4, IN = 3 };
 

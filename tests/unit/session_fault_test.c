@@ -6,8 +6,8 @@
 #include "comm/backends/throttle/throttle.h"
 #include "comm_throttled.h"
 #include "run_support.h"
-#include "shoal/nn.h"
 #include "shoal/session.h"
+#include "shoal/zoo.h"
 
 enum { RANKS = 2, BATCH = 6, IN = 5, HIDDEN = 7, STEPS = 2, WEIGHTS = IN * HIDDEN };
 

@@ -4,8 +4,8 @@
 
 #include "run_support.h"
 #include "shoal/checkpoint.h"
-#include "shoal/nn.h"
 #include "shoal/session.h"
+#include "shoal/zoo.h"
 
 enum { BATCH = 7, IN = 5 };
 

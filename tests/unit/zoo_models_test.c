@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "graph_support.h"
-#include "shoal/nn.h"
+#include "shoal/zoo.h"
 #include "unit/failing.h"
 #include "unit/random.h"
 

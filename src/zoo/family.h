@@ -1,0 +1,64 @@
+// What the families share: the model they are asked for, how its graphs end, lists of names.
+// Private to zoo/. A family is one file: a settings struct, its option table, a builder, and the
+// record shoal_zoo_family_NAME, which families.inc lists.
+#ifndef SHOAL_ZOO_FAMILY_H_
+#define SHOAL_ZOO_FAMILY_H_
+
+#include "base/arena.h"
+#include "nn/build.h"
+#include "shoal/zoo.h"
+
+struct shoal_zoo {
+  shoal_arena_t arena;
+  const shoal_zoo_family_t *family;
+  void *settings;
+  int64_t batch;
+  shoal_dtype_t dtype;
+  double lr, eps;
+  bool sgd;
+};
+
+// Ends a graph: in training the updates that lower the loss, else the output "logits" (none if it
+// is the null value); and the output "loss".
+void shoal_zoo_end(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
+                   shoal_value_t logits);
+
+// Opens the scope "name<number>".
+void shoal_zoo_scope(shoal_graph_t *graph, const char *name, int64_t number);
+
+// A row of a settings table; its struct is called settings_t in every family.
+#define SHOAL_ZOO_SETTING(kind, field, value, doc) \
+  SHOAL_OPTION(settings_t, kind, field, value, doc, .positive = true)
+#define SHOAL_ZOO_FLAG(field, value, doc) SHOAL_OPTION(settings_t, BOOL, field, value, doc)
+#define SHOAL_ZOO_SHARE(field, value, doc) SHOAL_OPTION(settings_t, REAL, field, value, doc)
+// Fields of a family's record that are tables.
+#define SHOAL_ZOO_SETTINGS(table) \
+  .settings = table, .setting_count = sizeof table / sizeof *table, .size = sizeof(settings_t)
+#define SHOAL_ZOO_PRESETS(table) .presets = table, .preset_count = sizeof table / sizeof *table
+#define SHOAL_ZOO_KEYS(table) .keys = table, .key_count = sizeof table / sizeof *table
+
+// ---- names --------------------------------------------------------------------------------------
+
+struct shoal_zoo_map {
+  shoal_arena_t *arena;
+  SHOAL_VEC(shoal_zoo_name_t) names;
+  int64_t number;  // what '#' stands for
+  bool failed;     // memory ran short
+};
+
+// Adds an entry; '#' in either name stands for map->number. The others fill in what differs:
+// transposed, a part along an axis.
+void shoal_zoo_map_add(shoal_zoo_map_t *map, shoal_zoo_name_t name);
+#define SHOAL_ZOO_SAME(map, ours_, theirs_) \
+  shoal_zoo_map_add(map, (shoal_zoo_name_t){.ours = ours_, .theirs = theirs_})
+#define SHOAL_ZOO_TURNED(map, ours_, theirs_) \
+  shoal_zoo_map_add(map, (shoal_zoo_name_t){.ours = ours_, .theirs = theirs_, .transposed = true})
+// "PREFIX/weight" [in, out] and "PREFIX/bias" of ours, "PREFIX.weight" [out, in] and "PREFIX.bias"
+// of theirs, and of a norm gamma and beta.
+void shoal_zoo_map_linear(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
+void shoal_zoo_map_norm(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
+// Columns [from, from + size) of a product of ours are one of theirs.
+void shoal_zoo_map_columns(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias,
+                           int64_t from, int64_t size);
+
+#endif  // SHOAL_ZOO_FAMILY_H_
