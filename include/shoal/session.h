@@ -29,6 +29,7 @@
 #ifndef SHOAL_SESSION_H_
 #define SHOAL_SESSION_H_
 
+#include "shoal/checkpoint.h"
 #include "shoal/comm.h"
 #include "shoal/device.h"
 #include "shoal/graph.h"
@@ -175,11 +176,22 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *sessi
                                                           const char *state, const void *data,
                                                           size_t size);
 // Checkpoint: a directory with model.safetensors in one-device shapes and names; written
-// atomically, loads on any mesh. All ranks give the same path, and it must mean the same folder on
-// all of their machines (a shared file system). *Collective*, blocking; an error on one rank is an
-// error on all.
+// atomically, loads on any mesh. More than 5 GB lie in several files, model-00001-of-00003 and so
+// on, with model.safetensors.index.json, as Hugging Face has them. All ranks give the same path, and
+// it must mean the same folder on all of their machines (a shared file system); for loading it may
+// also be a .safetensors file or an index. *Collective*, blocking; an error on one rank is an error
+// on all.
+//
+// shoal_save writes every saved state and shoal_load sets every one: to go on as if never stopped.
+// A model without an optimizer passes over what the checkpoint has of one.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
+// The weights alone, or as the options say (checkpoint.h). Nothing is set unless all that the
+// options ask for is there. NULL options are the default. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save_with(shoal_session_t *session, const char *path,
+                                                        const shoal_save_options_t *options);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load_with(shoal_session_t *session, const char *path,
+                                                        const shoal_load_options_t *options);
 
 // A text that checkpoints saved from now on carry in their metadata, under a name of letters,
 // digits and '_' other than those of states; both are copied, and NULL takes it away. Read with

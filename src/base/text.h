@@ -68,5 +68,7 @@ SHOAL_MUST_USE shoal_status_t shoal_scan_status(shoal_scan_t *scan);  // takes t
 // The candidate nearest to `word` by edit distance (at most a third of its length), or NULL: for
 // hints.
 const char *shoal_text_nearest(const char *word, const char *const *candidates, int64_t count);
+bool shoal_pattern_match(const char *pattern,
+                         const char *name);  // '*' matches anything, '/' included
 
 #endif  // SHOAL_BASE_TEXT_H_

@@ -4,6 +4,7 @@
 #define SHOAL_GRAPH_GRAPH_H_
 
 #include "base/index.h"
+#include "base/text.h"
 #include "shoal/graph.h"
 
 typedef enum shoal_source { SHOAL_FROM_NODE, SHOAL_FROM_INPUT, SHOAL_FROM_STATE } shoal_source_t;
@@ -108,8 +109,6 @@ uint64_t shoal_model_hash(const shoal_model_t *model);
 // Hash of what a plan speaks of: states, values and nodes with their names, types and attributes,
 // without numbers that change values only (real attributes, initial values, the seed).
 uint64_t shoal_model_structure_hash(const shoal_model_t *model);
-bool shoal_pattern_match(const char *pattern,
-                         const char *name);  // '*' matches anything, '/' included
 
 // A copy of the model in which each named node of `graph` is replaced by its op's decomposition
 // (nodes "name/op"); the node's outputs keep their names. For ways that need several phases.

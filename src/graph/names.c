@@ -1,5 +1,4 @@
-// Names of a graph: which are taken, which suffix comes next, how a scope and a name join, and
-// patterns.
+// Names of a graph: which are taken, which suffix comes next, how a scope and a name join.
 //
 // Invariant: a name handed out is never handed out again in that graph, so node and value names are
 // unique; it depends only on what the same scope was asked for before, so it is stable across edits
@@ -86,23 +85,4 @@ shoal_status_t shoal_name_join(shoal_graph_t *graph, const char *name, const cha
   }
   *out_name = joined;
   return NULL;
-}
-
-bool shoal_pattern_match(const char *pattern, const char *name) {
-  const char *star = NULL, *retry = NULL;  // last '*' and where its match began
-  while (*name) {
-    if (*pattern == '*') {
-      star = ++pattern;
-      retry = name;
-    } else if (*pattern == *name) {
-      ++pattern, ++name;
-    } else if (star) {
-      pattern = star;
-      name = ++retry;
-    } else {
-      return false;
-    }
-  }
-  while (*pattern == '*') ++pattern;
-  return !*pattern;
 }

@@ -1,5 +1,11 @@
-// Checkpoints: a folder with model.safetensors, in one-device shapes and names whatever the layout.
-// Scalar i64 states (step, cursor) are also written as notes into the header's metadata.
+// Checkpoints: a folder with model.safetensors, or shards and an index, in one-device shapes and
+// names whatever the layout. Scalar i64 states (step, cursor) are also written as notes into the
+// header's metadata.
+//
+//   checkpoint.c   saves states
+//   restore.c      loads them
+//   shards.c       the files of a checkpoint, read and written as one
+//   steps.c        folders "step-N"
 #ifndef SHOAL_RUN_CHECKPOINT_H_
 #define SHOAL_RUN_CHECKPOINT_H_
 
@@ -8,15 +14,20 @@
 #include "run/safetensors.h"
 #include "shoal/checkpoint.h"
 
-// Writes all saved states: rank 0 gathers and writes them one at a time. The file appears under its
-// name only when it is complete and on the disk; a failed save leaves the one before it whole.
-// *Collective.*
+// Says whether the call means a state or tensor of this name.
+bool shoal_checkpoint_means(bool training, const char *only, const char *name);
+
+// Writes the states that the options mean: rank 0 gathers and writes them one at a time. The
+// checkpoint appears under its name only when it is complete and on the disk; a failed save leaves
+// the one before it whole. *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_checkpoint_save(shoal_runner_t *runner, const char *path,
+                                                    const shoal_save_options_t *options,
                                                     const shoal_safetensors_note_t *notes,
                                                     int64_t note_count);
-// Sets all saved states from a checkpoint made on any mesh; `path` is its folder, or a .safetensors
-// file. Every rank reads its own part. Nothing is set unless the whole header fits the program:
-// tensors that are missing, unknown, or of another type are named. *Collective.*
-SHOAL_MUST_USE shoal_status_t shoal_checkpoint_load(shoal_runner_t *runner, const char *path);
+// Sets the states that the options mean from a checkpoint made on any mesh; `path` is its folder, a
+// .safetensors file or an index. Every rank reads its own part. Nothing is set unless all headers
+// fit the program: tensors that are missing, unknown, or of another type are named. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_checkpoint_load(shoal_runner_t *runner, const char *path,
+                                                    const shoal_load_options_t *options);
 
 #endif  // SHOAL_RUN_CHECKPOINT_H_

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "run/checkpoint.h"
+#include "run/shards.h"
 
 typedef struct step {
   int64_t number;
@@ -47,10 +48,9 @@ static shoal_status_t add_step(const char *folder, const char *name, int64_t num
                                shoal_arena_t *arena, steps_t *steps) {
   struct stat info;
   const char *path = shoal_arena_printf(arena, "%s/%s", folder, name);
-  const char *file = shoal_arena_printf(arena, "%s/%s/model.safetensors", folder, name);
-  if (!path || !file) return SHOAL_OOM();
+  if (!path) return SHOAL_OOM();
   if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return NULL;
-  step_t step = {.number = number, .complete = stat(file, &info) == 0, .path = path};
+  step_t step = {.number = number, .complete = shoal_shards_complete(path), .path = path};
   return SHOAL_PUSH(arena, steps, step) ? NULL : SHOAL_OOM();
 }
 
@@ -72,13 +72,8 @@ static shoal_status_t list_steps(const char *folder, shoal_arena_t *arena, steps
 }
 
 // Removes what Shoal wrote; a folder with anything else in it stays.
-static shoal_status_t remove_step(const step_t *step, shoal_arena_t *arena) {
-  static const char *const names[] = {"model.safetensors", "model.safetensors.tmp"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-    const char *file = shoal_arena_printf(arena, "%s/%s", step->path, names[i]);
-    if (!file) return SHOAL_OOM();
-    if (unlink(file) != 0 && errno != ENOENT) return failed("remove", file, errno);
-  }
+static shoal_status_t remove_step(const step_t *step) {
+  SHOAL_RETURN_IF_ERROR(shoal_shards_remove(step->path));
   const bool stays = rmdir(step->path) != 0 && errno != ENOTEMPTY && errno != EEXIST;
   return stays ? failed("remove", step->path, errno) : NULL;
 }
@@ -91,7 +86,7 @@ static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *are
     const step_t *step = &steps.items[i];
     // An incomplete one newer than all complete ones may be being written.
     if (step->complete ? kept++ < keep : kept == 0) continue;
-    SHOAL_RETURN_IF_ERROR(remove_step(step, arena));
+    SHOAL_RETURN_IF_ERROR(remove_step(step));
   }
   return NULL;
 }
@@ -100,7 +95,7 @@ static shoal_status_t clear(const char *folder, shoal_arena_t *arena) {
   steps_t steps = {0};
   SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
   for (int64_t i = 0; i < steps.count; ++i) {
-    SHOAL_RETURN_IF_ERROR(remove_step(&steps.items[i], arena));
+    SHOAL_RETURN_IF_ERROR(remove_step(&steps.items[i]));
   }
   return NULL;
 }

@@ -2,6 +2,8 @@
 // zero.
 #include "shoal/session.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -104,20 +106,48 @@ shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, co
   return shoal_runner_set(session->runner, state, data, size);
 }
 
-shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
+static shoal_status_t save(shoal_session_t *session, const char *call, const char *path,
+                           const shoal_save_options_t *options) {
   if (!session->runner) return check_path(path);
-  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_save", path, check_path(path)));
+  // Ranks that mean different states would wait for each other: the options count as the name.
+  char name[PATH_MAX + 256];
+  snprintf(name, sizeof name, "%s%s%s%s%s", path ? path : "", options->only ? ", only " : "",
+           options->only ? options->only : "", options->dtype ? " as " : "",
+           options->dtype ? options->dtype : "");
+  SHOAL_RETURN_IF_ERROR(
+      shoal_runner_meet(session->runner, call, path ? name : NULL, check_path(path)));
   const shoal_safetensors_note_t *notes;
   int64_t count;
   SHOAL_RETURN_IF_ERROR(
       shoal_runner_agree(session->runner, shoal_session_notes(session, &notes, &count)));
-  return shoal_checkpoint_save(session->runner, path, notes, count);
+  return shoal_checkpoint_save(session->runner, path, options, notes, count);
+}
+
+static shoal_status_t load(shoal_session_t *session, const char *call, const char *path,
+                           const shoal_load_options_t *options) {
+  if (!session->runner) return check_path(path);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, call, path, check_path(path)));
+  return shoal_checkpoint_load(session->runner, path, options);
+}
+
+shoal_status_t shoal_save(shoal_session_t *session, const char *path) {
+  return save(session, "shoal_save", path, &(shoal_save_options_t){.training = true});
 }
 
 shoal_status_t shoal_load(shoal_session_t *session, const char *path) {
-  if (!session->runner) return check_path(path);
-  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(session->runner, "shoal_load", path, check_path(path)));
-  return shoal_checkpoint_load(session->runner, path);
+  return load(session, "shoal_load", path, &(shoal_load_options_t){.training = true});
+}
+
+shoal_status_t shoal_save_with(shoal_session_t *session, const char *path,
+                               const shoal_save_options_t *options) {
+  static const shoal_save_options_t defaults;
+  return save(session, "shoal_save_with", path, options ? options : &defaults);
+}
+
+shoal_status_t shoal_load_with(shoal_session_t *session, const char *path,
+                               const shoal_load_options_t *options) {
+  static const shoal_load_options_t defaults;
+  return load(session, "shoal_load_with", path, options ? options : &defaults);
 }
 
 shoal_status_t shoal_session_catch_signals(shoal_session_t *session) {

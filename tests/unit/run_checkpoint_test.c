@@ -99,7 +99,7 @@ static shoal_status_t save(shoal_runner_t *runner, const char *path) {
   SHOAL_RETURN_IF_ERROR(shoal_runner_set(runner, "b#adamw.m", b, sizeof b));
   SHOAL_RETURN_IF_ERROR(shoal_runner_set(runner, "step", &step, sizeof step));
   const shoal_safetensors_note_t note = {"seed", "42"};
-  return shoal_checkpoint_save(runner, path, &note, 1);
+  return shoal_checkpoint_save(runner, path, &(shoal_save_options_t){.training = true}, &note, 1);
 }
 
 static shoal_status_t load(shoal_runner_t *runner, const char *path) {
@@ -108,7 +108,8 @@ static shoal_status_t load(shoal_runner_t *runner, const char *path) {
   int64_t step, got_step;
   values(w, b, &step);
   SHOAL_RETURN_IF_ERROR(shoal_runner_run(runner, "init"));
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_load(runner, path));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_checkpoint_load(runner, path, &(shoal_load_options_t){.training = true}));
   SHOAL_RETURN_IF_ERROR(shoal_runner_get(runner, "w", got_w, sizeof w));
   SHOAL_RETURN_IF_ERROR(shoal_runner_get(runner, "b#adamw.m", got_b, sizeof b));
   SHOAL_RETURN_IF_ERROR(shoal_runner_get(runner, "step", &got_step, sizeof step));
