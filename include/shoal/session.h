@@ -177,10 +177,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *sessi
                                                           size_t size);
 // Checkpoint: a directory with model.safetensors in one-device shapes and names; written
 // atomically, loads on any mesh. More than 5 GB lie in several files, model-00001-of-00003 and so
-// on, with model.safetensors.index.json, as Hugging Face has them. All ranks give the same path, and
-// it must mean the same folder on all of their machines (a shared file system); for loading it may
-// also be a .safetensors file or an index. *Collective*, blocking; an error on one rank is an error
-// on all.
+// on, with model.safetensors.index.json, as Hugging Face has them. All ranks give the same path,
+// and it must mean the same folder on all of their machines (a shared file system); for loading it
+// may also be a .safetensors file or an index. *Collective*, blocking; an error on one rank is an
+// error on all.
 //
 // shoal_save writes every saved state and shoal_load sets every one: to go on as if never stopped.
 // A model without an optimizer passes over what the checkpoint has of one.

@@ -128,10 +128,12 @@ static shoal_status_t train(const context_t *context, shoal_runner_t *runner,
   // What rests elsewhere is a state as any other.
   for (int64_t i = 0; i < n; ++i) w[i] = 0.25 * (double)i;
   SHOAL_RETURN_IF_ERROR(shoal_runner_set(runner, "w", w, size));
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_save(runner, context->checkpoint, NULL, 0));
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_save(runner, context->checkpoint,
+                                              &(shoal_save_options_t){.training = true}, NULL, 0));
   memset(w, 0, size);
   SHOAL_RETURN_IF_ERROR(shoal_runner_set(runner, "w", w, size));
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_load(runner, context->checkpoint));
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_load(runner, context->checkpoint,
+                                              &(shoal_load_options_t){.training = true}));
   SHOAL_RETURN_IF_ERROR(shoal_runner_get(runner, "w", w, size));
   for (int64_t i = 0; i < n; ++i)
     EXPECT(w[i] == 0.25 * (double)i, "loaded w[%lld] is %g", (long long)i, w[i]);
