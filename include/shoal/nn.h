@@ -1,9 +1,10 @@
-// Shoal, nn: layers, losses and optimizers. They only build graphs; everything here could be
-// written by a user with graph.h and ops.h.
+// Shoal, nn: layers and losses; how models are trained is in optimize.h. They only build graphs;
+// everything here could be written by a user with graph.h and ops.h.
 #ifndef SHOAL_NN_H_
 #define SHOAL_NN_H_
 
 #include "shoal/graph.h"
+#include "shoal/optimize.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -296,114 +297,6 @@ SHOAL_API shoal_value_t shoal_nn_nan_to_num_at(shoal_graph_t *graph, shoal_value
                                                const shoal_nn_nan_to_num_options_t *options,
                                                const char *file, int line);
 #define shoal_nn_nan_to_num(graph, x, ...) shoal_nn_nan_to_num_at(graph, x, __VA_ARGS__, SHOAL_HERE)
-
-// What every optimizer may do besides its update. Zeros: none of it. Norms are those of all
-// gradients of the loss together, however they are cut.
-typedef struct shoal_training {
-  double clip_norm;  // scales gradients down so that the root of the sum of their squares, plus
-                     // 1e-6, is at most this
-  double clip_max;   // likewise for the largest of their absolute elements
-  double average;    // decay of a moving average of each parameter, the state "name#average", which
-                     // starts as the parameter after its first update
-  // Gradients are taken of the loss times the f32 state "loss_scale", which starts as this, and
-  // divided by it. After a step with gradients that are not all finite, parameters, moments and
-  // averages stay as they were, and the scale takes scale_backoff (0: 0.5) of itself;
-  // scale_interval (0: 2000) finite steps in a row multiply it by scale_growth (0: 2). The state
-  // "updates" counts updates that were taken; optimizers that count steps count those.
-  double loss_scale, scale_growth, scale_backoff;
-  int64_t scale_interval;
-  // Trains only states whose names match this pattern ("discriminator/*"); NULL: all. For two
-  // losses, each of which trains states of its own: in one graph, or in two.
-  const char *only;
-} shoal_training_t;
-
-// Optimizers. lr is a value: the f32 scalar state "lr" (set with shoal_session_set), or lr_value if
-// given.
-typedef struct shoal_sgd {
-  double lr, momentum, weight_decay;  // zeros: 1e-2, none, none
-  bool nesterov;                      // needs a momentum
-  double dampening;                   // what the momentum does not take of a gradient but the first
-  shoal_value_t lr_value;             // zero: state "lr", initially .lr
-  shoal_training_t training;
-} shoal_sgd_t;
-typedef struct shoal_adam {
-  double lr, beta1, beta2, eps;  // zeros: 1e-3, 0.9, 0.999, 1e-8
-  double weight_decay;           // times the parameter is added to the gradient
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_adam_t;
-typedef struct shoal_adamw {
-  double lr, beta1, beta2, eps, weight_decay;  // zeros: 1e-3, 0.9, 0.999, 1e-8, 0
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_adamw_t;
-typedef struct shoal_lion {
-  double lr, beta1, beta2, weight_decay;  // zeros: 1e-4, 0.9, 0.99, 0
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_lion_t;
-typedef struct shoal_lamb {
-  double lr, beta1, beta2, eps, weight_decay;  // zeros: 1e-3, 0.9, 0.999, 1e-6, 0
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_lamb_t;
-// As torch.optim.Adafactor: second moments of parameters with two dims or more are kept by row and
-// by column. clip is its d.
-typedef struct shoal_adafactor {
-  double lr, beta2_decay;   // zeros: 1e-2, -0.8
-  double eps1, eps2, clip;  // zeros: the type's epsilon, 1e-3, 1
-  double weight_decay;
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_adafactor_t;
-// As torch.optim.Muon, in the parameter's own precision: trains matrices. What has not two dims,
-// and matrices whose name matches `except` ("*embedding*"), are trained by AdamW, whose learning
-// rate is the f32 scalar state "adamw.lr" or adamw.lr_value; adamw.training is not read.
-typedef struct shoal_muon {
-  double lr, momentum, weight_decay;  // zeros: 1e-3, 0.95, none
-  bool no_nesterov;
-  int64_t steps;          // rounds that make directions orthogonal; 0: 5
-  const char *adjust;     // shoal.muon_update's; NULL: "original"
-  bool rows_are_outputs;  // weights are [out, in], not [in, out] as those of shoal_nn_linear
-  const char *except;
-  shoal_adamw_t adamw;
-  shoal_value_t lr_value;
-  shoal_training_t training;
-} shoal_muon_t;
-
-// Adds backward and update nodes for every trainable state the graph reads that is not frozen, and
-// counts the step. shoal_minimize is AdamW. Moments are states next to their parameter:
-// "name#adamw.m", "name#adamw.v", "name#adam.m", "name#adam.v", "name#sgd.momentum", "name#lion.m",
-// "name#lamb.m", "name#lamb.v", "name#adafactor.rows" and ".cols" or "name#adafactor.v",
-// "name#muon.m". Options may be NULL.
-SHOAL_API void shoal_minimize_sgd_at(shoal_graph_t *graph, shoal_value_t loss,
-                                     const shoal_sgd_t *options, const char *file, int line);
-SHOAL_API void shoal_minimize_adam_at(shoal_graph_t *graph, shoal_value_t loss,
-                                      const shoal_adam_t *options, const char *file, int line);
-SHOAL_API void shoal_minimize_lion_at(shoal_graph_t *graph, shoal_value_t loss,
-                                      const shoal_lion_t *options, const char *file, int line);
-SHOAL_API void shoal_minimize_lamb_at(shoal_graph_t *graph, shoal_value_t loss,
-                                      const shoal_lamb_t *options, const char *file, int line);
-SHOAL_API void shoal_minimize_adafactor_at(shoal_graph_t *graph, shoal_value_t loss,
-                                           const shoal_adafactor_t *options, const char *file,
-                                           int line);
-SHOAL_API void shoal_minimize_muon_at(shoal_graph_t *graph, shoal_value_t loss,
-                                      const shoal_muon_t *options, const char *file, int line);
-SHOAL_API void shoal_minimize_at(shoal_graph_t *graph, shoal_value_t loss,
-                                 const shoal_adamw_t *options, const char *file, int line);
-#define shoal_minimize_sgd(graph, loss, ...) \
-  shoal_minimize_sgd_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize_adam(graph, loss, ...) \
-  shoal_minimize_adam_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize_lion(graph, loss, ...) \
-  shoal_minimize_lion_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize_lamb(graph, loss, ...) \
-  shoal_minimize_lamb_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize_adafactor(graph, loss, ...) \
-  shoal_minimize_adafactor_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize_muon(graph, loss, ...) \
-  shoal_minimize_muon_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
-#define shoal_minimize(graph, loss, ...) shoal_minimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
 #ifdef __cplusplus
 }

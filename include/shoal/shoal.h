@@ -1,6 +1,7 @@
 // Shoal: write the training step for one device; run it on many.
 //
-//   graph.h, ops.h, nn.h   write the step: values, ops, layers, optimizers
+//   graph.h, ops.h, nn.h   write the step: values, ops, layers, losses
+//   optimize.h             how it is trained: recipes, optimizers, rates, groups
 //   zoo.h                  models by name
 //   train.h                shoal_train: the loop, with data, checkpoints, logs and signals
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
@@ -37,6 +38,7 @@
 #include "shoal/nn.h"
 #include "shoal/op.h"
 #include "shoal/ops.h"
+#include "shoal/optimize.h"
 #include "shoal/options.h"
 #include "shoal/plan.h"
 #include "shoal/planners.h"

@@ -31,61 +31,68 @@ static void check_reached(const shoal_targets_t *t) {
                        shoal_value_name(t->states[0]));
 }
 
-// Finds the states to train, their gradients, still scaled, and the learning rate; false if there
-// is an error.
-static bool targets_init(shoal_targets_t *t, shoal_graph_t *graph, shoal_value_t loss, double lr,
-                         shoal_value_t lr_value, const shoal_training_t *training,
-                         shoal_value_t *out_scale) {
-  *t = (shoal_targets_t){.graph = graph};
-  if (!graph || graph->model->error) return false;
-  shoal_model_t *model = graph->model;
-  model->minimized = true;
-  shoal_arena_init(model->allocator, &t->scratch);
-  loss = shoal_nn_scale_loss(graph, loss, training, out_scale);
-  t->states = SHOAL_NEW(&t->scratch, shoal_value_t, graph->values.count);
-  t->gradients = SHOAL_NEW(&t->scratch, shoal_value_t, graph->values.count);
-  if (!t->states || !t->gradients) {
-    shoal_model_fail(graph->model, SHOAL_OOM());
-    return false;
-  }
-  const char *other = NULL, *frozen = NULL;
-  for (int32_t i = 0; i < graph->values.count; ++i) {
-    const shoal_value_info_t *value = &graph->values.items[i];
+// Finds the states to train and who trains them.
+static void find_states(shoal_targets_t *t) {
+  shoal_model_t *model = t->graph->model;
+  const char *only = t->recipe->training.only, *other = NULL, *frozen = NULL;
+  for (int32_t i = 0; i < t->graph->values.count; ++i) {
+    const shoal_value_info_t *value = &t->graph->values.items[i];
     if (value->source != SHOAL_FROM_STATE) continue;
     const shoal_state_info_t *state = &model->states.items[value->index];
     if (!state->options.trainable) continue;
-    if (training->only && !shoal_pattern_match(training->only, state->name)) {
+    if (only && !shoal_pattern_match(only, state->name)) {
       other = state->name;
       continue;
     }
-    if (shoal_model_freezes(model, state->name)) {
+    const int32_t rule = shoal_nn_rule_for(t, state->name, state->type.shape);
+    if (shoal_model_freezes(model, state->name) || rule < 0) {
       frozen = state->name;
       continue;
     }
-    t->states[t->count++] = (shoal_value_t){graph, i};
+    t->rule_of[t->count] = rule;
+    t->states[t->count++] = (shoal_value_t){t->graph, i};
   }
   if (frozen && !t->count) {
-    shoal_nn_refuse_hint(graph, "`only` in shoal_training_t says what one shoal_minimize trains",
+    shoal_nn_refuse_hint(t->graph, "`only` in shoal_training_t says what one shoal_minimize trains",
                          "minimize: all trainable states are frozen, such as '%s'", frozen);
   } else if (other && !t->count) {
-    shoal_nn_refuse(graph, "minimize: no trainable state matches '%s'; there is '%s'",
-                    training->only, other);
+    shoal_nn_refuse(t->graph, "minimize: no trainable state matches '%s'; there is '%s'", only,
+                    other);
   } else if (!t->count) {
-    shoal_nn_refuse_hint(graph, "a state is trained if its option `trainable` is set",
+    shoal_nn_refuse_hint(t->graph, "a state is trained if its option `trainable` is set",
                          "minimize: the graph reads no trainable state");
   }
+}
+
+// Finds the states to train and their gradients, still scaled; false if there is an error.
+static bool targets_init(shoal_targets_t *t, shoal_value_t loss, shoal_value_t *out_scale) {
+  shoal_graph_t *graph = t->graph;
+  shoal_model_t *model = graph->model;
+  if (model->error) return false;
+  model->minimized = true;
+  loss = shoal_nn_scale_loss(t, loss, out_scale);
+  const int64_t count = graph->values.count;
+  t->states = SHOAL_NEW(&t->scratch, shoal_value_t, count);
+  t->gradients = SHOAL_NEW(&t->scratch, shoal_value_t, count);
+  t->rule_of = SHOAL_NEW(&t->scratch, int32_t, count);
+  t->rules = SHOAL_NEW(&t->scratch, shoal_nn_rule_t, 2 * (int64_t)t->recipe->group_count + 2);
+  if (!t->states || !t->gradients || !t->rule_of || !t->rules) {
+    shoal_model_fail(model, SHOAL_OOM());
+    return false;
+  }
+  find_states(t);
+  if (!model->error) shoal_nn_check_groups(t);
   shoal_gradients(graph, loss, t->count, t->states, t->gradients);
   if (!model->error) check_reached(t);
-  t->lr = lr_value;
-  if (!lr_value.graph) {
-    shoal_state_options_t options = {.init = {SHOAL_INIT_FILL, lr, 0}};
-    t->lr = shoal_state(graph, "/lr", SHOAL_F32, SHOAL_SCALAR, &options);
-  }
   return !model->error;
 }
 
-static void targets_deinit(shoal_targets_t *t) {
-  shoal_arena_deinit(&t->scratch);
+const char *shoal_nn_own_name(shoal_targets_t *t, const char *suffix) {
+  const char *name = t->recipe->training.name;
+  name = name ? shoal_arena_printf(&t->scratch, "/%s.%s", name, suffix)
+              : shoal_arena_printf(&t->scratch, "/%s", suffix);
+  if (!name) shoal_model_fail(t->graph->model, SHOAL_OOM());
+  return name ? name : "/";
 }
 
 shoal_value_t shoal_nn_moment_of(shoal_targets_t *t, int32_t i, const char *suffix,
@@ -125,22 +132,42 @@ void shoal_nn_check_factor(shoal_graph_t *graph, const char *name, double value,
   shoal_nn_refuse(graph, "minimize: %s is %g, not in [0, %g)", name, value, below);
 }
 
-void shoal_nn_minimize(shoal_graph_t *graph, shoal_value_t loss, double lr, shoal_value_t lr_value,
-                       const shoal_training_t *training, shoal_nn_update_fn_t update,
-                       void *options) {
-  shoal_targets_t t;
+// The number of this step: the model's, or the optimizer's own.
+static shoal_value_t count_steps(shoal_targets_t *t) {
+  if (!t->recipe->training.name) return shoal_step(t->graph);
+  shoal_value_t state =
+      shoal_state(t->graph, shoal_nn_own_name(t, "step"), SHOAL_I64, SHOAL_SCALAR, NULL);
+  shoal_scope_push(t->graph, shoal_nn_own_name(t, "step"));
+  shoal_value_t next = shoal_add(t->graph, state, shoal_nn_number(t->graph, SHOAL_I64, 1));
+  shoal_scope_pop(t->graph);
+  shoal_assign(t->graph, state, next);
+  return next;
+}
+
+void shoal_nn_optimize(shoal_graph_t *graph, shoal_value_t loss, const shoal_recipe_t *recipe,
+                       const shoal_muon_t *muon, const char *file, int line) {
+  if (!graph) return;
+  shoal_targets_t t = {.graph = graph, .recipe = recipe, .muon = muon};
   shoal_value_t scale = {0};
-  shoal_nn_check_training(graph, training);
-  bool trains = targets_init(&t, graph, loss, lr, lr_value, training, &scale);
+  shoal_site_push(graph, file, line);
+  shoal_arena_init(graph->model->allocator, &t.scratch);
+  shoal_nn_check_training(graph, &recipe->training);
+  const bool trains = targets_init(&t, loss, &scale);
   shoal_kind_push(graph, SHOAL_NODE_UPDATE);
-  if (trains) t.step = shoal_step(graph);
-  if (trains) shoal_nn_treat_gradients(&t, training, scale);
+  if (trains) {
+    t.step = count_steps(&t);
+    shoal_nn_make_rates(&t);
+    shoal_nn_treat_gradients(&t, scale);
+  }
   for (t.at = 0; t.at < t.count && !graph->model->error; ++t.at) {
+    const shoal_nn_rule_t *rule = &t.rules[t.rule_of[t.at]];
     push_update_scope(&t, t.at);
-    update(&t, t.at, options);
-    shoal_nn_average(&t, training);
+    t.lr = rule->lr;
+    rule->optimizer->update(&t, t.at, &rule->numbers);
+    shoal_nn_average(&t);
     shoal_scope_pop(graph);
   }
   shoal_kind_pop(graph);
-  targets_deinit(&t);
+  shoal_arena_deinit(&t.scratch);
+  shoal_site_pop(graph);
 }

@@ -17,14 +17,12 @@ static shoal_value_t apply(shoal_graph_t *graph, const char *op, int32_t count,
   return out;
 }
 
-static shoal_value_t cast_to(shoal_graph_t *graph, shoal_value_t x, shoal_dtype_t dtype) {
+shoal_value_t shoal_nn_cast(shoal_graph_t *graph, shoal_value_t x, shoal_dtype_t dtype) {
   return shoal_value_type(x).dtype == dtype ? x : shoal_cast(graph, x, dtype);
 }
 
-static shoal_value_t number(shoal_graph_t *graph, shoal_dtype_t dtype, double value) {
-  const shoal_attr_t attrs[] = {shoal_attr_ints("shape", 0, NULL), shoal_attr_real("value", value),
-                                shoal_attr_dtype("dtype", dtype)};
-  return apply(graph, "shoal.full", 0, NULL, 3, attrs);
+shoal_value_t shoal_nn_number(shoal_graph_t *graph, shoal_dtype_t dtype, double value) {
+  return shoal_full(graph, SHOAL_SCALAR, value, dtype);
 }
 
 // A reduction over all dims.
@@ -37,7 +35,7 @@ static shoal_value_t reduce(shoal_graph_t *graph, const char *op, shoal_value_t 
 // x times a scalar of a type at least as wide, rounded once.
 static shoal_value_t times(shoal_graph_t *graph, shoal_value_t x, shoal_value_t factor) {
   const shoal_dtype_t dtype = shoal_value_type(x).dtype, wide = shoal_value_type(factor).dtype;
-  return cast_to(graph, shoal_mul(graph, cast_to(graph, x, wide), factor), dtype);
+  return shoal_nn_cast(graph, shoal_mul(graph, shoal_nn_cast(graph, x, wide), factor), dtype);
 }
 
 void shoal_nn_check_training(shoal_graph_t *graph, const shoal_training_t *training) {
@@ -51,24 +49,30 @@ void shoal_nn_check_training(shoal_graph_t *graph, const shoal_training_t *train
 
 // ---- the loss scale -----------------------------------------------------------------------------
 
-shoal_value_t shoal_nn_scale_loss(shoal_graph_t *graph, shoal_value_t loss,
-                                  const shoal_training_t *training, shoal_value_t *out_scale) {
+shoal_value_t shoal_nn_scale_loss(shoal_targets_t *t, shoal_value_t loss,
+                                  shoal_value_t *out_scale) {
+  shoal_graph_t *graph = t->graph;
+  const shoal_training_t *training = &t->recipe->training;
   *out_scale = (shoal_value_t){0};
   if (training->loss_scale == 0) return loss;
   const shoal_state_options_t options = {.init = {SHOAL_INIT_FILL, training->loss_scale, 0}};
-  *out_scale = shoal_state(graph, "/loss_scale", SHOAL_F32, SHOAL_SCALAR, &options);
-  shoal_scope_push(graph, "/loss_scale");
+  *out_scale =
+      shoal_state(graph, shoal_nn_own_name(t, "loss_scale"), SHOAL_F32, SHOAL_SCALAR, &options);
+  shoal_scope_push(graph, shoal_nn_own_name(t, "loss_scale"));
   const shoal_dtype_t dtype = shoal_value_type(loss).dtype;
-  const shoal_value_t scaled = shoal_mul(graph, loss, cast_to(graph, *out_scale, dtype));
+  const shoal_value_t scaled = shoal_mul(graph, loss, shoal_nn_cast(graph, *out_scale, dtype));
   shoal_scope_pop(graph);
   return scaled;
 }
 
 // Sets `finite`, the next scale, and a step that counts only updates that are taken.
-static void guard(shoal_targets_t *t, const shoal_training_t *training, shoal_value_t scale) {
+static void guard(shoal_targets_t *t, shoal_value_t scale) {
   shoal_graph_t *graph = t->graph;
-  const shoal_value_t good = shoal_state(graph, "/loss_scale#good", SHOAL_I64, SHOAL_SCALAR, NULL);
-  const shoal_value_t taken = shoal_state(graph, "/updates", SHOAL_I64, SHOAL_SCALAR, NULL);
+  const shoal_training_t *training = &t->recipe->training;
+  const shoal_value_t good =
+      shoal_state(graph, shoal_nn_own_name(t, "loss_scale#good"), SHOAL_I64, SHOAL_SCALAR, NULL);
+  const shoal_value_t taken =
+      shoal_state(graph, shoal_nn_own_name(t, "updates"), SHOAL_I64, SHOAL_SCALAR, NULL);
   for (int32_t i = 0; i < t->count && !graph->model->error; ++i) {
     const shoal_value_t all =
         reduce(graph, "shoal.reduce_all", shoal_is_finite(graph, t->gradients[i]));
@@ -84,7 +88,7 @@ static void guard(shoal_targets_t *t, const shoal_training_t *training, shoal_va
   shoal_node_add(graph, "shoal.loss_scale_update", 3, in, 3, attrs, 2, next);
   shoal_assign(graph, scale, next[0]);
   shoal_assign(graph, good, next[1]);
-  t->step = shoal_add(graph, taken, number(graph, SHOAL_I64, 1));
+  t->step = shoal_add(graph, taken, shoal_nn_number(graph, SHOAL_I64, 1));
   shoal_assign_if(graph, taken, t->step, t->finite);
 }
 
@@ -94,8 +98,8 @@ static void guard(shoal_targets_t *t, const shoal_training_t *training, shoal_va
 static shoal_value_t shrink(shoal_graph_t *graph, shoal_value_t norm, double limit) {
   const shoal_dtype_t dtype = shoal_value_type(norm).dtype;
   const shoal_value_t ratio =
-      shoal_div(graph, number(graph, dtype, limit), shoal_affine(graph, norm, 1, MARGIN));
-  return shoal_minimum(graph, ratio, number(graph, dtype, 1));
+      shoal_div(graph, shoal_nn_number(graph, dtype, limit), shoal_affine(graph, norm, 1, MARGIN));
+  return shoal_minimum(graph, ratio, shoal_nn_number(graph, dtype, 1));
 }
 
 // Of all gradients together: the root of the sum of squares, or the largest absolute element.
@@ -106,7 +110,7 @@ static shoal_value_t global_norm(shoal_targets_t *t, shoal_dtype_t wide, bool la
     const shoal_value_t g = t->gradients[i];
     shoal_value_t part = largest ? reduce(graph, "shoal.reduce_max", shoal_abs(graph, g))
                                  : shoal_sum_squares(graph, g);
-    part = cast_to(graph, part, wide);
+    part = shoal_nn_cast(graph, part, wide);
     if (i == 0) sum = part;
     if (i > 0) sum = largest ? shoal_maximum(graph, sum, part) : shoal_add(graph, sum, part);
   }
@@ -114,8 +118,8 @@ static shoal_value_t global_norm(shoal_targets_t *t, shoal_dtype_t wide, bool la
 }
 
 // Norms are those of gradients of the loss itself: `inverse` undoes the scale, if there is one.
-static shoal_value_t clip(shoal_targets_t *t, const shoal_training_t *training, shoal_dtype_t wide,
-                          shoal_value_t inverse) {
+static shoal_value_t clip(shoal_targets_t *t, shoal_dtype_t wide, shoal_value_t inverse) {
+  const shoal_training_t *training = &t->recipe->training;
   const double limits[] = {training->clip_norm, training->clip_max};
   shoal_value_t factor = inverse;
   for (int32_t k = 0; k < 2; ++k) {
@@ -128,20 +132,20 @@ static shoal_value_t clip(shoal_targets_t *t, const shoal_training_t *training, 
   return factor;
 }
 
-void shoal_nn_treat_gradients(shoal_targets_t *t, const shoal_training_t *training,
-                              shoal_value_t scale) {
+void shoal_nn_treat_gradients(shoal_targets_t *t, shoal_value_t scale) {
   shoal_graph_t *graph = t->graph;
   shoal_dtype_t wide = SHOAL_F32;
   for (int32_t i = 0; i < t->count; ++i) {
     if (shoal_value_type(t->gradients[i]).dtype == SHOAL_F64) wide = SHOAL_F64;
   }
   shoal_value_t inverse = {0};
-  shoal_scope_push(graph, "/update/gradients");
+  const char *name = t->recipe->training.name;
+  shoal_scope_push(graph, name ? shoal_nn_own_name(t, "gradients") : "/update/gradients");
   if (scale.graph) {
-    guard(t, training, scale);
-    inverse = shoal_reciprocal(graph, cast_to(graph, scale, wide));
+    guard(t, scale);
+    inverse = shoal_reciprocal(graph, shoal_nn_cast(graph, scale, wide));
   }
-  const shoal_value_t factor = clip(t, training, wide, inverse);
+  const shoal_value_t factor = clip(t, wide, inverse);
   for (int32_t i = 0; i < t->count && factor.graph && !graph->model->error; ++i) {
     t->gradients[i] = times(graph, t->gradients[i], factor);
   }
@@ -151,11 +155,12 @@ void shoal_nn_treat_gradients(shoal_targets_t *t, const shoal_training_t *traini
 // ---- averages -----------------------------------------------------------------------------------
 
 // The first update starts the average, later ones are mixed into it.
-void shoal_nn_average(shoal_targets_t *t, const shoal_training_t *training) {
+void shoal_nn_average(shoal_targets_t *t) {
+  const shoal_training_t *training = &t->recipe->training;
   if (training->average == 0) return;
   shoal_graph_t *graph = t->graph;
   const shoal_value_t average = shoal_nn_moment(t, t->at, "average");
-  const shoal_value_t later = shoal_greater(graph, t->step, number(graph, SHOAL_I64, 1));
+  const shoal_value_t later = shoal_greater(graph, t->step, shoal_nn_number(graph, SHOAL_I64, 1));
   const shoal_value_t decay =
       shoal_affine(graph, shoal_cast(graph, later, SHOAL_F64), training->average, 0);
   shoal_nn_put(t, average, shoal_ema_update(graph, average, t->next, decay));
