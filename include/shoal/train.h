@@ -18,6 +18,7 @@
 #ifndef SHOAL_TRAIN_H_
 #define SHOAL_TRAIN_H_
 
+#include "shoal/data.h"
 #include "shoal/session.h"
 
 #ifdef __cplusplus
@@ -100,11 +101,17 @@ typedef struct shoal_train_options {
   int64_t batch;                            // rows of a step. A ready model: what its inputs have
   shoal_parallelize_options_t parallelize;  // world, strategy, mesh, plan ...
 
-  // Data.
+  // Data: data sets, whose columns are called as the inputs of the graphs, and of which each rank
+  // reads only the rows that it needs; or a function that feeds.
+  shoal_dataset_t *data;       // shuffled by seed and epoch
+  shoal_dataset_t *eval_data;  // in order, as it is stored
+  bool in_order;               // `data` is not shuffled
   shoal_train_feed_fn_t feed;
   void *feed_self;
-  int64_t samples;       // of an epoch; 0: one epoch without end
-  int64_t eval_samples;  // of an evaluation; 0: there is none, and `build` writes no graph for it
+  int64_t samples;  // of an epoch; 0: those of `data`, or one epoch without end
+  // Of an evaluation; 0: those of `eval_data`. Without any, `build` writes no graph for it.
+  // Fewer than eval_data has are rounded down to whole batches.
+  int64_t eval_samples;
   // Where fewer samples than a batch are left of an epoch, the next one begins in the same batch;
   // or a graph for a short batch runs; or they are left out. Evaluation always ends in a short one.
   bool short_last, drop_last;
@@ -164,6 +171,12 @@ typedef struct shoal_train_report {
 // error on one rank is an error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train(const shoal_train_options_t *options,
                                                     shoal_train_report_t *out_report);
+// What the inputs of a graph ask of a data set, in the arena: names, types, shapes without the rows
+// of a batch, and of integers how many they may be. For shoal_dataset_open. Not collective.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train_columns(const shoal_graph_t *graph,
+                                                            shoal_arena_t *arena,
+                                                            int32_t *out_count,
+                                                            const shoal_column_t **out_columns);
 // Evaluates: makes the eval graphs only, sets their states from the checkpoint at `path` (NULL: the
 // folder's newest), whatever else it holds, and runs over all eval_samples. *Collective*, blocking.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_evaluate(const shoal_train_options_t *options,

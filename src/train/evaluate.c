@@ -20,7 +20,7 @@ static shoal_status_t add_batch(shoal_trainer_t *t, const shoal_train_batch_t *b
 }
 
 shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
-  const int64_t samples = t->options->eval_samples;
+  const int64_t samples = t->eval_samples;
   double sums[SHOAL_TRAIN_METRICS] = {0};
   for (int64_t cursor = 0; cursor < samples;) {
     const int64_t left = samples - cursor;

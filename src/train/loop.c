@@ -10,18 +10,13 @@
 
 // ---- batches --------------------------------------------------------------------------
 
-int64_t shoal_train_epoch_samples(const shoal_trainer_t *t) {
-  const int64_t samples = t->options->samples;
-  return t->options->drop_last ? samples / t->batch * t->batch : samples;
-}
-
 shoal_train_batch_t shoal_train_next(const shoal_trainer_t *t, int64_t cursor) {
-  const int64_t samples = shoal_train_epoch_samples(t);
   shoal_train_batch_t batch = {.phase = "train", .cursor = cursor, .rows = t->batch};
-  if (samples <= 0) return batch;
-  batch.epoch = cursor / samples;
-  const int64_t left = samples - cursor % samples;
-  if (t->options->short_last && left < batch.rows) batch.rows = left;
+  if (t->samples <= 0) return batch;
+  const int64_t left = t->samples - cursor % t->samples;
+  if (left < t->batch && t->options->drop_last) batch.cursor += left;
+  if (left < t->batch && t->options->short_last) batch.rows = left;
+  batch.epoch = batch.cursor / t->samples;
   return batch;
 }
 
@@ -36,7 +31,8 @@ shoal_status_t shoal_train_run(shoal_trainer_t *t, const shoal_train_batch_t *ba
   named.graph = shoal_train_graph_name(t, batch->phase, batch->rows);
   if (!named.graph) return shoal_train_alone(t, SHOAL_OOM());
   SHOAL_RETURN_IF_ERROR(
-      shoal_train_alone(t, options->feed(options->feed_self, t->session, &named)));
+      shoal_train_alone(t, t->source ? shoal_train_source_feed(t, &named)
+                                     : options->feed(options->feed_self, t->session, &named)));
   if (strcmp(batch->phase, "train") == 0) {
     SHOAL_RETURN_IF_ERROR(shoal_train_tell(t, SHOAL_TRAIN_BEFORE, NULL));
   }
@@ -122,7 +118,7 @@ static shoal_status_t take_step(shoal_trainer_t *t, bool *out_stops) {
   const shoal_train_batch_t batch = shoal_train_next(t, t->cursor);
   SHOAL_RETURN_IF_ERROR(shoal_train_run(t, &batch));
   ++t->step;
-  t->cursor += batch.rows;
+  t->cursor = shoal_train_next(t, batch.cursor + batch.rows).cursor;
   t->items_done += batch.rows * t->items;
   SHOAL_RETURN_IF_ERROR(shoal_train_tell(t, SHOAL_TRAIN_STEP, NULL));
   const bool signalled = shoal_session_should_stop(t->session);
@@ -143,17 +139,24 @@ static shoal_status_t take_step(shoal_trainer_t *t, bool *out_stops) {
   return saves ? shoal_train_save(t) : NULL;
 }
 
-// Steps until the end of the last epoch, or as many as were asked for.
+// Batches in so many samples of one epoch.
+static int64_t batches_of(const shoal_trainer_t *t, int64_t samples) {
+  return (samples + (t->options->drop_last ? 0 : t->batch - 1)) / t->batch;
+}
+
+// The last one: at the end of the last epoch, or as many as were asked for.
 static int64_t last_step(const shoal_trainer_t *t) {
   const shoal_train_options_t *options = t->options;
-  const int64_t samples = shoal_train_epoch_samples(t);
-  int64_t steps = options->steps > 0 ? options->steps : options->steps < 0 ? 0 : INT64_MAX;
-  if (options->epochs > 0 && samples > 0) {
-    const int64_t left = options->epochs * samples - t->cursor;
-    const int64_t by_epochs = t->step + (left > 0 ? (left + t->batch - 1) / t->batch : 0);
-    if (by_epochs < steps) steps = by_epochs;
+  const int64_t steps = options->steps > 0 ? options->steps : options->steps < 0 ? 0 : INT64_MAX;
+  if (options->epochs <= 0 || t->samples <= 0) return steps;
+  const int64_t left = options->epochs * t->samples - t->cursor;
+  int64_t more = 0;
+  if (left > 0 && (options->short_last || options->drop_last)) {
+    more = left / t->samples * batches_of(t, t->samples) + batches_of(t, left % t->samples);
+  } else if (left > 0) {
+    more = batches_of(t, left);
   }
-  return steps;
+  return steps < t->step + more ? steps : t->step + more;
 }
 
 shoal_status_t shoal_train_loop(shoal_trainer_t *t) {

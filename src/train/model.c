@@ -155,7 +155,7 @@ static shoal_status_t build(shoal_trainer_t *t, const char *phase, int64_t rows)
 }
 
 static shoal_status_t build_train(shoal_trainer_t *t) {
-  const int64_t samples = shoal_train_epoch_samples(t);
+  const int64_t samples = t->samples;
   SHOAL_RETURN_IF_ERROR(build(t, "train", t->batch));
   if (t->options->short_last && samples > 0) {
     // A checkpoint may lie where batches of this size end otherwise.
@@ -174,8 +174,8 @@ static shoal_status_t build_train(shoal_trainer_t *t) {
 }
 
 static shoal_status_t build_eval(shoal_trainer_t *t) {
-  const int64_t rest = t->options->eval_samples % t->batch;
-  if (t->options->eval_samples <= 0) return NULL;
+  const int64_t rest = t->eval_samples % t->batch;
+  if (t->eval_samples <= 0) return NULL;
   SHOAL_RETURN_IF_ERROR(build(t, "eval", t->batch));
   if (rest > 0) SHOAL_RETURN_IF_ERROR(build(t, "eval", rest));
   return list_outputs(t, "eval", &t->eval);
@@ -189,6 +189,21 @@ static int64_t rows_of(const shoal_model_t *model, const char *name) {
     if (shape->rank > 0) return shape->dims[0];
   }
   return 0;
+}
+
+static void count_samples(shoal_trainer_t *t) {
+  const shoal_train_options_t *o = t->options;
+  t->samples = o->samples;
+  t->eval_samples = o->eval_samples;
+  if (o->feed) return;
+  const int64_t held_out = o->eval_data ? shoal_dataset_count(o->eval_data) : 0;
+  t->samples = o->data ? shoal_dataset_count(o->data) : 0;
+  if (t->eval_samples <= 0 || t->eval_samples >= held_out) {
+    t->eval_samples = held_out;
+  } else {
+    const int64_t whole = t->eval_samples / t->batch * t->batch;
+    t->eval_samples = whole > 0 ? whole : t->batch < held_out ? t->batch : held_out;
+  }
 }
 
 static void count_items(shoal_trainer_t *t, const char *name) {
@@ -223,6 +238,7 @@ shoal_status_t shoal_train_model(shoal_trainer_t *t, bool train) {
     const int64_t rows = rows_of(t->model, train ? "train" : "eval");
     t->batch = rows > 0 ? rows : t->batch;
   }
+  count_samples(t);
   if (train) SHOAL_RETURN_IF_ERROR(build_train(t));
   SHOAL_RETURN_IF_ERROR(build_eval(t));
   SHOAL_RETURN_IF_ERROR(shoal_model_status(t->model));

@@ -130,8 +130,10 @@ shoal_status_t shoal_train_nan_check(shoal_trainer_t *t, double loss) {
   const bool is_nan = firsts[0] != INT64_MAX;
   if (!is_nan && isfinite(loss)) return NULL;
   const int64_t first = is_nan ? firsts[0] : firsts[1];
-  if (first == INT64_MAX) return shoal_train_not_finite(t, loss);
-  return name_value(t, graph, first / size, is_nan, (int32_t)(first % size));
+  // All ranks have the same error; none leaves before the others have it.
+  if (first == INT64_MAX) return shoal_world_agree(t->world, shoal_train_not_finite(t, loss));
+  return shoal_world_agree(t->world,
+                           name_value(t, graph, first / size, is_nan, (int32_t)(first % size)));
 }
 
 shoal_status_t shoal_train_not_finite(const shoal_trainer_t *t, double loss) {

@@ -18,13 +18,9 @@ static shoal_status_t check_data(const shoal_train_options_t *o) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "batch %lld: a batch has at least one row",
                        (long long)o->batch);
   }
-  if (!o->feed) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a feed function", "there is no data");
-  }
-  if (o->drop_last && o->samples > 0 && o->samples < o->batch) {
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take smaller batches, or keep short ones",
-                            "%lld samples do not fill a batch of %lld", (long long)o->samples,
-                            (long long)o->batch);
+  if (o->feed && (o->data || o->eval_data)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "batches come from data sets or from a function, not both");
   }
   if (o->short_last && o->drop_last) {
     return SHOAL_ERROR(INVALID_ARGUMENT,
@@ -35,11 +31,21 @@ static shoal_status_t check_data(const shoal_train_options_t *o) {
 
 static shoal_status_t check_train(const shoal_train_options_t *o) {
   SHOAL_RETURN_IF_ERROR(check_data(o));
+  const int64_t samples = o->data ? shoal_dataset_count(o->data) : o->samples;
+  if (!o->feed && !o->data) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a data set, or a function that feeds",
+                            "there is no data to train on");
+  }
+  if (o->drop_last && samples > 0 && samples < o->batch) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take smaller batches, or keep short ones",
+                            "%lld samples do not fill a batch of %lld", (long long)samples,
+                            (long long)o->batch);
+  }
   if (!o->steps && o->epochs <= 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "say how many steps or epochs",
                             "training has no end");
   }
-  if (o->epochs > 0 && o->samples <= 0) {
+  if (o->epochs > 0 && samples <= 0) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "say how many samples there are, or how many steps",
                             "epochs of data without end");
   }
@@ -64,7 +70,8 @@ static shoal_status_t make_session(shoal_trainer_t *t) {
   options.world = t->world;
   if (!options.allocator.alloc) options.allocator = t->allocator;
   SHOAL_RETURN_IF_ERROR(shoal_world_agree(t->world, shoal_train_nan_init(t, &options)));
-  return shoal_parallelize(t->model, &options, &t->session);
+  SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
+  return shoal_world_agree(t->world, shoal_train_source_open(t));
 }
 
 // All ranks stopped behind the same step and have saved it together.
@@ -121,6 +128,7 @@ static shoal_status_t init(shoal_trainer_t *t, const shoal_train_options_t *opti
   *t = (shoal_trainer_t){.options = options, .batch = options->batch};
   t->allocator = options->allocator.alloc ? options->allocator : shoal_allocator_system();
   shoal_arena_init(t->allocator, &t->arena);
+  shoal_arena_init(t->allocator, &t->scratch);
   t->world = options->parallelize.world;
   if (t->world) {
     shoal_world_retain(t->world);
@@ -132,10 +140,12 @@ static shoal_status_t init(shoal_trainer_t *t, const shoal_train_options_t *opti
 }
 
 static void deinit(shoal_trainer_t *t) {
+  shoal_train_source_close(t);
   shoal_session_free(t->session);
   shoal_train_nan_deinit(t);
   shoal_model_free(t->owned_model);
   shoal_world_release(t->world);
+  shoal_arena_deinit(&t->scratch);
   shoal_arena_deinit(&t->arena);
 }
 
@@ -153,7 +163,7 @@ shoal_status_t shoal_evaluate(const shoal_train_options_t *options, const char *
                               shoal_train_report_t *out_report) {
   shoal_trainer_t t;
   SHOAL_RETURN_IF_ERROR(check_data(options));
-  if (options->eval_samples < 1) {
+  if (options->feed ? options->eval_samples < 1 : !options->eval_data) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "there are no samples to evaluate on");
   }
   shoal_status_t status = init(&t, options);

@@ -2,6 +2,7 @@
 //
 //   train.c      checks the options, and the order of things: model, session, checkpoint, loop
 //   model.c      the graphs that are built, and what is added to watch values
+//   source.c     batches from data sets
 //   loop.c       steps, and the batches they take
 //   evaluate.c   runs of the eval graphs, and shoal_evaluate
 //   folder.c     checkpoints: what is saved, kept, and gone on from
@@ -31,6 +32,7 @@ typedef struct shoal_train_outputs {
 } shoal_train_outputs_t;
 
 typedef struct shoal_train_nan shoal_train_nan_t;
+typedef struct shoal_train_source shoal_train_source_t;
 
 // What a checkpoint says about the run that saved it.
 typedef struct shoal_train_past {
@@ -42,18 +44,19 @@ typedef struct shoal_train_past {
 typedef struct shoal_trainer {
   const shoal_train_options_t *options;
   shoal_allocator_t allocator;
-  shoal_arena_t arena;
+  shoal_arena_t arena, scratch;
   shoal_world_t *world;
   bool talks;  // this is rank 0
   shoal_model_t *model, *owned_model;
   shoal_session_t *session;
-  int64_t batch;
+  int64_t batch, samples, eval_samples;
   int64_t items;     // samples or tokens of a row
   const char *unit;  // "samples" or "tokens"
   double flops;      // of a step; 0: not asked for
   shoal_train_outputs_t train, eval;
   shoal_train_past_t past;
-  shoal_train_nan_t *nan;  // NULL: values are not looked at
+  shoal_train_source_t *source;  // NULL: the options feed
+  shoal_train_nan_t *nan;        // NULL: values are not looked at
   // What goes on:
   int64_t step, steps, cursor;
   int64_t begin_ns, line_ns, line_items, items_done;
@@ -72,11 +75,17 @@ const char *shoal_train_graph_name(shoal_trainer_t *t, const char *phase, int64_
 // Makes the model, or takes the ready one; `train` and eval graphs, or only the latter.
 SHOAL_MUST_USE shoal_status_t shoal_train_model(shoal_trainer_t *t, bool train);
 
+// ---- source.c -------------------------------------------------------------------------
+
+// Loaders for the options' data sets; nothing where a function feeds.
+SHOAL_MUST_USE shoal_status_t shoal_train_source_open(shoal_trainer_t *t);
+void shoal_train_source_close(shoal_trainer_t *t);
+SHOAL_MUST_USE shoal_status_t shoal_train_source_feed(shoal_trainer_t *t,
+                                                      const shoal_train_batch_t *batch);
+
 // ---- loop.c ---------------------------------------------------------------------------
 
-// Samples that an epoch uses; 0: it has no end.
-int64_t shoal_train_epoch_samples(const shoal_trainer_t *t);
-// The batch at a cursor, but for its graph.
+// The batch at a cursor, but for its graph; where what is left of an epoch is left out, the next.
 shoal_train_batch_t shoal_train_next(const shoal_trainer_t *t, int64_t cursor);
 // An error of this rank alone: tells the others. NULL is allowed.
 SHOAL_MUST_USE shoal_status_t shoal_train_alone(shoal_trainer_t *t, shoal_status_t status);

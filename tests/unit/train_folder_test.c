@@ -1,0 +1,191 @@
+// Folders of checkpoints: which are kept, the best one, a disk that is full while one is written.
+// links: all
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "train_support.h"
+
+// ---- which are there ------------------------------------------------------------------
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The names in a folder, in order, blanks between them.
+static void expect_names(const char *folder, const char *expected) {
+  char *names[64], text[512] = "";
+  int count = 0;
+  DIR *dir = opendir(folder);
+  assert_non_null(dir);
+  for (struct dirent *entry = readdir(dir); entry && count < 64; entry = readdir(dir)) {
+    if (entry->d_name[0] != '.') names[count++] = strdup(entry->d_name);
+  }
+  closedir(dir);
+  qsort(names, (size_t)count, sizeof names[0], by_text);
+  for (int i = 0; i < count; ++i) {
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", names[i]);
+    free(names[i]);
+  }
+  assert_string_equal(text, expected);
+}
+
+static void test_keep(void **state) {
+  (void)state;
+  char folder[32];
+  make_folder(folder);
+  run_t run =
+      make_run((shoal_train_options_t){.steps = 7, .save_every = 2, .keep = 2, .folder = folder});
+  run_on(2, &run);
+  expect_names(folder, "step-6 step-7");
+  run_t refused = make_run((shoal_train_options_t){.steps = 1, .folder = folder});
+  shoal_status_t statuses[2];
+  run_ranks(2, train_rank, &refused, statuses);
+  for (int i = 0; i < 2; ++i) {
+    assert_error(INVALID_ARGUMENT, "holds checkpoints of another run", statuses[i]);
+  }
+  expect_names(folder, "step-6 step-7");
+  run_t anew =
+      make_run((shoal_train_options_t){.steps = 1, .keep = 2, .folder = folder, .overwrite = true});
+  run_on(1, &anew);
+  expect_names(folder, "step-1");
+  assert_int_equal(anew.reports[0].start, 0);
+  remove_folder(folder);
+}
+
+// ---- the best -------------------------------------------------------------------------
+
+// The evaluations of a run by step, as the hook heard them.
+typedef struct heard {
+  double losses[MOST_STEPS + 1];
+} heard_t;
+
+static shoal_status_t hear(void *self, const shoal_train_event_t *event, bool *stop) {
+  (void)stop;
+  heard_t *heard = self;
+  if (event->kind == SHOAL_TRAIN_EVAL) heard->losses[event->step] = event->metrics[0].value;
+  return NULL;
+}
+
+static void expect_best(const char *metric, bool largest) {
+  char folder[32], path[64];
+  make_folder(folder);
+  heard_t heard = {0};
+  // A rate at which the loss goes up and down.
+  run_t run = make_run((shoal_train_options_t){.steps = 12,
+                                               .lr = 0.3,
+                                               .eval_samples = 9,
+                                               .eval_every = 1,
+                                               .keep = 1,
+                                               .best = metric,
+                                               .folder = folder,
+                                               .hook = hear});
+  run.options.hook_self = &heard;
+  run_on(1, &run);
+  int64_t best = 1;
+  for (int64_t step = 2; step <= 12; ++step) {
+    const bool better =
+        largest ? heard.losses[step] > heard.losses[best] : heard.losses[step] < heard.losses[best];
+    if (better) best = step;
+  }
+  assert_int_equal(run.reports[0].best_step, best);
+  assert_true(run.reports[0].best == heard.losses[best]);
+  expect_names(folder, "best step-12");
+  // What lies there gives that loss: evaluated from it, by a model without training.
+  snprintf(path, sizeof path, "%s/best", folder);
+  shoal_train_report_t report;
+  const shoal_train_options_t again = {
+      .build = build_small, .feed = feed_samples, .batch = 4, .seed = 3, .eval_samples = 9};
+  assert_ok(shoal_evaluate(&again, path, &report));
+  assert_true(fabs(report.metrics[0].value - heard.losses[best]) < 1e-12);
+  remove_folder(folder);
+}
+
+static void test_best(void **state) {
+  (void)state;
+  expect_best("loss", false);
+  expect_best("+loss", true);
+  shoal_train_options_t bad = {.build = build_small,
+                               .feed = feed_samples,
+                               .batch = 4,
+                               .steps = 1,
+                               .eval_samples = 4,
+                               .best = "accuracy",
+                               .folder = "/tmp/shoal_train_no_metric"};
+  assert_error(INVALID_ARGUMENT, "no metric 'accuracy'", shoal_train(&bad, NULL));
+  rmdir(bad.folder);
+}
+
+// The best of the run before counts when it is gone on with.
+static void test_best_is_remembered(void **state) {
+  (void)state;
+  char folder[32];
+  make_folder(folder);
+  run_t first = make_run((shoal_train_options_t){
+      .steps = 6, .eval_samples = 9, .eval_every = 2, .best = "loss", .folder = folder});
+  run_on(1, &first);
+  run_t worse = make_run((shoal_train_options_t){.steps = 8,
+                                                 .lr = 9,  // which spoils it
+                                                 .eval_samples = 9,
+                                                 .eval_every = 1,
+                                                 .best = "loss",
+                                                 .folder = folder,
+                                                 .resume = true});
+  run_on(2, &worse);
+  assert_int_equal(worse.reports[0].best_step, first.reports[0].best_step);
+  assert_true(worse.reports[0].best == first.reports[0].best);
+  remove_folder(folder);
+}
+
+// ---- a full disk ----------------------------------------------------------------------
+
+// Room for a few bytes of files, as a disk has that is nearly full; from step 3 on.
+static shoal_status_t fill_disk(void *self, const shoal_train_event_t *event, bool *stop) {
+  (void)self, (void)stop;
+  if (event->kind != SHOAL_TRAIN_STEP || event->step != 3) return NULL;
+  struct rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = 600;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  return NULL;
+}
+
+static void test_full_disk(void **state) {
+  (void)state;
+  char folder[32];
+  make_folder(folder);
+  signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  run_t run = make_run((shoal_train_options_t){
+      .steps = 6, .save_every = 2, .keep = 1, .folder = folder, .hook = fill_disk});
+  shoal_status_t statuses[2] = {0};
+  run_ranks(2, train_rank, &run, statuses);
+  setrlimit(RLIMIT_FSIZE, &before);
+  for (int i = 0; i < 2; ++i) {
+    assert_non_null(statuses[i]);
+    assert_non_null(strstr(shoal_status_message(statuses[i]), "step-4"));
+    shoal_status_free(statuses[i]);
+  }
+  expect_names(folder, "step-2");  // whole, as what follows shows
+  run_t after = make_run((shoal_train_options_t){.steps = 6, .folder = folder, .resume = true});
+  run_on(1, &after);
+  run_t whole = make_run((shoal_train_options_t){.steps = 6});
+  run_on(1, &whole);
+  for (int64_t step = 3; step <= 6; ++step) {
+    assert_true(fabs(after.losses[step] - whole.losses[step]) < 1e-10);
+  }
+  remove_folder(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_keep),
+      cmocka_unit_test(test_best),
+      cmocka_unit_test(test_best_is_remembered),
+      cmocka_unit_test(test_full_disk),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
