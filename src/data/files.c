@@ -2,9 +2,12 @@
 // and a signal there.
 #include "data/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,4 +67,31 @@ shoal_status_t shoal_data_file_head(const shoal_data_file_t *file, int64_t capac
                                     int64_t *out_bytes) {
   *out_bytes = shoal_min64(capacity, file->size);
   return shoal_data_file_read(file, 0, *out_bytes, out_data);
+}
+
+static int by_bytes(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+shoal_status_t shoal_data_folder(const char *path, shoal_arena_t *arena,
+                                 shoal_data_names_t *out_names) {
+  *out_names = (shoal_data_names_t){0};
+  DIR *folder = opendir(path);
+  if (!folder) return failed(path, errno);
+  bool complete = true;
+  for (struct dirent *entry; complete && (entry = readdir(folder));) {
+    if (entry->d_name[0] == '.') continue;
+    const char *name = shoal_arena_strdup(arena, entry->d_name);
+    complete = name && SHOAL_PUSH(arena, out_names, name);
+  }
+  closedir(folder);
+  if (!complete) return SHOAL_OOM();
+  if (out_names->count > 0)
+    qsort(out_names->items, (size_t)out_names->count, sizeof *out_names->items, by_bytes);
+  return NULL;
+}
+
+bool shoal_data_ends(const char *name, const char *end) {
+  const size_t length = strlen(name), of_end = strlen(end);
+  return length > of_end && strcasecmp(name + length - of_end, end) == 0;
 }

@@ -21,4 +21,10 @@ SHOAL_MUST_USE shoal_status_t shoal_data_file_read(const shoal_data_file_t *file
 SHOAL_MUST_USE shoal_status_t shoal_data_file_head(const shoal_data_file_t *file, int64_t capacity,
                                                    void *out_data, int64_t *out_bytes);
 
+// Names in a folder, sorted by their bytes; those that begin with a dot are left out.
+typedef SHOAL_VEC(const char *) shoal_data_names_t;
+SHOAL_MUST_USE shoal_status_t shoal_data_folder(const char *path, shoal_arena_t *arena,
+                                                shoal_data_names_t *out_names);
+bool shoal_data_ends(const char *name, const char *end);  // ".npy", in any case
+
 #endif  // SHOAL_DATA_FILES_H_

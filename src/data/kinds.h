@@ -16,6 +16,14 @@ const shoal_column_t *shoal_data_input(const shoal_dataset_options_t *options, c
 // Tokens of a window, as the options or the model's ids have it; 0: neither says.
 int64_t shoal_data_length(const shoal_dataset_options_t *options);
 
+// The kind's name, from what the files hold. INVALID_ARGUMENT for what is known not to be data.
+SHOAL_MUST_USE shoal_status_t shoal_data_recognise(const char *path,
+                                                   const shoal_dataset_options_t *options,
+                                                   const char **out_kind);
+
+// Does a token file begin so, with a header?
+bool shoal_data_has_token_header(const unsigned char *head, int64_t bytes);
+
 // "X.npy,Y.npy" or "a=A.npy,b=B.npy": files and their names, NULL where there are none. A file of
 // just that name is one file.
 typedef struct shoal_data_entry {
@@ -24,5 +32,9 @@ typedef struct shoal_data_entry {
 typedef SHOAL_VEC(shoal_data_entry_t) shoal_data_list_t;
 SHOAL_MUST_USE shoal_status_t shoal_data_list(const char *path, shoal_arena_t *arena,
                                               shoal_data_list_t *out_list);
+// The same; of a folder all files with that ending, named by what stands before it. NOT_FOUND where
+// it has none.
+SHOAL_MUST_USE shoal_status_t shoal_data_files(const char *path, const char *ending,
+                                               shoal_arena_t *arena, shoal_data_list_t *out_list);
 
 #endif  // SHOAL_DATA_KINDS_H_

@@ -1,4 +1,5 @@
 // shoal_dataset_open: which kind of data set files are.
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -30,10 +31,16 @@ static const kind_t *find_kind(const char *name, size_t length) {
 
 static shoal_status_t no_kind(const char *name) {
   const char *names[KINDS];
-  for (int i = 0; i < KINDS; ++i) names[i] = kinds[i].name;
+  char list[256];
+  size_t length = 0;
+  for (int i = 0; i < KINDS; ++i) {
+    names[i] = kinds[i].name;
+    if (length < sizeof list)
+      length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "one of ",
+                                 names[i]);
+  }
   shoal_hint_t hint;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          shoal_did_you_mean(name, names, KINDS, "bytes, classes, random", &hint),
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(name, names, KINDS, list, &hint),
                           "there are no data sets of kind '%s'", name);
 }
 
@@ -68,6 +75,27 @@ shoal_status_t shoal_data_list(const char *path, shoal_arena_t *arena,
   return NULL;
 }
 
+shoal_status_t shoal_data_files(const char *path, const char *ending, shoal_arena_t *arena,
+                                shoal_data_list_t *out_list) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+    return shoal_data_list(path, arena, out_list);
+  *out_list = (shoal_data_list_t){0};
+  shoal_data_names_t names;
+  SHOAL_RETURN_IF_ERROR(shoal_data_folder(path, arena, &names));
+  for (int64_t i = 0; i < names.count; ++i) {
+    const char *name = names.items[i];
+    if (!shoal_data_ends(name, ending)) continue;
+    const int length = (int)(strlen(name) - strlen(ending));
+    const shoal_data_entry_t entry = {shoal_arena_printf(arena, "%.*s", length, name),
+                                      shoal_arena_printf(arena, "%s/%s", path, name)};
+    if (!entry.name || !entry.path || !SHOAL_PUSH(arena, out_list, entry)) return SHOAL_OOM();
+  }
+  if (out_list->count > 0) return NULL;
+  return SHOAL_ERROR_HINT(NOT_FOUND, "name the files, or give the folder that they are in",
+                          "the folder '%s' has no %s files", path, ending);
+}
+
 shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_t *options,
                                   shoal_dataset_t **out_dataset) {
   *out_dataset = NULL;
@@ -84,7 +112,12 @@ shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_
   } else if (path) {
     kind = find_kind(path, strlen(path));
     if (kind && kind->has_files) kind = NULL;  // a file of that name
-    if (!kind) kind = find_kind("bytes", 5);
+    if (!kind && path[0]) {
+      const char *name;
+      SHOAL_RETURN_IF_ERROR(shoal_data_recognise(path, options, &name));
+      kind = find_kind(name, strlen(name));
+      if (!kind) return no_kind(name);
+    }
   }
   if (!kind || (kind->has_files && (!path || !path[0])))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a file or a folder", "no data was given");

@@ -1,0 +1,152 @@
+// See image.h. Resizing is bilinear, with a triangle as wide as a pixel of the result where that is
+// the larger one (as PIL does and torch's interpolate with antialias): no pixel is skipped.
+#include "data/image.h"
+
+#include <math.h>
+
+#include "base/number.h"
+#include "base/philox.h"
+#include "base/status.h"
+#include "data/kinds.h"
+
+enum { FLIP_STREAM = 32, TOP_STREAM = 33, LEFT_STREAM = 34 };
+enum { MOST_SIDE = 16384 };
+
+shoal_status_t shoal_image_plan(const shoal_dataset_options_t *options, int64_t channels,
+                                int64_t height, int64_t width, shoal_image_plan_t *out_plan) {
+  const shoal_column_t *x = shoal_data_input(options, "x");
+  if (x && x->shape.rank == 3) {  // what the model takes
+    channels = channels > 0 ? channels : x->shape.dims[0];
+    height = x->shape.dims[1];
+    width = x->shape.dims[2];
+  }
+  *out_plan = (shoal_image_plan_t){
+      .channels = channels,
+      .height = options->height > 0 ? options->height : height,
+      .width = options->width > 0 ? options->width : width,
+      .resize = options->resize,
+      .pad = options->pad,
+      .flip = options->flip,
+      .random_crop = options->random_crop || options->pad > 0,
+  };
+  const int64_t sides[] = {options->height, options->width,   options->resize,
+                           options->pad,    out_plan->height, out_plan->width};
+  for (int i = 0; i < 6; ++i)
+    if (sides[i] < 0 || sides[i] > MOST_SIDE)
+      return SHOAL_ERROR(INVALID_ARGUMENT, "images of %lld pixels a side; the most is %d",
+                         (long long)sides[i], MOST_SIDE);
+  for (int c = 0; c < 3; ++c) {
+    const double deviation = options->deviation[c] != 0 ? options->deviation[c] : 1;
+    out_plan->mean[c] = (float)options->mean[c];
+    out_plan->scale[c] = (float)(1 / deviation);
+  }
+  return NULL;
+}
+
+// ---- weights --------------------------------------------------------------------------
+
+// Of one side: result i is the sum of weights[i * taps + k] times pixel first[i] + k; outside of
+// the image, where it is padded, all weights are zero.
+typedef struct side {
+  int64_t taps;
+  int64_t *first;
+  float *weights;
+} side_t;
+
+// `count` results from `start` of a side of `size` pixels that is resized to `resized`.
+static shoal_status_t weigh(int64_t size, int64_t resized, int64_t start, int64_t count,
+                            shoal_arena_t *scratch, side_t *out) {
+  const double step = (double)size / (double)resized, reach = step > 1 ? step : 1;
+  out->taps = shoal_min64(size, (int64_t)ceil(2 * reach) + 1);
+  out->first = SHOAL_NEW(scratch, int64_t, count);
+  out->weights = SHOAL_NEW(scratch, float, count * out->taps);
+  if (!out->first || !out->weights) return SHOAL_OOM();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = start + i;
+    if (at < 0 || at >= resized) continue;
+    const double centre = ((double)at + 0.5) * step;
+    const int64_t low = shoal_max64(0, (int64_t)(centre - reach + 0.5));
+    out->first[i] = shoal_min64(low, size - out->taps);
+    float *weights = out->weights + i * out->taps;
+    double sum = 0;
+    for (int64_t k = 0; k < out->taps; ++k) {
+      const double away = fabs((double)(out->first[i] + k) + 0.5 - centre) / reach;
+      weights[k] = away < 1 ? (float)(1 - away) : 0;
+      sum += weights[k];
+    }
+    for (int64_t k = 0; k < out->taps; ++k) weights[k] = (float)(weights[k] / sum);
+  }
+  return NULL;
+}
+
+// ---- one image ------------------------------------------------------------------------
+
+// The size to resize to: the shorter side as asked, else just so that the crop fits.
+static void resized_size(const shoal_image_t *image, const shoal_image_plan_t *plan,
+                         int64_t *out_height, int64_t *out_width) {
+  const int64_t h = image->height, w = image->width;
+  *out_height = h;
+  *out_width = w;
+  if (plan->resize > 0) {
+    const int64_t shorter = shoal_min64(h, w);
+    *out_height = shoal_max64(1, h * plan->resize / shorter);
+    *out_width = shoal_max64(1, w * plan->resize / shorter);
+  } else if (h != plan->height || w != plan->width) {
+    const bool by_height = plan->height * w >= plan->width * h;  // the larger of the two factors
+    *out_height = by_height ? plan->height : shoal_max64(1, h * plan->width / w);
+    *out_width = by_height ? shoal_max64(1, w * plan->height / h) : plan->width;
+  }
+}
+
+// Where the crop begins along a side; where there is nothing to choose, in the middle.
+static int64_t crop_start(const shoal_image_plan_t *plan, const shoal_sample_t *sample,
+                          uint64_t stream, int64_t resized, int64_t wanted) {
+  const int64_t spare = resized + 2 * plan->pad - wanted;
+  if (!plan->random_crop || !sample->varied || spare <= 0) return (resized - wanted + 1) / 2;
+  const uint32_t word =
+      shoal_philox_word(sample->seed, stream, (uint64_t)sample->epoch, (uint64_t)sample->index);
+  return (int64_t)(word % (uint64_t)(spare + 1)) - plan->pad;
+}
+
+shoal_status_t shoal_image_take(const shoal_image_t *image, const shoal_image_plan_t *plan,
+                                const shoal_sample_t *sample, shoal_arena_t *scratch, float *out) {
+  int64_t height, width;
+  resized_size(image, plan, &height, &width);
+  const int64_t top = crop_start(plan, sample, TOP_STREAM, height, plan->height),
+                left = crop_start(plan, sample, LEFT_STREAM, width, plan->width);
+  const bool flip = plan->flip && sample->varied &&
+                    (shoal_philox_word(sample->seed, FLIP_STREAM, (uint64_t)sample->epoch,
+                                       (uint64_t)sample->index) &
+                     1);
+  shoal_arena_clear(scratch);
+  side_t down, along;
+  SHOAL_RETURN_IF_ERROR(weigh(image->height, height, top, plan->height, scratch, &down));
+  SHOAL_RETURN_IF_ERROR(weigh(image->width, width, left, plan->width, scratch, &along));
+  // First along the rows of the image, then down: `rows` is [image height, plan width].
+  float *rows = SHOAL_NEW(scratch, float, image->height * plan->width);
+  if (!rows) return SHOAL_OOM();
+  for (int64_t c = 0; c < plan->channels; ++c) {
+    const unsigned char *plane = image->pixels + c * image->channel_step;
+    for (int64_t y = 0; y < image->height; ++y) {
+      for (int64_t x = 0; x < plan->width; ++x) {
+        const unsigned char *from =
+            plane + y * image->row_step + along.first[x] * image->column_step;
+        float sum = 0;
+        for (int64_t k = 0; k < along.taps; ++k)
+          sum += along.weights[x * along.taps + k] * (float)from[k * image->column_step];
+        rows[y * plan->width + x] = sum;
+      }
+    }
+    for (int64_t y = 0; y < plan->height; ++y) {
+      for (int64_t x = 0; x < plan->width; ++x) {
+        float sum = 0;
+        for (int64_t k = 0; k < down.taps; ++k)
+          sum += down.weights[y * down.taps + k] * rows[(down.first[y] + k) * plan->width + x];
+        const int64_t to = flip ? plan->width - 1 - x : x;
+        out[(c * plan->height + y) * plan->width + to] =
+            (sum / 255.0f - plan->mean[c % 3]) * plan->scale[c % 3];
+      }
+    }
+  }
+  return NULL;
+}
