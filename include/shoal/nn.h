@@ -66,6 +66,10 @@ SHOAL_API shoal_value_t shoal_nn_layer_norm_with_at(shoal_graph_t *graph, const 
 // x / sqrt(mean of x^2 + 1e-5) times the state "name/gamma", over the last dim.
 SHOAL_API shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name,
                                              shoal_value_t x, const char *file, int line);
+// The same with another number in place of 1e-5; 0: 1e-5.
+SHOAL_API shoal_value_t shoal_nn_rms_norm_with_at(shoal_graph_t *graph, const char *name,
+                                                  shoal_value_t x, double eps, const char *file,
+                                                  int line);
 // Norms of x [N, C, ...] with states "name/gamma" and "name/beta" [C]. Options may be NULL.
 typedef struct shoal_nn_norm_options {
   double eps;       // added to the variance; 0: 1e-5
@@ -139,6 +143,15 @@ typedef struct shoal_nn_attention_options {
   double dropout;      // probability that a weight of the softmax is dropped
   shoal_value_t bias;  // added to the scores, [B or 1, heads or 1, T or 1, T or 1]; zero: none
   shoal_value_t mask;  // bools of such a shape, true where a position is seen; zero: none
+  int64_t head_size;   // elements of a head, whatever C is: "name/proj/weight" is [heads of it, C],
+                       // and so on; 0: C / heads
+  double scale;        // factor of the scores; 0: 1 / sqrt(head_size)
+  // Self-attention that remembers keys and values of so many positions in the states "name/cache_k"
+  // and "name/cache_v" [B, key_heads, cache, head_size], which are not saved. Without `positions`
+  // they become those of x, from the first one on. With them (i32 or i64 [B]) x is one token of
+  // each row [B, 1, C] that stands there, and sees what is remembered up to itself. 0: none.
+  int64_t cache;
+  shoal_value_t positions;
 } shoal_nn_attention_options_t;
 SHOAL_API shoal_value_t shoal_nn_self_attention_with_at(shoal_graph_t *graph, const char *name,
                                                         shoal_value_t x, int64_t heads,
@@ -168,6 +181,8 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
 #define shoal_nn_layer_norm_with(graph, name, x, ...) \
   shoal_nn_layer_norm_with_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_rms_norm(graph, name, x) shoal_nn_rms_norm_at(graph, name, x, SHOAL_HERE)
+#define shoal_nn_rms_norm_with(graph, name, x, eps) \
+  shoal_nn_rms_norm_with_at(graph, name, x, eps, SHOAL_HERE)
 #define shoal_nn_batch_norm(graph, name, x, ...) \
   shoal_nn_batch_norm_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_group_norm(graph, name, x, groups, ...) \

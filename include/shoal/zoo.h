@@ -10,10 +10,20 @@
 //   shoal_zoo_add(zoo, model);  // the graphs "train" and "eval"
 //
 // What graphs take and give:
-//   language models   ids i32 [rows, context], labels i32 [rows, context] (-100: not counted)
+//   language models   ids i32 [rows, context], labels i32 [rows, context]
+//                     (the token behind each; -100 costs nothing)
 //   classifiers       x [rows, ..], y i32 [rows]
 //   phase "train"     output loss, a scalar; states are updated
 //   phase "eval"      outputs loss and logits; no state changes
+//
+// Decoders (gpt2, llama, moe) have two more, for generation. Both keep keys and values of every
+// block in the states "block<i>/attn/cache_k" and "cache_v" [rows, key heads, context, head], which
+// are not saved; rows is the same in both.
+//   phase "prefill"   ids i32 [rows, tokens], lengths i32 [rows]: the tokens that count in each row,
+//                     1 or more, padded with any ids. Output logits [rows, vocabulary] behind the
+//                     last of them. The cache has positions 0 to tokens - 1
+//   phase "decode"    ids i32 [rows, 1], positions i32 [rows]: where each stands, from 0 on. Output
+//                     logits [rows, vocabulary] behind it. The cache gets that position
 //
 // All functions are *Not collective* and do not block.
 #ifndef SHOAL_ZOO_H_
@@ -57,6 +67,9 @@ SHOAL_API void shoal_zoo_free(shoal_zoo_t *zoo);  // NULL is allowed
 // is wrong is an error of the model (shoal_model_status), as in every builder.
 SHOAL_API void shoal_zoo_build(const shoal_zoo_t *zoo, shoal_graph_t *graph, const char *phase,
                                int64_t rows);
+// The same for rows of so many tokens (0: the setting `context`), of models that have a context.
+SHOAL_API void shoal_zoo_build_tokens(const shoal_zoo_t *zoo, shoal_graph_t *graph,
+                                      const char *phase, int64_t rows, int64_t tokens);
 // Builds the graphs "train" and "eval" of `batch` rows.
 SHOAL_API void shoal_zoo_add(const shoal_zoo_t *zoo, shoal_model_t *model);
 
@@ -109,6 +122,7 @@ typedef struct shoal_zoo_job {
   shoal_dtype_t dtype;   // of activations
   shoal_zoo_phase_t phase;
   int64_t rows;
+  int64_t tokens;  // of a row; 0: the context
 } shoal_zoo_job_t;
 
 typedef struct shoal_zoo_map shoal_zoo_map_t;  // a list of names that is being written

@@ -8,6 +8,7 @@
 typedef struct source {
   int64_t heads, keys, width;  // heads of queries; of keys and values; elements of one, D
   bool own;                    // keys and values are made of x
+  shoal_value_t at;            // positions [B, 1] of a token that sees a cache; zero: none
   const shoal_nn_attention_options_t *options;
 } source_t;
 
@@ -23,17 +24,52 @@ static shoal_value_t heads_of(shoal_graph_t *graph, const char *name, shoal_valu
   const shoal_shape_t split = SHOAL_SHAPE(d[0], d[1], heads, s->width);
   x = shoal_transpose(graph, shoal_reshape(graph, x, split), SHOAL_SHAPE(0, 2, 1, 3));
   if (s->options->rotary && name[0] != 'v') {
-    x = shoal_rotary_with(graph, x, &(shoal_rotary_options_t){.base = s->options->rotary_base});
+    shoal_rotary_options_t with = {.base = s->options->rotary_base};
+    if (s->at.graph) with.positions = s->at;
+    x = shoal_rotary_with(graph, x, &with);
   }
   shoal_scope_pop(graph);
   return x;
+}
+
+// What a token that stands at s->at sees of a cache of S positions: bools [B, 1, 1, S].
+static shoal_value_t seen(shoal_graph_t *graph, const source_t *s, int64_t S) {
+  const shoal_type_t type = shoal_value_type(s->at);
+  shoal_value_t at = shoal_reshape(graph, s->at, SHOAL_SHAPE(type.shape.dims[0], 1, 1, 1));
+  shoal_value_t keys = shoal_iota(graph, SHOAL_SHAPE(1, 1, 1, S), 3, type.dtype);
+  shoal_value_t mask = shoal_greater_equal(graph, at, keys);
+  if (s->options->window <= 0) return mask;
+  const double before = (double)(s->options->window - 1);
+  shoal_value_t width = shoal_full(graph, SHOAL_SHAPE(1, 1, 1, 1), before, type.dtype);
+  shoal_value_t first = shoal_sub(graph, at, width);
+  return shoal_logical_and(graph, mask, shoal_greater_equal(graph, keys, first));
+}
+
+// Writes keys or values x [B, H, T, D] to the state "name" [B, H, S, D] and gives what is to be
+// seen: x itself, or with a position the whole state.
+static shoal_value_t remember(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                              const source_t *s) {
+  const shoal_type_t type = shoal_value_type(x);
+  const int64_t *d = type.shape.dims;
+  const shoal_shape_t whole = SHOAL_SHAPE(d[0], d[1], s->options->cache, d[3]);
+  const shoal_state_options_t cache = {.not_saved = true};
+  shoal_value_t state = shoal_state(graph, name, type.dtype, whole, &cache);
+  if (!s->at.graph) {
+    const bool all = d[2] == s->options->cache;
+    shoal_assign(graph, state, all ? x : shoal_pad(graph, x, SHOAL_SHAPE(0, 0, 0, 0), whole));
+    return x;
+  }
+  shoal_value_t at = shoal_reshape(graph, s->at, SHOAL_SHAPE(d[0], 1, 1, 1));
+  shoal_value_t y = shoal_put_along(graph, state, shoal_broadcast_to(graph, at, type.shape), x, 2);
+  shoal_assign(graph, state, y);
+  return y;
 }
 
 static shoal_value_t attend(shoal_graph_t *graph, shoal_value_t q, shoal_value_t k, shoal_value_t v,
                             const source_t *s) {
   const shoal_nn_attention_options_t *o = s->options;
   shoal_attention_options_t with = {
-      .window = o->window, .groups = s->heads / s->keys, .p = o->dropout};
+      .window = o->window, .groups = s->heads / s->keys, .p = o->dropout, .scale = o->scale};
   if (o->bias.graph) with.bias = o->bias;
   if (o->mask.graph) with.mask = o->mask;
   if (o->dropout > 0) {
@@ -41,16 +77,18 @@ static shoal_value_t attend(shoal_graph_t *graph, shoal_value_t q, shoal_value_t
     with.step = shoal_step(graph);
   }
   shoal_value_t y;
-  shoal_attention_with(graph, q, k, v, !o->sees_ahead && s->own, &with, &y, NULL);
+  if (s->at.graph) with.mask = seen(graph, s, shoal_value_type(k).shape.dims[2]);
+  const bool causal = !o->sees_ahead && s->own && !s->at.graph;
+  shoal_attention_with(graph, q, k, v, causal, &with, &y, NULL);
   return y;
 }
 
 // Refuses sizes that do not fit.
-static bool fits(shoal_graph_t *graph, shoal_value_t x, int64_t heads, int64_t keys,
+static bool fits(shoal_graph_t *graph, shoal_value_t x, int64_t heads, int64_t keys, bool sized,
                  shoal_value_t memory) {
   const shoal_shape_t shape = shoal_value_type(x).shape;
   if (!shoal_value_ok(x)) return false;
-  if (shape.rank != 3 || heads < 1 || shape.dims[2] % heads != 0) {
+  if (shape.rank != 3 || heads < 1 || (!sized && shape.dims[2] % heads != 0)) {
     char text[128];
     shoal_shape_format(&shape, text, sizeof text);
     shoal_nn_refuse(graph,
@@ -76,6 +114,23 @@ static bool fits(shoal_graph_t *graph, shoal_value_t x, int64_t heads, int64_t k
   return true;
 }
 
+// Refuses a cache that x does not fit in.
+static bool fits_cache(shoal_graph_t *graph, shoal_value_t x, shoal_value_t memory,
+                       const shoal_nn_attention_options_t *options) {
+  const int64_t T = shoal_value_type(x).shape.dims[1];
+  if (options->cache <= 0) return true;
+  if (memory.graph || options->sees_ahead) {
+    shoal_nn_refuse(graph, "attention: only causal self-attention has a cache");
+  } else if (options->positions.graph ? T != 1 : T > options->cache) {
+    shoal_nn_refuse(graph,
+                    "attention: x has %lld tokens: with positions it is one, else at most %lld",
+                    (long long)T, (long long)options->cache);
+  } else {
+    return true;
+  }
+  return false;
+}
+
 shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
                               shoal_value_t memory, int64_t heads,
                               const shoal_nn_attention_options_t *options, shoal_init_t qkv_init,
@@ -85,25 +140,33 @@ shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_valu
   shoal_scope_push(graph, name);
   const int64_t keys = shoal_nn_size(options->key_heads, heads);
   shoal_value_t y = {NULL, -1};
-  if (fits(graph, x, heads, keys, memory)) {
+  if (fits(graph, x, heads, keys, options->head_size > 0, memory) &&
+      fits_cache(graph, x, memory, options)) {
     const shoal_shape_t shape = shoal_value_type(x).shape;
-    const int64_t C = shape.dims[2], D = C / heads;
+    const int64_t C = shape.dims[2], D = shoal_nn_size(options->head_size, C / heads);
     const bool own = memory.graph == NULL, bare = options->no_bias;
-    const source_t s = {heads, keys, D, own, options};
+    source_t s = {heads, keys, D, own, .options = options};
+    if (options->cache > 0 && options->positions.graph)
+      s.at = shoal_reshape(graph, options->positions, SHOAL_SHAPE(shape.dims[0], 1));
     shoal_value_t queries, others;
     int64_t from = 0;  // where keys begin
     if (own) {
-      queries = others = shoal_nn_project(graph, "qkv", x, C + 2 * keys * D, qkv_init, bare);
-      from = C;
+      const int64_t all = (heads + 2 * keys) * D;
+      queries = others = shoal_nn_project(graph, "qkv", x, all, qkv_init, bare);
+      from = heads * D;
     } else {
-      queries = shoal_nn_project(graph, "q", x, C, qkv_init, bare);
+      queries = shoal_nn_project(graph, "q", x, heads * D, qkv_init, bare);
       others = shoal_nn_project(graph, "kv", memory, 2 * keys * D, qkv_init, bare);
     }
     const shoal_value_t q = heads_of(graph, "q", queries, 0, heads, &s);
-    const shoal_value_t k = heads_of(graph, "k", others, from, keys, &s);
-    const shoal_value_t v = heads_of(graph, "v", others, from + keys * D, keys, &s);
-    y = attend(graph, q, k, v, &s);
-    y = shoal_reshape(graph, shoal_transpose(graph, y, SHOAL_SHAPE(0, 2, 1, 3)), shape);
+    shoal_value_t k = heads_of(graph, "k", others, from, keys, &s);
+    shoal_value_t v = heads_of(graph, "v", others, from + keys * D, keys, &s);
+    if (options->cache > 0) {
+      k = remember(graph, "cache_k", k, &s);
+      v = remember(graph, "cache_v", v, &s);
+    }
+    y = shoal_transpose(graph, attend(graph, q, k, v, &s), SHOAL_SHAPE(0, 2, 1, 3));
+    y = shoal_reshape(graph, y, SHOAL_SHAPE(shape.dims[0], shape.dims[1], heads * D));
     y = shoal_nn_project(graph, "proj", y, C, proj_init, bare);
   }
   shoal_scope_pop(graph);

@@ -44,15 +44,20 @@ shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name, sho
   return shoal_nn_layer_norm_with_at(graph, name, x, NULL, file, line);
 }
 
-shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                   const char *file, int line) {
+shoal_value_t shoal_nn_rms_norm_with_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                        double eps, const char *file, int line) {
   shoal_nn_enter(graph, name, file, line);
   shoal_value_t gamma = shoal_nn_parameter(graph, "gamma", shoal_value_type(x).dtype,
                                            SHOAL_SHAPE(dim_of(x, -1)), filled(1));
   shoal_value_t y;
-  shoal_rms_norm_with(graph, x, &(shoal_rms_norm_options_t){.gamma = gamma}, &y, NULL);
+  shoal_rms_norm_with(graph, x, &(shoal_rms_norm_options_t){.gamma = gamma, .eps = eps}, &y, NULL);
   shoal_nn_leave(graph);
   return y;
+}
+
+shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                   const char *file, int line) {
+  return shoal_nn_rms_norm_with_at(graph, name, x, 0, file, line);
 }
 
 // [C] -> [C, 1, ..], which broadcasts to x [N, C, ..].

@@ -23,6 +23,32 @@ struct shoal_zoo {
 void shoal_zoo_end(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
                    shoal_value_t logits);
 
+// ---- decoders (text.c) --------------------------------------------------------------------------
+
+typedef struct shoal_zoo_text {
+  int64_t context, tokens;  // positions there are; of a row in this graph, T
+  shoal_value_t ids;        // [B, T]
+  shoal_value_t labels;     // [B, T], in training and evaluation
+  shoal_value_t lengths;    // [B], in prefill
+  shoal_value_t positions;  // [B], in decode
+} shoal_zoo_text_t;
+
+// The inputs of a decoder with so many positions.
+shoal_zoo_text_t shoal_zoo_text(shoal_graph_t *graph, const shoal_zoo_job_t *job, int64_t context);
+// Lets attention keep keys and values, in the phases that do.
+void shoal_zoo_remember(const shoal_zoo_job_t *job, const shoal_zoo_text_t *text,
+                        shoal_nn_attention_options_t *options);
+// What the head looks at, of x [B, T, C]: in prefill the last token of each row [B, 1, C].
+shoal_value_t shoal_zoo_last(shoal_graph_t *graph, const shoal_zoo_job_t *job,
+                             const shoal_zoo_text_t *text, shoal_value_t x);
+// Ends the graph with logits [B, T, V]; to the loss is added `more`, unless it is zero.
+void shoal_zoo_text_end(shoal_graph_t *graph, const shoal_zoo_job_t *job,
+                        const shoal_zoo_text_t *text, shoal_value_t logits, shoal_value_t more);
+
+enum { SHOAL_ZOO_DECODER = (1 << SHOAL_ZOO_PHASE_COUNT) - 1 };  // phases of a decoder
+
+// ---- blocks -------------------------------------------------------------------------------------
+
 // Opens the scope "name<number>".
 void shoal_zoo_scope(shoal_graph_t *graph, const char *name, int64_t number);
 

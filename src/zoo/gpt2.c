@@ -45,10 +45,15 @@ static const shoal_zoo_preset_t PRESETS[] = {
 
 static const shoal_init_t NORMAL = {SHOAL_INIT_NORMAL, 0, 0.02};
 
-static shoal_value_t block(shoal_graph_t *g, const settings_t *s, shoal_value_t x, double p) {
+static shoal_value_t block(shoal_graph_t *g, const shoal_zoo_job_t *job,
+                           const shoal_zoo_text_t *text, shoal_value_t x) {
+  const settings_t *s = job->settings;
+  const double p = job->phase == SHOAL_ZOO_TRAIN ? s->dropout : 0;
   const shoal_init_t residual = {SHOAL_INIT_NORMAL, 0, 0.02 / sqrt(2 * (double)s->layers)};
+  shoal_nn_attention_options_t attention = {0};
+  shoal_zoo_remember(job, text, &attention);
   shoal_value_t y = shoal_nn_layer_norm(g, "ln_1", x);
-  y = shoal_nn_attend(g, "attn", y, shoal_none(), s->heads, NULL, NORMAL, residual);
+  y = shoal_nn_attend(g, "attn", y, shoal_none(), s->heads, &attention, NORMAL, residual);
   x = shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p));
   y = shoal_nn_layer_norm(g, "ln_2", x);
   shoal_scope_push(g, "mlp");
@@ -59,27 +64,37 @@ static shoal_value_t block(shoal_graph_t *g, const settings_t *s, shoal_value_t 
   return shoal_add(g, x, shoal_nn_dropout(g, "mlp_drop", y, p));
 }
 
-static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
+// Adds what is learned of positions: all of the table, or its rows for tokens that say where they
+// stand.
+static shoal_value_t add_positions(shoal_graph_t *g, const shoal_zoo_job_t *job,
+                                   const shoal_zoo_text_t *text, shoal_value_t x) {
   const settings_t *s = job->settings;
-  const double p = job->phase == SHOAL_ZOO_TRAIN ? s->dropout : 0;
-  const int64_t positions = shoal_nn_size(s->positions, s->context);
-  shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(job->rows, s->context));
-  shoal_value_t labels = shoal_input(g, "labels", SHOAL_I32, SHOAL_SHAPE(job->rows, s->context));
-  shoal_value_t x = shoal_nn_embedding(g, "wte", ids, s->vocabulary, s->width, job->dtype);
-  shoal_scope_push(g, "wpe");  // where every position is there, the table itself is the embedding
+  const int64_t rows = shoal_nn_size(s->positions, s->context);
+  shoal_scope_push(g, "wpe");
   shoal_value_t table =
-      shoal_nn_parameter(g, "table", job->dtype, SHOAL_SHAPE(positions, s->width), NORMAL);
-  if (positions != s->context)
-    table = shoal_slice(g, table, SHOAL_SHAPE(0, 0), SHOAL_SHAPE(s->context, s->width));
+      shoal_nn_parameter(g, "table", job->dtype, SHOAL_SHAPE(rows, s->width), NORMAL);
+  if (job->phase == SHOAL_ZOO_DECODE) {
+    table = shoal_embedding(g, table, shoal_reshape(g, text->positions, SHOAL_SHAPE(job->rows, 1)));
+  } else if (rows != text->tokens) {
+    table = shoal_slice(g, table, SHOAL_SHAPE(0, 0), SHOAL_SHAPE(text->tokens, s->width));
+  }
   x = shoal_add(g, x, table);
   shoal_scope_pop(g);
-  x = shoal_nn_dropout(g, "drop", x, p);
+  return x;
+}
+
+static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
+  const settings_t *s = job->settings;
+  const shoal_zoo_text_t text = shoal_zoo_text(g, job, s->context);
+  shoal_value_t x = shoal_nn_embedding(g, "wte", text.ids, s->vocabulary, s->width, job->dtype);
+  x = add_positions(g, job, &text, x);
+  if (job->phase == SHOAL_ZOO_TRAIN) x = shoal_nn_dropout(g, "drop", x, s->dropout);
   for (int64_t i = 0; i < s->layers; ++i) {
     shoal_zoo_scope(g, "block", i);
-    x = block(g, s, x, p);
+    x = block(g, job, &text, x);
     shoal_scope_pop(g);
   }
-  x = shoal_nn_layer_norm(g, "ln_f", x);
+  x = shoal_nn_layer_norm(g, "ln_f", shoal_zoo_last(g, job, &text, x));
   shoal_value_t logits;
   if (s->tied) {
     shoal_scope_push(g, "head");
@@ -90,7 +105,7 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   } else {
     logits = shoal_nn_project(g, "head", x, s->vocabulary, NORMAL, true);
   }
-  shoal_zoo_end(g, job, shoal_nn_cross_entropy(g, logits, labels), logits);
+  shoal_zoo_text_end(g, job, &text, logits, shoal_none());
 }
 
 static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"}, {"positions", "n_positions"},
@@ -129,6 +144,7 @@ const shoal_zoo_family_t shoal_zoo_family_gpt2 = {
     SHOAL_ZOO_SETTINGS(SETTINGS),
     SHOAL_ZOO_PRESETS(PRESETS),
     .rows = 8,
+    .phases = SHOAL_ZOO_DECODER,
     .build = build,
     .model_type = "gpt2",
     SHOAL_ZOO_KEYS(KEYS),

@@ -278,6 +278,11 @@ bool shoal_zoo_has(const shoal_zoo_t *zoo, const char *phase) {
 
 void shoal_zoo_build(const shoal_zoo_t *zoo, shoal_graph_t *graph, const char *phase,
                      int64_t rows) {
+  shoal_zoo_build_tokens(zoo, graph, phase, rows, 0);
+}
+
+void shoal_zoo_build_tokens(const shoal_zoo_t *zoo, shoal_graph_t *graph, const char *phase,
+                            int64_t rows, int64_t tokens) {
   int at = 0;
   if (!graph) return;
   while (at < SHOAL_ZOO_PHASE_COUNT && strcmp(PHASES[at], phase) != 0) ++at;
@@ -290,7 +295,8 @@ void shoal_zoo_build(const shoal_zoo_t *zoo, shoal_graph_t *graph, const char *p
                                .settings = zoo->settings,
                                .dtype = zoo->dtype,
                                .phase = (shoal_zoo_phase_t)at,
-                               .rows = rows ? rows : zoo->batch};
+                               .rows = rows ? rows : zoo->batch,
+                               .tokens = tokens};
   zoo->family->build(graph, &job);
 }
 
