@@ -105,12 +105,13 @@ static shoal_status_t join_settings(const cli_model_options_t *o, shoal_arena_t 
 }
 
 shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
-                              shoal_zoo_t **out_zoo) {
+                              const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo) {
   *out_zoo = NULL;
   shoal_arena_t *arena;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  shoal_zoo_options_t zoo = {
-      .yaml_name = options->config, .lr = options->lr, .eps = options->eps, .sgd = options->sgd};
+  const shoal_recipe_t plain = {
+      .optimizer = options->sgd ? "sgd" : "adamw", .lr = options->lr, .eps = options->eps};
+  shoal_zoo_options_t zoo = {.yaml_name = options->config, .recipe = recipe ? recipe : &plain};
   int64_t size = 0;
   shoal_status_t status = join_settings(options, arena, &zoo.settings);
   if (!status && options->config)
@@ -123,7 +124,7 @@ shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *optio
 shoal_status_t cli_model_dtype(const char *name, const cli_model_options_t *options,
                                const char **out_dtype) {
   shoal_zoo_t *zoo;
-  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, &zoo));
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
   *out_dtype = shoal_zoo_setting(zoo, "dtype", NULL);
   shoal_zoo_free(zoo);
   return NULL;
@@ -133,7 +134,7 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
                                 shoal_allocator_t allocator, shoal_model_t **out_model) {
   *out_model = NULL;
   shoal_zoo_t *zoo;
-  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, &zoo));
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
   shoal_model_options_t model_options = {.allocator = allocator,
                                          .seed = (uint64_t)options->model_seed};
   shoal_status_t status = shoal_model_create(&model_options, out_model);

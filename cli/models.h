@@ -50,8 +50,9 @@ SHOAL_MUST_USE shoal_status_t cli_model_table(const shoal_option_t *table, int64
                                               shoal_arena_t *arena, void *options,
                                               const shoal_option_t **out_table, int64_t *out_count);
 // The model of that name with its settings; NOT_FOUND suggests the nearest. The caller frees it.
+// The recipe may be NULL: AdamW or SGD, with lr and eps of the options.
 SHOAL_MUST_USE shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
-                                             shoal_zoo_t **out_zoo);
+                                             const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo);
 // The type it computes in, wherever that was said.
 SHOAL_MUST_USE shoal_status_t cli_model_dtype(const char *name, const cli_model_options_t *options,
                                               const char **out_dtype);

@@ -19,8 +19,8 @@
 // Decoders (gpt2, llama, moe) have two more, for generation. Both keep keys and values of every
 // block in the states "block<i>/attn/cache_k" and "cache_v" [rows, key heads, context, head], which
 // are not saved; rows is the same in both.
-//   phase "prefill"   ids i32 [rows, tokens], lengths i32 [rows]: the tokens that count in each row,
-//                     1 or more, padded with any ids. Output logits [rows, vocabulary] behind the
+//   phase "prefill"   ids i32 [rows, tokens], lengths i32 [rows]: the tokens that count in each,
+//                     1 or more; any ids behind them. Output logits [rows, vocabulary] behind the
 //                     last of them. The cache has positions 0 to tokens - 1
 //   phase "decode"    ids i32 [rows, 1], positions i32 [rows]: where each stands, from 0 on. Output
 //                     logits [rows, vocabulary] behind it. The cache gets that position
@@ -48,9 +48,9 @@ typedef struct shoal_zoo_options {
   // The same as lines NAME: VALUE, the text of a YAML file; `settings` go before it. NULL: none.
   const char *yaml;
   const char *yaml_name;  // of that file, for messages
-  // How it is trained.
-  double lr, eps;               // zeros: the optimizer's
-  bool sgd;                     // SGD instead of AdamW
+  // How it is trained; NULL: AdamW. Copied, but not the texts and groups in it, which outlive the
+  // zoo.
+  const shoal_recipe_t *recipe;
   shoal_allocator_t allocator;  // zero: the system's
 } shoal_zoo_options_t;
 

@@ -46,7 +46,6 @@ void shoal_zoo_cnn(shoal_model_t *model, const shoal_cnn_options_t *options) {
                            .settings = &s,
                            .batch = shoal_nn_size(o.batch, 4),
                            .dtype = o.dtype,
-                           .lr = o.lr,
-                           .eps = o.eps};
+                           .recipe = {.lr = o.lr, .eps = o.eps}};
   shoal_zoo_add(&zoo, model);
 }

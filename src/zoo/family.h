@@ -14,8 +14,7 @@ struct shoal_zoo {
   void *settings;
   int64_t batch;
   shoal_dtype_t dtype;
-  double lr, eps;
-  bool sgd;
+  shoal_recipe_t recipe;
 };
 
 // Ends a graph: in training the updates that lower the loss, else the output "logits" (none if it

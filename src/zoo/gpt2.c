@@ -163,7 +163,6 @@ void shoal_zoo_gpt(shoal_model_t *model, const shoal_gpt_options_t *options) {
                            .settings = &s,
                            .batch = shoal_nn_size(o.batch, 8),
                            .dtype = o.dtype,
-                           .lr = o.lr,
-                           .eps = o.eps};
+                           .recipe = {.lr = o.lr, .eps = o.eps}};
   shoal_zoo_add(&zoo, model);
 }

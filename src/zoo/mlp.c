@@ -49,12 +49,11 @@ void shoal_zoo_mlp(shoal_model_t *model, const shoal_mlp_options_t *options) {
                   .classes = shoal_nn_size(o.classes, 10),
                   .layers = shoal_nn_size(o.layers, 2),
                   .dropout = o.dropout};
-  const shoal_zoo_t zoo = {.family = &shoal_zoo_family_mlp,
-                           .settings = &s,
-                           .batch = shoal_nn_size(o.batch, 64),
-                           .dtype = o.dtype,
-                           .lr = o.lr,
-                           .eps = o.eps,
-                           .sgd = o.sgd};
+  const shoal_zoo_t zoo = {
+      .family = &shoal_zoo_family_mlp,
+      .settings = &s,
+      .batch = shoal_nn_size(o.batch, 64),
+      .dtype = o.dtype,
+      .recipe = {.optimizer = o.sgd ? "sgd" : "adamw", .lr = o.lr, .eps = o.eps}};
   shoal_zoo_add(&zoo, model);
 }

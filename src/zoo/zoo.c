@@ -210,11 +210,8 @@ shoal_status_t shoal_zoo_create(const char *name, const shoal_zoo_options_t *opt
     shoal_arena_deinit(&arena);
     return SHOAL_OOM();
   }
-  *zoo = (shoal_zoo_t){.arena = arena,
-                       .family = family,
-                       .lr = options->lr,
-                       .eps = options->eps,
-                       .sgd = options->sgd};
+  *zoo = (shoal_zoo_t){.arena = arena, .family = family};
+  if (options->recipe) zoo->recipe = *options->recipe;
   shoal_status_t status = read_settings(zoo, preset, options);
   if (status)
     shoal_zoo_free(zoo);
@@ -307,13 +304,10 @@ void shoal_zoo_add(const shoal_zoo_t *zoo, shoal_model_t *model) {
 
 void shoal_zoo_end(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
                    shoal_value_t logits) {
-  const shoal_zoo_t *zoo = job->zoo;
-  if (job->phase != SHOAL_ZOO_TRAIN) {
-    if (logits.graph) shoal_output(graph, "logits", logits);
-  } else if (zoo->sgd) {
-    shoal_minimize_sgd(graph, loss, &(shoal_sgd_t){.lr = zoo->lr});
-  } else {
-    shoal_minimize(graph, loss, &(shoal_adamw_t){.lr = zoo->lr, .eps = zoo->eps});
+  if (job->phase == SHOAL_ZOO_TRAIN) {
+    shoal_optimize(graph, loss, &job->zoo->recipe);
+  } else if (logits.graph) {
+    shoal_output(graph, "logits", logits);
   }
   shoal_output(graph, "loss", loss);
 }
