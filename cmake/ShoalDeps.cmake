@@ -1,4 +1,5 @@
-# The system's libraries, as the interface target shoal_deps: jansson, libyaml, threads, m, dl.
+# The system's libraries, as the interface target shoal_deps: jansson, libyaml, threads, m, dl; libpng and
+# libjpeg where they are found.
 # A bare machine gets them from a bundle (SHOAL_DEPS_DIR); nothing is ever copied into the tree.
 find_package(Threads REQUIRED)
 add_library(shoal_deps INTERFACE)
@@ -23,3 +24,16 @@ foreach(dep "JANSSON jansson.h jansson" "YAML yaml.h yaml")
   target_link_libraries(shoal_deps INTERFACE ${${name}_LIBRARY})
 endforeach()
 shoal_find(CMOCKA cmocka.h cmocka)
+
+# Optional: folders of images. Without one, opening a file of that kind says UNAVAILABLE.
+foreach(dep "PNG png.h png" "JPEG jpeglib.h jpeg")
+  separate_arguments(dep)
+  shoal_find(${dep})
+  list(GET dep 0 name)
+  if(${name}_INCLUDE AND ${name}_LIBRARY)
+    string(TOLOWER ${name} file)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/${file}.c PROPERTIES COMPILE_DEFINITIONS SHOAL_HAS_${name})
+    target_include_directories(shoal_deps SYSTEM INTERFACE ${${name}_INCLUDE})
+    target_link_libraries(shoal_deps INTERFACE ${${name}_LIBRARY})
+  endif()
+endforeach()

@@ -24,6 +24,8 @@ SHOAL_MUST_USE shoal_status_t shoal_data_recognise(const char *path,
 // Does a token file begin so, with a header?
 bool shoal_data_has_token_header(const unsigned char *head, int64_t bytes);
 
+bool shoal_data_is_image(const char *name);  // .png, .jpg or .jpeg
+
 // "X.npy,Y.npy" or "a=A.npy,b=B.npy": files and their names, NULL where there are none. A file of
 // just that name is one file.
 typedef struct shoal_data_entry {

@@ -1,6 +1,5 @@
 // What kind of data set files are, told from their first bytes, their sizes and their names.
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/status.h"
@@ -9,11 +8,6 @@
 #include "data/npy.h"
 
 enum { RECORD_10 = 3073, RECORD_100 = 3074, LOOKS = 16 };
-
-static bool is_image(const char *name) {
-  return shoal_data_ends(name, ".png") || shoal_data_ends(name, ".jpg") ||
-         shoal_data_ends(name, ".jpeg");
-}
 
 // Is there a sub-folder with an image in it?
 static shoal_status_t has_class(const char *path, const shoal_data_names_t *names,
@@ -26,7 +20,8 @@ static shoal_status_t has_class(const char *path, const shoal_data_names_t *name
     if (stat(inner, &info) != 0 || !S_ISDIR(info.st_mode)) continue;
     shoal_data_names_t files;
     SHOAL_RETURN_IF_ERROR(shoal_data_folder(inner, arena, &files));
-    for (int64_t k = 0; k < files.count && !*out_has; ++k) *out_has = is_image(files.items[k]);
+    for (int64_t k = 0; k < files.count && !*out_has; ++k)
+      *out_has = shoal_data_is_image(files.items[k]);
   }
   return NULL;
 }

@@ -38,9 +38,9 @@ static int remove_folder(void **state) {
 
 // The path of a file in the folder; a few of them can be held at once.
 static inline const char *in_folder(const char *name) {
-  static char paths[8][256];
+  static char paths[32][256];
   static int next;
-  char *path = paths[next++ % 8];
+  char *path = paths[next++ % 32];
   snprintf(path, sizeof paths[0], "%s/%s", folder, name);
   return path;
 }
