@@ -150,12 +150,17 @@ typedef enum shoal_init_kind {
   SHOAL_INIT_ZEROS,
   SHOAL_INIT_FILL,
   SHOAL_INIT_UNIFORM,
-  SHOAL_INIT_NORMAL
+  SHOAL_INIT_NORMAL,
+  SHOAL_INIT_TRUNCATED_NORMAL,
+  SHOAL_INIT_KIND_COUNT
 } shoal_init_kind_t;
 
 typedef struct shoal_init {
   shoal_init_kind_t kind;
   double a, b;  // FILL: a. UNIFORM: [a, b). NORMAL: mean a, standard deviation b
+  // TRUNCATED_NORMAL: a and b of the normal that is cut at these; both 0: -2 and 2, as PyTorch's
+  // trunc_normal_ has it, whatever a and b are.
+  double low, high;
 } shoal_init_t;
 
 typedef struct shoal_state_options {

@@ -10,8 +10,20 @@
 extern "C" {
 #endif
 
+// Initial values, as torch.nn.init has them. Of a weight [in, out] fan_in is `in` and fan_out is
+// `out`; of a convolution's both are times the elements of its window. A gain of 0 is 1 for xavier,
+// and for kaiming that of relu, the root of 2. Kaiming's fan is one of the two, most often fan_in.
+SHOAL_API shoal_init_t shoal_init_xavier_uniform(double fan_in, double fan_out, double gain);
+SHOAL_API shoal_init_t shoal_init_xavier_normal(double fan_in, double fan_out, double gain);
+SHOAL_API shoal_init_t shoal_init_kaiming_uniform(double fan, double gain);
+SHOAL_API shoal_init_t shoal_init_kaiming_normal(double fan, double gain);
+// The gain for layers with an activation: "none", "relu", "leaky_relu" (slope 0.01), "tanh",
+// "sigmoid" or "selu"; NaN for others, which no state accepts.
+SHOAL_API double shoal_init_gain(const char *activation);
+
 // Layers. Their states are in scope `name` and have the dtype of x. The macros without _at give the
-// caller's file and line to errors.
+// caller's file and line to errors. Options with an `init` take it instead of the layer's own; one
+// that is all zeros is the layer's own, and {SHOAL_INIT_FILL, 0} means zeros.
 
 // y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
 SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
@@ -20,6 +32,8 @@ SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *nam
 typedef struct shoal_nn_linear_options {
   bool no_bias;            // the state "name/bias" does not exist
   const char *activation;  // of the result (shoal_nn_activation); NULL: none
+  // Own ones: uniform within 1 / sqrt(in); zeros.
+  shoal_init_t weight_init, bias_init;
 } shoal_nn_linear_options_t;
 SHOAL_API shoal_value_t shoal_nn_linear_with_at(shoal_graph_t *graph, const char *name,
                                                 shoal_value_t x, int64_t out_features,
@@ -29,11 +43,21 @@ SHOAL_API shoal_value_t shoal_nn_linear_with_at(shoal_graph_t *graph, const char
 SHOAL_API shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name,
                                               shoal_value_t ids, int64_t rows, int64_t width,
                                               shoal_dtype_t dtype, const char *file, int line);
+// The same with options, which may be NULL.
+typedef struct shoal_nn_embedding_options {
+  shoal_init_t init;  // own one: normal of deviation 0.02
+} shoal_nn_embedding_options_t;
+SHOAL_API shoal_value_t shoal_nn_embedding_with_at(shoal_graph_t *graph, const char *name,
+                                                   shoal_value_t ids, int64_t rows, int64_t width,
+                                                   shoal_dtype_t dtype,
+                                                   const shoal_nn_embedding_options_t *options,
+                                                   const char *file, int line);
 // Rows of the state "name/table" [rows, width] joined in bags, [bags, width]: bag b has the rows
 // ids[offsets[b]] to ids[offsets[b + 1]], the last one all that follow. Options may be NULL.
 typedef struct shoal_nn_embedding_bag_options {
   const char *mode;       // "sum", "mean" or "max"; NULL: "mean", or "sum" with weights
   shoal_value_t weights;  // factor of each id, for sums; zero: none
+  shoal_init_t init;      // own one: normal of deviation 0.02
 } shoal_nn_embedding_bag_options_t;
 SHOAL_API shoal_value_t shoal_nn_embedding_bag_at(shoal_graph_t *graph, const char *name,
                                                   shoal_value_t ids, shoal_value_t offsets,
@@ -66,10 +90,15 @@ SHOAL_API shoal_value_t shoal_nn_layer_norm_with_at(shoal_graph_t *graph, const 
 // x / sqrt(mean of x^2 + 1e-5) times the state "name/gamma", over the last dim.
 SHOAL_API shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name,
                                              shoal_value_t x, const char *file, int line);
-// The same with another number in place of 1e-5; 0: 1e-5.
+// The same with options, which may be NULL.
+typedef struct shoal_nn_rms_norm_options {
+  double eps;  // 0: 1e-5
+  bool no_gamma;
+} shoal_nn_rms_norm_options_t;
 SHOAL_API shoal_value_t shoal_nn_rms_norm_with_at(shoal_graph_t *graph, const char *name,
-                                                  shoal_value_t x, double eps, const char *file,
-                                                  int line);
+                                                  shoal_value_t x,
+                                                  const shoal_nn_rms_norm_options_t *options,
+                                                  const char *file, int line);
 // Norms of x [N, C, ...] with states "name/gamma" and "name/beta" [C]. Options may be NULL.
 typedef struct shoal_nn_norm_options {
   double eps;       // added to the variance; 0: 1e-5
@@ -102,6 +131,8 @@ typedef struct shoal_nn_conv_options {
   int64_t groups;            // of channels, each of which sees its own; 0: 1
   int64_t output_padding;    // transposed: so many elements more at the end of each dim
   bool no_bias;
+  // Own ones: uniform within 1 / sqrt(elements that make one of the result); zeros.
+  shoal_init_t weight_init, bias_init;
 } shoal_nn_conv_options_t;
 SHOAL_API shoal_value_t shoal_nn_conv_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                          int64_t channels, int64_t kernel,
@@ -152,6 +183,8 @@ typedef struct shoal_nn_attention_options {
   // each row [B, 1, C] that stands there, and sees what is remembered up to itself. 0: none.
   int64_t cache;
   shoal_value_t positions;
+  // Of the products before and behind; own ones: normal of deviation 0.02.
+  shoal_init_t weight_init, proj_init;
 } shoal_nn_attention_options_t;
 SHOAL_API shoal_value_t shoal_nn_self_attention_with_at(shoal_graph_t *graph, const char *name,
                                                         shoal_value_t x, int64_t heads,
@@ -170,6 +203,8 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
   shoal_nn_linear_at(graph, name, x, out_features, SHOAL_HERE)
 #define shoal_nn_embedding(graph, name, ids, rows, width, dtype) \
   shoal_nn_embedding_at(graph, name, ids, rows, width, dtype, SHOAL_HERE)
+#define shoal_nn_embedding_with(graph, name, ids, rows, width, dtype, ...) \
+  shoal_nn_embedding_with_at(graph, name, ids, rows, width, dtype, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_linear_with(graph, name, x, out_features, ...) \
   shoal_nn_linear_with_at(graph, name, x, out_features, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_embedding_bag(graph, name, ids, offsets, rows, width, dtype, ...) \
@@ -181,8 +216,8 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
 #define shoal_nn_layer_norm_with(graph, name, x, ...) \
   shoal_nn_layer_norm_with_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_rms_norm(graph, name, x) shoal_nn_rms_norm_at(graph, name, x, SHOAL_HERE)
-#define shoal_nn_rms_norm_with(graph, name, x, eps) \
-  shoal_nn_rms_norm_with_at(graph, name, x, eps, SHOAL_HERE)
+#define shoal_nn_rms_norm_with(graph, name, x, ...) \
+  shoal_nn_rms_norm_with_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_batch_norm(graph, name, x, ...) \
   shoal_nn_batch_norm_at(graph, name, x, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_group_norm(graph, name, x, groups, ...) \

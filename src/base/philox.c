@@ -62,7 +62,7 @@ static double polynomial(const double c[8], double x) {
   return value;
 }
 
-double shoal_philox_normal(uint32_t word) {
+double shoal_normal_of(double u) {
   static const double a[8] = {3.3871328727963666080e0, 1.3314166789178437745e2,
                               1.9715909503065514427e3, 1.3731693765509461125e4,
                               4.5921953931549871457e4, 6.7265770927008700853e4,
@@ -87,7 +87,7 @@ double shoal_philox_normal(uint32_t word) {
                               1.51986665636164571966e-2,
                               5.47593808499534494600e-4,
                               1.05075007164441684324e-9};
-  double u = shoal_philox_uniform(word), q = u - 0.5;
+  double q = u - 0.5;
   if (q >= -0.425 && q <= 0.425) {
     double r = 0.180625 - q * q;
     return q * polynomial(a, r) / polynomial(b, r);
@@ -96,4 +96,24 @@ double shoal_philox_normal(uint32_t word) {
   double r = sqrt(0.0 - log_plain(q < 0.0 ? u : 1.0 - u)) - 1.6;
   double z = polynomial(c, r) / polynomial(d, r);
   return q < 0.0 ? 0.0 - z : z;
+}
+
+double shoal_philox_normal(uint32_t word) {
+  return shoal_normal_of(shoal_philox_uniform(word));
+}
+
+// By bisection: no error function is the same on all machines.
+double shoal_normal_share(double z) {
+  double low = 0x1p-24, high = 1.0 - 0x1p-24;
+  if (z <= shoal_normal_of(low)) return 0.0;
+  if (z >= shoal_normal_of(high)) return 1.0;
+  for (int k = 0; k < 64; ++k) {
+    const double middle = (low + high) * 0.5;
+    if (shoal_normal_of(middle) < z) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return (low + high) * 0.5;
 }

@@ -15,5 +15,9 @@ double shoal_philox_uniform(uint32_t word);
 // Standard normal from ONE word: inverse normal CDF by a stated rational of IEEE +, *, /, sqrt only
 // (AS 241; compiled without contraction), so that all devices give the same bits. No libm.
 double shoal_philox_normal(uint32_t word);
+// The same of a number in [2^-24, 1 - 2^-24], and the number that it comes nearest to z with: 0 and
+// 1 where z is beyond all of them.
+double shoal_normal_of(double u);
+double shoal_normal_share(double z);
 
 #endif  // SHOAL_BASE_PHILOX_H_

@@ -65,6 +65,13 @@ SHOAL_MUST_USE shoal_status_t shoal_model_add_graph(shoal_model_t *model, const 
 SHOAL_MUST_USE shoal_status_t shoal_model_add_state(shoal_model_t *model,
                                                     const shoal_state_info_t *state,
                                                     int32_t *out_state);
+// How many of its numbers (a, b, low, high) an initial value has.
+static inline int32_t shoal_init_numbers(shoal_init_kind_t kind) {
+  return kind == SHOAL_INIT_ZEROS              ? 0
+         : kind == SHOAL_INIT_FILL             ? 1
+         : kind == SHOAL_INIT_TRUNCATED_NORMAL ? 4
+                                               : 2;
+}
 // Writes the initial value of a state into "init".
 SHOAL_MUST_USE shoal_status_t shoal_model_write_init(shoal_model_t *model, int32_t state);
 

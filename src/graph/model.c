@@ -3,6 +3,7 @@
 // Everything but the model itself lives in its arena; freeing the model frees all values, nodes,
 // names. Invariants: graphs.items[0] is "init"; state names are unique; once `error` is set nothing
 // is added.
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -181,13 +182,18 @@ shoal_status_t shoal_model_add_state(shoal_model_t *model, const shoal_state_inf
                                      int32_t *out_state) {
   SHOAL_RETURN_IF_ERROR(shoal_type_check(&state->type));
   shoal_init_kind_t kind = state->options.init.kind;
-  if (kind > SHOAL_INIT_NORMAL) {
+  if (kind >= SHOAL_INIT_KIND_COUNT) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "unknown kind of initial value (%d)", (int)kind);
   }
   bool is_float = shoal_dtype_is_float(state->type.dtype);
   if (!is_float && (kind >= SHOAL_INIT_UNIFORM || state->options.trainable)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' is %s: only floats can be random or trainable",
                        state->name, shoal_dtype_name(state->type.dtype));
+  }
+  const shoal_init_t *init = &state->options.init;
+  if (kind >= SHOAL_INIT_UNIFORM && !(isfinite(init->a) && isfinite(init->b))) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "state '%s' starts with random numbers of %g and %g",
+                       state->name, init->a, init->b);
   }
   int32_t index = (int32_t)model->states.count;
   if (!shoal_index_add(&model->state_index, shoal_hash_string(SHOAL_HASH_START, state->name),
@@ -219,17 +225,21 @@ shoal_status_t shoal_model_write_init(shoal_model_t *model, int32_t state) {
   if (random) {
     shoal_graph_pop_scope(init);
     SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(init, info->name));
-    bool normal = value->kind == SHOAL_INIT_NORMAL;
+    bool normal = value->kind != SHOAL_INIT_UNIFORM;
+    bool cut = value->kind == SHOAL_INIT_TRUNCATED_NORMAL;
+    bool usual = value->low == 0 && value->high == 0;
     uint64_t stream = shoal_hash_string(SHOAL_HASH_START, info->name);
     shoal_attr_t attrs[] = {shoal_attr_shape("shape", &info->type.shape),
                             shoal_attr_dtype("dtype", info->type.dtype),
                             shoal_attr_int("key", (int64_t)(model->seed ^ stream)),
                             shoal_attr_real(normal ? "mean" : "low", value->a),
-                            shoal_attr_real(normal ? "std" : "high", value->b)};
+                            shoal_attr_real(normal ? "std" : "high", value->b),
+                            shoal_attr_real("low", usual ? -2 : value->low),
+                            shoal_attr_real("high", usual ? 2 : value->high)};
     SHOAL_GOTO_IF_ERROR(
         status, done,
-        shoal_graph_emit(init, normal ? "shoal.random_normal" : "shoal.random_uniform", 1, &id, 5,
-                         attrs, info->file, info->line, 1, &id));
+        shoal_graph_emit(init, normal ? "shoal.random_normal" : "shoal.random_uniform", 1, &id,
+                         cut ? 7 : 5, attrs, info->file, info->line, 1, &id));
   } else {
     shoal_attr_t attrs[] = {shoal_attr_shape("shape", &info->type.shape),
                             shoal_attr_real("value", value->kind == SHOAL_INIT_FILL ? value->a : 0),
@@ -273,6 +283,12 @@ bool shoal_model_freezes(shoal_model_t *model, const char *state) {
 
 static uint64_t hash_double(uint64_t hash, double value) {
   return shoal_hash_bytes(hash, &value, sizeof value);
+}
+
+static uint64_t hash_init(uint64_t hash, const shoal_init_t *init) {
+  hash = hash_double(hash_double(hash, init->a), init->b);
+  if (init->kind != SHOAL_INIT_TRUNCATED_NORMAL) return hash;
+  return hash_double(hash_double(hash, init->low), init->high);
 }
 
 static uint64_t hash_type(uint64_t hash, const shoal_type_t *type) {
@@ -341,8 +357,7 @@ static uint64_t hash_model(const shoal_model_t *model, bool numbers) {
     const shoal_state_info_t *state = &model->states.items[i];
     hash = hash_type(shoal_hash_string(hash, state->name), &state->type);
     hash = shoal_hash_int(hash, state->options.init.kind);
-    if (numbers)
-      hash = hash_double(hash_double(hash, state->options.init.a), state->options.init.b);
+    if (numbers) hash = hash_init(hash, &state->options.init);
     hash = shoal_hash_int(hash, state->options.trainable * 2 + state->options.not_saved);
   }
   for (int64_t i = 0; i < model->graphs.count; ++i)

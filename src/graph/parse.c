@@ -41,23 +41,24 @@ static bool read_state_line(parse_t *p) {
   if (shoal_model_find_state(p->model, state.name) >= 0) {
     return shoal_scan_fail(&p->scan, "state '%s' is declared twice", state.name);
   }
-  int numbers = 0;
   if (shoal_scan_accept(&p->scan, "fill")) {
-    init->kind = SHOAL_INIT_FILL, numbers = 1;
+    init->kind = SHOAL_INIT_FILL;
   } else if (shoal_scan_accept(&p->scan, "uniform")) {
-    init->kind = SHOAL_INIT_UNIFORM, numbers = 2;
+    init->kind = SHOAL_INIT_UNIFORM;
   } else if (shoal_scan_accept(&p->scan, "normal")) {
-    init->kind = SHOAL_INIT_NORMAL, numbers = 2;
+    init->kind = SHOAL_INIT_NORMAL;
+  } else if (shoal_scan_accept(&p->scan, "truncated_normal")) {
+    init->kind = SHOAL_INIT_TRUNCATED_NORMAL;
   } else if (!shoal_scan_expect(&p->scan, "zeros")) {
     return false;
   }
-  if (numbers && !(shoal_scan_expect(&p->scan, "(") && shoal_scan_double(&p->scan, &init->a)))
-    return false;
-  if (numbers == 2 &&
-      !(shoal_scan_expect(&p->scan, ",") && shoal_scan_double(&p->scan, &init->b))) {
-    return false;
+  double *const numbers[] = {&init->a, &init->b, &init->low, &init->high};
+  const int32_t count = shoal_init_numbers(init->kind);
+  for (int32_t k = 0; k < count; ++k) {
+    if (!shoal_scan_expect(&p->scan, k ? "," : "(") || !shoal_scan_double(&p->scan, numbers[k]))
+      return false;
   }
-  if (numbers && !shoal_scan_expect(&p->scan, ")")) return false;
+  if (count && !shoal_scan_expect(&p->scan, ")")) return false;
   state.options.trainable = shoal_scan_accept(&p->scan, "trainable");
   state.options.not_saved = shoal_scan_accept(&p->scan, "not_saved");
   state.file = shoal_arena_strdup(&p->model->arena, p->scan.name);

@@ -25,22 +25,20 @@ static void add_state(shoal_text_t *text, const shoal_state_info_t *state) {
   static const char *const kinds[] = {[SHOAL_INIT_ZEROS] = "zeros",
                                       [SHOAL_INIT_FILL] = "fill",
                                       [SHOAL_INIT_UNIFORM] = "uniform",
-                                      [SHOAL_INIT_NORMAL] = "normal"};
+                                      [SHOAL_INIT_NORMAL] = "normal",
+                                      [SHOAL_INIT_TRUNCATED_NORMAL] = "truncated_normal"};
   const shoal_init_t *init = &state->options.init;
   shoal_text_add(text, "state ");
   shoal_text_add_name(text, state->name);
   shoal_text_add(text, " ");
   shoal_text_add_type(text, &state->type);
   shoal_text_addf(text, " %s", kinds[init->kind]);
-  if (init->kind != SHOAL_INIT_ZEROS) {
-    shoal_text_add(text, "(");
-    shoal_text_add_double(text, init->a);
-    if (init->kind != SHOAL_INIT_FILL) {
-      shoal_text_add(text, ", ");
-      shoal_text_add_double(text, init->b);
-    }
-    shoal_text_add(text, ")");
+  const double numbers[] = {init->a, init->b, init->low, init->high};
+  for (int32_t k = 0; k < shoal_init_numbers(init->kind); ++k) {
+    shoal_text_add(text, k ? ", " : "(");
+    shoal_text_add_double(text, numbers[k]);
   }
+  if (init->kind != SHOAL_INIT_ZEROS) shoal_text_add(text, ")");
   shoal_text_addf(text, "%s%s\n", state->options.trainable ? " trainable" : "",
                   state->options.not_saved ? " not_saved" : "");
 }

@@ -137,6 +137,8 @@ shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_valu
                               shoal_init_t proj_init) {
   static const shoal_nn_attention_options_t defaults = {0};
   if (!options) options = &defaults;
+  qkv_init = shoal_nn_init_or(options->weight_init, qkv_init);
+  proj_init = shoal_nn_init_or(options->proj_init, proj_init);
   shoal_scope_push(graph, name);
   const int64_t keys = shoal_nn_size(options->key_heads, heads);
   shoal_value_t y = {NULL, -1};

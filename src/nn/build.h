@@ -25,13 +25,21 @@ static inline int64_t shoal_nn_size(int64_t value, int64_t fallback) {
 // A trainable state in the current scope.
 shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                                  shoal_shape_t shape, shoal_init_t init);
+// The initial value that was asked for, or the layer's own if none was.
+static inline shoal_init_t shoal_nn_init_or(shoal_init_t asked, shoal_init_t own) {
+  return asked.kind == SHOAL_INIT_ZEROS ? own : asked;
+}
 // x W over the last dim of x: "btc,cn->btn"; with `transposed`, W is [n, c].
 shoal_value_t shoal_nn_product(shoal_graph_t *graph, shoal_value_t x, shoal_value_t weight,
                                bool transposed);
-// linear with the weight's initial value given, and the bias left out if asked for.
+// linear with the weight's initial value given, and the bias left out if asked for; and with the
+// bias's.
 shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                int64_t out_features, shoal_init_t init, bool no_bias);
-// Attention with the weights' initial values given, to a memory or (shoal_none) to x itself.
+shoal_value_t shoal_nn_project_from(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                    int64_t out_features, shoal_init_t init, shoal_init_t bias_init,
+                                    bool no_bias);
+// Attention with the weights' own initial values given, to a memory or (shoal_none) to x itself.
 // Options may be NULL.
 shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
                               shoal_value_t memory, int64_t heads,

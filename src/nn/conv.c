@@ -73,11 +73,12 @@ static shoal_value_t convolve(shoal_graph_t *graph, const char *name, int32_t di
   const shoal_shape_t shape = weight_shape(first, each, type.shape.rank - 2, kernel);
   const double fan_in = (double)shoal_shape_count(&shape) / (double)(first > 0 ? first : 1);
   const double bound = 1 / sqrt(fan_in > 0 ? fan_in : 1);
-  const shoal_init_t uniform = {SHOAL_INIT_UNIFORM, -bound, bound}, zeros = {0};
-  const shoal_value_t weight = shoal_nn_parameter(graph, "weight", type.dtype, shape, uniform);
+  const shoal_init_t uniform = {SHOAL_INIT_UNIFORM, -bound, bound};
+  const shoal_value_t weight = shoal_nn_parameter(graph, "weight", type.dtype, shape,
+                                                  shoal_nn_init_or(o.weight_init, uniform));
   const shoal_value_t bias =
       o.no_bias ? (shoal_value_t){0}
-                : shoal_nn_parameter(graph, "bias", type.dtype, SHOAL_SHAPE(channels), zeros);
+                : shoal_nn_parameter(graph, "bias", type.dtype, SHOAL_SHAPE(channels), o.bias_init);
   y = add_conv(graph, transposed, x, weight, &o);
   if (!o.no_bias) {  // one number per channel, wherever it lies
     shoal_shape_t spread = along(type.shape.rank - 1, 1);

@@ -27,8 +27,9 @@ shoal_value_t shoal_nn_product(shoal_graph_t *graph, shoal_value_t x, shoal_valu
   return shoal_einsum(graph, x, weight, equation);
 }
 
-shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                               int64_t out_features, shoal_init_t init, bool no_bias) {
+shoal_value_t shoal_nn_project_from(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                    int64_t out_features, shoal_init_t init, shoal_init_t bias_init,
+                                    bool no_bias) {
   shoal_scope_push(graph, name);
   shoal_dtype_t dtype = shoal_value_type(x).dtype;
   if (shoal_value_ok(x) && shoal_value_type(x).shape.rank == 0) {
@@ -39,25 +40,33 @@ shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_val
       shoal_nn_parameter(graph, "weight", dtype, SHOAL_SHAPE(last_dim(x), out_features), init);
   shoal_value_t y = shoal_nn_product(graph, x, weight, false);
   if (!no_bias) {
-    shoal_init_t zeros = {0};
-    shoal_value_t bias = shoal_nn_parameter(graph, "bias", dtype, SHOAL_SHAPE(out_features), zeros);
+    shoal_value_t bias =
+        shoal_nn_parameter(graph, "bias", dtype, SHOAL_SHAPE(out_features), bias_init);
     y = shoal_add(graph, y, bias);
   }
   shoal_scope_pop(graph);
   return y;
 }
 
+shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                               int64_t out_features, shoal_init_t init, bool no_bias) {
+  const shoal_init_t zeros = {0};
+  return shoal_nn_project_from(graph, name, x, out_features, init, zeros, no_bias);
+}
+
 shoal_value_t shoal_nn_linear_with_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                       int64_t out_features,
                                       const shoal_nn_linear_options_t *options, const char *file,
                                       int line) {
+  static const shoal_nn_linear_options_t defaults = {0};
+  if (!options) options = &defaults;
   shoal_site_push(graph, file, line);
   double bound = 1 / sqrt((double)(last_dim(x) > 0 ? last_dim(x) : 1));
-  shoal_init_t init = {SHOAL_INIT_UNIFORM, -bound, bound};
-  shoal_value_t y =
-      shoal_nn_project(graph, name, x, out_features, init, options && options->no_bias);
-  if (options && options->activation)
-    y = shoal_nn_activation_at(graph, options->activation, y, file, line);
+  shoal_init_t uniform = {SHOAL_INIT_UNIFORM, -bound, bound};
+  shoal_value_t y = shoal_nn_project_from(graph, name, x, out_features,
+                                          shoal_nn_init_or(options->weight_init, uniform),
+                                          options->bias_init, options->no_bias);
+  if (options->activation) y = shoal_nn_activation_at(graph, options->activation, y, file, line);
   shoal_site_pop(graph);
   return y;
 }
@@ -68,18 +77,28 @@ shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_v
 }
 
 static shoal_value_t embedding_table(shoal_graph_t *graph, int64_t rows, int64_t width,
-                                     shoal_dtype_t dtype) {
-  shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.02};
-  return shoal_nn_parameter(graph, "table", dtype, SHOAL_SHAPE(rows, width), normal);
+                                     shoal_dtype_t dtype, shoal_init_t init) {
+  const shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.02};
+  return shoal_nn_parameter(graph, "table", dtype, SHOAL_SHAPE(rows, width),
+                            shoal_nn_init_or(init, normal));
+}
+
+shoal_value_t shoal_nn_embedding_with_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
+                                         int64_t rows, int64_t width, shoal_dtype_t dtype,
+                                         const shoal_nn_embedding_options_t *options,
+                                         const char *file, int line) {
+  const shoal_init_t own = {0};
+  shoal_nn_enter(graph, name, file, line);
+  shoal_value_t table = embedding_table(graph, rows, width, dtype, options ? options->init : own);
+  shoal_value_t y = shoal_embedding(graph, table, ids);
+  shoal_nn_leave(graph);
+  return y;
 }
 
 shoal_value_t shoal_nn_embedding_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
                                     int64_t rows, int64_t width, shoal_dtype_t dtype,
                                     const char *file, int line) {
-  shoal_nn_enter(graph, name, file, line);
-  shoal_value_t y = shoal_embedding(graph, embedding_table(graph, rows, width, dtype), ids);
-  shoal_nn_leave(graph);
-  return y;
+  return shoal_nn_embedding_with_at(graph, name, ids, rows, width, dtype, NULL, file, line);
 }
 
 shoal_value_t shoal_nn_embedding_bag_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
@@ -94,7 +113,7 @@ shoal_value_t shoal_nn_embedding_bag_at(shoal_graph_t *graph, const char *name, 
   shoal_embedding_bag_options_t with = {0};
   if (weighted) with.weights = options->weights;
   shoal_nn_enter(graph, name, file, line);
-  shoal_value_t table = embedding_table(graph, rows, width, dtype);
+  shoal_value_t table = embedding_table(graph, rows, width, dtype, options->init);
   shoal_value_t y = shoal_embedding_bag_with(graph, table, ids, offsets, mode, &with);
   shoal_nn_leave(graph);
   return y;

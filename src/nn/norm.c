@@ -45,19 +45,25 @@ shoal_value_t shoal_nn_layer_norm_at(shoal_graph_t *graph, const char *name, sho
 }
 
 shoal_value_t shoal_nn_rms_norm_with_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                                        double eps, const char *file, int line) {
+                                        const shoal_nn_rms_norm_options_t *options,
+                                        const char *file, int line) {
+  static const shoal_nn_rms_norm_options_t defaults = {0};
+  if (!options) options = &defaults;
+  shoal_rms_norm_options_t with = {.eps = options->eps};
   shoal_nn_enter(graph, name, file, line);
-  shoal_value_t gamma = shoal_nn_parameter(graph, "gamma", shoal_value_type(x).dtype,
-                                           SHOAL_SHAPE(dim_of(x, -1)), filled(1));
+  if (!options->no_gamma) {
+    with.gamma = shoal_nn_parameter(graph, "gamma", shoal_value_type(x).dtype,
+                                    SHOAL_SHAPE(dim_of(x, -1)), filled(1));
+  }
   shoal_value_t y;
-  shoal_rms_norm_with(graph, x, &(shoal_rms_norm_options_t){.gamma = gamma, .eps = eps}, &y, NULL);
+  shoal_rms_norm_with(graph, x, &with, &y, NULL);
   shoal_nn_leave(graph);
   return y;
 }
 
 shoal_value_t shoal_nn_rms_norm_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                    const char *file, int line) {
-  return shoal_nn_rms_norm_with_at(graph, name, x, 0, file, line);
+  return shoal_nn_rms_norm_with_at(graph, name, x, NULL, file, line);
 }
 
 // [C] -> [C, 1, ..], which broadcasts to x [N, C, ..].

@@ -14,7 +14,9 @@ static shoal_model_t *sample(void) {
   shoal_state_options_t normal = {.init = {SHOAL_INIT_NORMAL, 0.1, 1.0 / 3}, .trainable = true};
   shoal_state_options_t uniform = {.init = {SHOAL_INIT_UNIFORM, -1e-300, 0x1.fffffffffffffp+1}};
   shoal_state_options_t fill = {.init = {SHOAL_INIT_FILL, -0.0, 0}, .not_saved = true};
+  shoal_state_options_t cut = {.init = {SHOAL_INIT_TRUNCATED_NORMAL, 0.1, 1.0 / 3, -0.5, 1}};
   shoal_value_t w = shoal_state(g, "fc/weight", SHOAL_F64, SHOAL_SHAPE(3), &normal);
+  shoal_state(g, "cut", SHOAL_F32, SHOAL_SHAPE(3), &cut);
   shoal_state(g, "0/first", SHOAL_F32, SHOAL_SHAPE(1, 2), &uniform);
   shoal_state(g, "fc/weight#m.1", SHOAL_BF16, SHOAL_SHAPE(0, 4), &fill);
   shoal_step(g);

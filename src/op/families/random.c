@@ -2,11 +2,22 @@
 // (an input) and the element's row-major index in the whole - so the same bits come out on every
 // layout. Values are computed in f64 and rounded once.
 #ifndef KERNELS_HERE
+#include <math.h>
+
 #include "base/philox.h"
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
-enum { RANDOM_SHAPE, RANDOM_KEY, RANDOM_DTYPE, RANDOM_PLACE, RANDOM_A, RANDOM_B };
+enum {
+  RANDOM_SHAPE,
+  RANDOM_KEY,
+  RANDOM_DTYPE,
+  RANDOM_PLACE,
+  RANDOM_A,
+  RANDOM_B,
+  RANDOM_LOW,
+  RANDOM_HIGH
+};
 
 static shoal_status_t random_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   shoal_place_t place;
@@ -25,6 +36,13 @@ static uint32_t draw(const shoal_place_t *place, int64_t key, int64_t step, int6
                            (uint64_t)shoal_place_global(place, element));
 }
 
+// Normals between limits: uniform numbers between the shares of all normals below either limit.
+static shoal_status_t normal_infer(const shoal_call_t *call, shoal_type_t *out_types) {
+  const double low = call->attrs[RANDOM_LOW].f, high = call->attrs[RANDOM_HIGH].f;
+  REQUIRE(call, low < high, "low must be below high: %g and %g", low, high);
+  return random_infer(call, out_types);
+}
+
 static shoal_status_t random_fill(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                   const shoal_tensor_t *outputs, bool normal) {
   shoal_place_t place;
@@ -32,10 +50,18 @@ static shoal_status_t random_fill(const shoal_call_t *call, const shoal_tensor_t
   const int64_t step = shoal_dtype_load_int(inputs->dtype, inputs->data, 0);
   const int64_t key = call->attrs[RANDOM_KEY].i, count = shoal_shape_count(&outputs->shape);
   const double a = call->attrs[RANDOM_A].f, b = call->attrs[RANDOM_B].f;
+  double low = -INFINITY, high = INFINITY, from = 0, share = 1;
+  if (normal && b > 0) {
+    low = call->attrs[RANDOM_LOW].f;
+    high = call->attrs[RANDOM_HIGH].f;
+    from = shoal_normal_share((low - a) / b);
+    share = shoal_normal_share((high - a) / b) - from;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    const uint32_t word = draw(&place, key, step, i);
-    const double value =
-        normal ? a + b * shoal_philox_normal(word) : a + (b - a) * shoal_philox_uniform(word);
+    const double u = from + share * shoal_philox_uniform(draw(&place, key, step, i));
+    double value = normal ? a + b * shoal_normal_of(u) : a + (b - a) * u;
+    if (value < low) value = low;
+    if (value > high) value = high;
     shoal_dtype_store(outputs->dtype, outputs->data, i, value);
   }
   return NULL;
@@ -93,17 +119,29 @@ const shoal_op_t shoal_op_random_normal = {
     .name = "shoal.random_normal",
     .doc =
         "Normal random floats of the given mean and standard deviation, from 23 bits of one word "
-        "of Philox each: none lies further than 5.3 standard deviations from the mean.",
+        "of Philox each: none lies further than 5.3 standard deviations from the mean, or outside "
+        "[low, high] (rounding to a narrow dtype may leave it by a rounding).",
     SHOAL_OP_INPUTS("step"),
     SHOAL_OP_OUTPUTS("out"),
     .random = true,
-    SHOAL_OP_ATTRS(RANDOM_ATTRS("mean", "mean", "std", "standard deviation")),
-    .infer = random_infer,
+    SHOAL_OP_ATTRS(RANDOM_ATTRS("mean", "mean", "std", "standard deviation"),
+                   {.name = "low",
+                    .kind = SHOAL_ATTR_REAL,
+                    .optional = true,
+                    .fallback = {.f = -INFINITY},
+                    .doc = "least result; -inf: no bound"},
+                   {.name = "high",
+                    .kind = SHOAL_ATTR_REAL,
+                    .optional = true,
+                    .fallback = {.f = INFINITY},
+                    .doc = "largest result; inf: no bound"}),
+    .infer = normal_infer,
     .gradient = shoal_gradient_none,
     .cost = random_cost,
     .kernel = normal_kernel,
     SHOAL_OP_CASES("i64[]<9 ; shape=[3,5], key=77, dtype=f64, mean=0, std=1",
                    "i64[]<9 ; shape=[7,3], key=-5, dtype=f32, mean=0.5, std=0.02",
+                   "i64[]<9 ; shape=[4,3], key=9, dtype=f32, mean=1, std=2, low=0, high=2.5",
                    "i32[]<9 ; shape=[5], key=1, dtype=f16, mean=0, std=1"),
 };
 
