@@ -6,6 +6,8 @@
 //   train.h                shoal_train: the loop, with data, checkpoints, logs and signals
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
 //   data.h, checkpoint.h   batches; folders of checkpoints
+//   tokenizer.h            text to token ids and back
+//   metrics.h              the numbers of a run as files
 //   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
 //   explore.h              the same question, of random models and plans and of broken programs
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
@@ -35,6 +37,7 @@
 #include "shoal/launch.h"
 #include "shoal/layout.h"
 #include "shoal/lower.h"
+#include "shoal/metrics.h"
 #include "shoal/nn.h"
 #include "shoal/op.h"
 #include "shoal/ops.h"
@@ -49,6 +52,7 @@
 #include "shoal/schedule.h"
 #include "shoal/session.h"
 #include "shoal/simulate.h"
+#include "shoal/tokenizer.h"
 #include "shoal/train.h"
 #include "shoal/zoo.h"
 
