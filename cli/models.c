@@ -88,7 +88,8 @@ static shoal_status_t join_settings(const cli_model_options_t *o, shoal_arena_t 
                                     const char **out_text) {
   const shoal_option_t *settings[CLI_SETTING_LIMIT];
   const int64_t count = all_settings(settings);
-  const char *text = o->dtype ? cli_format(arena, "dtype=%s", o->dtype) : "";
+  const char *text = o->known ? o->known : "";
+  if (o->dtype) text = cli_format(arena, "%s dtype=%s", text, o->dtype);
   if (text && o->batch) text = cli_format(arena, "%s batch=%lld", text, (long long)o->batch);
   for (int64_t i = 0; i < count && text; ++i) {
     const cli_setting_t *given = &o->settings[i];

@@ -15,6 +15,7 @@ typedef union cli_setting {
 } cli_setting_t;
 
 typedef struct cli_model_options {
+  const char *known;  // settings that a checkpoint tells, in front of those that are given; or NULL
   shoal_words_t set;  // NAME=VALUE
   const char *config;
   int64_t batch;

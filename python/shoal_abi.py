@@ -6,7 +6,7 @@ The library is found in SHOAL_LIBRARY, else where the system's linker looks.
 
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, Union, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, \
+from ctypes import CFUNCTYPE, POINTER, Structure, Union, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, \
     c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
 MAX_RANK = 8
@@ -103,12 +103,81 @@ class ModelOptions(Structure):
 class Training(Structure):
     _fields_ = [("clip_norm", c_double), ("clip_max", c_double), ("average", c_double), ("loss_scale", c_double),
                 ("scale_growth", c_double), ("scale_backoff", c_double), ("scale_interval", c_int64),
-                ("only", c_char_p)]
+                ("only", c_char_p), ("name", c_char_p)]
 
 
 class Sgd(Structure):
     _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("nesterov", c_bool),
                 ("dampening", c_double), ("lr_value", Value), ("training", Training)]
+
+
+class Rate(Structure):
+    _fields_ = [("kind", c_char_p), ("warmup", c_int64), ("first", c_double), ("steps", c_int64), ("last", c_double),
+                ("every", c_int64), ("gamma", c_double), ("decay", c_int64), ("curve", c_char_p), ("rise", c_double),
+                ("div", c_double), ("final_div", c_double), ("three_phases", c_bool)]
+
+
+class ParameterGroup(Structure):
+    _fields_ = [("pattern", c_char_p), ("min_dims", c_int32), ("max_dims", c_int32), ("frozen", c_bool),
+                ("lr_factor", c_double), ("name", c_char_p), ("lr", c_double), ("lr_value", Value),
+                ("weight_decay", c_double), ("no_decay", c_bool), ("optimizer", c_char_p), ("momentum", c_double),
+                ("beta1", c_double), ("beta2", c_double), ("eps", c_double)]
+
+
+class Recipe(Structure):
+    _fields_ = [("optimizer", c_char_p), ("lr", c_double), ("weight_decay", c_double), ("momentum", c_double),
+                ("beta1", c_double), ("beta2", c_double), ("eps", c_double), ("nesterov", c_bool),
+                ("dampening", c_double), ("eps2", c_double), ("beta2_decay", c_double), ("clip", c_double),
+                ("no_nesterov", c_bool), ("orthogonal_steps", c_int64), ("adjust", c_char_p),
+                ("rows_are_outputs", c_bool), ("lr_value", Value), ("rate", Rate), ("training", Training),
+                ("groups", POINTER(ParameterGroup)), ("group_count", c_int32)]
+
+
+class ZooOptions(Structure):
+    _fields_ = [("settings", c_char_p), ("yaml", c_char_p), ("yaml_name", c_char_p), ("recipe", POINTER(Recipe)),
+                ("allocator", Allocator)]
+
+
+class ZooName(Structure):
+    _fields_ = [("ours", c_char_p), ("theirs", c_char_p), ("transposed", c_bool), ("dropped", c_bool),
+                ("axis", c_int32), ("from", c_int64), ("size", c_int64), ("tied", c_bool)]
+
+
+class LoadReport(Structure):
+    _fields_ = [("loaded", c_int64), ("cast", c_int64), ("missing", c_int64), ("extra", c_int64),
+                ("training", c_int64), ("missing_names", c_char * 256), ("extra_names", c_char * 256)]
+
+
+class LoadOptions(Structure):
+    _fields_ = [("training", c_bool), ("keep_missing", c_bool), ("ignore_extra", c_bool), ("cast", c_bool),
+                ("only", c_char_p), ("report", POINTER(LoadReport))]
+
+
+class SaveOptions(Structure):
+    _fields_ = [("training", c_bool), ("only", c_char_p), ("dtype", c_char_p), ("shard_bytes", c_int64)]
+
+
+class ConvertReport(Structure):
+    _fields_ = [("model", c_char * 64), ("settings", c_char * 512), ("to_shoal", c_bool), ("tensors", c_int64),
+                ("bytes", c_int64), ("ignored", c_int64), ("ignored_names", c_char * 256)]
+
+
+class ConvertOptions(Structure):
+    _fields_ = [("to", c_char_p), ("model", c_char_p), ("settings", c_char_p), ("dtype", c_char_p),
+                ("shard_bytes", c_int64), ("report", POINTER(ConvertReport)), ("allocator", Allocator)]
+
+
+class Tokens(Structure):
+    _fields_ = [("ids", POINTER(c_int32)), ("count", c_int64)]
+
+
+TOKEN = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32)
+
+
+class GenerateOptions(Structure):
+    _fields_ = [("most", c_int64), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
+                ("repetition", c_double), ("seed", c_uint64), ("stop_count", c_int64), ("stops", POINTER(c_int32)),
+                ("token", TOKEN), ("token_self", c_void_p)]
 
 
 class ParallelizeOptions(Structure):
@@ -131,6 +200,11 @@ MIRRORS = {  # C name -> mirror
     "shoal_attr_value_t": AttrValue, "shoal_attr_schema_t": AttrSchema, "shoal_attr_t": Attr,
     "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_kernel_call_t": KernelCall, "shoal_value_t": Value,
     "shoal_model_options_t": ModelOptions, "shoal_training_t": Training, "shoal_sgd_t": Sgd,
+    "shoal_rate_t": Rate, "shoal_parameter_group_t": ParameterGroup, "shoal_recipe_t": Recipe,
+    "shoal_zoo_options_t": ZooOptions, "shoal_zoo_name_t": ZooName, "shoal_load_report_t": LoadReport,
+    "shoal_load_options_t": LoadOptions, "shoal_save_options_t": SaveOptions,
+    "shoal_convert_report_t": ConvertReport, "shoal_convert_options_t": ConvertOptions,
+    "shoal_tokens_t": Tokens, "shoal_generate_options_t": GenerateOptions,
     "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
     "shoal_dlpack_t": Dlpack}
 
@@ -178,6 +252,14 @@ _FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
     "fetch": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
     "session_get": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
     "session_set": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "zoo_create": (_STATUS, [c_char_p, POINTER(ZooOptions), POINTER(c_void_p)]), "zoo_free": (None, [c_void_p]),
+    "zoo_build": (None, [c_void_p, c_void_p, c_char_p, c_int64]), "zoo_find": (c_void_p, [c_char_p, c_void_p]),
+    "zoo_names": (_STATUS, [c_void_p, c_void_p, POINTER(c_int64), POINTER(POINTER(ZooName))]),
+    "load_with": (_STATUS, [c_void_p, c_char_p, POINTER(LoadOptions)]),
+    "save_with": (_STATUS, [c_void_p, c_char_p, POINTER(SaveOptions)]),
+    "convert": (_STATUS, [c_char_p, c_char_p, POINTER(ConvertOptions)]),
+    "generate": (_STATUS, [c_void_p, c_int64, POINTER(Tokens), POINTER(GenerateOptions), c_void_p,
+                           POINTER(POINTER(Tokens))]),
     "plan_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
     "rules_get": (_STATUS, [c_void_p, POINTER(Call), POINTER(c_void_p)]),
     "rule_print": (_STATUS, [POINTER(Op), c_void_p, c_void_p, POINTER(c_char_p)]),

@@ -36,14 +36,15 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-for command in train run tokenize plan simulate explain ops rules schedule check layout perf slurm-watch info; do
+commands="train generate convert run tokenize plan simulate explain ops rules schedule check layout perf slurm-watch info"
+for command in $commands; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
   head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
   grep -q -- '--help' out || fail "$command --help does not list itself"
   [ -s err ] && fail "$command --help talks on stderr"
 done
-[ "$(grep -c '^  ' help)" = 14 ] || fail "a command is missing in this test: $(cat help)"
+[ "$(grep -c '^  ' help)" = "$(wc -w <<<"$commands")" ] || fail "a command is missing in this test: $(cat help)"
 
 # ---- commands and options -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "there is no command 'trai'" "did you mean 'train'?" trai

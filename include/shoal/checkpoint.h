@@ -21,7 +21,7 @@ extern "C" {
 
 // A state belongs to the *weights*: parameters, running statistics, whatever a model needs to give
 // its answers. Or it belongs to *training*: that is any name with a '#' ("fc1/weight#adamw.m"), and
-// "lr", "step", "updates", "loss_scale" and names that end in ".lr", outside of scopes.
+// outside of scopes "lr", "step", "updates" and "loss_scale", also behind a dot ("adamw.lr").
 SHOAL_API bool shoal_checkpoint_is_training(const char *name);
 
 // What a load found. Names are the first few, ", " between them.

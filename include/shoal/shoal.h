@@ -8,6 +8,8 @@
 //   data.h, checkpoint.h   batches; folders of checkpoints
 //   tokenizer.h            text to token ids and back
 //   metrics.h              the numbers of a run as files
+//   convert.h              weights between names of Hugging Face and ours
+//   generate.h             continue texts with a decoder
 //   prove.h                shoal_check: does it compute on N ranks what it computes on one device?
 //   explore.h              the same question, of random models and plans and of broken programs
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
@@ -28,10 +30,12 @@
 #include "shoal/checkpoint.h"
 #include "shoal/cluster.h"
 #include "shoal/comm.h"
+#include "shoal/convert.h"
 #include "shoal/data.h"
 #include "shoal/device.h"
 #include "shoal/dlpack.h"
 #include "shoal/explore.h"
+#include "shoal/generate.h"
 #include "shoal/graph.h"
 #include "shoal/group.h"
 #include "shoal/launch.h"

@@ -12,13 +12,14 @@
 #include "run/states.h"
 
 bool shoal_checkpoint_is_training(const char *name) {
-  static const char *const names[] = {"lr", "step", "updates", "loss_scale"};
+  static const char *const words[] = {"lr", "step", "updates", "loss_scale"};
   if (strchr(name, '#')) return true;
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-    if (strcmp(name, names[i]) == 0) return true;
+  if (strchr(name, '/')) return false;
+  const char *dot = strrchr(name, '.'), *word = dot ? dot + 1 : name;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i) {
+    if (strcmp(word, words[i]) == 0) return true;
   }
-  const char *dot = strrchr(name, '.');
-  return dot && strcmp(dot, ".lr") == 0 && !strchr(name, '/');
+  return false;
 }
 
 bool shoal_checkpoint_means(bool training, const char *only, const char *name) {

@@ -180,9 +180,10 @@ static const shoal_save_options_t everything = {.training = true};
 
 static void test_is_training(void **state) {
   (void)state;
-  static const char *const yes[] = {"lr", "step", "updates", "loss_scale", "adamw.lr", "a/w#m"};
+  static const char *const yes[] = {"lr",       "step",        "updates", "loss_scale",
+                                    "adamw.lr", "second.step", "a/w#m"};
   static const char *const no[] = {"a/w", "a/lr", "a/step", "bn/running_mean", "stepper", "a/x.lr"};
-  for (int i = 0; i < 6; ++i) assert_true(shoal_checkpoint_is_training(yes[i]));
+  for (int i = 0; i < 7; ++i) assert_true(shoal_checkpoint_is_training(yes[i]));
   for (int i = 0; i < 6; ++i) assert_false(shoal_checkpoint_is_training(no[i]));
 }
 

@@ -1,0 +1,303 @@
+// `shoal generate MODEL`: continues prompts with a decoder of the zoo and writes the text as it
+// comes, on one rank or several.
+#include <string.h>
+
+#include "cli.h"
+#include "planning.h"
+#include "print.h"
+#include "ranks.h"
+#include "shoal/checkpoint.h"
+#include "shoal/generate.h"
+#include "shoal/tokenizer.h"
+
+typedef struct generate_command {
+  cli_model_options_t model;
+  cli_plan_options_t planning;
+  shoal_words_t prompt, stop;
+  const char *prompts, *load, *tokenizer;
+  int64_t max_tokens, top_k, seed;
+  double temperature, top_p, repetition;
+  bool threads, help;
+} generate_command_t;
+
+static const shoal_option_t table[] = {
+    SHOAL_OPTION(generate_command_t, STRING, load, NULL,
+                 "checkpoint with the weights: a folder, or a folder of step-N"),
+    SHOAL_OPTION(generate_command_t, STRINGS, prompt, NULL, "text to continue; may be repeated",
+                 .no_environment = true),
+    SHOAL_OPTION(generate_command_t, STRING, prompts, NULL,
+                 "file of texts to continue, a line each"),
+    SHOAL_OPTION(
+        generate_command_t, STRING, tokenizer, NULL,
+        "folder or file of a tokenizer, or bytes; by default the checkpoint's, else bytes"),
+    SHOAL_OPTION(generate_command_t, INT, max_tokens, "64", "tokens behind a prompt",
+                 .positive = true),
+    SHOAL_OPTION(generate_command_t, REAL, temperature, "1", "0: the likeliest token each time"),
+    SHOAL_OPTION(generate_command_t, INT, top_k, NULL, "only the k likeliest tokens; 0: all"),
+    SHOAL_OPTION(generate_command_t, REAL, top_p, NULL,
+                 "only the likeliest tokens that make up this share; 0: all"),
+    SHOAL_OPTION(generate_command_t, REAL, repetition, NULL,
+                 "above 1: tokens that are there already become less likely"),
+    SHOAL_OPTION(generate_command_t, INT, seed, NULL, "another number, another text"),
+    SHOAL_OPTION(generate_command_t, STRINGS, stop, NULL,
+                 "text of a token that ends; may be repeated", .no_environment = true),
+    SHOAL_OPTION(generate_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+                 .no_environment = true),
+    CLI_PLAN_OPTIONS(generate_command_t),
+    CLI_MODEL_OPTIONS(generate_command_t),
+    SHOAL_OPTION(generate_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+enum { MOST_ROWS = 16, MOST_STOPS = 64 };  // prompts that are continued together; --stop
+
+typedef struct writer {
+  const generate_command_t *command;
+  const char *name, *load;  // of the model; where the weights are
+  bool talks;               // this is rank 0
+  FILE *out;
+  shoal_arena_t *arena;
+  shoal_tokenizer_t *tokenizer;
+  shoal_decoder_t *decoder;
+  shoal_zoo_t *zoo;
+  shoal_model_t *model;
+  shoal_session_t *session;
+  int64_t count;  // prompts
+  shoal_tokens_t *prompts;
+  const char **texts;
+  int32_t stops[MOST_STOPS];
+  int64_t stop_count;
+  shoal_status_t error;  // of the callback
+} writer_t;
+
+// ---- prompts --------------------------------------------------------------------------
+
+static shoal_status_t read_texts(writer_t *w) {
+  const generate_command_t *command = w->command;
+  const char *data = NULL;
+  int64_t size = 0, lines = 0;
+  if (command->prompts) {
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(command->prompts, w->arena, &data, &size));
+    for (int64_t i = 0; i < size; ++i) lines += data[i] == '\n';
+    lines += size > 0 && data[size - 1] != '\n';
+  }
+  w->texts = SHOAL_NEW(w->arena, const char *, command->prompt.count + lines);
+  if (!w->texts) return SHOAL_OOM();
+  for (int64_t i = 0; i < command->prompt.count; ++i)
+    w->texts[w->count++] = command->prompt.items[i];
+  for (const char *at = data; at && lines > 0; --lines) {
+    const size_t length = strcspn(at, "\n");
+    if (length > 0) w->texts[w->count++] = cli_format(w->arena, "%.*s", (int)length, at);
+    at += length + 1;
+  }
+  if (w->count > 0) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--prompt TEXT, or --prompts FILE",
+                          "there is no text to continue");
+}
+
+static shoal_status_t encode(writer_t *w) {
+  w->prompts = SHOAL_NEW(w->arena, shoal_tokens_t, w->count);
+  if (!w->prompts) return SHOAL_OOM();
+  for (int64_t i = 0; i < w->count; ++i) {
+    const int32_t *ids;
+    int64_t count;
+    if (!w->texts[i]) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_tokenizer_encode(
+        w->tokenizer, w->texts[i], -1, &(shoal_encode_options_t){.special = true}, &ids, &count));
+    int32_t *copy = SHOAL_NEW(w->arena, int32_t, count);
+    if (!copy) return SHOAL_OOM();
+    memcpy(copy, ids, (size_t)count * sizeof *copy);
+    w->prompts[i] = (shoal_tokens_t){copy, count};
+  }
+  const int32_t end = shoal_tokenizer_end(w->tokenizer);
+  if (end >= 0) w->stops[w->stop_count++] = end;
+  for (int64_t i = 0; i < w->command->stop.count; ++i) {
+    const char *text = w->command->stop.items[i];
+    const int32_t token = shoal_tokenizer_find(w->tokenizer, text, (int64_t)strlen(text));
+    if (token < 0 || w->stop_count == MOST_STOPS) {
+      return SHOAL_ERROR(INVALID_ARGUMENT,
+                         token < 0 ? "--stop '%s' is no token"
+                                   : "--stop '%s': "
+                                     "that are too many",
+                         text);
+    }
+    w->stops[w->stop_count++] = token;
+  }
+  return NULL;
+}
+
+// A tokenizer beside the weights, if there is one and none was named.
+static shoal_status_t open_tokenizer(writer_t *w) {
+  if (w->command->tokenizer)
+    return shoal_tokenizer_open(w->command->tokenizer, NULL, &w->tokenizer);
+  shoal_status_t status = w->load ? shoal_tokenizer_open(w->load, NULL, &w->tokenizer)
+                                  : SHOAL_ERROR(NOT_FOUND, "no checkpoint");
+  if (shoal_status_code(status) != SHOAL_NOT_FOUND) return status;
+  shoal_status_free(status);
+  return shoal_tokenizer_open("bytes", NULL, &w->tokenizer);
+}
+
+// ---- the model ------------------------------------------------------------------------
+
+static shoal_status_t find_weights(writer_t *w) {
+  w->load = w->command->load;
+  if (!w->load) return NULL;
+  const char *latest;
+  int64_t step;
+  shoal_status_t status = shoal_checkpoint_latest(w->load, w->arena, &latest, &step);
+  if (status) {  // a file
+    shoal_status_free(status);
+    return NULL;
+  }
+  if (latest) w->load = latest;
+  return NULL;
+}
+
+// Sizes that a converted checkpoint tells, before those of the command line.
+static shoal_status_t create_model(writer_t *w) {
+  cli_model_options_t options = w->command->model;
+  const char *noted = NULL, *settings = NULL;
+  if (w->load) {
+    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_model", w->arena, &noted));
+    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_settings", w->arena, &settings));
+  }
+  if (!w->name) w->name = noted;
+  if (!w->name) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal generate MODEL --load DIR --prompt TEXT",
+                            "generate needs the name of a model");
+  }
+  if (noted && settings && strcmp(noted, w->name) == 0) options.known = settings;
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(w->name, &options, NULL, &w->zoo));
+  if (!shoal_zoo_has(w->zoo, "decode")) {
+    return SHOAL_ERROR_HINT(UNSUPPORTED, "gpt2 and other decoders do",
+                            "'%s' does not continue texts", w->name);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(
+      &(shoal_model_options_t){.seed = (uint64_t)options.model_seed}, &w->model));
+  int64_t longest = 1;
+  for (int64_t i = 0; i < w->count; ++i) {
+    if (w->prompts[i].count > longest) longest = w->prompts[i].count;
+  }
+  const int64_t rows = options.batch ? options.batch : w->count < MOST_ROWS ? w->count : MOST_ROWS;
+  shoal_zoo_build_tokens(w->zoo, shoal_model_graph(w->model, "prefill"), "prefill", rows, longest);
+  shoal_zoo_build(w->zoo, shoal_model_graph(w->model, "decode"), "decode", rows);
+  return shoal_model_status(w->model);
+}
+
+static shoal_status_t open_session(writer_t *w, shoal_world_t *world) {
+  const cli_plan_options_t *planning = &w->command->planning;
+  shoal_parallelize_options_t options = {.world = world,
+                                         .strategy = planning->strategy,
+                                         .mesh = planning->mesh,
+                                         .cluster = planning->cluster,
+                                         .cache = cli_cache(planning, w->arena)};
+  int64_t size;
+  if (planning->plan)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, w->arena, &options.plan, &size));
+  SHOAL_RETURN_IF_ERROR(
+      cli_layouts_parse(planning->layouts, w->arena, &options.layout_count, &options.layouts));
+  SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&planning->decide, w->arena, &options.decision_count,
+                                            &options.decisions));
+  SHOAL_RETURN_IF_ERROR(shoal_parallelize(w->model, &options, &w->session));
+  if (!w->load) return NULL;
+  return shoal_load_with(w->session, w->load, &(shoal_load_options_t){.cast = true});
+}
+
+// ---- writing --------------------------------------------------------------------------
+
+// One prompt: token by token. Several: each text when all are there.
+static bool write_token(void *self, int64_t prompt, int64_t index, int32_t token) {
+  writer_t *w = self;
+  (void)prompt, (void)index;
+  if (!w->talks || w->count > 1) return true;
+  const char *text;
+  int64_t length;
+  w->error = shoal_decoder_add(w->decoder, token, &text, &length);
+  if (w->error) return false;
+  fwrite(text, 1, (size_t)length, w->out);
+  fflush(w->out);
+  return true;
+}
+
+static shoal_status_t write_texts(writer_t *w, const shoal_tokens_t *texts) {
+  const char *text;
+  int64_t length;
+  if (!w->talks) return NULL;
+  if (w->count == 1) {
+    SHOAL_RETURN_IF_ERROR(shoal_decoder_finish(w->decoder, &text, &length));
+    fwrite(text, 1, (size_t)length, w->out);
+    fputc('\n', w->out);
+    return NULL;
+  }
+  for (int64_t i = 0; i < w->count; ++i) {
+    SHOAL_RETURN_IF_ERROR(shoal_tokenizer_decode(w->tokenizer, texts[i].ids, texts[i].count,
+                                                 &(shoal_decode_options_t){.skip_special = true},
+                                                 &text, &length));
+    fputs(w->texts[i], w->out);
+    fwrite(text, 1, (size_t)length, w->out);
+    fputc('\n', w->out);
+  }
+  return NULL;
+}
+
+static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
+  const generate_command_t *command = w->command;
+  shoal_tokens_t *texts;
+  SHOAL_RETURN_IF_ERROR(find_weights(w));
+  SHOAL_RETURN_IF_ERROR(read_texts(w));
+  SHOAL_RETURN_IF_ERROR(open_tokenizer(w));
+  SHOAL_RETURN_IF_ERROR(encode(w));
+  SHOAL_RETURN_IF_ERROR(create_model(w));
+  SHOAL_RETURN_IF_ERROR(open_session(w, world));
+  SHOAL_RETURN_IF_ERROR(shoal_decoder_create(
+      w->tokenizer, &(shoal_decode_options_t){.skip_special = true}, &w->decoder));
+  const shoal_generate_options_t options = {.most = command->max_tokens,
+                                            .temperature = command->temperature,
+                                            .top_k = command->top_k,
+                                            .top_p = command->top_p,
+                                            .repetition = command->repetition,
+                                            .seed = (uint64_t)command->seed,
+                                            .stop_count = w->stop_count,
+                                            .stops = w->stops,
+                                            .token = write_token,
+                                            .token_self = w};
+  if (w->talks && w->count == 1) fputs(w->texts[0], w->out);
+  shoal_status_t status =
+      shoal_generate(w->session, w->count, w->prompts, &options, w->arena, &texts);
+  if (!status) status = w->error, w->error = NULL;
+  if (!status) status = write_texts(w, texts);
+  return status;
+}
+
+typedef struct generate_job {
+  const generate_command_t *command;
+  const char *name;
+  FILE *out;
+} generate_job_t;
+
+static shoal_status_t generate_rank(void *self, shoal_world_t *world, int32_t rank) {
+  const generate_job_t *job = self;
+  writer_t w = {.command = job->command, .name = job->name, .out = job->out, .talks = rank == 0};
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &w.arena));
+  shoal_status_t status = generate(&w, world);
+  shoal_session_free(w.session);
+  shoal_model_free(w.model);
+  shoal_zoo_free(w.zoo);
+  shoal_decoder_free(w.decoder);
+  shoal_tokenizer_close(w.tokenizer);
+  shoal_status_free(w.error);
+  shoal_arena_free(w.arena);
+  return status;
+}
+
+shoal_status_t cli_generate(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  generate_command_t command = {0};
+  shoal_words_t words = {0};
+  SHOAL_RETURN_IF_ERROR(cli_options("generate", "[MODEL]", table, TABLE_COUNT, argc, argv, arena,
+                                    &command, &words, out));
+  if (command.help) return NULL;
+  if (words.count > 1) SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
+  SHOAL_RETURN_IF_ERROR(cli_plan_check(&command.planning));
+  generate_job_t job = {&command, words.count ? words.items[0] : NULL, out};
+  const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv), command.threads};
+  return cli_ranks_run(&ranks, generate_rank, &job);
+}
