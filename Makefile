@@ -53,7 +53,7 @@ format:  ## clang-format the tree
 install: all  ## install to PREFIX (DESTDIR is honoured)
 	@cmake --install build/$(PRESET) --prefix $(PREFIX)
 
-venv: build/venv/.peers  ## a Python with the peers tests compare with: numpy and PyTorch
+venv: build/venv/.peers build/venv/.transformers  ## a Python with the peers of tests: numpy, PyTorch, transformers
 build/venv/.numpy: | deps
 	@python3 -m venv build/venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check numpy && touch $@
@@ -62,6 +62,9 @@ build/venv/.numpy: | deps
 build/venv/.peers: build/venv/.numpy Makefile
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check torch expecttest && touch $@ || \
 	  echo "shoal: PyTorch could not be installed; tests/torch_*.py will be skipped"
+build/venv/.transformers: build/venv/.peers Makefile
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check transformers safetensors && touch $@ || \
+	  echo "shoal: transformers could not be installed; tests/hf_*.py will be skipped"
 
 bundle: | deps  ## pack the libraries a bare machine lacks, for -DSHOAL_DEPS_DIR
 	@tools/bundle build/bundle

@@ -82,7 +82,7 @@ def _strings(words):
     return (c_char_p * max(len(words), 1))(*[w.encode() for w in words])
 
 
-class _Arena:
+class Arena:
     def __enter__(self):
         self.handle = c_void_p()
         check(lib.arena_create(lib.allocator_system(), byref(self.handle)))
@@ -146,7 +146,7 @@ def output_count(op, **attrs):
     """How many outputs a call of this record has."""
     if not op.output_number:
         return op.output_count
-    with _Arena() as arena:
+    with Arena() as arena:
         values = POINTER(AttrValue)()
         check(lib.op_attrs(byref(op), len(attrs), _attrs(attrs), arena, byref(values)))
         return lib.op_outputs(byref(op), values)
@@ -319,7 +319,7 @@ class Model:
 
     def text(self):
         check(lib.model_status(self.handle))
-        with _Arena() as arena:
+        with Arena() as arena:
             text = c_char_p()
             check(lib.model_print(self.handle, arena, byref(text)))
             return text.value.decode()
@@ -421,7 +421,7 @@ class Session:
 
     def plan(self):
         """The plan as its file says it; None on ranks but 0, which plans."""
-        with _Arena() as arena:
+        with Arena() as arena:
             plan, text = lib.session_plan(self.handle), c_char_p()
             if not plan:  # rank 0 planned
                 return None
@@ -433,7 +433,7 @@ class Session:
         rules = lib.session_rules(self.handle)
         if not rules:
             return None
-        with _Arena() as arena:
+        with Arena() as arena:
             op, values, rule, text = POINTER(Op)(), POINTER(AttrValue)(), c_void_p(), c_char_p()
             check(lib.op_find(self._model.registry.handle, name.encode(), byref(op)))
             check(lib.op_attrs(op, len(attrs), _attrs(attrs), arena, byref(values)))

@@ -188,6 +188,16 @@ static void add_value(shoal_json_writer_t *w, const char *key, const char *text)
   }
 }
 
+// A setting, or the one that it follows where it was not set: theirs would follow another.
+static const char *value_of(const shoal_zoo_t *zoo, const char *name, shoal_arena_t *arena) {
+  static const char *const follows[][2] = {{"positions", "context"}, {"key_heads", "heads"}};
+  const char *value = shoal_zoo_setting(zoo, name, arena);
+  for (int i = 0; i < 2 && value && strcmp(value, "0") == 0; ++i) {
+    if (strcmp(name, follows[i][0]) == 0) value = shoal_zoo_setting(zoo, follows[i][1], arena);
+  }
+  return value;
+}
+
 shoal_status_t shoal_convert_print_config(const shoal_zoo_t *zoo, shoal_dtype_t dtype,
                                           shoal_arena_t *arena, const char **out_text) {
   static const char *const torch[SHOAL_DTYPE_COUNT] = {[SHOAL_F64] = "float64",
@@ -209,7 +219,7 @@ shoal_status_t shoal_convert_print_config(const shoal_zoo_t *zoo, shoal_dtype_t 
   shoal_json_string(&w, "model_type", family->model_type);
   if (torch[dtype]) shoal_json_string(&w, "dtype", torch[dtype]);
   for (int64_t i = 0; i < family->key_count; ++i) {
-    const char *value = shoal_zoo_setting(zoo, family->keys[i].ours, arena);
+    const char *value = value_of(zoo, family->keys[i].ours, arena);
     if (value && value[0] && strcmp(value, "0") != 0) add_value(&w, family->keys[i].theirs, value);
   }
   for (int i = 0; i < FIXED_COUNT; ++i) {
