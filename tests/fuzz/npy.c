@@ -1,0 +1,12 @@
+// .npy files, as columns and as tokens. What opens has samples that can be read.
+// mutations: 1000
+#include "fuzz_data.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  char path[64];
+  const int file = fuzz_file(data, size, path);
+  fuzz_dataset("arrays", path);
+  fuzz_dataset("tokens", path);
+  close(file);
+  return 0;
+}
