@@ -40,6 +40,10 @@ void shoal_zoo_remember(const shoal_zoo_job_t *job, const shoal_zoo_text_t *text
 // What the head looks at, of x [B, T, C]: in prefill the last token of each row [B, 1, C].
 shoal_value_t shoal_zoo_last(shoal_graph_t *graph, const shoal_zoo_job_t *job,
                              const shoal_zoo_text_t *text, shoal_value_t x);
+// Logits of x [.., C]: its products with the rows of "wte/table" when tied, else with
+// "head/weight", without a bias.
+shoal_value_t shoal_zoo_head(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t x,
+                             int64_t vocabulary, bool tied);
 // Ends the graph with logits [B, T, V]; to the loss is added `more`, unless it is zero.
 void shoal_zoo_text_end(shoal_graph_t *graph, const shoal_zoo_job_t *job,
                         const shoal_zoo_text_t *text, shoal_value_t logits, shoal_value_t more);
@@ -48,6 +52,11 @@ enum { SHOAL_ZOO_DECODER = (1 << SHOAL_ZOO_PHASE_COUNT) - 1 };  // phases of a d
 
 // ---- blocks -------------------------------------------------------------------------------------
 
+// An RMS norm with an eps.
+static inline shoal_value_t shoal_zoo_rms(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                          double eps) {
+  return shoal_nn_rms_norm_with(graph, name, x, &(shoal_nn_rms_norm_options_t){.eps = eps});
+}
 // Opens the scope "name<number>".
 void shoal_zoo_scope(shoal_graph_t *graph, const char *name, int64_t number);
 
@@ -78,6 +87,11 @@ void shoal_zoo_map_add(shoal_zoo_map_t *map, shoal_zoo_name_t name);
   shoal_zoo_map_add(map, (shoal_zoo_name_t){.ours = ours_, .theirs = theirs_})
 #define SHOAL_ZOO_TURNED(map, ours_, theirs_) \
   shoal_zoo_map_add(map, (shoal_zoo_name_t){.ours = ours_, .theirs = theirs_, .transposed = true})
+#define SHOAL_ZOO_AGAIN(map, ours_, theirs_) \
+  shoal_zoo_map_add(map, (shoal_zoo_name_t){.ours = ours_, .theirs = theirs_, .tied = true})
+// A name with parts that differ, in the arena of the map.
+const char *shoal_zoo_map_text(shoal_zoo_map_t *map, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 // "PREFIX/weight" [in, out] and "PREFIX/bias" of ours, "PREFIX.weight" [out, in] and "PREFIX.bias"
 // of theirs, and of a norm gamma and beta.
 void shoal_zoo_map_linear(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
@@ -85,5 +99,11 @@ void shoal_zoo_map_norm(shoal_zoo_map_t *map, const char *ours, const char *thei
 // Columns [from, from + size) of a product of ours are one of theirs.
 void shoal_zoo_map_columns(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias,
                            int64_t from, int64_t size);
+// "PREFIX/qkv" and "PREFIX/proj" of ours without biases, q_proj, k_proj, v_proj and o_proj of
+// theirs; key_heads 0: as many as heads.
+void shoal_zoo_map_qkv(shoal_zoo_map_t *map, const char *ours, const char *theirs, int64_t size,
+                       int64_t heads, int64_t key_heads);
+// lm_head.weight.
+void shoal_zoo_map_head(shoal_zoo_map_t *map, bool tied);
 
 #endif  // SHOAL_ZOO_FAMILY_H_

@@ -95,16 +95,7 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     shoal_scope_pop(g);
   }
   x = shoal_nn_layer_norm(g, "ln_f", shoal_zoo_last(g, job, &text, x));
-  shoal_value_t logits;
-  if (s->tied) {
-    shoal_scope_push(g, "head");
-    shoal_value_t words = shoal_nn_parameter(g, "/wte/table", job->dtype,
-                                             SHOAL_SHAPE(s->vocabulary, s->width), NORMAL);
-    logits = shoal_nn_product(g, x, words, true);
-    shoal_scope_pop(g);
-  } else {
-    logits = shoal_nn_project(g, "head", x, s->vocabulary, NORMAL, true);
-  }
+  shoal_value_t logits = shoal_zoo_head(g, job, x, s->vocabulary, s->tied);
   shoal_zoo_text_end(g, job, &text, logits, shoal_none());
 }
 
@@ -130,12 +121,7 @@ static void names(const void *settings, shoal_zoo_map_t *map) {
     SHOAL_ZOO_SAME(map, "block#/mlp/fc2/bias", "transformer.h.#.mlp.c_proj.bias");
   }
   shoal_zoo_map_norm(map, "ln_f", "transformer.ln_f", true);
-  if (s->tied) {
-    shoal_zoo_map_add(
-        map, (shoal_zoo_name_t){.ours = "wte/table", .theirs = "lm_head.weight", .tied = true});
-  } else {
-    SHOAL_ZOO_TURNED(map, "head/weight", "lm_head.weight");
-  }
+  shoal_zoo_map_head(map, s->tied);
 }
 
 const shoal_zoo_family_t shoal_zoo_family_gpt2 = {

@@ -1,4 +1,7 @@
 // Lists of names: where a model's states lie among the tensors of another library (zoo.h).
+#include <stdarg.h>
+
+#include "base/locale.h"
 #include "base/text.h"
 #include "zoo/family.h"
 
@@ -26,10 +29,19 @@ void shoal_zoo_map_add(shoal_zoo_map_t *map, shoal_zoo_name_t name) {
   if (!SHOAL_PUSH(map->arena, &map->names, name)) map->failed = true;
 }
 
+const char *shoal_zoo_map_text(shoal_zoo_map_t *map, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  shoal_format_args(text, sizeof text, format, args);
+  va_end(args);
+  const char *copy = shoal_arena_strdup(map->arena, text);
+  if (!copy) map->failed = true;
+  return copy ? copy : "";
+}
+
 static const char *joined(shoal_zoo_map_t *map, const char *prefix, const char *name) {
-  const char *text = shoal_arena_printf(map->arena, "%s%s", prefix, name);
-  if (!text) map->failed = true;
-  return text ? text : "";
+  return shoal_zoo_map_text(map, "%s%s", prefix, name);
 }
 
 void shoal_zoo_map_columns(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias,
@@ -56,6 +68,24 @@ void shoal_zoo_map_linear(shoal_zoo_map_t *map, const char *ours, const char *th
 void shoal_zoo_map_norm(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias) {
   SHOAL_ZOO_SAME(map, joined(map, ours, "/gamma"), joined(map, theirs, ".weight"));
   if (bias) SHOAL_ZOO_SAME(map, joined(map, ours, "/beta"), joined(map, theirs, ".bias"));
+}
+
+void shoal_zoo_map_qkv(shoal_zoo_map_t *map, const char *ours, const char *theirs, int64_t size,
+                       int64_t heads, int64_t key_heads) {
+  const int64_t keys = key_heads ? key_heads : heads;
+  const char *qkv = joined(map, ours, "/qkv");
+  shoal_zoo_map_columns(map, qkv, joined(map, theirs, ".q_proj"), false, 0, heads * size);
+  shoal_zoo_map_columns(map, qkv, joined(map, theirs, ".k_proj"), false, heads * size, keys * size);
+  shoal_zoo_map_columns(map, qkv, joined(map, theirs, ".v_proj"), false, (heads + keys) * size,
+                        keys * size);
+  shoal_zoo_map_linear(map, joined(map, ours, "/proj"), joined(map, theirs, ".o_proj"), false);
+}
+
+void shoal_zoo_map_head(shoal_zoo_map_t *map, bool tied) {
+  if (tied)
+    SHOAL_ZOO_AGAIN(map, "wte/table", "lm_head.weight");
+  else
+    SHOAL_ZOO_TURNED(map, "head/weight", "lm_head.weight");
 }
 
 shoal_status_t shoal_zoo_names(const shoal_zoo_t *zoo, shoal_arena_t *arena, int64_t *out_count,

@@ -38,6 +38,20 @@ shoal_value_t shoal_zoo_last(shoal_graph_t *g, const shoal_zoo_job_t *job,
   return shoal_take_along(g, x, shoal_broadcast_to(g, last, shape), 1);
 }
 
+shoal_value_t shoal_zoo_head(shoal_graph_t *g, const shoal_zoo_job_t *job, shoal_value_t x,
+                             int64_t vocabulary, bool tied) {
+  const shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.02};
+  const shoal_shape_t shape = shoal_value_type(x).shape;
+  const int64_t width = shape.rank ? shape.dims[shape.rank - 1] : 0;
+  if (!tied) return shoal_nn_project(g, "head", x, vocabulary, normal, true);
+  shoal_scope_push(g, "head");
+  shoal_value_t table =
+      shoal_nn_parameter(g, "/wte/table", job->dtype, SHOAL_SHAPE(vocabulary, width), normal);
+  x = shoal_nn_product(g, x, table, true);
+  shoal_scope_pop(g);
+  return x;
+}
+
 void shoal_zoo_text_end(shoal_graph_t *g, const shoal_zoo_job_t *job, const shoal_zoo_text_t *text,
                         shoal_value_t logits, shoal_value_t more) {
   if (text->labels.graph) {
