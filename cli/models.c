@@ -110,11 +110,12 @@ shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *optio
   *out_zoo = NULL;
   shoal_arena_t *arena;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  const shoal_recipe_t plain = {
-      .optimizer = options->sgd ? "sgd" : "adamw", .lr = options->lr, .eps = options->eps};
-  shoal_zoo_options_t zoo = {.yaml_name = options->config, .recipe = recipe ? recipe : &plain};
+  shoal_zoo_options_t zoo = {.yaml_name = options->config};
   int64_t size = 0;
+  shoal_recipe_t made;
   shoal_status_t status = join_settings(options, arena, &zoo.settings);
+  if (!status) status = cli_recipe_make(options, arena, &made);
+  zoo.recipe = recipe ? recipe : &made;
   if (!status && options->config)
     status = shoal_file_read(options->config, arena, &zoo.yaml, &size);
   if (!status) status = shoal_zoo_create(name, &zoo, out_zoo);

@@ -3,6 +3,7 @@
 #ifndef SHOAL_CLI_MODELS_H_
 #define SHOAL_CLI_MODELS_H_
 
+#include "recipe.h"
 #include "shoal/options.h"
 #include "shoal/zoo.h"
 
@@ -23,6 +24,7 @@ typedef struct cli_model_options {
   double lr, eps;
   bool sgd;
   int64_t model_seed;
+  cli_recipe_options_t recipe;
   cli_setting_t settings[CLI_SETTING_LIMIT];
 } cli_model_options_t;
 
@@ -34,16 +36,27 @@ typedef struct cli_model_options {
     .offset = offsetof(type, model) + offsetof(cli_model_options_t, field), .value = value_, \
     .doc = doc_, __VA_ARGS__                                                                 \
   }
-#define CLI_MODEL_OPTIONS(type)                                                                    \
-  CLI_MODEL_OPTION(type, STRINGS, set, NULL,                                                       \
-                   "NAME=VALUE: a setting of the model; may be repeated", .no_environment = true), \
-      CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML file of settings, NAME: VALUE"),          \
-      CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),               \
-      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16"),          \
-      CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true),                   \
-      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true),        \
-      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "SGD instead of AdamW"),                             \
-      CLI_MODEL_OPTION(type, INT, model_seed, "1", "seed of initial values and dropout")
+#define CLI_RECIPE_OPTION(type, kind_, field, value_, doc_, ...)              \
+  {                                                                           \
+    .name = #field, .kind = SHOAL_OPTION_##kind_,                             \
+    .offset = offsetof(type, model) + offsetof(cli_model_options_t, recipe) + \
+              offsetof(cli_recipe_options_t, field),                          \
+    .value = value_, .doc = doc_, __VA_ARGS__                                 \
+  }
+#define CLI_MODEL_OPTIONS(type)                                                             \
+  CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true,                 \
+                   .heading = "How it is trained"),                                         \
+      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true), \
+      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "SGD instead of AdamW: --optimizer sgd"),     \
+      CLI_RECIPE_OPTIONS(type, CLI_RECIPE_OPTION),                                          \
+      CLI_MODEL_OPTION(type, INT, model_seed, "1",                                          \
+                       "seed of initial values, dropout and the order of the data"),        \
+      CLI_MODEL_OPTION(type, STRINGS, set, NULL,                                            \
+                       "NAME=VALUE: a setting of the model; may be repeated",               \
+                       .no_environment = true, .heading = "The model"),                     \
+      CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML file of settings, NAME: VALUE"),   \
+      CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),        \
+      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16")
 
 // The table with a row for each setting of the families in front of its last row, if it has the
 // rows of CLI_MODEL_OPTIONS; else as it is.
@@ -51,7 +64,7 @@ SHOAL_MUST_USE shoal_status_t cli_model_table(const shoal_option_t *table, int64
                                               shoal_arena_t *arena, void *options,
                                               const shoal_option_t **out_table, int64_t *out_count);
 // The model of that name with its settings; NOT_FOUND suggests the nearest. The caller frees it.
-// The recipe may be NULL: AdamW or SGD, with lr and eps of the options.
+// The recipe may be NULL: the one that the options say.
 SHOAL_MUST_USE shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
                                              const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo);
 // The type it computes in, wherever that was said.

@@ -213,3 +213,19 @@ shoal_status_t cli_use_cluster(int argc, char **argv, cli_plan_options_t *option
   shoal_cluster_free(cluster);
   return NULL;
 }
+
+shoal_status_t cli_session_options(const cli_plan_options_t *options, shoal_world_t *world,
+                                   shoal_arena_t *arena, shoal_parallelize_options_t *out_options) {
+  int64_t size = 0;
+  *out_options = (shoal_parallelize_options_t){.world = world,
+                                               .strategy = options->strategy,
+                                               .mesh = options->mesh,
+                                               .cluster = options->cluster,
+                                               .cache = cli_cache(options, arena)};
+  if (options->plan)
+    SHOAL_RETURN_IF_ERROR(shoal_file_read(options->plan, arena, &out_options->plan, &size));
+  SHOAL_RETURN_IF_ERROR(cli_layouts_parse(options->layouts, arena, &out_options->layout_count,
+                                          &out_options->layouts));
+  return cli_decisions_parse(&options->decide, arena, &out_options->decision_count,
+                             &out_options->decisions);
+}

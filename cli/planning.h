@@ -8,6 +8,7 @@
 #include "shoal/options.h"
 #include "shoal/planners.h"
 #include "shoal/program.h"
+#include "shoal/session.h"
 #include "shoal/simulate.h"
 
 typedef struct cli_plan_options {
@@ -55,6 +56,10 @@ SHOAL_MUST_USE shoal_status_t cli_layouts_parse(const char *text, shoal_arena_t 
 SHOAL_MUST_USE shoal_status_t cli_decisions_parse(const shoal_words_t *texts, shoal_arena_t *arena,
                                                   int64_t *out_count,
                                                   const shoal_intent_decision_t **out_decisions);
+// What of a session's options these decide; texts lie in the arena.
+SHOAL_MUST_USE shoal_status_t cli_session_options(const cli_plan_options_t *options,
+                                                  shoal_world_t *world, shoal_arena_t *arena,
+                                                  shoal_parallelize_options_t *out_options);
 // A zoo model, planned and lowered: what `plan` and `explain` look at. Zeroed ones may be freed.
 typedef struct cli_planned {
   shoal_model_t *model;

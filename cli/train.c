@@ -1,50 +1,69 @@
 // `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or
-// the ranks a launcher made - with progress, a report and checkpoints.
+// the ranks a launcher made. The loop is shoal_train; here are its options and what is printed.
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "data.h"
 #include "interrupt.h"
 #include "models.h"
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
-#include "shoal/checkpoint.h"
-#include "shoal/session.h"
-#include "source.h"
 
 typedef struct train_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
-  int64_t steps, log_every, save_every, keep;
-  const char *data, *save, *times_out, *offload_dir;
-  bool resume, overwrite, threads, opaque, dry_run, help;
+  cli_data_options_t input;
+  int64_t steps, epochs, log_every, save_every, keep, eval_every, eval_samples;
+  const char *save, *best, *times_out, *offload_dir;
+  shoal_words_t watch;
+  bool resume, overwrite, threads, opaque, dry_run, check_nan, short_last, drop_last, help;
 } train_command_t;
 
 static const shoal_option_t table[] = {
-    SHOAL_OPTION(train_command_t, INT, steps, "200", "steps to train"),
-    SHOAL_OPTION(train_command_t, STRING, data, NULL, "text to learn from (gpt)"),
-    SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines"),
+    SHOAL_OPTION(train_command_t, INT, steps, NULL, "steps to train (200, if no epochs are given)",
+                 .heading = "How long"),
+    SHOAL_OPTION(train_command_t, INT, epochs, NULL, "times to go through the data"),
+    SHOAL_OPTION(train_command_t, BOOL, short_last, NULL,
+                 "end epochs with a short batch (else the next one begins in it)"),
+    SHOAL_OPTION(train_command_t, BOOL, drop_last, NULL, "leave out what does not fill a batch"),
+    CLI_DATA_OPTIONS(train_command_t),
+    CLI_DATA_OPTION(train_command_t, REAL, held_out, NULL,
+                    "share of the data, or number of samples, to evaluate on"),
+    CLI_DATA_OPTION(train_command_t, STRING, eval_data, NULL, "file or folder to evaluate on"),
+    SHOAL_OPTION(train_command_t, INT, eval_every, NULL,
+                 "steps between evaluations (0: only at the end)"),
+    SHOAL_OPTION(train_command_t, INT, eval_samples, NULL, "samples of an evaluation (0: all)"),
     SHOAL_OPTION(train_command_t, STRING, save, NULL,
-                 "folder for checkpoints step-N; also on SIGTERM, SIGINT"),
+                 "folder for checkpoints step-N; also on SIGTERM, SIGINT",
+                 .heading = "Checkpoints"),
     SHOAL_OPTION(train_command_t, INT, save_every, NULL,
                  "steps between checkpoints (0: only at the end)"),
     SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
+    SHOAL_OPTION(train_command_t, STRING, best, NULL,
+                 "metric of evaluations whose best is kept, as 'best': loss, +accuracy"),
     SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
     SHOAL_OPTION(train_command_t, BOOL, overwrite, NULL,
                  "start anew in a folder with checkpoints: removes them"),
-    SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+    SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines",
+                 .heading = "What it says"),
+    SHOAL_OPTION(train_command_t, STRINGS, watch, NULL,
+                 "PATTERN of values whose norm is logged, as 'fc1/*'; may be repeated",
                  .no_environment = true),
-    SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
-                 "device memory that the host cannot read, like a GPU's"),
+    SHOAL_OPTION(train_command_t, BOOL, check_nan, NULL,
+                 "look at every value, and name the first that is no number; slow"),
     SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
                  "measure instructions and links, for `simulate --times`; file to write them to"),
-    SHOAL_OPTION(train_command_t, STRING, offload_dir, NULL,
-                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL,
                  "plan the model and check the program, then stop"),
+    SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+                 .no_environment = true, .heading = "Ranks, and how the model is cut"),
+    SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
+                 "device memory that the host cannot read, like a GPU's"),
+    SHOAL_OPTION(train_command_t, STRING, offload_dir, NULL,
+                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
     CLI_PLAN_OPTIONS(train_command_t),
     CLI_MODEL_OPTIONS(train_command_t),
     SHOAL_OPTION(train_command_t, BOOL, help, NULL, "this list")};
@@ -53,36 +72,33 @@ static const shoal_option_t table[] = {
 // One rank's training; `talks` on rank 0.
 typedef struct trainer {
   const train_command_t *command;
-  shoal_model_t *model;
-  shoal_session_t *session;
-  cli_source_t *source;
   shoal_arena_t *arena;
   FILE *out;
   bool talks;
-  bool trained;  // at least one step: there are losses
-  double first_loss, loss;
+  bool open_line;  // a terminal: the last line may be written over
 } trainer_t;
 
-static shoal_status_t fetch_loss(trainer_t *t, const char *graph, double *out_loss) {
-  shoal_type_t type;
-  if (!shoal_graph_output_type(shoal_model_find_graph(t->model, graph), "loss", &type))
-    return SHOAL_ERROR(NOT_FOUND, "graph '%s' has no output 'loss'", graph);
-  uint64_t storage = 0;
-  SHOAL_RETURN_IF_ERROR(shoal_fetch(t->session, "loss", &storage, shoal_dtype_size(type.dtype)));
-  *out_loss = shoal_dtype_load(type.dtype, &storage, 0);
-  return NULL;
+// ---- what is printed ------------------------------------------------------------------
+
+static void print_line(void *self, bool progress, const char *line) {
+  trainer_t *t = self;
+  const bool terminal = isatty(fileno(t->out));
+  if (t->open_line) fputs(progress ? "\r\033[K" : "\n", t->out);
+  t->open_line = progress && terminal;
+  fprintf(t->out, t->open_line ? "%s" : "%s\n", line);
+  fflush(t->out);
 }
 
-static shoal_status_t print_plan(const trainer_t *t) {
+static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *event) {
   const char *schedules;
-  const shoal_intent_t *intent = shoal_plan_intent(shoal_session_plan(t->session));
-  const shoal_program_t *program = shoal_session_program(t->session);
-  fprintf(t->out, "model: %lld parameters\n", (long long)shoal_model_parameters(t->model));
+  const shoal_plan_t *plan = shoal_session_plan(event->session);
+  const shoal_intent_t *intent = shoal_plan_intent(plan);
+  const shoal_program_t *program = shoal_session_program(event->session);
+  fprintf(t->out, "model: %lld parameters\n", (long long)shoal_model_parameters(event->model));
   fprintf(t->out, "plan: strategy %s, ranks %d", intent->strategy, program->world);
   for (int64_t i = 0; i < intent->mesh_count; ++i) fprintf(t->out, ", mesh %s", intent->meshes[i]);
   fprintf(t->out, "\n");
-  SHOAL_RETURN_IF_ERROR(
-      shoal_plan_explain_schedules(shoal_session_plan(t->session), t->arena, &schedules));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_explain_schedules(plan, t->arena, &schedules));
   if (schedules[0]) fprintf(t->out, "  %s", schedules);
   for (int64_t i = 0; i < intent->layout_count; ++i)
     fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
@@ -92,208 +108,96 @@ static shoal_status_t print_plan(const trainer_t *t) {
     fputc('\n', t->out);
   }
   fputs("  fixed: ", t->out);
-  cli_print_bytes(shoal_session_memory(t->session).fixed, t->out);
+  cli_print_bytes(shoal_session_memory(event->session).fixed, t->out);
   fputs(" on this rank for tables, batches, messages and stacks\n", t->out);
   fflush(t->out);
   return NULL;
 }
 
-// ---- checkpoints ----------------------------------------------------------------------
-
-// Before any work: rank 0 sees whether it will be able to save, and whether it may.
-static shoal_status_t prepare_folder(const trainer_t *t, shoal_world_t *world) {
-  const train_command_t *command = t->command;
-  if (!command->save || command->dry_run) return NULL;
-  shoal_status_t status = NULL;
-  if (t->talks)
-    status = shoal_checkpoint_prepare(command->save, command->resume || command->overwrite,
-                                      shoal_allocator_system());
-  if (shoal_status_code(status) == SHOAL_INVALID_ARGUMENT) {
-    shoal_status_t refused = SHOAL_ERROR_HINT(
-        INVALID_ARGUMENT,
-        "--resume goes on from the newest, --overwrite removes them, or --save another folder",
-        "%s", shoal_status_message(status));
-    shoal_status_free(status);
-    status = refused;
-  }
-  return shoal_world_agree(world, status);
-}
-
-static shoal_status_t overwrite(const trainer_t *t) {
-  if (!t->command->overwrite) return NULL;
-  shoal_status_t status = NULL;
-  if (t->talks) status = shoal_checkpoint_clear(t->command->save, shoal_allocator_system());
-  return shoal_world_agree(shoal_session_world(t->session), status);
-}
-
-static shoal_status_t save(trainer_t *t, int64_t step) {
-  const train_command_t *command = t->command;
-  if (!command->save) return NULL;
-  char *path = cli_format(t->arena, "%s/step-%lld", command->save, (long long)step);
-  if (!path) return SHOAL_OOM();
-  SHOAL_RETURN_IF_ERROR(shoal_save(t->session, path));
+static shoal_status_t print_ready(const trainer_t *t, const shoal_train_event_t *event) {
   if (!t->talks) return NULL;
-  fprintf(t->out, "saved %s\n", path);
-  return shoal_checkpoint_prune(command->save, command->keep, shoal_allocator_system());
-}
-
-// A checkpoint has the learning rate it was trained with; one that is given goes before it.
-static shoal_status_t give_rate(trainer_t *t) {
-  const float given = (float)t->command->model.lr;
-  float saved = 0;
-  if (given == 0) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_session_get(t->session, "lr", &saved, sizeof saved));
-  if (saved == given) return NULL;
-  if (t->talks)
-    fprintf(t->out, "learning rate %g; the checkpoint's was %g\n", (double)given, (double)saved);
-  return shoal_session_set(t->session, "lr", &given, sizeof given);
-}
-
-static shoal_status_t resume(trainer_t *t, int64_t *out_step) {
-  const char *path = NULL;
-  *out_step = 0;
-  if (!t->command->resume) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(t->command->save, t->arena, &path, out_step));
-  if (!path) {
-    *out_step = 0;
-    if (t->talks) fprintf(t->out, "nothing to resume in %s: from the start\n", t->command->save);
-    return NULL;
-  }
-  SHOAL_RETURN_IF_ERROR(shoal_load(t->session, path));
-  if (t->talks) fprintf(t->out, "resumed from %s\n", path);
-  return give_rate(t);
-}
-
-// Returned by all ranks, which saved together: a signal ends training with the same code however
-// the ranks run.
-static shoal_status_t stopped(const trainer_t *t, int64_t step) {
-  const char *folder = t->command->save;
-  if (folder)
-    return SHOAL_ERROR_HINT(ABORTED, "--resume goes on from it",
-                            "stopped by a signal at step %lld; saved %s/step-%lld", (long long)step,
-                            folder, (long long)step);
-  return SHOAL_ERROR_HINT(ABORTED, "--save DIR",
-                          "stopped by a signal at step %lld; nothing was saved", (long long)step);
-}
-
-// ---- training -------------------------------------------------------------------------
-
-typedef struct progress {
-  int64_t step, time;  // of the last line
-} progress_t;
-
-static void print_progress(trainer_t *t, int64_t step, progress_t *last) {
-  const int64_t now = cli_time_ns();
-  const double rate = (double)((step - last->step) * cli_source_count(t->source)) /
-                      ((double)(now - last->time) * 1e-9);
-  fprintf(t->out, "step %lld loss %.4f %s/s %.0f\n", (long long)step, t->loss,
-          cli_source_unit(t->source), rate);
-  fflush(t->out);
-  *last = (progress_t){step, now};
-}
-
-// Steps whose loss nobody looks at are not waited for: the next one is fed meanwhile.
-static shoal_status_t train_steps(trainer_t *t, int64_t start, int64_t *out_step) {
-  const train_command_t *command = t->command;
-  const int64_t every = command->log_every > 0 ? command->log_every : 1;
-  progress_t last = {start, cli_time_ns()};
-  for (int64_t step = start + 1; step <= command->steps; ++step) {
-    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, step - 1, t->session));
-    SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "train"));
-    *out_step = step;
-    const bool stops = shoal_session_should_stop(t->session);
-    const bool saves =
-        command->save_every > 0 && step % command->save_every == 0 && step < command->steps;
-    const bool logs = step % every == 0 || step == start + 1 || step == command->steps;
-    if (!logs && !saves && !stops) continue;
-    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "train", &t->loss));
-    if (!t->trained) t->first_loss = t->loss;
-    t->trained = true;
-    if (!isfinite(t->loss))
-      return SHOAL_ERROR_HINT(MISMATCH, "lower --lr", "the loss is %g at step %lld", t->loss,
-                              (long long)step);
-    if (t->talks && logs) print_progress(t, step, &last);
-    if (stops) return NULL;
-    if (saves) SHOAL_RETURN_IF_ERROR(save(t, step));
-  }
-  return NULL;
-}
-
-// How it went; `next` is the number of the batch that training would take next.
-static shoal_status_t report(trainer_t *t, int64_t next) {
-  double loss = 0;
-  const bool evaluated = shoal_model_find_graph(t->model, "eval") != NULL;
-  if (evaluated) {
-    SHOAL_RETURN_IF_ERROR(cli_source_feed(t->source, next, t->session));
-    SHOAL_RETURN_IF_ERROR(shoal_run(t->session, "eval"));
-    SHOAL_RETURN_IF_ERROR(fetch_loss(t, "eval", &loss));
-  }
-  shoal_memory_report_t memory = shoal_session_memory(t->session);
-  if (!t->talks) return NULL;
-  fprintf(t->out, "report: ");
-  if (t->trained) fprintf(t->out, "loss %.4f -> %.4f, ", t->first_loss, t->loss);
-  if (evaluated) fprintf(t->out, "%son the next batch %.4f", t->trained ? "" : "loss ", loss);
-  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
-    if (kind > 0 && memory.arena_planned[kind] == 0) continue;
-    const char *name = kind > 0 ? shoal_memory_kind_name((shoal_memory_kind_t)kind) : "";
-    fprintf(t->out, "%s%s%smemory planned ", evaluated || kind > 0 ? "; " : "", name,
-            kind > 0 ? " " : "");
-    cli_print_bytes(memory.arena_planned[kind], t->out);
-    if (memory.arena_touched[kind] < 0) continue;
-    fputs(", used ", t->out);
-    cli_print_bytes(memory.arena_touched[kind], t->out);
-  }
-  fputc('\n', t->out);
-  return NULL;
+  cli_say_rebuilt(&t->command->planning, shoal_session_rebuilt_plan(event->session));
+  cli_say_cache(shoal_session_cache_note(event->session));
+  return print_plan(t, event);
 }
 
 // What the steps took, for `shoal simulate --times`.
-static shoal_status_t write_times(trainer_t *t) {
+static shoal_status_t write_times(const trainer_t *t, shoal_session_t *session) {
   const char *text;
   if (!t->command->times_out) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_session_times(t->session, "train", t->arena, &text));
+  SHOAL_RETURN_IF_ERROR(shoal_session_times(session, "train", t->arena, &text));
   if (!t->talks) return NULL;
   return shoal_file_write(t->command->times_out, text, (int64_t)strlen(text));
 }
 
-static shoal_status_t train(trainer_t *t, shoal_world_t *world, const char *name) {
+static shoal_status_t hear(void *self, const shoal_train_event_t *event, bool *stop) {
+  (void)stop;
+  if (event->kind == SHOAL_TRAIN_READY) return print_ready(self, event);
+  return event->kind == SHOAL_TRAIN_END ? write_times(self, event->session) : NULL;
+}
+
+// How it went.
+static void print_report(const trainer_t *t, const shoal_train_report_t *r, bool held_out) {
+  const bool trained = r->step > r->start;
+  fprintf(t->out, "%sreport: ", t->open_line ? "\n" : "");
+  if (trained) fprintf(t->out, "loss %.4f -> %.4f, ", r->first_loss, r->loss);
+  if (held_out) {
+    for (int64_t i = 0; i < r->metric_count; ++i)
+      fprintf(t->out, "%s%s %.4f", i ? ", " : "on held-out data ", r->metrics[i].name,
+              r->metrics[i].value);
+  } else {
+    fprintf(t->out, "%son the next batch %.4f", trained ? "" : "loss ", r->metrics[0].value);
+  }
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    if (kind > 0 && r->memory.arena_planned[kind] == 0) continue;
+    const char *name = kind > 0 ? shoal_memory_kind_name((shoal_memory_kind_t)kind) : "";
+    fprintf(t->out, "; %s%smemory planned ", name, kind > 0 ? " " : "");
+    cli_print_bytes(r->memory.arena_planned[kind], t->out);
+    if (r->memory.arena_touched[kind] < 0) continue;
+    fputs(", used ", t->out);
+    cli_print_bytes(r->memory.arena_touched[kind], t->out);
+  }
+  fputc('\n', t->out);
+}
+
+// ---- training -------------------------------------------------------------------------
+
+static void build(void *self, shoal_graph_t *graph, const char *phase, int64_t rows) {
+  shoal_zoo_build(self, graph, phase, rows);
+}
+
+// In the words of the command line.
+static shoal_status_t reword(shoal_status_t status) {
+  if (shoal_status_code(status) != SHOAL_INVALID_ARGUMENT ||
+      !strstr(shoal_status_message(status), "holds checkpoints of another run"))
+    return status;
+  shoal_status_t refused = SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      "--resume goes on from the newest, --overwrite removes them, or --save another folder", "%s",
+      shoal_status_message(status));
+  shoal_status_free(status);
+  return refused;
+}
+
+static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_t *zoo,
+                            shoal_train_options_t *o) {
   const train_command_t *command = t->command;
-  const cli_plan_options_t *planning = &command->planning;
-  shoal_parallelize_options_t options = {.world = world,
-                                         .strategy = planning->strategy,
-                                         .mesh = planning->mesh,
-                                         .cluster = planning->cluster,
-                                         .cache = cli_cache(planning, t->arena),
-                                         .opaque = command->opaque,
-                                         .offload_dir = command->offload_dir,
-                                         .dry_run = command->dry_run,
-                                         .timed = command->times_out != NULL};
-  int64_t size = 0, start = 0, step = 0;
-  SHOAL_RETURN_IF_ERROR(prepare_folder(t, world));
-  SHOAL_RETURN_IF_ERROR(
-      cli_model_create(name, &command->model, shoal_allocator_system(), &t->model));
-  if (planning->plan)
-    SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, t->arena, &options.plan, &size));
-  SHOAL_RETURN_IF_ERROR(
-      cli_layouts_parse(planning->layouts, t->arena, &options.layout_count, &options.layouts));
-  SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&planning->decide, t->arena, &options.decision_count,
-                                            &options.decisions));
+  shoal_train_report_t report;
+  SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, t->arena, &o->parallelize));
+  o->parallelize.opaque = command->opaque;
+  o->parallelize.offload_dir = command->offload_dir;
+  o->parallelize.dry_run = command->dry_run;
+  o->parallelize.timed = command->times_out != NULL;
+  o->seed = (uint64_t)command->model.model_seed;
+  SHOAL_RETURN_IF_ERROR(cli_recipe_settings(&command->model, o->batch, t->arena, &o->settings));
   if (!command->dry_run)
     SHOAL_RETURN_IF_ERROR(
-        cli_source_open(t->model, command->data, (uint64_t)command->model.model_seed, &t->source));
-  SHOAL_RETURN_IF_ERROR(shoal_parallelize(t->model, &options, &t->session));
-  if (t->talks) cli_say_rebuilt(planning, shoal_session_rebuilt_plan(t->session));
-  if (t->talks) cli_say_cache(shoal_session_cache_note(t->session));
-  if (t->talks) SHOAL_RETURN_IF_ERROR(print_plan(t));
-  if (command->dry_run) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));
-  SHOAL_RETURN_IF_ERROR(resume(t, &start));
-  SHOAL_RETURN_IF_ERROR(overwrite(t));
-  step = start;
-  SHOAL_RETURN_IF_ERROR(train_steps(t, start, &step));
-  SHOAL_RETURN_IF_ERROR(save(t, step));
-  SHOAL_RETURN_IF_ERROR(write_times(t));
-  return shoal_session_should_stop(t->session) ? stopped(t, step) : report(t, step);
+        cli_data_open(zoo, &command->input, o->seed, t->arena, &o->data, &o->eval_data));
+  o->in_order = !command->input.data;
+  o->eval_next = !o->eval_data;
+  SHOAL_RETURN_IF_ERROR(reword(shoal_train(o, &report)));
+  if (t->talks && !command->dry_run) print_report(t, &report, o->eval_data != NULL);
+  return NULL;
 }
 
 typedef struct train_job {
@@ -304,15 +208,51 @@ typedef struct train_job {
 
 static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank) {
   const train_job_t *job = self;
-  trainer_t t = {.command = job->command, .out = job->out, .talks = rank == 0};
+  const train_command_t *command = job->command;
+  trainer_t t = {.command = command, .out = job->out, .talks = rank == 0};
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &t.arena));
-  shoal_status_t status = train(&t, world, job->name);
-  shoal_session_free(t.session);
-  cli_source_close(t.source);
-  shoal_model_free(t.model);
+  const char **watch = SHOAL_NEW(t.arena, const char *, command->watch.count + 1);
+  shoal_zoo_t *zoo = NULL;
+  shoal_status_t status =
+      watch ? cli_zoo_create(job->name, &command->model, NULL, &zoo) : SHOAL_OOM();
+  for (int64_t i = 0; i < command->watch.count && watch; ++i) watch[i] = command->watch.items[i];
+  shoal_train_options_t options = {
+      .build = build,
+      .build_self = zoo,
+      .batch = zoo ? shoal_zoo_rows(zoo) : 0,
+      .short_last = command->short_last,
+      .drop_last = command->drop_last,
+      .steps = command->steps > 0   ? command->steps
+               : command->steps < 0 ? 0
+                                    : -1,
+      .epochs = command->epochs,
+      .eval_every = command->eval_every,
+      .eval_samples = command->eval_samples,
+      .lr = command->model.lr,
+      .folder = command->save,
+      .save_every = command->save_every,
+      .keep = command->keep,
+      .best = command->best,
+      .resume = command->resume,
+      .overwrite = command->overwrite,
+      .log_every = command->log_every > 0 ? command->log_every : 1,
+      .log = print_line,
+      .log_self = &t,
+      .watch = command->watch.count ? watch : NULL,
+      .check_nan = command->check_nan,
+      .hook = hear,
+      .hook_self = &t,
+  };
+  if (!status) status = train(&t, world, zoo, &options);
+  if (t.open_line) fputc('\n', t.out);
+  shoal_dataset_free(options.data);
+  shoal_dataset_free(options.eval_data);
+  shoal_zoo_free(zoo);
   shoal_arena_free(t.arena);
   return status;
 }
+
+// ---- the command ----------------------------------------------------------------------
 
 // Found out now, not after the last step.
 static shoal_status_t check_writable(const char *path) {
@@ -324,32 +264,51 @@ static shoal_status_t check_writable(const char *path) {
   return SHOAL_ERROR(IO, "cannot write '%s': %s", path, strerror(errno));
 }
 
-// What can be known before any rank starts.
-static shoal_status_t check_command(const train_command_t *command) {
-  const int64_t counts[] = {command->steps, command->log_every, command->save_every, command->keep};
-  static const char *const names[] = {"--steps", "--log-every", "--save-every", "--keep"};
-  for (int i = 0; i < 4; ++i)
+static shoal_status_t check_counts(const train_command_t *c) {
+  const int64_t counts[] = {c->log_every,  c->save_every,   c->keep,
+                            c->eval_every, c->eval_samples, c->epochs};
+  static const char *const names[] = {"--log-every",  "--save-every",   "--keep",
+                                      "--eval-every", "--eval-samples", "--epochs"};
+  static const char *const units[] = {"steps", "steps",   "checkpoints",
+                                      "steps", "samples", "epochs"};
+  for (int i = 0; i < 6; ++i)
     if (counts[i] < 0)
       return SHOAL_ERROR(INVALID_ARGUMENT, "%s %lld: a number of %s is not negative", names[i],
-                         (long long)counts[i], i < 3 ? "steps" : "checkpoints");
+                         (long long)counts[i], units[i]);
+  return NULL;
+}
+
+// What can be known before any rank starts. Steps are negative where none were given.
+static shoal_status_t check_command(train_command_t *command, bool steps_given) {
+  if (steps_given && command->steps < 0)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "--steps %lld: a number of steps is not negative",
+                       (long long)command->steps);
+  SHOAL_RETURN_IF_ERROR(check_counts(command));
   if (command->resume && !command->save)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR",
                             "--resume needs the folder of the checkpoints");
+  if (command->best && !command->save)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--save DIR",
+                            "--best needs the folder of the checkpoints");
   if (command->overwrite && (command->resume || !command->save))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, command->resume ? "give one of them" : "--save DIR",
                             command->resume ? "--overwrite removes what --resume goes on from"
                                             : "--overwrite needs the folder of the checkpoints");
   SHOAL_RETURN_IF_ERROR(check_writable(command->times_out));
+  if (!steps_given && command->epochs == 0) command->steps = 200;
+  cli_recipe_options_t *recipe = &command->model.recipe;
+  if (recipe->schedule && recipe->schedule_steps == 0 && command->steps > 0)
+    recipe->schedule_steps = command->steps;
   return cli_plan_check(&command->planning);
 }
 
 shoal_status_t cli_train(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
-  train_command_t command = {0};
+  train_command_t command = {.steps = INT64_MIN};
   shoal_words_t words = {0};
   shoal_status_t status =
       cli_options("train", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out);
   if (!status && !command.help) status = cli_one_model(&words);
-  if (!status && !command.help) status = check_command(&command);
+  if (!status && !command.help) status = check_command(&command, command.steps != INT64_MIN);
   if (!status && !command.help) {
     train_job_t job = {&command, words.items[0], out};
     const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv),

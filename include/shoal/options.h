@@ -50,6 +50,7 @@ typedef struct shoal_option {
   const char *const *choices;  // SHOAL_OPTION_ENUM: NULL-terminated
   bool no_environment;         // SHOAL_NAME says something else (a launcher's SHOAL_RANK)
   bool positive;               // a number that is given is above zero
+  const char *heading;         // in the help, above this option and those that follow; NULL: none
 } shoal_option_t;
 
 // SHOAL_OPTION(shoal_train_options_t, INT, steps, "1000", "steps to train", .letter = 's')

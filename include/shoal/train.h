@@ -28,7 +28,9 @@ extern "C" {
 // Writes one graph of a model for batches of `rows` rows: phase "train", which updates parameters
 // and puts out a float scalar "loss", or "eval", which does not and puts out "loss" and further
 // metrics. The graph is empty and has its name: "train" and "eval" for whole batches, "train.R" and
-// "eval.R" for a short one of R rows at the end of an epoch.
+// "eval.R" for a short one of R rows at the end of an epoch. If a graph that evaluates held-out
+// data puts out "logits" [rows, classes] for an input "y" [rows], and no "accuracy", it gets that
+// output: the share of rows whose largest logit is the label's.
 typedef void (*shoal_build_fn_t)(void *self, shoal_graph_t *graph, const char *phase, int64_t rows);
 
 // A batch to be fed: samples [cursor, cursor + rows) of the part of the data that `phase` says,
@@ -106,6 +108,7 @@ typedef struct shoal_train_options {
   shoal_dataset_t *data;       // shuffled by seed and epoch
   shoal_dataset_t *eval_data;  // in order, as it is stored
   bool in_order;               // `data` is not shuffled
+  bool eval_next;              // without eval_data: evaluates on the batch that would come next
   shoal_train_feed_fn_t feed;
   void *feed_self;
   int64_t samples;  // of an epoch; 0: those of `data`, or one epoch without end

@@ -48,8 +48,7 @@ typedef struct shoal_zoo_options {
   // The same as lines NAME: VALUE, the text of a YAML file; `settings` go before it. NULL: none.
   const char *yaml;
   const char *yaml_name;  // of that file, for messages
-  // How it is trained; NULL: AdamW. Copied, but not the texts and groups in it, which outlive the
-  // zoo.
+  // How it is trained; NULL: AdamW. Copied, but for values in it.
   const shoal_recipe_t *recipe;
   shoal_allocator_t allocator;  // zero: the system's
 } shoal_zoo_options_t;

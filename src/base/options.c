@@ -299,6 +299,7 @@ static void add_help(const shoal_option_t *table, int64_t count, shoal_text_t *t
     char flag[NAME_SIZE], variable[NAME_SIZE], left[160];
     flag_name(option->name, flag);
     environment_name(option->name, variable);
+    if (option->heading) shoal_text_addf(text, "%s%s:\n", i ? "\n" : "", option->heading);
     size_t used =
         (size_t)(option->letter ? snprintf(left, sizeof left, "-%c, %s", option->letter, flag)
                                 : snprintf(left, sizeof left, "    %s", flag));

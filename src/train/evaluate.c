@@ -21,11 +21,13 @@ static shoal_status_t add_batch(shoal_trainer_t *t, const shoal_train_batch_t *b
 
 shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
   const int64_t samples = t->eval_samples;
+  const bool next = !t->options->eval_data && t->options->eval_next;
   double sums[SHOAL_TRAIN_METRICS] = {0};
   for (int64_t cursor = 0; cursor < samples;) {
     const int64_t left = samples - cursor;
-    const shoal_train_batch_t batch = {
-        .phase = "eval", .cursor = cursor, .rows = left < t->batch ? left : t->batch};
+    const shoal_train_batch_t batch = {.phase = "eval",
+                                       .cursor = cursor + (next ? t->cursor : 0),
+                                       .rows = left < t->batch ? left : t->batch};
     SHOAL_RETURN_IF_ERROR(add_batch(t, &batch, sums));
     cursor += batch.rows;
   }
@@ -35,6 +37,6 @@ shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
     snprintf(metric->name, sizeof metric->name, "%s", i ? t->eval.list.items[i - 1].label : "loss");
     metric->value = sums[i] / (double)samples;
   }
-  shoal_train_say_metrics(t);
+  if (!next) shoal_train_say_metrics(t);
   return shoal_train_tell(t, SHOAL_TRAIN_EVAL, NULL);
 }

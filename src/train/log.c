@@ -51,7 +51,7 @@ void shoal_train_say_step(shoal_trainer_t *t) {
     shoal_text_addf(&text, " peak %.1f%%", 100 * t->flops * steps / t->options->peak_flops);
   }
   const double left = shoal_train_left(t);
-  if (left > 0) {
+  if (left >= 1) {
     shoal_text_add(&text, " left ");
     add_duration(&text, left);
   }

@@ -136,6 +136,31 @@ static shoal_status_t check_best(const shoal_trainer_t *t) {
       "there is no metric '%s' to know the best checkpoint by", name);
 }
 
+// ---- accuracy -------------------------------------------------------------------------
+
+static shoal_value_t find_port(shoal_graph_t *graph, bool input, const char *name) {
+  const int64_t count = input ? graph->inputs.count : graph->outputs.count;
+  const shoal_named_t *ports = input ? graph->inputs.items : graph->outputs.items;
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(ports[i].name, name) == 0) return (shoal_value_t){graph, ports[i].value};
+  }
+  return shoal_none();
+}
+
+static void add_accuracy(shoal_graph_t *graph) {
+  const shoal_value_t logits = find_port(graph, false, "logits"), y = find_port(graph, true, "y");
+  if (!logits.graph || !y.graph || is_output(graph, "accuracy")) return;
+  const shoal_type_t of_logits = shoal_value_type(logits), of_y = shoal_value_type(y);
+  if (of_logits.shape.rank != 2 || of_y.shape.rank != 1 || of_y.dtype != SHOAL_I32) return;
+  shoal_scope_push(graph, "/accuracy");
+  const shoal_value_t guess = shoal_cast(graph, shoal_argmax(graph, logits, 1), of_y.dtype);
+  const shoal_value_t right = shoal_equal(graph, guess, y);
+  const shoal_value_t share =
+      shoal_reduce_mean(graph, shoal_cast(graph, right, SHOAL_F32), SHOAL_SHAPE(0));
+  shoal_scope_pop(graph);
+  shoal_output(graph, "accuracy", share);
+}
+
 // ---- building -------------------------------------------------------------------------
 
 static shoal_status_t build(shoal_trainer_t *t, const char *phase, int64_t rows) {
@@ -151,6 +176,7 @@ static shoal_status_t build(shoal_trainer_t *t, const char *phase, int64_t rows)
   }
   shoal_graph_t *graph = shoal_model_graph(t->model, name);
   options->build(options->build_self, graph, phase, rows);
+  if (strcmp(phase, "eval") == 0 && options->eval_data) add_accuracy(graph);
   return shoal_model_status(t->model);
 }
 
@@ -196,6 +222,11 @@ static void count_samples(shoal_trainer_t *t) {
   t->samples = o->samples;
   t->eval_samples = o->eval_samples;
   if (o->feed) return;
+  if (!o->eval_data && o->eval_next) {
+    t->samples = o->data ? shoal_dataset_count(o->data) : 0;
+    t->eval_samples = t->batch;
+    return;
+  }
   const int64_t held_out = o->eval_data ? shoal_dataset_count(o->eval_data) : 0;
   t->samples = o->data ? shoal_dataset_count(o->data) : 0;
   if (t->eval_samples <= 0 || t->eval_samples >= held_out) {

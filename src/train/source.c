@@ -117,8 +117,13 @@ shoal_status_t shoal_train_source_open(shoal_trainer_t *t) {
   };
   const shoal_loader_options_t evaluation = {
       .seed = o->seed, .in_order = true, .as_stored = true, .last = SHOAL_LAST_SHORT};
+  const bool next = !o->eval_data && o->eval_next;
+  shoal_loader_options_t following = training;
+  following.last = SHOAL_LAST_FILLED;
+  following.ahead = 0;
   SHOAL_RETURN_IF_ERROR(open_source(t, "train", o->data, training, &t->source->train));
-  return open_source(t, "eval", o->eval_data, evaluation, &t->source->eval);
+  return open_source(t, "eval", next ? o->data : o->eval_data, next ? following : evaluation,
+                     &t->source->eval);
 }
 
 void shoal_train_source_close(shoal_trainer_t *t) {

@@ -32,7 +32,7 @@ static shoal_status_t check_data(const shoal_train_options_t *o) {
 static shoal_status_t check_train(const shoal_train_options_t *o) {
   SHOAL_RETURN_IF_ERROR(check_data(o));
   const int64_t samples = o->data ? shoal_dataset_count(o->data) : o->samples;
-  if (!o->feed && !o->data) {
+  if (!o->feed && !o->data && !o->parallelize.dry_run) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a data set, or a function that feeds",
                             "there is no data to train on");
   }

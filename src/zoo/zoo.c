@@ -193,6 +193,34 @@ static shoal_status_t read_settings(shoal_zoo_t *zoo, const shoal_zoo_preset_t *
   return NULL;
 }
 
+static const char *copy_text(shoal_zoo_t *zoo, const char *text, bool *failed) {
+  const char *copy = text ? shoal_arena_strdup(&zoo->arena, text) : NULL;
+  *failed = *failed || (text && !copy);
+  return copy;
+}
+
+static shoal_status_t copy_recipe(shoal_zoo_t *zoo, const shoal_recipe_t *recipe) {
+  if (!recipe) return NULL;
+  bool failed = false;
+  shoal_recipe_t *copy = &zoo->recipe;
+  *copy = *recipe;
+  shoal_parameter_group_t *groups =
+      shoal_arena_copy(&zoo->arena, recipe->groups, (size_t)recipe->group_count, sizeof *groups);
+  if (recipe->group_count && !groups) return SHOAL_OOM();
+  const char **texts[] = {&copy->optimizer,  &copy->adjust,        &copy->rate.kind,
+                          &copy->rate.curve, &copy->training.only, &copy->training.name};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
+    *texts[i] = copy_text(zoo, *texts[i], &failed);
+  }
+  for (int32_t i = 0; i < recipe->group_count; ++i) {
+    groups[i].pattern = copy_text(zoo, groups[i].pattern, &failed);
+    groups[i].name = copy_text(zoo, groups[i].name, &failed);
+    groups[i].optimizer = copy_text(zoo, groups[i].optimizer, &failed);
+  }
+  copy->groups = groups;
+  return failed ? SHOAL_OOM() : NULL;
+}
+
 shoal_status_t shoal_zoo_create(const char *name, const shoal_zoo_options_t *options,
                                 shoal_zoo_t **out_zoo) {
   static const shoal_zoo_options_t defaults = {0};
@@ -211,8 +239,8 @@ shoal_status_t shoal_zoo_create(const char *name, const shoal_zoo_options_t *opt
     return SHOAL_OOM();
   }
   *zoo = (shoal_zoo_t){.arena = arena, .family = family};
-  if (options->recipe) zoo->recipe = *options->recipe;
   shoal_status_t status = read_settings(zoo, preset, options);
+  if (!status) status = copy_recipe(zoo, options->recipe);
   if (status)
     shoal_zoo_free(zoo);
   else

@@ -1,0 +1,174 @@
+// See recipe.h.
+#include "recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models.h"
+#include "print.h"
+
+// ---- groups ---------------------------------------------------------------------------
+
+typedef struct group_options {
+  double rate, decay, momentum, beta1, beta2, eps;
+  const char *optimizer;
+  bool frozen;
+} group_options_t;
+
+static const shoal_option_t group_table[] = {
+    SHOAL_OPTION(group_options_t, REAL, rate, NULL, "times the learning rate"),
+    SHOAL_OPTION(group_options_t, REAL, decay, NULL, "weight decay"),
+    SHOAL_OPTION(group_options_t, REAL, momentum, NULL, "momentum"),
+    SHOAL_OPTION(group_options_t, REAL, beta1, NULL, "decay of the first moment"),
+    SHOAL_OPTION(group_options_t, REAL, beta2, NULL, "decay of the second moment"),
+    SHOAL_OPTION(group_options_t, REAL, eps, NULL, "epsilon"),
+    SHOAL_OPTION(group_options_t, STRING, optimizer, NULL, "optimizer"),
+    SHOAL_OPTION(group_options_t, BOOL, frozen, NULL, "not trained")};
+enum { GROUP_COUNT = sizeof group_table / sizeof group_table[0] };
+
+static shoal_status_t bad_group(const char *text) {
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          "for example: --group '*/bias:decay=0' or 'block0/*:frozen'",
+                          "--group '%s' is not PATTERN:NAME=VALUE,...", text);
+}
+
+static shoal_status_t set_of_group(const char *text, const char *name, const char *value,
+                                   shoal_arena_t *arena, group_options_t *group) {
+  const char *names[GROUP_COUNT];
+  bool known = false;
+  for (int64_t i = 0; i < GROUP_COUNT; ++i) {
+    names[i] = group_table[i].name;
+    known = known || strcmp(names[i], name) == 0;
+  }
+  shoal_hint_t hint;
+  if (!known)
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT,
+        shoal_did_you_mean(name, names, GROUP_COUNT,
+                           "rate, decay, momentum, beta1, beta2, eps, optimizer, frozen", &hint),
+        "--group '%s': a group has no '%s'", text, name);
+  return shoal_options_set(group_table, GROUP_COUNT, name, value,
+                           cli_format(arena, "--group '%s', %s", text, name), arena, group);
+}
+
+// 'PATTERN:rate=0.1,decay=0,frozen'; a pattern may have commas, but no ':'.
+static shoal_status_t parse_group(const char *text, shoal_arena_t *arena,
+                                  shoal_parameter_group_t *out_group) {
+  char *pattern = cli_format(arena, "%s", text), *rest = pattern ? strchr(pattern, ':') : NULL;
+  if (!pattern) return SHOAL_OOM();
+  if (!rest || rest == pattern || !rest[1]) return bad_group(text);
+  *rest++ = 0;
+  group_options_t group = {.rate = 1, .decay = -1};
+  for (char *next; rest; rest = next) {
+    next = strchr(rest, ',');
+    if (next) *next++ = 0;
+    char *value = strchr(rest, '=');
+    if (value) *value++ = 0;
+    if (!value && strcmp(rest, "frozen") != 0) return bad_group(text);
+    SHOAL_RETURN_IF_ERROR(set_of_group(text, rest, value ? value : "true", arena, &group));
+  }
+  if (group.rate == 0) group.frozen = true;
+  *out_group = (shoal_parameter_group_t){.pattern = pattern,
+                                         .frozen = group.frozen,
+                                         .lr_factor = group.rate == 1 ? 0 : group.rate,
+                                         .weight_decay = group.decay > 0 ? group.decay : 0,
+                                         .no_decay = group.decay == 0,
+                                         .optimizer = group.optimizer,
+                                         .momentum = group.momentum,
+                                         .beta1 = group.beta1,
+                                         .beta2 = group.beta2,
+                                         .eps = group.eps};
+  return NULL;
+}
+
+// ---- the recipe -----------------------------------------------------------------------
+
+shoal_status_t cli_recipe_make(const cli_model_options_t *options, shoal_arena_t *arena,
+                               shoal_recipe_t *out_recipe) {
+  const cli_recipe_options_t *o = &options->recipe;
+  const int64_t count = o->group.count + o->freeze.count;
+  shoal_parameter_group_t *groups = SHOAL_NEW(arena, shoal_parameter_group_t, count);
+  if (!groups) return SHOAL_OOM();
+  for (int64_t i = 0; i < o->group.count; ++i)
+    SHOAL_RETURN_IF_ERROR(parse_group(o->group.items[i], arena, &groups[i]));
+  for (int64_t i = 0; i < o->freeze.count; ++i)
+    groups[o->group.count + i] =
+        (shoal_parameter_group_t){.pattern = o->freeze.items[i], .frozen = true};
+  if (options->sgd && o->optimizer && strcmp(o->optimizer, "sgd") != 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give one of them",
+                            "--sgd and --optimizer %s do not go together", o->optimizer);
+  *out_recipe = (shoal_recipe_t){
+      .optimizer = options->sgd ? "sgd" : o->optimizer,
+      .lr = options->lr,
+      .eps = options->eps,
+      .weight_decay = o->weight_decay,
+      .momentum = o->momentum,
+      .beta1 = o->beta1,
+      .beta2 = o->beta2,
+      .nesterov = o->nesterov,
+      .rate = {.kind = o->schedule,
+               .warmup = o->warmup,
+               .steps = o->schedule_steps,
+               .last = o->last_factor,
+               .every = o->decay_every,
+               .gamma = o->gamma,
+               .decay = o->decay_steps,
+               .curve = o->curve},
+      .training = {.clip_norm = o->clip_norm,
+                   .clip_max = o->clip_max,
+                   .average = o->average,
+                   .loss_scale = o->loss_scale},
+      .groups = groups,
+      .group_count = (int32_t)count,
+  };
+  return NULL;
+}
+
+// ---- what checkpoints keep ------------------------------------------------------------
+
+typedef struct only_model {
+  cli_model_options_t model;
+} only_model_t;
+
+static const shoal_option_t kept_table[] = {
+    CLI_RECIPE_OPTIONS(only_model_t, CLI_RECIPE_OPTION),
+    CLI_MODEL_OPTION(only_model_t, REAL, eps, NULL, ""),
+    CLI_MODEL_OPTION(only_model_t, BOOL, sgd, NULL, ""),
+    CLI_MODEL_OPTION(only_model_t, INT, model_seed, NULL, ""),
+    CLI_MODEL_OPTION(only_model_t, STRING, dtype, NULL, "")};
+#define KEPT_COUNT ((int64_t)(sizeof kept_table / sizeof kept_table[0]))
+
+static const char *value_of(const shoal_option_t *row, const void *options, shoal_arena_t *arena) {
+  const void *field = (const char *)options + row->offset;
+  switch (row->kind) {
+    case SHOAL_OPTION_BOOL:
+      return *(const bool *)field ? "true" : "false";
+    case SHOAL_OPTION_REAL:
+      return cli_format(arena, "%g", *(const double *)field);
+    case SHOAL_OPTION_STRING:
+      return *(const char *const *)field ? *(const char *const *)field : "default";
+    case SHOAL_OPTION_STRINGS: {
+      const shoal_words_t *words = field;
+      const char *text = words->count ? words->items[0] : "none";
+      for (int64_t i = 1; i < words->count && text; ++i)
+        text = cli_format(arena, "%s %s", text, words->items[i]);
+      return text;
+    }
+    default:
+      return cli_format(arena, "%lld", (long long)*(const int64_t *)field);
+  }
+}
+
+shoal_status_t cli_recipe_settings(const cli_model_options_t *options, int64_t batch,
+                                   shoal_arena_t *arena, const char *const **out_settings) {
+  const char **settings = SHOAL_NEW(arena, const char *, KEPT_COUNT + 2);
+  if (!settings) return SHOAL_OOM();
+  for (int64_t i = 0; i < KEPT_COUNT; ++i) {
+    const char *value = value_of(&kept_table[i], options, arena);
+    settings[i] = value ? cli_format(arena, "%s=%s", kept_table[i].name, value) : NULL;
+    if (!settings[i]) return SHOAL_OOM();
+  }
+  settings[KEPT_COUNT] = cli_format(arena, "batch=%lld", (long long)batch);
+  *out_settings = settings;
+  return settings[KEPT_COUNT] ? NULL : SHOAL_OOM();
+}
