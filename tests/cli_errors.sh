@@ -111,7 +111,7 @@ bad INVALID_ARGUMENT "'i32' is no float type" "f64, f32, bf16 or f16" plan mlp -
 # ---- data and checkpoints -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "none was given" "--data FILE" train gpt
 bad NOT_FOUND "'nowhere.txt'" "" train gpt --data nowhere.txt
-bad IO "Is a directory" "" train gpt --data .
+bad INVALID_ARGUMENT "the folder '.' holds no data that is known" "" train gpt --data .
 echo "too short" >short.txt
 bad INVALID_ARGUMENT "short.txt" "" train gpt --data short.txt
 : >file
