@@ -76,6 +76,10 @@ static shoal_status_t parse_type(shoal_npy_t *npy, const char *text) {
     npy->kind = name[0];
     npy->width = name[1] - '0';
     npy->dtype = types[i].dtype;
+    // A bool may be stored as any byte; the others are numbers of this machine as they are.
+    npy->as_stored = !npy->swapped && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
+                     npy->kind != 'b' && (size_t)npy->width == shoal_dtype_size(npy->dtype) &&
+                     (npy->kind != 'u' || npy->width == 1);
     return NULL;
   }
   return BAD_HINT(npy, "save it as numbers: array.astype('float32'), or 'int64' for classes",
@@ -207,8 +211,9 @@ static shoal_status_t read_integer(const shoal_npy_t *npy, uint64_t bits, int64_
 
 shoal_status_t shoal_npy_read(const shoal_npy_t *npy, int64_t at, int64_t count, void *raw,
                               void *out_data) {
-  SHOAL_RETURN_IF_ERROR(
-      shoal_data_file_read(&npy->file, npy->offset + at * npy->width, count * npy->width, raw));
+  const int64_t offset = npy->offset + at * npy->width;
+  if (npy->as_stored) return shoal_data_file_read(&npy->file, offset, count * npy->width, out_data);
+  SHOAL_RETURN_IF_ERROR(shoal_data_file_read(&npy->file, offset, count * npy->width, raw));
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t bits = bits_of(npy, (const unsigned char *)raw + i * npy->width);
     if (npy->kind == 'f') {  // the same bits, in this machine's order

@@ -10,6 +10,7 @@ typedef struct shoal_npy {
   char kind;            // 'f', 'i', 'u' or 'b', as numpy has it
   int32_t width;        // bytes of an element
   bool swapped;         // big-endian
+  bool as_stored;       // read without a look at each element
   shoal_dtype_t dtype;  // that elements are read as: of integers that Shoal lacks, the next larger
   shoal_shape_t shape;
   int64_t count;   // of elements
