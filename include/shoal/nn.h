@@ -101,10 +101,12 @@ SHOAL_API shoal_value_t shoal_nn_rms_norm_with_at(shoal_graph_t *graph, const ch
                                                   const char *file, int line);
 // Norms of x [N, C, ...] with states "name/gamma" and "name/beta" [C]. Options may be NULL.
 typedef struct shoal_nn_norm_options {
-  double eps;       // added to the variance; 0: 1e-5
-  double momentum;  // batch norm: how fast running statistics follow those of a step; 0: 0.1
-  bool no_affine;   // no gamma and beta
-  bool eval;        // batch norm: normalise by the running statistics and leave them as they are
+  double eps;         // added to the variance; 0: 1e-5
+  double momentum;    // batch norm: how fast running statistics follow those of a step; 0: 0.1
+  bool no_affine;     // no gamma and beta
+  bool eval;          // batch norm: normalise by the running statistics and leave them as they are
+  bool keep_running;  // batch norm: the running statistics do not follow those of this step: for a
+                      // layer that a graph uses twice
 } shoal_nn_norm_options_t;
 // Each channel over all else. In training it uses the statistics of the step, on all ranks
 // together, and writes the running ones, the states "name/running_mean" and "name/running_variance"

@@ -131,8 +131,10 @@ shoal_value_t shoal_nn_batch_norm_at(shoal_graph_t *graph, const char *name, sho
       const double count = (double)shoal_shape_count(&shape) / (double)shape.dims[1];
       shoal_value_t batch_mean, batch_variance;
       shoal_batch_norm_with(graph, x, &with, &y, &batch_mean, &batch_variance);
-      follow(graph, mean, batch_mean, 1, momentum);
-      follow(graph, variance, batch_variance, count > 1 ? count / (count - 1) : 1, momentum);
+      if (!options->keep_running) {
+        follow(graph, mean, batch_mean, 1, momentum);
+        follow(graph, variance, batch_variance, count > 1 ? count / (count - 1) : 1, momentum);
+      }
     }
   }
   shoal_nn_leave(graph);

@@ -22,6 +22,11 @@ struct shoal_zoo {
 void shoal_zoo_end(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
                    shoal_value_t logits);
 
+// Adds the updates that lower the loss, of states whose names match the pattern (NULL: of all),
+// with the model's learning rate or one of that name (NULL: the model's).
+void shoal_zoo_train(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
+                     const char *only, const char *name);
+
 // ---- decoders (text.c) --------------------------------------------------------------------------
 
 typedef struct shoal_zoo_text {
@@ -96,6 +101,10 @@ const char *shoal_zoo_map_text(shoal_zoo_map_t *map, const char *format, ...)
 // of theirs, and of a norm gamma and beta.
 void shoal_zoo_map_linear(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
 void shoal_zoo_map_norm(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
+// Of a convolution, whose weights are alike, and of a batch norm, with its running statistics.
+// theirs NULL: ours with dots.
+void shoal_zoo_map_conv(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias);
+void shoal_zoo_map_batch_norm(shoal_zoo_map_t *map, const char *ours, const char *theirs);
 // Columns [from, from + size) of a product of ours are one of theirs.
 void shoal_zoo_map_columns(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias,
                            int64_t from, int64_t size);

@@ -88,6 +88,29 @@ void shoal_zoo_map_head(shoal_zoo_map_t *map, bool tied) {
     SHOAL_ZOO_TURNED(map, "head/weight", "lm_head.weight");
 }
 
+// ours with '.' for '/': names that differ in nothing else.
+static const char *dotted(shoal_zoo_map_t *map, const char *ours) {
+  char *text = shoal_arena_strdup(map->arena, ours);
+  if (!text) map->failed = true;
+  for (char *at = text; at && *at; ++at) {
+    if (*at == '/') *at = '.';
+  }
+  return text ? text : "";
+}
+
+void shoal_zoo_map_conv(shoal_zoo_map_t *map, const char *ours, const char *theirs, bool bias) {
+  if (!theirs) theirs = dotted(map, ours);
+  SHOAL_ZOO_SAME(map, joined(map, ours, "/weight"), joined(map, theirs, ".weight"));
+  if (bias) SHOAL_ZOO_SAME(map, joined(map, ours, "/bias"), joined(map, theirs, ".bias"));
+}
+
+void shoal_zoo_map_batch_norm(shoal_zoo_map_t *map, const char *ours, const char *theirs) {
+  if (!theirs) theirs = dotted(map, ours);
+  shoal_zoo_map_norm(map, ours, theirs, true);
+  SHOAL_ZOO_SAME(map, joined(map, ours, "/running_mean"), joined(map, theirs, ".running_mean"));
+  SHOAL_ZOO_SAME(map, joined(map, ours, "/running_variance"), joined(map, theirs, ".running_var"));
+}
+
 shoal_status_t shoal_zoo_names(const shoal_zoo_t *zoo, shoal_arena_t *arena, int64_t *out_count,
                                const shoal_zoo_name_t **out_names) {
   shoal_zoo_map_t map = {.arena = arena};

@@ -330,10 +330,18 @@ void shoal_zoo_add(const shoal_zoo_t *zoo, shoal_model_t *model) {
   shoal_zoo_build(zoo, shoal_model_graph(model, "eval"), "eval", 0);
 }
 
+void shoal_zoo_train(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
+                     const char *only, const char *name) {
+  shoal_recipe_t recipe = job->zoo->recipe;
+  if (only) recipe.training.only = only;
+  if (name) recipe.training.name = name;
+  shoal_optimize(graph, loss, &recipe);
+}
+
 void shoal_zoo_end(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t loss,
                    shoal_value_t logits) {
   if (job->phase == SHOAL_ZOO_TRAIN) {
-    shoal_optimize(graph, loss, &job->zoo->recipe);
+    shoal_zoo_train(graph, job, loss, NULL, NULL);
   } else if (logits.graph) {
     shoal_output(graph, "logits", logits);
   }

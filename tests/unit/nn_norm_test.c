@@ -4,6 +4,7 @@
 
 #include "graph_support.h"
 #include "shoal/nn.h"
+#include "shoal/ops.h"
 
 enum { N = 3, C = 2, S = 4, COUNT = N * C * S };
 
@@ -58,6 +59,33 @@ static void test_running_statistics(void **state) {
     assert_true(fabs(element(y, i) - (data[i] - mean[c]) / sqrt(variance[c] + 1e-5)) < 1e-13);
   }
   state_near(model, in, "bn/running_mean", mean);
+  shoal_interpreter_free(in);
+  shoal_model_free(model);
+}
+
+// A layer that a graph uses twice: running statistics follow the first use.
+static void test_used_twice(void **state) {
+  (void)state;
+  shoal_model_t *model = new_model(0);
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  const shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(N, C, S));
+  const shoal_nn_norm_options_t keep = {.keep_running = true};
+  shoal_output(g, "first", shoal_nn_batch_norm(g, "bn", x, NULL));
+  shoal_output(g, "second", shoal_nn_batch_norm(g, "bn", shoal_affine(g, x, 2, 5), &keep));
+  assert_ok(shoal_model_verify(model));
+  shoal_interpreter_t *in;
+  assert_ok(shoal_interpreter_create(model, NULL, &in));
+  assert_ok(shoal_interpreter_run(in, "init"));
+  double mean[C] = {0}, data[COUNT];
+  feed(in, 1, data);
+  assert_ok(shoal_interpreter_run(in, "train"));
+  for (int i = 0; i < COUNT; ++i) mean[i / S % C] += 0.1 * data[i] / (N * S);
+  state_near(model, in, "bn/running_mean", mean);
+  shoal_tensor_t first, second;
+  assert_ok(shoal_interpreter_output(in, "first", &first));
+  assert_ok(shoal_interpreter_output(in, "second", &second));
+  for (int i = 0; i < COUNT; ++i)  // but for eps
+    assert_true(fabs(element(first, i) - element(second, i)) < 1e-3);
   shoal_interpreter_free(in);
   shoal_model_free(model);
 }
@@ -132,6 +160,7 @@ static void test_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_running_statistics),
+      cmocka_unit_test(test_used_twice),
       cmocka_unit_test(test_others),
       cmocka_unit_test(test_refused),
   };
