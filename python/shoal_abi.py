@@ -253,6 +253,7 @@ _FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
     "session_get": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
     "session_set": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
     "zoo_create": (_STATUS, [c_char_p, POINTER(ZooOptions), POINTER(c_void_p)]), "zoo_free": (None, [c_void_p]),
+    "zoo_add": (None, [c_void_p, c_void_p]),
     "zoo_build": (None, [c_void_p, c_void_p, c_char_p, c_int64]), "zoo_find": (c_void_p, [c_char_p, c_void_p]),
     "zoo_names": (_STATUS, [c_void_p, c_void_p, POINTER(c_int64), POINTER(POINTER(ZooName))]),
     "load_with": (_STATUS, [c_void_p, c_char_p, POINTER(LoadOptions)]),

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# labels: py slow
+"""Families of the zoo against the same models in plain PyTorch (tests/parity/zoo_models.py): ten steps with clipping
+and a schedule, each optimizer at least once. See tests/parity/zoo.py.
+
+Skipped (exit 77) where torch is not installed: `make venv`.
+"""
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from parity import library  # noqa: E402, F401 (first: it says where the library is)
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch.optim import lr_scheduler as schedules  # noqa: E402
+
+from parity import zoo_models as models  # noqa: E402
+from parity.zoo import STEPS, compare  # noqa: E402
+from shoal_abi import Rate, Recipe, Training  # noqa: E402
+
+LR = 2.0 ** -6
+ROWS = "batch=8"  # with fewer, batch norm of one pixel a picture makes rounding grow tenfold each step
+
+
+def classify(module, feeds):
+    logits = module(feeds["x"])
+    return F.cross_entropy(logits, feeds["y"]), logits
+
+
+def pixels(module, feeds):
+    logits = module(feeds["x"])
+    return F.cross_entropy(logits.permute(0, 3, 1, 2), feeds["y"]), logits
+
+
+def predict(module, feeds):
+    logits = module(feeds["ids"])
+    return F.cross_entropy(logits.transpose(1, 2), feeds["labels"]), logits
+
+
+def label_nodes(module, feeds):
+    logits = module(feeds["x"], feeds["src"], feeds["dst"])
+    return F.cross_entropy(logits.transpose(1, 2), feeds["y"]), logits
+
+
+def click(module, feeds):
+    logits = module(feeds["x"], *(feeds[f"ids{i}"] for i in range(len(module.emb_l))))
+    return F.binary_cross_entropy_with_logits(logits, feeds["y"].double()), logits
+
+
+def pictures(rows, channels, size, classes, labels=()):
+    return lambda rng: {"x": rng.normal(size=(rows, channels, size, size)),
+                        "y": rng.integers(classes, size=(rows, *labels), dtype="int32")}
+
+
+def recipe(optimizer, rate=None, clip=0.1, **more):
+    return Recipe(optimizer=optimizer.encode(), lr=LR, rate=rate or Rate(), training=Training(clip_norm=clip), **more)
+
+
+def warm_cosine(warmup, last):
+    def factor(step):
+        if step < warmup:
+            return step / warmup
+        return last + (1 - last) * (1 + math.cos(math.pi * (step - warmup) / (STEPS - warmup))) / 2
+
+    return lambda optimizer: schedules.LambdaLR(optimizer, factor)
+
+
+def main():
+    torch.set_num_threads(1)
+    cosine = Rate(kind=b"cosine", warmup=2, steps=STEPS, last=0.25)
+    compare("resnet-tiny", ROWS, recipe("sgd", cosine, momentum=0.9, nesterov=True, weight_decay=0.01),
+            models.ResNet([1, 1, 1, 1], False, 4, 3, 5), classify, pictures(8, 3, 16, 5), warm_cosine(2, 0.25))
+    compare("resnet-tiny-deep", ROWS,
+            recipe("lamb", Rate(kind=b"linear", steps=STEPS, last=0.5), eps=1e-3, weight_decay=0.01),
+            models.ResNet([1, 1, 1, 1], True, 4, 3, 5, width=96, groups=2), classify, pictures(8, 3, 16, 5),
+            lambda o: schedules.LinearLR(o, 1, 0.5, STEPS))
+    compare("wide-resnet-tiny", "widen=2 " + ROWS, recipe("adam", Rate(kind=b"step", every=3, gamma=0.5), eps=1e-3),
+            models.WideResNet(10, 2, 2, 5), classify, pictures(8, 2, 4, 5), lambda o: schedules.StepLR(o, 3, 0.5))
+    for bilinear in (False, True):
+        compare("unet-tiny", f"width=4 bilinear={str(bilinear).lower()}",
+                recipe("adamw", Rate(kind=b"one_cycle", steps=STEPS), eps=1e-3),
+                models.UNet(4, 2, 2, 3, bilinear), pixels, pictures(3, 2, 8, 3, (8, 8)),
+                lambda o: schedules.OneCycleLR(o, LR, STEPS, cycle_momentum=False))
+    for optimizer in ("muon", "adamw"):
+        compare("vit-tiny", "", recipe(optimizer, Rate(kind=b"wsd", steps=STEPS, decay=4, last=0.1), eps=1e-3,
+                                       weight_decay=0.01),
+                models.VisionTransformer(4, 12, 3, 2, 2, 8, 5), classify, pictures(3, 2, 8, 5),
+                lambda o: schedules.LambdaLR(o, lambda step: 1 - 0.9 * max(0, step - 6) / 4))
+    for optimizer, more in (("adafactor", {}), ("sgd", dict(momentum=0.9))):
+        compare("lstm-tiny", "", recipe(optimizer, **more), models.LanguageLstm(11, 6, 2), predict,
+                lambda rng: {n: rng.integers(11, size=(3, 4), dtype="int32") for n in ("ids", "labels")})
+    compare("gat-tiny", "", recipe("adamw", eps=1e-3, weight_decay=0.01), models.Gat(4, 3, 2, 2, 3), label_nodes,
+            lambda rng: {"x": rng.normal(size=(3, 5, 4)), "y": rng.integers(3, size=(3, 5), dtype="int32"),
+                         **{n: rng.integers(5, size=(3, 7), dtype="int32") for n in ("src", "dst")}})
+    for hot in (1, 2):
+        compare("dlrm-tiny", f"hot={hot}", recipe("lion"), models.Dlrm(3, [7, 4, 5], 4, [6], [8]), click,
+                lambda rng: {"x": rng.normal(size=(5, 3)), "y": rng.integers(2, size=5, dtype="int32"),
+                             **{f"ids{i}": rng.integers(rows, size=(5, hot), dtype="int32")
+                                for i, rows in enumerate((7, 4, 5))}})
+
+
+if __name__ == "__main__":
+    main()
