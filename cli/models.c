@@ -137,8 +137,14 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
   *out_model = NULL;
   shoal_zoo_t *zoo;
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
-  shoal_model_options_t model_options = {.allocator = allocator,
-                                         .seed = (uint64_t)options->model_seed};
+  const char *dtype = shoal_zoo_setting(zoo, "dtype", NULL);
+  if (options->mixed && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f16") != 0) {
+    shoal_zoo_free(zoo);
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--dtype bf16 or --dtype f16",
+                            "--mixed: the model computes in %s, which parameters have too", dtype);
+  }
+  shoal_model_options_t model_options = {
+      .allocator = allocator, .seed = (uint64_t)options->model_seed, .mixed = options->mixed};
   shoal_status_t status = shoal_model_create(&model_options, out_model);
   if (!status) {
     shoal_zoo_add(zoo, *out_model);

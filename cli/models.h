@@ -22,7 +22,7 @@ typedef struct cli_model_options {
   int64_t batch;
   const char *dtype;
   double lr, eps;
-  bool sgd;
+  bool sgd, mixed;
   int64_t model_seed;
   cli_recipe_options_t recipe;
   cli_setting_t settings[CLI_SETTING_LIMIT];
@@ -56,7 +56,9 @@ typedef struct cli_model_options {
                        .no_environment = true, .heading = "The model"),                     \
       CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML file of settings, NAME: VALUE"),   \
       CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),        \
-      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16")
+      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16"),   \
+      CLI_MODEL_OPTION(type, BOOL, mixed, NULL,                                             \
+                       "keep parameters in f32 and compute in bf16 or f16")
 
 // The table with a row for each setting of the families in front of its last row, if it has the
 // rows of CLI_MODEL_OPTIONS; else as it is.

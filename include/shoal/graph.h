@@ -41,6 +41,9 @@ typedef struct shoal_model_options {
   shoal_allocator_t allocator;  // zero: the system's
   shoal_registry_t *registry;   // NULL: native ops only. Retained
   uint64_t seed;                // of all random nodes
+  // Mixed precision: layers (nn.h) that compute in bf16 or f16 keep their parameters, and so
+  // optimizers their moments, in f32, and cast them where they are used; losses are f32.
+  bool mixed;
 } shoal_model_options_t;
 
 // An empty model; NULL options are all defaults. Graphs, values and names belong to it.

@@ -31,8 +31,10 @@ typedef struct shoal_training {
   // averages stay as they were, and the scale takes scale_backoff (0: 0.5) of itself;
   // scale_interval (0: 2000) finite steps in a row multiply it by scale_growth (0: 2). The state
   // "updates" counts updates that were taken; optimizers that count steps count those.
+  // Graphs that compute in f16 have a loss scale of 65536 unless another is given, or none wanted.
   double loss_scale, scale_growth, scale_backoff;
   int64_t scale_interval;
+  bool no_loss_scale;
   // Trains only states whose names match this pattern ("discriminator/*"); NULL: all. For two
   // losses, each of which trains states of its own: in one graph, or in two.
   const char *only;

@@ -74,6 +74,7 @@ struct shoal_model {
   shoal_arena_t arena;
   shoal_registry_t *registry;
   uint64_t seed;
+  bool mixed;  // parameters of layers that compute in half precision are f32
   SHOAL_VEC(shoal_state_info_t) states;
   shoal_index_t state_index;          // by name
   SHOAL_VEC(shoal_graph_t *) graphs;  // "init" is graphs.items[0]

@@ -17,7 +17,7 @@ shoal_status_t shoal_model_create(const shoal_model_options_t *options, shoal_mo
   if (!o.allocator.alloc) o.allocator = shoal_allocator_system();
   shoal_model_t *model = o.allocator.alloc(o.allocator.self, sizeof *model);
   if (!model) return SHOAL_OOM();
-  *model = (shoal_model_t){.allocator = o.allocator, .seed = o.seed};
+  *model = (shoal_model_t){.allocator = o.allocator, .seed = o.seed, .mixed = o.mixed};
   shoal_arena_init(o.allocator, &model->arena);
   shoal_index_init(&model->arena, &model->state_index);
   shoal_status_t status = NULL;

@@ -25,8 +25,18 @@ void shoal_nn_leave(shoal_graph_t *graph) {
   shoal_site_pop(graph);
 }
 
+bool shoal_nn_is_mixed(const shoal_graph_t *graph, shoal_dtype_t dtype) {
+  return graph && graph->model->mixed && (dtype == SHOAL_BF16 || dtype == SHOAL_F16);
+}
+
+shoal_value_t shoal_nn_widen(shoal_graph_t *graph, shoal_value_t x) {
+  if (!shoal_value_ok(x) || !shoal_nn_is_mixed(graph, shoal_value_type(x).dtype)) return x;
+  return shoal_cast(graph, x, SHOAL_F32);
+}
+
 shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                                  shoal_shape_t shape, shoal_init_t init) {
   shoal_state_options_t options = {.init = init, .trainable = true};
-  return shoal_state(graph, name, dtype, shape, &options);
+  if (!shoal_nn_is_mixed(graph, dtype)) return shoal_state(graph, name, dtype, shape, &options);
+  return shoal_cast(graph, shoal_state(graph, name, SHOAL_F32, shape, &options), dtype);
 }

@@ -22,7 +22,12 @@ static inline int64_t shoal_nn_size(int64_t value, int64_t fallback) {
   return value ? value : fallback;
 }
 
-// A trainable state in the current scope.
+// Are numbers of this type kept in f32 by a model of mixed precision?
+bool shoal_nn_is_mixed(const shoal_graph_t *graph, shoal_dtype_t dtype);
+// x, or where that is so x as f32: for sums.
+shoal_value_t shoal_nn_widen(shoal_graph_t *graph, shoal_value_t x);
+// A trainable state in the current scope, as a value of this dtype: in mixed precision the state is
+// f32 and the value a cast of it.
 shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
                                  shoal_shape_t shape, shoal_init_t init);
 // The initial value that was asked for, or the layer's own if none was.

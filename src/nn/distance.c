@@ -52,8 +52,10 @@ static shoal_value_t build(shoal_graph_t *graph, loss_fn_t fn, shoal_value_t x,
   static const shoal_loss_options_t defaults = {0};
   if (!options) options = &defaults;
   shoal_site_push(graph, file, line);
+  x = shoal_nn_widen(graph, x);
+  target = shoal_nn_widen(graph, target);
   shoal_value_t loss = fn(graph, x, target, options);
-  if (options->weight.graph) loss = shoal_mul(graph, loss, options->weight);
+  if (options->weight.graph) loss = shoal_mul(graph, loss, shoal_nn_widen(graph, options->weight));
   loss = reduce(graph, loss, options);
   shoal_site_pop(graph);
   return loss;
@@ -83,9 +85,10 @@ LOSS(huber, WITH("shoal.huber", shoal_attr_real("delta", options->delta != 0 ? o
 LOSS(smooth_l1,
      WITH("shoal.smooth_l1", shoal_attr_real("beta", options->delta != 0 ? options->delta : 1)))
 LOSS(bce, shoal_bce(graph, x, target))
-LOSS(bce_with_logits, options->positive_weight.graph
-                          ? weighted_logits(graph, x, target, options->positive_weight)
-                          : shoal_bce_with_logits(graph, x, target))
+LOSS(bce_with_logits,
+     options->positive_weight.graph
+         ? weighted_logits(graph, x, target, shoal_nn_widen(graph, options->positive_weight))
+         : shoal_bce_with_logits(graph, x, target))
 LOSS(kl_div, WITH("shoal.kl_div", shoal_attr_int("log_target", options->log_target)))
 LOSS(poisson_nll, WITH("shoal.poisson_nll", shoal_attr_int("log_input", !options->rates),
                        shoal_attr_int("full", options->full),

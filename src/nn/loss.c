@@ -44,6 +44,8 @@ static shoal_value_t label_weight(shoal_graph_t *graph, shoal_value_t labels, sh
 // A loss for each label: the one of cross_entropy, written out.
 static shoal_value_t each_label(shoal_graph_t *graph, shoal_value_t logits, shoal_value_t labels,
                                 shoal_value_t weights, double smoothing, int64_t ignore) {
+  logits = shoal_nn_widen(graph, logits);
+  if (weights.graph) weights = shoal_nn_widen(graph, weights);
   const shoal_type_t type = shoal_value_type(logits);
   const int32_t last = type.shape.rank - 1;
   const int64_t classes = last >= 0 ? type.shape.dims[last] : 0;

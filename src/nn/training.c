@@ -43,19 +43,31 @@ void shoal_nn_check_training(shoal_graph_t *graph, const shoal_training_t *train
   shoal_nn_check_factor(graph, "clip_max", training->clip_max, INFINITY);
   shoal_nn_check_factor(graph, "average", training->average, 1);
   shoal_nn_check_factor(graph, "loss_scale", training->loss_scale, INFINITY);
+  if (training->loss_scale != 0 && training->no_loss_scale)
+    shoal_nn_refuse(graph, "minimize: loss_scale is %g, and no_loss_scale is set",
+                    training->loss_scale);
   shoal_nn_check_factor(graph, "scale_growth", training->scale_growth, INFINITY);
   shoal_nn_check_factor(graph, "scale_backoff", training->scale_backoff, INFINITY);
 }
 
 // ---- the loss scale -----------------------------------------------------------------------------
 
+// Gradients of f16 vanish below 6e-8: a graph with such values needs a scale.
+static double first_scale(const shoal_graph_t *graph, const shoal_training_t *training) {
+  if (training->loss_scale != 0 || training->no_loss_scale) return training->loss_scale;
+  for (int64_t i = 0; i < graph->values.count; ++i) {
+    if (graph->values.items[i].type.dtype == SHOAL_F16) return 65536;
+  }
+  return 0;
+}
+
 shoal_value_t shoal_nn_scale_loss(shoal_targets_t *t, shoal_value_t loss,
                                   shoal_value_t *out_scale) {
   shoal_graph_t *graph = t->graph;
-  const shoal_training_t *training = &t->recipe->training;
+  const double start = first_scale(graph, &t->recipe->training);
   *out_scale = (shoal_value_t){0};
-  if (training->loss_scale == 0) return loss;
-  const shoal_state_options_t options = {.init = {SHOAL_INIT_FILL, training->loss_scale, 0}};
+  if (start == 0) return loss;
+  const shoal_state_options_t options = {.init = {SHOAL_INIT_FILL, start, 0}};
   *out_scale =
       shoal_state(graph, shoal_nn_own_name(t, "loss_scale"), SHOAL_F32, SHOAL_SCALAR, &options);
   shoal_scope_push(graph, shoal_nn_own_name(t, "loss_scale"));

@@ -128,16 +128,36 @@ static shoal_status_t place(tensor_planner_t *p, int32_t state, int32_t dim, int
   return shoal_context_layout(p->context, p->context->model->states.items[state].name, text);
 }
 
+// Does the node pass every cut of its one input on, as casts do?
+static bool passes_cuts(const tensor_planner_t *p, int32_t n) {
+  const shoal_node_t *node = &p->graph->nodes.items[n];
+  if (node->input_count != 1 || node->output_count != 1) return false;
+  const shoal_shape_t *shape = &p->graph->values.items[node->inputs[0]].type.shape;
+  if (!shoal_shape_equal(shape, &p->graph->values.items[node->outputs[0]].type.shape)) return false;
+  int32_t passed = 0;
+  for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
+    const shoal_way_operand_t *in = &p->rules[n]->ways[w].operands[0], *out = in + 1;
+    passed += in->kind == SHOAL_OPERAND_CUT && out->kind == SHOAL_OPERAND_CUT && in->dim >= 0 &&
+              in->dim == out->dim;
+  }
+  return passed >= shape->rank;
+}
+
+// The state that an input is, or is made of by a cast (parameters of mixed precision); NULL: none
+// of that rank.
 static const shoal_value_info_t *state_input(const tensor_planner_t *p, const shoal_node_t *node,
                                              int32_t k, int32_t rank) {
   const shoal_value_info_t *info = &p->graph->values.items[node->inputs[k]];
+  while (info->source == SHOAL_FROM_NODE && passes_cuts(p, info->node)) {
+    info = &p->graph->values.items[p->graph->nodes.items[info->node].inputs[0]];
+  }
   return info->source == SHOAL_FROM_STATE && info->type.shape.rank == rank ? info : NULL;
 }
 
 // A product with a weight: decides columns or rows.
 static shoal_status_t place_weight(tensor_planner_t *p, int64_t n, int32_t k, bool *out_done) {
   const shoal_node_t *node = &p->graph->nodes.items[n];
-  const shoal_value_info_t *weight = &p->graph->values.items[node->inputs[k]];
+  const shoal_value_info_t *weight = state_input(p, node, k, 2);
   const shoal_way_t *column = NULL, *row = NULL;
   for (int32_t w = 0; w < p->rules[n]->way_count; ++w) {
     const shoal_way_t *way = &p->rules[n]->ways[w];
@@ -179,7 +199,7 @@ static shoal_status_t place_weight(tensor_planner_t *p, int64_t n, int32_t k, bo
 // A 1-d state joined to a cut value along the dim that is cut rests cut too.
 static shoal_status_t place_vector(tensor_planner_t *p, int64_t n, int32_t k) {
   const shoal_node_t *node = &p->graph->nodes.items[n];
-  const shoal_value_info_t *vector = &p->graph->values.items[node->inputs[k]];
+  const shoal_value_info_t *vector = state_input(p, node, k, 1);
   int64_t length = vector->type.shape.dims[0];
   if (p->placed[vector->index] || node->output_count != 1) return NULL;
   const shoal_shape_t *shape = &p->graph->values.items[node->outputs[0]].type.shape;

@@ -137,7 +137,8 @@ shoal_status_t shoal_train_nan_check(shoal_trainer_t *t, double loss) {
 }
 
 shoal_status_t shoal_train_not_finite(const shoal_trainer_t *t, double loss) {
-  return SHOAL_ERROR_HINT(MISMATCH, "lower --lr; --check-nan names the first bad value",
+  return SHOAL_ERROR_HINT(MISMATCH,
+                          "lower --lr; f16 needs --mixed; --check-nan names the first bad value",
                           "the loss is %g at step %lld", loss, (long long)t->step);
 }
 

@@ -94,6 +94,23 @@ static void test_tensor_units(void **state) {
   expect_state(plan, "wte/table", "");
   assert_true(plan->composites.count > 0);  // the loss over a cut vocabulary
   shoal_plan_free(plan);
+  // in mixed precision products read casts of the states
+  shoal_model_t *mixed;
+  assert_ok(shoal_model_create(&(shoal_model_options_t){.mixed = true}, &mixed));
+  shoal_zoo_gpt(mixed, &(shoal_gpt_options_t){.batch = 5,
+                                              .context = 4,
+                                              .vocabulary = 7,
+                                              .width = 24,
+                                              .heads = 6,
+                                              .layers = 1,
+                                              .dtype = SHOAL_BF16});
+  plan = plan_by(mixed, rules, "tensor", "tensor=4", 4);
+  expect_state(plan, "block0/attn/qkv/weight", "tensor:1*3/4");
+  expect_state(plan, "block0/attn/qkv/bias", "tensor:0*3/4");
+  expect_state(plan, "block0/attn/proj/weight", "tensor:0/4");
+  expect_state(plan, "block0/mlp/fc1/weight#adamw.m", "tensor:1");
+  shoal_plan_free(plan);
+  shoal_model_free(mixed);
   // Without backward there is no gradient.
   shoal_model_t *model = empty_model();
   shoal_graph_t *g = shoal_model_graph(model, "eval");

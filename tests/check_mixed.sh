@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Mixed precision (parameters in f32, layers in bf16 or f16 with a loss scale) computes on 2 and 3 ranks what it
+# computes on one: rows of the batch, cut weights, flat moments, micro-batches.
+set -euo pipefail
+shoal=${SHOAL_BIN:?}
+sizes="--batch 5 --context 4 --vocabulary 11 --width 12 --heads 3 --layers 1"
+run() {
+  echo "shoal check $*"
+  "$shoal" check "$@" | tail -1 | grep -q "^1 passed, 0 failed, 0 refused"
+}
+run gpt $sizes --mixed --dtype bf16 -n 2 --strategy tensor
+run gpt $sizes --mixed --dtype bf16 -n 3 --strategy data
+run gpt $sizes --mixed --dtype f16 -n 3 --strategy zero1
+run gpt $sizes --mixed --dtype f16 -n 3 --strategy tensor --mesh tensor=3,micro=2 --tied
+# a type that cannot be mixed
+if "$shoal" check mlp --mixed -n 2 --dtype f32 2>/dev/null; then exit 1; fi
