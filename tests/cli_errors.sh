@@ -36,7 +36,7 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-commands="train generate convert run tokenize plan simulate explain ops rules schedule check layout perf slurm-watch info"
+commands="train generate convert run tokenize plot plan simulate explain ops rules schedule check layout perf slurm-watch info"
 for command in $commands; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"

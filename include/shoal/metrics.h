@@ -40,6 +40,45 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_metrics_write(shoal_metrics_t *met
                                                             const shoal_metric_t *values,
                                                             int64_t count);
 
+// -------------------------------------------------------------------------------------------------
+// Reading and drawing
+// -------------------------------------------------------------------------------------------------
+
+// The values of one name, steps ascending.
+typedef struct shoal_curve {
+  const char *name;
+  int64_t count;
+  const int64_t *steps;
+  const double *values;  // may be NaN or infinite
+} shoal_curve_t;
+
+typedef struct shoal_curves {
+  const char *path;
+  int64_t count;
+  const shoal_curve_t *items;  // in the order in which names appear
+  bool cut_short;              // the last line is incomplete and was left out: the run still writes
+} shoal_curves_t;
+
+// Reads a file of lines, into the arena. Where steps go back, as in a run that was resumed, the
+// later lines replace the earlier ones. INVALID_ARGUMENT names the line that is none.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_metrics_read(const char *path, shoal_arena_t *arena,
+                                                           shoal_curves_t *out_curves);
+
+typedef struct shoal_plot {
+  const shoal_curves_t *runs;  // drawn in colours of their own
+  int64_t run_count;
+  const char *const *names;  // which metrics; NULL: all with "loss" in the name, else the first
+  int64_t name_count;
+  double smooth;  // 0 to less than 1: the share of what came before in a moving average
+  bool log;       // a logarithmic scale; what is not positive is left out
+  const char *title;
+} shoal_plot_t;
+
+// Draws the curves as an SVG document that needs nothing else, into the arena. Names with the same
+// last part ("loss", "validation/loss") share a panel. NOT_FOUND: no run has such a metric.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plot_svg(const shoal_plot_t *plot,
+                                                       shoal_arena_t *arena, const char **out_svg);
+
 #ifdef __cplusplus
 }
 #endif

@@ -46,19 +46,28 @@ static shoal_status_t write_all(int file, const char *path, const char *data, in
 
 // ---- opening ------------------------------------------------------------------------------------
 
-// A line that a killed run left unfinished ends here, so that the next one is whole.
-static shoal_status_t end_line(shoal_metrics_t *m) {
-  const off_t size = lseek(m->jsonl, 0, SEEK_END);
-  char last = '\n';
-  if (size > 0 && pread(m->jsonl, &last, 1, size - 1) < 0) return failed(m->jsonl_path, errno);
-  return last == '\n' ? NULL : write_all(m->jsonl, m->jsonl_path, "\n", 1);
+// Takes away a line that a killed run left unfinished, so that all lines are whole.
+static shoal_status_t drop_unfinished(shoal_metrics_t *m) {
+  char block[4096];
+  off_t size = lseek(m->jsonl, 0, SEEK_END);
+  const off_t before = size;
+  while (size > 0) {
+    const off_t start = size > (off_t)sizeof block ? size - (off_t)sizeof block : 0;
+    const ssize_t got = pread(m->jsonl, block, (size_t)(size - start), start);
+    if (got != size - start) return failed(m->jsonl_path, got < 0 ? errno : EIO);
+    const char *end = memrchr(block, '\n', (size_t)got);
+    size = end ? start + (end - block) + 1 : start;
+    if (end) break;
+  }
+  if (size == before || size < 0) return NULL;  // nothing to do, or no plain file
+  return ftruncate(m->jsonl, size) == 0 ? NULL : failed(m->jsonl_path, errno);
 }
 
 static shoal_status_t open_jsonl(shoal_metrics_t *m, bool append) {
   m->jsonl =
       open(m->jsonl_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
   if (m->jsonl < 0) return failed(m->jsonl_path, errno);
-  return append ? end_line(m) : NULL;
+  return append ? drop_unfinished(m) : NULL;
 }
 
 static shoal_status_t open_events(shoal_metrics_t *m, const char *folder) {
