@@ -213,8 +213,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_loader_create(shoal_dataset_t *dat
                                                             shoal_loader_t **out_loader);
 SHOAL_API void shoal_loader_free(shoal_loader_t *loader);  // NULL is allowed
 
-// The next batch; does not allocate. An error leaves the cursor where it is: the next call tries
-// again.
+// The next batch. After the first it does not allocate, but for decoders of images. An error leaves
+// the cursor where it is: the next call tries again.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_loader_next(shoal_loader_t *loader,
                                                           shoal_batch_t *out_batch);
 // Goes on at a cursor; one that was saved, or any other.

@@ -5,7 +5,7 @@
 //   zoo.h                  models by name
 //   train.h                shoal_train: the loop, with data, checkpoints, logs and signals
 //   session.h              shoal_parallelize, feed, run, fetch, save, load
-//   data.h, checkpoint.h   batches; folders of checkpoints
+//   data.h, checkpoint.h   data sets and batches; folders of checkpoints
 //   tokenizer.h            text to token ids and back
 //   metrics.h              the numbers of a run as files
 //   convert.h              weights between names of Hugging Face and ours

@@ -177,9 +177,9 @@ static shoal_status_t take(const shoal_loader_column_t *column, void *out) {
         return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
                                 "give the model more classes (a larger vocabulary), or mend the "
                                 "data; -100 is a label that does not count",
-                                "'%s' is %lld at element %lld; the model has %lld of them",
+                                "'%s' is %lld (element %lld); the model takes 0 to %lld",
                                 column->input.name, (long long)value, (long long)i,
-                                (long long)classes);
+                                (long long)classes - 1);
     }
   }
   if (from == to) {

@@ -48,34 +48,52 @@ shoal_status_t shoal_image_plan(const shoal_dataset_options_t *options, int64_t 
 // Of one side: result i is the sum of weights[i * taps + k] times pixel first[i] + k; outside of
 // the image, where it is padded, all weights are zero.
 typedef struct side {
+  int64_t size, resized, count;  // of the image; as it is resized; results
+  double step, reach;            // of a result, in pixels of the image; how far it looks
   int64_t taps;
   int64_t *first;
   float *weights;
 } side_t;
 
-// `count` results from `start` of a side of `size` pixels that is resized to `resized`.
-static shoal_status_t weigh(int64_t size, int64_t resized, int64_t start, int64_t count,
-                            shoal_arena_t *scratch, side_t *out) {
-  const double step = (double)size / (double)resized, reach = step > 1 ? step : 1;
-  out->taps = shoal_min64(size, (int64_t)ceil(2 * reach) + 1);
-  out->first = SHOAL_NEW(scratch, int64_t, count);
-  out->weights = SHOAL_NEW(scratch, float, count * out->taps);
-  if (!out->first || !out->weights) return SHOAL_OOM();
-  for (int64_t i = 0; i < count; ++i) {
+static side_t make_side(int64_t size, int64_t resized, int64_t count) {
+  side_t side = {.size = size, .resized = resized, .count = count};
+  side.step = (double)size / (double)resized;
+  side.reach = side.step > 1 ? side.step : 1;
+  side.taps = shoal_min64(size, (int64_t)ceil(2 * side.reach) + 1);
+  return side;
+}
+
+// The results from `start` of the resized side on.
+static void weigh(side_t *side, int64_t start) {
+  for (int64_t i = 0; i < side->count; ++i) {
     const int64_t at = start + i;
-    if (at < 0 || at >= resized) continue;
-    const double centre = ((double)at + 0.5) * step;
-    const int64_t low = shoal_max64(0, (int64_t)(centre - reach + 0.5));
-    out->first[i] = shoal_min64(low, size - out->taps);
-    float *weights = out->weights + i * out->taps;
+    if (at < 0 || at >= side->resized) continue;
+    const double centre = ((double)at + 0.5) * side->step;
+    const int64_t low = shoal_max64(0, (int64_t)(centre - side->reach + 0.5));
+    side->first[i] = shoal_min64(low, side->size - side->taps);
+    float *weights = side->weights + i * side->taps;
     double sum = 0;
-    for (int64_t k = 0; k < out->taps; ++k) {
-      const double away = fabs((double)(out->first[i] + k) + 0.5 - centre) / reach;
+    for (int64_t k = 0; k < side->taps; ++k) {
+      const double away = fabs((double)(side->first[i] + k) + 0.5 - centre) / side->reach;
       weights[k] = away < 1 ? (float)(1 - away) : 0;
       sum += weights[k];
     }
-    for (int64_t k = 0; k < out->taps; ++k) weights[k] = (float)(weights[k] / sum);
+    for (int64_t k = 0; k < side->taps; ++k) weights[k] = (float)(weights[k] / sum);
   }
+}
+
+// Room for both sides and `rows` floats in one piece: images of one size need no more later on.
+static shoal_status_t make_room(side_t *down, side_t *along, int64_t rows, shoal_arena_t *scratch,
+                                float **out_rows) {
+  shoal_arena_clear(scratch);
+  const int64_t floats = down->count * down->taps + along->count * along->taps + rows;
+  down->first = shoal_arena_alloc(scratch, (size_t)(2 * (down->count + along->count) + floats),
+                                  sizeof(float));
+  if (!down->first) return SHOAL_OOM();
+  along->first = down->first + down->count;
+  down->weights = (float *)(along->first + along->count);
+  along->weights = down->weights + down->count * down->taps;
+  *out_rows = along->weights + along->count * along->taps;
   return NULL;
 }
 
@@ -118,13 +136,12 @@ shoal_status_t shoal_image_take(const shoal_image_t *image, const shoal_image_pl
                     (shoal_philox_word(sample->seed, FLIP_STREAM, (uint64_t)sample->epoch,
                                        (uint64_t)sample->index) &
                      1);
-  shoal_arena_clear(scratch);
-  side_t down, along;
-  SHOAL_RETURN_IF_ERROR(weigh(image->height, height, top, plan->height, scratch, &down));
-  SHOAL_RETURN_IF_ERROR(weigh(image->width, width, left, plan->width, scratch, &along));
-  // First along the rows of the image, then down: `rows` is [image height, plan width].
-  float *rows = SHOAL_NEW(scratch, float, image->height * plan->width);
-  if (!rows) return SHOAL_OOM();
+  side_t down = make_side(image->height, height, plan->height),
+         along = make_side(image->width, width, plan->width);
+  float *rows = NULL;  // first along the rows of the image, then down: [image height, plan width]
+  SHOAL_RETURN_IF_ERROR(make_room(&down, &along, image->height * plan->width, scratch, &rows));
+  weigh(&down, top);
+  weigh(&along, left);
   for (int64_t c = 0; c < plan->channels; ++c) {
     const unsigned char *plane = image->pixels + c * image->channel_step;
     for (int64_t y = 0; y < image->height; ++y) {

@@ -347,12 +347,36 @@ static void test_recognised(void **state) {
   shoal_dataset_free(dataset);
 }
 
+static void test_allocations(void **state) {
+  (void)state;
+  char data[64] = {0}, list[512];
+  const shoal_dataset_options_t of_3 = {.length = 3};
+  snprintf(list, sizeof list, "%s,%s", write_npy("x.npy", 1, header("<i2", "(4, 2)"), data, 16),
+           write_npy("y.npy", 1, header("<f4", "(4,)"), data, 16));
+  assert_allocations(list, (shoal_dataset_options_t){0});
+  snprintf(list, sizeof list, "%s,%s", write_file("t0.bin", data, 20),
+           write_file("t1.bin", data, 10));
+  assert_allocations(list, of_3);
+  assert_allocations(write_file("t.txt", data, 20), of_3);
+  write_mnist("images", "labels", 3);
+  snprintf(list, sizeof list, "%s,%s", in_folder("images"), in_folder("labels"));
+  assert_allocations(list, (shoal_dataset_options_t){.kind = "mnist"});
+  static unsigned char cifar[2 * 3073];
+  assert_allocations(write_file("c.bin", cifar, sizeof cifar), (shoal_dataset_options_t){0});
+  const shoal_column_t inputs[] = {{"x", SHOAL_F32, SHOAL_SHAPE(2, 3), 0},
+                                   {"y", SHOAL_I32, SHOAL_SCALAR, 3}};
+  const shoal_dataset_options_t made = {.inputs = inputs, .input_count = 2, .count = 5};
+  assert_allocations("classes", made);
+  assert_allocations("random", made);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_npy_types),    cmocka_unit_test(test_arrays),
       cmocka_unit_test(test_npy_errors),   cmocka_unit_test(test_tokens),
       cmocka_unit_test(test_token_errors), cmocka_unit_test(test_mnist),
       cmocka_unit_test(test_cifar),        cmocka_unit_test(test_recognised),
+      cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

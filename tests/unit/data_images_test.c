@@ -325,6 +325,17 @@ static void test_jpeg(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+static void test_allocations(void **state) {
+  (void)state;
+  need_png();
+  const char *path = sub_folder("e");
+  sub_folder("e/one");
+  sub_folder("e/two");
+  write_grid("e/one/a.png", 12, 9);
+  write_grid("e/two/b.png", 12, 9);
+  assert_allocations(path, (shoal_dataset_options_t){.height = 4, .width = 4});
+}
+
 static void test_errors(void **state) {
   (void)state;
   shoal_dataset_t *dataset;
@@ -349,8 +360,10 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_folder),  cmocka_unit_test(test_crops), cmocka_unit_test(test_resize),
-      cmocka_unit_test(test_damaged), cmocka_unit_test(test_jpeg),  cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_folder),      cmocka_unit_test(test_crops),
+      cmocka_unit_test(test_resize),      cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_jpeg),        cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -280,7 +280,8 @@ static void test_inputs(void **state) {
 
   inputs[0].classes = 5;
   loader = load(dataset, options);
-  assert_error(INVALID_ARGUMENT, "sample 5 of 'numbers': 'y' is 5 at element 0; the model has 5",
+  assert_error(INVALID_ARGUMENT,
+               "sample 5 of 'numbers': 'y' is 5 (element 0); the model takes 0 to 4",
                shoal_loader_next(loader, &batch));
   shoal_loader_free(loader);
   inputs[0].classes = 7;  // as many as the data has: not looked at one by one

@@ -88,11 +88,19 @@ static void test_bytes(void **state) {
                    path, &(shoal_dataset_options_t){.tokenizer = "/no_such", .length = 4}, &same));
 }
 
+static void test_allocations(void **state) {
+  (void)state;
+  const char *tokenizer = write_tokenizer();
+  const char *path = write_file("t.txt", "ab ab a b ab", 12);
+  assert_allocations(path, (shoal_dataset_options_t){.tokenizer = tokenizer, .length = 3});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_files),
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_bytes),
+      cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
