@@ -172,7 +172,8 @@ static shoal_status_t create_model(writer_t *w) {
                             "'%s' does not continue texts", w->name);
   }
   SHOAL_RETURN_IF_ERROR(shoal_model_create(
-      &(shoal_model_options_t){.seed = (uint64_t)options.model_seed}, &w->model));
+      &(shoal_model_options_t){.seed = (uint64_t)options.model_seed, .mixed = options.mixed},
+      &w->model));
   int64_t longest = 1;
   for (int64_t i = 0; i < w->count; ++i) {
     if (w->prompts[i].count > longest) longest = w->prompts[i].count;

@@ -105,6 +105,13 @@ static shoal_status_t join_settings(const cli_model_options_t *o, shoal_arena_t 
   return text ? NULL : SHOAL_OOM();
 }
 
+static shoal_status_t check_mixed(const shoal_zoo_t *zoo) {
+  const char *dtype = shoal_zoo_setting(zoo, "dtype", NULL);
+  if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "f16") == 0) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--dtype bf16 or --dtype f16",
+                          "--mixed: the model computes in %s, which parameters have too", dtype);
+}
+
 shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
                               const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo) {
   *out_zoo = NULL;
@@ -119,6 +126,11 @@ shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *optio
   if (!status && options->config)
     status = shoal_file_read(options->config, arena, &zoo.yaml, &size);
   if (!status) status = shoal_zoo_create(name, &zoo, out_zoo);
+  if (!status && options->mixed) status = check_mixed(*out_zoo);
+  if (status) {
+    shoal_zoo_free(*out_zoo);
+    *out_zoo = NULL;
+  }
   shoal_arena_free(arena);
   return status;
 }
@@ -137,12 +149,6 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
   *out_model = NULL;
   shoal_zoo_t *zoo;
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
-  const char *dtype = shoal_zoo_setting(zoo, "dtype", NULL);
-  if (options->mixed && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f16") != 0) {
-    shoal_zoo_free(zoo);
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--dtype bf16 or --dtype f16",
-                            "--mixed: the model computes in %s, which parameters have too", dtype);
-  }
   shoal_model_options_t model_options = {
       .allocator = allocator, .seed = (uint64_t)options->model_seed, .mixed = options->mixed};
   shoal_status_t status = shoal_model_create(&model_options, out_model);

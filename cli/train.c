@@ -189,6 +189,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_
   o->parallelize.dry_run = command->dry_run;
   o->parallelize.timed = command->times_out != NULL;
   o->seed = (uint64_t)command->model.model_seed;
+  o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_recipe_settings(&command->model, o->batch, t->arena, &o->settings));
   if (!command->dry_run)
     SHOAL_RETURN_IF_ERROR(

@@ -12,5 +12,10 @@ run gpt $sizes --mixed --dtype bf16 -n 2 --strategy tensor
 run gpt $sizes --mixed --dtype bf16 -n 3 --strategy data
 run gpt $sizes --mixed --dtype f16 -n 3 --strategy zero1
 run gpt $sizes --mixed --dtype f16 -n 3 --strategy tensor --mesh tensor=3,micro=2 --tied
+# what is trained and saved is f32
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$shoal" train mlp --mixed --dtype bf16 --steps 2 --threads --save "$folder/run" > "$folder/log"
+grep -aq '"fc1/weight": {"dtype": "F32"' "$folder/run/step-2/"*.safetensors
 # a type that cannot be mixed
 if "$shoal" check mlp --mixed -n 2 --dtype f32 2>/dev/null; then exit 1; fi

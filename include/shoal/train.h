@@ -99,6 +99,7 @@ typedef struct shoal_train_options {
   void *build_self;
   shoal_model_t *model;
   shoal_registry_t *registry;               // of ops, for a model that is built; NULL: native ones
+  bool mixed;                               // parameters in f32 (shoal_model_options_t)
   uint64_t seed;                            // of initial values, dropout and the order of the data
   int64_t batch;                            // rows of a step. A ready model: what its inputs have
   shoal_parallelize_options_t parallelize;  // world, strategy, mesh, plan ...

@@ -259,8 +259,10 @@ shoal_status_t shoal_train_model(shoal_trainer_t *t, bool train) {
   const shoal_train_options_t *options = t->options;
   t->model = options->model;
   if (!t->model) {
-    const shoal_model_options_t of_model = {
-        .allocator = t->allocator, .registry = options->registry, .seed = options->seed};
+    const shoal_model_options_t of_model = {.allocator = t->allocator,
+                                            .registry = options->registry,
+                                            .seed = options->seed,
+                                            .mixed = options->mixed};
     SHOAL_RETURN_IF_ERROR(shoal_model_create(&of_model, &t->owned_model));
     t->model = t->owned_model;
   }
