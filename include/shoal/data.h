@@ -146,6 +146,7 @@ typedef struct shoal_dataset_options {
 //   images     a folder with a sub-folder of PNG and JPEG files per class  x f32 [C, H, W], y i32
 //   classes    made up: x around the centre of its class y                 as the model's x and y
 //   random     made up: normal numbers, and integers below `classes`       as the model's inputs
+//              (files of these names are "./classes" and "./random")
 //
 // Tokens come in windows of `length` (labels are one further on) from an offset that changes from
 // epoch to epoch; a list "A.bin,B.bin" of files of one kind is read as one. Files stay open.

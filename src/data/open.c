@@ -67,6 +67,7 @@ shoal_status_t shoal_data_list(const char *path, shoal_arena_t *arena,
     char *next = one ? NULL : strchr(text, ',');
     if (next) *next++ = 0;
     char *value = one ? NULL : strchr(text, '=');
+    if (value && memchr(text, '/', (size_t)(value - text))) value = NULL;  // of a folder's name
     if (value) *value++ = 0;
     const shoal_data_entry_t entry = {value ? text : NULL, value ? value : text};
     if (!SHOAL_PUSH(arena, out_list, entry)) return SHOAL_OOM();

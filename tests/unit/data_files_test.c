@@ -105,6 +105,26 @@ static void test_arrays(void **state) {
   }
 }
 
+// A '=' or ',' in the name of a folder or file names nothing.
+static void test_names(void **state) {
+  (void)state;
+  const float x[2] = {1, 2};
+  assert_int_equal(mkdir(in_folder("lr=3"), 0700), 0);
+  char list[512];
+  snprintf(list, sizeof list, "%s,%s",
+           write_npy("lr=3/a.npy", 1, header("<f4", "(2,)"), x, sizeof x),
+           write_npy("lr=3/b.npy", 1, header("<f4", "(2,)"), x, sizeof x));
+  shoal_dataset_t *dataset = open_data(list, (shoal_dataset_options_t){0});
+  assert_int_equal(shoal_dataset_column_count(dataset), 2);
+  assert_string_equal(shoal_dataset_column(dataset, 1)->name, "y");
+  shoal_dataset_free(dataset);
+  dataset = open_data(write_npy("a,b=c.npy", 1, header("<f4", "(2,)"), x, sizeof x),
+                      (shoal_dataset_options_t){0});
+  assert_int_equal(shoal_dataset_column_count(dataset), 1);
+  shoal_dataset_free(dataset);
+  remove(in_folder("a,b=c.npy"));
+}
+
 static void test_npy_errors(void **state) {
   (void)state;
   const shoal_dataset_options_t none = {.kind = "arrays"};
@@ -372,11 +392,11 @@ static void test_allocations(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_npy_types),    cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_npy_errors),   cmocka_unit_test(test_tokens),
-      cmocka_unit_test(test_token_errors), cmocka_unit_test(test_mnist),
-      cmocka_unit_test(test_cifar),        cmocka_unit_test(test_recognised),
-      cmocka_unit_test(test_allocations),
+      cmocka_unit_test(test_npy_types),  cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_npy_errors), cmocka_unit_test(test_names),
+      cmocka_unit_test(test_tokens),     cmocka_unit_test(test_token_errors),
+      cmocka_unit_test(test_mnist),      cmocka_unit_test(test_cifar),
+      cmocka_unit_test(test_recognised), cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
