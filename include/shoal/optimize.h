@@ -124,6 +124,16 @@ SHOAL_API void shoal_optimize_at(shoal_graph_t *graph, shoal_value_t loss,
                                  const shoal_recipe_t *recipe, const char *file, int line);
 #define shoal_optimize(graph, loss, ...) shoal_optimize_at(graph, loss, __VA_ARGS__, SHOAL_HERE)
 
+// From here on the graph reads moving averages (training.average, "name#average") in place of the
+// parameters that have one: for evaluation with averaged weights. Called before the layers, after
+// the graph that trains was built; averages are worth something after its first step.
+//
+//   shoal_graph_t *eval = shoal_model_graph(model, "eval");
+//   shoal_use_averages(eval);
+//   shoal_output(eval, "logits", network(eval));
+SHOAL_API void shoal_use_averages_at(shoal_graph_t *graph, const char *file, int line);
+#define shoal_use_averages(graph) shoal_use_averages_at(graph, SHOAL_HERE)
+
 // -------------------------------------------------------------------------------------------------
 // Optimizers one by one: each is a recipe without groups and with a constant rate.
 // -------------------------------------------------------------------------------------------------

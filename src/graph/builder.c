@@ -262,6 +262,12 @@ static shoal_status_t read_state(shoal_graph_t *graph, const char *name, shoal_t
                          shoal_type_format(&type, want, sizeof want));
     }
   }
+  if (graph->instead && model->states.items[state].options.trainable) {
+    const char *other = shoal_arena_printf(&model->arena, "%s#%s", full, graph->instead);
+    if (!other) return SHOAL_OOM();
+    const int32_t found = shoal_model_find_state(model, other);
+    if (found >= 0) state = found;
+  }
   return shoal_graph_read_state(graph, state, file, line, out_id);
 }
 

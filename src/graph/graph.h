@@ -50,7 +50,8 @@ struct shoal_graph {
   SHOAL_VEC(shoal_node_t) nodes;  // in topological order
   SHOAL_VEC(shoal_named_t) inputs, outputs;
   SHOAL_VEC(shoal_assignment_t) assigns;  // at most one per state
-  struct shoal_graph_builder *builder;    // names in use, scopes: private to graph/
+  const char *instead;  // a trainable state is read as the state "<name>#<instead>" if there is one
+  struct shoal_graph_builder *builder;  // names in use, scopes: private to graph/
 };
 
 typedef struct shoal_state_info {

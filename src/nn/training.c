@@ -3,6 +3,7 @@
 // of it is nodes and states: norms are sums over parts wherever gradients are cut, and all ranks
 // decide alike whether a step is taken.
 #include <math.h>
+#include <string.h>
 
 #include "graph/builder.h"
 #include "nn/optimizer.h"
@@ -165,6 +166,23 @@ void shoal_nn_treat_gradients(shoal_targets_t *t, shoal_value_t scale) {
 }
 
 // ---- averages -----------------------------------------------------------------------------------
+
+void shoal_use_averages_at(shoal_graph_t *graph, const char *file, int line) {
+  if (!graph || graph->model->error) return;
+  const shoal_model_t *model = graph->model;
+  bool any = false;
+  for (int64_t i = 0; i < model->states.count && !any; ++i) {
+    const char *mark = strrchr(model->states.items[i].name, '#');
+    any = mark && strcmp(mark, "#average") == 0;
+  }
+  shoal_site_push(graph, file, line);
+  if (!any) {
+    shoal_nn_refuse_hint(graph, "training.average, in a graph that is built before this one",
+                         "the model keeps no averages of its parameters");
+  }
+  graph->instead = "average";
+  shoal_site_pop(graph);
+}
 
 // The first update starts the average, later ones are mixed into it.
 void shoal_nn_average(shoal_targets_t *t) {

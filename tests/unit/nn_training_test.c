@@ -133,6 +133,38 @@ static void averages(void **state) {
   trainer_deinit(&t);
 }
 
+// A graph that reads averages computes with them; what has none is read as it is.
+static void averages_are_read(void **state) {
+  (void)state;
+  trainer_t t;
+  trainer_init(&t);
+  shoal_minimize_sgd(t.graph, t.loss,
+                     &(shoal_sgd_t){.lr = 0.25, .training = {.average = 0.75, .only = "w"}});
+  shoal_graph_t *eval = shoal_model_graph(t.model, "eval");
+  shoal_use_averages(eval);
+  shoal_output(eval, "loss", build(eval));
+  trainer_start(&t);
+  for (int step = 1; step <= 3; ++step) trainer_step(&t, step);
+  double expected = 0;
+  for (int i = 0; i < N; ++i) expected += t.gradient[i] * state_of(&t, "w#average", i);
+  for (int i = 0; i < 2 * N; ++i) expected += t.gradient[N + i] * state_of(&t, "v", i);
+  shoal_tensor_t loss;
+  assert_true(fabs(state_of(&t, "w#average", 0) - state_of(&t, "w", 0)) > 1e-3);
+  double x[N], y[2 * N];
+  for (int i = 0; i < N; ++i) x[i] = t.gradient[i];
+  for (int i = 0; i < 2 * N; ++i) y[i] = t.gradient[N + i] / 2;
+  assert_ok(shoal_interpreter_feed(t.in, "x", x, sizeof x));
+  assert_ok(shoal_interpreter_feed(t.in, "y", y, sizeof y));
+  assert_ok(shoal_interpreter_run(t.in, "eval"));
+  assert_ok(shoal_interpreter_output(t.in, "loss", &loss));
+  assert_true(fabs(element(loss, 0) - expected) < 1e-12);
+  trainer_deinit(&t);
+  shoal_model_t *model = new_model(0);
+  shoal_use_averages(shoal_model_graph(model, "eval"));
+  assert_error(INVALID_ARGUMENT, "keeps no averages", shoal_model_status(model));
+  shoal_model_free(model);
+}
+
 // ---- loss scale ------------------------------------------------------------------------
 
 // A step whose gradients overflow changes nothing but the scale; Adam then counts on from where it
@@ -351,9 +383,9 @@ static void muon(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(clipping), cmocka_unit_test(averages), cmocka_unit_test(loss_scale),
-      cmocka_unit_test(refusals), cmocka_unit_test(lamb),     cmocka_unit_test(adafactor),
-      cmocka_unit_test(muon),
+      cmocka_unit_test(clipping),   cmocka_unit_test(averages), cmocka_unit_test(averages_are_read),
+      cmocka_unit_test(loss_scale), cmocka_unit_test(refusals), cmocka_unit_test(lamb),
+      cmocka_unit_test(adafactor),  cmocka_unit_test(muon),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
