@@ -28,7 +28,7 @@ static const char *typed(const command_t *command, char buffer[32]) {
 
 static void print_help(FILE *out) {
   char name[32];
-  fprintf(out, "usage: shoal COMMAND [ARGUMENTS]; shoal COMMAND --help\n\n");
+  fprintf(out, "usage: shoal COMMAND [ARGUMENTS]; shoal COMMAND --help; shoal --version\n\n");
   for (size_t i = 0; i < COMMAND_COUNT; ++i)
     fprintf(out, "  %-11s %-18s %s\n", typed(&commands[i], name), commands[i].arguments,
             commands[i].doc);
@@ -66,6 +66,10 @@ int main(int argc, char **argv) {
   if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
     print_help(argc < 2 ? stderr : stdout);
     return argc < 2 ? shoal_code_exit(SHOAL_INVALID_ARGUMENT) : 0;
+  }
+  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+    printf("shoal %s\n", shoal_version());
+    return fflush(stdout) == 0 ? 0 : shoal_code_exit(SHOAL_IO);
   }
   const char *names[COMMAND_COUNT];
   char typed_names[COMMAND_COUNT][32];

@@ -17,7 +17,7 @@ typedef struct train_command {
   cli_plan_options_t planning;
   cli_data_options_t input;
   int64_t steps, epochs, log_every, save_every, keep, eval_every, eval_samples;
-  const char *save, *best, *times_out, *offload_dir;
+  const char *save, *best, *metrics, *tensorboard, *times_out, *offload_dir;
   shoal_words_t watch;
   bool resume, overwrite, threads, opaque, dry_run, check_nan, short_last, drop_last, help;
 } train_command_t;
@@ -49,6 +49,9 @@ static const shoal_option_t table[] = {
                  "start anew in a folder with checkpoints: removes them"),
     SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines",
                  .heading = "What it says"),
+    SHOAL_OPTION(train_command_t, STRING, metrics, NULL,
+                 "file for the numbers of the run, lines of JSON: see `shoal plot`"),
+    SHOAL_OPTION(train_command_t, STRING, tensorboard, NULL, "folder for TensorBoard's files"),
     SHOAL_OPTION(train_command_t, STRINGS, watch, NULL,
                  "PATTERN of values whose norm is logged, as 'fc1/*'; may be repeated",
                  .no_environment = true),
@@ -239,6 +242,8 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank)
       .log_every = command->log_every > 0 ? command->log_every : 1,
       .log = print_line,
       .log_self = &t,
+      .metrics = command->metrics,
+      .tensorboard = command->tensorboard,
       .watch = command->watch.count ? watch : NULL,
       .check_nan = command->check_nan,
       .hook = hear,

@@ -36,7 +36,7 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-commands="train generate convert run tokenize plot plan simulate explain ops rules schedule check layout perf slurm-watch info"
+commands="train eval generate convert run tokenize plot plan simulate explain ops rules schedule check layout perf slurm-watch info"
 for command in $commands; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
@@ -120,6 +120,21 @@ bad IO "file" "" train mlp --steps 1 --save file/out
 bad INVALID_ARGUMENT "tensor 'fc1/weight' is f32[64, 128], the model has f32[64, 5]" "" train mlp --hidden 5 --steps 2 --save saved --resume
 printf 'no tensors' >saved/step-1/model.safetensors
 bad INVALID_ARGUMENT "model.safetensors" "" train mlp --steps 2 --save saved --resume
+
+# ---- evaluation ---------------------------------------------------------------------------------------
+bad INVALID_ARGUMENT "there are no weights to measure" "--load DIR" eval mlp
+bad NOT_FOUND "nowhere" "" eval mlp --load nowhere
+bad INVALID_ARGUMENT "--eval-samples -1" "" eval mlp --load x --eval-samples -1
+bad INVALID_ARGUMENT "--eval-data and --held-out do not go together" "give one" train mlp --eval-data x --held-out 0.1
+bad INVALID_ARGUMENT "--best needs" "--save DIR" train mlp --best loss
+bad INVALID_ARGUMENT "no metric 'accurac'" "scalar outputs" train mlp --best +accurac --save no_metric --held-out 64
+bad NOT_FOUND "watch 'fc9/*'" "" train mlp --watch 'fc9/*'
+bad INVALID_ARGUMENT "--group 'fc1' is not PATTERN:NAME=VALUE" "for example" train mlp --group fc1
+bad INVALID_ARGUMENT "a group has no 'rat'" "did you mean 'rate'?" train mlp --group 'fc1/*:rat=1'
+bad INVALID_ARGUMENT "no rate 'cosin'" "did you mean 'cosine'?" train mlp --schedule cosin
+bad INVALID_ARGUMENT "--sgd and --optimizer lion" "give one" train mlp --sgd --optimizer lion
+[ "$("$shoal" --version)" = "shoal $(sed -nE 's/^project\(shoal VERSION ([0-9.]+).*/\1/p' "$SHOAL_SOURCE_DIR/CMakeLists.txt")" ] ||
+  fail "--version: $("$shoal" --version)"
 
 # ---- strategies, meshes, layouts ----------------------------------------------------------------------
 plan="plan mlp -n 2"

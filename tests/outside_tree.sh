@@ -63,6 +63,23 @@ c++ -std=c++17 -O1 $warnings graph.cpp -o graph $flags "-Wl,-rpath,$libdir"
 ./graph || fail "the C++ program's graph is wrong"
 "$shoal" run -n 2 -- ./graph || fail "the C++ program's graph is wrong on 2 ranks"
 
+# The same through find_package: no flags, no paths of one's own; a version that is asked for counts.
+version=$("$shoal" --version)
+[ "$version" = "shoal $(pkg-config --modversion shoal)" ] || fail "--version says '$version'"
+cat >CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES C CXX)
+find_package(shoal ${WANTED} REQUIRED CONFIG)
+add_executable(found graph.cpp)
+set_target_properties(found PROPERTIES CXX_STANDARD 17)
+target_link_libraries(found PRIVATE shoal::shoal)
+CMAKE
+cmake -S . -B found -DCMAKE_PREFIX_PATH="$work/moved" -DWANTED="${version#shoal }" >found.log 2>&1 &&
+  cmake --build found >>found.log 2>&1 || { cat found.log; fail "find_package(shoal) does not build a program"; }
+./found/found || fail "the program that find_package built is wrong"
+! cmake -S . -B later -DCMAKE_PREFIX_PATH="$work/moved" -DWANTED=99 >later.log 2>&1 || fail "find_package(shoal 99) succeeds"
+grep -q "$SHOAL_SOURCE_DIR" -r "$work/moved/lib" --include='*.cmake' && fail "the package points into the tree"
+
 numbers() { grep -oE '[0-9]+\.[0-9]+' | tr '\n' ' '; }
 
 # same NAME RANKS: losses as alone, each to 1e-5 (they are f32, and sums are joined in another order)

@@ -4,6 +4,7 @@
 in them, folders that cannot be written, another learning rate on --resume, and signals. The same answers from one
 rank, from threads and from processes."""
 
+import json
 import os
 import re
 import signal
@@ -94,6 +95,29 @@ def check_rate(form, ranks):
            "learning rate 0.5; the checkpoint's was 1e-09")
 
 
+def check_evaluation(form, ranks):
+    """The best of a run by its own numbers is what `shoal eval` measures, on any ranks; the numbers are in a file."""
+    folder = "eval_" + form.replace(" ", "_")
+    held = ["--held-out", 10]
+    result = train("--steps", 12, "--eval-every", 4, *held, "--best", "loss", "--save", folder, "--lr", 0.05,
+                   "--metrics", folder + ".jsonl", "--log-every", 4, *ranks)
+    expect(f"{form}: evaluation", result, 0, f"saved {folder}/best", "on held-out data loss")
+    losses = [float(x) for x in re.findall(r"^eval step \d+ loss (\S+) accuracy", result.stdout, re.M)]
+    lines = [json.loads(line) for line in open(folder + ".jsonl")]
+    recorded = [line["eval/loss"] for line in lines if "eval/loss" in line]
+    steps = [line["step"] for line in lines if "loss" in line]
+    if len(losses) != 3 or steps != [1, 4, 8, 12] or any(abs(a - b) > 1e-4 for a, b in zip(losses, recorded)):
+        fail(f"{form}: {losses}, {recorded}, {steps}", result)
+    measured = subprocess.run([SHOAL, "eval", *MODEL, "--load", f"{folder}/best", *map(str, held), "--format", "json",
+                               "-n", "2", "--threads"], capture_output=True, text=True)
+    if measured.returncode or json.loads(measured.stdout)["samples"] != 10 \
+            or abs(json.loads(measured.stdout)["loss"] - min(recorded)) > 1e-5:
+        fail(f"{form}: eval, {min(recorded)}", measured)
+    text = subprocess.run([SHOAL, "eval", *MODEL, "--load", folder, *map(str, held), *ranks], capture_output=True, text=True)
+    if text.returncode or f"{folder}/step-12 on 10 samples" not in text.stdout or "accuracy" not in text.stdout:
+        fail(f"{form}: eval of the newest", text)
+
+
 def wait_for(what, holds, process):
     for _ in range(6000):
         if holds():
@@ -158,6 +182,7 @@ def main():
         for form, ranks in FORMS.items():
             check_folders(form, ranks)
             check_rate(form, ranks)
+            check_evaluation(form, ranks)
             for number in (signal.SIGTERM, signal.SIGINT):
                 check_signal(form, ranks, number)
                 check_early_signal(form, ranks, number)

@@ -19,6 +19,9 @@ extern "C" {
 #define SHOAL_API __attribute__((visibility("default")))
 #define SHOAL_MUST_USE __attribute__((warn_unused_result))
 
+// The version of the library that runs, "0.1.0".
+SHOAL_API const char *shoal_version(void);
+
 // -------------------------------------------------------------------------------------------------
 // Status: NULL is success. Anything else is an owned error that must be passed on, annotated or
 // freed.

@@ -145,6 +145,9 @@ typedef struct shoal_train_options {
   int64_t log_every;  // steps between lines; 0: 20
   shoal_train_log_fn_t log;
   void *log_self;
+  const char *metrics;      // file for the same numbers, a line of JSON each (metrics.h), which
+                            // `shoal plot` draws; a run that goes on adds to it
+  const char *tensorboard;  // folder for TensorBoard's event files
   // Names or patterns ('*') of values and states: scalars are logged beside the loss as they are,
   // others by their norm, the root of the sum of squares. NULL-terminated.
   const char *const *watch;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "shoal/base.h"
 
 static size_t padded(size_t size) {
   return (size + 3) & ~(size_t)3;
@@ -43,4 +44,8 @@ uint64_t shoal_build_hash(void) {
   uint64_t hash = 0;
   dl_iterate_phdr(visit, &hash);
   return hash;
+}
+
+const char *shoal_version(void) {
+  return SHOAL_VERSION;  // of the build description
 }

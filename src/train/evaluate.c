@@ -38,5 +38,6 @@ shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
     metric->value = sums[i] / (double)samples;
   }
   if (!next) shoal_train_say_metrics(t);
+  SHOAL_RETURN_IF_ERROR(shoal_train_alone(t, shoal_train_record_eval(t)));
   return shoal_train_tell(t, SHOAL_TRAIN_EVAL, NULL);
 }

@@ -100,6 +100,7 @@ static shoal_status_t log_step(shoal_trainer_t *t) {
   t->line_ns = now;
   t->line_items = t->items_done;
   shoal_train_say_step(t);
+  SHOAL_RETURN_IF_ERROR(shoal_train_alone(t, shoal_train_record_step(t)));
   return shoal_train_tell(t, SHOAL_TRAIN_LOG, NULL);
 }
 

@@ -109,6 +109,7 @@ static shoal_status_t train(shoal_trainer_t *t) {
     SHOAL_RETURN_IF_ERROR(shoal_session_catch_signals(t->session));
   }
   SHOAL_RETURN_IF_ERROR(shoal_train_resume(t));
+  SHOAL_RETURN_IF_ERROR(shoal_world_agree(t->world, shoal_train_record_open(t)));
   SHOAL_RETURN_IF_ERROR(shoal_train_loop(t));
   return finish(t);
 }
@@ -140,6 +141,7 @@ static shoal_status_t init(shoal_trainer_t *t, const shoal_train_options_t *opti
 }
 
 static void deinit(shoal_trainer_t *t) {
+  shoal_train_record_close(t);
   shoal_train_source_close(t);
   shoal_session_free(t->session);
   shoal_train_nan_deinit(t);

@@ -7,6 +7,7 @@
 //   evaluate.c   runs of the eval graphs, and shoal_evaluate
 //   folder.c     checkpoints: what is saved, kept, and gone on from
 //   log.c        lines
+//   record.c     the same numbers as files
 //   nan.c        which value was the first that is no number
 //
 // All ranks do the same in the same order. What can fail on one rank alone - feeding, a hook - ends
@@ -15,6 +16,7 @@
 #define SHOAL_TRAIN_IMPL_H_
 
 #include "base/arena.h"
+#include "shoal/metrics.h"
 #include "shoal/train.h"
 
 // A scalar output of a graph.
@@ -55,8 +57,9 @@ typedef struct shoal_trainer {
   double flops;      // of a step; 0: not asked for
   shoal_train_outputs_t train, eval;
   shoal_train_past_t past;
-  shoal_train_source_t *source;  // NULL: the options feed
-  shoal_train_nan_t *nan;        // NULL: values are not looked at
+  shoal_train_source_t *source;   // NULL: the options feed
+  shoal_train_nan_t *nan;         // NULL: values are not looked at
+  shoal_metrics_t *metrics_file;  // rank 0; NULL: none
   // What goes on:
   int64_t step, steps, cursor;
   int64_t begin_ns, line_ns, line_items, items_done;
@@ -123,6 +126,14 @@ void shoal_train_say_step(shoal_trainer_t *t);
 void shoal_train_say_metrics(const shoal_trainer_t *t);  // of the last evaluation
 double shoal_train_seconds(const shoal_trainer_t *t);    // since the first step
 double shoal_train_left(const shoal_trainer_t *t);       // until the last one; 0: not known
+
+// ---- record.c -------------------------------------------------------------------------
+
+SHOAL_MUST_USE shoal_status_t shoal_train_record_open(shoal_trainer_t *t);
+void shoal_train_record_close(shoal_trainer_t *t);
+// Writes the numbers of the step that was looked at last; of the last evaluation.
+SHOAL_MUST_USE shoal_status_t shoal_train_record_step(shoal_trainer_t *t);
+SHOAL_MUST_USE shoal_status_t shoal_train_record_eval(shoal_trainer_t *t);
 
 // ---- nan.c ----------------------------------------------------------------------------
 

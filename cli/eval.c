@@ -1,0 +1,142 @@
+// `shoal eval MODEL`: measures the weights of a checkpoint on data that they were not trained on.
+#include <math.h>
+
+#include "cli.h"
+#include "data.h"
+#include "interrupt.h"
+#include "models.h"
+#include "planning.h"
+#include "print.h"
+#include "ranks.h"
+#include "shoal/checkpoint.h"
+
+typedef struct eval_command {
+  cli_model_options_t model;
+  cli_plan_options_t planning;
+  cli_data_options_t input;
+  const char *load;
+  int64_t eval_samples;
+  int format;
+  bool threads, help;
+} eval_command_t;
+
+static const char *const formats[] = {"text", "json", NULL};
+
+static const shoal_option_t table[] = {
+    SHOAL_OPTION(eval_command_t, STRING, load, NULL,
+                 "checkpoint with the weights: a folder, a file, or a folder of step-N"),
+    SHOAL_OPTION(eval_command_t, INT, eval_samples, NULL, "samples to take (0: all)"),
+    SHOAL_OPTION(eval_command_t, ENUM, format, "text", "how to print", .choices = formats),
+    CLI_DATA_OPTIONS(eval_command_t),
+    CLI_DATA_OPTION(eval_command_t, REAL, held_out, NULL,
+                    "only what `train --held-out` with the same number holds out"),
+    SHOAL_OPTION(eval_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+                 .no_environment = true, .heading = "Ranks, and how the model is cut"),
+    CLI_PLAN_OPTIONS(eval_command_t),
+    CLI_MODEL_OPTIONS(eval_command_t),
+    SHOAL_OPTION(eval_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+typedef struct eval_job {
+  const eval_command_t *command;
+  const char *name;
+  FILE *out;
+} eval_job_t;
+
+static void build(void *self, shoal_graph_t *graph, const char *phase, int64_t rows) {
+  shoal_zoo_build(self, graph, phase, rows);
+}
+
+static void print_text(const shoal_train_report_t *report, const char *path, int64_t samples,
+                       FILE *out) {
+  fprintf(out, "%s on %lld samples\n", path, (long long)samples);
+  for (int64_t i = 0; i < report->metric_count; ++i)
+    fprintf(out, "  %-20s %.6g\n", report->metrics[i].name, report->metrics[i].value);
+}
+
+static void print_json(const shoal_train_report_t *report, const char *path, int64_t samples,
+                       FILE *out) {
+  fputs("{\"checkpoint\": ", out);
+  cli_print_json(path, out);
+  fprintf(out, ", \"samples\": %lld", (long long)samples);
+  for (int64_t i = 0; i < report->metric_count; ++i) {
+    fputs(", ", out);
+    cli_print_json(report->metrics[i].name, out);
+    if (isfinite(report->metrics[i].value))
+      fprintf(out, ": %.9g", report->metrics[i].value);
+    else
+      fprintf(out, ": \"%g\"", report->metrics[i].value);
+  }
+  fputs("}\n", out);
+}
+
+static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, const shoal_zoo_t *zoo,
+                               shoal_arena_t *arena, shoal_train_options_t *o) {
+  const eval_command_t *command = job->command;
+  const char *path = NULL;
+  int64_t step = 0;
+  shoal_dataset_t *rest = NULL, *held_out = NULL;
+  shoal_train_report_t report;
+  o->seed = (uint64_t)command->model.model_seed;
+  SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(command->load, arena, &path, &step));
+  if (!path) path = command->load;
+  SHOAL_RETURN_IF_ERROR(cli_data_open(zoo, &command->input, o->seed, arena, &rest, &held_out));
+  o->eval_data = held_out ? held_out : rest;
+  const int64_t there = shoal_dataset_count(o->eval_data);
+  shoal_status_t status = shoal_evaluate(o, path, &report);
+  if (!status && shoal_world_rank(world) == 0) {
+    const int64_t whole = command->eval_samples / o->batch * o->batch;
+    const int64_t taken = !command->eval_samples || command->eval_samples >= there ? there
+                          : whole > 0                                              ? whole
+                          : o->batch < there                                       ? o->batch
+                                                                                   : there;
+    (command->format ? print_json : print_text)(&report, path, taken, job->out);
+  }
+  shoal_dataset_free(rest);
+  shoal_dataset_free(held_out);
+  return status;
+}
+
+static shoal_status_t eval_rank(void *self, shoal_world_t *world, int32_t rank) {
+  (void)rank;
+  const eval_job_t *job = self;
+  shoal_arena_t *arena;
+  shoal_zoo_t *zoo = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_status_t status = cli_zoo_create(job->name, &job->command->model, NULL, &zoo);
+  if (!status) {
+    shoal_train_options_t options = {.build = build,
+                                     .build_self = zoo,
+                                     .batch = shoal_zoo_rows(zoo),
+                                     .eval_samples = job->command->eval_samples};
+    status = evaluate(job, world, zoo, arena, &options);
+  }
+  shoal_zoo_free(zoo);
+  shoal_arena_free(arena);
+  return status;
+}
+
+static shoal_status_t check_command(const eval_command_t *command) {
+  if (!command->load)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--load DIR, as `shoal train --save DIR` made it",
+                            "there are no weights to measure");
+  if (command->eval_samples < 0)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "--eval-samples %lld: a number of samples is not negative",
+                       (long long)command->eval_samples);
+  return cli_plan_check(&command->planning);
+}
+
+shoal_status_t cli_eval(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  eval_command_t command = {0};
+  shoal_words_t words = {0};
+  SHOAL_RETURN_IF_ERROR(
+      cli_options("eval", "MODEL", table, TABLE_COUNT, argc, argv, arena, &command, &words, out));
+  if (command.help) return NULL;
+  SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
+  SHOAL_RETURN_IF_ERROR(check_command(&command));
+  eval_job_t job = {&command, words.items[0], out};
+  const cli_ranks_t ranks = {command.planning.ranks, cli_ranks_given(argc, argv), command.threads};
+  cli_interrupt_watch();
+  return cli_ranks_run(&ranks, eval_rank, &job);
+}
