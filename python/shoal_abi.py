@@ -97,13 +97,13 @@ class Value(Structure):
 
 
 class ModelOptions(Structure):
-    _fields_ = [("allocator", Allocator), ("registry", c_void_p), ("seed", c_uint64)]
+    _fields_ = [("allocator", Allocator), ("registry", c_void_p), ("seed", c_uint64), ("mixed", c_bool)]
 
 
 class Training(Structure):
     _fields_ = [("clip_norm", c_double), ("clip_max", c_double), ("average", c_double), ("loss_scale", c_double),
                 ("scale_growth", c_double), ("scale_backoff", c_double), ("scale_interval", c_int64),
-                ("only", c_char_p), ("name", c_char_p)]
+                ("no_loss_scale", c_bool), ("only", c_char_p), ("name", c_char_p)]
 
 
 class Sgd(Structure):

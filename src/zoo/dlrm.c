@@ -5,6 +5,7 @@
 //   logits = top MLP of [x, z]                                                   [B]
 // Inputs: x [B, dense], y i32 [B] (0 or 1), and for each table ids0, ids1 .. i32 [B, hot].
 // Reference: Naumov et al. 2019; names as in https://github.com/facebookresearch/dlrm.
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/locale.h"
@@ -76,7 +77,10 @@ static shoal_value_t mlp(shoal_graph_t *g, const char *name, shoal_value_t x, co
   for (int64_t i = 0; i < sizes->count; ++i) {
     char layer[32];
     shoal_format(layer, sizeof layer, "fc%d", (int)i + 1);
-    x = shoal_nn_linear(g, layer, x, sizes->items[i]);
+    const double fan_in = (double)shoal_value_type(x).shape.dims[1];
+    const shoal_init_t xavier = shoal_init_xavier_normal(fan_in, (double)sizes->items[i], 0);
+    x = shoal_nn_linear_with(g, layer, x, sizes->items[i],
+                             &(shoal_nn_linear_options_t){.weight_init = xavier});
     if (i + 1 < sizes->count || relu_at_end) x = shoal_relu(g, x);
   }
   shoal_scope_pop(g);
@@ -92,12 +96,17 @@ static shoal_value_t look_up(shoal_graph_t *g, const settings_t *s, const shoal_
   shoal_format(name, sizeof name, "table%d", (int)table);
   const shoal_value_t ids = shoal_input(g, input, SHOAL_I32, SHOAL_SHAPE(B, s->hot));
   const shoal_value_t flat = shoal_reshape(g, ids, SHOAL_SHAPE(B * s->hot));
+  const shoal_init_t uniform = {SHOAL_INIT_UNIFORM, -1 / sqrt((double)rows),
+                                1 / sqrt((double)rows)};
   // one id in each bag is a plain embedding, which ranks can cut by rows of the batch
-  if (s->hot == 1) return shoal_nn_embedding(g, name, flat, rows, s->width, job->dtype);
+  if (s->hot == 1)
+    return shoal_nn_embedding_with(g, name, flat, rows, s->width, job->dtype,
+                                   &(shoal_nn_embedding_options_t){.init = uniform});
   shoal_value_t offsets = shoal_iota(g, SHOAL_SHAPE(B), 0, SHOAL_I32);
   offsets = shoal_mul(g, offsets, shoal_full(g, SHOAL_SHAPE(1), (double)s->hot, SHOAL_I32));
-  return shoal_nn_embedding_bag(g, name, flat, offsets, rows, s->width, job->dtype,
-                                &(shoal_nn_embedding_bag_options_t){.mode = "sum"});
+  return shoal_nn_embedding_bag(
+      g, name, flat, offsets, rows, s->width, job->dtype,
+      &(shoal_nn_embedding_bag_options_t){.mode = "sum", .init = uniform});
 }
 
 // x and the products of any two of x and the e's.

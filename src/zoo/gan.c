@@ -43,11 +43,15 @@ static shoal_value_t norm(shoal_graph_t *g, int64_t number, shoal_value_t x, sta
       g, name, x, &(shoal_nn_norm_options_t){.eval = use == RUNNING, .keep_running = use == OWN});
 }
 
+#define NARROW \
+  { SHOAL_INIT_NORMAL, 0, 0.02 }
+
 static shoal_value_t generate(shoal_graph_t *g, const settings_t *s, shoal_value_t x,
                               statistics_t use) {
   const int64_t count = doublings(s);
-  const shoal_nn_conv_options_t first = {.no_bias = true},
-                                twice = {.stride = 2, .padding = 1, .no_bias = true};
+  const shoal_nn_conv_options_t first = {.no_bias = true, .weight_init = NARROW};
+  shoal_nn_conv_options_t twice = first;
+  twice.stride = 2, twice.padding = 1;
   shoal_scope_push(g, "generator");
   for (int64_t i = 0; i <= count; ++i) {
     char name[32];
@@ -64,8 +68,9 @@ static shoal_value_t generate(shoal_graph_t *g, const settings_t *s, shoal_value
 static shoal_value_t discriminate(shoal_graph_t *g, const settings_t *s, shoal_value_t x,
                                   statistics_t use) {
   const int64_t count = doublings(s), B = shoal_value_type(x).shape.dims[0];
-  const shoal_nn_conv_options_t half = {.stride = 2, .padding = 1, .no_bias = true},
-                                last = {.no_bias = true};
+  const shoal_nn_conv_options_t last = {.no_bias = true, .weight_init = NARROW};
+  shoal_nn_conv_options_t half = last;
+  half.stride = 2, half.padding = 1;
   shoal_scope_push(g, "discriminator");
   for (int64_t i = 0; i <= count; ++i) {
     char name[32];

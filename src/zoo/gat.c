@@ -54,16 +54,20 @@ static shoal_value_t ends(shoal_graph_t *g, const settings_t *s, const char *nam
 static shoal_value_t score(shoal_graph_t *g, const char *name, shoal_value_t h) {
   const shoal_shape_t shape = shoal_value_type(h).shape;
   const shoal_dtype_t dtype = shoal_value_type(h).dtype;
-  const shoal_init_t normal = {SHOAL_INIT_NORMAL, 0, 0.1};
+  const shoal_init_t xavier =
+      shoal_init_xavier_uniform((double)shape.dims[1], (double)shape.dims[2], 0);
   const shoal_value_t vector =
-      shoal_nn_parameter(g, name, dtype, SHOAL_SHAPE(1, shape.dims[1], shape.dims[2]), normal);
+      shoal_nn_parameter(g, name, dtype, SHOAL_SHAPE(1, shape.dims[1], shape.dims[2]), xavier);
   return shoal_reduce_sum(g, shoal_mul(g, h, vector), SHOAL_SHAPE(2));
 }
 
 // x [N, features] -> [N, H, D], without the bias.
 static shoal_value_t attend(shoal_graph_t *g, shoal_value_t x, const edges_t *edges, int64_t heads,
                             int64_t width, double p) {
-  const shoal_nn_linear_options_t product = {.no_bias = true};
+  const double fan_in = (double)shoal_value_type(x).shape.dims[1];
+  const shoal_nn_linear_options_t product = {
+      .no_bias = true,
+      .weight_init = shoal_init_xavier_uniform(fan_in, (double)(heads * width), 0)};
   const shoal_value_t flat = shoal_nn_linear_with(g, "lin", x, heads * width, &product);
   const shoal_value_t h = shoal_reshape(g, flat, SHOAL_SHAPE(edges->nodes, heads, width));
   const shoal_value_t from = score(g, "from", h), to = score(g, "to", h);

@@ -74,8 +74,12 @@ static block_t block_at(const settings_t *s, const depth_t *depth, int64_t stage
 static shoal_value_t conv_norm(shoal_graph_t *g, const char *conv, const char *norm,
                                shoal_value_t x, int64_t channels, int64_t kernel, int64_t stride,
                                int64_t groups, bool eval) {
-  const shoal_nn_conv_options_t options = {
-      .stride = stride, .padding = kernel / 2, .groups = groups, .no_bias = true};
+  const double fan_out = (double)(channels * kernel * kernel);
+  const shoal_nn_conv_options_t options = {.stride = stride,
+                                           .padding = kernel / 2,
+                                           .groups = groups,
+                                           .no_bias = true,
+                                           .weight_init = shoal_init_kaiming_normal(fan_out, 0)};
   x = shoal_nn_conv(g, conv, x, channels, kernel, &options);
   return shoal_nn_batch_norm(g, norm, x, &(shoal_nn_norm_options_t){.eval = eval});
 }

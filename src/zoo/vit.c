@@ -37,14 +37,23 @@ static shoal_value_t norm(shoal_graph_t *g, const char *name, shoal_value_t x) {
   return shoal_nn_layer_norm_with(g, name, x, &(shoal_nn_layer_norm_options_t){.eps = 1e-6});
 }
 
+// A layer of an MLP.
+static shoal_value_t layer(shoal_graph_t *g, const char *name, shoal_value_t x, int64_t from,
+                           int64_t to) {
+  const shoal_init_t xavier = shoal_init_xavier_uniform((double)from, (double)to, 0);
+  return shoal_nn_linear_with(g, name, x, to, &(shoal_nn_linear_options_t){.weight_init = xavier});
+}
+
 static shoal_value_t block(shoal_graph_t *g, const settings_t *s, shoal_value_t x, double p) {
-  const shoal_nn_attention_options_t all = {.sees_ahead = true};
+  const int64_t C = s->width, hidden = shoal_nn_size(s->hidden, 4 * C);
+  const shoal_nn_attention_options_t all = {
+      .sees_ahead = true, .weight_init = shoal_init_xavier_uniform((double)C, 3 * (double)C, 0)};
   shoal_value_t y = shoal_nn_self_attention_with(g, "attn", norm(g, "ln_1", x), s->heads, &all);
   x = shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p));
   y = norm(g, "ln_2", x);
   shoal_scope_push(g, "mlp");
-  y = shoal_gelu_erf(g, shoal_nn_linear(g, "fc1", y, shoal_nn_size(s->hidden, 4 * s->width)));
-  y = shoal_nn_linear(g, "fc2", shoal_nn_dropout(g, "drop", y, p), s->width);
+  y = shoal_gelu_erf(g, layer(g, "fc1", y, C, hidden));
+  y = layer(g, "fc2", shoal_nn_dropout(g, "drop", y, p), hidden, C);
   shoal_scope_pop(g);
   return shoal_add(g, x, shoal_nn_dropout(g, "mlp_drop", y, p));
 }

@@ -32,8 +32,11 @@ static shoal_value_t norm_relu(shoal_graph_t *g, const char *name, shoal_value_t
 
 static shoal_value_t conv(shoal_graph_t *g, const char *name, shoal_value_t x, int64_t channels,
                           int64_t kernel, int64_t stride) {
-  const shoal_nn_conv_options_t options = {
-      .stride = stride, .padding = kernel / 2, .no_bias = true};
+  const double fan_out = (double)(channels * kernel * kernel);
+  const shoal_nn_conv_options_t options = {.stride = stride,
+                                           .padding = kernel / 2,
+                                           .no_bias = true,
+                                           .weight_init = shoal_init_kaiming_normal(fan_out, 0)};
   return shoal_nn_conv(g, name, x, channels, kernel, &options);
 }
 
