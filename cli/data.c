@@ -13,6 +13,16 @@ static shoal_status_t find_columns(const shoal_zoo_t *zoo, shoal_arena_t *arena,
   return shoal_train_columns(graph, arena, &options->input_count, &options->inputs);
 }
 
+// A classifier: x, and one class for each row.
+static bool takes_classes(const shoal_dataset_options_t *options) {
+  if (options->input_count != 2) return false;
+  for (int32_t i = 0; i < 2; ++i) {
+    const shoal_column_t *column = &options->inputs[i];
+    if (strcmp(column->name, "y") == 0) return column->shape.rank == 0;
+  }
+  return false;
+}
+
 static bool has_column(const shoal_dataset_options_t *options, const char *name) {
   for (int32_t i = 0; i < options->input_count; ++i)
     if (strcmp(options->inputs[i].name, name) == 0) return true;
@@ -25,7 +35,7 @@ static shoal_status_t open_data(const cli_data_options_t *o, const shoal_dataset
   if (!path && has_column(options, "ids") && has_column(options, "labels"))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--data FILE; any text will do",
                             "this model learns from a text, and none was given");
-  if (!path) path = options->input_count == 2 && has_column(options, "y") ? "classes" : "random";
+  if (!path) path = takes_classes(options) ? "classes" : "random";
   shoal_dataset_t *whole;
   SHOAL_RETURN_IF_ERROR(shoal_dataset_open(path, options, &whole));
   if (o->held_out <= 0) {

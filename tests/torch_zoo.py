@@ -5,18 +5,22 @@ and a schedule, each optimizer at least once. See tests/parity/zoo.py.
 
 Skipped (exit 77) where torch is not installed: `make venv`.
 """
+import json
 import math
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from parity import library  # noqa: E402, F401 (first: it says where the library is)
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch.optim import lr_scheduler as schedules  # noqa: E402
 
 from parity import zoo_models as models  # noqa: E402
+from parity.weights import Answers, convert  # noqa: E402
 from parity.zoo import STEPS, compare  # noqa: E402
 from shoal_abi import Rate, Recipe, Training  # noqa: E402
 
@@ -67,8 +71,50 @@ def warm_cosine(warmup, last):
     return lambda optimizer: schedules.LambdaLR(optimizer, factor)
 
 
+def write_safetensors(path, tensors):
+    header, blobs, at = {}, [], 0
+    for name, tensor in tensors.items():
+        blobs.append(tensor.contiguous().numpy().tobytes())
+        header[name] = {"dtype": {torch.float32: "F32", torch.int64: "I64"}[tensor.dtype],
+                        "shape": list(tensor.shape), "data_offsets": [at, at + len(blobs[-1])]}
+        at += len(blobs[-1])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: torch.frombuffer(bytearray(data[8 + size:][slice(*t["data_offsets"])]), dtype=torch.float32)
+            .view(t["shape"]) for name, t in header.items()}
+
+
+def convert_both_ways():
+    """Weights that PyTorch saved, with the counts of batches that it keeps, give the same logits, and come back."""
+    module = models.ResNet([1, 1, 1, 1], False, 4, 3, 5)
+    module(torch.randn(8, 3, 16, 16))  # running statistics of its own
+    x = torch.randn(3, 3, 16, 16)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        theirs, ours, back = (Path(folder) / name for name in ("theirs", "ours", "back"))
+        theirs.mkdir()
+        write_safetensors(theirs / "model.safetensors", module.state_dict())
+        convert(theirs, ours, model="resnet-tiny")
+        with Answers("resnet-tiny", "", ["eval"], 3, "f32") as model:
+            model.load(ours)
+            logits = model.run("eval", "logits", (3, 5), x=x.numpy(), y=np.zeros(3, np.int32))
+        assert np.allclose(logits, module.eval()(x).numpy(), atol=1e-5)
+        convert(ours, back, model="resnet-tiny", to="hf")
+        returned = read_safetensors(back / "model.safetensors")
+        kept = {n: t for n, t in module.state_dict().items() if not n.endswith("num_batches_tracked")}
+        assert kept.keys() == returned.keys() and all(torch.equal(t, returned[n]) for n, t in kept.items())
+    print("resnet-tiny: converted there and back")
+
+
 def main():
     torch.set_num_threads(1)
+    convert_both_ways()
     cosine = Rate(kind=b"cosine", warmup=2, steps=STEPS, last=0.25)
     compare("resnet-tiny", ROWS, recipe("sgd", cosine, momentum=0.9, nesterov=True, weight_decay=0.01),
             models.ResNet([1, 1, 1, 1], False, 4, 3, 5), classify, pictures(8, 3, 16, 5), warm_cosine(2, 0.25))

@@ -111,8 +111,9 @@ static void use(converter_t *c, const shoal_shard_tensor_t *tensor) {
 
 // No weights: what older versions of libraries saved beside them, and states of training.
 static bool is_ignored(const converter_t *c, const char *name) {
-  static const char *const patterns[] = {"*.attn.bias", "*.attn.masked_bias",
-                                         "*rotary_emb.inv_freq", "*position_ids", "*_extra_state"};
+  static const char *const patterns[] = {"*.attn.bias",          "*.attn.masked_bias",
+                                         "*rotary_emb.inv_freq", "*position_ids",
+                                         "*_extra_state",        "*.num_batches_tracked"};
   if (!c->to_shoal) return shoal_checkpoint_is_training(name);
   for (size_t i = 0; i < sizeof patterns / sizeof *patterns; ++i) {
     if (shoal_pattern_match(patterns[i], name)) return true;
