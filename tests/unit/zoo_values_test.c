@@ -183,9 +183,74 @@ static void resnet_halves_in_the_middle(void **state) {
   shoal_zoo_free(zoo);
 }
 
+// Names of the input of a node, the first or another.
+static const char *reads(const shoal_graph_t *g, const char *name, int32_t input) {
+  for (int64_t n = 0; n < g->nodes.count; ++n)
+    if (strcmp(g->nodes.items[n].name, name) == 0)
+      return g->values.items[g->nodes.items[n].inputs[input]].name;
+  fail_msg("there is no '%s'", name);
+  return "";
+}
+
+// The skip comes first, as in the weights that others have trained; what is brought to another
+// shape is the activation.
+static void ways_around(void **state) {
+  (void)state;
+  run_t r = start("unet-tiny", NULL);
+  const shoal_graph_t *g = shoal_model_find_graph(r.model, "eval");
+  assert_string_equal(reads(g, "up1/concat", 0), "down1/relu_1");
+  assert_string_equal(reads(g, "up2/concat", 0), "inc/relu_1");
+  end(&r);
+  r = start("wide-resnet-tiny", NULL);
+  g = shoal_model_find_graph(r.model, "eval");
+  assert_string_equal(reads(g, "block2/layer/0/shortcut/conv", 0), "block2/layer/0/relu");
+  end(&r);
+}
+
+// ---- vit ----------------------------------------------------------------------------------------
+
+enum { SIDE = 8, PATCH = 4, PIXELS = SIDE * SIDE };
+
+static void evaluate_pictures(run_t *r, const double *x, double *out) {
+  static const int32_t y[B] = {0};
+  assert_ok(shoal_interpreter_feed(r->in, "x", x, sizeof(double) * B * PIXELS));
+  FEED(r, "y", y);
+  assert_ok(shoal_interpreter_run(r->in, "eval"));
+  shoal_tensor_t logits;
+  assert_ok(shoal_interpreter_output(r->in, "logits", &logits));
+  memcpy(out, logits.data, sizeof(double) * B * 3);
+}
+
+// The class token sees all patches; without positions their order makes no difference.
+static void vit_sees_all_patches(void **state) {
+  (void)state;
+  run_t r = start("vit-tiny", "batch=2 channels=1 classes=3 dtype=f64");
+  double x[B * PIXELS], before[B * 3], after[B * 3];
+  for (int i = 0; i < B * PIXELS; ++i) x[i] = cos(i * i + 1);
+  double *positions = (double *)(uintptr_t)state_of(&r, "positions");
+  for (int i = 0; i < 5 * 12; ++i) positions[i] = 0;
+  evaluate_pictures(&r, x, before);
+  for (int row = 0; row < PATCH;
+       ++row) {  // the last two patches of the first picture change places
+    for (int i = 0; i < PATCH; ++i) {
+      double *left = &x[(PATCH + row) * SIDE + i], *right = left + PATCH, old = *left;
+      *left = *right, *right = old;
+    }
+  }
+  evaluate_pictures(&r, x, after);
+  for (int i = 0; i < B * 3; ++i) assert_true(fabs(before[i] - after[i]) < 1e-12);
+  x[PIXELS - 1] += 1;  // of the last patch of the first picture
+  evaluate_pictures(&r, x, after);
+  for (int i = 0; i < B * 3; ++i) assert_true((fabs(before[i] - after[i]) > 1e-9) == (i < 3));
+  end(&r);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lstm_follows_its_formula), cmocka_unit_test(graphs_see_their_own_nodes),
-      cmocka_unit_test(gan_halves), cmocka_unit_test(resnet_halves_in_the_middle)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(lstm_follows_its_formula),
+                                     cmocka_unit_test(graphs_see_their_own_nodes),
+                                     cmocka_unit_test(gan_halves),
+                                     cmocka_unit_test(resnet_halves_in_the_middle),
+                                     cmocka_unit_test(ways_around),
+                                     cmocka_unit_test(vit_sees_all_patches)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
