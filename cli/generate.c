@@ -152,7 +152,7 @@ static shoal_status_t find_weights(writer_t *w) {
   return NULL;
 }
 
-// Sizes that a converted checkpoint tells, before those of the command line.
+// Sizes that a checkpoint tells, before those of the command line.
 static shoal_status_t create_model(writer_t *w) {
   cli_model_options_t options = w->command->model;
   const char *noted = NULL, *settings = NULL;
@@ -165,7 +165,8 @@ static shoal_status_t create_model(writer_t *w) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal generate MODEL --load DIR --prompt TEXT",
                             "generate needs the name of a model");
   }
-  if (noted && settings && strcmp(noted, w->name) == 0) options.known = settings;
+  const shoal_zoo_family_t *family = shoal_zoo_find(w->name, NULL);
+  if (noted && settings && family && strcmp(noted, family->name) == 0) options.known = settings;
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(w->name, &options, NULL, &w->zoo));
   if (!shoal_zoo_has(w->zoo, "decode")) {
     return SHOAL_ERROR_HINT(UNSUPPORTED, "gpt2 and other decoders do",

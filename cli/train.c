@@ -75,6 +75,7 @@ static const shoal_option_t table[] = {
 // One rank's training; `talks` on rank 0.
 typedef struct trainer {
   const train_command_t *command;
+  const shoal_zoo_t *zoo;
   shoal_arena_t *arena;
   FILE *out;
   bool talks;
@@ -117,8 +118,17 @@ static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *
   return NULL;
 }
 
+// Checkpoints say what they are of: `generate` and `convert` need no name and no sizes then.
+static shoal_status_t note_model(const trainer_t *t, shoal_session_t *session) {
+  const char *settings = shoal_zoo_settings(t->zoo, t->arena);
+  if (!settings) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_model", shoal_zoo_family(t->zoo)->name));
+  return shoal_session_note(session, "shoal_settings", settings);
+}
+
 static shoal_status_t print_ready(const trainer_t *t, const shoal_train_event_t *event) {
   if (!t->talks) return NULL;
+  SHOAL_RETURN_IF_ERROR(note_model(t, event->session));
   cli_say_rebuilt(&t->command->planning, shoal_session_rebuilt_plan(event->session));
   cli_say_cache(shoal_session_cache_note(event->session));
   return print_plan(t, event);
@@ -186,6 +196,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_
                             shoal_train_options_t *o) {
   const train_command_t *command = t->command;
   shoal_train_report_t report;
+  t->zoo = zoo;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, t->arena, &o->parallelize));
   o->parallelize.opaque = command->opaque;
   o->parallelize.offload_dir = command->offload_dir;

@@ -78,6 +78,9 @@ SHOAL_API bool shoal_zoo_has(const shoal_zoo_t *zoo, const char *phase);
 // written into the arena; other values live as long as the model.
 SHOAL_API const char *shoal_zoo_setting(const shoal_zoo_t *zoo, const char *name,
                                         shoal_arena_t *arena);
+// All settings but batch and dtype as words NAME=VALUE: the family's name and these make the same
+// model. In the arena; NULL: memory is short.
+SHOAL_API const char *shoal_zoo_settings(const shoal_zoo_t *zoo, shoal_arena_t *arena);
 
 // ---- other people's names -----------------------------------------------------------------------
 

@@ -22,13 +22,27 @@ static const fixed_t FIXED[] = {
     {"llama", "hidden_act", "silu|swish"},
     {"llama", "attention_bias", "false"},
     {"llama", "mlp_bias", "false"},
+    {"mistral", "hidden_act", "silu|swish"},
+    {"mistral", "sliding_window", "null"},
     {"mixtral", "hidden_act", "silu|swish"},
     {"mixtral", "sliding_window", "null"},
     {"bert", "hidden_act", "gelu"},
     {"bert", "position_embedding_type", "absolute"},
     {"t5", "is_encoder_decoder", "true"},
+    {"t5", "decoder_start_token_id", "0"},
+    {"t5", "pad_token_id", "0"},
+    {"t5", "scale_decoder_outputs", "true"},
 };
 enum { FIXED_COUNT = sizeof FIXED / sizeof *FIXED };
+
+// A key whose values are settings here.
+typedef struct choice {
+  const char *model_type, *key, *value, *settings;
+} choice_t;
+
+static const choice_t CHOICES[] = {{"t5", "feed_forward_proj", "relu", "gated=false"},
+                                   {"t5", "feed_forward_proj", "gated-gelu", "gated=true"}};
+enum { CHOICE_COUNT = sizeof CHOICES / sizeof *CHOICES };
 
 typedef struct architecture {
   const char *model_type, *name;
@@ -109,6 +123,7 @@ static const shoal_json_t *find_key(const shoal_json_t *config, const char *key)
 
 static const shoal_zoo_family_t *family_of(const char *model_type) {
   int64_t count;
+  if (strcmp(model_type, "mistral") == 0) model_type = "llama";  // the same but for its window
   const shoal_zoo_family_t *const *families = shoal_zoo_families(&count);
   for (int64_t i = 0; i < count; ++i) {
     if (families[i]->model_type && strcmp(families[i]->model_type, model_type) == 0)
@@ -134,6 +149,24 @@ static shoal_status_t add_settings(const shoal_json_t *config, const shoal_zoo_f
   return NULL;
 }
 
+static shoal_status_t add_choices(const shoal_json_t *config, const char *type,
+                                  shoal_arena_t *arena, shoal_text_t *text) {
+  const shoal_json_t *other = NULL;
+  for (int i = 0; i < CHOICE_COUNT; ++i) {
+    const shoal_json_t *value = shoal_json_find(config, CHOICES[i].key);
+    const char *word;
+    if (strcmp(CHOICES[i].model_type, type) != 0 || !value) continue;
+    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &word));
+    if (strcmp(word, CHOICES[i].value) == 0) {
+      shoal_text_addf(text, "%s%s", text->length ? " " : "", CHOICES[i].settings);
+      return NULL;
+    }
+    other = value;
+  }
+  if (!other) return NULL;
+  return SHOAL_ERROR(UNSUPPORTED, "%s: %s of the zoo does not compute this", other->path, type);
+}
+
 static shoal_status_t read_config(const char *path, shoal_arena_t *arena, const char **out_model,
                                   const char **out_settings) {
   const char *data, *type;
@@ -153,6 +186,7 @@ static shoal_status_t read_config(const char *path, shoal_arena_t *arena, const 
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   shoal_status_t status = add_settings(config, family, arena, &text);
+  if (!status) status = add_choices(config, type, arena, &text);
   *out_model = family->name;
   return shoal_text_close(&text, status, arena, out_settings);
 }
@@ -221,6 +255,15 @@ shoal_status_t shoal_convert_print_config(const shoal_zoo_t *zoo, shoal_dtype_t 
   for (int64_t i = 0; i < family->key_count; ++i) {
     const char *value = value_of(zoo, family->keys[i].ours, arena);
     if (value && value[0] && strcmp(value, "0") != 0) add_value(&w, family->keys[i].theirs, value);
+  }
+  for (int i = 0; i < CHOICE_COUNT; ++i) {
+    const char *equals = strchr(CHOICES[i].settings, '=');
+    const char *name =
+        shoal_arena_printf(arena, "%.*s", (int)(equals - CHOICES[i].settings), CHOICES[i].settings);
+    const char *value = name ? shoal_zoo_setting(zoo, name, arena) : NULL;
+    if (strcmp(CHOICES[i].model_type, family->model_type) == 0 && value &&
+        strcmp(value, equals + 1) == 0)
+      shoal_json_string(&w, CHOICES[i].key, CHOICES[i].value);
   }
   for (int i = 0; i < FIXED_COUNT; ++i) {
     if (strcmp(FIXED[i].model_type, family->model_type) != 0) continue;

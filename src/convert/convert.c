@@ -121,11 +121,17 @@ static bool is_ignored(const converter_t *c, const char *name) {
   return false;
 }
 
+// Heads of BERT's beside the one that guesses tokens.
+static bool is_other_head(const char *name) {
+  return shoal_pattern_match("bert.pooler.*", name) ||
+         shoal_pattern_match("cls.seq_relationship.*", name);
+}
+
 static shoal_status_t check_rest(converter_t *c) {
   for (int64_t i = 0; i < c->shards.count; ++i) {
     const char *name = c->shards.tensors[i].tensor->name;
     if (c->used[i]) continue;
-    if (!is_ignored(c, name)) {
+    if (!is_ignored(c, name) && !is_other_head(name)) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "is it of another model, or of other sizes?",
                               "%s: %s has no place for tensor '%s'",
                               c->shards.tensors[i].file->path, c->model_name, name);
@@ -252,18 +258,29 @@ static shoal_status_t read_tensor(const shoal_shard_tensor_t *tensor, shoal_aren
   return shoal_safetensors_read(tensor->file, tensor->tensor->begin, bytes, *out_data);
 }
 
-static shoal_status_t make_ours(converter_t *c, int64_t i, shoal_arena_t *arena, void *out_data) {
+static shoal_status_t put_theirs(const converter_t *c, int64_t i, const shoal_zoo_name_t *entry,
+                                 const shoal_shape_t *shape, void *out_data) {
+  const shoal_shard_tensor_t *found = find_source(c, entry);
+  shoal_convert_view_t view;
+  void *data;
+  shoal_arena_t scratch;  // one of their tensors at a time
+  shoal_arena_init(c->arena.allocator, &scratch);
+  shoal_status_t status = shoal_convert_place(entry, shape, &view);
+  if (!status) status = read_tensor(found, &scratch, &data);
+  if (!status) {
+    shoal_convert_copy(&view, false, found->tensor->type.dtype, data, c->tensors[i].type.dtype,
+                       out_data);
+  }
+  shoal_arena_deinit(&scratch);
+  return status;
+}
+
+static shoal_status_t make_ours(const converter_t *c, int64_t i, void *out_data) {
   const shoal_state_info_t *state = &c->model->states.items[c->sources[i]];
   for (int64_t e = 0; e < c->entry_count; ++e) {
     const shoal_zoo_name_t *entry = &c->entries[e];
     if (entry->tied || strcmp(entry->ours, state->name) != 0) continue;
-    const shoal_shard_tensor_t *found = find_source(c, entry);
-    shoal_convert_view_t view;
-    void *data;
-    SHOAL_RETURN_IF_ERROR(shoal_convert_place(entry, &state->type.shape, &view));
-    SHOAL_RETURN_IF_ERROR(read_tensor(found, arena, &data));
-    shoal_convert_copy(&view, false, found->tensor->type.dtype, data, c->tensors[i].type.dtype,
-                       out_data);
+    SHOAL_RETURN_IF_ERROR(put_theirs(c, i, entry, &state->type.shape, out_data));
   }
   return NULL;
 }
@@ -287,7 +304,7 @@ static shoal_status_t write_tensor(converter_t *c, shoal_shard_writer_t *writer,
   void *data = shoal_arena_alloc(&scratch, (size_t)bytes, 1);
   shoal_status_t status = data ? NULL : SHOAL_OOM();
   if (!status) {
-    status = c->to_shoal ? make_ours(c, i, &scratch, data) : make_theirs(c, i, &scratch, data);
+    status = c->to_shoal ? make_ours(c, i, data) : make_theirs(c, i, &scratch, data);
   }
   if (!status) status = shoal_shard_writer_add(writer, data);
   c->report.bytes += bytes;

@@ -66,13 +66,20 @@ static void move(shoal_dtype_t from_dtype, const char *from, int64_t source, sho
 void shoal_convert_copy(const shoal_convert_view_t *view, bool back, shoal_dtype_t from_dtype,
                         const void *from, shoal_dtype_t to_dtype, void *to) {
   const int64_t count = shoal_shape_count(&view->shape);
-  const int32_t rank = view->shape.rank;
-  int64_t at[SHOAL_MAX_RANK] = {0}, ours = view->offset;
-  for (int64_t theirs = 0; theirs < count; ++theirs) {
-    if (back) {
-      move(from_dtype, from, ours, to_dtype, to, theirs);
+  int32_t rank = view->shape.rank;
+  int64_t at[SHOAL_MAX_RANK] = {0}, ours = view->offset, run = 1;
+  // Rows that lie together in both are moved at once.
+  if (from_dtype == to_dtype && rank > 0 && view->strides[rank - 1] == 1) {
+    run = view->shape.dims[--rank];
+  }
+  const size_t size = shoal_dtype_size(to_dtype);
+  for (int64_t theirs = 0; theirs < count; theirs += run) {
+    const int64_t source = back ? ours : theirs, target = back ? theirs : ours;
+    if (run > 1) {
+      memcpy((char *)to + (size_t)target * size, (const char *)from + (size_t)source * size,
+             (size_t)run * size);
     } else {
-      move(from_dtype, from, theirs, to_dtype, to, ours);
+      move(from_dtype, from, source, to_dtype, to, target);
     }
     for (int32_t d = rank - 1; d >= 0; --d) {
       ours += view->strides[d];

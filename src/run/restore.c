@@ -34,16 +34,29 @@ static void add_name(char names[256], const char *name) {
 
 // ---- what fits ------------------------------------------------------------------------
 
+// Names with dots and none with a slash: another library's.
+static bool foreign(const shoal_shards_t *shards) {
+  bool dots = false;
+  for (int64_t i = 0; i < shards->count; ++i) {
+    if (strchr(shards->tensors[i].tensor->name, '/')) return false;
+    dots |= strchr(shards->tensors[i].tensor->name, '.') != NULL;
+  }
+  return dots;
+}
+
 static shoal_status_t missing(loader_t *loader, const shoal_program_state_t *state) {
   ++loader->report.missing;
   add_name(loader->report.missing_names, state->name);
   if (loader->options->keep_missing) return NULL;
   const bool training = shoal_checkpoint_is_training(state->name);
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          training ? "it may hold weights alone: load it with shoal_load_with, "
-                                     "which leaves the optimizer as it is"
-                                   : "was it saved from another model? `keep_missing` of "
-                                     "shoal_load_with leaves such states as they are",
+                          foreign(&loader->shards)
+                              ? "its names are another library's: `shoal convert` brings those of "
+                                "Hugging Face to Shoal's"
+                          : training ? "it may hold weights alone: load it with shoal_load_with, "
+                                       "which leaves the optimizer as it is"
+                                     : "was it saved from another model? `keep_missing` of "
+                                       "shoal_load_with leaves such states as they are",
                           "%s: tensor '%s' is missing", loader->shards.path, state->name);
 }
 

@@ -2,9 +2,8 @@
 // T context, C width, V vocabulary.
 //   x = ln(wte[ids] + wpe + types[type])                                [B, T, C]
 //   x = ln_1(x + attn x);  x = ln_2(x + mlp x)                          per block
-//   pooled = tanh(pooler x_0)                                           [B, C]
 //   masked tokens: logits = ln(gelu(dense x)) wte^T + bias              [B, T, V]
-//   classes: logits = classifier pooled                                 [B, classes]
+//   classes: logits = classifier tanh(pooler x_0)                       [B, classes]
 // Which tokens are masked is the data's business: labels are -100 where nothing is to be guessed,
 // and count neither in the loss nor in its mean.
 // Reference: Devlin et al. 2018.
@@ -121,7 +120,6 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   }
   shoal_value_t labels = shoal_input(g, "labels", SHOAL_I32, text);
   shoal_value_t logits = guess(g, job, x);
-  if (job->phase == SHOAL_ZOO_EVAL) shoal_output(g, "pooled", pool(g, s, x));
   shoal_zoo_end(g, job, shoal_nn_cross_entropy_with(g, logits, labels, NULL), logits);
 }
 
@@ -131,8 +129,7 @@ static const shoal_zoo_key_t KEYS[] = {
     {"layers", "num_hidden_layers"}, {"hidden", "intermediate_size"},
     {"types", "type_vocab_size"},    {"norm_eps", "layer_norm_eps"}};
 
-// Hugging Face's BertForPreTraining, BertForMaskedLM (which has no pooler) and
-// BertForSequenceClassification.
+// Hugging Face's BertForMaskedLM, which has no pooler, and BertForSequenceClassification.
 static void names(const void *settings, shoal_zoo_map_t *map) {
   const settings_t *s = settings;
   SHOAL_ZOO_SAME(map, "wte/table", "bert.embeddings.word_embeddings.weight");
@@ -152,8 +149,8 @@ static void names(const void *settings, shoal_zoo_map_t *map) {
     shoal_zoo_map_linear(map, "block#/mlp/fc2", "bert.encoder.layer.#.output.dense", true);
     shoal_zoo_map_norm(map, "block#/ln_2", "bert.encoder.layer.#.output.LayerNorm", true);
   }
-  shoal_zoo_map_linear(map, "pooler", "bert.pooler.dense", true);
   if (s->classes > 0) {
+    shoal_zoo_map_linear(map, "pooler", "bert.pooler.dense", true);
     shoal_zoo_map_linear(map, "classifier", "classifier", true);
     return;
   }

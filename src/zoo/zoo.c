@@ -286,6 +286,17 @@ const char *shoal_zoo_setting(const shoal_zoo_t *zoo, const char *name, shoal_ar
   return shoal_arena_strdup(arena, text);
 }
 
+const char *shoal_zoo_settings(const shoal_zoo_t *zoo, shoal_arena_t *arena) {
+  const shoal_zoo_family_t *family = zoo->family;
+  const char *text = "";
+  for (int64_t i = 0; i < family->setting_count && text; ++i) {
+    const char *name = family->settings[i].name, *value = shoal_zoo_setting(zoo, name, arena);
+    if (!value || !value[0] || strcmp(value, "0") == 0) continue;  // what follows another
+    text = shoal_arena_printf(arena, "%s%s%s=%s", text, text[0] ? " " : "", name, value);
+  }
+  return text;
+}
+
 // ---- graphs -------------------------------------------------------------------------------------
 
 static bool has_phase(const shoal_zoo_family_t *family, int phase) {

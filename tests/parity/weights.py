@@ -1,5 +1,5 @@
-"""Zoo models that answer: their weights loaded from folders, saved, converted from and to Hugging Face's, and texts
-generated with them. (parity.zoo trains.)"""
+"""Zoo models with their weights loaded from folders, saved, converted from and to Hugging Face's, trained, and texts
+generated with them."""
 import ctypes
 from ctypes import POINTER, byref, c_int32, c_void_p
 
@@ -15,9 +15,11 @@ NUMPY = {"f64": np.float64, "f32": np.float32}
 class Answers:
     """A model by name in a session with graphs of these phases, of `rows` rows; use it as a context."""
 
-    def __init__(self, name, settings, phases, rows, dtype="f64", world=None, strategy="single"):
+    def __init__(self, name, settings, phases, rows, dtype="f64", world=None, strategy="single", recipe=None):
         self.zoo, self.model, self.dtype = c_void_p(), shoal.Model(seed=3), NUMPY[dtype]
         options = ZooOptions(settings=f"{settings} dtype={dtype}".encode())
+        if recipe:
+            options.recipe = ctypes.pointer(recipe)
         shoal.check(lib.zoo_create(name.encode(), byref(options), byref(self.zoo)))
         for phase in phases:
             lib.zoo_build(self.zoo, lib.model_graph(self.model.handle, phase.encode()), phase.encode(), rows)
@@ -44,7 +46,10 @@ class Answers:
         for name, array in feeds.items():
             self.session.feed(name, array)
         self.session.run(graph)
-        return self.session.fetch(output, self.dtype, shape)
+        return self.fetch(output, shape)
+
+    def fetch(self, output, shape=(), dtype=None):
+        return self.session.fetch(output, dtype or self.dtype, shape)
 
     def generate(self, prompts, **options):
         """The tokens behind each prompt."""
