@@ -119,7 +119,7 @@ typedef struct shoal_dataset_options {
   const char *tokenizer;  // as shoal_tokenizer_open takes it; NULL: bytes are tokens
   int64_t token_bytes;    // of a token file without a header: 2 (also 0) or 4
   // Images: x is f32 [channels, height, width], pixels in [0, 1]
-  bool test;              // MNIST and CIFAR: the part to test on
+  bool test;              // MNIST, CIFAR, folders of text or tokens: the part to test on
   int64_t height, width;  // 0: those of the input "x", else as stored (folders: of all alike)
   int64_t channels;       // of folders: 1 or 3; 0: those of the input "x", else 3
   int64_t resize;         // of folders: shorter side before cropping; 0: that of the crop

@@ -38,9 +38,3 @@ shoal_status_t shoal_image_damaged(const char *name, const char *why) {
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "the file is damaged: copy it again, or remove it",
                           "'%s' cannot be decoded: %s", name, why);
 }
-
-shoal_status_t shoal_image_unavailable(const char *name, const char *library) {
-  return SHOAL_ERROR_HINT(UNAVAILABLE,
-                          "install it (tools/bootstrap --optional does), and build Shoal again",
-                          "'%s' cannot be decoded: this build has no %s", name, library);
-}

@@ -23,6 +23,13 @@ SHOAL_MUST_USE shoal_status_t shoal_image_reserve(const char *name, int64_t chan
                                                   int64_t height, int64_t width,
                                                   shoal_arena_t *arena, shoal_image_t *out_image);
 SHOAL_MUST_USE shoal_status_t shoal_image_damaged(const char *name, const char *why);
-SHOAL_MUST_USE shoal_status_t shoal_image_unavailable(const char *name, const char *library);
+
+// Here, because a build with both libraries does not need it.
+SHOAL_MUST_USE static inline shoal_status_t shoal_image_unavailable(const char *name,
+                                                                    const char *library) {
+  return SHOAL_ERROR_HINT(UNAVAILABLE,
+                          "install it (tools/bootstrap --optional does), and build Shoal again",
+                          "'%s' cannot be decoded: this build has no %s", name, library);
+}
 
 #endif  // SHOAL_DATA_DECODE_H_

@@ -38,5 +38,10 @@ SHOAL_MUST_USE shoal_status_t shoal_data_list(const char *path, shoal_arena_t *a
 // it has none.
 SHOAL_MUST_USE shoal_status_t shoal_data_files(const char *path, const char *ending,
                                                shoal_arena_t *arena, shoal_data_list_t *out_list);
+// Text and tokens: of a folder that says in its files' names what is to train on ("train.bin",
+// "val.bin"), those files, or (`test`) the ones to test on. Other folders are kept whole.
+SHOAL_MUST_USE shoal_status_t shoal_data_text_files(const char *path, const char *ending, bool test,
+                                                    shoal_arena_t *arena,
+                                                    shoal_data_list_t *out_list);
 
 #endif  // SHOAL_DATA_KINDS_H_

@@ -97,6 +97,28 @@ shoal_status_t shoal_data_files(const char *path, const char *ending, shoal_aren
                           "the folder '%s' has no %s files", path, ending);
 }
 
+shoal_status_t shoal_data_text_files(const char *path, const char *ending, bool test,
+                                     shoal_arena_t *arena, shoal_data_list_t *out_list) {
+  SHOAL_RETURN_IF_ERROR(shoal_data_files(path, ending, arena, out_list));
+  bool named = false;
+  for (int64_t i = 0; i < out_list->count; ++i) {
+    const char *name = out_list->items[i].name;
+    named = named || (name && strstr(name, "train"));
+  }
+  if (!named && !test) return NULL;
+  int64_t kept = 0;
+  for (int64_t i = 0; i < out_list->count; ++i) {
+    const char *name = out_list->items[i].name;
+    if (name &&
+        (test ? strstr(name, "val") || strstr(name, "test") : strstr(name, "train") != NULL))
+      out_list->items[kept++] = out_list->items[i];
+  }
+  out_list->count = kept;
+  if (kept > 0) return NULL;
+  return SHOAL_ERROR_HINT(NOT_FOUND, "name the file to test on",
+                          "'%s' has no %s files with 'val' or 'test' in their names", path, ending);
+}
+
 shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_t *options,
                                   shoal_dataset_t **out_dataset) {
   *out_dataset = NULL;

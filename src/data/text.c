@@ -74,9 +74,9 @@ static shoal_status_t encode_file(text_t *text, const shoal_data_file_t *file) {
   return NULL;
 }
 
-static shoal_status_t encode_files(text_t *text, const char *path) {
+static shoal_status_t encode_files(text_t *text, const char *path, bool test) {
   shoal_data_list_t list;
-  SHOAL_RETURN_IF_ERROR(shoal_data_files(path, ".txt", &text->tokens->arena, &list));
+  SHOAL_RETURN_IF_ERROR(shoal_data_text_files(path, ".txt", test, &text->tokens->arena, &list));
   const int32_t end = shoal_tokenizer_end(text->tokenizer);
   for (int64_t i = 0; i < list.count; ++i) {
     shoal_data_file_t file;
@@ -100,7 +100,7 @@ shoal_status_t shoal_data_open_text(const char *path, const shoal_dataset_option
       &text.tokenizer);
   if (!status) {
     text.tokens->classes = shoal_tokenizer_size(text.tokenizer);
-    status = encode_files(&text, path);
+    status = encode_files(&text, path, options->test);
   }
   text.tokens->pieces = text.pieces.items;
   text.tokens->piece_count = text.pieces.count;

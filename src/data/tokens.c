@@ -88,7 +88,7 @@ static shoal_status_t open_tokens(shoal_tokens_t *tokens, const char *path,
     return SHOAL_ERROR(INVALID_ARGUMENT, "tokens of %lld bytes; they have 2 or 4",
                        (long long)options->token_bytes);
   shoal_data_list_t list;
-  SHOAL_RETURN_IF_ERROR(shoal_data_files(path, ".bin", &tokens->arena, &list));
+  SHOAL_RETURN_IF_ERROR(shoal_data_text_files(path, ".bin", options->test, &tokens->arena, &list));
   tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_tokens_piece_t, list.count);
   if (!tokens->pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < list.count; ++i) {
@@ -101,10 +101,9 @@ static shoal_status_t open_tokens(shoal_tokens_t *tokens, const char *path,
 
 static shoal_status_t open_bytes(shoal_tokens_t *tokens, const char *path,
                                  const shoal_dataset_options_t *options) {
-  (void)options;
   tokens->classes = BYTES;
   shoal_data_list_t list;
-  SHOAL_RETURN_IF_ERROR(shoal_data_files(path, ".txt", &tokens->arena, &list));
+  SHOAL_RETURN_IF_ERROR(shoal_data_text_files(path, ".txt", options->test, &tokens->arena, &list));
   tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_tokens_piece_t, list.count);
   if (!tokens->pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < list.count; ++i) {

@@ -225,6 +225,26 @@ static void test_tokens(void **state) {
   assert_tokens(list, none, 2, tokens);
 }
 
+// A folder with files to train on and to test on does not mix them.
+static void test_token_parts(void **state) {
+  (void)state;
+  char sub[128];
+  snprintf(sub, sizeof sub, "%s", in_folder("parts"));
+  assert_int_equal(mkdir(sub, 0700), 0);
+  uint16_t tokens[21];
+  int32_t all[21];
+  for (int i = 0; i < 21; ++i) all[i] = tokens[i] = (uint16_t)(i + 7);
+  write_file("parts/x_train_0.bin", tokens, 14);
+  shoal_dataset_t *dataset;
+  assert_error(
+      NOT_FOUND, "'val' or 'test'",
+      shoal_dataset_open(sub, &(shoal_dataset_options_t){.length = 3, .test = true}, &dataset));
+  write_file("parts/x_train_1.bin", tokens + 7, 14);
+  write_file("parts/x_val_0.bin", tokens + 14, 14);
+  assert_tokens(sub, (shoal_dataset_options_t){0}, 4, all);
+  assert_tokens(sub, (shoal_dataset_options_t){.test = true}, 2, all + 14);
+}
+
 static void test_token_errors(void **state) {
   (void)state;
   const shoal_dataset_options_t of_3 = {.length = 3, .kind = "tokens"};
@@ -392,11 +412,12 @@ static void test_allocations(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_npy_types),  cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_npy_errors), cmocka_unit_test(test_names),
-      cmocka_unit_test(test_tokens),     cmocka_unit_test(test_token_errors),
-      cmocka_unit_test(test_mnist),      cmocka_unit_test(test_cifar),
-      cmocka_unit_test(test_recognised), cmocka_unit_test(test_allocations),
+      cmocka_unit_test(test_npy_types),   cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_npy_errors),  cmocka_unit_test(test_names),
+      cmocka_unit_test(test_tokens),      cmocka_unit_test(test_token_errors),
+      cmocka_unit_test(test_token_parts), cmocka_unit_test(test_mnist),
+      cmocka_unit_test(test_cifar),       cmocka_unit_test(test_recognised),
+      cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
