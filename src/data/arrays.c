@@ -45,6 +45,9 @@ static shoal_status_t add(arrays_t *arrays, const shoal_data_entry_t *entry, int
   if (npy->shape.rank == 0)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "the first dim of an array counts its samples",
                             "'%s' is a single number", entry->path);
+  if (npy->shape.dims[0] == 0)  // the other dims may then be any
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "is this the right file?", "'%s' has no samples",
+                            entry->path);
   if (npy->shape.dims[0] != arrays->npys[0].shape.dims[0])
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "the first dim of an array counts its samples",
                             "'%s' has %lld samples, '%s' has %lld", arrays->npys[0].file.path,

@@ -144,6 +144,7 @@ static void test_npy_errors(void **state) {
   REFUSED("more than 8 dims", header("<f4", "(1,1,1,1,1,1,1,1,1)"));
   REFUSED("single number", header("<f4", "()"));
   REFUSED("no samples", header("<f4", "(0, 3)"));
+  REFUSED("no samples", header("<f4", "(0, 4611686018427387904, 4611686018427387904)"));
   REFUSED("no type", "{'fortran_order': False, 'shape': (4,), }");
   REFUSED("no shape", "{'descr': '<f4', 'fortran_order': False, }");
   REFUSED("unknown key 'size'", "{'size': 3}");
