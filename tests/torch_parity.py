@@ -26,7 +26,7 @@ LR, EPS, STEPS = float(np.float32(0.01)), 1e-3, 3
 
 
 class ModelOptions(c.Structure):
-    _fields_ = [("allocator", c.c_void_p * 3), ("registry", c.c_void_p), ("seed", c.c_uint64)]
+    _fields_ = [("allocator", c.c_void_p * 3), ("registry", c.c_void_p), ("seed", c.c_uint64), ("mixed", c.c_bool)]
 
 
 class Mlp(c.Structure):
