@@ -78,6 +78,7 @@ static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, cons
   shoal_dataset_t *rest = NULL, *held_out = NULL;
   shoal_train_report_t report;
   o->seed = (uint64_t)command->model.model_seed;
+  o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
   SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(command->load, arena, &path, &step));
   if (!path) path = command->load;

@@ -17,5 +17,6 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$shoal" train mlp --mixed --dtype bf16 --steps 2 --threads --save "$folder/run" > "$folder/log"
 grep -aq '"fc1/weight": {"dtype": "F32"' "$folder/run/step-2/"*.safetensors
+"$shoal" eval mlp --mixed --dtype bf16 --threads --load "$folder/run" --eval-samples 64 | grep -q "^  loss"
 # a type that cannot be mixed
 if "$shoal" check mlp --mixed -n 2 --dtype f32 2>/dev/null; then exit 1; fi
