@@ -261,6 +261,8 @@ _FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
     "convert": (_STATUS, [c_char_p, c_char_p, POINTER(ConvertOptions)]),
     "generate": (_STATUS, [c_void_p, c_int64, POINTER(Tokens), POINTER(GenerateOptions), c_void_p,
                            POINTER(POINTER(Tokens))]),
+    "sample": (_STATUS, [POINTER(Tensor), POINTER(Tokens), POINTER(GenerateOptions), c_int64, c_int64, c_void_p,
+                         POINTER(c_int32)]),
     "plan_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
     "rules_get": (_STATUS, [c_void_p, POINTER(Call), POINTER(c_void_p)]),
     "rule_print": (_STATUS, [POINTER(Op), c_void_p, c_void_p, POINTER(c_char_p)]),

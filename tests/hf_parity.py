@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 
 import shoal_ctypes as shoal
-from parity.weights import Answers, convert
+from parity.weights import Answers, convert, sample
 from shoal_abi import ParameterGroup, Rate, Recipe
 
 transformers.logging.disable_progress_bar()
@@ -251,6 +251,28 @@ def check_generation(name, family, folder):
     print(f"{name}: {most} greedy tokens behind {len(prompts)} prompts, on 1 and 2 ranks, as transformers", flush=True)
 
 
+def check_draws():
+    """What is drawn follows the probabilities that transformers' processors leave, in their order."""
+    rng, before, draws = np.random.default_rng(12), [3, 5, 5, 8], 3000
+    logits = rng.normal(scale=2, size=30)
+    logits[7] = logits[11]  # a tie
+    cases = [dict(temperature=0.7), dict(temperature=1.3, top_k=6), dict(temperature=1.0, top_p=0.8),
+             dict(temperature=0.9, top_k=12, top_p=0.7, repetition=1.4), dict(temperature=2.0, repetition=0.6)]
+    kinds = dict(repetition=transformers.RepetitionPenaltyLogitsProcessor, temperature=transformers.TemperatureLogitsWarper,
+                 top_k=transformers.TopKLogitsWarper, top_p=transformers.TopPLogitsWarper)
+    for case in cases:
+        scores = torch.from_numpy(logits)[None]
+        for option, kind in kinds.items():
+            if option in case:
+                scores = kind(case[option])(torch.tensor([before]), scores)
+        expected = torch.softmax(scores, -1)[0].numpy() * draws
+        drawn = np.bincount([sample(logits, before, i, seed=1, **case) for i in range(draws)], minlength=30)
+        assert not drawn[expected == 0].any(), f"{case}: drawn were {drawn}, of {expected}"
+        spread = np.abs(drawn - expected) / np.sqrt(expected + 1)
+        assert spread.max() < 4.5, f"{case}: drawn were {drawn}, of {expected}"
+    print(f"draws: {len(cases)} ways to choose, as the processors of transformers", flush=True)
+
+
 # ---- training -----------------------------------------------------------------------------------------------
 
 
@@ -383,6 +405,7 @@ def check_training(name, family, folder):
 
 def main():
     names = sys.argv[1:] or FAMILIES
+    check_draws()
     for name in names:
         family = FAMILIES[name]
         with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,8 @@ from ctypes import POINTER, byref, c_int32, c_void_p
 import numpy as np
 
 import shoal_ctypes as shoal
-from shoal_abi import ConvertOptions, ConvertReport, GenerateOptions, LoadOptions, LoadReport, SaveOptions, Tokens, \
-    ZooOptions, lib
+from shoal_abi import ConvertOptions, ConvertReport, GenerateOptions, LoadOptions, LoadReport, SaveOptions, Tensor, \
+    Tokens, ZooOptions, lib
 
 NUMPY = {"f64": np.float64, "f32": np.float32}
 
@@ -60,6 +60,18 @@ class Answers:
             shoal.check(lib.generate(self.session.handle, len(arrays), given, byref(GenerateOptions(**options)), arena,
                                      byref(texts)))
             return [texts[i].ids[:texts[i].count] for i in range(len(arrays))]
+
+
+def sample(logits, before, index, **options):
+    """shoal_sample of a row of f64 logits."""
+    before = np.ascontiguousarray(before, np.int32)
+    tokens = Tokens(before.ctypes.data_as(POINTER(c_int32)), len(before))
+    tensor = Tensor(logits.ctypes.data, shoal.F64, shoal.to_shape(logits.shape))
+    token = c_int32()
+    with shoal.Arena() as arena:
+        shoal.check(lib.sample(byref(tensor), byref(tokens), byref(GenerateOptions(**options)), 0, index, arena,
+                               byref(token)))
+    return token.value
 
 
 def convert(source, target, **options):
