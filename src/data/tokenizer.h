@@ -55,7 +55,8 @@ typedef enum tokenizer_split {
 
 typedef enum tokenizer_normal {
   TOKENIZER_NORMAL_PREPEND,  // `to` before a text that is not empty
-  TOKENIZER_NORMAL_REPLACE   // `from` by `to`
+  TOKENIZER_NORMAL_REPLACE,  // `from` by `to`
+  TOKENIZER_NORMAL_NFC       // Unicode's form C
 } tokenizer_normal_t;
 
 typedef struct tokenizer_normalizer {

@@ -5,6 +5,7 @@
 
 #include "base/number.h"
 #include "base/status.h"
+#include "data/normal.h"
 #include "data/tokenizer.h"
 #include "data/unicode.h"
 
@@ -136,17 +137,25 @@ static shoal_status_t encode_normal(const encoding_t *e, const char *text, int64
 
 // ---- a text -------------------------------------------------------------------------------------
 
+static bool apply(shoal_tokenizer_t *t, const tokenizer_normalizer_t *n, const char *text,
+                  int64_t length, shoal_buffer_t *out) {
+  switch (n->kind) {
+    case TOKENIZER_NORMAL_PREPEND:
+      return shoal_buffer_add(t->allocator, out, n->to, (int64_t)strlen(n->to)) &&
+             shoal_buffer_add(t->allocator, out, text, length);
+    case TOKENIZER_NORMAL_REPLACE:
+      return replace(t->allocator, text, length, n->from, n->to, out);
+    case TOKENIZER_NORMAL_NFC:
+      return shoal_nfc(t->allocator, text, length, &t->word, out);
+  }
+  return false;
+}
+
 static shoal_status_t normalize(const encoding_t *e, const char *text, int64_t length, bool first) {
   shoal_tokenizer_t *t = e->t;
   for (int32_t i = 0; i < t->normalizer_count && length > 0; ++i) {
-    const tokenizer_normalizer_t *n = &t->normalizers[i];
     t->other.length = 0;
-    const bool done =
-        n->kind == TOKENIZER_NORMAL_PREPEND
-            ? shoal_buffer_add(t->allocator, &t->other, n->to, (int64_t)strlen(n->to)) &&
-                  shoal_buffer_add(t->allocator, &t->other, text, length)
-            : replace(t->allocator, text, length, n->from, n->to, &t->other);
-    if (!done) return SHOAL_OOM();
+    if (!apply(t, &t->normalizers[i], text, length, &t->other)) return SHOAL_OOM();
     const shoal_buffer_t result = t->other;
     t->other = t->normal;
     t->normal = result;
@@ -183,7 +192,10 @@ shoal_status_t shoal_tokenizer_encode(shoal_tokenizer_t *t, const char *text, in
 // A space behind a character that is none begins a word, in all the patterns there are, and no word
 // depends on what lies before or behind such a place.
 int64_t shoal_tokenizer_cut(const shoal_tokenizer_t *t, const char *text, int64_t length) {
-  if (t->metaspace || t->normalizer_count || t->prefix) return 0;
+  if (t->metaspace || t->prefix) return 0;
+  for (int32_t i = 0; i < t->normalizer_count; ++i) {
+    if (t->normalizers[i].kind != TOKENIZER_NORMAL_NFC) return 0;
+  }
   if (t->bytes) return shoal_max64(length - 1, 0);
   if (!t->split_count) return 0;
   for (int64_t i = 0; i < t->added_count; ++i) {

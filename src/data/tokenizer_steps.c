@@ -59,6 +59,9 @@ static shoal_status_t read_normalizer(shoal_tokenizer_t *t, const shoal_json_t *
     SHOAL_RETURN_IF_ERROR(keep(t, pattern_of(step, "String"), &normalizer.from));
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(step, "content", &normalizer.to));
     if (!*normalizer.from) return refuse(step, "a pattern of", "");
+  } else if (strcmp(type, "NFC") == 0) {
+    normalizer.kind = TOKENIZER_NORMAL_NFC;
+    normalizer.to = "";
   } else {
     return refuse(step, "normalizers of type", type);
   }

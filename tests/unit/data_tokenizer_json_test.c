@@ -1,6 +1,7 @@
 // tokenizer.json: what is read from it, by known answers; what is damaged or unknown is refused by
 // name.
 #include "base/arena.h"
+#include "data/normal.h"
 #include "unit/failing.h"
 #include "unit/tokenizer_support.h"
 
@@ -124,6 +125,44 @@ static void test_metaspace(void **state) {
   assert_string_equal(ids_of(tokenizer, "ab ab<s>ab", NULL), "7 6 7 6 1 8");
   assert_string_equal(ids_of(tokenizer, "xx", NULL), "4 0 0");  // not fused
   assert_string_equal(text_of(tokenizer, (int32_t[]){7, 7, 6}, 3), "a ab");
+  shoal_tokenizer_close(tokenizer);
+}
+
+static void check_nfc(const char *text, const char *expected) {
+  shoal_buffer_t codes = {0}, out = {0};
+  const shoal_allocator_t system = shoal_allocator_system();
+  assert_true(shoal_nfc(system, text, (int64_t)strlen(text), &codes, &out));
+  assert_true(shoal_buffer_add(system, &out, "", 1));
+  assert_string_equal(out.data, expected);
+  shoal_buffer_deinit(system, &codes);
+  shoal_buffer_deinit(system, &out);
+}
+
+static void test_composed(void **state) {
+  (void)state;
+  check_nfc("", "");
+  check_nfc("plain", "plain");
+  check_nfc("ae\xCC\x81z", "a\xC3\xA9z");
+  check_nfc("a\xCC\x87\xCC\xA3", "\xE1\xBA\xA1\xCC\x87");             // the dot below comes first
+  check_nfc("e\xCC\x81\xCC\x81", "\xC3\xA9\xCC\x81");                 // the second is blocked
+  check_nfc("\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", "\xED\x95\x9C");  // Hangul, of three
+  check_nfc("\xED\x95\x98\xE1\x86\xAB", "\xED\x95\x9C");
+  check_nfc("\xE2\x84\xAB", "\xC3\x85");                  // the Angstrom sign
+  check_nfc("\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC");  // is not put together again
+  check_nfc(
+      "\xCC\x81\xFF"
+      "e\xCC\x81\xE6",
+      "\xCC\x81\xFF\xC3\xA9\xE6");
+  char many[2 * 3000 + 1] = "", sorted[2 * 3000 + 1] = "";
+  for (int i = 0; i < 3000; ++i) {
+    memcpy(many + 2 * i, i % 2 ? "\xCC\xA3" : "\xCC\x87", 3);
+    memcpy(sorted + 2 * i, i < 1500 ? "\xCC\xA3" : "\xCC\x87", 3);
+  }
+  check_nfc(many, sorted);
+  shoal_tokenizer_t *tokenizer =
+      json(&(file_t){.pre_tokenizer = BYTE_LEVEL, .normalizer = "{\"type\": \"NFC\"}"});
+  assert_string_equal(ids_of(tokenizer, "ae\xCC\x81", NULL), "0 8 9");
+  assert_int_equal(shoal_tokenizer_cut(tokenizer, "ab ab", 5), 2);
   shoal_tokenizer_close(tokenizer);
 }
 
@@ -271,11 +310,11 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_byte_level), cmocka_unit_test(test_whole_words),
-      cmocka_unit_test(test_fallback),   cmocka_unit_test(test_metaspace),
-      cmocka_unit_test(test_config),     cmocka_unit_test(test_unknown_steps),
-      cmocka_unit_test(test_damaged),    cmocka_unit_test(test_damaged_files),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_byte_level),    cmocka_unit_test(test_whole_words),
+      cmocka_unit_test(test_fallback),      cmocka_unit_test(test_metaspace),
+      cmocka_unit_test(test_composed),      cmocka_unit_test(test_config),
+      cmocka_unit_test(test_unknown_steps), cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, setup_folder, teardown_folder);
 }
