@@ -11,6 +11,7 @@
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
+#include "shoal/cluster.h"
 
 typedef struct train_command {
   cli_model_options_t model;
@@ -192,6 +193,20 @@ static shoal_status_t reword(shoal_status_t status) {
   return refused;
 }
 
+// What the devices of the described cluster can do together; 0 where none is described.
+static shoal_status_t find_peak(const cli_plan_options_t *planning, shoal_world_t *world,
+                                const shoal_zoo_t *zoo, double *out_flops) {
+  shoal_cluster_t *cluster;
+  shoal_dtype_t dtype;
+  if (!planning->cluster || !shoal_dtype_parse(shoal_zoo_setting(zoo, "dtype", NULL), &dtype))
+    return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_cluster_read(planning->cluster, shoal_allocator_system(), &cluster));
+  for (int32_t rank = 0; rank < shoal_world_size(world); ++rank)
+    *out_flops += shoal_cluster_device(cluster, rank)->flops[dtype];
+  shoal_cluster_free(cluster);
+  return NULL;
+}
+
 static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_t *zoo,
                             shoal_train_options_t *o) {
   const train_command_t *command = t->command;
@@ -205,6 +220,7 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_
   o->seed = (uint64_t)command->model.model_seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_recipe_settings(&command->model, o->batch, t->arena, &o->settings));
+  SHOAL_RETURN_IF_ERROR(find_peak(&command->planning, world, zoo, &o->peak_flops));
   if (!command->dry_run)
     SHOAL_RETURN_IF_ERROR(
         cli_data_open(zoo, &command->input, o->seed, t->arena, &o->data, &o->eval_data));
