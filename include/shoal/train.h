@@ -149,7 +149,8 @@ typedef struct shoal_train_options {
                             // `shoal plot` draws; a run that goes on adds to it
   const char *tensorboard;  // folder for TensorBoard's event files
   // Names or patterns ('*') of values and states: scalars are logged beside the loss as they are,
-  // others by their norm, the root of the sum of squares. NULL-terminated.
+  // others by their norm, the root of the sum of squares. NULL-terminated. One that is no number
+  // ends training, as the loss does.
   const char *const *watch;
   // Look at every value of every step, and stop at the first that is not a number: the error names
   // it. Several times slower.

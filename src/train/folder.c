@@ -128,10 +128,36 @@ static shoal_status_t give_rate(shoal_trainer_t *t) {
   return shoal_session_set(t->session, "lr", &given_rate, sizeof given_rate);
 }
 
+// All of a checkpoint. Where only what the optimizer keeps does not fit, as after a change of
+// optimizer, that begins anew and is said.
+static shoal_status_t load(shoal_trainer_t *t) {
+  const char *path = t->past.path;
+  shoal_status_t status = shoal_load(t->session, path);
+  if (shoal_status_code(status) != SHOAL_INVALID_ARGUMENT) return status;
+  shoal_load_report_t report;
+  const shoal_load_options_t lenient = {
+      .training = true, .keep_missing = true, .ignore_extra = true, .report = &report};
+  shoal_status_t weights = shoal_load_with(t->session, path, NULL);
+  if (!weights) weights = shoal_load_with(t->session, path, &lenient);
+  if (weights) {
+    shoal_status_free(weights);
+    return status;  // the weights do not fit either: the first error says it all
+  }
+  shoal_status_free(status);
+  if (report.missing > 0) {
+    shoal_train_say(t, false, "the optimizer begins anew with %lld states: %s",
+                    (long long)report.missing, report.missing_names);
+  } else {
+    shoal_train_say(t, false, "passed over what another optimizer has left: %s",
+                    report.extra_names);
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_train_resume(shoal_trainer_t *t) {
   const shoal_train_options_t *options = t->options;
   if (t->past.path) {
-    SHOAL_RETURN_IF_ERROR(shoal_load(t->session, t->past.path));
+    SHOAL_RETURN_IF_ERROR(load(t));
     shoal_train_say(t, false, "resumed from %s", t->past.path);
     say_changes(t, t->past.settings);
   } else if (options->resume) {

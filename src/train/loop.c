@@ -90,7 +90,14 @@ static shoal_status_t look(shoal_trainer_t *t) {
   if (!t->trained) t->report.first_loss = loss;
   t->report.loss = loss;
   t->trained = true;
-  return t->nan || isfinite(loss) ? NULL : shoal_train_not_finite(t, loss);
+  if (t->nan) return NULL;  // names the value itself
+  for (int64_t i = 0; i < t->metric_count; ++i) {
+    if (!t->train.list.items[i].watched || isfinite(t->metrics[i].value)) continue;
+    return SHOAL_ERROR_HINT(MISMATCH, "--check-nan names the first bad value",
+                            "watched '%s' is %g at step %lld", t->metrics[i].name,
+                            t->metrics[i].value, (long long)t->step);
+  }
+  return isfinite(loss) ? NULL : shoal_train_not_finite(t, loss);
 }
 
 static shoal_status_t log_step(shoal_trainer_t *t) {

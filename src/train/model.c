@@ -107,6 +107,7 @@ static shoal_status_t list_outputs(shoal_trainer_t *t, const char *name,
         .name = named->name,
         .label = label,
         .dtype = type->dtype,
+        .watched = watched,
         .squared = watched && strcmp(value->name, label) != 0,
     };
     if (!SHOAL_PUSH(&t->arena, &out_outputs->list, output)) return SHOAL_OOM();

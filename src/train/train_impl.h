@@ -24,6 +24,7 @@ typedef struct shoal_train_output {
   const char *name;   // of the output
   const char *label;  // as it is logged
   shoal_dtype_t dtype;
+  bool watched;  // because the options say so
   bool squared;  // it is the square of what is logged
 } shoal_train_output_t;
 

@@ -139,6 +139,48 @@ static void test_best_is_remembered(void **state) {
   remove_folder(folder);
 }
 
+// ---- another optimizer ----------------------------------------------------------------
+
+static void build_with_momentum(void *self, shoal_graph_t *g, const char *phase, int64_t rows) {
+  const bool *wide = self;
+  (void)phase;
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(rows, WIDTH));
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(rows));
+  x = shoal_relu(g, shoal_nn_linear(g, "fc1", x, wide && *wide ? 8 : 7));
+  x = shoal_nn_dropout(g, "drop", x, 0.25);
+  shoal_value_t loss = shoal_nn_cross_entropy(g, shoal_nn_linear(g, "fc2", x, CLASSES), y);
+  shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.lr = 0.02, .momentum = 0.9});
+  shoal_output(g, "loss", loss);
+}
+
+static void test_another_optimizer(void **state) {
+  (void)state;
+  char folder[32];
+  make_folder(folder);
+  run_t adamw = make_run((shoal_train_options_t){.steps = 4, .folder = folder});
+  run_on(1, &adamw);
+  run_t sgd = make_run((shoal_train_options_t){
+      .steps = 5, .build = build_with_momentum, .folder = folder, .resume = true});
+  run_on(2, &sgd);
+  assert_non_null(strstr(sgd.log, "the optimizer begins anew with 4 states: "));
+  assert_non_null(strstr(sgd.log, "#sgd.momentum"));
+  // The weights are the checkpoint's: the next loss is that of the run that went on as it was.
+  run_t whole = make_run((shoal_train_options_t){.steps = 5});
+  run_on(1, &whole);
+  assert_true(fabs(sgd.losses[5] - whole.losses[5]) < 1e-10);
+  // Weights that do not fit are refused.
+  bool wide = true;
+  run_t other = make_run((shoal_train_options_t){.steps = 6,
+                                                 .build = build_with_momentum,
+                                                 .build_self = &wide,
+                                                 .folder = folder,
+                                                 .resume = true});
+  shoal_status_t status = NULL;
+  run_ranks(1, train_rank, &other, &status);
+  assert_error(INVALID_ARGUMENT, "fc1/weight", status);
+  remove_folder(folder);
+}
+
 // ---- a full disk ----------------------------------------------------------------------
 
 // Room for a few bytes of files, as a disk has that is nearly full; from step 3 on.
@@ -185,6 +227,7 @@ int main(void) {
       cmocka_unit_test(test_keep),
       cmocka_unit_test(test_best),
       cmocka_unit_test(test_best_is_remembered),
+      cmocka_unit_test(test_another_optimizer),
       cmocka_unit_test(test_full_disk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

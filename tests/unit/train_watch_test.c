@@ -157,6 +157,12 @@ static void test_first_bad_value(void **state) {
   shoal_status_t status = NULL;
   run_ranks(1, train_rank, &run, &status);
   assert_error(MISMATCH, "at step 3", status);
+  // So does a norm that is watched: here of the value itself.
+  static const char *const bad_log[] = {"bad/log", NULL};
+  run_t watched = make_run(
+      (shoal_train_options_t){.steps = 6, .build = build_bad, .feed = feed_bad, .watch = bad_log});
+  run_ranks(1, train_rank, &watched, &status);
+  assert_error(MISMATCH, "watched 'bad/log' is", status);
   // And a good run is not stopped.
   run_t good = make_run((shoal_train_options_t){.steps = 4, .check_nan = true});
   run_on(2, &good);
