@@ -1,5 +1,5 @@
-// A model and data of one's own, trained by shoal_train: two spirals, told apart by a small network;
-// under `shoal run -n 3 -- ./spiral` the same binary is parallel.
+// A model and data of one's own, trained by shoal_train: two spirals that a small network tells
+// apart. Under `shoal run -n 3 -- ./spiral` the same binary is parallel.
 #include <math.h>
 #include <shoal/shoal.h>
 #include <stdio.h>
