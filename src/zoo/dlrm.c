@@ -50,7 +50,8 @@ static bool parse_sizes(const char *text, sizes_t *out) {
   while (text && *text) {
     char *end;
     const long long number = strtoll(text, &end, 10);
-    if (end == text || number <= 0 || out->count == MOST || (*end && *end != ',')) return false;
+    if (end == text || number <= 0 || number > INT32_MAX || out->count == MOST) return false;
+    if (*end && (*end != ',' || !end[1])) return false;
     out->items[out->count++] = number;
     text = *end ? end + 1 : end;
   }
@@ -127,7 +128,8 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   const int64_t B = job->rows;
   lists_t lists;
   if (!parse_lists(s, &lists)) {
-    shoal_nn_refuse_hint(g, "write 512,256", "dlrm: tables, bottom and top are at most %d sizes",
+    shoal_nn_refuse_hint(g, "write 512,256",
+                         "dlrm: tables, bottom and top are lists of at most %d sizes above 0",
                          MOST - 1);
     return;
   }

@@ -113,6 +113,11 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
                          "there is no resnet of %lld layers", (long long)s->layers);
     return;
   }
+  if (s->width * s->groups > 1 << 20) {  // as the first 64 channels have it
+    shoal_nn_refuse(g, "resnet: %lld groups of %lld channels are too many", (long long)s->groups,
+                    (long long)s->width);
+    return;
+  }
   shoal_value_t x =
       shoal_input(g, "x", job->dtype, SHOAL_SHAPE(job->rows, s->channels, s->size, s->size));
   shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(job->rows));

@@ -107,12 +107,19 @@ static shoal_status_t no_setting(const shoal_zoo_family_t *family, const char *n
 static shoal_status_t set(reader_t *r, const char *name, const char *value, const char *from) {
   shoal_zoo_t *zoo = r->zoo;
   const shoal_zoo_family_t *family = zoo->family;
-  if (find(common_table, COMMON_COUNT, name))
-    return shoal_options_set(common_table, COMMON_COUNT, name, value, from, &zoo->arena,
-                             &r->common);
-  if (!find(family->settings, family->setting_count, name)) return no_setting(family, name, from);
-  return shoal_options_set(family->settings, family->setting_count, name, value, from, &zoo->arena,
-                           zoo->settings);
+  const bool common = find(common_table, COMMON_COUNT, name) != NULL;
+  const shoal_option_t *table = common ? common_table : family->settings;
+  const int64_t count = common ? COMMON_COUNT : family->setting_count;
+  void *into = common ? (void *)&r->common : zoo->settings;
+  const shoal_option_t *option = find(table, count, name);
+  if (!option) return no_setting(family, name, from);
+  SHOAL_RETURN_IF_ERROR(shoal_options_set(table, count, name, value, from, &zoo->arena, into));
+  // so that builders may multiply two of them
+  if (option->kind == SHOAL_OPTION_INT &&
+      *(const int64_t *)(const void *)((const char *)into + option->offset) > INT32_MAX)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s%s%s of %s is too large: sizes are at most %d",
+                       from ? from : "", from ? ": " : "", name, value, INT32_MAX);
+  return NULL;
 }
 
 // Words NAME=VALUE.

@@ -63,6 +63,7 @@ static void refusals(void **state) {
   refuse(SHOAL_INVALID_ARGUMENT, "mlp", WORDS("hidden=0"), "not above zero", "");
   refuse(SHOAL_INVALID_ARGUMENT, "mlp", WORDS("hidden=many"), "not a whole number", "");
   refuse(SHOAL_INVALID_ARGUMENT, "mlp", WORDS("dtype=i32"), "no float type", "bf16");
+  refuse(SHOAL_INVALID_ARGUMENT, "mlp", WORDS("hidden=2147483648"), "too large", "");
   refuse(SHOAL_INVALID_ARGUMENT, "mlp", WORDS("batch=-1"), "not above zero", "");
   refuse(SHOAL_INVALID_ARGUMENT, "gpt2", YAML("width: 3\nheds: 4\n"), "m.yaml:2", "'heads'");
   refuse(SHOAL_INVALID_ARGUMENT, "gpt2", YAML("width: [3]\n"), "m.yaml:1", "");

@@ -74,6 +74,9 @@ static void refusals(void **state) {
   refuse("lstm", "context=4000", "4000 tokens", "shorter");
   refuse("dlrm", "tables=3,x", "tables", "512,256");
   refuse("dlrm", "top=3,0", "top", "512,256");
+  refuse("dlrm", "tables=3,", "tables", "512,256");
+  refuse("dlrm", "tables=99999999999999999999", "tables", "512,256");
+  refuse("resnet", "layers=50 groups=2147483647 width=2147483647", "too many", "");
   refuse("gan", "size=24", "24 pixels", "8, 16");
 }
 
