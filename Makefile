@@ -19,14 +19,19 @@ build/%/CMakeCache.txt: | deps
 	@cmake --preset $* $(if $(shell command -v ninja),,-G "Unix Makefiles") >/dev/null
 
 SHOAL = build/$(PRESET)/shoal
-demo: all  ## plan, train and prove a small byte-level GPT on local ranks
+# The same text and recipe for the first run and the one that goes on from it.
+LEARN = --data docs/guide.md --held-out 0.1 --lr 4e-3 --warmup 20 --clip-norm 1 --save build/demo
+demo: all  ## plan, train, sample, resume and prove a small byte-level GPT on local ranks
 	@echo "== plan: how a small GPT would be cut over 2 ranks"
 	@$(SHOAL) plan gpt -n 2
-	@echo "== train: 2 processes, on the text of the licence"
-	@rm -rf build/demo
-	@$(SHOAL) train gpt -n 2 --data LICENSE --steps 400 --log-every 40 --save build/demo
+	@echo "== train: 2 processes, on the guide; a tenth of it is held out"
+	@rm -rf build/demo build/demo.jsonl
+	@$(SHOAL) train gpt -n 2 $(LEARN) --steps 1200 --log-every 150 --eval-every 300 --metrics build/demo.jsonl
+	@echo "== sample: what it writes by now, byte by byte"
+	@$(SHOAL) generate gpt --load build/demo --prompt "A plan " --max-tokens 56 --temperature 0.6
 	@echo "== resume: the same checkpoint on 3 ranks, cut another way"
-	@$(SHOAL) train gpt -n 3 --strategy tensor --data LICENSE --steps 440 --save build/demo --resume
+	@$(SHOAL) train gpt -n 3 --strategy tensor $(LEARN) --steps 1240 --metrics build/demo.jsonl --resume
+	@$(SHOAL) plot build/demo.jsonl -o build/demo.svg
 	@echo "== prove: 5 ranks, 12 heads, uneven parts, equal to one device"
 	@$(SHOAL) check gpt -n 5 --strategy tensor --dtype f64 --batch 5 --width 36 --heads 12 --context 7 --layers 1
 
