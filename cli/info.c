@@ -54,7 +54,11 @@ static shoal_status_t print_info(FILE *out) {
   fprintf(out, "\nops %lld:", (long long)shoal_registry_count(registry));
   for (int64_t i = 0; i < shoal_registry_count(registry); ++i)
     fprintf(out, " %s", shoal_registry_op(registry, i)->name);
-  fprintf(out, "\nmodels mlp gpt cnn\nkinds of devices");
+  int64_t families;
+  const shoal_zoo_family_t *const *family = shoal_zoo_families(&families);
+  fprintf(out, "\nmodels");
+  for (int64_t i = 0; i < families; ++i) fprintf(out, " %s", family[i]->name);
+  fprintf(out, "\nkinds of devices");
   for (int64_t i = 0; shoal_cluster_kind(i); ++i) fprintf(out, " %s", shoal_cluster_kind(i)->name);
   fprintf(out, "\n");
   shoal_registry_release(registry);

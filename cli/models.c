@@ -1,165 +1,169 @@
-// See models.h.
+// `shoal models [NAME]`: what the zoo has. Sizes are counted in the graphs; nothing is computed.
 #include "models.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "cli.h"
+#include "planning.h"
 #include "print.h"
 
-enum { NOT_GIVEN = 2 };
+typedef struct models_command {
+  cli_model_options_t model;
+  int format;
+  bool help;
+} models_command_t;
 
-// The distinct settings of all families, each as the first family has it.
-static int64_t all_settings(const shoal_option_t *out_settings[CLI_SETTING_LIMIT]) {
-  int64_t count = 0, family_count;
-  const shoal_zoo_family_t *const *families = shoal_zoo_families(&family_count);
-  for (int64_t f = 0; f < family_count; ++f) {
-    for (int64_t i = 0; i < families[f]->setting_count && count < CLI_SETTING_LIMIT; ++i) {
-      int64_t same = 0;
-      while (same < count && strcmp(out_settings[same]->name, families[f]->settings[i].name) != 0)
-        ++same;
-      if (same == count) out_settings[count++] = &families[f]->settings[i];
-    }
+enum { FORMAT_TEXT, FORMAT_JSON };
+static const char *const formats[] = {"text", "json", NULL};
+static const shoal_option_t table[] = {
+    SHOAL_OPTION(models_command_t, ENUM, format, "text", "text or json", .choices = formats),
+    CLI_MODEL_OPTIONS(models_command_t),
+    SHOAL_OPTION(models_command_t, BOOL, help, NULL, "this list")};
+#define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
+
+// ---- one line each ------------------------------------------------------------------------------
+
+// "124.4 M", three or four digits.
+static void print_short(double value, FILE *out) {
+  static const char *const units[] = {" ", "K", "M", "G", "T", "P", "E"};
+  int unit = 0;
+  while (value >= 1000 && unit < 6) value /= 1000, ++unit;
+  fprintf(out, "%6.*f%s", value < 10 ? 2 : 1, value, units[unit]);
+}
+
+static void print_line(const char *name, const char *doc, const shoal_zoo_size_t *size, FILE *out) {
+  fprintf(out, "  %-16s ", name);
+  const double columns[] = {(double)size->parameters, size->forward_flops + size->backward_flops,
+                            (double)size->parameter_bytes, (double)size->other_bytes};
+  for (int i = 0; i < 4; ++i) {
+    print_short(columns[i], out);
+    fputs("  ", out);
   }
-  return count;
+  fprintf(out, "%s\n", doc);
 }
 
-// What the families that have a setting say of it: "gpt2, llama: blocks; mlp: layers".
-static const char *doc_of(const char *name, shoal_arena_t *arena) {
-  char text[512] = "";
-  const char *last = NULL;
-  int64_t family_count;
-  const shoal_zoo_family_t *const *families = shoal_zoo_families(&family_count);
-  for (int64_t f = 0; f < family_count; ++f) {
-    for (int64_t i = 0; i < families[f]->setting_count; ++i) {
-      const shoal_option_t *setting = &families[f]->settings[i];
-      if (strcmp(setting->name, name) != 0) continue;
-      const size_t used = strlen(text);
-      const bool same = last && strcmp(last, setting->doc) == 0;
-      if (same) {  // ", NAME" in front of what it says
-        const size_t tail = strlen(setting->doc) + 2;
-        snprintf(text + used - tail, sizeof text - used + tail, ", %s: %s", families[f]->name,
-                 setting->doc);
-      } else {
-        snprintf(text + used, sizeof text - used, "%s%s: %s", used ? "; " : "", families[f]->name,
-                 setting->doc);
-      }
-      last = strlen(text) + 80 < sizeof text ? setting->doc : NULL;
-    }
-  }
-  return cli_format(arena, "%s", text);
+static void print_object(const char *name, const shoal_zoo_family_t *family, const char *doc,
+                         const shoal_zoo_size_t *size, FILE *out) {
+  fputs("{\"name\": ", out);
+  cli_print_json(name, out);
+  fputs(", \"family\": ", out);
+  cli_print_json(family->name, out);
+  fputs(", \"doc\": ", out);
+  cli_print_json(doc, out);
+  fprintf(out,
+          ", \"parameters\": %lld, \"forward_flops\": %.17g, \"backward_flops\": %.17g, "
+          "\"parameter_bytes\": %lld, \"other_bytes\": %lld",
+          (long long)size->parameters, size->forward_flops, size->backward_flops,
+          (long long)size->parameter_bytes, (long long)size->other_bytes);
 }
 
-shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,
-                               void *options, const shoal_option_t **out_table,
-                               int64_t *out_count) {
-  *out_table = table;
-  *out_count = count;
-  int64_t at = 0;
-  while (at < count && !(strcmp(table[at].name, "set") == 0)) ++at;
-  if (at == count) return NULL;
-  const size_t offset = table[at].offset - offsetof(cli_model_options_t, set);
-  cli_model_options_t *model = (void *)((char *)options + offset);
-  const shoal_option_t *settings[CLI_SETTING_LIMIT];
-  const int64_t setting_count = all_settings(settings);
-  shoal_option_t *rows = SHOAL_NEW(arena, shoal_option_t, count + setting_count);
-  if (!rows) return SHOAL_OOM();
-  memcpy(rows, table, (size_t)(count - 1) * sizeof *rows);
-  for (int64_t i = 0; i < setting_count; ++i) {
-    const bool flag = settings[i]->kind == SHOAL_OPTION_BOOL;
-    const char *doc = doc_of(settings[i]->name, arena);
-    if (!doc) return SHOAL_OOM();
-    if (flag) model->settings[i].flag = NOT_GIVEN;
-    rows[count - 1 + i] =
-        (shoal_option_t){.name = settings[i]->name,
-                         .kind = flag ? SHOAL_OPTION_BOOL : SHOAL_OPTION_STRINGS,
-                         .offset = offset + offsetof(cli_model_options_t, settings) +
-                                   (size_t)i * sizeof(cli_setting_t),
-                         .doc = doc,
-                         .no_environment = settings[i]->no_environment};
-  }
-  rows[count - 1 + setting_count] = table[count - 1];
-  *out_table = rows;
-  *out_count = count + setting_count;
-  return NULL;
-}
-
-// All that was given, as one text of words NAME=VALUE; what --set says counts most.
-static shoal_status_t join_settings(const cli_model_options_t *o, shoal_arena_t *arena,
-                                    const char **out_text) {
-  const shoal_option_t *settings[CLI_SETTING_LIMIT];
-  const int64_t count = all_settings(settings);
-  const char *text = o->known ? o->known : "";
-  if (o->dtype) text = cli_format(arena, "%s dtype=%s", text, o->dtype);
-  if (text && o->batch) text = cli_format(arena, "%s batch=%lld", text, (long long)o->batch);
-  for (int64_t i = 0; i < count && text; ++i) {
-    const cli_setting_t *given = &o->settings[i];
-    if (settings[i]->kind != SHOAL_OPTION_BOOL && given->words.count > 0)
-      text = cli_format(arena, "%s %s=%s", text, settings[i]->name,
-                        given->words.items[given->words.count - 1]);
-    if (settings[i]->kind == SHOAL_OPTION_BOOL && given->flag != NOT_GIVEN)
-      text = cli_format(arena, "%s %s=%s", text, settings[i]->name, given->flag ? "true" : "false");
-  }
-  for (int64_t i = 0; i < o->set.count && text; ++i)
-    text = cli_format(arena, "%s %s", text, o->set.items[i]);
-  *out_text = text;
-  return text ? NULL : SHOAL_OOM();
-}
-
-static shoal_status_t check_mixed(const shoal_zoo_t *zoo) {
-  const char *dtype = shoal_zoo_setting(zoo, "dtype", NULL);
-  if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "f16") == 0) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--dtype bf16 or --dtype f16",
-                          "--mixed: the model computes in %s, which parameters have too", dtype);
-}
-
-shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
-                              const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo) {
-  *out_zoo = NULL;
-  shoal_arena_t *arena;
-  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  shoal_zoo_options_t zoo = {.yaml_name = options->config};
-  int64_t size = 0;
-  shoal_recipe_t made;
-  shoal_status_t status = join_settings(options, arena, &zoo.settings);
-  if (!status) status = cli_recipe_make(options, arena, &made);
-  zoo.recipe = recipe ? recipe : &made;
-  if (!status && options->config)
-    status = shoal_file_read(options->config, arena, &zoo.yaml, &size);
-  if (!status) status = shoal_zoo_create(name, &zoo, out_zoo);
-  if (!status && options->mixed) status = check_mixed(*out_zoo);
+static shoal_status_t measure(const char *name, const cli_model_options_t *options,
+                              shoal_zoo_t **out_zoo, shoal_zoo_size_t *out_size) {
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, out_zoo));
+  shoal_status_t status = shoal_zoo_measure(*out_zoo, out_size);
   if (status) {
     shoal_zoo_free(*out_zoo);
     *out_zoo = NULL;
   }
-  shoal_arena_free(arena);
   return status;
 }
 
-shoal_status_t cli_model_dtype(const char *name, const cli_model_options_t *options,
-                               const char **out_dtype) {
-  shoal_zoo_t *zoo;
-  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
-  *out_dtype = shoal_zoo_setting(zoo, "dtype", NULL);
-  shoal_zoo_free(zoo);
+static shoal_status_t print_all(const models_command_t *command, FILE *out) {
+  int64_t count;
+  const shoal_zoo_family_t *const *families = shoal_zoo_families(&count);
+  const bool json = command->format == FORMAT_JSON;
+  const char *between = "[\n  ";
+  if (!json) fputs("                   parameters  FLOPs/row  weight and optimizer bytes\n", out);
+  for (int64_t f = 0; f < count; ++f) {
+    const shoal_zoo_family_t *family = families[f];
+    if (!json) fprintf(out, "%s: %s\n", family->name, family->doc);
+    for (int64_t p = -1; p < family->preset_count; ++p) {
+      const char *name = p < 0 ? family->name : family->presets[p].name;
+      const char *doc = p < 0 ? "a small one" : family->presets[p].doc;
+      shoal_zoo_t *zoo;
+      shoal_zoo_size_t size;
+      SHOAL_RETURN_IF_ERROR(measure(name, &command->model, &zoo, &size));
+      shoal_zoo_free(zoo);
+      if (json) {
+        fputs(between, out);
+        print_object(name, family, doc, &size, out);
+        fputc('}', out);
+        between = ",\n  ";
+      } else {
+        print_line(name, doc, &size, out);
+      }
+    }
+  }
+  if (json) fputs("\n]\n", out);
   return NULL;
 }
 
-shoal_status_t cli_model_create(const char *name, const cli_model_options_t *options,
-                                shoal_allocator_t allocator, shoal_model_t **out_model) {
-  *out_model = NULL;
+// ---- one model ----------------------------------------------------------------------------------
+
+static shoal_status_t print_settings(const shoal_zoo_t *zoo, bool json, shoal_arena_t *arena,
+                                     FILE *out) {
+  const shoal_zoo_family_t *family = shoal_zoo_family(zoo);
+  static const shoal_option_t common[] = {
+      {.name = "batch", .kind = SHOAL_OPTION_INT, .doc = "rows of a batch"},
+      {.name = "dtype", .kind = SHOAL_OPTION_STRING, .doc = "f64, f32, bf16 or f16"}};
+  for (int64_t i = 0; i < family->setting_count + 2; ++i) {
+    const shoal_option_t *option = i < 2 ? &common[i] : &family->settings[i - 2];
+    const char *value = shoal_zoo_setting(zoo, option->name, arena);
+    if (!value) value = "";
+    if (json) {
+      fputs(i ? ", " : ", \"settings\": {", out);
+      cli_print_json(option->name, out);
+      fputs(": ", out);
+      const bool quoted = option->kind == SHOAL_OPTION_STRING || option->kind == SHOAL_OPTION_ENUM;
+      if (quoted)
+        cli_print_json(value, out);
+      else
+        fputs(value, out);
+    } else {
+      fprintf(out, "  %-15s %-10s %s\n", option->name, value, option->doc);
+    }
+  }
+  if (json) fputc('}', out);
+  return NULL;
+}
+
+static shoal_status_t print_one(const models_command_t *command, const char *name,
+                                shoal_arena_t *arena, FILE *out) {
   shoal_zoo_t *zoo;
-  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
-  shoal_model_options_t model_options = {
-      .allocator = allocator, .seed = (uint64_t)options->model_seed, .mixed = options->mixed};
-  shoal_status_t status = shoal_model_create(&model_options, out_model);
-  if (!status) {
-    shoal_zoo_add(zoo, *out_model);
-    status = shoal_model_status(*out_model);
+  shoal_zoo_size_t size;
+  const shoal_zoo_preset_t *preset;
+  SHOAL_RETURN_IF_ERROR(measure(name, &command->model, &zoo, &size));
+  const shoal_zoo_family_t *family = shoal_zoo_find(name, &preset);
+  if (command->format == FORMAT_JSON) {
+    print_object(name, family, preset ? preset->doc : family->doc, &size, out);
+  } else {
+    fprintf(out, "%s: %s\nparameters %lld (", name, preset ? preset->doc : family->doc,
+            (long long)size.parameters);
+    cli_print_bytes(size.parameter_bytes, out);
+    fputs("), optimizer and others ", out);
+    cli_print_bytes(size.other_bytes, out);
+    fprintf(out, "\nFLOPs of a row: forward %.4g, backward %.4g\nsettings\n", size.forward_flops,
+            size.backward_flops);
   }
+  shoal_status_t status = print_settings(zoo, command->format == FORMAT_JSON, arena, out);
   shoal_zoo_free(zoo);
-  if (status) {
-    shoal_model_free(*out_model);
-    *out_model = NULL;
+  if (command->format == FORMAT_JSON) {
+    fputs("}\n", out);
+    return status;
   }
+  fprintf(out, "presets");
+  for (int64_t p = 0; p < family->preset_count; ++p) fprintf(out, " %s", family->presets[p].name);
+  fprintf(out, "\n");
   return status;
+}
+
+shoal_status_t cli_models(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
+  models_command_t command = {0};
+  shoal_words_t words = {0};
+  SHOAL_RETURN_IF_ERROR(cli_options("models", "[NAME]", table, TABLE_COUNT, argc, argv, arena,
+                                    &command, &words, out));
+  if (command.help) return NULL;
+  if (words.count > 0) SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
+  if (words.count > 0) return print_one(&command, words.items[0], arena, out);
+  return print_all(&command, out);
 }

@@ -82,6 +82,17 @@ SHOAL_API const char *shoal_zoo_setting(const shoal_zoo_t *zoo, const char *name
 // model. In the arena; NULL: memory is short.
 SHOAL_API const char *shoal_zoo_settings(const shoal_zoo_t *zoo, shoal_arena_t *arena);
 
+// What a model is in numbers. Nothing of its size is allocated to find them.
+typedef struct shoal_zoo_size {
+  int64_t parameters;  // elements of trainable states
+  // Of a sample (a row of the batch), as the records of ops count them; the update is not in them.
+  double forward_flops, backward_flops;
+  int64_t parameter_bytes;
+  int64_t other_bytes;  // what the optimizer keeps, running statistics and counters
+} shoal_zoo_size_t;
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_zoo_measure(const shoal_zoo_t *zoo,
+                                                          shoal_zoo_size_t *out_size);
+
 // ---- other people's names -----------------------------------------------------------------------
 
 // Where a state of ours lies among the tensors of another library (Hugging Face, PyTorch). Theirs

@@ -270,27 +270,30 @@ const shoal_zoo_family_t *shoal_zoo_family(const shoal_zoo_t *zoo) {
 }
 
 const char *shoal_zoo_setting(const shoal_zoo_t *zoo, const char *name, shoal_arena_t *arena) {
-  char text[64] = "";
   const shoal_zoo_family_t *family = zoo->family;
   if (strcmp(name, "dtype") == 0) return shoal_dtype_name(zoo->dtype);
+  if (strcmp(name, "batch") == 0) return shoal_arena_printf(arena, "%lld", (long long)zoo->batch);
   const shoal_option_t *option = find(family->settings, family->setting_count, name);
-  const char *field = option ? (const char *)zoo->settings + option->offset : NULL;
-  if (strcmp(name, "batch") == 0) {
-    shoal_format(text, sizeof text, "%lld", (long long)zoo->batch);
-  } else if (!option) {
-    return NULL;
-  } else if (option->kind == SHOAL_OPTION_BOOL) {
-    return *(const bool *)(const void *)field ? "true" : "false";
-  } else if (option->kind == SHOAL_OPTION_REAL) {
-    shoal_format(text, sizeof text, "%.17g", *(const double *)(const void *)field);
-  } else if (option->kind == SHOAL_OPTION_ENUM) {
-    return option->choices[*(const int *)(const void *)field];
-  } else if (option->kind == SHOAL_OPTION_STRING) {
-    return *(const char *const *)(const void *)field;
-  } else {
-    shoal_format(text, sizeof text, "%lld", (long long)*(const int64_t *)(const void *)field);
+  if (!option) return NULL;
+  const void *field = (const char *)zoo->settings + option->offset;
+  switch (option->kind) {
+    case SHOAL_OPTION_BOOL:
+      return *(const bool *)field ? "true" : "false";
+    case SHOAL_OPTION_ENUM:
+      return option->choices[*(const int *)field];
+    case SHOAL_OPTION_STRING:
+      return *(const char *const *)field;
+    case SHOAL_OPTION_REAL: {
+      shoal_text_t text;
+      const char *number = NULL;
+      shoal_text_init(arena->allocator, &text);
+      shoal_text_add_double(&text, *(const double *)field);
+      shoal_status_free(shoal_text_finish(&text, arena, &number));
+      return number;
+    }
+    default:
+      return shoal_arena_printf(arena, "%lld", (long long)*(const int64_t *)field);
   }
-  return shoal_arena_strdup(arena, text);
 }
 
 const char *shoal_zoo_settings(const shoal_zoo_t *zoo, shoal_arena_t *arena) {

@@ -87,15 +87,20 @@ static void check_names(const shoal_zoo_t *zoo, const shoal_model_t *model) {
     const shoal_state_info_t *info = &model->states.items[i];
     if (!info->options.trainable) continue;
     const shoal_shape_t *shape = &info->type.shape;
-    int64_t covered = 0;
+    int64_t covered = 0, axis = 0;
+    bool *taken = NULL;  // which of the parts along the axis have a name
     for (int64_t n = 0; n < count; ++n) {
       if (strcmp(names[n].ours, info->name) != 0 || names[n].tied) continue;
-      const int64_t size = names[n].size ? names[n].size : shape->dims[names[n].axis];
-      assert_true(names[n].axis < shape->rank &&
-                  names[n].from + size <= shape->dims[names[n].axis]);
-      covered += size * shoal_shape_count(shape) / shape->dims[names[n].axis];
+      axis = names[n].axis;
+      assert_true(axis < shape->rank);
+      if (!taken) taken = SHOAL_NEW(&arena, bool, shape->dims[axis]);
+      const int64_t size = names[n].size ? names[n].size : shape->dims[axis];
+      assert_true(names[n].from + size <= shape->dims[axis]);
+      for (int64_t k = names[n].from; k < names[n].from + size; ++k) covered += !taken[k];
+      for (int64_t k = names[n].from; k < names[n].from + size; ++k) taken[k] = true;
     }
-    if (covered != shoal_shape_count(shape)) fail_msg("'%s' is not all in the map", info->name);
+    if (shape->rank > 0 && covered != shape->dims[axis])
+      fail_msg("'%s' is not all in the map", info->name);
   }
   for (int64_t n = 0; n < count; ++n) {
     if (shoal_model_find_state(model, names[n].ours) < 0) fail_msg("no state '%s'", names[n].ours);
@@ -168,12 +173,37 @@ static void published_counts(void **state) {
   }
 }
 
+// Forward and backward cost 6 operations for each parameter and token, and attention a little more.
+static void measures(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    double active, tokens;  // parameters that a token meets
+  } cases[] = {{"gpt2-124m", 124439808, 1024},
+               {"llama-7b", 6738415616, 2048},
+               {"mixtral-8x7b", 12879925248, 4096}};
+  for (int i = 0; i < 3; ++i) {
+    shoal_zoo_t *zoo = make(cases[i].name, "batch=2 dtype=bf16");
+    shoal_zoo_size_t size;
+    assert_ok(shoal_zoo_measure(zoo, &size));
+    const double share =
+        (size.forward_flops + size.backward_flops) / (6 * cases[i].active * cases[i].tokens);
+    if (!(share > 0.97 && share < 1.2)) fail_msg("%s: %g of 6 N D", cases[i].name, share);
+    assert_true(size.backward_flops > 1.9 * size.forward_flops);
+    assert_int_equal(size.parameter_bytes, 2 * size.parameters);
+    assert_true(size.other_bytes >= 4 * size.parameters);  // two moments
+    assert_true(size.other_bytes < 4 * size.parameters + 100);
+    shoal_zoo_free(zoo);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(settings_have_an_order),
       cmocka_unit_test(refusals),
       cmocka_unit_test(every_preset_builds),
       cmocka_unit_test(published_counts),
+      cmocka_unit_test(measures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,165 @@
+// From options to a zoo model: see models.h.
+#include "models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "print.h"
+
+enum { NOT_GIVEN = 2 };
+
+// The distinct settings of all families, each as the first family has it.
+static int64_t all_settings(const shoal_option_t *out_settings[CLI_SETTING_LIMIT]) {
+  int64_t count = 0, family_count;
+  const shoal_zoo_family_t *const *families = shoal_zoo_families(&family_count);
+  for (int64_t f = 0; f < family_count; ++f) {
+    for (int64_t i = 0; i < families[f]->setting_count && count < CLI_SETTING_LIMIT; ++i) {
+      int64_t same = 0;
+      while (same < count && strcmp(out_settings[same]->name, families[f]->settings[i].name) != 0)
+        ++same;
+      if (same == count) out_settings[count++] = &families[f]->settings[i];
+    }
+  }
+  return count;
+}
+
+// What the families that have a setting say of it: "gpt2, llama: blocks; mlp: layers".
+static const char *doc_of(const char *name, shoal_arena_t *arena) {
+  char text[512] = "";
+  const char *last = NULL;
+  int64_t family_count;
+  const shoal_zoo_family_t *const *families = shoal_zoo_families(&family_count);
+  for (int64_t f = 0; f < family_count; ++f) {
+    for (int64_t i = 0; i < families[f]->setting_count; ++i) {
+      const shoal_option_t *setting = &families[f]->settings[i];
+      if (strcmp(setting->name, name) != 0) continue;
+      const size_t used = strlen(text);
+      const bool same = last && strcmp(last, setting->doc) == 0;
+      if (same) {  // ", NAME" in front of what it says
+        const size_t tail = strlen(setting->doc) + 2;
+        snprintf(text + used - tail, sizeof text - used + tail, ", %s: %s", families[f]->name,
+                 setting->doc);
+      } else {
+        snprintf(text + used, sizeof text - used, "%s%s: %s", used ? "; " : "", families[f]->name,
+                 setting->doc);
+      }
+      last = strlen(text) + 80 < sizeof text ? setting->doc : NULL;
+    }
+  }
+  return cli_format(arena, "%s", text);
+}
+
+shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,
+                               void *options, const shoal_option_t **out_table,
+                               int64_t *out_count) {
+  *out_table = table;
+  *out_count = count;
+  int64_t at = 0;
+  while (at < count && !(strcmp(table[at].name, "set") == 0)) ++at;
+  if (at == count) return NULL;
+  const size_t offset = table[at].offset - offsetof(cli_model_options_t, set);
+  cli_model_options_t *model = (void *)((char *)options + offset);
+  const shoal_option_t *settings[CLI_SETTING_LIMIT];
+  const int64_t setting_count = all_settings(settings);
+  shoal_option_t *rows = SHOAL_NEW(arena, shoal_option_t, count + setting_count);
+  if (!rows) return SHOAL_OOM();
+  memcpy(rows, table, (size_t)(count - 1) * sizeof *rows);
+  for (int64_t i = 0; i < setting_count; ++i) {
+    const bool flag = settings[i]->kind == SHOAL_OPTION_BOOL;
+    const char *doc = doc_of(settings[i]->name, arena);
+    if (!doc) return SHOAL_OOM();
+    if (flag) model->settings[i].flag = NOT_GIVEN;
+    rows[count - 1 + i] =
+        (shoal_option_t){.name = settings[i]->name,
+                         .kind = flag ? SHOAL_OPTION_BOOL : SHOAL_OPTION_STRINGS,
+                         .offset = offset + offsetof(cli_model_options_t, settings) +
+                                   (size_t)i * sizeof(cli_setting_t),
+                         .doc = doc,
+                         .no_environment = settings[i]->no_environment};
+  }
+  rows[count - 1 + setting_count] = table[count - 1];
+  *out_table = rows;
+  *out_count = count + setting_count;
+  return NULL;
+}
+
+// All that was given, as one text of words NAME=VALUE; what --set says counts most.
+static shoal_status_t join_settings(const cli_model_options_t *o, shoal_arena_t *arena,
+                                    const char **out_text) {
+  const shoal_option_t *settings[CLI_SETTING_LIMIT];
+  const int64_t count = all_settings(settings);
+  const char *text = o->known ? o->known : "";
+  if (o->dtype) text = cli_format(arena, "%s dtype=%s", text, o->dtype);
+  if (text && o->batch) text = cli_format(arena, "%s batch=%lld", text, (long long)o->batch);
+  for (int64_t i = 0; i < count && text; ++i) {
+    const cli_setting_t *given = &o->settings[i];
+    if (settings[i]->kind != SHOAL_OPTION_BOOL && given->words.count > 0)
+      text = cli_format(arena, "%s %s=%s", text, settings[i]->name,
+                        given->words.items[given->words.count - 1]);
+    if (settings[i]->kind == SHOAL_OPTION_BOOL && given->flag != NOT_GIVEN)
+      text = cli_format(arena, "%s %s=%s", text, settings[i]->name, given->flag ? "true" : "false");
+  }
+  for (int64_t i = 0; i < o->set.count && text; ++i)
+    text = cli_format(arena, "%s %s", text, o->set.items[i]);
+  *out_text = text;
+  return text ? NULL : SHOAL_OOM();
+}
+
+static shoal_status_t check_mixed(const shoal_zoo_t *zoo) {
+  const char *dtype = shoal_zoo_setting(zoo, "dtype", NULL);
+  if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "f16") == 0) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--dtype bf16 or --dtype f16",
+                          "--mixed: the model computes in %s, which parameters have too", dtype);
+}
+
+shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
+                              const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo) {
+  *out_zoo = NULL;
+  shoal_arena_t *arena;
+  SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
+  shoal_zoo_options_t zoo = {.yaml_name = options->config};
+  int64_t size = 0;
+  shoal_recipe_t made;
+  shoal_status_t status = join_settings(options, arena, &zoo.settings);
+  if (!status) status = cli_recipe_make(options, arena, &made);
+  zoo.recipe = recipe ? recipe : &made;
+  if (!status && options->config)
+    status = shoal_file_read(options->config, arena, &zoo.yaml, &size);
+  if (!status) status = shoal_zoo_create(name, &zoo, out_zoo);
+  if (!status && options->mixed) status = check_mixed(*out_zoo);
+  if (status) {
+    shoal_zoo_free(*out_zoo);
+    *out_zoo = NULL;
+  }
+  shoal_arena_free(arena);
+  return status;
+}
+
+shoal_status_t cli_model_dtype(const char *name, const cli_model_options_t *options,
+                               const char **out_dtype) {
+  shoal_zoo_t *zoo;
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
+  *out_dtype = shoal_zoo_setting(zoo, "dtype", NULL);
+  shoal_zoo_free(zoo);
+  return NULL;
+}
+
+shoal_status_t cli_model_create(const char *name, const cli_model_options_t *options,
+                                shoal_allocator_t allocator, shoal_model_t **out_model) {
+  *out_model = NULL;
+  shoal_zoo_t *zoo;
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
+  shoal_model_options_t model_options = {
+      .allocator = allocator, .seed = (uint64_t)options->model_seed, .mixed = options->mixed};
+  shoal_status_t status = shoal_model_create(&model_options, out_model);
+  if (!status) {
+    shoal_zoo_add(zoo, *out_model);
+    status = shoal_model_status(*out_model);
+  }
+  shoal_zoo_free(zoo);
+  if (status) {
+    shoal_model_free(*out_model);
+    *out_model = NULL;
+  }
+  return status;
+}
