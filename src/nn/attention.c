@@ -77,7 +77,11 @@ static shoal_value_t attend(shoal_graph_t *graph, shoal_value_t q, shoal_value_t
     with.step = shoal_step(graph);
   }
   shoal_value_t y;
-  if (s->at.graph) with.mask = seen(graph, s, shoal_value_type(k).shape.dims[2]);
+  if (s->at.graph) {  // the mask knows where the token stands, and how far it sees
+    const shoal_value_t mask = seen(graph, s, shoal_value_type(k).shape.dims[2]);
+    with.mask = o->mask.graph ? shoal_logical_and(graph, o->mask, mask) : mask;
+    with.window = 0;
+  }
   const bool causal = !o->sees_ahead && s->own && !s->at.graph;
   shoal_attention_with(graph, q, k, v, causal, &with, &y, NULL);
   return y;
