@@ -22,7 +22,7 @@ typedef struct shoal_metrics_options {
 } shoal_metrics_options_t;
 
 typedef struct shoal_metric {
-  const char *name;  // "loss", "validation/loss"
+  const char *name;  // "loss", "eval/loss"
   double value;
 } shoal_metric_t;
 
@@ -75,7 +75,7 @@ typedef struct shoal_plot {
 } shoal_plot_t;
 
 // Draws the curves as an SVG document that needs nothing else, into the arena. Names with the same
-// last part ("loss", "validation/loss") share a panel. NOT_FOUND: no run has such a metric.
+// last part ("loss", "eval/loss") share a panel. NOT_FOUND: no run has such a metric.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plot_svg(const shoal_plot_t *plot,
                                                        shoal_arena_t *arena, const char **out_svg);
 
