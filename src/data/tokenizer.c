@@ -94,7 +94,7 @@ static shoal_status_t find_ends(shoal_tokenizer_t *t, const char *folder) {
   shoal_arena_init(t->allocator, &arena);
   int64_t size;
   const shoal_json_t *config;
-  shoal_status_t status = shoal_file_read(path, &arena, &text, &size);
+  shoal_status_t status = shoal_tokenizer_read_text(path, &arena, &text, &size);
   if (!status) status = shoal_json_parse(path, text, &arena, &config);
   if (!status) {
     const int32_t end = configured(t, config, "eos_token"),

@@ -153,6 +153,9 @@ SHOAL_MUST_USE shoal_status_t shoal_tokenizer_read_gpt2(shoal_tokenizer_t *token
                                                         const char *vocabulary, const char *merges);
 SHOAL_MUST_USE shoal_status_t shoal_tokenizer_read_json(shoal_tokenizer_t *tokenizer,
                                                         const char *path);
+// A file's text, unless it is larger than any tokenizer's.
+SHOAL_MUST_USE shoal_status_t shoal_tokenizer_read_text(const char *path, shoal_arena_t *arena,
+                                                        const char **out_text, int64_t *out_size);
 SHOAL_MUST_USE shoal_status_t shoal_tokenizer_read_steps(shoal_tokenizer_t *tokenizer,
                                                          const shoal_json_t *root);
 

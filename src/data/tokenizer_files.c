@@ -1,10 +1,24 @@
 // GPT-2's own files: vocab.json, {"token": id}, and merges.txt, a merge on each line. Both write
 // bytes as characters that print.
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "data/tokenizer.h"
+
+enum { MOST_BYTES = 1 << 29 };
+
+shoal_status_t shoal_tokenizer_read_text(const char *path, shoal_arena_t *arena,
+                                         const char **out_text, int64_t *out_size) {
+  struct stat info;
+  if (stat(path, &info) == 0 && info.st_size > MOST_BYTES) {
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "is it another file?",
+                            "'%s' has %lld bytes: no tokenizer is so large", path,
+                            (long long)info.st_size);
+  }
+  return shoal_file_read(path, arena, out_text, out_size);
+}
 
 static shoal_status_t bad_line(const char *path, int64_t number, const char *line) {
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
@@ -39,7 +53,7 @@ static shoal_status_t read_files(shoal_tokenizer_t *t, const char *vocabulary_pa
   const char *text, *merges;
   int64_t size;
   const shoal_json_t *vocabulary;
-  SHOAL_RETURN_IF_ERROR(shoal_file_read(vocabulary_path, arena, &text, &size));
+  SHOAL_RETURN_IF_ERROR(shoal_tokenizer_read_text(vocabulary_path, arena, &text, &size));
   SHOAL_RETURN_IF_ERROR(shoal_json_parse(vocabulary_path, text, arena, &vocabulary));
   if (vocabulary->kind != SHOAL_JSON_OBJECT) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: this is no vocabulary, {\"token\": id, ...}",
@@ -47,7 +61,7 @@ static shoal_status_t read_files(shoal_tokenizer_t *t, const char *vocabulary_pa
   }
   t->byte_level = true;
   SHOAL_RETURN_IF_ERROR(shoal_tokenizer_vocabulary(t, vocabulary, -1));
-  SHOAL_RETURN_IF_ERROR(shoal_file_read(merges_path, arena, &merges, &size));
+  SHOAL_RETURN_IF_ERROR(shoal_tokenizer_read_text(merges_path, arena, &merges, &size));
   if (memchr(merges, 0, (size_t)size)) {
     return SHOAL_ERROR(INVALID_ARGUMENT, "%s: this is no text: it has a zero byte", merges_path);
   }

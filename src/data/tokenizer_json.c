@@ -185,7 +185,7 @@ static shoal_status_t read_file(shoal_tokenizer_t *t, const char *path, shoal_ar
   const char *text;
   int64_t size, most = -1;
   const shoal_json_t *root, *model;
-  SHOAL_RETURN_IF_ERROR(shoal_file_read(path, arena, &text, &size));
+  SHOAL_RETURN_IF_ERROR(shoal_tokenizer_read_text(path, arena, &text, &size));
   SHOAL_RETURN_IF_ERROR(shoal_json_parse(path, text, arena, &root));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_child(root, "model", SHOAL_JSON_OBJECT, &model));
   SHOAL_RETURN_IF_ERROR(check_model(model));

@@ -270,6 +270,10 @@ static void test_damaged_files(void **state) {
     write_text("merges.txt", cases[i].merges);
     assert_error(INVALID_ARGUMENT, cases[i].error, shoal_tokenizer_open(folder, NULL, &tokenizer));
   }
+  write_text("tokenizer.json", "{");
+  assert_int_equal(truncate(in_folder("tokenizer.json"), (off_t)1 << 40), 0);  // takes no disk
+  assert_error(INVALID_ARGUMENT, "no tokenizer is so large",
+               shoal_tokenizer_open(folder, NULL, &tokenizer));
   assert_ok(shoal_file_write(in_folder("merges.txt"), "a\0a\n", 4));
   assert_error(INVALID_ARGUMENT, "zero byte",
                shoal_tokenizer_open(in_folder("merges.txt"), NULL, &tokenizer));
