@@ -30,6 +30,8 @@ variants=(
   "gpt2-tiny --dropout 0.1 --no-tied --positions 7" "llama-tiny --tied --head-size 4"
   "moe-gpt-tiny --capacity 1" "moe-gpt-tiny --top-k 1 --balance 0" "bert-tiny --typed --padded --dropout 0.1"
   "bert-tiny --classes 3" "t5-tiny --gated --no-tied --padded --dropout 0.1"
+  "resnet-tiny-deep" "unet-tiny --bilinear" "dlrm-tiny --hot 1" "wide-resnet-tiny --widen 2 --dropout 0.1"
+  "vit-tiny --dropout 0.1" "gat-tiny --dropout 0.1 --layers 3" "lstm-tiny --dropout 0.1"
 )
 case ${1:-} in
   all)
