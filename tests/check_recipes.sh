@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Recipes compute on several ranks what they compute on one: a schedule, groups, one norm, averages and Muon with cut
-# weights, rows, flat moments, micro-batches and two stages. And a run that is resumed goes on with its schedule.
+# weights, rows, flat moments, micro-batches and two stages. A run that is resumed goes on with its schedule.
 set -euo pipefail
 shoal=${SHOAL_BIN:?}
 folder=$(mktemp -d)
@@ -28,3 +28,9 @@ train --steps 8 --save "$folder/run" --resume > "$folder/rest"
 last() { sed -n 's/^step 8 loss \([0-9.]*\) .* rate \([^ ]*\).*/\1 \2/p' "$1"; }
 [ -n "$(last "$folder/whole")" ]
 diff <(last "$folder/whole") <(last "$folder/rest")
+
+# with --average a run is evaluated with averaged weights, and so is what it saved
+"$shoal" train mlp --threads --steps 20 --average 0.8 --held-out 0.01 --save "$folder/average" > "$folder/log"
+during=$(sed -n 's/^eval step 20 loss \([0-9.]*\) .*/\1/p' "$folder/log")
+loss() { "$shoal" eval mlp --threads --load "$folder/average" --held-out 0.01 "$@" | awk '$1 == "loss" { printf "%.4f", $2 }'; }
+[ -n "$during" ] && [ "$(loss --average 0.8)" = "$during" ] && [ "$(loss)" != "$during" ]

@@ -126,7 +126,8 @@ SHOAL_API void shoal_optimize_at(shoal_graph_t *graph, shoal_value_t loss,
 
 // From here on the graph reads moving averages (training.average, "name#average") in place of the
 // parameters that have one: for evaluation with averaged weights. Called before the layers, after
-// the graph that trains was built; averages are worth something after its first step.
+// the graph that trains was built; averages are worth something after its first step. In a model
+// that no graph trains all parameters have one, which is to be loaded (shoal_load).
 //
 //   shoal_graph_t *eval = shoal_model_graph(model, "eval");
 //   shoal_use_averages(eval);

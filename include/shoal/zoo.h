@@ -14,7 +14,8 @@
 //                     (the token behind each; -100 costs nothing)
 //   classifiers       x [rows, ..], y i32 [rows]
 //   phase "train"     output loss, a scalar; states are updated
-//   phase "eval"      outputs loss and logits; no state changes
+//   phase "eval"      outputs loss and logits; no state changes. Where the recipe keeps averages of
+//                     parameters, it computes with these
 //
 // Decoders (gpt2, llama, moe) have two more, for generation. Both keep keys and values of every
 // block in the states "block<i>/attn/cache_k" and "cache_v" [rows, key heads, context, head], which

@@ -265,7 +265,12 @@ static shoal_status_t read_state(shoal_graph_t *graph, const char *name, shoal_t
   if (graph->instead && model->states.items[state].options.trainable) {
     const char *other = shoal_arena_printf(&model->arena, "%s#%s", full, graph->instead);
     if (!other) return SHOAL_OOM();
-    const int32_t found = shoal_model_find_state(model, other);
+    int32_t found = shoal_model_find_state(model, other);
+    if (found < 0 && !model->minimized) {  // nothing trains here: it comes from a checkpoint
+      shoal_state_info_t info = {.name = other, .type = type, .line = line};
+      info.file = model->states.items[state].file;
+      SHOAL_RETURN_IF_ERROR(shoal_model_add_state(model, &info, &found));
+    }
     if (found >= 0) state = found;
   }
   return shoal_graph_read_state(graph, state, file, line, out_id);

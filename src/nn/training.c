@@ -170,7 +170,7 @@ void shoal_nn_treat_gradients(shoal_targets_t *t, shoal_value_t scale) {
 void shoal_use_averages_at(shoal_graph_t *graph, const char *file, int line) {
   if (!graph || graph->model->error) return;
   const shoal_model_t *model = graph->model;
-  bool any = false;
+  bool any = !model->minimized;  // nothing trains here: averages come from a checkpoint
   for (int64_t i = 0; i < model->states.count && !any; ++i) {
     const char *mark = strrchr(model->states.items[i].name, '#');
     any = mark && strcmp(mark, "#average") == 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/graph.h"
 #include "shoal/checkpoint.h"
 #include "train/train_impl.h"
 
@@ -114,12 +115,22 @@ static shoal_status_t train(shoal_trainer_t *t) {
   return finish(t);
 }
 
+// The weights, and the averages of them that the model reads instead (shoal_use_averages).
+static shoal_status_t load_weights(shoal_trainer_t *t) {
+  const shoal_load_options_t averages = {.training = true, .only = "*#average"};
+  bool any = false;
+  for (int64_t i = 0; i < t->model->states.count && !any; ++i)
+    any = shoal_pattern_match(averages.only, t->model->states.items[i].name);
+  SHOAL_RETURN_IF_ERROR(shoal_load_with(t->session, t->past.path, NULL));
+  return any ? shoal_load_with(t->session, t->past.path, &averages) : NULL;
+}
+
 static shoal_status_t evaluate(shoal_trainer_t *t) {
   SHOAL_RETURN_IF_ERROR(shoal_world_agree(t->world, shoal_train_model(t, false)));
   SHOAL_RETURN_IF_ERROR(make_session(t));
   SHOAL_RETURN_IF_ERROR(shoal_train_tell(t, SHOAL_TRAIN_READY, NULL));
   if (t->options->parallelize.dry_run) return NULL;
-  if (t->past.path) SHOAL_RETURN_IF_ERROR(shoal_load(t->session, t->past.path));
+  if (t->past.path) SHOAL_RETURN_IF_ERROR(load_weights(t));
   SHOAL_RETURN_IF_ERROR(shoal_train_evaluate(t));
   t->report.memory = shoal_session_memory(t->session);
   return shoal_train_tell(t, SHOAL_TRAIN_END, NULL);

@@ -343,6 +343,7 @@ void shoal_zoo_build_tokens(const shoal_zoo_t *zoo, shoal_graph_t *graph, const 
                                .phase = (shoal_zoo_phase_t)at,
                                .rows = rows ? rows : zoo->batch,
                                .tokens = tokens};
+  if (at == SHOAL_ZOO_EVAL && zoo->recipe.training.average != 0) shoal_use_averages(graph);
   zoo->family->build(graph, &job);
 }
 

@@ -159,9 +159,19 @@ static void averages_are_read(void **state) {
   assert_ok(shoal_interpreter_output(t.in, "loss", &loss));
   assert_true(fabs(element(loss, 0) - expected) < 1e-12);
   trainer_deinit(&t);
-  shoal_model_t *model = new_model(0);
+  shoal_model_t *model = new_model(0);  // one that trains without averages
+  shoal_minimize_sgd(shoal_model_graph(model, "train"), build(shoal_model_graph(model, "train")),
+                     NULL);
   shoal_use_averages(shoal_model_graph(model, "eval"));
   assert_error(INVALID_ARGUMENT, "keeps no averages", shoal_model_status(model));
+  shoal_model_free(model);
+  model = new_model(0);  // one that does not train reads what a checkpoint has
+  eval = shoal_model_graph(model, "eval");
+  shoal_use_averages(eval);
+  build(eval);
+  assert_ok(shoal_model_verify(model));
+  assert_true(shoal_model_find_state(model, "w#average") >= 0);
+  assert_int_equal(shoal_model_parameters(model), 3 * N);
   shoal_model_free(model);
 }
 
