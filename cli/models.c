@@ -60,7 +60,7 @@ static void print_object(const char *name, const shoal_zoo_family_t *family, con
 static shoal_status_t measure(const char *name, const cli_model_options_t *options,
                               shoal_zoo_t **out_zoo, shoal_zoo_size_t *out_size) {
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, out_zoo));
-  shoal_status_t status = shoal_zoo_measure(*out_zoo, out_size);
+  shoal_status_t status = shoal_zoo_measure(*out_zoo, options->mixed, out_size);
   if (status) {
     shoal_zoo_free(*out_zoo);
     *out_zoo = NULL;

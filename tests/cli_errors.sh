@@ -36,7 +36,7 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-commands="train eval generate convert run tokenize plot plan simulate explain ops rules schedule check layout perf slurm-watch info"
+commands="train eval generate convert run tokenize plot plan simulate explain models ops rules schedule check layout perf slurm-watch info"
 for command in $commands; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
@@ -70,6 +70,8 @@ bad INVALID_ARGUMENT "mlp has no setting 'width'" "it has batch" train mlp --wid
 bad INVALID_ARGUMENT "gpt2 has no setting 'contxt'" "did you mean 'context'?" train gpt --set contxt=3
 printf 'width: 24\nheads: many\n' > sizes.yaml
 bad INVALID_ARGUMENT "sizes.yaml:2: heads: 'many' is not a whole number" "" train gpt --config sizes.yaml
+bad NOT_FOUND "there is no model 'llama3-8'" "did you mean 'llama3-8b'?" models llama3-8
+bad INVALID_ARGUMENT "one model at a time" "" models mlp cnn
 bad NOT_FOUND "nothing.yaml" "" train gpt --config nothing.yaml
 bad INVALID_ARGUMENT "--lr: '-1' is not above zero" "" train mlp --lr -1
 bad INVALID_ARGUMENT "--lr: 'nan' is not above zero" "" train mlp --lr nan

@@ -91,7 +91,8 @@ typedef struct shoal_zoo_size {
   int64_t parameter_bytes;
   int64_t other_bytes;  // what the optimizer keeps, running statistics and counters
 } shoal_zoo_size_t;
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_zoo_measure(const shoal_zoo_t *zoo,
+// `mixed`: with parameters in f32 where it computes in bf16 or f16 (shoal_model_options_t).
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_zoo_measure(const shoal_zoo_t *zoo, bool mixed,
                                                           shoal_zoo_size_t *out_size);
 
 // ---- other people's names -----------------------------------------------------------------------

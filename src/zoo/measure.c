@@ -29,12 +29,12 @@ static shoal_status_t measure(const shoal_zoo_t *zoo, shoal_model_t *model, shoa
   return NULL;
 }
 
-shoal_status_t shoal_zoo_measure(const shoal_zoo_t *zoo, shoal_zoo_size_t *out_size) {
+shoal_status_t shoal_zoo_measure(const shoal_zoo_t *zoo, bool mixed, shoal_zoo_size_t *out_size) {
   shoal_model_t *model;
   shoal_arena_t scratch;
   *out_size = (shoal_zoo_size_t){0};
-  SHOAL_RETURN_IF_ERROR(
-      shoal_model_create(&(shoal_model_options_t){.allocator = zoo->arena.allocator}, &model));
+  const shoal_model_options_t options = {.allocator = zoo->arena.allocator, .mixed = mixed};
+  SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &model));
   shoal_arena_init(zoo->arena.allocator, &scratch);
   shoal_status_t status = measure(zoo, model, &scratch, out_size);
   shoal_arena_deinit(&scratch);

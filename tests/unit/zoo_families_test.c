@@ -185,7 +185,10 @@ static void measures(void **state) {
   for (int i = 0; i < 3; ++i) {
     shoal_zoo_t *zoo = make(cases[i].name, "batch=2 dtype=bf16");
     shoal_zoo_size_t size;
-    assert_ok(shoal_zoo_measure(zoo, &size));
+    assert_ok(shoal_zoo_measure(zoo, true, &size));
+    assert_int_equal(size.parameter_bytes, 4 * size.parameters);
+    assert_true(size.other_bytes >= 8 * size.parameters);
+    assert_ok(shoal_zoo_measure(zoo, false, &size));
     const double share =
         (size.forward_flops + size.backward_flops) / (6 * cases[i].active * cases[i].tokens);
     if (!(share > 0.97 && share < 1.2)) fail_msg("%s: %g of 6 N D", cases[i].name, share);
