@@ -29,10 +29,16 @@ static bool has_column(const shoal_dataset_options_t *options, const char *name)
   return false;
 }
 
+// Does it learn which token follows, as any text says?
+static bool learns_from_text(const shoal_dataset_options_t *options) {
+  return options->input_count == 2 && has_column(options, "ids") && has_column(options, "labels") &&
+         shoal_shape_equal(&options->inputs[0].shape, &options->inputs[1].shape);
+}
+
 static shoal_status_t open_data(const cli_data_options_t *o, const shoal_dataset_options_t *options,
                                 shoal_dataset_t **out_data, shoal_dataset_t **out_held_out) {
   const char *path = o->data;
-  if (!path && has_column(options, "ids") && has_column(options, "labels"))
+  if (!path && learns_from_text(options))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--data FILE; any text will do",
                             "this model learns from a text, and none was given");
   if (!path) path = takes_classes(options) ? "classes" : "random";
