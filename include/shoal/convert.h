@@ -36,13 +36,14 @@ typedef struct shoal_convert_options {
   shoal_allocator_t allocator;     // zero: the system's
 } shoal_convert_options_t;
 
-// Converts the checkpoint in folder `in` (or a .safetensors file) to folder `out`. The model is
-// named by options, else by config.json beside Hugging Face's weights or by the notes of a
-// checkpoint that was converted before. config.json and files of a tokenizer are copied along;
-// where there is none, a config.json is written for Hugging Face. A tensor that is missing, that
-// the model has no place for or that has another shape is INVALID_ARGUMENT and named, as is a
-// config.json that asks for what the model of the zoo does not do; nothing is written then. NULL
-// options are defaults.
+// Converts the checkpoint in folder `in` (or a .safetensors file, or the newest "step-N" of a
+// folder) to folder `out`. A folder that holds what training goes on from, or the input, is not
+// written over: INVALID_ARGUMENT. The model is named by options, else by config.json beside Hugging
+// Face's weights or by the notes of a checkpoint that was converted before. config.json and files
+// of a tokenizer are copied along; where there is none, a config.json is written for Hugging Face.
+// A tensor that is missing, that the model has no place for, that has another shape, or that has
+// two names and differs is INVALID_ARGUMENT and named, as is a config.json that asks for what the
+// model of the zoo does not do; nothing is written then. NULL options are defaults.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_convert(const char *in, const char *out,
                                                       const shoal_convert_options_t *options);
 

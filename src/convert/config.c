@@ -19,15 +19,20 @@ static const fixed_t FIXED[] = {
     {"gpt2", "scale_attn_weights", "true"},
     {"gpt2", "scale_attn_by_inverse_layer_idx", "false"},
     {"gpt2", "add_cross_attention", "false"},
+    {"gpt2", "layer_norm_epsilon", "1e-05"},
     {"llama", "hidden_act", "silu|swish"},
+    {"llama", "partial_rotary_factor", "null|1"},
     {"llama", "attention_bias", "false"},
     {"llama", "mlp_bias", "false"},
     {"mistral", "hidden_act", "silu|swish"},
+    {"mistral", "partial_rotary_factor", "null|1"},
     {"mistral", "sliding_window", "null"},
     {"mixtral", "hidden_act", "silu|swish"},
+    {"mixtral", "partial_rotary_factor", "null|1"},
     {"mixtral", "sliding_window", "null"},
     {"bert", "hidden_act", "gelu"},
     {"bert", "position_embedding_type", "absolute"},
+    {"bert", "is_decoder", "null|false"},
     {"t5", "is_encoder_decoder", "true"},
     {"t5", "decoder_start_token_id", "0"},
     {"t5", "pad_token_id", "0"},
@@ -81,10 +86,16 @@ static shoal_status_t value_text(const shoal_json_t *json, shoal_arena_t *arena,
   return shoal_text_finish(&text, arena, out_text);
 }
 
+// As texts, or as numbers: 1 is 1.0.
 static bool is_one_of(const char *values, const char *value) {
+  char *end, *value_end;
+  const double number = shoal_parse_double(value, &value_end);
+  const bool is_number = value_end != value && !*value_end;
   for (const char *at = values; *at;) {
     const size_t length = strcspn(at, "|");
     if (strlen(value) == length && strncmp(at, value, length) == 0) return true;
+    const double other = shoal_parse_double(at, &end);
+    if (is_number && end == at + length && other == number) return true;
     at += length + (at[length] != 0);
   }
   return false;
@@ -102,22 +113,47 @@ static shoal_status_t check_fixed(const shoal_json_t *config, const char *type,
     return SHOAL_ERROR(UNSUPPORTED, "%s is %s; %s of the zoo computes with %s", value->path, text,
                        type, FIXED[i].values);
   }
-  // Positions that are stretched are no numbers of the zoo's.
-  const shoal_json_t *scaling = shoal_json_find(config, "rope_scaling");
-  if (!scaling) scaling = shoal_json_find(config, "rope_parameters");
-  const shoal_json_t *kind =
-      scaling && scaling->kind == SHOAL_JSON_OBJECT ? shoal_json_find(scaling, "rope_type") : NULL;
-  if (kind && kind->kind == SHOAL_JSON_STRING && strcmp(kind->string, "default") != 0) {
-    return SHOAL_ERROR(UNSUPPORTED, "%s is %s; the zoo has plain rotary positions", kind->path,
-                       kind->string);
+  return NULL;
+}
+
+static const char *const ROPES[] = {"rope_parameters", "rope_scaling"};  // since 5, and before
+
+// Positions that are stretched, or turn a part only, are not the zoo's: an object about them may
+// say that they are plain, and the base.
+static shoal_status_t check_rope(const shoal_json_t *config, const char *name,
+                                 shoal_arena_t *arena) {
+  const shoal_json_t *rope = shoal_json_find(config, name);
+  if (!rope || rope->kind == SHOAL_JSON_NULL) return NULL;
+  if (rope->kind != SHOAL_JSON_OBJECT)
+    return SHOAL_ERROR(UNSUPPORTED, "%s is no object of plain rotary positions", rope->path);
+  for (int64_t i = 0; i < rope->count; ++i) {
+    const shoal_json_t *value = &rope->children[i], *base = shoal_json_find(config, "rope_theta");
+    const char *text, *other = NULL;
+    if (value->kind == SHOAL_JSON_NULL) continue;
+    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &text));
+    if (base && base->kind != SHOAL_JSON_NULL)
+      SHOAL_RETURN_IF_ERROR(value_text(base, arena, &other));
+    if (strcmp(value->key, "rope_theta") == 0) {
+      if (!other || is_one_of(other, text)) continue;
+      return SHOAL_ERROR(INVALID_ARGUMENT, "%s is %s, and %s is %s", value->path, text, base->path,
+                         other);
+    }
+    const bool is_kind = strcmp(value->key, "rope_type") == 0 || strcmp(value->key, "type") == 0;
+    const bool is_part = strcmp(value->key, "partial_rotary_factor") == 0;
+    if (is_one_of(is_kind ? "default" : is_part ? "1" : "", text)) continue;
+    return SHOAL_ERROR(UNSUPPORTED, "%s is %s; the zoo has plain rotary positions", value->path,
+                       text);
   }
   return NULL;
 }
 
 static const shoal_json_t *find_key(const shoal_json_t *config, const char *key) {
   const shoal_json_t *value = shoal_json_find(config, key);
-  const shoal_json_t *rope = shoal_json_find(config, "rope_parameters");  // since transformers 5
-  if (!value && rope && rope->kind == SHOAL_JSON_OBJECT) value = shoal_json_find(rope, key);
+  for (int i = 0; i < 2 && strcmp(key, "rope_theta") == 0; ++i) {
+    const shoal_json_t *rope = shoal_json_find(config, ROPES[i]);
+    if ((!value || value->kind == SHOAL_JSON_NULL) && rope && rope->kind == SHOAL_JSON_OBJECT)
+      value = shoal_json_find(rope, key);
+  }
   return value;
 }
 
@@ -183,6 +219,7 @@ static shoal_status_t read_config(const char *path, shoal_arena_t *arena, const 
                             "%s: no model of the zoo is a '%s'", path, type);
   }
   SHOAL_RETURN_IF_ERROR(check_fixed(config, type, arena));
+  for (int i = 0; i < 2; ++i) SHOAL_RETURN_IF_ERROR(check_rope(config, ROPES[i], arena));
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   shoal_status_t status = add_settings(config, family, arena, &text);

@@ -57,11 +57,11 @@ static shoal_status_t direction(converter_t *c) {
     ours |= strchr(c->shards.tensors[i].tensor->name, '/') != NULL;
   }
   c->to_shoal = to ? strcmp(to, "shoal") == 0 : !ours;
-  if (c->to_shoal == ours) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "%s has Shoal's names%s", c->shards.path,
-                       ours ? " already" : " not: it cannot be converted from them");
-  }
-  return NULL;
+  if (c->to_shoal != ours) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT,
+                     ours ? "%s has Shoal's names already"
+                          : "%s does not have Shoal's names: it cannot be converted from them",
+                     c->shards.path);
 }
 
 static shoal_status_t choose_model(converter_t *c) {
@@ -184,6 +184,18 @@ static const shoal_shard_tensor_t *find_source(const converter_t *c,
   return found;
 }
 
+// A second name of a weight: a file that has both must have the same under both.
+static shoal_status_t use_again(converter_t *c, const shoal_zoo_name_t *entry) {
+  const shoal_shard_tensor_t *again = find_theirs(c, entry->theirs), *first = NULL;
+  for (int64_t i = 0; i < c->entry_count && again && !first; ++i) {
+    const shoal_zoo_name_t *other = &c->entries[i];
+    if (!other->tied && strcmp(other->ours, entry->ours) == 0)
+      first = find_theirs(c, other->theirs);
+  }
+  use(c, again);
+  return again && first ? shoal_convert_check_same(first, again) : NULL;
+}
+
 // A state of ours, from all entries that have it.
 static shoal_status_t plan_state(converter_t *c, int64_t s) {
   const shoal_state_info_t *state = &c->model->states.items[s];
@@ -194,7 +206,7 @@ static shoal_status_t plan_state(converter_t *c, int64_t s) {
     const shoal_zoo_name_t *entry = &c->entries[i];
     if (strcmp(entry->ours, state->name) != 0) continue;
     if (entry->tied) {
-      use(c, find_theirs(c, entry->theirs));
+      SHOAL_RETURN_IF_ERROR(use_again(c, entry));
       continue;
     }
     const shoal_shard_tensor_t *found = find_source(c, entry);
@@ -343,7 +355,7 @@ static shoal_status_t copy_files(converter_t *c) {
     const char *to = shoal_arena_printf(&c->arena, "%s/%s", c->out, names[i]), *data;
     int64_t size;
     if (!from || !to) return SHOAL_OOM();
-    if (stat(from, &info) != 0) continue;
+    if (stat(from, &info) != 0 || !S_ISREG(info.st_mode)) continue;
     SHOAL_RETURN_IF_ERROR(shoal_file_read(from, &c->arena, &data, &size));
     SHOAL_RETURN_IF_ERROR(shoal_file_write(to, data, size));
     has_config |= i == 0;
@@ -365,6 +377,8 @@ static shoal_status_t convert(converter_t *c) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "one of f64, f32, bf16, f16, f8_e4m3, f8_e5m2",
                             "weights cannot be '%s'", c->options->dtype);
   }
+  SHOAL_RETURN_IF_ERROR(shoal_convert_latest(c->in, &c->arena, &c->in));
+  SHOAL_RETURN_IF_ERROR(shoal_convert_check_output(c->in, c->out, &c->arena));
   SHOAL_RETURN_IF_ERROR(shoal_shards_open(c->in, &c->arena, &c->shards));
   SHOAL_RETURN_IF_ERROR(direction(c));
   SHOAL_RETURN_IF_ERROR(choose_model(c));

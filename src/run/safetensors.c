@@ -165,7 +165,8 @@ static shoal_status_t read_header(const char *path, shoal_arena_t *arena,
                                   shoal_safetensors_t *file) {
   struct stat info;
   if (fstat(file->file, &info) != 0) return system_error(path, errno);
-  if (!S_ISREG(info.st_mode)) return system_error(path, S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+  if (S_ISDIR(info.st_mode)) return system_error(path, EISDIR);
+  if (!S_ISREG(info.st_mode)) return BAD(path, "this is no regular file");
   const int64_t size = (int64_t)info.st_size;
   unsigned char length_bytes[LENGTH_BYTES];
   if (size < LENGTH_BYTES)
@@ -206,7 +207,7 @@ shoal_status_t shoal_safetensors_open(const char *path, shoal_arena_t *arena,
                                       shoal_safetensors_t *out_file) {
   *out_file = (shoal_safetensors_t){.path = path, .file = -1};
   shoal_safetensors_t file = *out_file;
-  file.file = open(path, O_RDONLY | O_CLOEXEC);
+  file.file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
   if (file.file < 0) return system_error(path, errno);
   shoal_status_t status = read_header(path, arena, &file);
   if (status) {

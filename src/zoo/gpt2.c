@@ -99,9 +99,13 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   shoal_zoo_text_end(g, job, &text, logits, shoal_none());
 }
 
-static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"}, {"positions", "n_positions"},
-                                       {"width", "n_embd"},          {"heads", "n_head"},
-                                       {"layers", "n_layer"},        {"hidden", "n_inner"}};
+static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"},
+                                       {"positions", "n_positions"},
+                                       {"width", "n_embd"},
+                                       {"heads", "n_head"},
+                                       {"layers", "n_layer"},
+                                       {"hidden", "n_inner"},
+                                       {"tied", "tie_word_embeddings"}};
 
 // Hugging Face's GPT2LMHeadModel; its Conv1D keeps weights as we do, [in, out].
 static void names(const void *settings, shoal_zoo_map_t *map) {

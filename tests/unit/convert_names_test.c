@@ -2,6 +2,7 @@
 // the zoo, config.json, and inputs that do not fit.
 // links: convert launch
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arena.h"
@@ -295,6 +296,95 @@ static void test_config(void **state) {
   shoal_status_free(status);
 }
 
+static void expect_refused(const char *config, const char *words) {
+  const char *model, *settings;
+  write_text("hf/config.json", config);
+  shoal_status_t status = shoal_convert_config(in_folder("hf"), &arena, &model, &settings);
+  if (!status) fail_msg("taken: %s", config);
+  assert_non_null(strstr(shoal_status_message(status), words));
+  shoal_status_free(status);
+}
+
+// What the zoo does not compute is named, wherever a version of the library wrote it.
+static void test_refused_configs(void **state) {
+  (void)state;
+  const char *model, *settings;
+  expect_refused("{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.5}",
+                 "layer_norm_epsilon is 0.5");
+  expect_refused("{\"model_type\": \"bert\", \"is_decoder\": true}", "is_decoder is true");
+#define LLAMA(rest) "{\"model_type\": \"llama\", " rest "}"
+  expect_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}"),
+                 "rope_scaling.type is linear");
+  expect_refused(LLAMA("\"rope_scaling\": {\"factor\": 4}"), "rope_scaling.factor is 4");
+  expect_refused(LLAMA("\"rope_scaling\": \"yarn\""), "rope_scaling is no object");
+  expect_refused(LLAMA("\"rope_scaling\": null, \"rope_parameters\": {\"rope_type\": \"yarn\"}"),
+                 "rope_parameters.rope_type is yarn");
+  expect_refused(LLAMA("\"partial_rotary_factor\": 0.5"), "partial_rotary_factor is 0.5");
+  expect_refused(LLAMA("\"rope_parameters\": {\"partial_rotary_factor\": 0.5}"),
+                 "partial_rotary_factor is 0.5");
+  expect_refused(LLAMA("\"rope_theta\": 10000, \"rope_parameters\": {\"rope_theta\": 5e5}"),
+                 "rope_theta is 500000");
+  write_text("hf/config.json",
+             LLAMA("\"rope_theta\": 20000.0, \"partial_rotary_factor\": 1.0, \"rope_parameters\": "
+                   "{\"rope_theta\": 20000, \"type\": \"default\", \"factor\": null}"));
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_non_null(strstr(settings, "rotary_base=20000"));
+  write_text("hf/config.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.00001}");
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+}
+
+// A head of its own goes along; a second name must be of the same weight.
+static void test_untied(void **state) {
+  (void)state;
+  const shoal_convert_options_t gpt = {.model = "gpt"};
+  const char *data, *model, *settings;
+  int64_t size;
+  write_checkpoint("gpt", in_folder("untied"), SHOAL_F32);
+  assert_ok(shoal_convert(in_folder("untied"), in_folder("untied-hf"), &gpt));
+  assert_ok(shoal_file_read(in_folder("untied-hf/config.json"), &arena, &data, &size));
+  assert_non_null(strstr(data, "\"tie_word_embeddings\": false"));
+  assert_ok(shoal_convert_config(in_folder("untied-hf"), &arena, &model, &settings));
+  assert_non_null(strstr(settings, "tied=false"));
+  assert_ok(shoal_convert(in_folder("untied-hf"), in_folder("untied-back"), NULL));
+  expect_same_tensors(in_folder("untied"), in_folder("untied-back"));
+  const shoal_convert_options_t tied = {.settings = "tied=true"};
+  assert_error(INVALID_ARGUMENT, "'lm_head.weight' is not the same as 'transformer.wte.weight'",
+               shoal_convert(in_folder("untied-hf"), in_folder("untied-no"), &tied));
+}
+
+// The input and checkpoints of training are not written over.
+static void test_kept(void **state) {
+  (void)state;
+  const shoal_convert_options_t gpt2 = {.model = "gpt2"};
+  write_checkpoint("gpt2", in_folder("run/step-2"), SHOAL_F32);
+  write_checkpoint("gpt2", in_folder("run/step-10"), SHOAL_F32);
+  const char *step = in_folder("run/step-10"), *file = in_folder("run/step-10/model.safetensors");
+  assert_error(INVALID_ARGUMENT, "is the folder to read", shoal_convert(step, step, &gpt2));
+  assert_error(INVALID_ARGUMENT, "is the folder to read", shoal_convert(file, step, &gpt2));
+  assert_error(INVALID_ARGUMENT, "holds checkpoints of a training run",
+               shoal_convert(step, in_folder("run"), &gpt2));
+  // A folder of them is read as its newest, and files of weights may be written again.
+  assert_ok(shoal_convert(in_folder("run"), in_folder("run-hf"), &gpt2));
+  assert_ok(shoal_convert(in_folder("run"), in_folder("run-hf"), &gpt2));
+  shoal_safetensor_t tensor = {.name = "step", .type = {.dtype = SHOAL_I64}};
+  shoal_shard_writer_t writer;
+  const int64_t number = 3;
+  assert_ok(shoal_shard_writer_begin(in_folder("best"), 1, &tensor, 0, NULL, 0, &arena, &writer));
+  assert_ok(shoal_shard_writer_add(&writer, &number));
+  assert_ok(shoal_shard_writer_finish(&writer));
+  assert_error(INVALID_ARGUMENT, "holds a checkpoint of a training run",
+               shoal_convert(step, in_folder("best"), &gpt2));
+}
+
+// A pipe in place of a file would wait for a writer that never comes.
+static void test_pipe(void **state) {
+  (void)state;
+  assert_ok(shoal_file_make_folder(in_folder("pipe")));
+  assert_int_equal(mkfifo(in_folder("pipe/model.safetensors"), 0600), 0);
+  assert_error(INVALID_ARGUMENT, "no regular file",
+               shoal_convert(in_folder("pipe/model.safetensors"), in_folder("pipe-out"), NULL));
+}
+
 static void test_misfits(void **state) {
   (void)state;
   write_checkpoint("gpt2", in_folder("fits"), SHOAL_F32);
@@ -322,7 +412,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_places),         cmocka_unit_test(test_known_names),
       cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_casts),
-      cmocka_unit_test(test_config),         cmocka_unit_test(test_misfits),
+      cmocka_unit_test(test_config),         cmocka_unit_test(test_refused_configs),
+      cmocka_unit_test(test_untied),         cmocka_unit_test(test_kept),
+      cmocka_unit_test(test_pipe),           cmocka_unit_test(test_misfits),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
