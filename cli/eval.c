@@ -1,5 +1,6 @@
 // `shoal eval MODEL`: measures the weights of a checkpoint on data that they were not trained on.
 #include <math.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "data.h"
@@ -70,28 +71,32 @@ static void print_json(const shoal_train_report_t *report, const char *path, int
   fputs("}\n", out);
 }
 
+static bool is_file(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, const shoal_zoo_t *zoo,
                                shoal_arena_t *arena, shoal_train_options_t *o) {
   const eval_command_t *command = job->command;
   const char *path = NULL;
   int64_t step = 0;
   shoal_dataset_t *rest = NULL, *held_out = NULL;
-  shoal_train_report_t report;
+  shoal_train_report_t report = {0};
   o->seed = (uint64_t)command->model.model_seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(command->load, arena, &path, &step));
+  if (!is_file(command->load))
+    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(command->load, arena, &path, &step));
   if (!path) path = command->load;
   SHOAL_RETURN_IF_ERROR(cli_data_open(zoo, &command->input, o->seed, arena, &rest, &held_out));
   o->eval_data = held_out ? held_out : rest;
   const int64_t there = shoal_dataset_count(o->eval_data);
   shoal_status_t status = shoal_evaluate(o, path, &report);
-  if (!status && shoal_world_rank(world) == 0) {
-    const int64_t whole = command->eval_samples / o->batch * o->batch;
-    const int64_t taken = !command->eval_samples || command->eval_samples >= there ? there
-                          : whole > 0                                              ? whole
-                          : o->batch < there                                       ? o->batch
-                                                                                   : there;
+  const bool measured = !status || shoal_status_code(status) == SHOAL_MISMATCH;  // also what is NaN
+  if (measured && report.metric_count > 0 && shoal_world_rank(world) == 0) {
+    const int64_t wanted = command->eval_samples;
+    const int64_t taken = wanted > 0 && wanted < there ? wanted : there;
     (command->format ? print_json : print_text)(&report, path, taken, job->out);
   }
   shoal_dataset_free(rest);

@@ -32,6 +32,24 @@ static shoal_status_t bad_group(const char *text) {
                           "--group '%s' is not PATTERN:NAME=VALUE,...", text);
 }
 
+// 0 in a group is what the optimizer has anyway, so that nobody can ask for it.
+static shoal_status_t check_of_group(const char *text, const char *name,
+                                     const group_options_t *group) {
+  for (int64_t i = 0; i < GROUP_COUNT; ++i) {
+    const shoal_option_t *row = &group_table[i];
+    if (strcmp(row->name, name) != 0 || row->kind != SHOAL_OPTION_REAL) continue;
+    const double value = *(const double *)((const char *)group + row->offset);
+    const bool zero = row->offset == offsetof(group_options_t, rate) ||
+                      row->offset == offsetof(group_options_t, decay);
+    if (value > 0 || (zero && value == 0)) return NULL;
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT,
+        zero ? "it is at least 0" : "it is more than 0; --group 'PATTERN:optimizer=sgd' has none",
+        "--group '%s': %s is %g", text, name, value);
+  }
+  return NULL;
+}
+
 static shoal_status_t set_of_group(const char *text, const char *name, const char *value,
                                    shoal_arena_t *arena, group_options_t *group) {
   const char *names[GROUP_COUNT];
@@ -47,8 +65,10 @@ static shoal_status_t set_of_group(const char *text, const char *name, const cha
         shoal_did_you_mean(name, names, GROUP_COUNT,
                            "rate, decay, momentum, beta1, beta2, eps, optimizer, frozen", &hint),
         "--group '%s': a group has no '%s'", text, name);
-  return shoal_options_set(group_table, GROUP_COUNT, name, value,
-                           cli_format(arena, "--group '%s', %s", text, name), arena, group);
+  SHOAL_RETURN_IF_ERROR(shoal_options_set(group_table, GROUP_COUNT, name, value,
+                                          cli_format(arena, "--group '%s', %s", text, name), arena,
+                                          group));
+  return check_of_group(text, name, group);
 }
 
 // 'PATTERN:rate=0.1,decay=0,frozen'; a pattern may have commas, but no ':'.

@@ -30,7 +30,7 @@ extern "C" {
 // metrics. The graph is empty and has its name: "train" and "eval" for whole batches, "train.R" and
 // "eval.R" for a short one of R rows at the end of an epoch. If a graph that evaluates held-out
 // data puts out "logits" [rows, classes] for an input "y" [rows], and no "accuracy", it gets that
-// output: the share of rows whose largest logit is the label's.
+// output: the share of rows whose largest logit is the label's, of those with a label (not -100).
 typedef void (*shoal_build_fn_t)(void *self, shoal_graph_t *graph, const char *phase, int64_t rows);
 
 // A batch to be fed: samples [cursor, cursor + rows) of the part of the data that `phase` says,
@@ -113,8 +113,8 @@ typedef struct shoal_train_options {
   shoal_train_feed_fn_t feed;
   void *feed_self;
   int64_t samples;  // of an epoch; 0: those of `data`, or one epoch without end
-  // Of an evaluation; 0: those of `eval_data`. Without any, `build` writes no graph for it.
-  // Fewer than eval_data has are rounded down to whole batches.
+  // Of an evaluation: the first so many; 0: those of `eval_data`. Without any, `build` writes no
+  // graph for it.
   int64_t eval_samples;
   // Where fewer samples than a batch are left of an epoch, the next one begins in the same batch;
   // or a graph for a short batch runs; or they are left out. Evaluation always ends in a short one.
@@ -175,8 +175,8 @@ typedef struct shoal_train_report {
 } shoal_train_report_t;
 
 // Trains; `out_report` may be NULL, and is filled as far as training got. A signal is an ABORTED
-// that says what was saved. A loss that is no number is a MISMATCH. *Collective*, blocking; an
-// error on one rank is an error on all.
+// that says what was saved. A loss that is no number, of a step or of an evaluation, is a MISMATCH,
+// and nothing is saved then. *Collective*, blocking; an error on one rank is an error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train(const shoal_train_options_t *options,
                                                     shoal_train_report_t *out_report);
 // What the inputs of a graph ask of a data set, in the arena: names, types, shapes without the rows
@@ -186,7 +186,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train_columns(const shoal_graph_t 
                                                             int32_t *out_count,
                                                             const shoal_column_t **out_columns);
 // Evaluates: makes the eval graphs only, sets their states from the checkpoint at `path` (NULL: the
-// folder's newest), whatever else it holds, and runs over all eval_samples. *Collective*, blocking.
+// folder's newest), whatever else it holds, and runs over all eval_samples. A loss that is no
+// number is a MISMATCH; the report has it. *Collective*, blocking.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_evaluate(const shoal_train_options_t *options,
                                                        const char *path,
                                                        shoal_train_report_t *out_report);

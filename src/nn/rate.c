@@ -118,16 +118,17 @@ static void check_lengths(shoal_graph_t *graph, const shoal_rate_t *rate, int32_
   if (rate->warmup < 0 || rate->steps < 0 || rate->decay < 0) {
     shoal_nn_refuse(graph, "minimize: rate '%s' has a negative number of steps", name);
   } else if (KINDS[kind].has_end && steps <= warmup) {
-    shoal_nn_refuse_hint(graph, "rate.steps are those of the whole training, warm-up included",
-                         "minimize: rate '%s' has %lld steps, %lld of them for the warm-up", name,
-                         steps, warmup);
+    shoal_nn_refuse_hint(
+        graph, "--schedule-steps (rate.steps) are those of the whole training, warm-up included",
+        "minimize: rate '%s' has %lld steps, %lld of them for the warm-up", name, steps, warmup);
   } else if (strcmp(name, "wsd") == 0 && decay > steps - warmup) {
     shoal_nn_refuse(graph,
                     "minimize: rate 'wsd' has %lld steps behind the warm-up, and decays in "
                     "%lld",
                     steps - warmup, decay);
   } else if (strcmp(name, "step") == 0 && rate->every < 1) {
-    shoal_nn_refuse_hint(graph, "rate.every says after how many steps the rate takes a step",
+    shoal_nn_refuse_hint(graph,
+                         "--decay-every (rate.every) says after how many steps the rate falls",
                          "minimize: rate 'step' falls every %lld steps", (long long)rate->every);
   } else if (strcmp(name, "one_cycle") == 0) {
     const double risen = shoal_nn_or(rate->rise, 0.3) * (double)steps;

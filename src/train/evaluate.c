@@ -1,5 +1,6 @@
 // Runs of the eval graphs. A metric is a scalar output of theirs; over several batches it is their
 // mean, weighted by the rows of each.
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -39,5 +40,12 @@ shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
   }
   if (!next) shoal_train_say_metrics(t);
   SHOAL_RETURN_IF_ERROR(shoal_train_alone(t, shoal_train_record_eval(t)));
-  return shoal_train_tell(t, SHOAL_TRAIN_EVAL, NULL);
+  SHOAL_RETURN_IF_ERROR(shoal_train_tell(t, SHOAL_TRAIN_EVAL, NULL));
+  const double loss = t->report.metrics[0].value;
+  if (isfinite(loss)) return NULL;
+  char where[48] = "";
+  if (t->step > 0) snprintf(where, sizeof where, " at step %lld", (long long)t->step);
+  return SHOAL_ERROR_HINT(
+      MISMATCH, "these weights are of no use: go on from an earlier checkpoint, with a lower --lr",
+      "the loss of the evaluation is %g%s", loss, where);
 }

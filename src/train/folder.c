@@ -25,6 +25,8 @@ static shoal_status_t write_note(shoal_trainer_t *t) {
   if (t->report.best_step > 0) {
     shoal_json_int(&w, "best_step", t->report.best_step);
     shoal_json_real(&w, "best", t->report.best);
+    const char *metric = options->best ? options->best : t->past.best;
+    if (metric) shoal_json_string(&w, "best_metric", metric);
   }
   shoal_json_begin(&w, "settings", '[', true);
   for (int64_t i = 0; options->settings && options->settings[i]; ++i) {
@@ -65,6 +67,16 @@ static void say_changes(const shoal_trainer_t *t, const shoal_json_t *settings) 
   }
 }
 
+// The best so far; of another metric it says nothing about this one, which begins anew.
+static shoal_status_t read_best(shoal_trainer_t *t, const shoal_json_t *note) {
+  const char *wanted = t->options->best;
+  if (shoal_json_find(note, "best_metric"))
+    SHOAL_RETURN_IF_ERROR(shoal_json_get_string(note, "best_metric", &t->past.best));
+  if (wanted && t->past.best && strcmp(wanted, t->past.best) != 0) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_json_get_int(note, "best_step", &t->report.best_step));
+  return shoal_json_get_real(note, "best", &t->report.best);
+}
+
 static shoal_status_t read_note(shoal_trainer_t *t, const shoal_json_t **out_settings) {
   const char *text = NULL;
   const shoal_json_t *note = NULL;
@@ -74,10 +86,7 @@ static shoal_status_t read_note(shoal_trainer_t *t, const shoal_json_t **out_set
   if (!text) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_json_parse("note 'train'", text, &t->arena, &note));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_int(note, "cursor", &t->cursor));
-  if (shoal_json_find(note, "best_step")) {
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_int(note, "best_step", &t->report.best_step));
-    SHOAL_RETURN_IF_ERROR(shoal_json_get_real(note, "best", &t->report.best));
-  }
+  if (shoal_json_find(note, "best_step")) SHOAL_RETURN_IF_ERROR(read_best(t, note));
   if (t->cursor < 0) return SHOAL_ERROR(INVALID_ARGUMENT, "note 'train': cursor is negative");
   *out_settings = shoal_json_find(note, "settings");
   return NULL;
@@ -160,6 +169,10 @@ shoal_status_t shoal_train_resume(shoal_trainer_t *t) {
     SHOAL_RETURN_IF_ERROR(load(t));
     shoal_train_say(t, false, "resumed from %s", t->past.path);
     say_changes(t, t->past.settings);
+    if (t->past.best && options->best && strcmp(t->past.best, options->best) != 0) {
+      shoal_train_say(t, false, "best %s; the checkpoint's was %s: looks for it anew",
+                      options->best, t->past.best);
+    }
   } else if (options->resume) {
     shoal_train_say(t, false, "nothing to resume in %s: from the start", options->folder);
   }

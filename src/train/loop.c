@@ -43,7 +43,9 @@ shoal_status_t shoal_train_fetch(shoal_trainer_t *t, const char *name, shoal_dty
                                  double *out_value) {
   uint64_t storage = 0;
   SHOAL_RETURN_IF_ERROR(shoal_fetch(t->session, name, &storage, shoal_dtype_size(dtype)));
-  *out_value = shoal_dtype_load(dtype, &storage, 0);
+  const double value = shoal_dtype_load(dtype, &storage, 0);
+  *out_value =
+      isnan(value) ? (double)NAN : value;  // whose sign means nothing, and would be printed
   return NULL;
 }
 

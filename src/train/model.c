@@ -11,6 +11,7 @@
 #include "train/train_impl.h"
 
 #define PREFIX "watch/"
+enum { IGNORED = -100 };  // a label that losses leave out
 
 const char *shoal_train_graph_name(shoal_trainer_t *t, const char *phase, int64_t rows) {
   if (rows == t->batch) return phase;
@@ -155,9 +156,13 @@ static void add_accuracy(shoal_graph_t *graph) {
   if (of_logits.shape.rank != 2 || of_y.shape.rank != 1 || of_y.dtype != SHOAL_I32) return;
   shoal_scope_push(graph, "/accuracy");
   const shoal_value_t guess = shoal_cast(graph, shoal_argmax(graph, logits, 1), of_y.dtype);
-  const shoal_value_t right = shoal_equal(graph, guess, y);
-  const shoal_value_t share =
-      shoal_reduce_mean(graph, shoal_cast(graph, right, SHOAL_F32), SHOAL_SHAPE(0));
+  const shoal_value_t right = shoal_cast(graph, shoal_equal(graph, guess, y), SHOAL_F32);
+  const shoal_value_t none = shoal_full(graph, of_y.shape, IGNORED, of_y.dtype);
+  const shoal_value_t counts = shoal_cast(graph, shoal_not_equal(graph, y, none), SHOAL_F32);
+  const shoal_value_t rows = shoal_reduce_sum(graph, counts, SHOAL_SHAPE(0));
+  const shoal_value_t one = shoal_full(graph, SHOAL_SCALAR, 1, SHOAL_F32);  // no label: 0
+  const shoal_value_t share = shoal_div(graph, shoal_reduce_sum(graph, right, SHOAL_SHAPE(0)),
+                                        shoal_maximum(graph, rows, one));
   shoal_scope_pop(graph);
   shoal_output(graph, "accuracy", share);
 }
@@ -230,12 +235,7 @@ static void count_samples(shoal_trainer_t *t) {
   }
   const int64_t held_out = o->eval_data ? shoal_dataset_count(o->eval_data) : 0;
   t->samples = o->data ? shoal_dataset_count(o->data) : 0;
-  if (t->eval_samples <= 0 || t->eval_samples >= held_out) {
-    t->eval_samples = held_out;
-  } else {
-    const int64_t whole = t->eval_samples / t->batch * t->batch;
-    t->eval_samples = whole > 0 ? whole : t->batch < held_out ? t->batch : held_out;
-  }
+  if (t->eval_samples <= 0 || t->eval_samples > held_out) t->eval_samples = held_out;
 }
 
 static void count_items(shoal_trainer_t *t, const char *name) {

@@ -17,6 +17,7 @@ typedef struct source {
 
 struct shoal_train_source {
   source_t train, eval;
+  shoal_dataset_t *first;  // samples of eval_data, where not all are asked for; NULL: all
 };
 
 // ---- what a model takes ---------------------------------------------------------------
@@ -101,6 +102,22 @@ static shoal_status_t open_source(shoal_trainer_t *t, const char *phase, shoal_d
   return want(t, source, phase);
 }
 
+static shoal_status_t read_first(void *self, const shoal_sample_t *sample, void *const *out) {
+  return shoal_dataset_read(self, sample, out);
+}
+
+// The first samples of the data to evaluate on: the last batch of them ends there.
+static shoal_status_t take_first(shoal_trainer_t *t) {
+  shoal_dataset_t *all = t->options->eval_data;
+  static const shoal_dataset_ops_t ops = {.read = read_first};
+  shoal_column_t columns[SHOAL_MAX_COLUMNS];
+  if (!all || t->eval_samples >= shoal_dataset_count(all)) return NULL;
+  const int32_t count = shoal_dataset_column_count(all);
+  for (int32_t i = 0; i < count; ++i) columns[i] = *shoal_dataset_column(all, i);
+  return shoal_dataset_create(shoal_dataset_name(all), t->eval_samples, columns, count, &ops, all,
+                              t->allocator, &t->source->first);
+}
+
 shoal_status_t shoal_train_source_open(shoal_trainer_t *t) {
   const shoal_train_options_t *o = t->options;
   if (o->feed || o->parallelize.dry_run) return NULL;
@@ -122,7 +139,9 @@ shoal_status_t shoal_train_source_open(shoal_trainer_t *t) {
   following.last = SHOAL_LAST_FILLED;
   following.ahead = 0;
   SHOAL_RETURN_IF_ERROR(open_source(t, "train", o->data, training, &t->source->train));
-  return open_source(t, "eval", next ? o->data : o->eval_data, next ? following : evaluation,
+  SHOAL_RETURN_IF_ERROR(take_first(t));
+  shoal_dataset_t *held_out = t->source->first ? t->source->first : o->eval_data;
+  return open_source(t, "eval", next ? o->data : held_out, next ? following : evaluation,
                      &t->source->eval);
 }
 
@@ -130,6 +149,7 @@ void shoal_train_source_close(shoal_trainer_t *t) {
   if (!t->source) return;
   shoal_loader_free(t->source->train.loader);
   shoal_loader_free(t->source->eval.loader);
+  shoal_dataset_free(t->source->first);
 }
 
 // ---- feeding --------------------------------------------------------------------------

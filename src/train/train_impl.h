@@ -42,6 +42,7 @@ typedef struct shoal_train_past {
   const char *path;  // NULL: there is none
   int64_t step;
   const struct shoal_json *settings;  // "name=value" each; NULL: none
+  const char *best;                   // the metric that its best was known by; NULL: none
 } shoal_train_past_t;
 
 typedef struct shoal_trainer {
