@@ -44,7 +44,7 @@ static shoal_status_t open_data(const cli_data_options_t *o, const shoal_dataset
   if (!path) path = takes_classes(options) ? "classes" : "random";
   shoal_dataset_t *whole;
   SHOAL_RETURN_IF_ERROR(shoal_dataset_open(path, options, &whole));
-  if (o->held_out <= 0) {
+  if (o->held_out == 0) {
     *out_data = whole;
   } else {
     shoal_status_t status = shoal_dataset_split(whole, o->held_out, out_data, out_held_out);
@@ -66,7 +66,7 @@ shoal_status_t cli_data_open(const shoal_zoo_t *zoo, const cli_data_options_t *o
                                      .random_crop = o->random_crop,
                                      .pad = o->pad,
                                      .seed = seed};
-  if (o->eval_data && o->held_out > 0)
+  if (o->eval_data && o->held_out != 0)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give one of them",
                             "--eval-data and --held-out do not go together");
   shoal_model_t *model = NULL;

@@ -113,7 +113,8 @@ bad INVALID_ARGUMENT "'i32' is no float type" "f64, f32, bf16 or f16" plan mlp -
 # ---- data and checkpoints -----------------------------------------------------------------------------
 bad INVALID_ARGUMENT "none was given" "--data FILE" train gpt
 bad NOT_FOUND "'nowhere.txt'" "" train gpt --data nowhere.txt
-bad INVALID_ARGUMENT "the folder '.' holds no data that is known" "" train gpt --data .
+mkdir nothing
+bad INVALID_ARGUMENT "the folder 'nothing' holds no data that is known" "" train gpt --data nothing
 echo "too short" >short.txt
 bad INVALID_ARGUMENT "short.txt" "" train gpt --data short.txt
 : >file
@@ -128,6 +129,12 @@ bad INVALID_ARGUMENT "there are no weights to measure" "--load DIR" eval mlp
 bad NOT_FOUND "nowhere" "" eval mlp --load nowhere
 bad INVALID_ARGUMENT "--eval-samples -1" "" eval mlp --load x --eval-samples -1
 bad INVALID_ARGUMENT "--eval-data and --held-out do not go together" "give one" train mlp --eval-data x --held-out 0.1
+bad INVALID_ARGUMENT "-1 of the 65536 samples of 'classes' cannot be held out" "a share" train mlp --held-out -1
+bad INVALID_ARGUMENT "1.5 of the 65536 samples" "a whole number" train mlp --held-out 1.5
+echo 'To be, or not to be' >text
+bad INVALID_ARGUMENT "'text' holds something else than metrics" "a new file" train mlp --steps 1 --metrics text
+bad INVALID_ARGUMENT "flip has no effect on data of kind 'bytes'" "leave it out" train gpt --data text --flip
+[ "$(cat text)" = 'To be, or not to be' ] || fail "a text became something else"
 bad INVALID_ARGUMENT "--best needs" "--save DIR" train mlp --best loss
 bad INVALID_ARGUMENT "no metric 'accurac'" "scalar outputs" train mlp --best +accurac --save no_metric --held-out 64
 bad NOT_FOUND "watch 'fc9/*'" "" train mlp --watch 'fc9/*'

@@ -63,6 +63,9 @@ refused INVALID_ARGUMENT "it has no header" tokenize text --decode -o x.txt
 head -c 1031 t.bin >cut.bin
 refused INVALID_ARGUMENT "cut short" tokenize cut.bin --decode --tokenizer large -o x.txt
 refused INVALID_ARGUMENT "id 70000 is no token of small" tokenize t.bin --decode --tokenizer small -o x.txt
+cp short kept && ln kept linked
+refused INVALID_ARGUMENT "is the file that is read" tokenize short linked -o kept
+cmp short kept || fail "tokenize replaced what it read"
 [ ! -e x.bin ] && [ ! -e x.txt ] && [ ! -e x.txt.part ] || fail "something was left behind"
 
 # ---- plot ---------------------------------------------------------------------------------------

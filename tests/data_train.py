@@ -40,12 +40,12 @@ def npy(descr, shape, data):
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + data
 
 
-def png(side, pixels):
+def png(width, height, pixels):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    rows = b"".join(b"\0" + pixels[3 * side * y:3 * side * (y + 1)] for y in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", side, side, 8, 2, 0, 0, 0)) +
+    rows = b"".join(b"\0" + pixels[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)) +
             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
@@ -65,10 +65,51 @@ def write(folder):
     for name in ("cat", "dog"):
         (folder / "pictures" / name).mkdir(parents=True)
         for i in range(10):
-            (folder / "pictures" / name / f"{i}.png").write_bytes(png(4, random.randbytes(48)))
+            (folder / "pictures" / name / f"{i}.png").write_bytes(png(4, 4, random.randbytes(48)))
     yield "pictures", ["mlp", "--in-features", 48, "--classes", 2]
     (folder / "t.bin").write_bytes(struct.pack("<500H", *(random.randrange(60) for _ in range(500))))
     yield "t.bin", ["gpt", "--layers", 1, "--width", 8, "--heads", 2, "--context", 8, "--vocabulary", 60]
+
+
+def check_held_out(folder):
+    """What is held out is marked: a model that never sees a 'b' does not learn it."""
+    model = ["gpt", "--layers", 1, "--width", 8, "--heads", 2, "--context", 8, "--vocabulary", 128, "--batch", 4]
+    (folder / "marked").mkdir()
+    (folder / "marked" / "a.md").write_text("a" * 400)
+    (folder / "marked" / "b.md").write_text("b" * 400)
+    seen = losses(folder, *model, "--data", "marked", "--held-out", 0.5, "--steps", 30, "--lr", 0.05, "--tensorboard",
+                  "events")
+    if seen["step 30"] > 0.5 or seen["eval step 30"] < 2:
+        sys.exit(f"what is held out was trained on: {seen}")
+    events = list((folder / "events").glob("events.out.tfevents.*"))
+    if len(events) != 1 or b"eval/loss" not in events[0].read_bytes():
+        sys.exit(f"--tensorboard wrote {events}")
+
+
+def check_last_batch(folder):
+    """40 samples in batches of 7: the sixth is filled up from the next epoch, or short, or left out."""
+    options = ["mlp", "--in-features", 20, "--classes", 5, "--data", "x.npy,y.npy", "--batch", 7, "--held-out", 0.2,
+               "--steps", 7]
+    filled, short, dropped = (losses(folder, *options, *last) for last in ([], ["--short-last"], ["--drop-last"]))
+    same("--drop-last, 3 ranks", dropped, losses(folder, *options, "--drop-last", "-n", 3, "--strategy", "data"))
+    if any(filled[f"step {i}"] != dropped[f"step {i}"] for i in range(1, 6)):
+        sys.exit(f"--drop-last changes full batches: {filled}\n{dropped}")
+    if len({run["step 6"] for run in (filled, short, dropped)}) != 3:
+        sys.exit(f"--drop-last has no effect: {filled}\n{short}\n{dropped}")
+
+
+def check_varied(folder):
+    """Images that are varied are others than those that are stored, the same on 1 and 3 ranks."""
+    for i in range(12):
+        (folder / "wide" / str(i % 2)).mkdir(parents=True, exist_ok=True)
+        (folder / "wide" / str(i % 2) / f"{i}.png").write_bytes(png(16, 8, random.randbytes(3 * 16 * 8)))
+    options = ["cnn", "--size", 8, "--classes", 2, "--data", "wide", "--batch", 6, "--steps", 3]
+    stored = losses(folder, *options)
+    for how in (["--random-crop"], ["--flip"], ["--pad", 2]):
+        if losses(folder, *options, *how) == stored:
+            sys.exit(f"{how} has no effect: {stored}")
+    options += ["--random-crop", "--flip", "--pad", 2]
+    same("varied images", losses(folder, *options), losses(folder, *options, "-n", 3, "--strategy", "data"))
 
 
 def main():
@@ -83,6 +124,9 @@ def main():
             same(data, one, losses(folder, *ranks, "--steps", 4))
             same(f"{data}, resumed", one, losses(folder, *options, "-n", 2, "--strategy", "data", "--save",
                                                  f"save{number}", "--resume", "--steps", 7))
+        check_held_out(folder)
+        check_last_batch(folder)
+        check_varied(folder)
         (folder / "x.npy").write_bytes((folder / "x.npy").read_bytes()[:-1])
         result = shoal(folder, "mlp", "--in-features", 20, "--classes", 5, "--data", "x.npy,y.npy")
         if result.returncode == 0 or "truncated" not in result.stdout or "step" in result.stdout:

@@ -149,7 +149,8 @@ typedef struct shoal_dataset_options {
 //              (files of these names are "./classes" and "./random")
 //
 // Tokens come in windows of `length` (labels are one further on) from an offset that changes from
-// epoch to epoch; a list "A.bin,B.bin" of files of one kind is read as one. Files stay open.
+// epoch to epoch; a list "A.bin,B.bin" of files of one kind is read as one. Of a folder these are
+// the .bin files, or the .txt files, or all files, if every one is a text. Files stay open.
 // NOT_FOUND, IO, or INVALID_ARGUMENT for files that are damaged or are not of that kind;
 // UNAVAILABLE where this build cannot read images.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_dataset_open(const char *path,

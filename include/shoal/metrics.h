@@ -26,7 +26,8 @@ typedef struct shoal_metric {
   double value;
 } shoal_metric_t;
 
-// Opens the files; with neither, writing does nothing. IO names what cannot be written.
+// Opens the files; with neither, writing does nothing. IO names what cannot be written;
+// INVALID_ARGUMENT: the file holds something else than such lines, and stays as it is.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_metrics_open(const shoal_metrics_options_t *options,
                                                            shoal_metrics_t **out_metrics);
 SHOAL_API void shoal_metrics_close(shoal_metrics_t *metrics);  // NULL is allowed

@@ -2,6 +2,7 @@
 // where several loaders and parts share a data set.
 #include "data/dataset.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -144,10 +145,11 @@ shoal_status_t shoal_dataset_split(shoal_dataset_t *dataset, double held_out,
   // Rounded down, but never to nothing: who asks for a tenth of five samples gets one.
   int64_t held = 0;
   if (held_out > 0 && held_out < 1) held = shoal_max64(1, (int64_t)(held_out * (double)all));
-  if (held_out >= 1 && held_out < (double)all) held = (int64_t)held_out;
+  if (held_out >= 1 && held_out < (double)all && held_out == floor(held_out))
+    held = (int64_t)held_out;
   if (held < 1 || held >= all)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                            "a share between 0 and 1, or a number of samples below all",
+                            "a share between 0 and 1, or a whole number of samples below all",
                             "%g of the %lld samples of '%s' cannot be held out", held_out,
                             (long long)all, dataset->name);
   if (dataset->ops.split) return dataset->ops.split(dataset->self, held, out_rest, out_held_out);

@@ -95,3 +95,32 @@ bool shoal_data_ends(const char *name, const char *end) {
   const size_t length = strlen(name), of_end = strlen(end);
   return length > of_end && strcasecmp(name + length - of_end, end) == 0;
 }
+
+// No zero byte, and none of the control characters that no text has.
+static shoal_status_t is_text(const char *path, shoal_arena_t *arena, bool *out_is) {
+  shoal_data_file_t file;
+  unsigned char head[1024];
+  int64_t got = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_data_file_open(path, arena, &file));
+  shoal_status_t status = shoal_data_file_head(&file, sizeof head, head, &got);
+  shoal_data_file_close(&file);
+  *out_is = true;
+  for (int64_t i = 0; i < got; ++i)
+    *out_is = *out_is && (head[i] >= ' ' || (head[i] && strchr("\t\n\v\f\r\033", head[i])));
+  return status;
+}
+
+shoal_status_t shoal_data_holds_texts(const char *path, const shoal_data_names_t *names,
+                                      shoal_arena_t *arena, bool *out_holds) {
+  bool all = true, any = false;
+  for (int64_t i = 0; i < names->count && all; ++i) {
+    const char *inner = shoal_arena_printf(arena, "%s/%s", path, names->items[i]);
+    struct stat info;
+    if (!inner) return SHOAL_OOM();
+    if (stat(inner, &info) == 0 && S_ISDIR(info.st_mode)) continue;
+    SHOAL_RETURN_IF_ERROR(is_text(inner, arena, &all));
+    any = true;
+  }
+  *out_holds = all && any;
+  return NULL;
+}

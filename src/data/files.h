@@ -27,4 +27,9 @@ SHOAL_MUST_USE shoal_status_t shoal_data_folder(const char *path, shoal_arena_t 
                                                 shoal_data_names_t *out_names);
 bool shoal_data_ends(const char *name, const char *end);  // ".npy", in any case
 
+// Does the folder hold plain files, and each begin like a text? Sub-folders are not looked at.
+SHOAL_MUST_USE shoal_status_t shoal_data_holds_texts(const char *path,
+                                                     const shoal_data_names_t *names,
+                                                     shoal_arena_t *arena, bool *out_holds);
+
 #endif  // SHOAL_DATA_FILES_H_

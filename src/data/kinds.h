@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "shoal/data.h"
 
-#define SHOAL_DATA_KIND(name, files)                    \
+#define SHOAL_DATA_KIND(name, files, pixels)            \
   SHOAL_MUST_USE shoal_status_t shoal_data_open_##name( \
       const char *path, const shoal_dataset_options_t *options, shoal_dataset_t **out_dataset);
 #include "data/kinds.inc"
@@ -39,7 +39,8 @@ SHOAL_MUST_USE shoal_status_t shoal_data_list(const char *path, shoal_arena_t *a
 SHOAL_MUST_USE shoal_status_t shoal_data_files(const char *path, const char *ending,
                                                shoal_arena_t *arena, shoal_data_list_t *out_list);
 // Text and tokens: of a folder that says in its files' names what is to train on ("train.bin",
-// "val.bin"), those files, or (`test`) the ones to test on. Other folders are kept whole.
+// "val.bin"), those files, or (`test`) the ones to test on. Other folders are kept whole. A folder
+// without .txt files is one of texts under any names (.md, .c), all of which are taken.
 SHOAL_MUST_USE shoal_status_t shoal_data_text_files(const char *path, const char *ending, bool test,
                                                     shoal_arena_t *arena,
                                                     shoal_data_list_t *out_list);

@@ -63,11 +63,24 @@ static shoal_status_t drop_unfinished(shoal_metrics_t *m) {
   return ftruncate(m->jsonl, size) == 0 ? NULL : failed(m->jsonl_path, errno);
 }
 
+// A file that holds something else is somebody's work, or the very data: it is not written over.
+static shoal_status_t check_holds_metrics(const shoal_metrics_t *m) {
+  static const char begin[] = "{\"step\":";
+  char head[sizeof begin - 1];
+  const ssize_t got = pread(m->jsonl, head, sizeof head, 0);
+  if (got <= 0 || memcmp(head, begin, (size_t)got) == 0) return NULL;  // empty, or no plain file
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a new file, or remove this one first",
+                          "'%s' holds something else than metrics: it is left as it is",
+                          m->jsonl_path);
+}
+
 static shoal_status_t open_jsonl(shoal_metrics_t *m, bool append) {
-  m->jsonl =
-      open(m->jsonl_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+  m->jsonl = open(m->jsonl_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (m->jsonl < 0) return failed(m->jsonl_path, errno);
-  return append ? drop_unfinished(m) : NULL;
+  SHOAL_RETURN_IF_ERROR(check_holds_metrics(m));
+  if (append) return drop_unfinished(m);
+  // Terminals and pipes have no length.
+  return ftruncate(m->jsonl, 0) == 0 || errno == EINVAL ? NULL : failed(m->jsonl_path, errno);
 }
 
 static shoal_status_t open_events(shoal_metrics_t *m, const char *folder) {

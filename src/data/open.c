@@ -10,13 +10,13 @@
 
 typedef struct kind {
   const char *name;
-  bool has_files;
+  bool has_files, has_pixels;
   shoal_status_t (*open)(const char *path, const shoal_dataset_options_t *options,
                          shoal_dataset_t **out_dataset);
 } kind_t;
 
 static const kind_t kinds[] = {
-#define SHOAL_DATA_KIND(name, files) {#name, files, shoal_data_open_##name},
+#define SHOAL_DATA_KIND(name, files, pixels) {#name, files, pixels, shoal_data_open_##name},
 #include "data/kinds.inc"
 #undef SHOAL_DATA_KIND
 };
@@ -90,16 +90,25 @@ shoal_status_t shoal_data_files(const char *path, const char *ending, shoal_aren
     const int length = (int)(strlen(name) - strlen(ending));
     const shoal_data_entry_t entry = {shoal_arena_printf(arena, "%.*s", length, name),
                                       shoal_arena_printf(arena, "%s/%s", path, name)};
-    if (!entry.name || !entry.path || !SHOAL_PUSH(arena, out_list, entry)) return SHOAL_OOM();
+    if (!entry.name || !entry.path) return SHOAL_OOM();
+    if (stat(entry.path, &info) == 0 && S_ISDIR(info.st_mode)) continue;
+    if (!SHOAL_PUSH(arena, out_list, entry)) return SHOAL_OOM();
   }
   if (out_list->count > 0) return NULL;
   return SHOAL_ERROR_HINT(NOT_FOUND, "name the files, or give the folder that they are in",
-                          "the folder '%s' has no %s files", path, ending);
+                          "the folder '%s' has no %s%sfiles", path, ending, ending[0] ? " " : "");
 }
 
 shoal_status_t shoal_data_text_files(const char *path, const char *ending, bool test,
                                      shoal_arena_t *arena, shoal_data_list_t *out_list) {
-  SHOAL_RETURN_IF_ERROR(shoal_data_files(path, ending, arena, out_list));
+  shoal_status_t status = shoal_data_files(path, ending, arena, out_list);
+  if (status && shoal_status_code(status) == SHOAL_NOT_FOUND && strcmp(ending, ".txt") == 0) {
+    // Texts under other names, which say nothing of training: "training.md" is one of many.
+    shoal_status_free(status);
+    status = shoal_data_files(path, "", arena, out_list);
+    if (!status && !test) return NULL;
+  }
+  SHOAL_RETURN_IF_ERROR(status);
   bool named = false;
   for (int64_t i = 0; i < out_list->count; ++i) {
     const char *name = out_list->items[i].name;
@@ -144,5 +153,13 @@ shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_
   }
   if (!kind || (kind->has_files && (!path || !path[0])))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a file or a folder", "no data was given");
+  const bool varies = options->flip || options->random_crop || options->pad != 0;
+  if (varies && !kind->has_pixels)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave it out, or give a folder of images",
+                            "%s has no effect on data of kind '%s', which is no images",
+                            options->flip          ? "flip"
+                            : options->random_crop ? "random_crop"
+                                                   : "pad",
+                            kind->name);
   return kind->open(path, options, out_dataset);
 }

@@ -52,11 +52,16 @@ static shoal_status_t recognise_folder(const char *path, const shoal_dataset_opt
   bool images;
   SHOAL_RETURN_IF_ERROR(has_class(path, &names, arena, &images));
   if (images) *out_kind = "images";
+  if (!*out_kind) {
+    SHOAL_RETURN_IF_ERROR(shoal_data_holds_texts(path, &names, arena, &text));
+    if (text) *out_kind = options->tokenizer ? "text" : "bytes";
+  }
   if (*out_kind) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          "known are folders of .npy, .bin or .txt files, of MNIST, of CIFAR's "
-                          "binary version, and of one folder of images per class",
-                          "the folder '%s' holds no data that is known", path);
+  return SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      "known are folders of .npy, .bin or .txt files, of texts alone, of MNIST, of CIFAR's "
+      "binary version, and of one folder of images per class",
+      "the folder '%s' holds no data that is known", path);
 }
 
 // Records of that size whose label, `place` bytes in, is below `classes` wherever one looks.

@@ -386,6 +386,33 @@ static void test_recognised(void **state) {
   shoal_dataset_t *dataset = open_data(sub, (shoal_dataset_options_t){.length = 11});
   assert_int_equal(shoal_dataset_count(dataset), 1);
   shoal_dataset_free(dataset);
+  // Texts under any names, in a folder of nothing else; .txt files are those that are meant.
+  snprintf(sub, sizeof sub, "%s", in_folder("docs"));
+  assert_int_equal(mkdir(sub, 0700), 0);
+  assert_int_equal(mkdir(in_folder("docs/pictures"), 0700), 0);
+  write_file("docs/guide.md", "hello\tworld", 11);
+  write_file("docs/training.md", "\xc3\xbc\n", 3);
+  dataset = open_data(sub, (shoal_dataset_options_t){.length = 13});
+  assert_int_equal(shoal_dataset_count(dataset), 1);
+  shoal_dataset_free(dataset);
+  assert_error(NOT_FOUND, "'val' or 'test' in their names",
+               shoal_dataset_open(sub, &(shoal_dataset_options_t){.test = true}, &dataset));
+  write_file("docs/picture", "a\0b", 3);
+  assert_refused(sub, none, "no data that is known");
+  write_file("docs/z.txt", "abc", 3);
+  dataset = open_data(sub, (shoal_dataset_options_t){.length = 2});
+  assert_int_equal(shoal_dataset_count(dataset), 1);
+  shoal_dataset_free(dataset);
+}
+
+// What would have no effect is refused.
+static void test_variation(void **state) {
+  (void)state;
+  const char *text = write_file("v.txt", "hello world", 11);
+  assert_refused(text, (shoal_dataset_options_t){.length = 2, .flip = true}, "flip has no effect");
+  assert_refused(text, (shoal_dataset_options_t){.length = 2, .pad = 1}, "pad has no effect");
+  assert_refused("random", (shoal_dataset_options_t){.random_crop = true},
+                 "random_crop has no effect on data of kind 'random'");
 }
 
 static void test_allocations(void **state) {
@@ -418,7 +445,7 @@ int main(void) {
       cmocka_unit_test(test_tokens),      cmocka_unit_test(test_token_errors),
       cmocka_unit_test(test_token_parts), cmocka_unit_test(test_mnist),
       cmocka_unit_test(test_cifar),       cmocka_unit_test(test_recognised),
-      cmocka_unit_test(test_allocations),
+      cmocka_unit_test(test_variation),   cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -112,6 +112,27 @@ static void test_resumed(void **state) {
   assert_int_equal(curves.items[0].count, 2);
 }
 
+// A file that holds something else stays as it is, in a new run and in one that is resumed.
+static void test_other_file(void **state) {
+  (void)state;
+  static const char *const others[] = {"To be, or not", "{\"a\": 1}\n", "{"};
+  for (int i = 0; i < 3; ++i)
+    for (int append = 0; append < 2; ++append) {
+      shoal_metrics_t *metrics = NULL;
+      int64_t size;
+      write_text("other", others[i]);
+      const shoal_metrics_options_t options = {.jsonl = in_folder("other"), .append = append};
+      if (i == 2) {
+        assert_ok(shoal_metrics_open(&options, &metrics));  // begun, and killed at once
+        shoal_metrics_close(metrics);
+      } else {
+        assert_error(INVALID_ARGUMENT, "something else than metrics",
+                     shoal_metrics_open(&options, &metrics));
+        assert_string_equal(content("other", &size), others[i]);
+      }
+    }
+}
+
 static void test_bad_lines(void **state) {
   (void)state;
   shoal_curves_t curves;
@@ -334,10 +355,10 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lines),     cmocka_unit_test(test_resumed),
-      cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_events),
-      cmocka_unit_test(test_axes),      cmocka_unit_test(test_drawing),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_lines),      cmocka_unit_test(test_resumed),
+      cmocka_unit_test(test_other_file), cmocka_unit_test(test_bad_lines),
+      cmocka_unit_test(test_events),     cmocka_unit_test(test_axes),
+      cmocka_unit_test(test_drawing),    cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, setup_folder, teardown_folder);
 }
