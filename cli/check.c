@@ -112,6 +112,14 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
               "optimizer eps %g (at 1e-8 a gradient that is zero but for rounding becomes noise)\n",
               model_options.eps);
   }
+  if (strcmp(dtype, "f16") == 0 && model_options.recipe.loss_scale == 0) {
+    // A rank's part of a gradient may be beyond f16 where the sum of all parts is not. At the usual
+    // 65536 that happens; one device then goes on where ranks rightly leave out a step.
+    model_options.recipe.loss_scale = 1024;
+    if (talks)
+      fputs("loss scale 1024 (at 65536 a part of a gradient overflows where the whole does not)\n",
+            out);
+  }
   shoal_model_t *model = NULL;
   SHOAL_RETURN_IF_ERROR(cli_model_create(name, &model_options, shoal_allocator_system(), &model));
   shoal_check_report_t report;
