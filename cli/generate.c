@@ -1,6 +1,7 @@
 // `shoal generate MODEL`: continues prompts with a decoder of the zoo and writes the text as it
 // comes, on one rank or several.
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "planning.h"
@@ -22,18 +23,20 @@ typedef struct generate_command {
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(generate_command_t, STRING, load, NULL,
-                 "checkpoint with the weights: a folder, or a folder of step-N"),
+                 "checkpoint with the weights: a folder, a folder of step-N, or a file"),
     SHOAL_OPTION(generate_command_t, STRINGS, prompt, NULL, "text to continue; may be repeated",
                  .no_environment = true),
     SHOAL_OPTION(generate_command_t, STRING, prompts, NULL,
-                 "file of texts to continue, a line each"),
+                 "file of texts to continue, a line each; blank lines stay blank"),
     SHOAL_OPTION(
         generate_command_t, STRING, tokenizer, NULL,
         "folder or file of a tokenizer, or bytes; by default the checkpoint's, else bytes"),
     SHOAL_OPTION(generate_command_t, INT, max_tokens, "64", "tokens behind a prompt",
                  .positive = true),
     SHOAL_OPTION(generate_command_t, REAL, temperature, "1", "0: the likeliest token each time"),
-    SHOAL_OPTION(generate_command_t, INT, top_k, NULL, "only the k likeliest tokens; 0: all"),
+    SHOAL_OPTION(generate_command_t, INT, top_k, NULL,
+                 "only the k likeliest tokens; 0: all (experts: --set top_k=)",
+                 .no_environment = true),  // SHOAL_TOP_K is the experts' of `train`
     SHOAL_OPTION(generate_command_t, REAL, top_p, NULL,
                  "only the likeliest tokens that make up this share; 0: all"),
     SHOAL_OPTION(generate_command_t, REAL, repetition, NULL,
@@ -63,6 +66,7 @@ typedef struct writer {
   shoal_session_t *session;
   int64_t count;  // prompts
   shoal_tokens_t *prompts;
+  int64_t line_count;  // texts; those that are empty, blank lines of a file, are no prompts
   const char **texts;
   int32_t stops[MOST_STOPS];
   int64_t stop_count;
@@ -70,6 +74,20 @@ typedef struct writer {
 } writer_t;
 
 // ---- prompts --------------------------------------------------------------------------
+
+static shoal_status_t add_line(writer_t *w, const char *line, size_t length) {
+  if (memchr(line, 0, length)) {
+    return SHOAL_ERROR(INVALID_ARGUMENT, "'%s' has a zero byte in line %lld: it is no text",
+                       w->command->prompts,
+                       (long long)(w->line_count - w->command->prompt.count + 1));
+  }
+  if (length > 0 && line[length - 1] == '\r') --length;
+  const char *text = cli_format(w->arena, "%.*s", (int)length, line);
+  if (!text) return SHOAL_OOM();
+  w->texts[w->line_count++] = text;
+  w->count += length > 0;
+  return NULL;
+}
 
 static shoal_status_t read_texts(writer_t *w) {
   const generate_command_t *command = w->command;
@@ -82,12 +100,17 @@ static shoal_status_t read_texts(writer_t *w) {
   }
   w->texts = SHOAL_NEW(w->arena, const char *, command->prompt.count + lines);
   if (!w->texts) return SHOAL_OOM();
-  for (int64_t i = 0; i < command->prompt.count; ++i)
-    w->texts[w->count++] = command->prompt.items[i];
-  for (const char *at = data; at && lines > 0; --lines) {
-    const size_t length = strcspn(at, "\n");
-    if (length > 0) w->texts[w->count++] = cli_format(w->arena, "%.*s", (int)length, at);
-    at += length + 1;
+  for (int64_t i = 0; i < command->prompt.count; ++i, ++w->count) {
+    if (!command->prompt.items[i][0])
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a text of one character will do",
+                              "--prompt is empty: there is nothing to continue");
+    w->texts[w->line_count++] = command->prompt.items[i];
+  }
+  for (const char *at = data; lines > 0; --lines) {
+    const char *last = data + size, *end = memchr(at, '\n', (size_t)(last - at));
+    if (!end) end = last;
+    SHOAL_RETURN_IF_ERROR(add_line(w, at, (size_t)(end - at)));
+    at = end + 1;
   }
   if (w->count > 0) return NULL;
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--prompt TEXT, or --prompts FILE",
@@ -97,16 +120,17 @@ static shoal_status_t read_texts(writer_t *w) {
 static shoal_status_t encode(writer_t *w) {
   w->prompts = SHOAL_NEW(w->arena, shoal_tokens_t, w->count);
   if (!w->prompts) return SHOAL_OOM();
-  for (int64_t i = 0; i < w->count; ++i) {
+  int64_t prompt = 0;
+  for (int64_t i = 0; i < w->line_count; ++i) {
     const int32_t *ids;
     int64_t count;
-    if (!w->texts[i]) return SHOAL_OOM();
+    if (!w->texts[i][0]) continue;
     SHOAL_RETURN_IF_ERROR(shoal_tokenizer_encode(
         w->tokenizer, w->texts[i], -1, &(shoal_encode_options_t){.special = true}, &ids, &count));
     int32_t *copy = SHOAL_NEW(w->arena, int32_t, count);
     if (!copy) return SHOAL_OOM();
     memcpy(copy, ids, (size_t)count * sizeof *copy);
-    w->prompts[i] = (shoal_tokens_t){copy, count};
+    w->prompts[prompt++] = (shoal_tokens_t){copy, count};
   }
   const int32_t end = shoal_tokenizer_end(w->tokenizer);
   if (end >= 0) w->stops[w->stop_count++] = end;
@@ -125,14 +149,38 @@ static shoal_status_t encode(writer_t *w) {
   return NULL;
 }
 
-// A tokenizer beside the weights, if there is one and none was named.
+// The folder of the weights, whose tokenizer is theirs.
+static const char *weights_folder(const writer_t *w) {
+  struct stat info;
+  if (stat(w->load, &info) != 0 || S_ISDIR(info.st_mode)) return w->load;
+  const char *slash = strrchr(w->load, '/');
+  return slash
+             ? cli_format(w->arena, "%.*s", slash == w->load ? 1 : (int)(slash - w->load), w->load)
+             : ".";
+}
+
+// Bytes are the tokens of a model that knows as many, and of no other.
+static shoal_status_t check_bytes(const writer_t *w) {
+  const char *vocabulary = shoal_zoo_setting(w->zoo, "vocabulary", w->arena);
+  if (!vocabulary || strcmp(vocabulary, "256") == 0) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "--tokenizer PATH, or --tokenizer bytes",
+                          "the model knows %s tokens, and there is no tokenizer%s%s", vocabulary,
+                          w->load ? " in " : "", w->load ? w->load : "");
+}
+
+// As named, else beside the weights, else what training had read with.
 static shoal_status_t open_tokenizer(writer_t *w) {
-  if (w->command->tokenizer)
-    return shoal_tokenizer_open(w->command->tokenizer, NULL, &w->tokenizer);
-  shoal_status_t status = w->load ? shoal_tokenizer_open(w->load, NULL, &w->tokenizer)
-                                  : SHOAL_ERROR(NOT_FOUND, "no checkpoint");
-  if (shoal_status_code(status) != SHOAL_NOT_FOUND) return status;
-  shoal_status_free(status);
+  const char *path = w->command->tokenizer;
+  if (!path && w->load) {
+    path = weights_folder(w);
+    if (!path) return SHOAL_OOM();
+    shoal_status_t status = shoal_tokenizer_open(path, NULL, &w->tokenizer);
+    if (shoal_status_code(status) != SHOAL_NOT_FOUND) return status;
+    shoal_status_free(status);
+    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_tokenizer", w->arena, &path));
+  }
+  if (path) return shoal_tokenizer_open(path, NULL, &w->tokenizer);
+  SHOAL_RETURN_IF_ERROR(check_bytes(w));
   return shoal_tokenizer_open("bytes", NULL, &w->tokenizer);
 }
 
@@ -152,13 +200,28 @@ static shoal_status_t find_weights(writer_t *w) {
   return NULL;
 }
 
+// Weights by other names are said to be such, rather than to lack a model.
+static shoal_status_t check_names(const writer_t *w) {
+  struct stat info;
+  const char *folder = weights_folder(w);
+  const char *config = folder ? cli_format(w->arena, "%s/config.json", folder) : NULL;
+  if (!config) return SHOAL_OOM();
+  if (stat(config, &info) != 0) return NULL;
+  return SHOAL_ERROR_HINT(UNSUPPORTED,
+                          cli_format(w->arena, "shoal convert %s DIR, and --load DIR", folder),
+                          "'%s' has weights by Hugging Face's names", w->load);
+}
+
 // Sizes that a checkpoint tells, before those of the command line.
-static shoal_status_t create_model(writer_t *w) {
+static shoal_status_t create_zoo(writer_t *w) {
   cli_model_options_t options = w->command->model;
   const char *noted = NULL, *settings = NULL;
   if (w->load) {
     SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_model", w->arena, &noted));
     SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_settings", w->arena, &settings));
+    if (!noted) SHOAL_RETURN_IF_ERROR(check_names(w));
+  } else if (w->talks) {
+    fprintf(stderr, "shoal: warning: without --load the weights are random\n");
   }
   if (!w->name) w->name = noted;
   if (!w->name) {
@@ -172,6 +235,11 @@ static shoal_status_t create_model(writer_t *w) {
     return SHOAL_ERROR_HINT(UNSUPPORTED, "gpt2 and other decoders do",
                             "'%s' does not continue texts", w->name);
   }
+  return NULL;
+}
+
+static shoal_status_t create_model(writer_t *w) {
+  const cli_model_options_t options = w->command->model;
   SHOAL_RETURN_IF_ERROR(shoal_model_create(
       &(shoal_model_options_t){.seed = (uint64_t)options.model_seed, .mixed = options.mixed},
       &w->model));
@@ -209,10 +277,11 @@ static shoal_status_t open_session(writer_t *w, shoal_world_t *world) {
 // One prompt: token by token. Several: each text when all are there.
 static bool write_token(void *self, int64_t prompt, int64_t index, int32_t token) {
   writer_t *w = self;
-  (void)prompt, (void)index;
-  if (!w->talks || w->count > 1) return true;
+  (void)prompt;
+  if (!w->talks || w->line_count > 1) return true;
   const char *text;
   int64_t length;
+  if (index == 0) fputs(w->texts[0], w->out);
   w->error = shoal_decoder_add(w->decoder, token, &text, &length);
   if (w->error) return false;
   fwrite(text, 1, (size_t)length, w->out);
@@ -220,22 +289,50 @@ static bool write_token(void *self, int64_t prompt, int64_t index, int32_t token
   return true;
 }
 
+static bool is_stop(const writer_t *w, int32_t token) {
+  for (int64_t i = 0; i < w->stop_count; ++i) {
+    if (w->stops[i] == token) return true;
+  }
+  return false;
+}
+
+// Texts that neither a stop nor --max-tokens ended.
+static void say_cut(const writer_t *w, const shoal_tokens_t *texts) {
+  int64_t cut = 0, first = 0;
+  for (int64_t i = w->count; i-- > 0;) {
+    if (texts[i].count == w->command->max_tokens || is_stop(w, texts[i].ids[texts[i].count - 1]))
+      continue;
+    ++cut;
+    first = i;
+  }
+  if (cut == 0) return;
+  fprintf(stderr,
+          "shoal: warning: %lld of %lld texts end where the model's %lld positions are used up, "
+          "before --max-tokens %lld\n",
+          (long long)cut, (long long)w->count,
+          (long long)(w->prompts[first].count + texts[first].count),
+          (long long)w->command->max_tokens);
+}
+
 static shoal_status_t write_texts(writer_t *w, const shoal_tokens_t *texts) {
   const char *text;
-  int64_t length;
+  int64_t length, prompt = 0;
   if (!w->talks) return NULL;
-  if (w->count == 1) {
+  if (w->line_count == 1) {
     SHOAL_RETURN_IF_ERROR(shoal_decoder_finish(w->decoder, &text, &length));
     fwrite(text, 1, (size_t)length, w->out);
     fputc('\n', w->out);
     return NULL;
   }
-  for (int64_t i = 0; i < w->count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_tokenizer_decode(w->tokenizer, texts[i].ids, texts[i].count,
-                                                 &(shoal_decode_options_t){.skip_special = true},
-                                                 &text, &length));
-    fputs(w->texts[i], w->out);
-    fwrite(text, 1, (size_t)length, w->out);
+  for (int64_t i = 0; i < w->line_count; ++i) {
+    if (w->texts[i][0]) {
+      SHOAL_RETURN_IF_ERROR(
+          shoal_tokenizer_decode(w->tokenizer, texts[prompt].ids, texts[prompt].count,
+                                 &(shoal_decode_options_t){.skip_special = true}, &text, &length));
+      fputs(w->texts[i], w->out);
+      fwrite(text, 1, (size_t)length, w->out);
+      ++prompt;
+    }
     fputc('\n', w->out);
   }
   return NULL;
@@ -246,6 +343,7 @@ static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
   shoal_tokens_t *texts;
   SHOAL_RETURN_IF_ERROR(find_weights(w));
   SHOAL_RETURN_IF_ERROR(read_texts(w));
+  SHOAL_RETURN_IF_ERROR(create_zoo(w));
   SHOAL_RETURN_IF_ERROR(open_tokenizer(w));
   SHOAL_RETURN_IF_ERROR(encode(w));
   SHOAL_RETURN_IF_ERROR(create_model(w));
@@ -262,11 +360,11 @@ static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
                                             .stops = w->stops,
                                             .token = write_token,
                                             .token_self = w};
-  if (w->talks && w->count == 1) fputs(w->texts[0], w->out);
   shoal_status_t status =
       shoal_generate(w->session, w->count, w->prompts, &options, w->arena, &texts);
   if (!status) status = w->error, w->error = NULL;
   if (!status) status = write_texts(w, texts);
+  if (!status && w->talks) say_cut(w, texts);
   return status;
 }
 

@@ -49,6 +49,14 @@ static const char *doc_of(const char *name, shoal_arena_t *arena) {
   return cli_format(arena, "%s", text);
 }
 
+// A name that the command has for something else means that: the setting is reached by --set.
+static bool has_option(const shoal_option_t *table, int64_t count, const char *name) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(table[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
 shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,
                                void *options, const shoal_option_t **out_table,
                                int64_t *out_count) {
@@ -63,23 +71,24 @@ shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal
   const int64_t setting_count = all_settings(settings);
   shoal_option_t *rows = SHOAL_NEW(arena, shoal_option_t, count + setting_count);
   if (!rows) return SHOAL_OOM();
-  memcpy(rows, table, (size_t)(count - 1) * sizeof *rows);
+  int64_t used = count - 1;
+  memcpy(rows, table, (size_t)used * sizeof *rows);
   for (int64_t i = 0; i < setting_count; ++i) {
     const bool flag = settings[i]->kind == SHOAL_OPTION_BOOL;
     const char *doc = doc_of(settings[i]->name, arena);
     if (!doc) return SHOAL_OOM();
     if (flag) model->settings[i].flag = NOT_GIVEN;
-    rows[count - 1 + i] =
-        (shoal_option_t){.name = settings[i]->name,
-                         .kind = flag ? SHOAL_OPTION_BOOL : SHOAL_OPTION_STRINGS,
-                         .offset = offset + offsetof(cli_model_options_t, settings) +
-                                   (size_t)i * sizeof(cli_setting_t),
-                         .doc = doc,
-                         .no_environment = settings[i]->no_environment};
+    if (has_option(table, count, settings[i]->name)) continue;
+    rows[used++] = (shoal_option_t){.name = settings[i]->name,
+                                    .kind = flag ? SHOAL_OPTION_BOOL : SHOAL_OPTION_STRINGS,
+                                    .offset = offset + offsetof(cli_model_options_t, settings) +
+                                              (size_t)i * sizeof(cli_setting_t),
+                                    .doc = doc,
+                                    .no_environment = settings[i]->no_environment};
   }
-  rows[count - 1 + setting_count] = table[count - 1];
+  rows[used++] = table[count - 1];
   *out_table = rows;
-  *out_count = count + setting_count;
+  *out_count = used;
   return NULL;
 }
 

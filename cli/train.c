@@ -1,6 +1,8 @@
 // `shoal train MODEL`: trains a zoo model on local ranks - threads or processes of this machine, or
 // the ranks a launcher made. The loop is shoal_train; here are its options and what is printed.
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -122,7 +124,11 @@ static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *
 // Checkpoints say what they are of: `generate` and `convert` need no name and no sizes then.
 static shoal_status_t note_model(const trainer_t *t, shoal_session_t *session) {
   const char *settings = shoal_zoo_settings(t->zoo, t->arena);
+  const char *tokenizer = t->command->input.tokenizer;
+  char whole[PATH_MAX];  // so that it is found from elsewhere; "bytes" is no path
   if (!settings) return SHOAL_OOM();
+  if (tokenizer && realpath(tokenizer, whole)) tokenizer = whole;
+  if (tokenizer) SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_tokenizer", tokenizer));
   SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_model", shoal_zoo_family(t->zoo)->name));
   return shoal_session_note(session, "shoal_settings", settings);
 }

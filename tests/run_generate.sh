@@ -44,4 +44,63 @@ cmp one three || fail "converted there and back it says $(cat three)"
 grep -q "'nonsense' is no token" err || fail "$(cat err)"
 "$shoal" generate gpt2 $size --prompt "$(printf 'x%.0s' {1..30})" 2>err && fail "a prompt longer than the context is taken"
 grep -q "30 tokens" err || fail "$(cat err)"
+
+# --- weights, files, prompts ---
+tiny="--max-tokens 5 --seed 3"
+"$shoal" generate --load out/step-30/model.safetensors --prompt the --max-tokens 12 --temperature 0 >file 2>err ||
+  fail "--load FILE: $(cat err)"
+cmp one file || fail "from the file it says $(cat file)"
+[ -s err ] && fail "nothing was to be said: $(cat err)"
+"$shoal" generate gpt2 $size --prompt the $tiny >random 2>err
+grep -q "without --load the weights are random" err || fail "random weights are not said: $(cat err)"
+"$shoal" generate --load out --prompt the --max-tokens 80 >long 2>err
+grep -q "1 of 1 texts end where the model's 24 positions are used up" err || fail "a cut text: $(cat err)"
+"$shoal" generate --load hf --prompt the 2>err >no && fail "a folder of Hugging Face's is taken"
+grep -q "hint: shoal convert hf DIR" err || fail "$(cat err)"
+"$shoal" generate --load out --prompt "" 2>err && fail "an empty prompt is taken"
+grep -q -- "--prompt is empty" err || fail "$(cat err)"
+"$shoal" generate --load out --prompt the --temperature -1 >no 2>err && fail "a negative temperature is taken"
+[ -s no ] && fail "the prompt is written before the temperature is looked at: $(cat no)"
+printf 'the\r\n\r\n\nis' >windows
+printf 'the\n\n\nis\n' >unix
+"$shoal" generate --load out --prompts windows --temperature 0 --max-tokens 4 >from_windows
+"$shoal" generate --load out --prompts unix --temperature 0 --max-tokens 4 >from_unix
+cmp from_windows from_unix || fail "line ends are part of prompts"
+[ "$(sed -n '2,3p' from_unix)" = "" ] && sed -n 4p from_unix | grep -q '^is' || fail "blank lines move: $(cat from_unix)"
+printf 'the\n\0sea\n' >zero
+"$shoal" generate --load out --prompts zero 2>err && fail "a zero byte is taken"
+grep -q "zero byte in line 2" err || fail "$(cat err)"
+
+# --- how it is drawn ---
+for way in "" "--top-p 0.01" "--repetition 1000000" "--top-k 1"; do
+  "$shoal" generate --load out --prompt the --seed 5 --max-tokens 16 --temperature 3 $way >"drawn$way" || fail "generate $way"
+done
+"$shoal" generate --load out --prompt the --max-tokens 16 --temperature 0 >likeliest
+cmp "drawn--top-p 0.01" likeliest && cmp "drawn--top-k 1" likeliest || fail "the likeliest token alone is greedy"
+cmp -s drawn likeliest && fail "a high temperature draws the likeliest"
+cmp -s drawn "drawn--repetition 1000000" && fail "--repetition changes nothing"
+[ "$("$shoal" generate --help | grep -c -- --top-k)" = 1 ] || fail "--top-k is in the help twice"
+SHOAL_TOP_K=1 "$shoal" generate --load out --prompt the --seed 5 --max-tokens 16 --temperature 3 >environment
+cmp drawn environment || fail "SHOAL_TOP_K, of experts, changes what is drawn"
+"$shoal" generate moe-gpt-tiny --set top_k=99 --prompt x --tokenizer bytes 2>err && fail "99 experts of a token"
+grep -q "99" err || fail "--set top_k does not reach the experts: $(cat err)"
+
+# --- whose tokens ---
+"$shoal" generate gpt2 --vocabulary 300 --prompt x 2>err && fail "bytes are taken for a vocabulary of 300"
+grep -q "knows 300 tokens" err || fail "$(cat err)"
+cat >tokenizer.json <<'EOF'
+{"model": {"type": "BPE", "vocab": {"h": 0, "e": 1, "t": 2, "th": 3, "the": 4, " ": 5}, "merges": ["t h", "th e"]}}
+EOF
+if "$shoal" train gpt2 $size --vocabulary 6 --data text --tokenizer tokenizer.json --steps 1 --save own >/dev/null 2>err; then
+  (mkdir -p below && cd below && "$shoal" generate --load ../own --prompt the --max-tokens 3 >../own.txt) ||
+    fail "the tokenizer of training is not found"
+else
+  fail "train with a tokenizer: $(cat err)"
+fi
+
+# --- shards ---
+"$shoal" convert out hf2 --shard-size 4K >/dev/null || fail "convert --shard-size"
+[ "$(ls hf2/model-*.safetensors | wc -l)" -gt 1 ] || fail "one file: $(ls hf2)"
+"$shoal" convert out/step-30 out/step-30 2>err && fail "convert writes over its input"
+grep -q "is the folder to read" err || fail "$(cat err)"
 exit $failed

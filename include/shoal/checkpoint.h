@@ -63,6 +63,8 @@ typedef struct shoal_save_options {
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prepare(const char *folder, bool used,
                                                                  shoal_allocator_t allocator);
 // The newest complete "step-N" below `folder`; *out_path, in the arena, is NULL when there is none.
+// A link to a folder counts; what saves or removes "step-N" takes away the link, and leaves alone
+// what it leads to.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_latest(const char *folder,
                                                                 shoal_arena_t *arena,
                                                                 const char **out_path,

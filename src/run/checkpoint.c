@@ -122,6 +122,7 @@ static shoal_status_t gather_notes(saver_t *saver) {
 
 static shoal_status_t begin(saver_t *saver, const char *path) {
   if (!saver->writes) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_unlink(path));
   return shoal_shard_writer_begin(path, saver->state_count, saver->tensors, saver->notes.count,
                                   saver->notes.items, saver->options->shard_bytes, &saver->arena,
                                   &saver->writer);

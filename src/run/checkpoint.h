@@ -17,6 +17,10 @@
 // Says whether the call means a state or tensor of this name.
 bool shoal_checkpoint_means(bool training, const char *only, const char *name);
 
+// Removes a link that is called "step-N", so that what is saved there does not go into the folder
+// of another run.
+SHOAL_MUST_USE shoal_status_t shoal_checkpoint_unlink(const char *path);
+
 // Writes the states that the options mean: rank 0 gathers and writes them one at a time. The
 // checkpoint appears under its name only when it is complete and on the disk; a failed save leaves
 // the one before it whole. *Collective.*

@@ -17,6 +17,7 @@
 typedef struct step {
   int64_t number;
   bool complete;  // has its file
+  bool link;      // to a folder elsewhere, maybe another run's: read, never written or emptied
   const char *path;
 } step_t;
 
@@ -49,8 +50,12 @@ static shoal_status_t add_step(const char *folder, const char *name, int64_t num
   struct stat info;
   const char *path = shoal_arena_printf(arena, "%s/%s", folder, name);
   if (!path) return SHOAL_OOM();
-  if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return NULL;
-  step_t step = {.number = number, .complete = shoal_shards_complete(path), .path = path};
+  if (lstat(path, &info) != 0) return NULL;
+  const bool link = S_ISLNK(info.st_mode);
+  if (link && stat(path, &info) != 0) return NULL;
+  if (!S_ISDIR(info.st_mode)) return NULL;
+  step_t step = {
+      .number = number, .complete = shoal_shards_complete(path), .link = link, .path = path};
   return SHOAL_PUSH(arena, steps, step) ? NULL : SHOAL_OOM();
 }
 
@@ -71,8 +76,18 @@ static shoal_status_t list_steps(const char *folder, shoal_arena_t *arena, steps
   return status;
 }
 
+shoal_status_t shoal_checkpoint_unlink(const char *path) {
+  struct stat info;
+  int64_t number;
+  const char *slash = strrchr(path, '/');
+  if (!parse_name(slash ? slash + 1 : path, &number)) return NULL;
+  if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) return NULL;
+  return unlink(path) != 0 && errno != ENOENT ? failed("remove", path, errno) : NULL;
+}
+
 // Removes what Shoal wrote; a folder with anything else in it stays.
 static shoal_status_t remove_step(const step_t *step) {
+  if (step->link) return shoal_checkpoint_unlink(step->path);
   SHOAL_RETURN_IF_ERROR(shoal_shards_remove(step->path));
   const bool stays = rmdir(step->path) != 0 && errno != ENOTEMPTY && errno != EEXIST;
   return stays ? failed("remove", step->path, errno) : NULL;

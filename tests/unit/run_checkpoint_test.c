@@ -413,6 +413,37 @@ static void test_steps(void **state) {
   shoal_arena_deinit(&arena);
 }
 
+// A link to another run's checkpoint is read; that run's files are neither written nor removed.
+static void test_linked_steps(void **state) {
+  (void)state;
+  const shoal_allocator_t none = {0};
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  char target[300], link[300], run[300];
+  struct stat before, after, made;
+  const char *latest;
+  int64_t step;
+  snprintf(run, sizeof run, "%s/linked", folder);
+  snprintf(target, sizeof target, "%s/other/step-4", folder);
+  snprintf(link, sizeof link, "%s/linked/step-4", folder);
+  assert_ok(shoal_file_make_folder(run));
+  run_job(&meshes[1], W, target, NULL, NULL);
+  assert_int_equal(symlink(target, link), 0);
+  assert_ok(shoal_checkpoint_latest(run, &arena, &latest, &step));
+  assert_int_equal(step, 4);
+  assert_error(INVALID_ARGUMENT, "another run", shoal_checkpoint_prepare(run, false, none));
+  assert_ok(shoal_checkpoint_clear(run, none));
+  assert_int_not_equal(lstat(link, &made), 0);
+  assert_int_equal(symlink(target, link), 0);
+  strcat(target, "/model.safetensors");
+  assert_int_equal(stat(target, &before), 0);
+  run_job(&meshes[1], W, link, NULL, NULL);
+  assert_int_equal(stat(target, &after), 0);
+  assert_true(before.st_ino == after.st_ino);
+  assert_true(lstat(link, &made) == 0 && S_ISDIR(made.st_mode));
+  shoal_arena_deinit(&arena);
+}
+
 static void test_prepare(void **state) {
   (void)state;
   const shoal_allocator_t none = {0};
@@ -444,7 +475,8 @@ int main(void) {
       cmocka_unit_test(test_misfits),         cmocka_unit_test(test_unknown_tensor),
       cmocka_unit_test(test_damaged),         cmocka_unit_test(test_failed_save_keeps_the_old),
       cmocka_unit_test(test_save_nowhere),    cmocka_unit_test(test_steps),
-      cmocka_unit_test(test_prepare),         cmocka_unit_test(test_every_dtype),
+      cmocka_unit_test(test_linked_steps),    cmocka_unit_test(test_prepare),
+      cmocka_unit_test(test_every_dtype),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
