@@ -1,12 +1,13 @@
 // Shoal, convert: weights on disk, between Shoal's names and Hugging Face's.
 //
-// A model of the zoo carries a map from its states to the tensors of another library: names,
-// transposed products, fused queries, keys and values, tied weights (zoo.h). Converting follows it
-// from file to file, one state at a time, so memory is needed for the largest one. It needs no
-// session: a converted checkpoint loads with shoal_load_with on any mesh, and the other way round
-// what shoal_save wrote on any mesh converts. Both ways are exact, and each undoes the other.
+// A family of the zoo can have a map from its states to the tensors of another library (zoo.h):
+// names, transposed weights, fused queries, keys and values, tied weights. Converting follows this
+// map from file to file, one state at a time, so it needs memory for the largest state only. It
+// needs no session: a converted checkpoint loads with shoal_load_with on any mesh, and what
+// shoal_save wrote on any mesh can be converted. Unless options.dtype says otherwise, values are
+// exact both ways, and converting back gives the same tensors.
 //
-// All functions are *Not collective* and block for as long as the file system takes.
+// All functions are *Not collective* and block until the file system has answered.
 #ifndef SHOAL_CONVERT_H_
 #define SHOAL_CONVERT_H_
 
@@ -16,39 +17,44 @@
 extern "C" {
 #endif
 
-// What was converted; names are the first few.
+// What was converted. Lists of names hold the first few.
 typedef struct shoal_convert_report {
-  char model[64];      // of the zoo
-  char settings[512];  // what the input said about it, for shoal_zoo_create
+  char model[64];      // its name in the zoo
+  char settings[512];  // its settings, for shoal_zoo_create
   bool to_shoal;
   int64_t tensors, bytes;  // written
-  int64_t ignored;         // tensors of the input that are no weights: masks, positions, moments
+  int64_t ignored;         // tensors of the input that are not weights: masks, positions, moments
   char ignored_names[256];
 } shoal_convert_report_t;
 
 typedef struct shoal_convert_options {
-  const char *to;                  // "shoal" or "hf"; NULL: the other one of what the input is
-  const char *model;               // a model of the zoo; NULL: as the input says
-  const char *settings;            // "width=64 ...", on top of what the input says
-  const char *dtype;               // of floats, "bf16"; NULL: as they are
-  int64_t shard_bytes;             // a file gets no more, unless by a single tensor; 0: 5 GB (5e9)
-  shoal_convert_report_t *report;  // is filled in, unless NULL
+  const char *to;                  // "shoal" or "hf"; NULL: the one that the input is not
+  const char *model;               // a model of the zoo; NULL: the one that the input names
+  const char *settings;            // "width=64 ...", which win over those of the input
+  const char *dtype;               // casts floats to this type ("bf16"); NULL: as they are
+  int64_t shard_bytes;             // largest size of a file, unless one tensor is larger; 0: 5e9
+  shoal_convert_report_t *report;  // filled in, unless NULL
   shoal_allocator_t allocator;     // zero: the system's
 } shoal_convert_options_t;
 
-// Converts the checkpoint in folder `in` (or a .safetensors file, or the newest "step-N" of a
-// folder) to folder `out`. A folder that holds what training goes on from, or the input, is not
-// written over: INVALID_ARGUMENT. The model is named by options, else by config.json beside Hugging
-// Face's weights or by the notes of a checkpoint that was converted before. config.json and files
-// of a tokenizer are copied along; where there is none, a config.json is written for Hugging Face.
-// A tensor that is missing, that the model has no place for, that has another shape, or that has
-// two names and differs is INVALID_ARGUMENT and named, as is a config.json that asks for what the
-// model of the zoo does not do; nothing is written then. NULL options are defaults.
+// Converts the checkpoint `in` to the folder `out`. `in` is a folder, a .safetensors file, or a
+// folder of a training run, whose newest "step-N" is taken. The model is options.model, else the
+// one that config.json beside Hugging Face's weights describes, or that the notes of a Shoal
+// checkpoint name (it was converted, or trained by name). config.json and the files of a tokenizer
+// are copied; where there is no config.json, one is written for Hugging Face. NULL options are the
+// defaults.
+//
+// INVALID_ARGUMENT: `out` is the input or holds checkpoints of training, which are not overwritten;
+// the model is not known; or a tensor, which the message names, is missing, has no place in the
+// model, has another shape, or has two names with different values. UNSUPPORTED: config.json asks
+// for something that the zoo's model does not compute, or the family has no map of names. All of
+// these are found before anything is written.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_convert(const char *in, const char *out,
                                                       const shoal_convert_options_t *options);
 
-// The model that a Hugging Face folder, or its config.json, is about: the name of a family of the
-// zoo and its settings, in the arena.
+// Reads which model a Hugging Face folder, or its config.json, describes: the name of a family of
+// the zoo and its settings (for shoal_zoo_create), in the arena. NOT_FOUND: there is no such file,
+// or the zoo has no such model; INVALID_ARGUMENT: the file is damaged; UNSUPPORTED: as above.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_convert_config(const char *path, shoal_arena_t *arena,
                                                              const char **out_model,
                                                              const char **out_settings);

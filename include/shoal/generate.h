@@ -1,20 +1,20 @@
-// Shoal, generate: continues texts of tokens with a decoder, token by token.
+// Shoal, generate: continues prompts with a decoder model, token by token.
 //
-// The session's model has the graphs "prefill" and "decode" (zoo.h builds them: shoal_zoo_build),
-// of R rows:
-//   prefill   ids i32 [R, T], lengths i32 [R]     -> logits [R, V] behind each row's last token
-//   decode    ids i32 [R, 1], positions i32 [R]   -> logits [R, V] behind the token at its position
-// Keys and values of earlier tokens stay in states ".../cache_k" and ".../cache_v" on the ranks,
-// cut as the plan cuts them. A prompt has up to T tokens; with its text, up to as many as are
-// remembered.
+// The session's model must have the graphs "prefill" and "decode" of R rows (shoal_zoo_build builds
+// them for decoders of the zoo):
+//   prefill   ids i32 [R, T], lengths i32 [R]     -> logits [R, V] after each row's last token
+//   decode    ids i32 [R, 1], positions i32 [R]   -> logits [R, V] after the token at its position
+// The keys and values of earlier tokens (the KV cache) stay on the ranks, in the states
+// ".../cache_k" and ".../cache_v", sharded as the plan says. A prompt has at most T tokens. Prompt
+// and continuation together have at most as many tokens as the cache has positions.
 //
 //   shoal_tokens_t prompt = {ids, 5}, *texts;
 //   status = shoal_generate(session, 1, &prompt,
 //                           &(shoal_generate_options_t){.most = 50, .temperature = 0.8}, arena,
 //                           &texts);
 //
-// What is drawn depends on the logits, the seed, the number of the prompt and the number of the
-// token, and on nothing else: not on the mesh, on R, or on other prompts.
+// A draw depends on the logits, the seed, the number of the prompt and the number of the token, and
+// on nothing else: not on the mesh, on R, or on other prompts.
 #ifndef SHOAL_GENERATE_H_
 #define SHOAL_GENERATE_H_
 
@@ -29,37 +29,41 @@ typedef struct shoal_tokens {
   int64_t count;
 } shoal_tokens_t;
 
-// A token that was drawn: of which prompt, and the how-manyth behind it, from 0 on. False ends this
-// text. Called on every rank, in the same order; all must answer alike.
+// Called for every token that was drawn, on every rank in the same order: `token` is number
+// `index`, counted from 0, of the continuation of prompt number `prompt`. Returns false to end this
+// continuation; all ranks must return the same.
 typedef bool (*shoal_token_fn_t)(void *self, int64_t prompt, int64_t index, int32_t token);
 
-// All zero: the likeliest token each time, until the model's positions are used up.
+// All zero is greedy: the likeliest token each time, until the cache is full.
 typedef struct shoal_generate_options {
-  int64_t most;        // tokens behind a prompt; 0: as many as the model has positions for
-  double temperature;  // logits are divided by it; 0: the likeliest token, the first of equals
+  int64_t most;        // tokens of a continuation at most; 0: until the cache is full
+  double temperature;  // logits are divided by it; 0: the likeliest token, of equals the lowest id
   int64_t top_k;       // only tokens at least as likely as the k-th likeliest; 0: all
-  double top_p;        // only the likeliest tokens that make up this share; 0 or 1: all
-  double repetition;   // above 1: tokens that are there already are made less likely; 0: 1
+  double top_p;        // only the likeliest tokens whose probabilities add up to this; 0 or 1: all
+  double repetition;   // repetition penalty: above 1, tokens that occurred are less likely; 0: 1
   uint64_t seed;
   int64_t stop_count;
-  const int32_t *stops;    // tokens that end a text; they are part of it
+  const int32_t *stops;    // tokens that end a continuation; they are part of it
   shoal_token_fn_t token;  // NULL: none
   void *token_self;
 } shoal_generate_options_t;
 
-// Continues `count` prompts of any lengths that fit, each at least one token, R of them at a time.
-// *out_texts, in the arena, are the tokens behind each prompt. All ranks give the same prompts and
-// options. NULL options are the default. *Collective*, blocking; an error on one rank is an error
-// on all. NOT_FOUND: the session has no such graphs.
+// Continues `count` prompts, R of them at a time. Prompts may differ in length; each has at least
+// one token. *out_texts, in the arena, has the continuation of each prompt, without the prompt. All
+// ranks must give the same prompts and options; NULL options are the defaults. *Collective*,
+// blocking; an error on one rank is an error on all. NOT_FOUND: the session does not have the two
+// graphs; INVALID_ARGUMENT: a prompt does not fit, has an id that the model does not know, or an
+// option is out of range; MISMATCH: a logit is NaN.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_generate(shoal_session_t *session, int64_t count,
                                                        const shoal_tokens_t *prompts,
                                                        const shoal_generate_options_t *options,
                                                        shoal_arena_t *arena,
                                                        shoal_tokens_t **out_texts);
 
-// The same choice for a single row, for loops of your own: draws from `count` logits behind the
-// tokens in `before` (looked at for `repetition` only). `prompt` and `index` number the draw. Needs
-// memory of the arena for some orders. Not collective.
+// Draws one token, for loops of your own: `logits` is [vocabulary], of any float type. `before`,
+// the tokens so far, is read for options.repetition only and may be NULL. The draw depends on the
+// seed, `prompt` and `index`, as above; the options `most`, `stops` and `token` are not read. Each
+// call takes working memory from the arena. *Not collective*, not blocking. Errors as above.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_sample(const shoal_tensor_t *logits,
                                                      const shoal_tokens_t *before,
                                                      const shoal_generate_options_t *options,
