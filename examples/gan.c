@@ -1,7 +1,7 @@
-// Two networks that are trained against each other (Goodfellow et al., 2014): one makes points out
-// of noise, the other tells them from real ones, which lie on a ring. Each has its own loss,
-// optimizer, learning rate and count of steps, in a graph of its own; both are of one model, and a
-// third graph draws points with the averaged weights of the maker.
+// A generative adversarial network (Goodfellow et al., 2014): the maker (generator) makes points
+// out of noise, the critic (discriminator) tells them from real ones, which lie on a ring. Each has
+// its own loss, optimizer, learning rate and count of steps, in a graph of its own. Both belong to
+// one model, and a third graph draws points with the averaged weights of the maker.
 //
 //   ./gan        shoal run -n 4 -- ./gan
 #include <math.h>
@@ -78,7 +78,7 @@ static void make_ring(unsigned *seed, float points[ROWS][2]) {
   }
 }
 
-// How many lie near the ring, and in how many of its eighths there are some.
+// How many points lie near the ring, and how many eighths of the ring have any.
 static void judge_points(float points[ROWS][2], int *out_near, int *out_eighths) {
   int count[8] = {0}, near = 0, eighths = 0;
   for (int i = 0; i < ROWS; ++i) {

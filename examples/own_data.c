@@ -1,11 +1,11 @@
-// Data of your own: a data set from callbacks feeds a session, batch by batch.
+// Data of your own: a data set made of callbacks feeds a session, batch by batch.
 //
 // The task: which of two interleaved spirals does a point lie on? Points are made by a callback, as
-// they would be read from your files; a fifth of them is held out to measure what was learned. A
-// loader shuffles, reads ahead on a thread, and hands over the last batch of an epoch short - for
-// which the model has a graph of that many rows.
+// they would be read from your files; a fifth of them is held out for validation. A loader shuffles
+// and reads ahead on a thread. The last batch of an epoch is short, and the model has a graph of
+// that many rows for it.
 //
-// Alone it runs on one device; under `shoal run -n 2 -- ./own_data` the same binary is parallel.
+// Alone it runs on one device; under `shoal run -n 2 -- ./own_data` it runs on 2 ranks.
 #include <math.h>
 #include <shoal/shoal.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { LAST = (POINTS - HELD_OUT) % BATCH };  // rows of the short batch of an e
 
 // ---- the data set ---------------------------------------------------------------------
 
-// Sample i: a function of i alone, so that a run can be resumed anywhere.
+// A sample depends on its index alone, so that a run can be resumed anywhere.
 static shoal_status_t read_point(void *self, const shoal_sample_t *sample, void *const *columns) {
   (void)self;
   const int64_t spiral = sample->index % 2;
@@ -73,7 +73,7 @@ static shoal_status_t train(shoal_session_t *s, shoal_loader_t *loader) {
   }
 }
 
-// How many of the points that were held out are told right.
+// Counts the held-out points that are classified correctly.
 static shoal_status_t evaluate(shoal_session_t *s, shoal_loader_t *loader, int *out_right) {
   static float logits[HELD_OUT][2];
   shoal_batch_t batch;

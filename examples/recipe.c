@@ -1,6 +1,6 @@
-// A recipe with all that belongs to it: AdamW with a rate that warms up and falls along a cosine,
-// Muon for the matrices of hidden layers, biases without decay, one norm that clips all of them,
-// averages of the weights, bf16 layers with f32 parameters. It learns which of two interleaved
+// A full recipe: AdamW with a warm-up and a cosine schedule, Muon for the matrices of the hidden
+// layers, no weight decay for biases, clipping by the norm of all gradients, averages of the
+// weights (EMA), and bf16 layers with f32 parameters. The model learns which of two interleaved
 // spirals a point lies on, and is evaluated with the averaged weights.
 //
 //   ./recipe        shoal run -n 2 -- ./recipe

@@ -1,5 +1,5 @@
-// A model and data of one's own, trained by shoal_train: two spirals that a small network tells
-// apart. Under `shoal run -n 3 -- ./spiral` the same binary is parallel.
+// A model and data of your own, trained by shoal_train: a small network learns which of two spirals
+// a point lies on. Under `shoal run -n 3 -- ./spiral` the same binary runs on 3 ranks.
 #include <math.h>
 #include <shoal/shoal.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { POINTS = 500, HELD_OUT = 100, BATCH = 64 };
 
-// Written once for every phase, and for as many rows as the last batch of an epoch has.
+// Called for each phase, and once more for the rows of a short last batch.
 static void build(void *self, shoal_graph_t *g, const char *phase, int64_t rows) {
   (void)self;
   shoal_value_t x = shoal_input(g, "x", SHOAL_F32, SHOAL_SHAPE(rows, 2));
@@ -24,7 +24,7 @@ static void build(void *self, shoal_graph_t *g, const char *phase, int64_t rows)
   shoal_output(g, "loss", loss);
 }
 
-// A sample is a function of its index: any rank can read any of them.
+// A sample depends on its index alone, so any rank can read any of them.
 static shoal_status_t read_point(void *self, const shoal_sample_t *sample, void *const *out) {
   (void)self;
   const int32_t y = (int32_t)(sample->index % 2);

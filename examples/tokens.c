@@ -1,4 +1,4 @@
-// Text to token ids and back, and the numbers of a run as files.
+// Text to token ids and back, and the metrics of a run.
 //
 // Usage: tokens [TOKENIZER]    a folder with tokenizer.json, or with vocab.json and merges.txt
 #include <math.h>
@@ -7,7 +7,8 @@
 
 static const char TEXT[] = "Schools of fish move as one. 魚 🐟";
 
-// As ids come from a model: a character appears when all of its bytes are there.
+// Prints ids one by one, as a model generates them: a character appears when all of its bytes are
+// there.
 static shoal_status_t type_out(const shoal_tokenizer_t *tokenizer, const int32_t *ids,
                                int64_t count) {
   shoal_decoder_t *decoder = NULL;
