@@ -10,7 +10,8 @@
 //         exchanged in a narrower type, which the one-device run rounds to it, and what comes of
 //         them. Beyond that, the run's own error is the largest of eight more runs in which every
 //         value is moved up or down by half of eps: where large terms cancel, a single run may
-//         happen to have no error at all
+//         happen to have no error at all. Within that of the type's largest number it may be
+//         infinite
 // Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3
 // in f64 and 1 in narrower types): at 1e-8 a gradient that is zero but for rounding becomes an
 // update of noise.

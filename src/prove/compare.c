@@ -109,10 +109,12 @@ static shoal_status_t differs(const shoal_comparison_t *c, const shoal_expected_
 // ---- one tensor ---------------------------------------------------------------------------------
 
 // `rounded`: of a type narrower than the reference's, and not exact. Once the one-device run has
-// overflowed, another order of rounding gives another infinity, or none that is a number.
-static bool cell_equal(bool floats, bool rounded, shoal_cell_t got, shoal_cell_t want,
+// overflowed, another order of rounding gives another infinity, or none that is a number; and where
+// it stops just short of that, another order may overflow.
+static bool cell_equal(const shoal_expected_t *e, bool rounded, shoal_cell_t got, shoal_cell_t want,
                        double allowed) {
-  if (!floats) return got.i == want.i;
+  if (!e->floats) return got.i == want.i;
+  if (rounded && shoal_reference_overflows(e->type.dtype, got.f, want.f, allowed)) return true;
   if (isinf(allowed)) return true;  // the one-device run overflows there, too: nothing is promised
   if (rounded && !isfinite(want.f)) return !isfinite(got.f);
   if (isnan(want.f) || isnan(got.f)) return isnan(want.f) && isnan(got.f);
@@ -189,7 +191,7 @@ static shoal_status_t compare_part(const shoal_comparison_t *c, const entry_t *e
   bool floats = e->floats != NULL, rounded = is_rounded(e, exchanged);
   double allowed = shoal_reference_allowed(c->references[0], e, exchanged), largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (!cell_equal(floats, rounded, got[i], want[i], allowed)) {
+    if (!cell_equal(e, rounded, got[i], want[i], allowed)) {
       shoal_place_t place;
       note_difference(e, exchanged, got[i], want[i], allowed, report);
       SHOAL_RETURN_IF_ERROR(shoal_boxes_place(&boxes, arena, &place));
@@ -434,7 +436,7 @@ static shoal_status_t compare_whole(const shoal_comparison_t *c, const shoal_rec
       got.i = shoal_cell_exact(e->type.dtype, record->data, i),
       want.i = shoal_cell_exact(e->type.dtype, e->own, i);
     if (floats && isfinite(got.f)) largest = fmax(largest, fabs(got.f - want.f));
-    if (cell_equal(floats, is_rounded(e, true), got, want, allowed)) continue;
+    if (cell_equal(e, is_rounded(e, true), got, want, allowed)) continue;
     note_difference(e, true, got, want, allowed, report);
     const char *where = shoal_arena_printf(
         &arena, "%s '%s' on rank %d", output ? "fetched as" : "state", record->name, record->rank);

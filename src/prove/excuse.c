@@ -60,7 +60,7 @@ static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *ou
 }
 
 static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_t count,
-                   double allowed, double *elements) {
+                   bool decides, double allowed, double *elements) {
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
   int64_t first, last;
@@ -71,11 +71,14 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
   shoal_status_t status = whole && known ? NULL : SHOAL_OOM();
   if (!status) status = assemble(c, first, last, &info->type.shape, &arena, whole, known);
   bool changed = false;
-  for (int64_t i = 0; i < count && !status; ++i)
-    if (known[i] == 1 && whole[i] != elements[i] && fabs(whole[i] - elements[i]) <= allowed) {
-      elements[i] = whole[i];
-      changed = true;
-    }
+  for (int64_t i = 0; i < count && !status; ++i) {
+    const bool flips = decides && fabs(whole[i] - elements[i]) <= allowed;
+    if (known[i] != 1 || whole[i] == elements[i]) continue;
+    if (!flips && !shoal_reference_overflows(info->type.dtype, whole[i], elements[i], allowed))
+      continue;
+    elements[i] = whole[i];
+    changed = true;
+  }
   shoal_status_free(
       status);  // a value that cannot be assembled is not imposed; comparing it will tell
   shoal_arena_deinit(&arena);

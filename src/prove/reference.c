@@ -89,6 +89,25 @@ static void exchange(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor)
 
 // ---- imposing -----------------------------------------------------------------------------------
 
+bool shoal_reference_overflows(shoal_dtype_t dtype, double got, double want, double allowed) {
+  double rounded;  // room for an element of any type
+  if (!isinf(got) || !isfinite(want) || !isfinite(allowed)) return false;
+  shoal_dtype_store(dtype, &rounded, 0, want + copysign(allowed, got));
+  return shoal_dtype_load(dtype, &rounded, 0) == got;
+}
+
+// Is rounding all that keeps an element finite? In f64 nothing rounds that much.
+static bool is_at_the_edge(const shoal_reference_t *r, int32_t value, const double *elements,
+                           int64_t count) {
+  const shoal_value_info_t *info = &r->graph->values.items[value];
+  bool found = false;
+  if (!shoal_dtype_is_float(info->type.dtype) || info->type.dtype == SHOAL_F64) return false;
+  for (int64_t i = 0; i < count && !found; ++i)
+    found = shoal_reference_overflows(info->type.dtype, copysign(INFINITY, elements[i]),
+                                      elements[i], r->allowed[value]);
+  return found;
+}
+
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
   if (r->side == SHAKEN) {
@@ -96,7 +115,9 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
     return;
   }
   exchange(r, value, tensor);
-  if (!r->impose || r->failed || !shoal_reference_decides(graph, value)) return;
+  const bool floats = shoal_dtype_is_float(graph->values.items[value].type.dtype);
+  if (!r->impose || r->failed || !floats) return;
+  const bool decides = shoal_reference_decides(graph, value);
   int64_t count = shoal_shape_count(&tensor.shape);
   double *plain = SHOAL_NEW(&r->arena, double, count),
          *changed = SHOAL_NEW(&r->arena, double, count);
@@ -106,7 +127,8 @@ static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal
   }
   for (int64_t i = 0; i < count; ++i)
     plain[i] = changed[i] = shoal_dtype_load(tensor.dtype, tensor.data, i);
-  if (!r->impose(r->impose_self, graph, value, count, r->allowed[value], changed)) return;
+  if (!decides && !is_at_the_edge(r, value, plain, count)) return;
+  if (!r->impose(r->impose_self, graph, value, count, decides, r->allowed[value], changed)) return;
   // Counted once: on the promoted side alone where the program decides as the narrow run does.
   if (r->side == OWN || !r->before[OWN][value]) ++r->imposed;
   r->before[r->side][value] = plain;

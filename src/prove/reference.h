@@ -34,11 +34,12 @@ typedef struct shoal_expected {
 
 typedef struct shoal_reference shoal_reference_t;
 
-// Called for values that a decision depends on (a comparison, relu's gradient ...) when a run is
-// repeated with the program's decisions. It overwrites those of the `count` elements for which the
-// program has a value within `allowed` of this one, and returns whether it changed any.
+// Called for values that a decision depends on (a comparison, relu's gradient ...), and for those
+// that are about to overflow, when a run is repeated with the program's decisions. It overwrites
+// those of the `count` elements for which the program has a value within `allowed` of this one, if
+// it `decides`, or has overflowed (shoal_reference_overflows), and returns whether it changed any.
 typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value,
-                                  int64_t count, double allowed, double *elements);
+                                  int64_t count, bool decides, double allowed, double *elements);
 
 // Reference kernels, and the options' provider for ops without one. Borrows the options.
 shoal_executor_t shoal_check_executor(const shoal_check_options_t *options);
@@ -73,6 +74,8 @@ const shoal_graph_t *shoal_reference_graph(const shoal_reference_t *reference);
 int32_t shoal_reference_find(const shoal_reference_t *reference, const char *name);  // value, or -1
 const shoal_expected_t *shoal_reference_value(const shoal_reference_t *reference, int32_t value);
 const shoal_expected_t *shoal_reference_state(const shoal_reference_t *reference, int32_t state);
+// Is `got` infinite, and `want`, a number of that type, within `allowed` of becoming so?
+bool shoal_reference_overflows(shoal_dtype_t dtype, double got, double want, double allowed);
 // The largest difference contract 1 allows, before or after the value is exchanged.
 double shoal_reference_allowed(const shoal_reference_t *reference, const shoal_expected_t *expected,
                                bool exchanged);
