@@ -4,6 +4,7 @@
 
 #include "cli.h"
 #include "planning.h"
+#include "print.h"
 #include "shoal/metrics.h"
 #include "shoal/options.h"
 
@@ -62,6 +63,7 @@ static shoal_status_t run(const plot_options_t *options, const shoal_words_t *wo
   shoal_curves_t *runs = SHOAL_NEW(arena, shoal_curves_t, words->count);
   if (!runs) return SHOAL_OOM();
   for (int64_t i = 0; i < words->count; ++i) {
+    if (options->output) SHOAL_RETURN_IF_ERROR(cli_check_apart(words->items[i], options->output));
     SHOAL_RETURN_IF_ERROR(shoal_metrics_read(words->items[i], arena, &runs[i]));
     if (runs[i].cut_short)
       fprintf(stderr, "shoal: %s: the last line is incomplete and left out\n", words->items[i]);

@@ -2,6 +2,7 @@
 #include "print.h"
 
 #include <stdarg.h>
+#include <sys/stat.h>
 #include <time.h>
 
 char *cli_format(shoal_arena_t *arena, const char *format, ...) {
@@ -14,6 +15,14 @@ char *cli_format(shoal_arena_t *arena, const char *format, ...) {
   va_end(again);
   va_end(arguments);
   return text;
+}
+
+shoal_status_t cli_check_apart(const char *input, const char *output) {
+  struct stat in, out;
+  if (stat(input, &in) != 0 || stat(output, &out) != 0) return NULL;
+  if (in.st_dev != out.st_dev || in.st_ino != out.st_ino) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give -o another file",
+                          "'%s' is a file that is read: it is not written over", output);
 }
 
 void cli_print_shape(const shoal_shape_t *shape, FILE *out) {

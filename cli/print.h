@@ -21,6 +21,8 @@ void cli_print_class(const shoal_program_t *program, int64_t index, FILE *out);
 // memory of a class holds, in the graph that needs most.
 SHOAL_MUST_USE shoal_status_t cli_print_memory(const shoal_program_t *program, int64_t index,
                                                FILE *out);
+// Refuses to write over what is read, under whatever name. Either may not be there.
+SHOAL_MUST_USE shoal_status_t cli_check_apart(const char *input, const char *output);
 // A string of JSON, in quotes.
 void cli_print_json(const char *text, FILE *out);
 

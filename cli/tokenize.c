@@ -5,7 +5,6 @@
 // --raw leaves the header out, as nanoGPT does.
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 #include "planning.h"
@@ -225,15 +224,6 @@ static shoal_status_t convert(job_t *job, const shoal_words_t *words, const char
   return rename(temporary, job->path) == 0 ? NULL : failed("write", job->path);
 }
 
-// What is read is not replaced, under whatever name.
-static shoal_status_t check_apart(const job_t *job, const char *path) {
-  struct stat in, out;
-  if (stat(path, &in) != 0 || stat(job->path, &out) != 0) return NULL;
-  if (in.st_dev != out.st_dev || in.st_ino != out.st_ino) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give -o another file",
-                          "'%s' is the file that is read: it is not written over", job->path);
-}
-
 static shoal_status_t run_job(job_t *job, const shoal_words_t *words, shoal_arena_t *arena,
                               FILE *out) {
   const tokenize_options_t *options = job->options;
@@ -247,7 +237,8 @@ static shoal_status_t run_job(job_t *job, const shoal_words_t *words, shoal_aren
   const char *temporary = cli_format(arena, "%s.part", job->path);
   if (!temporary) return SHOAL_OOM();
   for (int64_t i = 0; i < words->count; ++i)
-    SHOAL_RETURN_IF_ERROR(check_apart(job, words->items[i]));
+    SHOAL_RETURN_IF_ERROR(cli_check_apart(words->items[i], job->path));
+  SHOAL_RETURN_IF_ERROR(cli_check_apart(options->tokenizer, job->path));
   job->file = fopen(temporary, "wb");
   if (!job->file) return failed("write", temporary);
   shoal_status_t status = convert(job, words, temporary);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # labels: san
-# `shoal tokenize` and `shoal plot`: files that come back as they were, and what is refused.
+# `shoal info`, `shoal tokenize` and `shoal plot`: files that come back as they were, and what is refused.
 set -euo pipefail
 shoal=${SHOAL_BIN:-build/release/shoal}
 work=$(mktemp -d)
@@ -13,6 +13,11 @@ refused() { # CODE PART COMMAND...
   if "$shoal" "$@" >out 2>err; then fail "shoal $* succeeded"; fi
   grep -q "error: $code" err && grep -qF -- "$part" err || fail "shoal $*: $(cat err)"
 }
+
+# ---- info ---------------------------------------------------------------------------------------
+"$shoal" models | sed -nE 's/^([a-z0-9-]+): .*/\1/p' >families
+"$shoal" info | sed -n 's/^models //p' | tr ' ' '\n' | cmp - families || fail "info lists other models"
+[ "$(wc -l <families)" -gt 9 ] || fail "only $(cat families)"
 
 # ---- tokenize -----------------------------------------------------------------------------------
 # A vocabulary of more than 65536 ids, and one of fewer; with merges, so that pieces must fit together.
@@ -64,7 +69,7 @@ head -c 1031 t.bin >cut.bin
 refused INVALID_ARGUMENT "cut short" tokenize cut.bin --decode --tokenizer large -o x.txt
 refused INVALID_ARGUMENT "id 70000 is no token of small" tokenize t.bin --decode --tokenizer small -o x.txt
 cp short kept && ln kept linked
-refused INVALID_ARGUMENT "is the file that is read" tokenize short linked -o kept
+refused INVALID_ARGUMENT "is a file that is read" tokenize short linked -o kept
 cmp short kept || fail "tokenize replaced what it read"
 [ ! -e x.bin ] && [ ! -e x.txt ] && [ ! -e x.txt.part ] || fail "something was left behind"
 
@@ -77,6 +82,9 @@ python3 -c 'import sys, xml.dom.minidom as m; m.parse("curves.svg")' || fail "th
 grep -q "more loss" curves.svg || fail "no legend"
 "$shoal" plot run.jsonl --list 2>/dev/null | grep -Eq "loss +2 +2 +2 +2 +4" || fail "--list"
 "$shoal" plot more.jsonl -o - | grep -q "</svg>" || fail "-o -"
+cp more.jsonl same.jsonl
+refused INVALID_ARGUMENT "is a file that is read" plot more.jsonl same.jsonl -o same.jsonl
+cmp more.jsonl same.jsonl || fail "plot replaced what it read"
 refused NOT_FOUND "there are those below" plot run.jsonl -m acc
 printf '{"step": 1}\nno line\n' >bad.jsonl
 refused INVALID_ARGUMENT "bad.jsonl:2" plot bad.jsonl
