@@ -72,7 +72,7 @@ static shoal_status_t choose_model(converter_t *c) {
   if (!c->to_shoal) {
     found = shoal_safetensors_note(&c->shards.files[0], "shoal_model");
     settings = shoal_safetensors_note(&c->shards.files[0], "shoal_settings");
-  } else if (stat(config, &info) == 0) {
+  } else if (stat(config, &info) == 0 && S_ISREG(info.st_mode)) {
     SHOAL_RETURN_IF_ERROR(shoal_convert_config(config, &c->arena, &found, &settings));
   }
   c->model_name = o->model ? o->model : found;

@@ -224,6 +224,7 @@ shoal_status_t shoal_shard_writer_finish(shoal_shard_writer_t *writer) {
   if (writer->shards > 1) {
     SHOAL_RETURN_IF_ERROR(write_index(writer));
     SHOAL_RETURN_IF_ERROR(remove_named(writer->folder, SHOAL_WEIGHTS_NAME));
+    SHOAL_RETURN_IF_ERROR(remove_named(writer->folder, SHOAL_WEIGHTS_NAME ".tmp"));
   } else {
     char final[PATH_MAX];
     SHOAL_RETURN_IF_ERROR(join(final, writer->folder, SHOAL_WEIGHTS_NAME));

@@ -383,6 +383,13 @@ static void test_pipe(void **state) {
   assert_int_equal(mkfifo(in_folder("pipe/model.safetensors"), 0600), 0);
   assert_error(INVALID_ARGUMENT, "no regular file",
                shoal_convert(in_folder("pipe/model.safetensors"), in_folder("pipe-out"), NULL));
+  write_checkpoint("gpt2", in_folder("pipe-ours"), SHOAL_F32);
+  const shoal_convert_options_t gpt2 = {.model = "gpt2"};
+  assert_ok(shoal_convert(in_folder("pipe-ours"), in_folder("pipe-hf"), &gpt2));
+  assert_int_equal(unlink(in_folder("pipe-hf/config.json")), 0);
+  assert_int_equal(mkfifo(in_folder("pipe-hf/config.json"), 0600), 0);
+  assert_ok(shoal_convert(in_folder("pipe-hf"), in_folder("pipe-back"), &gpt2));
+  expect_same_tensors(in_folder("pipe-ours"), in_folder("pipe-back"));
 }
 
 static void test_misfits(void **state) {
