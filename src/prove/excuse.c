@@ -72,8 +72,10 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
   if (!status) status = assemble(c, first, last, &info->type.shape, &arena, whole, known);
   bool changed = false;
   for (int64_t i = 0; i < count && !status; ++i) {
-    const bool flips = decides && fabs(whole[i] - elements[i]) <= allowed;
-    if (known[i] != 1 || whole[i] == elements[i]) continue;
+    // Where the one-device run overflows, too, parts may be infinities that cancel: NaN.
+    const bool flips = decides && (isinf(allowed) || fabs(whole[i] - elements[i]) <= allowed);
+    if (known[i] != 1 || whole[i] == elements[i] || (isnan(whole[i]) && isnan(elements[i])))
+      continue;
     if (!flips && !shoal_reference_overflows(info->type.dtype, whole[i], elements[i], allowed))
       continue;
     elements[i] = whole[i];
