@@ -1,15 +1,14 @@
 // `shoal eval MODEL`: measures the weights of a checkpoint on data that they were not trained on.
 #include <math.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 #include "data.h"
 #include "interrupt.h"
 #include "models.h"
+#include "past.h"
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
-#include "shoal/checkpoint.h"
 
 typedef struct eval_command {
   cli_model_options_t model;
@@ -71,33 +70,27 @@ static void print_json(const shoal_train_report_t *report, const char *path, int
   fputs("}\n", out);
 }
 
-static bool is_file(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
 static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, const shoal_zoo_t *zoo,
-                               shoal_arena_t *arena, shoal_train_options_t *o) {
+                               const cli_past_t *past, shoal_arena_t *arena,
+                               shoal_train_options_t *o) {
   const eval_command_t *command = job->command;
-  const char *path = NULL;
-  int64_t step = 0;
+  cli_data_options_t input = command->input;
   shoal_dataset_t *rest = NULL, *held_out = NULL;
   shoal_train_report_t report = {0};
   o->seed = (uint64_t)command->model.model_seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
-  if (!is_file(command->load))
-    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(command->load, arena, &path, &step));
-  if (!path) path = command->load;
-  SHOAL_RETURN_IF_ERROR(cli_data_open(zoo, &command->input, o->seed, arena, &rest, &held_out));
+  if (!input.tokenizer) input.tokenizer = past->tokenizer;
+  SHOAL_RETURN_IF_ERROR(cli_past_check(past, zoo, arena));
+  SHOAL_RETURN_IF_ERROR(cli_data_open(zoo, &input, o->seed, arena, &rest, &held_out));
   o->eval_data = held_out ? held_out : rest;
   const int64_t there = shoal_dataset_count(o->eval_data);
-  shoal_status_t status = shoal_evaluate(o, path, &report);
+  shoal_status_t status = shoal_evaluate(o, past->path, &report);
   const bool measured = !status || shoal_status_code(status) == SHOAL_MISMATCH;  // also what is NaN
   if (measured && report.metric_count > 0 && shoal_world_rank(world) == 0) {
     const int64_t wanted = command->eval_samples;
     const int64_t taken = wanted > 0 && wanted < there ? wanted : there;
-    (command->format ? print_json : print_text)(&report, path, taken, job->out);
+    (command->format ? print_json : print_text)(&report, past->path, taken, job->out);
   }
   shoal_dataset_free(rest);
   shoal_dataset_free(held_out);
@@ -110,13 +103,17 @@ static shoal_status_t eval_rank(void *self, shoal_world_t *world, int32_t rank) 
   shoal_arena_t *arena;
   shoal_zoo_t *zoo = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
-  shoal_status_t status = cli_zoo_create(job->name, &job->command->model, NULL, &zoo);
+  cli_model_options_t model = job->command->model;
+  cli_past_t past;
+  shoal_status_t status = cli_past_open(job->command->load, arena, &past);
+  if (!status) status = cli_past_know(&past, job->name, &model);
+  if (!status) status = cli_zoo_create(job->name, &model, NULL, &zoo);
   if (!status) {
     shoal_train_options_t options = {.build = build,
                                      .build_self = zoo,
                                      .batch = shoal_zoo_rows(zoo),
                                      .eval_samples = job->command->eval_samples};
-    status = evaluate(job, world, zoo, arena, &options);
+    status = evaluate(job, world, zoo, &past, arena, &options);
   }
   shoal_zoo_free(zoo);
   shoal_arena_free(arena);

@@ -103,6 +103,45 @@ static shoal_status_t parse_group(const char *text, shoal_arena_t *arena,
 
 // ---- the recipe -----------------------------------------------------------------------
 
+static bool is_one_of(const char *name, const char *const *names) {
+  for (; *names; ++names)
+    if (strcmp(name, *names) == 0) return true;
+  return false;
+}
+
+// An option that the optimizer or the schedule does not look at would be thought to work.
+static shoal_status_t check_used(const cli_model_options_t *options) {
+  static const char *const momentum[] = {"sgd", "muon", NULL}, *const step[] = {"step", NULL},
+                           *const wsd[] = {"wsd", NULL},
+                           *const ends[] = {"linear", "cosine", "wsd", NULL};
+  const cli_recipe_options_t *o = &options->recipe;
+  const char *optimizer = options->sgd ? "sgd" : o->optimizer ? o->optimizer : "adamw";
+  const char *schedule = o->schedule ? o->schedule : "constant";
+  const struct {
+    bool given;
+    const char *name, *const *users, *of, *hint;
+  } rows[] = {
+      {o->momentum != 0, "--momentum", momentum, optimizer, "sgd and muon have it: --optimizer"},
+      {o->nesterov, "--nesterov", momentum, optimizer, "sgd and muon have it: --optimizer"},
+      {o->gamma != 0, "--gamma", step, schedule, "it is for --schedule step"},
+      {o->decay_every != 0, "--decay-every", step, schedule, "it is for --schedule step"},
+      {o->decay_steps != 0, "--decay-steps", wsd, schedule, "it is for --schedule wsd"},
+      {o->last_factor != 0, "--last-factor", ends, schedule, "linear, cosine and wsd have it"}};
+  const bool mixed = o->group.count > 0;  // whose parameters may have another optimizer
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    if (!rows[i].given || is_one_of(rows[i].of, rows[i].users)) continue;
+    if (rows[i].of == optimizer && mixed) continue;
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, rows[i].hint, "%s has no effect with %s '%s'",
+                            rows[i].name, rows[i].of == optimizer ? "optimizer" : "schedule",
+                            rows[i].of);
+  }
+  if ((o->beta1 != 0 || o->beta2 != 0) && strcmp(optimizer, "sgd") == 0 && !mixed)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "sgd has --momentum",
+                            "%s has no effect with optimizer 'sgd'",
+                            o->beta1 != 0 ? "--beta1" : "--beta2");
+  return NULL;
+}
+
 shoal_status_t cli_recipe_make(const cli_model_options_t *options, shoal_arena_t *arena,
                                shoal_recipe_t *out_recipe) {
   const cli_recipe_options_t *o = &options->recipe;
@@ -117,6 +156,7 @@ shoal_status_t cli_recipe_make(const cli_model_options_t *options, shoal_arena_t
   if (options->sgd && o->optimizer && strcmp(o->optimizer, "sgd") != 0)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give one of them",
                             "--sgd and --optimizer %s do not go together", o->optimizer);
+  SHOAL_RETURN_IF_ERROR(check_used(options));
   *out_recipe = (shoal_recipe_t){
       .optimizer = options->sgd ? "sgd" : o->optimizer,
       .lr = options->lr,
@@ -179,16 +219,24 @@ static const char *value_of(const shoal_option_t *row, const void *options, shoa
   }
 }
 
+const char *cli_option_word(const shoal_option_t *row, const void *options, shoal_arena_t *arena) {
+  const char *value = value_of(row, options, arena);
+  return value ? cli_format(arena, "%s=%s", row->name, value) : NULL;
+}
+
 shoal_status_t cli_recipe_settings(const cli_model_options_t *options, int64_t batch,
-                                   shoal_arena_t *arena, const char *const **out_settings) {
-  const char **settings = SHOAL_NEW(arena, const char *, KEPT_COUNT + 2);
+                                   const char *const *more, shoal_arena_t *arena,
+                                   const char *const **out_settings) {
+  int64_t count = 0, others = 0;
+  while (more[others]) ++others;
+  const char **settings = SHOAL_NEW(arena, const char *, KEPT_COUNT + others + 2);
   if (!settings) return SHOAL_OOM();
-  for (int64_t i = 0; i < KEPT_COUNT; ++i) {
-    const char *value = value_of(&kept_table[i], options, arena);
-    settings[i] = value ? cli_format(arena, "%s=%s", kept_table[i].name, value) : NULL;
+  for (int64_t i = 0; i < KEPT_COUNT; ++i)
+    settings[count++] = cli_option_word(&kept_table[i], options, arena);
+  settings[count++] = cli_format(arena, "batch=%lld", (long long)batch);
+  for (int64_t i = 0; i < count; ++i)
     if (!settings[i]) return SHOAL_OOM();
-  }
-  settings[KEPT_COUNT] = cli_format(arena, "batch=%lld", (long long)batch);
+  for (int64_t i = 0; i < others; ++i) settings[count++] = more[i];
   *out_settings = settings;
-  return settings[KEPT_COUNT] ? NULL : SHOAL_OOM();
+  return NULL;
 }

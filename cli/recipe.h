@@ -45,10 +45,13 @@ struct cli_model_options;
 // The recipe that the options of a model say. Lies in the arena.
 SHOAL_MUST_USE shoal_status_t cli_recipe_make(const struct cli_model_options *options,
                                               shoal_arena_t *arena, shoal_recipe_t *out_recipe);
-// All of it as "name=value" words, NULL-terminated, in the arena, with the rows of a batch: what
-// checkpoints keep.
+// An option as a word "name=value", in the arena; NULL: no memory.
+const char *cli_option_word(const shoal_option_t *row, const void *options, shoal_arena_t *arena);
+// All of it as such words, NULL-terminated, in the arena, with the rows of a batch and with `more`,
+// NULL-terminated too: what checkpoints keep.
 SHOAL_MUST_USE shoal_status_t cli_recipe_settings(const struct cli_model_options *options,
-                                                  int64_t batch, shoal_arena_t *arena,
+                                                  int64_t batch, const char *const *more,
+                                                  shoal_arena_t *arena,
                                                   const char *const **out_settings);
 
 #endif  // SHOAL_CLI_RECIPE_H_

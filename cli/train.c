@@ -10,6 +10,7 @@
 #include "data.h"
 #include "interrupt.h"
 #include "models.h"
+#include "past.h"
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
@@ -20,10 +21,15 @@ typedef struct train_command {
   cli_plan_options_t planning;
   cli_data_options_t input;
   int64_t steps, epochs, log_every, save_every, keep, eval_every, eval_samples;
-  const char *save, *best, *metrics, *tensorboard, *times_out, *offload_dir;
+  const char *save, *load, *best, *metrics, *tensorboard, *times_out, *offload_dir;
   shoal_words_t watch;
+  int missing, extra;
   bool resume, overwrite, threads, opaque, dry_run, check_nan, short_last, drop_last, help;
 } train_command_t;
+
+enum { REFUSE, PASS };
+static const char *const missing_choices[] = {"refuse", "keep", NULL};
+static const char *const extra_choices[] = {"refuse", "ignore", NULL};
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, INT, steps, NULL, "steps to train (200, if no epochs are given)",
@@ -50,6 +56,14 @@ static const shoal_option_t table[] = {
     SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
     SHOAL_OPTION(train_command_t, BOOL, overwrite, NULL,
                  "start anew in a folder with checkpoints: removes them"),
+    SHOAL_OPTION(train_command_t, STRING, load, NULL,
+                 "checkpoint whose weights to begin with: a folder, a file, or a folder of step-N"),
+    SHOAL_OPTION(train_command_t, ENUM, missing, "refuse",
+                 "--load: what it lacks is refused, or keeps its initial values",
+                 .choices = missing_choices),
+    SHOAL_OPTION(train_command_t, ENUM, extra, "refuse",
+                 "--load: what the model has no place for is refused, or ignored",
+                 .choices = extra_choices),
     SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines",
                  .heading = "What it says"),
     SHOAL_OPTION(train_command_t, STRING, metrics, NULL,
@@ -78,7 +92,9 @@ static const shoal_option_t table[] = {
 // One rank's training; `talks` on rank 0.
 typedef struct trainer {
   const train_command_t *command;
-  const shoal_zoo_t *zoo;
+  const char *name;           // of the model
+  cli_model_options_t model;  // the command's, with what a checkpoint and the data tell
+  shoal_zoo_t *zoo;
   shoal_arena_t *arena;
   FILE *out;
   bool talks;
@@ -187,16 +203,48 @@ static void build(void *self, shoal_graph_t *graph, const char *phase, int64_t r
 }
 
 // In the words of the command line.
-static shoal_status_t reword(shoal_status_t status) {
-  if (shoal_status_code(status) != SHOAL_INVALID_ARGUMENT ||
-      !strstr(shoal_status_message(status), "holds checkpoints of another run"))
-    return status;
-  shoal_status_t refused = SHOAL_ERROR_HINT(
-      INVALID_ARGUMENT,
-      "--resume goes on from the newest, --overwrite removes them, or --save another folder", "%s",
-      shoal_status_message(status));
-  shoal_status_free(status);
-  return refused;
+static shoal_status_t reword(const train_command_t *command, shoal_status_t status) {
+  static const char *const hints[][2] = {
+      {"holds checkpoints of another run",
+       "--resume goes on from the newest, --overwrite removes them, or --save another folder"},
+      {"' is missing", "was it saved from another model? --missing keep leaves such states alone"},
+      {"has no state for tensor",
+       "was it saved from another model? --extra ignore passes over such tensors"}};
+  if (shoal_status_code(status) != SHOAL_INVALID_ARGUMENT) return status;
+  for (int i = 0; i < (command->load ? 3 : 1); ++i) {
+    if (!strstr(shoal_status_message(status), hints[i][0])) continue;
+    shoal_status_t refused =
+        SHOAL_ERROR_HINT(INVALID_ARGUMENT, hints[i][1], "%s", shoal_status_message(status));
+    shoal_status_free(status);
+    return refused;
+  }
+  return status;
+}
+
+// What of the command and of the model checkpoints keep beside the recipe: on --resume, what
+// differs is said.
+static shoal_status_t list_settings(const trainer_t *t, int64_t batch,
+                                    const char *const **out_settings) {
+  static const char *const kept[] = {"data", "kind",       "tokenizer", "held_out",
+                                     "test", "eval_data",  "flip",      "random_crop",
+                                     "pad",  "short_last", "drop_last", "mixed"};
+  enum { KEPT = sizeof kept / sizeof *kept };
+  const shoal_zoo_family_t *family = shoal_zoo_family(t->zoo);
+  const char **words = SHOAL_NEW(t->arena, const char *, KEPT + family->setting_count + 1);
+  int64_t count = 0;
+  for (int64_t i = 0; i < TABLE_COUNT && words; ++i) {
+    bool keeps = false;
+    for (int k = 0; k < KEPT; ++k) keeps = keeps || strcmp(kept[k], table[i].name) == 0;
+    if (keeps) words[count++] = cli_option_word(&table[i], t->command, t->arena);
+  }
+  for (int64_t i = 0; i < family->setting_count && words; ++i) {
+    const char *name = family->settings[i].name, *value = shoal_zoo_setting(t->zoo, name, t->arena);
+    words[count++] = value ? cli_format(t->arena, "%s=%s", name, value) : NULL;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    if (!words[i]) return SHOAL_OOM();
+  if (!words) return SHOAL_OOM();
+  return cli_recipe_settings(&t->model, batch, words, t->arena, out_settings);
 }
 
 // What the devices of the described cluster can do together; 0 where none is described.
@@ -213,11 +261,40 @@ static shoal_status_t find_peak(const cli_plan_options_t *planning, shoal_world_
   return NULL;
 }
 
-static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_t *zoo,
-                            shoal_train_options_t *o) {
+// The model, with the settings of the checkpoint whose weights it will have.
+static shoal_status_t make_model(trainer_t *t, shoal_train_options_t *o) {
+  const train_command_t *command = t->command;
+  cli_past_t past = {0};
+  if (command->resume) SHOAL_RETURN_IF_ERROR(cli_past_latest(command->save, t->arena, &past));
+  const bool resumes = past.path != NULL;
+  if (command->load && !resumes) {
+    SHOAL_RETURN_IF_ERROR(cli_past_open(command->load, t->arena, &past));
+    o->load = past.path;
+    o->load_options = (shoal_load_options_t){.cast = true,
+                                             .keep_missing = command->missing == PASS,
+                                             .ignore_extra = command->extra == PASS};
+  }
+  SHOAL_RETURN_IF_ERROR(cli_past_know(&past, t->name, &t->model));
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(t->name, &t->model, NULL, &t->zoo));
+  o->build_self = t->zoo;
+  o->batch = shoal_zoo_rows(t->zoo);
+  return resumes ? cli_past_check(&past, t->zoo, t->arena) : NULL;
+}
+
+// A schedule of as many steps as the epochs have, which the data tells.
+static shoal_status_t make_schedule(trainer_t *t, shoal_train_options_t *o) {
+  cli_recipe_options_t *recipe = &t->model.recipe;
+  if (!recipe->schedule || recipe->schedule_steps > 0 || t->command->epochs == 0) return NULL;
+  recipe->schedule_steps = shoal_train_steps(o);
+  shoal_zoo_free(t->zoo);
+  SHOAL_RETURN_IF_ERROR(cli_zoo_create(t->name, &t->model, NULL, &t->zoo));
+  o->build_self = t->zoo;
+  return NULL;
+}
+
+static shoal_status_t train(trainer_t *t, shoal_world_t *world, shoal_train_options_t *o) {
   const train_command_t *command = t->command;
   shoal_train_report_t report;
-  t->zoo = zoo;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, t->arena, &o->parallelize));
   o->parallelize.opaque = command->opaque;
   o->parallelize.offload_dir = command->offload_dir;
@@ -225,14 +302,16 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, const shoal_zoo_
   o->parallelize.timed = command->times_out != NULL;
   o->seed = (uint64_t)command->model.model_seed;
   o->mixed = command->model.mixed;
-  SHOAL_RETURN_IF_ERROR(cli_recipe_settings(&command->model, o->batch, t->arena, &o->settings));
-  SHOAL_RETURN_IF_ERROR(find_peak(&command->planning, world, zoo, &o->peak_flops));
-  if (!command->dry_run)
+  SHOAL_RETURN_IF_ERROR(make_model(t, o));
+  SHOAL_RETURN_IF_ERROR(find_peak(&command->planning, world, t->zoo, &o->peak_flops));
+  if (!command->dry_run || command->epochs > 0)
     SHOAL_RETURN_IF_ERROR(
-        cli_data_open(zoo, &command->input, o->seed, t->arena, &o->data, &o->eval_data));
+        cli_data_open(t->zoo, &command->input, o->seed, t->arena, &o->data, &o->eval_data));
+  SHOAL_RETURN_IF_ERROR(make_schedule(t, o));
+  SHOAL_RETURN_IF_ERROR(list_settings(t, o->batch, &o->settings));
   o->in_order = !command->input.data;
   o->eval_next = !o->eval_data;
-  SHOAL_RETURN_IF_ERROR(reword(shoal_train(o, &report)));
+  SHOAL_RETURN_IF_ERROR(reword(command, shoal_train(o, &report)));
   if (t->talks && !command->dry_run) print_report(t, &report, o->eval_data != NULL);
   return NULL;
 }
@@ -246,17 +325,16 @@ typedef struct train_job {
 static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank) {
   const train_job_t *job = self;
   const train_command_t *command = job->command;
-  trainer_t t = {.command = command, .out = job->out, .talks = rank == 0};
+  trainer_t t = {.command = command,
+                 .name = job->name,
+                 .model = command->model,
+                 .out = job->out,
+                 .talks = rank == 0};
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &t.arena));
   const char **watch = SHOAL_NEW(t.arena, const char *, command->watch.count + 1);
-  shoal_zoo_t *zoo = NULL;
-  shoal_status_t status =
-      watch ? cli_zoo_create(job->name, &command->model, NULL, &zoo) : SHOAL_OOM();
   for (int64_t i = 0; i < command->watch.count && watch; ++i) watch[i] = command->watch.items[i];
   shoal_train_options_t options = {
       .build = build,
-      .build_self = zoo,
-      .batch = zoo ? shoal_zoo_rows(zoo) : 0,
       .short_last = command->short_last,
       .drop_last = command->drop_last,
       .steps = command->steps > 0   ? command->steps
@@ -282,11 +360,11 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank)
       .hook = hear,
       .hook_self = &t,
   };
-  if (!status) status = train(&t, world, zoo, &options);
+  shoal_status_t status = watch ? train(&t, world, &options) : SHOAL_OOM();
   if (t.open_line) fputc('\n', t.out);
   shoal_dataset_free(options.data);
   shoal_dataset_free(options.eval_data);
-  shoal_zoo_free(zoo);
+  shoal_zoo_free(t.zoo);
   shoal_arena_free(t.arena);
   return status;
 }
@@ -317,6 +395,25 @@ static shoal_status_t check_counts(const train_command_t *c) {
   return NULL;
 }
 
+// An option that nothing looks at would be thought to work.
+static shoal_status_t check_used(const train_command_t *c) {
+  const bool evaluates = c->input.held_out != 0 || c->input.eval_data;
+  const struct {
+    bool in_vain;
+    const char *name, *hint;
+  } rows[] = {{c->save_every > 0 && !c->save, "--save-every", "--save DIR"},
+              {c->missing && !c->load, "--missing", "--load CHECKPOINT"},
+              {c->extra && !c->load, "--extra", "--load CHECKPOINT"},
+              {c->eval_every > 0 && !evaluates, "--eval-every", "--held-out 0.1, or --eval-data"},
+              {c->eval_samples > 0 && !evaluates, "--eval-samples", "--held-out, or --eval-data"},
+              {c->best && !evaluates, "--best", "--held-out 0.1, or --eval-data FILE"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i)
+    if (rows[i].in_vain)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, rows[i].hint, "%s has no effect alone",
+                              rows[i].name);
+  return NULL;
+}
+
 // What can be known before any rank starts. Steps are negative where none were given.
 static shoal_status_t check_command(train_command_t *command, bool steps_given) {
   if (steps_given && command->steps < 0)
@@ -333,10 +430,11 @@ static shoal_status_t check_command(train_command_t *command, bool steps_given) 
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, command->resume ? "give one of them" : "--save DIR",
                             command->resume ? "--overwrite removes what --resume goes on from"
                                             : "--overwrite needs the folder of the checkpoints");
+  SHOAL_RETURN_IF_ERROR(check_used(command));
   SHOAL_RETURN_IF_ERROR(check_writable(command->times_out));
   if (!steps_given && command->epochs == 0) command->steps = 200;
   cli_recipe_options_t *recipe = &command->model.recipe;
-  if (recipe->schedule && recipe->schedule_steps == 0 && command->steps > 0)
+  if (recipe->schedule && recipe->schedule_steps == 0 && command->steps > 0 && !command->epochs)
     recipe->schedule_steps = command->steps;
   return cli_plan_check(&command->planning);
 }

@@ -120,7 +120,7 @@ bad INVALID_ARGUMENT "short.txt" "" train gpt --data short.txt
 : >file
 bad IO "file" "" train mlp --steps 1 --save file/out
 "$shoal" train mlp --steps 1 --save saved >/dev/null || fail "a checkpoint could not be saved"
-bad INVALID_ARGUMENT "tensor 'fc1/weight' is f32[64, 128], the model has f32[64, 5]" "" train mlp --hidden 5 --steps 2 --save saved --resume
+bad INVALID_ARGUMENT "hidden is 5, but saved/step-1 was made with 128" "" train mlp --hidden 5 --steps 2 --save saved --resume
 printf 'no tensors' >saved/step-1/model.safetensors
 bad INVALID_ARGUMENT "model.safetensors" "" train mlp --steps 2 --save saved --resume
 

@@ -6,6 +6,7 @@ NaN are neither saved nor measured with success; evaluations count the samples t
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -82,12 +83,108 @@ def check_stored():
         fail(f"evaluation draws: {first} {second}")
 
 
+def npy(descr, shape, data):
+    header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header) + 1) + header + b"\n" + data
+
+
+def check_order():
+    """Two epochs at a rate of nothing: the losses of batches show that they have other samples the second time."""
+    with open("x.npy", "wb") as x, open("y.npy", "wb") as y:
+        x.write(npy("<f4", (16, 4), struct.pack("<64f", *(i * 37 % 11 / 5 - 1 for i in range(64)))))
+        y.write(npy("|u1", (16,), bytes(i % 3 for i in range(16))))
+    result = shoal("train", *MLP, "--data", "x.npy,y.npy", "--lr", 1e-30, "--log-every", 1, "--epochs", 2)
+    losses = re.findall(r"^step \d+ loss (\S+)", expect("two epochs", result, 0).stdout, re.M)
+    if len(losses) != 8 or losses[:4] == losses[4:]:
+        fail(f"not shuffled: {losses}")
+
+
+def numbers(*words):
+    """What a short run prints of each step and at the end, but for its speed."""
+    result = expect(" ".join(words), shoal("train", *MLP, "--steps", 6, "--lr", 0.1, "--log-every", 1, "--held-out", 8,
+                                           *words), 0)
+    lines = [line for line in result.stdout.splitlines() if line.startswith(("step", "eval"))]
+    return [re.sub(r"samples/s \S+", "", line) for line in lines]
+
+
+def check_effects():
+    """Each option changes what the run before it in the list printed."""
+    for runs in (
+        ["", "--beta1 0.5", "--beta2 0.5", "--eps 0.1", "--weight-decay 0.9", "--clip-norm 0.001", "--clip-max 0.001",
+         "--average 0.5", "--model-seed 2", "--optimizer lion", "--freeze fc1/*", "--group fc1/*:rate=0.1"],
+        ["--sgd", "--sgd --momentum 0.9", "--sgd --momentum 0.9 --nesterov"],
+        ["--schedule constant", "--schedule constant --warmup 3"],
+        ["--schedule linear", "--schedule linear --last-factor 0.5", "--schedule linear --schedule-steps 9"],
+        ["--schedule step --decay-every 2", "--schedule step --decay-every 3", "--schedule step --decay-every 3 --gamma 0.5"],
+        ["--schedule wsd", "--schedule wsd --decay-steps 4", "--schedule wsd --decay-steps 4 --curve sqrt"],
+        ["--schedule one_cycle", "--schedule one_cycle --curve linear"],
+        ["--watch loss_scale --loss-scale 8", "--watch loss_scale --loss-scale 16"],
+    ):
+        seen = {}
+        for words in runs:
+            printed = "\n".join(numbers(*words.split()))
+            if printed in seen:
+                fail(f"'{words}' does what '{seen[printed]}' does")
+            seen[printed] = words
+    for words in ("--momentum 0.9", "--nesterov", "--beta1 0.5 --sgd", "--gamma 0.5", "--decay-steps 2 --schedule cosine",
+                  "--last-factor 0.5", "--save-every 2", "--missing keep", "--eval-every 2", "--best loss --save b"):
+        option = words.split()[0]
+        expect(words, shoal("train", *MLP, "--steps", 1, *words.split()), 2, f"{option} has no effect")
+
+
+def check_settings():
+    """A checkpoint's settings are the model's; one that would make another model of its weights is refused."""
+    run = ["train", *GPT, "--save", "settings"]
+    expect("settings", shoal(*run, "--steps", 2, "--held-out", 4), 0)
+    small = ["gpt2", "--batch", 4, "--data", "text", "--held-out", 4, "--load", "settings"]
+    loss = measured("without settings", *small).get("loss", 0)
+    for more in (["--heads", 4], ["--set", "heads=4"]):
+        expect("other heads", shoal("eval", *small, *more), 2, "heads is 4, but settings/step-2 was made with 2")
+    if abs(measured("in bf16", *small, "--dtype", "bf16").get("loss", 0) - loss) > 0.01:
+        fail("in bf16")
+    expect("another family", shoal("eval", "llama", *small[1:]), 2, "holds a model 'gpt2', not 'llama'")
+    expect("resumed with other heads", shoal(*run, "--steps", 3, "--resume", "--heads", 4), 2, "heads is 4")
+    words = ["gpt2", "--batch", 4, "--data", "text", "--save", "settings", "--resume", "--steps", 3, "--dropout", 0.5]
+    expect("resumed", shoal("train", *words, "--held-out", 6), 0, "held_out 6; the checkpoint's was 4",
+           "dropout 0.5; the checkpoint's was 0")
+
+
+def check_load():
+    """Weights of another run, on two ranks."""
+    expect("weights", shoal("train", *MLP, "--steps", 5, "--lr", 0.3, "--save", "weights"), 0)
+    begin = ["train", "mlp", "--batch", 4, "--steps", 1, "--load", "weights", "-n", 2, "--threads"]
+    result = expect("load", shoal(*begin), 0, "loaded 4 states from weights/step-5")
+    first = re.search(r"^step 1 loss (\S+)", result.stdout, re.M)
+    fresh = shoal("train", *MLP, "--steps", 1)
+    if first and first.group(0) in fresh.stdout:
+        fail("weights are not loaded", result)
+    small, deep = ["--load", "text_run"], ["--load", "deep", "--layers", 1]
+    begin = ["train", "gpt2", "--batch", 4, "--data", "text", "--steps", 1]
+    expect("missing", shoal(*begin, *small, "--layers", 2), 2, "is missing", "--missing keep")
+    expect("kept", shoal(*begin, *small, "--layers", 2, "--missing", "keep"), 0, "12 states that it lacks begin anew")
+    expect("deep", shoal("train", *GPT, "--layers", 2, "--steps", 1, "--save", "deep"), 0)
+    expect("extra", shoal(*begin, *deep), 2, "has no state for tensor", "--extra ignore")
+    expect("ignored", shoal(*begin, *deep, "--extra", "ignore"), 0, "passed over 12 that the model has no state for")
+
+
+def check_epochs():
+    """A schedule of epochs ends where they do."""
+    for more, count in (["--short-last"], 12), (["--drop-last"], 10), ([], 11):
+        result = shoal("train", *MLP, "--data", "x.npy,y.npy", "--batch", 3, "--epochs", 2, *more,
+                       "--schedule", "linear", "--log-every", 1, "--lr", 1)
+        rates = re.findall(r"^step \d+ .* rate (\S+)", expect(f"epochs {more}", result, 0).stdout, re.M)
+        expected = [1 - i / len(rates) for i in range(len(rates))]
+        if len(rates) != count or any(abs(float(a) - b) > 1e-3 for a, b in zip(rates, expected)):
+            fail(f"epochs {more}: {rates}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
         with open("text", "w") as text:
             text.write("".join(chr(97 + i * i % 23) for i in range(200)))
-        for check in (check_nan, check_counts, check_best, check_groups, check_stored):
+        for check in (check_nan, check_counts, check_best, check_groups, check_stored, check_order,
+                      check_effects, check_settings, check_load, check_epochs):
             check()
         os.chdir("/")
     print("options: " + (f"{failures} failures" if failures else "all well"))

@@ -137,6 +137,10 @@ typedef struct shoal_train_options {
                    // smallest is best; "+accuracy": the largest
   bool resume;     // go on from the newest in the folder; from the start if there is none
   bool overwrite;  // remove those of an earlier run when this one begins
+  // Weights to begin with: a checkpoint's folder or file, read as shoal_load_with does with these
+  // options. NULL: initial values. A run that goes on from a checkpoint of its own has its weights.
+  const char *load;
+  shoal_load_options_t load_options;
   // What else the run is made with, as "name=value", NULL-terminated: kept in checkpoints. On
   // resume, those that differ are said.
   const char *const *settings;
@@ -179,6 +183,9 @@ typedef struct shoal_train_report {
 // and nothing is saved then. *Collective*, blocking; an error on one rank is an error on all.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train(const shoal_train_options_t *options,
                                                     shoal_train_report_t *out_report);
+// How many steps a run of these options takes from the start: to make a schedule of. INT64_MAX:
+// without end. Not collective.
+SHOAL_API int64_t shoal_train_steps(const shoal_train_options_t *options);
 // What the inputs of a graph ask of a data set, in the arena: names, types, shapes without the rows
 // of a batch, and of integers how many they may be. For shoal_dataset_open. Not collective.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train_columns(const shoal_graph_t *graph,
@@ -186,7 +193,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_train_columns(const shoal_graph_t 
                                                             int32_t *out_count,
                                                             const shoal_column_t **out_columns);
 // Evaluates: makes the eval graphs only, sets their states from the checkpoint at `path` (NULL: the
-// folder's newest), whatever else it holds, and runs over all eval_samples. A loss that is no
+// folder's newest), cast to the model's types, and runs over all eval_samples. A loss that is no
 // number is a MISMATCH; the report has it. *Collective*, blocking.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_evaluate(const shoal_train_options_t *options,
                                                        const char *path,

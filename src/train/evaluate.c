@@ -45,7 +45,11 @@ shoal_status_t shoal_train_evaluate(shoal_trainer_t *t) {
   if (isfinite(loss)) return NULL;
   char where[48] = "";
   if (t->step > 0) snprintf(where, sizeof where, " at step %lld", (long long)t->step);
-  return SHOAL_ERROR_HINT(
-      MISMATCH, "these weights are of no use: go on from an earlier checkpoint, with a lower --lr",
-      "the loss of the evaluation is %g%s", loss, where);
+  // All ranks have the same error; none leaves before the others have it.
+  return shoal_world_agree(
+      t->world,
+      SHOAL_ERROR_HINT(
+          MISMATCH,
+          "these weights are of no use: go on from an earlier checkpoint, with a lower --lr",
+          "the loss of the evaluation is %g%s", loss, where));
 }

@@ -163,6 +163,26 @@ static shoal_status_t load(shoal_trainer_t *t) {
   return NULL;
 }
 
+// Begins with the weights of another run.
+static shoal_status_t load_others(shoal_trainer_t *t) {
+  shoal_load_report_t report = {0};
+  shoal_load_options_t options = t->options->load_options;
+  if (!options.report) options.report = &report;
+  SHOAL_RETURN_IF_ERROR(shoal_load_with(t->session, t->options->load, &options));
+  report = *options.report;
+  shoal_train_say(t, false, "loaded %lld states from %s", (long long)report.loaded,
+                  t->options->load);
+  if (report.missing > 0) {
+    shoal_train_say(t, false, "%lld states that it lacks begin anew: %s", (long long)report.missing,
+                    report.missing_names);
+  }
+  if (report.extra > 0) {
+    shoal_train_say(t, false, "passed over %lld that the model has no state for: %s",
+                    (long long)report.extra, report.extra_names);
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_train_resume(shoal_trainer_t *t) {
   const shoal_train_options_t *options = t->options;
   if (t->past.path) {
@@ -176,6 +196,7 @@ shoal_status_t shoal_train_resume(shoal_trainer_t *t) {
   } else if (options->resume) {
     shoal_train_say(t, false, "nothing to resume in %s: from the start", options->folder);
   }
+  if (!t->past.path && options->load) SHOAL_RETURN_IF_ERROR(load_others(t));
   SHOAL_RETURN_IF_ERROR(give_rate(t));
   if (!options->overwrite || !options->folder) return NULL;
   return shoal_world_agree(t->world,

@@ -150,27 +150,34 @@ static shoal_status_t take_step(shoal_trainer_t *t, bool *out_stops) {
 }
 
 // Batches in so many samples of one epoch.
-static int64_t batches_of(const shoal_trainer_t *t, int64_t samples) {
-  return (samples + (t->options->drop_last ? 0 : t->batch - 1)) / t->batch;
+static int64_t batches_of(const shoal_train_options_t *options, int64_t batch, int64_t samples) {
+  return (samples + (options->drop_last ? 0 : batch - 1)) / batch;
 }
 
-// The last one: at the end of the last epoch, or as many as were asked for.
-static int64_t last_step(const shoal_trainer_t *t) {
-  const shoal_train_options_t *options = t->options;
+// The last one: at the end of the last epoch, or as many as were asked for. `samples` are those of
+// an epoch, `cursor` of them were used in the steps so far.
+static int64_t last_step(const shoal_train_options_t *options, int64_t batch, int64_t samples,
+                         int64_t step, int64_t cursor) {
   const int64_t steps = options->steps > 0 ? options->steps : options->steps < 0 ? 0 : INT64_MAX;
-  if (options->epochs <= 0 || t->samples <= 0) return steps;
-  const int64_t left = options->epochs * t->samples - t->cursor;
+  if (options->epochs <= 0 || samples <= 0) return steps;
+  const int64_t left = options->epochs * samples - cursor;
   int64_t more = 0;
   if (left > 0 && (options->short_last || options->drop_last)) {
-    more = left / t->samples * batches_of(t, t->samples) + batches_of(t, left % t->samples);
+    more = left / samples * batches_of(options, batch, samples) +
+           batches_of(options, batch, left % samples);
   } else if (left > 0) {
-    more = batches_of(t, left);
+    more = batches_of(options, batch, left);
   }
-  return steps < t->step + more ? steps : t->step + more;
+  return steps < step + more ? steps : step + more;
+}
+
+int64_t shoal_train_steps(const shoal_train_options_t *options) {
+  const int64_t samples = options->data ? shoal_dataset_count(options->data) : options->samples;
+  return last_step(options, options->batch > 0 ? options->batch : 1, samples, 0, 0);
 }
 
 shoal_status_t shoal_train_loop(shoal_trainer_t *t) {
-  t->steps = last_step(t);
+  t->steps = last_step(t->options, t->batch, t->samples, t->step, t->cursor);
   t->report.start = t->step;
   t->begin_ns = t->line_ns = shoal_time_ns();
   bool stops = t->stop || is_over(t);

@@ -117,11 +117,12 @@ static shoal_status_t train(shoal_trainer_t *t) {
 
 // The weights, and the averages of them that the model reads instead (shoal_use_averages).
 static shoal_status_t load_weights(shoal_trainer_t *t) {
-  const shoal_load_options_t averages = {.training = true, .only = "*#average"};
+  const shoal_load_options_t weights = {.cast = true};
+  const shoal_load_options_t averages = {.training = true, .cast = true, .only = "*#average"};
   bool any = false;
   for (int64_t i = 0; i < t->model->states.count && !any; ++i)
     any = shoal_pattern_match(averages.only, t->model->states.items[i].name);
-  SHOAL_RETURN_IF_ERROR(shoal_load_with(t->session, t->past.path, NULL));
+  SHOAL_RETURN_IF_ERROR(shoal_load_with(t->session, t->past.path, &weights));
   return any ? shoal_load_with(t->session, t->past.path, &averages) : NULL;
 }
 
