@@ -63,9 +63,10 @@ shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal
   *out_table = table;
   *out_count = count;
   int64_t at = 0;
-  while (at < count && !(strcmp(table[at].name, "set") == 0)) ++at;
+  // Not "set": `convert` has one of its own, in another struct.
+  while (at < count && strcmp(table[at].name, "model_seed") != 0) ++at;
   if (at == count) return NULL;
-  const size_t offset = table[at].offset - offsetof(cli_model_options_t, set);
+  const size_t offset = table[at].offset - offsetof(cli_model_options_t, model_seed);
   cli_model_options_t *model = (void *)((char *)options + offset);
   const shoal_option_t *settings[CLI_SETTING_LIMIT];
   const int64_t setting_count = all_settings(settings);

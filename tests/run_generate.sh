@@ -99,6 +99,7 @@ else
 fi
 
 # --- shards ---
+"$shoal" convert --help | grep -q -- "--width" && fail "convert has settings as flags, and nowhere to keep them"
 "$shoal" convert out hf2 --shard-size 4K >/dev/null || fail "convert --shard-size"
 [ "$(ls hf2/model-*.safetensors | wc -l)" -gt 1 ] || fail "one file: $(ls hf2)"
 "$shoal" convert out/step-30 out/step-30 2>err && fail "convert writes over its input"
