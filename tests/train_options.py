@@ -98,6 +98,18 @@ def check_order():
         fail(f"not shuffled: {losses}")
 
 
+def check_labels():
+    """Rows without a label (-100) count neither as right nor as wrong."""
+    with open("all.npy", "wb") as every, open("half.npy", "wb") as half:
+        every.write(npy("<i4", (16,), struct.pack("<16i", *[1] * 16)))
+        half.write(npy("<i4", (16,), struct.pack("<16i", *[1, -100] * 8)))
+    expect("labels", shoal("train", *MLP, "--data", "x.npy,all.npy", "--lr", 0.1, "--steps", 60, "--save", "labels"), 0)
+    for ranks in ([], ["-n", 2, "--threads"]):
+        found = measured("half of the labels", *MLP, "--load", "labels", "--data", "x.npy,half.npy", *ranks)
+        if found.get("accuracy") != 1:
+            fail(f"half of the labels: {found}")
+
+
 def numbers(*words):
     """What a short run prints of each step and at the end, but for its speed."""
     result = expect(" ".join(words), shoal("train", *MLP, "--steps", 6, "--lr", 0.1, "--log-every", 1, "--held-out", 8,
@@ -182,7 +194,7 @@ def main():
         os.chdir(work)
         with open("text", "w") as text:
             text.write("".join(chr(97 + i * i % 23) for i in range(200)))
-        for check in (check_nan, check_counts, check_best, check_groups, check_stored, check_order,
+        for check in (check_nan, check_counts, check_best, check_groups, check_stored, check_order, check_labels,
                       check_effects, check_settings, check_load, check_epochs):
             check()
         os.chdir("/")
