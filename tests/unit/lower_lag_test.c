@@ -68,8 +68,8 @@ static lag_t look(const shoal_segment_t *segment) {
     if (!is_gradient(in)) continue;
     int64_t maker = i - 1;
     while (maker > 0 && is_gradient(&segment->instructions[maker])) --maker;
-    const shoal_instruction_t *made = &segment->instructions[maker];
-    for (int32_t o = 0; o < made->output_count; ++o)
+    const shoal_instruction_t *made = maker < 0 ? NULL : &segment->instructions[maker];
+    for (int32_t o = 0; made && o < made->output_count; ++o)
       lag.behind_maker += made->outputs[o] == in->inputs[0];
     lag.in_front += first_reader(segment, i) == i + 1;
     if (before >= 0) lag.next += first_reader(segment, before) > i;
