@@ -43,7 +43,7 @@ test: deps venv  ## everything: release, dev warnings as errors, sanitizers
 	@tools/bootstrap --optional
 	@tools/test_all $(JOBS)
 
-soak: all  ## random checks on fresh seeds and fuzzing for MINUTES=10, or until CASES=N have run
+soak: all  ## random checks and combinations on fresh seeds, fuzzing, for MINUTES=10, or until CASES=N have run
 	@tools/soak build/$(PRESET)/shoal $(MINUTES) $(JOBS) $(CASES)
 
 bench-%: all  ## one benchmark of bench/: an executable script, or a program built from its .c

@@ -108,6 +108,7 @@ static shoal_status_t find_rules(const shoal_model_t *model, shoal_rules_t *rule
 
 static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
   shoal_allocator_t allocator = shoal_allocator_system();
+  shoal_zoo_t *zoo = NULL;
   shoal_model_t *model = NULL;
   shoal_rules_t *rules = NULL;
   shoal_plan_t *plan = NULL;
@@ -119,13 +120,14 @@ static shoal_status_t run(const job_t *job, shoal_arena_t *arena) {
   const int32_t world = (int32_t)(job->stages * job->data * job->tensor);
   double t[8] = {now()};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(NULL, &model));
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = job->batch,
-                                              .context = job->context,
-                                              .vocabulary = job->vocabulary,
-                                              .width = job->width,
-                                              .heads = job->heads,
-                                              .layers = job->layers,
-                                              .dtype = SHOAL_BF16});
+  char settings[256];
+  snprintf(settings, sizeof settings,
+           "batch=%lld context=%lld vocabulary=%lld width=%lld heads=%lld layers=%lld dtype=bf16",
+           (long long)job->batch, (long long)job->context, (long long)job->vocabulary,
+           (long long)job->width, (long long)job->heads, (long long)job->layers);
+  SHOAL_GOTO_IF_ERROR(status, done,
+                      shoal_zoo_create("gpt", &(shoal_zoo_options_t){.settings = settings}, &zoo));
+  shoal_zoo_add(zoo, model);
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_status(model));
   write_layouts(job, arena, &intent);
   write_stages(job, arena, &intent);
@@ -174,6 +176,7 @@ done:
   shoal_plan_free(plan);
   shoal_rules_free(rules);
   shoal_model_free(model);
+  shoal_zoo_free(zoo);
   return status;
 }
 

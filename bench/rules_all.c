@@ -74,29 +74,20 @@ static shoal_status_t find_cases(bench_t *b, const char *only) {
 }
 
 static shoal_status_t find_model(bench_t *b, const char *name) {
+  static const char *const large[][2] = {
+      {"gpt3", "batch=1536 context=2048 vocabulary=50257 width=12288 heads=96 layers=2 dtype=bf16"},
+      {"mlp3", "batch=65536 dropout=0.1 dtype=f64"},
+      {"cnn3", "batch=4096 size=2048 dtype=f64"}};
+  const char family[] = {name[0], name[1], name[2], 0};
+  shoal_zoo_options_t options = {.settings = "dtype=f64"};
+  for (size_t i = 0; i < sizeof large / sizeof *large; ++i)
+    if (strcmp(name, large[i][0]) == 0) options.settings = large[i][1];
+  shoal_zoo_t *zoo = NULL;
   shoal_model_t *model = NULL;
   shoal_status_t status = NULL;
-  const bool large = name[strlen(name) - 1] == '3';
-  SHOAL_RETURN_IF_ERROR(shoal_model_create(NULL, &model));
-  if (strncmp(name, "gpt", 3) == 0) {
-    shoal_gpt_options_t sizes = {0};
-    if (large) {
-      sizes = (shoal_gpt_options_t){.batch = 1536,
-                                    .context = 2048,
-                                    .vocabulary = 50257,
-                                    .width = 12288,
-                                    .heads = 96,
-                                    .layers = 2,
-                                    .dtype = SHOAL_BF16};
-    }
-    shoal_zoo_gpt(model, &sizes);
-  } else if (strncmp(name, "mlp", 3) == 0) {
-    shoal_mlp_options_t sizes = {.batch = large ? 65536 : 0, .dropout = large ? 0.1 : 0};
-    shoal_zoo_mlp(model, &sizes);
-  } else {
-    shoal_cnn_options_t sizes = {.batch = large ? 4096 : 0, .size = large ? 2048 : 0};
-    shoal_zoo_cnn(model, &sizes);
-  }
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_zoo_create(family, &options, &zoo));
+  SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(NULL, &model));
+  shoal_zoo_add(zoo, model);
   status = shoal_model_status(model);
   for (int64_t g = 0; g < model->graphs.count && !status; ++g) {
     const shoal_graph_t *graph = model->graphs.items[g];
@@ -110,7 +101,9 @@ static shoal_status_t find_model(bench_t *b, const char *name) {
       book(b, now() - start);
     }
   }
+done:
   shoal_model_free(model);
+  shoal_zoo_free(zoo);
   return status;
 }
 

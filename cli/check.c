@@ -25,13 +25,12 @@ typedef struct check_options {
 
 #define CHECK_OPTION(kind, field, value, doc) SHOAL_OPTION(check_options_t, kind, field, value, doc)
 static const shoal_option_t table[] = {
-    CLI_PLAN_OPTIONS(check_options_t),
     CHECK_OPTION(INT, steps, "2", "training steps to compare"),
     SHOAL_OPTION(check_options_t, BOOL, threads, NULL, "ranks are threads (the default)",
                  .no_environment = true),
     CHECK_OPTION(BOOL, processes, NULL, "ranks are processes"),
-    CHECK_OPTION(STRING, offload_dir, NULL,
-                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
+    SHOAL_OPTION(check_options_t, STRING, offload_dir, NULL,
+                 "folder for what the plan keeps in files (TMPDIR, or /tmp)", .argument = "DIR"),
     CHECK_OPTION(BOOL, opaque, NULL, "device memory that the host cannot read, like a GPU's"),
     CHECK_OPTION(BOOL, direct, NULL, "plan once and hand the program to all ranks"),
     CHECK_OPTION(INT, seed, "1", "seed of data and random cases (0: from the clock)"),
@@ -39,6 +38,7 @@ static const shoal_option_t table[] = {
     {.name = "case",
      .kind = SHOAL_OPTION_STRING,
      .offset = offsetof(check_options_t, kase),
+     .argument = "CASE",
      .doc = "rerun one random case from its text"},
     CHECK_OPTION(BOOL, mutate, NULL, "break programs on purpose and count which check notices"),
     CHECK_OPTION(INT, stride, "1", "with --mutate: every n-th mutation"),
@@ -50,7 +50,9 @@ static const shoal_option_t table[] = {
         "fail if an op, its gradient or a cut of it, a reshard kind or feature never occurs"),
     CHECK_OPTION(BOOL, no_shrink, NULL, "leave a failing case as it is"),
     CHECK_OPTION(BOOL, verbose, NULL, "a line per case; with one case or model, its program"),
+    CLI_PLAN_OPTIONS(check_options_t),
     CLI_MODEL_OPTIONS(check_options_t),
+    CLI_TRAINING_OPTIONS(check_options_t),
     SHOAL_OPTION(check_options_t, BOOL, help, NULL, "this text"),
 };
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
@@ -64,7 +66,8 @@ static void print_line(void *self, const char *line) {
 // known yet, the text tells.
 static bool rounds_gradients(const shoal_parallelize_options_t *options) {
   static const char *const types[] = {"dtype=bf16", "dtype=f16", "dtype=f32"};
-  bool found = false;
+  const char *compress = options->choices.compress;
+  bool found = compress && compress[0] && strcmp(compress, "none") != 0;
   for (int i = 0; i < 3; ++i) {
     found |= options->plan && strstr(options->plan, types[i]);
     for (int64_t d = 0; d < options->decision_count; ++d)
@@ -79,10 +82,13 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
                                   shoal_arena_t *arena, FILE *out) {
   const bool talks = !world || shoal_world_rank(world) == 0;
   cli_model_options_t model_options = o->model;
+  model_options.seed = 1;  // the same weights for all --seed: only data differs between runs
   shoal_parallelize_options_t options = {.world = world,
                                          .strategy = o->planning.strategy,
                                          .mesh = o->planning.mesh,
                                          .cluster = o->planning.cluster,
+                                         .memory = o->planning.memory,
+                                         .choices = cli_choices(&o->planning),
                                          .offload_dir = o->offload_dir,
                                          .opaque = o->opaque};
   shoal_check_how_t how = {.ranks = (int32_t)o->planning.ranks,
@@ -98,7 +104,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(o->planning.layouts, arena, &options.layout_count, &options.layouts));
   SHOAL_RETURN_IF_ERROR(
-      cli_decisions_parse(&o->planning.decide, arena, &options.decision_count, &options.decisions));
+      cli_decisions_parse(&o->planning, arena, &options.decision_count, &options.decisions));
   const char *dtype = NULL;
   SHOAL_RETURN_IF_ERROR(cli_model_dtype(name, &model_options, &dtype));
   if (model_options.eps == 0) {

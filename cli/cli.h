@@ -13,4 +13,9 @@
 #include "commands.inc"
 #undef SHOAL_COMMAND
 
+// The options of `train`, which has nearly all that others have: an option that a command does not
+// know may be one of them.
+struct shoal_option;
+const struct shoal_option *cli_train_options(int64_t *out_count);
+
 #endif  // SHOAL_CLI_H_

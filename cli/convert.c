@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "past.h"
 #include "planning.h"
 #include "print.h"
 #include "shoal/convert.h"
@@ -11,18 +12,20 @@ typedef struct convert_command {
   const char *to, *model, *dtype;
   shoal_words_t set;
   int64_t shard_size;
-  bool help;
+  bool raw, help;
 } convert_command_t;
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(convert_command_t, STRING, to, NULL,
-                 "hf or shoal; by default what the input is not"),
+                 "hf or shoal; by default what the input is not", .argument = "NAME"),
     SHOAL_OPTION(convert_command_t, STRING, model, NULL,
-                 "model of the zoo; by default as the input says"),
+                 "model of the zoo; by default as the input says", .argument = "NAME"),
     SHOAL_OPTION(convert_command_t, STRINGS, set, NULL,
-                 "setting of the model, such as width=64; may be given again"),
+                 "a setting of the model, such as width=64; may be repeated",
+                 .argument = "NAME=VALUE"),
     SHOAL_OPTION(convert_command_t, STRING, dtype, NULL,
-                 "type of the weights; by default their own"),
+                 "type of the weights; by default their own", .argument = "NAME"),
+    SHOAL_OPTION(convert_command_t, BOOL, raw, NULL, CLI_RAW_HELP),
     SHOAL_OPTION(convert_command_t, SIZE, shard_size, NULL,
                  "bytes of a file before the next is begun (0: 5 GB)"),
     SHOAL_OPTION(convert_command_t, BOOL, help, NULL, "this list")};
@@ -51,10 +54,12 @@ shoal_status_t cli_convert(int argc, char **argv, shoal_arena_t *arena, FILE *ou
   shoal_convert_options_t options = {.to = command.to,
                                      .model = command.model,
                                      .dtype = command.dtype,
+                                     .raw = command.raw,
                                      .shard_bytes = command.shard_size,
                                      .report = &report};
   SHOAL_RETURN_IF_ERROR(join_settings(&command.set, arena, &options.settings));
   SHOAL_RETURN_IF_ERROR(shoal_convert(words.items[0], words.items[1], &options));
+  cli_past_say_averages(report.averages, command.raw);
   fprintf(out, "model %s\nsettings %s\n", report.model, report.settings);
   fprintf(out, "wrote %lld tensors, %.1f MiB, in %s names\n", (long long)report.tensors,
           (double)report.bytes / (1 << 20), report.to_shoal ? "Shoal's" : "Hugging Face's");

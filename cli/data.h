@@ -7,10 +7,10 @@
 #include "shoal/zoo.h"
 
 typedef struct cli_data_options {
-  const char *data, *eval_data, *kind, *tokenizer;
+  const char *data, *eval_data, *kind, *tokenizer, *mean, *deviation;
   double held_out;
   bool test, flip, random_crop;
-  int64_t pad;
+  int64_t pad, resize;
 } cli_data_options_t;
 
 // Rows for an option table of a struct that has a `cli_data_options_t input` member.
@@ -22,14 +22,28 @@ typedef struct cli_data_options {
   }
 #define CLI_DATA_OPTIONS(type)                                                                  \
   CLI_DATA_OPTION(type, STRING, data, NULL,                                                     \
-                  "file or folder: text, tokens, .npy, MNIST, CIFAR, images; made up without",  \
-                  .heading = "Data"),                                                           \
-      CLI_DATA_OPTION(type, STRING, kind, NULL, "what the files are, where that is not clear"), \
-      CLI_DATA_OPTION(type, STRING, tokenizer, NULL,                                            \
-                      "of text: a tokenizer.json; bytes are tokens without"),                   \
+                  "file or folder: text, tokens, .npy, MNIST, CIFAR, images; made up without, " \
+                  "but for models of texts",                                                    \
+                  .argument = "FILE", .heading = "Data"),                                       \
+      CLI_DATA_OPTION(type, STRING, kind, NULL, "what the files are, where that is not clear",  \
+                      .argument = "NAME"),                                                      \
+      CLI_DATA_OPTION(                                                                          \
+          type, STRING, tokenizer, NULL,                                                        \
+          "of text, which every rank encodes: a tokenizer.json; bytes are tokens without",      \
+          .argument = "FILE"),                                                                  \
       CLI_DATA_OPTION(type, BOOL, test, NULL, "MNIST, CIFAR: the part to test on"),             \
-      CLI_DATA_OPTION(type, BOOL, flip, NULL, "images: left and right, every second time"),     \
-      CLI_DATA_OPTION(type, BOOL, random_crop, NULL, "images: from anywhere"),                  \
+      CLI_DATA_OPTION(type, INT, resize, NULL,                                                  \
+                      "images: the shorter side before cropping (0: it just fits)"),            \
+      CLI_DATA_OPTION(type, STRING, mean, NULL,                                                 \
+                      "images: taken off pixels of 0 to 1; one for all channels, or three",     \
+                      .argument = "X,X,X"),                                                     \
+      CLI_DATA_OPTION(type, STRING, deviation, NULL,                                            \
+                      "images: what is left is divided by; one, or three", .argument = "X,X,X")
+// How samples of images vary: in training alone.
+#define CLI_VARY_OPTIONS(type)                                                          \
+  CLI_DATA_OPTION(type, BOOL, flip, NULL, "images: left and right, every second time"), \
+      CLI_DATA_OPTION(type, BOOL, random_crop, NULL,                                    \
+                      "images: from anywhere, with --pad or --resize"),                 \
       CLI_DATA_OPTION(type, INT, pad, NULL, "images: black pixels around, before cropping")
 
 // Opens what the options say for the model, or made-up data where they say nothing and the model

@@ -1,5 +1,6 @@
 // `shoal eval MODEL`: measures the weights of a checkpoint on data that they were not trained on.
 #include <math.h>
+#include <string.h>
 
 #include "cli.h"
 #include "data.h"
@@ -17,23 +18,26 @@ typedef struct eval_command {
   const char *load;
   int64_t eval_samples;
   int format;
-  bool threads, help;
+  bool raw, threads, help;
 } eval_command_t;
 
 static const char *const formats[] = {"text", "json", NULL};
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(eval_command_t, STRING, load, NULL,
-                 "checkpoint with the weights: a folder, a file, or a folder of step-N"),
+                 "checkpoint with the weights: a folder, a file, or a folder of step-N",
+                 .argument = "DIR"),
+    SHOAL_OPTION(eval_command_t, BOOL, raw, NULL, CLI_RAW_HELP),
     SHOAL_OPTION(eval_command_t, INT, eval_samples, NULL, "samples to take (0: all)"),
     SHOAL_OPTION(eval_command_t, ENUM, format, "text", "how to print", .choices = formats),
     CLI_DATA_OPTIONS(eval_command_t),
     CLI_DATA_OPTION(eval_command_t, REAL, held_out, NULL,
                     "only what `train --held-out` with the same number holds out"),
-    SHOAL_OPTION(eval_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
-                 .no_environment = true, .heading = "Ranks, and how the model is cut"),
-    CLI_PLAN_OPTIONS(eval_command_t),
+    CLI_MODEL_OPTION(eval_command_t, INT, seed, "1", "of made-up data, as `train` had it"),
     CLI_MODEL_OPTIONS(eval_command_t),
+    CLI_PLAN_OPTIONS(eval_command_t),
+    SHOAL_OPTION(eval_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
+                 .no_environment = true),
     SHOAL_OPTION(eval_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
@@ -70,22 +74,38 @@ static void print_json(const shoal_train_report_t *report, const char *path, int
   fputs("}\n", out);
 }
 
+// The data as the run had it, as far as the command does not say: its tokenizer, and what was done
+// to images. Data that is no images is taken as it is stored.
+static shoal_status_t open_data(const eval_command_t *command, const shoal_zoo_t *zoo,
+                                const cli_past_t *past, uint64_t seed, shoal_arena_t *arena,
+                                shoal_dataset_t **out_rest, shoal_dataset_t **out_held_out) {
+  cli_data_options_t input = command->input;
+  if (!input.tokenizer) input.tokenizer = past->tokenizer;
+  cli_data_options_t images = input;
+  cli_past_images(past, &images);
+  shoal_status_t status = cli_data_open(zoo, &images, seed, arena, out_rest, out_held_out);
+  if (!status || !strstr(shoal_status_message(status), "which is no images")) return status;
+  shoal_status_free(status);
+  return cli_data_open(zoo, &input, seed, arena, out_rest, out_held_out);
+}
+
 static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, const shoal_zoo_t *zoo,
                                const cli_past_t *past, shoal_arena_t *arena,
                                shoal_train_options_t *o) {
   const eval_command_t *command = job->command;
-  cli_data_options_t input = command->input;
   shoal_dataset_t *rest = NULL, *held_out = NULL;
   shoal_train_report_t report = {0};
-  o->seed = (uint64_t)command->model.model_seed;
+  shoal_load_report_t loaded = {0};
+  o->load_options = (shoal_load_options_t){.averages = !command->raw, .report = &loaded};
+  o->seed = (uint64_t)command->model.seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
-  if (!input.tokenizer) input.tokenizer = past->tokenizer;
-  SHOAL_RETURN_IF_ERROR(cli_past_check(past, zoo, arena));
-  SHOAL_RETURN_IF_ERROR(cli_data_open(zoo, &input, o->seed, arena, &rest, &held_out));
+  SHOAL_RETURN_IF_ERROR(cli_past_check(past, job->name, zoo, arena));
+  SHOAL_RETURN_IF_ERROR(open_data(command, zoo, past, o->seed, arena, &rest, &held_out));
   o->eval_data = held_out ? held_out : rest;
   const int64_t there = shoal_dataset_count(o->eval_data);
   shoal_status_t status = shoal_evaluate(o, past->path, &report);
+  if (shoal_world_rank(world) == 0) cli_past_say_averages(loaded.averages, command->raw);
   const bool measured = !status || shoal_status_code(status) == SHOAL_MISMATCH;  // also what is NaN
   if (measured && report.metric_count > 0 && shoal_world_rank(world) == 0) {
     const int64_t wanted = command->eval_samples;

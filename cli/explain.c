@@ -1,8 +1,10 @@
 // `shoal explain MODEL`: a plan read aloud - resting layouts, ways of nodes, reshards with their
-// kind, memory of each rank - or, with --program, the program itself, or, with --pass, what is
+// kind, what a rank sends, memory of each rank - or, with --show, tables of what a rank keeps and
+// sends, or, with --program, the program itself, or, with --pass, what is
 // there after a pass of lowering.
 #include <string.h>
 
+#include "accounts.h"
 #include "cli.h"
 #include "models.h"
 #include "planning.h"
@@ -14,18 +16,36 @@ typedef struct explain_command {
   cli_plan_options_t planning;
   bool program, graph, help;
   const char *pass, *why;
+  int64_t rank;
+  int show, format;
 } explain_command_t;
 
+enum { FORMAT_TEXT, FORMAT_JSON };
+static const char *const formats[] = {"text", "json", NULL};
+static const char *const shows[] = {"all", "values", "communication", "memory", NULL};
 static const shoal_option_t table[] = {
-    CLI_PLAN_OPTIONS(explain_command_t),
+    SHOAL_OPTION(explain_command_t, ENUM, show, "all",
+                 "print one table only: values with layouts and bytes, communication by value and "
+                 "axis, or memory by layer and kind",
+                 .choices = shows),
+    SHOAL_OPTION(explain_command_t, INT, rank, "-1",
+                 "the rank whose tables or program are printed; -1: tables of rank 0, the program "
+                 "of all ranks"),
+    SHOAL_OPTION(explain_command_t, ENUM, format, "text", "tables as text or as json",
+                 .choices = formats),
     SHOAL_OPTION(explain_command_t, BOOL, program, NULL, "print the program instead"),
     SHOAL_OPTION(explain_command_t, BOOL, graph, NULL, "print the model's graphs instead"),
     SHOAL_OPTION(explain_command_t, STRING, pass, NULL,
-                 "print what is there after a pass of lowering instead; `list` lists them"),
+                 "print what is there after a pass of lowering instead; `list` lists them",
+                 .argument = "NAME"),
     SHOAL_OPTION(explain_command_t, STRING, why, NULL,
                  "print what was decided about a state, node or output (a name, or a pattern), and "
-                 "why, instead"),
+                 "why, instead",
+                 .argument = "PATTERN"),
+    CLI_PLAN_OPTIONS(explain_command_t),
     CLI_MODEL_OPTIONS(explain_command_t),
+    CLI_SEED_OPTION(explain_command_t),
+    CLI_TRAINING_OPTIONS(explain_command_t),
     SHOAL_OPTION(explain_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
@@ -61,18 +81,73 @@ static shoal_status_t explain_reshards(const shoal_program_t *program, shoal_are
   return NULL;
 }
 
+// The program, or what one rank executes of it.
+static shoal_status_t explain_program(const shoal_program_t *program, int64_t rank,
+                                      shoal_arena_t *arena, FILE *out) {
+  shoal_program_t part = *program;
+  const char *text;
+  if (rank >= 0) {
+    part.class_count = 1;
+    part.classes = (shoal_class_t *)shoal_program_class_of(program, (int32_t)rank);
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_program_print(&part, arena, &text));
+  fputs(text, out);
+  return NULL;
+}
+
+static shoal_status_t explain_tables(const explain_command_t *command,
+                                     const cli_accounts_t *accounts) {
+  if (command->format == FORMAT_JSON) return cli_account_json(accounts, command->show);
+  if (command->show == CLI_SHOW_VALUES) return cli_account_values(accounts);
+  if (command->show == CLI_SHOW_MEMORY) return cli_account_memory(accounts);
+  return cli_account_traffic(accounts, true);
+}
+
+// One thing is printed, and options that say nothing about it would be thought to work.
+static shoal_status_t check_used(const explain_command_t *command) {
+  const struct {
+    bool given;
+    const char *name;
+  } instead[] = {{command->pass != NULL, "--pass"},
+                 {command->program, "--program"},
+                 {command->graph, "--graph"},
+                 {command->why != NULL, "--why"}};
+  const char *first = NULL;
+  for (size_t i = 0; i < sizeof instead / sizeof *instead; ++i) {
+    if (!instead[i].given) continue;
+    if (first)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give one", "%s and %s do not go together", first,
+                              instead[i].name);
+    first = instead[i].name;
+  }
+  const char *other = command->show != CLI_SHOW_ALL    ? "--show"
+                      : command->format == FORMAT_JSON ? "--format"
+                                                       : NULL;
+  if (first && other)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave one of them out",
+                            "%s has no effect beside %s, which prints no tables", other, first);
+  if (command->rank < -1)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "ranks count from 0", "there is no rank %lld",
+                            (long long)command->rank);
+  return NULL;
+}
+
 static shoal_status_t explain(const explain_command_t *command, const shoal_plan_t *plan,
                               const shoal_program_t *program, shoal_arena_t *arena, FILE *out) {
   const char *text = NULL;
+  const cli_accounts_t accounts = {plan, program, command->rank < 0 ? 0 : (int32_t)command->rank,
+                                   arena, out};
+  if (command->rank >= program->world)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "there is no rank %lld: the plan has %d",
+                       (long long)command->rank, program->world);
   if (command->pass) {
     SHOAL_RETURN_IF_ERROR(shoal_lower_explain(plan, NULL, command->pass, arena, &text));
     fputs(text, out);
     return NULL;
   }
-  if (command->program || command->graph) {
-    SHOAL_RETURN_IF_ERROR(command->program
-                              ? shoal_program_print(program, arena, &text)
-                              : shoal_model_print(shoal_plan_model(plan), arena, &text));
+  if (command->program) return explain_program(program, command->rank, arena, out);
+  if (command->graph) {
+    SHOAL_RETURN_IF_ERROR(shoal_model_print(shoal_plan_model(plan), arena, &text));
     fputs(text, out);
     return NULL;
   }
@@ -81,9 +156,14 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
     fputs(text, out);
     return NULL;
   }
+  if (command->show != CLI_SHOW_ALL || command->format == FORMAT_JSON)
+    return explain_tables(command, &accounts);
   SHOAL_RETURN_IF_ERROR(shoal_plan_explain(plan, arena, &text));
   fputs(text, out);
+  SHOAL_RETURN_IF_ERROR(cli_print_approximate(plan, arena, out));
   SHOAL_RETURN_IF_ERROR(explain_reshards(program, arena, out));
+  const bool trains = shoal_model_find_graph(shoal_plan_model(plan), "train") != NULL;
+  if (trains) SHOAL_RETURN_IF_ERROR(cli_account_traffic(&accounts, false));
   fprintf(out, "memory\n");
   for (int64_t c = 0; c < program->class_count; ++c) {
     fputs("  ", out);
@@ -91,6 +171,7 @@ static shoal_status_t explain(const explain_command_t *command, const shoal_plan
     fputs("; of that, ", out);
     SHOAL_RETURN_IF_ERROR(cli_print_memory(program, c, out));
     fputc('\n', out);
+    if (trains) SHOAL_RETURN_IF_ERROR(cli_account_layers(&accounts, c));
   }
   return NULL;
 }
@@ -109,6 +190,7 @@ shoal_status_t cli_explain(int argc, char **argv, shoal_arena_t *arena, FILE *ou
     list_passes(out);
     return NULL;
   }
+  if (!status && !command.help) status = check_used(&command);
   if (!status && !command.help) status = cli_one_model(&words);
   if (!status && !command.help) status = cli_use_cluster(argc, argv, &command.planning);
   cli_planned_t planned = {0};

@@ -4,33 +4,38 @@
 #include <sys/stat.h>
 
 #include "cli.h"
+#include "past.h"
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
 #include "shoal/checkpoint.h"
 #include "shoal/generate.h"
 #include "shoal/tokenizer.h"
+#include "stream.h"
 
 typedef struct generate_command {
   cli_model_options_t model;
   cli_plan_options_t planning;
   shoal_words_t prompt, stop;
   const char *prompts, *load, *tokenizer;
-  int64_t max_tokens, top_k, seed;
+  int64_t max_tokens, top_k;
   double temperature, top_p, repetition;
-  bool threads, help;
+  bool raw, threads, help;
 } generate_command_t;
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(generate_command_t, STRING, load, NULL,
-                 "checkpoint with the weights: a folder, a folder of step-N, or a file"),
+                 "checkpoint with the weights: a folder, a folder of step-N, or a file",
+                 .argument = "DIR"),
+    SHOAL_OPTION(generate_command_t, BOOL, raw, NULL, CLI_RAW_HELP),
     SHOAL_OPTION(generate_command_t, STRINGS, prompt, NULL, "text to continue; may be repeated",
                  .no_environment = true),
     SHOAL_OPTION(generate_command_t, STRING, prompts, NULL,
-                 "file of texts to continue, a line each; blank lines stay blank"),
-    SHOAL_OPTION(
-        generate_command_t, STRING, tokenizer, NULL,
-        "folder or file of a tokenizer, or bytes; by default the checkpoint's, else bytes"),
+                 "file of texts to continue, a line each; blank lines stay blank",
+                 .argument = "FILE"),
+    SHOAL_OPTION(generate_command_t, STRING, tokenizer, NULL,
+                 "folder or file of a tokenizer, or bytes; by default the checkpoint's, else bytes",
+                 .argument = "FILE"),
     SHOAL_OPTION(generate_command_t, INT, max_tokens, "64", "tokens behind a prompt",
                  .positive = true),
     SHOAL_OPTION(generate_command_t, REAL, temperature, "1", "0: the likeliest token each time"),
@@ -41,13 +46,13 @@ static const shoal_option_t table[] = {
                  "only the likeliest tokens that make up this share; 0: all"),
     SHOAL_OPTION(generate_command_t, REAL, repetition, NULL,
                  "above 1: tokens that are there already become less likely"),
-    SHOAL_OPTION(generate_command_t, INT, seed, NULL, "another number, another text"),
+    CLI_MODEL_OPTION(generate_command_t, INT, seed, NULL, "another number, another text"),
     SHOAL_OPTION(generate_command_t, STRINGS, stop, NULL,
                  "text of a token that ends; may be repeated", .no_environment = true),
+    CLI_MODEL_OPTIONS(generate_command_t),
+    CLI_PLAN_OPTIONS(generate_command_t),
     SHOAL_OPTION(generate_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
                  .no_environment = true),
-    CLI_PLAN_OPTIONS(generate_command_t),
-    CLI_MODEL_OPTIONS(generate_command_t),
     SHOAL_OPTION(generate_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
@@ -70,6 +75,7 @@ typedef struct writer {
   const char **texts;
   int32_t stops[MOST_STOPS];
   int64_t stop_count;
+  cli_stream_t stream;   // rank 0
   shoal_status_t error;  // of the callback
 } writer_t;
 
@@ -125,8 +131,9 @@ static shoal_status_t encode(writer_t *w) {
     const int32_t *ids;
     int64_t count;
     if (!w->texts[i][0]) continue;
-    SHOAL_RETURN_IF_ERROR(shoal_tokenizer_encode(
-        w->tokenizer, w->texts[i], -1, &(shoal_encode_options_t){.special = true}, &ids, &count));
+    SHOAL_RETURN_IF_ERROR(shoal_tokenizer_encode(w->tokenizer, w->texts[i], -1,
+                                                 &(shoal_encode_options_t){.add_special = true},
+                                                 &ids, &count));
     int32_t *copy = SHOAL_NEW(w->arena, int32_t, count);
     if (!copy) return SHOAL_OOM();
     memcpy(copy, ids, (size_t)count * sizeof *copy);
@@ -241,8 +248,7 @@ static shoal_status_t create_zoo(writer_t *w) {
 static shoal_status_t create_model(writer_t *w) {
   const cli_model_options_t options = w->command->model;
   SHOAL_RETURN_IF_ERROR(shoal_model_create(
-      &(shoal_model_options_t){.seed = (uint64_t)options.model_seed, .mixed = options.mixed},
-      &w->model));
+      &(shoal_model_options_t){.seed = (uint64_t)options.seed, .mixed = options.mixed}, &w->model));
   int64_t longest = 1;
   for (int64_t i = 0; i < w->count; ++i) {
     if (w->prompts[i].count > longest) longest = w->prompts[i].count;
@@ -265,28 +271,23 @@ static shoal_status_t open_session(writer_t *w, shoal_world_t *world) {
     SHOAL_RETURN_IF_ERROR(shoal_file_read(planning->plan, w->arena, &options.plan, &size));
   SHOAL_RETURN_IF_ERROR(
       cli_layouts_parse(planning->layouts, w->arena, &options.layout_count, &options.layouts));
-  SHOAL_RETURN_IF_ERROR(cli_decisions_parse(&planning->decide, w->arena, &options.decision_count,
-                                            &options.decisions));
+  SHOAL_RETURN_IF_ERROR(
+      cli_decisions_parse(planning, w->arena, &options.decision_count, &options.decisions));
+  options.choices = cli_choices(planning);
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(w->model, &options, &w->session));
   if (!w->load) return NULL;
-  return shoal_load_with(w->session, w->load, &(shoal_load_options_t){.cast = true});
+  shoal_load_report_t report = {0};
+  const shoal_load_options_t how = {.cast = true, .averages = !w->command->raw, .report = &report};
+  SHOAL_RETURN_IF_ERROR(shoal_load_with(w->session, w->load, &how));
+  if (w->talks) cli_past_say_averages(report.averages, w->command->raw);
+  return NULL;
 }
 
 // ---- writing --------------------------------------------------------------------------
 
-// One prompt: token by token. Several: each text when all are there.
-static bool write_token(void *self, int64_t prompt, int64_t index, int32_t token) {
-  writer_t *w = self;
-  (void)prompt;
-  if (!w->talks || w->line_count > 1) return true;
-  const char *text;
-  int64_t length;
-  if (index == 0) fputs(w->texts[0], w->out);
-  w->error = shoal_decoder_add(w->decoder, token, &text, &length);
-  if (w->error) return false;
-  fwrite(text, 1, (size_t)length, w->out);
-  fflush(w->out);
-  return true;
+// A text that continues its prompt is written behind it, an answer to it alone.
+static bool continues(const writer_t *w) {
+  return shoal_zoo_setting(w->zoo, "target", w->arena) == NULL;
 }
 
 static bool is_stop(const writer_t *w, int32_t token) {
@@ -294,6 +295,14 @@ static bool is_stop(const writer_t *w, int32_t token) {
     if (w->stops[i] == token) return true;
   }
   return false;
+}
+
+static bool write_token(void *self, int64_t prompt, int64_t index, int32_t token) {
+  writer_t *w = self;
+  if (!w->talks) return true;
+  const bool last = index + 1 == w->command->max_tokens || is_stop(w, token);
+  w->error = cli_stream_token(&w->stream, prompt, token, last);
+  return !w->error;
 }
 
 // Texts that neither a stop nor --max-tokens ended.
@@ -310,32 +319,8 @@ static void say_cut(const writer_t *w, const shoal_tokens_t *texts) {
           "shoal: warning: %lld of %lld texts end where the model's %lld positions are used up, "
           "before --max-tokens %lld\n",
           (long long)cut, (long long)w->count,
-          (long long)(w->prompts[first].count + texts[first].count),
+          (long long)((continues(w) ? w->prompts[first].count : 0) + texts[first].count),
           (long long)w->command->max_tokens);
-}
-
-static shoal_status_t write_texts(writer_t *w, const shoal_tokens_t *texts) {
-  const char *text;
-  int64_t length, prompt = 0;
-  if (!w->talks) return NULL;
-  if (w->line_count == 1) {
-    SHOAL_RETURN_IF_ERROR(shoal_decoder_finish(w->decoder, &text, &length));
-    fwrite(text, 1, (size_t)length, w->out);
-    fputc('\n', w->out);
-    return NULL;
-  }
-  for (int64_t i = 0; i < w->line_count; ++i) {
-    if (w->texts[i][0]) {
-      SHOAL_RETURN_IF_ERROR(
-          shoal_tokenizer_decode(w->tokenizer, texts[prompt].ids, texts[prompt].count,
-                                 &(shoal_decode_options_t){.skip_special = true}, &text, &length));
-      fputs(w->texts[i], w->out);
-      fwrite(text, 1, (size_t)length, w->out);
-      ++prompt;
-    }
-    fputc('\n', w->out);
-  }
-  return NULL;
 }
 
 static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
@@ -350,12 +335,19 @@ static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
   SHOAL_RETURN_IF_ERROR(open_session(w, world));
   SHOAL_RETURN_IF_ERROR(shoal_decoder_create(
       w->tokenizer, &(shoal_decode_options_t){.skip_special = true}, &w->decoder));
-  const shoal_generate_options_t options = {.most = command->max_tokens,
+  w->stream = (cli_stream_t){.out = w->out,
+                             .arena = w->arena,
+                             .decoder = w->decoder,
+                             .line_count = w->line_count,
+                             .prompt_count = w->count,
+                             .lines = w->texts,
+                             .answers = !continues(w)};
+  const shoal_generate_options_t options = {.max_tokens = command->max_tokens,
                                             .temperature = command->temperature,
                                             .top_k = command->top_k,
                                             .top_p = command->top_p,
                                             .repetition = command->repetition,
-                                            .seed = (uint64_t)command->seed,
+                                            .seed = (uint64_t)command->model.seed,
                                             .stop_count = w->stop_count,
                                             .stops = w->stops,
                                             .token = write_token,
@@ -363,7 +355,7 @@ static shoal_status_t generate(writer_t *w, shoal_world_t *world) {
   shoal_status_t status =
       shoal_generate(w->session, w->count, w->prompts, &options, w->arena, &texts);
   if (!status) status = w->error, w->error = NULL;
-  if (!status) status = write_texts(w, texts);
+  if (!status && w->talks) status = cli_stream_finish(&w->stream, texts);
   if (!status && w->talks) say_cut(w, texts);
   return status;
 }
@@ -383,7 +375,7 @@ static shoal_status_t generate_rank(void *self, shoal_world_t *world, int32_t ra
   shoal_model_free(w.model);
   shoal_zoo_free(w.zoo);
   shoal_decoder_free(w.decoder);
-  shoal_tokenizer_close(w.tokenizer);
+  shoal_tokenizer_free(w.tokenizer);
   shoal_status_free(w.error);
   shoal_arena_free(w.arena);
   return status;

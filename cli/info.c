@@ -5,6 +5,7 @@
 #include "planning.h"
 #include "shoal/cluster.h"
 #include "shoal/comm.h"
+#include "shoal/data.h"
 #include "shoal/device.h"
 #include "shoal/op.h"
 #include "shoal/planners.h"
@@ -16,7 +17,7 @@ typedef struct info_command {
 
 static const shoal_option_t table[] = {
     SHOAL_OPTION(info_command_t, STRING, cluster, NULL,
-                 "describe this cluster file or preset (a100x8:16) instead"),
+                 "describe this cluster file or preset (a100x8:16) instead", .argument = "FILE"),
     SHOAL_OPTION(info_command_t, BOOL, help, NULL, "this list")};
 
 // The cluster's file in full, and how many ranks it has.
@@ -47,7 +48,13 @@ static shoal_status_t print_info(FILE *out) {
     for (int64_t i = 0; shoal_comm_backend(i, &available); ++i)
       if (available == !missing) fprintf(out, " %s", shoal_comm_backend(i, NULL));
   }
-  fprintf(out, " cuda\n");
+  for (int missing = 1; missing >= 0; --missing) {
+    bool available = false;
+    if (!missing) fprintf(out, " cuda\nimages");
+    for (int64_t i = 0; shoal_image_format(i, &available); ++i)
+      if (available == !missing) fprintf(out, " %s", shoal_image_format(i, NULL));
+  }
+  fputc('\n', out);
   fprintf(out, "strategies");
   for (int64_t i = 0; i < shoal_strategies_count(NULL); ++i)
     fprintf(out, " %s", shoal_strategies_get(NULL, i)->name);

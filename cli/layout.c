@@ -24,15 +24,16 @@ typedef struct layout_options {
 static const char *const FORMATS[] = {"text", "json", NULL};
 static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(layout_options_t, STRING, shape, NULL,
-                 "lengths of the dims: 10,768; '' is a scalar"),
-    SHOAL_OPTION(layout_options_t, STRING, mesh, "", "axes: data=2,tensor=5"),
-    SHOAL_OPTION(layout_options_t, STRING, layout, "", "cuts: tensor:1/64,data:0; '' replicates"),
+                 "lengths of the dims: 10,768; '' is a scalar", .argument = "WORD"),
+    SHOAL_OPTION(layout_options_t, STRING, mesh, "", "axes: data=2,tensor=5", .argument = "WORD"),
+    SHOAL_OPTION(layout_options_t, STRING, layout, "", "cuts: tensor:1/64,data:0; '' replicates",
+                 .argument = "WORD"),
     SHOAL_OPTION(layout_options_t, INT, rank, "-1", "only this rank; -1: all",
                  .no_environment = true),
     SHOAL_OPTION(layout_options_t, ENUM, format, "text", "text or json", .choices = FORMATS),
     SHOAL_OPTION(layout_options_t, STRING, batch, NULL,
                  "a file of 'shape|mesh|layout' lines; prints one json object per line",
-                 .no_environment = true),
+                 .argument = "FILE", .no_environment = true),
     SHOAL_OPTION(layout_options_t, BOOL, help, NULL, "say what the options are", .letter = 'h'),
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };

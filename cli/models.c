@@ -15,9 +15,17 @@ typedef struct models_command {
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
+#define CLI_MODELS_RECIPE(kind, field, ...) \
+  CLI_RECIPE_OPTION(models_command_t, kind, field, NULL, __VA_ARGS__)
 static const shoal_option_t table[] = {
     SHOAL_OPTION(models_command_t, ENUM, format, "text", "text or json", .choices = formats),
     CLI_MODEL_OPTIONS(models_command_t),
+    CLI_MODELS_RECIPE(STRING, optimizer, "adamw (the default), adam, sgd, lion, lamb ...",
+                      .heading = "What is kept beside the parameters", .argument = "NAME"),
+    CLI_MODELS_RECIPE(REAL, momentum, "of sgd and muon"),
+    CLI_MODELS_RECIPE(REAL, average, "decay of a moving average of the parameters"),
+    CLI_MODELS_RECIPE(STRINGS, freeze, "parameters not to train; may be repeated",
+                      .no_environment = true, .argument = "PATTERN"),
     SHOAL_OPTION(models_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
@@ -100,12 +108,19 @@ static shoal_status_t print_all(const models_command_t *command, FILE *out) {
 
 // ---- one model ----------------------------------------------------------------------------------
 
-static shoal_status_t print_settings(const shoal_zoo_t *zoo, bool json, shoal_arena_t *arena,
-                                     FILE *out) {
+// What a value of a setting is, in the words of --help.
+static const char *type_of(const shoal_option_t *option) {
+  static const char *const names[] = {"yes|no", "N", "X", "WORD", "SIZE", "NAME", "WORD"};
+  return names[option->kind];
+}
+
+static shoal_status_t print_settings(const shoal_zoo_t *zoo, bool json, const char *values,
+                                     shoal_arena_t *arena, FILE *out) {
   const shoal_zoo_family_t *family = shoal_zoo_family(zoo);
   static const shoal_option_t common[] = {
       {.name = "batch", .kind = SHOAL_OPTION_INT, .doc = "rows of a batch"},
       {.name = "dtype", .kind = SHOAL_OPTION_STRING, .doc = "f64, f32, bf16 or f16"}};
+  if (!json) fprintf(out, "%-15s %-7s %-10s %s\n", "setting", "type", values, "meaning");
   for (int64_t i = 0; i < family->setting_count + 2; ++i) {
     const shoal_option_t *option = i < 2 ? &common[i] : &family->settings[i - 2];
     const char *value = shoal_zoo_setting(zoo, option->name, arena);
@@ -120,15 +135,30 @@ static shoal_status_t print_settings(const shoal_zoo_t *zoo, bool json, shoal_ar
       else
         fputs(value, out);
     } else {
-      fprintf(out, "  %-15s %-10s %s\n", option->name, value, option->doc);
+      const bool flag = option->kind == SHOAL_OPTION_BOOL;
+      if (flag) value = strcmp(value, "true") == 0 ? "yes" : "no";
+      fprintf(out, "%-15s %-7s %-10s %s\n", option->name, type_of(option), value[0] ? value : "-",
+              option->doc);
     }
   }
   if (json) fputc('}', out);
   return NULL;
 }
 
+static void print_presets(const shoal_zoo_family_t *family, FILE *out) {
+  int column = fprintf(out, "\nset with --set NAME=VALUE or --NAME VALUE; presets") - 1;
+  for (int64_t p = 0; p < family->preset_count; ++p) {
+    const char *name = family->presets[p].name;
+    const bool fits = column + 1 + (int)strlen(name) <= 100;
+    if (!fits) fputc('\n', out);
+    column = (fits ? column : 0) + fprintf(out, fits ? " %s" : "  %s", name);
+  }
+  fprintf(out, "\n");
+}
+
+// `values`: what the values of settings are called.
 static shoal_status_t print_one(const models_command_t *command, const char *name,
-                                shoal_arena_t *arena, FILE *out) {
+                                const char *values, shoal_arena_t *arena, FILE *out) {
   shoal_zoo_t *zoo;
   shoal_zoo_size_t size;
   const shoal_zoo_preset_t *preset;
@@ -142,18 +172,16 @@ static shoal_status_t print_one(const models_command_t *command, const char *nam
     cli_print_bytes(size.parameter_bytes, out);
     fputs("), optimizer and others ", out);
     cli_print_bytes(size.other_bytes, out);
-    fprintf(out, "\nFLOPs of a row: forward %.4g, backward %.4g\nsettings\n", size.forward_flops,
+    fprintf(out, "\nFLOPs of a row: forward %.4g, backward %.4g\n\n", size.forward_flops,
             size.backward_flops);
   }
-  shoal_status_t status = print_settings(zoo, command->format == FORMAT_JSON, arena, out);
+  shoal_status_t status = print_settings(zoo, command->format == FORMAT_JSON, values, arena, out);
   shoal_zoo_free(zoo);
   if (command->format == FORMAT_JSON) {
     fputs("}\n", out);
     return status;
   }
-  fprintf(out, "presets");
-  for (int64_t p = 0; p < family->preset_count; ++p) fprintf(out, " %s", family->presets[p].name);
-  fprintf(out, "\n");
+  print_presets(family, out);
   return status;
 }
 
@@ -164,6 +192,7 @@ shoal_status_t cli_models(int argc, char **argv, shoal_arena_t *arena, FILE *out
                                     &command, &words, out));
   if (command.help) return NULL;
   if (words.count > 0) SHOAL_RETURN_IF_ERROR(cli_one_model(&words));
-  if (words.count > 0) return print_one(&command, words.items[0], arena, out);
+  if (words.count > 0)
+    return print_one(&command, words.items[0], argc == 1 ? "default" : "value", arena, out);
   return print_all(&command, out);
 }

@@ -23,13 +23,13 @@ typedef struct cli_model_options {
   const char *dtype;
   double lr, eps;
   bool sgd, mixed;
-  int64_t model_seed;
+  int64_t seed;
   cli_recipe_options_t recipe;
   cli_setting_t settings[CLI_SETTING_LIMIT];
 } cli_model_options_t;
 
 // Rows for an option table of a struct that has a `cli_model_options_t model` member; cli_options
-// adds one for each setting that a family has.
+// adds one for each setting that a family has, which the help does not list.
 #define CLI_MODEL_OPTION(type, kind_, field, value_, doc_, ...)                              \
   {                                                                                          \
     .name = #field, .kind = SHOAL_OPTION_##kind_,                                            \
@@ -43,28 +43,36 @@ typedef struct cli_model_options {
               offsetof(cli_recipe_options_t, field),                          \
     .value = value_, .doc = doc_, __VA_ARGS__                                 \
   }
-#define CLI_MODEL_OPTIONS(type)                                                             \
-  CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true,                 \
-                   .heading = "How it is trained"),                                         \
-      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true), \
-      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "SGD instead of AdamW: --optimizer sgd"),     \
-      CLI_RECIPE_OPTIONS(type, CLI_RECIPE_OPTION),                                          \
-      CLI_MODEL_OPTION(type, INT, model_seed, "1",                                          \
-                       "seed of initial values, dropout and the order of the data"),        \
-      CLI_MODEL_OPTION(type, STRINGS, set, NULL,                                            \
-                       "NAME=VALUE: a setting of the model; may be repeated",               \
-                       .no_environment = true, .heading = "The model"),                     \
-      CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML file of settings, NAME: VALUE"),   \
-      CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),        \
-      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16"),   \
-      CLI_MODEL_OPTION(type, BOOL, mixed, NULL,                                             \
+// What the model is: every command that builds one.
+#define CLI_MODEL_OPTIONS(type)                                                           \
+  CLI_MODEL_OPTION(type, STRINGS, set, NULL,                                              \
+                   "a setting that `shoal models MODEL` lists; may be repeated; also as " \
+                   "--NAME VALUE",                                                        \
+                   .no_environment = true, .heading = "Model", .argument = "NAME=VALUE"), \
+      CLI_MODEL_OPTION(type, STRING, config, NULL, "YAML of settings, NAME: VALUE each",  \
+                       .argument = "FILE"),                                               \
+      CLI_MODEL_OPTION(type, INT, batch, NULL, "rows of a batch", .positive = true),      \
+      CLI_MODEL_OPTION(type, STRING, dtype, NULL, "f64, f32 (the default), bf16 or f16",  \
+                       .argument = "NAME"),                                               \
+      CLI_MODEL_OPTION(type, BOOL, mixed, NULL,                                           \
                        "keep parameters in f32 and compute in bf16 or f16")
+#define CLI_SEED_OPTION(type) \
+  CLI_MODEL_OPTION(type, INT, seed, "1", "of initial values, dropout and the order of the data")
+// How it is trained: those that build the step of training.
+#define CLI_TRAINING_OPTIONS(type)                                                                \
+  CLI_MODEL_OPTION(type, REAL, lr, NULL, "learning rate", .positive = true, .heading = "Recipe"), \
+      CLI_MODEL_OPTION(type, REAL, eps, NULL, "the optimizer's epsilon", .positive = true),       \
+      CLI_MODEL_OPTION(type, BOOL, sgd, NULL, "SGD instead of AdamW: --optimizer sgd"),           \
+      CLI_RECIPE_OPTIONS(type, CLI_RECIPE_OPTION)
 
 // The table with a row for each setting of the families in front of its last row, if it has the
 // rows of CLI_MODEL_OPTIONS; else as it is.
 SHOAL_MUST_USE shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count,
                                               shoal_arena_t *arena, void *options,
                                               const shoal_option_t **out_table, int64_t *out_count);
+// "--tied no" as "--tied=no": flags take no word, but settings that are yes or no do, like others.
+SHOAL_MUST_USE shoal_status_t cli_model_words(const shoal_option_t *table, int64_t count,
+                                              shoal_arena_t *arena, int *argc, char ***argv);
 // The model of that name with its settings; NOT_FOUND suggests the nearest. The caller frees it.
 // The recipe may be NULL: the one that the options say.
 SHOAL_MUST_USE shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,

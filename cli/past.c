@@ -1,6 +1,8 @@
 // See past.h.
 #include "past.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -10,10 +12,10 @@
 static shoal_status_t read_notes(shoal_arena_t *arena, cli_past_t *past) {
   const struct {
     const char *name, **text;
-  } notes[] = {{"shoal_model", &past->family},
-               {"shoal_settings", &past->settings},
-               {"shoal_tokenizer", &past->tokenizer}};
-  for (int i = 0; i < 3 && past->path; ++i)
+  } notes[] = {{"shoal_model", &past->family},        {"shoal_settings", &past->settings},
+               {"shoal_tokenizer", &past->tokenizer}, {"shoal_resize", &past->resize},
+               {"shoal_mean", &past->mean},           {"shoal_deviation", &past->deviation}};
+  for (size_t i = 0; i < sizeof notes / sizeof *notes && past->path; ++i)
     SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(past->path, notes[i].name, arena, notes[i].text));
   return NULL;
 }
@@ -71,19 +73,70 @@ static bool may_differ(const char *name) {
   return strstr(name, "dropout") != NULL;
 }
 
-shoal_status_t cli_past_check(const cli_past_t *past, const shoal_zoo_t *zoo,
+// By default it follows others, and weights that do not fit are found by their shapes.
+static bool is_size(const char *name) {
+  static const char *const names[] = {"hidden",    "positions", "classes",
+                                      "key_heads", "head_size", "decoder_layers"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+// In a note, what is zero may be left out, where that is the default.
+static const char *value_then(const cli_past_t *past, const shoal_option_t *option,
                               shoal_arena_t *arena) {
-  const shoal_zoo_family_t *family = shoal_zoo_family(zoo);
+  const char *was = find_word(past->settings, option->name, arena);
+  const bool number = option->kind == SHOAL_OPTION_INT || option->kind == SHOAL_OPTION_REAL;
+  return was || option->value || !number ? was : "0";
+}
+
+// `preset`: settings that are not given may be its own.
+static shoal_status_t refuse(const cli_past_t *past, const shoal_zoo_family_t *family,
+                             const shoal_option_t *option, bool preset, const char *value,
+                             const char *was, shoal_arena_t *arena) {
+  const char *name = option->name;
+  const char *hint = preset ? cli_format(arena,
+                                         "name the model %s, whose settings are then the "
+                                         "checkpoint's",
+                                         family->name)
+                            : "leave it out";
+  if (option->positive && strcmp(was, "0") == 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "%s is %s, but %s was made without", name,
+                            value, past->path);
+  if (hint) hint = cli_format(arena, "%s, or say --set %s=%s", hint, name, was);
+  if (option->positive && strcmp(value, "0") == 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "there is no %s, but %s was made with %s", name,
+                            past->path, was);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, hint, "%s is %s, but %s was made with %s", name, value,
+                          past->path, was);
+}
+
+shoal_status_t cli_past_check(const cli_past_t *past, const char *name, const shoal_zoo_t *zoo,
+                              shoal_arena_t *arena) {
+  const shoal_zoo_preset_t *preset = NULL;
+  const shoal_zoo_family_t *family = shoal_zoo_find(name, &preset);
   for (int64_t i = 0; past->settings && i < family->setting_count; ++i) {
-    const char *name = family->settings[i].name;
-    const char *value = shoal_zoo_setting(zoo, name, arena);
-    const char *was = find_word(past->settings, name, arena);
-    // what is not noted follows others: weights that do not fit are found by their shapes
-    if (!was || !value || !value[0] || strcmp(value, "0") == 0) continue;
-    if (strcmp(value, was) == 0 || may_differ(name)) continue;
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                            cli_format(arena, "leave it out, or say --set %s=%s", name, was),
-                            "%s is %s, but %s was made with %s", name, value, past->path, was);
+    const shoal_option_t *option = &family->settings[i];
+    const char *value = shoal_zoo_setting(zoo, option->name, arena);
+    const char *was = value_then(past, option, arena);
+    if (!was || !value || !value[0] || may_differ(option->name)) continue;
+    if (is_size(option->name) && (strcmp(value, "0") == 0 || strcmp(was, "0") == 0)) continue;
+    if (strcmp(value, was) == 0) continue;
+    return refuse(past, family, option, preset != NULL, value, was, arena);
   }
   return NULL;
+}
+
+void cli_past_images(const cli_past_t *past, cli_data_options_t *options) {
+  if (!options->mean) options->mean = past->mean;
+  if (!options->deviation) options->deviation = past->deviation;
+  if (options->resize == 0 && past->resize) options->resize = strtoll(past->resize, NULL, 10);
+}
+
+void cli_past_say_averages(int64_t averages, bool raw) {
+  if (averages == 0) return;
+  fprintf(stderr,
+          raw ? "shoal: with %lld parameters as they are, not their moving averages\n"
+              : "shoal: with the moving averages of %lld parameters; --raw: the parameters\n",
+          (long long)averages);
 }

@@ -17,11 +17,15 @@ typedef struct plan_command {
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
 static const shoal_option_t table[] = {
-    CLI_PLAN_OPTIONS(plan_command_t),
-    SHOAL_OPTION(plan_command_t, STRING, output, NULL, "file to write the plan to", .letter = 'o'),
+    SHOAL_OPTION(plan_command_t, STRING, output, NULL, "file to write the plan to",
+                 .argument = "FILE", .letter = 'o'),
     SHOAL_OPTION(plan_command_t, ENUM, format, "text", "text, or json: the plan file itself",
                  .choices = formats),
-    CLI_MODEL_OPTIONS(plan_command_t), SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
+    CLI_PLAN_OPTIONS(plan_command_t),
+    CLI_MODEL_OPTIONS(plan_command_t),
+    CLI_SEED_OPTION(plan_command_t),
+    CLI_TRAINING_OPTIONS(plan_command_t),
+    SHOAL_OPTION(plan_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
 static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t *program,
@@ -36,6 +40,7 @@ static shoal_status_t summarize(const shoal_plan_t *plan, const shoal_program_t 
   const char *schedules;
   SHOAL_RETURN_IF_ERROR(shoal_plan_explain_schedules(plan, arena, &schedules));
   fputs(schedules, out);
+  SHOAL_RETURN_IF_ERROR(cli_print_approximate(plan, arena, out));
   for (int64_t c = 0; c < program->class_count; ++c) {
     const shoal_class_t *rank_class = &program->classes[c];
     int64_t instructions = 0;

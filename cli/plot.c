@@ -17,10 +17,10 @@ typedef struct plot_options {
 
 static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(plot_options_t, STRING, output, "loss.svg", "file to write; - is standard output",
-                 .letter = 'o', .no_environment = true),
+                 .argument = "FILE", .letter = 'o', .no_environment = true),
     SHOAL_OPTION(plot_options_t, STRINGS, metric, NULL,
                  "what to draw; may be repeated (default: all with 'loss' in the name)",
-                 .letter = 'm', .no_environment = true),
+                 .argument = "NAME", .letter = 'm', .no_environment = true),
     SHOAL_OPTION(plot_options_t, REAL, smooth, "0",
                  "moving average: the share of what came before, as in 0.9",
                  .no_environment = true),

@@ -7,17 +7,19 @@
 #include "models.h"
 #include "print.h"
 
+const char *const cli_switch[] = {"default", "on", "off", NULL};
+
 // ---- groups ---------------------------------------------------------------------------
 
 typedef struct group_options {
-  double rate, decay, momentum, beta1, beta2, eps;
+  double lr_factor, weight_decay, momentum, beta1, beta2, eps;
   const char *optimizer;
   bool frozen;
 } group_options_t;
 
 static const shoal_option_t group_table[] = {
-    SHOAL_OPTION(group_options_t, REAL, rate, NULL, "times the learning rate"),
-    SHOAL_OPTION(group_options_t, REAL, decay, NULL, "weight decay"),
+    SHOAL_OPTION(group_options_t, REAL, lr_factor, NULL, "times the learning rate"),
+    SHOAL_OPTION(group_options_t, REAL, weight_decay, NULL, "weight decay"),
     SHOAL_OPTION(group_options_t, REAL, momentum, NULL, "momentum"),
     SHOAL_OPTION(group_options_t, REAL, beta1, NULL, "decay of the first moment"),
     SHOAL_OPTION(group_options_t, REAL, beta2, NULL, "decay of the second moment"),
@@ -28,7 +30,7 @@ enum { GROUP_COUNT = sizeof group_table / sizeof group_table[0] };
 
 static shoal_status_t bad_group(const char *text) {
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          "for example: --group '*/bias:decay=0' or 'block0/*:frozen'",
+                          "for example: --group '*/bias:weight_decay=0' or 'block0/*:frozen'",
                           "--group '%s' is not PATTERN:NAME=VALUE,...", text);
 }
 
@@ -39,8 +41,8 @@ static shoal_status_t check_of_group(const char *text, const char *name,
     const shoal_option_t *row = &group_table[i];
     if (strcmp(row->name, name) != 0 || row->kind != SHOAL_OPTION_REAL) continue;
     const double value = *(const double *)((const char *)group + row->offset);
-    const bool zero = row->offset == offsetof(group_options_t, rate) ||
-                      row->offset == offsetof(group_options_t, decay);
+    const bool zero = row->offset == offsetof(group_options_t, lr_factor) ||
+                      row->offset == offsetof(group_options_t, weight_decay);
     if (value > 0 || (zero && value == 0)) return NULL;
     return SHOAL_ERROR_HINT(
         INVALID_ARGUMENT,
@@ -62,8 +64,9 @@ static shoal_status_t set_of_group(const char *text, const char *name, const cha
   if (!known)
     return SHOAL_ERROR_HINT(
         INVALID_ARGUMENT,
-        shoal_did_you_mean(name, names, GROUP_COUNT,
-                           "rate, decay, momentum, beta1, beta2, eps, optimizer, frozen", &hint),
+        shoal_did_you_mean(
+            name, names, GROUP_COUNT,
+            "lr_factor, weight_decay, momentum, beta1, beta2, eps, optimizer, frozen", &hint),
         "--group '%s': a group has no '%s'", text, name);
   SHOAL_RETURN_IF_ERROR(shoal_options_set(group_table, GROUP_COUNT, name, value,
                                           cli_format(arena, "--group '%s', %s", text, name), arena,
@@ -71,14 +74,14 @@ static shoal_status_t set_of_group(const char *text, const char *name, const cha
   return check_of_group(text, name, group);
 }
 
-// 'PATTERN:rate=0.1,decay=0,frozen'; a pattern may have commas, but no ':'.
+// 'PATTERN:lr_factor=0.1,weight_decay=0,frozen'; what is behind the last ':' has none.
 static shoal_status_t parse_group(const char *text, shoal_arena_t *arena,
                                   shoal_parameter_group_t *out_group) {
-  char *pattern = cli_format(arena, "%s", text), *rest = pattern ? strchr(pattern, ':') : NULL;
+  char *pattern = cli_format(arena, "%s", text), *rest = pattern ? strrchr(pattern, ':') : NULL;
   if (!pattern) return SHOAL_OOM();
   if (!rest || rest == pattern || !rest[1]) return bad_group(text);
   *rest++ = 0;
-  group_options_t group = {.rate = 1, .decay = -1};
+  group_options_t group = {.lr_factor = 1, .weight_decay = -1};
   for (char *next; rest; rest = next) {
     next = strchr(rest, ',');
     if (next) *next++ = 0;
@@ -87,17 +90,18 @@ static shoal_status_t parse_group(const char *text, shoal_arena_t *arena,
     if (!value && strcmp(rest, "frozen") != 0) return bad_group(text);
     SHOAL_RETURN_IF_ERROR(set_of_group(text, rest, value ? value : "true", arena, &group));
   }
-  if (group.rate == 0) group.frozen = true;
-  *out_group = (shoal_parameter_group_t){.pattern = pattern,
-                                         .frozen = group.frozen,
-                                         .lr_factor = group.rate == 1 ? 0 : group.rate,
-                                         .weight_decay = group.decay > 0 ? group.decay : 0,
-                                         .no_decay = group.decay == 0,
-                                         .optimizer = group.optimizer,
-                                         .momentum = group.momentum,
-                                         .beta1 = group.beta1,
-                                         .beta2 = group.beta2,
-                                         .eps = group.eps};
+  if (group.lr_factor == 0) group.frozen = true;
+  *out_group =
+      (shoal_parameter_group_t){.pattern = pattern,
+                                .frozen = group.frozen,
+                                .lr_factor = group.lr_factor == 1 ? 0 : group.lr_factor,
+                                .weight_decay = group.weight_decay > 0 ? group.weight_decay : 0,
+                                .no_decay = group.weight_decay == 0,
+                                .optimizer = group.optimizer,
+                                .momentum = group.momentum,
+                                .beta1 = group.beta1,
+                                .beta2 = group.beta2,
+                                .eps = group.eps};
   return NULL;
 }
 
@@ -109,36 +113,46 @@ static bool is_one_of(const char *name, const char *const *names) {
   return false;
 }
 
+// Schedules that end.
+static const char *const limited[] = {"linear", "cosine", "one_cycle", "wsd", NULL};
+
+void cli_recipe_end(cli_recipe_options_t *recipe, int64_t steps) {
+  if (recipe->lr_schedule && recipe->lr_schedule_steps == 0 &&
+      is_one_of(recipe->lr_schedule, limited))
+    recipe->lr_schedule_steps = steps;
+}
+
 // An option that the optimizer or the schedule does not look at would be thought to work.
 static shoal_status_t check_used(const cli_model_options_t *options) {
   static const char *const momentum[] = {"sgd", "muon", NULL}, *const step[] = {"step", NULL},
-                           *const wsd[] = {"wsd", NULL},
+                           *const wsd[] = {"wsd", NULL}, *const betas[] = {"adamw", "adam", "lion",
+                                                                           "lamb",  "muon", NULL},
                            *const ends[] = {"linear", "cosine", "wsd", NULL};
   const cli_recipe_options_t *o = &options->recipe;
   const char *optimizer = options->sgd ? "sgd" : o->optimizer ? o->optimizer : "adamw";
-  const char *schedule = o->schedule ? o->schedule : "constant";
+  const char *schedule = o->lr_schedule ? o->lr_schedule : "constant";
   const struct {
     bool given;
     const char *name, *const *users, *of, *hint;
   } rows[] = {
       {o->momentum != 0, "--momentum", momentum, optimizer, "sgd and muon have it: --optimizer"},
-      {o->nesterov, "--nesterov", momentum, optimizer, "sgd and muon have it: --optimizer"},
-      {o->gamma != 0, "--gamma", step, schedule, "it is for --schedule step"},
-      {o->decay_every != 0, "--decay-every", step, schedule, "it is for --schedule step"},
-      {o->decay_steps != 0, "--decay-steps", wsd, schedule, "it is for --schedule wsd"},
-      {o->last_factor != 0, "--last-factor", ends, schedule, "linear, cosine and wsd have it"}};
+      {o->nesterov != 0, "--nesterov", momentum, optimizer, "sgd and muon have it: --optimizer"},
+      {o->beta1 != 0, "--beta1", betas, optimizer, "adam and its like have it; sgd has --momentum"},
+      {o->beta2 != 0, "--beta2", betas, optimizer, "adam and its like have it; sgd has --momentum"},
+      {o->gamma != 0, "--gamma", step, schedule, "it is for --lr-schedule step"},
+      {o->decay_every != 0, "--decay-every", step, schedule, "it is for --lr-schedule step"},
+      {o->decay_steps != 0, "--decay-steps", wsd, schedule, "it is for --lr-schedule wsd"},
+      {o->last_factor != 0, "--last-factor", ends, schedule, "linear, cosine and wsd have it"},
+      {o->lr_schedule_steps != 0, "--lr-schedule-steps", limited, schedule,
+       "linear, cosine, wsd and one_cycle have it: --lr-schedule"}};
   const bool mixed = o->group.count > 0;  // whose parameters may have another optimizer
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     if (!rows[i].given || is_one_of(rows[i].of, rows[i].users)) continue;
     if (rows[i].of == optimizer && mixed) continue;
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, rows[i].hint, "%s has no effect with %s '%s'",
-                            rows[i].name, rows[i].of == optimizer ? "optimizer" : "schedule",
+                            rows[i].name, rows[i].of == optimizer ? "optimizer" : "lr_schedule",
                             rows[i].of);
   }
-  if ((o->beta1 != 0 || o->beta2 != 0) && strcmp(optimizer, "sgd") == 0 && !mixed)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "sgd has --momentum",
-                            "%s has no effect with optimizer 'sgd'",
-                            o->beta1 != 0 ? "--beta1" : "--beta2");
   return NULL;
 }
 
@@ -165,15 +179,15 @@ shoal_status_t cli_recipe_make(const cli_model_options_t *options, shoal_arena_t
       .momentum = o->momentum,
       .beta1 = o->beta1,
       .beta2 = o->beta2,
-      .nesterov = o->nesterov,
-      .rate = {.kind = o->schedule,
-               .warmup = o->warmup,
-               .steps = o->schedule_steps,
-               .last = o->last_factor,
-               .every = o->decay_every,
-               .gamma = o->gamma,
-               .decay = o->decay_steps,
-               .curve = o->curve},
+      .nesterov = (shoal_switch_t)o->nesterov,
+      .lr_schedule = {.kind = o->lr_schedule,
+                      .warmup = o->warmup,
+                      .steps = o->lr_schedule_steps,
+                      .last_factor = o->last_factor,
+                      .decay_every = o->decay_every,
+                      .gamma = o->gamma,
+                      .decay_steps = o->decay_steps,
+                      .curve = o->curve},
       .training = {.clip_norm = o->clip_norm,
                    .clip_max = o->clip_max,
                    .average = o->average,
@@ -194,7 +208,7 @@ static const shoal_option_t kept_table[] = {
     CLI_RECIPE_OPTIONS(only_model_t, CLI_RECIPE_OPTION),
     CLI_MODEL_OPTION(only_model_t, REAL, eps, NULL, ""),
     CLI_MODEL_OPTION(only_model_t, BOOL, sgd, NULL, ""),
-    CLI_MODEL_OPTION(only_model_t, INT, model_seed, NULL, ""),
+    CLI_MODEL_OPTION(only_model_t, INT, seed, NULL, ""),
     CLI_MODEL_OPTION(only_model_t, STRING, dtype, NULL, "")};
 #define KEPT_COUNT ((int64_t)(sizeof kept_table / sizeof kept_table[0]))
 
@@ -207,6 +221,8 @@ static const char *value_of(const shoal_option_t *row, const void *options, shoa
       return cli_format(arena, "%g", *(const double *)field);
     case SHOAL_OPTION_STRING:
       return *(const char *const *)field ? *(const char *const *)field : "default";
+    case SHOAL_OPTION_ENUM:
+      return row->choices[*(const int *)field];
     case SHOAL_OPTION_STRINGS: {
       const shoal_words_t *words = field;
       const char *text = words->count ? words->items[0] : "none";

@@ -22,15 +22,19 @@ typedef struct run_options {
 
 static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(run_options_t, STRING, ranks, "auto",
-                 "ranks to start; auto: one per core, or per device of the cluster", .letter = 'n'),
+                 "ranks to start; auto: one per core, or per device of the cluster",
+                 .argument = "N", .letter = 'n'),
     SHOAL_OPTION(run_options_t, STRING, cluster, NULL,
-                 "start them on this cluster file's machines (AutoDist's resource_spec.yml)"),
+                 "start them on this cluster file's machines (AutoDist's resource_spec.yml)",
+                 .argument = "FILE"),
     SHOAL_OPTION(run_options_t, STRING, mpi, "auto",
                  "with --cluster: openmpi or mpich; auto: the first that is here, or none "
-                 "if this machine is the only one"),
+                 "if this machine is the only one",
+                 .argument = "NAME"),
     SHOAL_OPTION(run_options_t, STRING, mpi_options, NULL,
-                 "with --cluster: more options for mpirun, in one text"),
-    SHOAL_OPTION(run_options_t, STRING, ssh, "ssh", "with --cluster: how to call ssh"),
+                 "with --cluster: more options for mpirun, in one text", .argument = "WORDS"),
+    SHOAL_OPTION(run_options_t, STRING, ssh, "ssh", "with --cluster: how to call ssh",
+                 .argument = "WORDS"),
     SHOAL_OPTION(run_options_t, BOOL, dry_run, NULL,
                  "with --cluster: say what would be called, and stop"),
     SHOAL_OPTION(

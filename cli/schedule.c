@@ -9,32 +9,41 @@
 
 typedef struct schedule_options {
   int64_t stages, micro, virtual_stages, width;
-  const char *times;
+  const char *kind, *times;
   bool help;
 } schedule_options_t;
 
 static const shoal_option_t OPTIONS[] = {
+    SHOAL_OPTION(schedule_options_t, STRING, kind, NULL,
+                 "the schedule's name, in place of the first word", .argument = "NAME"),
     SHOAL_OPTION(schedule_options_t, INT, stages, "4", "meshes in a row", .positive = true),
     SHOAL_OPTION(schedule_options_t, INT, micro, "8", "micro-batches", .positive = true),
     {.name = "virtual",
      .kind = SHOAL_OPTION_INT,
      .offset = offsetof(schedule_options_t, virtual_stages),
      .value = "1",
-     .doc = "stages on each mesh",
+     .doc = "stages on each mesh; zb-v has two",
      .positive = true},
-    SHOAL_OPTION(schedule_options_t, STRING, times, "1,1,1",
-                 "how long F, B and W of a stage take; B takes both where it is not split"),
+    SHOAL_OPTION(schedule_options_t, STRING, times, "1,1,1,0",
+                 "how long F, B and W of a stage take, and moving values to the next one; B takes "
+                 "B and W where it is not split",
+                 .argument = "F,B,W,COMM"),
     SHOAL_OPTION(schedule_options_t, INT, width, "160", "columns of the drawing", .positive = true),
     SHOAL_OPTION(schedule_options_t, BOOL, help, NULL, "this list", .letter = 'h'),
 };
 enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
 
-static shoal_status_t parse_times(const char *text, double out[SHOAL_WORK_COUNT]) {
+static shoal_status_t parse_times(const char *text, shoal_durations_t *out) {
   char rest;
-  if (sscanf(text, "%lf,%lf,%lf%c", &out[0], &out[1], &out[2], &rest) != SHOAL_WORK_COUNT)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write three numbers, as in 1,1,1",
-                            "--times '%s' cannot be read", text);
-  return NULL;
+  double *works = out->works;
+  out->comm = 0;
+  const int count =
+      sscanf(text, "%lf,%lf,%lf,%lf%c", &works[0], &works[1], &works[2], &out->comm, &rest);
+  if (count == 4 || (count == 3 && strspn(text, "+-.0123456789eE,") == strlen(text) &&
+                     text[strlen(text) - 1] != ','))
+    return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "write three or four numbers, as in 1,1,1,0.1",
+                          "--times '%s' cannot be read", text);
 }
 
 static bool is_generator(const char *word) {
@@ -46,12 +55,12 @@ static bool is_generator(const char *word) {
 static shoal_status_t make(const char *word, const schedule_options_t *options,
                            shoal_arena_t *arena, const shoal_schedule_t **out_schedule) {
   const int64_t most = INT32_MAX;
+  const int64_t each =
+      strcmp(word, "zb-v") == 0 && options->virtual_stages == 1 ? 2 : options->virtual_stages;
   const shoal_pipeline_t pipeline = {
       .mesh_count = (int32_t)(options->stages < most ? options->stages : most),
       .micro = (int32_t)(options->micro < most ? options->micro : most),
-      .stage_count = (int32_t)(options->virtual_stages < most / options->stages
-                                   ? options->stages * options->virtual_stages
-                                   : most)};
+      .stage_count = (int32_t)(each < most / options->stages ? options->stages * each : most)};
   if (is_generator(word)) return shoal_schedule_create(word, &pipeline, arena, out_schedule);
   const char *text;
   int64_t size;
@@ -71,21 +80,48 @@ static void print_in_flight(const shoal_schedule_t *t, shoal_work_t to, FILE *ou
   fputc('\n', out);
 }
 
+static void print_times(const shoal_schedule_times_t *times, FILE *out) {
+  if (times->period < times->makespan * (1 - 1e-12))
+    fprintf(out,
+            "# a step every %g, bubble %.2f %%; if all meshes wait for each other between steps, "
+            "as for one norm of all gradients: time %g, bubble %.2f %%\n",
+            times->period, 100 * times->period_bubble, times->makespan, 100 * times->bubble);
+  else
+    fprintf(out, "# time %g, bubble %.2f %%\n", times->makespan, 100 * times->bubble);
+}
+
+// Of the mesh with the most: how many stages' activations of one micro-batch it holds.
+static void print_most(const shoal_schedule_t *t, FILE *out) {
+  const shoal_work_t to = t->split ? SHOAL_WORK_WEIGHT : SHOAL_WORK_BACKWARD;
+  int32_t most = 0;
+  for (int32_t r = 0; r < t->mesh_count; ++r) {
+    int32_t now = 0;
+    for (int64_t k = 0; k < t->rows[r].count; ++k) {
+      now +=
+          (t->rows[r].entries[k].work == SHOAL_WORK_FORWARD) - (t->rows[r].entries[k].work == to);
+      if (now > most) most = now;
+    }
+  }
+  fprintf(out, "# at most %g micro-batches of activations on a mesh\n",
+          (double)most * t->mesh_count / t->stage_count);
+}
+
 static shoal_status_t print_schedule(const shoal_schedule_t *t, const schedule_options_t *options,
                                      shoal_arena_t *arena, FILE *out) {
-  double durations[SHOAL_WORK_COUNT];
+  shoal_durations_t durations;
   const char *text, *picture;
   shoal_schedule_times_t times;
-  SHOAL_RETURN_IF_ERROR(parse_times(options->times, durations));
+  SHOAL_RETURN_IF_ERROR(parse_times(options->times, &durations));
   SHOAL_RETURN_IF_ERROR(shoal_schedule_check(t));
-  SHOAL_RETURN_IF_ERROR(shoal_schedule_time(t, durations, arena, &times));
+  SHOAL_RETURN_IF_ERROR(shoal_schedule_time(t, &durations, arena, &times));
   SHOAL_RETURN_IF_ERROR(shoal_schedule_print(t, arena, &text));
-  SHOAL_RETURN_IF_ERROR(shoal_schedule_draw(t, durations, options->width, arena, &picture));
+  SHOAL_RETURN_IF_ERROR(shoal_schedule_draw(t, &durations, options->width, arena, &picture));
   fprintf(out, "# %s: %d stages on %d meshes, %d micro-batches\n", t->name, t->stage_count,
           t->mesh_count, t->micro);
-  fprintf(out, "# time %g, bubble %.1f %%\n", times.makespan, 100 * times.bubble);
+  print_times(&times, out);
   print_in_flight(t, SHOAL_WORK_BACKWARD, out);
   if (t->split) print_in_flight(t, SHOAL_WORK_WEIGHT, out);
+  print_most(t, out);
   fprintf(out, "#\n");
   for (const char *at = picture, *end; (end = strchr(at, '\n')); at = end + 1)
     fprintf(out, "# %.*s\n", (int)(end - at), at);
@@ -100,11 +136,12 @@ shoal_status_t cli_schedule(int argc, char **argv, shoal_arena_t *arena, FILE *o
   SHOAL_RETURN_IF_ERROR(cli_options("schedule", "NAME|FILE", OPTIONS, OPTION_COUNT, argc, argv,
                                     arena, &options, &words, out));
   if (options.help) return NULL;
-  if (words.count != 1)
+  if (words.count + (options.kind != NULL) != 1)
     return SHOAL_ERROR_HINT(
-        INVALID_ARGUMENT, "there are gpipe, 1f1b, 1f1b+1, interleaved and zb-h1",
+        INVALID_ARGUMENT, "there are gpipe, 1f1b, 1f1b+1, interleaved, zb-h1, zb-h2 and zb-v",
         "shoal schedule takes one schedule's name, or a file with a table; it got %lld words",
-        (long long)words.count);
-  SHOAL_RETURN_IF_ERROR(make(words.items[0], &options, arena, &schedule));
+        (long long)words.count + (options.kind != NULL));
+  SHOAL_RETURN_IF_ERROR(
+      make(options.kind ? options.kind : words.items[0], &options, arena, &schedule));
   return print_schedule(schedule, &options, arena, out);
 }

@@ -23,32 +23,6 @@ static int64_t all_settings(const shoal_option_t *out_settings[CLI_SETTING_LIMIT
   return count;
 }
 
-// What the families that have a setting say of it: "gpt2, llama: blocks; mlp: layers".
-static const char *doc_of(const char *name, shoal_arena_t *arena) {
-  char text[512] = "";
-  const char *last = NULL;
-  int64_t family_count;
-  const shoal_zoo_family_t *const *families = shoal_zoo_families(&family_count);
-  for (int64_t f = 0; f < family_count; ++f) {
-    for (int64_t i = 0; i < families[f]->setting_count; ++i) {
-      const shoal_option_t *setting = &families[f]->settings[i];
-      if (strcmp(setting->name, name) != 0) continue;
-      const size_t used = strlen(text);
-      const bool same = last && strcmp(last, setting->doc) == 0;
-      if (same) {  // ", NAME" in front of what it says
-        const size_t tail = strlen(setting->doc) + 2;
-        snprintf(text + used - tail, sizeof text - used + tail, ", %s: %s", families[f]->name,
-                 setting->doc);
-      } else {
-        snprintf(text + used, sizeof text - used, "%s%s: %s", used ? "; " : "", families[f]->name,
-                 setting->doc);
-      }
-      last = strlen(text) + 80 < sizeof text ? setting->doc : NULL;
-    }
-  }
-  return cli_format(arena, "%s", text);
-}
-
 // A name that the command has for something else means that: the setting is reached by --set.
 static bool has_option(const shoal_option_t *table, int64_t count, const char *name) {
   for (int64_t i = 0; i < count; ++i) {
@@ -64,9 +38,9 @@ shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal
   *out_count = count;
   int64_t at = 0;
   // Not "set": `convert` has one of its own, in another struct.
-  while (at < count && strcmp(table[at].name, "model_seed") != 0) ++at;
+  while (at < count && strcmp(table[at].name, "config") != 0) ++at;
   if (at == count) return NULL;
-  const size_t offset = table[at].offset - offsetof(cli_model_options_t, model_seed);
+  const size_t offset = table[at].offset - offsetof(cli_model_options_t, config);
   cli_model_options_t *model = (void *)((char *)options + offset);
   const shoal_option_t *settings[CLI_SETTING_LIMIT];
   const int64_t setting_count = all_settings(settings);
@@ -76,20 +50,54 @@ shoal_status_t cli_model_table(const shoal_option_t *table, int64_t count, shoal
   memcpy(rows, table, (size_t)used * sizeof *rows);
   for (int64_t i = 0; i < setting_count; ++i) {
     const bool flag = settings[i]->kind == SHOAL_OPTION_BOOL;
-    const char *doc = doc_of(settings[i]->name, arena);
-    if (!doc) return SHOAL_OOM();
     if (flag) model->settings[i].flag = NOT_GIVEN;
     if (has_option(table, count, settings[i]->name)) continue;
     rows[used++] = (shoal_option_t){.name = settings[i]->name,
                                     .kind = flag ? SHOAL_OPTION_BOOL : SHOAL_OPTION_STRINGS,
                                     .offset = offset + offsetof(cli_model_options_t, settings) +
                                               (size_t)i * sizeof(cli_setting_t),
-                                    .doc = doc,
+                                    .doc = settings[i]->doc,
+                                    .hidden = true,
                                     .no_environment = settings[i]->no_environment};
   }
   rows[used++] = table[count - 1];
   *out_table = rows;
   *out_count = used;
+  return NULL;
+}
+
+// Is it the flag, alone, of a setting that is true or false?
+static bool is_yes_or_no(const shoal_option_t *table, int64_t count, const char *word) {
+  if (strncmp(word, "--", 2) != 0) return false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (table[i].kind != SHOAL_OPTION_BOOL || !table[i].hidden) continue;
+    const char *name = table[i].name, *flag = word + 2;
+    while (*name && *name == (*flag == '-' ? '_' : *flag)) ++name, ++flag;
+    if (!*name && !*flag) return true;
+  }
+  return false;
+}
+
+shoal_status_t cli_model_words(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,
+                               int *argc, char ***argv) {
+  static const char *const values[] = {"yes", "no", "true", "false", "on", "off", "1", "0"};
+  char **words = SHOAL_NEW(arena, char *, *argc + 1);
+  if (!words) return SHOAL_OOM();
+  int used = 0;
+  bool open = true;  // before "--", which ends the options
+  for (int i = 0; i < *argc; ++i) {
+    char *word = (*argv)[i];
+    open = open && strcmp(word, "--") != 0;
+    for (int v = 0; v < 8 && open && i + 1 < *argc && is_yes_or_no(table, count, word); ++v) {
+      if (strcmp((*argv)[i + 1], values[v]) != 0) continue;
+      word = cli_format(arena, "%s=%s", word, values[v]);
+      if (!word) return SHOAL_OOM();
+      ++i;
+    }
+    words[used++] = word;
+  }
+  *argc = used;
+  *argv = words;
   return NULL;
 }
 
@@ -160,7 +168,7 @@ shoal_status_t cli_model_create(const char *name, const cli_model_options_t *opt
   shoal_zoo_t *zoo;
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(name, options, NULL, &zoo));
   shoal_model_options_t model_options = {
-      .allocator = allocator, .seed = (uint64_t)options->model_seed, .mixed = options->mixed};
+      .allocator = allocator, .seed = (uint64_t)options->seed, .mixed = options->mixed};
   shoal_status_t status = shoal_model_create(&model_options, out_model);
   if (!status) {
     shoal_zoo_add(zoo, *out_model);

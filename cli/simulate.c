@@ -19,14 +19,19 @@ typedef struct simulate_command {
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
 static const shoal_option_t table[] = {
-    CLI_PLAN_OPTIONS(simulate_command_t),
-    SHOAL_OPTION(simulate_command_t, STRING, graph, "train", "graph to simulate"),
+    SHOAL_OPTION(simulate_command_t, STRING, graph, "train", "graph to simulate",
+                 .argument = "NAME"),
     SHOAL_OPTION(simulate_command_t, STRING, times, NULL,
-                 "file of measured times, to use instead of estimates (train --times-out)"),
+                 "file of measured times, to use instead of estimates (train --times-out)",
+                 .argument = "FILE"),
     SHOAL_OPTION(simulate_command_t, STRING, trace, NULL,
-                 "file to write what runs when to, for ui.perfetto.dev or chrome://tracing"),
+                 "file to write what runs when to, for ui.perfetto.dev or chrome://tracing",
+                 .argument = "FILE"),
     SHOAL_OPTION(simulate_command_t, ENUM, format, "text", "text or json", .choices = formats),
+    CLI_PLAN_OPTIONS(simulate_command_t),
     CLI_MODEL_OPTIONS(simulate_command_t),
+    CLI_SEED_OPTION(simulate_command_t),
+    CLI_TRAINING_OPTIONS(simulate_command_t),
     SHOAL_OPTION(simulate_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 

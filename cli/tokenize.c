@@ -14,17 +14,18 @@
 
 typedef struct tokenize_options {
   const char *tokenizer, *output;
-  bool decode, plain, end, raw, help;
+  bool decode, special_as_text, end, raw, help;
 } tokenize_options_t;
 
 static const shoal_option_t OPTIONS[] = {
     SHOAL_OPTION(tokenize_options_t, STRING, tokenizer, "bytes",
-                 "tokenizer.json, a folder with it or with vocab.json and merges.txt, or bytes"),
-    SHOAL_OPTION(tokenize_options_t, STRING, output, NULL, "file to write", .letter = 'o',
-                 .no_environment = true),
+                 "tokenizer.json, a folder with it or with vocab.json and merges.txt, or bytes",
+                 .argument = "FILE"),
+    SHOAL_OPTION(tokenize_options_t, STRING, output, NULL, "file to write", .argument = "FILE",
+                 .letter = 'o', .no_environment = true),
     SHOAL_OPTION(tokenize_options_t, BOOL, decode, NULL, "from a token file to text",
                  .no_environment = true),
-    SHOAL_OPTION(tokenize_options_t, BOOL, plain, NULL,
+    SHOAL_OPTION(tokenize_options_t, BOOL, special_as_text, NULL,
                  "special tokens that stand in the text are plain text", .no_environment = true),
     SHOAL_OPTION(tokenize_options_t, BOOL, end, NULL, "the end-of-text token behind every file",
                  .no_environment = true),
@@ -91,7 +92,7 @@ static shoal_status_t put_header(job_t *job) {
 static shoal_status_t encode(job_t *job, const char *text, int64_t length) {
   const int32_t *ids;
   int64_t count;
-  const shoal_encode_options_t options = {.plain = job->options->plain};
+  const shoal_encode_options_t options = {.special_as_text = job->options->special_as_text};
   SHOAL_RETURN_IF_ERROR(
       shoal_tokenizer_encode(job->tokenizer, text, length, &options, &ids, &count));
   return put_ids(job, ids, count);
@@ -266,6 +267,6 @@ shoal_status_t cli_tokenize(int argc, char **argv, shoal_arena_t *arena, FILE *o
   }
   job_t job = {.options = &options, .path = options.output};
   shoal_status_t status = run_job(&job, &words, arena, out);
-  shoal_tokenizer_close(job.tokenizer);
+  shoal_tokenizer_free(job.tokenizer);
   return status;
 }

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -11,6 +12,7 @@
 #include "interrupt.h"
 #include "models.h"
 #include "past.h"
+#include "peak.h"
 #include "planning.h"
 #include "print.h"
 #include "ranks.h"
@@ -23,69 +25,79 @@ typedef struct train_command {
   int64_t steps, epochs, log_every, save_every, keep, eval_every, eval_samples;
   const char *save, *load, *best, *metrics, *tensorboard, *times_out, *offload_dir;
   shoal_words_t watch;
-  int missing, extra;
-  bool resume, overwrite, threads, opaque, dry_run, check_nan, short_last, drop_last, help;
+  int missing, extra, last_batch;
+  bool save_async, resume, overwrite, raw, threads, opaque, dry_run, check_nan, help;
 } train_command_t;
 
-enum { REFUSE, PASS };
+enum { REFUSE, PASS, KEEP = 3 };
 static const char *const missing_choices[] = {"refuse", "keep", NULL};
+static const char *const last_batch_choices[] = {"filled", "short", "dropped", NULL};
 static const char *const extra_choices[] = {"refuse", "ignore", NULL};
 
 static const shoal_option_t table[] = {
-    SHOAL_OPTION(train_command_t, INT, steps, NULL, "steps to train (200, if no epochs are given)",
-                 .heading = "How long"),
-    SHOAL_OPTION(train_command_t, INT, epochs, NULL, "times to go through the data"),
-    SHOAL_OPTION(train_command_t, BOOL, short_last, NULL,
-                 "end epochs with a short batch (else the next one begins in it)"),
-    SHOAL_OPTION(train_command_t, BOOL, drop_last, NULL, "leave out what does not fill a batch"),
+    CLI_MODEL_OPTIONS(train_command_t),
+    CLI_SEED_OPTION(train_command_t),
     CLI_DATA_OPTIONS(train_command_t),
+    CLI_VARY_OPTIONS(train_command_t),
     CLI_DATA_OPTION(train_command_t, REAL, held_out, NULL,
                     "share of the data, or number of samples, to evaluate on"),
-    CLI_DATA_OPTION(train_command_t, STRING, eval_data, NULL, "file or folder to evaluate on"),
+    CLI_DATA_OPTION(train_command_t, STRING, eval_data, NULL, "file or folder to evaluate on",
+                    .argument = "FILE"),
+    SHOAL_OPTION(train_command_t, ENUM, last_batch, NULL,
+                 "what becomes of the samples at the end of an epoch that do not fill a batch",
+                 .choices = last_batch_choices),
+    CLI_TRAINING_OPTIONS(train_command_t),
+    SHOAL_OPTION(train_command_t, INT, steps, NULL, "steps to train (200, if no epochs are given)",
+                 .heading = "Run"),
+    SHOAL_OPTION(train_command_t, INT, epochs, NULL, "times to go through the data"),
     SHOAL_OPTION(train_command_t, INT, eval_every, NULL,
                  "steps between evaluations (0: only at the end)"),
     SHOAL_OPTION(train_command_t, INT, eval_samples, NULL, "samples of an evaluation (0: all)"),
-    SHOAL_OPTION(train_command_t, STRING, save, NULL,
-                 "folder for checkpoints step-N; also on SIGTERM, SIGINT",
-                 .heading = "Checkpoints"),
-    SHOAL_OPTION(train_command_t, INT, save_every, NULL,
-                 "steps between checkpoints (0: only at the end)"),
-    SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
-    SHOAL_OPTION(train_command_t, STRING, best, NULL,
-                 "metric of evaluations whose best is kept, as 'best': loss, +accuracy"),
-    SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint"),
-    SHOAL_OPTION(train_command_t, BOOL, overwrite, NULL,
-                 "start anew in a folder with checkpoints: removes them"),
+    SHOAL_OPTION(train_command_t, BOOL, resume, NULL, "go on from the newest checkpoint of --save"),
     SHOAL_OPTION(train_command_t, STRING, load, NULL,
-                 "checkpoint whose weights to begin with: a folder, a file, or a folder of step-N"),
+                 "checkpoint whose weights to begin with: a folder, a file, or a folder of step-N",
+                 .argument = "DIR"),
     SHOAL_OPTION(train_command_t, ENUM, missing, "refuse",
                  "--load: what it lacks is refused, or keeps its initial values",
                  .choices = missing_choices),
     SHOAL_OPTION(train_command_t, ENUM, extra, "refuse",
                  "--load: what the model has no place for is refused, or ignored",
                  .choices = extra_choices),
-    SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines",
-                 .heading = "What it says"),
-    SHOAL_OPTION(train_command_t, STRING, metrics, NULL,
-                 "file for the numbers of the run, lines of JSON: see `shoal plot`"),
-    SHOAL_OPTION(train_command_t, STRING, tensorboard, NULL, "folder for TensorBoard's files"),
-    SHOAL_OPTION(train_command_t, STRINGS, watch, NULL,
-                 "PATTERN of values whose norm is logged, as 'fc1/*'; may be repeated",
-                 .no_environment = true),
+    SHOAL_OPTION(train_command_t, BOOL, raw, NULL, "--load: " CLI_RAW_HELP),
     SHOAL_OPTION(train_command_t, BOOL, check_nan, NULL,
                  "look at every value, and name the first that is no number; slow"),
-    SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
-                 "measure instructions and links, for `simulate --times`; file to write them to"),
     SHOAL_OPTION(train_command_t, BOOL, dry_run, NULL,
                  "plan the model and check the program, then stop"),
+    CLI_PLAN_OPTIONS(train_command_t),
     SHOAL_OPTION(train_command_t, BOOL, threads, NULL, "ranks are threads, not processes",
-                 .no_environment = true, .heading = "Ranks, and how the model is cut"),
+                 .no_environment = true),
     SHOAL_OPTION(train_command_t, BOOL, opaque, NULL,
                  "device memory that the host cannot read, like a GPU's"),
     SHOAL_OPTION(train_command_t, STRING, offload_dir, NULL,
-                 "folder for what the plan keeps in files (TMPDIR, or /tmp)"),
-    CLI_PLAN_OPTIONS(train_command_t),
-    CLI_MODEL_OPTIONS(train_command_t),
+                 "folder for what the plan keeps in files (TMPDIR, or /tmp)", .argument = "DIR"),
+    SHOAL_OPTION(train_command_t, STRING, save, NULL,
+                 "folder for checkpoints step-N; also on SIGTERM, SIGINT", .heading = "Output",
+                 .argument = "DIR"),
+    SHOAL_OPTION(train_command_t, INT, save_every, NULL,
+                 "steps between checkpoints (0: only at the end)"),
+    SHOAL_OPTION(train_command_t, BOOL, save_async, NULL,
+                 "write checkpoints while the next steps run, from a copy in host memory"),
+    SHOAL_OPTION(train_command_t, INT, keep, "3", "checkpoints to keep (0: all)"),
+    SHOAL_OPTION(train_command_t, STRING, best, NULL,
+                 "metric of evaluations whose best is kept, as 'best': loss, +accuracy",
+                 .argument = "NAME"),
+    SHOAL_OPTION(train_command_t, BOOL, overwrite, NULL,
+                 "start anew in a folder with checkpoints: removes them"),
+    SHOAL_OPTION(train_command_t, INT, log_every, "20", "steps between progress lines"),
+    SHOAL_OPTION(train_command_t, STRING, metrics, NULL,
+                 "the numbers of the run, lines of JSON: see `shoal plot`", .argument = "FILE"),
+    SHOAL_OPTION(train_command_t, STRING, tensorboard, NULL, "folder for TensorBoard's files",
+                 .argument = "DIR"),
+    SHOAL_OPTION(train_command_t, STRINGS, watch, NULL,
+                 "values whose norm is logged, as 'fc1/*'; may be repeated", .no_environment = true,
+                 .argument = "PATTERN"),
+    SHOAL_OPTION(train_command_t, STRING, times_out, NULL,
+                 "what instructions and links take, for `simulate --times`", .argument = "FILE"),
     SHOAL_OPTION(train_command_t, BOOL, help, NULL, "this list")};
 #define TABLE_COUNT ((int64_t)(sizeof table / sizeof table[0]))
 
@@ -106,10 +118,34 @@ typedef struct trainer {
 static void print_line(void *self, bool progress, const char *line) {
   trainer_t *t = self;
   const bool terminal = isatty(fileno(t->out));
+  struct winsize window = {0};
   if (t->open_line) fputs(progress ? "\r\033[K" : "\n", t->out);
   t->open_line = progress && terminal;
-  fprintf(t->out, t->open_line ? "%s" : "%s\n", line);
+  if (t->open_line && ioctl(fileno(t->out), TIOCGWINSZ, &window) == 0 && window.ws_col > 1)
+    fprintf(t->out, "%.*s", window.ws_col - 1, line);  // a second row would not be written over
+  else
+    fprintf(t->out, t->open_line ? "%s" : "%s\n", line);
   fflush(t->out);
+}
+
+// How what lies in a file is read and written.
+static void print_file(const shoal_memory_report_t *memory, FILE *out) {
+  const long long all = memory->file_copies, direct = memory->direct_copies;
+  if (!memory->direct)
+    fputs(
+        "  file: read and written through the page cache: the file system of the folder has no "
+        "direct I/O\n",
+        out);
+  else if (direct == 0)
+    fputs(
+        "  file: read and written through the page cache: no copy has the 64 KiB from which "
+        "direct I/O is used\n",
+        out);
+  else if (direct < all)
+    fprintf(out, "  file: %lld of %lld copies by direct I/O, which shorter ones do not use\n",
+            direct, all);
+  else
+    fputs("  file: read and written by direct I/O\n", out);
 }
 
 static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *event) {
@@ -123,6 +159,7 @@ static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *
   fprintf(t->out, "\n");
   SHOAL_RETURN_IF_ERROR(shoal_plan_explain_schedules(plan, t->arena, &schedules));
   if (schedules[0]) fprintf(t->out, "  %s", schedules);
+  SHOAL_RETURN_IF_ERROR(cli_print_approximate(plan, t->arena, t->out));
   for (int64_t i = 0; i < intent->layout_count; ++i)
     fprintf(t->out, "  %s: %s\n", intent->layouts[i].pattern, intent->layouts[i].value);
   for (int64_t c = 0; c < program->class_count; ++c) {
@@ -133,8 +170,28 @@ static shoal_status_t print_plan(const trainer_t *t, const shoal_train_event_t *
   fputs("  fixed: ", t->out);
   cli_print_bytes(shoal_session_memory(event->session).fixed, t->out);
   fputs(" on this rank for tables, batches, messages and stacks\n", t->out);
+  if (t->command->save_async) {
+    fputs("  saving: ", t->out);
+    cli_print_bytes(shoal_session_memory(event->session).saving, t->out);
+    fputs(" on this rank while a checkpoint is written\n", t->out);
+  }
+  const shoal_memory_report_t memory = shoal_session_memory(event->session);
+  if (memory.arena_planned[SHOAL_MEMORY_FILE] > 0) print_file(&memory, t->out);
   fflush(t->out);
   return NULL;
+}
+
+// How images were made ready, which `eval` then does as well.
+static shoal_status_t note_images(const trainer_t *t, shoal_session_t *session) {
+  const cli_data_options_t *input = &t->command->input;
+  if (input->resize > 0) {
+    const char *resize = cli_format(t->arena, "%lld", (long long)input->resize);
+    if (!resize) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_resize", resize));
+  }
+  if (input->mean) SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_mean", input->mean));
+  if (!input->deviation) return NULL;
+  return shoal_session_note(session, "shoal_deviation", input->deviation);
 }
 
 // Checkpoints say what they are of: `generate` and `convert` need no name and no sizes then.
@@ -145,6 +202,7 @@ static shoal_status_t note_model(const trainer_t *t, shoal_session_t *session) {
   if (!settings) return SHOAL_OOM();
   if (tokenizer && realpath(tokenizer, whole)) tokenizer = whole;
   if (tokenizer) SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_tokenizer", tokenizer));
+  SHOAL_RETURN_IF_ERROR(note_images(t, session));
   SHOAL_RETURN_IF_ERROR(shoal_session_note(session, "shoal_model", shoal_zoo_family(t->zoo)->name));
   return shoal_session_note(session, "shoal_settings", settings);
 }
@@ -154,6 +212,8 @@ static shoal_status_t print_ready(const trainer_t *t, const shoal_train_event_t 
   SHOAL_RETURN_IF_ERROR(note_model(t, event->session));
   cli_say_rebuilt(&t->command->planning, shoal_session_rebuilt_plan(event->session));
   cli_say_cache(shoal_session_cache_note(event->session));
+  SHOAL_RETURN_IF_ERROR(cli_say_idle(shoal_session_plan(event->session),
+                                     shoal_session_program(event->session)->world, t->arena));
   return print_plan(t, event);
 }
 
@@ -193,6 +253,9 @@ static void print_report(const trainer_t *t, const shoal_train_report_t *r, bool
     fputs(", used ", t->out);
     cli_print_bytes(r->memory.arena_touched[kind], t->out);
   }
+  if (r->communication > 0)
+    fprintf(t->out, "; communication %.3g s, %.0f%% of it hidden", r->communication,
+            100 * (1 - r->exposed / r->communication));
   fputc('\n', t->out);
 }
 
@@ -207,11 +270,12 @@ static shoal_status_t reword(const train_command_t *command, shoal_status_t stat
   static const char *const hints[][2] = {
       {"holds checkpoints of another run",
        "--resume goes on from the newest, --overwrite removes them, or --save another folder"},
+      {"is in use by another run", "wait until it has ended, or --save another folder"},
       {"' is missing", "was it saved from another model? --missing keep leaves such states alone"},
       {"has no state for tensor",
        "was it saved from another model? --extra ignore passes over such tensors"}};
   if (shoal_status_code(status) != SHOAL_INVALID_ARGUMENT) return status;
-  for (int i = 0; i < (command->load ? 3 : 1); ++i) {
+  for (int i = 0; i < (command->load ? 4 : 2); ++i) {
     if (!strstr(shoal_status_message(status), hints[i][0])) continue;
     shoal_status_t refused =
         SHOAL_ERROR_HINT(INVALID_ARGUMENT, hints[i][1], "%s", shoal_status_message(status));
@@ -225,9 +289,9 @@ static shoal_status_t reword(const train_command_t *command, shoal_status_t stat
 // differs is said.
 static shoal_status_t list_settings(const trainer_t *t, int64_t batch,
                                     const char *const **out_settings) {
-  static const char *const kept[] = {"data", "kind",       "tokenizer", "held_out",
-                                     "test", "eval_data",  "flip",      "random_crop",
-                                     "pad",  "short_last", "drop_last", "mixed"};
+  static const char *const kept[] = {"data",      "kind",      "tokenizer",   "held_out", "test",
+                                     "eval_data", "flip",      "random_crop", "pad",      "resize",
+                                     "mean",      "deviation", "last_batch",  "mixed"};
   enum { KEPT = sizeof kept / sizeof *kept };
   const shoal_zoo_family_t *family = shoal_zoo_family(t->zoo);
   const char **words = SHOAL_NEW(t->arena, const char *, KEPT + family->setting_count + 1);
@@ -247,13 +311,17 @@ static shoal_status_t list_settings(const trainer_t *t, int64_t batch,
   return cli_recipe_settings(&t->model, batch, words, t->arena, out_settings);
 }
 
-// What the devices of the described cluster can do together; 0 where none is described.
+// What the devices of all ranks can do together: as the described cluster has it, else measured.
 static shoal_status_t find_peak(const cli_plan_options_t *planning, shoal_world_t *world,
                                 const shoal_zoo_t *zoo, double *out_flops) {
   shoal_cluster_t *cluster;
   shoal_dtype_t dtype;
-  if (!planning->cluster || !shoal_dtype_parse(shoal_zoo_setting(zoo, "dtype", NULL), &dtype))
-    return NULL;
+  if (!shoal_dtype_parse(shoal_zoo_setting(zoo, "dtype", NULL), &dtype)) return NULL;
+  if (!planning->cluster) {
+    shoal_status_t status = cli_peak_measure(dtype, out_flops);
+    *out_flops *= shoal_world_size(world);
+    return status;
+  }
   SHOAL_RETURN_IF_ERROR(shoal_cluster_read(planning->cluster, shoal_allocator_system(), &cluster));
   for (int32_t rank = 0; rank < shoal_world_size(world); ++rank)
     *out_flops += shoal_cluster_device(cluster, rank)->flops[dtype];
@@ -271,6 +339,7 @@ static shoal_status_t make_model(trainer_t *t, shoal_train_options_t *o) {
     SHOAL_RETURN_IF_ERROR(cli_past_open(command->load, t->arena, &past));
     o->load = past.path;
     o->load_options = (shoal_load_options_t){.cast = true,
+                                             .averages = !command->raw,
                                              .keep_missing = command->missing == PASS,
                                              .ignore_extra = command->extra == PASS};
   }
@@ -278,14 +347,14 @@ static shoal_status_t make_model(trainer_t *t, shoal_train_options_t *o) {
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(t->name, &t->model, NULL, &t->zoo));
   o->build_self = t->zoo;
   o->batch = shoal_zoo_rows(t->zoo);
-  return resumes ? cli_past_check(&past, t->zoo, t->arena) : NULL;
+  return resumes ? cli_past_check(&past, t->name, t->zoo, t->arena) : NULL;
 }
 
 // A schedule of as many steps as the epochs have, which the data tells.
 static shoal_status_t make_schedule(trainer_t *t, shoal_train_options_t *o) {
   cli_recipe_options_t *recipe = &t->model.recipe;
-  if (!recipe->schedule || recipe->schedule_steps > 0 || t->command->epochs == 0) return NULL;
-  recipe->schedule_steps = shoal_train_steps(o);
+  if (!recipe->lr_schedule || recipe->lr_schedule_steps > 0 || t->command->epochs == 0) return NULL;
+  cli_recipe_end(recipe, shoal_train_steps(o));
   shoal_zoo_free(t->zoo);
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(t->name, &t->model, NULL, &t->zoo));
   o->build_self = t->zoo;
@@ -300,10 +369,11 @@ static shoal_status_t train(trainer_t *t, shoal_world_t *world, shoal_train_opti
   o->parallelize.offload_dir = command->offload_dir;
   o->parallelize.dry_run = command->dry_run;
   o->parallelize.timed = command->times_out != NULL;
-  o->seed = (uint64_t)command->model.model_seed;
+  o->seed = (uint64_t)command->model.seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(make_model(t, o));
-  SHOAL_RETURN_IF_ERROR(find_peak(&command->planning, world, t->zoo, &o->peak_flops));
+  if (!command->dry_run && command->steps != 0)
+    SHOAL_RETURN_IF_ERROR(find_peak(&command->planning, world, t->zoo, &o->peak_flops));
   if (!command->dry_run || command->epochs > 0)
     SHOAL_RETURN_IF_ERROR(
         cli_data_open(t->zoo, &command->input, o->seed, t->arena, &o->data, &o->eval_data));
@@ -335,8 +405,7 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank)
   for (int64_t i = 0; i < command->watch.count && watch; ++i) watch[i] = command->watch.items[i];
   shoal_train_options_t options = {
       .build = build,
-      .short_last = command->short_last,
-      .drop_last = command->drop_last,
+      .last_batch = (shoal_last_batch_t)command->last_batch,
       .steps = command->steps > 0   ? command->steps
                : command->steps < 0 ? 0
                                     : -1,
@@ -346,6 +415,7 @@ static shoal_status_t train_rank(void *self, shoal_world_t *world, int32_t rank)
       .lr = command->model.lr,
       .folder = command->save,
       .save_every = command->save_every,
+      .save_async = command->save_async,
       .keep = command->keep,
       .best = command->best,
       .resume = command->resume,
@@ -398,12 +468,23 @@ static shoal_status_t check_counts(const train_command_t *c) {
 // An option that nothing looks at would be thought to work.
 static shoal_status_t check_used(const train_command_t *c) {
   const bool evaluates = c->input.held_out != 0 || c->input.eval_data;
+  const cli_recipe_options_t *recipe = &c->model.recipe;
+  const char *optimizer = c->model.sgd ? "sgd" : recipe->optimizer ? recipe->optimizer : "adamw";
+  const bool no_eps =
+      !recipe->group.count && (strcmp(optimizer, "sgd") == 0 || strcmp(optimizer, "lion") == 0);
   const struct {
     bool in_vain;
     const char *name, *hint;
   } rows[] = {{c->save_every > 0 && !c->save, "--save-every", "--save DIR"},
+              {c->save_async && !c->save, "--save-async", "--save DIR"},
+              {c->keep != KEEP && !c->save, "--keep", "--save DIR"},
+              {c->model.eps != 0 && no_eps, "--eps", "sgd and lion have none: --optimizer adamw"},
+              {c->input.test && !c->input.data, "--test", "--data DIR"},
+              {c->input.kind && !c->input.data, "--kind", "--data FILE"},
+              {c->input.tokenizer && !c->input.data, "--tokenizer", "--data FILE"},
               {c->missing && !c->load, "--missing", "--load CHECKPOINT"},
               {c->extra && !c->load, "--extra", "--load CHECKPOINT"},
+              {c->raw && !c->load, "--raw", "--load CHECKPOINT"},
               {c->eval_every > 0 && !evaluates, "--eval-every", "--held-out 0.1, or --eval-data"},
               {c->eval_samples > 0 && !evaluates, "--eval-samples", "--held-out, or --eval-data"},
               {c->best && !evaluates, "--best", "--held-out 0.1, or --eval-data FILE"}};
@@ -433,10 +514,14 @@ static shoal_status_t check_command(train_command_t *command, bool steps_given) 
   SHOAL_RETURN_IF_ERROR(check_used(command));
   SHOAL_RETURN_IF_ERROR(check_writable(command->times_out));
   if (!steps_given && command->epochs == 0) command->steps = 200;
-  cli_recipe_options_t *recipe = &command->model.recipe;
-  if (recipe->schedule && recipe->schedule_steps == 0 && command->steps > 0 && !command->epochs)
-    recipe->schedule_steps = command->steps;
+  if (command->steps > 0 && !command->epochs)
+    cli_recipe_end(&command->model.recipe, command->steps);
   return cli_plan_check(&command->planning);
+}
+
+const shoal_option_t *cli_train_options(int64_t *out_count) {
+  *out_count = TABLE_COUNT;
+  return table;
 }
 
 shoal_status_t cli_train(int argc, char **argv, shoal_arena_t *arena, FILE *out) {

@@ -37,3 +37,8 @@ foreach(dep "PNG png.h png" "JPEG jpeglib.h jpeg")
     target_link_libraries(shoal_deps INTERFACE ${${name}_LIBRARY})
   endif()
 endforeach()
+# An archive does not say what it needs, and a bundled library does not say where it is.
+if(PNG_LIBRARY AND (PNG_LIBRARY MATCHES "\\.a$" OR SHOAL_DEPS_DIR))
+  find_library(Z_LIBRARY NAMES z HINTS ${SHOAL_DEPS_DIR}/lib REQUIRED)
+  target_link_libraries(shoal_deps INTERFACE ${Z_LIBRARY})
+endif()

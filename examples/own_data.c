@@ -97,7 +97,7 @@ int main(void) {
   SHOAL_GOTO_IF_ERROR(status, done, open_points(&points));
   SHOAL_GOTO_IF_ERROR(status, done, shoal_dataset_split(points, HELD_OUT, &training, &held_out));
   const shoal_loader_options_t shuffled = {
-      .batch = BATCH, .seed = 1, .last = SHOAL_LAST_SHORT, .epochs = EPOCHS, .ahead = 2};
+      .batch = BATCH, .seed = 1, .last_batch = SHOAL_LAST_SHORT, .epochs = EPOCHS, .ahead = 2};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_loader_create(training, &shuffled, &batches));
   const shoal_loader_options_t in_order = {.batch = HELD_OUT, .in_order = true, .as_stored = true};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_loader_create(held_out, &in_order, &questions));

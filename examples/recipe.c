@@ -36,7 +36,7 @@ static void build(shoal_model_t *model) {
       .optimizer = "adamw",
       .lr = 0.01,
       .weight_decay = 0.01,
-      .rate = {.kind = "cosine", .warmup = 20, .steps = STEPS, .last = 0.1},
+      .lr_schedule = {.kind = "cosine", .warmup = 20, .steps = STEPS, .last_factor = 0.1},
       .training = {.clip_norm = 1, .average = 0.98},
       .groups = groups,
       .group_count = 3};

@@ -56,7 +56,7 @@ int main(void) {
                                                   .seed = 1,
                                                   .data = data,
                                                   .eval_data = held_out,
-                                                  .short_last = true,
+                                                  .last_batch = SHOAL_LAST_SHORT,
                                                   .epochs = 60,
                                                   .eval_every = 140,
                                                   .log_every = 140,

@@ -38,7 +38,7 @@ static shoal_status_t tokens(const char *path) {
     puts("");
     status = type_out(tokenizer, ids, count);
   }
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
   return status;
 }
 
@@ -51,7 +51,7 @@ static shoal_status_t metrics(void) {
     const shoal_metric_t values[] = {{"loss", 2 + 3 * exp(-0.05 * (double)step)}, {"lr", 1e-3}};
     status = shoal_metrics_write(writer, step, values, 2);
   }
-  shoal_metrics_close(writer);
+  shoal_metrics_free(writer);
   return status;
 }
 

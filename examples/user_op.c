@@ -1,5 +1,9 @@
 // A program outside the tree that brings its own op and its own strategy. The op gets a rule, a
-// gradient path, a plan and a program like a native one.
+// gradient path, a plan and a program like a native one; the strategy can be combined with native
+// ones.
+//
+//   user_op                        all ranks on the strategy's axis
+//   user_op data=2,hidden=2        the same beside data parallelism, on 4 ranks
 //
 //   user.swish: y = x * sigmoid(beta x), element by element.
 #include <math.h>
@@ -98,15 +102,13 @@ static shoal_status_t register_ops(shoal_registry_t *registry) {
 
 // ---- the strategy -------------------------------------------------------------------------------
 
-// Cuts the hidden layer over all ranks: fc1 by columns, fc2 by rows.
+// Cuts the hidden layer over the mesh's axis "hidden": fc1 by columns, fc2 by rows. Other axes are
+// other strategies' business, whose cuts stay.
 static shoal_status_t hidden_strategy(shoal_strategy_context_t *context, void *user_data) {
   (void)user_data;
-  char mesh[64];
-  snprintf(mesh, sizeof mesh, "hidden=%d", shoal_context_options(context)->world);
-  SHOAL_RETURN_IF_ERROR(shoal_context_mesh(context, mesh));
-  SHOAL_RETURN_IF_ERROR(shoal_context_layout(context, "fc1/weight", "hidden:1"));
-  SHOAL_RETURN_IF_ERROR(shoal_context_layout(context, "fc1/bias", "hidden:0"));
-  return shoal_context_layout(context, "fc2/weight", "hidden:0");
+  SHOAL_RETURN_IF_ERROR(shoal_context_cut(context, "fc1/weight", "hidden:1"));
+  SHOAL_RETURN_IF_ERROR(shoal_context_cut(context, "fc1/bias", "hidden:0"));
+  return shoal_context_cut(context, "fc2/weight", "hidden:0");
 }
 
 // ---- the program --------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ static void train(shoal_graph_t *g) {
   shoal_output(g, "loss", loss);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   shoal_registry_t *registry = NULL;
   shoal_strategies_t *strategies = NULL;
   shoal_model_t *model = NULL;
@@ -132,7 +134,7 @@ int main(void) {
   float xs[6][5], loss = 0, first = 0;
   int32_t ys[6];
   shoal_strategy_t mine = {
-      .name = "hidden", .doc = "cuts the hidden layer", .plan = hidden_strategy};
+      .name = "hidden", .doc = "cuts the hidden layer", .plan = hidden_strategy, .axes = "hidden"};
   for (int i = 0; i < 6; ++i) {
     ys[i] = i % 3;
     for (int j = 0; j < 5; ++j) xs[i][j] = (float)((i * 5 + j) % 7) / 7;
@@ -144,7 +146,8 @@ int main(void) {
   shoal_model_options_t model_options = {.registry = registry, .seed = 3};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_model_create(&model_options, &model));
   train(shoal_model_graph(model, "train"));
-  shoal_parallelize_options_t options = {.strategy = "hidden", .strategies = strategies};
+  shoal_parallelize_options_t options = {
+      .strategy = "hidden", .strategies = strategies, .mesh = argc > 1 ? argv[1] : NULL};
   SHOAL_GOTO_IF_ERROR(status, done, shoal_parallelize(model, &options, &s));
   for (int step = 1; step <= 40; ++step) {
     SHOAL_GOTO_IF_ERROR(status, done, shoal_feed(s, "x", xs, sizeof xs));

@@ -107,14 +107,14 @@ class Training(Structure):
 
 
 class Sgd(Structure):
-    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("nesterov", c_bool),
+    _fields_ = [("lr", c_double), ("momentum", c_double), ("weight_decay", c_double), ("nesterov", c_int),
                 ("dampening", c_double), ("lr_value", Value), ("training", Training)]
 
 
-class Rate(Structure):
-    _fields_ = [("kind", c_char_p), ("warmup", c_int64), ("first", c_double), ("steps", c_int64), ("last", c_double),
-                ("every", c_int64), ("gamma", c_double), ("decay", c_int64), ("curve", c_char_p), ("rise", c_double),
-                ("div", c_double), ("final_div", c_double), ("three_phases", c_bool)]
+class LrSchedule(Structure):
+    _fields_ = [("kind", c_char_p), ("warmup", c_int64), ("first_factor", c_double), ("steps", c_int64),
+                ("last_factor", c_double), ("decay_every", c_int64), ("gamma", c_double), ("decay_steps", c_int64),
+                ("curve", c_char_p), ("rise", c_double), ("div", c_double), ("final_div", c_double), ("three_phases", c_bool)]
 
 
 class ParameterGroup(Structure):
@@ -126,10 +126,10 @@ class ParameterGroup(Structure):
 
 class Recipe(Structure):
     _fields_ = [("optimizer", c_char_p), ("lr", c_double), ("weight_decay", c_double), ("momentum", c_double),
-                ("beta1", c_double), ("beta2", c_double), ("eps", c_double), ("nesterov", c_bool),
+                ("beta1", c_double), ("beta2", c_double), ("eps", c_double), ("nesterov", c_int),
                 ("dampening", c_double), ("eps2", c_double), ("beta2_decay", c_double), ("clip", c_double),
-                ("no_nesterov", c_bool), ("orthogonal_steps", c_int64), ("adjust", c_char_p),
-                ("rows_are_outputs", c_bool), ("lr_value", Value), ("rate", Rate), ("training", Training),
+                ("orthogonal_steps", c_int64), ("adjust", c_char_p),
+                ("rows_are_outputs", c_bool), ("lr_value", Value), ("lr_schedule", LrSchedule), ("training", Training),
                 ("groups", POINTER(ParameterGroup)), ("group_count", c_int32)]
 
 
@@ -144,27 +144,29 @@ class ZooName(Structure):
 
 
 class LoadReport(Structure):
-    _fields_ = [("loaded", c_int64), ("cast", c_int64), ("missing", c_int64), ("extra", c_int64),
-                ("training", c_int64), ("missing_names", c_char * 256), ("extra_names", c_char * 256)]
+    _fields_ = [("loaded", c_int64), ("cast", c_int64), ("averages", c_int64), ("missing", c_int64),
+                ("extra", c_int64), ("training", c_int64), ("bytes_read", c_int64), ("missing_names", c_char * 256),
+                ("extra_names", c_char * 256)]
 
 
 class LoadOptions(Structure):
     _fields_ = [("training", c_bool), ("keep_missing", c_bool), ("ignore_extra", c_bool), ("cast", c_bool),
-                ("only", c_char_p), ("report", POINTER(LoadReport))]
+                ("averages", c_bool), ("only", c_char_p), ("report", POINTER(LoadReport))]
 
 
 class SaveOptions(Structure):
-    _fields_ = [("training", c_bool), ("only", c_char_p), ("dtype", c_char_p), ("shard_bytes", c_int64)]
+    _fields_ = [("training", c_bool), ("only", c_char_p), ("dtype", c_char_p), ("shard_bytes", c_int64),
+                ("async", c_bool)]
 
 
 class ConvertReport(Structure):
     _fields_ = [("model", c_char * 64), ("settings", c_char * 512), ("to_shoal", c_bool), ("tensors", c_int64),
-                ("bytes", c_int64), ("ignored", c_int64), ("ignored_names", c_char * 256)]
+                ("bytes", c_int64), ("averages", c_int64), ("ignored", c_int64), ("ignored_names", c_char * 256)]
 
 
 class ConvertOptions(Structure):
-    _fields_ = [("to", c_char_p), ("model", c_char_p), ("settings", c_char_p), ("dtype", c_char_p),
-                ("shard_bytes", c_int64), ("report", POINTER(ConvertReport)), ("allocator", Allocator)]
+    _fields_ = [("to", c_char_p), ("model", c_char_p), ("settings", c_char_p), ("raw", c_bool),
+                ("dtype", c_char_p), ("shard_bytes", c_int64), ("report", POINTER(ConvertReport)), ("allocator", Allocator)]
 
 
 class Tokens(Structure):
@@ -175,16 +177,21 @@ TOKEN = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32)
 
 
 class GenerateOptions(Structure):
-    _fields_ = [("most", c_int64), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
-                ("repetition", c_double), ("seed", c_uint64), ("stop_count", c_int64), ("stops", POINTER(c_int32)),
-                ("token", TOKEN), ("token_self", c_void_p)]
+    _fields_ = [("allocator", Allocator), ("max_tokens", c_int64), ("temperature", c_double), ("top_k", c_int64),
+                ("top_p", c_double), ("repetition", c_double), ("seed", c_uint64), ("stop_count", c_int64),
+                ("stops", POINTER(c_int32)), ("token", TOKEN), ("token_self", c_void_p)]
+
+
+class Choices(Structure):
+    _fields_ = [("recompute", c_char_p), ("offload", c_char_p), ("compress", c_char_p)]
 
 
 class ParallelizeOptions(Structure):
     _fields_ = [("allocator", Allocator), ("world", c_void_p), ("strategy", c_char_p), ("mesh", c_char_p),
                 ("plan", c_char_p), ("cluster", c_char_p), ("strategies", c_void_p),
                 ("layout_count", c_int64), ("layouts", c_void_p), ("decision_count", c_int64),
-                ("decisions", c_void_p), ("cache", c_char_p), ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
+                ("decisions", c_void_p), ("choices", Choices), ("memory", c_int64), ("cache", c_char_p),
+                ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
                 ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool),
                 ("no_compare", c_bool), ("provider", PROVIDER), ("provider_self", c_void_p), ("tap", c_void_p),
                 ("tap_self", c_void_p), ("timed", c_bool)]
@@ -200,12 +207,12 @@ MIRRORS = {  # C name -> mirror
     "shoal_attr_value_t": AttrValue, "shoal_attr_schema_t": AttrSchema, "shoal_attr_t": Attr,
     "shoal_type_t": CType, "shoal_op_t": Op, "shoal_call_t": Call, "shoal_kernel_call_t": KernelCall, "shoal_value_t": Value,
     "shoal_model_options_t": ModelOptions, "shoal_training_t": Training, "shoal_sgd_t": Sgd,
-    "shoal_rate_t": Rate, "shoal_parameter_group_t": ParameterGroup, "shoal_recipe_t": Recipe,
+    "shoal_lr_schedule_t": LrSchedule, "shoal_parameter_group_t": ParameterGroup, "shoal_recipe_t": Recipe,
     "shoal_zoo_options_t": ZooOptions, "shoal_zoo_name_t": ZooName, "shoal_load_report_t": LoadReport,
     "shoal_load_options_t": LoadOptions, "shoal_save_options_t": SaveOptions,
     "shoal_convert_report_t": ConvertReport, "shoal_convert_options_t": ConvertOptions,
     "shoal_tokens_t": Tokens, "shoal_generate_options_t": GenerateOptions,
-    "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
+    "shoal_choices_t": Choices, "shoal_parallelize_options_t": ParallelizeOptions, "shoal_dlpack_tensor_t": DlpackTensor,
     "shoal_dlpack_t": Dlpack}
 
 # ---- functions ----------------------------------------------------------------------------------------
@@ -261,8 +268,7 @@ _FUNCTIONS = {  # name: (result, arguments); shoal_ is left out
     "convert": (_STATUS, [c_char_p, c_char_p, POINTER(ConvertOptions)]),
     "generate": (_STATUS, [c_void_p, c_int64, POINTER(Tokens), POINTER(GenerateOptions), c_void_p,
                            POINTER(POINTER(Tokens))]),
-    "sample": (_STATUS, [POINTER(Tensor), POINTER(Tokens), POINTER(GenerateOptions), c_int64, c_int64, c_void_p,
-                         POINTER(c_int32)]),
+    "sample": (_STATUS, [POINTER(Tensor), POINTER(Tokens), POINTER(GenerateOptions), c_int64, c_int64, POINTER(c_int32)]),
     "plan_print": (_STATUS, [c_void_p, c_void_p, POINTER(c_char_p)]),
     "rules_get": (_STATUS, [c_void_p, POINTER(Call), POINTER(c_void_p)]),
     "rule_print": (_STATUS, [POINTER(Op), c_void_p, c_void_p, POINTER(c_char_p)]),

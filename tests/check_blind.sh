@@ -3,15 +3,13 @@
 # ranks send is packed, joined and unpacked by the device. Models cut in all ways, every element type, ranks as
 # threads and as processes, and random cases.
 # labels: san
-set -euo pipefail
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 export SHOAL_DEVICE_OPAQUE=blind
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 failures=0
 check() {
-  timeout 250 "$SHOAL_BIN" check "$@" >"$work/out" 2>&1 && return
+  timeout 250 "$shoal" check "$@" >out 2>&1 && return
   echo "FAIL: shoal check $*" >&2
-  tail -5 "$work/out" >&2
+  tail -5 out >&2
   failures=$((failures + 1))
 }
 

@@ -39,6 +39,10 @@ for ranks in 2 3 5; do
     "seed=11 ranks=$ranks sgd; i0=f64[1,4,3,4]; i1=bool[1,1,3,7]; i2=i64[]<9; s0=f64[1,2,7,4]; s1=f64[1,2,7,4]; s2=f64[1,4,1,7]; v0=attention(i0,s0,s1,s2,i1,i2){causal=0, groups=2, window=4, p=0.3, key=5, with=\"bias,mask,step\"}; mesh tensor=$ranks; pin s0 tensor:2; pin s1 tensor:2; decide way v0/attention tensor={k:2, v:2, bias:3, mask:3 -> out:lse, lse:lse}"
   check "heads of grouped queries with those of their keys, $ranks ranks" \
     "seed=12 ranks=$ranks sgd; i0=f64[2,6,3,4]; i1=i64[]<9; s0=f64[2,3,7,4]; s1=f64[2,3,7,4]; v0=attention(i0,s0,s1,i1){causal=1, groups=2, p=0.3, key=5, with=\"step\"}; mesh tensor=$ranks; decide way v0/attention tensor={q:1/2, k:1, v:1 -> out:1/2, lse:1/2}"
+  check "running sums along the cut dim, both ways, with and without the element itself, $ranks ranks" \
+    "seed=15 ranks=$ranks sgd; i0=f64[3,17]; i1=f64[2,40,3]; s0=f64[3,17]; s1=f64[2,40,3]; v0=mul(i0,s0); v1=cumsum(v0){axis=1}; v2=cumsum(v0){axis=1, reverse=1, exclusive=1}; v3=mul(v1,v2); v4=mul(i1,s1); v5=cumsum(v4){axis=1, exclusive=1}; v6=cumsum(v5){axis=-2, reverse=1}; mesh tensor=$ranks; pin i0 tensor:1; pin i1 tensor:1; pin s0 tensor:1; pin s1 tensor:1; decide way v*/cumsum tensor=composite"
+  check "running sums of integers that wrap, $ranks ranks" \
+    "seed=16 ranks=$ranks none; i0=u8[3,37]<200; i1=i64[45,2]<9; s0=f64[2]; v0=cumsum(i0){axis=1}; v1=cumsum(i1){axis=0, exclusive=1}; v2=cast(v1){dtype=f64}; v3=mul(v2,s0); mesh tensor=$ranks; pin i0 tensor:1; pin i1 tensor:0; decide way v*/cumsum tensor=composite"
   check "batch norm over a cut batch and over cut rows, group norm over cut rows, $ranks ranks" \
     "seed=13 ranks=$ranks sgd; i0=f64[7,4,6]; s0=f64[4]; s1=f64[4]; s2=f64[7,4,6]; v0=add(i0,s2); v1=batch_norm(v0,s0,s1){eps=0.1, with=\"gamma,beta\"}; v2=batch_norm(v1); v3=group_norm(v2,s0){groups=2, with=\"gamma\"}; mesh data=$ranks; pin i0 data:0; pin s2 data:0; decide way v1/batch_norm data=composite; decide way v2/batch_norm data=composite; decide way grad/v1/batch_norm/batch_norm_grad data=composite"
 done

@@ -13,6 +13,8 @@ for micro in 2 3; do
     "seed=9 ranks=2 adamw eval; i0=f64[7,4]; $labels; v3=mul(v0,v2); mesh data=2,micro=$micro; $pins"
   check "a chain to it, recomputed, $micro micro-batches" \
     "seed=6 ranks=2 sgd blocks=6; i0=f64[7,4]; $labels; v3=affine(v2){scale=0.5, shift=1}; v4=mul(v0,v3); v5=tanh(v4); mesh data=2,micro=$micro; $pins; decide recompute b* yes; decide schedule train 1f1b"
+  check "copies of inputs are made again, $micro micro-batches" \
+    "seed=9 ranks=2 sgd; i0=f64[7,4]; $labels; v3=mul(v0,v2); mesh data=2,micro=$micro; $pins; decide keep * redo"
   check "it comes from another stage, $micro micro-batches" \
     "seed=6 ranks=2 sgd; i0=f64[7,4]; $labels; v3=mul(v0,v0); v4=mul(v3,v2); mesh p!data=1,micro=$micro@0; mesh q!data=1,micro=$micro@1; pin i0 p!micro:0; pin i1 p!micro:0; pin t4 micro:0; stage v0/* p; stage v1/* p; stage v2/* p; stage v3/* q; stage v4/* q; stage loss/* q; decide schedule train 1f1b"
 done

@@ -19,6 +19,13 @@ proven 3 f64 dtype=bf16 data=3 '*=data:flat;x=data:0;y=data:0;step=;lr='
 proven 2 f32 dtype=bf16 data=2 'x=data:0;y=data:0'
 proven 2 bf16 dtype=f32 data=2 'x=data:0;y=data:0'
 proven 2 f16 'dtype=f64 bucket=1K' data=2 'x=data:0;y=data:0'
+# Scaled on their way, each by its own: what is compared is what they stand for.
+proven 2 f64 'dtype=f16 scale=1024' data=2 'x=data:0;y=data:0'
+worst=$(sed -n 's/.*worst \([0-9.e-]*\) of what is allowed.*/\1/p' out)
+python3 -c "assert $worst > 0.02" || fail "a scale excuses more than rounding: $worst"
+proven 3 f32 'each dtype=f16 scale=64 bucket=300' micro=2,data=3 'x=micro:0,data:0;y=micro:0,data:0'
+proven 4 f64 'dtype=bf16 scale=0.125' data=2,tensor=2 'x=data:0;y=data:0;fc1/weight=tensor:1;fc1/bias=tensor:0'
+proven 3 f64 'dtype=f16 scale=4096' data=3 '*=data:flat;x=data:0;y=data:0;step=;lr='
 # On one rank nothing is exchanged, and nothing is excused: what is allowed is what f64 allows.
 proven 1 f64 dtype=bf16 data=1 'x=data:0;y=data:0'
 

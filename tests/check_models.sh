@@ -3,10 +3,7 @@
 # Both zoo models on 1 to 5 ranks x every kind of plan x 12 heads, odd batch, odd widths, 3 micro-batches of
 # unequal size, f64 and f32: `shoal check` compares every value. Without arguments a selection in which every
 # pair of choices occurs; `all` runs everything (check_models_all.sh).
-set -euo pipefail
-shoal=${SHOAL_BIN:?}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. "${SHOAL_SOURCE_DIR:?}/tests/check_lib.sh"
 seed=${SHOAL_CHECK_SEED:-1}
 echo "seed $seed"
 count=0
@@ -33,7 +30,7 @@ two_stages() {  # model, ranks, micro: the first half of the ranks has the first
     stages='"wte/*": "a", "wpe/*": "a", "block0/attn/*": "a", "block0/mlp/*": "b", "ln_f/*": "b", "head/*": "b"'
   fi
   [ -n "$3" ] || inputs=${inputs//micro:0,/}
-  cat > "$folder/plan.json" <<JSON
+  cat > plan.json <<JSON
 {"shoal_plan": 1, "intent": {"meshes": ["a!$a", "b!$b"], "layouts": {$inputs},
  "stages": {$stages, "cross_entropy*": "b"}}}
 JSON
@@ -57,14 +54,14 @@ run() {  # model, plan, ranks, micro, dtype, more flags
     data) flags="--strategy data --mesh data=$ranks$micro" ;;
     tensor) flags="--strategy tensor --mesh tensor=$ranks$micro" ;;
     explicit) flags=$(explicit "$model" "$ranks" "$micro") ;;
-    stages) two_stages "$model" "$ranks" "$micro" && flags="--plan $folder/plan.json" ;;
+    stages) two_stages "$model" "$ranks" "$micro" && flags="--plan plan.json" ;;
   esac
   # shellcheck disable=SC2046,SC2086
   if ! "$shoal" check "$model" $(sizes "$model") $flags -n "$ranks" --dtype "$dtype" --seed "$seed" "$@" \
-      > "$folder/out" 2>&1; then
+      > out 2>&1; then
     echo "FAILED: shoal check $model $(sizes "$model") $flags -n $ranks --dtype $dtype --seed $seed $*"
-    [ "$plan" = stages ] && cat "$folder/plan.json"
-    cat "$folder/out"
+    [ "$plan" = stages ] && cat plan.json
+    cat out
     exit 1
   fi
   count=$((count + 1))

@@ -36,14 +36,25 @@ done
 
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
-commands="train eval generate convert run tokenize plot plan simulate explain models ops rules schedule check layout perf slurm-watch info"
+commands="train eval generate convert run tokenize plot plan simulate explain models strategies ops rules schedule check layout perf slurm-watch info"
 for command in $commands; do
   grep -q "^  $command " help || fail "shoal --help does not list $command"
   "$shoal" $command --help >out 2>err || fail "$command --help ended with $?"
   head -1 out | grep -q "^usage: shoal $command" || fail "$command --help begins with $(head -1 out)"
   grep -q -- '--help' out || fail "$command --help does not list itself"
   [ -s err ] && fail "$command --help talks on stderr"
+  long=$(awk 'length > 100' help out)
+  [ -z "$long" ] || fail "$command --help is wider than 100 columns: $long"
 done
+# Commands list what they use; a setting of some family is no option of all.
+for command in eval generate models; do
+  "$shoal" $command --help | grep -E -- '--(lr|lr-schedule|clip-norm|width|flip|random-crop) ' && fail "$command --help: unused"
+  bad INVALID_ARGUMENT "$command has no use for --lr" "option of \`shoal train\`" $command mlp --lr=3
+done
+"$shoal" train --help >out
+[ "$(grep -E '^[A-Z].*:$' out | tr -d '\n')" = "Model:Data:Recipe:Run:Ranks and plan:Output:" ] || fail "groups of train --help"
+grep -E -- '--(width|layers) | TEXT' out && fail "train --help lists settings of a family, or a TEXT"
+grep -qE '^layers +N +2 +blocks$' <("$shoal" models gpt2) || fail "models gpt2 lists no settings with type and default"
 [ "$(grep -c '^  ' help)" = "$(wc -w <<<"$commands")" ] || fail "a command is missing in this test: $(cat help)"
 
 # ---- commands and options -----------------------------------------------------------------------------
@@ -52,6 +63,12 @@ bad INVALID_ARGUMENT "name one model" "mlp -n 2" train
 bad INVALID_ARGUMENT "after 'mlp' stands 'gpt'" "" plan mlp gpt
 bad NOT_FOUND "there is no model 'mlpp'" "did you mean 'mlp'?" explain mlpp
 bad NOT_FOUND "lowering has no pass 'path'" "did you mean 'paths'?" explain mlp --pass path
+bad INVALID_ARGUMENT "there is no rank -2" "from 0" explain mlp -n 2 --strategy data --rank -2
+bad INVALID_ARGUMENT "there is no rank 2: the plan has 2" "" explain mlp -n 2 --strategy data --rank 2
+bad INVALID_ARGUMENT "--show has no effect beside --why" "leave" explain mlp --why relu --show memory
+bad INVALID_ARGUMENT "--format has no effect beside --program" "leave" explain mlp --program --format json
+bad INVALID_ARGUMENT "--show has no effect beside --graph" "leave" explain mlp --graph --show values
+bad INVALID_ARGUMENT "--pass and --graph do not go together" "give one" explain mlp --pass paths --graph
 bad NOT_FOUND "lowering has no pass 'everything'" "--pass list" explain mlp --pass everything
 bad INVALID_ARGUMENT "unknown option '--step'" "did you mean '--steps'?" train mlp --step 3
 bad INVALID_ARGUMENT "--steps: 'many' is not a whole number" "" train mlp --steps many
@@ -70,6 +87,28 @@ bad INVALID_ARGUMENT "mlp has no setting 'width'" "it has batch" train mlp --wid
 bad INVALID_ARGUMENT "gpt2 has no setting 'contxt'" "did you mean 'context'?" train gpt --set contxt=3
 printf 'width: 24\nheads: many\n' > sizes.yaml
 bad INVALID_ARGUMENT "sizes.yaml:2: heads: 'many' is not a whole number" "" train gpt --config sizes.yaml
+# Those that are yes or no take a word as others do.
+for value in "--tied no" "--tied=false" --no-tied "--set tied=no"; do
+  grep -qE '^tied +yes.no +no ' <("$shoal" models t5 $value) || fail "models t5 $value: $("$shoal" models t5 $value 2>&1 | head -1)"
+done
+grep -qE '^padded +yes.no +yes ' <("$shoal" models --padded yes t5) || fail "models --padded yes t5"
+bad INVALID_ARGUMENT "after 't5' stands 'maybe'" "--NAME=no" models t5 --tied maybe
+bad INVALID_ARGUMENT "after 'cnn' stands 'no'" "--NAME=no" train cnn --flip no
+# npy FILE SHAPE BYTES: zeros
+npy() { { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<i4', 'fortran_order': False, 'shape': $2, }"; head -c "$3" /dev/zero; } >"$1"; }
+npy ids.npy '(3, 5)' 60
+npy y.npy '(3,)' 12
+bad INVALID_ARGUMENT "has classes (y), and this bert guesses tokens" "--set classes=N" train bert-tiny --data ids=ids.npy,y=y.npy
+# Labels that follow from the ids are no task for an encoder, which sees them; arrays have labels of their own.
+npy labels.npy '(3, 4)' 48
+leaks="'file.txt' is a text, whose labels are the tokens that follow"
+head -c 99 /dev/zero >file.txt
+bad INVALID_ARGUMENT "$leaks, and this bert sees them" "--set masked=0.15" train bert-tiny --set masked=0 --data file.txt
+bad INVALID_ARGUMENT "$leaks, and this bert sees them" "" train bert-tiny --set masked=0 --data ids=ids.npy,labels=ids.npy --eval-data file.txt
+bad INVALID_ARGUMENT "$leaks, and this t5 sees them" "--data ids=IDS.npy,labels=LABELS.npy" train t5-tiny --data file.txt
+for job in "bert-tiny --data file.txt" "t5-tiny --data ids=ids.npy,labels=labels.npy"; do
+  "$shoal" train $job --steps 1 >out 2>err || fail "train $job: $(cat err)"
+done
 bad NOT_FOUND "there is no model 'llama3-8'" "did you mean 'llama3-8b'?" models llama3-8
 bad INVALID_ARGUMENT "one model at a time" "" models mlp cnn
 bad NOT_FOUND "nothing.yaml" "" train gpt --config nothing.yaml
@@ -89,6 +128,7 @@ bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume
 grep -qF "nothing to resume in fresh" out || fail "a first --resume does not say that it starts anew"
 grep -q "^step 1 " out || fail "a first --resume does not start at step 1: $(grep '^step' out | head -1)"
 bad INVALID_ARGUMENT "takes no argument 'now'" "" info now
+bad INVALID_ARGUMENT "takes no argument 'data'" "" strategies data
 SHOAL_STEPS=soon bad INVALID_ARGUMENT "SHOAL_STEPS: 'soon' is not a whole number" "" train mlp
 SHOAL_TIMEOUT_MS=-4 bad INVALID_ARGUMENT "SHOAL_TIMEOUT_MS is '-4'" "" train mlp
 
@@ -98,9 +138,40 @@ bad NOT_FOUND "no schedule '1f1'" "did you mean '1f1b'" schedule 1f1
 bad INVALID_ARGUMENT 'it got 0 words' 'zb-h1' schedule
 bad INVALID_ARGUMENT "one stage on each mesh; there are 8 on 4" interleaved schedule zb-h1 --virtual 2
 bad INVALID_ARGUMENT "--times '1,2'" 1,1,1 schedule gpipe --times 1,2
+bad INVALID_ARGUMENT "--times '1,1,1,x'" 1,1,1 schedule gpipe --times 1,1,1,x
+bad INVALID_ARGUMENT 'it got 2 words' zb-v schedule gpipe --kind 1f1b
+bad INVALID_ARGUMENT 'a time of -1 for moving values' '' schedule gpipe --times 1,1,1,-1
+"$shoal" schedule --kind 1f1b --stages 8 --micro 24 --times 18.522,18.086,9.337,0.601 >published
+grep -q 'bubble 24.31 %' published || fail "1f1b with the times of arXiv 2401.10241 has another bubble: $(sed -n 2p published)"
 bad INVALID_ARGUMENT 'a time of -1' '' schedule gpipe --times 1,-1,1
 bad INVALID_ARGUMENT 'most' '' schedule gpipe --micro 9999999999
 bad INVALID_ARGUMENT "mesh 'a', entry 1: B0.0 waits for B1.0 of mesh 'b'" 'for ever' schedule stuck
+# In JSON as well, and through --schedule: what is wrong with a table is one error before anything runs.
+pipe="plan gpt2-tiny -n 2 --batch 6 --strategy pipeline --mesh pipe=2,micro=2 --schedule"
+row='"pipe0": "F0.0 F0.1 B0.0 B0.1"'
+echo "{$row, \"pipe1\": [\"F1.0\", \"B1.0\", \"F1.1\"]}" >lacks.json
+echo "{$row, \"pipe1\": \"F1.0 B1.0 B1.1 F1.1\"}" >order.json
+echo '{"pipe0": "F0.0 B0.0 F0.1 B0.1", "pipe1": "F1.0 F1.1 B1.0 B1.1"}' >stuck.json
+echo "{$row, \"pipe1\": 1}" >kind.json
+echo "{$row, \"pip" >short.json
+echo '{"pipe0": "F0.0 B0.0", "pipe1": "F1.0 B1.0"}' >one.json
+echo "{$row, \"b\": \"F1.0 F1.1 B1.0 B1.1\"}" >names.json
+bad INVALID_ARGUMENT "lacks.json: mesh 'pipe1' lacks B1.1" "" $pipe lacks.json
+bad INVALID_ARGUMENT "which stands still at entry 2: B1.1 waits for F1.1" "" $pipe order.json
+bad INVALID_ARGUMENT "mesh 'pipe0', entry 1: B0.0 waits for B1.0 of mesh 'pipe1'" "for ever" $pipe stuck.json
+bad INVALID_ARGUMENT "mesh 'pipe0', entry 1: B0.0 waits for B1.0 of mesh 'pipe1'" "for ever" schedule stuck.json
+bad INVALID_ARGUMENT "kind.json: row 'pipe1' is not a text of entries" "F0.0" $pipe kind.json
+bad INVALID_ARGUMENT "short.json:" "" $pipe short.json
+bad INVALID_ARGUMENT "micro-batch" "same number" $pipe one.json
+bad INVALID_ARGUMENT "a row 'b', and there are 2 meshes" "pipe0" $pipe names.json
+bad NOT_FOUND "no schedule 'zb-h3'" "did you mean 'zb-h" $pipe zb-h3
+bad NOT_FOUND "neither a schedule's name nor a file: there is no schedule 'none.txt'" "zb-h1" $pipe none.txt
+printf 'pipe0: F0.0 F0.1 B0.0 B0.1\npipe1: F1.0 B1.0 F1.1 B1.1\n' >two
+bad INVALID_ARGUMENT "work in 2 rows, and the mesh has pipe=4: the ranks of 'pipe2' would have nothing to do" "pipe=n" \
+  plan gpt2-tiny -n 4 --strategy pipeline --mesh pipe=4,micro=2 --schedule two
+bad INVALID_ARGUMENT "balance 'eval': stages are found for the graph 'train'" "balance train" \
+  plan gpt2-tiny -n 2 --strategy pipeline --mesh pipe=2,micro=2 --decide 'balance eval memory'
+bad INVALID_ARGUMENT "leave nothing to schedule" "pipeline" plan mlp -n 2 --strategy data --schedule zb-h1
 "$shoal" schedule interleaved --stages 3 --micro 5 --virtual 2 >table && "$shoal" schedule table >again
 [ "$(grep -v '^#' table)" = "$(grep -v '^#' again)" ] || fail 'what shoal schedule prints is no table file'
 
@@ -139,8 +210,15 @@ bad INVALID_ARGUMENT "--best needs" "--save DIR" train mlp --best loss
 bad INVALID_ARGUMENT "no metric 'accurac'" "scalar outputs" train mlp --best +accurac --save no_metric --held-out 64
 bad NOT_FOUND "watch 'fc9/*'" "" train mlp --watch 'fc9/*'
 bad INVALID_ARGUMENT "--group 'fc1' is not PATTERN:NAME=VALUE" "for example" train mlp --group fc1
-bad INVALID_ARGUMENT "a group has no 'rat'" "did you mean 'rate'?" train mlp --group 'fc1/*:rat=1'
-bad INVALID_ARGUMENT "no rate 'cosin'" "did you mean 'cosine'?" train mlp --schedule cosin
+bad INVALID_ARGUMENT "a group has no 'lr_facto'" "did you mean 'lr_factor'?" train mlp --group 'fc1/*:lr_facto=1'
+bad INVALID_ARGUMENT "'[' is no regular expression" "re:block" train mlp --group 're:[:lr_factor=0.1'
+bad INVALID_ARGUMENT "'[' is no regular expression" "re:block" train mlp --freeze 're:['
+bad INVALID_ARGUMENT "watch: '(' is no regular expression" "re:block" train mlp --watch 're:('
+bad INVALID_ARGUMENT "'(' is no regular expression" "re:block" explain mlp -n 2 --strategy data --why 're:('
+"$shoal" explain mlp --group 're:fc[[:digit:]]/(b|x){1,3}ias,fc1/*:lr_factor=0.5' --graph >out 2>err || fail "a group by an expression: $(cat err)"
+grep -q 'scale=0.5' out || fail "a group by an expression has no factor"
+"$shoal" explain mlp --strategy data -n 2 --recompute 're:(fc1|x){1,3}/.*,relu' --why 'relu' >out 2>err || fail "a list with an expression: $(cat err)"
+bad INVALID_ARGUMENT "no lr_schedule 'cosin'" "did you mean 'cosine'?" train mlp --lr-schedule cosin
 bad INVALID_ARGUMENT "--sgd and --optimizer lion" "give one" train mlp --sgd --optimizer lion
 [ "$("$shoal" --version)" = "shoal $(sed -nE 's/^project\(shoal VERSION ([0-9.]+).*/\1/p' "$SHOAL_SOURCE_DIR/CMakeLists.txt")" ] ||
   fail "--version: $("$shoal" --version)"
@@ -157,11 +235,24 @@ bad INVALID_ARGUMENT "has size 0" "" $plan --mesh data=2,micro=0
 bad INVALID_ARGUMENT "rank 0 is listed twice" "" $plan --mesh data=2@0,0
 bad INVALID_ARGUMENT "has no axis 'tensor'" "tensor=2" $plan --strategy tensor --mesh data=2
 bad INVALID_ARGUMENT "needs a mesh" "--mesh" $plan --strategy explicit
+bad INVALID_ARGUMENT "the mesh 'foo=2' has no axis 'data'" "data=2" $plan --strategy data --mesh foo=2
+bad INVALID_ARGUMENT "no strategy speaks of axis 'tenso'" "did you mean 'tensor'?" plan mlp -n 4 --strategy data --mesh data=2,tenso=2
+bad INVALID_ARGUMENT "no strategy speaks of axis 'foo'" "--layouts 'x=foo:0'" $plan --mesh foo=2
+bad INVALID_ARGUMENT "mesh 'pipe=2,data=2' has 4 ranks, the world has 5" "with @" plan mlp -n 5 --mesh pipe=2,data=2 --strategy pipeline
+bad INVALID_ARGUMENT "mesh 'pipe=3' has 3 ranks, the world has 2" "" $plan --mesh pipe=3 --strategy pipeline
+bad INVALID_ARGUMENT "one stage and one batch, which leave nothing to schedule" "pipe=2,micro=4" \
+  $plan --strategy data --decide 'schedule train zb-h1'
+"$shoal" plan mlp -n 6 --mesh pipe=2,data=2@0-2,4 --strategy pipeline --cache '' >out 2>err || fail "ranks that are listed: $(cat err)"
+grep -qx "shoal: rank 3 and 1 more have nothing to do: no mesh of the plan has them" err || fail "idle ranks: $(cat err)"
+"$shoal" train mlp -n 3 --threads --mesh data=2@0,2 --steps 1 --cache '' >out 2>err || fail "a rank that is left out: $(cat err)"
+grep -qx "shoal: rank 1 has nothing to do: no mesh of the plan has it" err || fail "an idle rank: $(cat err)"
 decide="$plan --strategy data --decide"
 bad INVALID_ARGUMENT "--decide 'recompute fc1/*' is not KIND PATTERN CHOICE" "for example" $decide 'recompute fc1/*'
 bad NOT_FOUND "there is no kind of decision 'kep'" "did you mean 'keep'?" $decide 'kep fc1/weight redo'
 bad INVALID_ARGUMENT "'maybe' is no choice of expand" "yes|no" $decide 'expand relu maybe'
 bad NOT_FOUND "memory 'fc9/*' matches no state" "" $decide 'memory fc9/* host'
+bad NOT_FOUND "memory 're:fc[3-9]/.*' matches no state" "" $decide 'memory re:fc[3-9]/.* host'
+bad INVALID_ARGUMENT "'fc[3' is no regular expression" "re:block[0-3]/.*" $decide 'memory re:fc[3 host'
 bad INVALID_ARGUMENT "about node 'relu': '{x:7 -> out:7}' is no way of shoal.relu" "shoal rules" $decide 'way relu data={x:7 -> out:7}'
 explicit="$plan --strategy explicit --mesh tensor=2 --layouts"
 bad NOT_FOUND "'fc9/weight' matches no state, input or value" "did you mean 'fc1/weight'?" $explicit fc9/weight=tensor:1
@@ -207,6 +298,8 @@ bad INVALID_ARGUMENT "there is no kind of device 'a10'" "did you mean 'a100'?" $
 bad INVALID_ARGUMENT "has 1 devices" "" plan mlp -n 2 --cluster cpu:1
 bad INVALID_ARGUMENT "there is no kind of device 'z80'" "" info --cluster z80x8:2
 bad INVALID_ARGUMENT "no nodes with an address" "address" run --cluster a100x8:2 -- true
+formats=$("$SHOAL_BIN" info | grep -E '^(images|unavailable) ' | grep -oE '\b(png|jpeg)\b' | sort | tr '\n' ' ')
+[ "$formats" = "jpeg png " ] || fail "info says of images: $formats"
 "$SHOAL_BIN" info --cluster a100x8:128 | tee full.yml | grep -q "1024 ranks on 128 nodes"
 "$SHOAL_BIN" info --cluster full.yml | cmp - full.yml
 
@@ -282,6 +375,7 @@ alike() {
 }
 alike NOT_FOUND train mlp --strategy dat
 alike INVALID_ARGUMENT train mlp --mesh data=2
+alike INVALID_ARGUMENT train mlp --mesh data=1,tenso=3
 alike INVALID_ARGUMENT train gpt --heads 5 --data "$SHOAL_SOURCE_DIR/LICENSE"
 alike NOT_FOUND train gpt --data nowhere.txt
 alike NOT_FOUND train mlp --plan missing.json

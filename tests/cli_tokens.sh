@@ -56,7 +56,7 @@ assert tokens("--raw") == struct.pack("<17H", *b"ab a<|endoftext|>")
 data = tokens("--tokenizer", "small")
 assert struct.unpack("<3i", data[:12]) == (20240520, 1, 3) and len(data) == 1024 + 6
 assert struct.unpack("<3H", data[1024:]) == (257, 256, 300), struct.unpack("<3H", data[1024:])
-data = tokens("--tokenizer", "large", "--end", "--plain")
+data = tokens("--tokenizer", "large", "--end", "--special-as-text")
 assert struct.unpack("<3i", data[:12]) == (20240801, 7, (len(data) - 1024) // 4)
 assert struct.unpack("<2I", data[1024:1032]) == (257, 256) and struct.unpack("<I", data[-4:]) == (70000,)
 PYTHON

@@ -90,12 +90,12 @@ def check_last_batch(folder):
     """40 samples in batches of 7: the sixth is filled up from the next epoch, or short, or left out."""
     options = ["mlp", "--in-features", 20, "--classes", 5, "--data", "x.npy,y.npy", "--batch", 7, "--held-out", 0.2,
                "--steps", 7]
-    filled, short, dropped = (losses(folder, *options, *last) for last in ([], ["--short-last"], ["--drop-last"]))
-    same("--drop-last, 3 ranks", dropped, losses(folder, *options, "--drop-last", "-n", 3, "--strategy", "data"))
+    filled, short, dropped = (losses(folder, *options, *last) for last in ([], ["--last-batch", "short"], ["--last-batch", "dropped"]))
+    same("--last-batch dropped, 3 ranks", dropped, losses(folder, *options, "--last-batch", "dropped", "-n", 3, "--strategy", "data"))
     if any(filled[f"step {i}"] != dropped[f"step {i}"] for i in range(1, 6)):
-        sys.exit(f"--drop-last changes full batches: {filled}\n{dropped}")
+        sys.exit(f"--last-batch dropped changes full batches: {filled}\n{dropped}")
     if len({run["step 6"] for run in (filled, short, dropped)}) != 3:
-        sys.exit(f"--drop-last has no effect: {filled}\n{short}\n{dropped}")
+        sys.exit(f"--last-batch dropped has no effect: {filled}\n{short}\n{dropped}")
 
 
 def check_varied(folder):
@@ -105,9 +105,23 @@ def check_varied(folder):
         (folder / "wide" / str(i % 2) / f"{i}.png").write_bytes(png(16, 8, random.randbytes(3 * 16 * 8)))
     options = ["cnn", "--size", 8, "--classes", 2, "--data", "wide", "--batch", 6, "--steps", 3]
     stored = losses(folder, *options)
-    for how in (["--random-crop"], ["--flip"], ["--pad", 2]):
-        if losses(folder, *options, *how) == stored:
-            sys.exit(f"{how} has no effect: {stored}")
+    runs = [stored]
+    for how in (["--random-crop"], ["--flip"], ["--pad", 2], ["--resize", 10], ["--resize", 10, "--random-crop"],
+                ["--mean", 0.5], ["--mean", "0.5,0,0"], ["--mean", "0,0.5,0"], ["--deviation", "0.25,0.5,0.5"]):
+        runs.append(losses(folder, *options, *how))
+        if runs[-1] in runs[:-1]:
+            sys.exit(f"{how} does nothing, or what another does: {runs}")
+    if losses(folder, *options, "--mean", "0,0,0", "--deviation", 1) != stored:
+        sys.exit("a mean of 0 and a deviation of 1 change something")
+    square = ["mlp", "--in-features", 48, "--classes", 2, "--data", "pictures"]
+    for what, *how in (("random_crop has no effect", *square, "--random-crop"),
+                       ("random_crop has no effect", "cnn", "--size", 8, *square[3:], "--random-crop"),
+                       ("mean has no effect", "gpt", "--data", "t.bin", "--mean", 1), ("neither one", *square, "--mean", "1,2"),
+                       ("neither one", *square, "--mean", "1,2,3,4"), ("not a number", *square, "--mean", "1,x,3"),
+                       ("not above zero", *square, "--deviation", "1,0,1")):
+        result = shoal(folder, *how)
+        if result.returncode != 2 or what not in result.stdout:
+            sys.exit(f"{how} is not refused: {result.stdout}")
     options += ["--random-crop", "--flip", "--pad", 2]
     same("varied images", losses(folder, *options), losses(folder, *options, "-n", 3, "--strategy", "data"))
 
@@ -116,7 +130,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number, (data, model) in enumerate(write(folder)):
-            options = [*model, "--data", data, "--batch", 7, "--held-out", 0.2, "--short-last"]
+            options = [*model, "--data", data, "--batch", 7, "--held-out", 0.2, "--last-batch", "short"]
             one = losses(folder, *options, "--steps", 7)
             if "eval step 7" not in one:
                 sys.exit(f"{data}: no evaluation: {one}")

@@ -4,7 +4,8 @@
 In a box, `$ shoal ...` is run (`# exit N` behind it: it must end so) and every line shown must be printed, in that
 order; `...` stands for anything, also inside a line. A box marked ```c FILE or ```json FILE must quote that file.
 The table of exit codes is include/shoal/status.inc, and every SHOAL_ variable named exists in the source. Every link
-to a file of the repository, and to a heading of it, leads somewhere; the glossary is in order.
+to a file of the repository, and to a heading of it, leads somewhere; the glossary is in order. What docs/migrate.md says
+to write here are flags, strategies and decisions that there are.
 """
 
 import os
@@ -16,7 +17,8 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("SHOAL_SOURCE_DIR", Path(__file__).resolve().parent.parent))
 SHOAL = os.environ.get("SHOAL_BIN", str(SOURCE / "build/release/shoal"))
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("guide", "plan", "pipelines", "memory", "cluster", "primitives"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("guide", "strategies", "plan", "pipelines", "memory", "cluster",
+                                                       "primitives", "migrate"))]
 failures = []
 
 
@@ -133,6 +135,40 @@ def check_links():
                 fail(page.relative_to(SOURCE), f"links to {link}, but there is no such heading")
 
 
+def printed_by(*words):
+    result = subprocess.run([SHOAL, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return result.returncode, result.stdout
+
+
+def check_migration():
+    """The right-hand columns of docs/migrate.md: flags and strategies are known, decisions and choices are taken."""
+    page = "docs/migrate.md"
+    commands = ("train", "run", "explain", "plan", "simulate", "check")
+    known = "".join(printed_by(command, "--help")[1] for command in commands)
+    settings = "".join(printed_by("models", model)[1] for model in ("gpt2", "llama", "moe-gpt"))
+    strategies = printed_by("strategies")[1]
+    plain, staged = ["--strategy", "zero3"], ["--strategy", "pipeline", "--mesh", "pipe=2,micro=4"]
+    rows = [line.split(" | ")[-1] for line in (SOURCE / page).read_text().splitlines() if line.startswith("| ")]
+    options = set()
+    for code in re.findall(r"`([^`]*)`", "\n".join(rows)):
+        for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", code):
+            if not re.search(rf"--{flag}\b", known) and not re.search(rf"^{flag.replace('-', '_')} ", settings, re.M):
+                fail(page, f"there is no --{flag}: {code}")
+        for name in "+".join(re.findall(r"--strategy ([\w+-]+)", code)).split("+"):
+            if name and not re.search(rf"^{name} ", strategies, re.M):
+                fail(page, f"there is no strategy {name}: {code}")
+        options.update(("--decide", decision) for decision in re.findall(r"--decide '([^']*)'", code))
+        options.update(re.findall(r"(--recompute|--offload|--compress|--schedule) ([^\s']+)", code))
+    if len(rows) < 80 or len(options) < 16:
+        fail(page, f"{len(rows)} rows and {len(options)} decisions and choices were found")
+    for option in sorted(options):
+        plan = staged if option[0] == "--schedule" else plain
+        code, output = printed_by("explain", "gpt2-tiny", "-n", "2", "--batch", "8", *plan, "--show", "communication",
+                                  *option)
+        if code:
+            fail(page, f"{option[0]} '{option[1]}' is not taken: {output}")
+
+
 def check_glossary():
     words = re.findall(r"^\| \*\*(.*?)\*\* \|", (SOURCE / "docs/glossary.md").read_text(), re.M)
     for before, word in zip(words, words[1:]):
@@ -153,6 +189,7 @@ def main():
     check_codes()
     check_map()
     check_links()
+    check_migration()
     check_glossary()
     print("\n".join(failures) or "what the pages show is so")
     return 1 if failures else 0

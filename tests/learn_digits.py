@@ -41,7 +41,7 @@ def run(*arguments):
 
 def by_shoal(seed):
     held_out = ["X1.npy,Y1.npy"]
-    text = run("train", *MODEL, "-n", 2, "--threads", "--epochs", EPOCHS, "--short-last", "--lr", RATE, "--model-seed", seed,
+    text = run("train", *MODEL, "-n", 2, "--threads", "--epochs", EPOCHS, "--last-batch", "short", "--lr", RATE, "--seed", seed,
                "--data", "X0.npy,Y0.npy", "--eval-data", *held_out, "--eval-every", 50, "--best", "+accuracy",
                "--save", f"out{seed}", "--log-every", 100)
     accuracies = [float(x) for x in re.findall(r"^eval step .* accuracy (\S+)", text, re.M)]

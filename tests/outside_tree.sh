@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A user's programs, outside the tree: the build is installed to a fresh prefix, examples/user_op.c (its own op,
-# its own strategy), examples/mlp.c and a C++17 program are compiled there with what pkg-config says, and run.
+# its own strategy), own_data.c (its own data set), mlp.c and a C++17 program are compiled there with what pkg-config says, and run.
 # Many ranks must print the losses of one.
 set -euo pipefail
 [ -z "${SHOAL_SANITIZE:-}" ] || { echo "skipped: a sanitizer's library does not link with a plain program"; exit 77; }
@@ -20,9 +20,9 @@ libdir=$(pkg-config --variable=libdir shoal)
 shoal=$work/moved/bin/shoal
 [ -x "$shoal" ] || fail "the program was not installed"
 
-mkdir "$work/user" && cp "$SHOAL_SOURCE_DIR"/examples/{user_op,mlp}.c "$work/user" && cd "$work/user"
+mkdir "$work/user" && cp "$SHOAL_SOURCE_DIR"/examples/{user_op,own_data,mlp}.c "$work/user" && cd "$work/user"
 warnings="-Wall -Wextra -Wpedantic -Werror"
-for name in user_op mlp; do
+for name in user_op own_data mlp; do
   # shellcheck disable=SC2086
   cc -std=c17 -O1 $warnings "$name.c" -o "$name" $flags -lm "-Wl,-rpath,$libdir"
 done
@@ -82,11 +82,11 @@ grep -q "$SHOAL_SOURCE_DIR" -r "$work/moved/lib" --include='*.cmake' && fail "th
 
 numbers() { grep -oE '[0-9]+\.[0-9]+' | tr '\n' ' '; }
 
-# same NAME RANKS: losses as alone, each to 1e-5 (they are f32, and sums are joined in another order)
+# same NAME RANKS ARGUMENTS...: losses as alone, each to 1e-5 (they are f32, and sums are joined in another order)
 same() {
   local one many
   one=$(numbers <"$1.1")
-  "$shoal" run -n "$2" -- "./$1" >"$1.$2" || fail "$1 on $2 ranks ended with $?"
+  "$shoal" run -n "$2" -- "./$1" "${@:3}" >"$1.$2" || fail "$1 on $2 ranks ended with $?"
   many=$(numbers <"$1.$2")
   echo "$1 on $2 ranks: $many"
   awk -v a="$one" -v b="$many" 'BEGIN {
@@ -100,5 +100,7 @@ same() {
 sed 's/^/alone: /' user_op.1
 same user_op 2
 same user_op 3
+same user_op 4 data=2,hidden=2  # beside a native strategy
+"$shoal" run -n 2 -- ./own_data || fail "own_data ended with $?"
 ./mlp >mlp.1 || fail "mlp alone ended with $?"
 same mlp 2

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # labels: py slow
 """Zoo models against PyTorch: from the same states and data, in f64, the loss, every gradient and the states
-after AdamW steps agree. Shoal runs through its C interface (ctypes on libshoal.so, strategy `single`); the
+after AdamW steps agree. Shoal runs through its C interface (tests/parity/zoo.py, strategy `single`); the
 PyTorch side is written here from the models' descriptions, not from Shoal's graphs.
 
 Skipped (exit 77) where torch is not installed: `make venv`.
 """
-import ctypes as c
-import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace as Options
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from parity import library  # noqa: E402, F401 (first: it says where the library is)
 
 try:
     import numpy as np
@@ -19,75 +21,28 @@ except ImportError as missing:
     print(f"skipped: {missing.name} is not installed")
     sys.exit(77)
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("SHOAL_BUILD_DIR", ROOT / "build/release"))
-F64, I32 = 0, 5
+from parity.zoo import Zoo  # noqa: E402
+from shoal_abi import Recipe  # noqa: E402
+
 LR, EPS, STEPS = float(np.float32(0.01)), 1e-3, 3
-
-
-class ModelOptions(c.Structure):
-    _fields_ = [("allocator", c.c_void_p * 3), ("registry", c.c_void_p), ("seed", c.c_uint64), ("mixed", c.c_bool)]
-
-
-class Mlp(c.Structure):
-    _fields_ = [(n, c.c_int64) for n in ("batch", "in_features", "hidden", "classes", "layers")] + [
-        ("dtype", c.c_int), ("sgd", c.c_bool)] + [(n, c.c_double) for n in ("dropout", "lr", "eps")]
-
-
-class Gpt(c.Structure):
-    _fields_ = [(n, c.c_int64) for n in ("batch", "context", "vocabulary", "width", "heads", "layers")] + [
-        ("dtype", c.c_int)] + [(n, c.c_double) for n in ("dropout", "lr", "eps")] + [("tied", c.c_bool)]
-
-
-class Cnn(c.Structure):
-    _fields_ = [(n, c.c_int64) for n in ("batch", "channels", "size", "classes")] + [
-        ("dtype", c.c_int)] + [(n, c.c_double) for n in ("lr", "eps")]
-
-
-class Parallelize(c.Structure):  # only the head is filled; the rest is zeros, whatever it is
-    _fields_ = [("allocator", c.c_void_p * 3), ("world", c.c_void_p), ("strategy", c.c_char_p),
-                ("rest", c.c_char * 512)]
 
 
 class Session:
     """A zoo model on one device."""
 
     def __init__(self, zoo, options, seed):
-        self.lib = c.CDLL(str(BUILD / "libshoal.so"))
-        self.lib.shoal_status_message.restype = c.c_char_p
-        for name in ("shoal_model_create", "shoal_model_status", "shoal_parallelize", "shoal_feed",
-                     "shoal_run", "shoal_fetch", "shoal_session_get"):
-            getattr(self.lib, name).restype = c.c_void_p
-        self.model, self.session = c.c_void_p(), c.c_void_p()
-        self.ok(self.lib.shoal_model_create(c.byref(ModelOptions(seed=seed)), c.byref(self.model)))
-        getattr(self.lib, f"shoal_zoo_{zoo}")(self.model, c.byref(options))
-        self.ok(self.lib.shoal_model_status(self.model))
-        self.ok(self.lib.shoal_parallelize(self.model, c.byref(Parallelize(strategy=b"single")),
-                                           c.byref(self.session)))
-
-    def ok(self, status):
-        if status:
-            raise RuntimeError(self.lib.shoal_status_message(c.c_void_p(status)).decode())
+        settings = " ".join(f"{name}={value}" for name, value in vars(options).items())
+        recipe = Recipe(optimizer=b"adamw", lr=LR, eps=EPS)
+        self.zoo = Zoo(zoo, settings, recipe, seed)
 
     def get(self, name, shape):
-        array = np.empty(shape)
-        self.ok(self.lib.shoal_session_get(self.session, name.encode(), array.ctypes.data_as(c.c_void_p),
-                                           c.c_size_t(array.nbytes)))
-        return array
+        return self.zoo.session.get(name, np.float64, shape)
 
     def step(self, feeds):
-        for name, array in feeds.items():
-            self.ok(self.lib.shoal_feed(self.session, name.encode(), array.ctypes.data_as(c.c_void_p),
-                                        c.c_size_t(array.nbytes)))
-        self.ok(self.lib.shoal_run(self.session, b"train"))
-        loss = np.empty(())
-        self.ok(self.lib.shoal_fetch(self.session, b"loss", loss.ctypes.data_as(c.c_void_p),
-                                     c.c_size_t(loss.nbytes)))
-        return float(loss)
+        return float(self.zoo.run("train", feeds, {"loss": ()})[0])
 
     def close(self):
-        self.lib.shoal_session_free(self.session)
-        self.lib.shoal_model_free(self.model)
+        self.zoo.__exit__()
 
 
 # ---- the same models in PyTorch: p maps Shoal's state names to tensors --------------------------------------
@@ -125,7 +80,7 @@ def gpt(o, p, feeds):
         x = x + linear(y.transpose(1, 2).reshape(o.batch, o.context, o.width), b + "attn/proj")
         x = x + linear(F.gelu(linear(norm(x, b + "ln_2"), b + "mlp/fc1"), approximate="tanh"), b + "mlp/fc2")
     x = norm(x, "ln_f")
-    logits = x @ (p["wte/table"].T if o.tied else p["head/weight"])
+    logits = x @ (p["wte/table"].T if o.tied == "yes" else p["head/weight"])
     return F.cross_entropy(logits.flatten(0, 1), feeds["labels"].flatten())
 
 
@@ -142,7 +97,7 @@ def gpt_shapes(o):
             yield f"block{i}/{ln}/beta", (C,)
     yield "ln_f/gamma", (C,)
     yield "ln_f/beta", (C,)
-    if not o.tied:
+    if o.tied == "no":
         yield "head/weight", (C, o.vocabulary)
 
 
@@ -201,15 +156,14 @@ def compare(label, zoo, options, shapes, forward, make_feeds):
 
 
 def main():
-    common = dict(dtype=F64, lr=LR, eps=EPS)
-    o = Mlp(batch=7, in_features=9, hidden=13, classes=5, layers=3, **common)
+    o = Options(batch=7, in_features=9, hidden=13, classes=5, layers=3)
     compare("mlp", "mlp", o, mlp_shapes, mlp, lambda r: {
         "x": r.normal(size=(o.batch, o.in_features)), "y": r.integers(o.classes, size=o.batch, dtype=np.int32)})
     for tied in (False, True):
-        g = Gpt(batch=3, context=10, vocabulary=17, width=24, heads=3, layers=2, tied=tied, **common)
+        g = Options(batch=3, context=10, vocabulary=17, width=24, heads=3, layers=2, tied="yes" if tied else "no")
         compare("gpt tied" if tied else "gpt", "gpt", g, gpt_shapes, gpt, lambda r: {
             n: r.integers(g.vocabulary, size=(g.batch, g.context), dtype=np.int32) for n in ("ids", "labels")})
-    n = Cnn(batch=3, channels=2, size=12, classes=7, **common)
+    n = Options(batch=3, channels=2, size=12, classes=7)
     compare("cnn", "cnn", n, cnn_shapes, cnn, lambda r: {
         "x": r.normal(size=(n.batch, n.channels, n.size, n.size)),
         "y": r.integers(n.classes, size=n.batch, dtype=np.int32)})

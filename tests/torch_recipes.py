@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch.optim import lr_scheduler as schedules  # noqa: E402
 
 from parity.zoo import Lamb, Lion, Muon, Zoo, difference  # noqa: E402
-from shoal_abi import ParameterGroup, Rate, Recipe, Training  # noqa: E402
+from shoal_abi import LrSchedule, ParameterGroup, Recipe, Training  # noqa: E402
 
 STEPS, TOLERANCE = 10, 1e-10
 LR, OWN_LR, DECAY, CLIP = 2.0 ** -6, 2.0 ** -8, 0.25, 0.25
@@ -36,15 +36,15 @@ def warm(steps, then):
 
 
 RATES = {  # name: ours, PyTorch's
-    "constant": (Rate(), factors(lambda t: 1)),
-    "warm-up": (Rate(warmup=4, first=0.25), lambda o: schedules.LinearLR(o, 0.25, 1, 4)),
-    "linear": (Rate(kind=b"linear", warmup=3, steps=8), warm(3, lambda t: max(0, (8 - t) / 5))),
-    "cosine": (Rate(kind=b"cosine", steps=9, last=0.125),
+    "constant": (LrSchedule(), factors(lambda t: 1)),
+    "warm-up": (LrSchedule(warmup=4, first_factor=0.25), lambda o: schedules.LinearLR(o, 0.25, 1, 4)),
+    "linear": (LrSchedule(kind=b"linear", warmup=3, steps=8), warm(3, lambda t: max(0, (8 - t) / 5))),
+    "cosine": (LrSchedule(kind=b"cosine", steps=9, last_factor=0.125),
                lambda o: schedules.CosineAnnealingLR(o, 9, LR * 0.125)),
-    "step": (Rate(kind=b"step", every=3, gamma=0.5), lambda o: schedules.StepLR(o, 3, 0.5)),
-    "one_cycle": (Rate(kind=b"one_cycle", steps=12),
+    "step": (LrSchedule(kind=b"step", decay_every=3, gamma=0.5), lambda o: schedules.StepLR(o, 3, 0.5)),
+    "one_cycle": (LrSchedule(kind=b"one_cycle", steps=12),
                   lambda o: schedules.OneCycleLR(o, LR, 12, cycle_momentum=False)),
-    "wsd": (Rate(kind=b"wsd", warmup=2, steps=9, decay=4, curve=b"sqrt"),
+    "wsd": (LrSchedule(kind=b"wsd", warmup=2, steps=9, decay_steps=4, curve=b"sqrt"),
             warm(2, lambda t: 1 - math.sqrt(min(1, max(0, t - 5) / 4)))),
 }
 OPTIMIZERS = {  # name: fields of the recipe, PyTorch's
@@ -97,7 +97,7 @@ def peers(name, module):
 def compare(name, rate_name):
     rate, schedule = RATES[rate_name]
     listed = groups()
-    recipe = Recipe(optimizer=name.encode(), lr=LR, weight_decay=DECAY, rate=rate, training=Training(clip_norm=CLIP),
+    recipe = Recipe(optimizer=name.encode(), lr=LR, weight_decay=DECAY, lr_schedule=rate, training=Training(clip_norm=CLIP),
                     groups=ctypes.cast(listed, ctypes.POINTER(ParameterGroup)), group_count=3, **OPTIMIZERS[name][0])
     module, rng, worst = Perceptron().double(), np.random.default_rng(5), 0.0
     with Zoo("mlp", SETTINGS, recipe) as zoo:

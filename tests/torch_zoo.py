@@ -7,6 +7,7 @@ Skipped (exit 77) where torch is not installed: `make venv`.
 """
 import json
 import math
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,10 +20,11 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch.optim import lr_scheduler as schedules  # noqa: E402
 
+import shoal_ctypes as shoal  # noqa: E402
 from parity import zoo_models as models  # noqa: E402
 from parity.weights import Answers, convert  # noqa: E402
-from parity.zoo import STEPS, compare  # noqa: E402
-from shoal_abi import Rate, Recipe, Training  # noqa: E402
+from parity.zoo import STEPS, TOLERANCE, Zoo, compare, difference  # noqa: E402
+from shoal_abi import LrSchedule, Recipe, Training  # noqa: E402
 
 LR = 2.0 ** -6
 ROWS = "batch=8"  # with fewer, batch norm of one pixel a picture makes rounding grow tenfold each step
@@ -59,7 +61,8 @@ def pictures(rows, channels, size, classes, labels=()):
 
 
 def recipe(optimizer, rate=None, clip=0.1, **more):
-    return Recipe(optimizer=optimizer.encode(), lr=LR, rate=rate or Rate(), training=Training(clip_norm=clip), **more)
+    return Recipe(optimizer=optimizer.encode(), lr=LR, lr_schedule=rate or LrSchedule(),
+                  training=Training(clip_norm=clip), **more)
 
 
 def warm_cosine(warmup, last):
@@ -112,26 +115,102 @@ def convert_both_ways():
     print("resnet-tiny: converted there and back")
 
 
+class Noise:
+    """The noise of a gan's steps, as its graph draws it: the same random node in a model of its own."""
+
+    def __init__(self, zoo, rows, size):
+        key = int(re.search(r"shoal\.random_normal.*?\bkey=(-?\d+)", zoo.model.text()).group(1))
+        self.shape, model = (rows, size, 1, 1), shoal.Model()
+        graph = model.graph("noise")
+        step = graph.input("step", shoal.I64, ())
+        graph.output("noise", graph.node("shoal.random_normal", step, shape=self.shape, key=key, dtype=shoal.F64,
+                                         mean=0.0, std=1.0))
+        self.session = shoal.Session(model, strategy="single")
+
+    def __call__(self, step):
+        self.session.feed("step", np.array(step, np.int64))
+        self.session.run("noise")
+        return torch.from_numpy(self.session.fetch("noise", np.float64, self.shape))
+
+
+def gan_losses(module, x, noise):
+    """Of the discriminator and of the generator. Batch norm's running statistics follow the real pictures alone."""
+    def bce(logits, real):
+        return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, real))
+
+    def discriminate(pictures, momentum):
+        for layer in module.discriminator.main:
+            layer.momentum = momentum
+        return module.discriminator.main(pictures).flatten()
+
+    real_logits = discriminate(x, 0.1)
+    fake_logits = discriminate(module.generator.main(noise), 0.0)
+    return bce(real_logits, 1.0) + bce(fake_logits, 0.0), bce(fake_logits, 1.0), real_logits
+
+
+def compare_gan():
+    """Two losses and two optimizers, that take their steps at once: both losses, all parameters and statistics."""
+    how, rng, rows, worst = recipe("adam", beta1=0.5, eps=1e-3), np.random.default_rng(5), 8, 0
+    module = models.Gan(5, 3, 2, 16).double()
+    with Zoo("gan-tiny", f"batch={rows}", how) as zoo:
+        noise = Noise(zoo, rows, 5)
+        tensors = {n: t for n, t in module.state_dict().items() if not n.endswith("num_batches_tracked")}
+        assert {n.theirs for n in zoo.names} == set(tensors)
+        for theirs, array in zoo.read(tensors).items():
+            tensors[theirs].copy_(torch.from_numpy(array))
+        halves = [module.discriminator, module.generator]
+        updates = [torch.optim.Adam(half.parameters(), LR, betas=(0.5, 0.999), eps=1e-3) for half in halves]
+        for step in range(1, STEPS + 1):
+            x = rng.normal(size=(rows, 2, 16, 16))
+            ours = zoo.run("train", {"x": x}, {"loss": (), "generator_loss": ()})
+            losses = gan_losses(module.train(), torch.from_numpy(x), noise(step))
+            gradients = [torch.autograd.grad(loss, list(half.parameters()), retain_graph=True)
+                         for loss, half in zip(losses, halves)]
+            for half, found in zip(halves, gradients):
+                for parameter, gradient in zip(half.parameters(), found):
+                    parameter.grad = gradient
+                norm = torch.nn.utils.clip_grad_norm_(half.parameters(), how.training.clip_norm)
+                assert step > 1 or norm > how.training.clip_norm, "gan-tiny: no clipping"
+            for update in updates:
+                update.step()
+            found = zoo.read(tensors)
+            pairs = [*zip(("loss", "generator_loss"), ours, (loss.item() for loss in losses)),
+                     *((name, found[name], tensors[name].numpy()) for name in found)]
+            for name, mine, theirs in pairs:
+                error = float(difference(np.asarray(mine), np.asarray(theirs)))
+                assert error < TOLERANCE, f"gan-tiny: step {step}: {name} differs by {error:.2e}"
+                worst = max(worst, error)
+        ours = zoo.run("eval", {"x": x}, {"logits": (rows,), "loss": (), "generator_loss": ()})
+        with torch.no_grad():
+            losses = gan_losses(module.eval(), torch.from_numpy(x), noise(STEPS))
+        for mine, theirs in zip(ours, (losses[2], losses[0], losses[1])):
+            assert difference(mine, theirs.numpy()) < TOLERANCE, "gan-tiny: evaluation differs"
+    print(f"gan-tiny: {len(tensors)} tensors, {STEPS} steps of two adams: largest relative difference {worst:.1e}")
+
+
 def main():
     torch.set_num_threads(1)
     convert_both_ways()
-    cosine = Rate(kind=b"cosine", warmup=2, steps=STEPS, last=0.25)
+    compare_gan()
+    cosine = LrSchedule(kind=b"cosine", warmup=2, steps=STEPS, last_factor=0.25)
     compare("resnet-tiny", ROWS, recipe("sgd", cosine, momentum=0.9, nesterov=True, weight_decay=0.01),
             models.ResNet([1, 1, 1, 1], False, 4, 3, 5), classify, pictures(8, 3, 16, 5), warm_cosine(2, 0.25))
     compare("resnet-tiny-deep", ROWS,
-            recipe("lamb", Rate(kind=b"linear", steps=STEPS, last=0.5), eps=1e-3, weight_decay=0.01),
+            recipe("lamb", LrSchedule(kind=b"linear", steps=STEPS, last_factor=0.5), eps=1e-3, weight_decay=0.01),
             models.ResNet([1, 1, 1, 1], True, 4, 3, 5, width=96, groups=2), classify, pictures(8, 3, 16, 5),
             lambda o: schedules.LinearLR(o, 1, 0.5, STEPS))
-    compare("wide-resnet-tiny", "widen=2 " + ROWS, recipe("adam", Rate(kind=b"step", every=3, gamma=0.5), eps=1e-3),
+    compare("wide-resnet-tiny", "widen=2 " + ROWS,
+            recipe("adam", LrSchedule(kind=b"step", decay_every=3, gamma=0.5), eps=1e-3),
             models.WideResNet(10, 2, 2, 5), classify, pictures(8, 2, 4, 5), lambda o: schedules.StepLR(o, 3, 0.5))
     for bilinear in (False, True):
         compare("unet-tiny", f"width=4 bilinear={str(bilinear).lower()}",
-                recipe("adamw", Rate(kind=b"one_cycle", steps=STEPS), eps=1e-3),
+                recipe("adamw", LrSchedule(kind=b"one_cycle", steps=STEPS), eps=1e-3),
                 models.UNet(4, 2, 2, 3, bilinear), pixels, pictures(3, 2, 8, 3, (8, 8)),
                 lambda o: schedules.OneCycleLR(o, LR, STEPS, cycle_momentum=False))
     for optimizer in ("muon", "adamw"):
-        compare("vit-tiny", "", recipe(optimizer, Rate(kind=b"wsd", steps=STEPS, decay=4, last=0.1), eps=1e-3,
-                                       weight_decay=0.01),
+        compare("vit-tiny", "",
+                recipe(optimizer, LrSchedule(kind=b"wsd", steps=STEPS, decay_steps=4, last_factor=0.1), eps=1e-3,
+                       weight_decay=0.01),
                 models.VisionTransformer(4, 12, 3, 2, 2, 8, 5), classify, pictures(3, 2, 8, 5),
                 lambda o: schedules.LambdaLR(o, lambda step: 1 - 0.9 * max(0, step - 6) / 4))
     for optimizer, more in (("adafactor", {}), ("sgd", dict(momentum=0.9))):

@@ -80,6 +80,23 @@ def check_folders(form, ranks):
         fail(f"{form}: the attempt leaves {os.listdir('full')}")
 
 
+def check_async(form, ranks):
+    """Checkpoints that are written beside the steps are the same files, and all there at the end."""
+    files = []
+    for how in [], ["--save-async"]:
+        folder = "async_" + form.replace(" ", "_")
+        result = train("--steps", 9, "--save-every", 2, "--keep", 3, "--save", folder, "--overwrite", *how, *ranks)
+        expect(f"{form}: {how}", result, 0, f"saved {folder}/step-2\n", f"saved {folder}/step-9\n")
+        if how and "  saving: " not in result.stdout:
+            fail(f"{form}: memory of saves is not printed", result)
+        if steps_in(folder) != ["step-6", "step-8", "step-9"]:
+            fail(f"{form}: {how} keeps {steps_in(folder)}")
+        files.append([open(f"{folder}/{step}/model.safetensors", "rb").read() for step in steps_in(folder)])
+    if files[0] != files[1]:
+        fail(f"{form}: --save-async saves other bytes")
+    expect(f"{form}: without --save", train("--save-async", *ranks), 2, "--save-async", hint="--save DIR")
+
+
 def check_rate(form, ranks):
     folder = "rate_" + form.replace(" ", "_")
     expect(f"{form}: lr", train("--steps", 2, "--lr", 0.25, "--save", folder, *ranks), 0)
@@ -131,10 +148,12 @@ def wait_for(what, holds, process):
 
 
 def check_signal(form, ranks, number):
+    """With SIGTERM also while a checkpoint is written: every one that is there is whole."""
     name = signal.Signals(number).name
     folder = f"{name}_" + form.replace(" ", "_")
+    how = ["--save-every", "1", "--save-async"] if number == signal.SIGTERM else []
     with open(folder + ".out", "w+") as out, open(folder + ".err", "w+") as err:
-        process = subprocess.Popen([SHOAL, "train", *MODEL, *ranks, "--steps", "100000000", "--save", folder],
+        process = subprocess.Popen([SHOAL, "train", *MODEL, *ranks, "--steps", "100000000", "--save", folder, *how],
                                    stdout=out, stderr=err)
         if not wait_for(f"{form}: step 1", lambda: "\nstep 1 " in open(folder + ".out").read(), process):
             return
@@ -143,11 +162,13 @@ def check_signal(form, ranks, number):
         out.seek(0), err.seek(0)
         text, error = out.read(), err.read()
     at = re.search(r"ABORTED: stopped by a signal at step (\d+); saved (\S+)", error)
-    saved = re.search(r"^saved (\S+)", text, re.M)
+    saved = re.search(r"^saved (\S+)\Z", text.strip(), re.M)
     if code != 9 or not at or not saved or at.group(2) != saved.group(1) or "--resume" not in error:
         fail(f"{form}, {name}: exit {code}\n{text}\n{error}")
     elif not os.path.exists(saved.group(1) + "/model.safetensors"):
         fail(f"{form}, {name}: {saved.group(1)} is not there")
+    elif any(os.listdir(f"{folder}/{step}") != ["model.safetensors"] for step in steps_in(folder)):
+        fail(f"{form}, {name}: {[os.listdir(f'{folder}/{step}') for step in steps_in(folder)]}")
 
 
 # While the ranks still wait for their plan.
@@ -181,6 +202,7 @@ def main():
         open("file", "w").close()
         for form, ranks in FORMS.items():
             check_folders(form, ranks)
+            check_async(form, ranks)
             check_rate(form, ranks)
             check_evaluation(form, ranks)
             for number in (signal.SIGTERM, signal.SIGINT):

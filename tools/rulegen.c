@@ -75,43 +75,42 @@ static shoal_status_t ask_model(generator_t *g, const shoal_model_t *model) {
 // check` sets eps to 1e-3 and 1), dropout and dtypes.
 enum { ONE_ROW = 1, DROPOUT = 2, OTHER = 4, VARIANTS = 8 };
 
-static void build_gpt(shoal_model_t *model, int variant, shoal_dtype_t dtype, double eps) {
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = variant & ONE_ROW ? 1 : 0,
-                                              .dropout = variant & DROPOUT ? 0.1 : 0,
-                                              .tied = variant & OTHER,
-                                              .dtype = dtype,
-                                              .eps = eps});
-}
+typedef struct family {
+  const char *name, *dropout, *other, *optimizer;  // settings, and OTHER's optimizer
+} family_t;
 
-static void build_mlp(shoal_model_t *model, int variant, shoal_dtype_t dtype, double eps) {
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = variant & ONE_ROW ? 1 : 0,
-                                              .dropout = variant & DROPOUT ? 0.1 : 0,
-                                              .sgd = variant & OTHER,
-                                              .dtype = dtype,
-                                              .eps = eps});
-}
+static const family_t FAMILIES[] = {{"gpt", " dropout=0.1", " tied=true", "adamw"},
+                                    {"mlp", " dropout=0.1", "", "sgd"},
+                                    {"cnn", " size=32", " channels=1", "adamw"}};
+enum { FAMILY_COUNT = sizeof FAMILIES / sizeof *FAMILIES };
 
-static void build_cnn(shoal_model_t *model, int variant, shoal_dtype_t dtype, double eps) {
-  shoal_zoo_cnn(model, &(shoal_cnn_options_t){.batch = variant & ONE_ROW ? 1 : 0,
-                                              .size = variant & DROPOUT ? 32 : 0,
-                                              .channels = variant & OTHER ? 1 : 0,
-                                              .dtype = dtype,
-                                              .eps = eps});
+static shoal_status_t build(shoal_model_t *model, const family_t *family, int variant,
+                            shoal_dtype_t dtype, double eps) {
+  char settings[128];
+  snprintf(settings, sizeof settings, "dtype=%s%s%s%s", shoal_dtype_name(dtype),
+           variant & ONE_ROW ? " batch=1" : "", variant & DROPOUT ? family->dropout : "",
+           variant & OTHER ? family->other : "");
+  const shoal_recipe_t recipe = {.optimizer = variant & OTHER ? family->optimizer : "adamw",
+                                 .eps = eps};
+  const shoal_zoo_options_t options = {.settings = settings, .recipe = &recipe};
+  shoal_zoo_t *zoo;
+  SHOAL_RETURN_IF_ERROR(shoal_zoo_create(family->name, &options, &zoo));
+  shoal_zoo_add(zoo, model);
+  shoal_zoo_free(zoo);
+  return NULL;
 }
 
 static shoal_status_t ask_zoo(generator_t *g) {
-  static void (*const builders[])(shoal_model_t *, int, shoal_dtype_t, double) = {
-      build_gpt, build_mlp, build_cnn};
   static const shoal_dtype_t dtypes[] = {SHOAL_F32, SHOAL_F64, SHOAL_BF16, SHOAL_F16};
   static const double epsilons[] = {0, 1e-3, 1};
   const int32_t kinds = 4 * 3 * VARIANTS;
-  for (int32_t i = 0; i < 3 * kinds; ++i) {
+  for (int32_t i = 0; i < FAMILY_COUNT * kinds; ++i) {
     shoal_model_t *model = NULL;
     shoal_model_options_t options = {.registry = g->registry};
     SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &model));
-    builders[i / kinds](model, i % VARIANTS, dtypes[i / VARIANTS % 4],
-                        epsilons[i / VARIANTS / 4 % 3]);
-    shoal_status_t status = ask_model(g, model);
+    shoal_status_t status = build(model, &FAMILIES[i / kinds], i % VARIANTS,
+                                  dtypes[i / VARIANTS % 4], epsilons[i / VARIANTS / 4 % 3]);
+    if (!status) status = ask_model(g, model);
     shoal_model_free(model);
     if (status) return status;
   }

@@ -27,20 +27,24 @@ SHOAL_API bool shoal_checkpoint_is_training(const char *name);
 
 // What a load found. Lists of names hold the first few, with ", " between them.
 typedef struct shoal_load_report {
-  int64_t loaded;    // states that were set
-  int64_t cast;      // of these, states whose tensor had another element type
-  int64_t missing;   // states that the checkpoint lacks, which stay as they were
-  int64_t extra;     // weights of the checkpoint that the model has no state for
-  int64_t training;  // tensors of training that were skipped
+  int64_t loaded;      // states that were set
+  int64_t cast;        // of these, states whose tensor had another element type
+  int64_t averages;    // and parameters whose moving average the checkpoint has, too
+  int64_t missing;     // states that the checkpoint lacks, which stay as they were
+  int64_t extra;       // weights of the checkpoint that the model has no state for
+  int64_t training;    // tensors of training that were skipped
+  int64_t bytes_read;  // of tensors, by this rank: its parts, and once more what it checks of them
   char missing_names[256], extra_names[256];
 } shoal_load_report_t;
 
 // All zero: loads the weights only, and requires all of them with the model's element types.
 typedef struct shoal_load_options {
   bool training;      // also loads what belongs to training, to resume as if never stopped
-  bool keep_missing;  // a state that the checkpoint lacks stays as it is; otherwise an error
+  bool keep_missing;  // a state that the checkpoint lacks stays as it is; otherwise an error. An
+                      // average is set to its parameter
   bool ignore_extra;  // weights that the model has no state for are skipped; otherwise an error
   bool cast;          // floats of another type are converted; otherwise an error that names both
+  bool averages;      // parameters with a moving average ("name#average") in the checkpoint get it
   const char *only;   // loads only states that match these patterns ("block*,head/*"); NULL: all
   shoal_load_report_t *report;  // filled in, unless NULL
 } shoal_load_options_t;
@@ -51,6 +55,7 @@ typedef struct shoal_save_options {
   const char *only;     // saves only states that match these patterns; NULL: all
   const char *dtype;    // saves floats among the weights in this type ("bf16"); NULL: their own
   int64_t shard_bytes;  // largest size of a file, unless one tensor is larger; 0: 5e9
+  bool async;           // returns at once and writes while runs go on; see shoal_save_with
 } shoal_save_options_t;
 
 // -------------------------------------------------------------------------------------------------
@@ -60,8 +65,8 @@ typedef struct shoal_save_options {
 // Creates `folder` and its parents, and writes and removes a small file in it, so that a missing
 // right to write or a full disk is an IO error now and not after hours of training. A folder that
 // holds a complete "step-N" already is INVALID_ARGUMENT, because two runs in one folder would be
-// taken for one; `used` allows it, for a run that resumes or overwrites.
-SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prepare(const char *folder, bool used,
+// taken for one; `reuse` allows it, for a run that resumes or overwrites.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prepare(const char *folder, bool reuse,
                                                                  shoal_allocator_t allocator);
 // Finds the complete "step-N" in `folder` with the largest N. *out_path is in the arena, or NULL
 // where there is none. A symbolic link to a checkpoint counts; saving over it or pruning removes
@@ -81,8 +86,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_prune(const char *folde
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_note(const char *path, const char *name,
                                                               shoal_arena_t *arena,
                                                               const char **out_text);
-// Removes every "step-N" as shoal_checkpoint_prune does, for a run that starts anew in a used
-// folder.
+// Removes every "step-N", and "best", as shoal_checkpoint_prune does, for a run that starts anew in
+// a used folder.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_checkpoint_clear(const char *folder,
                                                                shoal_allocator_t allocator);
 

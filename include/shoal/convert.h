@@ -23,16 +23,18 @@ typedef struct shoal_convert_report {
   char settings[512];  // its settings, for shoal_zoo_create
   bool to_shoal;
   int64_t tensors, bytes;  // written
+  int64_t averages;        // of these, weights whose moving average the input has, too
   int64_t ignored;         // tensors of the input that are not weights: masks, positions, moments
   char ignored_names[256];
 } shoal_convert_report_t;
 
 typedef struct shoal_convert_options {
-  const char *to;                  // "shoal" or "hf"; NULL: the one that the input is not
-  const char *model;               // a model of the zoo; NULL: the one that the input names
-  const char *settings;            // "width=64 ...", which win over those of the input
-  const char *dtype;               // casts floats to this type ("bf16"); NULL: as they are
-  int64_t shard_bytes;             // largest size of a file, unless one tensor is larger; 0: 5e9
+  const char *to;        // "shoal" or "hf"; NULL: the one that the input is not
+  const char *model;     // a model of the zoo; NULL: the one that the input names
+  const char *settings;  // "width=64 ...", which win over those of the input
+  bool raw;             // parameters themselves, where a Shoal checkpoint has their moving averages
+  const char *dtype;    // casts floats to this type ("bf16"); NULL: as they are
+  int64_t shard_bytes;  // largest size of a file, unless one tensor is larger; 0: 5e9
   shoal_convert_report_t *report;  // filled in, unless NULL
   shoal_allocator_t allocator;     // zero: the system's
 } shoal_convert_options_t;

@@ -46,6 +46,7 @@ typedef struct shoal_column {
   shoal_dtype_t dtype;
   shoal_shape_t shape;  // of one sample
   int64_t classes;      // integers only: values lie in [0, classes); 0: not known
+  bool follows;         // labels of text and tokens: the ids one position later
 } shoal_column_t;
 
 // Which sample to read, and whether to augment it.
@@ -133,11 +134,13 @@ typedef struct shoal_dataset_options {
   bool test;              // MNIST, CIFAR, folders of text or tokens: the test part of the files
   int64_t height, width;  // 0: those of the input "x", else as stored (folders: all images alike)
   int64_t channels;       // image folders: 1 or 3; 0: those of the input "x", else 3
-  int64_t resize;         // image folders: the shorter side before cropping; 0: that of the crop
+  int64_t resize;         // image folders: the shorter side before cropping; 0: that of the crop;
+                          // refused where the crop, less its padding, is larger
   double mean[3], deviation[3];  // per channel: (pixel - mean) / deviation; a deviation of 0 is 1
   // Augmentation of images, for samples that may be varied
   bool flip;         // left to right, with probability 1/2
-  bool random_crop;  // crops anywhere instead of in the middle; `pad` does so too
+  bool random_crop;  // crops anywhere instead of in the middle: of images that are larger, by
+                     // `resize` or in one side; else it is refused. `pad` does so too
   int64_t pad;       // black pixels around the image before cropping
   // Synthetic data
   uint64_t seed;
@@ -170,6 +173,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_dataset_open(const char *path,
                                                            const shoal_dataset_options_t *options,
                                                            shoal_dataset_t **out_dataset);
 
+// Names the formats of images, "png" and "jpeg", by `index` from 0; NULL after the last.
+// *out_available (may be NULL) says whether this build was made with the library that reads it.
+SHOAL_API const char *shoal_image_format(int64_t index, bool *out_available);
+
 // -------------------------------------------------------------------------------------------------
 // Loaders
 // -------------------------------------------------------------------------------------------------
@@ -182,12 +189,12 @@ typedef struct shoal_rows {
 } shoal_rows_t;
 
 // What happens to the last samples of an epoch when they are fewer than a batch.
-typedef enum shoal_last {
+typedef enum shoal_last_batch {
   SHOAL_LAST_FILLED,  // the batch is filled up from the next epoch: all batches have the same size,
                       // except the very last one where `epochs` is set
   SHOAL_LAST_SHORT,   // they are a batch of fewer rows, for a graph of that many
   SHOAL_LAST_DROPPED  // they are left out, as PyTorch's drop_last
-} shoal_last_t;
+} shoal_last_batch_t;
 
 typedef struct shoal_loader_options {
   shoal_allocator_t allocator;  // zero: the system's
@@ -195,7 +202,7 @@ typedef struct shoal_loader_options {
   uint64_t seed;                // of the order of samples, and of their augmentation
   bool in_order;                // samples are not shuffled
   bool as_stored;               // samples are not augmented: for evaluation
-  shoal_last_t last;
+  shoal_last_batch_t last_batch;
   int64_t epochs;  // after so many epochs batches have 0 rows; 0: there is no end
   int64_t cursor;  // where to begin
   int32_t ahead;   // batches that a thread reads ahead; 0: shoal_loader_next reads them itself

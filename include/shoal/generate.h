@@ -8,10 +8,15 @@
 // ".../cache_k" and ".../cache_v", sharded as the plan says. A prompt has at most T tokens. Prompt
 // and continuation together have at most as many tokens as the cache has positions.
 //
+// Where an encoder reads the prompt (t5), the text is an answer of its own. Prefill keeps the keys
+// and values of the encoder in the states ".../memory_k" and ".../memory_v", begins the answer and
+// gives the logits of its first token; decode takes positions in the answer, whose first token
+// stands at 1. The answer has at most as many tokens as the cache has positions, and the prompt as
+// many as prefill takes.
+//
 //   shoal_tokens_t prompt = {ids, 5}, *texts;
-//   status = shoal_generate(session, 1, &prompt,
-//                           &(shoal_generate_options_t){.most = 50, .temperature = 0.8}, arena,
-//                           &texts);
+//   shoal_generate_options_t options = {.max_tokens = 50, .temperature = 0.8};
+//   status = shoal_generate(session, 1, &prompt, &options, arena, &texts);
 //
 // A draw depends on the logits, the seed, the number of the prompt and the number of the token, and
 // on nothing else: not on the mesh, on R, or on other prompts.
@@ -36,7 +41,8 @@ typedef bool (*shoal_token_fn_t)(void *self, int64_t prompt, int64_t index, int3
 
 // All zero is greedy: the likeliest token each time, until the cache is full.
 typedef struct shoal_generate_options {
-  int64_t most;        // tokens of a continuation at most; 0: until the cache is full
+  shoal_allocator_t allocator;  // of working memory; zero: the system's
+  int64_t max_tokens;           // tokens of a continuation at most; 0: until the cache is full
   double temperature;  // logits are divided by it; 0: the likeliest token, of equals the lowest id
   int64_t top_k;       // only tokens at least as likely as the k-th likeliest; 0: all
   double top_p;        // only the likeliest tokens whose probabilities add up to this; 0 or 1: all
@@ -62,13 +68,14 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_generate(shoal_session_t *session,
 
 // Draws one token, for loops of your own: `logits` is [vocabulary], of any float type. `before`,
 // the tokens so far, is read for options.repetition only and may be NULL. The draw depends on the
-// seed, `prompt` and `index`, as above; the options `most`, `stops` and `token` are not read. Each
-// call takes working memory from the arena. *Not collective*, not blocking. Errors as above.
+// seed, `prompt` and `index`, as above; the options `max_tokens`, `stops` and `token` are not read.
+// Working memory is from options.allocator and freed before the call returns. *Not collective*, not
+// blocking. Errors as above.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_sample(const shoal_tensor_t *logits,
                                                      const shoal_tokens_t *before,
                                                      const shoal_generate_options_t *options,
                                                      int64_t prompt, int64_t index,
-                                                     shoal_arena_t *arena, int32_t *out_token);
+                                                     int32_t *out_token);
 
 #ifdef __cplusplus
 }

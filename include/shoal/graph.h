@@ -140,6 +140,114 @@ SHOAL_API void shoal_kind_pop_at(shoal_graph_t *graph, const char *file, int lin
 #define shoal_kind_push(graph, kind) shoal_kind_push_at(graph, kind, SHOAL_HERE)
 #define shoal_kind_pop(graph) shoal_kind_pop_at(graph, SHOAL_HERE)
 
+// Forward nodes that are added inside belong to this stage of a pipeline, from 0 on:
+//
+//   shoal_with_stage(g, 0) h = shoal_nn_linear(g, "fc1", x, 256);
+//   shoal_with_stage(g, 1) {
+//     h = shoal_relu(g, h);
+//     ...
+//   }
+//
+// The strategies "pipeline", "uniform-pipeline" and "annotated" put each stage on ranks of its own;
+// other strategies ignore stages. Nodes outside of a stage follow what they read; gradients follow
+// their forward nodes. Do not leave the statement by break, goto or return. Stages do not nest: one
+// inside of another is an error.
+#define shoal_with_stage(graph, stage)                                                \
+  for (bool shoal_once_ = shoal_stage_push_at(graph, stage, SHOAL_HERE); shoal_once_; \
+       shoal_once_ = shoal_stage_pop_at(graph, SHOAL_HERE))
+// The same for those who have no such statement. The first returns true, the second false.
+SHOAL_API bool shoal_stage_push_at(shoal_graph_t *graph, int32_t stage, const char *file, int line);
+SHOAL_API bool shoal_stage_pop_at(shoal_graph_t *graph, const char *file, int line);
+
+// How ranks share the work of the forward nodes that are added inside. REPLICATE: each rank takes
+// some rows of the batch and has all parameters (data parallel). SPLIT: each rank has a shard of
+// the parameters and computes a part of every row (tensor parallel: products with their biases, and
+// losses, argmax and accuracy on logits that are cut by classes).
+//
+//   shoal_with_replicate(g, 8) features = resnet(g, images);
+//   shoal_with_split(g, 8) {
+//     logits = shoal_nn_linear(g, "head", features, 100000);
+//     loss = shoal_nn_cross_entropy(g, logits, labels);
+//   }
+//
+// `ranks` says how many ranks work on one copy of the part; 0: all ranks of the world or stage.
+// Where there are more ranks, several copies of the part share the batch. Both parts above run on
+// the same 8 ranks; inside of stages (shoal_with_stage) they run on the ranks of their stage.
+// Annotations say who computes, never what: N ranks always compute what one device computes.
+//
+// The strategy "annotated" plans what they say, and is the default for a model that has them; other
+// strategies ignore them. Graph "train" decides (without one, the first graph), and other graphs
+// follow it: to split a part of one where "train" splits none is an error. Nodes outside follow
+// shoal_default_replicate or shoal_default_split, and without these what they read. Gradients
+// follow their forward nodes. Do not leave the statement by break, goto or return. A replicated or
+// split part inside of another is an error; a stage inside or around is not.
+typedef enum shoal_share {
+  SHOAL_SHARE_NONE,  // nothing is asked for
+  SHOAL_SHARE_REPLICATE,
+  SHOAL_SHARE_SPLIT,
+  SHOAL_SHARE_COUNT
+} shoal_share_t;
+
+#define shoal_with_replicate(graph, ranks) shoal_with_share_(graph, SHOAL_SHARE_REPLICATE, ranks)
+#define shoal_with_split(graph, ranks) shoal_with_share_(graph, SHOAL_SHARE_SPLIT, ranks)
+#define shoal_with_share_(graph, share, ranks)                                                   \
+  for (bool shoal_shared_ = shoal_share_push_at(graph, share, ranks, SHOAL_HERE); shoal_shared_; \
+       shoal_shared_ = shoal_share_pop_at(graph, SHOAL_HERE))
+// The same for those who have no such statement. The first returns true, the second false.
+SHOAL_API bool shoal_share_push_at(shoal_graph_t *graph, shoal_share_t share, int32_t ranks,
+                                   const char *file, int line);
+SHOAL_API bool shoal_share_pop_at(shoal_graph_t *graph, const char *file, int line);
+// What holds for forward nodes that are added from now on outside of such statements; NONE takes it
+// back. Inside of one it is an error.
+SHOAL_API void shoal_share_default_at(shoal_graph_t *graph, shoal_share_t share, int32_t ranks,
+                                      const char *file, int line);
+#define shoal_default_replicate(graph, ranks) \
+  shoal_share_default_at(graph, SHOAL_SHARE_REPLICATE, ranks, SHOAL_HERE)
+#define shoal_default_split(graph, ranks) \
+  shoal_share_default_at(graph, SHOAL_SHARE_SPLIT, ranks, SHOAL_HERE)
+
+// The forward nodes that are added inside are computed again in the backward pass instead of kept
+// for it: less memory for more time (activation checkpointing).
+//
+//   for (int i = 0; i < layers; ++i)
+//     shoal_with_recompute(g) h = block(g, h, i);
+//
+// What one run of the statement adds is one region: its nodes are computed again together, when the
+// backward pass comes to them, from the values that go into it. Values that nodes outside read in
+// the forward pass, outputs and what is assigned to states are kept. In a pipeline a region that
+// crosses stages is one on each. Results have the same bits as without, random numbers among them.
+//
+// It holds under every strategy. What a person decides comes later and wins node by node: the
+// choice `recompute` (planners.h, --recompute), whose word "none" takes all marks back, and
+// --decide 'recompute PATTERN no'. In a graph without a backward pass it has no effect. Do not
+// leave the statement by break, goto or return. One inside of another is an error; it may stand
+// inside of stages, replicated or split parts and scopes, or around them.
+#define shoal_with_recompute(graph)                                                    \
+  for (bool shoal_marked_ = shoal_recompute_push_at(graph, SHOAL_HERE); shoal_marked_; \
+       shoal_marked_ = shoal_recompute_pop_at(graph, SHOAL_HERE))
+// The same for those who have no such statement. The first returns true, the second false.
+SHOAL_API bool shoal_recompute_push_at(shoal_graph_t *graph, const char *file, int line);
+SHOAL_API bool shoal_recompute_pop_at(shoal_graph_t *graph, const char *file, int line);
+
+// Says how ranks hold a value under every strategy, and returns the value:
+//
+//   h = shoal_constrain(g, h, "data:0,tensor:2");
+//
+// `layout` is written as layout.h describes: which dim is cut over which axis of the mesh; "" is
+// replicated. A value that is computed or fed has that layout in this graph, whatever another graph
+// calls by the same name; a state is the same in all graphs, and rests in it. Two graphs that
+// constrain one state differently are refused. For a computed value the layout weighs with those of
+// what its node reads: the node runs in the way that moves least, and where another way than this
+// moves no more, the value lies as that makes it (shoal explain --why NAME). --decide 'way ...'
+// leaves no choice.
+// Micro-batches also cut dim 0, unless the layout names the axis `micro`. What a person decides
+// (plan options, --layouts, --decide) comes later and wins. On one rank there is nothing to do, and
+// the layout is not looked at. Where the mesh lacks the axis or the value lacks the dim, the plan
+// is refused with an error that names this line. Two layouts for one value are an error.
+SHOAL_API shoal_value_t shoal_constrain_at(shoal_graph_t *graph, shoal_value_t value,
+                                           const char *layout, const char *file, int line);
+#define shoal_constrain(graph, value, layout) shoal_constrain_at(graph, value, layout, SHOAL_HERE)
+
 // Until the matching pop, nodes and errors are blamed on this file and line: for functions that
 // build layers and want to name their caller. The outermost push wins.
 SHOAL_API void shoal_site_push(shoal_graph_t *graph, const char *file, int line);

@@ -10,7 +10,7 @@
 //            the reserved axis micro=n is time: it is not counted in ranks
 //   layout   [mesh!][tile,]item,item,...      "" or "replicated": no cuts
 //     tile   tile(index/count):dim[*chunks][/unit]     a part of the value only
-//     item   axis:dim[*chunks][/unit][#items][(weights)][+before+after]     a cut
+//     item   axis[>turn]:dim[*chunks][/unit][#items][(weights)][+before+after]     a cut
 //            axis:flat[/unit][(weights)]                                     flat range of the rest
 //            axis:partial(sum|max|min|lse)                                   unreduced
 //     chunks *3 (equal) or *(2048/256,512/64,512/64) (lengths, each with its own unit)
@@ -29,6 +29,9 @@
 //   - halo: held = owned widened by `before` and `after` elements (of the innermost cut on the
 //     dim), clipped to what the cut outside it holds; a negative number trims what is held *and*
 //     owned. A part without items holds nothing.
+//   - turn: turned by t, the rank at coordinate c has the part that coordinate c + t (modulo n) has
+//     without the turn. In "context>1:2" every rank has the part of the next one, as in a ring.
+//     Turned cuts have no halo; micro does not turn.
 // flat counts row-major in the packed part that all other cuts leave; several flats nest. Halo with
 // chunks or flat is refused. micro, if it cuts, is written first: it is outermost.
 //
@@ -130,6 +133,7 @@ typedef struct shoal_cut {
   int64_t unit;           // 0 means 1
   int64_t items;          // 0: as many units as there are; SHOAL_NO_ITEMS: none
   int64_t before, after;  // halo; negative trims
+  int64_t turn;           // coordinate c has the part of c + turn, modulo the ranks along the axis
   int32_t chunk_count;    // 0: not chunked. Equal chunks when chunks[0].length is 0
   shoal_chunk_t chunks[SHOAL_MAX_CHUNKS];
   const int64_t *weights;  // one per rank along the axis, or NULL

@@ -26,12 +26,12 @@ typedef struct shoal_metric {
   double value;
 } shoal_metric_t;
 
-// Opens a writer, which the caller closes; `options` must not be NULL. Without any file, writing
-// does nothing. IO: a file cannot be written; INVALID_ARGUMENT: the file `jsonl` exists and holds
-// something else than metrics, and is left as it is.
+// Opens a writer, which the caller frees. Without any file (NULL options), writing does nothing.
+// IO: a file cannot be written; INVALID_ARGUMENT: the file `jsonl` exists and holds something else
+// than metrics, and is left as it is.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_metrics_open(const shoal_metrics_options_t *options,
                                                            shoal_metrics_t **out_metrics);
-SHOAL_API void shoal_metrics_close(shoal_metrics_t *metrics);  // NULL is allowed
+SHOAL_API void shoal_metrics_free(shoal_metrics_t *metrics);  // NULL is allowed
 
 // Writes the numbers of a step, which are in the files when the call returns. A line is
 //   {"step": 12, "time": 1731758400.125, "loss": 2.5, "grad_norm": "nan"}

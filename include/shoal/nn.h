@@ -25,6 +25,11 @@ SHOAL_API double shoal_init_gain(const char *activation);
 // caller's file and line to errors. Options with an `init` take it instead of the layer's own; one
 // that is all zeros is the layer's own, and {SHOAL_INIT_FILL, 0} means zeros.
 
+// A trainable state in the current scope, for layers of your own, as a value of this dtype. In
+// mixed precision the state is f32 and the value a cast of it.
+SHOAL_API shoal_value_t shoal_nn_parameter_at(shoal_graph_t *graph, const char *name,
+                                              shoal_dtype_t dtype, shoal_shape_t shape,
+                                              shoal_init_t init, const char *file, int line);
 // y = x W + b over the last dim; states "name/weight" [in, out] and "name/bias" [out].
 SHOAL_API shoal_value_t shoal_nn_linear_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                            int64_t out_features, const char *file, int line);
@@ -107,6 +112,7 @@ typedef struct shoal_nn_norm_options {
   bool eval;          // batch norm: normalise by the running statistics and leave them as they are
   bool keep_running;  // batch norm: the running statistics do not follow those of this step: for a
                       // layer that a graph uses twice
+  shoal_init_t gamma_init;  // own one: ones
 } shoal_nn_norm_options_t;
 // Each channel over all else. In training it uses the statistics of the step, on all ranks
 // together, and writes the running ones, the states "name/running_mean" and "name/running_variance"
@@ -124,6 +130,21 @@ SHOAL_API shoal_value_t shoal_nn_group_norm_at(shoal_graph_t *graph, const char 
 // the model's seed, on "name" and on the step number, which the graph then counts (shoal_step).
 SHOAL_API shoal_value_t shoal_nn_dropout_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                             double p, const char *file, int line);
+// Hides tokens of ids [B, T] for a model that guesses them (BERT). A share of the tokens is picked
+// at random, at least one of each row; of these, 80 % become mask_id, 10 % any token of the
+// vocabulary, and 10 % stay. *out_ids is what the model reads; *out_labels has the tokens that were
+// picked and -100 elsewhere, for shoal_nn_cross_entropy_with. Which ones are picked depends on the
+// model's seed, on "name", on the step number and on the place in the batch. Options may be NULL.
+typedef struct shoal_nn_mask_options {
+  double share;        // 0: 0.15
+  int64_t mask_id;     // 0: the last of the vocabulary
+  shoal_value_t seen;  // bools [B, T], false where a token is padding and not picked; zero: none is
+  bool same;           // the same in every step, for evaluation; the graph then counts no steps
+} shoal_nn_mask_options_t;
+SHOAL_API void shoal_nn_mask_tokens_at(shoal_graph_t *graph, const char *name, shoal_value_t ids,
+                                       int64_t vocabulary, const shoal_nn_mask_options_t *options,
+                                       shoal_value_t *out_ids, shoal_value_t *out_labels,
+                                       const char *file, int line);
 // Convolution of x [N, C, ...] over its one to three last dims, `kernel` wide along each; states
 // "name/weight" [channels, C / groups, kernel, ...] and "name/bias" [channels]. Options may be
 // NULL. Transposed: "name/weight" is [C, channels / groups, kernel, ...].
@@ -173,6 +194,10 @@ typedef struct shoal_nn_attention_options {
   bool no_bias;        // of the two products
   bool rotary;         // queries and keys turn by their position (shoal.rotary)
   double rotary_base;  // 0: 10000
+  // For texts longer than those of training: positions are stretched by a factor (0: 1); with the
+  // context of training as `original`, as in Llama 3.1 (shoal.rotary; 0: low is 1 and high is 4).
+  double rotary_factor, rotary_low, rotary_high;
+  int64_t rotary_original;
   double dropout;      // probability that a weight of the softmax is dropped
   shoal_value_t bias;  // added to the scores, [B or 1, heads or 1, T or 1, T or 1]; zero: none
   shoal_value_t mask;  // bools of such a shape, true where a position is seen; zero: none
@@ -200,7 +225,16 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
                                                     int64_t heads,
                                                     const shoal_nn_attention_options_t *options,
                                                     const char *file, int line);
+// For generation: keeps keys or values x [B, H, T, D] in the state "name" [B, H, size, D], which is
+// not saved. Without positions (shoal_none) x becomes its first T, and is the result; with
+// positions [B], i32 or i64, x is of one token of each row (T = 1), written where that stands, and
+// the result is the whole state.
+SHOAL_API shoal_value_t shoal_nn_remember_at(shoal_graph_t *graph, const char *name,
+                                             shoal_value_t x, int64_t size, shoal_value_t positions,
+                                             const char *file, int line);
 
+#define shoal_nn_parameter(graph, name, dtype, ...) \
+  shoal_nn_parameter_at(graph, name, dtype, __VA_ARGS__, SHOAL_HERE)  // shape, init
 #define shoal_nn_linear(graph, name, x, out_features) \
   shoal_nn_linear_at(graph, name, x, out_features, SHOAL_HERE)
 #define shoal_nn_embedding(graph, name, ids, rows, width, dtype) \
@@ -225,6 +259,8 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
 #define shoal_nn_group_norm(graph, name, x, groups, ...) \
   shoal_nn_group_norm_at(graph, name, x, groups, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_dropout(graph, name, x, p) shoal_nn_dropout_at(graph, name, x, p, SHOAL_HERE)
+#define shoal_nn_mask_tokens(graph, name, ids, vocabulary, ...) \
+  shoal_nn_mask_tokens_at(graph, name, ids, vocabulary, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_conv(graph, name, x, channels, kernel, options) \
   shoal_nn_conv_at(graph, name, x, channels, kernel, options, SHOAL_HERE)
 #define shoal_nn_conv_transpose(graph, name, x, channels, kernel, options) \
@@ -243,6 +279,8 @@ SHOAL_API shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const 
   shoal_nn_cross_attention_at(graph, name, x, memory, heads, __VA_ARGS__, SHOAL_HERE)
 #define shoal_nn_self_attention_with(graph, name, x, heads, ...) \
   shoal_nn_self_attention_with_at(graph, name, x, heads, __VA_ARGS__, SHOAL_HERE)
+#define shoal_nn_remember(graph, name, x, size, positions) \
+  shoal_nn_remember_at(graph, name, x, size, positions, SHOAL_HERE)
 
 // Losses of two tensors of one shape, x and its target, element by element and then reduced.
 // Options may be NULL.

@@ -5,7 +5,7 @@
 //   shoal_parameter_group_t groups[] = {{.pattern = "*/bias,*/gamma,*/beta", .no_decay = true}};
 //   shoal_optimize(graph, loss, &(shoal_recipe_t){
 //       .optimizer = "adamw", .lr = 3e-4, .weight_decay = 0.1,
-//       .rate = {.kind = "cosine", .warmup = 100, .steps = 10000, .last = 0.1},
+//       .lr_schedule = {.kind = "cosine", .warmup = 100, .steps = 10000, .last_factor = 0.1},
 //       .training = {.clip_norm = 1}, .groups = groups, .group_count = 1});
 //
 // All functions are *Not collective* and do not block. Like every graph builder they return no
@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+// A setting whose default differs between optimizers: SHOAL_ON, SHOAL_OFF, or zero for the default.
+typedef enum shoal_switch { SHOAL_DEFAULT, SHOAL_ON, SHOAL_OFF } shoal_switch_t;
+
 // What every optimizer can do besides its update. All zero: none of it. Norms are taken over all
 // gradients of the loss together, however they are sharded.
 typedef struct shoal_training {
@@ -32,8 +35,9 @@ typedef struct shoal_training {
   // `loss_scale`, before gradients are taken, and the gradients are divided by it. A step whose
   // gradients are not all finite leaves parameters, moments and averages as they were, and
   // multiplies the scale by scale_backoff (0: 0.5); scale_interval (0: 2000) finite steps in a row
-  // multiply it by scale_growth (0: 2). The state "updates" counts the updates that were made;
-  // optimizers that correct for the number of steps use that count.
+  // multiply it by scale_growth (0: 2). A growth and a backoff of 1 make the scale a fixed one. The
+  // state "updates" counts the updates that were made; optimizers that correct for the number of
+  // steps use that count.
   // Graphs that compute in f16 get a scale of 65536 unless another is given; no_loss_scale: none.
   double loss_scale, scale_growth, scale_backoff;
   int64_t scale_interval;
@@ -54,31 +58,31 @@ typedef struct shoal_training {
 
 // The learning rate schedule: in step t, counted from 0, the rate is the state "lr" times a factor
 // of t. t is counted by the state "step", which is saved: a resumed run goes on where it was.
-typedef struct shoal_rate {
+typedef struct shoal_lr_schedule {
   // "constant" (or NULL): 1.
-  // "linear": falls from 1 to `last` at `steps`.
+  // "linear": falls from 1 to `last_factor` at `steps`.
   // "cosine": the same along half a cosine.
-  // "step": multiplied by `gamma` after every `every` steps.
+  // "step": multiplied by `gamma` after every `decay_every` steps.
   // "one_cycle": as torch.optim.lr_scheduler.OneCycleLR: rises from 1 / div to 1 in the first
   //   `rise` of `steps` and falls to 1 / (div final_div) by the last step.
-  // "wsd": 1 until `decay` steps before `steps`, then falls to `last` (warm-up, stable, decay).
+  // "wsd" (warm-up, stable, decay): 1, and in the last `decay_steps` falls to `last_factor`.
   const char *kind;
-  int64_t warmup;     // the factor rises from `first` to 1 in this many steps before the kind
-                      // begins; "step" counts from there. An error with one_cycle
-  double first;       // with a warm-up: the factor of step 0
-  int64_t steps;      // of the whole training, warm-up included; later steps keep the last factor.
-                      // linear, cosine, one_cycle and wsd need it
-  double last;        // linear, cosine, wsd: the factor at the end
-  int64_t every;      // step, which needs it
-  double gamma;       // step; 0: 0.1
-  int64_t decay;      // wsd; 0: a tenth of the steps
-  const char *curve;  // one_cycle: "cosine" (NULL) or "linear"; wsd: "linear" (NULL), "cosine" or
-                      // "sqrt", which is 1 - sqrt(progress)
-  double rise;        // one_cycle: share of the steps in which it rises; 0: 0.3
-  double div;         // one_cycle; 0: 25
-  double final_div;   // one_cycle; 0: 1e4
-  bool three_phases;  // one_cycle: falls to 1 / div in as many steps as it rose, then to the end
-} shoal_rate_t;
+  int64_t warmup;  // the factor rises from `first_factor` to 1 in this many steps before the kind
+                   // begins; "step" counts from there. An error with one_cycle
+  double first_factor;  // with a warm-up: the factor of step 0
+  int64_t steps;       // of the whole training, warm-up included; later steps keep the last factor.
+                       // linear, cosine, one_cycle and wsd need it
+  double last_factor;  // linear, cosine, wsd: the factor at the end
+  int64_t decay_every;  // step, which needs it
+  double gamma;         // step; 0: 0.1
+  int64_t decay_steps;  // wsd; 0: a tenth of the steps
+  const char *curve;    // one_cycle: "cosine" (NULL) or "linear"; wsd: "linear" (NULL), "cosine" or
+                        // "sqrt", which is 1 - sqrt(progress)
+  double rise;          // one_cycle: share of the steps in which it rises; 0: 0.3
+  double div;           // one_cycle; 0: 25
+  double final_div;     // one_cycle; 0: 1e4
+  bool three_phases;    // one_cycle: falls to 1 / div in as many steps as it rose, then to the end
+} shoal_lr_schedule_t;
 
 // Parameters that are trained differently from the rest. A state belongs to the last group that it
 // matches; a group that no state belongs to is an error. A zero field takes the recipe's value, or,
@@ -92,7 +96,7 @@ typedef struct shoal_parameter_group {
   bool frozen;       // not trained: no gradients, no moments
   double lr_factor;  // multiplies the recipe's learning rate; 0: 1
   // With a name, the group has its own learning rate: the state "name.lr", which starts as `lr`.
-  // The recipe's schedule (`rate`) applies to it too.
+  // The recipe's lr_schedule applies to it too.
   const char *name;
   double lr;
   shoal_value_t lr_value;  // used instead of that state; zero: none
@@ -110,15 +114,14 @@ typedef struct shoal_recipe {
   // For the optimizers that have them; zero: the optimizer's default (shoal_sgd_t, shoal_adam_t and
   // the others below).
   double lr, weight_decay, momentum, beta1, beta2, eps;
-  bool nesterov;                   // sgd
+  shoal_switch_t nesterov;         // sgd, by default off, and muon, by default on
   double dampening;                // sgd
   double eps2, beta2_decay, clip;  // adafactor; its eps1 is eps
-  bool no_nesterov;                // muon, like the next three; see shoal_muon_t
-  int64_t orthogonal_steps;        // Newton-Schulz rounds; 0: 5
+  int64_t orthogonal_steps;        // muon, like the next two; see shoal_muon_t
   const char *adjust;
   bool rows_are_outputs;
   shoal_value_t lr_value;  // used instead of the state "lr"; zero: none
-  shoal_rate_t rate;
+  shoal_lr_schedule_t lr_schedule;
   shoal_training_t training;
   const shoal_parameter_group_t *groups;
   int32_t group_count;
@@ -126,7 +129,7 @@ typedef struct shoal_recipe {
 
 // Adds backward and update nodes for every trainable state that the graph reads and that is not
 // frozen, and a node that counts the step. A NULL recipe is AdamW with its defaults. Where
-// recipe.rate is not constant, the graph gets the f32 output "rate" ("name.rate" with
+// recipe.lr_schedule is not constant, the graph gets the f32 output "rate" ("name.rate" with
 // training.name): the learning rate of the step, without the factors of groups. A loss that depends
 // on none of the states to train is an error.
 SHOAL_API void shoal_optimize_at(shoal_graph_t *graph, shoal_value_t loss,
@@ -146,14 +149,14 @@ SHOAL_API void shoal_use_averages_at(shoal_graph_t *graph, const char *file, int
 #define shoal_use_averages(graph) shoal_use_averages_at(graph, SHOAL_HERE)
 
 // -------------------------------------------------------------------------------------------------
-// Optimizers one by one: each is a recipe without groups and with a constant rate.
+// Optimizers one by one: each is a recipe without groups and with a constant learning rate.
 // -------------------------------------------------------------------------------------------------
 
 // The learning rate is a value of the graph: lr_value if it is given, otherwise the f32 scalar
 // state "lr", which starts as `lr` and which shoal_session_set may change between steps.
 typedef struct shoal_sgd {
   double lr, momentum, weight_decay;  // zeros: 1e-2, none, none
-  bool nesterov;                      // needs a momentum
+  shoal_switch_t nesterov;            // by default off; needs a momentum
   double dampening;                   // as PyTorch: the momentum adds (1 - dampening) times each
                                       // gradient after the first
   shoal_value_t lr_value;             // zero: the state "lr"
@@ -194,8 +197,8 @@ typedef struct shoal_adafactor {
 // learning rate is the f32 scalar state "adamw.lr", or adamw.lr_value. adamw.training is not read.
 typedef struct shoal_muon {
   double lr, momentum, weight_decay;  // zeros: 1e-3, 0.95, none
-  bool no_nesterov;
-  int64_t steps;          // Newton-Schulz rounds that make the update orthogonal; 0: 5
+  shoal_switch_t nesterov;            // by default on
+  int64_t orthogonal_steps;           // Newton-Schulz rounds that make the update orthogonal; 0: 5
   const char *adjust;     // how the rate depends on the shape, see `shoal ops muon_update`; NULL:
                           // "original"
   bool rows_are_outputs;  // weights are [out, in], not [in, out] as those of shoal_nn_linear

@@ -51,6 +51,8 @@ typedef struct shoal_option {
   bool no_environment;         // SHOAL_NAME says something else (a launcher's SHOAL_RANK)
   bool positive;               // a number that is given is above zero
   const char *heading;         // in the help, above this option and those that follow; NULL: none
+  const char *argument;        // in the help, what its value is: FILE, NAME; NULL: by its kind
+  bool hidden;                 // it is taken, but the help does not list it
 } shoal_option_t;
 
 // SHOAL_OPTION(shoal_train_options_t, INT, steps, "1000", "steps to train", .letter = 's')
@@ -88,7 +90,8 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_options_parse(const shoal_option_t
                                                             const char *const *argv,
                                                             shoal_arena_t *arena, void *options,
                                                             shoal_words_t *out_words);
-// The help, in the arena: one or two lines per option with flag, kind, doc, default, environment.
+// The help, in the arena: each option with flag, value, doc and default, in lines of at most 100
+// columns; at the end, which of them the environment sets too.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_options_help(const shoal_option_t *table,
                                                            int64_t count, shoal_arena_t *arena,
                                                            const char **out_text);

@@ -27,7 +27,8 @@ extern "C" {
 
 typedef struct shoal_plan shoal_plan_t;
 
-// A pattern ('*' matches anything) and what it stands for. Later entries win over earlier ones.
+// A pattern of names ('*' matches anything; "re:block[3-5]/.*" is a regular expression that matches
+// whole names) and what it stands for. Later entries win over earlier ones.
 typedef struct shoal_intent_entry {
   const char *pattern;
   const char *value;
@@ -47,7 +48,8 @@ typedef struct shoal_intent {
   const char *strategy;  // who made it: "data", "explicit" ...
   int64_t mesh_count;
   const char *const *meshes;  // texts: "data=2,micro=3", "b!data=3@2-4"
-  // Of states, inputs and values by name: "block*/fc1/weight": "tensor:1".
+  // Of states, inputs and values by name: "block*/fc1/weight": "tensor:1". "eval:x", without a
+  // pattern, is about the input or value of one graph alone.
   int64_t layout_count;
   const shoal_intent_entry_t *layouts;
   int64_t stage_count;
@@ -106,11 +108,18 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain(const shoal_plan_t *p
                                                            shoal_arena_t *arena,
                                                            const char **out_text);
 // The part of that text about pipelines, a line for each graph that has a schedule; "" if none has:
-// stages, bubble (if all work takes equally long) and how many micro-batches each stage has in
-// flight.
+// stages, bubble (if all work takes equally long), how many micro-batches each stage has in flight,
+// and below that what goes from stage to stage and which inputs and states several stages read.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal_plan_t *plan,
                                                                      shoal_arena_t *arena,
                                                                      const char **out_text);
+// Lists, a line each in `arena`, where the plan does not compute what one device computes:
+// gradients that are summed over ranks in a narrower type than their own. A plan without such lines
+// is *exact*: it differs from one device by the order of sums at most.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_approximate(const shoal_plan_t *plan,
+                                                               shoal_arena_t *arena,
+                                                               int64_t *out_count,
+                                                               const char *const **out_lines);
 // Everything about the states, inputs, nodes and outputs whose names match a pattern: what was
 // decided, by whom, why, at what cost, and what was the next best; as text in `arena`. NOT_FOUND if
 // there are none.

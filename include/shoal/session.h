@@ -58,15 +58,26 @@ typedef void (*shoal_tap_fn_t)(void *self, int32_t rank, const char *graph, cons
 typedef struct shoal_parallelize_options {
   shoal_allocator_t allocator;  // zero: the system's
   shoal_world_t *world;         // NULL: joins the environment's
-  const char *strategy;         // NULL: "auto". "single", "data", "tensor", "explicit" ...
-  const char *mesh;     // "data=2,tensor=2,micro=3"; NULL: the strategy's default for the world
-  const char *plan;     // text of a plan file; overrides strategy and mesh
-  const char *cluster;  // path of a cluster file, or a preset
+  // One of the strategies that `shoal strategies` lists (docs/strategies.md), or several combined,
+  // "tensor+zero1": "data", "zero1", "zero2", "zero3", "hybrid-zero", "tensor", "sequence",
+  // "context", "spatial", "channel", "expert", "pipeline", "uniform-pipeline", "annotated" (as
+  // shoal_with_replicate, shoal_with_split and shoal_with_stage say in the model). Alone only:
+  // "explicit" (as `layouts` say), "single" (all on rank 0) and "auto" (the fastest of a few, by
+  // simulation). NULL: "annotated" for a model with replicated or split parts, "auto" for others.
+  const char *strategy;
+  // "data=2,pipe=2,micro=3": how many ranks there are along each axis that the strategies use, and
+  // into how many micro-batches the batch is cut. NULL: all ranks along the strategy's own axis.
+  const char *mesh;
+  const char *plan;                // text of a plan file; overrides strategy and mesh
+  const char *cluster;             // path of a cluster file, or a preset
   shoal_strategies_t *strategies;  // with strategies of your own; NULL: native ones only. Borrowed
   int64_t layout_count;            // layouts on top of the strategy's
   const shoal_intent_entry_t *layouts;
   int64_t decision_count;  // decisions on top of the strategy's or the plan's: see plan.h
   const shoal_intent_decision_t *decisions;
+  shoal_choices_t choices;  // what to recompute, offload, compress, in words: see planners.h
+  int64_t memory;  // bytes of device memory that a rank may use: a plan that needs more is refused;
+                   // 0: what the cluster says, or any number
   const char *cache;        // folder of plans made before (planners.h); NULL: $SHOAL_CACHE, or none
   const char *offload_dir;  // folder for what a plan keeps in files, with room for it; NULL:
                             // $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp. Nothing stays there
@@ -175,19 +186,51 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get(shoal_session_t *sessi
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set(shoal_session_t *session,
                                                           const char *state, const void *data,
                                                           size_t size);
+// Read and set the part (shard) of a state that this rank holds, in the layout in which the state
+// rests: the elements of its boxes (shoal_session_boxes), halos included, packed dense. Nothing
+// moves between ranks, so no rank needs memory for the whole. A rank that holds nothing gives a
+// size of 0. *Collective*: every rank reads or sets its part. Ranks that hold the same part must
+// set the same values, which are compared unless the options say no_compare: a MISMATCH names two
+// ranks that differ, and the state stays as it was. Sizes are checked on all ranks before anything
+// is set.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_get_part(shoal_session_t *session,
+                                                               const char *state, void *data,
+                                                               size_t size);
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_set_part(shoal_session_t *session,
+                                                               const char *state, const void *data,
+                                                               size_t size);
+// Which elements of a state this rank holds, in the arena: shoal_boxes_shape gives the part's
+// shape, shoal_boxes_pack and _unpack copy between it and a whole. A rank that holds nothing gets
+// an empty flat range. Not collective. NOT_FOUND: there is no such state.
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_boxes(const shoal_session_t *session,
+                                                            const char *state, shoal_arena_t *arena,
+                                                            shoal_boxes_t *out_boxes);
+// MISMATCH where one of these states has a value that is NaN or infinite, and names it. Each rank
+// looks at the part that it holds. *Collective.*
+SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_session_check_finite(shoal_session_t *session,
+                                                                   int64_t count,
+                                                                   const char *const *states);
 // Checkpoint: a directory with model.safetensors in one-device shapes and names; written
-// atomically, loads on any mesh. More than 5 GB lie in several files, model-00001-of-00003 and so
+// atomically, loads on any mesh. Every rank writes and reads its own parts, in memory for one of
+// them at a time. More than 5 GB lie in several files, model-00001-of-00003 and so
 // on, with model.safetensors.index.json, as Hugging Face has them. All ranks give the same path,
-// and it must mean the same folder on all of their machines (a shared file system); for loading it
-// may also be a .safetensors file or an index. *Collective*, blocking; an error on one rank is an
-// error on all.
+// and it must mean the same folder on all of their machines (a shared file system): NOT_FOUND if a
+// rank does not see the files that rank 0 made, and names its host. For loading it may also be a
+// .safetensors file or an index. *Collective*, blocking; an error on one rank is an error on all.
 //
 // shoal_save writes every saved state and shoal_load sets every one: to go on as if never stopped.
 // A model without an optimizer passes over what the checkpoint has of one.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save(shoal_session_t *session, const char *path);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load(shoal_session_t *session, const char *path);
 // The weights alone, or as the options say (checkpoint.h). Nothing is set unless all that the
-// options ask for is there. NULL options are the default. *Collective.*
+// options ask for is there, and undamaged. NULL options are the default. *Collective.*
+//
+// With `async`, shoal_save_with copies what this rank writes and returns; a thread writes the copy
+// while runs go on. The files have the same bits. One such save is under way at a time: the next
+// save, a load, shoal_session_wait and shoal_session_free wait for it. If it fails, one of the next
+// calls (never shoal_feed or shoal_fetch) returns the error, the same call on every rank; a run
+// that returns it has not begun. The session can be used on after that, and the checkpoint before
+// it is whole.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_save_with(shoal_session_t *session, const char *path,
                                                         const shoal_save_options_t *options);
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_load_with(shoal_session_t *session, const char *path,
@@ -227,7 +270,16 @@ typedef struct shoal_memory_report {
   // way, stacks of queues. All of it is there when the session has been made, and steady runs add
   // nothing. (The world's own memory is not the session's.)
   int64_t fixed;
+  // Bytes of host memory that an asynchronous save of all states (shoal_save_options_t.async) takes
+  // while it is under way, beside what is fixed.
+  int64_t saving;
   int64_t allocations;  // by this session since its creation
+  // Whether the file system of the folder allows what lies in a file to go past the system's page
+  // cache (direct I/O).
+  bool direct;
+  // Copies from and to the file, in one run of every graph, and how many of them go past the page
+  // cache: those of 64 KiB and more, where it is allowed.
+  int64_t file_copies, direct_copies;
 } shoal_memory_report_t;
 // This rank's memory so far; waits for its runs. Not collective.
 SHOAL_API shoal_memory_report_t shoal_session_memory(const shoal_session_t *session);
@@ -243,6 +295,10 @@ typedef struct shoal_session_counters {
   // Bytes of bounded values (shoal_bound) that it sent to other ranks, by their counts: of runs
   // that have ended.
   int64_t exchanged;
+  // Nanoseconds that this rank communicated, waiting for others included (several queues add up),
+  // and how many of these it computed nothing meanwhile: 1 - exposed / communication is the share
+  // that computing hid. Of what has ended so far; feeds and fetches of the host are not counted.
+  int64_t communication, exposed;
 } shoal_session_counters_t;
 // Does not block. Not collective.
 SHOAL_API shoal_session_counters_t shoal_session_counters(const shoal_session_t *session);

@@ -14,6 +14,7 @@
 //   explore.h              the same question, of random models and plans and of broken programs
 //   plan.h, planners.h     how it is cut: strategies, plan files, strategies of your own
 //   schedule.h             in which order pipeline stages run micro-batches
+//   engine.h               such an order over forward and backward functions of your own
 //   rules.h, layout.h      how ops may be cut; who holds what
 //   op.h                   ops of your own
 //   lower.h, program.h     from a plan to what ranks execute
@@ -34,6 +35,7 @@
 #include "shoal/data.h"
 #include "shoal/device.h"
 #include "shoal/dlpack.h"
+#include "shoal/engine.h"
 #include "shoal/explore.h"
 #include "shoal/generate.h"
 #include "shoal/graph.h"

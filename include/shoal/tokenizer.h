@@ -22,7 +22,7 @@ typedef struct shoal_tokenizer_options {
   shoal_allocator_t allocator;  // zero: the system's
 } shoal_tokenizer_options_t;
 
-// Opens a tokenizer, which the caller closes. `path` is
+// Opens a tokenizer, which the caller frees. `path` is
 //   "bytes"       256 ids, each a byte; no special tokens
 //   a folder      with tokenizer.json, or vocab.json and merges.txt (GPT-2's own names,
 //                 encoder.json and vocab.bpe, are known too); tokenizer_config.json beside them
@@ -32,7 +32,7 @@ typedef struct shoal_tokenizer_options {
 // UNSUPPORTED: it asks for something that Shoal does not do.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_tokenizer_open(
     const char *path, const shoal_tokenizer_options_t *options, shoal_tokenizer_t **out_tokenizer);
-SHOAL_API void shoal_tokenizer_close(shoal_tokenizer_t *tokenizer);  // NULL is allowed
+SHOAL_API void shoal_tokenizer_free(shoal_tokenizer_t *tokenizer);  // NULL is allowed
 
 // -------------------------------------------------------------------------------------------------
 // The vocabulary
@@ -60,8 +60,8 @@ SHOAL_API bool shoal_tokenizer_is_special(const shoal_tokenizer_t *tokenizer, in
 // -------------------------------------------------------------------------------------------------
 
 typedef struct shoal_encode_options {
-  bool plain;    // "<|endoftext|>" and other special tokens in the text are encoded as plain text
-  bool special;  // adds the special tokens that the model expects around a text, such as "<s>"
+  bool special_as_text;  // "<|endoftext|>" and the like in the text are encoded as any other text
+  bool add_special;      // adds the special tokens that the model expects around a text ("<s>")
 } shoal_encode_options_t;
 
 // Encodes a text of `length` bytes (-1: up to its terminating zero). The ids are borrowed until the
@@ -100,7 +100,7 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_tokenizer_decode(
 // there.
 typedef struct shoal_decoder shoal_decoder_t;
 
-// Makes a decoder, which the caller frees before the tokenizer is closed. A tokenizer may have
+// Makes a decoder, which the caller frees before the tokenizer. A tokenizer may have
 // several. NULL options are the defaults.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_decoder_create(const shoal_tokenizer_t *tokenizer,
                                                              const shoal_decode_options_t *options,

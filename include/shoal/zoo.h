@@ -30,6 +30,11 @@
 //               on. Puts out logits [rows, vocabulary] for the next token, and fills that position
 //               of the cache
 //
+// t5 has both, too. Its prefill runs the encoder on the ids and begins the answer. It keeps keys
+// and values of the encoder in "decoder/block<i>/cross/memory_k" and "memory_v", those of the
+// decoder in "decoder/block<i>/attn/cache_k" and "cache_v" [rows, heads, target, head], and the
+// lengths in "memory_lengths". Its decode takes tokens of the answer; the first stands at 1.
+//
 // All functions are *Not collective* and do not block.
 #ifndef SHOAL_ZOO_H_
 #define SHOAL_ZOO_H_
@@ -68,8 +73,10 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_zoo_create(const char *name,
 SHOAL_API void shoal_zoo_free(shoal_zoo_t *zoo);  // NULL is allowed
 
 // Builds the model into an empty graph for a phase ("train", "eval"; decoders also "prefill",
-// "decode") and a number of rows (0: the setting `batch`). Graphs of one shoal_model_t share its
-// states. Errors are kept by that model (shoal_model_status), as with every graph builder.
+// "decode") and a number of rows (0: the setting `batch`). The graph has its name already
+// (shoal_model_graph), so that a model can have several of one phase. Graphs of one shoal_model_t
+// share its states. Errors, such as a phase that the family lacks or sizes that do not fit together
+// (width=10 heads=3), are kept by that model (shoal_model_status), as with every graph builder.
 SHOAL_API void shoal_zoo_build(const shoal_zoo_t *zoo, shoal_graph_t *graph, const char *phase,
                                int64_t rows);
 // The same with a number of tokens in each row (0: the setting `context`), for models that have a
@@ -125,6 +132,9 @@ typedef struct shoal_zoo_key {
 
 // ---- families -----------------------------------------------------------------------------------
 
+// What follows is for programs that list models. The table is read-only: a model of your own needs
+// no family, it is a function that builds graphs (nn.h).
+
 typedef struct shoal_zoo_preset {
   const char *name, *settings, *doc;
 } shoal_zoo_preset_t;
@@ -157,7 +167,8 @@ typedef struct shoal_zoo_family {
   int64_t rows;  // default of the setting `batch`
   const shoal_zoo_preset_t *presets;
   int64_t preset_count;
-  uint32_t phases;  // bit 1 << phase; 0: train and eval
+  bool sees_ahead;  // it reads all of ids at once: labels that are ids one later give answers away
+  uint32_t phases;  // of shoal_zoo_phase_t, bit 1 << phase; 0: train and eval
   void (*build)(shoal_graph_t *graph, const shoal_zoo_job_t *job);
   const char *model_type;  // Hugging Face's; NULL: none
   const shoal_zoo_key_t *keys;
@@ -173,34 +184,6 @@ SHOAL_API const shoal_zoo_family_t *shoal_zoo_family(const shoal_zoo_t *zoo);
 // (else NULL). NULL: there is no such model.
 SHOAL_API const shoal_zoo_family_t *shoal_zoo_find(const char *name,
                                                    const shoal_zoo_preset_t **out_preset);
-
-// ---- three models with sizes as C structs -------------------------------------------------------
-
-// Each adds the graphs "train" and "eval" of a family to `model`, with sizes from a struct; errors
-// are kept by the model. Zero sizes are the family's defaults, but a dtype of 0 is SHOAL_F64: name
-// the type you want.
-typedef struct shoal_mlp_options {
-  int64_t batch, in_features, hidden, classes, layers;  // 64, 64, 128, 10, 2
-  shoal_dtype_t dtype;
-  bool sgd;
-  double dropout, lr, eps;
-} shoal_mlp_options_t;
-SHOAL_API void shoal_zoo_mlp(shoal_model_t *model, const shoal_mlp_options_t *options);
-
-typedef struct shoal_gpt_options {
-  int64_t batch, context, vocabulary, width, heads, layers;  // 8, 64, 256, 64, 4, 2
-  shoal_dtype_t dtype;
-  double dropout, lr, eps;
-  bool tied;  // the output layer uses the embedding's weights
-} shoal_gpt_options_t;
-SHOAL_API void shoal_zoo_gpt(shoal_model_t *model, const shoal_gpt_options_t *options);
-
-typedef struct shoal_cnn_options {
-  int64_t batch, channels, size, classes;  // 4, 3, 12, 10
-  shoal_dtype_t dtype;
-  double lr, eps;
-} shoal_cnn_options_t;
-SHOAL_API void shoal_zoo_cnn(shoal_model_t *model, const shoal_cnn_options_t *options);
 
 #ifdef __cplusplus
 }

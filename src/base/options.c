@@ -292,30 +292,81 @@ shoal_status_t shoal_options_parse(const shoal_option_t *table, int64_t count, i
   return NULL;
 }
 
-static void add_help(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
-  static const char *const kinds[] = {"", " N", " X", " TEXT", " SIZE", "", " TEXT"};
-  for (int64_t i = 0; i < count; ++i) {
-    const shoal_option_t *option = &table[i];
-    char flag[NAME_SIZE], variable[NAME_SIZE], left[160];
-    flag_name(option->name, flag);
-    environment_name(option->name, variable);
-    if (option->heading) shoal_text_addf(text, "%s%s:\n", i ? "\n" : "", option->heading);
-    size_t used =
-        (size_t)(option->letter ? snprintf(left, sizeof left, "-%c, %s", option->letter, flag)
-                                : snprintf(left, sizeof left, "    %s", flag));
-    used += (size_t)snprintf(left + used, sizeof left - used, "%s", kinds[option->kind]);
-    if (option->kind == SHOAL_OPTION_ENUM) {
-      for (int c = 0; option->choices[c] && used < sizeof left; ++c) {
-        used += (size_t)snprintf(left + used, sizeof left - used, "%s%s", c ? "|" : " ",
-                                 option->choices[c]);
-      }
+enum { HELP_LEFT = 26, HELP_DOC = 30, HELP_WIDTH = 100 };  // columns
+
+// Adds the words of a text from `column` on; further lines begin at column `indent`.
+static void add_wrapped(const char *words, int column, int indent, shoal_text_t *text) {
+  bool first = true;
+  for (const char *word = words + strspn(words, " "); *word; word += strspn(word, " ")) {
+    const int length = (int)strcspn(word, " ");
+    if (!first && column + 1 + length > HELP_WIDTH) {
+      shoal_text_addf(text, "\n%*s", indent, "");
+      column = indent;
+      first = true;
     }
-    shoal_text_addf(text, strlen(left) > 26 ? "  %s\n%30s" : "  %-26s  %s", left, "");
-    shoal_text_addf(text, "%s", option->doc);
-    if (option->value && option->value[0]) shoal_text_addf(text, " (default %s)", option->value);
-    if (has_environment(option)) shoal_text_addf(text, " [%s]", variable);
-    shoal_text_add(text, "\n");
+    shoal_text_addf(text, "%s%.*s", first ? "" : " ", length, word);
+    column += length + !first;
+    first = false;
+    word += length;
   }
+}
+
+static void add_option(const shoal_option_t *option, shoal_text_t *text) {
+  static const char *const kinds[] = {"", "N", "X", "TEXT", "SIZE", "", "TEXT"};
+  char flag[NAME_SIZE], left[160], doc[512];
+  flag_name(option->name, flag);
+  size_t used =
+      (size_t)(option->letter ? snprintf(left, sizeof left, "-%c, %s", option->letter, flag)
+                              : snprintf(left, sizeof left, "    %s", flag));
+  const char *argument = option->argument ? option->argument : kinds[option->kind];
+  used +=
+      (size_t)snprintf(left + used, sizeof left - used, "%s%s", argument[0] ? " " : "", argument);
+  if (option->kind == SHOAL_OPTION_ENUM) {
+    for (int c = 0; option->choices[c] && used < sizeof left; ++c) {
+      used += (size_t)snprintf(left + used, sizeof left - used, "%s%s", c ? "|" : " ",
+                               option->choices[c]);
+    }
+  }
+  shoal_text_addf(text, strlen(left) > HELP_LEFT ? "  %s\n%30s" : "  %-26s  %s", left, "");
+  const bool has_default = option->value && option->value[0];
+  snprintf(doc, sizeof doc, "%s%s%s%s", option->doc, has_default ? " (default " : "",
+           has_default ? option->value : "", has_default ? ")" : "");
+  add_wrapped(doc, HELP_DOC, HELP_DOC, text);
+  shoal_text_add(text, "\n");
+}
+
+// "SHOAL_NAME in the environment sets --name too, but for --watch, --set."
+static void add_environment(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
+  char line[1024] = "SHOAL_NAME in the environment sets --name too", flag[NAME_SIZE];
+  int64_t set = 0, others = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (table[i].hidden || strcmp(table[i].name, "help") == 0) continue;
+    ++set;
+    if (!table[i].no_environment) continue;
+    const size_t used = strlen(line);
+    flag_name(table[i].name, flag);
+    snprintf(line + used, sizeof line - used, "%s %s", others++ ? "," : ", but for", flag);
+  }
+  if (set == others) return;
+  const size_t used = strlen(line);
+  snprintf(line + used, sizeof line - used, ".");
+  shoal_text_add(text, "\n");
+  add_wrapped(line, 0, 0, text);
+  shoal_text_add(text, "\n");
+}
+
+static void add_help(const shoal_option_t *table, int64_t count, shoal_text_t *text) {
+  const char *heading = NULL;
+  bool any = false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (table[i].heading) heading = table[i].heading;
+    if (table[i].hidden) continue;
+    if (heading) shoal_text_addf(text, "%s%s:\n", any ? "\n" : "", heading);
+    heading = NULL;
+    any = true;
+    add_option(&table[i], text);
+  }
+  add_environment(table, count, text);
 }
 
 shoal_status_t shoal_options_help(const shoal_option_t *table, int64_t count, shoal_arena_t *arena,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,20 @@ static int open_unnamed(const char *folder) {
   file = mkostemp(path, O_CLOEXEC);
   if (file >= 0) unlink(path);
   return file;
+}
+
+// The same file once more: flags of direct I/O belong to an open file. File systems that have none
+// (tmpfs) refuse to open it so, some only to read it.
+static int open_direct(int file, int64_t bytes) {
+  char path[40], probe[2 * SHOAL_SCRATCH_BLOCK];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const int direct = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+  char *block = probe + (SHOAL_SCRATCH_BLOCK - (uintptr_t)probe % SHOAL_SCRATCH_BLOCK);
+  if (direct < 0) return -1;
+  if (bytes < SHOAL_SCRATCH_BLOCK || pread(direct, block, SHOAL_SCRATCH_BLOCK, 0) > 0)
+    return direct;
+  close(direct);
+  return -1;
 }
 
 static int reserve(int file, int64_t bytes) {
@@ -61,11 +76,13 @@ shoal_status_t shoal_scratch_init(const char *folder, int64_t bytes, shoal_scrat
     return no_room(folder, bytes, error);
   }
   out_scratch->file = file;
+  out_scratch->direct = open_direct(file, bytes);
   out_scratch->bytes = bytes;
   return NULL;
 }
 
 void shoal_scratch_deinit(shoal_scratch_t *scratch) {
+  if (scratch->bytes > 0 && scratch->direct >= 0) close(scratch->direct);
   if (scratch->bytes > 0) close(scratch->file);
   *scratch = (shoal_scratch_t){0};
 }
@@ -75,11 +92,10 @@ static shoal_status_t failed(const shoal_scratch_t *scratch, const char *what, i
                      error ? strerror(error) : "it is too short");
 }
 
-shoal_status_t shoal_scratch_read(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
-                                  void *data) {
-  char *to = data;
+static shoal_status_t read_through(const shoal_scratch_t *scratch, int file, int64_t offset,
+                                   int64_t bytes, char *to) {
   while (bytes > 0) {
-    const ssize_t done = pread(scratch->file, to, (size_t)bytes, (off_t)offset);
+    const ssize_t done = pread(file, to, (size_t)bytes, (off_t)offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return failed(scratch, "read", done < 0 ? errno : 0);
     to += done;
@@ -89,11 +105,10 @@ shoal_status_t shoal_scratch_read(const shoal_scratch_t *scratch, int64_t offset
   return NULL;
 }
 
-shoal_status_t shoal_scratch_write(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
-                                   const void *data) {
-  const char *from = data;
+static shoal_status_t write_through(const shoal_scratch_t *scratch, int file, int64_t offset,
+                                    int64_t bytes, const char *from) {
   while (bytes > 0) {
-    const ssize_t done = pwrite(scratch->file, from, (size_t)bytes, (off_t)offset);
+    const ssize_t done = pwrite(file, from, (size_t)bytes, (off_t)offset);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) return failed(scratch, "write", errno);
     from += done;
@@ -101,4 +116,50 @@ shoal_status_t shoal_scratch_write(const shoal_scratch_t *scratch, int64_t offse
     bytes -= done;
   }
   return NULL;
+}
+
+// How much of a range comes before its whole blocks, and how many bytes these have; 0: it is not
+// for direct I/O.
+static int64_t whole_blocks(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
+                            const void *data, int64_t *out_head) {
+  const int64_t block = SHOAL_SCRATCH_BLOCK, head = (block - offset % block) % block;
+  *out_head = 0;
+  if (scratch->direct < 0 || bytes < head + SHOAL_SCRATCH_LEAST ||
+      ((uintptr_t)data + (uintptr_t)head) % block)
+    return 0;
+  *out_head = head;
+  return (bytes - head) / block * block;
+}
+
+bool shoal_scratch_is_direct(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes) {
+  const uintptr_t like = (uintptr_t)offset % SHOAL_SCRATCH_BLOCK;  // an address like the range's
+  int64_t head;
+  return whole_blocks(scratch, offset, bytes, (const void *)like, &head) > 0;
+}
+
+bool shoal_scratch_suits(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
+                         const void *data) {
+  const uintptr_t block = SHOAL_SCRATCH_BLOCK;
+  if ((uintptr_t)data % block == (uintptr_t)offset % block) return true;
+  return !shoal_scratch_is_direct(scratch, offset, bytes);
+}
+
+shoal_status_t shoal_scratch_read(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
+                                  void *data) {
+  char *to = data;
+  int64_t head;
+  const int64_t body = whole_blocks(scratch, offset, bytes, data, &head), done = head + body;
+  SHOAL_RETURN_IF_ERROR(read_through(scratch, scratch->file, offset, head, to));
+  SHOAL_RETURN_IF_ERROR(read_through(scratch, scratch->direct, offset + head, body, to + head));
+  return read_through(scratch, scratch->file, offset + done, bytes - done, to + done);
+}
+
+shoal_status_t shoal_scratch_write(const shoal_scratch_t *scratch, int64_t offset, int64_t bytes,
+                                   const void *data) {
+  const char *from = data;
+  int64_t head;
+  const int64_t body = whole_blocks(scratch, offset, bytes, data, &head), done = head + body;
+  SHOAL_RETURN_IF_ERROR(write_through(scratch, scratch->file, offset, head, from));
+  SHOAL_RETURN_IF_ERROR(write_through(scratch, scratch->direct, offset + head, body, from + head));
+  return write_through(scratch, scratch->file, offset + done, bytes - done, from + done);
 }

@@ -178,22 +178,3 @@ const char *shoal_text_nearest(const char *word, const char *const *candidates, 
   }
   return nearest;
 }
-
-bool shoal_pattern_match(const char *pattern, const char *name) {
-  const char *star = NULL, *retry = NULL;  // last '*' and where its match began
-  while (*name) {
-    if (*pattern == '*') {
-      star = ++pattern;
-      retry = name;
-    } else if (*pattern == *name) {
-      ++pattern, ++name;
-    } else if (star) {
-      pattern = star;
-      name = ++retry;
-    } else {
-      return false;
-    }
-  }
-  while (*pattern == '*') ++pattern;
-  return !*pattern;
-}

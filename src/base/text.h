@@ -68,7 +68,13 @@ SHOAL_MUST_USE shoal_status_t shoal_scan_status(shoal_scan_t *scan);  // takes t
 // The candidate nearest to `word` by edit distance (at most a third of its length), or NULL: for
 // hints.
 const char *shoal_text_nearest(const char *word, const char *const *candidates, int64_t count);
-bool shoal_pattern_match(const char *pattern,
-                         const char *name);  // '*' matches anything, '/' included
+
+// pattern.c: '*' matches anything, '/' included; behind "re:" stands a regular expression.
+bool shoal_pattern_match(const char *pattern, const char *name);
+bool shoal_pattern_is(const char *text);  // it may match other names than itself
+SHOAL_MUST_USE shoal_status_t shoal_pattern_check(const char *pattern);  // INVALID_ARGUMENT
+// Of the first pattern of a list with commas. Those in brackets of a regular expression, as in
+// "re:(a|b){1,3}", are part of it.
+size_t shoal_pattern_length(const char *list);
 
 #endif  // SHOAL_BASE_TEXT_H_

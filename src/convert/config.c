@@ -9,6 +9,11 @@
 #include "base/status.h"
 #include "convert/convert_impl.h"
 
+// Mistral's models are Llama's with a window, which transformers sets unless config.json does.
+#define MISTRAL "mistral"
+static const shoal_zoo_key_t WINDOW = {"window", "sliding_window"};
+#define MISTRAL_WINDOW "4096"
+
 // A key that must have one of some values, where it is there; "null" is null or absent.
 typedef struct fixed {
   const char *model_type, *key, *values;  // '|' between values; the first is what is written
@@ -24,9 +29,8 @@ static const fixed_t FIXED[] = {
     {"llama", "partial_rotary_factor", "null|1"},
     {"llama", "attention_bias", "false"},
     {"llama", "mlp_bias", "false"},
-    {"mistral", "hidden_act", "silu|swish"},
-    {"mistral", "partial_rotary_factor", "null|1"},
-    {"mistral", "sliding_window", "null"},
+    {MISTRAL, "hidden_act", "silu|swish"},
+    {MISTRAL, "partial_rotary_factor", "null|1"},
     {"mixtral", "hidden_act", "silu|swish"},
     {"mixtral", "partial_rotary_factor", "null|1"},
     {"mixtral", "sliding_window", "null"},
@@ -52,16 +56,15 @@ enum { CHOICE_COUNT = sizeof CHOICES / sizeof *CHOICES };
 typedef struct architecture {
   const char *model_type, *name;
 } architecture_t;
-static const architecture_t ARCHITECTURES[] = {{"gpt2", "GPT2LMHeadModel"},
-                                               {"llama", "LlamaForCausalLM"},
-                                               {"mixtral", "MixtralForCausalLM"},
-                                               {"bert", "BertForMaskedLM"},
-                                               {"t5", "T5ForConditionalGeneration"}};
+static const architecture_t ARCHITECTURES[] = {
+    {"gpt2", "GPT2LMHeadModel"},     {"llama", "LlamaForCausalLM"},
+    {MISTRAL, "MistralForCausalLM"}, {"mixtral", "MixtralForCausalLM"},
+    {"bert", "BertForMaskedLM"},     {"t5", "T5ForConditionalGeneration"}};
 
 // ---- reading --------------------------------------------------------------------------
 
-static shoal_status_t value_text(const shoal_json_t *json, shoal_arena_t *arena,
-                                 const char **out_text) {
+shoal_status_t shoal_convert_value_text(const shoal_json_t *json, shoal_arena_t *arena,
+                                        const char **out_text) {
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   switch (json->kind) {
@@ -86,8 +89,7 @@ static shoal_status_t value_text(const shoal_json_t *json, shoal_arena_t *arena,
   return shoal_text_finish(&text, arena, out_text);
 }
 
-// As texts, or as numbers: 1 is 1.0.
-static bool is_one_of(const char *values, const char *value) {
+bool shoal_convert_is_one_of(const char *values, const char *value) {
   char *end, *value_end;
   const double number = shoal_parse_double(value, &value_end);
   const bool is_number = value_end != value && !*value_end;
@@ -108,58 +110,17 @@ static shoal_status_t check_fixed(const shoal_json_t *config, const char *type,
     if (strcmp(FIXED[i].model_type, type) != 0 || !value || value->kind == SHOAL_JSON_NULL)
       continue;
     const char *text;
-    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &text));
-    if (is_one_of(FIXED[i].values, text)) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_convert_value_text(value, arena, &text));
+    if (shoal_convert_is_one_of(FIXED[i].values, text)) continue;
     return SHOAL_ERROR(UNSUPPORTED, "%s is %s; %s of the zoo computes with %s", value->path, text,
                        type, FIXED[i].values);
   }
   return NULL;
 }
 
-static const char *const ROPES[] = {"rope_parameters", "rope_scaling"};  // since 5, and before
-
-// Positions that are stretched, or turn a part only, are not the zoo's: an object about them may
-// say that they are plain, and the base.
-static shoal_status_t check_rope(const shoal_json_t *config, const char *name,
-                                 shoal_arena_t *arena) {
-  const shoal_json_t *rope = shoal_json_find(config, name);
-  if (!rope || rope->kind == SHOAL_JSON_NULL) return NULL;
-  if (rope->kind != SHOAL_JSON_OBJECT)
-    return SHOAL_ERROR(UNSUPPORTED, "%s is no object of plain rotary positions", rope->path);
-  for (int64_t i = 0; i < rope->count; ++i) {
-    const shoal_json_t *value = &rope->children[i], *base = shoal_json_find(config, "rope_theta");
-    const char *text, *other = NULL;
-    if (value->kind == SHOAL_JSON_NULL) continue;
-    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &text));
-    if (base && base->kind != SHOAL_JSON_NULL)
-      SHOAL_RETURN_IF_ERROR(value_text(base, arena, &other));
-    if (strcmp(value->key, "rope_theta") == 0) {
-      if (!other || is_one_of(other, text)) continue;
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s is %s, and %s is %s", value->path, text, base->path,
-                         other);
-    }
-    const bool is_kind = strcmp(value->key, "rope_type") == 0 || strcmp(value->key, "type") == 0;
-    const bool is_part = strcmp(value->key, "partial_rotary_factor") == 0;
-    if (is_one_of(is_kind ? "default" : is_part ? "1" : "", text)) continue;
-    return SHOAL_ERROR(UNSUPPORTED, "%s is %s; the zoo has plain rotary positions", value->path,
-                       text);
-  }
-  return NULL;
-}
-
-static const shoal_json_t *find_key(const shoal_json_t *config, const char *key) {
-  const shoal_json_t *value = shoal_json_find(config, key);
-  for (int i = 0; i < 2 && strcmp(key, "rope_theta") == 0; ++i) {
-    const shoal_json_t *rope = shoal_json_find(config, ROPES[i]);
-    if ((!value || value->kind == SHOAL_JSON_NULL) && rope && rope->kind == SHOAL_JSON_OBJECT)
-      value = shoal_json_find(rope, key);
-  }
-  return value;
-}
-
 static const shoal_zoo_family_t *family_of(const char *model_type) {
   int64_t count;
-  if (strcmp(model_type, "mistral") == 0) model_type = "llama";  // the same but for its window
+  if (strcmp(model_type, MISTRAL) == 0) model_type = "llama";  // with a window
   const shoal_zoo_family_t *const *families = shoal_zoo_families(&count);
   for (int64_t i = 0; i < count; ++i) {
     if (families[i]->model_type && strcmp(families[i]->model_type, model_type) == 0)
@@ -168,21 +129,34 @@ static const shoal_zoo_family_t *family_of(const char *model_type) {
   return NULL;
 }
 
-static shoal_status_t add_settings(const shoal_json_t *config, const shoal_zoo_family_t *family,
-                                   shoal_arena_t *arena, shoal_text_t *text) {
-  for (int64_t i = 0; i < family->key_count; ++i) {
-    const shoal_json_t *value = find_key(config, family->keys[i].theirs);
-    const char *word;
-    if (!value || value->kind == SHOAL_JSON_NULL) continue;
-    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &word));
-    if (!word[0] || strpbrk(word, " \t\n=")) {
-      return SHOAL_ERROR(INVALID_ARGUMENT, "%s is no setting", value->path);
-    }
-    shoal_text_addf(text, "%s%s=%s", text->length ? " " : "", family->keys[i].ours, word);
-    // As many positions as are learned can be read.
-    if (strcmp(family->keys[i].ours, "positions") == 0) shoal_text_addf(text, " context=%s", word);
-  }
+shoal_status_t shoal_convert_add_setting(const char *name, const shoal_json_t *value,
+                                         shoal_arena_t *arena, shoal_text_t *text) {
+  const char *word;
+  if (!value || value->kind == SHOAL_JSON_NULL) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_convert_value_text(value, arena, &word));
+  if (!word[0] || strpbrk(word, " \t\n="))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "%s is no setting", value->path);
+  shoal_text_addf(text, "%s%s=%s", text->length ? " " : "", name, word);
+  // As many positions as are learned can be read.
+  if (strcmp(name, "positions") == 0) shoal_text_addf(text, " context=%s", word);
   return NULL;
+}
+
+static shoal_status_t add_settings(const shoal_json_t *config, const shoal_zoo_family_t *family,
+                                   const char *type, shoal_arena_t *arena, shoal_text_t *text) {
+  for (int64_t i = 0; i < family->key_count; ++i) {
+    const char *key = family->keys[i].theirs;
+    const shoal_json_t *value = strcmp(key, "rope_theta") == 0 ? shoal_convert_rope_base(config)
+                                                               : shoal_json_find(config, key);
+    SHOAL_RETURN_IF_ERROR(shoal_convert_add_setting(family->keys[i].ours, value, arena, text));
+  }
+  if (strcmp(type, MISTRAL) == 0) {
+    const shoal_json_t *value = shoal_json_find(config, WINDOW.theirs);
+    SHOAL_RETURN_IF_ERROR(shoal_convert_add_setting(WINDOW.ours, value, arena, text));
+    if (!value)
+      shoal_text_addf(text, "%s%s=%s", text->length ? " " : "", WINDOW.ours, MISTRAL_WINDOW);
+  }
+  return shoal_convert_rope_read(config, family, arena, text);
 }
 
 static shoal_status_t add_choices(const shoal_json_t *config, const char *type,
@@ -192,7 +166,7 @@ static shoal_status_t add_choices(const shoal_json_t *config, const char *type,
     const shoal_json_t *value = shoal_json_find(config, CHOICES[i].key);
     const char *word;
     if (strcmp(CHOICES[i].model_type, type) != 0 || !value) continue;
-    SHOAL_RETURN_IF_ERROR(value_text(value, arena, &word));
+    SHOAL_RETURN_IF_ERROR(shoal_convert_value_text(value, arena, &word));
     if (strcmp(word, CHOICES[i].value) == 0) {
       shoal_text_addf(text, "%s%s", text->length ? " " : "", CHOICES[i].settings);
       return NULL;
@@ -219,10 +193,9 @@ static shoal_status_t read_config(const char *path, shoal_arena_t *arena, const 
                             "%s: no model of the zoo is a '%s'", path, type);
   }
   SHOAL_RETURN_IF_ERROR(check_fixed(config, type, arena));
-  for (int i = 0; i < 2; ++i) SHOAL_RETURN_IF_ERROR(check_rope(config, ROPES[i], arena));
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
-  shoal_status_t status = add_settings(config, family, arena, &text);
+  shoal_status_t status = add_settings(config, family, type, arena, &text);
   if (!status) status = add_choices(config, type, arena, &text);
   *out_model = family->name;
   return shoal_text_close(&text, status, arena, out_settings);
@@ -241,7 +214,7 @@ shoal_status_t shoal_convert_config(const char *path, shoal_arena_t *arena, cons
 
 // ---- writing --------------------------------------------------------------------------
 
-static void add_value(shoal_json_writer_t *w, const char *key, const char *text) {
+void shoal_convert_add_value(shoal_json_writer_t *w, const char *key, const char *text) {
   char *end = NULL;
   if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
     shoal_json_bool(w, key, text[0] == 't');
@@ -276,38 +249,43 @@ shoal_status_t shoal_convert_print_config(const shoal_zoo_t *zoo, shoal_dtype_t 
                                                        [SHOAL_BF16] = "bfloat16",
                                                        [SHOAL_F16] = "float16"};
   const shoal_zoo_family_t *family = shoal_zoo_family(zoo);
+  const char *window = value_of(zoo, WINDOW.ours, arena);
+  const bool has_window = window && strcmp(window, "0") != 0;
+  const char *type = has_window ? MISTRAL : family->model_type;
   shoal_text_t text;
   shoal_text_init(arena->allocator, &text);
   shoal_json_writer_t w;
   shoal_json_writer_init(&text, &w);
   shoal_json_begin(&w, NULL, '{', false);
   for (size_t i = 0; i < sizeof ARCHITECTURES / sizeof *ARCHITECTURES; ++i) {
-    if (strcmp(ARCHITECTURES[i].model_type, family->model_type) != 0) continue;
+    if (strcmp(ARCHITECTURES[i].model_type, type) != 0) continue;
     shoal_json_begin(&w, "architectures", '[', true);
     shoal_json_string(&w, NULL, ARCHITECTURES[i].name);
     shoal_json_end(&w, ']');
   }
-  shoal_json_string(&w, "model_type", family->model_type);
+  shoal_json_string(&w, "model_type", type);
   if (torch[dtype]) shoal_json_string(&w, "dtype", torch[dtype]);
   for (int64_t i = 0; i < family->key_count; ++i) {
     const char *value = value_of(zoo, family->keys[i].ours, arena);
-    if (value && value[0] && strcmp(value, "0") != 0) add_value(&w, family->keys[i].theirs, value);
+    if (value && value[0] && strcmp(value, "0") != 0)
+      shoal_convert_add_value(&w, family->keys[i].theirs, value);
   }
+  if (has_window) shoal_convert_add_value(&w, WINDOW.theirs, window);
+  shoal_convert_rope_write(zoo, arena, &w);
   for (int i = 0; i < CHOICE_COUNT; ++i) {
     const char *equals = strchr(CHOICES[i].settings, '=');
     const char *name =
         shoal_arena_printf(arena, "%.*s", (int)(equals - CHOICES[i].settings), CHOICES[i].settings);
     const char *value = name ? shoal_zoo_setting(zoo, name, arena) : NULL;
-    if (strcmp(CHOICES[i].model_type, family->model_type) == 0 && value &&
-        strcmp(value, equals + 1) == 0)
+    if (strcmp(CHOICES[i].model_type, type) == 0 && value && strcmp(value, equals + 1) == 0)
       shoal_json_string(&w, CHOICES[i].key, CHOICES[i].value);
   }
   for (int i = 0; i < FIXED_COUNT; ++i) {
-    if (strcmp(FIXED[i].model_type, family->model_type) != 0) continue;
+    if (strcmp(FIXED[i].model_type, type) != 0) continue;
     char first[64] = {0};
     const size_t length = strcspn(FIXED[i].values, "|");
     memcpy(first, FIXED[i].values, length < sizeof first ? length : sizeof first - 1);
-    if (strcmp(first, "null") != 0) add_value(&w, FIXED[i].key, first);
+    if (strcmp(first, "null") != 0) shoal_convert_add_value(&w, FIXED[i].key, first);
   }
   shoal_json_end(&w, '}');
   return shoal_text_close(&text, NULL, arena, out_text);

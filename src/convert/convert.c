@@ -226,11 +226,17 @@ static shoal_status_t plan_state(converter_t *c, int64_t s) {
   return NULL;
 }
 
+// Our tensor of a state: its moving average, where there is one and raw ones are not asked for.
+static const shoal_shard_tensor_t *find_ours(converter_t *c, const char *name) {
+  const shoal_shard_tensor_t *average = shoal_checkpoint_average(&c->shards, name, &c->arena);
+  return average && !c->options->raw ? average : shoal_shards_find(&c->shards, name);
+}
+
 static shoal_status_t plan_entry(converter_t *c, int64_t e) {
   const shoal_zoo_name_t *entry = &c->entries[e];
   if (entry->tied) return NULL;
   const shoal_state_info_t *state = find_state(c, entry->ours);
-  const shoal_shard_tensor_t *found = shoal_shards_find(&c->shards, entry->ours);
+  const shoal_shard_tensor_t *found = find_ours(c, entry->ours);
   shoal_convert_view_t view;
   if (!state) {
     return SHOAL_ERROR(INTERNAL, "'%s' has no state '%s', though its names do", c->model_name,
@@ -240,6 +246,8 @@ static shoal_status_t plan_entry(converter_t *c, int64_t e) {
   SHOAL_RETURN_IF_ERROR(check_shape(found, &state->type.shape));
   SHOAL_RETURN_IF_ERROR(shoal_convert_place(entry, &state->type.shape, &view));
   use(c, found);
+  use(c, shoal_shards_find(&c->shards, entry->ours));
+  c->report.averages += shoal_checkpoint_average(&c->shards, entry->ours, &c->arena) != NULL;
   c->tensors[c->count] = (shoal_safetensor_t){
       .name = entry->theirs,
       .type = {.dtype = written_dtype(c, found->tensor->type.dtype), .shape = view.shape}};
@@ -265,6 +273,7 @@ static shoal_status_t plan(converter_t *c) {
 static shoal_status_t read_tensor(const shoal_shard_tensor_t *tensor, shoal_arena_t *arena,
                                   void **out_data) {
   const int64_t bytes = tensor->tensor->end - tensor->tensor->begin;
+  SHOAL_RETURN_IF_ERROR(shoal_safetensors_check(tensor->file, tensor->tensor, arena));
   *out_data = shoal_arena_alloc(arena, (size_t)bytes, 1);
   if (!*out_data) return SHOAL_OOM();
   return shoal_safetensors_read(tensor->file, tensor->tensor->begin, bytes, *out_data);
@@ -299,7 +308,7 @@ static shoal_status_t make_ours(const converter_t *c, int64_t i, void *out_data)
 
 static shoal_status_t make_theirs(converter_t *c, int64_t i, shoal_arena_t *arena, void *out_data) {
   const shoal_zoo_name_t *entry = &c->entries[c->sources[i]];
-  const shoal_shard_tensor_t *found = shoal_shards_find(&c->shards, entry->ours);
+  const shoal_shard_tensor_t *found = find_ours(c, entry->ours);
   shoal_convert_view_t view;
   void *data;
   SHOAL_RETURN_IF_ERROR(shoal_convert_place(entry, &found->tensor->type.shape, &view));
@@ -325,8 +334,9 @@ static shoal_status_t write_tensor(converter_t *c, shoal_shard_writer_t *writer,
 }
 
 static shoal_status_t write_tensors(converter_t *c) {
-  const shoal_safetensors_note_t ours[] = {
-      {"shoal_checkpoint", "1"}, {"shoal_model", c->model_name}, {"shoal_settings", c->settings}};
+  const shoal_safetensors_note_t ours[] = {{SHOAL_CHECKPOINT_NOTE, SHOAL_CHECKPOINT_FORMAT},
+                                           {"shoal_model", c->model_name},
+                                           {"shoal_settings", c->settings}};
   const shoal_safetensors_note_t theirs[] = {{"format", "pt"}};
   shoal_shard_writer_t writer = {.file = -1};
   shoal_status_t status = shoal_shard_writer_begin(c->out, c->count, c->tensors,

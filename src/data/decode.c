@@ -5,6 +5,14 @@
 
 #include "base/status.h"
 
+const char *shoal_image_format(int64_t index, bool *out_available) {
+  static const char *const names[] = {"png", "jpeg"};
+  const bool available[] = {shoal_has_png, shoal_has_jpeg};
+  if (index < 0 || index > 1) return NULL;
+  if (out_available) *out_available = available[index];
+  return names[index];
+}
+
 shoal_status_t shoal_image_decode(const char *name, const void *data, int64_t size,
                                   int64_t channels, shoal_arena_t *arena,
                                   shoal_image_t *out_image) {

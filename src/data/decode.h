@@ -32,4 +32,6 @@ SHOAL_MUST_USE static inline shoal_status_t shoal_image_unavailable(const char *
                           "'%s' cannot be decoded: this build has no %s", name, library);
 }
 
+extern const bool shoal_has_png, shoal_has_jpeg;  // the library was there when this was built
+
 #endif  // SHOAL_DATA_DECODE_H_

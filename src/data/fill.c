@@ -152,7 +152,7 @@ shoal_status_t shoal_loader_prepare(shoal_loader_t *loader) {
       int64_t most = full ? full->total : loader->options.batch;
       for (int64_t k = 0; k < column->rows.count; ++k)
         most = shoal_max64(most, column->rows.items[k].total);
-      if (loader->options.last == SHOAL_LAST_SHORT || loader->options.epochs > 0)
+      if (loader->options.last_batch == SHOAL_LAST_SHORT || loader->options.epochs > 0)
         most = loader->options.batch;
       slots[s].columns[i] = (shoal_batch_column_t){
           .name = column->input.name,

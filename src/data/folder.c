@@ -117,14 +117,16 @@ static shoal_status_t open_folder(folder_t *folder, const char *path,
                        (long long)plan->channels);
   SHOAL_RETURN_IF_ERROR(list_classes(folder, path));
   folder->sized = plan->height > 0 && plan->width > 0;
-  if (folder->sized) return NULL;
-  if (plan->height > 0 || plan->width > 0 || plan->resize > 0 || plan->pad > 0)
+  if (folder->sized && !plan->random_crop && plan->resize == 0) return NULL;
+  if (!folder->sized && (plan->height > 0 || plan->width > 0 || plan->resize > 0 || plan->pad > 0))
     return SHOAL_ERROR(INVALID_ARGUMENT, "images of '%s' need both a height and a width", path);
   shoal_image_t image;
   SHOAL_RETURN_IF_ERROR(decode(folder, folder->items.items[0].path, &image));
-  plan->height = image.height;
-  plan->width = image.width;
-  return NULL;
+  if (!folder->sized) {
+    plan->height = image.height;
+    plan->width = image.width;
+  }
+  return shoal_image_check_crop(plan, image.height, image.width);
 }
 
 shoal_status_t shoal_data_open_images(const char *path, const shoal_dataset_options_t *options,

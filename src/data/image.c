@@ -12,8 +12,45 @@
 enum { FLIP_STREAM = 32, TOP_STREAM = 33, LEFT_STREAM = 34 };
 enum { MOST_SIDE = 16384 };
 
+// The size to resize to: the shorter side as asked, else just so that the crop fits.
+static void resized_size(int64_t h, int64_t w, const shoal_image_plan_t *plan, int64_t *out_height,
+                         int64_t *out_width) {
+  *out_height = h;
+  *out_width = w;
+  if (plan->resize > 0) {
+    const int64_t shorter = shoal_min64(h, w);
+    *out_height = shoal_max64(1, h * plan->resize / shorter);
+    *out_width = shoal_max64(1, w * plan->resize / shorter);
+  } else if (h != plan->height || w != plan->width) {
+    const bool by_height = plan->height * w >= plan->width * h;  // the larger of the two factors
+    *out_height = by_height ? plan->height : shoal_max64(1, h * plan->width / w);
+    *out_width = by_height ? shoal_max64(1, w * plan->height / h) : plan->width;
+  }
+}
+
+shoal_status_t shoal_image_check_crop(const shoal_image_plan_t *plan, int64_t height,
+                                      int64_t width) {
+  int64_t resized_height, resized_width;
+  resized_size(height, width, plan, &resized_height, &resized_width);
+  if (resized_height + 2 * plan->pad < plan->height || resized_width + 2 * plan->pad < plan->width)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "resize to a larger side, or leave it out",
+                            "images of %lld x %lld pixels are resized to %lld x %lld, of which no "
+                            "%lld x %lld can be cropped",
+                            (long long)height, (long long)width, (long long)resized_height,
+                            (long long)resized_width, (long long)plan->height,
+                            (long long)plan->width);
+  if (!plan->random_crop || plan->pad > 0 || plan->resize > 0) return NULL;
+  if (resized_height > plan->height || resized_width > plan->width) return NULL;
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "pad gives it room, or resize to a larger side",
+                          "random_crop has no effect: images of %lld x %lld pixels are resized to "
+                          "%lld x %lld, and all of that is taken",
+                          (long long)height, (long long)width, (long long)plan->height,
+                          (long long)plan->width);
+}
+
 shoal_status_t shoal_image_plan(const shoal_dataset_options_t *options, int64_t channels,
                                 int64_t height, int64_t width, shoal_image_plan_t *out_plan) {
+  const int64_t stored_height = height, stored_width = width;
   const shoal_column_t *x = shoal_data_input(options, "x");
   if (x && x->shape.rank == 3) {  // what the model takes
     channels = channels > 0 ? channels : x->shape.dims[0];
@@ -40,7 +77,7 @@ shoal_status_t shoal_image_plan(const shoal_dataset_options_t *options, int64_t 
     out_plan->mean[c] = (float)options->mean[c];
     out_plan->scale[c] = (float)(1 / deviation);
   }
-  return NULL;
+  return stored_height > 0 ? shoal_image_check_crop(out_plan, stored_height, stored_width) : NULL;
 }
 
 // ---- weights --------------------------------------------------------------------------
@@ -99,23 +136,6 @@ static shoal_status_t make_room(side_t *down, side_t *along, int64_t rows, shoal
 
 // ---- one image ------------------------------------------------------------------------
 
-// The size to resize to: the shorter side as asked, else just so that the crop fits.
-static void resized_size(const shoal_image_t *image, const shoal_image_plan_t *plan,
-                         int64_t *out_height, int64_t *out_width) {
-  const int64_t h = image->height, w = image->width;
-  *out_height = h;
-  *out_width = w;
-  if (plan->resize > 0) {
-    const int64_t shorter = shoal_min64(h, w);
-    *out_height = shoal_max64(1, h * plan->resize / shorter);
-    *out_width = shoal_max64(1, w * plan->resize / shorter);
-  } else if (h != plan->height || w != plan->width) {
-    const bool by_height = plan->height * w >= plan->width * h;  // the larger of the two factors
-    *out_height = by_height ? plan->height : shoal_max64(1, h * plan->width / w);
-    *out_width = by_height ? shoal_max64(1, w * plan->height / h) : plan->width;
-  }
-}
-
 // Where the crop begins along a side; where there is nothing to choose, in the middle.
 static int64_t crop_start(const shoal_image_plan_t *plan, const shoal_sample_t *sample,
                           uint64_t stream, int64_t resized, int64_t wanted) {
@@ -129,7 +149,9 @@ static int64_t crop_start(const shoal_image_plan_t *plan, const shoal_sample_t *
 shoal_status_t shoal_image_take(const shoal_image_t *image, const shoal_image_plan_t *plan,
                                 const shoal_sample_t *sample, shoal_arena_t *scratch, float *out) {
   int64_t height, width;
-  resized_size(image, plan, &height, &width);
+  if (plan->resize > 0)  // else they fit; and those of other sizes may leave nothing to choose
+    SHOAL_RETURN_IF_ERROR(shoal_image_check_crop(plan, image->height, image->width));
+  resized_size(image->height, image->width, plan, &height, &width);
   const int64_t top = crop_start(plan, sample, TOP_STREAM, height, plan->height),
                 left = crop_start(plan, sample, LEFT_STREAM, width, plan->width);
   const bool flip = plan->flip && sample->varied &&

@@ -25,6 +25,11 @@ typedef struct shoal_image_plan {
 SHOAL_MUST_USE shoal_status_t shoal_image_plan(const shoal_dataset_options_t *options,
                                                int64_t channels, int64_t height, int64_t width,
                                                shoal_image_plan_t *out_plan);
+// INVALID_ARGUMENT where an image of that size, resized and padded, is smaller than the crop, or
+// crops are to be random and can only be the whole. shoal_image_plan does it where it is given a
+// size.
+SHOAL_MUST_USE shoal_status_t shoal_image_check_crop(const shoal_image_plan_t *plan, int64_t height,
+                                                     int64_t width);
 // Writes [channels, height, width] to `out`. The image has as many channels as the plan.
 // `scratch` grows to what images need and is cleared each time.
 SHOAL_MUST_USE shoal_status_t shoal_image_take(const shoal_image_t *image,

@@ -66,6 +66,8 @@ static shoal_status_t decode(job_t *job, const char *name, const void *data, int
   return job->truncated ? shoal_image_damaged(name, "it ends too early") : NULL;
 }
 
+const bool shoal_has_jpeg = true;
+
 shoal_status_t shoal_jpeg_decode(const char *name, const void *data, int64_t size, int64_t channels,
                                  shoal_arena_t *arena, shoal_image_t *out_image) {
   job_t job = {.progress.progress_monitor = watch};
@@ -79,6 +81,8 @@ shoal_status_t shoal_jpeg_decode(const char *name, const void *data, int64_t siz
   return status;
 }
 #else
+const bool shoal_has_jpeg = false;
+
 shoal_status_t shoal_jpeg_decode(const char *name, const void *data, int64_t size, int64_t channels,
                                  shoal_arena_t *arena, shoal_image_t *out_image) {
   (void)data, (void)size, (void)channels, (void)arena, (void)out_image;

@@ -15,13 +15,14 @@
 // The first cursor at or behind this one at which a batch begins.
 static int64_t begin_at(const shoal_loader_t *loader, int64_t cursor) {
   const int64_t left = loader->samples - cursor % loader->samples;
-  return loader->options.last == SHOAL_LAST_DROPPED && left < loader->options.batch ? cursor + left
-                                                                                    : cursor;
+  return loader->options.last_batch == SHOAL_LAST_DROPPED && left < loader->options.batch
+             ? cursor + left
+             : cursor;
 }
 
 static int64_t rows_at(const shoal_loader_t *loader, int64_t cursor) {
   int64_t rows = loader->options.batch;
-  if (loader->options.last == SHOAL_LAST_SHORT)
+  if (loader->options.last_batch == SHOAL_LAST_SHORT)
     rows = shoal_min64(rows, loader->samples - cursor % loader->samples);
   return shoal_min64(rows, shoal_max64(0, loader->end - cursor));
 }
@@ -85,7 +86,7 @@ static shoal_status_t check(shoal_dataset_t *dataset, const shoal_loader_options
                        SHOAL_LOADER_MOST_AHEAD);
   if (options->epochs < 0 || options->epochs > SHOAL_LOADER_MOST_SAMPLES / count)
     return SHOAL_ERROR(INVALID_ARGUMENT, "%lld epochs", (long long)options->epochs);
-  if (options->last == SHOAL_LAST_DROPPED && options->batch > count)
+  if (options->last_batch == SHOAL_LAST_DROPPED && options->batch > count)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "use smaller batches, or do not drop the last",
                             "'%s' has %lld samples, fewer than a batch of %lld",
                             shoal_dataset_name(dataset), (long long)count,
@@ -96,6 +97,9 @@ static shoal_status_t check(shoal_dataset_t *dataset, const shoal_loader_options
 shoal_status_t shoal_loader_create(shoal_dataset_t *dataset, const shoal_loader_options_t *options,
                                    shoal_loader_t **out_loader) {
   *out_loader = NULL;
+  if (!dataset || !options)
+    return SHOAL_ERROR(INVALID_ARGUMENT,
+                       "a loader needs a data set, and options that say the batch");
   SHOAL_RETURN_IF_ERROR(check(dataset, options));
   const shoal_allocator_t allocator =
       options->allocator.alloc ? options->allocator : shoal_allocator_system();
@@ -201,7 +205,7 @@ int64_t shoal_loader_cursor(const shoal_loader_t *loader) {
 }
 
 int64_t shoal_loader_epoch_samples(const shoal_loader_t *loader) {
-  return loader->options.last == SHOAL_LAST_DROPPED
+  return loader->options.last_batch == SHOAL_LAST_DROPPED
              ? loader->samples / loader->options.batch * loader->options.batch
              : loader->samples;
 }
@@ -209,7 +213,7 @@ int64_t shoal_loader_epoch_samples(const shoal_loader_t *loader) {
 int64_t shoal_loader_epoch_batches(const shoal_loader_t *loader) {
   const int64_t batch = loader->options.batch;
   return loader->samples / batch +
-         (loader->options.last == SHOAL_LAST_SHORT && loader->samples % batch != 0);
+         (loader->options.last_batch == SHOAL_LAST_SHORT && loader->samples % batch != 0);
 }
 
 shoal_status_t shoal_loader_want(shoal_loader_t *loader, const char *name, int64_t batch_rows,

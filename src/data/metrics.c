@@ -109,7 +109,9 @@ static shoal_status_t open_files(shoal_metrics_t *m, const shoal_metrics_options
 
 shoal_status_t shoal_metrics_open(const shoal_metrics_options_t *options,
                                   shoal_metrics_t **out_metrics) {
+  static const shoal_metrics_options_t defaults;
   *out_metrics = NULL;
+  if (!options) options = &defaults;
   const shoal_allocator_t allocator =
       options->allocator.alloc ? options->allocator : shoal_allocator_system();
   shoal_metrics_t *m = allocator.alloc(allocator.self, sizeof *m);
@@ -119,14 +121,14 @@ shoal_status_t shoal_metrics_open(const shoal_metrics_options_t *options,
   shoal_text_init(allocator, &m->line);
   shoal_status_t status = open_files(m, options);
   if (status) {
-    shoal_metrics_close(m);
+    shoal_metrics_free(m);
     return status;
   }
   *out_metrics = m;
   return NULL;
 }
 
-void shoal_metrics_close(shoal_metrics_t *m) {
+void shoal_metrics_free(shoal_metrics_t *m) {
   if (!m) return;
   if (m->jsonl >= 0) close(m->jsonl);
   if (m->events >= 0) close(m->events);

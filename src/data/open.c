@@ -128,6 +128,19 @@ shoal_status_t shoal_data_text_files(const char *path, const char *ending, bool 
                           "'%s' has no %s files with 'val' or 'test' in their names", path, ending);
 }
 
+// The name of an option that is given and only counts for images; NULL: none.
+static const char *option_of_images(const shoal_dataset_options_t *o) {
+  if (o->flip) return "flip";
+  if (o->random_crop) return "random_crop";
+  if (o->pad != 0) return "pad";
+  if (o->resize != 0) return "resize";
+  for (int c = 0; c < 3; ++c) {
+    if (o->mean[c] != 0) return "mean";
+    if (o->deviation[c] != 0) return "deviation";
+  }
+  return NULL;
+}
+
 shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_t *options,
                                   shoal_dataset_t **out_dataset) {
   *out_dataset = NULL;
@@ -153,13 +166,10 @@ shoal_status_t shoal_dataset_open(const char *path, const shoal_dataset_options_
   }
   if (!kind || (kind->has_files && (!path || !path[0])))
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a file or a folder", "no data was given");
-  const bool varies = options->flip || options->random_crop || options->pad != 0;
-  if (varies && !kind->has_pixels)
+  const char *of_images = option_of_images(options);
+  if (of_images && !kind->has_pixels)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave it out, or give a folder of images",
-                            "%s has no effect on data of kind '%s', which is no images",
-                            options->flip          ? "flip"
-                            : options->random_crop ? "random_crop"
-                                                   : "pad",
+                            "%s has no effect on data of kind '%s', which is no images", of_images,
                             kind->name);
   return kind->open(path, options, out_dataset);
 }

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 
+const bool shoal_has_png = true;
+
 shoal_status_t shoal_png_decode(const char *name, const void *data, int64_t size, int64_t channels,
                                 shoal_arena_t *arena, shoal_image_t *out_image) {
   png_image image;
@@ -27,6 +29,8 @@ shoal_status_t shoal_png_decode(const char *name, const void *data, int64_t size
   return status;
 }
 #else
+const bool shoal_has_png = false;
+
 shoal_status_t shoal_png_decode(const char *name, const void *data, int64_t size, int64_t channels,
                                 shoal_arena_t *arena, shoal_image_t *out_image) {
   (void)data, (void)size, (void)channels, (void)arena, (void)out_image;

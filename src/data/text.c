@@ -13,8 +13,8 @@ enum { CHUNK = 1 << 20 };
 
 typedef struct text {
   shoal_allocator_t allocator;
-  shoal_tokens_t *tokens;
-  SHOAL_VEC(shoal_tokens_piece_t) pieces;
+  shoal_token_store_t *tokens;
+  SHOAL_VEC(shoal_token_piece_t) pieces;
   shoal_tokenizer_t *tokenizer;
   char *buffer;  // `length` bytes that are not encoded yet
   int64_t length, capacity;
@@ -23,7 +23,7 @@ typedef struct text {
 static shoal_status_t add(text_t *text, const int32_t *ids, int64_t count) {
   if (count == 0) return NULL;
   shoal_arena_t *arena = &text->tokens->arena;
-  shoal_tokens_piece_t piece = {.count = count, .file.descriptor = -1};
+  shoal_token_piece_t piece = {.count = count, .file.descriptor = -1};
   piece.memory = shoal_arena_copy(arena, ids, (size_t)count, sizeof *ids);
   if (!piece.memory || !SHOAL_PUSH(arena, &text->pieces, piece)) return SHOAL_OOM();
   text->tokens->count += count;
@@ -94,7 +94,7 @@ shoal_status_t shoal_data_open_text(const char *path, const shoal_dataset_option
   if (!options->tokenizer) return shoal_data_open_bytes(path, options, out_dataset);
   text_t text = {.allocator =
                      options->allocator.alloc ? options->allocator : shoal_allocator_system()};
-  SHOAL_RETURN_IF_ERROR(shoal_tokens_create(path, text.allocator, &text.tokens));
+  SHOAL_RETURN_IF_ERROR(shoal_token_store_create(path, text.allocator, &text.tokens));
   shoal_status_t status = shoal_tokenizer_open(
       options->tokenizer, &(shoal_tokenizer_options_t){.allocator = text.allocator},
       &text.tokenizer);
@@ -104,9 +104,9 @@ shoal_status_t shoal_data_open_text(const char *path, const shoal_dataset_option
   }
   text.tokens->pieces = text.pieces.items;
   text.tokens->piece_count = text.pieces.count;
-  shoal_tokenizer_close(text.tokenizer);
+  shoal_tokenizer_free(text.tokenizer);
   text.allocator.free(text.allocator.self, text.buffer);
   if (!status) return shoal_windows_create(text.tokens, shoal_data_length(options), out_dataset);
-  shoal_tokens_release(text.tokens);
+  shoal_token_store_release(text.tokens);
   return status;
 }

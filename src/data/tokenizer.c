@@ -135,14 +135,14 @@ shoal_status_t shoal_tokenizer_open(const char *path, const shoal_tokenizer_opti
   t->name = shoal_arena_strdup(&t->arena, path);
   shoal_status_t status = t->name ? read(t) : SHOAL_OOM();
   if (status) {
-    shoal_tokenizer_close(t);
+    shoal_tokenizer_free(t);
     return status;
   }
   *out_tokenizer = t;
   return NULL;
 }
 
-void shoal_tokenizer_close(shoal_tokenizer_t *t) {
+void shoal_tokenizer_free(shoal_tokenizer_t *t) {
   if (!t) return;
   shoal_decoder_free(t->decoder);
   shoal_tokenizer_cache_deinit(t);

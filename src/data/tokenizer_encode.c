@@ -176,13 +176,13 @@ shoal_status_t shoal_tokenizer_encode(shoal_tokenizer_t *t, const char *text, in
                             "a text of %lld bytes; at most %d are encoded at once",
                             (long long)length, MOST);
   }
-  const encoding_t e = {.t = t, .plain = options && options->plain};
+  const encoding_t e = {.t = t, .plain = options && options->special_as_text};
   t->ids.length = 0;
   if (!shoal_buffer_reserve(t->allocator, &t->ids, 1)) return SHOAL_OOM();
-  if (options && options->special)
+  if (options && options->add_special)
     SHOAL_RETURN_IF_ERROR(shoal_tokenizer_add_ids(t, t->before, t->before_count));
   SHOAL_RETURN_IF_ERROR(between_added(&e, text, length, true, false, normalize));
-  if (options && options->special)
+  if (options && options->add_special)
     SHOAL_RETURN_IF_ERROR(shoal_tokenizer_add_ids(t, t->behind, t->behind_count));
   *out_ids = (const int32_t *)t->ids.data;
   *out_count = t->ids.length / (int64_t)sizeof(int32_t);

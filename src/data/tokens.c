@@ -16,8 +16,7 @@ bool shoal_data_has_token_header(const unsigned char *head, int64_t bytes) {
   return bytes >= 12 && (word_at(head, 0) == MAGIC_U16 || word_at(head, 0) == MAGIC_U32);
 }
 
-static shoal_status_t open_npy(shoal_tokens_piece_t *piece, const char *path,
-                               shoal_arena_t *arena) {
+static shoal_status_t open_npy(shoal_token_piece_t *piece, const char *path, shoal_arena_t *arena) {
   shoal_npy_t npy;
   SHOAL_RETURN_IF_ERROR(shoal_npy_open(path, arena, &npy));
   shoal_status_t status = NULL;
@@ -41,7 +40,7 @@ static shoal_status_t open_npy(shoal_tokens_piece_t *piece, const char *path,
   return NULL;
 }
 
-static shoal_status_t open_header(shoal_tokens_piece_t *piece, const unsigned char *head) {
+static shoal_status_t open_header(shoal_token_piece_t *piece, const unsigned char *head) {
   const shoal_data_file_t *file = &piece->file;
   const bool wide = word_at(head, 0) == MAGIC_U32;
   const int64_t version = word_at(head, 1), known = wide ? 7 : 1;
@@ -61,7 +60,7 @@ static shoal_status_t open_header(shoal_tokens_piece_t *piece, const unsigned ch
   return NULL;
 }
 
-static shoal_status_t open_piece(shoal_tokens_piece_t *piece, const char *path,
+static shoal_status_t open_piece(shoal_token_piece_t *piece, const char *path,
                                  const shoal_dataset_options_t *options, shoal_arena_t *arena) {
   SHOAL_RETURN_IF_ERROR(shoal_data_file_open(path, arena, &piece->file));
   unsigned char head[12];
@@ -82,32 +81,32 @@ static shoal_status_t open_piece(shoal_tokens_piece_t *piece, const char *path,
                           (long long)piece->file.size, piece->width);
 }
 
-static shoal_status_t open_tokens(shoal_tokens_t *tokens, const char *path,
+static shoal_status_t open_tokens(shoal_token_store_t *tokens, const char *path,
                                   const shoal_dataset_options_t *options) {
   if (options->token_bytes != 0 && options->token_bytes != 2 && options->token_bytes != 4)
     return SHOAL_ERROR(INVALID_ARGUMENT, "tokens of %lld bytes; they have 2 or 4",
                        (long long)options->token_bytes);
   shoal_data_list_t list;
   SHOAL_RETURN_IF_ERROR(shoal_data_text_files(path, ".bin", options->test, &tokens->arena, &list));
-  tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_tokens_piece_t, list.count);
+  tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_token_piece_t, list.count);
   if (!tokens->pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < list.count; ++i) {
-    shoal_tokens_piece_t *piece = &tokens->pieces[tokens->piece_count++];
+    shoal_token_piece_t *piece = &tokens->pieces[tokens->piece_count++];
     SHOAL_RETURN_IF_ERROR(open_piece(piece, list.items[i].path, options, &tokens->arena));
     tokens->count += piece->count;
   }
   return NULL;
 }
 
-static shoal_status_t open_bytes(shoal_tokens_t *tokens, const char *path,
+static shoal_status_t open_bytes(shoal_token_store_t *tokens, const char *path,
                                  const shoal_dataset_options_t *options) {
   tokens->classes = BYTES;
   shoal_data_list_t list;
   SHOAL_RETURN_IF_ERROR(shoal_data_text_files(path, ".txt", options->test, &tokens->arena, &list));
-  tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_tokens_piece_t, list.count);
+  tokens->pieces = SHOAL_NEW(&tokens->arena, shoal_token_piece_t, list.count);
   if (!tokens->pieces) return SHOAL_OOM();
   for (int64_t i = 0; i < list.count; ++i) {
-    shoal_tokens_piece_t *piece = &tokens->pieces[tokens->piece_count++];
+    shoal_token_piece_t *piece = &tokens->pieces[tokens->piece_count++];
     SHOAL_RETURN_IF_ERROR(shoal_data_file_open(list.items[i].path, &tokens->arena, &piece->file));
     piece->width = 1;
     piece->count = piece->file.size;
@@ -117,14 +116,15 @@ static shoal_status_t open_bytes(shoal_tokens_t *tokens, const char *path,
 }
 
 static shoal_status_t open_windows(const char *path, const shoal_dataset_options_t *options,
-                                   shoal_status_t (*open)(shoal_tokens_t *tokens, const char *path,
+                                   shoal_status_t (*open)(shoal_token_store_t *tokens,
+                                                          const char *path,
                                                           const shoal_dataset_options_t *options),
                                    shoal_dataset_t **out_dataset) {
-  shoal_tokens_t *tokens;
-  SHOAL_RETURN_IF_ERROR(shoal_tokens_create(path, options->allocator, &tokens));
+  shoal_token_store_t *tokens;
+  SHOAL_RETURN_IF_ERROR(shoal_token_store_create(path, options->allocator, &tokens));
   shoal_status_t status = open(tokens, path, options);
   if (!status) return shoal_windows_create(tokens, shoal_data_length(options), out_dataset);
-  shoal_tokens_release(tokens);
+  shoal_token_store_release(tokens);
   return status;
 }
 

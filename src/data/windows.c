@@ -10,24 +10,24 @@
 
 // ---- tokens ---------------------------------------------------------------------------
 
-shoal_status_t shoal_tokens_create(const char *name, shoal_allocator_t allocator,
-                                   shoal_tokens_t **out_tokens) {
+shoal_status_t shoal_token_store_create(const char *name, shoal_allocator_t allocator,
+                                        shoal_token_store_t **out_tokens) {
   *out_tokens = NULL;
   if (!allocator.alloc) allocator = shoal_allocator_system();
-  shoal_tokens_t *tokens = allocator.alloc(allocator.self, sizeof *tokens);
+  shoal_token_store_t *tokens = allocator.alloc(allocator.self, sizeof *tokens);
   if (!tokens) return SHOAL_OOM();
-  *tokens = (shoal_tokens_t){.owners = 1};
+  *tokens = (shoal_token_store_t){.owners = 1};
   shoal_arena_init(allocator, &tokens->arena);
   tokens->name = shoal_arena_strdup(&tokens->arena, name);
   if (!tokens->name) {
-    shoal_tokens_release(tokens);
+    shoal_token_store_release(tokens);
     return SHOAL_OOM();
   }
   *out_tokens = tokens;
   return NULL;
 }
 
-void shoal_tokens_release(shoal_tokens_t *tokens) {
+void shoal_token_store_release(shoal_token_store_t *tokens) {
   if (!tokens || atomic_fetch_sub(&tokens->owners, 1) > 1) return;
   for (int64_t i = 0; i < tokens->piece_count; ++i) shoal_data_file_close(&tokens->pieces[i].file);
   const shoal_allocator_t allocator = tokens->arena.allocator;
@@ -45,7 +45,7 @@ static int64_t decode(const unsigned char *raw, int32_t width, int64_t i) {
 }
 
 // Tokens [at, at + count) of a piece, which has them. `raw` has room for 8 bytes of each.
-static shoal_status_t read_piece(const shoal_tokens_piece_t *piece, int64_t at, int64_t count,
+static shoal_status_t read_piece(const shoal_token_piece_t *piece, int64_t at, int64_t count,
                                  unsigned char *raw, int32_t *out) {
   if (piece->memory) {
     for (int64_t i = 0; i < count; ++i) out[i] = (int32_t)piece->memory[at + i];
@@ -66,10 +66,10 @@ static shoal_status_t read_piece(const shoal_tokens_piece_t *piece, int64_t at, 
   return NULL;
 }
 
-static shoal_status_t read_tokens(const shoal_tokens_t *tokens, int64_t at, int64_t count,
+static shoal_status_t read_tokens(const shoal_token_store_t *tokens, int64_t at, int64_t count,
                                   unsigned char *raw, int32_t *out) {
   for (int64_t i = 0; count > 0; ++i) {
-    const shoal_tokens_piece_t *piece = &tokens->pieces[i];
+    const shoal_token_piece_t *piece = &tokens->pieces[i];
     if (at < piece->count) {
       const int64_t here = shoal_min64(count, piece->count - at);
       SHOAL_RETURN_IF_ERROR(read_piece(piece, at, here, raw, out));
@@ -86,15 +86,15 @@ static shoal_status_t read_tokens(const shoal_tokens_t *tokens, int64_t at, int6
 
 typedef struct windows {
   shoal_allocator_t allocator;
-  shoal_tokens_t *tokens;
+  shoal_token_store_t *tokens;
   int64_t begin, end, length;
   int64_t count;
   int32_t *window;     // length + 1
   unsigned char *raw;  // 8 bytes of each
 } windows_t;
 
-static shoal_status_t create(shoal_tokens_t *tokens, int64_t begin, int64_t end, int64_t length,
-                             shoal_dataset_t **out_dataset);
+static shoal_status_t create(shoal_token_store_t *tokens, int64_t begin, int64_t end,
+                             int64_t length, shoal_dataset_t **out_dataset);
 
 static shoal_status_t read_window(void *self, const shoal_sample_t *sample,
                                   void *const *out_columns) {
@@ -114,7 +114,7 @@ static shoal_status_t read_window(void *self, const shoal_sample_t *sample,
 
 static void free_windows(void *self) {
   windows_t *windows = self;
-  shoal_tokens_release(windows->tokens);
+  shoal_token_store_release(windows->tokens);
   windows->allocator.free(windows->allocator.self, windows);
 }
 
@@ -131,7 +131,7 @@ static shoal_status_t split_windows(void *self, int64_t held_out, shoal_dataset_
   atomic_fetch_add(&windows->tokens->owners, 2);
   shoal_status_t status = create(windows->tokens, windows->begin, cut, windows->length, out_rest);
   if (status) {
-    shoal_tokens_release(windows->tokens);
+    shoal_token_store_release(windows->tokens);
     return status;
   }
   status = create(windows->tokens, cut, windows->end, windows->length, out_held_out);
@@ -143,13 +143,13 @@ static shoal_status_t split_windows(void *self, int64_t held_out, shoal_dataset_
 }
 
 // Windows of tokens [begin, end). Takes the caller's hold of the tokens.
-static shoal_status_t create(shoal_tokens_t *tokens, int64_t begin, int64_t end, int64_t length,
-                             shoal_dataset_t **out_dataset) {
+static shoal_status_t create(shoal_token_store_t *tokens, int64_t begin, int64_t end,
+                             int64_t length, shoal_dataset_t **out_dataset) {
   const shoal_allocator_t allocator = tokens->arena.allocator;
   const size_t room = (size_t)length + 1;
   windows_t *windows = allocator.alloc(allocator.self, sizeof *windows + 12 * room);
   if (!windows) {
-    shoal_tokens_release(tokens);
+    shoal_token_store_release(tokens);
     return SHOAL_OOM();
   }
   *windows = (windows_t){.allocator = allocator,
@@ -163,7 +163,11 @@ static shoal_status_t create(shoal_tokens_t *tokens, int64_t begin, int64_t end,
   const shoal_shape_t shape = SHOAL_SHAPE(length);
   const shoal_column_t columns[] = {
       {.name = "ids", .dtype = SHOAL_I32, .shape = shape, .classes = tokens->classes},
-      {.name = "labels", .dtype = SHOAL_I32, .shape = shape, .classes = tokens->classes}};
+      {.name = "labels",
+       .dtype = SHOAL_I32,
+       .shape = shape,
+       .classes = tokens->classes,
+       .follows = true}};
   shoal_status_t status = shoal_dataset_create(
       tokens->name, windows->count, columns, 2,
       &(shoal_dataset_ops_t){.read = read_window, .free = free_windows, .split = split_windows},
@@ -172,7 +176,7 @@ static shoal_status_t create(shoal_tokens_t *tokens, int64_t begin, int64_t end,
   return status;
 }
 
-shoal_status_t shoal_windows_create(shoal_tokens_t *tokens, int64_t length,
+shoal_status_t shoal_windows_create(shoal_token_store_t *tokens, int64_t length,
                                     shoal_dataset_t **out_dataset) {
   shoal_status_t status = NULL;
   if (length < 1 || length > INT32_MAX)
@@ -184,6 +188,6 @@ shoal_status_t shoal_windows_create(shoal_tokens_t *tokens, int64_t length,
                          "'%s' has %lld tokens; sequences of %lld need at least %lld", tokens->name,
                          (long long)tokens->count, (long long)length, (long long)length + 1);
   if (!status) return create(tokens, 0, tokens->count, length, out_dataset);
-  shoal_tokens_release(tokens);
+  shoal_token_store_release(tokens);
   return status;
 }

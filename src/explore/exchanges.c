@@ -20,15 +20,16 @@ static bool is_in_each(const shoal_channel_t *channel) {
   return micro && micro->kind == SHOAL_CUT_PARTIAL && before && !behind;
 }
 
-// An instruction that brings a gradient to the type in which it is exchanged: both copies have its
-// name.
+// An instruction that brings a gradient to the type in which it is exchanged, or back: both copies
+// have its name.
 static const char *cast_feature(const shoal_class_t *class, const shoal_instruction_t *in) {
   if (in->input_count != 1 || in->output_count != 1) return NULL;
   const shoal_buffer_t *from = &class->buffers[in->inputs[0]];
   const shoal_buffer_t *to = &class->buffers[in->outputs[0]];
-  if (strcmp(from->name, to->name) != 0 || from->type.dtype == to->type.dtype ||
-      !shoal_layout_is_partial(from->layout))
-    return NULL;
+  if (strcmp(from->name, to->name) != 0 || from->type.dtype == to->type.dtype) return NULL;
+  if (!shoal_layout_is_partial(from->layout))
+    return strcmp(in->op->name, "shoal.cast") == 0 && in->attrs[1].f != 1 ? "exchanged scaled"
+                                                                          : NULL;
   const bool narrower = shoal_dtype_epsilon(to->type.dtype) > shoal_dtype_epsilon(from->type.dtype);
   return narrower ? "exchanged narrower" : "exchanged wider";
 }

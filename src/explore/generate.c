@@ -50,12 +50,13 @@ double shoal_generate_bound(const shoal_generator_t *g, shoal_case_ref_t ref) {
 
 shoal_status_t shoal_generate_decide(shoal_generator_t *g, const char *kind, const char *pattern,
                                      const char *choice) {
-  const shoal_intent_decision_t decision = {.kind = kind,
+  const shoal_intent_decision_t decision = {.kind = shoal_arena_strdup(g->arena, kind),
                                             .pattern = shoal_arena_strdup(g->arena, pattern),
                                             .choice = choice,
                                             .by = "random",
                                             .reason = "drawn"};
-  const bool ok = decision.pattern && choice && SHOAL_PUSH(g->arena, &g->c->decisions, decision);
+  const bool ok = decision.kind && decision.pattern && choice &&
+                  SHOAL_PUSH(g->arena, &g->c->decisions, decision);
   return ok ? NULL : SHOAL_OOM();
 }
 
@@ -205,6 +206,16 @@ static shoal_status_t generate(shoal_generator_t *g) {
   return NULL;
 }
 
+// Some cases are planned by strategies: many that have what one of `wanted` is for. With dice of
+// their own, so that the others are what they were.
+static shoal_status_t plan_by_strategy(const shoal_generator_t *g, const shoal_model_t *model,
+                                       uint64_t seed, const char *const *wanted, bool *out_made) {
+  shoal_generator_t aside = *g;
+  aside.state = seed * 3 + 1;
+  if (!shoal_chance(&aside, wanted[0] ? 45 : 10)) return NULL;
+  return shoal_generate_strategy(&aside, model, wanted, out_made);
+}
+
 shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *registry,
                                    shoal_rules_t *rules, const shoal_coverage_t *coverage,
                                    shoal_arena_t *arena, shoal_random_case_t *out_case) {
@@ -236,7 +247,18 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                             : medley    ? shoal_generate_medley(&g)
                                         : generate(&g);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
-    if (!status)
+    bool made = false;
+    static const char *const any[] = {NULL}, *const space[] = {"spatial", "channel", NULL},
+                             *const context[] = {"context", NULL},
+                             *const experts[] = {"expert", NULL};
+    if (!status && !large && !pipeline && !products && !medley)
+      status = plan_by_strategy(&g, model, seed,
+                                windows     ? space
+                                : rows      ? experts
+                                : attention ? context
+                                            : any,
+                                &made);
+    if (!status && !made)
       status = pipeline    ? shoal_generate_pipeline(&g, model)
                : windows   ? shoal_generate_space(&g, model)
                : rows      ? shoal_generate_dispatch(&g, model)

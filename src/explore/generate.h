@@ -9,6 +9,7 @@
 //   generate_windows.c    chains of windowed nodes over an image that is cut
 //   generate_bounded.c    chains over rows of bounded sizes, which are exchanged
 //   generate_products.c   chains of products over rows that are cut, in tiles
+//   generate_strategy.c   plans that strategies make
 //   generate_schedule.c   chains of layers, stages, the order of micro-batches
 #ifndef SHOAL_EXPLORE_GENERATE_H_
 #define SHOAL_EXPLORE_GENERATE_H_
@@ -95,7 +96,8 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_medley_ways(shoal_generator_t *g,
 // Decides on a schedule, if the stages can have one. `two`: they are on two meshes.
 SHOAL_MUST_USE shoal_status_t shoal_generate_schedule(shoal_generator_t *g,
                                                       const shoal_model_t *model, bool two);
-// Adds a decision. `pattern` is copied; `choice` lies in the arena, or is NULL for want of memory.
+// Adds a decision. `kind` and `pattern` are copied; `choice` lies in the arena, or is NULL for want
+// of memory.
 SHOAL_MUST_USE shoal_status_t shoal_generate_decide(shoal_generator_t *g, const char *kind,
                                                     const char *pattern, const char *choice);
 // Keeps some states and values of some cases in host memory or in files. Behind the plan.
@@ -117,6 +119,12 @@ SHOAL_MUST_USE shoal_status_t shoal_generate_sequence(shoal_generator_t *g);
 // Attention, once or twice; and its plan: keys are cut, and ranks merge what they have of them.
 SHOAL_MUST_USE shoal_status_t shoal_generate_attention(shoal_generator_t *g);
 SHOAL_MUST_USE shoal_status_t shoal_generate_context(shoal_generator_t *g);
+// The plan that a strategy makes of the model, on a mesh with its axis and perhaps others': one of
+// `wanted`, which ends with NULL, or any if there is none. *out_made: false if the model has
+// nothing of what it cuts; nothing is planned then.
+SHOAL_MUST_USE shoal_status_t shoal_generate_strategy(shoal_generator_t *g,
+                                                      const shoal_model_t *model,
+                                                      const char *const *wanted, bool *out_made);
 // Decides that some nodes are computed in tiles, where they can be.
 SHOAL_MUST_USE shoal_status_t shoal_generate_tiles(shoal_generator_t *g);
 // Decides that some outputs are gathered on request.

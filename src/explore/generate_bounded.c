@@ -1,12 +1,25 @@
 // Random chains of nodes over rows of bounded sizes: what bounds them and what reads them is cut
 // along different dims, so that rows are exchanged, with counts from nothing to all. In some cases
-// a group has more rows than there is room for: every rank has to say so.
+// each group is multiplied by a weight of its own, in some a group has more rows than there is room
+// for: every rank has to say so.
 #include <string.h>
 
 #include "base/status.h"
 #include "explore/generate.h"
 
 typedef shoal_generator_t gen_t;
+
+// A product for each of the second dim's groups: experts, which a strategy may deal out.
+static bool multiply(gen_t *g, const shoal_shape_t *shape, shoal_case_ref_t n,
+                     shoal_case_ref_t *x) {
+  const shoal_shape_t weight = SHOAL_SHAPE(shape->dims[1], shape->dims[3], 2 + shoal_roll(g, 3));
+  const shoal_case_ref_t bounded[2] = {*x, n};
+  shoal_case_ref_t pair[2];
+  if (!shoal_generate_node(g, "bound", 2, bounded, "", 2, &pair[0])) return false;
+  pair[1] = shoal_generate_state(g, &weight);
+  return shoal_generate_node(g, "einsum", 2, pair, "equation=\"abcd,bde->abce\"",
+                             2.0 * (double)shape->dims[3], x);
+}
 
 // [g.., C, ..]: one or two dims of groups, rows, and perhaps a dim behind them.
 shoal_status_t shoal_generate_rows(gen_t *g) {
@@ -29,6 +42,7 @@ shoal_status_t shoal_generate_rows(gen_t *g) {
       shoal_generate_state(g, &shape)};
   shoal_case_ref_t x;
   bool ok = shoal_generate_node(g, "add", 2, pair, "", 2, &x);
+  if (ok && shape.rank == 4 && shoal_chance(g, 50)) ok = multiply(g, &shape, n, &x);
   for (int64_t i = 1 + shoal_roll(g, 3); i > 0 && ok; --i) {
     static const char *const reads[] = {"tanh", "neg", "gelu"};
     const shoal_case_ref_t bounded[2] = {x, n};

@@ -64,8 +64,23 @@ static wish_t draw_wish(gen_t *g) {
   return wish;
 }
 
+// One of the last ops that could have been cut and never were, now and then; NULL: some other. The
+// dice are its own.
+static const shoal_op_t *draw_uncut(const gen_t *g) {
+  enum { LAST = 3 };
+  gen_t aside = *g;
+  aside.state = ~aside.state * 7;
+  int64_t count = 0;
+  while (count <= LAST && shoal_coverage_missing(g->coverage, "cut", count)) ++count;
+  if (count == 0 || count > LAST || !shoal_chance(&aside, 30)) return NULL;
+  const char *name = shoal_coverage_missing(g->coverage, "cut", shoal_roll(&aside, count));
+  return strncmp(name, "shoal.", 6) == 0 ? find_op(g, name + 6) : NULL;
+}
+
 const shoal_op_t *shoal_generate_scarce(gen_t *g) {
   enum { SAMPLE = 6 };
+  const shoal_op_t *uncut = draw_uncut(g);
+  if (uncut) return uncut;
   const wish_t wish = shoal_chance(g, 35) ? draw_wish(g) : (wish_t){0};
   const shoal_op_t *wished = wish.way ? find_op(g, wish.op) : NULL;
   if (wished) return wished;

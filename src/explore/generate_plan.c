@@ -407,12 +407,13 @@ static shoal_status_t add_buckets(planner_t *p) {
   return shoal_generate_decide(p->g, "sync", "*", choices[shoal_roll(&aside, 3)]);
 }
 
-// Gradients are exchanged in another type, perhaps in each micro-batch or in buckets, with dice of
-// its own.
+// Gradients are exchanged in another type, perhaps scaled, in each micro-batch or in buckets, with
+// dice of its own. Scales are small: what overflows proves nothing.
 static shoal_status_t add_exchange_types(planner_t *p) {
   static const char *const types[] = {"bf16", "f16", "f32", "f64"};
   static const char *const words[] = {
       "", "", "each ", "bucket=all ", "bucket=256 ", "each bucket=all "};
+  static const char *const scales[] = {"", " scale=16", " scale=0.25"};
   gen_t aside = *p->g;
   aside.state = ~aside.state * 5;
   const bool wider = shoal_coverage_count(aside.coverage, "feature", "exchanged wider") < 10;
@@ -424,7 +425,9 @@ static shoal_status_t add_exchange_types(planner_t *p) {
   const shoal_dtype_t own = p->model->states.items[0].type.dtype;
   if (strcmp(types[type], shoal_dtype_name(own)) == 0) type = (type + 1) % 4;
   if (wider && own != SHOAL_F64 && shoal_chance(&aside, 60)) type = 3;
-  const char *choice = shoal_arena_printf(p->g->arena, "%sdtype=%s", word, types[type]);
+  const bool plain = shoal_coverage_count(aside.coverage, "feature", "exchanged scaled") < 10;
+  const char *scale = scales[plain ? 1 + shoal_roll(&aside, 2) : shoal_roll(&aside, 3)];
+  const char *choice = shoal_arena_printf(p->g->arena, "%sdtype=%s%s", word, types[type], scale);
   return choice ? shoal_generate_decide(p->g, "sync", "*", choice) : SHOAL_OOM();
 }
 

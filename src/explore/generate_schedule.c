@@ -13,11 +13,16 @@
 
 typedef shoal_generator_t gen_t;
 
-// Nodes in four parts, on meshes p, q, p, q.
+// Nodes in four parts, on meshes p, q, p, q, or in three, as `zb-v` wants them.
 static void take_turns(gen_t *g) {
   const int64_t count = g->c->nodes.count;
-  for (int64_t i = 0; i < g->c->stages.count; ++i)
-    g->c->stages.items[i].value = i < count && i * 4 / count % 2 == 0 ? "p" : "q";
+  gen_t aside = *g;  // dice of its own: other cases are what they were
+  aside.state = ~g->state * 13;
+  const int64_t parts = shoal_chance(&aside, 40) ? 3 : 4;
+  for (int64_t i = 0; i < g->c->stages.count; ++i) {
+    const int64_t part = i < count ? i * parts / count : parts - 1;
+    g->c->stages.items[i].value = part % 2 == 0 ? "p" : "q";
+  }
 }
 
 // Can lowering give every node of the loop a place?
@@ -122,16 +127,16 @@ static shoal_status_t choose(gen_t *g, shoal_plan_t *plan, shoal_graph_plan_t *g
                              const char **out_choice) {
   const char *names[8];
   int64_t count = 0;
+  bool fresh = false;  // `names` are those that have not occurred
   *out_choice = NULL;
   for (int64_t i = 0; shoal_schedule_name(i); ++i) {
     const char *key = shoal_arena_printf(g->arena, "schedule %s", shoal_schedule_name(i));
     if (!key) return SHOAL_OOM();
     shoal_status_t status = shoal_plan_schedule(plan, gp, shoal_schedule_name(i));
     if (shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
-    if (!status && (count == 0 || shoal_coverage_count(g->coverage, "feature", key) > 0))
-      names[count++] = shoal_schedule_name(i);
-    else if (!status)
-      names[0] = shoal_schedule_name(i), count = 1;
+    const bool is_fresh = !status && shoal_coverage_count(g->coverage, "feature", key) == 0;
+    if (is_fresh && !fresh) count = 0, fresh = true;
+    if (!status && is_fresh == fresh) names[count++] = shoal_schedule_name(i);
     shoal_status_free(status);
   }
   if (count == 0) return NULL;

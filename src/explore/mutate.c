@@ -16,32 +16,14 @@
 #include "shoal/planners.h"
 #include "shoal/zoo.h"
 
-static void tiny_mlp(shoal_model_t *model) {
-  shoal_zoo_mlp(
-      model,
-      &(shoal_mlp_options_t){
-          .batch = 5, .in_features = 3, .hidden = 4, .classes = 3, .layers = 1, .eps = 1e-3});
-}
-
-static void tiny_gpt(shoal_model_t *model) {
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = 3,
-                                              .context = 3,
-                                              .vocabulary = 5,
-                                              .width = 6,
-                                              .heads = 3,
-                                              .layers = 1,
-                                              .eps = 1e-3});
-}
-
-static void tiny_cnn(shoal_model_t *model) {
-  shoal_zoo_cnn(model, &(shoal_cnn_options_t){
-                           .batch = 2, .channels = 1, .size = 6, .classes = 3, .eps = 1e-3});
-}
+#define MLP "mlp", "batch=5 in_features=3 hidden=4 classes=3 layers=1 dtype=f64"
+#define GPT "gpt", "batch=3 context=3 vocabulary=5 width=6 heads=3 layers=1 dtype=f64"
+#define CNN "cnn", "batch=2 channels=1 size=6 classes=3 dtype=f64"
 
 // A zoo model under a strategy, or a case.
 typedef struct subject {
   const char *what;
-  void (*build)(shoal_model_t *model);
+  const char *model, *settings;  // of the zoo; NULL: a case
   const char *strategy, *mesh;
   int32_t ranks;
   const char *text;
@@ -49,89 +31,89 @@ typedef struct subject {
 } subject_t;
 
 static const subject_t subjects[] = {
-    {"mlp, data, uneven", tiny_mlp, "data", "data=2", 2, NULL},
-    {"mlp, data, micro-batches", tiny_mlp, "data", "data=2,micro=3", 2, NULL},
-    {"mlp, tensor", tiny_mlp, "tensor", "tensor=3", 3, NULL},
-    {"cnn, data", tiny_cnn, "data", "data=2", 2, NULL},
-    {"gpt, tensor, units and chunks", tiny_gpt, "tensor", "tensor=2", 2, NULL},
-    {"halo", NULL, NULL, NULL, 2,
+    {"mlp, data, uneven", MLP, "data", "data=2", 2, NULL},
+    {"mlp, data, micro-batches", MLP, "data", "data=2,micro=3", 2, NULL},
+    {"mlp, tensor", MLP, "tensor", "tensor=3", 3, NULL},
+    {"cnn, data", CNN, "data", "data=2", 2, NULL},
+    {"gpt, tensor, units and chunks", GPT, "tensor", "tensor=2", 2, NULL},
+    {"halo", NULL, NULL, NULL, NULL, 2,
      "seed=1 ranks=2 sgd; i0=f64[1,2,7,5]; s0=f64[2,2,3,3]; v0=conv(i0,s0){stride=[1,1], "
      "padding=[1,1]}; "
      "v1=max_pool(v0){kernel=[2,2], stride=[2,2], padding=[0,0]}; mesh data=2; pin i0 data:2"},
-    {"flat moments, weights", NULL, NULL, NULL, 3,
+    {"flat moments, weights", NULL, NULL, NULL, NULL, 3,
      "seed=2 ranks=3 adamw; i0=f64[5,4]; s0=f64[4,3]; v0=matmul(i0,s0); v1=tanh(v0); mesh data=3; "
      "pin i0 data:0(3,1,2); pin s0#adamw.m data:flat; pin s0#adamw.v data:flat"},
-    {"chunks", NULL, NULL, NULL, 2,
+    {"chunks", NULL, NULL, NULL, NULL, 2,
      "seed=3 ranks=2 momentum; i0=f64[3,4]; s0=f64[4,6]; v0=matmul(i0,s0); "
      "v1=slice(v0){start=[0,0], size=[3,2]}; v2=slice(v0){start=[0,2], size=[3,2]}; "
      "v3=slice(v0){start=[0,4], size=[3,2]}; v4=mul(v1,v2); v5=add(v4,v3); mesh tensor=2; pin s0 "
      "tensor:1*3"},
-    {"two meshes, micro-batches", NULL, NULL, NULL, 3,
+    {"two meshes, micro-batches", NULL, NULL, NULL, NULL, 3,
      "seed=4 ranks=3 sgd; i0=f64[5,3]; s0=f64[3,4]; s1=f64[4,2]; v0=matmul(i0,s0); v1=relu(v0); "
      "v2=matmul(v1,s1); mesh p!data=1,micro=2@0; mesh q!data=2,micro=2@1,2; pin i0 p!micro:0; pin "
      "t2 q!micro:0; "
      "stage v0/* p; stage v1/* p; stage v2/* q; stage loss/* q"},
-    {"two axes", NULL, NULL, NULL, 4,
+    {"two axes", NULL, NULL, NULL, NULL, 4,
      "seed=5 ranks=4 sgd eval; i0=f64[3,4]; s0=f64[4,5]; s1=f64[5,2]; v0=matmul(i0,s0); "
      "v1=gelu(v0); "
      "v2=matmul(v1,s1); mesh data=2,tensor=2; pin i0 data:0; pin s0 tensor:1/2; pin s1 tensor:0/2"},
-    {"split for a halo", NULL, NULL, NULL, 3,
+    {"split for a halo", NULL, NULL, NULL, NULL, 3,
      "seed=11 ranks=3 sgd; i0=f64[2,1,14,3]; s0=f64[2,1,3,1]; v0=conv(i0,s0){stride=[1,1], "
      "padding=[1,0], dilation=[1,1]}; mesh space=3; pin i0 space:2; decide halo * auto"},
-    {"products in tiles, gathered and scattered", NULL, NULL, NULL, 2,
+    {"products in tiles, gathered and scattered", NULL, NULL, NULL, NULL, 2,
      "seed=12 ranks=2 sgd; i0=f64[8,3]; s0=f64[3,4]; s1=f64[4,3]; v0=tanh(i0); "
      "v1=matmul(v0,s0); v2=matmul(v1,s1); v3=tanh(v2); mesh tensor=2; pin i0 tensor:0; "
      "pin v3/tanh tensor:0; decide way v1/matmul tensor={b:1 -> out:1}; "
      "decide way v2/matmul tensor={a:1, b:0 -> out:sum}; decide tile v1/matmul 2; "
      "decide tile v2/matmul 2"},
-    {"softmax over a cut dim, expanded", NULL, NULL, NULL, 2,
+    {"softmax over a cut dim, expanded", NULL, NULL, NULL, NULL, 2,
      "seed=6 ranks=2 sgd; i0=f64[3,5]; s0=f64[3,5]; v0=mul(i0,s0); v1=reduce_max(v0){dims=[1], "
      "keep=1}; "
      "v2=sub(v0,v1); v3=exp(v2); mesh tensor=2; pin i0 tensor:1; pin s0 tensor:1"},
-    {"embedding, cross-entropy, idle rank", NULL, NULL, NULL, 3,
+    {"embedding, cross-entropy, idle rank", NULL, NULL, NULL, NULL, 3,
      "seed=7 ranks=3 momentum; i0=i32[5]<7; i1=i32[5]<4; s0=f64[7,4]; v0=embedding(s0,i0); "
      "v1=cross_entropy(v0,i1); mesh data=2@2,0; pin s0 data:0; pin i0 data:0"},
     // Of its two steps every state is updated in one and not in the other, whatever the data.
-    {"guarded states", NULL, NULL, NULL, 2,
+    {"guarded states", NULL, NULL, NULL, NULL, 2,
      "seed=10 ranks=2 none guarded; i0=f64[5,3]; v0=cast(step){dtype=f64}; "
      "v1=affine(v0){scale=1, shift=-1.5}; v2=square(i0); v3=mul(v2,v1); mesh data=2; "
      "pin i0 data:0; pin held data:0; pin kept data:1"},
-    {"states and values in host memory and files", NULL, NULL, NULL, 2,
+    {"states and values in host memory and files", NULL, NULL, NULL, NULL, 2,
      "seed=11 ranks=2 adamw; i0=f64[5,3]; s0=f64[3,4]; s1=f64[4,2]; v0=matmul(i0,s0); v1=tanh(v0); "
      "v2=matmul(v1,s1); v3=tanh(v2); mesh data=2,micro=2; pin i0 micro:0,data:0; "
      "decide memory s0* file; decide memory s1 host; decide keep v1* file; decide keep v3* file",
      2},
-    {"buckets", NULL, NULL, NULL, 3,
+    {"buckets", NULL, NULL, NULL, NULL, 3,
      "seed=11 ranks=3 sgd; i0=f64[5,4]; s0=f64[4,4]; s1=f64[4,4]; s2=f64[4,4]; v0=matmul(i0,s0); "
      "v1=tanh(v0); v2=matmul(v1,s1); v3=matmul(v2,s2); mesh data=3; pin i0 data:0; "
      "pin s0 data:0; pin s1 data:0; decide sync * bucket=all"},
-    {"recomputed and gathered again", NULL, NULL, NULL, 2,
+    {"recomputed and gathered again", NULL, NULL, NULL, NULL, 2,
      "seed=11 ranks=2 sgd blocks=3; i0=f64[5,4]; s0=f64[4,6]; s1=f64[6,3]; v0=matmul(i0,s0); "
      "v1=dropout(v0,step){p=0.4, key=5}; v2=tanh(v1); v3=matmul(v2,s1); v4=gelu(v3); mesh data=2; "
      "pin i0 data:0; pin s0 data:flat; pin s1 data:0; decide recompute b* yes; decide keep s* "
      "redo"},
-    {"outputs on request, micro-batches", NULL, NULL, NULL, 2,
+    {"outputs on request, micro-batches", NULL, NULL, NULL, NULL, 2,
      "seed=12 ranks=2 sgd eval; i0=f64[8,3]; s0=f64[3,4]; v0=matmul(i0,s0); v1=tanh(v0); "
      "mesh data=2,micro=2; pin i0 micro:0,data:0; decide fetch * request",
      2},
-    {"attention over cut keys", NULL, NULL, NULL, 2,
+    {"attention over cut keys", NULL, NULL, NULL, NULL, 2,
      "seed=14 ranks=2 sgd; i0=f64[1,1,3,2]; s0=f64[1,1,3,2]; s1=f64[1,1,3,2]; "
      "v0=attention(i0,s0,s1){causal=1}; v1=attention(v0,s1,s0){causal=0}; mesh context=2; "
      "pin s0 context:2; pin s1 context:2; "
      "decide way */attention context={k:2, v:2 -> out:lse, lse:lse}"},
-    {"rows exchanged", NULL, NULL, NULL, 3,
+    {"rows exchanged", NULL, NULL, NULL, NULL, 3,
      "seed=13 ranks=3 sgd; i0=i32[3,4]<4; i1=f64[3,4,3,2]; i2=i32[3,4]<4; s0=f64[3,4,3,2]; "
      "v0=add(i1,s0); v1=bound(v0,i0); v2=tanh(v1); v3=bound(v2,i2); v4=neg(v3); mesh rows=3; "
      "pin i0 rows:0; pin i1 rows:0; pin i2 rows:1; "
      "decide way v1/bound rows={x:0, counts:0 -> out:0}; decide way v2/tanh rows={x:1 -> out:1}; "
      "decide way v3/bound rows={x:1, counts:1 -> out:1}; decide way v4/neg rows={x:0 -> out:0}",
      2},
-    {"64 ranks, two axes", NULL, NULL, NULL, 64,
+    {"64 ranks, two axes", NULL, NULL, NULL, NULL, 64,
      "seed=8 ranks=64 adamw; i0=f64[21,6]; s0=f64[6,9]; s1=f64[9,5]; v0=matmul(i0,s0); "
      "v1=gelu(v0); v2=matmul(v1,s1); mesh data=16,tensor=4; pin i0 data:0; pin s0 tensor:1; "
      "pin s1 tensor:0; pin s0#adamw.m tensor:1,data:0; pin s0#adamw.v tensor:1,data:0",
      12},
-    {"40 ranks, two meshes in another order, micro-batches", NULL, NULL, NULL, 40,
+    {"40 ranks, two meshes in another order, micro-batches", NULL, NULL, NULL, NULL, 40,
      "seed=9 ranks=40 sgd; i0=f64[50,3]; s0=f64[3,4]; s1=f64[4,5]; v0=matmul(i0,s0); v1=relu(v0); "
      "v2=matmul(v1,s1); mesh p!data=17,micro=2@16,15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0; "
      "mesh q!data=23,micro=2@17-39; pin i0 p!micro:0,data:0; pin t2 q!micro:0,data:0; "
@@ -162,7 +144,13 @@ static shoal_status_t build_model(mutation_run_t *r, const subject_t *subject, s
   }
   shoal_model_options_t options = {.allocator = r->allocator, .registry = r->registry, .seed = 5};
   SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, out_model));
-  subject->build(*out_model);
+  const shoal_recipe_t recipe = {.eps = 1e-3};
+  const shoal_zoo_options_t sizes = {
+      .settings = subject->settings, .recipe = &recipe, .allocator = r->allocator};
+  shoal_zoo_t *zoo;
+  SHOAL_RETURN_IF_ERROR(shoal_zoo_create(subject->model, &sizes, &zoo));
+  shoal_zoo_add(zoo, *out_model);
+  shoal_zoo_free(zoo);
   return shoal_model_status(*out_model);
 }
 

@@ -1,17 +1,18 @@
 // The loop of generation: one prefill for R prompts, then a decode for every further token. Rows
 // whose text has ended, and rows without a prompt, go on with token 0 at their last position:
-// nobody looks at what they give, and other rows do not see them.
-#include "shoal/generate.h"
-
+// nobody looks at what they give, and other rows do not see them. A decoder alone counts positions
+// from the prompt's first token; beside an encoder, which has read the prompt, from the token that
+// prefill began the answer with.
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "generate/sample.h"
 #include "shoal/program.h"
 
 typedef struct row {
   int64_t prompt;     // -1: none
-  int32_t *ids;       // prompt and text, T of them
+  int32_t *ids;       // prompt and text
   int64_t start, at;  // tokens of the prompt; of both so far
   bool ended;
 } row_t;
@@ -20,6 +21,7 @@ typedef struct generator {
   shoal_session_t *session;
   const shoal_generate_options_t *options;
   int64_t rows, prompt, positions, vocabulary;  // of a prompt; of a prompt and its text
+  bool encodes;                                 // positions are of the text alone
   shoal_dtype_t dtype;                          // of logits
   int32_t *ids, *numbers, *tokens;
   char *logits;
@@ -40,13 +42,13 @@ static const shoal_program_port_t *find_port(const shoal_session_t *session, boo
   return NULL;
 }
 
-// How many positions the model remembers: dim 2 of what its attention keeps.
-static int64_t remembered(const shoal_session_t *session) {
+// How many positions the model remembers: dim 2 of states of this name, which its attention keeps.
+static int64_t remembered(const shoal_session_t *session, const char *wanted) {
   const shoal_program_t *program = shoal_session_program(session);
   for (int64_t i = 0; i < program->state_count; ++i) {
     const shoal_program_state_t *state = &program->states[i];
     const char *name = strrchr(state->name, '/');
-    if (name && strcmp(name, "/cache_k") == 0 && state->type.shape.rank == 4)
+    if (name && strcmp(name + 1, wanted) == 0 && state->type.shape.rank == 4)
       return state->type.shape.dims[2];
   }
   return 0;
@@ -72,14 +74,15 @@ static shoal_status_t read_sizes(generator_t *g) {
   if (ids->type.shape.rank == 2) {
     g->rows = ids->type.shape.dims[0];
     g->prompt = ids->type.shape.dims[1];
-    g->positions = remembered(g->session);
+    g->positions = remembered(g->session, "cache_k");
+    g->encodes = remembered(g->session, "memory_k") > 0;
   }
   if (logits->type.shape.rank == 2) g->vocabulary = logits->type.shape.dims[1];
   g->dtype = logits->type.dtype;
-  if (g->rows > 0 && g->prompt <= g->positions && is_shape(lengths, g->rows, 0) &&
-      is_shape(next, g->rows, 1) && is_shape(positions, g->rows, 0) &&
-      is_shape(first, g->rows, g->vocabulary) && is_shape(logits, g->rows, g->vocabulary) &&
-      first->type.dtype == g->dtype) {
+  if (g->rows > 0 && g->positions >= (g->encodes ? 1 : g->prompt) &&
+      is_shape(lengths, g->rows, 0) && is_shape(next, g->rows, 1) &&
+      is_shape(positions, g->rows, 0) && is_shape(first, g->rows, g->vocabulary) &&
+      is_shape(logits, g->rows, g->vocabulary) && first->type.dtype == g->dtype) {
     return NULL;
   }
   return SHOAL_ERROR(INVALID_ARGUMENT,
@@ -90,7 +93,8 @@ static shoal_status_t read_sizes(generator_t *g) {
 static shoal_status_t check_prompts(const generator_t *g, int64_t count,
                                     const shoal_tokens_t *prompts) {
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t most = g->prompt < g->positions ? g->prompt : g->positions - 1;
+    const bool fits = g->encodes || g->prompt < g->positions;
+    const int64_t most = fits ? g->prompt : g->positions - 1;
     if (prompts[i].count < 1 || prompts[i].count > most) {
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "build the model with more positions (context)",
                               "prompt %lld has %lld tokens; from 1 up to %lld fit", (long long)i,
@@ -125,15 +129,16 @@ static shoal_status_t take(generator_t *g, int64_t *out_left) {
     if (row->ended) continue;
     const size_t offset = (size_t)(r * g->vocabulary) * shoal_dtype_size(g->dtype);
     const shoal_tensor_t logits = {g->logits + offset, g->dtype, SHOAL_SHAPE(g->vocabulary)};
-    const shoal_tokens_t before = {row->ids, row->at};
-    const int64_t index = row->at - row->start;
+    const int64_t index = row->at - row->start, from = g->encodes ? row->start : 0;
+    const shoal_tokens_t before = {row->ids + from, row->at - from};
     int32_t token = 0;
     SHOAL_RETURN_IF_ERROR(
-        shoal_sample(&logits, &before, g->options, row->prompt, index, &g->scratch, &token));
+        shoal_sample_in(&g->scratch, &logits, &before, g->options, row->prompt, index, &token));
     shoal_arena_clear(&g->scratch);
     row->ids[row->at++] = token;
-    const int64_t most = g->options->most;
-    row->ended = stops(g, token) || row->at == g->positions || (most > 0 && index + 1 == most);
+    const int64_t most = g->options->max_tokens;
+    row->ended =
+        stops(g, token) || row->at - from == g->positions || (most > 0 && index + 1 == most);
     if (g->options->token && !g->options->token(g->options->token_self, row->prompt, index, token))
       row->ended = true;
     if (!row->ended) ++*out_left;
@@ -161,7 +166,8 @@ static shoal_status_t decode(generator_t *g) {
     const row_t *row = &g->row[r];
     const bool goes = !row->ended;
     g->tokens[r] = goes ? row->ids[row->at - 1] : 0;
-    g->numbers[r] = (int32_t)(goes ? row->at - 1 : g->positions - 1);
+    const int64_t place = g->encodes ? row->at - row->start : row->at - 1;
+    g->numbers[r] = (int32_t)(goes ? place : g->positions - 1);
   }
   SHOAL_RETURN_IF_ERROR(shoal_feed(g->session, "ids", g->tokens, rows * sizeof *g->tokens));
   SHOAL_RETURN_IF_ERROR(shoal_feed(g->session, "positions", g->numbers, rows * sizeof *g->numbers));
@@ -201,9 +207,9 @@ static shoal_status_t generate(generator_t *g, int64_t count, const shoal_tokens
       const bool used = first + r < count;
       *row = (row_t){.prompt = used ? first + r : -1, .ended = !used};
       if (!used) continue;
-      row->ids = SHOAL_NEW(arena, int32_t, g->positions);
-      if (!row->ids) return SHOAL_OOM();
       row->start = row->at = prompts[first + r].count;
+      row->ids = SHOAL_NEW(arena, int32_t, g->positions + (g->encodes ? row->start : 0));
+      if (!row->ids) return SHOAL_OOM();
       memcpy(row->ids, prompts[first + r].ids, (size_t)row->start * sizeof *row->ids);
     }
     SHOAL_RETURN_IF_ERROR(generate_batch(g));
@@ -229,8 +235,10 @@ shoal_status_t shoal_generate(shoal_session_t *session, int64_t count,
   shoal_tokens_t *texts = SHOAL_NEW(arena, shoal_tokens_t, count);
   if (!texts) return SHOAL_OOM();
   shoal_arena_t scratch;
-  shoal_arena_init(arena->allocator, &scratch);
-  shoal_arena_init(arena->allocator, &g.scratch);
+  const shoal_allocator_t allocator =
+      g.options->allocator.alloc ? g.options->allocator : shoal_allocator_system();
+  shoal_arena_init(allocator, &scratch);
+  shoal_arena_init(allocator, &g.scratch);
   shoal_status_t status = generate(&g, count, prompts, &scratch, arena, texts);
   shoal_arena_deinit(&g.scratch);
   shoal_arena_deinit(&scratch);

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/philox.h"
 #include "base/status.h"
-#include "shoal/generate.h"
+#include "generate/sample.h"
 
 typedef struct candidate {
   double score;  // logit, then weight
@@ -104,11 +104,9 @@ static shoal_status_t sample(candidate_t *all, int64_t count, const shoal_genera
   return NULL;
 }
 
-shoal_status_t shoal_sample(const shoal_tensor_t *logits, const shoal_tokens_t *before,
-                            const shoal_generate_options_t *options, int64_t prompt, int64_t index,
-                            shoal_arena_t *arena, int32_t *out_token) {
-  static const shoal_generate_options_t defaults;
-  const shoal_generate_options_t *o = options ? options : &defaults;
+shoal_status_t shoal_sample_in(shoal_arena_t *arena, const shoal_tensor_t *logits,
+                               const shoal_tokens_t *before, const shoal_generate_options_t *o,
+                               int64_t prompt, int64_t index, int32_t *out_token) {
   SHOAL_RETURN_IF_ERROR(check(logits, o));
   const int64_t count = logits->shape.dims[0];
   candidate_t *all = SHOAL_NEW(arena, candidate_t, count);
@@ -128,4 +126,18 @@ shoal_status_t shoal_sample(const shoal_tensor_t *logits, const shoal_tokens_t *
   }
   *out_token = all[best].token;
   return NULL;
+}
+
+shoal_status_t shoal_sample(const shoal_tensor_t *logits, const shoal_tokens_t *before,
+                            const shoal_generate_options_t *options, int64_t prompt, int64_t index,
+                            int32_t *out_token) {
+  static const shoal_generate_options_t defaults;
+  if (!options) options = &defaults;
+  shoal_arena_t arena;
+  shoal_arena_init(options->allocator.alloc ? options->allocator : shoal_allocator_system(),
+                   &arena);
+  shoal_status_t status =
+      shoal_sample_in(&arena, logits, before, options, prompt, index, out_token);
+  shoal_arena_deinit(&arena);
+  return status;
 }

@@ -189,6 +189,9 @@ shoal_status_t shoal_graph_append(shoal_graph_t *graph, const shoal_node_spec_t 
                        .output_count = outputs,
                        .kind = spec->purpose.kind,
                        .of = spec->purpose.of,
+                       .stage = spec->stage,
+                       .sharing = spec->sharing,
+                       .recompute = spec->recompute,
                        .line = spec->line};
   shoal_attr_value_t *attrs = shoal_attrs_copy(op, spec->attrs, arena);
   node.inputs = shoal_arena_copy(arena, spec->inputs, (size_t)spec->input_count, sizeof(int32_t));
@@ -287,6 +290,13 @@ shoal_status_t shoal_graph_emit(shoal_graph_t *graph, const char *op_name, int32
       .attrs = values,
       .file = file,
       .line = line};
+  if (spec.purpose.kind == SHOAL_NODE_FORWARD && b->stages.count > 0)
+    spec.stage = b->stages.items[b->stages.count - 1];
+  if (spec.purpose.kind == SHOAL_NODE_FORWARD)
+    spec.sharing =
+        b->sharings.count > 0 ? b->sharings.items[b->sharings.count - 1].asked : b->default_sharing;
+  if (spec.purpose.kind == SHOAL_NODE_FORWARD && b->regions.count > 0)
+    spec.recompute = b->regions.items[b->regions.count - 1].region;
   return shoal_graph_append(graph, &spec, out_ids);
 }
 

@@ -225,6 +225,49 @@ void shoal_kind_pop_at(shoal_graph_t *graph, const char *file, int line) {
   }
 }
 
+// ---- stages ----------------------------------------------------------------------------
+
+shoal_status_t shoal_graph_push_stage(shoal_graph_t *graph, int32_t stage) {
+  return SHOAL_PUSH(&graph->model->arena, &graph->builder->stages, stage) ? NULL : SHOAL_OOM();
+}
+
+void shoal_graph_pop_stage(shoal_graph_t *graph) {
+  --graph->builder->stages.count;
+}
+
+bool shoal_stage_push_at(shoal_graph_t *graph, int32_t stage, const char *file, int line) {
+  if (!graph) return true;
+  shoal_graph_site(graph, &file, &line);
+  const struct shoal_graph_builder *b = graph->builder;
+  shoal_status_t status = NULL;
+  if (stage < 0 || stage >= SHOAL_MOST_STAGES)
+    status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "stages are numbered from 0 on",
+                              "there is no stage %d", (int)stage);
+  else if (b->stages.count > 0)
+    status = SHOAL_ERROR_HINT(INVALID_ARGUMENT, "end the one before the other begins",
+                              "stage %d is inside of stage %d: stages do not nest", (int)stage,
+                              (int)b->stages.items[b->stages.count - 1] - 1);
+  // They nest also after an error, so that pops match.
+  shoal_status_t pushed = shoal_graph_push_stage(graph, status ? 0 : stage + 1);
+  shoal_model_fail_at(graph->model, status, file, line);
+  shoal_model_fail_at(graph->model, pushed, file, line);
+  return true;
+}
+
+bool shoal_stage_pop_at(shoal_graph_t *graph, const char *file, int line) {
+  if (!graph) return false;
+  if (graph->builder->stages.count) {
+    shoal_graph_pop_stage(graph);
+  } else if (!graph->model->error) {
+    shoal_graph_site(graph, &file, &line);
+    shoal_model_fail_at(graph->model, SHOAL_ERROR(INVALID_ARGUMENT, "no stage is open"), file,
+                        line);
+  }
+  return false;
+}
+
+// ---- sites -----------------------------------------------------------------------------
+
 void shoal_site_push(shoal_graph_t *graph, const char *file, int line) {
   if (!graph) return;
   shoal_site_t site = {file ? file : "", line};

@@ -26,19 +26,42 @@ typedef struct shoal_site {
   int line;
 } shoal_site_t;
 
+#define SHOAL_MOST_STAGES 4096        // of a pipeline, as many as a schedule may have
+#define SHOAL_MOST_SHARERS (1 << 24)  // ranks that may be asked to share a part
+#define SHOAL_MOST_REGIONS (1 << 24)  // that may be marked to be computed again
+
 // What nodes are for while it is open.
 typedef struct shoal_purpose {
   shoal_node_kind_t kind;
   int32_t of;  // forward node, or -1
 } shoal_purpose_t;
 
+// A statement that asks ranks to share nodes, while it is open.
+typedef struct shoal_open_sharing {
+  shoal_sharing_t asked;
+  const char *file;  // the model's own copy
+  int line;
+} shoal_open_sharing_t;
+
+// A statement whose nodes are computed again, while it is open.
+typedef struct shoal_open_region {
+  int32_t region;    // plus 1; 0: none, after an error
+  const char *file;  // the model's own copy
+  int line;
+} shoal_open_region_t;
+
 struct shoal_graph_builder {
   shoal_names_t names;             // of nodes and values
   const shoal_names_t *avoid;      // names that are kept for others; NULL: none
   SHOAL_VEC(const char *) scopes;  // full path of each open scope, "" for the root
   SHOAL_VEC(shoal_site_t) sites;
-  SHOAL_VEC(shoal_purpose_t) purposes;  // the last counts; none: forward
-  SHOAL_VEC(int32_t) state_values;      // value that reads state i, or -1
+  SHOAL_VEC(shoal_purpose_t) purposes;       // the last counts; none: forward
+  SHOAL_VEC(int32_t) stages;                 // open ones, plus 1; the last counts
+  SHOAL_VEC(shoal_open_sharing_t) sharings;  // the last counts
+  shoal_sharing_t default_sharing;           // where none is open
+  SHOAL_VEC(shoal_open_region_t) regions;    // the last counts
+  int32_t region_count;                      // that were opened so far
+  SHOAL_VEC(int32_t) state_values;           // value that reads state i, or -1
   int32_t init_step;  // in "init": the constant 0 that random nodes take as step, or -1
 };
 
@@ -82,6 +105,9 @@ typedef struct shoal_node_spec {
   const int32_t *inputs;            // value ids, in range
   const shoal_attr_value_t *attrs;  // in schema order; copied
   shoal_purpose_t purpose;
+  int32_t stage;  // plus 1; 0: none
+  shoal_sharing_t sharing;
+  int32_t recompute;  // plus 1; 0: none
   const char *file;
   int line;
 } shoal_node_spec_t;
@@ -106,12 +132,23 @@ SHOAL_MUST_USE shoal_status_t shoal_graph_add_output(shoal_graph_t *graph, const
                                                      int32_t value);
 SHOAL_MUST_USE shoal_status_t shoal_graph_assign(shoal_graph_t *graph, int32_t state, int32_t value,
                                                  int32_t predicate);  // -1: always
+SHOAL_MUST_USE shoal_status_t shoal_graph_constrain(shoal_graph_t *graph, int32_t value,
+                                                    const char *layout, const char *file, int line);
 SHOAL_MUST_USE shoal_status_t shoal_graph_push_scope(shoal_graph_t *graph,
                                                      const char *path);  // full path
 void shoal_graph_pop_scope(shoal_graph_t *graph);
 SHOAL_MUST_USE shoal_status_t shoal_graph_push_purpose(shoal_graph_t *graph,
                                                        shoal_purpose_t purpose);
 void shoal_graph_pop_purpose(shoal_graph_t *graph);
+SHOAL_MUST_USE shoal_status_t shoal_graph_push_stage(shoal_graph_t *graph,
+                                                     int32_t stage);  // plus 1
+void shoal_graph_pop_stage(shoal_graph_t *graph);
+SHOAL_MUST_USE shoal_status_t shoal_graph_push_sharing(shoal_graph_t *graph,
+                                                       shoal_open_sharing_t sharing);
+void shoal_graph_pop_sharing(shoal_graph_t *graph);
+SHOAL_MUST_USE shoal_status_t shoal_graph_push_region(shoal_graph_t *graph,
+                                                      shoal_open_region_t region);
+void shoal_graph_pop_region(shoal_graph_t *graph);
 
 // Another name for a value: what it is called when its node is one of several that stand for an op.
 SHOAL_MUST_USE shoal_status_t shoal_graph_rename(shoal_graph_t *graph, int32_t value,

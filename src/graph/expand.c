@@ -40,6 +40,9 @@ static shoal_status_t copy_node(expand_t *x, const shoal_graph_t *from, const sh
   shoal_node_spec_t spec = {.op = node->op,
                             .name = node->name,
                             .purpose = purpose_of(x, node),
+                            .stage = node->stage,
+                            .sharing = node->sharing,
+                            .recompute = node->recompute,
                             .input_count = node->input_count,
                             .inputs = inputs,
                             .attrs = node->attrs,
@@ -64,12 +67,20 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
   if (!scope) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(x->to, scope));
   SHOAL_RETURN_IF_ERROR(shoal_graph_push_purpose(x->to, purpose_of(x, node)));
+  SHOAL_RETURN_IF_ERROR(shoal_graph_push_stage(x->to, node->stage));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_graph_push_sharing(x->to, (shoal_open_sharing_t){.asked = node->sharing}));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_graph_push_region(x->to, (shoal_open_region_t){.region = node->recompute}));
   shoal_graph_emitter_t emitter;
   shoal_graph_emitter_init(x->to, node->file, node->line, &emitter);
   x->to->builder->avoid = &from->builder->names;  // nodes behind this one keep theirs
   for (int32_t i = 0; i < node->output_count; ++i) outputs[i] = SHOAL_NO_REF;
   node->op->decompose(&call, &emitter.base, inputs, outputs);
   x->to->builder->avoid = NULL;
+  shoal_graph_pop_region(x->to);
+  shoal_graph_pop_sharing(x->to);
+  shoal_graph_pop_stage(x->to);
   shoal_graph_pop_purpose(x->to);
   shoal_graph_pop_scope(x->to);
   SHOAL_RETURN_IF_ERROR(shoal_graph_emitter_status(&emitter));

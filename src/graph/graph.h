@@ -21,6 +21,12 @@ typedef struct shoal_value_info {
   int line;
 } shoal_value_info_t;
 
+// How ranks share a node's work, as shoal_with_replicate and shoal_with_split ask.
+typedef struct shoal_sharing {
+  shoal_share_t kind;
+  int32_t ranks;  // of one copy; 0: all there are
+} shoal_sharing_t;
+
 typedef struct shoal_node {
   const shoal_op_t *op;
   const char *name;  // unique in the graph
@@ -30,6 +36,9 @@ typedef struct shoal_node {
   shoal_node_kind_t kind;
   int32_t of;  // of a gradient: the forward node it belongs to, which comes before it; of a sum of
                // gradients of a state, the first that reads the state. -1: none
+  int32_t stage;  // of a pipeline, that shoal_with_stage asks for, plus 1; 0: none
+  shoal_sharing_t sharing;
+  int32_t recompute;  // the region that shoal_with_recompute makes it part of, plus 1; 0: none
   const char *file;
   int line;
 } shoal_node_t;
@@ -38,6 +47,12 @@ typedef struct shoal_named {
   const char *name;
   int32_t value;
 } shoal_named_t;
+// What shoal_constrain was told.
+typedef struct shoal_constraint {
+  int32_t value;
+  const char *layout, *file;  // the model's own copies
+  int line;
+} shoal_constraint_t;
 typedef struct shoal_assignment {
   int32_t state, value;
   int32_t predicate;  // a bool scalar: without it the state stays as it is. -1: always assigned
@@ -51,7 +66,8 @@ struct shoal_graph {
   SHOAL_VEC(shoal_named_t) inputs, outputs;
   SHOAL_VEC(shoal_assignment_t) assigns;  // at most one per state
   const char *instead;  // a trainable state is read as the state "<name>#<instead>" if there is one
-  struct shoal_graph_builder *builder;  // names in use, scopes: private to graph/
+  struct shoal_graph_builder *builder;        // names in use, scopes: private to graph/
+  SHOAL_VEC(shoal_constraint_t) constraints;  // at most one per value
 };
 
 typedef struct shoal_state_info {
@@ -87,6 +103,7 @@ struct shoal_model {
 
 // "forward", "input_gradient" ...: as the text form has it.
 const char *shoal_node_kind_name(shoal_node_kind_t kind);
+const char *shoal_share_name(shoal_share_t share);  // "", "replicate", "split": likewise
 static inline bool shoal_node_is_gradient(const shoal_node_t *node) {
   return node->kind == SHOAL_NODE_INPUT_GRADIENT || node->kind == SHOAL_NODE_WEIGHT_GRADIENT;
 }

@@ -70,6 +70,7 @@ static shoal_status_t check_frozen(const shoal_model_t *model) {
   for (int64_t i = 0; model->minimized && i < model->frozen.count; ++i) {
     const shoal_frozen_t *frozen = &model->frozen.items[i];
     const char *trainable = NULL, *match = NULL;
+    SHOAL_RETURN_IF_ERROR(shoal_pattern_check(frozen->pattern));
     for (int64_t s = 0; s < model->states.count; ++s) {
       const shoal_state_info_t *state = &model->states.items[s];
       if (!state->options.trainable) continue;
@@ -334,10 +335,18 @@ static uint64_t hash_graph(uint64_t hash, bool numbers, const shoal_graph_t *gra
     for (int32_t k = 0; k < node->input_count; ++k) hash = shoal_hash_int(hash, node->inputs[k]);
     for (int32_t k = 0; k < node->output_count; ++k) hash = shoal_hash_int(hash, node->outputs[k]);
     hash = shoal_hash_int(shoal_hash_int(hash, node->kind), node->of);
+    if (node->stage > 0) hash = shoal_hash_int(hash, node->stage);
+    if (node->sharing.kind != SHOAL_SHARE_NONE)
+      hash = shoal_hash_int(shoal_hash_int(hash, -1 - (int64_t)node->sharing.kind),
+                            node->sharing.ranks);
+    if (node->recompute > 0) hash = shoal_hash_int(shoal_hash_int(hash, -16), node->recompute);
     for (int32_t k = 0; k < node->op->attr_count; ++k) {
       hash = hash_attr(hash, node->op->attrs[k].kind, numbers, &node->attrs[k]);
     }
   }
+  for (int64_t i = 0; i < graph->constraints.count; ++i)
+    hash = shoal_hash_int(shoal_hash_string(hash, graph->constraints.items[i].layout),
+                          graph->constraints.items[i].value);
   for (int64_t i = 0; i < graph->outputs.count; ++i) {
     hash = shoal_hash_int(shoal_hash_string(hash, graph->outputs.items[i].name),
                           graph->outputs.items[i].value);

@@ -112,6 +112,46 @@ static bool read_kind(parse_t *p, shoal_node_t *node) {
   return node->of >= 0 || shoal_scan_fail(&p->scan, "there is no node '%s' above", name);
 }
 
+// "stage 1": the pipeline's stage that the node is asked to be in.
+static bool read_stage(parse_t *p, shoal_node_t *node) {
+  int64_t stage;
+  if (!shoal_scan_accept(&p->scan, "stage")) return true;
+  if (!shoal_scan_int(&p->scan, &stage)) return false;
+  if (stage < 0 || stage >= SHOAL_MOST_STAGES)
+    return shoal_scan_fail(&p->scan, "there is no stage %lld", (long long)stage);
+  node->stage = (int32_t)stage + 1;
+  return true;
+}
+
+// "split 8": how ranks are asked to share the node's work.
+static bool read_sharing(parse_t *p, shoal_node_t *node) {
+  for (shoal_share_t share = SHOAL_SHARE_REPLICATE; share < SHOAL_SHARE_COUNT; ++share) {
+    int64_t ranks;
+    if (!shoal_scan_accept(&p->scan, shoal_share_name(share))) continue;
+    if (!shoal_scan_int(&p->scan, &ranks)) return false;
+    if (ranks < 0 || ranks > SHOAL_MOST_SHARERS)
+      return shoal_scan_fail(&p->scan, "%lld ranks cannot share a node", (long long)ranks);
+    node->sharing = (shoal_sharing_t){share, (int32_t)ranks};
+    break;
+  }
+  return true;
+}
+
+// "recompute 2": the region that the node is computed again with.
+static bool read_recompute(parse_t *p, shoal_node_t *node) {
+  int64_t region;
+  if (!shoal_scan_accept(&p->scan, "recompute")) return true;
+  if (!shoal_scan_int(&p->scan, &region)) return false;
+  if (region < 0 || region >= SHOAL_MOST_REGIONS)
+    return shoal_scan_fail(&p->scan, "there is no region %lld", (long long)region);
+  if (node->kind != SHOAL_NODE_FORWARD)
+    return shoal_scan_fail(&p->scan, "only nodes of the forward pass are computed again");
+  node->recompute = (int32_t)region + 1;
+  if (node->recompute > p->graph->builder->region_count)
+    p->graph->builder->region_count = node->recompute;
+  return true;
+}
+
 // From the quoted name on. `renames` has `count` entries, NULL where the value has its node's name.
 static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
   shoal_node_spec_t spec = {.purpose.of = -1, .file = p->scan.name, .line = line_here(p)};
@@ -148,6 +188,9 @@ static bool read_node(parse_t *p, int64_t count, const char *const *renames) {
   }
   int64_t index = p->graph->nodes.count - 1;
   if (!read_kind(p, &p->graph->nodes.items[index])) return false;
+  if (!read_stage(p, &p->graph->nodes.items[index])) return false;
+  if (!read_sharing(p, &p->graph->nodes.items[index])) return false;
+  if (!read_recompute(p, &p->graph->nodes.items[index])) return false;
   uint64_t hash = shoal_hash_string(SHOAL_HASH_START, spec.name);
   return shoal_index_add(&p->nodes, hash, index) || check(p, SHOAL_OOM());
 }
@@ -199,6 +242,10 @@ static bool read_graph_line(parse_t *p) {
     int32_t state = shoal_model_find_state(p->model, name);
     if (state < 0) return shoal_scan_fail(&p->scan, "there is no state '%s'", name);
     return check(p, shoal_graph_assign(p->graph, state, id, predicate));
+  }
+  if (shoal_scan_accept(&p->scan, "constrain")) {
+    return read_value(p, &id) && shoal_scan_string(&p->scan, &p->scratch, &name) &&
+           check(p, shoal_graph_constrain(p->graph, id, name, p->scan.name, line_here(p)));
   }
   if (shoal_scan_accept(&p->scan, "output")) {
     return read_name(p, &name) && shoal_scan_expect(&p->scan, "=") && read_value(p, &id) &&

@@ -9,6 +9,8 @@
 //     %3, %4 "attn" = shoal.attention(...) : f32[2, 4], f32[2]
 //     %8 "grad/fc1/einsum/einsum" = shoal.einsum(%7, %1) {...} : f32[64, 784] weight_gradient of
 //     "fc1/einsum"                                              its kind, unless it is forward
+//     %9 "relu" = shoal.relu(%2) : f32[64, 256] stage 1         as shoal_with_stage asks for
+//     %10 "tanh" = shoal.tanh(%9) : f32[64, 256] split 8        as shoal_with_split asks for
 //     %5 as "softmax" "softmax/div" = shoal.div(%2, %4) : ...   its name is not its node's
 //     assign fc1/weight = %17
 //     assign fc1/bias = %18 if %12
@@ -69,6 +71,10 @@ static shoal_status_t add_node(shoal_text_t *text, const shoal_graph_t *graph,
     shoal_text_addf(text, " %s", shoal_node_kind_name(node->kind));
     if (node->of >= 0) shoal_text_addf(text, " of \"%s\"", graph->nodes.items[node->of].name);
   }
+  if (node->stage > 0) shoal_text_addf(text, " stage %d", (int)node->stage - 1);
+  if (node->sharing.kind != SHOAL_SHARE_NONE)
+    shoal_text_addf(text, " %s %d", shoal_share_name(node->sharing.kind), (int)node->sharing.ranks);
+  if (node->recompute > 0) shoal_text_addf(text, " recompute %d", (int)node->recompute - 1);
   shoal_text_add(text, "\n");
   return NULL;
 }
@@ -99,6 +105,11 @@ static shoal_status_t add_graph(shoal_text_t *text, const shoal_graph_t *graph) 
     shoal_text_addf(text, " = %%%d", (int)graph->assigns.items[i].value);
     if (graph->assigns.items[i].predicate >= 0)
       shoal_text_addf(text, " if %%%d", (int)graph->assigns.items[i].predicate);
+    shoal_text_add(text, "\n");
+  }
+  for (int64_t i = 0; i < graph->constraints.count; ++i) {
+    shoal_text_addf(text, "  constrain %%%d ", (int)graph->constraints.items[i].value);
+    shoal_text_add_quoted(text, graph->constraints.items[i].layout);
     shoal_text_add(text, "\n");
   }
   for (int64_t i = 0; i < graph->outputs.count; ++i) {

@@ -271,6 +271,7 @@ shoal_status_t shoal_dim_state_init(int64_t length, const shoal_tile_t *tile, sh
 shoal_status_t shoal_dim_state_cut(const shoal_mesh_t *mesh, const shoal_cut_t *cut, int64_t length,
                                    int64_t index, shoal_arena_t *arena, shoal_dim_state_t *state) {
   int64_t parts = shoal_layout_axis_size(mesh, cut->axis);
+  if (cut->turn) index = (index + cut->turn) % parts;
   // A dim of length 0 divides into any number of chunks: do not make room for them.
   int64_t chunks = state->own.count ? cut->chunk_count : 0;
   list_t next = {.items = SHOAL_NEW(arena, shoal_interval_t, state->own.count + chunks)};

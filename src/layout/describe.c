@@ -194,11 +194,11 @@ static bool is_ascending(const shoal_mesh_t *mesh, const shoal_cut_list_t *cuts,
   return true;
 }
 
-// With chunks, parts may lie in any order: ranks are looked at.
+// With chunks, or turned, parts may lie in any order: ranks are looked at.
 static bool has_chunks(const shoal_cut_list_t *cuts, int32_t rank) {
   for (int32_t d = 0; d < rank; ++d) {
     for (int32_t i = cuts[d].same; i < cuts[d].count; ++i) {
-      if (cuts[d].cuts[i]->chunk_count) return true;
+      if (cuts[d].cuts[i]->chunk_count || cuts[d].cuts[i]->turn) return true;
     }
   }
   return false;

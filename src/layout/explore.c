@@ -147,7 +147,7 @@ static shoal_status_t apply_cut(const shoal_explore_t *how, int32_t level, bool 
     if (!SHOAL_PUSH(how->arena, &points, how->micro)) return SHOAL_OOM();
   } else {
     dealing_t dealing = {cut, &outer->state, parts, 0, 0, how->arena, &points};
-    bool all = cut->weights || placed;
+    bool all = cut->weights || cut->turn || placed;
     if (!add_point(&dealing, 0)) return SHOAL_OOM();
     if (all ? !add_points(&dealing, 1, parts) : !add_cut(&dealing, how->length)) {
       return SHOAL_OOM();

@@ -16,8 +16,8 @@ static int64_t weights_of(const shoal_layout_t *layout, const shoal_cut_t *cut) 
 }
 
 static uint64_t hash_cut(uint64_t hash, const shoal_layout_t *layout, const shoal_cut_t *cut) {
-  const int64_t words[] = {cut->axis,  cut->kind,   cut->dim,   cut->reduce,     cut->unit,
-                           cut->items, cut->before, cut->after, cut->chunk_count};
+  const int64_t words[] = {cut->axis,  cut->kind,   cut->dim,   cut->reduce,      cut->unit,
+                           cut->items, cut->before, cut->after, cut->chunk_count, cut->turn};
   hash = shoal_hash_bytes(hash, words, sizeof words);
   hash = shoal_hash_bytes(hash, cut->chunks, (size_t)chunks_of(cut) * sizeof *cut->chunks);
   if (!cut->weights) return hash;
@@ -35,8 +35,8 @@ uint64_t shoal_layout_hash(const shoal_layout_t *layout) {
 static bool cuts_alike(const shoal_layout_t *layout, const shoal_cut_t *a, const shoal_cut_t *b) {
   if (a->axis != b->axis || a->kind != b->kind || a->dim != b->dim || a->reduce != b->reduce ||
       a->unit != b->unit || a->items != b->items || a->before != b->before ||
-      a->after != b->after || a->chunk_count != b->chunk_count || chunks_of(a) != chunks_of(b) ||
-      !a->weights != !b->weights) {
+      a->after != b->after || a->turn != b->turn || a->chunk_count != b->chunk_count ||
+      chunks_of(a) != chunks_of(b) || !a->weights != !b->weights) {
     return false;
   }
   if (memcmp(a->chunks, b->chunks, (size_t)chunks_of(a) * sizeof *a->chunks) != 0) return false;

@@ -44,6 +44,15 @@ static shoal_status_t check_numbers(const shoal_layout_t *layout, int32_t index)
     REFUSE(INVALID_ARGUMENT, "use sizes that fit a tensor", "items times unit is out of range",
            ITEM_TEXT);
   }
+  if (cut->turn) {
+    const int64_t size = shoal_layout_axis_size(layout->mesh, cut->axis);
+    if (cut->turn < 0 || cut->turn >= size)
+      REFUSE(INVALID_ARGUMENT, "turn by less than the ranks along the axis",
+             "a turn by %lld among %lld ranks", ITEM_TEXT, (long long)cut->turn, (long long)size);
+    if (cut->kind != SHOAL_CUT_DIM || cut->axis == SHOAL_AXIS_MICRO || has_halo(cut) || index < 0)
+      REFUSE(UNSUPPORTED, "turn cuts of a dim, without a halo, along an axis of ranks",
+             "micro-batches, tiles, halos and flat cuts do not turn", ITEM_TEXT);
+  }
   if (cut->chunk_count < 0 || (cut->chunk_count > SHOAL_MAX_CHUNKS && cut->chunks[0].length != 0)) {
     REFUSE(INVALID_ARGUMENT, "give at most 8 lengths, or equal chunks", "%d chunks", ITEM_TEXT,
            cut->chunk_count);
@@ -102,6 +111,9 @@ static shoal_status_t check_order(const shoal_layout_t *layout, int32_t index) {
     }
     if (cut->kind != SHOAL_CUT_DIM || other->kind != SHOAL_CUT_DIM || other->dim != cut->dim)
       continue;
+    if ((cut->turn && has_halo(other)) || (other->turn && has_halo(cut))) {
+      REFUSE(UNSUPPORTED, "drop the halo, or the turn", "halo with a turn", ITEM_TEXT);
+    }
     if ((cut->chunk_count && has_halo(other)) || (other->chunk_count && has_halo(cut))) {
       REFUSE(UNSUPPORTED, "drop the halo, or the chunks of this dim", "halo with chunks",
              ITEM_TEXT);
@@ -164,7 +176,8 @@ shoal_status_t shoal_layout_check_items(const shoal_layout_t *layout) {
       REFUSE(UNSUPPORTED, "flat takes a unit and weights only", "flat with chunks, items or halo",
              ITEM_TEXT);
     }
-    if (cut->kind != SHOAL_CUT_PARTIAL) SHOAL_RETURN_IF_ERROR(check_numbers(layout, index));
+    if (cut->kind != SHOAL_CUT_PARTIAL || cut->turn)
+      SHOAL_RETURN_IF_ERROR(check_numbers(layout, index));
     SHOAL_RETURN_IF_ERROR(check_order(layout, index));
   }
   return check_tile(layout);
@@ -239,7 +252,7 @@ bool shoal_cut_alike(const shoal_cut_t *a, const shoal_cut_t *b, int64_t parts) 
   if (a->kind == SHOAL_CUT_DIM && a->dim != b->dim) return false;
   int64_t a_unit = shoal_max64(a->unit, 1), b_unit = shoal_max64(b->unit, 1);
   if (a_unit != b_unit || a->items != b->items) return false;
-  if (a->before != b->before || a->after != b->after) return false;
+  if (a->before != b->before || a->after != b->after || a->turn != b->turn) return false;
   if (a->chunk_count != b->chunk_count) return false;
   if (a->chunk_count && a->chunks[0].length == 0) {
     if (b->chunks[0].length != 0) return false;

@@ -196,10 +196,13 @@ static shoal_status_t descend(const search_t *search, int32_t level, int64_t slo
     return try_coordinate(search, level, slot, query->fixed[cut->axis], state);
   }
   ranges_t ranges = {0};
+  const int64_t parts = shoal_layout_axis_size(layout->mesh, cut->axis);
   SHOAL_RETURN_IF_ERROR(find_ranges(search, cut, state, &ranges));
   for (int64_t i = 0; i < ranges.count; ++i) {
     for (int64_t k = 0; k < ranges.items[i].size; ++k) {
-      SHOAL_RETURN_IF_ERROR(try_coordinate(search, level, slot, ranges.items[i].start + k, state));
+      const int64_t part = ranges.items[i].start + k;
+      SHOAL_RETURN_IF_ERROR(
+          try_coordinate(search, level, slot, (part + parts - cut->turn) % parts, state));
     }
   }
   return NULL;

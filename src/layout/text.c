@@ -19,10 +19,11 @@ typedef struct parser {
 } parser_t;
 
 static shoal_status_t bad(parser_t *p, const char *expected) {
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
-                          "items are axis:dim[*chunks][/unit][#items][(weights)][+before+after], "
-                          "axis:flat[/unit][(weights)] and axis:partial(sum|max|min|lse)",
-                          "layout '%s': expected %s at '%s'", p->text, expected, p->at);
+  return SHOAL_ERROR_HINT(
+      INVALID_ARGUMENT,
+      "items are axis[>turn]:dim[*chunks][/unit][#items][(weights)][+before+after], "
+      "axis:flat[/unit][(weights)] and axis:partial(sum|max|min|lse)",
+      "layout '%s': expected %s at '%s'", p->text, expected, p->at);
 }
 
 static shoal_status_t parse_mesh(parser_t *p, const shoal_mesh_t *meshes, int64_t mesh_count) {
@@ -155,12 +156,16 @@ static shoal_status_t parse_tile(parser_t *p) {
 static shoal_status_t parse_item(parser_t *p) {
   shoal_layout_t *layout = p->layout;
   char name[SHOAL_NAME_SIZE], word[SHOAL_NAME_SIZE] = "";
-  if (!cursor_name(&p->at, name) || !cursor_accept(&p->at, ':')) return bad(p, "axis:dim");
+  int64_t turn = 0;
+  if (!cursor_name(&p->at, name)) return bad(p, "axis:dim");
+  if (cursor_accept(&p->at, '>') && (!cursor_int(&p->at, &turn) || turn < 1))
+    return bad(p, "a turn, at least 1");
+  if (!cursor_accept(&p->at, ':')) return bad(p, "axis:dim");
   if (layout->cut_count == SHOAL_MAX_CUTS) {
     return SHOAL_ERROR(UNSUPPORTED, "layout '%s': more than %d items", p->text, SHOAL_MAX_CUTS);
   }
   shoal_cut_t *cut = &layout->cuts[layout->cut_count];
-  *cut = (shoal_cut_t){.axis = SHOAL_AXIS_MICRO};
+  *cut = (shoal_cut_t){.axis = SHOAL_AXIS_MICRO, .turn = turn};
   if (strcmp(name, "micro") != 0) {
     cut->axis = shoal_mesh_axis(layout->mesh, name);
     if (cut->axis < 0) return unknown_axis(p, name);
@@ -271,6 +276,7 @@ int shoal_layout_item_format(const shoal_layout_t *layout, int32_t index, char *
     put(&sink, ")");
   } else {
     put(&sink, known ? shoal_layout_axis_name(layout->mesh, cut->axis) : "?");
+    if (cut->turn) put_int(&sink, ">", cut->turn);
   }
   if (cut->kind == SHOAL_CUT_PARTIAL) {
     put(&sink, ":partial(");

@@ -17,6 +17,7 @@
 //              puts them together.
 //   tile       So may one whose input is gathered, or whose output is reduced, and the reshard with
 //              it: a tile of the value is moved while another is computed.
+//   ring       Or one whose inputs are gathered: they go round, a part at a time.
 //   segments   Items get the segment in which they run, and communication its lane.
 //   offload    Copies to and from host memory and files are added, and what they bring is read.
 //   schedule   The list may be permuted within segments, the same for all ranks.
@@ -52,7 +53,8 @@ typedef struct instance {
   const shoal_layout_t *layout;  // on one of build->meshes
   shoal_memory_kind_t memory;
   bool again;         // computed a second time, or made from what was
-  bool parts;         // what several ranks have of it, one behind the other along dim 0
+  bool parts;         // what several ranks have of it, one behind the other along dim 0; or what
+                      // some ranks have added or merged so far
   int32_t redo;       // a copy for some only: their number; 0: for all
   int32_t next_copy;  // of the same value in another layout; -1: no more
   phase_t phase;      // from when on it can be read; PHASE_COUNT: `paths` has not met it
@@ -172,6 +174,8 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_setup(build_t *b);
 #define SHOAL_PASS(name, doc) SHOAL_MUST_USE shoal_status_t shoal_lower_pass_##name(build_t *b);
 #include "lower/passes.inc"
 #undef SHOAL_PASS
+// limit.c: refuses a program whose ranks need more memory than they may use.
+SHOAL_MUST_USE shoal_status_t shoal_lower_limit(const build_t *b);
 // print.c: what is there behind a pass, for people.
 SHOAL_MUST_USE shoal_status_t shoal_lower_print(const build_t *b, shoal_text_t *text);
 
@@ -255,6 +259,8 @@ shoal_side_t shoal_lower_side(const shoal_node_t *node);
 SHOAL_MUST_USE shoal_status_t shoal_lower_turns(build_t *b, graph_build_t *graph);
 // Does this turn read what was computed again?
 bool shoal_lower_reads_again(const graph_build_t *graph, const turn_t *turn, int32_t value);
+// Does a value of the forward pass wait in other memory for somebody who reads it later?
+bool shoal_lower_is_put_away(const graph_build_t *graph, int32_t value);
 // Is this input of the gate's node one that the region waits for?
 bool shoal_lower_is_gate(const graph_build_t *graph, const gate_t *gate, int32_t input);
 // order.c: the order in which turns are lowered, as numbers into graph->turns.

@@ -68,6 +68,7 @@ shoal_status_t shoal_lower(const shoal_plan_t *plan, const shoal_lower_options_t
   *out_program = NULL;
   SHOAL_RETURN_IF_ERROR(start(plan, options ? options : &defaults, &b));
   shoal_status_t status = run_passes(&b, PASS_COUNT);
+  if (!status) status = shoal_lower_limit(&b);
   if (status) {
     shoal_program_free(b.program);
     return status;

@@ -7,10 +7,13 @@
 // (program/lives.h). Queues may run ahead of that order: waits.c and call_waits.c order them by
 // address.
 //
+// What direct I/O copies from or to the file begins at a block of it, there and in memory.
+//
 // An output whose op may overwrite an input lies over it, if that input is not used any more: the
 // two are one block. Next values of states lie where the states lie (alias.c).
 #include "base/dtype.h"
 #include "base/memo.h"
+#include "base/scratch.h"
 #include "base/status.h"
 #include "lower/pack.h"
 #include "lower/time.h"
@@ -34,6 +37,8 @@ typedef struct planning {
   int32_t *over;   // by buffer: the one it lies over, in the end; itself where it lies over none
   bool *taken;     // by buffer: another lies over it
   int64_t *lasts;  // by buffer that lies over none: when the last one that lies over it dies
+  bool *direct;    // by buffer: direct I/O moves it from or to the file
+  bool *begins;    // by buffer that lies over none: it begins at a block of direct I/O
   shared_t shared[SHOAL_MAX_QUEUES];
 } planning_t;
 
@@ -134,6 +139,29 @@ static shoal_status_t overwrite(planning_t *p, const shoal_instruction_t *in, in
   return NULL;
 }
 
+// ---- direct I/O ------------------------------------------------------------------------
+
+static int64_t at_block(int64_t place) {
+  return (place + SHOAL_SCRATCH_BLOCK - 1) / SHOAL_SCRATCH_BLOCK * SHOAL_SCRATCH_BLOCK;
+}
+
+// Long parts that are copied from or to the file begin at blocks, there and in memory: direct I/O
+// then needs no copy of them (run/offload.c).
+static void find_direct(const planning_t *p) {
+  const shoal_class_t *c = p->c;
+  for (int64_t s = 0; s < c->segment_count; ++s)
+    for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
+      const shoal_instruction_t *in = &c->segments[s].instructions[i];
+      if (in->opcode != SHOAL_OPCODE_COPY || in->input_count != 1 || in->output_count != 1 ||
+          in->inputs[0] < 0 || in->outputs[0] < 0)
+        continue;
+      const shoal_buffer_t *from = &c->buffers[in->inputs[0]], *to = &c->buffers[in->outputs[0]];
+      if (from->memory != SHOAL_MEMORY_FILE && to->memory != SHOAL_MEMORY_FILE) continue;
+      if (to->bytes < SHOAL_SCRATCH_LEAST) continue;
+      p->direct[in->inputs[0]] = p->direct[in->outputs[0]] = true;
+    }
+}
+
 // ---- graphs ----------------------------------------------------------------------------
 
 typedef SHOAL_VEC(shoal_block_t) blocks_t;
@@ -143,7 +171,7 @@ static shoal_status_t find_over(planning_t *p) {
   const shoal_class_t *c = p->c;
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     p->over[i] = (int32_t)i;
-    p->taken[i] = false;
+    p->taken[i] = p->begins[i] = false;
     p->lasts[i] = p->lives.buffers[i].last;
   }
   for (int64_t s = 0; s < c->segment_count; ++s) {
@@ -154,6 +182,8 @@ static shoal_status_t find_over(planning_t *p) {
         SHOAL_RETURN_IF_ERROR(overwrite(p, in, o, time));
     }
   }
+  for (int64_t i = 0; i < c->buffer_count; ++i)
+    if (p->direct[i]) p->begins[p->over[i]] = true;
   return NULL;
 }
 
@@ -213,8 +243,9 @@ static shoal_status_t list_buffers(planning_t *p, shoal_memory_kind_t memory, bl
     if (life->first > life->last || buffer->bytes == 0 || p->over[i] != i) continue;
     if (buffer->memory != memory) continue;
     if (buffer->kind != SHOAL_BUFFER_TEMP && buffer->kind != SHOAL_BUFFER_OUTPUT) continue;
-    shoal_block_t block = {buffer->bytes * shoal_buffer_slots(c, buffer), life->first, p->lasts[i],
-                           &buffer->offset, 0};
+    shoal_block_t block = {
+        buffer->bytes * shoal_buffer_slots(c, buffer), life->first, p->lasts[i], &buffer->offset, 0,
+        p->begins[i] ? SHOAL_SCRATCH_BLOCK : 0};
     if (!SHOAL_PUSH(&p->scratch, blocks, block)) return SHOAL_OOM();
   }
   return NULL;
@@ -230,11 +261,14 @@ static shoal_status_t place_kind(planning_t *p, shoal_memory_kind_t memory, int6
     if (buffer->kind != SHOAL_BUFFER_INPUT || buffer->memory != memory ||
         p->lives.buffers[i].last < 0)
       continue;
+    if (p->direct[i]) base = at_block(base);
     buffer->offset = base;
     base += buffer->bytes * shoal_buffer_slots(c, buffer);
   }
   if (memory == SHOAL_MEMORY_DEVICE) SHOAL_RETURN_IF_ERROR(list_workspaces(p, &blocks));
   SHOAL_RETURN_IF_ERROR(list_buffers(p, memory, &blocks));
+  for (int64_t i = 0; i < blocks.count; ++i)
+    if (blocks.items[i].align > 0) base = at_block(base);
   SHOAL_RETURN_IF_ERROR(shoal_lower_pack(blocks.items, blocks.count, &p->scratch, &temporaries));
   for (int64_t i = 0; i < blocks.count; ++i) *blocks.items[i].offset += base;
   if (memory == SHOAL_MEMORY_DEVICE) place_shared(p);
@@ -264,10 +298,14 @@ static shoal_status_t place_all(planning_t *p) {
   p->over = SHOAL_NEW(&p->scratch, int32_t, c->buffer_count);
   p->taken = SHOAL_NEW(&p->scratch, bool, c->buffer_count);
   p->lasts = SHOAL_NEW(&p->scratch, int64_t, c->buffer_count);
-  if (!homes || !p->over || !p->taken || !p->lasts) return SHOAL_OOM();
+  p->direct = SHOAL_NEW(&p->scratch, bool, c->buffer_count);
+  p->begins = SHOAL_NEW(&p->scratch, bool, c->buffer_count);
+  if (!homes || !p->over || !p->taken || !p->lasts || !p->direct || !p->begins) return SHOAL_OOM();
+  find_direct(p);
   for (int64_t i = 0; i < c->buffer_count; ++i) {
     shoal_buffer_t *buffer = &c->buffers[i];
     if (buffer->kind != SHOAL_BUFFER_STATE) continue;
+    if (p->direct[i]) bases[buffer->memory] = at_block(bases[buffer->memory]);
     buffer->offset = homes[buffer->state] = bases[buffer->memory];
     bases[buffer->memory] += buffer->bytes;
   }

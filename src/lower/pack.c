@@ -13,6 +13,12 @@ static int by_size(const void *a, const void *b) {
   return x->first < y->first ? -1 : x->first > y->first;
 }
 
+// The first place from `place` on that the block may have.
+static int64_t aligned(const shoal_block_t *block, int64_t place) {
+  const int64_t align = block->align > 0 ? block->align : 1;
+  return (place + align - 1) / align * align;
+}
+
 // Puts block after block, in this order, at the lowest address that is free for its whole life.
 // `placed` has room for all.
 static int64_t place_in_order(shoal_block_t *const *order, int64_t count, shoal_block_t **placed) {
@@ -25,7 +31,8 @@ static int64_t place_in_order(shoal_block_t *const *order, int64_t count, shoal_
       const shoal_block_t *other = placed[at];
       if (other->place >= block->place + block->bytes) break;
       if (other->first > block->last || block->first > other->last) continue;
-      if (other->place + other->bytes > block->place) block->place = other->place + other->bytes;
+      if (other->place + other->bytes > block->place)
+        block->place = aligned(block, other->place + other->bytes);
     }
     for (; at > 0 && placed[at - 1]->place > block->place; --at) continue;
     for (; at < i && placed[at]->place < block->place; ++at) continue;
@@ -111,14 +118,20 @@ static void take_gap(sweep_t *s, shoal_block_t *block) {
   int64_t at = s->gap_count - 1;
   for (int64_t i = 0; i < s->gap_count - 1; ++i) {
     int64_t size = s->gaps[i].end - s->gaps[i].start;
-    if (size < block->bytes) continue;
+    if (s->gaps[i].end - aligned(block, s->gaps[i].start) < block->bytes) continue;
     if (at < s->gap_count - 1 && size >= s->gaps[at].end - s->gaps[at].start) continue;
     at = i;
     if (!s->best_fit) break;
   }
   gap_t *gap = &s->gaps[at];
-  block->place = gap->start;
-  gap->start += block->bytes;
+  block->place = aligned(block, gap->start);
+  if (block->place > gap->start) {  // what lies in front of it stays free
+    memmove(gap + 1, gap, (size_t)(s->gap_count - at) * sizeof *gap);
+    ++s->gap_count;
+    ++at;
+    (gap++)->end = block->place;
+  }
+  gap->start = block->place + block->bytes;
   if (gap->start > s->end && at == s->gap_count - 1) s->end = gap->start;
   if (gap->start < gap->end) return;
   memmove(gap, gap + 1, (size_t)(s->gap_count - at - 1) * sizeof *gap);

@@ -8,6 +8,7 @@ typedef struct shoal_block {
   int64_t bytes, first, last;  // life, inclusive
   int64_t *offset;             // where to write the answer
   int64_t place;               // used while packing
+  int64_t align;               // what the offset is a multiple of; 0: of what all sizes are
 } shoal_block_t;
 
 // Writes the offsets, from 0 on; *out_end: what they take together. Changes the order of `blocks`.

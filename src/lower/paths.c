@@ -8,8 +8,10 @@
 // so a gradient is summed over micro-batches first and reduced over ranks once; unless the plan
 // wants it exchanged in each of them: then it is resharded first, and only parts are summed. Where
 // the plan wants it exchanged in another type, it is cast in front of the step that reduces it, and
-// back behind the last one. Phases and depths of items and instances follow from what they read
-// (places.c).
+// back behind the last one, and perhaps scaled there. Phases and depths of items and instances
+// follow from what they read (places.c).
+#include <math.h>
+
 #include "base/status.h"
 #include "lower/build.h"
 #include "op/reduce.h"
@@ -237,21 +239,24 @@ static shoal_status_t exchange(const routing_t *l, int32_t from, int32_t counts,
   return add_channel(l, source, need, phase, item);
 }
 
-// The instance as another type, where it lies. `leads`: what follows is the exchange.
+// The instance as another type, where it lies. `leads`: what follows is the exchange, and it is
+// scaled for that; else it was.
 static shoal_status_t cast(const routing_t *l, int32_t from, shoal_dtype_t dtype, bool leads,
                            int32_t *out_index) {
   const instance_t *source = instance_at(l->b, from);
   if ((*out_index = find_cast_copy(l, source, dtype, source->layout)) >= 0) return NULL;
   item_t *item = NULL;
-  shoal_attr_value_t *attr = SHOAL_NEW(l->b->arena, shoal_attr_value_t, 1);
-  if (!attr) return SHOAL_OOM();
-  attr->i = dtype;
+  const int32_t scale_log2 = l->out->gp->scale_log2[source->value];
+  shoal_attr_value_t *attrs = SHOAL_NEW(l->b->arena, shoal_attr_value_t, 2);
+  if (!attrs) return SHOAL_OOM();
+  attrs[0].i = dtype;
+  attrs[1].f = ldexp(1, leads ? scale_log2 : -scale_log2);
   SHOAL_RETURN_IF_ERROR(new_copy(l, from, source->layout, source->phase, source->depth, out_index));
   instance_at(l->b, *out_index)->type.dtype = dtype;
   SHOAL_RETURN_IF_ERROR(add_item(l, SHOAL_OPCODE_COMPUTE, source->name, source->phase,
                                  source->depth, from, *out_index, &item));
   item->leads = leads;
-  item->code.attrs = attr;
+  item->code.attrs = attrs;
   return shoal_op_find(l->b->plan->model->registry, "shoal.cast", &item->code.op);
 }
 
@@ -440,8 +445,10 @@ static shoal_status_t place_assign(const routing_t *l, item_t *item, bool *out_n
   return take_aside(l, &item->code.predicate);
 }
 
+// What is fed is no copy.
 static bool is_redone(const routing_t *l, const item_t *item, int32_t input) {
-  return item->node >= 0 && l->out->gp->keeps[item->needs[input].value] == SHOAL_KEEP_REDO;
+  return item->node >= 0 && l->out->gp->keeps[item->needs[input].value] == SHOAL_KEEP_REDO &&
+         !is_fed_whole(l, item, &item->needs[input]);
 }
 
 // Copies of a value that the plan wants redone are shared by what runs in one segment, on one side

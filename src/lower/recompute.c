@@ -1,7 +1,7 @@
 // Turns: when the nodes of a graph are computed, for the first time or again. A node of a region
 // that the plan recomputes gets a second turn on the backward side, if somebody there needs what it
 // makes. Values that leave their region in the forward pass are kept, and so are those that are
-// fetched, assigned or read by an update, or wait in the host's memory: the second turn starts from
+// fetched, assigned or read by an update, or wait in other memory: the second turn starts from
 // them. Attributes are the same both times, and so are random numbers.
 //
 // A second turn stands in front of the first node that needs it. It would be ready as soon as the
@@ -37,24 +37,12 @@ static bool is_fetched(const build_t *b, const char *name) {
 
 // Marks the values that are computed again if the backward side needs them.
 static void find_again(const build_t *b, const finding_t *f) {
-  const shoal_graph_t *g = f->g;
   bool *again = f->graph->again;
-  for (int64_t v = 0; v < g->values.count; ++v) {
-    const shoal_value_info_t *info = &g->values.items[v];
-    again[v] = info->source == SHOAL_FROM_NODE && f->regions[info->node] >= 0 &&
-               f->graph->gp->keeps[v] != SHOAL_KEEP_HOST &&
-               f->graph->gp->keeps[v] != SHOAL_KEEP_FILE && !is_fetched(b, info->name);
-  }
-  for (int64_t i = 0; i < g->outputs.count; ++i) again[g->outputs.items[i].value] = false;
-  for (int64_t i = 0; i < g->assigns.count; ++i) again[g->assigns.items[i].value] = false;
-  for (int64_t n = 0; n < g->nodes.count; ++n) {
-    const shoal_node_t *node = &g->nodes.items[n];
-    const shoal_side_t side = shoal_lower_side(node);
-    for (int32_t i = 0; i < node->input_count && side != SHOAL_SIDE_BACKWARD; ++i) {
-      const int32_t v = node->inputs[i], maker = g->values.items[v].node;
-      if (again[v] && (side == SHOAL_SIDE_UPDATE || f->regions[n] != f->regions[maker]))
-        again[v] = false;
-    }
+  shoal_plan_find_again(f->graph->gp, again);
+  for (int64_t v = 0; v < f->g->values.count; ++v) {
+    const shoal_keep_t keep = f->graph->gp->keeps[v];
+    again[v] = again[v] && keep != SHOAL_KEEP_HOST && keep != SHOAL_KEEP_FILE &&
+               !is_fetched(b, f->g->values.items[v].name);
   }
 }
 
@@ -144,4 +132,28 @@ bool shoal_lower_reads_again(const graph_build_t *graph, const turn_t *turn, int
   if (!graph->again || !graph->again[value]) return false;
   return turn->again ||
          shoal_lower_side(&graph->graph->nodes.items[turn->node]) == SHOAL_SIDE_BACKWARD;
+}
+
+static bool is_read_later(const graph_build_t *graph, int32_t value) {
+  const shoal_graph_t *g = graph->graph;
+  for (int64_t t = 0; t < graph->turns.count; ++t) {
+    const turn_t *turn = &graph->turns.items[t];
+    const shoal_node_t *node = &g->nodes.items[turn->node];
+    if (!turn->again && shoal_lower_side(node) == SHOAL_SIDE_FORWARD) continue;
+    for (int32_t i = 0; i < node->input_count; ++i)
+      if (node->inputs[i] == value) return true;
+  }
+  for (int64_t a = 0; a < g->assigns.count; ++a)
+    if (g->assigns.items[a].value == value) return true;
+  return false;
+}
+
+bool shoal_lower_is_put_away(const graph_build_t *graph, int32_t value) {
+  const shoal_keep_t keep = graph->gp->keeps[value];
+  const shoal_value_info_t *info = &graph->graph->values.items[value];
+  if (keep != SHOAL_KEEP_HOST && keep != SHOAL_KEEP_FILE) return false;
+  if (info->source == SHOAL_FROM_NODE &&
+      shoal_lower_side(&graph->graph->nodes.items[info->node]) != SHOAL_SIDE_FORWARD)
+    return false;
+  return is_read_later(graph, value);
 }

@@ -164,7 +164,7 @@ static shoal_status_t find_tiles(tiling_t *t, item_t *item, tiled_t **out_tiled)
   const shoal_tiling_t tiling = node ? t->graph->gp->tilings[item->node] : (shoal_tiling_t){0};
   bool found = false;
   *out_tiled = NULL;
-  if (tiling.count == 0) return NULL;
+  if (tiling.count == 0 || tiling.ring) return NULL;
   tiled_t *tiled = SHOAL_NEW(t->scratch, tiled_t, 1);
   if (!tiled) return SHOAL_OOM();
   t->item = item;
@@ -208,6 +208,17 @@ static shoal_status_t list_reshards(tiling_t *t) {
   return NULL;
 }
 
+// What goes round for one node cannot be gathered in tiles for another.
+static void list_rings(tiling_t *t) {
+  for (int64_t i = 0; i < t->graph->items.count; ++i) {
+    item_t *item = t->graph->items.items[i];
+    if (item->node < 0 || item->code.opcode != SHOAL_OPCODE_COMPUTE) continue;
+    const shoal_tiling_t tiling = t->graph->gp->tilings[item->node];
+    if (!tiling.ring || tiling.where_possible) continue;
+    for (int32_t k = 0; k < item->code.input_count; ++k) t->rings[item->code.inputs[k]] = item;
+  }
+}
+
 static shoal_status_t tile_graph(build_t *b, graph_build_t *graph, shoal_arena_t *scratch) {
   const int64_t count = graph->items.count;
   item_t **items = graph->items.items;
@@ -217,11 +228,13 @@ static shoal_status_t tile_graph(build_t *b, graph_build_t *graph, shoal_arena_t
                 .instance_count = b->instances.count,
                 .makers = SHOAL_NEW(scratch, item_t *, b->instances.count),
                 .reducers = SHOAL_NEW(scratch, item_t *, b->instances.count),
+                .rings = SHOAL_NEW(scratch, item_t *, b->instances.count),
                 .tiles = SHOAL_NEW(scratch, tiles_t *, b->instances.count)};
   tiled_t **tiled = SHOAL_NEW(scratch, tiled_t *, count);
-  if (!t.makers || !t.reducers || !t.tiles || !tiled) return SHOAL_OOM();
+  if (!t.makers || !t.reducers || !t.rings || !t.tiles || !tiled) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph->graph, b->plan->model, scratch, &t.states));
   SHOAL_RETURN_IF_ERROR(list_reshards(&t));
+  list_rings(&t);
   for (int64_t i = 0; i < count; ++i) SHOAL_RETURN_IF_ERROR(find_tiles(&t, items[i], &tiled[i]));
   graph->items.items = NULL;
   graph->items.count = graph->items.capacity = 0;
@@ -234,7 +247,7 @@ static shoal_status_t tile_graph(build_t *b, graph_build_t *graph, shoal_arena_t
 
 static bool wants_tiles(const graph_build_t *graph) {
   for (int64_t n = 0; n < graph->graph->nodes.count; ++n)
-    if (graph->gp->tilings[n].count > 0) return true;
+    if (graph->gp->tilings[n].count > 0 && !graph->gp->tilings[n].ring) return true;
   return false;
 }
 

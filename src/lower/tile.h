@@ -34,6 +34,7 @@ typedef struct tiling {
   int64_t instance_count;  // when the pass began
   item_t **makers;         // by instance: the reshard that makes it; NULL: something else does
   item_t **reducers;       // by instance: the first reshard that reads it and reduces
+  item_t **rings;          // by instance: a node for which it goes round, as decided; NULL: none
   tiles_t **tiles;         // by instance
   item_t *item;            // the node in question
   const char *against;     // what speaks against tiles of it

@@ -53,10 +53,9 @@ static shoal_status_t check_value(tiling_t *t, const instance_t *instance) {
     AGAINST(t, "'%s' rests in %s memory", instance->name, shoal_memory_kind_name(instance->memory));
   if (value < 0) return NULL;
   const shoal_value_info_t *info = &t->graph->graph->values.items[value];
-  const shoal_keep_t keep = t->graph->gp->keeps[value];
   const int32_t state =
       info->source == SHOAL_FROM_STATE ? info->index : shoal_gradients_state(t->states, value);
-  if (keep == SHOAL_KEEP_HOST || keep == SHOAL_KEEP_FILE)
+  if (shoal_lower_is_put_away(t->graph, value))
     AGAINST(t, "'%s' is kept in other memory", instance->name);
   if (state < 0) return NULL;
   const char *name = plan->model->states.items[state].name;
@@ -180,6 +179,9 @@ static shoal_status_t tile_gather(tiling_t *t, tiled_t *tiled, int32_t k, bool *
   if (!gather || !tiled->is_cut[k]) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_tile_kind(t->b, gather, &kind));
   if (kind != SHOAL_RESHARD_ALL_GATHER || !is_beside(gather, t->item)) return NULL;
+  if (t->rings[whole])
+    AGAINST(t, "'%s' goes round in a ring for '%s'", instance_at(t->b, whole)->name,
+            t->rings[whole]->code.name);
   if (t->tiles[whole]) {
     *out_found = t->tiles[whole]->gather &&
                  shoal_tile_is_made(t->tiles[whole], tiled->count, tiled->layouts[k]);

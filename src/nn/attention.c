@@ -24,7 +24,12 @@ static shoal_value_t heads_of(shoal_graph_t *graph, const char *name, shoal_valu
   const shoal_shape_t split = SHOAL_SHAPE(d[0], d[1], heads, s->width);
   x = shoal_transpose(graph, shoal_reshape(graph, x, split), SHOAL_SHAPE(0, 2, 1, 3));
   if (s->options->rotary && name[0] != 'v') {
-    shoal_rotary_options_t with = {.base = s->options->rotary_base};
+    const shoal_nn_attention_options_t *o = s->options;
+    shoal_rotary_options_t with = {.base = o->rotary_base,
+                                   .factor = o->rotary_factor,
+                                   .low = o->rotary_low,
+                                   .high = o->rotary_high,
+                                   .original = o->rotary_original};
     if (s->at.graph) with.positions = s->at;
     x = shoal_rotary_with(graph, x, &with);
   }
@@ -45,23 +50,33 @@ static shoal_value_t seen(shoal_graph_t *graph, const source_t *s, int64_t S) {
   return shoal_logical_and(graph, mask, shoal_greater_equal(graph, keys, first));
 }
 
-// Writes keys or values x [B, H, T, D] to the state "name" [B, H, S, D] and gives what is to be
-// seen: x itself, or with a position the whole state.
-static shoal_value_t remember(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                              const source_t *s) {
+shoal_value_t shoal_nn_remember_at(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                                   int64_t size, shoal_value_t positions, const char *file,
+                                   int line) {
+  if (!graph || !shoal_value_ok(x)) return x;
   const shoal_type_t type = shoal_value_type(x);
   const int64_t *d = type.shape.dims;
-  const shoal_shape_t whole = SHOAL_SHAPE(d[0], d[1], s->options->cache, d[3]);
-  const shoal_state_options_t cache = {.not_saved = true};
-  shoal_value_t state = shoal_state(graph, name, type.dtype, whole, &cache);
-  if (!s->at.graph) {
-    const bool all = d[2] == s->options->cache;
-    shoal_assign(graph, state, all ? x : shoal_pad(graph, x, SHOAL_SHAPE(0, 0, 0, 0), whole));
-    return x;
+  shoal_value_t y = {NULL, -1};
+  shoal_site_push(graph, file, line);
+  if (type.shape.rank != 4 || (positions.graph ? d[2] != 1 : d[2] > size)) {
+    shoal_nn_refuse(graph,
+                    "remember: x must be [B, H, T, D] with T = 1 at a position, else T of at most "
+                    "%lld",
+                    (long long)size);
+  } else {
+    const shoal_shape_t whole = SHOAL_SHAPE(d[0], d[1], size, d[3]);
+    const shoal_state_options_t cache = {.not_saved = true};
+    shoal_value_t state = shoal_state(graph, name, type.dtype, whole, &cache);
+    y = x;
+    if (positions.graph) {
+      shoal_value_t at = shoal_reshape(graph, positions, SHOAL_SHAPE(d[0], 1, 1, 1));
+      y = shoal_put_along(graph, state, shoal_broadcast_to(graph, at, type.shape), x, 2);
+    } else if (d[2] != size) {
+      x = shoal_pad(graph, x, SHOAL_SHAPE(0, 0, 0, 0), whole);
+    }
+    shoal_assign(graph, state, positions.graph ? y : x);
   }
-  shoal_value_t at = shoal_reshape(graph, s->at, SHOAL_SHAPE(d[0], 1, 1, 1));
-  shoal_value_t y = shoal_put_along(graph, state, shoal_broadcast_to(graph, at, type.shape), x, 2);
-  shoal_assign(graph, state, y);
+  shoal_site_pop(graph);
   return y;
 }
 
@@ -135,14 +150,16 @@ static bool fits_cache(shoal_graph_t *graph, shoal_value_t x, shoal_value_t memo
   return false;
 }
 
-shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                              shoal_value_t memory, int64_t heads,
-                              const shoal_nn_attention_options_t *options, shoal_init_t qkv_init,
-                              shoal_init_t proj_init) {
+static const shoal_init_t NORMAL = {SHOAL_INIT_NORMAL, 0, 0.02};
+
+// To a memory, or (shoal_none) to x itself.
+static shoal_value_t attention(shoal_graph_t *graph, const char *name, shoal_value_t x,
+                               shoal_value_t memory, int64_t heads,
+                               const shoal_nn_attention_options_t *options) {
   static const shoal_nn_attention_options_t defaults = {0};
   if (!options) options = &defaults;
-  qkv_init = shoal_nn_init_or(options->weight_init, qkv_init);
-  proj_init = shoal_nn_init_or(options->proj_init, proj_init);
+  const shoal_init_t qkv_init = shoal_nn_init_or(options->weight_init, NORMAL);
+  const shoal_init_t proj_init = shoal_nn_init_or(options->proj_init, NORMAL);
   shoal_scope_push(graph, name);
   const int64_t keys = shoal_nn_size(options->key_heads, heads);
   shoal_value_t y = {NULL, -1};
@@ -168,8 +185,8 @@ shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_valu
     shoal_value_t k = heads_of(graph, "k", others, from, keys, &s);
     shoal_value_t v = heads_of(graph, "v", others, from + keys * D, keys, &s);
     if (options->cache > 0) {
-      k = remember(graph, "cache_k", k, &s);
-      v = remember(graph, "cache_v", v, &s);
+      k = shoal_nn_remember(graph, "cache_k", k, options->cache, s.at);
+      v = shoal_nn_remember(graph, "cache_v", v, options->cache, s.at);
     }
     y = shoal_transpose(graph, attend(graph, q, k, v, &s), SHOAL_SHAPE(0, 2, 1, 3));
     y = shoal_reshape(graph, y, SHOAL_SHAPE(shape.dims[0], shape.dims[1], heads * D));
@@ -179,14 +196,12 @@ shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_valu
   return y;
 }
 
-static const shoal_init_t NORMAL = {SHOAL_INIT_NORMAL, 0, 0.02};
-
 shoal_value_t shoal_nn_self_attention_with_at(shoal_graph_t *graph, const char *name,
                                               shoal_value_t x, int64_t heads,
                                               const shoal_nn_attention_options_t *options,
                                               const char *file, int line) {
   shoal_site_push(graph, file, line);
-  shoal_value_t y = shoal_nn_attend(graph, name, x, shoal_none(), heads, options, NORMAL, NORMAL);
+  shoal_value_t y = attention(graph, name, x, shoal_none(), heads, options);
   shoal_site_pop(graph);
   return y;
 }
@@ -198,7 +213,7 @@ shoal_value_t shoal_nn_cross_attention_at(shoal_graph_t *graph, const char *name
   shoal_value_t y = {NULL, -1};
   if (!shoal_value_ok(memory)) return y;  // the model has failed already
   shoal_site_push(graph, file, line);
-  y = shoal_nn_attend(graph, name, x, memory, heads, options, NORMAL, NORMAL);
+  y = attention(graph, name, x, memory, heads, options);
   shoal_site_pop(graph);
   return y;
 }

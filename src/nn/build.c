@@ -34,9 +34,14 @@ shoal_value_t shoal_nn_widen(shoal_graph_t *graph, shoal_value_t x) {
   return shoal_cast(graph, x, SHOAL_F32);
 }
 
-shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
-                                 shoal_shape_t shape, shoal_init_t init) {
-  shoal_state_options_t options = {.init = init, .trainable = true};
-  if (!shoal_nn_is_mixed(graph, dtype)) return shoal_state(graph, name, dtype, shape, &options);
-  return shoal_cast(graph, shoal_state(graph, name, SHOAL_F32, shape, &options), dtype);
+shoal_value_t shoal_nn_parameter_at(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
+                                    shoal_shape_t shape, shoal_init_t init, const char *file,
+                                    int line) {
+  const bool mixed = shoal_nn_is_mixed(graph, dtype);
+  const shoal_state_options_t options = {.init = init, .trainable = true};
+  shoal_site_push(graph, file, line);
+  shoal_value_t x = shoal_state(graph, name, mixed ? SHOAL_F32 : dtype, shape, &options);
+  if (mixed) x = shoal_cast(graph, x, dtype);
+  shoal_site_pop(graph);
+  return x;
 }

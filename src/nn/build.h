@@ -26,10 +26,6 @@ static inline int64_t shoal_nn_size(int64_t value, int64_t fallback) {
 bool shoal_nn_is_mixed(const shoal_graph_t *graph, shoal_dtype_t dtype);
 // x, or where that is so x as f32: for sums.
 shoal_value_t shoal_nn_widen(shoal_graph_t *graph, shoal_value_t x);
-// A trainable state in the current scope, as a value of this dtype: in mixed precision the state is
-// f32 and the value a cast of it.
-shoal_value_t shoal_nn_parameter(shoal_graph_t *graph, const char *name, shoal_dtype_t dtype,
-                                 shoal_shape_t shape, shoal_init_t init);
 // The initial value that was asked for, or the layer's own if none was.
 static inline shoal_init_t shoal_nn_init_or(shoal_init_t asked, shoal_init_t own) {
   return asked.kind == SHOAL_INIT_ZEROS ? own : asked;
@@ -44,11 +40,5 @@ shoal_value_t shoal_nn_project(shoal_graph_t *graph, const char *name, shoal_val
 shoal_value_t shoal_nn_project_from(shoal_graph_t *graph, const char *name, shoal_value_t x,
                                     int64_t out_features, shoal_init_t init, shoal_init_t bias_init,
                                     bool no_bias);
-// Attention with the weights' own initial values given, to a memory or (shoal_none) to x itself.
-// Options may be NULL.
-shoal_value_t shoal_nn_attend(shoal_graph_t *graph, const char *name, shoal_value_t x,
-                              shoal_value_t memory, int64_t heads,
-                              const shoal_nn_attention_options_t *options, shoal_init_t qkv_init,
-                              shoal_init_t proj_init);
 
 #endif  // SHOAL_NN_BUILD_H_

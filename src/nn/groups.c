@@ -12,7 +12,7 @@ static const shoal_parameter_group_t NO_GROUP = {0};
 
 static bool matches_one_of(shoal_targets_t *t, const char *patterns, const char *name) {
   for (const char *at = patterns; *at;) {
-    const size_t length = strcspn(at, ",");
+    const size_t length = shoal_pattern_length(at);
     const char *pattern = shoal_arena_printf(&t->scratch, "%.*s", (int)length, at);
     if (!pattern) shoal_model_fail(t->graph->model, SHOAL_OOM());
     if (pattern && shoal_pattern_match(pattern, name)) return true;
@@ -58,7 +58,7 @@ static void check_numbers(shoal_graph_t *graph, const shoal_nn_rule_t *rule) {
   shoal_nn_check_factor(graph, "lr_factor", rule->group->lr_factor, INFINITY);
   if (rule->group->lr != 0 && !rule->group->name) {
     shoal_nn_refuse_hint(graph, "give it a name, or a factor of the recipe's rate: lr_factor",
-                         "minimize: a group with a learning rate of its own has no name");
+                         "a group with a learning rate of its own has no name");
   }
 }
 
@@ -108,6 +108,26 @@ static int64_t names_of(shoal_targets_t *t, const char ***out_names) {
   return count;
 }
 
+static shoal_status_t check_patterns(shoal_targets_t *t, const char *patterns) {
+  for (const char *at = patterns; at && *at;) {
+    const size_t length = shoal_pattern_length(at);
+    const char *pattern = shoal_arena_printf(&t->scratch, "%.*s", (int)length, at);
+    if (!pattern) return SHOAL_OOM();
+    SHOAL_RETURN_IF_ERROR(shoal_pattern_check(pattern));
+    at += length + (at[length] == ',');
+  }
+  return NULL;
+}
+
+void shoal_nn_check_patterns(shoal_targets_t *t) {
+  const char *only = t->recipe->training.only, *except = t->muon ? t->muon->except : NULL;
+  shoal_status_t status = only ? shoal_pattern_check(only) : NULL;
+  if (!status && except) status = shoal_pattern_check(except);
+  for (int32_t g = 0; g < t->recipe->group_count && !status; ++g)
+    status = check_patterns(t, t->recipe->groups[g].pattern);
+  shoal_model_fail(t->graph->model, status);
+}
+
 void shoal_nn_check_groups(shoal_targets_t *t) {
   for (int32_t g = 0; g < t->recipe->group_count; ++g) {
     if (t->rules[2 * g + 2].optimizer) continue;
@@ -121,7 +141,7 @@ void shoal_nn_check_groups(shoal_targets_t *t) {
                            shoal_value_name(t->states[0]));
     shoal_hint_t hint;
     shoal_nn_refuse_hint(t->graph, shoal_did_you_mean(pattern, names, count, otherwise, &hint),
-                         "minimize: no trainable state belongs to the group '%s'", pattern);
+                         "no trainable state belongs to the group '%s'", pattern);
     return;
   }
 }
@@ -136,8 +156,8 @@ static shoal_value_t rate_state(shoal_targets_t *t, const char *suffix, double l
   const shoal_state_options_t options = {.init = {SHOAL_INIT_FILL, lr, 0}};
   if (known >= 0 && model->states.items[known].options.init.a != lr) {
     shoal_nn_refuse_hint(t->graph, "training.name gives each its own",
-                         "minimize: the learning rate '%s' starts as %g already, and cannot as %g",
-                         name + 1, model->states.items[known].options.init.a, lr);
+                         "the learning rate '%s' starts as %g already, and cannot as %g", name + 1,
+                         model->states.items[known].options.init.a, lr);
   }
   return shoal_state(t->graph, name, SHOAL_F32, SHOAL_SCALAR, &options);
 }
@@ -177,7 +197,7 @@ static shoal_value_t rate_of(shoal_targets_t *t, shoal_value_t base, shoal_value
 void shoal_nn_make_rates(shoal_targets_t *t) {
   shoal_graph_t *graph = t->graph;
   shoal_scope_push(graph, shoal_nn_own_name(t, "rate"));
-  const shoal_value_t rate = shoal_nn_rate_factor(graph, &t->recipe->rate, t->step);
+  const shoal_value_t rate = shoal_nn_lr_factor(graph, &t->recipe->lr_schedule, t->step);
   prepare(t, 0);
   const shoal_value_t base = base_of(t, 0);  // the state is there even if no parameter uses it
   if (rate.graph) {

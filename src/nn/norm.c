@@ -112,7 +112,8 @@ shoal_value_t shoal_nn_batch_norm_at(shoal_graph_t *graph, const char *name, sho
   } else if (shoal_value_ok(x)) {
     shoal_value_t gamma = shoal_none(), beta = shoal_none();
     if (!options->no_affine) {
-      gamma = shoal_nn_parameter(graph, "gamma", dtype, channels, filled(1));
+      gamma = shoal_nn_parameter(graph, "gamma", dtype, channels,
+                                 shoal_nn_init_or(options->gamma_init, filled(1)));
       beta = shoal_nn_parameter(graph, "beta", dtype, channels, filled(0));
     }
     shoal_state_options_t ones = {.init = filled(1)};
@@ -151,7 +152,8 @@ shoal_value_t shoal_nn_group_norm_at(shoal_graph_t *graph, const char *name, sho
   if (!options->no_affine) {
     const shoal_dtype_t dtype = shoal_value_type(x).dtype;
     const shoal_shape_t channels = SHOAL_SHAPE(dim_of(x, 1));
-    with.gamma = shoal_nn_parameter(graph, "gamma", dtype, channels, filled(1));
+    with.gamma = shoal_nn_parameter(graph, "gamma", dtype, channels,
+                                    shoal_nn_init_or(options->gamma_init, filled(1)));
     with.beta = shoal_nn_parameter(graph, "beta", dtype, channels, filled(0));
   }
   shoal_value_t y;

@@ -27,7 +27,7 @@ static void check_reached(const shoal_targets_t *t) {
   shoal_nn_refuse_hint(t->graph,
                        "no gradient flows through comparisons, indices and integers: `shoal ops "
                        "NAME` says so of an op",
-                       "minimize: the loss depends on none of the states to train, such as '%s'",
+                       "the loss depends on none of the states to train, such as '%s'",
                        shoal_value_name(t->states[0]));
 }
 
@@ -53,14 +53,13 @@ static void find_states(shoal_targets_t *t) {
     t->states[t->count++] = (shoal_value_t){t->graph, i};
   }
   if (frozen && !t->count) {
-    shoal_nn_refuse_hint(t->graph, "`only` in shoal_training_t says what one shoal_minimize trains",
-                         "minimize: all trainable states are frozen, such as '%s'", frozen);
+    shoal_nn_refuse_hint(t->graph, "`only` in shoal_training_t says which states one loss trains",
+                         "all trainable states are frozen, such as '%s'", frozen);
   } else if (other && !t->count) {
-    shoal_nn_refuse(t->graph, "minimize: no trainable state matches '%s'; there is '%s'", only,
-                    other);
+    shoal_nn_refuse(t->graph, "no trainable state matches '%s'; there is '%s'", only, other);
   } else if (!t->count) {
     shoal_nn_refuse_hint(t->graph, "a state is trained if its option `trainable` is set",
-                         "minimize: the graph reads no trainable state");
+                         "the graph reads no trainable state");
   }
 }
 
@@ -80,7 +79,8 @@ static bool targets_init(shoal_targets_t *t, shoal_value_t loss, shoal_value_t *
     shoal_model_fail(model, SHOAL_OOM());
     return false;
   }
-  find_states(t);
+  shoal_nn_check_patterns(t);
+  if (!model->error) find_states(t);
   if (!model->error) shoal_nn_check_groups(t);
   shoal_gradients(graph, loss, t->count, t->states, t->gradients);
   if (!model->error) check_reached(t);
@@ -129,7 +129,7 @@ static void push_update_scope(shoal_targets_t *t, int32_t i) {
 // by 1 or more never forget.
 void shoal_nn_check_factor(shoal_graph_t *graph, const char *name, double value, double below) {
   if (isfinite(value) && value >= 0 && value < below) return;
-  shoal_nn_refuse(graph, "minimize: %s is %g, not in [0, %g)", name, value, below);
+  shoal_nn_refuse(graph, "%s is %g, not in [0, %g)", name, value, below);
 }
 
 // The number of this step: the model's, or the optimizer's own.
@@ -144,9 +144,10 @@ static shoal_value_t count_steps(shoal_targets_t *t) {
   return next;
 }
 
-void shoal_nn_optimize(shoal_graph_t *graph, shoal_value_t loss, const shoal_recipe_t *recipe,
-                       const shoal_muon_t *muon, const char *file, int line) {
-  if (!graph) return;
+void shoal_nn_optimize(const char *function, shoal_graph_t *graph, shoal_value_t loss,
+                       const shoal_recipe_t *recipe, const shoal_muon_t *muon, const char *file,
+                       int line) {
+  if (!graph || graph->model->error) return;
   shoal_targets_t t = {.graph = graph, .recipe = recipe, .muon = muon};
   shoal_value_t scale = {0};
   shoal_site_push(graph, file, line);
@@ -170,4 +171,5 @@ void shoal_nn_optimize(shoal_graph_t *graph, shoal_value_t loss, const shoal_rec
   shoal_kind_pop(graph);
   shoal_arena_deinit(&t.scratch);
   shoal_site_pop(graph);
+  graph->model->error = shoal_status_annotate(graph->model->error, function);
 }

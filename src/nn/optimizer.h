@@ -45,9 +45,11 @@ struct shoal_targets {
 };
 
 // Gradients of the loss by every trainable state that the graph reads and nobody froze, treated as
-// the recipe asks for, and the updates. `muon` may be NULL.
-void shoal_nn_optimize(shoal_graph_t *graph, shoal_value_t loss, const shoal_recipe_t *recipe,
-                       const shoal_muon_t *muon, const char *file, int line);
+// the recipe asks for, and the updates. `muon` may be NULL. Errors begin with `function`, the name
+// of what the user called.
+void shoal_nn_optimize(const char *function, shoal_graph_t *graph, shoal_value_t loss,
+                       const shoal_recipe_t *recipe, const shoal_muon_t *muon, const char *file,
+                       int line);
 
 // The state "<parameter>#<suffix>", of the parameter's type, or of its dtype and another shape.
 shoal_value_t shoal_nn_moment(shoal_targets_t *targets, int32_t i, const char *suffix);
@@ -72,16 +74,17 @@ shoal_value_t shoal_nn_cast(shoal_graph_t *graph, shoal_value_t x, shoal_dtype_t
 
 // The rule for a state, an index into rules; -1: the state is frozen, or there is an error.
 int32_t shoal_nn_rule_for(shoal_targets_t *targets, const char *state, shoal_shape_t shape);
-// Refuses groups that no trainable state belongs to.
+// Refuses patterns that are no regular expressions, and groups that no trainable state belongs to.
+void shoal_nn_check_patterns(shoal_targets_t *targets);
 void shoal_nn_check_groups(shoal_targets_t *targets);
 // Learning rates of all rules that a parameter has, and the output "rate".
 void shoal_nn_make_rates(shoal_targets_t *targets);
 
-// ---- rate.c -------------------------------------------------------------------------------------
+// ---- lr_schedule.c ------------------------------------------------------------------------------
 
 // The factor of the learning rate, an f64 scalar; shoal_none() where it is constant, or refused.
-shoal_value_t shoal_nn_rate_factor(shoal_graph_t *graph, const shoal_rate_t *rate,
-                                   shoal_value_t step);
+shoal_value_t shoal_nn_lr_factor(shoal_graph_t *graph, const shoal_lr_schedule_t *rate,
+                                 shoal_value_t step);
 
 // ---- training.c ---------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ static void update_by_sgd(shoal_targets_t *t, int32_t i, const shoal_recipe_t *o
                  (shoal_value_t[]){w, g, m, t->lr, t->step}, 4,
                  (shoal_attr_t[]){shoal_attr_real("momentum", o->momentum),
                                   shoal_attr_real("weight_decay", o->weight_decay),
-                                  shoal_attr_int("nesterov", o->nesterov),
+                                  shoal_attr_int("nesterov", o->nesterov == SHOAL_ON),
                                   shoal_attr_real("dampening", o->dampening)},
                  2, out);
   shoal_nn_put(t, w, out[0]);
@@ -97,7 +97,7 @@ static void update_by_muon(shoal_targets_t *t, int32_t i, const shoal_recipe_t *
   const shoal_attr_t attrs[] = {
       shoal_attr_real("momentum", shoal_nn_or(o->momentum, 0.95)),
       shoal_attr_real("weight_decay", o->weight_decay),
-      shoal_attr_int("nesterov", !o->no_nesterov),
+      shoal_attr_int("nesterov", o->nesterov != SHOAL_OFF),
       shoal_attr_int("steps", o->orthogonal_steps ? o->orthogonal_steps : 5),
       shoal_attr_string("adjust", o->adjust ? o->adjust : "original"),
       shoal_attr_int("transposed", !o->rows_are_outputs)};
@@ -110,10 +110,10 @@ static void update_by_muon(shoal_targets_t *t, int32_t i, const shoal_recipe_t *
 // ---- all of them --------------------------------------------------------------------------------
 
 static void check_sgd(shoal_graph_t *graph, const shoal_recipe_t *o) {
-  if (o->nesterov && o->momentum == 0)
-    shoal_nn_refuse(graph, "minimize: nesterov needs a momentum above 0");
-  if (o->dampening != 0 && (o->momentum == 0 || o->nesterov))
-    shoal_nn_refuse(graph, "minimize: dampening needs a momentum above 0, and not nesterov's");
+  if (o->nesterov == SHOAL_ON && o->momentum == 0)
+    shoal_nn_refuse(graph, "nesterov needs a momentum above 0");
+  if (o->dampening != 0 && (o->momentum == 0 || o->nesterov == SHOAL_ON))
+    shoal_nn_refuse(graph, "dampening needs a momentum above 0, and not nesterov's");
 }
 
 static void check_adafactor(shoal_graph_t *graph, const shoal_recipe_t *o) {
@@ -146,6 +146,6 @@ const shoal_nn_optimizer_t *shoal_nn_optimizer_find(shoal_graph_t *graph, const 
   shoal_nn_refuse_hint(graph,
                        shoal_did_you_mean(wanted, names, OPTIMIZER_COUNT,
                                           "adamw, adam, sgd, lion, lamb, adafactor or muon", &hint),
-                       "minimize: there is no optimizer '%s'", wanted);
+                       "there is no optimizer '%s'", wanted);
   return NULL;
 }

@@ -45,8 +45,7 @@ void shoal_nn_check_training(shoal_graph_t *graph, const shoal_training_t *train
   shoal_nn_check_factor(graph, "average", training->average, 1);
   shoal_nn_check_factor(graph, "loss_scale", training->loss_scale, INFINITY);
   if (training->loss_scale != 0 && training->no_loss_scale)
-    shoal_nn_refuse(graph, "minimize: loss_scale is %g, and no_loss_scale is set",
-                    training->loss_scale);
+    shoal_nn_refuse(graph, "loss_scale is %g, and no_loss_scale is set", training->loss_scale);
   shoal_nn_check_factor(graph, "scale_growth", training->scale_growth, INFINITY);
   shoal_nn_check_factor(graph, "scale_backoff", training->scale_backoff, INFINITY);
 }

@@ -24,7 +24,8 @@ typedef struct operand_view {
   bool pinned;                  // outputs: somebody said how it should be cut
   bool elsewhere;               // inputs: it comes from another mesh
   const shoal_cut_t *cut;       // inputs: as it is; outputs: as pinned. NULL: whole
-  shoal_cut_t storage;
+  const shoal_cut_t *home;      // inputs: as it will be wanted once it is reduced. NULL: whole
+  shoal_cut_t storage, home_storage;
 } operand_view_t;
 
 typedef struct chooser {
@@ -88,6 +89,16 @@ static bool reduces(const shoal_cut_t *have, const shoal_cut_t *need) {
   return have && have->kind == SHOAL_CUT_PARTIAL && (!need || need->kind != SHOAL_CUT_PARTIAL);
 }
 
+// What changing an operand costs. A gradient that goes where the moments are in any case is
+// scattered for its own sake: nobody will want the whole.
+static double change_cost(const operand_view_t *view, const shoal_cut_t *have,
+                          const shoal_cut_t *need) {
+  const shoal_shape_t *shape = &view->type->shape;
+  if (!reduces(have, need)) return shoal_cut_change(have, need, shape, view->bytes);
+  const double cost = shoal_cut_change(have, need, shape, view->reduced_bytes);
+  return need && view->home && shoal_cut_same(need, view->home, shape, false) ? cost / 2 : cost;
+}
+
 static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
   double cost = 0, deferred = 0;
   int32_t operand_count = c->node->input_count + c->node->output_count;
@@ -124,8 +135,7 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
     if (input && partial && micro && view->elsewhere)
       cost += (double)(c->plan->micro - 1) * view->bytes;
     cost += micro ? shoal_cut_change_micro(have, need, shape, view->bytes)
-                  : shoal_cut_change(have, need, shape,
-                                     reduces(have, need) ? view->reduced_bytes : view->bytes);
+                  : change_cost(view, have, need);
   }
   return cost + (whole_to_partial ? 3 * c->largest : 0) + (stays_partial ? deferred : 0);
 }
@@ -379,6 +389,8 @@ static void look_at_operands(chooser_t *c) {
     view->pinned = !input && layout;
     view->elsewhere = input && layout->mesh != mesh;
     view->cut = layout ? cut_along(c, layout, &view->storage) : NULL;
+    const shoal_layout_t *home = input && c->of->homes ? c->of->homes[k] : NULL;
+    view->home = home ? cut_along(c, home, &view->home_storage) : NULL;
   }
 }
 

@@ -21,6 +21,9 @@ typedef struct shoal_chooser_node {
   shoal_late_t late;
   bool early;                      // it runs before the loop, on the whole batch (early.h)
   const shoal_dtype_t *exchanged;  // by operand: the type in which ranks sum it; NULL: its own
+  // By input: where the state that this gradient updates has its moments (gradients.h); NULL: it is
+  // no gradient, or nowhere in particular.
+  const shoal_layout_t *const *homes;
 } shoal_chooser_node_t;
 
 // Chooses for every axis, and says why. `scratch` is used for a moment. A decision about ways that

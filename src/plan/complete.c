@@ -10,18 +10,20 @@
 #include "plan/complete.h"
 #include "plan/composite.h"
 #include "plan/early.h"
+#include "plan/gradients.h"
 
 // ---- nodes that are alike --------------------------------------------------------------
 
 // What a node's decision depends on: its rule, its mesh, the layouts that its inputs are in and its
-// outputs are pinned to, what the intent says about its ways, in which types operands are
-// exchanged, and where it stands to the loop over micro-batches. The rule stands for op, attributes
-// and types.
+// outputs are pinned to, where gradients go, what the intent says about its ways, in which types
+// operands are exchanged, and where it stands to the loop over micro-batches. The rule stands for
+// op, attributes and types.
 typedef struct seen {
   const shoal_rule_t *rule;
-  int32_t mesh, count;
+  int32_t mesh, count, input_count;
   const shoal_layout_t **layouts;
-  shoal_dtype_t *exchanged;  // by operand; NULL: all in their own type
+  const shoal_layout_t **homes;  // by input; NULL: of no gradient
+  shoal_dtype_t *exchanged;      // by operand; NULL: all in their own type
   shoal_late_t late;
   bool early;
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
@@ -33,10 +35,11 @@ typedef struct seen {
 typedef struct completion {
   shoal_plan_t *plan;
   shoal_graph_plan_t *graph;
-  shoal_arena_t *arena;  // of this completion
-  bool parts;            // the graph is one of parts
-  bool *late;            // by value: known only behind the loop over micro-batches
-  bool *early;           // by node: runs before that loop
+  shoal_arena_t *arena;          // of this completion
+  bool parts;                    // the graph is one of parts
+  bool *late;                    // by value: known only behind the loop over micro-batches
+  bool *early;                   // by node: runs before that loop
+  const shoal_layout_t **homes;  // by value: where a gradient goes; NULL: nowhere has cuts
   shoal_index_t index;
   SHOAL_VEC(seen_t) seen;
 } completion_t;
@@ -48,6 +51,8 @@ static uint64_t hash_seen(const seen_t *seen) {
     if (seen->decided[slot]) hash = shoal_hash_int(hash, (int64_t)(intptr_t)seen->decided[slot]);
   if (seen->exchanged)
     hash = shoal_hash_bytes(hash, seen->exchanged, (size_t)seen->count * sizeof *seen->exchanged);
+  if (seen->homes)
+    hash = shoal_hash_bytes(hash, seen->homes, (size_t)seen->input_count * sizeof *seen->homes);
   return shoal_hash_bytes(hash, seen->layouts, (size_t)seen->count * sizeof *seen->layouts);
 }
 
@@ -60,6 +65,9 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
         other->late != seen->late || other->early != seen->early ||
         memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0 ||
         memcmp(other->decided, seen->decided, sizeof seen->decided) != 0 ||
+        (other->homes != NULL) != (seen->homes != NULL) ||
+        (seen->homes &&
+         memcmp(other->homes, seen->homes, (size_t)seen->input_count * sizeof *seen->homes) != 0) ||
         (seen->exchanged && memcmp(other->exchanged, seen->exchanged,
                                    (size_t)seen->count * sizeof *seen->exchanged) != 0))
       continue;
@@ -83,8 +91,7 @@ shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan, const shoal_graph_plan_t
     int32_t value = node->outputs[o];
     const shoal_value_info_t *info = &graph->graph->values.items[value];
     out_pins[o] = NULL;
-    const shoal_intent_decision_t *entry =
-        shoal_patterns_find(&plan->patterns[SHOAL_DECIDE_LAYOUT], info->name);
+    const shoal_intent_decision_t *entry = shoal_plan_decided_value(plan, graph->graph, info->name);
     if (entry && strcmp(entry->pattern, "*") != 0) {
       SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->choice, mesh, info->name,
                                                     &info->type.shape, &out_pins[o]));
@@ -194,6 +201,7 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
                                    .late = seen->late,
                                    .early = seen->early,
                                    .exchanged = seen->exchanged,
+                                   .homes = seen->homes,
                                    .decided = seen->decided};
   shoal_choice_t choices[SHOAL_PLAN_SLOTS];
   const int32_t slots = all->plan->meshes[seen->mesh].axis_count + 1;
@@ -247,12 +255,26 @@ static shoal_status_t find_exchanged(const shoal_graph_plan_t *graph, const shoa
   return NULL;
 }
 
+// Only updates may scatter: before them a gradient is still summed over micro-batches.
+static shoal_status_t find_homes(const completion_t *all, const shoal_node_t *node, seen_t *seen) {
+  bool any = false;
+  for (int32_t i = 0; i < node->input_count && all->homes; ++i)
+    any |= all->homes[node->inputs[i]] != NULL;
+  if (!any || node->kind != SHOAL_NODE_UPDATE) return NULL;
+  seen->homes = SHOAL_NEW(all->arena, const shoal_layout_t *, node->input_count);
+  if (!seen->homes) return SHOAL_OOM();
+  for (int32_t i = 0; i < node->input_count; ++i) seen->homes[i] = all->homes[node->inputs[i]];
+  return NULL;
+}
+
 static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_arena_t *scratch) {
   shoal_graph_plan_t *graph = all->graph;
   const shoal_node_t *node = &graph->graph->nodes.items[index];
   shoal_call_t call;
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph->graph, node, scratch, &call));
-  seen_t seen = {.mesh = graph->nodes[index].mesh, .count = node->input_count + node->output_count};
+  seen_t seen = {.mesh = graph->nodes[index].mesh,
+                 .count = node->input_count + node->output_count,
+                 .input_count = node->input_count};
   seen.early = all->early[index];
   SHOAL_RETURN_IF_ERROR(shoal_rules_get(all->plan->rules, &call, &seen.rule));
   seen.layouts = SHOAL_NEW(scratch, const shoal_layout_t *, seen.count);
@@ -266,6 +288,7 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
       shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count));
   SHOAL_RETURN_IF_ERROR(find_ways(all, index, seen.decided));
   SHOAL_RETURN_IF_ERROR(find_exchanged(graph, node, &seen, scratch));
+  SHOAL_RETURN_IF_ERROR(find_homes(all, node, &seen));
   const uint64_t hash = hash_seen(&seen);
   const seen_t *alike = find_seen(all, &seen, hash, &call);
   if (alike) {
@@ -306,6 +329,7 @@ static shoal_status_t complete(shoal_plan_t *plan, shoal_graph_plan_t *graph, bo
   all.late = SHOAL_NEW(&arena, bool, graph->graph->values.count);
   all.early = SHOAL_NEW(&arena, bool, graph->graph->nodes.count);
   shoal_status_t status = all.late && all.early ? NULL : SHOAL_OOM();
+  if (!status && !parts) status = shoal_plan_find_homes(plan, graph, &arena, &all.homes);
   for (bool more = true; more && !status;) {  // ends: each turn marks nodes that were not
     more = false;
     status = complete_all(&all);

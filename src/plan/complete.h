@@ -52,6 +52,9 @@ SHOAL_MUST_USE shoal_status_t shoal_patterns_init(int64_t count,
 // The last entry whose pattern matches, or NULL.
 const shoal_intent_decision_t *shoal_patterns_find(const shoal_patterns_t *patterns,
                                                    const char *name);
+// The same about a name of a graph: "GRAPH:NAME" counts too, which other graphs do not hear.
+const shoal_intent_decision_t *shoal_patterns_find_in(const shoal_patterns_t *patterns,
+                                                      const char *graph, const char *name);
 
 SHOAL_MUST_USE shoal_status_t shoal_intent_copy(const shoal_intent_t *intent, shoal_arena_t *arena,
                                                 shoal_intent_t *out_intent);
@@ -84,6 +87,10 @@ bool shoal_plan_has_halo(const shoal_graph_plan_t *gp, int64_t n);
 bool shoal_plan_moves_capacity(const char *choice);
 // Refuses decisions about counts of nodes that bound nothing.
 SHOAL_MUST_USE shoal_status_t shoal_plan_check_counts(const shoal_plan_t *plan);
+// again.c: of values that a pattern wants elsewhere, takes back those that are computed again.
+// Refuses decisions that nothing is left of.
+SHOAL_MUST_USE shoal_status_t shoal_plan_store_rest(const shoal_plan_t *plan,
+                                                    shoal_graph_plan_t *gp, shoal_arena_t *scratch);
 // When all nodes have their ways: refuses decisions to split what has no halo.
 SHOAL_MUST_USE shoal_status_t shoal_plan_settle_halos(shoal_plan_t *plan);
 // Fills what lowering reads besides layouts: regions, keeps, syncs, memories, schedules, fetches.
@@ -95,6 +102,9 @@ int32_t shoal_plan_find_mesh(const shoal_plan_t *plan, const char *name);  // or
 // Resting layouts; meshes[g][n] is the mesh that node n of graph g was given by a stage, or -1.
 // "name#adamw.m" follows "name" unless it has a layout of its own.
 SHOAL_MUST_USE shoal_status_t shoal_plan_place_states(shoal_plan_t *plan, int32_t *const *meshes);
+// The state that "name#adamw.m" belongs to, if it is declared before it; else -1.
+SHOAL_MUST_USE shoal_status_t shoal_plan_owner_state(shoal_plan_t *plan, int64_t state,
+                                                     int32_t *out_owner);
 // Gives the nodes of a graph that have no mesh one.
 void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph,
                               int32_t *meshes);

@@ -38,6 +38,11 @@ bool shoal_cut_same(const shoal_cut_t *a, const shoal_cut_t *b, const shoal_shap
   return true;
 }
 
+// Does each rank have one run of the dim, in the order of ranks?
+static bool is_runs(const shoal_cut_t *cut) {
+  return cut->kind == SHOAL_CUT_DIM && cut->chunk_count == 0 && !cut->weights;
+}
+
 double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need,
                         const shoal_shape_t *shape, double bytes) {
   if (shoal_cut_same(have, need, shape, false)) return 0;
@@ -52,6 +57,9 @@ double shoal_cut_change(const shoal_cut_t *have, const shoal_cut_t *need,
     return need->kind == SHOAL_CUT_PARTIAL ? INFINITY : 2 * bytes;
   if (need->kind == SHOAL_CUT_PARTIAL) return 4 * bytes;
   if (shoal_cut_same(have, need, shape, true)) return 0.05 * bytes;  // only halos are exchanged
+  // Runs of one dim in the same order, dealt by other units: what lies between an old and a new
+  // border goes to a neighbour, the rest stays.
+  if (is_runs(have) && is_runs(need) && have->dim == need->dim) return 0.25 * bytes;
   return bytes;
 }
 

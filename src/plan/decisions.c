@@ -1,7 +1,9 @@
 // Kinds of decisions and their choices: what is no choice is refused before anything is planned.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/locale.h"
 #include "base/status.h"
 #include "plan/complete.h"
 #include "plan/kinds.h"
@@ -41,9 +43,11 @@ shoal_decide_t shoal_kind_find(const char *name) {
 
 shoal_status_t shoal_decision_annotate(const shoal_intent_decision_t *decision,
                                        shoal_status_t status) {
-  return status ? shoal_status_annotatef(status, "decision '%s %s %s'", decision->kind,
-                                         decision->pattern, decision->choice)
-                : NULL;
+  if (!status) return NULL;
+  const int length = (int)strcspn(decision->choice, "\n");  // of a table, its first row
+  return shoal_status_annotatef(status, "decision '%s %s %.*s%s'", decision->kind,
+                                decision->pattern, length, decision->choice,
+                                decision->choice[length] ? " ..." : "");
 }
 
 // ---- choices ---------------------------------------------------------------------------
@@ -85,9 +89,26 @@ static shoal_status_t check_word(shoal_decide_t kind, const char *choice) {
                           "'%s' is no choice of %s", choice, kinds[kind].name);
 }
 
+#define SYNC_WORDS "last, each, bucket=SIZE, bucket=NAME, dtype=f16, scale=1024"
+#define MOST_SCALE_LOG2 30
+
+// A power of two, so that multiplying and dividing by it rounds nothing.
+static shoal_status_t sync_scale(const char *value, int32_t *out_log2) {
+  char *end;
+  int power = 0;
+  const double scale = shoal_parse_double(value, &end);
+  const bool fits = end != value && !*end && isfinite(scale) && frexp(scale, &power) == 0.5;
+  if (!fits || power - 1 > MOST_SCALE_LOG2 || power - 1 < -MOST_SCALE_LOG2)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "scale=1024; scale=1 is none",
+                            "scale '%s' is no power of two from 2^-%d to 2^%d", value,
+                            MOST_SCALE_LOG2, MOST_SCALE_LOG2);
+  *out_log2 = power - 1;
+  return NULL;
+}
+
 // One word of a `sync` choice.
 static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sync_t *sync) {
-  static const char *const words[] = {"last", "each", "bucket", "dtype", "window"};
+  static const char *const words[] = {"last", "each", "bucket", "dtype", "scale"};
   const char *equals = strchr(word, '='), *value = equals ? equals + 1 : "";
   if (strcmp(word, "last") == 0 || strcmp(word, "each") == 0) {
     sync->each = word[0] == 'e';
@@ -107,19 +128,20 @@ static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sy
     return sync->bucket ? NULL : SHOAL_OOM();
   }
   if (strncmp(word, "dtype=", 6) == 0) {
+    sync->cast = strcmp(value, "none") != 0;
+    if (!sync->cast) sync->scale_log2 = 0;  // of what goes in its own type
+    if (!sync->cast) return NULL;
     if (!shoal_dtype_parse(value, &sync->dtype) || !shoal_dtype_is_float(sync->dtype))
       return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "dtype=bf16", "'%s' is no type of floats", value);
-    sync->cast = true;
     return NULL;
   }
+  if (strncmp(word, "scale=", 6) == 0) return sync_scale(value, &sync->scale_log2);
   if (strncmp(word, "window=", 7) == 0)
     return SHOAL_ERROR_HINT(UNSUPPORTED, "leave it out: every step then sees the last update",
                             "windows of several steps are not planned yet");
   shoal_hint_t hint;
-  return SHOAL_ERROR_HINT(
-      INVALID_ARGUMENT,
-      shoal_did_you_mean(word, words, 4, "last, each, bucket=SIZE, bucket=NAME, dtype=bf16", &hint),
-      "'%s' is no word of sync", word);
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(word, words, 5, SYNC_WORDS, &hint),
+                          "'%s' is no word of sync", word);
 }
 
 shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision, shoal_arena_t *arena,
@@ -127,8 +149,7 @@ shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision, shoa
   char *rest = shoal_arena_strdup(arena, decision->choice);
   if (!rest) return SHOAL_OOM();
   if (!rest[strspn(rest, " ")])
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "last, each, bucket=SIZE, bucket=NAME, dtype=bf16",
-                            "sync needs a word");
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, SYNC_WORDS, "sync needs a word");
   while (*(rest += strspn(rest, " "))) {
     const size_t length = strcspn(rest, " ");
     const bool more = rest[length];
@@ -155,21 +176,30 @@ bool shoal_tiling_of(const char *choice, shoal_tiling_t *out_tiling) {
   char *end;
   *out_tiling = (shoal_tiling_t){0};
   if (strcmp(choice, "no") == 0) return true;
+  if (strcmp(number, "ring") == 0) {
+    *out_tiling = (shoal_tiling_t){1, true, where_possible};
+    return true;
+  }
   const long count = strtol(number, &end, 10);
   if (end == number || *end || count < 2 || count > SHOAL_PLAN_MAX_TILES) return false;
-  *out_tiling = (shoal_tiling_t){(int32_t)count, where_possible};
+  *out_tiling = (shoal_tiling_t){(int32_t)count, false, where_possible};
   return true;
 }
 
 const char *shoal_tiling_text(const shoal_tiling_t *tiling, char out[16]) {
-  snprintf(out, 16, "%s%d", tiling->where_possible ? "auto " : "", tiling->count);
+  const char *where = tiling->where_possible ? "auto " : "";
+  if (tiling->ring)
+    snprintf(out, 16, "%sring", where);
+  else
+    snprintf(out, 16, "%s%d", where, tiling->count);
   return tiling->count > 0 ? out : "no";
 }
 
 static shoal_status_t check_tiles(const char *choice) {
   shoal_tiling_t tiling;
   if (shoal_tiling_of(choice, &tiling)) return NULL;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "'4', 'auto 4' for where it is possible, or 'no'",
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                          "'4', 'auto 4' for where it is possible, 'ring', 'auto ring' or 'no'",
                           "'%s' is no number of tiles from 2 to %d", choice, SHOAL_PLAN_MAX_TILES);
 }
 

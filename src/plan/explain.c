@@ -110,7 +110,10 @@ static shoal_status_t explain_nodes(const shoal_plan_t *plan, const shoal_graph_
                     gp->halos[n] == SHOAL_HALO_SPLIT  ? ", split for its halo"
                     : gp->halos[n] == SHOAL_HALO_AUTO ? ", split for its halo where possible"
                                                       : "");
-    if (gp->tilings[n].count > 0)
+    if (gp->tilings[n].ring)
+      shoal_text_addf(text, ", in a ring%s",
+                      gp->tilings[n].where_possible ? " where possible" : "");
+    else if (gp->tilings[n].count > 0)
       shoal_text_addf(text, ", in %d tiles%s", gp->tilings[n].count,
                       gp->tilings[n].where_possible ? " where possible" : "");
     shoal_text_add(text, "\n");
@@ -146,30 +149,61 @@ static void add_in_flight(const shoal_schedule_t *t, shoal_work_t to, shoal_text
     shoal_text_addf(text, " %d", shoal_schedule_in_flight(t, s, SHOAL_WORK_FORWARD, to));
 }
 
-static shoal_status_t explain_schedule(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
-                                       shoal_text_t *text) {
+// Does an update wait for gradients on other meshes, as clipping by one norm of all does?
+static shoal_status_t joins_meshes(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
+                                   bool *out_joins) {
+  const shoal_graph_t *graph = gp->graph;
+  bool *backward = SHOAL_NEW(arena, bool, graph->nodes.count);
+  if (!backward) return SHOAL_OOM();
+  *out_joins = false;
+  for (int64_t n = 0; n < graph->nodes.count; ++n) {
+    const shoal_node_t *node = &graph->nodes.items[n];
+    backward[n] = shoal_node_is_gradient(node) && node->kind != SHOAL_NODE_UPDATE;
+    for (int32_t i = 0; i < node->input_count; ++i) {
+      const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+      if (value->source != SHOAL_FROM_NODE || !backward[value->node]) continue;
+      backward[n] = true;
+      *out_joins |= node->kind == SHOAL_NODE_UPDATE &&
+                    graph->nodes.items[value->node].kind == SHOAL_NODE_UPDATE &&
+                    gp->nodes[value->node].mesh != gp->nodes[n].mesh;
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t explain_schedule(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                       shoal_arena_t *arena, shoal_text_t *text) {
   const shoal_schedule_t *t = gp->schedule;
   shoal_schedule_times_t times;
-  SHOAL_RETURN_IF_ERROR(shoal_schedule_time(t, (const double[]){1, 1, 1}, arena, &times));
+  bool joins = false;
+  SHOAL_RETURN_IF_ERROR(
+      shoal_schedule_time(t, &(const shoal_durations_t){{1, 1, 1}, 0}, arena, &times));
+  SHOAL_RETURN_IF_ERROR(joins_meshes(gp, arena, &joins));
   shoal_text_addf(text,
                   "schedule of %s: %s, %d stages on %d meshes, %d micro-batches; bubble %.1f%% if "
-                  "F, B and W take equally long; in flight by stage",
+                  "F, B and W take equally long",
                   gp->graph->name, t->name, t->stage_count, t->mesh_count, t->micro,
-                  100 * times.bubble);
+                  100 * (joins ? times.bubble : times.period_bubble));
+  if (joins && times.bubble > times.period_bubble + 1e-9)
+    shoal_text_addf(text,
+                    ", and %.1f%% without clipping: before the updates all meshes wait for one "
+                    "norm of all gradients",
+                    100 * times.period_bubble);
+  shoal_text_add(text, "; in flight by stage");
   add_in_flight(t, SHOAL_WORK_BACKWARD, text);
   if (t->split) {
     shoal_text_add(text, ", up to W");
     add_in_flight(t, SHOAL_WORK_WEIGHT, text);
   }
   shoal_text_add(text, "\n");
-  return NULL;
+  return shoal_explain_borders(plan, gp, arena, text);
 }
 
 static shoal_status_t explain_schedules(const shoal_plan_t *plan, shoal_arena_t *arena,
                                         shoal_text_t *text) {
   for (int64_t g = 0; g < plan->model->graphs.count; ++g)
     if (plan->graphs[g].schedule)
-      SHOAL_RETURN_IF_ERROR(explain_schedule(&plan->graphs[g], arena, text));
+      SHOAL_RETURN_IF_ERROR(explain_schedule(plan, &plan->graphs[g], arena, text));
   return NULL;
 }
 

@@ -141,6 +141,10 @@ static shoal_status_t write_plan(const shoal_plan_t *plan, shoal_arena_t *arena,
   shoal_json_string(&w, "rules", guard.rules);
   shoal_json_string(&w, "intent", guard.intent);
   shoal_json_int(&w, "world", plan->world);
+  int64_t count;
+  const char *const *lines;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_approximate(plan, arena, &count, &lines));
+  if (count > 0) write_strings(&w, "approximate", count, lines);
   SHOAL_RETURN_IF_ERROR(shoal_resolved_write(plan, &w, arena));
   shoal_json_end(&w, '}');
   shoal_json_end(&w, '}');
@@ -248,9 +252,10 @@ static shoal_status_t read_intent(const shoal_json_t *root, shoal_arena_t *arena
 // do not say what intent they were made from, and have hashes of the model with its parts.
 static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *resolved, bool older,
                                  shoal_arena_t *scratch, bool *out_fits) {
-  static const char *const keys[] = {"model",  "rules", "intent",   "world",
-                                     "states", "nodes", "decisions"};
-  SHOAL_RETURN_IF_ERROR(shoal_json_only(resolved, keys, 7));
+  // `approximate` follows from the rest: it is there to be read by people.
+  static const char *const keys[] = {"model",  "rules", "intent",    "world",
+                                     "states", "nodes", "decisions", "approximate"};
+  SHOAL_RETURN_IF_ERROR(shoal_json_only(resolved, keys, 8));
   guard_t made, now;
   int64_t world = 0;
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "model", &made.model));
@@ -356,6 +361,11 @@ shoal_status_t shoal_plan_parse_decided(const char *name, const char *text,
                                         shoal_plan_t **out_plan) {
   *out_plan = NULL;
   if (out_rebuilt) *out_rebuilt = false;
+  for (int64_t i = 0; i < decision_count; ++i)
+    if (strcmp(decisions[i].kind, "balance") == 0)
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "make a plan with it: --strategy pipeline",
+                              "plan '%s' has its stages, which leaves nothing to balance by %s",
+                              name, decisions[i].choice);
   if (!allocator.alloc) allocator = shoal_allocator_system();
   shoal_arena_t scratch;
   shoal_arena_init(allocator, &scratch);

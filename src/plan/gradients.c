@@ -6,7 +6,10 @@
 // one, belongs to that state.
 #include "plan/gradients.h"
 
+#include <string.h>
+
 #include "base/status.h"
+#include "plan/complete.h"
 
 struct shoal_gradients {
   const shoal_graph_t *graph;
@@ -146,35 +149,104 @@ bool shoal_plan_is_synced(const shoal_plan_t *plan, int64_t state, const shoal_s
 // ---- exchange --------------------------------------------------------------------------
 
 static shoal_status_t find_exchanged(const shoal_plan_t *plan, const shoal_graph_t *graph,
-                                     shoal_arena_t *scratch, shoal_dtype_t *types) {
+                                     shoal_arena_t *scratch, shoal_dtype_t *types,
+                                     int32_t *scale_log2) {
   shoal_gradients_t *gradients = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph, plan->model, scratch, &gradients));
   for (int32_t v = 0; v < graph->values.count; ++v) {
     const int32_t state = shoal_gradients_state(gradients, v);
-    types[v] = graph->values.items[v].type.dtype;
-    if (state >= 0 && plan->syncs[state].cast && shoal_dtype_is_float(types[v]))
+    const shoal_dtype_t own = types[v] = graph->values.items[v].type.dtype;
+    if (state >= 0 && plan->syncs[state].cast && shoal_dtype_is_float(own))
       types[v] = plan->syncs[state].dtype;
+    scale_log2[v] = types[v] != own ? plan->syncs[state].scale_log2 : 0;
   }
   return NULL;
 }
 
 shoal_status_t shoal_plan_exchanged(const shoal_plan_t *plan, const shoal_graph_t *graph,
-                                    shoal_arena_t *arena, shoal_dtype_t **out_types) {
+                                    shoal_arena_t *arena, shoal_dtype_t **out_types,
+                                    int32_t **out_scale_log2) {
   bool any = false;
   *out_types = NULL;
+  *out_scale_log2 = NULL;
   for (int64_t s = 0; s < plan->model->states.count; ++s) any |= plan->syncs[s].cast;
   if (!any) return NULL;
-  if (!(*out_types = SHOAL_NEW(arena, shoal_dtype_t, graph->values.count))) return SHOAL_OOM();
+  *out_types = SHOAL_NEW(arena, shoal_dtype_t, graph->values.count);
+  *out_scale_log2 = SHOAL_NEW(arena, int32_t, graph->values.count);
+  if (!*out_types || !*out_scale_log2) return SHOAL_OOM();
   shoal_arena_t scratch;
   shoal_arena_init(plan->allocator, &scratch);
-  shoal_status_t status = find_exchanged(plan, graph, &scratch, *out_types);
+  shoal_status_t status = find_exchanged(plan, graph, &scratch, *out_types, *out_scale_log2);
   shoal_arena_deinit(&scratch);
   return status;
 }
 
 shoal_status_t shoal_plan_find_exchanged(shoal_plan_t *plan) {
+  for (int64_t s = 0; s < plan->model->states.count; ++s)
+    if (plan->syncs[s].scale_log2 != 0 && !plan->syncs[s].cast)
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT, "sync * dtype=f16 scale=1024",
+          "sync of state '%s' has a scale and no dtype: what is exchanged in its "
+          "own type is not scaled",
+          plan->model->states.items[s].name);
   for (int64_t g = 0; g < plan->model->graphs.count; ++g)
     SHOAL_RETURN_IF_ERROR(shoal_plan_exchanged(plan, plan->graphs[g].graph, &plan->arena,
-                                               &plan->graphs[g].exchanged));
+                                               &plan->graphs[g].exchanged,
+                                               &plan->graphs[g].scale_log2));
+  return NULL;
+}
+
+// ---- homes -----------------------------------------------------------------------------
+
+// By state: where its gradient is wanted.
+static shoal_status_t find_state_homes(shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                       shoal_arena_t *arena, const shoal_layout_t ***out_homes,
+                                       bool *out_any) {
+  const shoal_model_t *model = plan->model;
+  const shoal_layout_t **homes = SHOAL_NEW(arena, const shoal_layout_t *, model->states.count);
+  if (!homes) return SHOAL_OOM();
+  for (int64_t s = 0; s < model->states.count; ++s) {
+    const shoal_state_info_t *state = &model->states.items[s];
+    int32_t owner = -1;
+    SHOAL_RETURN_IF_ERROR(shoal_plan_owner_state(plan, s, &owner));
+    if (owner < 0)
+      homes[s] = plan->states[s];
+    else if (homes[owner] == plan->states[owner] &&
+             shoal_shape_equal(&state->type.shape, &model->states.items[owner].type.shape))
+      homes[owner] = plan->states[s];
+  }
+  for (int64_t a = 0; a < gp->graph->assigns.count; ++a) {
+    const shoal_assignment_t *assign = &gp->graph->assigns.items[a];
+    const shoal_value_info_t *info = &gp->graph->values.items[assign->value];
+    const shoal_intent_decision_t *entry = shoal_plan_decided_value(plan, gp->graph, info->name);
+    if (entry && strcmp(entry->pattern, "*") != 0 && info->source == SHOAL_FROM_NODE)
+      SHOAL_RETURN_IF_ERROR(shoal_plan_parse_layout(plan, entry->choice, gp->nodes[info->node].mesh,
+                                                    info->name, &info->type.shape,
+                                                    &homes[assign->state]));
+  }
+  for (int64_t s = 0; s < model->states.count; ++s) *out_any |= homes[s] && homes[s]->cut_count > 0;
+  *out_homes = homes;
+  return NULL;
+}
+
+shoal_status_t shoal_plan_find_homes(shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                     shoal_arena_t *arena, const shoal_layout_t ***out_homes) {
+  const shoal_graph_t *graph = gp->graph;
+  const shoal_layout_t **states = NULL;
+  shoal_gradients_t *gradients = NULL;
+  bool any = false;
+  *out_homes = NULL;
+  SHOAL_RETURN_IF_ERROR(find_state_homes(plan, gp, arena, &states, &any));
+  if (!any) return NULL;
+  const shoal_layout_t **homes = SHOAL_NEW(arena, const shoal_layout_t *, graph->values.count);
+  if (!homes) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph, plan->model, arena, &gradients));
+  for (int32_t v = 0; v < graph->values.count; ++v) {
+    const int32_t state = shoal_gradients_state(gradients, v);
+    if (state >= 0 && shoal_shape_equal(&graph->values.items[v].type.shape,
+                                        &plan->model->states.items[state].type.shape))
+      homes[v] = states[state];
+  }
+  *out_homes = homes;
   return NULL;
 }

@@ -121,6 +121,12 @@ const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoa
   return shoal_patterns_find(&plan->patterns[kind], name);
 }
 
+const shoal_intent_decision_t *shoal_plan_decided_value(const shoal_plan_t *plan,
+                                                        const shoal_graph_t *graph,
+                                                        const char *name) {
+  return shoal_patterns_find_in(&plan->patterns[SHOAL_DECIDE_LAYOUT], graph->name, name);
+}
+
 const shoal_intent_decision_t *shoal_plan_decided_node(const shoal_plan_t *plan,
                                                        shoal_decide_t kind,
                                                        const shoal_graph_plan_t *graph,

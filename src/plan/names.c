@@ -65,8 +65,22 @@ static bool matches(const names_t *names, const char *pattern) {
   uint64_t hash = shoal_hash_string(SHOAL_HASH_START, pattern);
   for (int64_t at = -1, n; (n = shoal_index_next(&names->index, hash, &at)) >= 0;)
     if (strcmp(names->items.items[n], pattern) == 0) return true;
-  for (int64_t n = 0; n < names->items.count && strchr(pattern, '*'); ++n)
+  for (int64_t n = 0; n < names->items.count && shoal_pattern_is(pattern); ++n)
     if (shoal_pattern_match(pattern, names->items.items[n])) return true;
+  return false;
+}
+
+// Is it "GRAPH:NAME", about an input or a computed value of one graph?
+static bool is_in_graph(const shoal_model_t *model, const char *pattern) {
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    const size_t length = strlen(graph->name);
+    if (strncmp(graph->name, pattern, length) != 0 || pattern[length] != ':') continue;
+    for (int64_t v = 0; v < graph->values.count; ++v)
+      if (graph->values.items[v].source != SHOAL_FROM_STATE &&
+          strcmp(graph->values.items[v].name, pattern + length + 1) == 0)
+        return true;
+  }
   return false;
 }
 
@@ -91,6 +105,7 @@ static shoal_status_t no_match(lookup_t *lookup, shoal_decide_t kind, const char
 static shoal_status_t look_up(lookup_t *lookup, shoal_decide_t kind,
                               const shoal_intent_decision_t *decision) {
   const char *pattern = decision->pattern;
+  SHOAL_RETURN_IF_ERROR(shoal_decision_annotate(decision, shoal_pattern_check(pattern)));
   if (kind == SHOAL_DECIDE_LAYOUT && strcmp(pattern, "*") == 0) return NULL;
   if (kind == SHOAL_DECIDE_STAGE && shoal_plan_find_mesh(lookup->plan, decision->choice) < 0)
     return SHOAL_ERROR_HINT(
@@ -98,7 +113,9 @@ static shoal_status_t look_up(lookup_t *lookup, shoal_decide_t kind,
         "stage '%s' asks for mesh '%s', which the plan does not have", pattern, decision->choice);
   names_t *names;
   SHOAL_RETURN_IF_ERROR(names_of(lookup, shoal_kind_of(kind), &names));
-  return matches(names, pattern) ? NULL : no_match(lookup, kind, pattern);
+  if (matches(names, pattern)) return NULL;
+  if (kind == SHOAL_DECIDE_LAYOUT && is_in_graph(lookup->plan->model, pattern)) return NULL;
+  return no_match(lookup, kind, pattern);
 }
 
 shoal_status_t shoal_intent_check(shoal_plan_t *plan) {

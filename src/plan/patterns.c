@@ -18,8 +18,10 @@ shoal_status_t shoal_patterns_init(int64_t count, const shoal_intent_decision_t 
   shoal_index_init(arena, &out_patterns->exact);
   shoal_index_init(arena, &out_patterns->by_prefix);
   for (int64_t i = 0; i < count; ++i) {
-    const char *pattern = entries[i].pattern, *star = strchr(pattern, '*');
-    size_t length = star ? (size_t)(star - pattern) : strlen(pattern);
+    const char *pattern = entries[i].pattern;
+    const bool star = shoal_pattern_is(pattern);
+    size_t length = strcspn(pattern, "*");  // that of regular expressions is not in names
+    if (strncmp(pattern, "re:", 3) == 0) length = 0;
     if (star && length > LONGEST) length = LONGEST;
     if (star) out_patterns->lengths |= UINT64_C(1) << length;
     uint64_t hash = SHOAL_HASH_START;
@@ -51,4 +53,19 @@ const shoal_intent_decision_t *shoal_patterns_find(const shoal_patterns_t *patte
   }
   best = last_match(patterns, &patterns->exact, hash, name, best);
   return best >= 0 ? &patterns->entries[best] : NULL;
+}
+
+const shoal_intent_decision_t *shoal_patterns_find_in(const shoal_patterns_t *patterns,
+                                                      const char *graph, const char *name) {
+  const shoal_intent_decision_t *best = shoal_patterns_find(patterns, name);
+  const size_t length = strlen(graph);
+  uint64_t hash = shoal_hash_bytes(SHOAL_HASH_START, graph, length);
+  hash = shoal_hash_bytes(next(hash, ':'), name, strlen(name));
+  for (int64_t at = -1, n; (n = shoal_index_next(&patterns->exact, hash, &at)) >= 0;) {
+    const shoal_intent_decision_t *entry = &patterns->entries[n];
+    if (strncmp(entry->pattern, graph, length) == 0 && entry->pattern[length] == ':' &&
+        strcmp(entry->pattern + length + 1, name) == 0 && (!best || entry > best))
+      best = entry;
+  }
+  return best;
 }

@@ -56,13 +56,31 @@ shoal_status_t shoal_plan_rest_state(shoal_plan_t *plan, int32_t s, const char *
   return NULL;
 }
 
+// Whether the ranks of `mesh` are just those of the meshes that read a state.
+static bool is_union(const shoal_plan_t *plan, const shoal_mesh_t *mesh, const bool *reads) {
+  int64_t size = 0;
+  for (int64_t m = 0; m < plan->mesh_count; ++m) {
+    if (!reads[m]) continue;
+    const shoal_mesh_t *part = &plan->meshes[m];
+    for (int64_t i = 0; i < shoal_mesh_size(part); ++i)
+      if (shoal_mesh_position(mesh, shoal_mesh_rank(part, i)) < 0) return false;
+    size += shoal_mesh_size(part);
+    for (int64_t k = 0; k < m; ++k)
+      if (reads[k] && shoal_mesh_overlap(part, &plan->meshes[k])) return false;
+  }
+  return size == shoal_mesh_size(mesh);
+}
+
 // By state, the mesh of the first node that reads it and was given one by a stage, "train" before
-// other graphs; else -1.
+// other graphs; else -1. Where nodes on several meshes read it and the plan has a mesh of just
+// their ranks, that one: a tied weight.
 static shoal_status_t find_readers(shoal_plan_t *plan, int32_t *const *meshes, int32_t **out_mesh) {
   const shoal_model_t *model = plan->model;
-  int32_t *found = SHOAL_NEW(&plan->arena, int32_t, model->states.count);
-  if (!found) return SHOAL_OOM();
-  for (int64_t s = 0; s < model->states.count; ++s) found[s] = -1;
+  const int64_t states = model->states.count, count = plan->mesh_count;
+  int32_t *found = SHOAL_NEW(&plan->arena, int32_t, states);
+  bool *reads = SHOAL_NEW(&plan->arena, bool, states *count);
+  if (!found || !reads) return SHOAL_OOM();
+  for (int64_t s = 0; s < states; ++s) found[s] = -1;
   for (int pass = 0; pass < 2; ++pass)
     for (int64_t g = 0; g < model->graphs.count; ++g) {
       const shoal_graph_t *graph = model->graphs.items[g];
@@ -71,17 +89,23 @@ static shoal_status_t find_readers(shoal_plan_t *plan, int32_t *const *meshes, i
         const shoal_node_t *node = &graph->nodes.items[n];
         for (int32_t i = 0; i < node->input_count && meshes[g][n] >= 0; ++i) {
           const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
-          if (value->source == SHOAL_FROM_STATE && found[value->index] < 0)
-            found[value->index] = meshes[g][n];
+          if (value->source != SHOAL_FROM_STATE) continue;
+          if (found[value->index] < 0) found[value->index] = meshes[g][n];
+          reads[value->index * count + meshes[g][n]] = true;
         }
       }
     }
+  for (int64_t s = 0; s < states; ++s) {
+    int64_t readers = 0;
+    for (int64_t m = 0; m < count; ++m) readers += reads[s * count + m];
+    for (int64_t m = 0; m < count && readers > 1; ++m)
+      if (is_union(plan, &plan->meshes[m], &reads[s * count])) found[s] = (int32_t)m;
+  }
   *out_mesh = found;
   return NULL;
 }
 
-// The state that "name#adamw.m" belongs to, if it is declared before it; else -1.
-static shoal_status_t owner_of(shoal_plan_t *plan, int64_t s, int32_t *out_base) {
+shoal_status_t shoal_plan_owner_state(shoal_plan_t *plan, int64_t s, int32_t *out_base) {
   const char *full = plan->model->states.items[s].name, *hash = strchr(full, '#');
   *out_base = -1;
   if (!hash) return NULL;
@@ -104,7 +128,7 @@ shoal_status_t shoal_plan_place_states(shoal_plan_t *plan, int32_t *const *meshe
     const shoal_intent_decision_t *entry =
         shoal_patterns_find(&plan->patterns[SHOAL_DECIDE_LAYOUT], state->name);
     int32_t base = -1;
-    SHOAL_RETURN_IF_ERROR(owner_of(plan, s, &base));
+    SHOAL_RETURN_IF_ERROR(shoal_plan_owner_state(plan, s, &base));
     int32_t mesh = base >= 0 ? (int32_t)(plan->states[base]->mesh - plan->meshes) : readers[s];
     if (mesh < 0) mesh = 0;
     if (entry) {
@@ -175,8 +199,7 @@ shoal_status_t shoal_plan_place_inputs(shoal_plan_t *plan, shoal_graph_plan_t *g
   for (int64_t i = 0; i < graph->inputs.count; ++i) {
     const shoal_named_t *input = &graph->inputs.items[i];
     int32_t mesh = first[input->value] ? first[input->value] - 1 : 0;
-    const shoal_intent_decision_t *entry =
-        shoal_patterns_find(&plan->patterns[SHOAL_DECIDE_LAYOUT], input->name);
+    const shoal_intent_decision_t *entry = shoal_plan_decided_value(plan, graph, input->name);
     const shoal_layout_t **layout = &gp->values[input->value];
     if (!entry) {
       const shoal_layout_t whole = {.mesh = &plan->meshes[mesh]};

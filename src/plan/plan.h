@@ -101,7 +101,8 @@ typedef struct shoal_sync {
   const char *bucket;    // exchanged together with all of that name; NULL: by size
   bool cast;             // it is exchanged as `dtype`; else as what it is
   shoal_dtype_t dtype;
-  int32_t prefetch;  // how many layers ahead copies are gathered
+  int32_t scale_log2;  // multiplied by 2 to this power on its way, where it is cast
+  int32_t prefetch;    // how many layers ahead copies are gathered
 } shoal_sync_t;
 
 // Whether a node that reads rows of neighbours computes first what needs none of them: never; it
@@ -109,9 +110,10 @@ typedef struct shoal_sync {
 typedef enum shoal_halo { SHOAL_HALO_WHOLE, SHOAL_HALO_SPLIT, SHOAL_HALO_AUTO } shoal_halo_t;
 
 // In how many tiles a node is computed, beside the gather of its input or the reduction of its
-// output; 0: in one piece.
+// output; 0: in one piece. A ring counts as 1: its tiles are the ranks' parts.
 typedef struct shoal_tiling {
   int32_t count;
+  bool ring;
   bool where_possible;  // else it cannot be lowered otherwise
 } shoal_tiling_t;
 
@@ -128,6 +130,7 @@ typedef struct shoal_graph_plan {
   shoal_tiling_t *tilings;  // by node
   const int32_t *owners;    // by node: the composite it is a part of, or -1. NULL: there are none
   shoal_dtype_t *exchanged;  // by value: the type in which ranks sum it; NULL: all as they are
+  int32_t *scale_log2;       // by value: and its scale, 2 to this power; NULL: 1
   bool *on_request;          // by output: gathered only when somebody asks for it
   const struct shoal_schedule *schedule;  // of micro-batches; NULL: none was asked for
 } shoal_graph_plan_t;
@@ -180,6 +183,14 @@ typedef enum shoal_decide {
 // intent's maps count as decisions. For messages: "decision 'recompute block* yes' ...".
 const shoal_intent_decision_t *shoal_plan_decided(const shoal_plan_t *plan, shoal_decide_t kind,
                                                   const char *name);
+// Marks the values of a graph that its regions let be computed again if the backward side needs
+// them, wherever they wait: not those that leave their region in the forward pass, are outputs,
+// assigned, or read by an update.
+void shoal_plan_find_again(const shoal_graph_plan_t *gp, bool *again);
+// The layout that is decided for an input or a computed value of a graph.
+const shoal_intent_decision_t *shoal_plan_decided_value(const shoal_plan_t *plan,
+                                                        const shoal_graph_t *graph,
+                                                        const char *name);
 // Is an output of this type gathered on request where no decision says when?
 bool shoal_plan_waits_for_request(const shoal_plan_t *plan, const shoal_type_t *type);
 

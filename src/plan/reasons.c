@@ -204,5 +204,9 @@ shoal_status_t shoal_sync_print(const shoal_sync_t *sync, shoal_arena_t *arena,
   if (sync->bucket) shoal_text_addf(&text, " bucket=%s", sync->bucket);
   if (sync->bucket_bytes > 0) shoal_text_addf(&text, " bucket=%lld", (long long)sync->bucket_bytes);
   if (sync->cast) shoal_text_addf(&text, " dtype=%s", shoal_dtype_name(sync->dtype));
+  if (sync->cast && sync->scale_log2 != 0) {
+    shoal_text_add(&text, " scale=");
+    shoal_text_add_double(&text, ldexp(1, sync->scale_log2));
+  }
   return shoal_text_finish(&text, arena, out_text);
 }

@@ -107,10 +107,11 @@ static shoal_status_t check_syncs(shoal_plan_t *plan) {
   return NULL;
 }
 
-// Sync decisions leave out states that they say nothing about.
+// Sync decisions leave out states that they say nothing about. Each word replaces what an earlier
+// decision says of the same: a strategy's `each` and a user's `dtype=bf16` go together.
 static shoal_status_t resolve_sync(shoal_plan_t *plan, int64_t s,
                                    const shoal_intent_decision_t *decision) {
-  shoal_sync_t sync = {.prefetch = 1};
+  shoal_sync_t sync = plan->syncs[s];
   SHOAL_RETURN_IF_ERROR(shoal_decision_sync(decision, &plan->arena, &sync));
   if (shoal_plan_is_synced(plan, s, &sync)) plan->syncs[s] = sync;
   return NULL;
@@ -120,8 +121,10 @@ static shoal_status_t resolve_state(shoal_plan_t *plan, int64_t s) {
   const char *name = plan->model->states.items[s].name;
   shoal_sync_t *sync = &plan->syncs[s];
   *sync = (shoal_sync_t){.prefetch = 1};
-  const shoal_intent_decision_t *decision = shoal_plan_decided(plan, SHOAL_DECIDE_SYNC, name);
-  if (decision) SHOAL_RETURN_IF_ERROR(resolve_sync(plan, s, decision));
+  const shoal_patterns_t *syncs = &plan->patterns[SHOAL_DECIDE_SYNC];
+  for (int64_t e = 0; e < syncs->count; ++e)
+    if (shoal_pattern_match(syncs->entries[e].pattern, name))
+      SHOAL_RETURN_IF_ERROR(resolve_sync(plan, s, &syncs->entries[e]));
   const char *layers = chosen(plan, SHOAL_DECIDE_PREFETCH, name);
   if (layers) sync->prefetch = (int32_t)strtol(layers, NULL, 10);
   plan->memories[s] = memory_of(chosen(plan, SHOAL_DECIDE_MEMORY, name));
@@ -142,7 +145,10 @@ shoal_keep_t shoal_keep_of(const char *choice) {
 static size_t region_length(const char *pattern, const char *node) {
   size_t length = strlen(pattern), end = 0;
   int64_t scopes = 1;
-  if (!strchr(pattern, '*')) return strlen(node);
+  if (!shoal_pattern_is(pattern)) return strlen(node);
+  if (strncmp(pattern, "re:", 3) == 0 && length > 3 &&
+      (strcmp(pattern + length - 3, "/.*") == 0 || strcmp(pattern + length - 3, "/.+") == 0))
+    length -= 3;
   while (length > 2 && memcmp(pattern + length - 2, "/*", 2) == 0) length -= 2;
   for (size_t i = 0; i < length; ++i) scopes += pattern[i] == '/';
   for (;; ++end) {
@@ -186,6 +192,19 @@ static bool has_backward(const shoal_graph_t *graph) {
   return found;
 }
 
+// Of the region that the model marks. No node has a name with a space in it.
+static const char *mark_name(shoal_arena_t *arena, const shoal_node_t *node) {
+  return shoal_arena_printf(arena, "mark %d", (int)node->recompute);
+}
+
+// Has somebody asked for something to be computed again?
+static bool is_asked(const shoal_plan_t *plan, const shoal_graph_t *graph) {
+  bool found = plan->patterns[SHOAL_DECIDE_RECOMPUTE].count > 0;
+  for (int64_t n = 0; n < graph->nodes.count && !found; ++n)
+    found = graph->nodes.items[n].recompute > 0;
+  return found;
+}
+
 static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t *gp,
                                    shoal_arena_t *scratch) {
   const shoal_graph_t *graph = gp->graph;
@@ -195,10 +214,14 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
     const shoal_node_t *node = &graph->nodes.items[n];
     const shoal_intent_decision_t *decision =
         shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n);
-    if (!decision || strcmp(decision->choice, "yes") != 0 || node->kind != SHOAL_NODE_FORWARD)
-      continue;
-    const size_t length = region_length(decision->pattern, node->name);
-    const char *name = strchr(decision->pattern, '*') ? node->name : decision->pattern;
+    const bool marked = !decision && node->recompute > 0;
+    if (node->kind != SHOAL_NODE_FORWARD) continue;
+    if (!marked && (!decision || strcmp(decision->choice, "yes") != 0)) continue;
+    const char *name = marked                                ? mark_name(scratch, node)
+                       : shoal_pattern_is(decision->pattern) ? node->name
+                                                             : decision->pattern;
+    if (!name) return SHOAL_OOM();
+    const size_t length = marked ? strlen(name) : region_length(decision->pattern, node->name);
     SHOAL_RETURN_IF_ERROR(
         region_of(scratch, &regions, name, length, gp->nodes[n].mesh, &gp->regions[n]));
   }
@@ -250,10 +273,11 @@ static shoal_status_t resolve_graph(shoal_plan_t *plan, shoal_graph_plan_t *gp) 
   if (schedule)
     SHOAL_RETURN_IF_ERROR(
         shoal_decision_annotate(schedule, shoal_plan_schedule(plan, gp, schedule->choice)));
-  if (plan->patterns[SHOAL_DECIDE_RECOMPUTE].count == 0 || !has_backward(graph)) return NULL;
+  if (!is_asked(plan, graph) || !has_backward(graph)) return NULL;
   shoal_arena_t scratch;
   shoal_arena_init(plan->allocator, &scratch);
   shoal_status_t status = find_regions(plan, gp, &scratch);
+  if (!status) status = shoal_plan_store_rest(plan, gp, &scratch);
   shoal_arena_deinit(&scratch);
   return status;
 }

@@ -84,7 +84,8 @@ static shoal_status_t write_inputs(const shoal_plan_t *plan, const shoal_graph_p
     shoal_told_t told;
     if (layout->cut_count == 0 && layout->mesh == plan->meshes) continue;
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(layout, scratch, &text));
-    shoal_reason_of(plan, SHOAL_DECIDE_LAYOUT, input->name, "it is fed where it is read", &told);
+    shoal_reason_by(shoal_plan_decided_value(plan, gp->graph, input->name),
+                    "it is fed where it is read", &told);
     begin(w, "layout", gp->graph->name, "input", input->name);
     end(w, text, &told);
   }
@@ -161,7 +162,8 @@ static shoal_status_t write_node(const shoal_plan_t *plan, const shoal_graph_pla
     end(w, "capacity", &told);
   }
   if (gp->regions[n] < 0) return NULL;
-  shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n), "", &told);
+  shoal_reason_by(shoal_plan_decided_node(plan, SHOAL_DECIDE_RECOMPUTE, gp, n),
+                  node->recompute > 0 ? "the model marks it" : "", &told);
   begin(w, "recompute", gp->graph->name, "node", node->name);
   shoal_json_int(w, "region", gp->regions[n]);
   end(w, "yes", &told);

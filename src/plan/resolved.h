@@ -56,6 +56,11 @@ typedef struct shoal_bytes_text {
 } shoal_bytes_text_t;
 const char *shoal_bytes_format(double bytes, shoal_bytes_text_t *buffer);
 
+// borders.c: what crosses the borders of a graph's stages, and what several of them read.
+SHOAL_MUST_USE shoal_status_t shoal_explain_borders(const shoal_plan_t *plan,
+                                                    const shoal_graph_plan_t *gp,
+                                                    shoal_arena_t *arena, shoal_text_t *text);
+
 // explain.c: the same for a composite node, all its axes, with its name unless all is said.
 SHOAL_MUST_USE shoal_status_t shoal_explain_composite(const shoal_plan_t *plan,
                                                       const shoal_composite_t *composite, bool all,

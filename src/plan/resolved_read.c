@@ -321,7 +321,8 @@ static shoal_status_t read_entry(reader_t *r, int64_t index, bool first_pass) {
       return shoal_plan_schedule(r->plan, &r->plan->graphs[g], choice);
     case SHOAL_DECIDE_FETCH:
       return read_output(r, entry, choice);
-    case SHOAL_DECIDE_EXPAND:  // shoal_resolved_phased
+    case SHOAL_DECIDE_EXPAND:   // shoal_resolved_phased
+    case SHOAL_DECIDE_BALANCE:  // of strategies; stages say what came of it
     case SHOAL_DECIDE_COUNT:
       break;
   }

@@ -1,8 +1,9 @@
-// The table as text. Rows are printed one a line; the parser takes line ends for blanks, as a row
-// ends where the name of the next stands.
+// The table as text, and from text or JSON. Rows are printed one a line; the parser takes line ends
+// for blanks, as a row ends where the name of the next stands.
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "plan/plan.h"
@@ -100,9 +101,52 @@ static shoal_status_t number_stages(shoal_schedule_t *t, shoal_arena_t *arena) {
   return NULL;
 }
 
+// Are all words of it entries, as far as one can tell from how they begin?
+static bool are_entries(const char *words) {
+  for (const char *at = words + strspn(words, " "); *at; at += strspn(at, " ")) {
+    if ((*at != 'F' && *at != 'B' && *at != 'W') || !is_digit(at[1])) return false;
+    const size_t length = 1 + strspn(at + 1, ".0123456789");
+    if (at[length] && at[length] != ' ') return false;
+    at += length;
+  }
+  return true;
+}
+
+// One row of a table in JSON, as text: "F0.0 B0.0", or a list of such words.
+static shoal_status_t add_json_row(const char *name, const shoal_json_t *row, shoal_text_t *text) {
+  const bool list = row->kind == SHOAL_JSON_ARRAY;
+  shoal_text_add_quoted(text, row->key);
+  shoal_text_add(text, ":");
+  for (int64_t k = 0; k < (list ? row->count : 1); ++k) {
+    const shoal_json_t *entry = list ? &row->children[k] : row;
+    if (entry->kind != SHOAL_JSON_STRING || !are_entries(entry->string))
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT, "write {\"a\": \"F0.0 B0.0\"}, or {\"a\": [\"F0.0\", \"B0.0\"]}",
+          "%s: row '%s' is not a text of entries, or a list of them", name, row->key);
+    shoal_text_addf(text, " %s", entry->string);
+  }
+  shoal_text_add(text, "\n");
+  return NULL;
+}
+
+// A table in JSON, {"a": "F0.0 B0.0", ...}, as text.
+static shoal_status_t from_json(const char *name, const char *text, shoal_arena_t *arena,
+                                const char **out_text) {
+  const shoal_json_t *json;
+  SHOAL_RETURN_IF_ERROR(shoal_json_parse(name, text, arena, &json));
+  shoal_text_t rows;
+  shoal_text_init(shoal_allocator_system(), &rows);
+  shoal_status_t status = NULL;
+  for (int64_t r = 0; r < json->count && !status; ++r)
+    status = add_json_row(name, &json->children[r], &rows);
+  return shoal_text_close(&rows, status, arena, out_text);
+}
+
 shoal_status_t shoal_schedule_parse(const char *name, const char *text, shoal_arena_t *arena,
                                     const shoal_schedule_t **out_schedule) {
   *out_schedule = NULL;
+  if (text[strspn(text, " \t\r\n")] == '{')
+    SHOAL_RETURN_IF_ERROR(from_json(name, text, arena, &text));
   shoal_scan_t scan;
   shoal_scan_init(name, text, &scan);
   scan.comments = true;

@@ -1,5 +1,5 @@
-// A table in time: when each entry runs if moving values is free, what is idle, how many
-// micro-batches are in flight, and a picture of it.
+// A table in time: when each entry runs, what is idle, how many micro-batches are in flight, and a
+// picture of it.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ int32_t shoal_schedule_in_flight(const shoal_schedule_t *schedule, int32_t stage
 
 typedef struct timing {
   const shoal_schedule_t *t;
-  double durations[SHOAL_WORK_COUNT];
+  shoal_durations_t durations;
   double **starts;
   double *ends;   // by place: stage, micro, work
   double *clock;  // by row
@@ -42,16 +42,29 @@ static void time_entry(void *self, int32_t row, int64_t k) {
   const shoal_schedule_entry_t *e = &x->t->rows[row].entries[k];
   shoal_schedule_entry_t needs[2];
   double start = x->clock[row];
-  for (int32_t i = shoal_schedule_needs(x->t, e, needs); i-- > 0;)
-    if (*end_of(x, &needs[i]) > start) start = *end_of(x, &needs[i]);
+  for (int32_t i = shoal_schedule_needs(x->t, e, needs); i-- > 0;) {
+    const bool moves = x->t->stage_meshes[needs[i].stage] != row;
+    const double there = *end_of(x, &needs[i]) + (moves ? x->durations.comm : 0);
+    if (there > start) start = there;
+  }
   x->starts[row][k] = start;
-  x->clock[row] = *end_of(x, e) = start + x->durations[e->work];
+  x->clock[row] = *end_of(x, e) = start + x->durations.works[e->work];
 }
 
-static void set_durations(const shoal_schedule_t *t, const double durations[SHOAL_WORK_COUNT],
-                          double out[SHOAL_WORK_COUNT]) {
-  for (int32_t w = 0; w < SHOAL_WORK_COUNT; ++w) out[w] = durations[w];
-  if (!t->split) out[SHOAL_WORK_BACKWARD] += durations[SHOAL_WORK_WEIGHT];
+// Where backward is not split, B takes the time of both.
+static shoal_durations_t join_durations(const shoal_schedule_t *t, shoal_durations_t durations) {
+  if (!t->split) durations.works[SHOAL_WORK_BACKWARD] += durations.works[SHOAL_WORK_WEIGHT];
+  return durations;
+}
+
+static shoal_status_t check_durations(const shoal_durations_t *durations) {
+  for (int32_t w = 0; w < SHOAL_WORK_COUNT; ++w)
+    if (!(durations->works[w] >= 0) || !isfinite(durations->works[w]))
+      return SHOAL_ERROR(INVALID_ARGUMENT, "a time of %g for %c is none", durations->works[w],
+                         shoal_work_letter((shoal_work_t)w));
+  if (!(durations->comm >= 0) || !isfinite(durations->comm))
+    return SHOAL_ERROR(INVALID_ARGUMENT, "a time of %g for moving values is none", durations->comm);
+  return NULL;
 }
 
 static shoal_status_t time_rows(timing_t *x, shoal_arena_t *arena, shoal_arena_t *scratch) {
@@ -65,29 +78,33 @@ static shoal_status_t time_rows(timing_t *x, shoal_arena_t *arena, shoal_arena_t
   return shoal_schedule_walk(t, time_entry, x);
 }
 
+static void sum_up(const timing_t *x, shoal_schedule_times_t *times) {
+  double busy = 0;
+  for (int32_t r = 0; r < x->t->mesh_count; ++r) {
+    const shoal_schedule_row_t *row = &x->t->rows[r];
+    const double first = row->count > 0 ? x->starts[r][0] : 0;
+    if (x->clock[r] > times->makespan) times->makespan = x->clock[r];
+    if (x->clock[r] - first > times->period) times->period = x->clock[r] - first;
+    for (int64_t k = 0; k < row->count; ++k) busy += x->durations.works[row->entries[k].work];
+  }
+  busy /= x->t->mesh_count;
+  if (times->makespan > 0) times->bubble = 1 - busy / times->makespan;
+  if (times->period > 0) times->period_bubble = 1 - busy / times->period;
+}
+
 shoal_status_t shoal_schedule_time(const shoal_schedule_t *schedule,
-                                   const double durations[SHOAL_WORK_COUNT], shoal_arena_t *arena,
+                                   const shoal_durations_t *durations, shoal_arena_t *arena,
                                    shoal_schedule_times_t *out_times) {
-  for (int32_t w = 0; w < SHOAL_WORK_COUNT; ++w)
-    if (!(durations[w] >= 0) || !isfinite(durations[w]))
-      return SHOAL_ERROR(INVALID_ARGUMENT, "a time of %g for %c is none", durations[w],
-                         shoal_work_letter((shoal_work_t)w));
-  timing_t x = {.t = schedule};
-  set_durations(schedule, durations, x.durations);
+  SHOAL_RETURN_IF_ERROR(check_durations(durations));
+  timing_t x = {.t = schedule, .durations = join_durations(schedule, *durations)};
   SHOAL_RETURN_IF_ERROR(shoal_schedule_check(schedule));
   shoal_arena_t scratch;
   shoal_arena_init(shoal_allocator_system(), &scratch);
   shoal_status_t status = time_rows(&x, arena, &scratch);
   shoal_schedule_times_t times = {.starts = x.starts};
-  double busy = 0;
-  for (int32_t r = 0; r < schedule->mesh_count && !status; ++r) {
-    if (x.clock[r] > times.makespan) times.makespan = x.clock[r];
-    for (int64_t k = 0; k < schedule->rows[r].count; ++k)
-      busy += x.durations[schedule->rows[r].entries[k].work];
-  }
+  if (!status) sum_up(&x, &times);
   shoal_arena_deinit(&scratch);
   if (status) return status;
-  if (times.makespan > 0) times.bubble = 1 - busy / (times.makespan * schedule->mesh_count);
   *out_times = times;
   return NULL;
 }
@@ -151,18 +168,17 @@ static void draw_row(const drawing_t *d, int32_t r, const double *starts, char *
 }
 
 shoal_status_t shoal_schedule_draw(const shoal_schedule_t *schedule,
-                                   const double durations[SHOAL_WORK_COUNT], int64_t width,
+                                   const shoal_durations_t *durations, int64_t width,
                                    shoal_arena_t *arena, const char **out_text) {
   shoal_schedule_times_t times;
-  double all[SHOAL_WORK_COUNT];
   SHOAL_RETURN_IF_ERROR(shoal_schedule_time(schedule, durations, arena, &times));
-  set_durations(schedule, durations, all);
+  const shoal_durations_t all = join_durations(schedule, *durations);
   int32_t longest = 0;
   for (int32_t r = 0; r < schedule->mesh_count; ++r) {
     const int32_t length = (int32_t)strlen(schedule->rows[r].mesh);
     if (length > longest) longest = length;
   }
-  drawing_t d = {.t = schedule, .durations = all};
+  drawing_t d = {.t = schedule, .durations = all.works};
   plan_drawing(&d, times.makespan, width > 1 ? width : 1);
   char *line = shoal_arena_alloc(arena, (size_t)d.columns + 1, 1);
   if (!line) return SHOAL_OOM();

@@ -207,6 +207,12 @@ shoal_status_t shoal_plan_schedule(shoal_plan_t *plan, shoal_graph_plan_t *gp, c
   const bool table = strncmp(choice, "table", 5) == 0;
   SHOAL_RETURN_IF_ERROR(shoal_plan_stages(gp, &plan->arena, &stages));
   if (stages.count == 0) return NULL;  // as the graph that sets the states up
+  if (stages.count == 1 && plan->micro == 1 && !table)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT,
+                            "stages come from strategy pipeline, --mesh pipe=2,micro=4",
+                            "the graph '%s' has one stage and one batch, which leave nothing to "
+                            "schedule",
+                            gp->graph->name);
   SHOAL_RETURN_IF_ERROR(make_pipeline(plan, &stages, &plan->arena, &pipeline));
   if (!table) return shoal_schedule_create(choice, &pipeline, &plan->arena, &gp->schedule);
   SHOAL_RETURN_IF_ERROR(shoal_schedule_parse("table", choice + 5, &plan->arena, &gp->schedule));

@@ -104,9 +104,10 @@ static shoal_status_t say_operand(answer_t *a, const shoal_graph_plan_t *gp, int
                   shoal_type_format(&info->type, type, sizeof type), shown(need));
   if (input && wanted != gp->values[value]) shoal_text_addf(a->text, ", made from %s", shown(have));
   shoal_text_add(a->text, "\n");
-  if (!input && shoal_plan_decided(a->plan, SHOAL_DECIDE_KEEP, info->name))
-    say_decided(a, SHOAL_DECIDE_KEEP, info->name,
-                shoal_plan_decided(a->plan, SHOAL_DECIDE_KEEP, info->name)->choice, "");
+  const shoal_intent_decision_t *keep =
+      input ? NULL : shoal_plan_decided(a->plan, SHOAL_DECIDE_KEEP, info->name);
+  if (keep && gp->keeps[value] == shoal_keep_of(keep->choice))
+    say_decided(a, SHOAL_DECIDE_KEEP, info->name, keep->choice, "");
   return NULL;
 }
 
@@ -135,7 +136,9 @@ static shoal_status_t say_node(answer_t *a, const shoal_graph_plan_t *gp, int64_
     if (shoal_slot_size(a->plan, mesh, slot) > 1)
       SHOAL_RETURN_IF_ERROR(shoal_explain_way(a->plan, gp, n, slot, true, a->arena, a->text));
   }
-  if (gp->regions[n] >= 0) say_decided(a, SHOAL_DECIDE_RECOMPUTE, node->name, "yes", "");
+  if (gp->regions[n] >= 0)
+    say_decided(a, SHOAL_DECIDE_RECOMPUTE, node->name, "yes",
+                node->recompute > 0 ? "the model marks it" : "");
   if (gp->halos[n] != SHOAL_HALO_WHOLE)
     say_decided(a, SHOAL_DECIDE_HALO, node->name,
                 gp->halos[n] == SHOAL_HALO_SPLIT ? "split" : "auto", "");
@@ -158,7 +161,10 @@ static shoal_status_t say_graph(answer_t *a, const shoal_graph_plan_t *gp) {
     if (!asked(a, input->name)) continue;
     shoal_text_addf(a->text, "input %s of graph %s\n", input->name, graph->name);
     SHOAL_RETURN_IF_ERROR(shoal_layout_print(gp->values[input->value], a->arena, &text));
-    say_decided(a, SHOAL_DECIDE_LAYOUT, input->name, shown(text), "nobody asked for anything else");
+    shoal_told_t told;
+    shoal_reason_by(shoal_plan_decided_value(a->plan, graph, input->name),
+                    "nobody asked for anything else", &told);
+    say_told(a, SHOAL_DECIDE_LAYOUT, shown(text), &told);
   }
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_composite_t *owner = shoal_plan_owner(a->plan, gp, n);
@@ -188,6 +194,7 @@ static shoal_status_t answer(answer_t *a) {
 shoal_status_t shoal_plan_why(const shoal_plan_t *plan, const char *pattern, shoal_arena_t *arena,
                               const char **out_text) {
   shoal_text_t text;
+  SHOAL_RETURN_IF_ERROR(shoal_pattern_check(pattern));
   shoal_text_init(arena->allocator, &text);
   answer_t a = {.plan = plan, .pattern = pattern, .arena = arena, .text = &text};
   shoal_status_t status = answer(&a);

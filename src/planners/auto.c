@@ -1,6 +1,7 @@
 // Strategy `auto`: completes, lowers and simulates every candidate it can enumerate - `data`,
 // `tensor` and both on meshes whose product is the world - and takes the one that fits the
-// cluster's memory and whose steps, in a row, are the fastest. The winner's intent becomes this
+// cluster's memory and whose steps, in a row, are the fastest. Where the mesh is given, its axes
+// say which strategies there are: all that speak of one. The winner's intent becomes this
 // strategy's.
 #include <string.h>
 
@@ -57,7 +58,12 @@ static shoal_status_t list_candidates(shoal_strategy_context_t *context, candida
       candidates[count++] = (candidate_t){"data", options->mesh};
     if (shoal_mesh_axis(&mesh, "tensor") >= 0)
       candidates[count++] = (candidate_t){"tensor", options->mesh};
-    if (count == 0) candidates[count++] = (candidate_t){"explicit", options->mesh};
+    const shoal_strategy_t *other = shoal_strategies_of_mesh(options->strategies, &mesh);
+    if (count == 0 && !other)  // layouts may speak of them
+      SHOAL_RETURN_IF_ERROR(
+          shoal_strategies_check_axes(&(shoal_strategy_list_t){0}, options, &mesh, context->arena));
+    if (count == 0)
+      candidates[count++] = (candidate_t){other ? other->name : "explicit", options->mesh};
   }
   for (int32_t data = options->world; data >= 1 && !options->mesh && count < capacity; --data) {
     if (options->world % data) continue;
@@ -81,6 +87,9 @@ static shoal_status_t adopt(shoal_strategy_context_t *context, const shoal_inten
   for (int64_t i = 0; i < intent->layout_count - context->options->layout_count; ++i)
     SHOAL_RETURN_IF_ERROR(
         shoal_context_layout(context, intent->layouts[i].pattern, intent->layouts[i].value));
+  for (int64_t i = 0; i < intent->stage_count; ++i)
+    SHOAL_RETURN_IF_ERROR(
+        shoal_context_stage(context, intent->stages[i].pattern, intent->stages[i].value));
   for (int64_t i = 0; i < intent->expand_count; ++i)
     SHOAL_RETURN_IF_ERROR(shoal_context_expand(context, intent->expand[i]));
   for (int64_t i = 0; i < intent->decision_count - context->options->decision_count; ++i) {

@@ -8,7 +8,5 @@ shoal_status_t shoal_strategy_explicit(shoal_strategy_context_t *context, void *
   if (!context->options->mesh)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give one, like --mesh data=2,tensor=2",
                             "strategy 'explicit' needs a mesh");
-  shoal_mesh_t mesh;
-  SHOAL_RETURN_IF_ERROR(shoal_strategy_mesh(context, "data", &mesh));
   return shoal_context_mesh(context, context->options->mesh);
 }

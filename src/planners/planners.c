@@ -1,14 +1,16 @@
-// The table of strategies, the context they write their intent into, and shoal_plan_make.
+// The table of strategies, the context that they write their intent into, and shoal_plan_make.
 #include "planners/planners.h"
 
 #include <string.h>
 
 #include "base/status.h"
 #include "base/text.h"
+#include "planners/annotated.h"
 #include "shoal/options.h"
 
 static const shoal_strategy_t native[] = {
-#define SHOAL_STRATEGY(name_, doc_) {.name = #name_, .doc = doc_, .plan = shoal_strategy_##name_},
+#define SHOAL_STRATEGY(id_, name_, axes_, doc_) \
+  {.name = name_, .doc = doc_, .plan = shoal_strategy_##id_, .axes = axes_},
 #include "planners/strategies.inc"
 #undef SHOAL_STRATEGY
 };
@@ -59,79 +61,13 @@ shoal_status_t shoal_strategy_register(shoal_strategies_t *strategies,
                                        const shoal_strategy_t *strategy) {
   if (!strategy->name || !strategy->plan)
     return SHOAL_ERROR(INVALID_ARGUMENT, "a strategy needs a name and a plan function");
+  if (strchr(strategy->name, '+'))
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "'+' stands between strategies that are combined",
+                            "a strategy cannot be called '%s'", strategy->name);
   if (find(strategies, strategy->name))
     return SHOAL_ERROR(INVALID_ARGUMENT, "there is a strategy '%s' already", strategy->name);
   if (!SHOAL_PUSH(&strategies->arena, &strategies->users, *strategy)) return SHOAL_OOM();
   return NULL;
-}
-
-const shoal_model_t *shoal_context_model(const shoal_strategy_context_t *context) {
-  return context->model;
-}
-
-const shoal_plan_options_t *shoal_context_options(const shoal_strategy_context_t *context) {
-  return context->options;
-}
-
-shoal_status_t shoal_context_mesh(shoal_strategy_context_t *context, const char *mesh) {
-  const char *copy = shoal_arena_strdup(context->arena, mesh);
-  if (!copy || !SHOAL_PUSH(context->arena, &context->meshes, copy)) return SHOAL_OOM();
-  return NULL;
-}
-
-static shoal_status_t copy_entry(shoal_strategy_context_t *context, const char *pattern,
-                                 const char *value, shoal_intent_entry_t *out_entry) {
-  out_entry->pattern = shoal_arena_strdup(context->arena, pattern);
-  out_entry->value = shoal_arena_strdup(context->arena, value);
-  return out_entry->pattern && out_entry->value ? NULL : SHOAL_OOM();
-}
-
-shoal_status_t shoal_context_layout(shoal_strategy_context_t *context, const char *pattern,
-                                    const char *layout) {
-  shoal_intent_entry_t entry;
-  SHOAL_RETURN_IF_ERROR(copy_entry(context, pattern, layout, &entry));
-  return SHOAL_PUSH(context->arena, &context->layouts, entry) ? NULL : SHOAL_OOM();
-}
-
-shoal_status_t shoal_context_stage(shoal_strategy_context_t *context, const char *pattern,
-                                   const char *mesh) {
-  shoal_intent_entry_t entry;
-  SHOAL_RETURN_IF_ERROR(copy_entry(context, pattern, mesh, &entry));
-  return SHOAL_PUSH(context->arena, &context->stages, entry) ? NULL : SHOAL_OOM();
-}
-
-shoal_status_t shoal_context_expand(shoal_strategy_context_t *context, const char *pattern) {
-  const char *copy = shoal_arena_strdup(context->arena, pattern);
-  if (!copy || !SHOAL_PUSH(context->arena, &context->expand, copy)) return SHOAL_OOM();
-  return NULL;
-}
-
-static shoal_status_t add_decision(shoal_strategy_context_t *context,
-                                   const shoal_intent_decision_t *from) {
-  const char *texts[] = {from->kind, from->pattern, from->choice, from->by, from->reason};
-  for (int i = 0; i < 5; ++i)
-    if (texts[i] && !(texts[i] = shoal_arena_strdup(context->arena, texts[i]))) return SHOAL_OOM();
-  const shoal_intent_decision_t copy = {texts[0], texts[1], texts[2], texts[3], texts[4]};
-  return SHOAL_PUSH(context->arena, &context->decisions, copy) ? NULL : SHOAL_OOM();
-}
-
-shoal_status_t shoal_context_decide(shoal_strategy_context_t *context, const char *kind,
-                                    const char *pattern, const char *choice, const char *reason) {
-  const shoal_intent_decision_t decision = {kind, pattern, choice, context->options->strategy,
-                                            reason};
-  return add_decision(context, &decision);
-}
-
-static shoal_status_t unknown_strategy(const shoal_plan_options_t *options, shoal_arena_t *arena) {
-  SHOAL_VEC(const char *) names = {0};
-  for (int64_t i = 0; i < shoal_strategies_count(options->strategies); ++i)
-    if (!SHOAL_PUSH(arena, &names, shoal_strategies_get(options->strategies, i)->name))
-      return SHOAL_OOM();
-  shoal_hint_t hint;
-  return SHOAL_ERROR_HINT(NOT_FOUND,
-                          shoal_did_you_mean(options->strategy, names.items, names.count,
-                                             "`shoal info` lists the strategies", &hint),
-                          "there is no strategy '%s'", options->strategy);
 }
 
 // Runs the strategy and completes its intent.
@@ -140,14 +76,16 @@ static shoal_status_t make(const shoal_model_t *model, shoal_rules_t *rules,
                            shoal_plan_t **out_plan) {
   shoal_strategy_context_t context = {
       .model = model, .rules = rules, .options = options, .arena = arena};
-  const shoal_strategy_t *strategy = find(options->strategies, options->strategy);
-  if (!strategy) return unknown_strategy(options, arena);
-  SHOAL_RETURN_IF_ERROR(strategy->plan(&context, strategy->user_data));
+  shoal_strategy_list_t list = {0};
+  shoal_index_init(arena, &context.named);
+  SHOAL_RETURN_IF_ERROR(shoal_strategies_list(options, arena, &list));
+  SHOAL_RETURN_IF_ERROR(shoal_strategies_run(&list, &context));
+  SHOAL_RETURN_IF_ERROR(shoal_context_constrain(&context));
   for (int64_t i = 0; i < options->layout_count; ++i)
     SHOAL_RETURN_IF_ERROR(
         shoal_context_layout(&context, options->layouts[i].pattern, options->layouts[i].value));
   for (int64_t i = 0; i < options->decision_count; ++i)
-    SHOAL_RETURN_IF_ERROR(add_decision(&context, &options->decisions[i]));
+    SHOAL_RETURN_IF_ERROR(shoal_context_add_decision(&context, &options->decisions[i]));
   const shoal_intent_t intent = {.strategy = options->strategy,
                                  .mesh_count = context.meshes.count,
                                  .meshes = context.meshes.items,
@@ -162,10 +100,10 @@ static shoal_status_t make(const shoal_model_t *model, shoal_rules_t *rules,
   return shoal_plan_create(model, rules, &intent, options->world, options->allocator, out_plan);
 }
 
-static bool is_native(const char *strategy) {
-  for (int64_t i = 0; i < NATIVE_COUNT; ++i)
-    if (strcmp(native[i].name, strategy) == 0) return true;
-  return false;
+static bool is_native(const shoal_strategy_list_t *list) {
+  for (int64_t i = 0; i < list->count; ++i)
+    if (list->items[i] < native || list->items[i] >= native + NATIVE_COUNT) return false;
+  return true;
 }
 
 static shoal_status_t make_or_find(const shoal_model_t *model, shoal_rules_t *rules,
@@ -173,7 +111,9 @@ static shoal_status_t make_or_find(const shoal_model_t *model, shoal_rules_t *ru
                                    shoal_plan_t **out_plan) {
   shoal_cache_note_t ignored, *note = options->cache_note ? options->cache_note : &ignored;
   *note = (shoal_cache_note_t){0};
-  if (!options->cache || !options->cache[0] || !is_native(options->strategy))
+  shoal_strategy_list_t list = {0};
+  SHOAL_RETURN_IF_ERROR(shoal_strategies_list(options, arena, &list));
+  if (!options->cache || !options->cache[0] || !is_native(&list))
     return make(model, rules, options, arena, out_plan);
   const char *path;
   SHOAL_RETURN_IF_ERROR(shoal_cache_open(model, options, arena, &path));
@@ -193,11 +133,14 @@ shoal_status_t shoal_plan_make(const shoal_model_t *model, shoal_rules_t *rules,
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   if (options->world < 1) return SHOAL_ERROR(INVALID_ARGUMENT, "a plan needs at least one rank");
   shoal_plan_options_t filled = *options;
-  if (!filled.strategy) filled.strategy = "auto";
+  if (!filled.strategy) filled.strategy = shoal_model_is_annotated(model) ? "annotated" : "auto";
   if (!filled.allocator.alloc) filled.allocator = shoal_allocator_system();
   shoal_arena_t arena;
   shoal_arena_init(filled.allocator, &arena);
-  shoal_status_t status = make_or_find(model, rules, &filled, &arena, out_plan);
+  shoal_status_t status =
+      shoal_choices_decide(model, &options->choices, options->decision_count, options->decisions,
+                           &arena, &filled.decision_count, &filled.decisions);
+  if (!status) status = make_or_find(model, rules, &filled, &arena, out_plan);
   shoal_arena_deinit(&arena);
   if (status) return shoal_status_annotatef(status, "strategy '%s'", filled.strategy);
   return NULL;

@@ -3,11 +3,12 @@
 // is which follows from the rules: a *column way* cuts the weight and the output, a *row way* cuts
 // both inputs and leaves the output unreduced. Units and chunks (heads, fused QKV) are read off the
 // consumers' ways.
+#include "planners/tensor.h"
+
 #include <string.h>
 
 #include "base/number.h"
 #include "base/status.h"
-#include "planners/batch.h"
 
 #define MAX_BREAKS (SHOAL_MAX_CHUNKS - 1)
 
@@ -21,9 +22,10 @@ typedef struct grain {
 typedef struct tensor_planner {
   shoal_strategy_context_t *context;
   const shoal_graph_t *graph;
-  const shoal_rule_t **rules;     // per node
-  bool *cut;                      // per value: cut over `tensor` as far as this strategy knows
-  bool *placed;                   // per state
+  const shoal_rule_t **rules;  // per node
+  bool *cut;                   // per value: cut over `tensor` as far as this strategy knows
+  bool *placed;                // per state
+  shoal_tensor_products_t *out;
   int32_t *first_use, *next_use;  // uses of a value by forward nodes, as lists; -1: no more
   int32_t *use_node, *use_input;  // by use
 } tensor_planner_t;
@@ -125,7 +127,7 @@ static shoal_status_t place(tensor_planner_t *p, int32_t state, int32_t dim, int
   const char *text = NULL;
   p->placed[state] = true;
   SHOAL_RETURN_IF_ERROR(print_cut(p, dim, length, grain, &text));
-  return shoal_context_layout(p->context, p->context->model->states.items[state].name, text);
+  return shoal_context_cut(p->context, p->context->model->states.items[state].name, text);
 }
 
 // Does the node pass every cut of its one input on, as casts do?
@@ -192,8 +194,14 @@ static shoal_status_t place_weight(tensor_planner_t *p, int64_t n, int32_t k, bo
     follow(p, out_value, way->operands[2].dim, 0, 6, length, &grain);
   }
   p->cut[out_value] = !by_rows;
-  if (p->placed[weight->index]) return NULL;
-  return place(p, weight->index, dim, length, &grain);
+  const shoal_tensor_product_t product = {(int32_t)n, k, by_rows, way};
+  if (p->placed[weight->index]) {  // a weight that is used twice is cut as its first use wants it
+    if (p->out->dims[weight->index] != dim) return NULL;
+  } else {
+    p->out->dims[weight->index] = dim;
+    SHOAL_RETURN_IF_ERROR(place(p, weight->index, dim, length, &grain));
+  }
+  return SHOAL_PUSH(p->context->arena, &p->out->products, product) ? NULL : SHOAL_OOM();
 }
 
 // A 1-d state joined to a cut value along the dim that is cut rests cut too.
@@ -230,19 +238,10 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
   return NULL;
 }
 
-shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *user_data) {
-  (void)user_data;
-  shoal_mesh_t mesh;
-  SHOAL_RETURN_IF_ERROR(shoal_strategy_mesh(context, "tensor", &mesh));
-  if (shoal_mesh_axis(&mesh, "tensor") < 0)
-    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "name an axis tensor: tensor=2",
-                            "the mesh '%s' has no axis 'tensor'", context->options->mesh);
-  const char *layout = NULL, *text = NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_strategy_batch_layout(context, &mesh, &layout));
-  SHOAL_RETURN_IF_ERROR(shoal_mesh_print(&mesh, context->arena, &text));
-  SHOAL_RETURN_IF_ERROR(shoal_context_mesh(context, text));
-  SHOAL_RETURN_IF_ERROR(shoal_strategy_cut_inputs(context, layout));
-  tensor_planner_t p = {.context = context};
+shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context, const bool *only,
+                                  shoal_tensor_products_t *out) {
+  tensor_planner_t p = {.context = context, .out = out};
+  *out = (shoal_tensor_products_t){0};
   p.graph = shoal_model_find_graph(context->model, "train");
   for (int64_t g = 0; g < context->model->graphs.count && !p.graph; ++g)
     if (strcmp(context->model->graphs.items[g]->name, "init") != 0)
@@ -251,7 +250,12 @@ shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *us
   p.rules = SHOAL_NEW(context->arena, const shoal_rule_t *, p.graph->nodes.count);
   p.cut = SHOAL_NEW(context->arena, bool, p.graph->values.count);
   p.placed = SHOAL_NEW(context->arena, bool, context->model->states.count);
-  if (!p.rules || !p.cut || !p.placed) return SHOAL_OOM();
+  out->graph = p.graph;
+  out->rules = p.rules;
+  out->cut = p.cut;
+  out->dims = SHOAL_NEW(context->arena, int32_t, context->model->states.count);
+  if (!p.rules || !p.cut || !p.placed || !out->dims) return SHOAL_OOM();
+  for (int64_t s = 0; s < context->model->states.count; ++s) out->dims[s] = -1;
   SHOAL_RETURN_IF_ERROR(list_uses(&p));
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     shoal_call_t call;
@@ -262,7 +266,13 @@ shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *us
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     const shoal_node_t *node = &p.graph->nodes.items[n];
     if (shoal_node_is_gradient(node)) break;  // backward follows forward
-    SHOAL_RETURN_IF_ERROR(visit(&p, n));
+    if (!only || only[n]) SHOAL_RETURN_IF_ERROR(visit(&p, n));
   }
   return NULL;
+}
+
+shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *user_data) {
+  (void)user_data;
+  shoal_tensor_products_t products;
+  return shoal_tensor_place(context, NULL, &products);
 }

@@ -37,6 +37,16 @@ static bool go_together(const shoal_type_t *value, const shoal_type_t *lse) {
   return same;
 }
 
+// What goes round a ring is a sum so far: it needs nothing else.
+static bool goes_round(const shoal_channel_t *channel) {
+  bool turned = false;
+  for (int side = 0; side < 2; ++side) {
+    const shoal_layout_t *layout = side ? channel->dst : channel->src;
+    for (int32_t i = 0; i < layout->cut_count; ++i) turned |= layout->cuts[i].turn > 0;
+  }
+  return turned;
+}
+
 static shoal_status_t check_reshard(const shoal_program_t *program, const shoal_class_t *class,
                                     const shoal_instruction_t *in) {
   const char *parts = NULL;
@@ -44,8 +54,9 @@ static shoal_status_t check_reshard(const shoal_program_t *program, const shoal_
     const int32_t buffer = in->inputs[i] >= 0 ? in->inputs[i] : in->outputs[i];
     if (buffer >= 0 && class->buffers[buffer].parts) parts = class->buffers[buffer].name;
   }
-  if (!parts || (in->input_count == 2 && go_together(&program->channels[in->channels[0]].type,
-                                                     &program->channels[in->channels[1]].type)))
+  if (!parts || goes_round(&program->channels[in->channels[0]]) ||
+      (in->input_count == 2 && go_together(&program->channels[in->channels[0]].type,
+                                           &program->channels[in->channels[1]].type)))
     return NULL;
   return SHOAL_ERROR_HINT(MISMATCH, "a value and its log-sum-exp go in one reshard",
                           "it carries parts of '%s' without their log-sum-exp", parts);

@@ -106,7 +106,8 @@ static shoal_status_t compile(check_t *c, const char **out_plan_text) {
     c->report->step = SHOAL_CHECK_TEXTS;
     SHOAL_RETURN_IF_ERROR(plan_round_trip(c, out_plan_text));
     c->report->step = SHOAL_CHECK_PLANNING;
-    const shoal_lower_options_t lower = {.allocator = c->options.allocator};
+    const shoal_lower_options_t lower = {.allocator = c->options.allocator,
+                                         .memory = c->options.memory};
     status = shoal_lower(c->parsed_plan, &lower, &c->program);
     if (status) status = shoal_status_annotatef(status, "while lowering");
   }

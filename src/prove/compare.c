@@ -17,8 +17,9 @@
 #include "op/type.h"
 
 // A gradient may be exchanged in another type than its own: copies of it in that type are compared
-// like any other, at what that type allows; and so are those that come behind them. What has not
-// been reduced over any axis of the mesh yet comes before them.
+// like any other, at what that type allows and less the scale that the plan gives them; and so are
+// those that come behind them. What has not been reduced over any axis of the mesh yet comes before
+// them.
 
 static shoal_status_t intern(shoal_comparison_t *c, const char *text, int32_t *out_layout) {
   for (int64_t i = 0; i < c->texts.count; ++i)
@@ -309,6 +310,7 @@ static shoal_status_t compare_group(const shoal_comparison_t *c, int64_t first, 
     shoal_arena_init(c->arena->allocator, &arena);
     shoal_group_parts_t group;
     status = shoal_comparison_gather(c, first, last, &e->type.shape, round, &arena, &group, &more);
+    if (group.type.dtype != e->type.dtype) group.scale = e->exchanged_scale;
     if (!status) status = shoal_comparison_find_weights(c, first, round, &arena, &group);
     for (int64_t m = 0; m < group.micro_count && !status; ++m)
       for (int64_t p = 0; p < shoal_mesh_size(group.layout->mesh) && !status; ++p)

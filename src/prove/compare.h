@@ -22,6 +22,7 @@ typedef struct shoal_group_parts {
   const shoal_layout_t *layout;
   shoal_type_t type;
   int64_t micro_count;           // 1 when the layout does not speak of micro
+  double scale;                  // of floats: they were multiplied by it; 0: they were not
   const shoal_record_t **table;  // [micro][position]; NULL: no record
   // Of a value that log-sum-exp merges: its logarithms, one for each row. Else NULL.
   const struct shoal_group_parts *weights;

@@ -36,17 +36,18 @@ static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64
   return NULL;
 }
 
-// The entries of the last form the program brought a value into: joined and rounded, where it came
-// out unreduced. Entries of a value lie together, those of a layout in turn; layouts are not in
-// order of time.
-static bool last_form(const shoal_comparison_t *c, const char *name, int64_t *out_first,
-                      int64_t *out_last) {
+// The entries of the last form the program brought a value into, in its own type: joined and
+// rounded, where it came out unreduced. Entries of a value lie together, those of a layout in turn;
+// layouts are not in order of time.
+static bool last_form(const shoal_comparison_t *c, const shoal_value_info_t *info,
+                      int64_t *out_first, int64_t *out_last) {
   bool found = false, reduced = false;
   int64_t newest = -1;
   for (int64_t first = 0, last; first < c->entry_count; first = last) {
     const entry_t *entry = &c->entries[first];
     last = shoal_comparison_group_end(c, first);
-    if (entry->state >= 0 || strcmp(entry->record->name, name) != 0) continue;
+    if (entry->state >= 0 || entry->record->dtype != info->type.dtype) continue;
+    if (strcmp(entry->record->name, info->name) != 0) continue;
     const bool whole = !shoal_layout_is_partial(c->layouts.items[entry->layout]);
     if (reduced && !whole) continue;
     if (whole == reduced && entry->record->sequence < newest) continue;
@@ -64,7 +65,7 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
   int64_t first, last;
-  if (!last_form(c, info->name, &first, &last)) return false;
+  if (!last_form(c, info, &first, &last)) return false;
   shoal_arena_t arena;
   shoal_arena_init(c->arena->allocator, &arena);
   double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);

@@ -127,6 +127,7 @@ static shoal_status_t load_part(const joiner_t *j, const shoal_group_parts_t *gr
   shoal_cell_t *cells = SHOAL_NEW(j->arena, shoal_cell_t, count);
   if (!cells) return SHOAL_OOM();
   for (int64_t i = 0; i < count; ++i) cells[i] = load(group->type.dtype, record->data, i);
+  for (int64_t i = 0; group->scale > 0 && i < count; ++i) cells[i].f /= group->scale;
   *out_cells = cells;
   return NULL;
 }

@@ -46,6 +46,7 @@ struct shoal_check_options {
                             // values are compared by rank 0, on which the report is
   bool opaque;              // CPU device in opaque mode
   const char *offload_dir;  // as shoal_parallelize_options_t has it
+  int64_t memory;           // the same
   bool direct;              // ranks load the re-parsed program; else each calls
                             // shoal_parallelize with the plan's text
   uint64_t seed;            // of the feeds

@@ -64,7 +64,8 @@ static shoal_status_t find_exchanged(shoal_reference_t *r) {
   r->plain = SHOAL_NEW(&r->arena, double *, r->graph->values.count);
   if (!r->plain) return SHOAL_OOM();
   if (!r->plan) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_plan_exchanged(r->plan, r->graph, &r->arena, &r->exchanged));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_plan_exchanged(r->plan, r->graph, &r->arena, &r->exchanged, &r->scale_log2));
   for (int64_t v = 0; r->exchanged && v < r->graph->values.count; ++v) {
     const shoal_value_info_t *info = &r->graph->values.items[v];
     if (!has_copy(r->program, info->name, r->exchanged[v])) r->exchanged[v] = info->type.dtype;
@@ -76,14 +77,15 @@ static void exchange(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor)
   const shoal_dtype_t own = r->graph->values.items[value].type.dtype;
   if (r->side != OWN || r->failed || !r->exchanged || r->exchanged[value] == own) return;
   const int64_t count = shoal_shape_count(&tensor.shape);
+  const double scale = ldexp(1, r->scale_log2[value]);
   double rounded;  // room for an element of any type
   r->plain[value] = SHOAL_NEW(&r->arena, double, count);
   r->failed = !r->plain[value];
   for (int64_t i = 0; !r->failed && i < count; ++i) {
     r->plain[value][i] = shoal_dtype_load(tensor.dtype, tensor.data, i);
-    shoal_dtype_store(r->exchanged[value], &rounded, 0, r->plain[value][i]);
+    shoal_dtype_store(r->exchanged[value], &rounded, 0, scale * r->plain[value][i]);
     shoal_dtype_store(tensor.dtype, tensor.data, i,
-                      shoal_dtype_load(r->exchanged[value], &rounded, 0));
+                      shoal_dtype_load(r->exchanged[value], &rounded, 0) / scale);
   }
 }
 
@@ -275,6 +277,7 @@ static shoal_status_t expect_value(shoal_reference_t *r, int32_t v) {
   e->type = info->type;
   e->kind = kind_of(r, info);
   e->epsilon = e->exchanged_epsilon = epsilon_of(r, info);
+  if (r->plain[v]) e->exchanged_scale = ldexp(1, r->scale_log2[v]);
   if (r->plain[v]) e->exchanged_epsilon = fmax(e->epsilon, shoal_dtype_epsilon(r->exchanged[v]));
   e->exact = !shoal_dtype_is_float(info->type.dtype) || (r->run == 0 && !r->model->init_rewritten);
   shoal_tensor_t own, wide;

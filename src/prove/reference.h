@@ -29,6 +29,7 @@ typedef struct shoal_expected {
   // Of a gradient that the plan has exchanged in another type: the same once it has been rounded to
   // that. Else as above.
   double exchanged_epsilon, exchanged_error;
+  double exchanged_scale;  // its copies in that type are as many times as large; 0: they are not
   double shaken;  // floats: how far rounding alone moves it (shoal_reference_shake); 0: not asked
 } shoal_expected_t;
 

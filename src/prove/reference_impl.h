@@ -29,6 +29,7 @@ struct shoal_reference {
   int32_t run;
   shoal_expected_t *values, *after;  // of the graph; states after it
   shoal_dtype_t *exchanged;          // per value: the type that ranks sum it in; NULL: its own
+  int32_t *scale_log2;               // per value: and its scale there
   double **plain;        // per value: own, before it was rounded to that; NULL: it wasn't
   double *allowed;       // per value, of the first try
   double **before[2];    // values as they were before decisions were imposed

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "op/type.h"
 #include "prove/prove.h"
+#include "shoal/cluster.h"
 
 // A name that no graph has, or data of another size, would leave the input random without a word.
 static shoal_status_t check_feed(const shoal_model_t *model, const shoal_check_feed_t *feed) {
@@ -74,10 +74,9 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
       .strategies = options->strategies,
       .layout_count = options->layout_count,
       .layouts = options->layouts,
-      .decision_count = options->decision_count,
-      .decisions = options->decisions,
       .steps = how->steps,
       .offload_dir = options->offload_dir,
+      .memory = options->memory,
       .opaque = options->opaque,
       .provider = options->provider,
       .provider_self = options->provider_self,
@@ -87,9 +86,15 @@ shoal_status_t shoal_check(const shoal_model_t *model, const shoal_parallelize_o
       .feeds = how->feeds};
   shoal_arena_t arena;
   shoal_arena_init(check.allocator, &arena);
-  int64_t size = 0;
   shoal_status_t status = NULL;
-  if (options->cluster) status = shoal_file_read(options->cluster, &arena, &check.cluster, &size);
+  shoal_cluster_t *cluster = NULL;
+  if (options->cluster) status = shoal_cluster_read(options->cluster, check.allocator, &cluster);
+  if (cluster) status = shoal_cluster_print(cluster, &arena, &check.cluster);
+  shoal_cluster_free(cluster);
+  if (!status)
+    status =
+        shoal_choices_decide(model, &options->choices, options->decision_count, options->decisions,
+                             &arena, &check.decision_count, &check.decisions);
   if (!status) status = shoal_check_model(model, &check, out_report);
   shoal_arena_deinit(&arena);
   return status;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "op/type.h"
 #include "run/run_impl.h"
+#include "run/saving.h"
 #include "run/shards.h"
 #include "run/states.h"
 
@@ -27,7 +28,7 @@ bool shoal_checkpoint_means(bool training, const char *only, const char *name) {
   if (!only) return true;
   char pattern[1024];
   for (const char *at = only; *at;) {
-    const size_t length = strcspn(at, ",");
+    const size_t length = shoal_pattern_length(at);
     if (length < sizeof pattern) {
       memcpy(pattern, at, length);
       pattern[length] = 0;
@@ -39,131 +40,157 @@ bool shoal_checkpoint_means(bool training, const char *only, const char *name) {
   return false;
 }
 
-typedef struct saver {
-  shoal_runner_t *runner;
-  const shoal_save_options_t *options;
-  bool writes;  // this is rank 0
-  bool casts;   // weights of floats, to dtype
-  shoal_dtype_t dtype;
-  int64_t state_count;
-  int64_t *states;  // those that are saved
-  shoal_safetensor_t *tensors;
-  char *data, *narrow;  // rank 0: the largest state, as it is and as it is written
-  SHOAL_VEC(shoal_safetensors_note_t) notes;
-  shoal_shard_writer_t writer;
-  shoal_arena_t arena;
-} saver_t;
-
-static shoal_status_t choose_dtype(saver_t *saver) {
-  const char *name = saver->options->dtype;
-  saver->casts = name != NULL;
-  if (!name || (shoal_dtype_parse(name, &saver->dtype) && shoal_dtype_is_real(saver->dtype)))
+static shoal_status_t choose_dtype(shoal_saving_t *saving) {
+  const char *name = saving->options.dtype;
+  saving->casts = name != NULL;
+  if (!name || (shoal_dtype_parse(name, &saving->dtype) && shoal_dtype_is_real(saving->dtype)))
     return NULL;
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "one of f64, f32, bf16, f16, f8_e4m3, f8_e5m2",
                           "weights cannot be saved as '%s'", name);
 }
 
-static shoal_status_t prepare(saver_t *saver, const shoal_safetensors_note_t *notes,
-                              int64_t note_count) {
-  const shoal_program_t *program = saver->runner->program;
-  const shoal_save_options_t *options = saver->options;
-  SHOAL_RETURN_IF_ERROR(choose_dtype(saver));
-  saver->states = SHOAL_NEW(&saver->arena, int64_t, program->state_count);
-  saver->tensors = SHOAL_NEW(&saver->arena, shoal_safetensor_t, program->state_count);
-  if (!saver->states || !saver->tensors) return SHOAL_OOM();
-  int64_t most = 1, most_written = 1;
+static bool is_saved(const shoal_saving_t *saving, const shoal_program_state_t *state) {
+  return state->saved &&
+         shoal_checkpoint_means(saving->options.training, saving->options.only, state->name);
+}
+
+static shoal_status_t list_states(shoal_saving_t *saving) {
+  const shoal_program_t *program = saving->runner->program;
+  const int64_t most = program->state_count;
+  saving->states = SHOAL_NEW(&saving->arena, int64_t, most);
+  saving->tensors = SHOAL_NEW(&saving->arena, shoal_safetensor_t, most);
+  saving->owned = SHOAL_NEW(&saving->arena, shoal_owned_t, most);
+  saving->packed = SHOAL_NEW(&saving->arena, char *, most);
+  if (!saving->states || !saving->tensors || !saving->owned || !saving->packed) return SHOAL_OOM();
   for (int64_t i = 0; i < program->state_count; ++i) {
     const shoal_program_state_t *state = &program->states[i];
-    if (!state->saved || !shoal_checkpoint_means(options->training, options->only, state->name))
-      continue;
-    shoal_safetensor_t *tensor = &saver->tensors[saver->state_count];
+    if (!is_saved(saving, state)) continue;
+    shoal_safetensor_t *tensor = &saving->tensors[saving->count];
     *tensor = (shoal_safetensor_t){.name = state->name, .type = state->type};
-    if (saver->casts && shoal_dtype_is_real(state->type.dtype) &&
+    if (saving->casts && shoal_dtype_is_real(state->type.dtype) &&
         !shoal_checkpoint_is_training(state->name)) {
-      tensor->type.dtype = saver->dtype;
+      tensor->type.dtype = saving->dtype;
     }
-    saver->states[saver->state_count++] = i;
-    const int64_t bytes = shoal_type_bytes(&state->type), to = shoal_type_bytes(&tensor->type);
-    if (bytes > most) most = bytes;
-    if (to > most_written) most_written = to;
+    SHOAL_RETURN_IF_ERROR(
+        shoal_owned_find(saving->runner, i, &saving->arena, &saving->owned[saving->count]));
+    saving->states[saving->count++] = i;
   }
-  if (saver->state_count == 0 && program->state_count > 0) {
-    return SHOAL_ERROR(INVALID_ARGUMENT, "no state of the model is meant: nothing would be saved");
+  if (saving->count > 0 || program->state_count == 0) return NULL;
+  return SHOAL_ERROR(INVALID_ARGUMENT, "no state of the model is meant: nothing would be saved");
+}
+
+static shoal_status_t prepare(shoal_saving_t *saving, const shoal_safetensors_note_t *notes,
+                              int64_t note_count) {
+  SHOAL_RETURN_IF_ERROR(choose_dtype(saving));
+  SHOAL_RETURN_IF_ERROR(list_states(saving));
+  int64_t most_part = 1, most_own = 1;
+  for (int64_t i = 0; i < saving->count; ++i) {
+    const shoal_type_t *type = &saving->runner->program->states[saving->states[i]].type;
+    const int64_t part = saving->owned[i].part_count * (int64_t)shoal_dtype_size(type->dtype);
+    const int64_t own = shoal_saving_bytes(saving, i);
+    if (part > most_part) most_part = part;
+    if (own > most_own) most_own = own;
   }
-  if (!saver->writes) return NULL;
-  saver->data = shoal_arena_alloc(&saver->arena, (size_t)most, 1);
-  saver->narrow = saver->casts ? shoal_arena_alloc(&saver->arena, (size_t)most_written, 1) : NULL;
-  if (!saver->data || (saver->casts && !saver->narrow)) return SHOAL_OOM();
-  for (int64_t i = 0; i < note_count; ++i) {
-    if (!SHOAL_PUSH(&saver->arena, &saver->notes, notes[i])) return SHOAL_OOM();
+  saving->part = shoal_arena_alloc(&saving->arena, (size_t)most_part, 1);
+  saving->own =
+      saving->options.async ? NULL : shoal_arena_alloc(&saving->arena, (size_t)most_own, 1);
+  saving->words = SHOAL_NEW(&saving->arena, int64_t, 2 * saving->count);
+  if (!saving->words || !saving->part || (!saving->own && !saving->options.async))
+    return SHOAL_OOM();
+  for (int64_t i = 0; i < note_count && saving->leads; ++i) {
+    const shoal_safetensors_note_t note = {shoal_arena_strdup(&saving->arena, notes[i].key),
+                                           shoal_arena_strdup(&saving->arena, notes[i].value)};
+    if (!note.key || !note.value || !SHOAL_PUSH(&saving->arena, &saving->notes, note))
+      return SHOAL_OOM();
   }
   return NULL;
 }
 
-static shoal_status_t add_note(saver_t *saver, const char *name) {
-  if (!saver->writes) return NULL;
-  const int64_t value = shoal_dtype_load_int(SHOAL_I64, saver->data, 0);
-  const char *text = shoal_arena_printf(&saver->arena, "%lld", (long long)value);
-  return text && SHOAL_PUSH(&saver->arena, &saver->notes, ((shoal_safetensors_note_t){name, text}))
+static shoal_status_t add_note(shoal_saving_t *saving, const char *name, int64_t value) {
+  if (!saving->leads) return NULL;
+  const char *text = shoal_arena_printf(&saving->arena, "%lld", (long long)value);
+  return text && SHOAL_PUSH(&saving->arena, &saving->notes,
+                            ((shoal_safetensors_note_t){name, text}))
              ? NULL
              : SHOAL_OOM();
 }
 
 // Scalars that the header repeats. Its errors are agreed.
-static shoal_status_t gather_notes(saver_t *saver) {
-  for (int64_t i = 0; i < saver->state_count; ++i) {
-    const shoal_safetensor_t *tensor = &saver->tensors[i];
+static shoal_status_t gather_notes(shoal_saving_t *saving) {
+  for (int64_t i = 0; i < saving->count; ++i) {
+    const shoal_safetensor_t *tensor = &saving->tensors[i];
     if (tensor->type.dtype != SHOAL_I64 || tensor->type.shape.rank != 0) continue;
-    SHOAL_RETURN_IF_ERROR(shoal_runner_gather(saver->runner, saver->states[i], 0, saver->data));
-    SHOAL_RETURN_IF_ERROR(shoal_runner_agree(saver->runner, add_note(saver, tensor->name)));
+    int64_t value = 0;
+    SHOAL_RETURN_IF_ERROR(shoal_runner_gather(saving->runner, saving->states[i], 0, &value));
+    SHOAL_RETURN_IF_ERROR(
+        shoal_runner_agree(saving->runner, add_note(saving, tensor->name, value)));
   }
   return NULL;
 }
 
-static shoal_status_t begin(saver_t *saver, const char *path) {
-  if (!saver->writes) return NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_unlink(path));
-  return shoal_shard_writer_begin(path, saver->state_count, saver->tensors, saver->notes.count,
-                                  saver->notes.items, saver->options->shard_bytes, &saver->arena,
-                                  &saver->writer);
+// Rank 0 makes the files, and tells the others.
+static shoal_status_t lead(shoal_saving_t *saving, int64_t **out_words, int64_t *out_count) {
+  SHOAL_RETURN_IF_ERROR(shoal_shard_writer_words(
+      saving->count, saving->tensors, saving->options.shard_bytes, &saving->arena, out_count));
+  *out_words = SHOAL_NEW(&saving->arena, int64_t, *out_count);
+  if (!*out_words) return SHOAL_OOM();
+  if (!saving->leads) return NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_checkpoint_unlink(saving->path));
+  SHOAL_RETURN_IF_ERROR(shoal_shard_writer_begin(
+      saving->path, saving->count, saving->tensors, saving->notes.count, saving->notes.items,
+      saving->options.shard_bytes, &saving->arena, &saving->writer));
+  shoal_shard_writer_tell(&saving->writer, *out_words);
+  return NULL;
 }
 
-static shoal_status_t write_state(saver_t *saver, int64_t i) {
-  if (!saver->writes) return NULL;
-  const shoal_type_t *from = &saver->runner->program->states[saver->states[i]].type;
-  const shoal_type_t *to = &saver->tensors[i].type;
-  if (from->dtype == to->dtype) return shoal_shard_writer_add(&saver->writer, saver->data);
-  const int64_t count = shoal_shape_count(&from->shape);
-  for (int64_t e = 0; e < count; ++e) {
-    shoal_dtype_store(to->dtype, saver->narrow, e, shoal_dtype_load(from->dtype, saver->data, e));
-  }
-  return shoal_shard_writer_add(&saver->writer, saver->narrow);
+static shoal_status_t begin(shoal_saving_t *saving) {
+  shoal_runner_t *runner = saving->runner;
+  int64_t *words = NULL, count = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, lead(saving, &words, &count)));
+  if (!runner->everyone) return NULL;
+  shoal_status_t broken =
+      shoal_broadcast(runner->everyone, words, count * (int64_t)sizeof *words, 0);
+  if (broken) return shoal_run_finish(runner, broken);
+  shoal_status_t status =
+      saving->leads ? NULL
+                    : shoal_shard_writer_join(saving->path, saving->count, saving->tensors,
+                                              saving->options.shard_bytes, words, &saving->arena,
+                                              &saving->writer);
+  return shoal_runner_agree(runner, status);
 }
 
 // Phases that can fail on one rank end in an agreement: the others never wait for a rank that gave
 // up.
-static shoal_status_t save(saver_t *saver, const char *path, const shoal_safetensors_note_t *notes,
+static shoal_status_t save(shoal_saving_t *saving, const shoal_safetensors_note_t *notes,
                            int64_t note_count) {
-  shoal_runner_t *runner = saver->runner;
-  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, prepare(saver, notes, note_count)));
-  SHOAL_RETURN_IF_ERROR(gather_notes(saver));
-  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, begin(saver, path)));
-  for (int64_t i = 0; i < saver->state_count; ++i) {
-    SHOAL_RETURN_IF_ERROR(shoal_runner_gather(runner, saver->states[i], 0, saver->data));
-    SHOAL_RETURN_IF_ERROR(shoal_runner_agree(runner, write_state(saver, i)));
-  }
-  return shoal_runner_agree(runner,
-                            saver->writes ? shoal_shard_writer_finish(&saver->writer) : NULL);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_agree(saving->runner, prepare(saving, notes, note_count)));
+  SHOAL_RETURN_IF_ERROR(gather_notes(saving));
+  SHOAL_RETURN_IF_ERROR(begin(saving));
+  return saving->options.async ? shoal_saving_start(saving) : shoal_saving_run(saving);
+}
+
+static shoal_status_t create(shoal_runner_t *runner, const char *path,
+                             const shoal_save_options_t *options, shoal_saving_t **out_saving) {
+  const shoal_allocator_t allocator = runner->allocator;
+  shoal_saving_t *saving = allocator.alloc(allocator.self, sizeof *saving);
+  if (!saving) return SHOAL_OOM();
+  *saving = (shoal_saving_t){
+      .runner = runner, .options = *options, .leads = runner->rank == 0, .writer.file = -1};
+  shoal_arena_init(allocator, &saving->arena);
+  saving->path = shoal_arena_strdup(&saving->arena, path);
+  *out_saving = saving;
+  return saving->path ? NULL : SHOAL_OOM();
 }
 
 shoal_status_t shoal_checkpoint_save(shoal_runner_t *runner, const char *path,
                                      const shoal_save_options_t *options,
                                      const shoal_safetensors_note_t *notes, int64_t note_count) {
-  saver_t saver = {
-      .runner = runner, .options = options, .writes = runner->rank == 0, .writer.file = -1};
-  shoal_arena_init(runner->allocator, &saver.arena);
-  shoal_status_t status = save(&saver, path, notes, note_count);
-  if (status) shoal_shard_writer_abandon(&saver.writer);
-  shoal_arena_deinit(&saver.arena);
+  shoal_saving_t *saving = NULL;
+  SHOAL_RETURN_IF_ERROR(shoal_run_save_wait(runner));
+  shoal_status_t status = shoal_runner_agree(runner, create(runner, path, options, &saving));
+  if (!status) status = save(saving, notes, note_count);
+  if (saving && runner->saving == saving) return NULL;  // goes on beside the runs
+  if (saving) shoal_shard_writer_abandon(&saving->writer);
+  shoal_saving_free(saving);
   return status ? shoal_status_annotatef(status, "while saving '%s'", path) : NULL;
 }

@@ -53,14 +53,19 @@ static shoal_status_t enqueue(shoal_runner_t *runner, shoal_action_t *action, in
                               int64_t cycle, shoal_run_timer_t *timer) {
   const int32_t index = action->bound->instruction->queue;
   shoal_queue_t *queue = runner->queues[index];
+  const bool waits = action->await_count + action->call_await_count > 0;
+  if (waits) SHOAL_RETURN_IF_ERROR(shoal_run_meter_pause(runner, index));
   for (int32_t i = 0; i < action->await_count; ++i) {
     SHOAL_RETURN_IF_ERROR(shoal_queue_await(queue, action->awaits[i]));
   }
   SHOAL_RETURN_IF_ERROR(await_calls(queue, action, step, cycle));
+  if (waits) SHOAL_RETURN_IF_ERROR(shoal_run_meter_go_on(runner, index));
   if (!action->bound->idle) {
+    SHOAL_RETURN_IF_ERROR(shoal_run_meter_begin(runner, action));
     if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_begin, timer));
     SHOAL_RETURN_IF_ERROR(enqueue_work(queue, index, action));
     if (timer) SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_end, timer));
+    SHOAL_RETURN_IF_ERROR(shoal_run_meter_end(runner, action));
     if (action->taps) SHOAL_RETURN_IF_ERROR(shoal_run_tap(queue, action));
   }
   if (action->posted) {
@@ -97,6 +102,7 @@ static shoal_status_t mark_end(shoal_runner_t *runner, shoal_run_flight_t *fligh
   for (int32_t q = 0; q < runner->bound.rank_class->queue_count; ++q) {
     shoal_queue_t *queue = runner->queues[q];
     if (!queue) continue;
+    SHOAL_RETURN_IF_ERROR(shoal_run_meter_pause(runner, q));
     if (runner->timers) {
       SHOAL_RETURN_IF_ERROR(shoal_queue_call(queue, shoal_run_timer_stamp, &flight->stamps[q]));
     }
@@ -174,6 +180,8 @@ static shoal_status_t enqueue_run(shoal_runner_t *runner) {
     flight->begin = shoal_time_ns();
     flight->timer = order->run_count > 0 ? &runner->run_timers[order - runner->orders] : NULL;
   }
+  if (runner->meter.compute >= 0)
+    SHOAL_RETURN_IF_ERROR(shoal_run_meter_go_on(runner, runner->meter.compute));
   SHOAL_RETURN_IF_ERROR(enqueue_order(runner, order));
   SHOAL_RETURN_IF_ERROR(mark_end(runner, flight));
   for (int64_t i = 0; i < order->inputs.count; ++i) order->inputs.items[i]->used = true;
@@ -197,5 +205,7 @@ shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner) {
   shoal_runner_counters_t counters = runner->counters;
   counters.runs = runner->run_count;
   counters.exchanged = atomic_load(&runner->exchanged);
+  counters.communication = atomic_load(&runner->meter.communication);
+  counters.exposed = atomic_load(&runner->meter.exposed);
   return counters;
 }

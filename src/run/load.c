@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "run/run_impl.h"
+#include "run/saving.h"
 
 enum { BLOCK = 64 };  // what buffers are aligned to
 
@@ -186,6 +187,7 @@ static shoal_status_t load(shoal_runner_t *runner) {
   SHOAL_RETURN_IF_ERROR(shoal_run_events_init(runner));
   SHOAL_RETURN_IF_ERROR(shoal_run_ports_init(runner));
   SHOAL_RETURN_IF_ERROR(build_orders(runner));
+  shoal_run_meter_init(runner);
   return shoal_run_timers_init(runner);
 }
 
@@ -219,6 +221,7 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
     status = shoal_mutex_init(&runner->tap_lock);
     if (!status) status = shoal_mutex_init(&runner->error_lock);
     if (!status) status = shoal_status_annotate(load(runner), "while loading the program");
+    if (!status) status = shoal_run_saving_measure(runner);
   } else {
     status = SHOAL_OOM();
   }
@@ -235,6 +238,8 @@ shoal_status_t shoal_runner_create(const shoal_program_t *program, shoal_world_t
 void shoal_runner_free(shoal_runner_t *runner) {
   if (!runner) return;
   shoal_run_join(runner);  // what went wrong was, or will be, said by others
+  shoal_saving_free(runner->saving);
+  shoal_group_free(runner->save_group);
   shoal_run_moves_free(runner);
   for (int i = 0; i < SHOAL_MAX_QUEUES; ++i) shoal_queue_free(runner->queues[i]);
   shoal_group_free(runner->everyone);

@@ -65,7 +65,7 @@ uint64_t shoal_run_weight(uint64_t key, int64_t index, int64_t count) {
 
 // ---- meeting --------------------------------------------------------------------------
 
-enum { FAILED, CHANGED, STOP, TIME, MEETS, SUM, WORDS };
+enum { FAILED, CHANGED, STOP, TIME, MEETS, SAVE, SUM, WORDS };
 _Static_assert((int)WORDS == (int)SHOAL_RUN_WORDS, "words of an agreement");
 
 static shoal_collective_t sum_of(uint64_t words[WORDS]) {
@@ -87,6 +87,7 @@ static uint64_t weighted_call(const shoal_runner_t *runner, const shoal_run_meet
 static void fill_words(const shoal_runner_t *runner, const shoal_run_meeting_t *mine,
                        uint64_t words[WORDS]) {
   words[STOP] = runner->wants_stop;
+  words[SAVE] = shoal_run_save_failed(runner);
   words[SUM] = weighted_call(runner, mine);
   for (int64_t i = 0; mine->order && i < mine->order->inputs.count; ++i) {
     const shoal_run_input_t *input = mine->order->inputs.items[i];
@@ -149,6 +150,7 @@ static shoal_status_t meet(shoal_runner_t *runner, const shoal_run_meeting_t *mi
   }
   if (words[FAILED] > 0) return shoal_runner_agree(runner, status);  // says whose it was
   if (words[STOP] > 0) runner->stop = true;
+  if (words[SAVE] > 0) return shoal_run_save_wait(runner);
   if (words[CHANGED] == 0 && words[SUM] == 0) return NULL;
   bool hangs;
   status = shoal_run_tell(runner, mine, &hangs);
@@ -166,6 +168,7 @@ shoal_status_t shoal_run_meet(shoal_runner_t *runner, const shoal_run_meeting_t 
   }
   if (runner->everyone) return meet(runner, mine, status);
   runner->stop |= runner->wants_stop;
+  if (!status && shoal_run_save_failed(runner)) return shoal_run_save_wait(runner);
   return shoal_runner_agree(runner, status);
 }
 
@@ -176,7 +179,8 @@ shoal_status_t shoal_runner_meet(shoal_runner_t *runner, const char *call, const
 }
 
 shoal_status_t shoal_runner_wait(shoal_runner_t *runner) {
-  return shoal_runner_meet(runner, "shoal_session_wait", NULL, NULL);
+  SHOAL_RETURN_IF_ERROR(shoal_runner_meet(runner, "shoal_session_wait", NULL, NULL));
+  return shoal_run_save_wait(runner);
 }
 
 // ---- agreeing beside the runs ---------------------------------------------------------
@@ -226,6 +230,7 @@ static shoal_status_t start(shoal_runner_t *runner) {
   const int64_t now = shoal_time_ns();
   memset(agreement->words, 0, sizeof agreement->words);
   agreement->words[STOP] = runner->wants_stop;
+  agreement->words[SAVE] = shoal_run_save_failed(runner);
   agreement->words[TIME] = (uint64_t)((now - agreement->since_ns) / agreement->since);
   agreement->words[SUM] = weighted_call(runner, &mine);
   ask_about_inputs(runner->steady, agreement->words);
@@ -266,6 +271,7 @@ void shoal_run_agree_collect(shoal_runner_t *runner) {
     return;
   }
   if (agreement->words[STOP] > 0) runner->stop = true;
+  agreement->save_failed = agreement->words[SAVE] > 0;
   agreement->interval = next_interval(runner);
   if (agreement->words[CHANGED] == 0 && agreement->words[SUM] == 0) return;
   bool hangs;
@@ -277,6 +283,7 @@ void shoal_run_agree_collect(shoal_runner_t *runner) {
 void shoal_run_agree_reset(shoal_runner_t *runner) {
   runner->agreement.interval = 1;
   runner->agreement.since = 0;
+  runner->agreement.save_failed = false;
   runner->agreement.since_ns = shoal_time_ns();
   clear_inputs(runner->steady);
 }
@@ -284,11 +291,14 @@ void shoal_run_agree_reset(shoal_runner_t *runner) {
 shoal_status_t shoal_run_agree_before(shoal_runner_t *runner) {
   if (!runner->everyone) {
     runner->stop |= runner->wants_stop;
-    return NULL;
+    return shoal_run_save_failed(runner) ? shoal_run_save_wait(runner) : NULL;
   }
   if (runner->agreement.since + 1 < runner->agreement.interval) return NULL;
   shoal_run_agree_collect(runner);
-  return shoal_run_broken(runner);
+  SHOAL_RETURN_IF_ERROR(shoal_run_broken(runner));
+  if (!runner->agreement.save_failed) return NULL;
+  runner->agreement.save_failed = false;  // the same run on all ranks, and nothing of it has begun
+  return shoal_run_save_wait(runner);
 }
 
 shoal_status_t shoal_run_agree_after(shoal_runner_t *runner) {

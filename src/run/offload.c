@@ -1,18 +1,27 @@
 // Memory beside the device's: the arenas of host and file memory, and copies from, to and between
 // them. They lie on the program's copy queue and run beside compute, on every device: the host's
-// arena is reached by uploads and downloads, the file's through a bounce buffer of the queue, piece
-// by piece. Nothing else of the file is ever in memory.
+// arena is reached by uploads and downloads. The file is read into and written from the place where
+// the data lies in memory, where the host can reach it and it lies there as in the file, so that
+// direct I/O can move it; else through a bounce buffer of the queue. Both go piece by piece, and
+// nothing else of the file is ever in memory.
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/device.h"
 #include "run/run_impl.h"
 
 enum { BOUNCE = 4 << 20 };  // bytes of a bounce buffer at most
 
 static bool is_device(const shoal_bound_buffer_t *part) {
   return part->memory == SHOAL_MEMORY_DEVICE;
+}
+
+static bool in_file(const shoal_bound_buffer_t *part) {
+  return part->memory == SHOAL_MEMORY_FILE;
 }
 
 bool shoal_run_is_offload(const shoal_bound_instruction_t *bound) {
@@ -49,6 +58,19 @@ void shoal_run_arenas_deinit(shoal_runner_t *runner) {
   shoal_scratch_deinit(&runner->file);
   shoal_device_release_host(runner->device, runner->host);
   shoal_device_release(runner->device, runner->memory);
+}
+
+int64_t shoal_runner_bounced(const shoal_runner_t *runner) {
+  return atomic_load(&runner->bounced);
+}
+
+bool shoal_runner_is_direct(const shoal_runner_t *runner) {
+  return runner->file.bytes > 0 && runner->file.direct >= 0;
+}
+
+void shoal_runner_file_copies(const shoal_runner_t *runner, int64_t *out_all, int64_t *out_direct) {
+  *out_all = runner->file_copies;
+  *out_direct = runner->direct_copies;
 }
 
 shoal_status_t shoal_run_part_read(shoal_runner_t *runner, const shoal_bound_buffer_t *part,
@@ -92,20 +114,38 @@ static shoal_status_t make_bounce(shoal_runner_t *runner, int32_t queue) {
     if (c->buffers[i].memory == SHOAL_MEMORY_FILE && c->buffers[i].bytes > most)
       most = c->buffers[i].bytes;
   runner->file_bounce = most < BOUNCE ? most : BOUNCE;
-  return shoal_device_alloc_host(runner->device, runner->file_bounce, &runner->file_bounces[queue]);
+  return shoal_device_alloc_host(runner->device, runner->file_bounce + 2 * SHOAL_SCRATCH_BLOCK,
+                                 &runner->file_bounces[queue]);
+}
+
+// Long copies lie in the file, and in a bounce buffer, so that direct I/O moves them.
+static void count_copy(shoal_runner_t *runner, const shoal_bound_buffer_t *part, int64_t bytes) {
+  ++runner->file_copies;
+  runner->direct_copies += shoal_scratch_is_direct(&runner->file, part->offset, bytes);
+}
+
+// Where data of the file lies in a bounce buffer: as far from a block's start as in the file, so
+// that direct I/O can move it. Pieces are whole blocks long, but for the last.
+static char *bounce_at(const shoal_runner_t *runner, int32_t queue,
+                       const shoal_bound_buffer_t *from, const shoal_bound_buffer_t *to) {
+  const shoal_bound_buffer_t *part = in_file(from) ? from : to;
+  char *start = runner->file_bounces[queue];
+  start += (SHOAL_SCRATCH_BLOCK - (uintptr_t)start % SHOAL_SCRATCH_BLOCK) % SHOAL_SCRATCH_BLOCK;
+  return start + part->offset % SHOAL_SCRATCH_BLOCK;
 }
 
 shoal_status_t shoal_run_offload_init(shoal_runner_t *runner,
                                       const shoal_bound_instruction_t *bound,
                                       shoal_run_offload_t *out_offload) {
   const shoal_bound_buffer_t *from = bound->inputs[0], *to = bound->outputs[0];
-  const bool in_file = from->memory == SHOAL_MEMORY_FILE || to->memory == SHOAL_MEMORY_FILE;
+  const bool files = in_file(from) || in_file(to);
   *out_offload = (shoal_run_offload_t){
       .from = from, .to = to, .bytes = to->count * (int64_t)shoal_dtype_size(to->type.dtype)};
   int64_t piece = out_offload->bytes;
-  if (in_file) {
+  if (files) {
     SHOAL_RETURN_IF_ERROR(make_bounce(runner, bound->instruction->queue));
     if (piece > runner->file_bounce) piece = runner->file_bounce;
+    count_copy(runner, in_file(from) ? from : to, piece);
   }
   const int64_t count = piece > 0 ? (out_offload->bytes + piece - 1) / piece : 0;
   shoal_run_passage_t *passages = SHOAL_NEW(&runner->arena, shoal_run_passage_t, count);
@@ -116,7 +156,7 @@ shoal_status_t shoal_run_offload_init(shoal_runner_t *runner,
         .runner = runner,
         .from = from,
         .to = to,
-        .bounce = in_file ? runner->file_bounces[bound->instruction->queue] : NULL,
+        .bounce = files ? bounce_at(runner, bound->instruction->queue, from, to) : NULL,
         .at = at,
         .bytes = rest < piece ? rest : piece};
   }
@@ -131,21 +171,51 @@ static char *host_at(const shoal_run_passage_t *p, const shoal_bound_buffer_t *p
   return (char *)p->runner->host + part->offset + p->at;
 }
 
-// Into the bounce buffer, and out of it, where the device has no part.
-static shoal_status_t take(void *self) {
-  const shoal_run_passage_t *p = self;
-  if (p->from->memory == SHOAL_MEMORY_FILE)
-    return shoal_scratch_read(&p->runner->file, p->from->offset + p->at, p->bytes, p->bounce);
-  memcpy(p->bounce, host_at(p, p->from), (size_t)p->bytes);
-  return NULL;
+static void note_bounced(const shoal_run_passage_t *p) {
+  atomic_fetch_add_explicit(&p->runner->bounced, p->bytes, memory_order_relaxed);
 }
 
+// From the file and to it.
+static shoal_status_t read_file(const shoal_run_passage_t *p, void *data) {
+  return shoal_scratch_read(&p->runner->file, p->from->offset + p->at, p->bytes, data);
+}
+static shoal_status_t write_file(const shoal_run_passage_t *p, const void *data) {
+  return shoal_scratch_write(&p->runner->file, p->to->offset + p->at, p->bytes, data);
+}
+
+// Into the bounce buffer, and out of it.
+static shoal_status_t take(void *self) {
+  const shoal_run_passage_t *p = self;
+  return read_file(p, p->bounce);
+}
 static shoal_status_t give(void *self) {
   const shoal_run_passage_t *p = self;
-  if (p->to->memory == SHOAL_MEMORY_FILE)
-    return shoal_scratch_write(&p->runner->file, p->to->offset + p->at, p->bytes, p->bounce);
-  memcpy(host_at(p, p->to), p->bounce, (size_t)p->bytes);
-  return NULL;
+  return write_file(p, p->bounce);
+}
+
+// Is one of both in memory that the host reaches, the other in the file?
+static bool is_reached(const shoal_run_passage_t *p) {
+  if (in_file(p->from) == in_file(p->to)) return false;
+  return !is_device(in_file(p->from) ? p->to : p->from) ||
+         !shoal_device_target(p->runner->device).blind;
+}
+
+static shoal_status_t pass_reached(void *self) {
+  const shoal_run_passage_t *p = self;
+  const bool reads = in_file(p->from);
+  const shoal_bound_buffer_t *part = reads ? p->to : p->from, *file = reads ? p->from : p->to;
+  char *data =
+      is_device(part)
+          ? shoal_device_view(p->runner->device,
+                              p->runner->memory + (shoal_address_t)(part->offset + p->at), p->bytes)
+          : host_at(p, part);
+  if (!data) return SHOAL_ERROR(INTERNAL, "a copy's memory cannot be reached");
+  if (shoal_scratch_suits(&p->runner->file, file->offset + p->at, p->bytes, data))
+    return reads ? read_file(p, data) : write_file(p, data);
+  note_bounced(p);
+  if (reads) SHOAL_RETURN_IF_ERROR(read_file(p, p->bounce));
+  memcpy(reads ? data : p->bounce, reads ? p->bounce : data, (size_t)p->bytes);
+  return reads ? NULL : write_file(p, p->bounce);
 }
 
 static shoal_status_t pass_on_host(void *self) {
@@ -171,6 +241,8 @@ static shoal_status_t pass(shoal_queue_t *queue, shoal_run_passage_t *p) {
     if (to_device) return shoal_queue_upload(queue, host_at(p, p->from), device, p->bytes);
     return shoal_queue_call(queue, pass_on_host, p);
   }
+  if (is_reached(p)) return shoal_queue_call(queue, pass_reached, p);
+  note_bounced(p);
   SHOAL_RETURN_IF_ERROR(from_device ? shoal_queue_download(queue, device, p->bounce, p->bytes)
                                     : shoal_queue_call(queue, take, p));
   return to_device ? shoal_queue_upload(queue, p->bounce, device, p->bytes)

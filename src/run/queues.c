@@ -39,7 +39,8 @@ static int64_t commands_of(const shoal_action_t *action) {
 // Room on the queues for the commands of as many runs of the longest order as may be in flight, or
 // for very many.
 shoal_status_t shoal_run_queues_reserve(shoal_runner_t *runner) {
-  enum { MOST = 1 << 16, STAMPS = 2, TAP = 2, END = 2 };
+  enum { MOST = 1 << 16, METER = 2, TAP = 2, END = 4 };
+  const int64_t stamps = METER + (runner->timers ? 2 : 0);
   const int32_t queue_count = runner->bound.rank_class->queue_count;
   int64_t most[SHOAL_MAX_QUEUES] = {0};
   for (int64_t o = 0; o < runner->order_count; ++o) {
@@ -49,7 +50,7 @@ shoal_status_t shoal_run_queues_reserve(shoal_runner_t *runner) {
       for (int64_t i = 0; i < order->calls[c].action_count; ++i) {
         const shoal_action_t *action = &order->calls[c].actions[i];
         counts[action->bound->instruction->queue] +=
-            commands_of(action) + STAMPS + TAP * action->tap_count + action->await_count +
+            commands_of(action) + stamps + TAP * action->tap_count + action->await_count +
             action->call_await_count + (action->record != NULL) + (action->posted != NULL);
       }
     }

@@ -33,6 +33,7 @@ typedef struct shoal_runner_options {
   const char *offload_dir;  // folder of the file arena; NULL: $SHOAL_OFFLOAD_DIR, $TMPDIR or /tmp
   bool timed;               // measure every instruction: shoal_runner_times
   bool no_compare;          // fed and set data is not compared between ranks
+  int64_t save_round;       // bytes of a checkpoint that a rank writes before all meet; 0: 64 MiB
 } shoal_runner_options_t;
 
 // Loads a program, which must outlive the runner, as `world` and `device` must. *Collective.*
@@ -81,6 +82,9 @@ typedef struct shoal_runner_counters {
   int64_t meetings;    // the host waited for the other ranks to begin a call
   int64_t agreements;  // were started beside the runs
   int64_t exchanged;   // bytes that exchanges have sent to other ranks
+  // Nanoseconds of communication of runs that have ended (several queues add up), and of these
+  // where the compute queue had no work.
+  int64_t communication, exposed;
 } shoal_runner_counters_t;
 shoal_runner_counters_t shoal_runner_counters(const shoal_runner_t *runner);
 
@@ -104,6 +108,20 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_get(shoal_runner_t *runner, const cha
                                                void *data, size_t size);
 SHOAL_MUST_USE shoal_status_t shoal_runner_set(shoal_runner_t *runner, const char *state,
                                                const void *data, size_t size);
+// The same for the part that this rank holds (session.h).
+SHOAL_MUST_USE shoal_status_t shoal_runner_get_part(shoal_runner_t *runner, const char *name,
+                                                    void *data, size_t size);
+SHOAL_MUST_USE shoal_status_t shoal_runner_set_part(shoal_runner_t *runner, const char *name,
+                                                    const void *data, size_t size);
+// What a rank holds of a state. Not collective.
+SHOAL_MUST_USE shoal_status_t shoal_program_state_boxes(const shoal_program_t *program,
+                                                        int32_t rank, const char *name,
+                                                        shoal_arena_t *arena,
+                                                        shoal_boxes_t *out_boxes);
+// MISMATCH where one of these states has a value that is not finite; each rank looks at its own
+// part. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_runner_check_finite(shoal_runner_t *runner, int64_t count,
+                                                        const char *const *states);
 // Gathers a whole state on rank `root` (data is ignored elsewhere), or on every rank (root -1).
 // *Collective.*
 SHOAL_MUST_USE shoal_status_t shoal_runner_gather(shoal_runner_t *runner, int64_t state,
@@ -121,9 +139,18 @@ SHOAL_MUST_USE shoal_status_t shoal_runner_agree(shoal_runner_t *runner, shoal_s
 // cannot tell), once what was enqueued is done.
 void shoal_runner_memory(const shoal_runner_t *runner, int64_t planned[SHOAL_MEMORY_COUNT],
                          int64_t touched[SHOAL_MEMORY_COUNT]);
+// Does the file system of the file arena's folder allow copies past the system's page cache?
+bool shoal_runner_is_direct(const shoal_runner_t *runner);
+// Copies from and to the file arena in all graphs, and those of them that go past the page cache:
+// long ones, where it is allowed. Known from creation on.
+void shoal_runner_file_copies(const shoal_runner_t *runner, int64_t *out_all, int64_t *out_direct);
+// Bytes that copies from and to it moved through a bounce buffer so far; others went straight.
+int64_t shoal_runner_bounced(const shoal_runner_t *runner);
 
 // Bytes beside the arenas that do not come from the allocator: messages under way, and stacks of
 // queues. Those of the host's arena that do come from there are taken off. Known from creation on.
 int64_t shoal_runner_fixed(const shoal_runner_t *runner);
+// Bytes that a save of all states beside the runs takes on this rank. Known from creation on.
+int64_t shoal_runner_saving_bytes(const shoal_runner_t *runner);
 
 #endif  // SHOAL_RUN_RUN_H_

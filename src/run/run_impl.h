@@ -11,12 +11,14 @@
 //   feed.c       feed, fetch
 //   tap.c        shows what instructions wrote
 //   timer.c      times of instructions, when they are asked for
+//   meter.c      time spent on communication, and how much of it compute hides
 //   offload.c    arenas of host and file memory, and copies from and to them
 //   move.c       reshards: what load builds for them, and runs on a queue
 //   exchange.c   reshards of the rows that are used, read at run time
 //   states.c     get, set, gather
+//   parts.c      get and set of a rank's part
 //   signal.c     signals that ask for a stop
-//   checkpoint.c, safetensors.c   save and load
+//   checkpoint.c, saving.c, restore.c, owned.c   save and load (checkpoint.h)
 //   steps.c      folders of checkpoints
 #ifndef SHOAL_RUN_IMPL_H_
 #define SHOAL_RUN_IMPL_H_
@@ -99,12 +101,12 @@ typedef struct shoal_run_move {
   struct shoal_run_move *next;  // all of the runner
 } shoal_run_move_t;
 
-// COPY from, to or between memory beside the device's, in one call: piece by piece where it passes
-// a bounce buffer.
+// COPY from, to or between memory beside the device's, in one call: piece by piece where a file is
+// part of it.
 typedef struct shoal_run_passage {
   shoal_runner_t *runner;
   const shoal_bound_buffer_t *from, *to;
-  void *bounce;       // of the queue; NULL: it goes straight
+  void *bounce;       // of the queue, where data may pass; NULL: no file is part of it
   int64_t at, bytes;  // of the part
 } shoal_run_passage_t;
 
@@ -218,7 +220,7 @@ typedef struct shoal_run_group {
 } shoal_run_group_t;
 
 // What ranks add up when they meet or agree (meet.c).
-enum { SHOAL_RUN_WORDS = 6 };
+enum { SHOAL_RUN_WORDS = 7 };
 
 // The agreement that goes on beside the runs.
 typedef struct shoal_run_agreement {
@@ -229,7 +231,21 @@ typedef struct shoal_run_agreement {
   int64_t since;        // runs since the last one was started
   int64_t since_ns;     // when that was
   int64_t first, last;  // runs of the graph that the pending one is about
+  bool save_failed;     // the last one found that a save beside the runs has, on some rank
 } shoal_run_agreement_t;
+
+// What meter.c keeps: of a queue's exchange under way, and of all so far.
+typedef struct shoal_run_meter_queue {
+  struct shoal_run_meter *meter;
+  int64_t begin, idle;  // when it began; how long compute had waited by then
+} shoal_run_meter_queue_t;
+typedef struct shoal_run_meter {
+  bool used;          // there is anything to measure
+  int32_t compute;    // the queue that may hide communication; -1: nothing is hidden
+  atomic_llong word;  // how long it has waited; see meter.c
+  atomic_llong communication, exposed;  // nanoseconds
+  shoal_run_meter_queue_t queues[SHOAL_MAX_QUEUES];
+} shoal_run_meter_t;
 
 // Runs in flight: where they end.
 typedef struct shoal_run_flight {
@@ -253,6 +269,8 @@ struct shoal_runner {
   shoal_scratch_t file;                     // the arena in a file
   void *file_bounces[SHOAL_MAX_QUEUES];     // host memory of copies from and to it
   int64_t file_bounce;                      // bytes of one of them
+  _Atomic int64_t bounced;                  // that passed them
+  int64_t file_copies, direct_copies;       // from and to it; those that go past the page cache
   int64_t touched[SHOAL_MEMORY_COUNT];      // highest byte that was used, but of the device's
   shoal_queue_t *queues[SHOAL_MAX_QUEUES];  // as the class's; NULL where nothing lies on it
   shoal_queue_t *aside;     // one of them: for copies that are not part of a program, after a join
@@ -263,6 +281,9 @@ struct shoal_runner {
   shoal_run_output_t *outputs;
   SHOAL_VEC(shoal_run_group_t) groups;
   shoal_group_t *everyone;                  // for meet.c; NULL in a world of one
+  shoal_group_t *save_group;                // for saves beside the runs; NULL: there was none yet
+  struct shoal_saving *saving;              // beside the runs; NULL: none is under way
+  int64_t saving_bytes;                     // that one takes
   shoal_run_move_t *moves;                  // all, the latest first
   shoal_run_exchange_t *exchanges;          // all, the latest first
   shoal_lane_t *lanes[SHOAL_MAX_LANES];     // those that the program's channels name
@@ -272,8 +293,9 @@ struct shoal_runner {
   shoal_run_timer_t **timers;               // [segment][instruction]; NULL: nothing is timed
   shoal_run_timer_t *run_timers;            // one per order
   int64_t last_end;                         // timed: of the run before
-  shoal_mutex_t tap_lock;                   // the tap is called by one queue at a time
-  char *tap_data[SHOAL_MAX_QUEUES];         // the largest part, when there is a tap
+  shoal_run_meter_t meter;
+  shoal_mutex_t tap_lock;            // the tap is called by one queue at a time
+  char *tap_data[SHOAL_MAX_QUEUES];  // the largest part, when there is a tap
   // What goes on now:
   shoal_run_order_t *steady;  // ran last, and no collective call since; NULL: queues are joined
   int64_t step;               // how often, since the queues were joined
@@ -364,6 +386,16 @@ SHOAL_MUST_USE shoal_status_t shoal_run_agree_before(shoal_runner_t *runner);
 SHOAL_MUST_USE shoal_status_t shoal_run_agree_after(shoal_runner_t *runner);
 // Waits for the one under way, if there is one. Errors stick.
 void shoal_run_agree_collect(shoal_runner_t *runner);
+
+// ---- saving.c -------------------------------------------------------------------------
+
+// Has the save beside the runs, if there is one, failed on any rank? May be known to some ranks
+// earlier than to others.
+bool shoal_run_save_failed(const shoal_runner_t *runner);
+// Waits for it and returns its error, agreed. *Collective.*
+SHOAL_MUST_USE shoal_status_t shoal_run_save_wait(shoal_runner_t *runner);
+// Works out runner->saving_bytes.
+SHOAL_MUST_USE shoal_status_t shoal_run_saving_measure(shoal_runner_t *runner);
 
 // ---- tell.c ---------------------------------------------------------------------------
 
@@ -467,6 +499,19 @@ SHOAL_MUST_USE shoal_status_t shoal_run_timer_end(void *self);
 SHOAL_MUST_USE shoal_status_t shoal_run_timer_stamp(void *self);
 // A run has ended: its time is noted.
 void shoal_run_timer_land(shoal_runner_t *runner, shoal_run_flight_t *flight);
+
+// ---- meter.c --------------------------------------------------------------------------
+
+// Once the orders are built.
+void shoal_run_meter_init(shoal_runner_t *runner);
+// Enqueued around what a queue waits for, and behind a run: nothing but on the compute queue.
+SHOAL_MUST_USE shoal_status_t shoal_run_meter_pause(shoal_runner_t *runner, int32_t queue);
+SHOAL_MUST_USE shoal_status_t shoal_run_meter_go_on(shoal_runner_t *runner, int32_t queue);
+// Enqueued around an action's work: nothing but where it communicates.
+SHOAL_MUST_USE shoal_status_t shoal_run_meter_begin(shoal_runner_t *runner,
+                                                    const shoal_action_t *action);
+SHOAL_MUST_USE shoal_status_t shoal_run_meter_end(shoal_runner_t *runner,
+                                                  const shoal_action_t *action);
 
 // ---- executor.c -----------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +30,11 @@ static shoal_status_t system_error(const char *path, int error) {
                              "cannot read '%s': %s", path, strerror(error));
 }
 
-#define BAD(path, ...) bad(path, __LINE__, __VA_ARGS__)
-__attribute__((format(printf, 3, 4))) static shoal_status_t bad(const char *path, int line,
-                                                                const char *format, ...) {
-  char message[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  return shoal_status_format(SHOAL_INVALID_ARGUMENT, __FILE__, line,
-                             "the file is damaged, or is no safetensors file", "%s: %s", path,
-                             message);
-}
+#define BAD(path, ...)                                                                     \
+  shoal_status_annotate(                                                                   \
+      SHOAL_ERROR_HINT(INVALID_ARGUMENT, "the file is damaged, or is no safetensors file", \
+                       __VA_ARGS__),                                                       \
+      path)
 
 shoal_status_t shoal_safetensors_read(const shoal_safetensors_t *file, int64_t offset,
                                       int64_t bytes, void *out_data) {
@@ -198,6 +190,7 @@ static shoal_status_t read_header(const char *path, shoal_arena_t *arena,
       ++file->count;
     }
   }
+  SHOAL_RETURN_IF_ERROR(shoal_safetensors_check_header(file, text, (size_t)length));
   if (file->count > 0)
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, compare_tensors);
   return check_tiling(path, file, data, size);

@@ -3,7 +3,6 @@
 #include "run/shards.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,18 +12,12 @@
 #include "base/json.h"
 #include "base/status.h"
 
-#define BAD(path, ...) bad(path, __LINE__, __VA_ARGS__)
-__attribute__((format(printf, 3, 4))) static shoal_status_t bad(const char *path, int line,
-                                                                const char *format, ...) {
-  char message[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  return shoal_status_format(SHOAL_INVALID_ARGUMENT, __FILE__, line,
-                             "the checkpoint is damaged or incomplete: was every file copied?",
-                             "%s: %s", path, message);
-}
+#define BAD(path, ...)                                                                    \
+  shoal_status_annotate(                                                                  \
+      SHOAL_ERROR_HINT(INVALID_ARGUMENT,                                                  \
+                       "the checkpoint is damaged or incomplete: was every file copied?", \
+                       __VA_ARGS__),                                                      \
+      path)
 
 static bool is_file(const char *path) {
   struct stat info;

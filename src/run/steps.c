@@ -14,6 +14,8 @@
 #include "run/checkpoint.h"
 #include "run/shards.h"
 
+#define PROBE ".shoal-"  // and six letters: a file written to see that it can be
+
 typedef struct step {
   int64_t number;
   bool complete;  // has its file
@@ -109,11 +111,55 @@ static shoal_status_t prune(const char *folder, int64_t keep, shoal_arena_t *are
 static shoal_status_t clear(const char *folder, shoal_arena_t *arena) {
   steps_t steps = {0};
   SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
+  SHOAL_RETURN_IF_ERROR(add_step(folder, "best", 0, arena, &steps));
   for (int64_t i = 0; i < steps.count; ++i) {
     SHOAL_RETURN_IF_ERROR(remove_step(&steps.items[i]));
   }
   return NULL;
 }
+
+// ---- behind a kill --------------------------------------------------------------------
+
+static shoal_status_t sweep_step(const step_t *step) {
+  if (step->link) return NULL;
+  return step->complete ? shoal_shards_sweep(step->path) : remove_step(step);
+}
+
+// Files that `probe` was writing.
+static shoal_status_t sweep_probes(const char *folder, shoal_arena_t *arena) {
+  DIR *entries = opendir(folder);
+  if (!entries) return errno == ENOENT ? NULL : failed("read", folder, errno);
+  shoal_status_t status = NULL;
+  for (const struct dirent *entry; !status && (entry = readdir(entries));) {
+    if (strncmp(entry->d_name, PROBE, sizeof PROBE - 1) != 0) continue;
+    const char *path = shoal_arena_printf(arena, "%s/%s", folder, entry->d_name);
+    if (!path) status = SHOAL_OOM();
+    if (path && unlink(path) != 0 && errno != ENOENT) status = failed("remove", path, errno);
+  }
+  closedir(entries);
+  return status;
+}
+
+static shoal_status_t sweep(const char *folder, shoal_arena_t *arena) {
+  steps_t steps = {0};
+  SHOAL_RETURN_IF_ERROR(sweep_probes(folder, arena));
+  SHOAL_RETURN_IF_ERROR(list_steps(folder, arena, &steps));
+  SHOAL_RETURN_IF_ERROR(add_step(folder, "best", 0, arena, &steps));
+  for (int64_t i = 0; i < steps.count; ++i) {
+    SHOAL_RETURN_IF_ERROR(sweep_step(&steps.items[i]));
+  }
+  return NULL;
+}
+
+shoal_status_t shoal_checkpoint_sweep(const char *folder, shoal_allocator_t allocator) {
+  shoal_arena_t arena;
+  shoal_arena_init(allocator, &arena);
+  shoal_status_t status = sweep(folder, &arena);
+  shoal_arena_deinit(&arena);
+  return status;
+}
+
+// ---- folders --------------------------------------------------------------------------
 
 static shoal_status_t check_folder(const char *folder) {
   if (folder && folder[0]) return NULL;
@@ -174,7 +220,7 @@ static int write_probe(int file) {
 
 static shoal_status_t probe(const char *folder, shoal_arena_t *arena) {
   SHOAL_RETURN_IF_ERROR(shoal_file_make_folder(folder));
-  char *path = shoal_arena_printf(arena, "%s/.shoal-XXXXXX", folder);
+  char *path = shoal_arena_printf(arena, "%s/" PROBE "XXXXXX", folder);
   if (!path) return SHOAL_OOM();
   const int file = mkostemp(path, O_CLOEXEC);
   int error = file < 0 ? errno : write_probe(file);
@@ -185,22 +231,22 @@ static shoal_status_t probe(const char *folder, shoal_arena_t *arena) {
   return error ? failed("write into", folder, error) : NULL;
 }
 
-static shoal_status_t prepare(const char *folder, bool used, shoal_arena_t *arena) {
+static shoal_status_t prepare(const char *folder, bool reuse, shoal_arena_t *arena) {
   const char *latest = NULL;
   int64_t step = 0;
   SHOAL_RETURN_IF_ERROR(probe(folder, arena));
-  if (!used) SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(folder, arena, &latest, &step));
+  if (!reuse) SHOAL_RETURN_IF_ERROR(shoal_checkpoint_latest(folder, arena, &latest, &step));
   if (!latest) return NULL;
   return SHOAL_ERROR(INVALID_ARGUMENT, "'%s' holds checkpoints of another run, up to step %lld",
                      folder, (long long)step);
 }
 
-shoal_status_t shoal_checkpoint_prepare(const char *folder, bool used,
+shoal_status_t shoal_checkpoint_prepare(const char *folder, bool reuse,
                                         shoal_allocator_t allocator) {
   SHOAL_RETURN_IF_ERROR(check_folder(folder));
   shoal_arena_t arena;
   shoal_arena_init(allocator.alloc ? allocator : shoal_allocator_system(), &arena);
-  shoal_status_t status = prepare(folder, used, &arena);
+  shoal_status_t status = prepare(folder, reuse, &arena);
   shoal_arena_deinit(&arena);
   return status;
 }

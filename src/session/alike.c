@@ -60,6 +60,10 @@ static shoal_status_t print_ops(const shoal_registry_t *registry, shoal_arena_t 
   return NULL;
 }
 
+static const char *word(const char *choice) {
+  return choice && choice[0] ? choice : "none";
+}
+
 // Those that decide what all ranks run. Of what is planned, only rank 0's cluster file is read.
 static void print_options(const shoal_session_source_t *source, shoal_text_t *text) {
   const shoal_parallelize_options_t *o = source->options;
@@ -68,6 +72,8 @@ static void print_options(const shoal_session_source_t *source, shoal_text_t *te
   for (int64_t i = 0; o->fetches && o->fetches[i]; ++i) {
     shoal_text_addf(text, "fetches %s\n", o->fetches[i]);
   }
+  shoal_text_addf(text, "recompute %s\noffload %s\ncompress %s\n", word(o->choices.recompute),
+                  word(o->choices.offload), word(o->choices.compress));
   if (o->plan) {
     shoal_text_addf(text, "plan %s\n", o->plan);
     return;

@@ -32,7 +32,7 @@ shoal_status_t shoal_session_note(shoal_session_t *session, const char *name, co
 
 shoal_status_t shoal_session_notes(shoal_session_t *session,
                                    const shoal_safetensors_note_t **out_notes, int64_t *out_count) {
-  SHOAL_RETURN_IF_ERROR(keep(session, "shoal_checkpoint", "1"));
+  SHOAL_RETURN_IF_ERROR(keep(session, SHOAL_CHECKPOINT_NOTE, SHOAL_CHECKPOINT_FORMAT));
   if (session->has_seed) {
     const char *seed =
         shoal_arena_printf(&session->arena, "%llu", (unsigned long long)session->seed);

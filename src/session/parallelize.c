@@ -64,19 +64,29 @@ static shoal_status_t registry_of(shoal_session_t *session) {
 
 // ---- planning: on rank 0 alone --------------------------------------------------------
 
+// `memory_limit`: lowered to the least that a device of the cluster has.
 static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *model,
-                                const shoal_parallelize_options_t *options) {
+                                const shoal_parallelize_options_t *options, int64_t *memory_limit) {
   const int32_t world = shoal_world_size(session->world);
   if (options->plan) {
-    return shoal_plan_parse_decided("plan", options->plan, model, session->rules, world,
-                                    options->decision_count, options->decisions, session->allocator,
-                                    &session->rebuilt_plan, &session->plan);
+    int64_t count;
+    const shoal_intent_decision_t *decisions;
+    SHOAL_RETURN_IF_ERROR(shoal_choices_decide(model, &options->choices, options->decision_count,
+                                               options->decisions, &session->arena, &count,
+                                               &decisions));
+    return shoal_plan_parse_decided("plan", options->plan, model, session->rules, world, count,
+                                    decisions, session->allocator, &session->rebuilt_plan,
+                                    &session->plan);
   }
   const char *cluster = NULL;
   if (options->cluster) {
     shoal_cluster_t *described;
     SHOAL_RETURN_IF_ERROR(shoal_cluster_read(options->cluster, session->allocator, &described));
     shoal_status_t status = shoal_cluster_print(described, &session->arena, &cluster);
+    for (int32_t r = 0; r < world && !options->memory; ++r) {
+      const int64_t memory = shoal_cluster_device(described, r)->memory;
+      if (memory > 0 && (*memory_limit == 0 || memory < *memory_limit)) *memory_limit = memory;
+    }
     shoal_cluster_free(described);
     if (status) return status;
   }
@@ -91,6 +101,7 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
       .layouts = options->layouts,
       .decision_count = options->decision_count,
       .decisions = options->decisions,
+      .choices = options->choices,
       .cache = options->cache ? options->cache : getenv("SHOAL_CACHE"),
       .cache_note = &session->cache_note,
   };
@@ -118,11 +129,12 @@ static shoal_status_t compile(shoal_session_t *session, const shoal_session_sour
     session->provider_self = options->provider_self;
     shoal_rules_set_executor(session->rules, (shoal_executor_t){session, execute});
   }
+  int64_t memory = options->memory;
   SHOAL_RETURN_IF_ERROR(
-      shoal_status_annotate(make_plan(session, model, options), "while planning"));
+      shoal_status_annotate(make_plan(session, model, options, &memory), "while planning"));
   if (options->through_text) SHOAL_RETURN_IF_ERROR(plan_through_text(session, model));
-  const shoal_lower_options_t lower = {.allocator = session->allocator,
-                                       .fetches = options->fetches};
+  const shoal_lower_options_t lower = {
+      .allocator = session->allocator, .fetches = options->fetches, .memory = memory};
   SHOAL_RETURN_IF_ERROR(shoal_status_annotate(
       shoal_lower(session->plan, &lower, &session->owned_program), "while lowering"));
   session->program = session->owned_program;

@@ -106,6 +106,33 @@ shoal_status_t shoal_session_set(shoal_session_t *session, const char *state, co
   return shoal_runner_set(session->runner, state, data, size);
 }
 
+shoal_status_t shoal_session_get_part(shoal_session_t *session, const char *state, void *data,
+                                      size_t size) {
+  if (!session->runner) return dry(data, size);
+  shoal_status_t status = check_pointers(state, data, size);
+  if (status) return shoal_runner_meet(session->runner, "shoal_session_get_part", state, status);
+  return shoal_runner_get_part(session->runner, state, data, size);
+}
+
+shoal_status_t shoal_session_set_part(shoal_session_t *session, const char *state, const void *data,
+                                      size_t size) {
+  if (!session->runner) return NULL;
+  shoal_status_t status = check_pointers(state, data, size);
+  if (status) return shoal_runner_meet(session->runner, "shoal_session_set_part", state, status);
+  return shoal_runner_set_part(session->runner, state, data, size);
+}
+
+shoal_status_t shoal_session_boxes(const shoal_session_t *session, const char *state,
+                                   shoal_arena_t *arena, shoal_boxes_t *out_boxes) {
+  return shoal_program_state_boxes(session->program, shoal_world_rank(session->world),
+                                   state ? state : "", arena, out_boxes);
+}
+
+shoal_status_t shoal_session_check_finite(shoal_session_t *session, int64_t count,
+                                          const char *const *states) {
+  return session->runner ? shoal_runner_check_finite(session->runner, count, states) : NULL;
+}
+
 static shoal_status_t save(shoal_session_t *session, const char *call, const char *path,
                            const shoal_save_options_t *options) {
   if (!session->runner) return check_path(path);
@@ -195,6 +222,9 @@ shoal_memory_report_t shoal_session_memory(const shoal_session_t *session) {
   if (session->runner) {
     report.fixed += shoal_runner_fixed(session->runner);
     shoal_runner_memory(session->runner, report.arena_planned, report.arena_touched);
+    report.saving = shoal_runner_saving_bytes(session->runner);
+    report.direct = shoal_runner_is_direct(session->runner);
+    shoal_runner_file_copies(session->runner, &report.file_copies, &report.direct_copies);
     return report;
   }
   const shoal_class_t *rank_class =
@@ -215,5 +245,7 @@ shoal_session_counters_t shoal_session_counters(const shoal_session_t *session) 
   counters.meetings = of_runner.meetings;
   counters.agreements = of_runner.agreements;
   counters.exchanged = of_runner.exchanged;
+  counters.communication = of_runner.communication;
+  counters.exposed = of_runner.exposed;
   return counters;
 }

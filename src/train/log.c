@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "plan/resolved.h"
 #include "train/train_impl.h"
 
 void shoal_train_say(const shoal_trainer_t *t, bool progress, const char *format, ...) {
@@ -23,8 +24,8 @@ double shoal_train_seconds(const shoal_trainer_t *t) {
 
 // By the last line's rate: the first step of a run takes longer than the others.
 double shoal_train_left(const shoal_trainer_t *t) {
-  if (t->steps == INT64_MAX || t->rate <= 0) return 0;
-  return (double)(t->steps - t->step) * (double)(t->batch * t->items) / t->rate;
+  if (t->steps == INT64_MAX || t->speed <= 0) return 0;
+  return (double)(t->steps - t->step) * (double)(t->batch * t->items) / t->speed;
 }
 
 // "1:02:03", "4:05"
@@ -37,19 +38,45 @@ static void add_duration(shoal_text_t *text, double seconds) {
   }
 }
 
+double shoal_train_hidden(const shoal_session_counters_t *from,
+                          const shoal_session_counters_t *to) {
+  const int64_t communication = to->communication - from->communication;
+  if (communication <= 0) return -1;
+  return 1 - (double)(to->exposed - from->exposed) / (double)communication;
+}
+
+void shoal_train_usage(const shoal_trainer_t *t, shoal_train_use_t *out_use) {
+  const shoal_memory_report_t memory = shoal_session_memory(t->session);
+  const double steps = t->speed / (double)(t->batch * t->items);  // in a second
+  *out_use = (shoal_train_use_t){.flops = t->flops * steps, .resident = shoal_peak_resident()};
+  out_use->hidden = shoal_train_hidden(&t->line_counters, &t->counters);
+  if (t->options->peak_flops > 0) out_use->share = out_use->flops / t->options->peak_flops;
+  for (int kind = 0; kind < SHOAL_MEMORY_COUNT; ++kind) {
+    out_use->planned += memory.arena_planned[kind];
+    if (memory.arena_touched[kind] > 0) out_use->touched += memory.arena_touched[kind];
+  }
+}
+
 void shoal_train_say_step(shoal_trainer_t *t) {
   if (!t->talks || !t->options->log) return;
   shoal_text_t text;
   shoal_text_init(t->allocator, &text);
   shoal_text_addf(&text, "step %lld loss %.4f %s/s %.0f", (long long)t->step, t->report.loss,
-                  t->unit, t->rate);
+                  t->unit, t->speed);
   for (int64_t i = 0; i < t->metric_count; ++i) {
     shoal_text_addf(&text, " %s %.4g", t->metrics[i].name, t->metrics[i].value);
   }
-  const double steps = t->rate / (double)(t->batch * t->items);  // in a second
-  if (t->options->peak_flops > 0 && t->flops > 0) {
-    shoal_text_addf(&text, " peak %.1f%%", 100 * t->flops * steps / t->options->peak_flops);
+  if (t->report.skipped > 0) {
+    shoal_text_addf(&text, " skipped %lld", (long long)t->report.skipped);
   }
+  shoal_train_use_t use;
+  shoal_bytes_text_t planned, resident;
+  shoal_train_usage(t, &use);
+  if (use.flops > 0) shoal_text_addf(&text, " GFLOP/s %.3g", use.flops * 1e-9);
+  if (use.share > 0) shoal_text_addf(&text, " peak %.1f%%", 100 * use.share);
+  if (use.hidden >= 0) shoal_text_addf(&text, " hidden %.0f%%", 100 * use.hidden);
+  shoal_text_addf(&text, " memory %s rss %s", shoal_bytes_format((double)use.planned, &planned),
+                  shoal_bytes_format((double)use.resident, &resident));
   const double left = shoal_train_left(t);
   if (left >= 1) {
     shoal_text_add(&text, " left ");

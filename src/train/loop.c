@@ -14,8 +14,8 @@ shoal_train_batch_t shoal_train_next(const shoal_trainer_t *t, int64_t cursor) {
   shoal_train_batch_t batch = {.phase = "train", .cursor = cursor, .rows = t->batch};
   if (t->samples <= 0) return batch;
   const int64_t left = t->samples - cursor % t->samples;
-  if (left < t->batch && t->options->drop_last) batch.cursor += left;
-  if (left < t->batch && t->options->short_last) batch.rows = left;
+  if (left < t->batch && t->options->last_batch == SHOAL_LAST_DROPPED) batch.cursor += left;
+  if (left < t->batch && t->options->last_batch == SHOAL_LAST_SHORT) batch.rows = left;
   batch.epoch = batch.cursor / t->samples;
   return batch;
 }
@@ -70,13 +70,26 @@ shoal_status_t shoal_train_tell(shoal_trainer_t *t, shoal_train_event_kind_t kin
       .path = path,
       .seconds = shoal_train_seconds(t),
       .left = shoal_train_left(t),
-      .rate = t->rate,
+      .speed = t->speed,
       .unit = t->unit,
   };
   return shoal_train_alone(t, options->hook(options->hook_self, &event, &t->stop));
 }
 
 // ---- steps ----------------------------------------------------------------------------
+
+// All ranks know the same numbers and have the same error; none leaves before the others have it.
+static shoal_status_t check_finite(shoal_trainer_t *t) {
+  for (int64_t i = 0; i < t->train.list.count; ++i) {
+    if (!t->train.list.items[i].watched || isfinite(t->metrics[i].value)) continue;
+    return shoal_world_agree(t->world,
+                             SHOAL_ERROR_HINT(MISMATCH, "--check-nan names the first bad value",
+                                              "watched '%s' is %g at step %lld", t->metrics[i].name,
+                                              t->metrics[i].value, (long long)t->step));
+  }
+  const double loss = t->report.loss;
+  return isfinite(loss) ? NULL : shoal_world_agree(t->world, shoal_train_not_finite(t, loss));
+}
 
 static shoal_status_t look(shoal_trainer_t *t) {
   double loss = 0;
@@ -89,25 +102,26 @@ static shoal_status_t look(shoal_trainer_t *t) {
     SHOAL_RETURN_IF_ERROR(shoal_train_fetch(t, output->name, output->dtype, &metric->value));
     if (output->squared) metric->value = sqrt(metric->value);
   }
+  SHOAL_RETURN_IF_ERROR(shoal_train_scales_look(t));
+  if (t->has_lr) {
+    float rate = 0;
+    SHOAL_RETURN_IF_ERROR(shoal_session_get(t->session, "lr", &rate, sizeof rate));
+    t->metrics[t->metric_count++] = (shoal_train_metric_t){.name = "rate", .value = rate};
+  }
   if (!t->trained) t->report.first_loss = loss;
   t->report.loss = loss;
   t->trained = true;
-  if (t->nan) return NULL;  // names the value itself
-  for (int64_t i = 0; i < t->metric_count; ++i) {
-    if (!t->train.list.items[i].watched || isfinite(t->metrics[i].value)) continue;
-    return SHOAL_ERROR_HINT(MISMATCH, "--check-nan names the first bad value",
-                            "watched '%s' is %g at step %lld", t->metrics[i].name,
-                            t->metrics[i].value, (long long)t->step);
-  }
-  return isfinite(loss) ? NULL : shoal_train_not_finite(t, loss);
+  return t->nan ? NULL : check_finite(t);  // the search for it names the value itself
 }
 
 static shoal_status_t log_step(shoal_trainer_t *t) {
   const int64_t now = shoal_time_ns();
   const double seconds = (double)(now - t->line_ns) * 1e-9;
-  t->rate = seconds > 0 ? (double)(t->items_done - t->line_items) / seconds : 0;
+  t->speed = seconds > 0 ? (double)(t->items_done - t->line_items) / seconds : 0;
   t->line_ns = now;
   t->line_items = t->items_done;
+  t->line_counters = t->counters;
+  t->counters = shoal_session_counters(t->session);
   shoal_train_say_step(t);
   SHOAL_RETURN_IF_ERROR(shoal_train_alone(t, shoal_train_record_step(t)));
   return shoal_train_tell(t, SHOAL_TRAIN_LOG, NULL);
@@ -151,7 +165,7 @@ static shoal_status_t take_step(shoal_trainer_t *t, bool *out_stops) {
 
 // Batches in so many samples of one epoch.
 static int64_t batches_of(const shoal_train_options_t *options, int64_t batch, int64_t samples) {
-  return (samples + (options->drop_last ? 0 : batch - 1)) / batch;
+  return (samples + (options->last_batch == SHOAL_LAST_DROPPED ? 0 : batch - 1)) / batch;
 }
 
 // The last one: at the end of the last epoch, or as many as were asked for. `samples` are those of
@@ -162,7 +176,7 @@ static int64_t last_step(const shoal_train_options_t *options, int64_t batch, in
   if (options->epochs <= 0 || samples <= 0) return steps;
   const int64_t left = options->epochs * samples - cursor;
   int64_t more = 0;
-  if (left > 0 && (options->short_last || options->drop_last)) {
+  if (left > 0 && options->last_batch != SHOAL_LAST_FILLED) {
     more = left / samples * batches_of(options, batch, samples) +
            batches_of(options, batch, left % samples);
   } else if (left > 0) {
@@ -179,12 +193,17 @@ int64_t shoal_train_steps(const shoal_train_options_t *options) {
 shoal_status_t shoal_train_loop(shoal_trainer_t *t) {
   t->steps = last_step(t->options, t->batch, t->samples, t->step, t->cursor);
   t->report.start = t->step;
+  SHOAL_RETURN_IF_ERROR(shoal_train_scales_begin(t));
   t->begin_ns = t->line_ns = shoal_time_ns();
+  t->first_counters = t->line_counters = t->counters = shoal_session_counters(t->session);
   bool stops = t->stop || is_over(t);
   shoal_status_t status = NULL;
   while (!stops && !status) status = take_step(t, &stops);
   t->report.step = t->step;
   t->report.stopped = t->stop;
   t->report.seconds = shoal_train_seconds(t);
+  const shoal_session_counters_t end = shoal_session_counters(t->session);
+  t->report.communication = 1e-9 * (double)(end.communication - t->first_counters.communication);
+  t->report.exposed = 1e-9 * (double)(end.exposed - t->first_counters.exposed);
   return status;
 }

@@ -72,6 +72,7 @@ static shoal_status_t watch(shoal_trainer_t *t, shoal_graph_t *graph) {
   for (int64_t p = 0; t->options->watch && t->options->watch[p]; ++p) {
     const char *pattern = t->options->watch[p];
     bool any = false;
+    SHOAL_RETURN_IF_ERROR(shoal_status_annotate(shoal_pattern_check(pattern), "watch"));
     for (int64_t i = 0; i < count; ++i) {
       const shoal_value_info_t *value = &graph->values.items[i];
       if (!shoal_dtype_is_float(value->type.dtype) || !shoal_pattern_match(pattern, value->name)) {
@@ -189,7 +190,7 @@ static shoal_status_t build(shoal_trainer_t *t, const char *phase, int64_t rows)
 static shoal_status_t build_train(shoal_trainer_t *t) {
   const int64_t samples = t->samples;
   SHOAL_RETURN_IF_ERROR(build(t, "train", t->batch));
-  if (t->options->short_last && samples > 0) {
+  if (t->options->last_batch == SHOAL_LAST_SHORT && samples > 0) {
     // A checkpoint may lie where batches of this size end otherwise.
     const int64_t rests[] = {samples % t->batch, (samples - t->cursor % samples) % t->batch};
     for (int i = 0; i < 2; ++i) {
@@ -246,12 +247,33 @@ static void count_items(shoal_trainer_t *t, const char *name) {
   t->items = tokens ? ids.shape.dims[1] : 1;
 }
 
+// The rate of a step is an output where it changes; else it is the state.
+static void find_rate(shoal_trainer_t *t) {
+  for (int64_t i = 0; i < t->model->states.count; ++i) {
+    const shoal_state_info_t *state = &t->model->states.items[i];
+    if (strcmp(state->name, "lr") == 0) t->has_lr = state->type.dtype == SHOAL_F32;
+  }
+  for (int64_t i = 0; i < t->train.list.count; ++i) {
+    const char *label = t->train.list.items[i].label;
+    if (strcmp(label, "rate") == 0 || strcmp(label, "lr") == 0) t->has_lr = false;
+  }
+}
+
 static shoal_status_t count_flops(shoal_trainer_t *t) {
   const shoal_graph_t *graph = shoal_model_find_graph(t->model, "train");
-  for (int64_t i = 0; graph && i < graph->nodes.count && t->options->peak_flops > 0; ++i) {
+  for (int64_t i = 0; graph && i < graph->nodes.count; ++i) {
     shoal_call_t call;
     SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, &graph->nodes.items[i], &t->arena, &call));
     t->flops += shoal_op_cost(&call).flops;
+  }
+  return NULL;
+}
+
+static shoal_status_t list_parameters(shoal_trainer_t *t) {
+  for (int64_t i = 0; i < t->model->states.count; ++i) {
+    const shoal_state_info_t *state = &t->model->states.items[i];
+    if (state->options.trainable && !SHOAL_PUSH(&t->arena, &t->parameters, state->name))
+      return SHOAL_OOM();
   }
   return NULL;
 }
@@ -278,5 +300,9 @@ shoal_status_t shoal_train_model(shoal_trainer_t *t, bool train) {
   SHOAL_RETURN_IF_ERROR(shoal_model_status(t->model));
   if (train) SHOAL_RETURN_IF_ERROR(check_best(t));
   count_items(t, train ? "train" : "eval");
-  return train ? count_flops(t) : NULL;
+  if (!train) return NULL;
+  SHOAL_RETURN_IF_ERROR(list_parameters(t));
+  SHOAL_RETURN_IF_ERROR(shoal_train_scales_find(t));
+  find_rate(t);
+  return count_flops(t);
 }

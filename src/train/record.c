@@ -18,12 +18,13 @@ shoal_status_t shoal_train_record_open(shoal_trainer_t *t) {
 }
 
 void shoal_train_record_close(shoal_trainer_t *t) {
-  shoal_metrics_close(t->metrics_file);
+  shoal_metrics_free(t->metrics_file);
 }
 
 shoal_status_t shoal_train_record_step(shoal_trainer_t *t) {
   if (!t->metrics_file) return NULL;
-  shoal_metric_t values[SHOAL_TRAIN_METRICS + 3];
+  shoal_metric_t values[SHOAL_TRAIN_METRICS + 12];
+  shoal_train_use_t use;
   char speed[32];
   int64_t count = 0;
   snprintf(speed, sizeof speed, "%s/s", t->unit);
@@ -31,7 +32,18 @@ shoal_status_t shoal_train_record_step(shoal_trainer_t *t) {
   for (int64_t i = 0; i < t->metric_count; ++i) {
     values[count++] = (shoal_metric_t){t->metrics[i].name, t->metrics[i].value};
   }
-  values[count++] = (shoal_metric_t){speed, t->rate};
+  values[count++] = (shoal_metric_t){speed, t->speed};
+  if (t->scales.count > 0) {
+    values[count++] = (shoal_metric_t){"skipped", (double)t->report.skipped};
+  }
+  shoal_train_usage(t, &use);
+  if (use.flops > 0) values[count++] = (shoal_metric_t){"flops/s", use.flops};
+  if (use.share > 0) values[count++] = (shoal_metric_t){"peak", use.share};
+  if (use.hidden >= 0) values[count++] = (shoal_metric_t){"hidden", use.hidden};
+  values[count++] = (shoal_metric_t){"memory_planned", (double)use.planned};
+  values[count++] = (shoal_metric_t){"memory_touched", (double)use.touched};
+  values[count++] = (shoal_metric_t){"memory_resident", (double)use.resident};
+  values[count++] = (shoal_metric_t){"left", shoal_train_left(t)};
   if (t->samples > 0) {
     values[count++] = (shoal_metric_t){"epoch", (double)t->cursor / (double)t->samples};
   }

@@ -126,17 +126,15 @@ shoal_status_t shoal_train_source_open(shoal_trainer_t *t) {
   const shoal_loader_options_t training = {
       .seed = o->seed,
       .in_order = o->in_order,
-      .last = o->short_last  ? SHOAL_LAST_SHORT
-              : o->drop_last ? SHOAL_LAST_DROPPED
-                             : SHOAL_LAST_FILLED,
+      .last_batch = o->last_batch,
       .cursor = t->cursor,
       .ahead = AHEAD,
   };
   const shoal_loader_options_t evaluation = {
-      .seed = o->seed, .in_order = true, .as_stored = true, .last = SHOAL_LAST_SHORT};
+      .seed = o->seed, .in_order = true, .as_stored = true, .last_batch = SHOAL_LAST_SHORT};
   const bool next = !o->eval_data && o->eval_next;
   shoal_loader_options_t following = training;
-  following.last = SHOAL_LAST_FILLED;
+  following.last_batch = SHOAL_LAST_FILLED;
   following.ahead = 0;
   SHOAL_RETURN_IF_ERROR(open_source(t, "train", o->data, training, &t->source->train));
   SHOAL_RETURN_IF_ERROR(take_first(t));

@@ -11,7 +11,7 @@
 // ---- options --------------------------------------------------------------------------
 
 static shoal_status_t check_data(const shoal_train_options_t *o) {
-  if (!o->build && !o->model) {
+  if (!o || (!o->build && !o->model)) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a build function, or a model",
                             "there is no model to train");
   }
@@ -23,10 +23,6 @@ static shoal_status_t check_data(const shoal_train_options_t *o) {
     return SHOAL_ERROR(INVALID_ARGUMENT,
                        "batches come from data sets or from a function, not both");
   }
-  if (o->short_last && o->drop_last) {
-    return SHOAL_ERROR(INVALID_ARGUMENT,
-                       "the last batch of an epoch is short or left out, not both");
-  }
   return NULL;
 }
 
@@ -37,7 +33,7 @@ static shoal_status_t check_train(const shoal_train_options_t *o) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give a data set, or a function that feeds",
                             "there is no data to train on");
   }
-  if (o->drop_last && samples > 0 && samples < o->batch) {
+  if (o->last_batch == SHOAL_LAST_DROPPED && samples > 0 && samples < o->batch) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take smaller batches, or keep short ones",
                             "%lld samples do not fill a batch of %lld", (long long)samples,
                             (long long)o->batch);
@@ -80,24 +76,31 @@ static shoal_status_t signalled(const shoal_trainer_t *t) {
   const char *folder = t->options->folder;
   const long long step = (long long)t->step;
   if (!folder) {
-    return SHOAL_ERROR_HINT(ABORTED, "--save DIR",
+    return SHOAL_ERROR_HINT(ABORTED, "a run with a folder (--save DIR) saves when it is stopped",
                             "stopped by a signal at step %lld; nothing was saved", step);
   }
-  return SHOAL_ERROR_HINT(ABORTED, "--resume goes on from it",
+  return SHOAL_ERROR_HINT(ABORTED, "a run with `resume` (--resume) goes on from it",
                           "stopped by a signal at step %lld; saved %s/step-%lld", step, folder,
                           step);
 }
 
 static shoal_status_t finish(shoal_trainer_t *t) {
   const bool stops = shoal_session_should_stop(t->session);
+  SHOAL_RETURN_IF_ERROR(shoal_train_scales_end(t));
   if (!stops && t->eval.has_loss) {
     SHOAL_RETURN_IF_ERROR(shoal_train_evaluate(t));
     SHOAL_RETURN_IF_ERROR(shoal_train_save_best(t));
   }
-  SHOAL_RETURN_IF_ERROR(shoal_train_save(t));
+  if (t->options->folder) {
+    SHOAL_RETURN_IF_ERROR(shoal_train_save(t));
+  } else if (!t->eval.has_loss) {
+    SHOAL_RETURN_IF_ERROR(shoal_train_check_parameters(t));
+  }
+  SHOAL_RETURN_IF_ERROR(shoal_train_save_end(t));
   SHOAL_RETURN_IF_ERROR(shoal_train_tell(t, SHOAL_TRAIN_END, NULL));
   t->report.memory = shoal_session_memory(t->session);
-  return stops ? signalled(t) : NULL;
+  // None leaves, which ends the world, before the others have saved.
+  return stops ? shoal_world_agree(t->world, signalled(t)) : NULL;
 }
 
 static shoal_status_t train(shoal_trainer_t *t) {
@@ -117,7 +120,9 @@ static shoal_status_t train(shoal_trainer_t *t) {
 
 // The weights, and the averages of them that the model reads instead (shoal_use_averages).
 static shoal_status_t load_weights(shoal_trainer_t *t) {
-  const shoal_load_options_t weights = {.cast = true};
+  const shoal_load_options_t *given = &t->options->load_options;
+  const shoal_load_options_t weights = {
+      .cast = true, .averages = given->averages, .report = given->report};
   const shoal_load_options_t averages = {.training = true, .cast = true, .only = "*#average"};
   bool any = false;
   for (int64_t i = 0; i < t->model->states.count && !any; ++i)
@@ -138,7 +143,7 @@ static shoal_status_t evaluate(shoal_trainer_t *t) {
 }
 
 static shoal_status_t init(shoal_trainer_t *t, const shoal_train_options_t *options) {
-  *t = (shoal_trainer_t){.options = options, .batch = options->batch};
+  *t = (shoal_trainer_t){.options = options, .batch = options->batch, .lock.file = -1};
   t->allocator = options->allocator.alloc ? options->allocator : shoal_allocator_system();
   shoal_arena_init(t->allocator, &t->arena);
   shoal_arena_init(t->allocator, &t->scratch);
@@ -156,6 +161,7 @@ static void deinit(shoal_trainer_t *t) {
   shoal_train_record_close(t);
   shoal_train_source_close(t);
   shoal_session_free(t->session);
+  shoal_checkpoint_unlock(&t->lock);
   shoal_train_nan_deinit(t);
   shoal_model_free(t->owned_model);
   shoal_world_release(t->world);

@@ -4,39 +4,43 @@
 //   x = ln_1(x + attn x);  x = ln_2(x + mlp x)                          per block
 //   masked tokens: logits = ln(gelu(dense x)) wte^T + bias              [B, T, V]
 //   classes: logits = classifier tanh(pooler x_0)                       [B, classes]
-// Which tokens are masked is the data's business: labels are -100 where nothing is to be guessed,
-// and count neither in the loss nor in its mean.
+// A share of the tokens is masked, others in each step, and in evaluation always the same. With
+// masked=0 that is the data's business: labels are -100 where nothing is to be guessed, and count
+// neither in the loss nor in its mean.
 // Reference: Devlin et al. 2018.
 #include "zoo/family.h"
 
 typedef struct settings {
   int64_t context, vocabulary, width, heads, layers, hidden, positions, types, classes;
-  double dropout, norm_eps;
+  int64_t mask_id;
+  double dropout, norm_eps, masked;
   bool typed, padded;
 } settings_t;
 
 static const shoal_option_t SETTINGS[] = {
-    SHOAL_ZOO_SETTING(INT, context, "64", "tokens per row"),
-    SHOAL_ZOO_SETTING(INT, vocabulary, "256", "size of the vocabulary"),
-    SHOAL_ZOO_SETTING(INT, width, "64", "width of the model"),
-    SHOAL_ZOO_SETTING(INT, heads, "4", "attention heads"),
+    SHOAL_ZOO_TEXT_SETTINGS,
     SHOAL_ZOO_SETTING(INT, layers, "2", "blocks"),
     SHOAL_ZOO_SETTING(INT, hidden, NULL, "width inside a block; by default 4 times the model's"),
     SHOAL_ZOO_SETTING(INT, positions, NULL, "positions that are learned; by default the context"),
     SHOAL_ZOO_SETTING(INT, types, "2", "types of tokens"),
     SHOAL_ZOO_SETTING(INT, classes, NULL, "classes of texts; by default it guesses tokens"),
+    SHOAL_ZOO_SHARE(masked, "0.15", "share of tokens to guess; 0: as a further input labels says"),
+    SHOAL_ZOO_SETTING(INT, mask_id, NULL, "token that hides others; by default the last there is"),
     SHOAL_ZOO_SHARE(dropout, NULL, "probability of dropping an activation"),
     SHOAL_ZOO_SETTING(REAL, norm_eps, "1e-12", "what norms add to the variance"),
     SHOAL_ZOO_FLAG(typed, "false", "a further input types, i32 [rows, context]; else all are 0"),
     SHOAL_ZOO_FLAG(padded, "false", "a further input mask, i32 [rows, context]: 0 is padding")};
 
-#define BERT "vocabulary=30522 context=512 "
+#define BERT "vocabulary=30522 mask_id=103 context=512 "
 static const shoal_zoo_preset_t PRESETS[] = {
     {"bert-tiny", "batch=3 context=5 vocabulary=11 width=12 heads=3", "for tests"},
     {"bert-base", BERT "width=768 heads=12 layers=12", "BERT base, uncased"},
     {"bert-large", BERT "width=1024 heads=16 layers=24", "BERT large, uncased"}};
 
-static const shoal_init_t NORMAL = {SHOAL_INIT_NORMAL, 0, 0.02};
+#define NARROW \
+  { SHOAL_INIT_NORMAL, 0, 0.02 }
+static const shoal_init_t NORMAL = NARROW;
+static const shoal_nn_linear_options_t LINEAR = {.weight_init = NARROW};
 
 static shoal_value_t norm(shoal_graph_t *g, const settings_t *s, const char *name,
                           shoal_value_t x) {
@@ -64,12 +68,11 @@ static shoal_value_t embed(shoal_graph_t *g, const shoal_zoo_job_t *job, int64_t
 
 static shoal_value_t block(shoal_graph_t *g, const settings_t *s, shoal_value_t x,
                            const shoal_nn_attention_options_t *attention, double p) {
-  shoal_value_t y =
-      shoal_nn_attend(g, "attn", x, shoal_none(), s->heads, attention, NORMAL, NORMAL);
+  shoal_value_t y = shoal_nn_self_attention_with(g, "attn", x, s->heads, attention);
   x = norm(g, s, "ln_1", shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p)));
   shoal_scope_push(g, "mlp");
-  y = shoal_nn_project(g, "fc1", x, shoal_nn_size(s->hidden, 4 * s->width), NORMAL, false);
-  y = shoal_nn_project(g, "fc2", shoal_gelu_erf(g, y), s->width, NORMAL, false);
+  y = shoal_nn_linear_with(g, "fc1", x, shoal_nn_size(s->hidden, 4 * s->width), &LINEAR);
+  y = shoal_nn_linear_with(g, "fc2", shoal_gelu_erf(g, y), s->width, &LINEAR);
   shoal_scope_pop(g);
   return norm(g, s, "ln_2", shoal_add(g, x, shoal_nn_dropout(g, "mlp_drop", y, p)));
 }
@@ -78,13 +81,13 @@ static shoal_value_t pool(shoal_graph_t *g, const settings_t *s, shoal_value_t x
   const int64_t rows = shoal_value_type(x).shape.dims[0];
   x = shoal_slice(g, x, SHOAL_SHAPE(0, 0, 0), SHOAL_SHAPE(rows, 1, s->width));
   x = shoal_reshape(g, x, SHOAL_SHAPE(rows, s->width));
-  return shoal_tanh(g, shoal_nn_project(g, "pooler", x, s->width, NORMAL, false));
+  return shoal_tanh(g, shoal_nn_linear_with(g, "pooler", x, s->width, &LINEAR));
 }
 
 static shoal_value_t guess(shoal_graph_t *g, const shoal_zoo_job_t *job, shoal_value_t x) {
   const settings_t *s = job->settings;
   shoal_scope_push(g, "guess");
-  x = shoal_gelu_erf(g, shoal_nn_project(g, "dense", x, s->width, NORMAL, false));
+  x = shoal_gelu_erf(g, shoal_nn_linear_with(g, "dense", x, s->width, &LINEAR));
   x = norm(g, s, "ln", x);
   shoal_value_t bias =
       shoal_nn_parameter(g, "bias", job->dtype, SHOAL_SHAPE(s->vocabulary), (shoal_init_t){0});
@@ -94,16 +97,19 @@ static shoal_value_t guess(shoal_graph_t *g, const shoal_zoo_job_t *job, shoal_v
 
 static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   const settings_t *s = job->settings;
-  const double p = job->phase == SHOAL_ZOO_TRAIN ? s->dropout : 0;
-  const int64_t tokens = shoal_nn_size(job->tokens, s->context);
+  const bool trains = job->phase == SHOAL_ZOO_TRAIN, sorts = s->classes > 0;
+  const double p = trains ? s->dropout : 0;
+  const int64_t tokens = shoal_zoo_tokens(g, job, s->context);
   const shoal_shape_t text = SHOAL_SHAPE(job->rows, tokens);
   shoal_nn_attention_options_t attention = {.sees_ahead = true, .dropout = p};
-  shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, text);
+  shoal_nn_mask_options_t hide = {.share = s->masked, .mask_id = s->mask_id, .same = !trains};
+  shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, text), labels = shoal_none();
   if (s->padded) {
-    shoal_value_t mask = shoal_input(g, "mask", SHOAL_I32, text);
-    mask = shoal_reshape(g, mask, SHOAL_SHAPE(job->rows, 1, 1, tokens));
-    attention.mask = shoal_cast(g, mask, SHOAL_BOOL);
+    hide.seen = shoal_cast(g, shoal_input(g, "mask", SHOAL_I32, text), SHOAL_BOOL);
+    attention.mask = shoal_reshape(g, hide.seen, SHOAL_SHAPE(job->rows, 1, 1, tokens));
   }
+  if (!sorts && s->masked != 0)
+    shoal_nn_mask_tokens(g, "mask", ids, s->vocabulary, &hide, &ids, &labels);
   shoal_value_t x = norm(g, s, "ln_0", embed(g, job, tokens, ids));
   x = shoal_nn_dropout(g, "drop", x, p);
   for (int64_t i = 0; i < s->layers; ++i) {
@@ -111,14 +117,14 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     x = block(g, s, x, &attention, p);
     shoal_scope_pop(g);
   }
-  if (s->classes > 0) {
+  if (sorts) {
     shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(job->rows));
     x = shoal_nn_dropout(g, "pool_drop", pool(g, s, x), p);
-    shoal_value_t logits = shoal_nn_project(g, "classifier", x, s->classes, NORMAL, false);
+    shoal_value_t logits = shoal_nn_linear_with(g, "classifier", x, s->classes, &LINEAR);
     shoal_zoo_end(g, job, shoal_nn_cross_entropy(g, logits, y), logits);
     return;
   }
-  shoal_value_t labels = shoal_input(g, "labels", SHOAL_I32, text);
+  if (s->masked == 0) labels = shoal_input(g, "labels", SHOAL_I32, text);
   shoal_value_t logits = guess(g, job, x);
   shoal_zoo_end(g, job, shoal_nn_cross_entropy_with(g, logits, labels, NULL), logits);
 }
@@ -167,6 +173,7 @@ const shoal_zoo_family_t shoal_zoo_family_bert = {
     SHOAL_ZOO_SETTINGS(SETTINGS),
     SHOAL_ZOO_PRESETS(PRESETS),
     .rows = 8,
+    .sees_ahead = true,
     .build = build,
     .model_type = "bert",
     SHOAL_ZOO_KEYS(KEYS),

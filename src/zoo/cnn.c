@@ -36,16 +36,3 @@ const shoal_zoo_family_t shoal_zoo_family_cnn = {.name = "cnn",
                                                  SHOAL_ZOO_PRESETS(PRESETS),
                                                  .rows = 4,
                                                  .build = build};
-
-void shoal_zoo_cnn(shoal_model_t *model, const shoal_cnn_options_t *options) {
-  const shoal_cnn_options_t o = options ? *options : (shoal_cnn_options_t){.dtype = SHOAL_F32};
-  settings_t s = {.channels = shoal_nn_size(o.channels, 3),
-                  .size = shoal_nn_size(o.size, 12),
-                  .classes = shoal_nn_size(o.classes, 10)};
-  const shoal_zoo_t zoo = {.family = &shoal_zoo_family_cnn,
-                           .settings = &s,
-                           .batch = shoal_nn_size(o.batch, 4),
-                           .dtype = o.dtype,
-                           .recipe = {.lr = o.lr, .eps = o.eps}};
-  shoal_zoo_add(&zoo, model);
-}

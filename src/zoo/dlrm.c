@@ -79,9 +79,11 @@ static shoal_value_t mlp(shoal_graph_t *g, const char *name, shoal_value_t x, co
     char layer[32];
     shoal_format(layer, sizeof layer, "fc%d", (int)i + 1);
     const double fan_in = (double)shoal_value_type(x).shape.dims[1];
-    const shoal_init_t xavier = shoal_init_xavier_normal(fan_in, (double)sizes->items[i], 0);
-    x = shoal_nn_linear_with(g, layer, x, sizes->items[i],
-                             &(shoal_nn_linear_options_t){.weight_init = xavier});
+    const double fan_out = (double)sizes->items[i];
+    const shoal_nn_linear_options_t options = {
+        .weight_init = shoal_init_xavier_normal(fan_in, fan_out, 0),
+        .bias_init = {SHOAL_INIT_NORMAL, 0, sqrt(1 / fan_out)}};
+    x = shoal_nn_linear_with(g, layer, x, sizes->items[i], &options);
     if (i + 1 < sizes->count || relu_at_end) x = shoal_relu(g, x);
   }
   shoal_scope_pop(g);

@@ -37,6 +37,8 @@ typedef struct shoal_zoo_text {
   shoal_value_t positions;  // [B], in decode
 } shoal_zoo_text_t;
 
+// Tokens of a row in this graph; the graph is refused where they are more than the context.
+int64_t shoal_zoo_tokens(shoal_graph_t *graph, const shoal_zoo_job_t *job, int64_t context);
 // The inputs of a decoder with so many positions.
 shoal_zoo_text_t shoal_zoo_text(shoal_graph_t *graph, const shoal_zoo_job_t *job, int64_t context);
 // Lets attention keep keys and values, in the phases that do.
@@ -49,9 +51,11 @@ shoal_value_t shoal_zoo_last(shoal_graph_t *graph, const shoal_zoo_job_t *job,
 // "head/weight", without a bias.
 shoal_value_t shoal_zoo_head(shoal_graph_t *graph, const shoal_zoo_job_t *job, shoal_value_t x,
                              int64_t vocabulary, bool tied);
-// Ends the graph with logits [B, T, V]; to the loss is added `more`, unless it is zero.
+// Ends the graph of a decoder with the head on x [B, T, C], which has passed the last norm; to the
+// loss is added `more`, unless it is zero.
 void shoal_zoo_text_end(shoal_graph_t *graph, const shoal_zoo_job_t *job,
-                        const shoal_zoo_text_t *text, shoal_value_t logits, shoal_value_t more);
+                        const shoal_zoo_text_t *text, shoal_value_t x, int64_t vocabulary,
+                        bool tied, shoal_value_t more);
 
 enum { SHOAL_ZOO_DECODER = (1 << SHOAL_ZOO_PHASE_COUNT) - 1 };  // phases of a decoder
 
@@ -70,6 +74,16 @@ void shoal_zoo_scope(shoal_graph_t *graph, const char *name, int64_t number);
   SHOAL_OPTION(settings_t, kind, field, value, doc, .positive = true)
 #define SHOAL_ZOO_FLAG(field, value, doc) SHOAL_OPTION(settings_t, BOOL, field, value, doc)
 #define SHOAL_ZOO_SHARE(field, value, doc) SHOAL_OPTION(settings_t, REAL, field, value, doc)
+// Rows that every transformer of texts has, and every network that sorts pictures or pixels.
+#define SHOAL_ZOO_TEXT_SETTINGS                                            \
+  SHOAL_ZOO_SETTING(INT, context, "64", "tokens per row"),                 \
+      SHOAL_ZOO_SETTING(INT, vocabulary, "256", "size of the vocabulary"), \
+      SHOAL_ZOO_SETTING(INT, width, "64", "width of the model"),           \
+      SHOAL_ZOO_SETTING(INT, heads, "4", "attention heads")
+#define SHOAL_ZOO_PICTURE_SETTINGS(side, count)                   \
+  SHOAL_ZOO_SETTING(INT, channels, "3", "channels of a picture"), \
+      SHOAL_ZOO_SETTING(INT, size, side, "side of a picture"),    \
+      SHOAL_ZOO_SETTING(INT, classes, count, "classes")
 // Fields of a family's record that are tables.
 #define SHOAL_ZOO_SETTINGS(table) \
   .settings = table, .setting_count = sizeof table / sizeof *table, .size = sizeof(settings_t)
@@ -112,6 +126,8 @@ void shoal_zoo_map_columns(shoal_zoo_map_t *map, const char *ours, const char *t
 // theirs; key_heads 0: as many as heads.
 void shoal_zoo_map_qkv(shoal_zoo_map_t *map, const char *ours, const char *theirs, int64_t size,
                        int64_t heads, int64_t key_heads);
+// Norms and attention of block map->number as Hugging Face's Llama calls them, and Mixtral.
+void shoal_zoo_map_llama(shoal_zoo_map_t *map, int64_t size, int64_t heads, int64_t key_heads);
 // lm_head.weight.
 void shoal_zoo_map_head(shoal_zoo_map_t *map, bool tied);
 

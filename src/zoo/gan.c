@@ -39,8 +39,10 @@ typedef enum statistics { FOLLOWED, OWN, RUNNING } statistics_t;
 static shoal_value_t norm(shoal_graph_t *g, int64_t number, shoal_value_t x, statistics_t use) {
   char name[32];
   shoal_format(name, sizeof name, "bn%d", (int)number);
-  return shoal_nn_batch_norm(
-      g, name, x, &(shoal_nn_norm_options_t){.eval = use == RUNNING, .keep_running = use == OWN});
+  const shoal_nn_norm_options_t options = {.eval = use == RUNNING,
+                                           .keep_running = use == OWN,
+                                           .gamma_init = {SHOAL_INIT_NORMAL, 1, 0.02}};
+  return shoal_nn_batch_norm(g, name, x, &options);
 }
 
 #define NARROW \

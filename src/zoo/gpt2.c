@@ -15,10 +15,7 @@ typedef struct settings {
 } settings_t;
 
 static const shoal_option_t SETTINGS[] = {
-    SHOAL_ZOO_SETTING(INT, context, "64", "tokens per row"),
-    SHOAL_ZOO_SETTING(INT, vocabulary, "256", "size of the vocabulary"),
-    SHOAL_ZOO_SETTING(INT, width, "64", "width of the model"),
-    SHOAL_ZOO_SETTING(INT, heads, "4", "attention heads"),
+    SHOAL_ZOO_TEXT_SETTINGS,
     SHOAL_ZOO_SETTING(INT, layers, "2", "blocks"),
     SHOAL_ZOO_SETTING(INT, hidden, NULL, "width inside a block; by default 4 times the model's"),
     SHOAL_ZOO_SETTING(INT, positions, NULL, "positions that are learned; by default the context"),
@@ -50,16 +47,17 @@ static shoal_value_t block(shoal_graph_t *g, const shoal_zoo_job_t *job,
   const settings_t *s = job->settings;
   const double p = job->phase == SHOAL_ZOO_TRAIN ? s->dropout : 0;
   const shoal_init_t residual = {SHOAL_INIT_NORMAL, 0, 0.02 / sqrt(2 * (double)s->layers)};
-  shoal_nn_attention_options_t attention = {0};
+  const shoal_nn_linear_options_t in = {.weight_init = NORMAL}, out = {.weight_init = residual};
+  shoal_nn_attention_options_t attention = {.proj_init = residual};
   shoal_zoo_remember(job, text, &attention);
   shoal_value_t y = shoal_nn_layer_norm(g, "ln_1", x);
-  y = shoal_nn_attend(g, "attn", y, shoal_none(), s->heads, &attention, NORMAL, residual);
+  y = shoal_nn_self_attention_with(g, "attn", y, s->heads, &attention);
   x = shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p));
   y = shoal_nn_layer_norm(g, "ln_2", x);
   shoal_scope_push(g, "mlp");
-  y = shoal_nn_project(g, "fc1", y, shoal_nn_size(s->hidden, 4 * s->width), NORMAL, false);
+  y = shoal_nn_linear_with(g, "fc1", y, shoal_nn_size(s->hidden, 4 * s->width), &in);
   y = shoal_gelu(g, y);
-  y = shoal_nn_project(g, "fc2", y, s->width, residual, false);
+  y = shoal_nn_linear_with(g, "fc2", y, s->width, &out);
   shoal_scope_pop(g);
   return shoal_add(g, x, shoal_nn_dropout(g, "mlp_drop", y, p));
 }
@@ -95,8 +93,7 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     shoal_scope_pop(g);
   }
   x = shoal_nn_layer_norm(g, "ln_f", shoal_zoo_last(g, job, &text, x));
-  shoal_value_t logits = shoal_zoo_head(g, job, x, s->vocabulary, s->tied);
-  shoal_zoo_text_end(g, job, &text, logits, shoal_none());
+  shoal_zoo_text_end(g, job, &text, x, s->vocabulary, s->tied, shoal_none());
 }
 
 static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"},
@@ -139,20 +136,3 @@ const shoal_zoo_family_t shoal_zoo_family_gpt2 = {
     .model_type = "gpt2",
     SHOAL_ZOO_KEYS(KEYS),
     .names = names};
-
-void shoal_zoo_gpt(shoal_model_t *model, const shoal_gpt_options_t *options) {
-  const shoal_gpt_options_t o = options ? *options : (shoal_gpt_options_t){.dtype = SHOAL_F32};
-  settings_t s = {.context = shoal_nn_size(o.context, 64),
-                  .vocabulary = shoal_nn_size(o.vocabulary, 256),
-                  .width = shoal_nn_size(o.width, 64),
-                  .heads = shoal_nn_size(o.heads, 4),
-                  .layers = shoal_nn_size(o.layers, 2),
-                  .dropout = o.dropout,
-                  .tied = o.tied};
-  const shoal_zoo_t zoo = {.family = &shoal_zoo_family_gpt2,
-                           .settings = &s,
-                           .batch = shoal_nn_size(o.batch, 8),
-                           .dtype = o.dtype,
-                           .recipe = {.lr = o.lr, .eps = o.eps}};
-  shoal_zoo_add(&zoo, model);
-}

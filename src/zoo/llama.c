@@ -3,32 +3,38 @@
 //   x = wte[ids]                                                        [B, T, C]
 //   x = x + attn(norm_1 x);  x = x + down(silu(gate h) up h), h = norm_2 x    per block
 //   logits = head(norm_f x)                                             [B, T, V]
-// References: Touvron et al. 2023 (Llama, Llama 2), Grattafiori et al. 2024 (Llama 3). Llama 3.1's
-// other scale of rotary positions, for texts beyond 8192 tokens, is not there.
+// With a window, a token sees only so many: Mistral. With a rotary factor, positions are stretched
+// for longer texts: all alike, or as in Llama 3.1 (shoal.rotary).
+// References: Touvron et al. 2023 (Llama, Llama 2), Grattafiori et al. 2024 (Llama 3), Jiang et al.
+// 2023 (Mistral).
 #include "zoo/family.h"
 
 typedef struct settings {
-  int64_t context, vocabulary, width, heads, key_heads, head_size, layers, hidden;
-  double rotary_base, norm_eps;
+  int64_t context, vocabulary, width, heads, key_heads, head_size, layers, hidden, window;
+  int64_t rotary_original;
+  double rotary_base, rotary_factor, rotary_low, rotary_high, norm_eps;
   bool tied;
 } settings_t;
 
 static const shoal_option_t SETTINGS[] = {
-    SHOAL_ZOO_SETTING(INT, context, "64", "tokens per row"),
-    SHOAL_ZOO_SETTING(INT, vocabulary, "256", "size of the vocabulary"),
-    SHOAL_ZOO_SETTING(INT, width, "64", "width of the model"),
-    SHOAL_ZOO_SETTING(INT, heads, "4", "attention heads"),
+    SHOAL_ZOO_TEXT_SETTINGS,
     SHOAL_ZOO_SETTING(INT, key_heads, NULL, "heads of keys and values; by default as many"),
     SHOAL_ZOO_SETTING(INT, head_size, NULL, "width of a head; by default the width over the heads"),
     SHOAL_ZOO_SETTING(INT, layers, "2", "blocks"),
     SHOAL_ZOO_SETTING(INT, hidden, "172", "width inside a block"),
+    SHOAL_ZOO_SETTING(INT, window, NULL, "tokens that one sees, itself among them; by default all"),
     SHOAL_ZOO_SETTING(REAL, rotary_base, "10000", "how slowly positions turn"),
+    SHOAL_ZOO_SETTING(REAL, rotary_factor, NULL, "so many times slower yet, for longer texts"),
+    SHOAL_ZOO_SETTING(INT, rotary_original, NULL, "Llama 3.1: context before it was made longer"),
+    SHOAL_ZOO_SETTING(REAL, rotary_low, NULL, "pairs of fewer turns in it slow down; by default 1"),
+    SHOAL_ZOO_SETTING(REAL, rotary_high, NULL, "pairs of as many turns do not; by default 4"),
     SHOAL_ZOO_SETTING(REAL, norm_eps, "1e-5", "what norms add to the mean of squares"),
     SHOAL_ZOO_FLAG(tied, "false", "the head reads the embedding")};
 
 #define LLAMA1 "vocabulary=32000 context=2048 norm_eps=1e-6 "
 #define LLAMA2 "vocabulary=32000 context=4096 "
 #define LLAMA3 "vocabulary=128256 context=8192 rotary_base=500000 key_heads=8 "
+#define LLAMA31 LLAMA3 "context=131072 rotary_factor=8 rotary_original=8192 "
 static const shoal_zoo_preset_t PRESETS[] = {
     {"llama-tiny", "batch=3 context=5 vocabulary=11 width=12 heads=6 key_heads=3 hidden=10",
      "for tests"},
@@ -44,15 +50,23 @@ static const shoal_zoo_preset_t PRESETS[] = {
     {"llama2-70b", LLAMA2 "width=8192 heads=64 key_heads=8 layers=80 hidden=28672", "Llama 2 70B"},
     {"llama3-8b", LLAMA3 "width=4096 heads=32 layers=32 hidden=14336", "Llama 3 8B"},
     {"llama3-70b", LLAMA3 "width=8192 heads=64 layers=80 hidden=28672", "Llama 3 70B"},
-    {"llama3-405b", LLAMA3 "width=16384 heads=128 layers=126 hidden=53248", "Llama 3.1 405B"}};
+    {"llama3-405b", LLAMA3 "width=16384 heads=128 layers=126 hidden=53248", "Llama 3.1 405B"},
+    {"llama3.1-8b", LLAMA31 "width=4096 heads=32 layers=32 hidden=14336", "Llama 3.1 8B"},
+    {"llama3.1-70b", LLAMA31 "width=8192 heads=64 layers=80 hidden=28672", "Llama 3.1 70B"},
+    {"mistral-7b",
+     "vocabulary=32000 context=32768 window=4096 width=4096 heads=32 key_heads=8 layers=32 "
+     "hidden=14336",
+     "Mistral 7B"}};
 
-static const shoal_init_t NORMAL = {SHOAL_INIT_NORMAL, 0, 0.02};
+// Products without a bias.
+static const shoal_nn_linear_options_t BARE = {.no_bias = true,
+                                               .weight_init = {SHOAL_INIT_NORMAL, 0, 0.02}};
 
 static shoal_value_t gated(shoal_graph_t *g, const settings_t *s, shoal_value_t x) {
   shoal_scope_push(g, "mlp");
-  shoal_value_t gate = shoal_silu(g, shoal_nn_project(g, "gate", x, s->hidden, NORMAL, true));
-  shoal_value_t up = shoal_nn_project(g, "up", x, s->hidden, NORMAL, true);
-  shoal_value_t y = shoal_nn_project(g, "down", shoal_mul(g, gate, up), s->width, NORMAL, true);
+  shoal_value_t gate = shoal_silu(g, shoal_nn_linear_with(g, "gate", x, s->hidden, &BARE));
+  shoal_value_t up = shoal_nn_linear_with(g, "up", x, s->hidden, &BARE);
+  shoal_value_t y = shoal_nn_linear_with(g, "down", shoal_mul(g, gate, up), s->width, &BARE);
   shoal_scope_pop(g);
   return y;
 }
@@ -62,22 +76,26 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   const shoal_zoo_text_t text = shoal_zoo_text(g, job, s->context);
   shoal_nn_attention_options_t attention = {.key_heads = s->key_heads,
                                             .head_size = s->head_size,
+                                            .window = s->window,
                                             .no_bias = true,
                                             .rotary = true,
-                                            .rotary_base = s->rotary_base};
+                                            .rotary_base = s->rotary_base,
+                                            .rotary_factor = s->rotary_factor,
+                                            .rotary_low = s->rotary_low,
+                                            .rotary_high = s->rotary_high,
+                                            .rotary_original = s->rotary_original};
   shoal_zoo_remember(job, &text, &attention);
   shoal_value_t x = shoal_nn_embedding(g, "wte", text.ids, s->vocabulary, s->width, job->dtype);
   for (int64_t i = 0; i < s->layers; ++i) {
     shoal_zoo_scope(g, "block", i);
     shoal_value_t y = shoal_zoo_rms(g, "norm_1", x, s->norm_eps);
-    y = shoal_nn_attend(g, "attn", y, shoal_none(), s->heads, &attention, NORMAL, NORMAL);
+    y = shoal_nn_self_attention_with(g, "attn", y, s->heads, &attention);
     x = shoal_add(g, x, y);
     x = shoal_add(g, x, gated(g, s, shoal_zoo_rms(g, "norm_2", x, s->norm_eps)));
     shoal_scope_pop(g);
   }
   x = shoal_zoo_rms(g, "norm_f", shoal_zoo_last(g, job, &text, x), s->norm_eps);
-  shoal_zoo_text_end(g, job, &text, shoal_zoo_head(g, job, x, s->vocabulary, s->tied),
-                     shoal_none());
+  shoal_zoo_text_end(g, job, &text, x, s->vocabulary, s->tied, shoal_none());
 }
 
 static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"},
@@ -97,10 +115,8 @@ static void names(const void *settings, shoal_zoo_map_t *map) {
   const settings_t *s = settings;
   SHOAL_ZOO_SAME(map, "wte/table", "model.embed_tokens.weight");
   for (map->number = 0; map->number < s->layers; ++map->number) {
-    shoal_zoo_map_norm(map, "block#/norm_1", "model.layers.#.input_layernorm", false);
-    shoal_zoo_map_norm(map, "block#/norm_2", "model.layers.#.post_attention_layernorm", false);
-    shoal_zoo_map_qkv(map, "block#/attn", "model.layers.#.self_attn",
-                      shoal_nn_size(s->head_size, s->width / s->heads), s->heads, s->key_heads);
+    shoal_zoo_map_llama(map, shoal_nn_size(s->head_size, s->width / s->heads), s->heads,
+                        s->key_heads);
     shoal_zoo_map_linear(map, "block#/mlp/gate", "model.layers.#.mlp.gate_proj", false);
     shoal_zoo_map_linear(map, "block#/mlp/up", "model.layers.#.mlp.up_proj", false);
     shoal_zoo_map_linear(map, "block#/mlp/down", "model.layers.#.mlp.down_proj", false);
@@ -111,7 +127,7 @@ static void names(const void *settings, shoal_zoo_map_t *map) {
 
 const shoal_zoo_family_t shoal_zoo_family_llama = {
     .name = "llama",
-    .doc = "Llama 1 to 3: decoder with rotary positions and gated products",
+    .doc = "Llama 1 to 3, Mistral: decoder with rotary positions and gated products",
     SHOAL_ZOO_SETTINGS(SETTINGS),
     SHOAL_ZOO_PRESETS(PRESETS),
     .rows = 8,

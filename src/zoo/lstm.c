@@ -4,6 +4,8 @@
 //   c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)       both zeros at first
 //   logits = head(x)                                                     [B, T, V]
 // Gates in the order of torch.nn.LSTM. Reference: Zaremba et al. 2014, whose sizes the presets are.
+#include <math.h>
+
 #include "zoo/family.h"
 
 typedef struct settings {
@@ -27,17 +29,23 @@ static const shoal_zoo_preset_t PRESETS[] = {
 enum { TIMES = 1024 };
 
 // One layer over all times. What does not depend on the time before is one product for all of them.
+static shoal_init_t within(double bound) {
+  return (shoal_init_t){SHOAL_INIT_UNIFORM, -bound, bound};
+}
+
 static shoal_value_t layer(shoal_graph_t *g, const settings_t *s, int64_t B, shoal_value_t x) {
   const int64_t T = s->context, H = s->width;
   const shoal_dtype_t dtype = shoal_value_type(x).dtype;
-  const shoal_value_t from_below = shoal_nn_linear(g, "ih", x, 4 * H);  // [B, T, 4 H]
+  const shoal_init_t own = within(1 / sqrt((double)H));
+  const shoal_nn_linear_options_t linear = {.weight_init = own, .bias_init = own};
+  const shoal_value_t from_below = shoal_nn_linear_with(g, "ih", x, 4 * H, &linear);  // [B, T, 4 H]
   shoal_value_t h = shoal_full(g, SHOAL_SHAPE(B, H), 0, dtype), c = h;
   shoal_value_t out[TIMES];
   for (int64_t t = 0; t < T; ++t) {
     shoal_value_t gates =
         shoal_slice(g, from_below, SHOAL_SHAPE(0, t, 0), SHOAL_SHAPE(B, 1, 4 * H));
     gates = shoal_reshape(g, gates, SHOAL_SHAPE(B, 4 * H));
-    gates = shoal_add(g, gates, shoal_nn_linear(g, "hh", h, 4 * H));
+    gates = shoal_add(g, gates, shoal_nn_linear_with(g, "hh", h, 4 * H, &linear));
     shoal_value_t part[4];  // i, f, g, o
     shoal_nn_split(g, gates, -1, 4, NULL, part);
     c = shoal_add(g, shoal_mul(g, shoal_sigmoid(g, part[1]), c),
@@ -59,14 +67,17 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   const shoal_shape_t tokens = SHOAL_SHAPE(job->rows, s->context);
   shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, tokens);
   shoal_value_t labels = shoal_input(g, "labels", SHOAL_I32, tokens);
-  shoal_value_t x = shoal_nn_embedding(g, "embedding", ids, s->vocabulary, s->width, job->dtype);
+  const shoal_nn_embedding_options_t words = {.init = within(0.1)};
+  const shoal_nn_linear_options_t head = {.weight_init = within(0.1)};
+  shoal_value_t x =
+      shoal_nn_embedding_with(g, "embedding", ids, s->vocabulary, s->width, job->dtype, &words);
   x = shoal_nn_dropout(g, "drop", x, p);
   for (int64_t i = 0; i < s->layers; ++i) {
     shoal_zoo_scope(g, "layer", i);
     x = shoal_nn_dropout(g, "drop", layer(g, s, job->rows, x), p);
     shoal_scope_pop(g);
   }
-  shoal_value_t logits = shoal_nn_linear(g, "head", x, s->vocabulary);
+  shoal_value_t logits = shoal_nn_linear_with(g, "head", x, s->vocabulary, &head);
   shoal_zoo_end(g, job, shoal_nn_cross_entropy(g, logits, labels), logits);
 }
 

@@ -41,19 +41,3 @@ const shoal_zoo_family_t shoal_zoo_family_mlp = {.name = "mlp",
                                                  SHOAL_ZOO_PRESETS(PRESETS),
                                                  .rows = 64,
                                                  .build = build};
-
-void shoal_zoo_mlp(shoal_model_t *model, const shoal_mlp_options_t *options) {
-  const shoal_mlp_options_t o = options ? *options : (shoal_mlp_options_t){.dtype = SHOAL_F32};
-  settings_t s = {.in_features = shoal_nn_size(o.in_features, 64),
-                  .hidden = shoal_nn_size(o.hidden, 128),
-                  .classes = shoal_nn_size(o.classes, 10),
-                  .layers = shoal_nn_size(o.layers, 2),
-                  .dropout = o.dropout};
-  const shoal_zoo_t zoo = {
-      .family = &shoal_zoo_family_mlp,
-      .settings = &s,
-      .batch = shoal_nn_size(o.batch, 64),
-      .dtype = o.dtype,
-      .recipe = {.optimizer = o.sgd ? "sgd" : "adamw", .lr = o.lr, .eps = o.eps}};
-  shoal_zoo_add(&zoo, model);
-}

@@ -4,7 +4,9 @@
 //   y = sum over the top_k experts e of x: p_e / (their sum) expert_e(x)
 // Dropless: all N top_k picks are sorted by expert and multiplied in groups. With a capacity, each
 // row has so many places for each expert, tokens take them in order, and those that find none get
-// nothing: a row's tokens then stay together, which cuts well along rows and experts.
+// nothing: a row's tokens then stay together, which cuts well along rows and experts. Bounded: the
+// same without dropping; how many places are taken is counted as it runs, and a pick that finds
+// none is an error.
 // Training adds balance E sum_e(share of picks of e, share of p of e), over all blocks together.
 // References: Jiang et al. 2024 (Mixtral), Fedus et al. 2021 (Switch).
 #include <math.h>
@@ -14,22 +16,20 @@
 typedef struct settings {
   int64_t context, vocabulary, width, heads, key_heads, layers, hidden, experts, top_k;
   double capacity, balance, rotary_base, norm_eps;
-  bool tied;
+  bool bounded, tied;
 } settings_t;
 
 static const shoal_option_t SETTINGS[] = {
-    SHOAL_ZOO_SETTING(INT, context, "64", "tokens per row"),
-    SHOAL_ZOO_SETTING(INT, vocabulary, "256", "size of the vocabulary"),
-    SHOAL_ZOO_SETTING(INT, width, "64", "width of the model"),
-    SHOAL_ZOO_SETTING(INT, heads, "4", "attention heads"),
+    SHOAL_ZOO_TEXT_SETTINGS,
     SHOAL_ZOO_SETTING(INT, key_heads, NULL, "heads of keys and values; by default as many"),
     SHOAL_ZOO_SETTING(INT, layers, "2", "blocks"),
     SHOAL_ZOO_SETTING(INT, hidden, "128", "width inside an expert"),
     SHOAL_ZOO_SETTING(INT, experts, "4", "experts of a block"),
     SHOAL_ZOO_SETTING(INT, top_k, "2", "experts of a token"),
     SHOAL_ZOO_SETTING(REAL, capacity, NULL,
-                      "places of an expert in a row, times an equal share; by default none is "
-                      "dropped"),
+                      "places of an expert, times an equal share (0: none is dropped)"),
+    SHOAL_ZOO_FLAG(bounded, "false",
+                   "a pick without a place is an error, not dropped (capacity 0: all have one)"),
     SHOAL_ZOO_SHARE(balance, "0.02", "weight of the loss for uneven experts, in training"),
     SHOAL_ZOO_SETTING(REAL, rotary_base, "10000", "how slowly positions turn"),
     SHOAL_ZOO_SETTING(REAL, norm_eps, "1e-5", "what norms add to the mean of squares"),
@@ -62,10 +62,13 @@ static void add_to(shoal_graph_t *g, shoal_value_t *sum, shoal_value_t x) {
   *sum = sum->graph ? shoal_add(g, *sum, x) : x;
 }
 
+static const shoal_nn_linear_options_t ROUTER = {.no_bias = true,
+                                                 .weight_init = {SHOAL_INIT_NORMAL, 0, 0.02}};
+
 static picks_t route(shoal_graph_t *g, const settings_t *s, shoal_value_t x, balance_t *balance) {
   const shoal_dtype_t dtype = shoal_value_type(x).dtype;
   const bool half = dtype == SHOAL_BF16 || dtype == SHOAL_F16;
-  shoal_value_t p = shoal_nn_project(g, "router", x, s->experts, NORMAL, true), sum;
+  shoal_value_t p = shoal_nn_linear_with(g, "router", x, s->experts, &ROUTER), sum;
   p = shoal_softmax(g, half ? shoal_cast(g, p, SHOAL_F32) : p, -1);
   picks_t picks;
   shoal_top_k(g, p, s->top_k, -1, 1, &picks.weights, &picks.experts);
@@ -123,7 +126,7 @@ static shoal_value_t bounded(shoal_graph_t *g, const settings_t *s, shoal_value_
   const int64_t B = type.shape.dims[0], T = type.shape.dims[1], C = type.shape.dims[2];
   const int64_t K = s->top_k, E = s->experts;
   const double share = ceil(s->capacity * (double)(K * T) / (double)E);
-  const int64_t P = share < (double)T ? (int64_t)share : T;
+  const int64_t P = share > 0 && share < (double)T ? (int64_t)share : T;
   const shoal_shape_t many = SHOAL_SHAPE(B, T * K, C);
   shoal_scope_push(g, "dispatch");
   shoal_value_t flat = shoal_reshape(g, picks->experts, SHOAL_SHAPE(B, T * K));
@@ -135,7 +138,8 @@ static shoal_value_t bounded(shoal_graph_t *g, const settings_t *s, shoal_value_
   place = shoal_add(g, shoal_mul(g, flat, places), place);
   place = shoal_where(g, kept, place, shoal_full(g, SHOAL_SHAPE(1), (double)(E * P), SHOAL_I64));
   place = shoal_broadcast_to(g, shoal_reshape(g, place, SHOAL_SHAPE(B, T * K, 1)), many);
-  shoal_value_t counts = shoal_minimum(g, shoal_reduce_sum(g, hot, SHOAL_SHAPE(1)), places);
+  shoal_value_t counts = shoal_reduce_sum(g, hot, SHOAL_SHAPE(1));
+  if (!s->bounded) counts = shoal_minimum(g, counts, places);
   x = shoal_broadcast_to(g, shoal_reshape(g, x, SHOAL_SHAPE(B, T, 1, C)), SHOAL_SHAPE(B, T, K, C));
   // One place more, behind the others, takes what is dropped.
   shoal_value_t sent = shoal_full(g, SHOAL_SHAPE(B, E * P + 1, C), 0, type.dtype);
@@ -163,7 +167,8 @@ static shoal_value_t experts(shoal_graph_t *g, const settings_t *s, shoal_value_
   shoal_scope_push(g, "moe");
   const picks_t picks = route(g, s, x, balance);
   const weights_t w = expert_weights(g, s, shoal_value_type(x).dtype);
-  shoal_value_t y = (s->capacity > 0 ? bounded : dropless)(g, s, x, &picks, &w);
+  const bool sorted = s->capacity == 0 && !s->bounded;
+  shoal_value_t y = (sorted ? dropless : bounded)(g, s, x, &picks, &w);
   shoal_scope_pop(g);
   return y;
 }
@@ -180,7 +185,7 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   for (int64_t i = 0; i < s->layers; ++i) {
     shoal_zoo_scope(g, "block", i);
     shoal_value_t y = shoal_zoo_rms(g, "norm_1", x, s->norm_eps);
-    y = shoal_nn_attend(g, "attn", y, shoal_none(), s->heads, &attention, NORMAL, NORMAL);
+    y = shoal_nn_self_attention_with(g, "attn", y, s->heads, &attention);
     x = shoal_add(g, x, y);
     y = shoal_zoo_rms(g, "norm_2", x, s->norm_eps);
     x = shoal_add(g, x, experts(g, s, y, balances ? &balance : NULL));
@@ -193,7 +198,7 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     more = shoal_reduce_sum(g, shoal_mul(g, balance.picks, balance.probability), SHOAL_SHAPE(0));
     more = shoal_affine(g, more, s->balance * (double)s->experts / (blocks * blocks), 0);
   }
-  shoal_zoo_text_end(g, job, &text, shoal_zoo_head(g, job, x, s->vocabulary, s->tied), more);
+  shoal_zoo_text_end(g, job, &text, x, s->vocabulary, s->tied, more);
 }
 
 static const shoal_zoo_key_t KEYS[] = {{"vocabulary", "vocab_size"},
@@ -227,10 +232,7 @@ static void names(const void *settings, shoal_zoo_map_t *map) {
   const settings_t *s = settings;
   SHOAL_ZOO_SAME(map, "wte/table", "model.embed_tokens.weight");
   for (map->number = 0; map->number < s->layers; ++map->number) {
-    shoal_zoo_map_norm(map, "block#/norm_1", "model.layers.#.input_layernorm", false);
-    shoal_zoo_map_norm(map, "block#/norm_2", "model.layers.#.post_attention_layernorm", false);
-    shoal_zoo_map_qkv(map, "block#/attn", "model.layers.#.self_attn", s->width / s->heads, s->heads,
-                      s->key_heads);
+    shoal_zoo_map_llama(map, s->width / s->heads, s->heads, s->key_heads);
     shoal_zoo_map_linear(map, "block#/moe/router", "model.layers.#.block_sparse_moe.gate", false);
     for (int64_t e = 0; e < s->experts; ++e) {
       expert_name(map, e, "block#/moe/gate", "w1");

@@ -81,6 +81,12 @@ void shoal_zoo_map_qkv(shoal_zoo_map_t *map, const char *ours, const char *their
   shoal_zoo_map_linear(map, joined(map, ours, "/proj"), joined(map, theirs, ".o_proj"), false);
 }
 
+void shoal_zoo_map_llama(shoal_zoo_map_t *map, int64_t size, int64_t heads, int64_t key_heads) {
+  shoal_zoo_map_norm(map, "block#/norm_1", "model.layers.#.input_layernorm", false);
+  shoal_zoo_map_norm(map, "block#/norm_2", "model.layers.#.post_attention_layernorm", false);
+  shoal_zoo_map_qkv(map, "block#/attn", "model.layers.#.self_attn", size, heads, key_heads);
+}
+
 void shoal_zoo_map_head(shoal_zoo_map_t *map, bool tied) {
   if (tied)
     SHOAL_ZOO_AGAIN(map, "wte/table", "lm_head.weight");

@@ -17,9 +17,7 @@ static const shoal_option_t SETTINGS[] = {
     SHOAL_ZOO_SETTING(INT, width, "64",
                       "channels of a group of a bottleneck's 3x3, where planes are 64"),
     SHOAL_ZOO_SETTING(INT, groups, "1", "groups of channels of a bottleneck's 3x3"),
-    SHOAL_ZOO_SETTING(INT, channels, "3", "channels of a picture"),
-    SHOAL_ZOO_SETTING(INT, size, "32", "side of a picture"),
-    SHOAL_ZOO_SETTING(INT, classes, "10", "classes")};
+    SHOAL_ZOO_PICTURE_SETTINGS("32", "10")};
 
 #define IMAGENET " size=224 classes=1000"
 static const shoal_zoo_preset_t PRESETS[] = {

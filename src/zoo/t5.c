@@ -3,6 +3,8 @@
 //   encoder   x = x + attn(norm x);  x = x + mlp(norm x)                [B, S, C]
 //   decoder   y = y + attn(norm y);  y = y + cross(norm y, x);  y = y + mlp(norm y)   [B, T, C]
 //   logits = y wte^T / sqrt(C) when tied (version 1.0), else head y     [B, T, V]
+// Generation: prefill runs the encoder once and the decoder's first token, 0, and keeps keys and
+// values of both; decode reads these. The target is how many tokens an answer has at most.
 // The decoder reads the labels shifted by one, 0 first; a label of -100 is read as 0 and counts
 // neither in the loss nor in its mean. Scores are not scaled; to those of attention to the own
 // text is added a number per head and bucket of distances, the same in all blocks.
@@ -53,19 +55,26 @@ static const shoal_zoo_preset_t PRESETS[] = {
     {"t5-v1.1-xl", T511 "width=2048 heads=32 layers=24 hidden=5120", "T5 1.1 XL"},
     {"t5-v1.1-xxl", T511 "width=4096 heads=64 layers=24 hidden=10240", "T5 1.1 XXL"}};
 
-static shoal_init_t normal(double variance) {
-  return (shoal_init_t){SHOAL_INIT_NORMAL, 0, 1 / sqrt(variance)};
+// Of variance 1 / fan.
+static shoal_init_t normal(double fan) {
+  return (shoal_init_t){SHOAL_INIT_NORMAL, 0, 1 / sqrt(fan)};
+}
+
+// x W without a bias.
+static shoal_value_t product(shoal_graph_t *g, const char *name, shoal_value_t x, int64_t size,
+                             double fan) {
+  return shoal_nn_linear_with(
+      g, name, x, size, &(shoal_nn_linear_options_t){.no_bias = true, .weight_init = normal(fan)});
 }
 
 static int64_t head_size(const settings_t *s) {
   return shoal_nn_size(s->head_size, s->width / s->heads);
 }
 
-// Attention of x to a memory: [B, T, C] x [B, S, C] -> [B, T, C].
 static shoal_value_t heads_of(shoal_graph_t *g, const settings_t *s, const char *name,
-                              shoal_value_t x, double variance) {
+                              shoal_value_t x, double fan) {
   const int64_t *d, D = head_size(s);
-  x = shoal_nn_project(g, name, x, s->heads * D, normal(variance), true);
+  x = product(g, name, x, s->heads * D, fan);
   const shoal_shape_t shape = shoal_value_type(x).shape;
   d = shape.dims;
   x = shoal_reshape(g, x, SHOAL_SHAPE(d[0], d[1], s->heads, D));
@@ -75,34 +84,58 @@ static shoal_value_t heads_of(shoal_graph_t *g, const settings_t *s, const char 
 typedef struct view {  // what is seen of a memory
   shoal_value_t bias, mask;
   bool causal;
+  int64_t keep;      // generation: keys and values of so many tokens are kept
+  shoal_value_t at;  // of these the token at these positions [B] is written, and all are seen
 } view_t;
 
-static shoal_value_t attend(shoal_graph_t *g, const settings_t *s, const char *name,
+// Keys and values of a memory, or where it is none those that were kept.
+static void keys_of(shoal_graph_t *g, const shoal_zoo_job_t *job, shoal_value_t memory,
+                    const view_t *view, shoal_value_t *out_keys, shoal_value_t *out_values) {
+  static const char *const names[][2] = {{"cache_k", "cache_v"}, {"memory_k", "memory_v"}};
+  const settings_t *s = job->settings;
+  const bool own = view->causal || view->at.graph;
+  shoal_value_t *const out[] = {out_keys, out_values};
+  for (int i = 0; i < 2; ++i) {
+    if (memory.graph) {
+      *out[i] = heads_of(g, s, i == 0 ? "k" : "v", memory, (double)s->width);
+      if (view->keep) *out[i] = shoal_nn_remember(g, names[!own][i], *out[i], view->keep, view->at);
+    } else {
+      const shoal_shape_t shape = SHOAL_SHAPE(job->rows, s->heads, view->keep, head_size(s));
+      const shoal_state_options_t kept = {.not_saved = true};
+      *out[i] = shoal_state(g, names[!own][i], job->dtype, shape, &kept);
+    }
+  }
+}
+
+// Attention of x to a memory: [B, T, C] x [B, S, C] -> [B, T, C].
+
+static shoal_value_t attend(shoal_graph_t *g, const shoal_zoo_job_t *job, const char *name,
                             shoal_value_t x, shoal_value_t memory, const view_t *view) {
+  const settings_t *s = job->settings;
   const shoal_shape_t shape = shoal_value_type(x).shape;
   const double C = (double)s->width, D = (double)head_size(s);
   shoal_attention_options_t with = {.scale = 1};
   if (view->bias.graph) with.bias = view->bias;
   if (view->mask.graph) with.mask = view->mask;
   shoal_scope_push(g, name);
-  shoal_value_t q = heads_of(g, s, "q", x, C * D), y;
-  shoal_value_t k = heads_of(g, s, "k", memory, C), v = heads_of(g, s, "v", memory, C);
+  shoal_value_t q = heads_of(g, s, "q", x, C * D), k, v, y;
+  keys_of(g, job, memory, view, &k, &v);
   shoal_attention_with(g, q, k, v, view->causal, &with, &y, NULL);
   y = shoal_transpose(g, y, SHOAL_SHAPE(0, 2, 1, 3));
   y = shoal_reshape(g, y, SHOAL_SHAPE(shape.dims[0], shape.dims[1], s->heads * head_size(s)));
-  y = shoal_nn_project(g, "o", y, s->width, normal((double)s->heads * D), true);
+  y = product(g, "o", y, s->width, (double)s->heads * D);
   shoal_scope_pop(g);
   return y;
 }
 
 static shoal_value_t mlp(shoal_graph_t *g, const settings_t *s, shoal_value_t x) {
   const int64_t F = shoal_nn_size(s->hidden, 4 * s->width);
-  const shoal_init_t in = normal((double)s->width), out = normal((double)F);
+  const double in = (double)s->width;
   shoal_scope_push(g, "mlp");
-  shoal_value_t h = shoal_nn_project(g, s->gated ? "wi_0" : "wi", x, F, in, true);
+  shoal_value_t h = product(g, s->gated ? "wi_0" : "wi", x, F, in);
   h = s->gated ? shoal_gelu(g, h) : shoal_relu(g, h);
-  if (s->gated) h = shoal_mul(g, h, shoal_nn_project(g, "wi_1", x, F, in, true));
-  shoal_value_t y = shoal_nn_project(g, "wo", h, s->width, out, true);
+  if (s->gated) h = shoal_mul(g, h, product(g, "wi_1", x, F, in));
+  shoal_value_t y = product(g, "wo", h, s->width, (double)F);
   shoal_scope_pop(g);
   return y;
 }
@@ -120,15 +153,20 @@ static int64_t threshold(const settings_t *s, int64_t exact, int64_t count, int6
   return d;
 }
 
-// Scores' bias [1, H, T, T] of a text that sees itself.
+// Scores' bias [1, H, T, T] of a text that sees itself; or [B, H, 1, keep] of tokens that stand at
+// view->at and see as many.
 static shoal_value_t relative(shoal_graph_t *g, const shoal_zoo_job_t *job, int64_t T,
-                              bool causal) {
+                              const view_t *view) {
   const settings_t *s = job->settings;
+  const bool places = view->at.graph != NULL, causal = view->causal || places;
   const int64_t count = causal ? s->buckets : s->buckets / 2, exact = count / 2;
-  const shoal_shape_t square = SHOAL_SHAPE(T, T), one = SHOAL_SHAPE(1, 1);
+  const shoal_shape_t scores =
+      places ? SHOAL_SHAPE(job->rows, 1, view->keep) : SHOAL_SHAPE(1, T, T);
+  const shoal_shape_t one = SHOAL_SHAPE(1, 1, 1);
   shoal_scope_push(g, "relative");
-  shoal_value_t ahead = shoal_sub(g, shoal_iota(g, square, 1, SHOAL_I32),
-                                  shoal_iota(g, square, 0, SHOAL_I32));  // key - query
+  shoal_value_t queries = places ? shoal_reshape(g, view->at, SHOAL_SHAPE(job->rows, 1, 1))
+                                 : shoal_iota(g, scores, 1, SHOAL_I32);
+  shoal_value_t ahead = shoal_sub(g, shoal_iota(g, scores, 2, SHOAL_I32), queries);
   shoal_value_t zero = shoal_full(g, one, 0, SHOAL_I32), bucket;
   shoal_value_t apart = causal ? shoal_neg(g, shoal_minimum(g, ahead, zero)) : shoal_abs(g, ahead);
   bucket = shoal_minimum(g, apart, shoal_full(g, one, (double)exact, SHOAL_I32));
@@ -144,8 +182,8 @@ static shoal_value_t relative(shoal_graph_t *g, const shoal_zoo_job_t *job, int6
   }
   shoal_value_t table = shoal_nn_parameter(
       g, "table", job->dtype, SHOAL_SHAPE(s->buckets, s->heads), normal((double)s->width));
-  shoal_value_t bias = shoal_transpose(g, shoal_embedding(g, table, bucket), SHOAL_SHAPE(2, 0, 1));
-  bias = shoal_reshape(g, bias, SHOAL_SHAPE(1, s->heads, T, T));
+  bucket = shoal_embedding(g, table, bucket);  // [1 or B, T or 1, keys, H]
+  shoal_value_t bias = shoal_transpose(g, bucket, SHOAL_SHAPE(0, 3, 1, 2));
   shoal_scope_pop(g);
   return bias;
 }
@@ -173,15 +211,15 @@ static shoal_value_t stack(shoal_graph_t *g, const half_t *h, const char *name, 
   shoal_scope_push(g, name);
   const int64_t T = shoal_value_type(x).shape.dims[1];
   view_t view = *own;
-  view.bias = relative(g, h->job, T, own->causal);
+  view.bias = relative(g, h->job, T, own);
   x = shoal_nn_dropout(g, "drop", x, h->p);
   for (int64_t i = 0; i < layers; ++i) {
     shoal_zoo_scope(g, "block", i);
     shoal_value_t y = norm(g, h, "norm_1", x);
-    x = add(g, h, "attn_drop", x, attend(g, h->s, "attn", y, y, &view));
+    x = add(g, h, "attn_drop", x, attend(g, h->job, "attn", y, y, &view));
     if (other) {
       y = norm(g, h, "norm_2", x);
-      x = add(g, h, "cross_drop", x, attend(g, h->s, "cross", y, memory, other));
+      x = add(g, h, "cross_drop", x, attend(g, h->job, "cross", y, memory, other));
     }
     y = norm(g, h, "norm_3", x);
     x = add(g, h, "mlp_drop", x, mlp(g, h->s, y));
@@ -204,10 +242,65 @@ static shoal_value_t shifted(shoal_graph_t *g, shoal_value_t labels) {
   return shoal_maximum(g, x, shoal_full(g, SHOAL_SHAPE(1, 1), 0, SHOAL_I32));
 }
 
+// Which of so many tokens are before the end of their row: bools [B, 1, 1, size].
+static shoal_value_t before(shoal_graph_t *g, shoal_value_t ends, int64_t size) {
+  const int64_t rows = shoal_value_type(ends).shape.dims[0];
+  shoal_value_t places = shoal_iota(g, SHOAL_SHAPE(1, 1, 1, size), 3, SHOAL_I32);
+  return shoal_less(g, places, shoal_reshape(g, ends, SHOAL_SHAPE(rows, 1, 1, 1)));
+}
+
+static shoal_value_t logits_of(shoal_graph_t *g, const shoal_zoo_job_t *job, shoal_value_t y) {
+  const settings_t *s = job->settings;
+  if (s->tied) y = shoal_affine(g, y, 1 / sqrt((double)s->width), 0);
+  return shoal_zoo_head(g, job, y, s->vocabulary, s->tied);
+}
+
+static shoal_value_t word_table(shoal_graph_t *g, const shoal_zoo_job_t *job) {
+  const settings_t *s = job->settings;
+  return shoal_nn_parameter(g, "wte/table", job->dtype, SHOAL_SHAPE(s->vocabulary, s->width),
+                            normal(1));
+}
+
+// The graphs of generation: prefill, which reads the text, and decode, of one token of an answer.
+static void generate(shoal_graph_t *g, const half_t *h) {
+  const shoal_zoo_job_t *job = h->job;
+  const settings_t *s = h->s;
+  const bool first = job->phase == SHOAL_ZOO_PREFILL;
+  const shoal_state_options_t kept = {.not_saved = true};
+  view_t own = {.causal = first, .keep = s->target}, all = {.keep = s->context};
+  shoal_value_t x = shoal_none(), words = word_table(g, job), answer;
+  shoal_value_t ends = shoal_state(g, "memory_lengths", SHOAL_I32, SHOAL_SHAPE(job->rows), &kept);
+  if (first) {
+    const int64_t tokens = shoal_zoo_tokens(g, job, s->context);
+    shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(job->rows, tokens));
+    shoal_value_t lengths = shoal_input(g, "lengths", SHOAL_I32, SHOAL_SHAPE(job->rows));
+    shoal_assign(g, ends, lengths);
+    all.mask = before(g, lengths, tokens);
+    const view_t text = {.mask = all.mask};
+    x = stack(g, h, "encoder", shoal_embedding(g, words, ids), &text, shoal_none(), NULL,
+              s->layers);
+    answer = shoal_full(g, SHOAL_SHAPE(job->rows, 1), 0, SHOAL_I32);
+  } else {
+    answer = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(job->rows, 1));
+    own.at = shoal_input(g, "positions", SHOAL_I32, SHOAL_SHAPE(job->rows));
+    shoal_value_t behind = shoal_full(g, SHOAL_SHAPE(1), 1, SHOAL_I32);
+    own.mask = before(g, shoal_add(g, own.at, behind), s->target);
+    all.mask = before(g, ends, s->context);
+  }
+  shoal_value_t y = stack(g, h, "decoder", shoal_embedding(g, words, answer), &own, x, &all,
+                          shoal_nn_size(s->decoder_layers, s->layers));
+  shoal_value_t logits = logits_of(g, job, y);
+  shoal_output(g, "logits", shoal_reshape(g, logits, SHOAL_SHAPE(job->rows, s->vocabulary)));
+}
+
 static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   const settings_t *s = job->settings;
   const half_t h = {job, s, job->phase == SHOAL_ZOO_TRAIN ? s->dropout : 0};
-  const int64_t tokens = shoal_nn_size(job->tokens, s->context);
+  if (job->phase == SHOAL_ZOO_PREFILL || job->phase == SHOAL_ZOO_DECODE) {
+    generate(g, &h);
+    return;
+  }
+  const int64_t tokens = shoal_zoo_tokens(g, job, s->context);
   shoal_value_t ids = shoal_input(g, "ids", SHOAL_I32, SHOAL_SHAPE(job->rows, tokens));
   shoal_value_t labels = shoal_input(g, "labels", SHOAL_I32, SHOAL_SHAPE(job->rows, s->target));
   view_t all = {0}, own = {.causal = true};
@@ -216,14 +309,12 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     mask = shoal_reshape(g, mask, SHOAL_SHAPE(job->rows, 1, 1, tokens));
     all.mask = shoal_cast(g, mask, SHOAL_BOOL);
   }
-  shoal_value_t words = shoal_nn_parameter(g, "wte/table", job->dtype,
-                                           SHOAL_SHAPE(s->vocabulary, s->width), normal(1));
+  shoal_value_t words = word_table(g, job);
   shoal_value_t x =
       stack(g, &h, "encoder", shoal_embedding(g, words, ids), &all, shoal_none(), NULL, s->layers);
   shoal_value_t y = stack(g, &h, "decoder", shoal_embedding(g, words, shifted(g, labels)), &own, x,
                           &all, shoal_nn_size(s->decoder_layers, s->layers));
-  if (s->tied) y = shoal_affine(g, y, 1 / sqrt((double)s->width), 0);
-  shoal_value_t logits = shoal_zoo_head(g, job, y, s->vocabulary, s->tied);
+  shoal_value_t logits = logits_of(g, job, y);
   shoal_zoo_end(g, job, shoal_nn_cross_entropy_with(g, logits, labels, NULL), logits);
 }
 
@@ -292,6 +383,8 @@ const shoal_zoo_family_t shoal_zoo_family_t5 = {
     SHOAL_ZOO_SETTINGS(SETTINGS),
     SHOAL_ZOO_PRESETS(PRESETS),
     .rows = 8,
+    .sees_ahead = true,
+    .phases = SHOAL_ZOO_DECODER,
     .build = build,
     .model_type = "t5",
     SHOAL_ZOO_KEYS(KEYS),

@@ -6,6 +6,8 @@
 //   1x1                                                                     [N, S, S, classes]
 // Reference: Ronneberger et al. 2015, with padding and batch norm as most implementations have it;
 // names as in https://github.com/milesial/Pytorch-UNet.
+#include <math.h>
+
 #include "base/locale.h"
 #include "zoo/family.h"
 
@@ -18,9 +20,7 @@ static const shoal_option_t SETTINGS[] = {
     SHOAL_ZOO_SETTING(INT, width, "16", "channels of the first level"),
     SHOAL_ZOO_SETTING(INT, levels, "4", "how often the side is halved"),
     SHOAL_ZOO_FLAG(bilinear, NULL, "bilinear in place of transposed convolutions"),
-    SHOAL_ZOO_SETTING(INT, channels, "3", "channels of a picture"),
-    SHOAL_ZOO_SETTING(INT, size, "64", "side of a picture"),
-    SHOAL_ZOO_SETTING(INT, classes, "2", "classes of a pixel")};
+    SHOAL_ZOO_PICTURE_SETTINGS("64", "2")};
 
 static const shoal_zoo_preset_t PRESETS[] = {
     {"unet-tiny", "batch=3 width=3 levels=2 channels=2 size=8 classes=3", "for tests"},
@@ -45,6 +45,12 @@ static shoal_value_t double_conv(shoal_graph_t *g, const char *name, shoal_value
   return x;
 }
 
+// PyTorch's biases of convolutions; weights are layers' own.
+static shoal_init_t within(int64_t fan_in) {
+  const double bound = 1 / sqrt((double)fan_in);
+  return (shoal_init_t){SHOAL_INIT_UNIFORM, -bound, bound};
+}
+
 // x at twice the side, brought to the side of `skip`, and beside it.
 static shoal_value_t climb(shoal_graph_t *g, const settings_t *s, shoal_value_t x,
                            shoal_value_t skip) {
@@ -54,8 +60,8 @@ static shoal_value_t climb(shoal_graph_t *g, const settings_t *s, shoal_value_t 
     shape.dims[2] = want.dims[2], shape.dims[3] = want.dims[3];
     x = shoal_resize_with(g, x, shape, &(shoal_resize_options_t){.mode = "linear", .align = 1});
   } else {
-    x = shoal_nn_conv_transpose(g, "up", x, want.dims[1], 2,
-                                &(shoal_nn_conv_options_t){.stride = 2});
+    const shoal_nn_conv_options_t twice = {.stride = 2, .bias_init = within(4 * want.dims[1])};
+    x = shoal_nn_conv_transpose(g, "up", x, want.dims[1], 2, &twice);
   }
   return shoal_concat(g, 2, (shoal_value_t[]){skip, x}, 1);
 }
@@ -93,7 +99,8 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
     x = double_conv(g, "conv", x, inner, channels, eval);
     shoal_scope_pop(g);
   }
-  x = shoal_nn_conv2d(g, "outc", x, s->classes, 1, 1, 0);
+  const shoal_nn_conv_options_t last = {.bias_init = within(s->width)};
+  x = shoal_nn_conv(g, "outc", x, s->classes, 1, &last);
   shoal_value_t logits = shoal_transpose(g, x, SHOAL_SHAPE(0, 2, 3, 1));  // classes last
   shoal_zoo_end(g, job, shoal_nn_cross_entropy(g, logits, y), logits);
 }

@@ -3,6 +3,8 @@
 //   x = x + attn(ln_1 x);  x = x + mlp(ln_2 x)                                   per block
 //   logits = head(ln x of the class token)                                       [B, classes]
 // Reference: Dosovitskiy et al. 2020.
+#include <math.h>
+
 #include "zoo/family.h"
 
 typedef struct settings {
@@ -17,9 +19,7 @@ static const shoal_option_t SETTINGS[] = {
     SHOAL_ZOO_SETTING(INT, layers, "4", "blocks"),
     SHOAL_ZOO_SETTING(INT, hidden, NULL, "width inside a block; by default 4 times the model's"),
     SHOAL_ZOO_SHARE(dropout, NULL, "probability of dropping an activation"),
-    SHOAL_ZOO_SETTING(INT, channels, "3", "channels of a picture"),
-    SHOAL_ZOO_SETTING(INT, size, "32", "side of a picture"),
-    SHOAL_ZOO_SETTING(INT, classes, "10", "classes")};
+    SHOAL_ZOO_PICTURE_SETTINGS("32", "10")};
 
 #define IMAGENET " size=224 classes=1000"
 #define BASE " width=768 heads=12 layers=12" IMAGENET
@@ -40,14 +40,19 @@ static shoal_value_t norm(shoal_graph_t *g, const char *name, shoal_value_t x) {
 // A layer of an MLP.
 static shoal_value_t layer(shoal_graph_t *g, const char *name, shoal_value_t x, int64_t from,
                            int64_t to) {
-  const shoal_init_t xavier = shoal_init_xavier_uniform((double)from, (double)to, 0);
-  return shoal_nn_linear_with(g, name, x, to, &(shoal_nn_linear_options_t){.weight_init = xavier});
+  const shoal_nn_linear_options_t options = {
+      .weight_init = shoal_init_xavier_uniform((double)from, (double)to, 0),
+      .bias_init = {SHOAL_INIT_NORMAL, 0, 1e-6}};
+  return shoal_nn_linear_with(g, name, x, to, &options);
 }
 
 static shoal_value_t block(shoal_graph_t *g, const settings_t *s, shoal_value_t x, double p) {
   const int64_t C = s->width, hidden = shoal_nn_size(s->hidden, 4 * C);
+  const double bound = 1 / sqrt((double)C);
   const shoal_nn_attention_options_t all = {
-      .sees_ahead = true, .weight_init = shoal_init_xavier_uniform((double)C, 3 * (double)C, 0)};
+      .sees_ahead = true,
+      .weight_init = shoal_init_xavier_uniform((double)C, 3 * (double)C, 0),
+      .proj_init = {SHOAL_INIT_UNIFORM, -bound, bound}};
   shoal_value_t y = shoal_nn_self_attention_with(g, "attn", norm(g, "ln_1", x), s->heads, &all);
   x = shoal_add(g, x, shoal_nn_dropout(g, "attn_drop", y, p));
   y = norm(g, "ln_2", x);
@@ -70,7 +75,10 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   }
   shoal_value_t x = shoal_input(g, "x", job->dtype, SHOAL_SHAPE(B, s->channels, s->size, s->size));
   shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(B));
-  x = shoal_nn_conv2d(g, "patches", x, C, s->patch, s->patch, 0);
+  const double pixels = (double)(s->channels * s->patch * s->patch);
+  const shoal_nn_conv_options_t cut = {
+      .stride = s->patch, .weight_init = {SHOAL_INIT_TRUNCATED_NORMAL, 0, 1 / sqrt(pixels)}};
+  x = shoal_nn_conv(g, "patches", x, C, s->patch, &cut);
   x = shoal_transpose(g, shoal_reshape(g, x, SHOAL_SHAPE(B, C, P)), SHOAL_SHAPE(0, 2, 1));
   const shoal_init_t zeros = {0}, normal = {SHOAL_INIT_NORMAL, 0, 0.02};
   shoal_value_t token =
@@ -88,7 +96,8 @@ static void build(shoal_graph_t *g, const shoal_zoo_job_t *job) {
   x = norm(g, "ln", x);
   x = shoal_reshape(g, shoal_slice(g, x, SHOAL_SHAPE(0, 0, 0), SHOAL_SHAPE(B, 1, C)),
                     SHOAL_SHAPE(B, C));
-  shoal_value_t logits = shoal_nn_linear(g, "head", x, s->classes);
+  const shoal_nn_linear_options_t head = {.weight_init = {SHOAL_INIT_FILL, 0}};
+  shoal_value_t logits = shoal_nn_linear_with(g, "head", x, s->classes, &head);
   shoal_zoo_end(g, job, shoal_nn_cross_entropy(g, logits, y), logits);
 }
 

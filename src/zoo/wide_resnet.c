@@ -16,9 +16,7 @@ static const shoal_option_t SETTINGS[] = {
     SHOAL_ZOO_SETTING(INT, depth, "10", "how deep: 4 and a multiple of 6"),
     SHOAL_ZOO_SETTING(INT, widen, "1", "how many times as wide as the plain one"),
     SHOAL_ZOO_SHARE(dropout, NULL, "probability of dropping an activation"),
-    SHOAL_ZOO_SETTING(INT, channels, "3", "channels of a picture"),
-    SHOAL_ZOO_SETTING(INT, size, "32", "side of a picture"),
-    SHOAL_ZOO_SETTING(INT, classes, "10", "classes")};
+    SHOAL_ZOO_PICTURE_SETTINGS("32", "10")};
 
 static const shoal_zoo_preset_t PRESETS[] = {
     {"wide-resnet-tiny", "batch=5 channels=2 size=4 classes=5", "for tests"},

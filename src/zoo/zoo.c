@@ -214,8 +214,8 @@ static shoal_status_t copy_recipe(shoal_zoo_t *zoo, const shoal_recipe_t *recipe
   shoal_parameter_group_t *groups =
       shoal_arena_copy(&zoo->arena, recipe->groups, (size_t)recipe->group_count, sizeof *groups);
   if (recipe->group_count && !groups) return SHOAL_OOM();
-  const char **texts[] = {&copy->optimizer,  &copy->adjust,        &copy->rate.kind,
-                          &copy->rate.curve, &copy->training.only, &copy->training.name};
+  const char **texts[] = {&copy->optimizer,         &copy->adjust,        &copy->lr_schedule.kind,
+                          &copy->lr_schedule.curve, &copy->training.only, &copy->training.name};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
     *texts[i] = copy_text(zoo, *texts[i], &failed);
   }
@@ -300,8 +300,10 @@ const char *shoal_zoo_settings(const shoal_zoo_t *zoo, shoal_arena_t *arena) {
   const shoal_zoo_family_t *family = zoo->family;
   const char *text = "";
   for (int64_t i = 0; i < family->setting_count && text; ++i) {
-    const char *name = family->settings[i].name, *value = shoal_zoo_setting(zoo, name, arena);
-    if (!value || !value[0] || strcmp(value, "0") == 0) continue;  // what follows another
+    const shoal_option_t *option = &family->settings[i];
+    const char *name = option->name, *value = shoal_zoo_setting(zoo, name, arena);
+    if (!value || !value[0]) continue;
+    if (option->positive && strcmp(value, "0") == 0) continue;  // what follows another
     text = shoal_arena_printf(arena, "%s%s%s=%s", text, text[0] ? " " : "", name, value);
   }
   return text;

@@ -9,8 +9,12 @@ static shoal_rules_t *rules;
 
 static void make(void) {
   fuzz_must(shoal_model_create(NULL, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){
-                           .batch = 8, .in_features = 6, .hidden = 12, .classes = 5, .layers = 1});
+  shoal_zoo_t *zoo;
+  const shoal_zoo_options_t sizes = {
+      .settings = "batch=8 in_features=6 hidden=12 classes=5 layers=1 dtype=f64"};
+  fuzz_must(shoal_zoo_create("mlp", &sizes, &zoo));
+  shoal_zoo_add(zoo, model);
+  shoal_zoo_free(zoo);
   fuzz_must(shoal_model_status(model));
   fuzz_must(shoal_rules_create(shoal_allocator_system(), &rules));
 }

@@ -12,7 +12,8 @@ static void check_text(shoal_tokenizer_t *tokenizer, const char *text, int64_t l
   const int32_t *borrowed;
   const char *whole, *piece;
   int64_t count, whole_length, piece_length, at = 0;
-  const shoal_encode_options_t options = {.special = length % 2, .plain = length % 3 == 0};
+  const shoal_encode_options_t options = {.add_special = length % 2,
+                                          .special_as_text = length % 3 == 0};
   if (!fuzz_ok(shoal_tokenizer_encode(tokenizer, text, length, &options, &borrowed, &count)))
     return;
   const int64_t size = shoal_tokenizer_size(tokenizer);
@@ -50,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int64_t length = 0; length < (int64_t)sizeof mixed; length += 5)
       check_text(tokenizer, mixed, length);
   }
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
   shoal_curves_t curves;
   const char *svg;
   if (fuzz_ok(shoal_metrics_read(path, arena, &curves)))

@@ -51,7 +51,14 @@ def rotary_peer(a, x, positions=None):
     """The formula; torch has none."""
     n, length = a.dims or x.shape[-1], x.shape[-2]
     positions = torch.arange(length) if positions is None else positions
-    angle = positions.double().unsqueeze(-1) * a.base ** (-2 * torch.arange(n // 2, dtype=torch.float64) / n)
+    rates = a.base ** (-2 * torch.arange(n // 2, dtype=torch.float64) / n)
+    slow = rates / a.factor
+    if a.original:  # as transformers has Llama 3.1's
+        length_of_turn = 2 * torch.pi / rates
+        share = (a.original / length_of_turn - a.low) / (a.high - a.low)
+        slow = torch.where(length_of_turn > a.original / a.low, slow, (1 - share) * slow + share * rates)
+        slow = torch.where(length_of_turn < a.original / a.high, rates, slow)
+    angle = positions.double().unsqueeze(-1) * slow
     if positions.dim() == 2:
         angle = angle.reshape([x.shape[0]] + [1] * (x.dim() - 3) + [length, n // 2])
     sin, cos = (-angle.sin() if a.inverse else angle.sin()), angle.cos()

@@ -99,7 +99,7 @@ peer("affine", lambda a, x: a.scale * x + a.shift, special=True)
 peer("power", lambda a, x: torch.pow(x, a.exponent), special=True)
 peer("lerp", lambda a, x, y, t: torch.lerp(x.expand(torch.broadcast_shapes(x.shape, y.shape, t.shape)), y, t))
 peer("where", lambda a, c, x, y: torch.where(c, x, y))
-peer("cast", lambda a, x: cast(x, cases.TORCH[a.dtype]), keep_types=True)
+peer("cast", lambda a, x: cast(x if a.scale == 1 else a.scale * x, cases.TORCH[a.dtype]), keep_types=True)
 differs("cast", "8-bit floats are for storage: no gradient flows through a cast to one; torch rounds it to 8 bits. "
         "What lies beyond f8_e4m3's 448 is NaN, torch saturates (tests/torch_f8.py)")
 

@@ -68,9 +68,7 @@ def sample(logits, before, index, **options):
     tokens = Tokens(before.ctypes.data_as(POINTER(c_int32)), len(before))
     tensor = Tensor(logits.ctypes.data, shoal.F64, shoal.to_shape(logits.shape))
     token = c_int32()
-    with shoal.Arena() as arena:
-        shoal.check(lib.sample(byref(tensor), byref(tokens), byref(GenerateOptions(**options)), 0, index, arena,
-                               byref(token)))
+    shoal.check(lib.sample(byref(tensor), byref(tokens), byref(GenerateOptions(**options)), 0, index, byref(token)))
     return token.value
 
 

@@ -9,14 +9,14 @@
 enum { BATCH = 6, CONTEXT = 4, VOCABULARY = 7, WIDTH = 8 };
 
 static inline shoal_model_t *make_model(int64_t layers) {
-  return make_gpt(&(shoal_gpt_options_t){.batch = BATCH,
-                                         .context = CONTEXT,
-                                         .vocabulary = VOCABULARY,
-                                         .width = WIDTH,
-                                         .heads = 2,
-                                         .layers = layers,
-                                         .dtype = SHOAL_F64,
-                                         .dropout = 0.3});
+  return make_gpt(&(gpt_sizes_t){.batch = BATCH,
+                                 .context = CONTEXT,
+                                 .vocabulary = VOCABULARY,
+                                 .width = WIDTH,
+                                 .heads = 2,
+                                 .layers = layers,
+                                 .dtype = SHOAL_F64,
+                                 .dropout = 0.3});
 }
 
 static const shoal_intent_decision_t RECOMPUTE = {

@@ -15,13 +15,13 @@ typedef struct options {
 
 static const char *const formats[] = {"text", "json", "html", NULL};
 static const shoal_option_t table[] = {
-    SHOAL_OPTION(options_t, BOOL, fast, NULL, "go fast"),
+    SHOAL_OPTION(options_t, BOOL, fast, NULL, "go fast", .no_environment = true),
     SHOAL_OPTION(options_t, INT, batch_size, "8", "rows of a batch"),
     SHOAL_OPTION(options_t, INT, ranks, "1", "ranks", .letter = 'n'),
     SHOAL_OPTION(options_t, SIZE, memory, "64M", "bytes to use"),
     SHOAL_OPTION(options_t, INT, threads, "auto", "threads"),
     SHOAL_OPTION(options_t, REAL, lr, "0.001", "learning rate"),
-    SHOAL_OPTION(options_t, STRING, strategy, "auto", "how to split"),
+    SHOAL_OPTION(options_t, STRING, strategy, "auto", "how to split", .argument = "NAME"),
     SHOAL_OPTION(options_t, ENUM, format, "text", "how to print", .choices = formats),
 };
 enum { COUNT = sizeof table / sizeof *table };
@@ -133,9 +133,31 @@ static void help_names_everything(void **state) {
   assert_ok(shoal_arena_create(shoal_allocator_system(), &lines_of));
   assert_ok(shoal_options_help(table, COUNT, lines_of, &text));
   assert_non_null(strstr(text, "  -n, --ranks N "));
-  assert_non_null(strstr(text, "rows of a batch (default 8) [SHOAL_BATCH_SIZE]\n"));
+  assert_non_null(strstr(text, "rows of a batch (default 8)\n"));
   assert_non_null(strstr(text, "--format text|json|html"));
+  assert_non_null(strstr(text, "--strategy NAME "));
+  assert_non_null(
+      strstr(text, "\nSHOAL_NAME in the environment sets --name too, but for --fast.\n"));
   shoal_arena_free(lines_of);
+}
+
+// What is hidden is taken all the same; its heading stands above the next one that is listed.
+static void help_hides_and_wraps(void **state) {
+  (void)state;
+  static const char doc[] =
+      "aaaaaaaaa bbbbbbbbb ccccccccc ddddddddd eeeeeeeee fffffffff ggggggggg hh";
+  const shoal_option_t rows[] = {
+      {.name = "first", .kind = SHOAL_OPTION_INT, .hidden = true, .heading = "Head", .doc = "one"},
+      {.name = "second", .kind = SHOAL_OPTION_INT, .offset = 8, .doc = doc}};
+  int64_t given[2] = {0};
+  shoal_words_t words;
+  const char *text, *const argv[] = {"--first", "3"};
+  assert_ok(shoal_options_help(rows, 2, &arena, &text));
+  assert_null(strstr(text, "--first"));
+  assert_memory_equal(text, "Head:\n      --second N ", 22);
+  assert_non_null(strstr(text, " ggggggggg\n                              hh\n"));
+  assert_ok(shoal_options_parse(rows, 2, 2, argv, &arena, given, &words));
+  assert_int_equal(given[0], 3);
 }
 
 static void did_you_mean(void **state) {
@@ -175,6 +197,7 @@ int main(void) {
       cmocka_unit_test(environment_and_names),
       cmocka_unit_test(sizes),
       cmocka_unit_test(help_names_everything),
+      cmocka_unit_test(help_hides_and_wraps),
       cmocka_unit_test(did_you_mean),
       cmocka_unit_test(errors_are_formatted),
   };

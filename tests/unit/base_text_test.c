@@ -204,6 +204,28 @@ static void json_round_trips(void **state) {
   shoal_text_deinit(&text);
 }
 
+static void patterns_in_lists(void **state) {
+  (void)state;
+  static const struct {
+    const char *list;
+    size_t length;
+  } cases[] = {{"a,b", 1},
+               {"", 0},
+               {"re:a,b", 4},
+               {"re:(a|b){1,3}", 13},
+               {"re:[],]x,y", 8},
+               {"re:[^],]x,y", 9},
+               {"re:a\\(,y", 6},
+               {"re:[,", 5},
+               {"re:[[:digit:],]x,y", 16},
+               {"re:a{1,2},(b,c)", 9},
+               {"x{1,2}", 3}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+    assert_int_equal(shoal_pattern_length(cases[i].list), cases[i].length);
+  assert_true(shoal_pattern_match("re:(a|b){1,3}", "aba"));
+  assert_false(shoal_pattern_match("re:(a|b){1,3}", "abab"));
+}
+
 static shoal_status_t parse_json(shoal_allocator_t allocator, void *context) {
   (void)context;
   shoal_arena_t arena;
@@ -227,6 +249,7 @@ int main(void) {
       cmocka_unit_test(scanner_reads),
       cmocka_unit_test(scanner_keeps_the_first_error),
       cmocka_unit_test(nearest),
+      cmocka_unit_test(patterns_in_lists),
       cmocka_unit_test(json_round_trips),
       cmocka_unit_test(json_survives_short_memory),
   };

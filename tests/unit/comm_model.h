@@ -15,8 +15,9 @@
 // Element i of what `rank` contributes to test `salt`. Floats need all their bits, so that a wrong
 // order of summation shows.
 static void fill(shoal_dtype_t dtype, int32_t rank, int64_t salt, int64_t count, void *data) {
+  const uint64_t start = shoal_hash_int(shoal_hash_int(SHOAL_HASH_START, rank), salt);
   for (int64_t i = 0; i < count; ++i) {
-    uint64_t hash = shoal_hash_int(shoal_hash_int(shoal_hash_int(SHOAL_HASH_START, rank), salt), i);
+    uint64_t hash = shoal_hash_int(start, i);
     hash ^= hash >> 29;
     if (shoal_dtype_is_float(dtype)) {
       shoal_dtype_store(dtype, data, i, 0.75 + (double)(hash % 100003) / 100003.0);

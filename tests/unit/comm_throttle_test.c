@@ -463,6 +463,9 @@ static void test_settings(void **state) {
     throttle(NULL, wrong[i].settings);
     assert_error(INVALID_ARGUMENT, wrong[i].part, shoal_world_threads(NULL, 2, worlds));
   }
+  throttle(NULL, "lose=1@2");  // a world of one has no messages
+  assert_ok(shoal_world_threads(NULL, 1, worlds));
+  shoal_world_release(worlds[0]);
   throttle(NULL, "/nowhere/cluster.yml");
   assert_error(NOT_FOUND, "SHOAL_COMM_THROTTLE", shoal_world_threads(NULL, 2, worlds));
   throttle("shoal_cluster: 1\n", "");

@@ -273,14 +273,21 @@ static void test_config(void **state) {
   assert_non_null(strstr(settings, "tied=true"));
   write_text("hf/config.json",
              "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\"}}");
-  assert_error(UNSUPPORTED, "plain rotary positions",
+  assert_error(INVALID_ARGUMENT, "rope_scaling is llama3 and has no factor",
                shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
   write_text("hf/config.json", "{\"model_type\": \"mistral\", \"sliding_window\": null}");
   assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
   assert_string_equal(model, "llama");
-  write_text("hf/config.json", "{\"model_type\": \"mistral\", \"sliding_window\": 4096}");
-  assert_error(UNSUPPORTED, "sliding_window is 4096",
-               shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings, "");
+  write_text("hf/config.json", "{\"model_type\": \"mistral\", \"sliding_window\": 7}");
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings, "window=7");
+  write_text("hf/config.json", "{\"model_type\": \"mistral\"}");
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings, "window=4096");  // what transformers then takes
+  write_text("hf/config.json", "{\"model_type\": \"llama\", \"sliding_window\": 7}");
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings, "");  // which Llama does not read
   write_text("hf/config.json", "{\"model_type\": \"gpt9\"}");
   assert_error(NOT_FOUND, "'gpt9'",
                shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
@@ -313,8 +320,18 @@ static void test_refused_configs(void **state) {
                  "layer_norm_epsilon is 0.5");
   expect_refused("{\"model_type\": \"bert\", \"is_decoder\": true}", "is_decoder is true");
 #define LLAMA(rest) "{\"model_type\": \"llama\", " rest "}"
-  expect_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}"),
+  expect_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, "
+                       "\"low_freq_factor\": 1}"),
+                 "rope_scaling.low_freq_factor is 1");
+  expect_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"llama3\"}"),
                  "rope_scaling.type is linear");
+  expect_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+                       "\"rope_parameters\": {\"type\": \"linear\", \"factor\": 4}"),
+                 "both stretch positions");
+  expect_refused(
+      "{\"model_type\": \"mixtral\", \"rope_scaling\": {\"type\": \"linear\", "
+      "\"factor\": 4}}",
+      "moe-gpt of the zoo has plain rotary positions");
   expect_refused(LLAMA("\"rope_scaling\": {\"factor\": 4}"), "rope_scaling.factor is 4");
   expect_refused(LLAMA("\"rope_scaling\": \"yarn\""), "rope_scaling is no object");
   expect_refused(LLAMA("\"rope_scaling\": null, \"rope_parameters\": {\"rope_type\": \"yarn\"}"),
@@ -331,6 +348,17 @@ static void test_refused_configs(void **state) {
   assert_non_null(strstr(settings, "rotary_base=20000"));
   write_text("hf/config.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.00001}");
   assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  write_text("hf/config.json", LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}"));
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings, "rotary_factor=2.5");
+  write_text("hf/config.json",
+             LLAMA("\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 5e5, "
+                   "\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+                   "\"original_max_position_embeddings\": 8192}"));
+  assert_ok(shoal_convert_config(in_folder("hf"), &arena, &model, &settings));
+  assert_string_equal(settings,
+                      "rotary_base=500000 rotary_factor=8 rotary_low=1 rotary_high=4 "
+                      "rotary_original=8192");
 }
 
 // A head of its own goes along; a second name must be of the same weight.

@@ -411,6 +411,10 @@ static void test_variation(void **state) {
   const char *text = write_file("v.txt", "hello world", 11);
   assert_refused(text, (shoal_dataset_options_t){.length = 2, .flip = true}, "flip has no effect");
   assert_refused(text, (shoal_dataset_options_t){.length = 2, .pad = 1}, "pad has no effect");
+  assert_refused(text, (shoal_dataset_options_t){.length = 2, .resize = 1}, "resize has no effect");
+  assert_refused(text, (shoal_dataset_options_t){.length = 2, .mean = {0, 0, 1}}, "mean has no");
+  assert_refused(text, (shoal_dataset_options_t){.length = 2, .deviation = {1}},
+                 "deviation has no");
   assert_refused("random", (shoal_dataset_options_t){.random_crop = true},
                  "random_crop has no effect on data of kind 'random'");
 }

@@ -91,6 +91,17 @@ static bool available(const unsigned char *data, size_t size) {
   return !missing;
 }
 
+// What is said to be there is there.
+static void test_formats(void **state) {
+  (void)state;
+  bool png = false, jpeg = false;
+  assert_string_equal(shoal_image_format(0, &png), "png");
+  assert_string_equal(shoal_image_format(1, &jpeg), "jpeg");
+  assert_null(shoal_image_format(2, NULL));
+  assert_int_equal(png, available(file, make_png(1, 1, (unsigned char[]){1, 2, 3}, 1, file)));
+  assert_int_equal(jpeg, available(file, make_jpeg(file)));
+}
+
 static void need_png(void) {
   if (!available(file, make_png(1, 1, (unsigned char[]){1, 2, 3}, 1, file))) skip();
 }
@@ -223,8 +234,12 @@ static void test_crops(void **state) {
   assert_true(fabs(at(x, 0, 0, 0, 4) - 40) < 1e-3);
   shoal_dataset_free(dataset);
 
-  // Padded: black comes in from the border, and only there.
+  // Padded: black comes in from the border, and only there. Without, there is nothing to choose.
   write_grid("b/one/g.png", 9, 9);
+  const shoal_dataset_options_t tight = {.height = 4, .width = 4, .random_crop = true};
+  assert_error(INVALID_ARGUMENT,
+               "random_crop has no effect: images of 9 x 9 pixels are resized to 4",
+               shoal_dataset_open(path, &tight, &dataset));
   dataset = open_images(path, (shoal_dataset_options_t){.height = 9, .width = 9, .pad = 2});
   int black = 0;
   for (int epoch = 0; epoch < 50; ++epoch) {
@@ -238,6 +253,34 @@ static void test_crops(void **state) {
       }
   }
   assert_true(black > 500);
+  shoal_dataset_free(dataset);
+}
+
+// Of what is smaller than the crop nothing is cropped, at random or from the middle: refused when
+// it is opened or, of images unlike the first, read. Padding makes it larger.
+static void test_too_small(void **state) {
+  (void)state;
+  need_png();
+  const char *path = sub_folder("s");
+  sub_folder("s/one");
+  write_grid("s/one/g.png", 12, 9);
+  write_grid("s/one/h.png", 9, 12);
+  shoal_dataset_t *dataset;
+  for (int i = 0; i < 6; ++i) {
+    const shoal_dataset_options_t small = {
+        .height = 9, .width = 9, .resize = 4, .random_crop = i % 2 != 0, .pad = i / 2};
+    assert_error(INVALID_ARGUMENT, "resized to 4 x 5, of which no 9 x 9 can be cropped",
+                 shoal_dataset_open(path, &small, &dataset));
+  }
+  const shoal_dataset_options_t padded = {.height = 9, .width = 9, .resize = 4, .pad = 3};
+  dataset = open_images(path, padded);
+  shoal_dataset_free(dataset);
+  dataset = open_images(path, (shoal_dataset_options_t){.height = 9, .width = 12, .resize = 9});
+  static float x[3 * 9 * 12];
+  read_sample(dataset, (shoal_sample_t){0}, x);
+  assert_error(
+      INVALID_ARGUMENT, "resized to 12 x 9, of which no 9 x 12 can be cropped",
+      shoal_dataset_read(dataset, &(shoal_sample_t){.index = 1}, (void *const[]){x, NULL}));
   shoal_dataset_free(dataset);
 }
 
@@ -360,7 +403,8 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_folder),      cmocka_unit_test(test_crops),
+      cmocka_unit_test(test_formats),     cmocka_unit_test(test_folder),
+      cmocka_unit_test(test_crops),       cmocka_unit_test(test_too_small),
       cmocka_unit_test(test_resize),      cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_jpeg),        cmocka_unit_test(test_errors),
       cmocka_unit_test(test_allocations),

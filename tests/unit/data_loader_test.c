@@ -140,7 +140,7 @@ static void test_last_batch(void **state) {
   for (int32_t ahead = 0; ahead < 3; ++ahead) {
     shoal_loader_t *loader =
         load(dataset, (shoal_loader_options_t){
-                          .batch = 4, .last = SHOAL_LAST_SHORT, .epochs = 2, .ahead = ahead});
+                          .batch = 4, .last_batch = SHOAL_LAST_SHORT, .epochs = 2, .ahead = ahead});
     assert_int_equal(shoal_loader_epoch_batches(loader), 3);
     for (int i = 0; i < 8; ++i) {
       const shoal_batch_t batch = next(loader);
@@ -153,9 +153,9 @@ static void test_last_batch(void **state) {
     assert_int_equal(next(loader).rows, 4);
     shoal_loader_free(loader);
 
-    loader =
-        load(dataset, (shoal_loader_options_t){
-                          .batch = 4, .last = SHOAL_LAST_DROPPED, .epochs = 2, .ahead = ahead});
+    loader = load(dataset,
+                  (shoal_loader_options_t){
+                      .batch = 4, .last_batch = SHOAL_LAST_DROPPED, .epochs = 2, .ahead = ahead});
     assert_int_equal(shoal_loader_epoch_batches(loader), 2);
     assert_int_equal(shoal_loader_epoch_samples(loader), 8);
     for (int i = 0; i < 6; ++i) {
@@ -174,10 +174,12 @@ static void test_last_batch(void **state) {
   shoal_loader_t *loader;
   assert_error(
       INVALID_ARGUMENT, "fewer than a batch",
-      shoal_loader_create(
-          dataset, &(shoal_loader_options_t){.batch = 11, .last = SHOAL_LAST_DROPPED}, &loader));
+      shoal_loader_create(dataset,
+                          &(shoal_loader_options_t){.batch = 11, .last_batch = SHOAL_LAST_DROPPED},
+                          &loader));
   assert_error(INVALID_ARGUMENT, "batches of 0",
                shoal_loader_create(dataset, &(shoal_loader_options_t){0}, &loader));
+  assert_error(INVALID_ARGUMENT, "say the batch", shoal_loader_create(dataset, NULL, &loader));
   shoal_dataset_free(dataset);
 }
 
@@ -187,7 +189,8 @@ static void test_rows(void **state) {
   enum { RANKS = 3, BATCH = 10 };
   numbers_t numbers, own[RANKS];
   shoal_dataset_t *dataset = make(&numbers, 25), *of_rank[RANKS];
-  const shoal_loader_options_t options = {.batch = BATCH, .seed = 4, .last = SHOAL_LAST_SHORT};
+  const shoal_loader_options_t options = {
+      .batch = BATCH, .seed = 4, .last_batch = SHOAL_LAST_SHORT};
   shoal_loader_t *whole = load(dataset, options), *ranks[RANKS];
   const shoal_rows_t full[RANKS][2] = {{{7, 10}, {0, 1}}, {{1, 5}, {5, 5}}, {{5, 6}, {6, 7}}};
   const shoal_rows_t rest[RANKS][1] = {{{0, 2}}, {{2, 4}}, {{4, 5}}};

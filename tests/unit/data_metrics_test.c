@@ -54,7 +54,7 @@ static void log_steps(bool append, int64_t from, int64_t to, double shift) {
     const shoal_metric_t values[] = {{"loss", shift + 1.0 / (double)step}, {"lr", 0.1}};
     assert_ok(shoal_metrics_write(metrics, step, values, 2));
   }
-  shoal_metrics_close(metrics);
+  shoal_metrics_free(metrics);
 }
 
 static void test_lines(void **state) {
@@ -70,8 +70,8 @@ static void test_lines(void **state) {
                shoal_metrics_write(metrics, 8, &(shoal_metric_t){"step", 1}, 1));
   const shoal_metric_t twice[] = {{"a", 1}, {"a", 2}};
   assert_error(INVALID_ARGUMENT, "'a'", shoal_metrics_write(metrics, 8, twice, 2));
-  shoal_metrics_close(metrics);
-  shoal_metrics_close(NULL);
+  shoal_metrics_free(metrics);
+  shoal_metrics_free(NULL);
   const char *line = content("run.jsonl", &size), *time = strstr(line, "\"time\": ");
   assert_non_null(time);
   assert_memory_equal(line, "{\"step\": 7, \"time\": ", 20);
@@ -85,6 +85,9 @@ static void test_lines(void **state) {
   assert_int_equal(curves.items[0].steps[0], 7);
   assert_error(IO, "cannot write",
                shoal_metrics_open(&(shoal_metrics_options_t){.jsonl = folder}, &metrics));
+  assert_ok(shoal_metrics_open(NULL, &metrics));  // no file
+  assert_ok(shoal_metrics_write(metrics, 1, &(shoal_metric_t){"loss", 1}, 1));
+  shoal_metrics_free(metrics);
 }
 
 // A run that was killed while it wrote, then resumed at an earlier step.
@@ -124,7 +127,7 @@ static void test_other_file(void **state) {
       const shoal_metrics_options_t options = {.jsonl = in_folder("other"), .append = append};
       if (i == 2) {
         assert_ok(shoal_metrics_open(&options, &metrics));  // begun, and killed at once
-        shoal_metrics_close(metrics);
+        shoal_metrics_free(metrics);
       } else {
         assert_error(INVALID_ARGUMENT, "something else than metrics",
                      shoal_metrics_open(&options, &metrics));
@@ -229,7 +232,7 @@ static void test_events(void **state) {
   const shoal_metric_t values[] = {{"loss", 2.5}, {long_name, -1}, {"x", NAN}};
   assert_ok(shoal_metrics_write(metrics, 3, values, 1));
   assert_ok(shoal_metrics_write(metrics, 300, values, 3));
-  shoal_metrics_close(metrics);
+  shoal_metrics_free(metrics);
   DIR *list = opendir(folder);
   const char *name = NULL;
   for (struct dirent *entry; (entry = readdir(list));)
@@ -337,7 +340,7 @@ static shoal_status_t use(shoal_allocator_t allocator, void *context) {
   shoal_status_t status = shoal_metrics_open(
       &(shoal_metrics_options_t){allocator, in_folder("m.jsonl"), folder, false}, &metrics);
   if (!status) status = shoal_metrics_write(metrics, 1, &(shoal_metric_t){"loss", 1}, 1);
-  shoal_metrics_close(metrics);
+  shoal_metrics_free(metrics);
   shoal_arena_t *own = NULL;
   shoal_curves_t curves;
   const char *svg;

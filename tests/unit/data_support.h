@@ -2,49 +2,9 @@
 #ifndef SHOAL_TESTS_DATA_SUPPORT_H_
 #define SHOAL_TESTS_DATA_SUPPORT_H_
 
-#include <dirent.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/failing.h"
 #include "shoal/data.h"
-#include "unit.h"
-
-static char folder[64];
-
-static int make_folder(void **state) {
-  (void)state;
-  snprintf(folder, sizeof folder, "/tmp/shoal_data_XXXXXX");
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static void remove_all(const char *path) {
-  DIR *list = opendir(path);
-  for (struct dirent *entry; list && (entry = readdir(list));) {
-    char name[512];
-    if (entry->d_name[0] == '.' && (!entry->d_name[1] || entry->d_name[1] == '.')) continue;
-    snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-    remove_all(name);
-  }
-  if (list) closedir(list);
-  remove(path);
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  remove_all(folder);
-  return 0;
-}
-
-// The path of a file in the folder; a few of them can be held at once.
-static inline const char *in_folder(const char *name) {
-  static char paths[32][256];
-  static int next;
-  char *path = paths[next++ % 32];
-  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-  return path;
-}
+#include "unit/folder.h"
 
 static inline const char *write_file(const char *name, const void *data, size_t size) {
   const char *path = in_folder(name);

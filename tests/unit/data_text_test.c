@@ -63,7 +63,7 @@ static void test_pieces(void **state) {
   assert_ok(shoal_dataset_read(dataset, &(shoal_sample_t){0}, (void *[]){ids, NULL}));
   assert_memory_equal(ids, expected, (size_t)(count - 1) * sizeof *ids);
   shoal_dataset_free(dataset);
-  shoal_tokenizer_close(whole);
+  shoal_tokenizer_free(whole);
   free(ids);
   free(text);
 }

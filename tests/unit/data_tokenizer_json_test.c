@@ -58,13 +58,13 @@ static void test_byte_level(void **state) {
   assert_int_equal(shoal_tokenizer_size(tokenizer), 21);
   assert_int_equal(shoal_tokenizer_end(tokenizer), 10);
   assert_string_equal(ids_of(tokenizer, "ab \n<x>  abc<|endoftext|>", NULL), "4 20 0 5 10");
-  assert_string_equal(ids_of(tokenizer, "ab", &(shoal_encode_options_t){.special = true}),
+  assert_string_equal(ids_of(tokenizer, "ab", &(shoal_encode_options_t){.add_special = true}),
                       "10 4 20 10");
   assert_string_equal(text_of(tokenizer, (int32_t[]){4, 20, 7}, 3), "ab<x> a");
   int64_t length;
   assert_null(shoal_tokenizer_token(tokenizer, 15, &length));
   assert_int_equal(shoal_tokenizer_cut(tokenizer, "ab ab", 5), 0);  // <x> takes spaces along
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 static void test_whole_words(void **state) {
@@ -72,7 +72,7 @@ static void test_whole_words(void **state) {
   shoal_tokenizer_t *tokenizer =
       json(&(file_t){.pre_tokenizer = BYTE_LEVEL, .model = "\"ignore_merges\": true, "});
   assert_string_equal(ids_of(tokenizer, "abc aabc", NULL), "6 7 0 5");
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 // Texts of vocabulary and merges for spaces as U+2581, with tokens of bytes.
@@ -106,7 +106,7 @@ static void test_fallback(void **state) {
   assert_int_equal(shoal_tokenizer_find(tokenizer, " a", 2), 7);
   assert_int_equal(shoal_tokenizer_begin(tokenizer), 1);
   assert_int_equal(shoal_tokenizer_cut(tokenizer, "a b", 3), 0);
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 static void test_metaspace(void **state) {
@@ -125,7 +125,7 @@ static void test_metaspace(void **state) {
   assert_string_equal(ids_of(tokenizer, "ab ab<s>ab", NULL), "7 6 7 6 1 8");
   assert_string_equal(ids_of(tokenizer, "xx", NULL), "4 0 0");  // not fused
   assert_string_equal(text_of(tokenizer, (int32_t[]){7, 7, 6}, 3), "a ab");
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 static void check_nfc(const char *text, const char *expected) {
@@ -163,7 +163,7 @@ static void test_composed(void **state) {
       json(&(file_t){.pre_tokenizer = BYTE_LEVEL, .normalizer = "{\"type\": \"NFC\"}"});
   assert_string_equal(ids_of(tokenizer, "ae\xCC\x81", NULL), "0 8 9");
   assert_int_equal(shoal_tokenizer_cut(tokenizer, "ab ab", 5), 2);
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 // tokenizer_config.json has the last word on what begins and ends a text.
@@ -178,7 +178,7 @@ static void test_config(void **state) {
   shoal_tokenizer_t *tokenizer = opened(folder);
   assert_int_equal(shoal_tokenizer_end(tokenizer), 20);
   assert_int_equal(shoal_tokenizer_begin(tokenizer), 10);
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
   unlink(in_folder("tokenizer_config.json"));
 }
 
@@ -297,7 +297,7 @@ static shoal_status_t use(shoal_allocator_t allocator, void *context) {
     status = shoal_decoder_add(decoder, ids[i], &text, &length);
   if (!status) status = shoal_decoder_finish(decoder, &text, &length);
   shoal_decoder_free(decoder);
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
   return status;
 }
 

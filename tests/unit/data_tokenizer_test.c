@@ -22,8 +22,8 @@ static void test_bytes(void **state) {
                       "aé\xEF\xBF\xBD"
                       "b");
   assert_int_equal(shoal_tokenizer_cut(tokenizer, "abc", 3), 2);
-  shoal_tokenizer_close(tokenizer);
-  shoal_tokenizer_close(NULL);
+  shoal_tokenizer_free(tokenizer);
+  shoal_tokenizer_free(NULL);
 }
 
 static void test_known_ids(void **state) {
@@ -39,7 +39,7 @@ static void test_known_ids(void **state) {
   assert_string_equal(ids_of(tokenizer, "é\n", NULL), "8 9 11");
   assert_string_equal(ids_of(tokenizer, "xaz", NULL), "0");  // no token for x and z, none unknown
   assert_string_equal(ids_of(tokenizer, "ab", NULL), "4");   // and again, from the cache
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 static void test_special_tokens(void **state) {
@@ -52,7 +52,8 @@ static void test_special_tokens(void **state) {
   assert_false(shoal_tokenizer_is_special(tokenizer, 13));
   assert_string_equal(ids_of(tokenizer, "ab<|endoftext|>ab", NULL), "4 10 4");
   assert_string_equal(
-      ids_of(tokenizer, "ab<|endoftext|>ab", &(shoal_encode_options_t){.plain = true}), "4 4");
+      ids_of(tokenizer, "ab<|endoftext|>ab", &(shoal_encode_options_t){.special_as_text = true}),
+      "4 4");
   const char *text;
   int64_t length;
   assert_ok(shoal_tokenizer_decode(tokenizer, (int32_t[]){4, 10, 4}, 3,
@@ -65,7 +66,7 @@ static void test_special_tokens(void **state) {
   assert_memory_equal(shoal_tokenizer_token(tokenizer, 7, &length), " a", 2);
   assert_int_equal(length, 2);
   assert_null(shoal_tokenizer_token(tokenizer, -1, &length));
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 static void test_streamed_text(void **state) {
@@ -85,7 +86,7 @@ static void test_streamed_text(void **state) {
   assert_string_equal(text, "aé a\xC3");
   assert_error(INVALID_ARGUMENT, "id 13 is no token",
                shoal_tokenizer_decode(tokenizer, (int32_t[]){0, 13}, 2, NULL, &text, &length));
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 // ---- merges against the definition --------------------------------------------------------------
@@ -130,7 +131,7 @@ static void test_merges(void **state) {
     for (int64_t i = 0; i < count; ++i)
       assert_int_equal(ids[i], shoal_tokenizer_find(tokenizer, words[i], -1));
   }
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 // ---- words --------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ static void test_cuts(void **state) {
                *second = ids_of(tokenizer, text + cut, NULL);
     assert_string_equal(shoal_arena_printf(&arena, "%s %s", first, second), whole);
   }
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -218,13 +219,13 @@ static shoal_status_t use(shoal_allocator_t allocator, void *context) {
   if (!status) status = shoal_tokenizer_encode(tokenizer, words, -1, NULL, &ids, &count);
   if (!status) status = shoal_tokenizer_decode(tokenizer, ids, count, NULL, &text, &length);
   if (!status) assert_string_equal(text, words);
-  shoal_tokenizer_close(tokenizer);
+  shoal_tokenizer_free(tokenizer);
   return status;
 }
 
 static void test_memory(void **state) {
   (void)state;
-  shoal_tokenizer_close(small());
+  shoal_tokenizer_free(small());
   assert_true(check_failing_allocations(use, NULL, 0) > 5);
 }
 

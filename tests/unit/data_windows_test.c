@@ -28,6 +28,7 @@ static void test_epoch(void **state) {
   assert_int_equal(shoal_dataset_count(text), WINDOWS);
   assert_int_equal(shoal_dataset_column(text, 1)->classes, 256);
   assert_int_equal(shoal_dataset_find_column(text, "labels"), 1);
+  assert_true(shoal_dataset_column(text, 1)->follows && !shoal_dataset_column(text, 0)->follows);
   assert_int_equal(shoal_dataset_find_column(text, "x"), -1);
   int32_t ids[LENGTH], labels[LENGTH], order[2][WINDOWS];
   shoal_loader_t *loader;

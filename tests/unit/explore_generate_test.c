@@ -95,10 +95,51 @@ static void test_what_is_missing_is_named(void **state) {
   shoal_registry_release(registry);
 }
 
+// Does a case among those of its kind (14 seeds apart) have a mesh with the axis, and a pin along
+// it?
+static bool is_planned_by(shoal_registry_t *registry, shoal_rules_t *rules, uint64_t seed,
+                          const char *axis) {
+  shoal_coverage_t *coverage;
+  bool found = false;
+  assert_ok(shoal_coverage_create(shoal_allocator_system(), registry, &coverage));
+  for (int i = 0; i < 12 && !found; ++i, seed += 14) {
+    shoal_random_case_t c, again;
+    shoal_arena_t arena;
+    const char *text, *same;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    assert_ok(shoal_generate_case(seed, false, registry, rules, coverage, &arena, &c));
+    assert_ok(shoal_random_case_print(&c, &arena, &text));
+    assert_ok(shoal_random_case_parse(text, registry, &arena, &again));
+    assert_ok(shoal_random_case_print(&again, &arena, &same));
+    assert_string_equal(text, same);
+    for (int64_t p = 0; p < c.pins.count; ++p)
+      found |= strstr(c.pins.items[p].value, axis) && strstr(c.meshes.items[0], axis);
+    shoal_arena_deinit(&arena);
+  }
+  shoal_coverage_free(coverage);
+  return found;
+}
+
+// Chains of windows are planned by `spatial` and `channel` now and then, groups of rows by
+// `expert`.
+static void test_strategies_are_drawn(void **state) {
+  (void)state;
+  shoal_registry_t *registry;
+  shoal_rules_t *rules;
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
+  assert_ok(shoal_rules_create(shoal_allocator_system(), &rules));
+  assert_true(is_planned_by(registry, rules, 6, "height"));
+  assert_true(is_planned_by(registry, rules, 6, "channel"));
+  assert_true(is_planned_by(registry, rules, 3, "expert"));
+  shoal_rules_free(rules);
+  shoal_registry_release(registry);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_op_is_used),
       cmocka_unit_test(test_what_is_missing_is_named),
+      cmocka_unit_test(test_strategies_are_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

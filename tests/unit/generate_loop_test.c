@@ -1,5 +1,6 @@
 // Generation with kept keys and values gives the tokens that it gives without: each token is what
-// the whole text so far, read anew, would be continued with. On one rank and on several.
+// the whole text so far, read anew, would be continued with. On one rank and on several. Where an
+// encoder reads the prompt, the same of the answer.
 // links: generate zoo launch
 #include "run_support.h"
 #include "shoal/generate.h"
@@ -20,12 +21,14 @@ typedef struct job {
   const char *model, *settings, *strategy;
   int64_t rows;
   shoal_generate_options_t options;
-  bool anew;  // every token from a prefill of the whole text
+  bool anew;      // every token from a prefill of the whole text
+  bool answers;   // or, if it is an answer, from an evaluation of it
+  double larger;  // factor of weights; 0: 20
   text_t texts[PROMPTS];
 } job_t;
 
 // Weights as they begin are so small that tokens hardly see each other: makes them larger.
-static shoal_status_t enlarge(shoal_session_t *session) {
+static shoal_status_t enlarge(shoal_session_t *session, double factor) {
   static _Thread_local double data[1 << 16];
   const shoal_program_t *program = shoal_session_program(session);
   for (int64_t i = 0; i < program->state_count; ++i) {
@@ -35,7 +38,7 @@ static shoal_status_t enlarge(shoal_session_t *session) {
     EXPECT(state->type.dtype == SHOAL_F64 && count <= 1 << 16, "%s is too large", state->name);
     const size_t bytes = (size_t)count * sizeof *data;
     SHOAL_RETURN_IF_ERROR(shoal_session_get(session, state->name, data, bytes));
-    for (int64_t e = 0; e < count; ++e) data[e] *= 20;
+    for (int64_t e = 0; e < count; ++e) data[e] *= factor;
     SHOAL_RETURN_IF_ERROR(shoal_session_set(session, state->name, data, bytes));
   }
   return NULL;
@@ -48,10 +51,34 @@ static shoal_status_t open_session(const job_t *job, shoal_world_t *world, shoal
   SHOAL_RETURN_IF_ERROR(shoal_model_create(&(shoal_model_options_t){.seed = 11}, out_model));
   shoal_zoo_build(*out_zoo, shoal_model_graph(*out_model, "prefill"), "prefill", job->rows);
   shoal_zoo_build(*out_zoo, shoal_model_graph(*out_model, "decode"), "decode", job->rows);
+  if (job->answers && job->anew)
+    shoal_zoo_build(*out_zoo, shoal_model_graph(*out_model, "eval"), "eval", job->rows);
   SHOAL_RETURN_IF_ERROR(shoal_parallelize(
       *out_model, &(shoal_parallelize_options_t){.world = world, .strategy = job->strategy},
       out_session));
-  return enlarge(*out_session);
+  return enlarge(*out_session, job->larger > 0 ? job->larger : 20);
+}
+
+enum { CONTEXT = 8, TARGET = 12, WORDS = 11 };  // of the model that answers
+
+static shoal_status_t answer_anew(shoal_session_t *session, const shoal_tokens_t *prompt,
+                                  text_t *text) {
+  int32_t padded[CONTEXT] = {0}, mask[CONTEXT] = {0}, labels[TARGET] = {0};
+  double logits[TARGET][WORDS];
+  for (int64_t i = 0; i < prompt->count; ++i) padded[i] = prompt->ids[i], mask[i] = 1;
+  for (int64_t t = 0; t < TARGET; ++t) {
+    SHOAL_RETURN_IF_ERROR(shoal_feed(session, "ids", padded, sizeof padded));
+    SHOAL_RETURN_IF_ERROR(shoal_feed(session, "mask", mask, sizeof mask));
+    SHOAL_RETURN_IF_ERROR(shoal_feed(session, "labels", labels, sizeof labels));
+    SHOAL_RETURN_IF_ERROR(shoal_run(session, "eval"));
+    SHOAL_RETURN_IF_ERROR(shoal_fetch(session, "logits", logits, sizeof logits));
+    for (int32_t w = 1; w < WORDS; ++w) {
+      if (logits[t][w] > logits[t][labels[t]]) labels[t] = w;
+    }
+    text->ids[t] = labels[t];
+  }
+  text->count = TARGET;
+  return NULL;
 }
 
 static shoal_status_t generate(const job_t *job, shoal_session_t *session, shoal_arena_t *arena,
@@ -65,17 +92,21 @@ static shoal_status_t generate(const job_t *job, shoal_session_t *session, shoal
     }
     return NULL;
   }
-  const shoal_generate_options_t one = {.most = 1};
+  for (int p = 0; p < PROMPTS && job->answers; ++p) {
+    SHOAL_RETURN_IF_ERROR(answer_anew(session, &prompts[p], &texts[p]));
+  }
+  if (job->answers) return NULL;
+  const shoal_generate_options_t one = {.max_tokens = 1};
   for (int p = 0; p < PROMPTS; ++p) {
     int32_t all[MOST];
     int64_t at = prompts[p].count;
     memcpy(all, prompts[p].ids, (size_t)at * sizeof *all);
-    for (int64_t i = 0; i < job->options.most; ++i) {
+    for (int64_t i = 0; i < job->options.max_tokens; ++i) {
       const shoal_tokens_t whole = {all, at};
       SHOAL_RETURN_IF_ERROR(shoal_generate(session, 1, &whole, &one, arena, &got));
       texts[p].ids[i] = all[at++] = got[0].ids[0];
     }
-    texts[p].count = job->options.most;
+    texts[p].count = job->options.max_tokens;
   }
   return NULL;
 }
@@ -113,7 +144,8 @@ static void expect_equal(const job_t *a, const job_t *b) {
 #define GPT2 "context=16 vocabulary=11 width=12 heads=3 layers=2 dtype=f64"
 
 static void check_family(const char *model, const char *settings, bool thorough) {
-  job_t anew = {.model = model, .settings = settings, .rows = 1, .options.most = 10, .anew = true};
+  job_t anew = {
+      .model = model, .settings = settings, .rows = 1, .options.max_tokens = 10, .anew = true};
   run_ranks_ok(1, rank_body, &anew);
   static const struct {
     int32_t ranks;
@@ -125,14 +157,14 @@ static void check_family(const char *model, const char *settings, bool thorough)
                   .settings = settings,
                   .strategy = cases[i].strategy,
                   .rows = cases[i].rows,
-                  .options.most = 10};
+                  .options.max_tokens = 10};
     run_ranks_ok(cases[i].ranks, rank_body, &kept);
     expect_equal(&kept, &anew);
   }
   if (!thorough) return;
   // What is drawn by chance does not depend on ranks, rows or neighbours either.
   const shoal_generate_options_t chance = {
-      .most = 9, .temperature = 1.5, .top_k = 8, .top_p = 0.9, .repetition = 1.1, .seed = 3};
+      .max_tokens = 9, .temperature = 1.5, .top_k = 8, .top_p = 0.9, .repetition = 1.1, .seed = 3};
   job_t alone = {.model = model, .settings = settings, .rows = 1, .options = chance};
   job_t many = {
       .model = model, .settings = settings, .strategy = "data", .rows = 4, .options = chance};
@@ -156,6 +188,25 @@ static void test_experts(void **state) {
   (void)state;
   check_family("moe-gpt", "context=16 vocabulary=11 width=12 heads=3 hidden=10 experts=3 dtype=f64",
                false);
+}
+
+// Until positions are used up: more tokens than the prompt has positions.
+static void test_answers(void **state) {
+  (void)state;
+  const char *settings =
+      "context=8 target=12 vocabulary=11 width=12 heads=3 hidden=20 buckets=8 distance=6 "
+      "gated=true tied=false padded=true dtype=f64";
+  job_t anew = {.model = "t5", .settings = settings, .rows = 1, .larger = 3};
+  anew.anew = anew.answers = true;
+  run_ranks_ok(1, rank_body, &anew);
+  assert_memory_not_equal(anew.texts[0].ids, anew.texts[2].ids, 6 * sizeof(int32_t));
+  static const char *const strategies[] = {"single", "data", "tensor"};
+  for (int i = 0; i < 3; ++i) {
+    job_t kept = {.model = "t5", .settings = settings, .strategy = strategies[i], .rows = 3};
+    kept.larger = anew.larger;
+    run_ranks_ok(i + 1 < 3 ? i + 1 : 3, rank_body, &kept);
+    expect_equal(&kept, &anew);
+  }
 }
 
 // ---- ends -----------------------------------------------------------------------------
@@ -234,8 +285,8 @@ static void test_refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),    cmocka_unit_test(test_experts),
-      cmocka_unit_test(test_ends), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_experts),
+      cmocka_unit_test(test_answers), cmocka_unit_test(test_ends),  cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

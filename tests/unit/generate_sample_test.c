@@ -1,19 +1,16 @@
 // Drawing one token: greedy, temperature, top-k, top-p, repetition, and what a draw depends on.
 #include <math.h>
 
+#include "failing.h"
 #include "shoal/generate.h"
-#include "unit.h"
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof *(array)))
 
 static int32_t sample(int64_t count, const double *logits, const shoal_tokens_t *before,
                       shoal_generate_options_t options, int64_t prompt, int64_t index) {
-  shoal_arena_t *arena;
-  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
   const shoal_tensor_t tensor = {(void *)logits, SHOAL_F64, SHOAL_SHAPE(count)};
   int32_t token = -1;
-  assert_ok(shoal_sample(&tensor, before, &options, prompt, index, arena, &token));
-  shoal_arena_free(arena);
+  assert_ok(shoal_sample(&tensor, before, &options, prompt, index, &token));
   return token;
 }
 
@@ -122,26 +119,37 @@ static void test_draws(void **state) {
 
 static void test_refusals(void **state) {
   (void)state;
-  shoal_arena_t *arena;
-  assert_ok(shoal_arena_create(shoal_allocator_system(), &arena));
   const double logits[] = {1, NAN, 2}, infinite[] = {-INFINITY, -INFINITY};
   const shoal_tensor_t broken = {(void *)logits, SHOAL_F64, SHOAL_SHAPE(3)};
   const shoal_tensor_t nothing = {(void *)infinite, SHOAL_F64, SHOAL_SHAPE(2)};
   const shoal_tensor_t none = {NULL, SHOAL_F64, SHOAL_SHAPE(0)};
   int32_t token;
-  assert_error(MISMATCH, "token 1 is NaN", shoal_sample(&broken, NULL, NULL, 0, 0, arena, &token));
+  assert_error(MISMATCH, "token 1 is NaN", shoal_sample(&broken, NULL, NULL, 0, 0, &token));
   const shoal_generate_options_t warm = {.temperature = 1}, cold = {.temperature = -1},
                                  share = {.top_p = 1.5}, few = {.top_k = -1};
-  assert_error(MISMATCH, "-inf", shoal_sample(&nothing, NULL, &warm, 0, 0, arena, &token));
-  assert_error(INVALID_ARGUMENT, "no logits",
-               shoal_sample(&none, NULL, &warm, 0, 0, arena, &token));
+  assert_error(MISMATCH, "-inf", shoal_sample(&nothing, NULL, &warm, 0, 0, &token));
+  assert_error(INVALID_ARGUMENT, "no logits", shoal_sample(&none, NULL, &warm, 0, 0, &token));
   assert_error(INVALID_ARGUMENT, "temperature -1",
-               shoal_sample(&nothing, NULL, &cold, 0, 0, arena, &token));
-  assert_error(INVALID_ARGUMENT, "top_p 1.5",
-               shoal_sample(&nothing, NULL, &share, 0, 0, arena, &token));
-  assert_error(INVALID_ARGUMENT, "top_k -1",
-               shoal_sample(&nothing, NULL, &few, 0, 0, arena, &token));
-  shoal_arena_free(arena);
+               shoal_sample(&nothing, NULL, &cold, 0, 0, &token));
+  assert_error(INVALID_ARGUMENT, "top_p 1.5", shoal_sample(&nothing, NULL, &share, 0, 0, &token));
+  assert_error(INVALID_ARGUMENT, "top_k -1", shoal_sample(&nothing, NULL, &few, 0, 0, &token));
+}
+
+static shoal_status_t draw_some(shoal_allocator_t allocator, void *context) {
+  (void)context;
+  const double logits[] = {1, 3, 2};
+  const int32_t ids[] = {1};
+  const shoal_tensor_t tensor = {(void *)logits, SHOAL_F64, SHOAL_SHAPE(3)};
+  const shoal_generate_options_t options = {
+      .allocator = allocator, .temperature = 1, .repetition = 1.5};
+  int32_t token;
+  return shoal_sample(&tensor, &(shoal_tokens_t){ids, 1}, &options, 0, 0, &token);
+}
+
+// However many tokens are drawn, no memory stays taken.
+static void test_memory(void **state) {
+  (void)state;
+  check_failing_allocations(draw_some, NULL, 0);
 }
 
 int main(void) {
@@ -149,7 +157,7 @@ int main(void) {
       cmocka_unit_test(test_greedy),   cmocka_unit_test(test_temperature),
       cmocka_unit_test(test_top_k),    cmocka_unit_test(test_top_p),
       cmocka_unit_test(test_draws),    cmocka_unit_test(test_repetition),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,6 +357,16 @@ static void patterns(void **state) {
   assert_true(shoal_pattern_match("block0/*", "block0/attn/w"));
   assert_false(shoal_pattern_match("block0/*", "block01/w"));
   assert_true(shoal_pattern_match("*/w", "a/b/w"));
+  assert_true(shoal_pattern_match("re:block[0-3]/.*", "block2/attn/w"));
+  assert_false(shoal_pattern_match("re:block[0-3]/.*", "block4/attn/w"));
+  assert_false(shoal_pattern_match("re:block[0-3]", "block2/attn/w"));
+  assert_true(shoal_pattern_match("re:a|b/w", "b/w"));
+  assert_false(shoal_pattern_match("re:a|b/w", "a/w"));
+  assert_true(shoal_pattern_is("a*") && shoal_pattern_is("re:a") && !shoal_pattern_is("a/re:"));
+  assert_ok(shoal_pattern_check("block[0"));
+  assert_error(INVALID_ARGUMENT, "'block[0' is no regular expression",
+               shoal_pattern_check("re:block[0"));
+  assert_error(INVALID_ARGUMENT, "is no regular expression", shoal_pattern_check("re:a)(b"));
   assert_true(shoal_pattern_match("*", ""));
   assert_true(shoal_pattern_match("a*b*c", "aXbXbc"));
   assert_false(shoal_pattern_match("a*b*c", "aXbXb"));

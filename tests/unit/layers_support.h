@@ -11,7 +11,7 @@
 #include "shoal/ops.h"
 #include "shoal/session.h"
 
-enum { STEPS = 3, MOST_STAGES = 4, MOST_VALUES = 1 << 13 };
+enum { STEPS = 3, MOST_STAGES = 4, MOST_VALUES = 1 << 16 };
 
 // "m0!data=2,micro=3@0-1", "m1!data=2,micro=3@2-3" ...
 typedef struct stage_meshes {

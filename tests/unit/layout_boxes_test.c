@@ -413,13 +413,18 @@ static void random_layouts(void **state) {
       order[i] = order[j];
       order[j] = swap;
     }
-    bool chunked[3] = {0}, haloed = false;
+    bool chunked[3] = {0}, haloed = false, turned = false;
     bool items[3] = {0};
     size_t at = 0;
     for (int i = 0; i < 3; ++i) {
       int axis = order[i], dim = pick(shape.rank), n = sizes[axis];
       if (pick(4) == 0) continue;
-      at += (size_t)snprintf(text + at, sizeof text - at, "%s%c:", at ? "," : "", 'a' + axis);
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%c", at ? "," : "", 'a' + axis);
+      if (n > 1 && i < flat && !haloed && pick(5) == 0) {
+        turned = true;
+        at += (size_t)snprintf(text + at, sizeof text - at, ">%d", 1 + pick(n - 1));
+      }
+      at += (size_t)snprintf(text + at, sizeof text - at, ":");
       if (i >= flat && !haloed) {
         flat = 0;
         at += (size_t)snprintf(text + at, sizeof text - at, "flat/%d%s", 1 + pick(4),
@@ -439,7 +444,7 @@ static void random_layouts(void **state) {
         at += (size_t)snprintf(text + at, sizeof text - at, "%s",
                                weights_of[n][pick(n == 1 ? 2 : 4)]);
       }
-      if (pick(3) == 0 && !chunked[dim]) {
+      if (pick(3) == 0 && !chunked[dim] && !turned) {
         haloed = true;
         at += (size_t)snprintf(text + at, sizeof text - at, "%s", halos[pick(COUNT(halos))]);
       }

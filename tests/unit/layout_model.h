@@ -71,6 +71,7 @@ static void model_cut(const shoal_layout_t *layout, const shoal_cut_t *cut, int6
                       int64_t part, model_state_t *s) {
   int64_t parts = model_axis_size(layout, cut), unit = cut->unit > 0 ? cut->unit : 1;
   int64_t items = cut->items == 0 ? -1 : cut->items < 0 ? 0 : cut->items;
+  part = (part + cut->turn) % parts;
   int next[MODEL_LENGTH] = {0}, next_count = 0;
   if (cut->chunk_count) {
     int64_t low = 0;

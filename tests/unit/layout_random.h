@@ -124,6 +124,8 @@ static void random_cut(random_case_t *r, shoal_arena_t *memory, int64_t parts, s
     cut->weights = weights;
   }
   if (cut->kind != SHOAL_CUT_DIM) return;
+  if (parts > 1 && cut->axis >= 0 && random_chance(r, 12))
+    cut->turn = 1 + random_below(r, parts - 1);
   if (random_chance(r, 12)) {
     cut->items = random_chance(r, 10) ? SHOAL_NO_ITEMS : 1 + random_below(r, 2 * parts);
   }
@@ -140,7 +142,7 @@ static void random_cut(random_case_t *r, shoal_arena_t *memory, int64_t parts, s
         left -= chunk->length;
       }
     }
-  } else if (!r->plain && random_chance(r, 20)) {
+  } else if (!r->plain && !cut->turn && random_chance(r, 20)) {
     const int64_t reach = random_chance(r, 20) ? 8 : 3;
     cut->before = random_below(r, reach) - random_chance(r, 15);
     cut->after = random_below(r, reach) - random_chance(r, 15);

@@ -1,8 +1,9 @@
 // links: all
 //
-// Gradients that are exchanged in another type (`sync ... dtype=`): where they are cast, what stays
-// in its own type, that fewer bytes are moved, and that all ranks end with the same bits. That the
-// result is right is tests/check_exchange.sh's to show.
+// Gradients that are exchanged in another type (`sync ... dtype=`): where they are cast and scaled,
+// what stays in its own type, that fewer bytes are moved, that all ranks end with the same bits,
+// and what a scale saves. That the result is right is tests/check_exchange.sh's to show.
+#include <math.h>
 #include <string.h>
 
 #include "op/type.h"
@@ -14,13 +15,13 @@
 enum { BATCH = 6, CONTEXT = 4, VOCABULARY = 7 };
 
 static shoal_model_t *make_model(shoal_dtype_t dtype) {
-  return make_gpt(&(shoal_gpt_options_t){.batch = BATCH,
-                                         .context = CONTEXT,
-                                         .vocabulary = VOCABULARY,
-                                         .width = 8,
-                                         .heads = 2,
-                                         .layers = 2,
-                                         .dtype = dtype});
+  return make_gpt(&(gpt_sizes_t){.batch = BATCH,
+                                 .context = CONTEXT,
+                                 .vocabulary = VOCABULARY,
+                                 .width = 8,
+                                 .heads = 2,
+                                 .layers = 2,
+                                 .dtype = dtype});
 }
 
 typedef struct setting {
@@ -335,11 +336,110 @@ static void test_same_bits(void **state) {
   shoal_model_free(model);
 }
 
+// ---- scales -------------------------------------------------------------------------------
+
+typedef struct scaled_job {
+  const shoal_program_t *program;
+  float x;              // every element of the input
+  float g[MOST_RANKS];  // the gradient of `u` on each rank, once it is whole
+} scaled_job_t;
+
+static void note_gradient(void *self, int32_t rank, const char *graph, const char *value,
+                          const shoal_layout_t *layout, const shoal_type_t *whole, int64_t micro,
+                          const void *data, int64_t bytes) {
+  scaled_job_t *job = self;
+  (void)graph, (void)micro;
+  const bool reduced = layout->cut_count == 0 && whole->dtype == SHOAL_F32;
+  if (strcmp(value, "reduce_sum") != 0 || !reduced || bytes != 4 * sizeof(float)) return;
+  memcpy(&job->g[rank], data, sizeof(float));
+}
+
+static shoal_status_t run_scaled(void *self, shoal_world_t *world) {
+  scaled_job_t *job = self;
+  shoal_session_t *session = NULL;
+  float x[6 * 4];
+  const float ones[4] = {1, 1, 1, 1};
+  for (int i = 0; i < COUNT(x); ++i) x[i] = job->x;
+  shoal_status_t status = shoal_session_create(
+      job->program,
+      &(shoal_parallelize_options_t){.world = world, .tap = note_gradient, .tap_self = job},
+      &session);
+  static const char *const names[] = {"u", "v", "w"};
+  for (int i = 0; i < 3 && !status; ++i)
+    status = shoal_session_set(session, names[i], ones, sizeof ones);
+  if (!status) status = shoal_feed(session, "x", x, sizeof x);
+  if (!status) status = shoal_run(session, "train");
+  if (!status) status = shoal_session_wait(session);
+  shoal_session_free(session);
+  return status;
+}
+
+// What all ranks have of the gradient of `u`, the sum of six times x, in f32.
+static float exchanged_as(const shoal_model_t *model, const char *choice, float x) {
+  static const setting_t setting = {"data=2", 2, {{"x", "data:0"}}};
+  shoal_program_t *program = lower_sync(model, &setting, choice);
+  scaled_job_t job = {.program = program, .x = x, .g = {-1, -2}};
+  run_ranks_ok(2, run_scaled, &job);
+  assert_true(job.g[0] == job.g[1]);
+  shoal_program_free(program);
+  return job.g[0];
+}
+
+// f16 has nothing below 2^-24 and few bits below 2^-14: a scale brings small gradients over the
+// links. What is too large for it arrives as infinity, on every rank; a small scale makes room.
+static void test_scale(void **state) {
+  (void)state;
+  shoal_model_t *model = late_model();
+  const float lost = exchanged_as(model, "dtype=f16", 1e-9F),
+              saved = exchanged_as(model, "dtype=f16 scale=1048576", 1e-9F);
+  assert_true(lost == 0);
+  assert_true(saved > 6e-9F * (1 - 0x1p-10F) && saved < 6e-9F * (1 + 0x1p-10F));
+  const float coarse = exchanged_as(model, "dtype=f16", 1e-7F / 6),
+              fine = exchanged_as(model, "dtype=f16 scale=65536 bucket=all", 1e-7F / 6);
+  assert_true(coarse == 0x1p-23F);  // two of its steps, each rounded from 0.8
+  assert_true(fine > 1e-7F * (1 - 0x1p-10F) && fine < 1e-7F * (1 + 0x1p-10F));
+  assert_true(exchanged_as(model, "dtype=f16 scale=1024", 10) == 60);
+  assert_true(exchanged_as(model, "dtype=f16 scale=1024", 16) == INFINITY);  // 98304, over 65504
+  assert_true(exchanged_as(model, "dtype=f16 scale=0.25", 20000) == 120000);
+  assert_true(exchanged_as(model, "dtype=bf16 scale=1024", 16) == 96);
+  shoal_model_free(model);
+}
+
+// Scaled in front of the reduction and scaled back behind it, both exactly; nothing else is.
+static void test_scale_attrs(void **state) {
+  (void)state;
+  static const shoal_intent_decision_t decisions[] = {
+      {.kind = "sync", .pattern = "*", .choice = "dtype=bf16"},
+      {.kind = "sync", .pattern = "block0/*", .choice = "dtype=f16 scale=1024"}};
+  shoal_model_t *model = make_model(SHOAL_F32);
+  shoal_program_t *program = lower_with(model, &ZERO, COUNT(decisions), decisions);
+  const shoal_class_t *c = &program->classes[0];
+  int64_t there = 0, back = 0, plain = 0;
+  for (int64_t s = 0; s < c->segment_count; ++s)
+    for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
+      const shoal_instruction_t *in = &c->segments[s].instructions[i];
+      if (!in->op || strcmp(in->op->name, "shoal.cast") != 0) continue;
+      const shoal_dtype_t from = c->buffers[in->inputs[0]].type.dtype,
+                          to = c->buffers[in->outputs[0]].type.dtype;
+      const double scale = in->attrs[1].f;
+      there += to == SHOAL_F16 && scale == 1024;
+      back += from == SHOAL_F16 && scale == 1.0 / 1024;
+      plain += scale == 1;
+      if (scale == 1) assert_true(from != SHOAL_F16 && to != SHOAL_F16);
+    }
+  assert_int_equal(there, 12);
+  assert_int_equal(back, 12);
+  assert_true(plain > 20);
+  shoal_program_free(program);
+  shoal_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_casts),    cmocka_unit_test(test_several_steps),
-      cmocka_unit_test(test_each),     cmocka_unit_test(test_wider),
-      cmocka_unit_test(test_buckets),  cmocka_unit_test(test_order),
-      cmocka_unit_test(test_same_bits)};
+      cmocka_unit_test(test_casts),      cmocka_unit_test(test_several_steps),
+      cmocka_unit_test(test_each),       cmocka_unit_test(test_wider),
+      cmocka_unit_test(test_buckets),    cmocka_unit_test(test_order),
+      cmocka_unit_test(test_same_bits),  cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_scale_attrs)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -24,7 +24,7 @@ static shoal_model_t *example_model(const example_t *example) {
   if (strcmp(example->model, "gpt") == 0) return small_gpt(false);
   if (strcmp(example->model, "tied") == 0) return small_gpt(true);
   shoal_model_t *model = empty_model();
-  shoal_zoo_cnn(model, &(shoal_cnn_options_t){0});
+  add_cnn(model, &(cnn_sizes_t){0});
   assert_ok(shoal_model_status(model));
   return model;
 }
@@ -251,8 +251,8 @@ static void test_sizes_are_of_the_class(void **state) {
   static const shoal_intent_entry_t layouts[] = {{"x", "all!data:0"}, {"y", "one!"}};
   static const shoal_intent_entry_t stages[] = {
       {"fc1/*", "all"}, {"fc2/*", "one"}, {"cross_entropy", "one"}};
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
-      .batch = 5, .in_features = 40, .hidden = 40, .classes = 3, .layers = 2});
+  shoal_model_t *model = make_mlp(
+      &(mlp_sizes_t){.batch = 5, .in_features = 40, .hidden = 40, .classes = 3, .layers = 2});
   const shoal_intent_t intent = {.mesh_count = 2,
                                  .meshes = meshes,
                                  .layout_count = COUNT(layouts),

@@ -71,9 +71,9 @@ static shoal_plan_t *staged(const example_t *example, const shoal_model_t *model
 
 static shoal_model_t *example_model(const example_t *example) {
   if (!example->strategy)
-    return make_mlp(&(shoal_mlp_options_t){
+    return make_mlp(&(mlp_sizes_t){
         .batch = 9, .in_features = 5, .hidden = 9, .classes = 3, .layers = example->layers});
-  return make_gpt(&(shoal_gpt_options_t){
+  return make_gpt(&(gpt_sizes_t){
       .batch = 6, .context = 6, .vocabulary = 11, .width = 16, .heads = 4, .layers = 1});
 }
 

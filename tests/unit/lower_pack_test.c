@@ -24,7 +24,7 @@ static int64_t alive_at_once(const shoal_block_t *blocks, int64_t count, int64_t
 }
 
 // Lives as of a step: short ones, and some from the way there to the way back.
-static packed_t pack(uint64_t seed, int64_t count) {
+static packed_t pack(uint64_t seed, int64_t count, int64_t align) {
   packed_t p = {test_calloc((size_t)count, sizeof *p.blocks),
                 test_calloc((size_t)count, sizeof *p.offsets), count, 0, 0};
   shoal_arena_t scratch;
@@ -38,6 +38,8 @@ static packed_t pack(uint64_t seed, int64_t count) {
                                   .last = last < count ? last : count - 1,
                                   .offset = &p.offsets[i]};
   }
+  for (int64_t i = 0; i < count && align > 0; ++i)
+    if (draw(&rng, 3) == 0) p.blocks[i].align = align;
   p.bound = alive_at_once(p.blocks, count, count);
   assert_ok(shoal_lower_pack(p.blocks, count, &scratch, &p.end));
   shoal_arena_deinit(&scratch);
@@ -48,6 +50,7 @@ static void expect_apart(const packed_t *p) {
   for (int64_t i = 0; i < p->count; ++i) {
     const shoal_block_t *a = &p->blocks[i];
     assert_true(*a->offset >= 0 && *a->offset + a->bytes <= p->end);
+    assert_int_equal(a->align > 0 ? *a->offset % a->align : 0, 0);
     for (int64_t k = 0; k < i; ++k) {
       const shoal_block_t *b = &p->blocks[k];
       const bool together = a->first <= b->last && b->first <= a->last;
@@ -63,7 +66,7 @@ static void blocks_lie_apart(void **state) {
   static const int64_t counts[] = {0, 1, 2, 7, 30, 200, 1000, 2500};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; ++c)
     for (uint64_t seed = 1; seed <= (counts[c] < 100 ? 20 : 2); ++seed) {
-      packed_t p = pack(seed, counts[c]);
+      packed_t p = pack(seed, counts[c], 0);
       expect_apart(&p);
       assert_true(p.end >= p.bound);
       if ((double)p.end > 1.1 * (double)p.bound)
@@ -74,7 +77,22 @@ static void blocks_lie_apart(void **state) {
     }
 }
 
+// Some begin at multiples of more than all sizes are, in every way of packing.
+static void blocks_are_aligned(void **state) {
+  (void)state;
+  static const int64_t counts[] = {1, 7, 30, 200, 2500};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; ++c)
+    for (uint64_t seed = 1; seed <= (counts[c] < 100 ? 20 : 2); ++seed) {
+      packed_t p = pack(seed, counts[c], 1024);
+      expect_apart(&p);
+      assert_true(p.end >= p.bound);
+      test_free(p.blocks);
+      test_free(p.offsets);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_lie_apart)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_lie_apart),
+                                     cmocka_unit_test(blocks_are_aligned)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

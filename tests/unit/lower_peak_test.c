@@ -11,29 +11,28 @@
 
 static shoal_model_t *large_mlp(int64_t batch) {
   shoal_model_t *model = empty_model();
-  shoal_zoo_mlp(
-      model,
-      &(shoal_mlp_options_t){
-          .batch = batch, .in_features = 1024, .hidden = 1536, .layers = 4, .classes = 1000});
+  add_mlp(model,
+          &(mlp_sizes_t){
+              .batch = batch, .in_features = 1024, .hidden = 1536, .layers = 4, .classes = 1000});
   assert_ok(shoal_model_status(model));
   return model;
 }
 
 static shoal_model_t *large_gpt(int64_t batch) {
   shoal_model_t *model = empty_model();
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = batch,
-                                              .context = 128,
-                                              .vocabulary = 8000,
-                                              .width = 384,
-                                              .heads = 12,
-                                              .layers = 4});
+  add_gpt(model, &(gpt_sizes_t){.batch = batch,
+                                .context = 128,
+                                .vocabulary = 8000,
+                                .width = 384,
+                                .heads = 12,
+                                .layers = 4});
   assert_ok(shoal_model_status(model));
   return model;
 }
 
 static shoal_model_t *large_cnn(int64_t batch) {
   shoal_model_t *model = empty_model();
-  shoal_zoo_cnn(model, &(shoal_cnn_options_t){.batch = batch, .size = 96});
+  add_cnn(model, &(cnn_sizes_t){.batch = batch, .size = 96});
   assert_ok(shoal_model_status(model));
   return model;
 }
@@ -277,9 +276,9 @@ static void test_no_second_copy_of_states(void **state) {
 static void test_one_gradient_at_a_time(void **state) {
   (void)state;
   shoal_model_t *model = empty_model();
-  shoal_zoo_mlp(
-      model, &(shoal_mlp_options_t){
-                 .batch = 32, .in_features = 1024, .hidden = 1024, .layers = 9, .classes = 1024});
+  add_mlp(model,
+          &(mlp_sizes_t){
+              .batch = 32, .in_features = 1024, .hidden = 1024, .layers = 9, .classes = 1024});
   assert_ok(shoal_model_status(model));
   static const struct {
     const char *strategy, *mesh;

@@ -269,19 +269,19 @@ static void test_no_growth(void **state) {
   (void)state;
   static const int64_t batches[] = {4096, 100};  // even, and with ranks that have nothing to do
   for (int i = 0; i < 2; ++i) {
-    shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = batches[i]});
+    shoal_model_t *model = make_mlp(&(mlp_sizes_t){.batch = batches[i]});
     expect_no_growth(model, "data", "data=2,micro=3", 2, "data=64,micro=64", 64);
     expect_no_growth(model, "tensor", "data=2,tensor=2,micro=3", 4, "data=16,tensor=4,micro=64",
                      64);
     shoal_model_free(model);
   }
-  shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){.batch = 64,
-                                                         .context = 6,
-                                                         .vocabulary = 11,
-                                                         .width = 48,
-                                                         .heads = 12,
-                                                         .layers = 2,
-                                                         .tied = true});
+  shoal_model_t *model = make_gpt(&(gpt_sizes_t){.batch = 64,
+                                                 .context = 6,
+                                                 .vocabulary = 11,
+                                                 .width = 48,
+                                                 .heads = 12,
+                                                 .layers = 2,
+                                                 .tied = true});
   shoal_plan_t *plans[] = {
       two_stages(model, "a!data=2,micro=3@0-1", "b!data=3,micro=3@2-4", 5),
       two_stages(model, "a!data=8,micro=64@0-7", "b!data=24,micro=64@8-31", 32)};

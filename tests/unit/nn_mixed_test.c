@@ -46,6 +46,14 @@ static void masters(void **state) {
     assert_true((shoal_model_find_state(model, "loss_scale") >= 0) == (half == 1));
     shoal_model_free(model);
   }
+  // a parameter of one's own
+  shoal_model_t *own = mixed_model();
+  shoal_value_t scale = shoal_nn_parameter(shoal_model_graph(own, "train"), "scale", SHOAL_BF16,
+                                           SHOAL_SHAPE(OUT), (shoal_init_t){SHOAL_INIT_FILL, 1});
+  assert_int_equal(shoal_value_type(scale).dtype, SHOAL_BF16);
+  assert_int_equal(dtype_of(own, "scale"), SHOAL_F32);
+  assert_true(own->states.items[0].options.trainable);
+  shoal_model_free(own);
   // without it, and in f32, layers are as they were
   shoal_model_t *model = new_model(0);
   build(shoal_model_graph(model, "train"), SHOAL_BF16, NULL);

@@ -203,7 +203,7 @@ static void nesterov_needs_momentum(void **state) {
   shoal_value_t w, loss = build(g, &w);
   shoal_minimize_sgd(g, loss, &(shoal_sgd_t){.nesterov = true});
   shoal_status_t status = shoal_model_status(model);
-  assert_non_null(strstr(shoal_status_message(status), "nesterov needs"));
+  assert_non_null(strstr(shoal_status_message(status), "minimize_sgd: nesterov needs"));
   shoal_status_free(status);
   shoal_model_free(model);
 }

@@ -281,6 +281,10 @@ static void flat_memory(shoal_graph_t *g, shoal_value_t x) {
 static void conv_of_image(shoal_graph_t *g, shoal_value_t x) {
   shoal_nn_conv2d(g, "conv", x, 4, 3, 1, 1);
 }
+static void flat_keys(shoal_graph_t *g, shoal_value_t x) {
+  shoal_nn_remember(g, "cache_k", x, 4, shoal_none());
+}
+
 static void no_mode(shoal_graph_t *g, shoal_value_t x) {
   (void)x;
   const shoal_nn_embedding_bag_options_t options = {.mode = "avg"};
@@ -302,6 +306,8 @@ static void test_refusals(void **state) {
       {five_heads, "C a multiple of heads, not [2, 5, 8] and 5", ""},
       {flat_memory, "memory must be [B, S, M] with x's B = 2, not [3, 6]", ""},
       {conv_of_image, "conv2d: x must be [N, C, H, W], not [2, 5, 8]", "reshape"},
+      {flat_keys, "remember: x must be [B, H, T, D] with T = 1 at a position, else T of at most 4",
+       ""},
       {no_mode, "mode 'avg' is none of sum, mean and max", ""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {

@@ -76,21 +76,21 @@ static void check_near(const char *what, int step, double found, double expected
 // What torch 2's schedulers give with lr 1 (the first case is LinearLR; linear, cosine and wsd are
 // LambdaLR with transformers' functions; step with a warm-up is SequentialLR).
 static const struct {
-  shoal_rate_t rate;
+  shoal_lr_schedule_t schedule;
   double factors[STEPS];
 } RATES[] = {
-    {{.warmup = 4, .first = 0.1}, {0.1, 0.325, 0.55, 0.775, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {{.warmup = 4, .first_factor = 0.1}, {0.1, 0.325, 0.55, 0.775, 1, 1, 1, 1, 1, 1, 1, 1}},
     {{.kind = "linear", .warmup = 3, .steps = 10},
      {0, 0.3333333333, 0.6666666667, 1, 0.8571428571, 0.7142857143, 0.5714285714, 0.4285714286,
       0.2857142857, 0.1428571429, 0, 0}},
     {{.kind = "cosine", .warmup = 3, .steps = 10},
      {0, 0.3333333333, 0.6666666667, 1, 0.950484434, 0.8117449009, 0.611260467, 0.388739533,
       0.1882550991, 0.04951556605, 0, 0}},
-    {{.kind = "cosine", .steps = 10, .last = 0.2},
+    {{.kind = "cosine", .steps = 10, .last_factor = 0.2},
      {1, 0.9804226065, 0.9236067977, 0.8351141009, 0.7236067977, 0.6, 0.4763932023, 0.3648858991,
       0.2763932023, 0.2195773935, 0.2, 0.2}},
-    {{.kind = "step", .every = 4}, {1, 1, 1, 1, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.01}},
-    {{.kind = "step", .every = 3, .gamma = 0.5, .warmup = 2, .first = 0.25},
+    {{.kind = "step", .decay_every = 4}, {1, 1, 1, 1, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.01}},
+    {{.kind = "step", .decay_every = 3, .gamma = 0.5, .warmup = 2, .first_factor = 0.25},
      {0.25, 0.625, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125}},
     {{.kind = "one_cycle", .steps = 12},
      {0.04, 0.3497896542, 0.8792851591, 0.9944154355, 0.9330129698, 0.8117456539, 0.6473789977,
@@ -104,11 +104,16 @@ static const struct {
       .final_div = 100},
      {0.1, 0.3368421053, 0.5736842105, 0.8105263158, 0.9526315789, 0.7157894737, 0.4789473684,
       0.2421052632, 0.08835294118, 0.05923529412, 0.03011764706, 0.001}},
-    {{.kind = "wsd", .warmup = 2, .steps = 10, .decay = 4, .last = 0.1},
+    {{.kind = "wsd", .warmup = 2, .steps = 10, .decay_steps = 4, .last_factor = 0.1},
      {0, 0.5, 1, 1, 1, 1, 1, 0.775, 0.55, 0.325, 0.1, 0.1}},
-    {{.kind = "wsd", .warmup = 2, .steps = 10, .decay = 4, .curve = "cosine"},
+    {{.kind = "wsd", .warmup = 2, .steps = 10, .decay_steps = 4, .curve = "cosine"},
      {0, 0.5, 1, 1, 1, 1, 1, 0.8535533906, 0.5, 0.1464466094, 0, 0}},
-    {{.kind = "wsd", .warmup = 2, .steps = 10, .decay = 4, .last = 0.1, .curve = "sqrt"},
+    {{.kind = "wsd",
+      .warmup = 2,
+      .steps = 10,
+      .decay_steps = 4,
+      .last_factor = 0.1,
+      .curve = "sqrt"},
      {0, 0.5, 1, 1, 1, 1, 1, 0.55, 0.3636038969, 0.2205771366, 0.1, 0.1}},
 };
 
@@ -116,10 +121,11 @@ static void rates(void **state) {
   (void)state;
   for (size_t k = 0; k < sizeof RATES / sizeof *RATES; ++k) {
     trainer_t t;
-    trainer_init(&t, &(shoal_recipe_t){.optimizer = "sgd", .lr = 0.5, .rate = RATES[k].rate});
+    trainer_init(
+        &t, &(shoal_recipe_t){.optimizer = "sgd", .lr = 0.5, .lr_schedule = RATES[k].schedule});
     double w[N];
     for (int i = 0; i < N; ++i) w[i] = 0.5;
-    const char *kind = RATES[k].rate.kind ? RATES[k].rate.kind : "constant";
+    const char *kind = RATES[k].schedule.kind ? RATES[k].schedule.kind : "constant";
     for (int step = 1; step <= STEPS; ++step) {
       trainer_step(&t, step);
       const double rate = 0.5 * RATES[k].factors[step - 1];
@@ -223,13 +229,14 @@ static void two_optimizers(void **state) {
   static const char *const names[] = {"fc", "head"};
   for (int k = 0; k < 2; ++k) {
     shoal_graph_t *g = shoal_model_graph(t.model, k ? "train" : "first");
-    shoal_optimize(g, build(g),
-                   &(shoal_recipe_t){.optimizer = "sgd",
-                                     .lr = k ? 0.25 : 0.5,
-                                     .rate = {.kind = "step", .every = 1, .gamma = 0.5},
-                                     .training = {.only = k ? "head/*" : "fc/*",
-                                                  .name = names[k],
-                                                  .loss_scale = k ? 0 : 8}});
+    shoal_optimize(
+        g, build(g),
+        &(shoal_recipe_t){
+            .optimizer = "sgd",
+            .lr = k ? 0.25 : 0.5,
+            .lr_schedule = {.kind = "step", .decay_every = 1, .gamma = 0.5},
+            .training = {
+                .only = k ? "head/*" : "fc/*", .name = names[k], .loss_scale = k ? 0 : 8}});
   }
   assert_ok(shoal_model_verify(t.model));
   assert_ok(shoal_interpreter_create(t.model, NULL, &t.in));
@@ -260,6 +267,7 @@ static void refusals(void **state) {
     const char *part;
   } cases[] = {
       {{.optimizer = "adamv"}, "did you mean 'adamw'?"},
+      {{.optimizer = "adamv"}, "optimize: there is no optimizer"},
       {{.lr = -1}, "lr is -1"},
       {{.weight_decay = NAN}, "weight_decay is nan"},
       {{.optimizer = "sgd", .nesterov = true}, "nesterov needs a momentum"},
@@ -268,16 +276,16 @@ static void refusals(void **state) {
       {{.groups = hidden, .group_count = 2}, "belongs to the group 'fc/*'"},
       {{.groups = nameless, .group_count = 1}, "has no name"},
       {{.groups = climbs, .group_count = 1}, "lr_factor is -1"},
-      {{.rate = {.kind = "cosin"}}, "did you mean 'cosine'?"},
-      {{.rate = {.kind = "cosine"}}, "rate 'cosine' has 0 steps"},
-      {{.rate = {.kind = "linear", .steps = 5, .warmup = 5}}, "5 of them for the warm-up"},
-      {{.rate = {.kind = "step"}}, "falls every 0 steps"},
-      {{.rate = {.kind = "wsd", .steps = 10, .decay = 11}}, "decays in 11"},
-      {{.rate = {.kind = "wsd", .steps = 10, .curve = "sqr"}}, "did you mean 'sqrt'?"},
-      {{.rate = {.kind = "one_cycle", .steps = 10, .warmup = 2}}, "and no warm-up"},
-      {{.rate = {.kind = "one_cycle", .steps = 10, .rise = 0.1}}, "a phase without a step"},
-      {{.rate = {.warmup = -1}}, "negative number of steps"},
-      {{.rate = {.warmup = 1, .first = -1}}, "rate.first is -1"},
+      {{.lr_schedule = {.kind = "cosin"}}, "did you mean 'cosine'?"},
+      {{.lr_schedule = {.kind = "cosine"}}, "lr_schedule 'cosine' has 0 steps"},
+      {{.lr_schedule = {.kind = "linear", .steps = 5, .warmup = 5}}, "5 of them for the warm-up"},
+      {{.lr_schedule = {.kind = "step"}}, "falls every 0 steps"},
+      {{.lr_schedule = {.kind = "wsd", .steps = 10, .decay_steps = 11}}, "decays in 11"},
+      {{.lr_schedule = {.kind = "wsd", .steps = 10, .curve = "sqr"}}, "did you mean 'sqrt'?"},
+      {{.lr_schedule = {.kind = "one_cycle", .steps = 10, .warmup = 2}}, "and no warm-up"},
+      {{.lr_schedule = {.kind = "one_cycle", .steps = 10, .rise = 0.1}}, "a phase without a step"},
+      {{.lr_schedule = {.warmup = -1}}, "negative number of steps"},
+      {{.lr_schedule = {.warmup = 1, .first_factor = -1}}, "lr_schedule.first_factor is -1"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     shoal_model_t *model = new_model(0);

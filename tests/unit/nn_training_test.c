@@ -348,7 +348,7 @@ static void muon(void **state) {
                         &(shoal_muon_t){.lr = 0.25,
                                         .momentum = 0.75,
                                         .weight_decay = 0.5,
-                                        .steps = 1,
+                                        .orthogonal_steps = 1,
                                         .except = excepted ? "v*" : NULL,
                                         .adamw = {.lr = 0.125, .weight_decay = 0.25}});
     trainer_start(&t);

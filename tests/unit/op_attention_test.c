@@ -171,8 +171,57 @@ static void rotary(void **state) {
   bench_deinit(&b);
 }
 
+// For longer texts: rates of Llama 3.1, base 500000 and 8 pairs, are transformers' own inv_freq.
+static void stretched(void **state) {
+  (void)state;
+  static const double RATES[] = {1,
+                                 0.19392274474868576,
+                                 0.037606030930863933,
+                                 0.0072926647372171085,
+                                 0.00052484616099295468,
+                                 3.4281021959525912e-05,
+                                 6.6478698711812362e-06,
+                                 1.2891731721515574e-06};
+  const struct {
+    double factor, low, high;
+    int64_t original;
+  } cases[] = {{4, 1, 4, 0}, {8, 1, 4, 8192}};
+  bench_t b;
+  bench_init(&b);
+  for (int c = 0; c < 2; ++c) {
+    shoal_tensor_t in[2] = {random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(T, 16), 2, 1),
+                            random_tensor(&b, SHOAL_I32, SHOAL_SHAPE(T), 100, 2)},
+                   out[1];
+    assert_ok(run_named(
+        &b, "shoal.rotary", 2, in,
+        ATTRS(shoal_attr_real("base", 500000), shoal_attr_real("factor", cases[c].factor),
+              shoal_attr_real("low", cases[c].low), shoal_attr_real("high", cases[c].high),
+              shoal_attr_int("original", cases[c].original),
+              shoal_attr_string("with", "positions")),
+        out, NULL));
+    for (int64_t r = 0; r < T; ++r) {
+      for (int64_t i = 0; i < 8; ++i) {
+        const double rate = c == 0 ? pow(500000, (double)i / -8) / 4 : RATES[i];
+        const double angle = at(&in[1], r) * rate;
+        const int64_t one = r * 16 + i, two = one + 8;
+        check_near(at(out, one), at(in, one) * cos(angle) - at(in, two) * sin(angle), 1e-12,
+                   "first", one);
+      }
+    }
+  }
+  shoal_tensor_t x = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(T, 4), 2, 1), out[1];
+  assert_error(
+      INVALID_ARGUMENT, "high is 1: it must be above low, 1",
+      run_named(&b, "shoal.rotary", TENSORS(x),
+                ATTRS(shoal_attr_real("high", 1), shoal_attr_int("original", 9)), out, NULL));
+  assert_error(
+      INVALID_ARGUMENT, "factor is -1: it must be above 0",
+      run_named(&b, "shoal.rotary", TENSORS(x), ATTRS(shoal_attr_real("factor", -1)), out, NULL));
+  bench_deinit(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(options), cmocka_unit_test(refused),
-                                     cmocka_unit_test(rotary)};
+                                     cmocka_unit_test(rotary), cmocka_unit_test(stretched)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

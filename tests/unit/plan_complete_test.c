@@ -152,13 +152,13 @@ static void test_gpt_fused_heads(void **state) {
     int64_t batch, context;
   } sizes[] = {{7, 6}, {4, 200}};  // activations smaller and larger than the weights
   for (int64_t i = 0; i < COUNT(sizes); ++i) {
-    shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){.batch = sizes[i].batch,
-                                                           .context = sizes[i].context,
-                                                           .vocabulary = 11,
-                                                           .width = 768,
-                                                           .heads = 12,
-                                                           .layers = 1,
-                                                           .dtype = SHOAL_F32});
+    shoal_model_t *model = make_gpt(&(gpt_sizes_t){.batch = sizes[i].batch,
+                                                   .context = sizes[i].context,
+                                                   .vocabulary = 11,
+                                                   .width = 768,
+                                                   .heads = 12,
+                                                   .layers = 1,
+                                                   .dtype = SHOAL_F32});
     shoal_plan_t *plan = plan_by(model, rules, "tensor", NULL, 5);
     expect_state(plan, "block0/attn/qkv/weight", "tensor:1*3/64");
     expect_state(plan, "block0/attn/qkv/bias", "tensor:0*3/64");

@@ -75,6 +75,15 @@ static void test_unknown(void **state) {
          "give the mesh a name");
   refuse(SHOAL_INVALID_ARGUMENT, "schedule", "train", "table", "has no entries", "a row for each");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "dtype=i32", "no type of floats", "bf16");
+  static const char *const scales[] = {"", "3", "0", "-2", "2x", "inf", "nan", "2147483648"};
+  for (int64_t i = 0; i < COUNT(scales); ++i) {
+    char choice[32], message[64];
+    snprintf(choice, sizeof choice, "dtype=f16 scale=%s", scales[i]);
+    snprintf(message, sizeof message, "scale '%s' is no power of two", scales[i]);
+    refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", choice, message, "scale=1024");
+  }
+  refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table", "each scale=8",
+         "state 'wte/table' has a scale and no dtype", "dtype=f16 scale=1024");
   refuse(SHOAL_INVALID_ARGUMENT, "sync", "wte/table#*", "each",
          "'sync wte/table#* each': about state 'wte/table#adamw.m': it has no gradient",
          "states that are trained");
@@ -131,14 +140,52 @@ static void test_regions(void **state) {
   shoal_plan_free(plan);
 }
 
+static void refuse_both(const char *recompute, const char *keep_, const char *message,
+                        const char *hint) {
+  const shoal_intent_decision_t both[] = {D("recompute", recompute, "yes"),
+                                          D("keep", keep_, "host")};
+  shoal_plan_t *plan = NULL;
+  shoal_status_t status = try_plan(COUNT(both), both, &plan);
+  if (!status) fail_msg("recompute '%s' and keep '%s' were not refused", recompute, keep_);
+  assert_int_equal(shoal_status_code(status), SHOAL_INVALID_ARGUMENT);
+  assert_non_null(strstr(shoal_status_message(status), message));
+  assert_non_null(strstr(shoal_status_hint(status), hint));
+  shoal_status_free(status);
+  assert_null(plan);
+}
+
+// What is computed again does not wait elsewhere, unless it is named by itself.
+static void test_recompute_beside_keep(void **state) {
+  (void)state;
+  shoal_plan_t *plan = PLAN(D("keep", "*", "host"), D("recompute", "block0*", "yes"));
+  assert_int_equal(keep(plan, "block0/mlp/gelu"), SHOAL_KEEP);
+  assert_int_equal(keep(plan, "block0/attn/attention.lse"), SHOAL_KEEP);
+  assert_int_equal(keep(plan, "block1/mlp/gelu"), SHOAL_KEEP_HOST);
+  assert_int_equal(keep(plan, "block0/add_1"), SHOAL_KEEP_HOST);  // it leaves its region
+  shoal_plan_free(plan);
+  plan = PLAN(D("keep", "*", "host"), D("keep", "block0/mlp/gelu", "file"),
+              D("recompute", "block0*", "yes"));
+  assert_int_equal(keep(plan, "block0/mlp/gelu"), SHOAL_KEEP_FILE);
+  assert_int_equal(keep(plan, "block0/attn/attention.lse"), SHOAL_KEEP);
+  shoal_plan_free(plan);
+  refuse_both("block*", "block*/mlp/gelu*", "'block0/mlp/gelu' and what else it matches",
+              "recompute block*/mlp/gelu* no");
+  refuse_both("block0/attn/attention", "block0/attn/attention.lse",
+              "decision 'recompute block0/attn/attention yes'", "leave out one");
+  plan = PLAN(D("recompute", "block*", "yes"), D("keep", "block*/mlp/gelu*", "host"),
+              D("recompute", "block*/mlp/gelu*", "no"));
+  assert_int_equal(keep(plan, "block0/mlp/gelu"), SHOAL_KEEP_HOST);
+  shoal_plan_free(plan);
+}
+
 static void test_fields(void **state) {
   (void)state;
-  shoal_plan_t *plan =
-      PLAN(D("keep", "block*/weight", "redo"), D("keep", "block1/mlp/fc1/weight", "keep"),
-           D("keep", "block0/mlp/fc1/einsum", "file"), D("memory", "*#adamw.*", "host"),
-           D("memory", "wte/*", "file"), D("sync", "block*", "each bucket=4M dtype=bf16"),
-           D("sync", "block1/*", "bucket=late"), D("prefetch", "block1/*", "3"),
-           D("schedule", "train", "table \"\": F0.0 B0.0"), D("fetch", "logits", "request"));
+  shoal_plan_t *plan = PLAN(
+      D("keep", "block*/weight", "redo"), D("keep", "block1/mlp/fc1/weight", "keep"),
+      D("keep", "block0/mlp/fc1/einsum", "file"), D("memory", "*#adamw.*", "host"),
+      D("memory", "wte/*", "file"), D("sync", "block*", "each bucket=4M dtype=bf16 scale=0.25"),
+      D("sync", "block1/*", "bucket=late dtype=none"), D("prefetch", "block1/*", "3"),
+      D("schedule", "train", "table \"\": F0.0 B0.0"), D("fetch", "logits", "request"));
   assert_int_equal(keep(plan, "block0/mlp/fc1/weight"), SHOAL_KEEP_REDO);
   assert_int_equal(keep(plan, "block1/mlp/fc1/weight"), SHOAL_KEEP);
   assert_int_equal(keep(plan, "block0/mlp/fc1/einsum"), SHOAL_KEEP_FILE);
@@ -153,9 +200,12 @@ static void test_fields(void **state) {
   assert_true(plan->syncs[zero].each && plan->syncs[zero].cast);
   assert_int_equal(plan->syncs[zero].bucket_bytes, 4 << 20);
   assert_int_equal(plan->syncs[zero].dtype, SHOAL_BF16);
+  assert_int_equal(plan->syncs[zero].scale_log2, -2);
   assert_int_equal(plan->syncs[zero].prefetch, 1);
   assert_string_equal(plan->syncs[one].bucket, "late");
-  assert_false(plan->syncs[one].each || plan->syncs[one].cast);
+  assert_true(plan->syncs[one].each && plan->syncs[one].bucket_bytes == 0);  // of the earlier one
+  assert_false(plan->syncs[one].cast);
+  assert_int_equal(plan->syncs[one].scale_log2, 0);  // what is not cast is not scaled
   assert_int_equal(plan->syncs[one].prefetch, 3);
   assert_false(plan->syncs[wte].each);
   assert_non_null(train_of(plan)->schedule);
@@ -291,15 +341,11 @@ static void test_table(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_without_a_match),
-      cmocka_unit_test(test_regions),
-      cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_maps_as_decisions),
-      cmocka_unit_test(test_file),
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_ways),
-      cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_unknown), cmocka_unit_test(test_without_a_match),
+      cmocka_unit_test(test_regions), cmocka_unit_test(test_recompute_beside_keep),
+      cmocka_unit_test(test_fields),  cmocka_unit_test(test_maps_as_decisions),
+      cmocka_unit_test(test_file),    cmocka_unit_test(test_table),
+      cmocka_unit_test(test_ways),    cmocka_unit_test(test_ways_refused),
       cmocka_unit_test(test_why),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -14,7 +14,7 @@ static int set_up(void **state) {
   (void)state;
   rules = new_rules();
   mlp = small_mlp(7);
-  gpt = make_gpt(&(shoal_gpt_options_t){
+  gpt = make_gpt(&(gpt_sizes_t){
       .batch = 3, .context = 4, .vocabulary = 7, .width = 24, .heads = 6, .layers = 1});
   return 0;
 }
@@ -166,7 +166,7 @@ static void test_guards(void **state) {
   assert_error(INVALID_ARGUMENT, "the world has 3", parse(text, mlp, 3, NULL, &refused));
   assert_null(refused);
   // Another eps changes values, not how nodes are cut.
-  shoal_model_t *smoother = make_mlp(&(shoal_mlp_options_t){
+  shoal_model_t *smoother = make_mlp(&(mlp_sizes_t){
       .batch = 7, .in_features = 5, .hidden = 9, .classes = 3, .layers = 2, .eps = 1e-3});
   bool fits = true;
   shoal_plan_t *other = NULL;

@@ -37,10 +37,16 @@ static int32_t least(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
+static shoal_schedule_times_t time_of(const shoal_schedule_t *t, double f, double b, double w,
+                                      double comm) {
+  shoal_schedule_times_t times;
+  assert_ok(shoal_schedule_time(t, &(shoal_durations_t){{f, b, w}, comm}, arena, &times));
+  return times;
+}
+
 // The whole time of p meshes is m micro-batches and this much idle time on each.
 static void expect_idle(const shoal_schedule_t *t, double f, double b, double w, double idle) {
-  shoal_schedule_times_t times;
-  assert_ok(shoal_schedule_time(t, (double[]){f, b, w}, arena, &times));
+  const shoal_schedule_times_t times = time_of(t, f, b, w, 0);
   const double busy = (f + b + w) * t->micro * t->stage_count / t->mesh_count;
   if (fabs(times.makespan - busy - idle) > 1e-6 || fabs(times.bubble - idle / (busy + idle)) > 1e-9)
     fail_msg("%s p=%d stages=%d m=%d: time %g, not %g + %g", t->name, t->mesh_count, t->stage_count,
@@ -81,7 +87,8 @@ static void test_interleaved(void **state) {
         const int32_t units = p - 1 + (m < p ? (v - 1) * (p - m) : 0);
         expect_idle(t, 1, 1, 0, units * 2.0);
         expect_idle(t, 1, 1, 1, units * 3.0);
-        const int32_t first = m < p ? m : p + m % p;  // micro-batches of the first group
+        const int32_t groups = m < p + 1 ? 1 : m / (p + 1);
+        const int32_t first = (m + groups - 1) / groups;  // micro-batches of the first group
         for (int32_t d = 0; d < p; ++d) {
           int32_t now = 0, most = 0;
           for (int64_t k = 0; k < t->rows[d].count; ++k) {
@@ -118,6 +125,99 @@ static void test_zero_bubble(void **state) {
     }
 }
 
+// Section 2.2, for m >= 2 p - 1: steps follow each other with (p - 1) (F + B - 2 W) of idle time,
+// and with (p - 1) F at the least if every step waits for all meshes. 2 p - 1 in flight.
+static void test_zero_bubble_h2(void **state) {
+  (void)state;
+  const double times[][3] = {{1, 1, 1}, {2, 2, 1}, {1, 2, 1}, {10, 12, 8}};
+  for (int32_t p = 1; p <= STAGES; ++p)
+    for (int32_t m = 1; m <= MICRO; ++m) {
+      const shoal_schedule_t *t = create("zb-h2", p, 1, m);
+      for (int32_t i = 0; i < COUNT(times) && m >= 2 * p - 1; ++i) {
+        const double f = times[i][0], b = times[i][1], w = times[i][2], busy = m * (f + b + w);
+        const shoal_schedule_times_t z = time_of(t, f, b, w, 0);
+        const double idle = (p - 1) * (f + b - 2 * w);
+        if (fabs(z.period - busy - idle) > 1e-9 || z.makespan < z.period ||
+            fabs(z.period_bubble - idle / (busy + idle)) > 1e-9)
+          fail_msg("p=%d m=%d: a step every %g, not %g", p, m, z.period, busy + idle);
+      }
+      if (p > 1 && m >= 2 * p - 1) expect_idle(t, 1, 1, 1, p - 1);
+      for (int32_t s = 0; s < p; ++s) {
+        assert_int_equal(flights(t, s, SHOAL_WORK_BACKWARD), least(m, 2 * (p - s) - 1));
+        assert_int_equal(flights(t, s, SHOAL_WORK_WEIGHT), least(m, 2 * p - 1));
+      }
+    }
+}
+
+// Section 6, for m >= 2 p - 1: no idle time if F, B and W are equal; in flight as with zb-h1, here
+// counted in stages of half the size. Where the pipeline turns, two stages may be one.
+static void test_zero_bubble_v(void **state) {
+  (void)state;
+  for (int32_t p = 1; p <= STAGES; ++p)
+    for (int32_t m = 1; m <= MICRO; ++m) {
+      const shoal_schedule_t *t = create("zb-v", p, 2, m), *joined = NULL;
+      const double busy = 6.0 * m;
+      const shoal_schedule_times_t z = time_of(t, 1, 1, 1, 0);
+      if (m >= 2 * p - 1) {
+        assert_true(fabs(z.period - busy) < 1e-9);
+        assert_true(fabs(z.makespan - busy - (p - 1)) < 1e-9);
+        assert_true(fabs(time_of(t, 2, 3, 1, 0).period - 2 * busy - 4 * (p - 1)) < 1e-9);
+      }
+      for (int32_t d = 0; d < p; ++d) {
+        int32_t now = 0, most = 0;
+        for (int64_t k = 0; k < t->rows[d].count; ++k) {
+          now += (t->rows[d].entries[k].work == SHOAL_WORK_FORWARD) -
+                 (t->rows[d].entries[k].work == SHOAL_WORK_WEIGHT);
+          most = now > most ? now : most;
+        }
+        assert_true(most <= 2 * p);
+      }
+      assert_ok(shoal_schedule_create(
+          "zb-v", &(shoal_pipeline_t){.mesh_count = p, .stage_count = 2 * p - 1, .micro = m}, arena,
+          &joined));
+      assert_ok(shoal_schedule_check(joined));
+      assert_true(flights(joined, p - 1, SHOAL_WORK_WEIGHT) <= p);
+    }
+}
+
+// Qi et al. 2023 (arXiv 2401.10241): pass times in ms that they measured, and the bubble rates that
+// they get from them, with one layer on each of three interleaved stages.
+static const struct published {
+  int32_t p, m;
+  double f, b, w, comm;
+  double one_f_one_b, interleaved, h1, h2;
+} PUBLISHED[] = {
+    {8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1055, 0.1585, 0.1083},
+    {8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0818, 0.1242, 0.0837},
+    {8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0443, 0.0674, 0.0444},
+    {16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.0852, 0.1088, 0.0516},
+};
+
+static double rate(const struct published *of, const char *name, int32_t v) {
+  return time_of(create(name, of->p, v, of->m), of->f / v, of->b / v, of->w / v, of->comm)
+      .period_bubble;
+}
+
+static void test_published(void **state) {
+  (void)state;
+  const double digit = 0.5e-4;  // they give four
+  for (int32_t i = 0; i < COUNT(PUBLISHED); ++i) {
+    const struct published *of = &PUBLISHED[i];
+    print_message("p=%d m=%d: 1f1b %.4f, interleaved %.4f, zb-h1 %.4f, zb-h2 %.4f, zb-v %.4f\n",
+                  of->p, of->m, rate(of, "1f1b", 1), rate(of, "interleaved", 3),
+                  rate(of, "zb-h1", 1), rate(of, "zb-h2", 1), rate(of, "zb-v", 2));
+    assert_true(fabs(rate(of, "1f1b", 1) - of->one_f_one_b) < digit);
+    assert_true(rate(of, "interleaved", 3) < of->interleaved + digit);
+    assert_true(rate(of, "zb-h1", 1) < of->h1 + digit);
+    assert_true(rate(of, "zb-h2", 1) < of->h2 + digit);
+    assert_true(rate(of, "zb-v", 2) < of->h1 + digit);  // in the same memory
+    for (int32_t s = 0; s < of->p; ++s) {
+      assert_true(flights(create("zb-h1", of->p, 1, of->m), s, SHOAL_WORK_WEIGHT) <= of->p);
+      assert_true(flights(create("zb-h2", of->p, 1, of->m), s, SHOAL_WORK_WEIGHT) <= 2 * of->p - 1);
+    }
+  }
+}
+
 static bool same(const shoal_schedule_t *a, const shoal_schedule_t *b) {
   if (a->mesh_count != b->mesh_count || a->stage_count != b->stage_count || a->micro != b->micro ||
       a->split != b->split)
@@ -145,7 +245,8 @@ static void test_text(void **state) {
   (void)state;
   const char *text;
   for (int64_t i = 0; shoal_schedule_name(i); ++i) {
-    const shoal_schedule_t *t = create(shoal_schedule_name(i), 3, 1, 5);
+    const char *name = shoal_schedule_name(i);
+    const shoal_schedule_t *t = create(name, 3, strcmp(name, "zb-v") == 0 ? 2 : 1, 5);
     assert_ok(shoal_schedule_print(t, arena, &text));
     assert_true(same(t, parse(text)));
   }
@@ -168,6 +269,23 @@ static void test_text(void **state) {
   REFUSED(INVALID_ARGUMENT, "4096 stages", "a: F4096.0");
   REFUSED(INVALID_ARGUMENT, "65536 micro-batches", "a: F0.99999999999999999999");
   REFUSED(INVALID_ARGUMENT, "mesh 'a' has two rows", "a: F0.0 a: B0.0");
+}
+
+// The same table in JSON, rows as texts or as lists.
+static void test_json(void **state) {
+  (void)state;
+  const shoal_schedule_t *none = NULL, *t = parse(
+                                           " \n{\"a\": \"F0.0 F0.1 B0.0 B0.1\",\n"
+                                           "\"b 2\": [\"F1.0\", \"B1.0 F1.1\", \"B1.1\"]}");
+  assert_ok(shoal_schedule_check(t));
+  assert_true(same(t, parse("a: F0.0 F0.1 B0.0 B0.1 \"b 2\": F1.0 B1.0 F1.1 B1.1")));
+  assert_int_equal(parse("{}")->mesh_count, 0);
+  REFUSED(INVALID_ARGUMENT, "t:1", "{\"a\": \"F0.0\"");
+  REFUSED(INVALID_ARGUMENT, "t: row 'a' is not a text of entries", "{\"a\": 3}");
+  REFUSED(INVALID_ARGUMENT, "t: row 'a' is not a text of entries", "{\"a\": [[\"F0.0\"]]}");
+  REFUSED(INVALID_ARGUMENT, "t: row 'a' is not a text of entries", "{\"a\": \"F0.0 b: B0.0\"}");
+  REFUSED(INVALID_ARGUMENT, "t: row 'a' is not a text of entries", "{\"a\": \"F0.0 G0.0\"}");
+  REFUSED(INVALID_ARGUMENT, "such as F0.3", "{\"a\": \"F0.0 B0 \"}");
 }
 
 static void refuse(const char *part, const char *text) {
@@ -208,10 +326,14 @@ static void test_pipelines(void **state) {
            .stage_count = 4, .micro = 1);
   NOT_MADE(INVALID_ARGUMENT, "equally many stages", "interleaved", .mesh_count = 2,
            .stage_count = 3, .micro = 1);
+  NOT_MADE(INVALID_ARGUMENT, "there are 3 stages", "zb-v", .mesh_count = 3, .stage_count = 3,
+           .micro = 1);
   const int32_t v_shape[] = {0, 1, 1, 0}, outside[] = {0, 2}, lonely[] = {0, 0},
                 swapped[] = {1, 0, 1, 0};
   NOT_MADE(INVALID_ARGUMENT, "stage 2 is not on the mesh of stage 0", "interleaved",
            .mesh_count = 2, .stage_count = 4, .micro = 1, .stage_meshes = v_shape);
+  NOT_MADE(INVALID_ARGUMENT, "and then on the same meshes back", "zb-v", .mesh_count = 2,
+           .stage_count = 4, .micro = 1, .stage_meshes = swapped);
   NOT_MADE(INVALID_ARGUMENT, "stage 1 is on mesh 2", "gpipe", .mesh_count = 2, .stage_count = 2,
            .micro = 1, .stage_meshes = outside);
   NOT_MADE(INVALID_ARGUMENT, "mesh 1 of the pipeline has no stage", "gpipe", .mesh_count = 2,
@@ -241,7 +363,8 @@ static void test_mutations(void **state) {
   (void)state;
   int32_t refused = 0, harmless = 0;
   for (int64_t i = 0; shoal_schedule_name(i); ++i) {
-    shoal_schedule_t *t = (shoal_schedule_t *)create(shoal_schedule_name(i), 3, 1, 4);
+    const char *name = shoal_schedule_name(i);
+    shoal_schedule_t *t = (shoal_schedule_t *)create(name, 3, strcmp(name, "zb-v") == 0 ? 2 : 1, 4);
     for (int32_t r = 0; r < 3; ++r) {
       shoal_schedule_row_t *row = &t->rows[r], kept = *row;
       for (int64_t k = 0; k < kept.count; ++k) {
@@ -251,8 +374,7 @@ static void test_mutations(void **state) {
         for (int64_t j = k + 1; j < kept.count; ++j) {  // two swapped
           copy[k] = kept.entries[j], copy[j] = kept.entries[k];
           shoal_status_t status = shoal_schedule_check(t);
-          shoal_schedule_times_t times;
-          if (!status) assert_ok(shoal_schedule_time(t, (double[]){1, 1, 1}, arena, &times));
+          if (!status) time_of(t, 1, 1, 1, 0);
           status ? ++refused : ++harmless;
           shoal_status_free(status);
           copy[k] = kept.entries[k], copy[j] = kept.entries[j];
@@ -275,22 +397,24 @@ static void test_mutations(void **state) {
 static void test_drawing(void **state) {
   (void)state;
   const char *text;
-  assert_ok(
-      shoal_schedule_draw(create("1f1b", 2, 1, 3), (double[]){1, 0.5, 0.5}, 80, arena, &text));
+  assert_ok(shoal_schedule_draw(create("1f1b", 2, 1, 3), &(shoal_durations_t){{1, 0.5, 0.5}, 0}, 80,
+                                arena, &text));
   assert_string_equal(text,
                       "a  F0 F1 .  B0 F2 B1 .  B2\n"
                       "b  .  F0 B0 F1 B1 F2 B2 .\n");
-  assert_ok(shoal_schedule_draw(create("zb-h1", 2, 1, 2), (double[]){1, 1, 1}, 10, arena, &text));
+  assert_ok(shoal_schedule_draw(create("zb-h1", 2, 1, 2), &(shoal_durations_t){{1, 1, 1}, 0}, 10,
+                                arena, &text));
   assert_string_equal(text,
                       "a  FF.BWBW\n"
                       "b  .FBFBWW\n");
-  assert_ok(
-      shoal_schedule_draw(create("interleaved", 2, 2, 2), (double[]){1, 1, 1}, 99, arena, &text));
+  assert_ok(shoal_schedule_draw(create("interleaved", 2, 2, 2), &(shoal_durations_t){{1, 1, 1}, 0},
+                                99, arena, &text));
   assert_string_equal(
       text,
       "a  F0.0 F0.1 F2.0 F2.1 .    .    B2.0----- .    B2.1----- B0.0----- B0.1-----\n"
       "b  .    F1.0 F1.1 F3.0 B3.0----- F3.1 B3.1----- B1.0----- B1.1----- .    .\n");
-  assert_ok(shoal_schedule_draw(create("gpipe", 2, 1, 9), (double[]){1, 1, 1}, 8, arena, &text));
+  assert_ok(shoal_schedule_draw(create("gpipe", 2, 1, 9), &(shoal_durations_t){{1, 1, 1}, 0}, 8,
+                                arena, &text));
   assert_string_equal(text, "a  FFFFFFFF ...\nb  .FFFFFFF ...\n");
 }
 
@@ -299,7 +423,11 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_one_stage_a_mesh, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_interleaved, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_zero_bubble, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_zero_bubble_h2, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_zero_bubble_v, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_published, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_json, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_wrong_tables, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_pipelines, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_mutations, set_up, tear_down),

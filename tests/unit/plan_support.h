@@ -11,8 +11,8 @@
 #include "shoal/lower.h"
 #include "shoal/planners.h"
 #include "shoal/program.h"
-#include "shoal/zoo.h"
 #include "unit.h"
+#include "unit/zoo_sizes.h"
 
 #define UNUSED __attribute__((unused))
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
@@ -25,34 +25,45 @@ static UNUSED shoal_model_t *empty_model(void) {
   return model;
 }
 
-static UNUSED shoal_model_t *make_mlp(const shoal_mlp_options_t *options) {
+static UNUSED shoal_model_t *make_mlp(const mlp_sizes_t *options) {
   shoal_model_t *model = empty_model();
-  shoal_zoo_mlp(model, options);
+  add_mlp(model, options);
   assert_ok(shoal_model_status(model));
   return model;
 }
 
 static UNUSED shoal_model_t *small_mlp(int64_t batch) {
-  return make_mlp(&(shoal_mlp_options_t){
-      .batch = batch, .in_features = 5, .hidden = 9, .classes = 3, .layers = 2});
+  return make_mlp(
+      &(mlp_sizes_t){.batch = batch, .in_features = 5, .hidden = 9, .classes = 3, .layers = 2});
 }
 
-static UNUSED shoal_model_t *make_gpt(const shoal_gpt_options_t *options) {
+static UNUSED shoal_model_t *make_gpt(const gpt_sizes_t *options) {
   shoal_model_t *model = empty_model();
-  shoal_zoo_gpt(model, options);
+  add_gpt(model, options);
   assert_ok(shoal_model_status(model));
   return model;
 }
 
 // 12 heads of 4 channels; two blocks; odd batch.
 static UNUSED shoal_model_t *small_gpt(bool tied) {
-  return make_gpt(&(shoal_gpt_options_t){.batch = 7,
-                                         .context = 6,
-                                         .vocabulary = 11,
-                                         .width = 48,
-                                         .heads = 12,
-                                         .layers = 2,
-                                         .tied = tied});
+  return make_gpt(&(gpt_sizes_t){.batch = 7,
+                                 .context = 6,
+                                 .vocabulary = 11,
+                                 .width = 48,
+                                 .heads = 12,
+                                 .layers = 2,
+                                 .tied = tied});
+}
+
+// By name and settings.
+static UNUSED shoal_model_t *zoo_model(const char *name, const char *settings) {
+  shoal_zoo_t *zoo;
+  shoal_model_t *model = empty_model();
+  assert_ok(shoal_zoo_create(name, &(shoal_zoo_options_t){.settings = settings}, &zoo));
+  shoal_zoo_add(zoo, model);
+  shoal_zoo_free(zoo);
+  assert_ok(shoal_model_status(model));
+  return model;
 }
 
 static UNUSED shoal_rules_t *new_rules(void) {

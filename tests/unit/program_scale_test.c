@@ -94,8 +94,8 @@ static void test_mutations_of_data(void **state) {
 
 static void test_mutations_of_data_and_tensor(void **state) {
   (void)state;
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
-      .batch = 2048, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
+  shoal_model_t *model = make_mlp(
+      &(mlp_sizes_t){.batch = 2048, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
   compare(model, "tensor", "data=2,tensor=2", 4, "data=32,tensor=2", 64, 3);
   compare(model, "tensor", "data=2,tensor=2", 4, "data=256,tensor=4", 1024, 3);
   shoal_model_free(model);
@@ -129,8 +129,8 @@ static shoal_program_t *lowered_stages(const shoal_model_t *model, int32_t each)
 static void test_mutations_of_calls(void **state) {
   (void)state;
   static const int32_t sizes[] = {1, 32, 512};
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
-      .batch = 3000, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
+  shoal_model_t *model = make_mlp(
+      &(mlp_sizes_t){.batch = 3000, .in_features = 5, .hidden = 64, .classes = 32, .layers = 2});
   for (int64_t s = 0; s < COUNT(sizes); ++s) {
     shoal_program_t *program = lowered_stages(model, sizes[s]);
     assert_ok(shoal_program_check(program, shoal_allocator_system()));
@@ -194,7 +194,7 @@ static int64_t blocks_of_check(const shoal_program_t *program) {
 // where rows of micro-batches, some of them without any on most ranks, are kept to be fetched.
 static void test_cost_on_many(void **state) {
   (void)state;
-  shoal_model_t *model = make_gpt(&(shoal_gpt_options_t){
+  shoal_model_t *model = make_gpt(&(gpt_sizes_t){
       .batch = 96, .context = 4, .vocabulary = 8192, .width = 8, .heads = 2, .layers = 1});
   shoal_program_t *few = lowered(model, "data", "data=16,micro=8", 16);
   shoal_program_t *many = lowered(model, "data", "data=1024,micro=8", 1024);

@@ -9,18 +9,18 @@
 #include "shoal/lower.h"
 #include "shoal/ops.h"
 #include "shoal/planners.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 static shoal_model_t *tiny_mlp(shoal_dtype_t dtype) {
   shoal_model_t *model = NULL;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 3}, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = 5,
-                                              .in_features = 3,
-                                              .hidden = 4,
-                                              .classes = 3,
-                                              .layers = 1,
-                                              .dtype = dtype,
-                                              .eps = 1e-3});
+  add_mlp(model, &(mlp_sizes_t){.batch = 5,
+                                .in_features = 3,
+                                .hidden = 4,
+                                .classes = 3,
+                                .layers = 1,
+                                .dtype = dtype,
+                                .eps = 1e-3});
   assert_ok(shoal_model_status(model));
   return model;
 }

@@ -15,7 +15,7 @@
 #include "base/yaml.h"
 #include "shoal/options.h"
 #include "shoal/shoal.h"
-#include "unit.h"
+#include "unit/zoo_sizes.h"
 
 static const char *const locales[] = {"de_DE", "ps_AF", "tr_TR"};
 static char folder[] = "/tmp/shoal_locale_XXXXXX";
@@ -105,14 +105,14 @@ static void test_base(void **state) {
 static shoal_model_t *make_model(void) {
   shoal_model_t *model;
   assert_ok(shoal_model_create(NULL, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = 4,
-                                              .in_features = 6,
-                                              .hidden = 4,
-                                              .classes = 3,
-                                              .dtype = SHOAL_F64,
-                                              .dropout = 0.25,
-                                              .lr = 0.015,
-                                              .eps = 1e-3});
+  add_mlp(model, &(mlp_sizes_t){.batch = 4,
+                                .in_features = 6,
+                                .hidden = 4,
+                                .classes = 3,
+                                .dtype = SHOAL_F64,
+                                .dropout = 0.25,
+                                .lr = 0.015,
+                                .eps = 1e-3});
   assert_ok(shoal_model_status(model));
   return model;
 }

@@ -53,9 +53,18 @@ static inline shoal_call_t set_up(bench_t *b, const decoy_t *decoy) {
                              .outputs = outputs,
                              .infer = decoy->infer,
                              .kernel = decoy->kernel};
-  bench_init(b);
-  assert_ok(shoal_op_register(b->registry, &record));
-  return bench_call(b, bench_op(b, decoy->name), decoy->example);
+  return bench_call(b, bench_init_with(b, &record), decoy->example);
+}
+
+// The op is refused, with a message that says this of it.
+static inline void expect_vandal(const decoy_t *decoy, const char *does) {
+  bench_t b;
+  const shoal_call_t call = set_up(&b, decoy);
+  const shoal_rule_t *rule;
+  char message[128];
+  snprintf(message, sizeof message, "%s %s", decoy->name, does);
+  assert_error(INVALID_ARGUMENT, message, shoal_rules_get(b.rules, &call, &rule));
+  bench_deinit(&b);
 }
 
 static inline void expect_decoys(const decoy_t *decoys, size_t count) {

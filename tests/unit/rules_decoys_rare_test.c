@@ -167,9 +167,7 @@ static void test_parts(void **state) {
                              .infer = map_infer,
                              .kernel = fifth};
   bench_t b;
-  bench_init(&b);
-  assert_ok(shoal_op_register(b.registry, &record));
-  const shoal_op_t *op = bench_op(&b, "decoy.fifth");
+  const shoal_op_t *op = bench_init_with(&b, &record);
   const shoal_call_t call = bench_call(&b, op, "f64[6,30]");
   assert_string_equal(rule_text(&b, op, bench_rule(&b, &call)), " {x:sum -> out:sum}");
   bench_deinit(&b);
@@ -248,9 +246,7 @@ static void test_what_is_missed(void **state) {
                              .infer = twins_infer,
                              .kernel = twins};
   bench_t b;
-  bench_init(&b);
-  assert_ok(shoal_op_register(b.registry, &record));
-  const shoal_op_t *op = bench_op(&b, "decoy.twins");
+  const shoal_op_t *op = bench_init_with(&b, &record);
   const shoal_call_t oblong = bench_call(&b, op, "f64[40,50]"),
                      square = bench_call(&b, op, "f64[40,40]");
   const char *ways = rule_text(&b, op, bench_rule(&b, &oblong));
@@ -261,18 +257,10 @@ static void test_what_is_missed(void **state) {
 
 static void test_vandals(void **state) {
   (void)state;
-  const decoy_t backing_one = {"decoy.backing", map_infer, backing, "f64[6,30]", NULL};
-  const decoy_t sneaking_one = {"decoy.sneaking", map_infer, sneaking, "f64[6,30]", NULL};
-  const shoal_rule_t *rule;
-  bench_t b;
-  shoal_call_t call = set_up(&b, &backing_one);
-  assert_error(INVALID_ARGUMENT, "decoy.backing writes before the beginning of its output",
-               shoal_rules_get(b.rules, &call, &rule));
-  bench_deinit(&b);
-  call = set_up(&b, &sneaking_one);
-  assert_error(INVALID_ARGUMENT, "decoy.sneaking changes its input",
-               shoal_rules_get(b.rules, &call, &rule));
-  bench_deinit(&b);
+  expect_vandal(&(decoy_t){"decoy.backing", map_infer, backing, "f64[6,30]", NULL},
+                "writes before the beginning of its output");
+  expect_vandal(&(decoy_t){"decoy.sneaking", map_infer, sneaking, "f64[6,30]", NULL},
+                "changes its input");
 }
 
 int main(void) {

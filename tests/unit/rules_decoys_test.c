@@ -334,9 +334,7 @@ static void test_windows(void **state) {
                                .infer = window_infer,
                                .kernel = OPS[i].kernel};
     bench_t b;
-    bench_init(&b);
-    assert_ok(shoal_op_register(b.registry, &record));
-    const shoal_op_t *op = bench_op(&b, OPS[i].name);
+    const shoal_op_t *op = bench_init_with(&b, &record);
     const shoal_call_t call = bench_call(&b, op, "f64[40,50]");
     assert_string_equal(rule_text(&b, op, bench_rule(&b, &call)), OPS[i].ways);
     bench_deinit(&b);
@@ -371,18 +369,10 @@ static void test_notes(void **state) {
 // An op that writes where it must not is refused by name.
 static void test_vandals(void **state) {
   (void)state;
-  const decoy_t greedy_one = {"decoy.greedy", map_infer, greedy, "f64[6,30]", NULL};
-  const decoy_t meddling_one = {"decoy.meddling", map_infer, meddling, "f64[6,30]", NULL};
-  const shoal_rule_t *rule;
-  bench_t b;
-  shoal_call_t call = set_up(&b, &greedy_one);
-  assert_error(INVALID_ARGUMENT, "decoy.greedy writes behind the end of its output",
-               shoal_rules_get(b.rules, &call, &rule));
-  bench_deinit(&b);
-  call = set_up(&b, &meddling_one);
-  assert_error(INVALID_ARGUMENT, "decoy.meddling changes its input",
-               shoal_rules_get(b.rules, &call, &rule));
-  bench_deinit(&b);
+  expect_vandal(&(decoy_t){"decoy.greedy", map_infer, greedy, "f64[6,30]", NULL},
+                "writes behind the end of its output");
+  expect_vandal(&(decoy_t){"decoy.meddling", map_infer, meddling, "f64[6,30]", NULL},
+                "changes its input");
 }
 
 int main(void) {

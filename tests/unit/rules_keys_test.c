@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "rules/symbols.h"
 #include "rules_support.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 // ---- random calls ------------------------------------------------------------------------------
 
@@ -231,10 +231,10 @@ static void test_relations_matter(void **state) {
 // ---- models ------------------------------------------------------------------------------------
 
 // Asks for every rule of a gpt and returns how many keys the store knows then.
-static int64_t ask_gpt(bench_t *b, const shoal_gpt_options_t *options) {
+static int64_t ask_gpt(bench_t *b, const gpt_sizes_t *options) {
   shoal_model_t *model = NULL;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.registry = b->registry}, &model));
-  shoal_zoo_gpt(model, options);
+  add_gpt(model, options);
   assert_ok(shoal_model_status(model));
   for (int64_t i = 0; i < model->graphs.count; ++i) {
     const shoal_graph_t *graph = model->graphs.items[i];
@@ -253,19 +253,19 @@ static int64_t ask_gpt(bench_t *b, const shoal_gpt_options_t *options) {
 // Sizes made equal, and more layers, ask for nothing new.
 static void test_models_share_keys(void **state) {
   (void)state;
-  const shoal_gpt_options_t plain = {.batch = 24,
-                                     .context = 48,
-                                     .vocabulary = 60,
-                                     .width = 576,
-                                     .heads = 12,
-                                     .layers = 2,
-                                     .dropout = 0.1,
-                                     .dtype = SHOAL_F32};
+  const gpt_sizes_t plain = {.batch = 24,
+                             .context = 48,
+                             .vocabulary = 60,
+                             .width = 576,
+                             .heads = 12,
+                             .layers = 2,
+                             .dropout = 0.1,
+                             .dtype = SHOAL_F32};
   bench_t b;
   bench_init(&b);
   int64_t keys = ask_gpt(&b, &plain);
   assert_in_range(keys, 20, 60);
-  shoal_gpt_options_t more = plain;
+  gpt_sizes_t more = plain;
   more.layers = 5;
   assert_int_equal(ask_gpt(&b, &more), keys);
   more.layers = 96;
@@ -276,12 +276,12 @@ static void test_models_share_keys(void **state) {
   more.heads = 96;
   assert_int_equal(ask_gpt(&b, &more), keys);
   // Every two sizes of the model.
-  size_t sizes[] = {offsetof(shoal_gpt_options_t, batch), offsetof(shoal_gpt_options_t, context),
-                    offsetof(shoal_gpt_options_t, vocabulary), offsetof(shoal_gpt_options_t, width),
-                    offsetof(shoal_gpt_options_t, heads)};
+  size_t sizes[] = {offsetof(gpt_sizes_t, batch), offsetof(gpt_sizes_t, context),
+                    offsetof(gpt_sizes_t, vocabulary), offsetof(gpt_sizes_t, width),
+                    offsetof(gpt_sizes_t, heads)};
   for (int32_t i = 0; i < 5; ++i) {
     for (int32_t k = 0; k < i; ++k) {
-      shoal_gpt_options_t equal = plain;
+      gpt_sizes_t equal = plain;
       int64_t *a = (int64_t *)((char *)&equal + sizes[i]),
               *c = (int64_t *)((char *)&equal + sizes[k]);
       if (i == 4 && k == 3)
@@ -291,7 +291,7 @@ static void test_models_share_keys(void **state) {
       assert_int_equal(ask_gpt(&b, &equal), keys);
     }
   }
-  shoal_gpt_options_t head = plain;  // channels of a head and all else
+  gpt_sizes_t head = plain;  // channels of a head and all else
   head.context = head.batch = head.vocabulary = head.width / head.heads;
   assert_int_equal(ask_gpt(&b, &head), keys);
   bench_deinit(&b);

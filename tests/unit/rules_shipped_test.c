@@ -6,7 +6,7 @@
 #include "rules/resolve.h"
 #include "rules/search.h"
 #include "rules_support.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 // A key is the text of a call.
 static shoal_call_t parse_key(bench_t *b, const char *key) {
@@ -97,20 +97,20 @@ static void test_zoo_needs_no_discovery(void **state) {
     assert_ok(shoal_rules_create(shoal_allocator_system(), &fresh));
     shoal_rules_ignore_shipped(fresh);
     if (i == 0) {
-      shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = 1536,
-                                                  .context = 2048,
-                                                  .vocabulary = 50257,
-                                                  .width = 12288,
-                                                  .heads = 96,
-                                                  .layers = 3,
-                                                  .dropout = 0.2,
-                                                  .dtype = SHOAL_BF16});
+      add_gpt(model, &(gpt_sizes_t){.batch = 1536,
+                                    .context = 2048,
+                                    .vocabulary = 50257,
+                                    .width = 12288,
+                                    .heads = 96,
+                                    .layers = 3,
+                                    .dropout = 0.2,
+                                    .dtype = SHOAL_BF16});
     } else if (i == 1) {
-      shoal_zoo_gpt(model, &(shoal_gpt_options_t){.context = 1024, .width = 1024, .tied = true});
+      add_gpt(model, &(gpt_sizes_t){.context = 1024, .width = 1024, .tied = true});
     } else if (i == 2) {
-      shoal_zoo_mlp(model, &(shoal_mlp_options_t){.hidden = 999, .layers = 4, .dtype = SHOAL_F32});
+      add_mlp(model, &(mlp_sizes_t){.hidden = 999, .layers = 4, .dtype = SHOAL_F32});
     } else {
-      shoal_zoo_cnn(model, &(shoal_cnn_options_t){.size = 64, .dtype = SHOAL_F32});
+      add_cnn(model, &(cnn_sizes_t){.size = 64, .dtype = SHOAL_F32});
     }
     assert_ok(shoal_model_status(model));
     int64_t count, shipped = ask(rules, model, &count);

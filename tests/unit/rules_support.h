@@ -35,6 +35,13 @@ static inline const shoal_op_t *bench_op(bench_t *b, const char *name) {
   return op;
 }
 
+// Makes a bench whose registry has one op more.
+static inline const shoal_op_t *bench_init_with(bench_t *b, const shoal_op_t *record) {
+  bench_init(b);
+  assert_ok(shoal_op_register(b->registry, record));
+  return bench_op(b, record->name);
+}
+
 // A call on the whole, with the types of its outputs.
 static inline shoal_call_t bench_call(bench_t *b, const shoal_op_t *op, const char *text) {
   shoal_case_t *example = SHOAL_NEW(&b->arena, shoal_case_t, 1);

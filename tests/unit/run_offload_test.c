@@ -91,6 +91,8 @@ typedef struct context {
   const char *folder, *checkpoint;
   char text[2][64 * 8];  // by rank: y as the tap saw it first in a step
   int32_t seen[2], wrong;
+  bool direct[2];
+  int64_t bounced[2], copies[2], direct_copies[2];
 } context_t;
 
 // ---- values -----------------------------------------------------------------------------
@@ -156,6 +158,12 @@ static shoal_status_t rank_body(void *self, shoal_world_t *world) {
       .offload_dir = context->folder, .tap = context->n <= 64 ? tap : NULL, .tap_self = context};
   shoal_status_t status = shoal_runner_create(context->program, world, device, &options, &runner);
   if (!status) status = train(context, runner, &arena);
+  if (!status) {
+    const int32_t rank = shoal_world_rank(world);
+    context->direct[rank] = shoal_runner_is_direct(runner);
+    context->bounced[rank] = shoal_runner_bounced(runner);
+    shoal_runner_file_copies(runner, &context->copies[rank], &context->direct_copies[rank]);
+  }
   shoal_runner_free(runner);
   shoal_device_free(device);
   shoal_arena_deinit(&arena);
@@ -190,7 +198,7 @@ static int remove_folders(void **state) {
   return rmdir(folder);
 }
 
-static void run_text(const char *text, context_t context) {
+static context_t run_text(const char *text, context_t context) {
   shoal_registry_t *registry = test_registry();
   shoal_program_t *program = parse_program(text, registry);
   assert_ok(shoal_program_check(program, shoal_allocator_system()));
@@ -202,6 +210,7 @@ static void run_text(const char *text, context_t context) {
   if (context.n <= 64) assert_int_equal(context.seen[0] + context.seen[1], 2 * 3 * 4);
   shoal_program_free(program);
   shoal_registry_release(registry);
+  return context;
 }
 
 // Every pair of memories, on every device of this machine's.
@@ -222,6 +231,48 @@ static void in_pieces(void **state) {
   char *text = make_text(1500000, "file", "file", "host");
   run_text(text, (context_t){.mode = 1, .n = 1500000});
   run_text(text, (context_t){.mode = 3, .n = 1500000});
+  test_free(text);
+}
+
+// Where the data lies in memory as in the file, or would not go past the page cache anyhow, no
+// bounce buffer is used; a device whose memory the host does not reach always needs it.
+static void straight(void **state) {
+  (void)state;
+  char *aligned = make_text(655360, "file", "host", "host");
+  char *apart = make_text(20001, "file", "host", "host");
+  for (int mode = 0; mode < CPU_MODES; ++mode) {
+    const bool blind = modes[mode].blind;
+    context_t done = run_text(aligned, (context_t){.mode = mode, .n = 655360});
+    for (int r = 0; r < 2; ++r) {
+      assert_int_equal(done.bounced[r] > 0, blind);
+      assert_int_equal(done.direct_copies[r], done.direct[r] ? 3 : 0);
+    }
+    done = run_text(apart, (context_t){.mode = mode, .n = 20001});
+    for (int r = 0; r < 2; ++r) assert_int_equal(done.bounced[r] > 0, blind || done.direct[r]);
+  }
+  test_free(aligned);
+  test_free(apart);
+}
+
+// Copies of 64 KiB go past the page cache, shorter ones do not.
+static void counted(void **state) {
+  (void)state;
+  static const struct {
+    int64_t n;
+    bool suits;
+  } sizes[] = {{24, false}, {8191, false}, {8192, true}, {20480, true}};
+  for (int i = 0; i < 4; ++i) {
+    const int64_t n = sizes[i].n;
+    char *text = make_text(n, "file", "host", "host");
+    const context_t done = run_text(text, (context_t){.mode = 1, .n = n});
+    for (int r = 0; r < 2; ++r) {
+      assert_int_equal(done.copies[r], 3);  // of w: to it, from it, to it
+      assert_int_equal(done.direct_copies[r], sizes[i].suits && done.direct[r] ? 3 : 0);
+    }
+    test_free(text);
+  }
+  char *text = make_text(24, "host", "host", "host");
+  assert_int_equal(run_text(text, (context_t){.mode = 1, .n = 24}).copies[0], 0);
   test_free(text);
 }
 
@@ -358,6 +409,7 @@ static void allocations_fail(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_way), cmocka_unit_test(in_pieces),
+      cmocka_unit_test(straight),  cmocka_unit_test(counted),
       cmocka_unit_test(no_folder), cmocka_unit_test(unwritable_folder),
       cmocka_unit_test(full_disk), cmocka_unit_test(scratch_too_short),
       cmocka_unit_test(killed),    cmocka_unit_test(allocations_fail),

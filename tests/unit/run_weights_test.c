@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/dtype.h"
@@ -11,28 +12,7 @@
 #include "run/checkpoint.h"
 #include "run/shards.h"
 #include "run_support.h"
-
-static char folder[] = "/tmp/shoal_weights_XXXXXX";
-
-static const char *in_folder(const char *name) {
-  static char paths[64][256];
-  static int next;
-  char *path = paths[next++ % 64];
-  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-  return path;
-}
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  char command[300];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  return system(command);
-}
+#include "unit/folder.h"
 
 // ---- models of a few states, each [4, 6] or a scalar ----------------------------------
 
@@ -326,6 +306,25 @@ static void test_shards(void **state) {
   assert_int_equal(count_files("shards", ""), 0);
 }
 
+// Folders that are called like its files are no checkpoint, links to such files are one.
+static void test_folders_are_no_checkpoint(void **state) {
+  (void)state;
+  static const char *const names[] = {"steps/step-7/" SHOAL_WEIGHTS_NAME,
+                                      "steps/step-8/" SHOAL_WEIGHTS_INDEX};
+  assert_int_equal(mkdir(in_folder("steps"), 0700), 0);
+  for (int i = 0; i < 2; ++i) {
+    const char *step = in_folder(i ? "steps/step-8" : "steps/step-7"), *path = in_folder(names[i]);
+    const char *target = in_folder("elsewhere");
+    assert_int_equal(mkdir(step, 0700) | mkdir(path, 0700), 0);
+    assert_false(shoal_shards_complete(step));
+    assert_ok(shoal_file_write(target, "x", 1));
+    assert_int_equal(rmdir(path) | symlink(target, path), 0);
+    assert_true(shoal_shards_complete(step));
+    assert_int_equal(unlink(target), 0);
+    assert_false(shoal_shards_complete(step));
+  }
+}
+
 // Wherever a save of several files fails, what was there stays and nothing else does.
 static void test_failed_shards_keep_the_old(void **state) {
   (void)state;
@@ -391,6 +390,7 @@ int main(void) {
       cmocka_unit_test(test_patterns),
       cmocka_unit_test(test_casts),
       cmocka_unit_test(test_shards),
+      cmocka_unit_test(test_folders_are_no_checkpoint),
       cmocka_unit_test(test_failed_shards_keep_the_old),
       cmocka_unit_test(test_damaged_index),
   };

@@ -7,7 +7,7 @@
 #include "comm/comm_impl.h"
 #include "comm_ranks.h"
 #include "shoal/session.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 enum { BATCH = 8, MOST_IN = 4096 };
 
@@ -28,9 +28,9 @@ typedef struct job {
 static shoal_model_t *make_model(int64_t in) {
   shoal_model_t *model;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 11}, &model));
-  shoal_zoo_mlp(
+  add_mlp(
       model,
-      &(shoal_mlp_options_t){
+      &(mlp_sizes_t){
           .batch = BATCH, .in_features = in, .hidden = 6, .classes = 3, .layers = 2, .lr = 0.05});
   assert_ok(shoal_model_status(model));
   return model;

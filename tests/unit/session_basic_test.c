@@ -6,7 +6,7 @@
 
 #include "run_support.h"
 #include "shoal/session.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 enum { BATCH = 7, IN = 5, STEPS = 4, MOST_STATES = 32 };
 
@@ -16,9 +16,9 @@ static shoal_model_t *make_model(shoal_allocator_t allocator) {
   shoal_model_t *model;
   assert_ok(
       shoal_model_create(&(shoal_model_options_t){.allocator = allocator, .seed = 11}, &model));
-  shoal_zoo_mlp(
+  add_mlp(
       model,
-      &(shoal_mlp_options_t){
+      &(mlp_sizes_t){
           .batch = BATCH, .in_features = IN, .hidden = 9, .classes = 3, .layers = 2, .lr = 0.05});
   assert_ok(shoal_model_status(model));
   return model;
@@ -356,11 +356,11 @@ static shoal_status_t other_model(void *self, shoal_world_t *world) {
   const bool odd = shoal_world_rank(world) == 1;
   const uint64_t seed = odd && job->taps[0] ? 12 : 11;
   SHOAL_RETURN_IF_ERROR(shoal_model_create(&(shoal_model_options_t){.seed = seed}, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = BATCH,
-                                              .in_features = IN,
-                                              .hidden = odd && job->taps[1] ? 8 : 9,
-                                              .classes = 3,
-                                              .layers = odd && job->taps[2] ? 1 : 2});
+  add_mlp(model, &(mlp_sizes_t){.batch = BATCH,
+                                .in_features = IN,
+                                .hidden = odd && job->taps[1] ? 8 : 9,
+                                .classes = 3,
+                                .layers = odd && job->taps[2] ? 1 : 2});
   shoal_parallelize_options_t options = {.world = world, .strategy = "data"};
   shoal_session_t *session = NULL;
   shoal_status_t status = shoal_parallelize(model, &options, &session);

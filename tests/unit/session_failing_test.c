@@ -6,7 +6,7 @@
 #include "base/failing.h"
 #include "run_support.h"
 #include "shoal/session.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 enum { BATCH = 4, IN = 3 };
 
@@ -18,7 +18,7 @@ typedef struct job {
   char path[64];
 } job_t;
 
-static shoal_status_t live(shoal_session_t *session, const char *path) {
+static shoal_status_t live(shoal_session_t *session, const char *path, bool async) {
   double x[BATCH * IN], loss, weight[64];
   int32_t y[BATCH];
   for (int i = 0; i < BATCH * IN; ++i) x[i] = sin((double)i);
@@ -34,7 +34,8 @@ static shoal_status_t live(shoal_session_t *session, const char *path) {
       (size_t)shoal_shape_count(&state->type.shape) * shoal_dtype_size(state->type.dtype);
   SHOAL_RETURN_IF_ERROR(shoal_session_get(session, state->name, weight, bytes));
   SHOAL_RETURN_IF_ERROR(shoal_session_set(session, state->name, weight, bytes));
-  SHOAL_RETURN_IF_ERROR(shoal_save(session, path));
+  SHOAL_RETURN_IF_ERROR(
+      shoal_save_with(session, path, &(shoal_save_options_t){.training = true, .async = async}));
   return shoal_load(session, path);
 }
 
@@ -51,7 +52,7 @@ static shoal_status_t rank_body(void *self, shoal_world_t *world) {
           .opaque = job->opaque,
       },
       &session));
-  shoal_status_t status = live(session, job->path);
+  shoal_status_t status = live(session, job->path, job->opaque);
   shoal_session_free(session);
   return status;
 }
@@ -93,9 +94,9 @@ static void test_nth_allocation(void **state) {
   } cases[] = {{"data", "data=2,micro=2", false}, {"tensor", NULL, true}};
   shoal_model_t *model;
   assert_ok(shoal_model_create(NULL, &model));
-  shoal_zoo_mlp(
+  add_mlp(
       model,
-      &(shoal_mlp_options_t){
+      &(mlp_sizes_t){
           .batch = BATCH, .in_features = IN, .hidden = 4, .classes = 2, .layers = 1, .sgd = true});
   assert_ok(shoal_model_status(model));
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {

@@ -7,7 +7,7 @@
 #include "comm_throttled.h"
 #include "run_support.h"
 #include "shoal/session.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 enum { RANKS = 2, BATCH = 6, IN = 5, HIDDEN = 7, STEPS = 2, WEIGHTS = IN * HIDDEN };
 
@@ -26,12 +26,12 @@ typedef struct job {
 static shoal_model_t *make_model(void) {
   shoal_model_t *model;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 11}, &model));
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = BATCH,
-                                              .in_features = IN,
-                                              .hidden = HIDDEN,
-                                              .classes = 3,
-                                              .layers = 2,
-                                              .lr = 0.05});
+  add_mlp(model, &(mlp_sizes_t){.batch = BATCH,
+                                .in_features = IN,
+                                .hidden = HIDDEN,
+                                .classes = 3,
+                                .layers = 2,
+                                .lr = 0.05});
   assert_ok(shoal_model_status(model));
   return model;
 }

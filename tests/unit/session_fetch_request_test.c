@@ -138,13 +138,13 @@ static void test_gpt(void **state) {
   const int64_t batch = 16, context = 16, vocabulary = 8192;
   const int64_t whole = batch * context * vocabulary * (int64_t)sizeof(float);
   shoal_model_t *model = empty_model();
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = batch,
-                                              .context = context,
-                                              .vocabulary = vocabulary,
-                                              .width = 8,
-                                              .heads = 2,
-                                              .layers = 1,
-                                              .dtype = SHOAL_F32});
+  add_gpt(model, &(gpt_sizes_t){.batch = batch,
+                                .context = context,
+                                .vocabulary = vocabulary,
+                                .width = 8,
+                                .heads = 2,
+                                .layers = 1,
+                                .dtype = SHOAL_F32});
   assert_ok(shoal_model_status(model));
   const plan_case_t c = {8, {"data=8"}, "data:0", NULL, false, "ids"};
   shoal_program_t *always = lower_as(model, &c, "always"), *request = lower_as(model, &c, NULL);

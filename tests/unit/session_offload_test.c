@@ -2,7 +2,10 @@
 // give the bits of those that keep everything on the device, over several steps, micro-batches and
 // schedules, and the device's arena is smaller by what lies elsewhere, but for what is on its way.
 // links: all
+#include "base/scratch.h"
 #include "layers_support.h"
+#include "run/run.h"
+#include "session/session_impl.h"
 
 enum { MOST_LAYERS = 12 };
 
@@ -168,6 +171,55 @@ static void same_bits(void **state) {
   for (int64_t i = 0; i < COUNT(shapes); ++i) try_shape(&shapes[i]);
 }
 
+// ---- ways -----------------------------------------------------------------------------------
+
+static shoal_status_t look_at_bounces(const shoal_session_t *session, int32_t rank) {
+  const int64_t bytes = shoal_runner_bounced(session->runner);
+  EXPECT(bytes == 0, "%lld bytes passed a bounce buffer", (long long)bytes);
+  return look_at_memory(session, rank);
+}
+
+// Long copies from and to the file begin at blocks on both sides; how many there are.
+static int64_t expect_blocks(const shoal_class_t *c) {
+  int64_t found = 0;
+  for (int64_t s = 0; s < c->segment_count; ++s)
+    for (int64_t i = 0; i < c->segments[s].instruction_count; ++i) {
+      const shoal_instruction_t *in = &c->segments[s].instructions[i];
+      if (in->opcode != SHOAL_OPCODE_COPY || in->input_count != 1) continue;
+      const shoal_buffer_t *from = &c->buffers[in->inputs[0]], *to = &c->buffers[in->outputs[0]];
+      if (from->memory != SHOAL_MEMORY_FILE && to->memory != SHOAL_MEMORY_FILE) continue;
+      if (to->bytes < SHOAL_SCRATCH_LEAST) continue;
+      assert_int_equal(from->offset % SHOAL_SCRATCH_BLOCK, 0);
+      assert_int_equal(to->offset % SHOAL_SCRATCH_BLOCK, 0);
+      assert_int_not_equal(to->bytes % SHOAL_SCRATCH_BLOCK, 0);
+      ++found;
+    }
+  return found;
+}
+
+// Long weights, moments and activations, of sizes that are no multiple of a block, move between the
+// device and the file without a copy: both places begin at blocks.
+static void goes_straight(void **state) {
+  (void)state;
+  static const shape_t shape = {2, 1, 2, 1, 183, 91, NULL};
+  static const shoal_intent_decision_t all[] = {D("memory", "*", "file"),
+                                                D("keep", "layer*", "file")};
+  shoal_model_t *model = make_model(&shape);
+  shoal_program_t *plain = lower_with(model, &shape, 0, NULL);
+  shoal_program_t *program = lower_with(model, &shape, COUNT(all), all);
+  assert_true(expect_blocks(&program->classes[0]) > 10);
+  job_t *reference = run_program(&shape, plain, false);
+  for (int opaque = 0; opaque < 2; ++opaque) {
+    job_t *mine = run_layers(program, shape.batch, shape.width, opaque, look_at_bounces);
+    expect_same_bits(reference, mine);
+    free(mine);
+  }
+  free(reference);
+  shoal_program_free(program);
+  shoal_program_free(plain);
+  shoal_model_free(model);
+}
+
 // ---- memory ---------------------------------------------------------------------------------
 
 static int64_t device_bytes(const shoal_program_t *program) {
@@ -281,6 +333,7 @@ static void ahead_by_prefetch(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(same_bits),
+      cmocka_unit_test(goes_straight),
       cmocka_unit_test(states_leave_the_device),
       cmocka_unit_test(values_leave_the_device),
       cmocka_unit_test(slots_as_in_flight),

@@ -5,7 +5,7 @@
 #include "run_support.h"
 #include "shoal/checkpoint.h"
 #include "shoal/session.h"
-#include "shoal/zoo.h"
+#include "unit/zoo_sizes.h"
 
 enum { BATCH = 7, IN = 5 };
 
@@ -69,8 +69,7 @@ static shoal_status_t run_rank(void *self, shoal_world_t *world) {
 static shoal_model_t *make_model(void) {
   shoal_model_t *model;
   assert_ok(shoal_model_create(&(shoal_model_options_t){.seed = 11}, &model));
-  shoal_zoo_mlp(
-      model, &(shoal_mlp_options_t){.batch = BATCH, .in_features = IN, .hidden = 9, .classes = 3});
+  add_mlp(model, &(mlp_sizes_t){.batch = BATCH, .in_features = IN, .hidden = 9, .classes = 3});
   assert_ok(shoal_model_status(model));
   return model;
 }

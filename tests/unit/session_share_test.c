@@ -258,7 +258,7 @@ static void test_differences_are_named(void **state) {
       [GRAPHS] = "of rank 1's is 'graph eval",
       [MORE_OPS] = "the ranks' registered ops differ: line ",
       [OTHER_NAMES] = "of rank 1's is 'test.twice(a) -> (y)', of rank 0's 'test.twice(x) -> (y)'",
-      [STRATEGY] = "options differ: line 2 of rank 1's is 'strategy data', of rank 0's 'strategy s",
+      [STRATEGY] = "options differ: line 5 of rank 1's is 'strategy data', of rank 0's 'strategy s",
       [MESH] = "of rank 1's is 'mesh data=2,micro=3', of rank 0's 'mesh by default'",
       [FETCHES] = "of rank 1's is 'fetches x'",
       [LAYOUTS] = "of rank 1's is 'layouts x: data:0', of rank 0's ''",

@@ -7,20 +7,7 @@
 #include "run_support.h"
 #include "shoal/session.h"
 #include "shoal/zoo.h"
-
-static char folder[] = "/tmp/shoal_session_weights_XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  char command[300];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  return system(command);
-}
+#include "unit/folder.h"
 
 enum { ROWS = 6, IN = 5, CLASSES = 3 };
 

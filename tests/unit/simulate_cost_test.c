@@ -38,7 +38,7 @@ static figures_t simulate(const shoal_program_t *program, const char *graph,
 // Each constant of the machine by itself: better is not slower, and it matters somewhere.
 static void test_better_is_not_slower(void **state) {
   (void)state;
-  shoal_model_t *models[] = {make_mlp(&(shoal_mlp_options_t){.batch = 64}), small_gpt(false)};
+  shoal_model_t *models[] = {make_mlp(&(mlp_sizes_t){.batch = 64}), small_gpt(false)};
   static const struct {
     int model;
     const char *strategy, *mesh;
@@ -74,7 +74,7 @@ static void test_better_is_not_slower(void **state) {
 // small ones and the scalar loss whole, to all others.
 static void test_bytes_of_data_parallel(void **state) {
   (void)state;
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = 30, .dtype = SHOAL_F32});
+  shoal_model_t *model = make_mlp(&(mlp_sizes_t){.batch = 30, .dtype = SHOAL_F32});
   double large = 0, small = 4;
   for (int64_t s = 0; s < model->states.count; ++s) {
     double bytes = 4 * (double)shoal_shape_count(&model->states.items[s].type.shape);
@@ -98,7 +98,7 @@ static void test_bytes_of_data_parallel(void **state) {
 // reduce-scatter and an all-gather are one all-reduce.
 static void test_bytes_of_flat_moments(void **state) {
   (void)state;
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){
+  shoal_model_t *model = make_mlp(&(mlp_sizes_t){
       .batch = 32, .in_features = 64, .hidden = 64, .classes = 64, .dtype = SHOAL_F32});
   const shoal_intent_entry_t layouts[] = {{"*#*", "data:flat"}};
   shoal_plan_t *plan;
@@ -144,7 +144,7 @@ static void test_classes_and_graphs(void **state) {
 // in turn, and not shorter than either.
 static void test_queues_overlap(void **state) {
   (void)state;
-  shoal_model_t *model = make_mlp(&(shoal_mlp_options_t){.batch = 64, .layers = 4});
+  shoal_model_t *model = make_mlp(&(mlp_sizes_t){.batch = 64, .layers = 4});
   shoal_program_t *program = program_by(model, "data", "data=4", 4);
   figures_t s = simulate(program, "train", shoal_cluster_default());
   assert_true(s.seconds >= s.compute_seconds && s.seconds >= s.comm_seconds);

@@ -72,7 +72,7 @@ static void expect_same(const data_run_t *a, const data_run_t *b, int64_t from, 
 
 static void test_rows(void **state) {
   (void)state;
-  const shoal_train_options_t options = {.epochs = 2, .short_last = true};
+  const shoal_train_options_t options = {.epochs = 2, .last_batch = SHOAL_LAST_SHORT};
   const data_run_t one = run_data(1, "single", NULL, options, 8);
   assert_int_equal(one.run.last, 8);
   assert_true(one.run.losses[1] > 0.5);
@@ -96,8 +96,9 @@ static void test_rows(void **state) {
 
 static void test_resume(void **state) {
   (void)state;
-  const shoal_train_options_t ways[] = {
-      {.steps = 9}, {.steps = 9, .drop_last = true}, {.steps = 9, .short_last = true}};
+  const shoal_train_options_t ways[] = {{.steps = 9},
+                                        {.steps = 9, .last_batch = SHOAL_LAST_DROPPED},
+                                        {.steps = 9, .last_batch = SHOAL_LAST_SHORT}};
   for (int i = 0; i < 3; ++i) {
     char folder[32];
     make_folder(folder);

@@ -1,8 +1,13 @@
-// Folders of checkpoints: which are kept, the best one, a disk that is full while one is written.
+// Folders of checkpoints: which are kept, the best one, who uses the folder, what a kill leaves, a
+// disk that is full while one is written.
 // links: all
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -52,6 +57,131 @@ static void test_keep(void **state) {
   run_on(1, &anew);
   expect_names(folder, "step-1");
   assert_int_equal(anew.reports[0].start, 0);
+  remove_folder(folder);
+}
+
+// ---- two runs at once, and one that was killed ----------------------------------------
+
+typedef struct second {
+  run_t run;
+  bool tried, refused;
+} second_t;
+
+// While a run is at its first step, another wants its folder.
+static shoal_status_t begin_second(void *self, const shoal_train_event_t *event, bool *stop) {
+  (void)stop;
+  second_t *second = self;
+  if (event->kind != SHOAL_TRAIN_STEP || second->tried) return NULL;
+  second->tried = true;
+  char mine[64];
+  snprintf(mine, sizeof mine, "is in use by another run: process %ld on ", (long)getpid());
+  shoal_status_t status = shoal_train(&second->run.options, NULL);
+  second->refused = shoal_status_code(status) == SHOAL_INVALID_ARGUMENT &&
+                    strstr(shoal_status_message(status), mine);
+  shoal_status_free(status);
+  return NULL;
+}
+
+static void test_two_at_once(void **state) {
+  (void)state;
+  char folder[32], lock[64];
+  make_folder(folder);
+  for (int i = 0; i < 3; ++i) {  // a new one, one that goes on, one that begins anew
+    const shoal_train_options_t options = {
+        .steps = 3 + i, .folder = folder, .resume = i == 1, .overwrite = i == 2};
+    second_t second = {.run = make_run(options)};
+    run_t first = make_run(options);
+    first.options.hook = begin_second;
+    first.options.hook_self = &second;
+    run_on(1, &first);
+    assert_true(second.refused);
+    assert_int_equal(first.reports[0].step, 3 + i);
+  }
+  snprintf(lock, sizeof lock, "%s/.shoal.lock", folder);
+  assert_int_not_equal(access(lock, F_OK), 0);
+  remove_folder(folder);
+}
+
+static void touch(const char *folder, const char *name) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fclose(file);
+}
+
+static void make_step(const char *folder, const char *name) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  assert_int_equal(mkdir(path, 0777), 0);
+}
+
+// What a run leaves that is killed while it saves.
+static void test_after_a_kill(void **state) {
+  (void)state;
+  char folder[32], path[96];
+  make_folder(folder);
+  run_t first = make_run((shoal_train_options_t){.steps = 2, .folder = folder});
+  run_on(1, &first);
+  make_step(folder, "step-3"), make_step(folder, "step-4"), make_step(folder, "best");
+  touch(folder, "step-2/model.safetensors.tmp");
+  touch(folder, "step-3/model.safetensors.tmp");
+  touch(folder, "step-4/model-00001-of-00002.safetensors");
+  touch(folder, "step-4/mine");
+  touch(folder, "best/model.safetensors.index.json.tmp12.3");
+  touch(folder, ".shoal-abcdef");
+  touch(folder, ".shoal.lock");
+  run_t second = make_run((shoal_train_options_t){.steps = 3, .folder = folder, .resume = true});
+  run_on(2, &second);
+  assert_int_equal(second.reports[0].start, 2);
+  expect_names(folder, "step-2 step-3 step-4");
+  snprintf(path, sizeof path, "%s/step-2", folder);
+  expect_names(path, "model.safetensors");
+  snprintf(path, sizeof path, "%s/step-4", folder);
+  expect_names(path, "mine");
+  snprintf(path, sizeof path, "%s/.shoal-abcdef", folder);
+  assert_int_not_equal(access(path, F_OK), 0);
+  remove_folder(folder);
+}
+
+// A copy under another number is not what it says.
+static void test_renamed(void **state) {
+  (void)state;
+  char folder[32], from[64], to[64];
+  make_folder(folder);
+  run_t first = make_run((shoal_train_options_t){.steps = 2, .folder = folder});
+  run_on(1, &first);
+  snprintf(from, sizeof from, "%s/step-2", folder);
+  snprintf(to, sizeof to, "%s/step-5", folder);
+  assert_int_equal(rename(from, to), 0);
+  run_t second = make_run((shoal_train_options_t){.steps = 9, .folder = folder, .resume = true});
+  shoal_status_t statuses[2];
+  run_ranks(2, train_rank, &second, statuses);
+  for (int i = 0; i < 2; ++i) {
+    assert_error(INVALID_ARGUMENT, "step-5: this checkpoint was saved at step 2", statuses[i]);
+  }
+  remove_folder(folder);
+}
+
+// A byte that the disk has changed is not trained on; the newest that is whole can be.
+static void test_damaged(void **state) {
+  (void)state;
+  char folder[32], path[64];
+  make_folder(folder);
+  run_t first = make_run((shoal_train_options_t){.steps = 2, .folder = folder});
+  run_on(2, &first);
+  snprintf(path, sizeof path, "%s/step-2/model.safetensors", folder);
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, -9, SEEK_END), 0);
+  assert_true(fputc('x', file) == 'x');
+  assert_int_equal(fclose(file), 0);
+  run_t second = make_run((shoal_train_options_t){.steps = 9, .folder = folder, .resume = true});
+  shoal_status_t statuses[3];
+  run_ranks(3, train_rank, &second, statuses);
+  for (int i = 0; i < 3; ++i) {
+    assert_error(INVALID_ARGUMENT, "tensor 'fc2/bias#adamw.v' is not what was saved", statuses[i]);
+  }
   remove_folder(folder);
 }
 
@@ -136,6 +266,18 @@ static void test_best_is_remembered(void **state) {
   run_on(2, &worse);
   assert_int_equal(worse.reports[0].best_step, first.reports[0].best_step);
   assert_true(worse.reports[0].best == first.reports[0].best);
+  // One that is gone is not waited for.
+  char command[64];
+  snprintf(command, sizeof command, "rm -r %s/best", folder);
+  assert_int_equal(system(command), 0);
+  worse.options.steps = 10;
+  run_on(1, &worse);
+  assert_true(worse.reports[0].best_step > 8);
+  expect_names(folder, "best step-10 step-6 step-8");
+  // And a run that starts anew has none.
+  run_t anew = make_run((shoal_train_options_t){.steps = 1, .folder = folder, .overwrite = true});
+  run_on(2, &anew);
+  expect_names(folder, "step-1");
   remove_folder(folder);
 }
 
@@ -194,24 +336,23 @@ static shoal_status_t fill_disk(void *self, const shoal_train_event_t *event, bo
   return NULL;
 }
 
-static void test_full_disk(void **state) {
-  (void)state;
-  char folder[32];
-  make_folder(folder);
-  signal(SIGXFSZ, SIG_IGN);
-  struct rlimit before;
-  getrlimit(RLIMIT_FSIZE, &before);
+// Fails to save step 4, and leaves these names.
+static void expect_full(const char *folder, shoal_train_hook_fn_t fill, const char *names) {
   run_t run = make_run((shoal_train_options_t){
-      .steps = 6, .save_every = 2, .keep = 1, .folder = folder, .hook = fill_disk});
+      .steps = 6, .save_every = 2, .keep = 1, .folder = folder, .hook = fill});
+  run.options.hook_self = (void *)(uintptr_t)folder;
   shoal_status_t statuses[2] = {0};
   run_ranks(2, train_rank, &run, statuses);
-  setrlimit(RLIMIT_FSIZE, &before);
   for (int i = 0; i < 2; ++i) {
-    assert_non_null(statuses[i]);
+    assert_int_equal(shoal_status_code(statuses[i]), SHOAL_IO);
     assert_non_null(strstr(shoal_status_message(statuses[i]), "step-4"));
     shoal_status_free(statuses[i]);
   }
-  expect_names(folder, "step-2");  // whole, as what follows shows
+  expect_names(folder, names);
+}
+
+// Step 2 is whole.
+static void expect_resumed(const char *folder) {
   run_t after = make_run((shoal_train_options_t){.steps = 6, .folder = folder, .resume = true});
   run_on(1, &after);
   run_t whole = make_run((shoal_train_options_t){.steps = 6});
@@ -219,16 +360,73 @@ static void test_full_disk(void **state) {
   for (int64_t step = 3; step <= 6; ++step) {
     assert_true(fabs(after.losses[step] - whole.losses[step]) < 1e-10);
   }
+}
+
+static void test_full_disk(void **state) {
+  (void)state;
+  char folder[32];
+  make_folder(folder);
+  signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  expect_full(folder, fill_disk, "step-2");
+  setrlimit(RLIMIT_FSIZE, &before);
+  expect_resumed(folder);
+  remove_folder(folder);
+}
+
+// Writes until there is no room left, at step 3 on rank 0.
+static shoal_status_t fill_folder(void *self, const shoal_train_event_t *event, bool *stop) {
+  (void)stop;
+  char path[64];
+  static const char zeros[4096];
+  if (event->kind != SHOAL_TRAIN_STEP || event->step != 3) return NULL;
+  if (shoal_world_rank(shoal_session_world(event->session)) > 0) return NULL;
+  snprintf(path, sizeof path, "%s/filler", (const char *)self);
+  const int file = open(path, O_WRONLY | O_CREAT, 0666);
+  while (write(file, zeros, sizeof zeros) > 0) {
+  }
+  EXPECT(errno == ENOSPC, "filling the disk ends with %s", strerror(errno));
+  close(file);
+  return NULL;
+}
+
+// A file system of its own, seen by this process only, which needs the right to mount one. Without
+// it the limit above has to do.
+static bool mount_small(const char *folder) {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+         mount("none", folder, "tmpfs", 0, "size=256k") == 0;
+}
+
+static void test_full_tmpfs(void **state) {
+  (void)state;
+  char folder[32], path[64];
+  make_folder(folder);
+  const bool mounted = mount_small(folder);
+  print_message("disk full: %s\n", mounted ? "on a tmpfs of 256 KiB"
+                                           : "by RLIMIT_FSIZE alone, mounting is not permitted");
+  if (mounted) {
+    expect_full(folder, fill_folder, "filler step-2");
+    snprintf(path, sizeof path, "%s/filler", folder);
+    assert_int_equal(unlink(path), 0);
+    expect_resumed(folder);
+    assert_int_equal(umount(folder), 0);
+  }
   remove_folder(folder);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_keep),
+      cmocka_unit_test(test_two_at_once),
+      cmocka_unit_test(test_after_a_kill),
+      cmocka_unit_test(test_renamed),
+      cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_best),
       cmocka_unit_test(test_best_is_remembered),
       cmocka_unit_test(test_another_optimizer),
       cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_full_tmpfs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

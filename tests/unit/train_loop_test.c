@@ -26,12 +26,15 @@ static void stop_and_resume(leg_t first, leg_t second, int64_t stop, const run_t
   char folder[32];
   make_folder(folder);
   run_t before = make_run((shoal_train_options_t){
-      .steps = stop, .samples = SAMPLES, .short_last = true, .folder = folder});
+      .steps = stop, .samples = SAMPLES, .last_batch = SHOAL_LAST_SHORT, .folder = folder});
   before.options.parallelize.strategy = first.strategy;
   before.options.parallelize.mesh = first.mesh;
   run_on(first.ranks, &before);
-  run_t after = make_run((shoal_train_options_t){
-      .steps = STEPS, .samples = SAMPLES, .short_last = true, .folder = folder, .resume = true});
+  run_t after = make_run((shoal_train_options_t){.steps = STEPS,
+                                                 .samples = SAMPLES,
+                                                 .last_batch = SHOAL_LAST_SHORT,
+                                                 .folder = folder,
+                                                 .resume = true});
   after.options.parallelize.strategy = second.strategy;
   after.options.parallelize.mesh = second.mesh;
   run_on(second.ranks, &after);
@@ -47,8 +50,8 @@ static void test_resume(void **state) {
   (void)state;
   const leg_t one = {1, "single", NULL}, data = {2, "data", NULL};
   const leg_t tensor = {3, "tensor", NULL}, both = {4, "tensor", "data=2,tensor=2"};
-  run_t whole =
-      make_run((shoal_train_options_t){.steps = STEPS, .samples = SAMPLES, .short_last = true});
+  run_t whole = make_run(
+      (shoal_train_options_t){.steps = STEPS, .samples = SAMPLES, .last_batch = SHOAL_LAST_SHORT});
   whole.options.parallelize.strategy = "data";
   run_on(2, &whole);
   assert_true(whole.losses[1] > 0.5 && whole.losses[STEPS] < whole.losses[1]);
@@ -67,13 +70,13 @@ static void test_changed_options(void **state) {
   static const char *const old_settings[] = {"batch=6", "clip=1", "gone=1", NULL};
   static const char *const new_settings[] = {"batch=4", "clip=1", "new=2", NULL};
   run_t before = make_run((shoal_train_options_t){
-      .steps = 3, .samples = SAMPLES, .short_last = true, .folder = folder});
+      .steps = 3, .samples = SAMPLES, .last_batch = SHOAL_LAST_SHORT, .folder = folder});
   before.options.settings = old_settings;
   run_on(1, &before);
   run_t after = make_run((shoal_train_options_t){.steps = 7,
                                                  .batch = 4,
                                                  .samples = SAMPLES,
-                                                 .short_last = true,
+                                                 .last_batch = SHOAL_LAST_SHORT,
                                                  .lr = 0.5,
                                                  .folder = folder,
                                                  .resume = true});
@@ -86,6 +89,11 @@ static void test_changed_options(void **state) {
   assert_null(strstr(after.log, "clip"));
   assert_null(strstr(after.log, "gone"));
   assert_null(strstr(after.log, "new"));
+  assert_null(strstr(after.log, "warning"));
+  after.options.steps = 8;
+  after.options.samples = SAMPLES + 2;  // another order of all of them
+  run_on(1, &after);
+  assert_non_null(strstr(after.log, "warning: 25 samples; the checkpoint's run had 23"));
   remove_folder(folder);
 }
 
@@ -98,14 +106,14 @@ static void test_epochs(void **state) {
   run_on(1, &filled);
   assert_int_equal(filled.last, 8);
   assert_int_equal(filled.cursors[8], 48);
-  run_t shorter =
-      make_run((shoal_train_options_t){.epochs = 2, .samples = SAMPLES, .short_last = true});
+  run_t shorter = make_run(
+      (shoal_train_options_t){.epochs = 2, .samples = SAMPLES, .last_batch = SHOAL_LAST_SHORT});
   run_on(3, &shorter);
   assert_int_equal(shorter.last, 8);
   assert_int_equal(shorter.cursors[4], 23);
   assert_int_equal(shorter.cursors[8], 46);
-  run_t dropped =
-      make_run((shoal_train_options_t){.epochs = 2, .samples = SAMPLES, .drop_last = true});
+  run_t dropped = make_run(
+      (shoal_train_options_t){.epochs = 2, .samples = SAMPLES, .last_batch = SHOAL_LAST_DROPPED});
   run_on(2, &dropped);
   assert_int_equal(dropped.last, 6);
   assert_int_equal(dropped.cursors[3], 23);  // what is left of the epoch is passed over
@@ -202,6 +210,8 @@ static void test_errors(void **state) {
   assert_error(INVALID_ARGUMENT, "training has no end", shoal_train(&bad, NULL));
   bad.epochs = 1;
   assert_error(INVALID_ARGUMENT, "without end", shoal_train(&bad, NULL));
+  assert_error(INVALID_ARGUMENT, "no model to train", shoal_train(NULL, NULL));
+  assert_error(INVALID_ARGUMENT, "no model to train", shoal_evaluate(NULL, NULL, NULL));
   bad = (shoal_train_options_t){.build = build_small, .feed = feed_samples, .steps = 1};
   assert_error(INVALID_ARGUMENT, "at least one row", shoal_train(&bad, NULL));
   bad.batch = 4;

@@ -1,5 +1,6 @@
 // Watching: scalars and norms of values, states and gradients beside the loss, on any mesh; the
-// first value that is no number is named, the same on every rank. links: all
+// first value that is no number is named, the same on every rank, and an update that makes one is
+// found though nothing follows. links: all
 #include <stdlib.h>
 
 #include "train_support.h"
@@ -169,11 +170,50 @@ static void test_first_bad_value(void **state) {
   assert_int_equal(good.last, 4);
 }
 
+// ---- the last update ------------------------------------------------------------------
+
+// The root of nothing: its value is 0, its gradient is not finite.
+static void build_spoiled(void *self, shoal_graph_t *g, const char *phase, int64_t rows) {
+  (void)self, (void)phase;
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(rows, WIDTH));
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(rows));
+  shoal_value_t h = shoal_nn_linear(g, "fc1", x, 7);
+  shoal_value_t loss = shoal_nn_cross_entropy(g, shoal_nn_linear(g, "fc2", h, CLASSES), y);
+  const shoal_value_t nothing = shoal_affine(g, shoal_sum_squares(g, h), 0, 0);
+  loss = shoal_add(g, loss, shoal_sqrt(g, nothing));
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.02});
+  shoal_output(g, "loss", loss);
+}
+
+// No step behind it tells, and no evaluation: the parameters are looked at.
+static void test_last_update(void **state) {
+  (void)state;
+  char folder[32], path[64];
+  make_folder(folder);
+  static const char *const strategies[] = {"single", "data", "tensor"};
+  for (int32_t i = 0; i < 6; ++i) {
+    const int32_t ranks = i % 3 + 1;
+    run_t run = make_run((shoal_train_options_t){
+        .steps = 1, .build = build_spoiled, .folder = i < 3 ? NULL : folder});
+    run.options.parallelize.strategy = strategies[i % 3];
+    shoal_status_t statuses[3] = {0};
+    run_ranks(ranks, train_rank, &run, statuses);
+    for (int32_t r = 0; r < ranks; ++r) {
+      assert_error(MISMATCH, "the update of step 1 has spoiled the model: ", statuses[r]);
+    }
+    assert_true(isfinite(run.reports[0].loss));
+  }
+  snprintf(path, sizeof path, "%s/step-1", folder);
+  assert_int_not_equal(access(path, F_OK), 0);
+  remove_folder(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_watch),
       cmocka_unit_test(test_watch_all),
       cmocka_unit_test(test_first_bad_value),
+      cmocka_unit_test(test_last_update),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

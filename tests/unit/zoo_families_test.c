@@ -40,6 +40,21 @@ static void settings_have_an_order(void **state) {
   shoal_zoo_free(NULL);
 }
 
+// A zero that was given is noted; one that stands for what follows others is not.
+static void zeros_are_noted(void **state) {
+  (void)state;
+  shoal_arena_t arena;
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  shoal_zoo_t *zoo = make("bert", "masked=0");
+  const char *settings = shoal_zoo_settings(zoo, &arena);
+  shoal_zoo_t *again = make("bert", settings);
+  assert_setting(again, "masked", "0");
+  assert_null(strstr(settings, "hidden="));
+  shoal_zoo_free(zoo);
+  shoal_zoo_free(again);
+  shoal_arena_deinit(&arena);
+}
+
 static void refuse(shoal_code_t code, const char *name, const shoal_zoo_options_t *options,
                    const char *message, const char *hint) {
   shoal_zoo_t *zoo;
@@ -151,20 +166,21 @@ static void published_counts(void **state) {
   static const struct {
     const char *name;
     int64_t count;
-  } published[] = {{"gpt2-124m", 124439808},        {"gpt2-355m", 354823168},
-                   {"gpt2-774m", 774030080},        {"gpt2-1.5b", 1557611200},
-                   {"llama-7b", 6738415616},        {"llama-13b", 13015864320},
-                   {"llama-33b", 32528943616},      {"llama-65b", 65285660672},
-                   {"llama2-70b", 68976648192},     {"llama3-8b", 8030261248},
-                   {"llama3-70b", 70553706496},     {"llama3-405b", 405853388800},
-                   {"tinyllama-1.1b", 1100048384},  {"mixtral-8x7b", 46702792704},
-                   {"mixtral-8x22b", 140620634112}, {"t5-small", 60506624},
-                   {"t5-base", 222903552},          {"t5-large", 737668096},
-                   {"t5-3b", 2851598336},           {"t5-11b", 11307321344},
-                   {"t5-v1.1-small", 76961152},     {"t5-v1.1-base", 247577856},
-                   {"t5-v1.1-large", 783150080},    {"t5-v1.1-xl", 2849757184},
-                   {"t5-v1.1-xxl", 11135332352},    {"bert-base", 109514298},
-                   {"bert-large", 335174458}};
+  } published[] = {{"gpt2-124m", 124439808},      {"gpt2-355m", 354823168},
+                   {"gpt2-774m", 774030080},      {"gpt2-1.5b", 1557611200},
+                   {"llama-7b", 6738415616},      {"llama-13b", 13015864320},
+                   {"llama-33b", 32528943616},    {"llama-65b", 65285660672},
+                   {"llama2-70b", 68976648192},   {"llama3-8b", 8030261248},
+                   {"llama3.1-8b", 8030261248},   {"llama3.1-70b", 70553706496},
+                   {"mistral-7b", 7241732096},    {"llama3-70b", 70553706496},
+                   {"llama3-405b", 405853388800}, {"tinyllama-1.1b", 1100048384},
+                   {"mixtral-8x7b", 46702792704}, {"mixtral-8x22b", 140620634112},
+                   {"t5-small", 60506624},        {"t5-base", 222903552},
+                   {"t5-large", 737668096},       {"t5-3b", 2851598336},
+                   {"t5-11b", 11307321344},       {"t5-v1.1-small", 76961152},
+                   {"t5-v1.1-base", 247577856},   {"t5-v1.1-large", 783150080},
+                   {"t5-v1.1-xl", 2849757184},    {"t5-v1.1-xxl", 11135332352},
+                   {"bert-base", 109514298},      {"bert-large", 335174458}};
   for (size_t i = 0; i < sizeof published / sizeof *published; ++i) {
     const int64_t count = count_parameters(published[i].name);
     if (count != published[i].count)
@@ -203,6 +219,7 @@ static void measures(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(settings_have_an_order),
+      cmocka_unit_test(zeros_are_noted),
       cmocka_unit_test(refusals),
       cmocka_unit_test(every_preset_builds),
       cmocka_unit_test(published_counts),

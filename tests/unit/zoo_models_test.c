@@ -3,9 +3,9 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "graph_support.h"
-#include "shoal/zoo.h"
 #include "unit/failing.h"
 #include "unit/random.h"
+#include "unit/zoo_sizes.h"
 
 enum { MLP, MLP_SGD, GPT, GPT_TIED, GPT_DROPOUT, CNN, KINDS };
 
@@ -13,30 +13,30 @@ static void build(shoal_model_t *model, int kind, shoal_dtype_t dtype) {
   switch (kind) {
     case MLP:
     case MLP_SGD:
-      shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = 6,
-                                                  .in_features = 5,
-                                                  .hidden = 7,
-                                                  .classes = 3,
-                                                  .layers = 3,
-                                                  .dtype = dtype,
-                                                  .sgd = kind == MLP_SGD,
-                                                  .lr = kind == MLP_SGD ? 1.0 : 0.02});
+      add_mlp(model, &(mlp_sizes_t){.batch = 6,
+                                    .in_features = 5,
+                                    .hidden = 7,
+                                    .classes = 3,
+                                    .layers = 3,
+                                    .dtype = dtype,
+                                    .sgd = kind == MLP_SGD,
+                                    .lr = kind == MLP_SGD ? 1.0 : 0.02});
       break;
     case CNN:
-      shoal_zoo_cnn(model, &(shoal_cnn_options_t){
-                               .batch = 3, .channels = 2, .size = 8, .dtype = dtype, .lr = 0.02});
+      add_cnn(model,
+              &(cnn_sizes_t){.batch = 3, .channels = 2, .size = 8, .dtype = dtype, .lr = 0.02});
       break;
     default:
-      shoal_zoo_gpt(model, &(shoal_gpt_options_t){.batch = 2,
-                                                  .context = 5,
-                                                  .vocabulary = 11,
-                                                  .width = 12,
-                                                  .heads = 3,
-                                                  .layers = 2,
-                                                  .dtype = dtype,
-                                                  .dropout = kind == GPT_DROPOUT ? 0.2 : 0,
-                                                  .lr = 0.01,
-                                                  .tied = kind == GPT_TIED});
+      add_gpt(model, &(gpt_sizes_t){.batch = 2,
+                                    .context = 5,
+                                    .vocabulary = 11,
+                                    .width = 12,
+                                    .heads = 3,
+                                    .layers = 2,
+                                    .dtype = dtype,
+                                    .dropout = kind == GPT_DROPOUT ? 0.2 : 0,
+                                    .lr = 0.01,
+                                    .tied = kind == GPT_TIED});
   }
 }
 
@@ -293,24 +293,22 @@ static void random_streams(void **state) {
   shoal_model_free(model);
 }
 
-static void bad_options(void **state) {
+static void bad_settings(void **state) {
   (void)state;
   shoal_model_t *model = new_model(0);
-  shoal_zoo_gpt(model, &(shoal_gpt_options_t){.width = 10, .heads = 3});
+  add_gpt(model, &(gpt_sizes_t){.width = 10, .heads = 3});
   assert_error(INVALID_ARGUMENT, "heads", shoal_model_status(model));
   shoal_model_free(model);
   model = new_model(0);
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.batch = -4});
-  assert_error(INVALID_ARGUMENT, "negative", shoal_model_status(model));
-  shoal_model_free(model);
-  model = new_model(0);
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.dropout = 1.5});
+  add_mlp(model, &(mlp_sizes_t){.dropout = 1.5});
   assert_error(INVALID_ARGUMENT, "dropout", shoal_model_status(model));
   shoal_model_free(model);
-  model = new_model(0);
-  shoal_zoo_mlp(model, &(shoal_mlp_options_t){.dtype = SHOAL_I32});
-  assert_error(INVALID_ARGUMENT, "", shoal_model_status(model));
-  shoal_model_free(model);
+  static const char *const refused[] = {"batch=-4", "dtype=i32"};
+  for (int i = 0; i < 2; ++i) {
+    shoal_zoo_t *zoo;
+    const shoal_zoo_options_t options = {.settings = refused[i]};
+    assert_error(INVALID_ARGUMENT, refused[i] + 6, shoal_zoo_create("mlp", &options, &zoo));
+  }
 }
 
 static shoal_status_t build_and_run(shoal_allocator_t allocator, void *context) {
@@ -348,7 +346,7 @@ int main(void) {
       cmocka_unit_test(they_learn),
       cmocka_unit_test(dropout_is_reproducible),
       cmocka_unit_test(random_streams),
-      cmocka_unit_test(bad_options),
+      cmocka_unit_test(bad_settings),
       cmocka_unit_test(every_allocation_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,13 +47,14 @@ static double sigmoid(double x) {
 // The cell of row b after ids[0 .. t], by the formula.
 static void cell(const run_t *r, const int32_t *ids, int times, double *h) {
   const double *table = state_of(r, "embedding/table"), *ih = state_of(r, "layer0/ih/weight"),
-               *hh = state_of(r, "layer0/hh/weight");
+               *hh = state_of(r, "layer0/hh/weight"), *below = state_of(r, "layer0/ih/bias"),
+               *before = state_of(r, "layer0/hh/bias");
   double c[H] = {0}, gate[4][H];
   for (int i = 0; i < H; ++i) h[i] = 0;
   for (int t = 0; t < times; ++t) {
     for (int g = 0; g < 4; ++g) {
       for (int i = 0; i < H; ++i) {
-        gate[g][i] = 0;
+        gate[g][i] = below[g * H + i] + before[g * H + i];
         for (int k = 0; k < H; ++k)
           gate[g][i] +=
               table[ids[t] * H + k] * ih[k * 4 * H + g * H + i] + h[k] * hh[k * 4 * H + g * H + i];
@@ -229,6 +230,8 @@ static void vit_sees_all_patches(void **state) {
   for (int i = 0; i < B * PIXELS; ++i) x[i] = cos(i * i + 1);
   double *positions = (double *)(uintptr_t)state_of(&r, "positions");
   for (int i = 0; i < 5 * 12; ++i) positions[i] = 0;
+  double *head = (double *)(uintptr_t)state_of(&r, "head/weight");  // which begins as zeros
+  for (int i = 0; i < 12 * 3; ++i) head[i] = sin(i + 1);
   evaluate_pictures(&r, x, before);
   for (int row = 0; row < PATCH;
        ++row) {  // the last two patches of the first picture change places

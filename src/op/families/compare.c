@@ -18,21 +18,10 @@ static shoal_status_t compare_infer(const shoal_call_t *call, shoal_type_t *out_
   return NULL;
 }
 
-#define COMPARE(op_name, text, nan_text)                                                 \
-  const shoal_op_t shoal_op_##op_name = {                                                \
-      .name = "shoal." #op_name,                                                         \
-      .doc = text,                                                                       \
-      .nan = nan_text,                                                                   \
-      SHOAL_OP_INPUTS("a", "b"),                                                         \
-      SHOAL_OP_OUTPUTS("out"),                                                           \
-      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                               \
-      .infer = compare_infer,                                                            \
-      .gradient = shoal_gradient_none,                                                   \
-      .kernel = op_name##_kernel,                                                        \
-      SHOAL_OP_CASES("f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "bf16[2,3,7], bf16[]",    \
-                     "i32[3,5]<3, i32[1,5]<3", "u8[7]<4, u8[7]<4", "bool[3,5], bool[5]", \
-                     "i64[0], i64[1]"),                                                  \
-  }
+#define COMPARE(name, text, nan_text)                                                             \
+  SHOAL_OP_BINARY(name, text, nan_text, compare_infer, shoal_gradient_none, "f64[3,5], f64[3,5]", \
+                  "f32[3,1], f32[5]", "bf16[2,3,7], bf16[]", "i32[3,5]<3, i32[1,5]<3",            \
+                  "u8[7]<4, u8[7]<4", "bool[3,5], bool[5]", "i64[0], i64[1]")
 
 COMPARE(less, "a < b as bool, broadcast like numpy.", "false where a or b is NaN");
 COMPARE(less_equal, "a <= b as bool, broadcast like numpy.", "false where a or b is NaN");

@@ -115,53 +115,46 @@ OP_GRADIENT(where) {
 
 // ---- records ---------------------------------------------------------------------------
 
-#define BINARY(op_name, text, nan_text, infer_fn, gradient_fn, ...) \
-  const shoal_op_t shoal_op_##op_name = {                           \
-      .name = "shoal." #op_name,                                    \
-      .doc = text,                                                  \
-      .nan = nan_text,                                              \
-      SHOAL_OP_INPUTS("a", "b"),                                    \
-      SHOAL_OP_OUTPUTS("out"),                                      \
-      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                          \
-      .infer = infer_fn,                                            \
-      .gradient = gradient_fn,                                      \
-      .kernel = op_name##_kernel,                                   \
-      SHOAL_OP_CASES(__VA_ARGS__),                                  \
-  }
 #define ARITHMETIC_CASES                                                               \
   "f64[3,5], f64[3,5]", "f32[2,3,5], f32[5]", "f64[3,1], f64[7,1,5]", "f64[], f64[4]", \
       "bf16[3,5], bf16[3,1]", "i64[7]<100, i64[7]<9", "i32[3,5]<9, i32[]<9", "f32[0,3], f32[3]"
 
-BINARY(add,
-       "a + b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
-       "by or.",
-       NULL, binary_infer, add_gradient, ARITHMETIC_CASES);
-BINARY(
+SHOAL_OP_BINARY(
+    add,
+    "a + b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
+    "by or.",
+    NULL, binary_infer, add_gradient, ARITHMETIC_CASES);
+SHOAL_OP_BINARY(
     sub,
     "a - b, broadcast like numpy. a and b have one dtype; integers wrap, and of bools it is xor.",
     NULL, binary_infer, sub_gradient, ARITHMETIC_CASES);
-BINARY(mul,
-       "a * b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
-       "by and.",
-       NULL, binary_infer, mul_gradient, ARITHMETIC_CASES);
-BINARY(div,
-       "a / b of floats of one dtype, broadcast like numpy. A b of 0 gives inf, -inf or NaN; "
-       "integers are divided by floor_div.",
-       NULL, div_infer, div_gradient, "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+",
-       "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+", "f32[], f32[3,5]+");
-BINARY(maximum,
-       "The larger of a and b, broadcast like numpy; NaN if one is. Where they are equal each gets "
-       "half of the gradient.",
-       NULL, binary_infer, maximum_gradient, ARITHMETIC_CASES);
-BINARY(minimum,
-       "The smaller of a and b, broadcast like numpy; NaN if one is. Where they are equal each "
-       "gets half of the gradient.",
-       NULL, binary_infer, minimum_gradient, ARITHMETIC_CASES);
-BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", "false where a or b is NaN",
-       compare_infer, shoal_gradient_none, ARITHMETIC_CASES);
-BINARY(equal, "a == b as bool, broadcast like numpy.", "false where a or b is NaN", compare_infer,
-       shoal_gradient_none, "f64[3,5], f64[3,5]", "f32[3,1], f32[5]", "i32[3,5]<3, i32[3,5]<3",
-       "u8[7]<4, u8[]<4", "bool[3,5], bool[5]", "i64[0], i64[1]");
+SHOAL_OP_BINARY(
+    mul,
+    "a * b, broadcast like numpy. a and b have one dtype; integers wrap, and bools are joined "
+    "by and.",
+    NULL, binary_infer, mul_gradient, ARITHMETIC_CASES);
+SHOAL_OP_BINARY(
+    div,
+    "a / b of floats of one dtype, broadcast like numpy. A b of 0 gives inf, -inf or NaN; "
+    "integers are divided by floor_div.",
+    NULL, div_infer, div_gradient, "f64[3,5], f64[3,5]+", "f32[2,3,5], f32[5]+",
+    "f64[3,1], f64[7,1,5]+", "f16[3,5], f16[]+", "f32[], f32[3,5]+");
+SHOAL_OP_BINARY(
+    maximum,
+    "The larger of a and b, broadcast like numpy; NaN if one is. Where they are equal each gets "
+    "half of the gradient.",
+    NULL, binary_infer, maximum_gradient, ARITHMETIC_CASES);
+SHOAL_OP_BINARY(
+    minimum,
+    "The smaller of a and b, broadcast like numpy; NaN if one is. Where they are equal each "
+    "gets half of the gradient.",
+    NULL, binary_infer, minimum_gradient, ARITHMETIC_CASES);
+SHOAL_OP_BINARY(greater_equal, "a >= b as bool, broadcast like numpy.", "false where a or b is NaN",
+                compare_infer, shoal_gradient_none, ARITHMETIC_CASES);
+SHOAL_OP_BINARY(equal, "a == b as bool, broadcast like numpy.", "false where a or b is NaN",
+                compare_infer, shoal_gradient_none, "f64[3,5], f64[3,5]", "f32[3,1], f32[5]",
+                "i32[3,5]<3, i32[3,5]<3", "u8[7]<4, u8[]<4", "bool[3,5], bool[5]",
+                "i64[0], i64[1]");
 
 const shoal_op_t shoal_op_where = {
     .name = "shoal.where",
@@ -182,25 +175,45 @@ const shoal_op_t shoal_op_where = {
 
 // ---- cast ------------------------------------------------------------------------------
 
+enum { CAST_DTYPE, CAST_SCALE };
+
 static shoal_status_t cast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
-  out_types[0] = (shoal_type_t){(shoal_dtype_t)call->attrs[0].i, call->inputs[0].shape};
+  const double scale = call->attrs[CAST_SCALE].f;
+  const shoal_dtype_t from = call->inputs[0].dtype, to = (shoal_dtype_t)call->attrs[CAST_DTYPE].i;
+  REQUIRE_HINT(call, isfinite(scale), "leave it out for 1", "scale is %g: it must be finite",
+               scale);
+  REQUIRE_HINT(call, scale == 1 || (shoal_dtype_is_real(from) && shoal_dtype_is_real(to)),
+               "leave it out, and scale the floats before or after (shoal_affine)",
+               "scale is %g, from %s to %s: only floats are scaled", scale, shoal_dtype_name(from),
+               shoal_dtype_name(to));
+  out_types[0] = (shoal_type_t){to, call->inputs[0].shape};
   return NULL;
 }
 
 OP_GRADIENT(cast) {
   (void)in, (void)out;
   const shoal_dtype_t from = call->inputs[0].dtype;
-  if (shoal_dtype_is_float(from)) in_grads[0] = shoal_emit_cast(e, grads[0], from);
+  const double scale = call->attrs[CAST_SCALE].f;
+  if (!shoal_dtype_is_float(from)) return;
+  in_grads[0] =
+      scale == 1
+          ? shoal_emit_cast(e, grads[0], from)
+          : shoal_emit_one(e, "shoal.cast", REFS(grads[0]),
+                           ATTRS(shoal_attr_dtype("dtype", from), shoal_attr_real("scale", scale)));
 }
 
 static shoal_status_t cast_kernel(const shoal_call_t *call, const shoal_tensor_t *inputs,
                                   const shoal_tensor_t *outputs, void *workspace) {
-  (void)call, (void)workspace;
+  (void)workspace;
   const shoal_dtype_t from = inputs->dtype, to = outputs->dtype;
+  const double scale = call->attrs[CAST_SCALE].f;
   const int64_t count = shoal_shape_count(&inputs->shape);
   const void *x = inputs->data;
   void *y = outputs->data;
-  if (from == to) {
+  if (scale != 1) {
+    for (int64_t i = 0; i < count; ++i)
+      shoal_dtype_store(to, y, i, scale * shoal_dtype_load(from, x, i));
+  } else if (from == to) {
     if (count && y != x) memcpy(y, x, (size_t)count * shoal_dtype_size(from));
   } else if (shoal_dtype_is_real(from) || shoal_dtype_is_real(to)) {
     for (int64_t i = 0; i < count; ++i) shoal_dtype_store(to, y, i, shoal_dtype_load(from, x, i));
@@ -221,7 +234,12 @@ const shoal_op_t shoal_op_cast = {
         "f8_e4m3 is NaN; beyond 57344, f8_e5m2 is infinite.",
     SHOAL_OP_INPUTS("x"),
     SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"}),
+    SHOAL_OP_ATTRS({.name = "dtype", .kind = SHOAL_ATTR_DTYPE, .doc = "dtype of the result"},
+                   {.name = "scale",
+                    .kind = SHOAL_ATTR_REAL,
+                    .optional = true,
+                    .fallback = {.f = 1},
+                    .doc = "floats are multiplied by it before they are rounded"}),
     SHOAL_OP_OVERWRITES({0, 0}),
     .any_dtype = true,
     .infer = cast_infer,
@@ -231,7 +249,8 @@ const shoal_op_t shoal_op_cast = {
                    "i32[3,5]<9 ; dtype=f32", "f32[5] ; dtype=i64", "bf16[3] ; dtype=f16",
                    "i64[5]<300 ; dtype=u8", "f32[0,2] ; dtype=f64", "f32[3,5] ; dtype=f8_e4m3",
                    "f8_e5m2[7] ; dtype=bf16", "f8_e4m3[3,2] ; dtype=f8_e5m2",
-                   "i64[5]<300 ; dtype=i8", "i8[3,2]<90 ; dtype=f32"),
+                   "i64[5]<300 ; dtype=i8", "i8[3,2]<90 ; dtype=f32",
+                   "f32[3,5] ; dtype=f16, scale=16", "f16[7] ; dtype=f32, scale=0.0625"),
 };
 
 #else  // per element type

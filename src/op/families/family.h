@@ -33,6 +33,21 @@
     __VA_ARGS__, NULL              \
   }
 
+// The record of an op of two inputs, name_kernel, with its cases behind the functions.
+#define SHOAL_OP_BINARY(op_name, text, nan_text, infer_fn, gradient_fn, ...) \
+  const shoal_op_t shoal_op_##op_name = {                                    \
+      .name = "shoal." #op_name,                                             \
+      .doc = text,                                                           \
+      .nan = nan_text,                                                       \
+      SHOAL_OP_INPUTS("a", "b"),                                             \
+      SHOAL_OP_OUTPUTS("out"),                                               \
+      SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),                                   \
+      .infer = infer_fn,                                                     \
+      .gradient = gradient_fn,                                               \
+      .kernel = op_name##_kernel,                                            \
+      SHOAL_OP_CASES(__VA_ARGS__),                                           \
+  }
+
 // Attributes that many ops have.
 #define SHOAL_ATTR_SIZES(attr_name, of, text)                                           \
   {                                                                                     \

@@ -4,12 +4,25 @@
 // A pair is the elements i and i + n / 2, or 2 i and 2 i + 1 if interleaved; those behind n stay.
 // Positions are the indices along T, or given: [T], or [x's first dim, T]. The inverse turns back,
 // which is also the gradient.
+// For texts longer than a model was trained on, pairs turn `factor` times slower: all of them, or
+// with `original`, the context of training, those that turn less than `low` times in it; pairs that
+// turn `high` times or more keep their rate, and between the two it goes over linearly (Llama 3.1).
 #ifndef KERNELS_HERE
 #include "op/families/emit.h"
 #include "op/families/kernel.h"
 
-enum { BASE, DIMS, INTERLEAVED, INVERSE, PLACE };
+enum { BASE, FACTOR, LOW, HIGH, DIMS, ORIGINAL, INTERLEAVED, INVERSE, PLACE };
 enum { X, POSITIONS };
+
+// By how much pair i turns from one position to the next.
+static double rate_of(const shoal_call_t *call, int64_t i) {
+  const shoal_attr_value_t *a = call->attrs;
+  const double rate = pow(a[BASE].f, -2.0 * (double)i / (double)a[DIMS].i), slow = 1 / a[FACTOR].f;
+  if (a[ORIGINAL].i <= 0) return rate * slow;
+  const double turns = (double)a[ORIGINAL].i * rate / (2 * acos(-1));
+  const double kept = fmin(1, fmax(0, (turns - a[LOW].f) / (a[HIGH].f - a[LOW].f)));
+  return rate * (kept + (1 - kept) * slow);
+}
 
 #define EACH EACH_REAL
 #define KERNELS "op/families/rotary.c"
@@ -34,6 +47,10 @@ static shoal_status_t rotary_infer(const shoal_call_t *call, shoal_type_t *out_t
           "dims is %lld: it must be even and at most %lld", (long long)dims,
           (long long)x->dims[rank - 1]);
   REQUIRE(call, call->attrs[BASE].f > 0, "base is %g: it must be above 0", call->attrs[BASE].f);
+  REQUIRE(call, call->attrs[FACTOR].f > 0, "factor is %g: it must be above 0",
+          call->attrs[FACTOR].f);
+  REQUIRE(call, call->attrs[ORIGINAL].i <= 0 || call->attrs[HIGH].f > call->attrs[LOW].f,
+          "high is %g: it must be above low, %g", call->attrs[HIGH].f, call->attrs[LOW].f);
   out_types[0] = call->inputs[X];
   if (positions < 0) return NULL;
   SHOAL_RETURN_IF_ERROR(shoal_check_integer(call, positions));
@@ -77,6 +94,10 @@ OP_GRADIENT(rotary) {
   in_grads[X] = shoal_emit_one(e, "shoal.rotary",
                                REFS(grads[0], positions < 0 ? SHOAL_NO_REF : in[positions]),
                                ATTRS(shoal_attr_real("base", call->attrs[BASE].f),
+                                     shoal_attr_real("factor", call->attrs[FACTOR].f),
+                                     shoal_attr_real("low", call->attrs[LOW].f),
+                                     shoal_attr_real("high", call->attrs[HIGH].f),
+                                     shoal_attr_int("original", call->attrs[ORIGINAL].i),
                                      shoal_attr_int("dims", call->attrs[DIMS].i),
                                      shoal_attr_int("interleaved", call->attrs[INTERLEAVED].i),
                                      shoal_attr_int("inverse", !call->attrs[INVERSE].i)));
@@ -86,6 +107,8 @@ static void rotary_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
   out_cost->flops = 24.0 * (double)shoal_shape_count(&call->inputs[X].shape);
 }
 
+#define REAL(attr, value, text) \
+  { .name = attr, .kind = SHOAL_ATTR_REAL, .optional = true, .fallback = {.f = value}, .doc = text }
 #define FLAG(attr, text) \
   { .name = attr, .kind = SHOAL_ATTR_INT, .role = SHOAL_ROLE_COUNT, .optional = true, .doc = text }
 
@@ -99,15 +122,16 @@ const shoal_op_t shoal_op_rotary = {
     SHOAL_OP_INPUTS("x", "positions"),
     SHOAL_OP_OUTPUTS("out"),
     .optional = 1,
-    SHOAL_OP_ATTRS({.name = "base",
-                    .kind = SHOAL_ATTR_REAL,
-                    .optional = true,
-                    .fallback = {.f = 10000},
-                    .doc = "the slowest pair turns about so many times slower than the first"},
-                   FLAG("dims", "so many elements of the last dim turn; 0: all"),
-                   FLAG("interleaved", "1: pairs are neighbours, not half of dims apart"),
-                   FLAG("inverse", "1: turn back"), SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X)),
-                   SHOAL_ATTR_WITH),
+    SHOAL_OP_ATTRS(
+        REAL("base", 10000, "the slowest pair turns about so many times slower than the first"),
+        REAL("factor", 1, "pairs turn so many times slower, for longer texts"),
+        REAL("low", 1, "with original: pairs of fewer turns are slowed in full"),
+        REAL("high", 4, "with original: pairs of as many turns are not slowed"),
+        FLAG("dims", "so many elements of the last dim turn; 0: all"),
+        FLAG("original", "positions of the shorter texts; 0: all pairs are slowed"),
+        FLAG("interleaved", "1: pairs are neighbours, not half of dims apart"),
+        FLAG("inverse", "1: turn back"), SHOAL_ATTR_PLACE_OF("place", SHOAL_INPUT(X)),
+        SHOAL_ATTR_WITH),
     SHOAL_OP_OVERWRITES({0, X}),
     .complete = rotary_complete,
     .infer = rotary_infer,
@@ -118,7 +142,8 @@ const shoal_op_t shoal_op_rotary = {
     SHOAL_OP_CASES("f64[2,3,5,4]", "f32[5,6] ; interleaved=1, base=100",
                    "bf16[3,5,4], i64[5]<9 ; with=\"positions\"",
                    "f64[2,3,5,6], i32[2,5]<9 ; dims=4, inverse=1, with=\"positions\"",
-                   "f64[3,1,2] ; interleaved=1", "f32[0,3,2]"),
+                   "f64[3,1,2] ; interleaved=1", "f64[2,5,6] ; factor=4",
+                   "f64[2,5,8] ; base=50, factor=8, low=2, high=3, original=30", "f32[0,3,2]"),
 };
 
 #else  // per element type
@@ -131,7 +156,7 @@ static void K(turn)(const shoal_call_t *call, int64_t r, double position, const 
   const R *x = (const R *)from + r * width;
   R *y = (R *)to + r * width;
   for (int64_t i = 0; i < n / 2; ++i) {
-    const double angle = position * pow(call->attrs[BASE].f, -2.0 * (double)i / (double)n);
+    const double angle = position * rate_of(call, i);
     const R c = (R)cos(angle), s = (R)(call->attrs[INVERSE].i ? -sin(angle) : sin(angle));
     const int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + n / 2;
     const R a = x[first], b = x[second];

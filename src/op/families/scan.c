@@ -82,6 +82,81 @@ OP_GRADIENT(cumsum) {
                                      shoal_attr_int("exclusive", call->attrs[EXCLUSIVE].i)));
 }
 
+// ---- sums in phases --------------------------------------------------------------------
+
+// The axis in blocks, so that it may be cut between them: each block is run through by itself, and
+// the sums of all blocks before it, of which there are few, come on top.
+enum { MOST_BLOCKS = 64 };
+
+// How long blocks of a line of n are: so long that there are not too many, and so that they fit in
+// where that takes at most twice as long ones.
+static int64_t block_length(int64_t n) {
+  const int64_t few = n < 32 ? 2 : 4, many = (n + MOST_BLOCKS - 1) / MOST_BLOCKS;
+  const int64_t least = many > few ? many : few;
+  for (int64_t length = least; length <= 2 * least; ++length)
+    if (n % length == 0) return length;
+  return least;
+}
+
+static shoal_ref_t emit_cumsum(shoal_emitter_t *e, const shoal_call_t *call, shoal_ref_t x,
+                               int32_t axis, bool exclusive) {
+  return shoal_emit_one(
+      e, "shoal.cumsum", REFS(x),
+      ATTRS(shoal_attr_int("axis", axis), shoal_attr_int("reverse", call->attrs[REVERSE].i),
+            shoal_attr_int("exclusive", exclusive)));
+}
+
+// One element of each block, [.., 1, ..] along the axis.
+static shoal_ref_t emit_end(shoal_emitter_t *e, shoal_ref_t x, int32_t axis, int64_t at) {
+  shoal_shape_t size = shoal_emit_type(e, x).shape, start = {.rank = size.rank};
+  start.dims[axis] = at;
+  size.dims[axis] = 1;
+  return shoal_emit_one(e, "shoal.slice", REFS(x),
+                        ATTRS(shoal_attr_shape("start", &start), shoal_attr_shape("size", &size)));
+}
+
+// Of x in blocks, [.., blocks, length, ..].
+static shoal_ref_t emit_blocks(shoal_emitter_t *e, const shoal_call_t *call, shoal_ref_t x,
+                               int32_t axis) {
+  const bool exclusive = call->attrs[EXCLUSIVE].i != 0;
+  const int64_t length = shoal_emit_type(e, x).shape.dims[axis + 1];
+  const int64_t last = call->attrs[REVERSE].i != 0 ? 0 : length - 1;
+  const shoal_ref_t sums = emit_cumsum(e, call, x, axis + 1, exclusive);
+  shoal_ref_t total = emit_end(e, sums, axis + 1, last);
+  if (exclusive) total = shoal_emit_binary(e, "shoal.add", total, emit_end(e, x, axis + 1, last));
+  return shoal_emit_binary(e, "shoal.add", sums, emit_cumsum(e, call, total, axis, true));
+}
+
+static void cumsum_decompose(const shoal_call_t *call, shoal_emitter_t *e, const shoal_ref_t *in,
+                             shoal_ref_t *outputs) {
+  const shoal_type_t *type = &call->inputs[0];
+  const int32_t axis = shoal_normal_axis(call->attrs[AXIS].i, type->shape.rank);
+  const int64_t n = type->shape.dims[axis], length = block_length(n);
+  const int64_t blocks = (n + length - 1) / length;
+  const bool wide = shoal_dtype_is_float(type->dtype);
+  const shoal_dtype_t dtype = wide ? shoal_statistics_dtype(type->dtype) : type->dtype;
+  if (blocks < 2 || type->shape.rank == SHOAL_MAX_RANK) {
+    outputs[0] = emit_cumsum(e, call, in[0], axis, call->attrs[EXCLUSIVE].i != 0);
+    return;
+  }
+  const shoal_shape_t none = {.rank = type->shape.rank};
+  shoal_ref_t x = shoal_emit_cast(e, in[0], dtype);
+  shoal_shape_t filled = type->shape, parted = {.rank = type->shape.rank + 1};
+  filled.dims[axis] = blocks * length;
+  for (int32_t d = 0; d < parted.rank; ++d)
+    parted.dims[d] = d == axis ? blocks : d == axis + 1 ? length : type->shape.dims[d - (d > axis)];
+  if (blocks * length > n)
+    x = shoal_emit_one(e, "shoal.pad", REFS(x),
+                       ATTRS(shoal_attr_shape("start", &none), shoal_attr_shape("shape", &filled)));
+  x = emit_blocks(e, call, shoal_emit_reshape(e, x, &parted), axis);
+  x = shoal_emit_reshape(e, x, &filled);
+  if (blocks * length > n)
+    x = shoal_emit_one(
+        e, "shoal.slice", REFS(x),
+        ATTRS(shoal_attr_shape("start", &none), shoal_attr_shape("size", &type->shape)));
+  outputs[0] = shoal_emit_cast(e, x, type->dtype);
+}
+
 // ---- products --------------------------------------------------------------------------
 
 OP_KERNEL(cumprod) {
@@ -160,6 +235,7 @@ const shoal_op_t shoal_op_cumsum = {
     SHOAL_OP_OVERWRITES({0, 0}),
     .infer = scan_infer,
     .gradient = cumsum_gradient,
+    .decompose = cumsum_decompose,
     .kernel = cumsum_kernel,
     SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,2] ; axis=1, reverse=1",
                    "f64[4,3] ; axis=0, exclusive=1", "bf16[1,9] ; axis=-1, reverse=1, exclusive=1",

@@ -118,19 +118,21 @@ static void grad_cost(const shoal_call_t *call, shoal_cost_t *out_cost) {
 
 #define UNCUT "the axis: a row is normalised as one (its decomposition cuts it)"
 
+// What softmax and log_softmax share, and their gradients.
+#define ROWS .uncut = UNCUT, SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS), .workspace = shoal_kernel_widen_bytes
+#define FORWARD                                                                     \
+  ROWS, SHOAL_OP_INPUTS("x"), SHOAL_OP_OUTPUTS("out"), SHOAL_OP_OVERWRITES({0, 0}), \
+      .infer = softmax_infer, .cost = exp_cost
+#define BACKWARD                                                                                  \
+  ROWS, SHOAL_OP_INPUTS("y", "dy"), SHOAL_OP_OUTPUTS("dx"), SHOAL_OP_OVERWRITES({0, Y}, {0, DY}), \
+      .infer = softmax_grad_infer
+
 const shoal_op_t shoal_op_softmax = {
     .name = "shoal.softmax",
     .doc = "exp(x) / sum of exp(x) along axis.",
-    .uncut = UNCUT,
-    SHOAL_OP_INPUTS("x"),
-    SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
-    SHOAL_OP_OVERWRITES({0, 0}),
-    .infer = softmax_infer,
+    FORWARD,
     .gradient = softmax_gradient,
     .decompose = softmax_decompose,
-    .cost = exp_cost,
-    .workspace = shoal_kernel_widen_bytes,
     .kernel = softmax_kernel,
     SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,7] ; axis=1", "f64[3,5] ; axis=0",
                    "bf16[3,9] ; axis=-1", "f32[0,3] ; axis=1"),
@@ -139,15 +141,9 @@ const shoal_op_t shoal_op_softmax = {
 const shoal_op_t shoal_op_softmax_grad = {
     .name = "shoal.softmax_grad",
     .doc = "Gradient of softmax from its result y: y (dy - sum of y dy along axis).",
-    .uncut = UNCUT,
-    SHOAL_OP_INPUTS("y", "dy"),
-    SHOAL_OP_OUTPUTS("dx"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
-    SHOAL_OP_OVERWRITES({0, 0}, {0, 1}),
-    .infer = softmax_grad_infer,
+    BACKWARD,
     .decompose = softmax_grad_decompose,
     .cost = grad_cost,
-    .workspace = shoal_kernel_widen_bytes,
     .kernel = softmax_grad_kernel,
     SHOAL_OP_CASES("f64[3,5], f64[3,5] ; axis=1", "f32[3,5,7], f32[3,5,7] ; axis=1",
                    "bf16[3,9], bf16[3,9] ; axis=-1"),
@@ -157,16 +153,9 @@ const shoal_op_t shoal_op_log_softmax = {
     .name = "shoal.log_softmax",
     .doc = "x - log-sum-exp of x along axis: the logarithm of softmax, without overflow.",
     .nan = "a row of -inf only gives NaN",
-    .uncut = UNCUT,
-    SHOAL_OP_INPUTS("x"),
-    SHOAL_OP_OUTPUTS("out"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
-    SHOAL_OP_OVERWRITES({0, 0}),
-    .infer = softmax_infer,
+    FORWARD,
     .gradient = log_softmax_gradient,
     .decompose = log_softmax_decompose,
-    .cost = exp_cost,
-    .workspace = shoal_kernel_widen_bytes,
     .kernel = log_softmax_kernel,
     SHOAL_OP_CASES("f64[3,5] ; axis=1", "f32[3,5,7] ; axis=1", "bf16[3,9] ; axis=-1",
                    "f64[5,1] ; axis=0", "f32[0,3] ; axis=1"),
@@ -175,15 +164,9 @@ const shoal_op_t shoal_op_log_softmax = {
 const shoal_op_t shoal_op_log_softmax_grad = {
     .name = "shoal.log_softmax_grad",
     .doc = "Gradient of log_softmax from its result y: dy - exp(y) times the sum of dy along axis.",
-    .uncut = UNCUT,
-    SHOAL_OP_INPUTS("y", "dy"),
-    SHOAL_OP_OUTPUTS("dx"),
-    SHOAL_OP_ATTRS(SHOAL_ATTR_AXIS),
-    SHOAL_OP_OVERWRITES({0, Y}, {0, DY}),
-    .infer = softmax_grad_infer,
+    BACKWARD,
     .decompose = log_softmax_grad_decompose,
     .cost = exp_cost,
-    .workspace = shoal_kernel_widen_bytes,
     .kernel = log_softmax_grad_kernel,
     SHOAL_OP_CASES("f64[3,5], f64[3,5] ; axis=1", "f32[3,5,7], f32[3,5,7] ; axis=1",
                    "bf16[3,9], bf16[3,9] ; axis=-1", "f64[5,1], f64[5,1] ; axis=0",

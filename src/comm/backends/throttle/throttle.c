@@ -32,7 +32,8 @@ static shoal_status_t check_ranks(const shoal_throttle_settings_t *settings, int
                        "a world of %d ranks, but the cluster file of " VARIABLE " describes %d",
                        size, described);
   }
-  for (int32_t i = 0; i < settings->fault_count; ++i) {
+  // Alone there is nothing to lose or delay: a program may have such a world beside its real one.
+  for (int32_t i = 0; size > 1 && i < settings->fault_count; ++i) {
     if (settings->faults[i].rank >= size) {
       return SHOAL_ERROR(INVALID_ARGUMENT, VARIABLE " has a fault of rank %d in a world of %d",
                          settings->faults[i].rank, size);

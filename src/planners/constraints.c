@@ -1,0 +1,82 @@
+// What shoal_constrain says in a model, as layouts of the intent: behind what strategies say, and
+// in front of what people do.
+#include <string.h>
+
+#include "base/status.h"
+#include "planners/planners.h"
+
+// Does the layout hold on one of the plan's meshes? Else what is wrong with it on the first.
+static shoal_status_t check(const shoal_strategy_context_t *context, const char *text,
+                            const shoal_shape_t *shape) {
+  shoal_status_t first = NULL;
+  for (int64_t m = 0; m < context->meshes.count; ++m) {
+    shoal_mesh_t mesh;
+    shoal_layout_t layout;
+    SHOAL_RETURN_IF_ERROR(shoal_mesh_parse(context->meshes.items[m], context->arena, &mesh));
+    shoal_status_t status = shoal_layout_parse(text, &mesh, 1, context->arena, &layout);
+    if (!status) status = shoal_layout_check(&layout, shape);
+    if (!status) {
+      shoal_status_free(first);
+      return NULL;
+    }
+    if (first)
+      shoal_status_free(status);
+    else
+      first = status;
+  }
+  return first;
+}
+
+// States are the same in all graphs, and so must be what these say of one.
+static shoal_status_t check_state(const shoal_model_t *model, const shoal_constraint_t *said,
+                                  int32_t state) {
+  for (int64_t g = 0; g < model->graphs.count; ++g) {
+    const shoal_graph_t *graph = model->graphs.items[g];
+    for (int64_t i = 0; i < graph->constraints.count; ++i) {
+      const shoal_constraint_t *other = &graph->constraints.items[i];
+      const shoal_value_info_t *value = &graph->values.items[other->value];
+      if (value->source != SHOAL_FROM_STATE || value->index != state ||
+          strcmp(other->layout, said->layout) == 0)
+        continue;
+      return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "a state rests in one layout: say the same in both",
+                              "'%s' is constrained to '%s' at %s:%d and to '%s' at %s:%d",
+                              value->name, other->layout, other->file, other->line, said->layout,
+                              said->file, said->line);
+    }
+  }
+  return NULL;
+}
+
+static shoal_status_t constrain(shoal_strategy_context_t *context, const shoal_graph_t *graph,
+                                const shoal_constraint_t *said) {
+  const shoal_value_info_t *value = &graph->values.items[said->value];
+  const bool per_batch = context->mesh.micro > 1 && value->source != SHOAL_FROM_STATE &&
+                         value->type.shape.rank > 0 && !strstr(said->layout, "micro:");
+  const char *text = said->layout;
+  if (value->source == SHOAL_FROM_STATE)
+    SHOAL_RETURN_IF_ERROR(check_state(context->model, said, value->index));
+  if (per_batch) text = shoal_arena_printf(context->arena, "micro:0%s%s", text[0] ? "," : "", text);
+  if (!text) return SHOAL_OOM();
+  shoal_status_t status = check(context, text, &value->type.shape);
+  if (!status && value->source != SHOAL_FROM_STATE) {  // other graphs use the name for their own
+    const char *name = shoal_arena_printf(context->arena, "%s:%s", graph->name, value->name);
+    return name ? shoal_context_layout(context, name, text) : SHOAL_OOM();
+  }
+  if (!status) return shoal_context_layout(context, value->name, text);
+  shoal_status_t told = SHOAL_ERROR_HINT(
+      UNSUPPORTED, "plan with a mesh that has these axes, or constrain it otherwise",
+      "'%s' is constrained to '%s' at %s:%d: %s", value->name, said->layout, said->file, said->line,
+      shoal_status_message(status));
+  shoal_status_free(status);
+  return told;
+}
+
+shoal_status_t shoal_context_constrain(shoal_strategy_context_t *context) {
+  if (context->options->world == 1) return NULL;
+  for (int64_t g = 0; g < context->model->graphs.count; ++g) {
+    const shoal_graph_t *graph = context->model->graphs.items[g];
+    for (int64_t i = 0; i < graph->constraints.count; ++i)
+      SHOAL_RETURN_IF_ERROR(constrain(context, graph, &graph->constraints.items[i]));
+  }
+  return NULL;
+}
