@@ -179,12 +179,12 @@ enum { CAST_DTYPE, CAST_SCALE };
 
 static shoal_status_t cast_infer(const shoal_call_t *call, shoal_type_t *out_types) {
   const double scale = call->attrs[CAST_SCALE].f;
-  const shoal_dtype_t from = call->inputs[0].dtype, to = (shoal_dtype_t)call->attrs[CAST_DTYPE].i;
+  const shoal_dtype_t to = (shoal_dtype_t)call->attrs[CAST_DTYPE].i;
   REQUIRE_HINT(call, isfinite(scale), "leave it out for 1", "scale is %g: it must be finite",
                scale);
-  REQUIRE_HINT(call, scale == 1 || (shoal_dtype_is_real(from) && shoal_dtype_is_real(to)),
-               "leave it out, and scale the floats before or after (shoal_affine)",
-               "scale is %g, from %s to %s: only floats are scaled", scale, shoal_dtype_name(from),
+  REQUIRE_HINT(call, scale == 1 || shoal_dtype_is_real(to),
+               "leave it out, and scale the floats before the cast (shoal_affine)",
+               "scale is %g, and the result is %s: only a result of floats is scaled", scale,
                shoal_dtype_name(to));
   out_types[0] = (shoal_type_t){to, call->inputs[0].shape};
   return NULL;
@@ -239,7 +239,7 @@ const shoal_op_t shoal_op_cast = {
                     .kind = SHOAL_ATTR_REAL,
                     .optional = true,
                     .fallback = {.f = 1},
-                    .doc = "floats are multiplied by it before they are rounded"}),
+                    .doc = "where the result is floats: x is multiplied by it before it is rounded"}),
     SHOAL_OP_OVERWRITES({0, 0}),
     .any_dtype = true,
     .infer = cast_infer,
