@@ -16,6 +16,10 @@ prove resnet-tiny -n 4 --mesh pipe=2,data=2
 prove gpt2-tiny -n 3 --batch 5 --mesh pipe=3,micro=3 --decide 'balance train memory'
 prove unet-tiny -n 2 --mesh pipe=2 --decide 'balance train boundary'
 prove mlp-tiny -n 5 --mesh pipe=1,micro=3
+# Values that skip stages where each mesh has two of them, and regions that go over both.
+strategy=uniform-pipeline
+prove dlrm-tiny -n 3 --mesh pipe=3,micro=5 --decide 'schedule train zb-v'
+prove t5-tiny -n 5 --mesh pipe=5,micro=5 --no-tied --decide 'schedule train zb-v' --decide 'recompute * yes'
 strategy=pipeline+zero1
 prove llama-tiny -n 8 --batch 7 --mesh data=2,pipe=2,tensor=2,micro=3 --decide 'schedule train interleaved'
 # A table of one's own, in JSON: backward split on one mesh as late as can be, four micro-batches.

@@ -119,7 +119,7 @@ REFUSALS = [
 ]
 # Least shares: of pairs that are covered, of rows that pass, of pairs of a model and a strategy.
 FLOORS = {"pairs": 0.94, "rows": 0.65, "model and strategy": 0.65}
-# Strategies that speak of marks which no model of the zoo has.
+# Strategies that speak of marks, which no model of the zoo has: planners_annotated_test proves them.
 MARKS = {"annotated"}
 
 
@@ -163,7 +163,7 @@ class Product:
         assert len(models) >= 16, models
         self.columns = {
             "model": models,
-            "strategy": list(self.strategies),
+            "strategy": [name for name in self.strategies if name not in MARKS],
             "ranks": [1, 2, 3, 4, 5, 6, 8] + ([7, 12, 16] if whole else []),
             "schedule": ["-"] + SCHEDULES,
             "dtype": list(DTYPES),
@@ -392,6 +392,24 @@ def is_refused(tally, items):
     return any(items.issuperset(never) for never in tally.never)
 
 
+def mend(product, rng, tally, row, kept):
+    """Replaces values, none of `kept`, that are known to be refused together, as far as others are to be had."""
+    for _ in product.columns:
+        items = set(row.items())
+        blamed = next((never for never in tally.never if items.issuperset(never)), None)
+        columns = [column for column, _ in blamed or () if column not in kept]
+        if not columns:
+            break
+        column = rng.choice(columns)
+        others = [{**row, column: value} for value in product.columns[column]]
+        others = [other for other in others if product.allowed(other) and not is_refused(tally, other.items())]
+        if not others:
+            break
+        weights = product.weights.get(column, {})
+        row = rng.choices(others, [weights.get(other[column], 1) for other in others])[0]
+    return row
+
+
 def next_row(product, rng, open_pairs, tries, tally, fixed):
     """A row with one of the pairs that were tried least."""
     least = min(tries[pair] for pair in open_pairs)
@@ -399,7 +417,8 @@ def next_row(product, rng, open_pairs, tries, tally, fixed):
     tries[target] += 1
     best, best_score = None, None
     for _ in range(CANDIDATES):
-        row = product.fill(rng, {**fixed, **dict(target)})
+        kept = {**fixed, **dict(target)}
+        row = mend(product, rng, tally, product.fill(rng, kept), kept)
         score = rng.random() - 1000 * is_refused(tally, row.items())
         score += sum(pair in open_pairs for pair in pairs_of(row))
         if best is None or score > best_score:
@@ -440,7 +459,8 @@ def walk(product, options, tally, pool):
         batch = []
         for _ in range(options.jobs * 2):
             for _ in range(CANDIDATES):
-                row = product.fill(rng, dict(options.only))
+                kept = dict(options.only)
+                row = mend(product, rng, tally, product.fill(rng, kept), kept)
                 if not is_refused(tally, row.items()):
                     break
             batch.append((row, product.command(row, options.seed + count)))
@@ -483,7 +503,7 @@ def main():
             bad |= share < FLOORS[name]
         for column, values in product.columns.items():
             for value in values:
-                if not options.only and value not in MARKS and not tally.values[(column, value), "passed"]:
+                if not options.only and not tally.values[(column, value), "passed"]:
                     print(f"FAILED: nothing is proven with {column} {value}")
                     bad = True
     sys.exit(bad)

@@ -38,8 +38,13 @@
 #include "target/target.h"
 
 // Lanes: collectives; messages between meshes that share no rank; those of them that go backward,
-// where they need an order of their own.
-enum { SHOAL_LOWER_LANE_GROUPS, SHOAL_LOWER_LANE_MESSAGES, SHOAL_LOWER_LANE_BACK };
+// where they need an order of their own; from SPARE on, others that need one.
+enum {
+  SHOAL_LOWER_LANE_GROUPS,
+  SHOAL_LOWER_LANE_MESSAGES,
+  SHOAL_LOWER_LANE_BACK,
+  SHOAL_LOWER_LANE_SPARE
+};
 
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;
 
@@ -243,8 +248,9 @@ SHOAL_MUST_USE shoal_status_t shoal_lower_merge_pair(build_t *b, graph_build_t *
 // work in depth and send_depth. Else it does nothing.
 SHOAL_MUST_USE shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph,
                                                 shoal_arena_t *scratch);
-// messages.c: do the rows of the schedule send and receive in the same order?
-SHOAL_MUST_USE shoal_status_t shoal_lower_check_messages(const build_t *b,
+// messages.c: gives messages other lanes where the rows of the schedule do not send and receive
+// them in the same order.
+SHOAL_MUST_USE shoal_status_t shoal_lower_order_messages(const build_t *b,
                                                          const graph_build_t *graph,
                                                          shoal_arena_t *scratch);
 // The name of a place: "F0", "W3".

@@ -201,15 +201,23 @@ static shoal_status_t queue_of(class_emitter_t *e, const char *name, int32_t *ou
 
 // Messages between meshes that share no rank have a lane and queues of their own: they hold up
 // nothing but what needs them.
+static const char *const message_queues[SHOAL_MAX_LANES][2] = {
+    [SHOAL_LOWER_LANE_MESSAGES] = {"send", "receive"},
+    [SHOAL_LOWER_LANE_BACK] = {"send_back", "receive_back"},
+    [SHOAL_LOWER_LANE_SPARE] = {"send_3", "receive_3"},
+    {"send_4", "receive_4"},
+    {"send_5", "receive_5"},
+    {"send_6", "receive_6"},
+    {"send_7", "receive_7"},
+};
+
 static shoal_status_t emit_instruction(class_emitter_t *e, const item_t *in, role_t role,
                                        shoal_instruction_t *out) {
   *out = in->code;
-  const bool back = in->code.opcode == SHOAL_OPCODE_RESHARD &&
-                    e->b->channels.items[in->code.channels[0]].lane == SHOAL_LOWER_LANE_BACK;
-  if (role == ROLE_SENDER)
-    SHOAL_RETURN_IF_ERROR(queue_of(e, back ? "send_back" : "send", &out->queue));
-  if (role == ROLE_RECEIVER)
-    SHOAL_RETURN_IF_ERROR(queue_of(e, back ? "receive_back" : "receive", &out->queue));
+  if (role == ROLE_SENDER || role == ROLE_RECEIVER) {
+    const int32_t lane = e->b->channels.items[in->code.channels[0]].lane;
+    SHOAL_RETURN_IF_ERROR(queue_of(e, message_queues[lane][role == ROLE_RECEIVER], &out->queue));
+  }
   int32_t *inputs = SHOAL_NEW(e->b->arena, int32_t, in->code.input_count);
   int32_t *outputs = SHOAL_NEW(e->b->arena, int32_t, in->code.output_count);
   if (!inputs || !outputs) return SHOAL_OOM();

@@ -1,15 +1,17 @@
 // Messages between two ranks of a lane must be sent and received in the same order. Which works a
 // message connects is known once all items of the loop have their places; the rows of the two
-// meshes then say in which order the messages come. A table in which they differ is complete and
-// free of deadlock, and still cannot run: it is refused here, with the entries.
+// meshes then say in which order the messages come. Where they differ, as with values that skip
+// stages of a mesh that has several, messages are dealt out over the spare lanes, each to the first
+// in which the order is the same. A table in which it differs on all of them is complete and free
+// of deadlock, and still cannot run: it is refused here, with the entries.
 #include "base/status.h"
 #include "lower/build.h"
 #include "lower/loop.h"
 
 // Messages that are sent with one work and received with another.
 typedef struct link {
-  int32_t from, to;  // places
-  int32_t lane;
+  int32_t from, to;            // places
+  int32_t lane;                // -1: not dealt out yet
   int32_t next_from, next_to;  // of the same place; -1: no more
   const char *name;            // of the first
 } link_t;
@@ -104,15 +106,61 @@ static shoal_status_t compare_rows(const links_t *links, const link_t *like) {
   }
 }
 
-shoal_status_t shoal_lower_check_messages(const build_t *b, const graph_build_t *graph,
+static shoal_status_t check_lanes(const links_t *links) {
+  for (int64_t k = links->all.count; k-- > 0;) {  // the first of the graph is the last of these
+    bool done = false;                            // with another of the same meshes and lane
+    for (int64_t i = k + 1; i < links->all.count && !done; ++i)
+      done = same_way(links->loop, &links->all.items[i], &links->all.items[k]);
+    if (!done) SHOAL_RETURN_IF_ERROR(compare_rows(links, &links->all.items[k]));
+  }
+  return NULL;
+}
+
+// The first lane, its usual one before the spare ones, on which the link keeps the order of those
+// that were dealt out before it.
+static shoal_status_t find_lane(links_t *links, link_t *link, int32_t usual) {
+  shoal_status_t first = NULL;
+  link->lane = usual;
+  for (int32_t spare = SHOAL_LOWER_LANE_SPARE;; ++spare) {
+    shoal_status_t status = compare_rows(links, link);
+    if (!status) break;
+    if (first)
+      shoal_status_free(status);
+    else
+      first = status;
+    if (spare == SHOAL_MAX_LANES) return first;
+    link->lane = spare;
+  }
+  shoal_status_free(first);
+  return NULL;
+}
+
+static void set_lanes(const build_t *b, const graph_build_t *graph, const links_t *links) {
+  for (int64_t i = 0; i < graph->items.count; ++i) {
+    const item_t *item = graph->items.items[i];
+    if (item->phase != PHASE_LOOP || item->depth == item->send_depth) continue;
+    int32_t link = links->first_from[item->send_depth];
+    while (links->all.items[link].to != item->depth) link = links->all.items[link].next_from;
+    for (int32_t k = 0; k < item->code.input_count; ++k)
+      b->channels.items[item->code.channels[k]].lane = links->all.items[link].lane;
+  }
+}
+
+shoal_status_t shoal_lower_order_messages(const build_t *b, const graph_build_t *graph,
                                           shoal_arena_t *scratch) {
   links_t links = {.loop = graph->loop};
   SHOAL_RETURN_IF_ERROR(list_links(b, graph, scratch, &links));
-  for (int64_t k = links.all.count; k-- > 0;) {  // the first of the graph is the last of these
-    bool done = false;                           // with another of the same meshes and lane
-    for (int64_t i = k + 1; i < links.all.count && !done; ++i)
-      done = same_way(links.loop, &links.all.items[i], &links.all.items[k]);
-    if (!done) SHOAL_RETURN_IF_ERROR(compare_rows(&links, &links.all.items[k]));
+  shoal_status_t status = check_lanes(&links);
+  if (!status) return NULL;
+  shoal_status_free(status);
+  int32_t *usual = SHOAL_NEW(scratch, int32_t, links.all.count);
+  if (!usual) return SHOAL_OOM();
+  for (int64_t k = 0; k < links.all.count; ++k) {
+    usual[k] = links.all.items[k].lane;
+    links.all.items[k].lane = -1;
   }
+  for (int64_t k = links.all.count; k-- > 0;)
+    SHOAL_RETURN_IF_ERROR(find_lane(&links, &links.all.items[k], usual[k]));
+  set_lanes(b, graph, &links);
   return NULL;
 }

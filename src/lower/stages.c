@@ -239,5 +239,5 @@ shoal_status_t shoal_lower_place(build_t *b, graph_build_t *graph, shoal_arena_t
   for (int64_t i = 0; i < graph->items.count; ++i)
     if (graph->items.items[i]->phase == PHASE_LOOP)
       SHOAL_RETURN_IF_ERROR(place_item(&p, graph->items.items[i]));
-  return shoal_lower_check_messages(b, graph, scratch);
+  return shoal_lower_order_messages(b, graph, scratch);
 }

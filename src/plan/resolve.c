@@ -162,23 +162,26 @@ typedef struct regions {
   SHOAL_VEC(const char *) names;  // the name starts with it
   SHOAL_VEC(size_t) lengths;
   SHOAL_VEC(int32_t) meshes;
+  SHOAL_VEC(int32_t) stages;
 } regions_t;
 
-// On each mesh a region of its own: what goes from one to another is kept, not sent again. The
-// backward pass goes through meshes the other way round, and could not wait for it.
+// On each mesh a region of its own, and in each of its stages if it has several: what goes from one
+// to another is kept, not sent again. The backward pass goes through them the other way round, and
+// could not wait for it.
 static shoal_status_t region_of(shoal_arena_t *arena, regions_t *regions, const char *name,
-                                size_t length, int32_t mesh, int32_t *out_region) {
-  const uint64_t hash = shoal_hash_int(shoal_hash_bytes(SHOAL_HASH_START, name, length), mesh);
+                                size_t length, int32_t mesh, int32_t stage, int32_t *out_region) {
+  const uint64_t hash =
+      shoal_hash_int(shoal_hash_int(shoal_hash_bytes(SHOAL_HASH_START, name, length), mesh), stage);
   for (int64_t at = -1, r; (r = shoal_index_next(&regions->index, hash, &at)) >= 0;)
     if (regions->lengths.items[r] == length && regions->meshes.items[r] == mesh &&
-        memcmp(regions->names.items[r], name, length) == 0) {
+        regions->stages.items[r] == stage && memcmp(regions->names.items[r], name, length) == 0) {
       *out_region = (int32_t)r;
       return NULL;
     }
   *out_region = (int32_t)regions->names.count;
   if (!shoal_index_add(&regions->index, hash, regions->names.count) ||
       !SHOAL_PUSH(arena, &regions->names, name) || !SHOAL_PUSH(arena, &regions->lengths, length) ||
-      !SHOAL_PUSH(arena, &regions->meshes, mesh))
+      !SHOAL_PUSH(arena, &regions->meshes, mesh) || !SHOAL_PUSH(arena, &regions->stages, stage))
     return SHOAL_OOM();
   return NULL;
 }
@@ -209,7 +212,9 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
                                    shoal_arena_t *scratch) {
   const shoal_graph_t *graph = gp->graph;
   regions_t regions = {0};
+  const int32_t *stages;
   shoal_index_init(scratch, &regions.index);
+  SHOAL_RETURN_IF_ERROR(shoal_plan_several_stages(gp, scratch, &stages));
   for (int64_t n = 0; n < graph->nodes.count; ++n) {
     const shoal_node_t *node = &graph->nodes.items[n];
     const shoal_intent_decision_t *decision =
@@ -222,8 +227,8 @@ static shoal_status_t find_regions(const shoal_plan_t *plan, shoal_graph_plan_t 
                                                              : decision->pattern;
     if (!name) return SHOAL_OOM();
     const size_t length = marked ? strlen(name) : region_length(decision->pattern, node->name);
-    SHOAL_RETURN_IF_ERROR(
-        region_of(scratch, &regions, name, length, gp->nodes[n].mesh, &gp->regions[n]));
+    SHOAL_RETURN_IF_ERROR(region_of(scratch, &regions, name, length, gp->nodes[n].mesh,
+                                    stages ? stages[n] : 0, &gp->regions[n]));
   }
   return NULL;
 }

@@ -2,6 +2,7 @@
 // are one, and a node without a number is one by itself.
 #include "base/status.h"
 #include "plan/resolved.h"
+#include "plan/stages.h"
 
 // Regions of nodes that have one of their own: numbers that no other has.
 static shoal_status_t number_regions(shoal_graph_plan_t *gp, shoal_arena_t *scratch) {
@@ -19,12 +20,15 @@ static shoal_status_t number_regions(shoal_graph_plan_t *gp, shoal_arena_t *scra
   return NULL;
 }
 
-// The backward pass goes through meshes the other way round, so that a region is on one of them.
+// The backward pass goes through meshes and stages the other way round, so that a region is on one
+// mesh, in one stage.
 static shoal_status_t check_regions(const shoal_plan_t *plan, const shoal_graph_plan_t *gp,
                                     shoal_arena_t *scratch) {
   const int64_t count = gp->graph->nodes.count;
   int64_t *first = SHOAL_NEW(scratch, int64_t, count + 1);  // by region: a node of it, from 1
+  const int32_t *stages;
   if (!first) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_plan_several_stages(gp, scratch, &stages));
   for (int64_t n = 0; n < count; ++n) {
     if (gp->regions[n] < 0) continue;
     int64_t *seen = &first[gp->regions[n]];
@@ -36,6 +40,11 @@ static shoal_status_t check_regions(const shoal_plan_t *plan, const shoal_graph_
           "region %d is recomputed on one mesh, but '%s' is on mesh '%s' and '%s' on mesh '%s'",
           gp->regions[n], gp->graph->nodes.items[*seen - 1].name, plan->meshes[mesh].name,
           gp->graph->nodes.items[n].name, plan->meshes[other].name);
+    if (stages && stages[*seen - 1] != stages[n])
+      return SHOAL_ERROR_HINT(
+          INVALID_ARGUMENT, "give the nodes of each stage a region with another number",
+          "region %d is recomputed in one stage, but '%s' and '%s' are in different ones",
+          gp->regions[n], gp->graph->nodes.items[*seen - 1].name, gp->graph->nodes.items[n].name);
   }
   return NULL;
 }

@@ -177,6 +177,15 @@ shoal_status_t shoal_plan_stages(const shoal_graph_plan_t *gp, shoal_arena_t *ar
   return status;
 }
 
+shoal_status_t shoal_plan_several_stages(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
+                                         const int32_t **out_stages) {
+  shoal_stages_t stages = {0};
+  if (gp->schedule && gp->schedule->stage_count > gp->schedule->mesh_count)
+    SHOAL_RETURN_IF_ERROR(shoal_plan_stages(gp, arena, &stages));
+  *out_stages = stages.of_node;
+  return NULL;
+}
+
 // ---- the schedule of a graph -----------------------------------------------------------
 
 // The meshes that have stages, in the order of their first.

@@ -23,6 +23,10 @@ typedef struct shoal_stages {
 // where meshes alternate. Lies in the arena.
 SHOAL_MUST_USE shoal_status_t shoal_plan_stages(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
                                                 shoal_stages_t *out_stages);
+// By node: its stage, if the graph's schedule has meshes with several stages; else NULL. In `arena`.
+SHOAL_MUST_USE shoal_status_t shoal_plan_several_stages(const shoal_graph_plan_t *gp,
+                                                        shoal_arena_t *arena,
+                                                        const int32_t **out_stages);
 // The largest stage that is at most `most` and on this mesh; SHOAL_STAGE_NONE: there is none.
 int32_t shoal_stages_at_most(const shoal_stages_t *stages, int32_t most, int32_t mesh);
 

@@ -174,10 +174,45 @@ static void test_regions(void **state) {
   shoal_plan_free(plan);
 }
 
+// Where a mesh has several stages, each is a region of its own: backward comes to the last first.
+static void test_regions_of_stages(void **state) {
+  (void)state;
+  static const char *const meshes[] = {"a!data=1,micro=2@0", "b!data=1,micro=2@1"};
+  static const shoal_intent_decision_t decisions[] = {
+      D("layout", "ids", "micro:0"), D("layout", "labels", "micro:0"), D("stage", "block1/*", "b"),
+      D("schedule", "train", "gpipe"), D("recompute", "re:.*", "yes")};
+  const shoal_intent_t intent = {.mesh_count = 2,
+                                 .meshes = meshes,
+                                 .decision_count = COUNT(decisions),
+                                 .decisions = decisions};
+  shoal_plan_t *plan, *edited = NULL;
+  shoal_arena_t arena;
+  const char *text;
+  char from[96], to[96];
+  shoal_arena_init(shoal_allocator_system(), &arena);
+  assert_ok(shoal_plan_create(model, rules, &intent, 2, shoal_allocator_system(), &plan));
+  assert_int_equal(train_of(plan)->schedule->stage_count, 3);
+  const int32_t first = region(plan, "block0/ln_1/layer_norm"),
+                last = region(plan, "ln_f/layer_norm");
+  assert_true(first >= 0 && last >= 0);
+  assert_int_not_equal(first, last);
+  assert_ok(shoal_plan_print(plan, &arena, &text));
+  snprintf(from, sizeof from, "\"node\": \"ln_f/layer_norm\", \"region\": %d", last);
+  snprintf(to, sizeof to, "\"node\": \"ln_f/layer_norm\", \"region\": %d", first);
+  char *changed = edit_resolved(text, "\"resolved\"", from, to);
+  shoal_status_t status =
+      shoal_plan_parse("p", changed, model, rules, 2, shoal_allocator_system(), NULL, &edited);
+  free(changed);
+  assert_error(INVALID_ARGUMENT, "is recomputed in one stage, but", status);
+  shoal_arena_deinit(&arena);
+  shoal_plan_free(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_edited),
       cmocka_unit_test(test_regions),
+      cmocka_unit_test(test_regions_of_stages),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

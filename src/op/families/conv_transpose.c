@@ -42,7 +42,11 @@ static void conv_transpose_complete(const shoal_call_t *call, shoal_attr_value_t
     for (int32_t k = 0; k < window.dims; ++k) {
       const int32_t i = SHOAL_DIRECTIONS - window.dims + k;
       const int64_t size = least_size(&window, i, x->dims[2 + k]);
-      shape->ints[2 + k] = size < 0 ? 0 : size + (more->count ? more->ints[k] : 0);
+      // A sum that leaves 64 bits is as wrong as the largest number: infer refuses both.
+      if (size < 0)
+        shape->ints[2 + k] = 0;
+      else if (__builtin_add_overflow(size, more->count ? more->ints[k] : 0, &shape->ints[2 + k]))
+        shape->ints[2 + k] = INT64_MAX;
     }
   }
   // From here on the shape says it, for calls of any size.
