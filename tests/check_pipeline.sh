@@ -18,7 +18,8 @@ prove unet-tiny -n 2 --mesh pipe=2 --decide 'balance train boundary'
 prove mlp-tiny -n 5 --mesh pipe=1,micro=3
 # Values that skip stages where each mesh has two of them, and regions that go over both.
 strategy=uniform-pipeline
-prove dlrm-tiny -n 3 --mesh pipe=3,micro=5 --decide 'schedule train zb-v'
+"$shoal" check dlrm-tiny -n 3 --strategy uniform-pipeline --mesh pipe=3,micro=5 --decide 'schedule train zb-v' --dtype bf16 --mixed \
+  >out 2>&1 || { cat out; fail "shoal check dlrm-tiny, zb-v on 3 meshes"; }
 prove t5-tiny -n 5 --mesh pipe=5,micro=5 --no-tied --decide 'schedule train zb-v' --decide 'recompute * yes'
 strategy=pipeline+zero1
 prove llama-tiny -n 8 --batch 7 --mesh data=2,pipe=2,tensor=2,micro=3 --decide 'schedule train interleaved'
