@@ -15,6 +15,9 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g -fno-omit-frame-pointer")
 add_library(shoal_flags INTERFACE)
 # how a compiler cache writes the source folder, so that builds of other folders can share
 file(RELATIVE_PATH relative_source ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+if(NOT relative_source MATCHES "/$")
+  string(APPEND relative_source "/")
+endif()
 target_compile_definitions(shoal_flags INTERFACE _GNU_SOURCE)
 target_compile_options(
   shoal_flags
