@@ -10,9 +10,9 @@ grep -Eq '^[0-9]+ ops, 0 failed: [0-9]+ gradients, [0-9]+ decompositions, [0-9]+
 # a line per op
 [ "$(grep -c ' ok$' <<<"$out")" -eq "${total%% *}" ]
 # Nothing that can be differentiated is left out: what has no gradient is a part of others' gradients, has no floats to
-# differentiate by, or updates states; and two ops that make and add sparse gradients.
+# differentiate by, or updates states.
 refuse=$(sed -n '/(Optimizer updates)/d; s/^no gradient, refuse to be differentiated ([^)]*): //p' <<<"$out")
-[ "$refuse" = "shoal.embedding_rows, shoal.rows_add" ] || { echo "without gradients: $refuse"; exit 1; }
+[ -z "$refuse" ] || { echo "without gradients: $refuse"; exit 1; }
 # one op alone; the same seed draws the same sizes
 "$SHOAL_BIN" check ops matmul --shapes 3 | grep -q '^1 ops, 0 failed'
 [ "$("$SHOAL_BIN" check ops matmul --shapes 20 --seed 5)" = "$("$SHOAL_BIN" check ops matmul --shapes 20 --seed 5)" ]

@@ -74,6 +74,7 @@ RECIPES = {
     "buckets": ["--decide", "sync * bucket=1K"],
     "sync each": ["--decide", "sync * each"],
     "sync bf16": ["--decide", "sync * dtype=bf16"],
+    "sync sparse": ["--decide", "sync * sparse"],
 }
 # Settings that change a graph: drawn for a third of a family's rows.
 VARIANTS = {
@@ -98,6 +99,11 @@ REFUSALS = [
         "the model has nothing for the strategy",
         ("model", "strategy"),
         r"strategy '[^']*': ('[a-z-]+': )?(the model has no |nothing in graph '[^']*' says how to share it)",
+    ),
+    (
+        "no table that nothing else reads",
+        ("model", "recipe"),
+        r"decision 'sync \* sparse': about state '[^']*': its gradient(, which| is a sum of rows and) .* is dense",
     ),
     ("no map to slide over", ("model", "strategy"), r"'spatial': no convolution or pool of the model slides over a map"),
     (

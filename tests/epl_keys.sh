@@ -41,7 +41,8 @@ row io.unbalanced_io_slicing '--batch 7'
 row io.drop_last_files '--last-batch dropped'
 "$shoal" train gpt2-tiny -n 2 --threads --data "$work/tokens.txt" --steps 1 --last-batch dropped >"$work/out" 2>&1 ||
   fail "$(cat "$work/out")"
-row communication.sparse_as_dense always
+key communication.sparse_as_dense "--decide 'sync * dense'" 'embedding_grad +data \{ids:0, dy:0 -> dtable:sum' \
+  explain lstm-tiny --vocabulary 30000 -n 2 --strategy data
 key communication.max_splits "--decide 'sync * bucket=64K'" 'and 3 more .*all_reduce' explain mlp -n 2 --strategy data
 row communication.num_communicators 'not a setting'
 key communication.fp16 '--compress f16' 'all_reduce +f16' explain mlp -n 2 --strategy data

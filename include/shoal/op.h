@@ -171,6 +171,11 @@ struct shoal_op {
   // next dim. Of each group the first `count` rows are used, and the op writes zeros to all others,
   // so that communication may leave those out (EXCHANGE in program.h).
   bool bounds;
+  // Output 0, a sum of rows at places that the inputs name, has a row for every place there is, and
+  // the inputs have one for each that is named. Where ranks have their own inputs it may be cheaper
+  // to send those than to add up outputs; completion weighs that, by the decomposition where there
+  // is one.
+  bool sparse;
   // Moves or casts elements and does not compute with them: it takes types that are for storage.
   bool any_dtype;
   // Compares floats inside, so that its result may jump where they change a little (the gradient of

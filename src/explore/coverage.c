@@ -60,6 +60,7 @@ static const char *const features[] = {"uneven",
                                        "rows exchanged in micro-batches",
                                        "more rows than room",
                                        "rows at capacity",
+                                       "rows instead of sums",
                                        "gathered in tiles",
                                        "reduced in tiles",
                                        "gradient in tiles",
@@ -358,6 +359,20 @@ static bool add_composites(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return !found || occurs(c, "feature", "composite");
 }
 
+// Gradients of which ranks send rows instead of adding up sums.
+static bool add_row_sums(shoal_coverage_t *c, const shoal_plan_t *plan) {
+  bool found = false;
+  for (int64_t i = 0; i < plan->composites.count && !found; ++i) {
+    const shoal_composite_t *composite = &plan->composites.items[i];
+    const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
+    const int32_t last = composite->first + composite->count - 1;
+    const shoal_node_t *node = &gp->graph->nodes.items[last];
+    for (int32_t k = 0; node->op->sparse && k < node->input_count; ++k)
+      found |= gp->nodes[last].decision->operands[k] != gp->values[node->inputs[k]];
+  }
+  return !found || occurs(c, "feature", "rows instead of sums");
+}
+
 // Does a mesh run micro-batches of a stage forward in another order than theirs? No generator does.
 static bool is_in_any_order(const shoal_schedule_t *schedule) {
   bool found = false;
@@ -446,9 +461,9 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
   shoal_arena_init(c->allocator, &arena);
   shoal_status_t status = add_ways(c, plan, &arena);
   if (!status) status = shoal_coverage_program(c, program, &arena);
-  if (!status &&
-      !(add_gradients(c, plan) && add_meshes(c, plan) && add_composites(c, plan) &&
-        add_schedules(c, plan) && add_decisions(c, plan) && add_options(c, plan, options)))
+  if (!status && !(add_gradients(c, plan) && add_meshes(c, plan) && add_composites(c, plan) &&
+                   add_row_sums(c, plan) && add_schedules(c, plan) && add_decisions(c, plan) &&
+                   add_options(c, plan, options)))
     status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);

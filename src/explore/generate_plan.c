@@ -388,9 +388,11 @@ static void add_stages(planner_t *p) {
 static void add_expansions(planner_t *p) {
   gen_t *g = p->g;
   bool scarce = shoal_coverage_count(g->coverage, "feature", "expanded") < 10;
+  const bool rows = shoal_coverage_count(g->coverage, "feature", "rows instead of sums") < 10;
   for (int64_t n = 0; n < p->train->nodes.count; ++n) {
     const shoal_node_t *node = &p->train->nodes.items[n];
-    if (!node->op->decompose || !shoal_chance(g, scarce ? 40 : 15)) continue;
+    const bool sought = scarce || (rows && node->op->sparse);
+    if (!node->op->decompose || !shoal_chance(g, sought ? 40 : 15)) continue;
     const char *name = shoal_arena_strdup(g->arena, node->name);
     if (!name || !SHOAL_PUSH(g->arena, &g->c->expand, name)) p->failed = true;
   }

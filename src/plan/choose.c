@@ -99,6 +99,10 @@ static double change_cost(const operand_view_t *view, const shoal_cut_t *have,
   return need && view->home && shoal_cut_same(need, view->home, shape, false) ? cost / 2 : cost;
 }
 
+static bool is_decided(const chooser_t *c) {
+  return c->of->decided && c->of->decided[c->slot];
+}
+
 static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
   double cost = 0, deferred = 0;
   int32_t operand_count = c->node->input_count + c->node->output_count;
@@ -123,6 +127,7 @@ static double way_cost(const chooser_t *c, const shoal_choice_t *choice) {
       cost += 2 * view->bytes;
       continue;
     }
+    if (!input && partial && !micro && c->of->gathers && !is_decided(c)) return INFINITY;
     if (!input && partial && !micro) deferred += deferred_cost(c, k);
     if (!input && !view->pinned) continue;
     const shoal_cut_t *have = input ? view->cut : way, *need = input ? way : view->cut;
@@ -405,7 +410,7 @@ static shoal_status_t choose_all(chooser_t *c, shoal_arena_t *scratch) {
       continue;
     }
     look_at_operands(c);
-    if (c->of->decided && c->of->decided[c->slot]) {
+    if (is_decided(c)) {
       shoal_status_t status = obey(c, scratch, &c->choices[c->slot]);
       if (status) return refuse(c, c->slot, status);
       continue;

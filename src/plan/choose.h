@@ -20,6 +20,7 @@ typedef struct shoal_chooser_node {
   const shoal_intent_decision_t *const *decided;  // by slot; NULL: completion chooses
   shoal_late_t late;
   bool early;                      // it runs before the loop, on the whole batch (early.h)
+  bool gathers;                    // its outputs are no sums over ranks, unless that was decided
   const shoal_dtype_t *exchanged;  // by operand: the type in which ranks sum it; NULL: its own
   // By input: where the state that this gradient updates has its moments (gradients.h); NULL: it is
   // no gradient, or nowhere in particular.

@@ -11,13 +11,14 @@
 #include "plan/composite.h"
 #include "plan/early.h"
 #include "plan/gradients.h"
+#include "plan/sparse.h"
 
 // ---- nodes that are alike --------------------------------------------------------------
 
 // What a node's decision depends on: its rule, its mesh, the layouts that its inputs are in and its
 // outputs are pinned to, where gradients go, what the intent says about its ways, in which types
-// operands are exchanged, and where it stands to the loop over micro-batches. The rule stands for
-// op, attributes and types.
+// operands are exchanged, whether rows or sums of rows are, and where it stands to the loop over
+// micro-batches. The rule stands for op, attributes and types.
 typedef struct seen {
   const shoal_rule_t *rule;
   int32_t mesh, count, input_count;
@@ -26,6 +27,8 @@ typedef struct seen {
   shoal_dtype_t *exchanged;      // by operand; NULL: all in their own type
   shoal_late_t late;
   bool early;
+  bool gathers;                 // it adds up rows that are sent to all ranks
+  const shoal_row_sum_t *rows;  // of a node that may be made one; NULL: of others
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
   const shoal_decision_t *decision;
   const shoal_why_t *why;
@@ -46,7 +49,8 @@ typedef struct completion {
 
 static uint64_t hash_seen(const seen_t *seen) {
   uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)(intptr_t)seen->rule);
-  hash = shoal_hash_int(shoal_hash_int(hash, seen->mesh), 2 * seen->late + seen->early);
+  hash = shoal_hash_int(shoal_hash_int(hash, seen->mesh),
+                        4 * seen->late + 2 * seen->gathers + seen->early);
   for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot)
     if (seen->decided[slot]) hash = shoal_hash_int(hash, (int64_t)(intptr_t)seen->decided[slot]);
   if (seen->exchanged)
@@ -56,6 +60,11 @@ static uint64_t hash_seen(const seen_t *seen) {
   return shoal_hash_bytes(hash, seen->layouts, (size_t)seen->count * sizeof *seen->layouts);
 }
 
+static bool same_rows(const shoal_row_sum_t *a, const shoal_row_sum_t *b) {
+  if (!a || !b) return a == b;
+  return a->by_cost == b->by_cost && a->home == b->home && a->times == b->times;
+}
+
 // An earlier node that is alike in everything that counts, or NULL.
 static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint64_t hash,
                                const shoal_call_t *call) {
@@ -63,6 +72,7 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
     const seen_t *other = &all->seen.items[n];
     if (other->rule != seen->rule || other->mesh != seen->mesh || other->count != seen->count ||
         other->late != seen->late || other->early != seen->early ||
+        other->gathers != seen->gathers || !same_rows(other->rows, seen->rows) ||
         memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0 ||
         memcmp(other->decided, seen->decided, sizeof seen->decided) != 0 ||
         (other->homes != NULL) != (seen->homes != NULL) ||
@@ -147,6 +157,14 @@ static shoal_status_t find_ways(const completion_t *all, int32_t n,
   return NULL;
 }
 
+// Does a decision leave parts of a sum on ranks?
+static bool leaves_sum(const shoal_layout_t *layout) {
+  bool found = false;
+  for (int32_t i = 0; i < layout->cut_count && !found; ++i)
+    found = layout->cuts[i].kind == SHOAL_CUT_PARTIAL && layout->cuts[i].axis != SHOAL_AXIS_MICRO;
+  return found;
+}
+
 // May the composite way of a node be weighed against the ways that were chosen? Only those move
 // anything that cost something.
 static bool may_be_composite(const completion_t *all, int32_t index, const seen_t *seen) {
@@ -159,7 +177,41 @@ static bool may_be_composite(const completion_t *all, int32_t index, const seen_
     moves |= seen->why[slot].cost > 0;
     decided |= seen->decided[slot] != NULL;
   }
+  if (node->op->sparse)
+    moves = seen->rows && seen->rows->by_cost &&
+            leaves_sum(seen->decision->operands[node->input_count]);
   return moves && !decided && !shoal_plan_decided(all->plan, SHOAL_DECIDE_EXPAND, node->name);
+}
+
+// The same for a node that makes a sum of rows: sending rows is weighed against adding up sums.
+static shoal_status_t weigh_rows(completion_t *all, int32_t index, seen_t *seen, shoal_why_t *why,
+                                 const shoal_weighed_t *weighed) {
+  const shoal_node_t *node = &all->graph->graph->nodes.items[index];
+  const shoal_layout_t *sum = seen->decision->operands[node->input_count];
+  const shoal_type_t *type = &seen->decision->types[node->input_count];
+  const int32_t slots = all->plan->meshes[seen->mesh].axis_count + 1;
+  double added[SHOAL_PLAN_SLOTS] = {0}, sent[SHOAL_PLAN_SLOTS] = {0}, whole = 0, rows = 0;
+  int32_t axes = 0;
+  for (int32_t slot = 1; slot < slots; ++slot) {
+    added[slot] = shoal_sparse_sum_cost(seen->rows, sum, type, slot - 1);
+    sent[slot] = shoal_sparse_send_cost(weighed->outputs[0], weighed->costs[slot]);
+    whole += why[slot].cost + added[slot];
+    rows += sent[slot];
+    axes += sent[slot] > 0;
+  }
+  if (shoal_sparse_pays(whole, rows, axes) && !all->plan->settled) {
+    seen->phased = shoal_arena_copy(all->arena, weighed->outputs, (size_t)node->output_count,
+                                    sizeof *weighed->outputs);
+    return seen->phased ? NULL : SHOAL_OOM();
+  }
+  for (int32_t slot = 1; slot < slots; ++slot) {
+    if (added[slot] == 0) continue;
+    why[slot].cost += added[slot];
+    why[slot].rows = true;
+    why[slot].runner_up_composite = true;
+    why[slot].runner_up_cost = sent[slot];
+  }
+  return NULL;
 }
 
 // Weighs the composite way of a node: it wins, or it may be the next best along an axis.
@@ -171,6 +223,7 @@ static shoal_status_t weigh(completion_t *all, int32_t index, seen_t *seen, shoa
   SHOAL_RETURN_IF_ERROR(
       shoal_composite_weigh(all->plan, all->graph, index, seen->layouts, scratch, &weighed));
   if (!weighed.possible) return NULL;
+  if (node->op->sparse) return weigh_rows(all, index, seen, why, &weighed);
   double whole =
       shoal_unreduced_cost(all->graph, node, seen->decision->operands + node->input_count,
                            seen->layouts + node->input_count);
@@ -200,6 +253,7 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
                                    .layouts = seen->layouts,
                                    .late = seen->late,
                                    .early = seen->early,
+                                   .gathers = seen->gathers,
                                    .exchanged = seen->exchanged,
                                    .homes = seen->homes,
                                    .decided = seen->decided};
@@ -276,6 +330,9 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
                  .count = node->input_count + node->output_count,
                  .input_count = node->input_count};
   seen.early = all->early[index];
+  seen.gathers =
+      node->op->sparse && (all->parts || shoal_plan_owner(all->plan, graph, index) != NULL);
+  if (node->op->sparse && graph->rows) seen.rows = &graph->rows[index];
   SHOAL_RETURN_IF_ERROR(shoal_rules_get(all->plan->rules, &call, &seen.rule));
   seen.layouts = SHOAL_NEW(scratch, const shoal_layout_t *, seen.count);
   if (!seen.layouts) return SHOAL_OOM();
@@ -329,6 +386,7 @@ static shoal_status_t complete(shoal_plan_t *plan, shoal_graph_plan_t *graph, bo
   all.late = SHOAL_NEW(&arena, bool, graph->graph->values.count);
   all.early = SHOAL_NEW(&arena, bool, graph->graph->nodes.count);
   shoal_status_t status = all.late && all.early ? NULL : SHOAL_OOM();
+  if (!status && !parts) status = shoal_sparse_find(plan, graph);
   if (!status && !parts) status = shoal_plan_find_homes(plan, graph, &arena, &all.homes);
   for (bool more = true; more && !status;) {  // ends: each turn marks nodes that were not
     more = false;

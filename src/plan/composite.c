@@ -16,6 +16,7 @@
 #include "plan/complete.h"
 #include "plan/cut.h"
 #include "plan/resolved.h"
+#include "plan/sparse.h"
 
 bool shoal_choice_is_composite(const char *choice) {
   const char *equals = strchr(choice, '=');
@@ -35,11 +36,12 @@ static shoal_status_t no_parts(const shoal_intent_decision_t *decision, const sh
                                  node->name, node->op->name));
 }
 
-// Does the intent say that a node is composite? Along other axes the parts decide, so that a way of
-// the whole op along one of them cannot hold as well.
+// Does the intent say that a node is composite, by its way or because its rows are to be exchanged
+// (`rows`, or NULL)? Along other axes the parts decide, so that a way of the whole op along one of
+// them cannot hold as well.
 static shoal_status_t is_asked(const shoal_plan_t *plan, const shoal_node_t *node,
-                               bool *out_asked) {
-  const shoal_intent_decision_t *asked = NULL, *other = NULL;
+                               const shoal_intent_decision_t *rows, bool *out_asked) {
+  const shoal_intent_decision_t *asked = rows, *other = NULL;
   for (int64_t w = 0; w < plan->way_count; ++w) {
     const shoal_intent_decision_t *found = shoal_patterns_find(plan->ways[w].patterns, node->name);
     if (!found) continue;
@@ -62,19 +64,23 @@ static shoal_status_t is_asked(const shoal_plan_t *plan, const shoal_node_t *nod
   return NULL;
 }
 
-static shoal_status_t copy_phased(shoal_plan_t *plan, bool *const *phased, bool *out_any) {
+static shoal_status_t copy_phased(shoal_plan_t *plan, bool *const *phased, shoal_arena_t *scratch,
+                                  bool *out_any) {
   const int64_t count = plan->original->graphs.count;
   plan->phased = SHOAL_NEW(&plan->arena, bool *, count);
   if (!plan->phased) return SHOAL_OOM();
   for (int64_t g = 0; g < count; ++g) {
     const shoal_graph_t *graph = plan->original->graphs.items[g];
     bool *mine = plan->phased[g] = SHOAL_NEW(&plan->arena, bool, graph->nodes.count);
-    if (!mine) return SHOAL_OOM();
+    const shoal_intent_decision_t **rows =
+        SHOAL_NEW(scratch, const shoal_intent_decision_t *, graph->nodes.count);
+    if (!mine || !rows) return SHOAL_OOM();
+    if (!phased) SHOAL_RETURN_IF_ERROR(shoal_sparse_ask(plan, g, scratch, rows));
     for (int64_t n = 0; n < graph->nodes.count; ++n) {
       if (phased)
         mine[n] = phased[g][n];
       else
-        SHOAL_RETURN_IF_ERROR(is_asked(plan, &graph->nodes.items[n], &mine[n]));
+        SHOAL_RETURN_IF_ERROR(is_asked(plan, &graph->nodes.items[n], rows[n], &mine[n]));
       *out_any |= mine[n];
     }
   }
@@ -83,8 +89,11 @@ static shoal_status_t copy_phased(shoal_plan_t *plan, bool *const *phased, bool 
 
 shoal_status_t shoal_composites_expand(shoal_plan_t *plan, bool *const *phased) {
   bool any = false;
-  SHOAL_RETURN_IF_ERROR(copy_phased(plan, phased, &any));
-  if (!any) return NULL;
+  shoal_arena_t scratch;
+  shoal_arena_init(plan->allocator, &scratch);
+  shoal_status_t status = copy_phased(plan, phased, &scratch, &any);
+  shoal_arena_deinit(&scratch);
+  if (status || !any) return status;
   SHOAL_RETURN_IF_ERROR(shoal_model_expand_nodes(plan->original, (const bool *const *)plan->phased,
                                                  &plan->arena, &plan->expansion,
                                                  &plan->owned_model));
@@ -220,12 +229,22 @@ shoal_status_t shoal_composite_weigh(shoal_plan_t *plan, const shoal_graph_plan_
 
 // ---- judging ---------------------------------------------------------------------------
 
+// Does a part add up rows that lie on several ranks along the axis of this slot? They are sent as
+// they are, where the whole op would leave a sum.
+static bool gathers_rows(const shoal_graph_plan_t *gp, int32_t n, int32_t slot) {
+  const shoal_node_t *node = &gp->graph->nodes.items[n];
+  bool found = false;
+  for (int32_t k = 0; node->op->sparse && slot > 0 && k < node->input_count && !found; ++k)
+    found = shoal_layout_along(gp->values[node->inputs[k]], slot - 1) != NULL;
+  return found;
+}
+
 bool shoal_composite_cuts(const shoal_plan_t *plan, const shoal_composite_t *composite,
                           int32_t slot) {
-  const shoal_node_plan_t *parts = &plan->graphs[composite->graph].nodes[composite->first];
+  const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
   bool cuts = false;
-  for (int32_t i = 0; i < composite->count && !cuts; ++i)
-    cuts = parts[i].decision->choices[slot].way != NULL;
+  for (int32_t n = composite->first; n < composite->first + composite->count && !cuts; ++n)
+    cuts = gp->nodes[n].decision->choices[slot].way || gathers_rows(gp, n, slot);
   return cuts;
 }
 
@@ -280,6 +299,28 @@ static shoal_status_t refuse_uncut(const shoal_plan_t *plan, const shoal_composi
                        node->name, composite->count, shoal_slot_name(mesh, slot)));
 }
 
+// Of a sum of rows: what it costs to send them, and to add up sums instead.
+static shoal_status_t price_rows(const shoal_plan_t *plan, const shoal_composite_t *composite,
+                                 const shoal_choice_t *choices, shoal_why_t *why, double *costs) {
+  const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
+  const shoal_node_plan_t *last = &gp->nodes[composite->first + composite->count - 1];
+  const shoal_node_t *node = shoal_composite_node(plan, composite);
+  const shoal_row_sum_t *rows = shoal_sparse_of(plan, composite);
+  if (!rows) return NULL;
+  const int32_t at = last->decision->operand_count - 1;
+  const shoal_type_t *type = &last->decision->types[at];
+  shoal_layout_t sum = {0};
+  SHOAL_RETURN_IF_ERROR(shoal_plan_operand(&plan->meshes[last->mesh], choices, node->input_count,
+                                           &type->shape, &sum));
+  for (int32_t slot = 1; slot <= plan->meshes[last->mesh].axis_count; ++slot) {
+    const double added = shoal_sparse_sum_cost(rows, &sum, type, slot - 1);
+    why[slot].rows = added > 0;
+    why[slot].cost += added;
+    costs[slot] = shoal_sparse_send_cost(last->decision->operands[at], costs[slot]);
+  }
+  return NULL;
+}
+
 static shoal_status_t judge(shoal_plan_t *plan, shoal_composite_t *composite,
                             shoal_arena_t *scratch) {
   const shoal_graph_plan_t *gp = &plan->graphs[composite->graph];
@@ -293,20 +334,28 @@ static shoal_status_t judge(shoal_plan_t *plan, shoal_composite_t *composite,
   if (!why) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_plan_find_ways(plan, node->name, mesh, decided));
   SHOAL_RETURN_IF_ERROR(choose_whole(plan, composite, scratch, choices, why));
+  SHOAL_RETURN_IF_ERROR(shoal_sparse_check(plan, composite));
   add_costs(plan, gp, composite->first, composite->count, costs);
+  SHOAL_RETURN_IF_ERROR(price_rows(plan, composite, choices, why, costs));
+  const shoal_row_sum_t *rows = shoal_sparse_of(plan, composite);
   const shoal_intent_decision_t *expand = shoal_plan_decided(plan, SHOAL_DECIDE_EXPAND, node->name);
   for (int32_t slot = 0; slot < slots; ++slot) {
     const bool asked = decided[slot] && shoal_choice_is_composite(decided[slot]->choice);
     if (asked && !shoal_composite_cuts(plan, composite, slot))
       return refuse_uncut(plan, composite, decided[slot], slot);
     const shoal_why_t whole = why[slot];
-    why[slot] = (shoal_why_t){.because = SHOAL_BECAUSE_PHASES,
-                              .operand = whole.operand,
-                              .partial = whole.partial,
-                              .cost = costs[slot],
-                              .runner_up = choices[slot].way,
-                              .runner_up_cost = whole.cost,
-                              .decided = asked ? decided[slot] : expand};
+    why[slot] =
+        (shoal_why_t){.because = SHOAL_BECAUSE_PHASES,
+                      .operand = whole.operand,
+                      .partial = whole.partial,
+                      .rows = rows && whole.rows,
+                      .cost = costs[slot],
+                      .runner_up = choices[slot].way,
+                      .runner_up_cost = whole.cost,
+                      .decided = asked                      ? decided[slot]
+                                 : rows && rows->state >= 0 ? plan->syncs[rows->state].rows_by
+                                                            : NULL};
+    if (!why[slot].decided) why[slot].decided = expand;
     if (why[slot].decided) why[slot].because = SHOAL_BECAUSE_DECIDED;
   }
   composite->why = why;

@@ -15,7 +15,7 @@ SHOAL_MUST_USE shoal_status_t shoal_composites_own(shoal_plan_t *plan, int64_t g
 // Says what composite ways cost and what was next best; refuses those that were asked for along an
 // axis along which none of their parts is cut.
 SHOAL_MUST_USE shoal_status_t shoal_composites_judge(shoal_plan_t *plan);
-// Are parts of the composite cut along the axis of this slot?
+// Are parts of the composite cut along the axis of this slot, or do they send rows along it?
 bool shoal_composite_cuts(const shoal_plan_t *plan, const shoal_composite_t *composite,
                           int32_t slot);
 

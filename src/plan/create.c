@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "plan/complete.h"
 #include "plan/composite.h"
+#include "plan/sparse.h"
 
 // Parses the meshes; checks them against the world and each other.
 static shoal_status_t make_meshes(shoal_plan_t *plan) {
@@ -148,6 +149,7 @@ shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rule
     if (!status) plan->settled = true;
     if (!status) status = complete_graphs(plan);
   }
+  if (!status) status = shoal_sparse_settle(plan);
   if (!status) status = shoal_composites_judge(plan);
   if (!status) status = shoal_plan_settle_halos(plan);
   if (!status) status = shoal_plan_check_counts(plan);

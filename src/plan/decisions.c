@@ -89,7 +89,7 @@ static shoal_status_t check_word(shoal_decide_t kind, const char *choice) {
                           "'%s' is no choice of %s", choice, kinds[kind].name);
 }
 
-#define SYNC_WORDS "last, each, bucket=SIZE, bucket=NAME, dtype=f16, scale=1024"
+#define SYNC_WORDS "last, each, bucket=SIZE, bucket=NAME, dtype=f16, scale=1024, sparse, dense"
 #define MOST_SCALE_LOG2 30
 
 // A power of two, so that multiplying and dividing by it rounds nothing.
@@ -108,7 +108,8 @@ static shoal_status_t sync_scale(const char *value, int32_t *out_log2) {
 
 // One word of a `sync` choice.
 static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sync_t *sync) {
-  static const char *const words[] = {"last", "each", "bucket", "dtype", "scale"};
+  static const char *const words[] = {"last",  "each",   "bucket", "dtype",
+                                      "scale", "sparse", "dense"};
   const char *equals = strchr(word, '='), *value = equals ? equals + 1 : "";
   if (strcmp(word, "last") == 0 || strcmp(word, "each") == 0) {
     sync->each = word[0] == 'e';
@@ -140,7 +141,7 @@ static shoal_status_t sync_word(const char *word, shoal_arena_t *arena, shoal_sy
     return SHOAL_ERROR_HINT(UNSUPPORTED, "leave it out: every step then sees the last update",
                             "windows of several steps are not planned yet");
   shoal_hint_t hint;
-  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(word, words, 5, SYNC_WORDS, &hint),
+  return SHOAL_ERROR_HINT(INVALID_ARGUMENT, shoal_did_you_mean(word, words, 7, SYNC_WORDS, &hint),
                           "'%s' is no word of sync", word);
 }
 
@@ -154,7 +155,12 @@ shoal_status_t shoal_decision_sync(const shoal_intent_decision_t *decision, shoa
     const size_t length = strcspn(rest, " ");
     const bool more = rest[length];
     rest[length] = 0;
-    SHOAL_RETURN_IF_ERROR(sync_word(rest, arena, out_sync));
+    if (strcmp(rest, "sparse") == 0 || strcmp(rest, "dense") == 0) {
+      out_sync->rows = rest[0] == 's' ? SHOAL_ROWS_SPARSE : SHOAL_ROWS_DENSE;
+      out_sync->rows_by = decision;
+    } else {
+      SHOAL_RETURN_IF_ERROR(sync_word(rest, arena, out_sync));
+    }
     rest += length + more;
   }
   return NULL;

@@ -72,7 +72,9 @@ shoal_status_t shoal_explain_composite(const shoal_plan_t *plan, const shoal_com
     shoal_text_addf(text, " %s composite", shoal_slot_name(mesh, slot));
     any = true;
   }
-  if (!all) shoal_text_addf(text, "%s, %d parts\n", any ? "" : " whole", composite->count);
+  if (!all)
+    shoal_text_addf(text, "%s, %d part%s\n", any ? "" : " whole", composite->count,
+                    composite->count == 1 ? "" : "s");
   for (int32_t slot = 0; slot <= mesh->axis_count; ++slot) {
     shoal_told_t told;
     const char *axis = shoal_slot_name(mesh, slot);

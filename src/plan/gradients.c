@@ -198,10 +198,9 @@ shoal_status_t shoal_plan_find_exchanged(shoal_plan_t *plan) {
 
 // ---- homes -----------------------------------------------------------------------------
 
-// By state: where its gradient is wanted.
-static shoal_status_t find_state_homes(shoal_plan_t *plan, const shoal_graph_plan_t *gp,
-                                       shoal_arena_t *arena, const shoal_layout_t ***out_homes,
-                                       bool *out_any) {
+shoal_status_t shoal_plan_state_homes(shoal_plan_t *plan, const shoal_graph_plan_t *gp,
+                                      shoal_arena_t *arena, const shoal_layout_t ***out_homes,
+                                      bool *out_any) {
   const shoal_model_t *model = plan->model;
   const shoal_layout_t **homes = SHOAL_NEW(arena, const shoal_layout_t *, model->states.count);
   if (!homes) return SHOAL_OOM();
@@ -236,7 +235,7 @@ shoal_status_t shoal_plan_find_homes(shoal_plan_t *plan, const shoal_graph_plan_
   shoal_gradients_t *gradients = NULL;
   bool any = false;
   *out_homes = NULL;
-  SHOAL_RETURN_IF_ERROR(find_state_homes(plan, gp, arena, &states, &any));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_state_homes(plan, gp, arena, &states, &any));
   if (!any) return NULL;
   const shoal_layout_t **homes = SHOAL_NEW(arena, const shoal_layout_t *, graph->values.count);
   if (!homes) return SHOAL_OOM();

@@ -28,6 +28,12 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_find_trained(shoal_plan_t *plan);
 bool shoal_plan_is_synced(const shoal_plan_t *plan, int64_t state, const shoal_sync_t *sync);
 // Fills graphs[...].exchanged and scale_log2 from what `syncs` says.
 SHOAL_MUST_USE shoal_status_t shoal_plan_find_exchanged(shoal_plan_t *plan);
+// By state: where its gradient goes once it is reduced, as below; *out_any: some of them are cut.
+SHOAL_MUST_USE shoal_status_t shoal_plan_state_homes(shoal_plan_t *plan,
+                                                     const shoal_graph_plan_t *graph,
+                                                     shoal_arena_t *arena,
+                                                     const shoal_layout_t ***out_homes,
+                                                     bool *out_any);
 // By value: where a gradient goes once it is reduced - to the moments of the state that it updates
 // ("w#...", of the same shape), or to the state itself; or, if the intent says how the new value of
 // the state is cut, there. NULL for other values, and altogether where nothing is cut. In `arena`.

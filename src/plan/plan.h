@@ -47,6 +47,7 @@ typedef struct shoal_why {
   int32_t operand;  // the operand in question: inputs, then outputs; -1: none
   bool partial;     // it is an unreduced sum
   bool merged;      // log-sum-exp merges its outputs, which `cost` has
+  bool rows;        // ranks exchange rows, if it is composite, or else their sum: `cost` has that
   double cost;
   const shoal_way_t *runner_up;  // the next best way; NULL: whole
   bool runner_up_composite;      // the next best is the composite way
@@ -94,6 +95,13 @@ typedef enum shoal_keep {
   SHOAL_KEEP_FILE
 } shoal_keep_t;
 
+// Whether ranks exchange the rows that a gradient is a sum of, or add up all of it (sparse.c).
+typedef enum shoal_rows_word {
+  SHOAL_ROWS_BY_COST,
+  SHOAL_ROWS_SPARSE,
+  SHOAL_ROWS_DENSE
+} shoal_rows_word_t;
+
 // How the gradient of a state is exchanged, and how early copies of the state are gathered.
 typedef struct shoal_sync {
   bool each;             // every micro-batch; else once, behind the last
@@ -102,7 +110,9 @@ typedef struct shoal_sync {
   bool cast;             // it is exchanged as `dtype`; else as what it is
   shoal_dtype_t dtype;
   int32_t scale_log2;  // multiplied by 2 to this power on its way, where it is cast
-  int32_t prefetch;    // how many layers ahead copies are gathered
+  shoal_rows_word_t rows;
+  const shoal_intent_decision_t *rows_by;  // the decision that says so; NULL: none, or a plan file
+  int32_t prefetch;                        // how many layers ahead copies are gathered
 } shoal_sync_t;
 
 // Whether a node that reads rows of neighbours computes first what needs none of them: never; it
@@ -117,6 +127,15 @@ typedef struct shoal_tiling {
   bool where_possible;  // else it cannot be lowered otherwise
 } shoal_tiling_t;
 
+// A node that makes a sum of rows: what decides whether ranks exchange the rows or the sum.
+typedef struct shoal_row_sum {
+  int32_t state;               // whose gradient it is a summand of; -1: of none
+  bool alone;                  // and all others are such sums as well
+  bool by_cost;                // completion weighs both
+  const shoal_layout_t *home;  // where the gradient is wanted once it is complete
+  int64_t times;               // how often in a step the sum would be added up
+} shoal_row_sum_t;
+
 typedef struct shoal_graph_plan {
   const shoal_graph_t *graph;
   shoal_node_plan_t *nodes;       // one per node
@@ -128,7 +147,8 @@ typedef struct shoal_graph_plan {
   shoal_halo_t *halos;      // by node; WHOLE where it has no halo
   bool *at_capacity;        // by node: what it bounds moves with all its rows
   shoal_tiling_t *tilings;  // by node
-  const int32_t *owners;    // by node: the composite it is a part of, or -1. NULL: there are none
+  const shoal_row_sum_t *rows;  // by node; NULL: none makes sums of rows, or the plan was read
+  const int32_t *owners;     // by node: the composite it is a part of, or -1. NULL: there are none
   shoal_dtype_t *exchanged;  // by value: the type in which ranks sum it; NULL: all as they are
   int32_t *scale_log2;       // by value: and its scale, 2 to this power; NULL: 1
   bool *on_request;          // by output: gathered only when somebody asks for it

@@ -131,14 +131,18 @@ static void say_why(const shoal_plan_t *plan, const subject_t *of, const char *a
       shoal_text_add(text, "it runs before the micro-batches, which all need its result");
       return;
     case SHOAL_BECAUSE_PHASES:
-      shoal_text_addf(text, "computed in %d parts, ", of->part_count);
-      if (input)
+      if (of->part_count > 1) shoal_text_addf(text, "computed in %d parts, ", of->part_count);
+      if (why->rows)
+        shoal_text_addf(text, "it sends the rows that are named along %s", axis);
+      else if (input)
         shoal_text_addf(text, "it leaves its input '%s' %s along %s", name, is, axis);
       else
         shoal_text_addf(text, "it is cut along %s", axis);
       break;
   }
   if (why->merged) shoal_text_add(text, ", and log-sum-exp merges its outputs");
+  if (why->rows && why->because != SHOAL_BECAUSE_PHASES)
+    shoal_text_add(text, ", and all rows are added up, in one message");
   add_cost(why, text);
   add_others(why, text);
 }
@@ -208,5 +212,7 @@ shoal_status_t shoal_sync_print(const shoal_sync_t *sync, shoal_arena_t *arena,
     shoal_text_add(&text, " scale=");
     shoal_text_add_double(&text, ldexp(1, sync->scale_log2));
   }
+  if (sync->rows != SHOAL_ROWS_BY_COST)
+    shoal_text_add(&text, sync->rows == SHOAL_ROWS_SPARSE ? " sparse" : " dense");
   return shoal_text_finish(&text, arena, out_text);
 }

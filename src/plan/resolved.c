@@ -57,7 +57,8 @@ static shoal_status_t write_state(const shoal_plan_t *plan, int64_t s, shoal_jso
     begin(w, "memory", NULL, "state", name);
     end(w, shoal_memory_kind_name(plan->memories[s]), &told);
   }
-  if (sync->each || sync->bucket || sync->bucket_bytes > 0 || sync->cast) {
+  if (sync->each || sync->bucket || sync->bucket_bytes > 0 || sync->cast ||
+      sync->rows != SHOAL_ROWS_BY_COST) {
     SHOAL_RETURN_IF_ERROR(shoal_sync_print(sync, scratch, &text));
     shoal_reason_of(plan, SHOAL_DECIDE_SYNC, name, "", &told);
     begin(w, "sync", NULL, "state", name);

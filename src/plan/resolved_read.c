@@ -75,6 +75,7 @@ static shoal_status_t read_sync(shoal_plan_t *plan, int32_t s, const char *choic
   *sync = (shoal_sync_t){.prefetch = sync->prefetch};
   SHOAL_RETURN_IF_ERROR(
       shoal_decision_sync(&(shoal_intent_decision_t){.choice = choice}, &plan->arena, sync));
+  sync->rows_by = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_plan_find_trained(plan));
   if (shoal_plan_is_synced(plan, s, sync)) return NULL;
   return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "take the entry out",

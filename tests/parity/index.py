@@ -1,4 +1,5 @@
 """Indices: gather, scatter, embeddings, bags, segments, sorting."""
+import itertools
 import math
 
 import torch
@@ -117,19 +118,23 @@ def embedding_bag(a, table, ids, offsets, weights=None):
 
 @peer("embedding_rows")
 def embedding_rows(a, ids, dy):
-    """The rows of torch's sparse gradient, coalesced; behind them `rows` and zeros."""
-    flat, rows = ids.long().flatten(), dy.reshape(-1, dy.shape[-1])
-    keep = flat != a.padding
-    used, which = torch.unique(flat[keep], return_inverse=True)
-    sums = torch.zeros([flat.numel(), dy.shape[-1]], dtype=dy.dtype).index_add(0, which, rows[keep])
-    names = torch.full([flat.numel()], a.rows)
-    names[:len(used)] = used
-    return names, sums, torch.tensor(len(used))
+    """The rows of torch's sparse gradient, coalesced, of each group; behind them `rows` and zeros."""
+    names = torch.full(list(ids.shape), a.rows)
+    sums, counts = torch.zeros_like(dy), torch.zeros(list(ids.shape[:-1]), dtype=torch.int64)
+    for group in itertools.product(*(range(size) for size in ids.shape[:-1])):
+        flat = ids[group].long()
+        keep = flat != a.padding
+        used, which = torch.unique(flat[keep], return_inverse=True)
+        sums[group].index_add_(0, which, dy[group][keep])
+        names[group][:len(used)] = used
+        counts[group] = len(used)
+    return names, sums, counts
 
 
 @peer("rows_add")
 def rows_add(a, ids, values):
-    return torch.zeros([a.rows + 1, values.shape[-1]], dtype=values.dtype).index_add(0, ids.long(), values)[:a.rows]
+    flat, rows = ids.long().flatten(), values.reshape(-1, values.shape[-1])
+    return torch.zeros([a.rows + 1, values.shape[-1]], dtype=values.dtype).index_add(0, flat, rows)[:a.rows]
 
 
 # ---- torch's functions ----------------------------------------------------------------------------------

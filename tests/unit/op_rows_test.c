@@ -124,6 +124,37 @@ static void gradients_by_rows(void **state) {
   bench_deinit(&b);
 }
 
+// Groups are merged each by itself, and rows that several of them have are added.
+static void groups_of_rows(void **state) {
+  (void)state;
+  enum { GROUPS = 3, EACH = 4 };
+  static const int32_t ids[GROUPS * EACH] = {1, 4, 1, 0, 0, 0, 0, 0, 4, 3, 4, 1};
+  static const int32_t merged_ids[] = {0, 1, 4, 5, 0, 5, 5, 5, 1, 3, 4, 5}, counts[] = {3, 1, 3};
+  bench_t b;
+  bench_init(&b);
+  const shoal_attr_t rows = shoal_attr_int("rows", TABLE);
+  shoal_tensor_t in = integers(&b, GROUPS * EACH, ids), dense[1], merged[3], added[1];
+  shoal_tensor_t dy = random_tensor(&b, SHOAL_F64, SHOAL_SHAPE(GROUPS, EACH, WIDTH), 2, 1);
+  in.shape = SHOAL_SHAPE(GROUPS, EACH);
+  assert_ok(run_named(&b, "shoal.embedding_grad", TENSORS(in, dy), ATTRS(rows), dense, NULL));
+  assert_ok(run_named(&b, "shoal.embedding_rows", TENSORS(in, dy), ATTRS(rows), merged, NULL));
+  for (int64_t g = 0; g < GROUPS; ++g) assert_true(at(&merged[2], g) == counts[g]);
+  for (int64_t i = 0; i < GROUPS * EACH; ++i) assert_true(at(&merged[0], i) == merged_ids[i]);
+  for (int64_t i = 0; i < GROUPS * EACH * WIDTH; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < EACH; ++k) {
+      const int64_t from = i / (EACH * WIDTH) * EACH + k;
+      if (ids[from] == merged_ids[i / WIDTH]) sum += at(&dy, from * WIDTH + i % WIDTH);
+    }
+    check_near(at(&merged[1], i), sum, tolerance(SHOAL_F64), "embedding_rows", i);
+  }
+  assert_ok(
+      run_named(&b, "shoal.rows_add", TENSORS(merged[0], merged[1]), ATTRS(rows), added, NULL));
+  for (int64_t i = 0; i < TABLE * WIDTH; ++i)
+    check_near(at(added, i), at(dense, i), tolerance(SHOAL_F64), "rows_add", i);
+  bench_deinit(&b);
+}
+
 // The gradient of an embedding leaves the padding row out, and its rows may start from x.
 static void scatters_onto_x(void **state) {
   (void)state;
@@ -153,6 +184,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bags),
       cmocka_unit_test(gradients_by_rows),
+      cmocka_unit_test(groups_of_rows),
       cmocka_unit_test(scatters_onto_x),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

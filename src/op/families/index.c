@@ -1,7 +1,7 @@
 // Reading and adding rows by index: embedding (rows of a table) and pick (one element of each row),
 // with their adjoints. An index that lies in the whole but not in the part contributes 0, so that a
 // table cut along its rows gives partial sums; one outside the whole is the caller's mistake and
-// refused.
+// refused. Of embedding's adjoint ranks may exchange the rows that are not zero: rows.c.
 #include "op/families/along.h"
 #include "op/families/emit.h"
 
@@ -114,6 +114,29 @@ OP_KERNEL(embedding_grad) {
   return NULL;
 }
 
+// What is exchanged by rows: the ids of a group - the last dim of ids - are merged, and only merged
+// rows are sent. Where each id is a group of its own there is nothing to merge, but the padding may
+// be left out.
+static void embedding_grad_decompose(const shoal_call_t *call, shoal_emitter_t *e,
+                                     const shoal_ref_t *in, shoal_ref_t *outputs) {
+  const int64_t padding = call->attrs[ROWS_PADDING].i;
+  const int32_t rank = call->inputs[0].shape.rank;
+  const shoal_attr_t rows = shoal_attr_int("rows", call->attrs[ROWS].i);
+  shoal_ref_t ids = in[0], dy = in[1], merged[3];
+  if (!shoal_emit_whole(call, e)) return;
+  if (rank > 1 || padding >= 0) {
+    if (rank < 2) {
+      ids = shoal_emit_unsqueeze(e, ids, rank);
+      dy = shoal_emit_unsqueeze(e, dy, rank);
+    }
+    shoal_emit(e, "shoal.embedding_rows", REFS(ids, dy),
+               ATTRS(rows, shoal_attr_int("padding", padding)), 3, merged);
+    ids = shoal_emit_one(e, "shoal.bound", REFS(merged[0], merged[2]), NO_ATTRS);
+    dy = shoal_emit_one(e, "shoal.bound", REFS(merged[1], merged[2]), NO_ATTRS);
+  }
+  outputs[0] = shoal_emit_one(e, "shoal.rows_add", REFS(ids, dy), ATTRS(rows));
+}
+
 static int64_t embedding_grad_index_count(const shoal_call_t *call, int32_t input) {
   return input == 0 ? call->attrs[ROWS].i : 0;
 }
@@ -129,6 +152,7 @@ const shoal_op_t shoal_op_embedding_grad = {
         "row `padding` stays 0.",
     SHOAL_OP_INPUTS("ids", "dy"),
     SHOAL_OP_OUTPUTS("dtable"),
+    .sparse = true,
     SHOAL_OP_ATTRS({.name = "rows",
                     .kind = SHOAL_ATTR_INT,
                     .role = SHOAL_ROLE_SIZE,
@@ -138,6 +162,7 @@ const shoal_op_t shoal_op_embedding_grad = {
                    SHOAL_ATTR_PLACE_OF("place", SHOAL_OUTPUT(0)), PADDING_ATTR),
     .infer = embedding_grad_infer,
     .index_count = embedding_grad_index_count,
+    .decompose = embedding_grad_decompose,
     .cost = embedding_grad_cost,
     .workspace = shoal_kernel_widen_bytes,
     .kernel = embedding_grad_kernel,
