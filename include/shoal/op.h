@@ -171,6 +171,10 @@ struct shoal_op {
   // next dim. Of each group the first `count` rows are used, and the op writes zeros to all others,
   // so that communication may leave those out (EXCHANGE in program.h).
   bool bounds;
+  // Gives its only input back, so that plans have a place where its layout is decided: the STRING
+  // attribute of this name says it (layout.h). Planning gives output 0 that layout or is refused;
+  // the program has no instruction for it, where none is needed. NULL: it is no such op.
+  const char *constrains;
   // Moves or casts elements and does not compute with them: it takes types that are for storage.
   bool any_dtype;
   // Compares floats inside, so that its result may jump where they change a little (the gradient of

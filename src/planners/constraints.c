@@ -1,8 +1,10 @@
-// What shoal_constrain says in a model, as layouts of the intent: behind what strategies say, and
-// in front of what people do.
+// What shoal_constrain says of inputs and states of a model, as layouts of the intent: behind what
+// strategies say, and in front of what people do. Completion reads what it says of computed values
+// in their nodes (plan/constrain.c); here these win over a strategy that speaks of them.
 #include <string.h>
 
 #include "base/status.h"
+#include "op/attrs.h"
 #include "planners/planners.h"
 
 // Does the layout hold on one of the plan's meshes? Else what is wrong with it on the first.
@@ -71,12 +73,23 @@ static shoal_status_t constrain(shoal_strategy_context_t *context, const shoal_g
   return told;
 }
 
+static shoal_status_t constrain_node(shoal_strategy_context_t *context, const shoal_graph_t *graph,
+                                     const shoal_node_t *node) {
+  const char *layout = shoal_op_constraint(node->op, node->attrs);
+  const char *value = layout ? graph->values.items[node->outputs[0]].name : NULL;
+  if (!layout || !shoal_context_has_layout(context, value)) return NULL;
+  const char *name = shoal_arena_printf(context->arena, "%s:%s", graph->name, value);
+  return name ? shoal_context_layout(context, name, layout) : SHOAL_OOM();
+}
+
 shoal_status_t shoal_context_constrain(shoal_strategy_context_t *context) {
   if (context->options->world == 1) return NULL;
   for (int64_t g = 0; g < context->model->graphs.count; ++g) {
     const shoal_graph_t *graph = context->model->graphs.items[g];
     for (int64_t i = 0; i < graph->constraints.count; ++i)
       SHOAL_RETURN_IF_ERROR(constrain(context, graph, &graph->constraints.items[i]));
+    for (int64_t n = 0; n < graph->nodes.count; ++n)
+      SHOAL_RETURN_IF_ERROR(constrain_node(context, graph, &graph->nodes.items[n]));
   }
   return NULL;
 }
