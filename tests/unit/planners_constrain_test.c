@@ -30,9 +30,9 @@ static int tear_down(void **state) {
 enum { ROWS = 7, WIDTH = 9, CLASSES = 4 };
 
 // What is constrained: behind a bias, behind a tanh that its gradient reads again, logits that are
-// fetched, and a weight.
+// fetched, a weight and what is fed.
 typedef struct said {
-  const char *sum, *hidden, *logits, *weight;  // NULL: nothing
+  const char *sum, *hidden, *logits, *weight, *input;  // NULL: nothing
 } said_t;
 
 static shoal_model_t *constrained(const said_t *said) {
@@ -40,6 +40,7 @@ static shoal_model_t *constrained(const said_t *said) {
   shoal_graph_t *g = shoal_model_graph(model, "train");
   shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5));
   shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
+  if (said->input) x = shoal_constrain(g, x, said->input);
   shoal_value_t h = shoal_nn_linear(g, "fc1", x, WIDTH);
   if (said->sum) h = shoal_constrain(g, h, said->sum);
   h = shoal_tanh(g, h);
@@ -358,6 +359,52 @@ static void test_one_graph(void **state) {
   shoal_model_free(model);
 }
 
+static shoal_model_t *of_inputs(const char *train, const char *eval) {
+  shoal_model_t *model = constrained(&(said_t){.weight = "data:1", .input = train});
+  shoal_graph_t *g = shoal_model_graph(model, "eval");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5));
+  shoal_output(g, "h", shoal_nn_linear(g, "fc1", shoal_constrain(g, x, eval), WIDTH));
+  assert_ok(shoal_model_status(model));
+  return model;
+}
+
+// Inputs are fed like that, each graph's as it says; states rest so.
+static void test_inputs_and_states(void **state) {
+  (void)state;
+  shoal_model_t *model = of_inputs("data:1", "");
+  shoal_plan_t *plan = plan_by(model, rules, "data", NULL, 2);
+  const char *why;
+  assert_string_equal(layout_in(plan, "train", "x"), "data:1");
+  assert_string_equal(layout_in(plan, "eval", "x"), "");
+  expect_state(plan, "fc1/weight", "data:1");
+  for (int i = 0; i < 2; ++i) {
+    assert_ok(shoal_plan_why(plan, i ? "x" : "fc1/weight", arena, &why));
+    assert_non_null(strstr(why, "by model: shoal_constrain asks for data:1"));
+  }
+  shoal_plan_free(plan);
+  const shoal_intent_entry_t layouts[] = {{"x", "data:0"}, {"*weight", ""}};
+  assert_ok(
+      shoal_plan_make(model, rules,
+                      &(shoal_plan_options_t){
+                          .strategy = "data", .world = 2, .layout_count = 2, .layouts = layouts},
+                      &plan));
+  assert_string_equal(layout_in(plan, "train", "x"), "data:0");
+  assert_string_equal(layout_in(plan, "eval", "x"), "data:0");
+  expect_state(plan, "fc1/weight", "");
+  shoal_plan_free(plan);
+  plan = plan_by(model, rules, "data", "data=2,micro=2", 2);
+  assert_string_equal(layout_in(plan, "train", "x"), "micro:0,data:1");
+  shoal_plan_free(plan);
+  check_on(model, 2, "data", "data=2,micro=2");
+  shoal_model_free(model);
+  model = of_inputs("micro:0", "data:1");
+  plan = plan_by(model, rules, "data", "data=2,micro=2", 2);
+  assert_string_equal(layout_in(plan, "train", "x"), "micro:0");
+  shoal_plan_free(plan);
+  check_on(model, 2, "data", "data=2,micro=2");
+  shoal_model_free(model);
+}
+
 // What a person says comes later, and is said by `--why`.
 static void test_people_win(void **state) {
   (void)state;
@@ -501,6 +548,7 @@ int main(void) {
       cmocka_unit_test(test_strategies_lose),
       cmocka_unit_test(test_micro),
       cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_inputs_and_states),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
