@@ -243,7 +243,7 @@ static void test_what_does_not_fit(void **state) {
   g = shoal_model_graph(model, "train");
   x = shoal_input(g, "z", SHOAL_F64, SHOAL_SHAPE(6, 4));
   shoal_with_split(g, 4) shoal_output(g, "h", shoal_tanh(g, x));
-  expect_plan_error(model, NULL, 4, "is split over 2 ranks and 'tanh_2' (");
+  expect_plan_error(model, NULL, 4, "nothing in the part of 'tanh_2' (");
 }
 
 // What is asked for fits the mesh that follows from it, down to parts of one rank.
@@ -287,7 +287,107 @@ static void test_all_beside_some(void **state) {
   check_on(model, 2, NULL, NULL);
   check_on(model, 4, NULL, "data=2,tensor=2");
   shoal_model_free(model);
-  expect_plan_error(with_all(2), NULL, 4, "is split over 2 ranks and 'more/einsum' (");
+  model = with_all(2);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, NULL, 4);
+  expect_mesh(plan, "split=2,tensor=2");
+  shoal_plan_free(plan);
+  check_on(model, 4, NULL, NULL);
+  check_on(model, 8, NULL, NULL);
+  shoal_model_free(model);
+}
+
+// ---- splits of several sizes -----------------------------------------------------------------
+
+// A replicated body, a block that is split over `inner` ranks, a classifier that is over `outer`;
+// or the other way round.
+static shoal_model_t *two_sizes(int32_t replicate, int32_t inner, int32_t outer) {
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5)), h, loss, right;
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
+  shoal_with_replicate(g, replicate) h = shoal_tanh(g, shoal_nn_linear(g, "fc1", x, 9));
+  shoal_with_split(g, inner) {
+    h = shoal_tanh(g, shoal_nn_linear(g, "up", h, 13));
+    h = shoal_nn_linear(g, "down", h, 6);
+  }
+  shoal_with_replicate(g, replicate) h = shoal_tanh(g, h);
+  shoal_with_split(g, outer) {
+    h = shoal_nn_linear(g, "head", h, CLASSES);
+    loss = shoal_nn_cross_entropy(g, h, y);
+    right = shoal_equal(g, shoal_cast(g, shoal_argmax(g, h, 1), SHOAL_I32), y);
+  }
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.01f, .eps = 1e-3f});
+  shoal_output(g, "loss", loss);
+  shoal_output(g, "right", right);
+  assert_ok(shoal_model_status(model));
+  return model;
+}
+
+static void test_two_sizes(void **state) {
+  (void)state;
+  shoal_model_t *model = two_sizes(8, 2, 4);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, NULL, 8);
+  expect_mesh(plan, "data=2,split=2,tensor=2");
+  expect_way(plan, "fc1/einsum", "split", "{a:0 -> out:0}~");
+  expect_way(plan, "up/einsum", "split", "{a:0 -> out:0}~");  // others take other rows
+  expect_way(plan, "up/einsum", "tensor", "{b:1 -> out:1}~");
+  expect_way(plan, "down/einsum", "tensor", "{a:1, b:0 -> out:sum}~");
+  expect_way(plan, "head/einsum", "data", "{a:0 -> out:0}~");
+  expect_way(plan, "head/einsum", "split", "{b:1 -> out:1}~");
+  expect_way(plan, "head/einsum", "tensor", "{b:1 -> out:1}~");
+  expect_state(plan, "up/weight", "tensor:1");
+  expect_state(plan, "head/weight", "split:1,tensor:1");
+  shoal_plan_free(plan);
+  check_on(model, 8, NULL, NULL);
+  check_on(model, 8, NULL, "micro=2");
+  check_on(model, 8, "annotated+zero1", NULL);
+  check_on(model, 8, NULL, "data=2,split=2,tensor=2");
+  shoal_model_free(model);
+  static const int32_t sizes[][3] = {{4, 2, 4}, {0, 4, 2}, {2, 2, 0}, {0, 0, 2}, {4, 1, 4}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    model = two_sizes(sizes[i][0], sizes[i][1], sizes[i][2]);
+    check_on(model, 4, NULL, NULL);
+    check_on(model, 4, NULL, "micro=2");
+    check_on(model, 8, NULL, NULL);
+    check_on(model, 1, NULL, NULL);
+    shoal_model_free(model);
+  }
+  model = two_sizes(0, 2, 6);
+  check_on(model, 6, NULL, NULL);
+  shoal_model_free(model);
+}
+
+// Sizes that do not divide one another, and meshes that do not have them.
+static void test_sizes_that_do_not_fit(void **state) {
+  (void)state;
+  expect_plan_error(two_sizes(0, 2, 3), NULL, 6, "is split over 2 ranks and 'head/einsum' (");
+  expect_plan_error(two_sizes(0, 2, 4), "data=2,tensor=4", 8,
+                    "is split over 2 ranks, and axis 'tensor' of the mesh has 4");
+  expect_plan_error(two_sizes(0, 2, 4), "split=4,tensor=2", 8, "nor do its axes of splits");
+  expect_plan_error(two_sizes(0, 2, 4), NULL, 6, "over 4 ranks, and there are 6");
+}
+
+// Stages that hold splits of two sizes.
+static void test_two_sizes_in_stages(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5)), h, loss;
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
+  shoal_with_stage(g, 0) shoal_with_split(g, 2) {
+    h = shoal_tanh(g, shoal_nn_linear(g, "up", x, 13));
+    h = shoal_nn_linear(g, "down", h, 6);
+  }
+  shoal_with_stage(g, 1) shoal_with_split(g, 4) {
+    loss = shoal_nn_cross_entropy(g, shoal_nn_linear(g, "head", shoal_tanh(g, h), CLASSES), y);
+  }
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.01f, .eps = 1e-3f});
+  shoal_output(g, "loss", loss);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, "micro=2", 8);
+  expect_mesh(plan, "pipe0!split=2,tensor=2,micro=2@0-3");
+  shoal_plan_free(plan);
+  check_on(model, 8, NULL, "micro=2");
+  shoal_model_free(model);
 }
 
 static shoal_model_t *with_eval(shoal_model_t *model, int32_t split) {
@@ -339,11 +439,19 @@ static void test_products_name_the_mesh(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_ranks),   cmocka_unit_test(test_no_logits_are_gathered),
-      cmocka_unit_test(test_stages),       cmocka_unit_test(test_defaults_and_text),
-      cmocka_unit_test(test_wrong_scopes), cmocka_unit_test(test_what_does_not_fit),
-      cmocka_unit_test(test_few_ranks),    cmocka_unit_test(test_all_beside_some),
-      cmocka_unit_test(test_other_graphs), cmocka_unit_test(test_products_name_the_mesh),
+      cmocka_unit_test(test_same_ranks),
+      cmocka_unit_test(test_no_logits_are_gathered),
+      cmocka_unit_test(test_stages),
+      cmocka_unit_test(test_defaults_and_text),
+      cmocka_unit_test(test_wrong_scopes),
+      cmocka_unit_test(test_what_does_not_fit),
+      cmocka_unit_test(test_few_ranks),
+      cmocka_unit_test(test_all_beside_some),
+      cmocka_unit_test(test_other_graphs),
+      cmocka_unit_test(test_products_name_the_mesh),
+      cmocka_unit_test(test_two_sizes),
+      cmocka_unit_test(test_sizes_that_do_not_fit),
+      cmocka_unit_test(test_two_sizes_in_stages),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
