@@ -173,6 +173,7 @@ SHOAL_API bool shoal_stage_pop_at(shoal_graph_t *graph, const char *file, int li
 // `ranks` says how many ranks work on one copy of the part; 0: all ranks of the world or stage.
 // Where there are more ranks, several copies of the part share the batch. Both parts above run on
 // the same 8 ranks; inside of stages (shoal_with_stage) they run on the ranks of their stage.
+// Parts may be split over different numbers of ranks, up to three, that divide one another.
 // Annotations say who computes, never what: N ranks always compute what one device computes.
 //
 // The strategy "annotated" plans what they say, and is the default for a model that has them; other
