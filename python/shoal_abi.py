@@ -84,9 +84,10 @@ PROVIDER = CFUNCTYPE(c_void_p, c_void_p, POINTER(KernelCall))
 
 Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), ("inputs", POINTER(c_char_p)),
                ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("optional", c_int32),
-               ("output_number", OUTPUT_NUMBER), ("random", c_bool), ("bounds", c_bool), ("sparse", c_bool), ("any_dtype", c_bool),
-               ("jumps", c_bool), ("window", c_char_p), ("spare", c_char_p), ("uncut", c_char_p), ("nan", c_char_p),
-               ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
+               ("output_number", OUTPUT_NUMBER), ("random", c_bool), ("bounds", c_bool), ("sparse", c_bool),
+               ("constrains", c_char_p), ("any_dtype", c_bool), ("jumps", c_bool), ("window", c_char_p), ("spare", c_char_p),
+               ("uncut", c_char_p), ("nan", c_char_p), ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)),
+               ("complete", COMPLETE),
                ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
                ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("overwrite_count", c_int32),
                ("overwrites", POINTER(c_int32)), ("kernel", KERNEL), ("cases", POINTER(c_char_p)), ("user_data", c_void_p)]

@@ -240,6 +240,7 @@ static shoal_status_t add_header(shoal_text_t *out, const shoal_registry_t *regi
   for (int64_t i = 0; i < shoal_registry_count(registry) && !status; ++i) {
     const shoal_op_t *op = shoal_registry_op(registry, i);
     shoal_op_description_t description;
+    if (op->constrains) continue;  // graph.h has it
     status = shoal_op_describe(registry, op, arena, &description);
     if (!status) add_declaration(out, op, &description);
   }
@@ -335,6 +336,7 @@ static void add_source(shoal_text_t *out, const shoal_registry_t *registry) {
       "#include \"shoal/ops.h\"\n");
   for (int64_t i = 0; i < shoal_registry_count(registry); ++i) {
     const shoal_op_t *op = shoal_registry_op(registry, i);
+    if (op->constrains) continue;
     add_definition(out, op, false);
     if (has_options(op)) add_definition(out, op, true);
   }

@@ -173,6 +173,7 @@ SHOAL_API bool shoal_stage_pop_at(shoal_graph_t *graph, const char *file, int li
 // `ranks` says how many ranks work on one copy of the part; 0: all ranks of the world or stage.
 // Where there are more ranks, several copies of the part share the batch. Both parts above run on
 // the same 8 ranks; inside of stages (shoal_with_stage) they run on the ranks of their stage.
+// Parts may be split over different numbers of ranks, up to three, that divide one another.
 // Annotations say who computes, never what: N ranks always compute what one device computes.
 //
 // The strategy "annotated" plans what they say, and is the default for a model that has them; other
@@ -229,21 +230,26 @@ SHOAL_API void shoal_share_default_at(shoal_graph_t *graph, shoal_share_t share,
 SHOAL_API bool shoal_recompute_push_at(shoal_graph_t *graph, const char *file, int line);
 SHOAL_API bool shoal_recompute_pop_at(shoal_graph_t *graph, const char *file, int line);
 
-// Says how ranks hold a value under every strategy, and returns the value:
+// Says how ranks hold a value, under every strategy. What it returns is laid out like that, or the
+// plan is refused with an error that names this line (JAX: with_sharding_constraint):
 //
 //   h = shoal_constrain(g, h, "data:0,tensor:2");
 //
 // `layout` is written as layout.h describes: which dim is cut over which axis of the mesh; "" is
-// replicated. A value that is computed or fed has that layout in this graph, whatever another graph
-// calls by the same name; a state is the same in all graphs, and rests in it. Two graphs that
-// constrain one state differently are refused. For a computed value the layout weighs with those of
-// what its node reads: the node runs in the way that moves least, and where another way than this
-// moves no more, the value lies as that makes it (shoal explain --why NAME). --decide 'way ...'
-// leaves no choice.
-// Micro-batches also cut dim 0, unless the layout names the axis `micro`. What a person decides
-// (plan options, --layouts, --decide) comes later and wins. On one rank there is nothing to do, and
-// the layout is not looked at. Where the mesh lacks the axis or the value lacks the dim, the plan
-// is refused with an error that names this line. Two layouts for one value are an error.
+// the whole on every rank. For a computed value it adds a node, "NAME/constrain", whose output has
+// the layout: use what is returned, for the value itself stays as its own node makes it. Where the
+// two differ, ranks exchange parts in between; where they do not, the node costs nothing, also on
+// one rank. Its gradient has the same layout. An unreduced sum ("tensor:partial(sum)") is possible,
+// and says nothing about the gradient; other reductions, halos and axes that cut one dim in another
+// order than the mesh has them in are refused. A value may be constrained again, to another layout.
+//
+// An input or a state is constrained itself, and returned: the input is fed like that in this
+// graph, the state rests like that in all graphs. Two layouts for one of these are an error.
+//
+// Micro-batches are not the layout's business: they cut the value as they cut what it is computed
+// from, and dim 0 of an input, unless the layout names the axis `micro`. What a person decides
+// (plan options, --layouts, --decide) comes later and wins; `shoal explain --why NAME` says who
+// decided. On one rank there is nothing to do, and the layout is not looked at.
 SHOAL_API shoal_value_t shoal_constrain_at(shoal_graph_t *graph, shoal_value_t value,
                                            const char *layout, const char *file, int line);
 #define shoal_constrain(graph, value, layout) shoal_constrain_at(graph, value, layout, SHOAL_HERE)

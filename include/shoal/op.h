@@ -176,6 +176,10 @@ struct shoal_op {
   // to send those than to add up outputs; completion weighs that, by the decomposition where there
   // is one.
   bool sparse;
+  // Gives its only input back, so that plans have a place where its layout is decided: the STRING
+  // attribute of this name says it (layout.h). Planning gives output 0 that layout or is refused;
+  // the program has no instruction for it, where none is needed. NULL: it is no such op.
+  const char *constrains;
   // Moves or casts elements and does not compute with them: it takes types that are for storage.
   bool any_dtype;
   // Compares floats inside, so that its result may jump where they change a little (the gradient of

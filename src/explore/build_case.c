@@ -125,6 +125,8 @@ static shoal_status_t add_node(case_builder_t *b, int32_t index) {
   shoal_scope_push(b->graph, shoal_random_case_scope(b->c, index).text);
   shoal_node_add(b->graph, call.op->name, node->ref_count, inputs, attr_count, attrs,
                  node->output_count, &b->nodes[index * SHOAL_CASE_OUTPUTS]);
+  shoal_value_t *first = &b->nodes[index * SHOAL_CASE_OUTPUTS];
+  if (node->held) *first = shoal_constrain(b->graph, *first, node->held);
   shoal_scope_pop(b->graph);
   return NULL;
 }

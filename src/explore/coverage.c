@@ -76,6 +76,12 @@ static const char *const features[] = {"uneven",
                                        "way decided",
                                        "way decided whole",
                                        "way decided composite",
+                                       "constrained",
+                                       "constrained gradient",
+                                       "constrained behind another layout",
+                                       "constrained in micro-batches",
+                                       "constrained on a stage",
+                                       "constrained unreduced",
                                        "recomputed",
                                        "redone",
                                        "exchanged in each",
@@ -410,6 +416,25 @@ static bool add_schedules(shoal_coverage_t *c, const shoal_plan_t *plan) {
   return ok;
 }
 
+// Values that are held as the model says.
+static bool add_constrained(shoal_coverage_t *c, const shoal_plan_t *plan,
+                            const shoal_graph_plan_t *gp) {
+  bool ok = true;
+  for (int64_t n = 0; n < gp->graph->nodes.count && ok; ++n) {
+    const shoal_node_t *node = &gp->graph->nodes.items[n];
+    if (!node->op->constrains || plan->world == 1) continue;
+    const shoal_layout_t *have = gp->values[node->inputs[0]], *held = gp->values[node->outputs[0]];
+    ok = occurs(c, "feature", "constrained") && occurs(c, "op", node->op->name);
+    if (shoal_node_is_gradient(node)) ok = ok && occurs(c, "feature", "constrained gradient");
+    if (have != held) ok = ok && occurs(c, "feature", "constrained behind another layout");
+    if (shoal_layout_along(held, SHOAL_AXIS_MICRO))
+      ok = ok && occurs(c, "feature", "constrained in micro-batches");
+    if (plan->mesh_count > 1) ok = ok && occurs(c, "feature", "constrained on a stage");
+    if (shoal_layout_is_partial(held)) ok = ok && occurs(c, "feature", "constrained unreduced");
+  }
+  return ok;
+}
+
 // Decisions that leave no other trace.
 static bool add_decisions(shoal_coverage_t *c, const shoal_plan_t *plan) {
   bool ok = true;
@@ -465,6 +490,8 @@ shoal_status_t shoal_coverage_add(void *self, const shoal_plan_t *plan,
                    add_row_sums(c, plan) && add_schedules(c, plan) && add_decisions(c, plan) &&
                    add_options(c, plan, options)))
     status = SHOAL_OOM();
+  for (int64_t g = 0; g < plan->model->graphs.count && !status; ++g)
+    if (!add_constrained(c, plan, &plan->graphs[g])) status = SHOAL_OOM();
   ++c->cases;
   shoal_arena_deinit(&arena);
   return status;

@@ -246,6 +246,10 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                             : attention ? shoal_generate_attention(&g)
                             : medley    ? shoal_generate_medley(&g)
                                         : generate(&g);
+    shoal_generator_t held = g;  // dice of its own
+    held.state = ~seed * 11;
+    if (!status && !windows && !rows && !products && !attention && !medley)
+      shoal_generate_constrained(&held);
     if (!status) status = shoal_random_case_build(out_case, registry, arena->allocator, &model);
     bool made = false;
     static const char *const any[] = {NULL}, *const space[] = {"spatial", "channel", NULL},
@@ -266,6 +270,7 @@ shoal_status_t shoal_generate_case(uint64_t seed, bool large, shoal_registry_t *
                : attention ? shoal_generate_context(&g)
                : medley    ? shoal_generate_medley_ways(&g, model)
                            : shoal_generate_plan(&g, model);
+    if (!status) status = shoal_generate_constraints(&held);
     if (!status) status = shoal_generate_offload(&g, model);
     if (!status) status = shoal_generate_again(&aside, model);
     if (!status) status = shoal_generate_ways(&aside, model);

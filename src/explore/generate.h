@@ -6,6 +6,7 @@
 //   generate_offload.c    what lies in host memory and in files
 //   generate_again.c      what is recomputed and what is gathered again
 //   generate_ways.c       ways and layouts that are decided on
+//   generate_constraints.c    results that are held as the model says
 //   generate_windows.c    chains of windowed nodes over an image that is cut
 //   generate_bounded.c    chains over rows of bounded sizes, which are exchanged
 //   generate_products.c   chains of products over rows that are cut, in tiles
@@ -50,6 +51,10 @@ const char *shoal_ints_text(shoal_generator_t *g, int32_t count, const int64_t *
 
 // Draws a type and how the case is trained: for families of cases with a graph of their own.
 void shoal_generate_training(shoal_generator_t *g);
+
+// Which results are constrained, before there is a plan; and to what, when its meshes are there.
+void shoal_generate_constrained(shoal_generator_t *g);
+SHOAL_MUST_USE shoal_status_t shoal_generate_constraints(shoal_generator_t *g);
 
 // Adds a node; false if the op does not take these inputs, or the result is too large. attrs may be
 // NULL (memory was short: nothing is added).

@@ -257,7 +257,8 @@ static void pin_values(planner_t *p) {
   gen_t *g = p->g;
   for (int64_t v = 0; v < p->train->values.count; ++v) {
     const shoal_value_info_t *info = &p->train->values.items[v];
-    if (info->source != SHOAL_FROM_NODE || info->type.shape.rank == 0 || !shoal_chance(g, 8))
+    if (info->source != SHOAL_FROM_NODE || info->type.shape.rank == 0 ||
+        p->train->nodes.items[info->node].op->constrains || !shoal_chance(g, 8))
       continue;
     pin(p, info->name, layout_text(p, some_mesh(p), &info->type.shape, false, false, false));
   }
@@ -304,6 +305,8 @@ static shoal_status_t pin_value(planner_t *p, const target_t *t, int32_t value,
   const char *text = NULL;
   if (cut) layout.cuts[layout.cut_count++] = *cut;
   if (cut && cut->kind == SHOAL_CUT_PARTIAL && info->source != SHOAL_FROM_NODE) return NULL;
+  if (info->source == SHOAL_FROM_NODE && p->train->nodes.items[info->node].op->constrains)
+    return NULL;  // the model says it
   SHOAL_RETURN_IF_ERROR(shoal_layout_print(&layout, p->g->arena, &text));
   pin(p, info->name, text);
   if (!cut || info->source != SHOAL_FROM_NODE || depth > 4) return NULL;

@@ -243,6 +243,7 @@ static void use_outputs(gen_t *g, const use_t *u, ref_t made) {
 
 bool shoal_generate_from_record(gen_t *g, const shoal_op_t *op) {
   use_t *u = SHOAL_NEW(g->arena, use_t, 1);
+  if (op->constrains) return false;  // generate_constraints.c: a layout has to fit the meshes
   if (!u || !draw_call(g, op, u)) return false;
   u->differentiable = op->gradient && op->gradient != shoal_gradient_none;
   const char *attrs = attrs_text(g, &u->call);

@@ -91,6 +91,7 @@ static void add_case(shoal_text_t *text, const shoal_random_case_t *c) {
       add_ref(text, node->refs[r]);
     }
     shoal_text_addf(text, node->attrs[0] ? "){%s}" : ")", node->attrs);
+    if (node->held) shoal_text_addf(text, " held %s", node->held);
   }
   for (int64_t i = 0; i < c->meshes.count; ++i)
     shoal_text_addf(text, "; mesh %s", c->meshes.items[i]);
@@ -205,6 +206,7 @@ static bool read_node(case_reader_t *r) {
   if (shoal_scan_accept(&r->scan, "{") &&
       !(read_raw(r, "}", &node.attrs) && shoal_scan_expect(&r->scan, "}")))
     return false;
+  if (shoal_scan_accept(&r->scan, "held") && !read_raw(r, ";", &node.held)) return false;
   shoal_status_t status = shoal_random_case_infer(r->c, r->registry, &node, r->arena);
   if (status) {
     shoal_scan_fail(&r->scan, "v%lld: %s", (long long)r->c->nodes.count,

@@ -5,6 +5,8 @@
 //   v1=softmax(v0){axis=1}; mesh data=2,tensor=2; pin s0 tensor:1; stage v1/* b; expand v1/*;
 //   decide schedule train 1f1b
 //
+// "v2=tanh(v1) held data:0": the model constrains its first output to that layout, and what reads
+// it reads the constrained value.
 // i: inputs ("<n": integers from 0 to n - 1; "~n": from -n to n; "+": positive floats; "=": floats
 // that are multiples of 1/4, so that zeros and ties occur), s: trainable states, v: nodes
 // (v3.1: their second output), "step": the step number. Every result nobody reads goes into the
@@ -45,6 +47,7 @@ typedef struct shoal_case_node {
   int32_t ref_count;
   shoal_case_ref_t refs[SHOAL_CASE_REFS];
   const char *attrs;     // "axis=1, keep=1"; "" for none
+  const char *held;      // the layout that output 0 is constrained to; NULL: none
   int32_t output_count;  // found by shoal_random_case_infer
   shoal_type_t outputs[SHOAL_CASE_OUTPUTS];
 } shoal_case_node_t;

@@ -326,11 +326,19 @@ static bool change_mesh(shrinker_t *s, int64_t i, bool micro) {
   return false;
 }
 
+static bool drop_constraint(shrinker_t *s, int64_t i) {
+  shoal_random_case_t c;
+  if (!s->best->nodes.items[i].held || !copy_case(s, &c)) return false;
+  c.nodes.items[i].held = NULL;
+  return try_case(s, &c);
+}
+
 // One sweep over everything; true if something was kept.
 static bool sweep(shrinker_t *s) {
   bool any = false;
   for (int64_t i = s->best->nodes.count; i-- > 0;)
     any |= i < s->best->nodes.count && drop_node(s, i);
+  for (int64_t i = s->best->nodes.count; i-- > 0;) any |= drop_constraint(s, i);
   for (int64_t i = s->best->pins.count; i-- > 0;) any |= i < s->best->pins.count && drop_pin(s, i);
   for (int64_t i = s->best->stages.count; i-- > 0;)
     any |= i < s->best->stages.count && drop_stage(s, i);

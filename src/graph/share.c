@@ -1,6 +1,7 @@
 // How ranks are asked to share parts of a graph: shoal_with_replicate, shoal_with_split and what
-// holds outside of them, and shoal_constrain. The graph only keeps what is said; planners/ make a
-// plan of it, the strategy `annotated` of the first.
+// holds outside of them, and shoal_constrain. The graph only keeps what is said: of inputs and
+// states in a list, of computed values as nodes of shoal.constrain. The strategy `annotated` makes
+// a plan of the first, planners/constraints.c and completion (plan/constrain.c) of the second.
 #include <string.h>
 
 #include "base/status.h"
@@ -89,6 +90,11 @@ void shoal_share_default_at(shoal_graph_t *graph, shoal_share_t share, int32_t r
 shoal_status_t shoal_graph_constrain(shoal_graph_t *graph, int32_t value, const char *layout,
                                      const char *file, int line) {
   shoal_arena_t *arena = &graph->model->arena;
+  if (graph->values.items[value].source == SHOAL_FROM_NODE)
+    return SHOAL_ERROR_HINT(
+        INVALID_ARGUMENT, "apply shoal.constrain to it",
+        "'%s' is computed: only inputs and states are constrained by themselves",
+        graph->values.items[value].name);
   for (int64_t i = 0; i < graph->constraints.count; ++i) {
     const shoal_constraint_t *old = &graph->constraints.items[i];
     if (old->value == value && strcmp(old->layout, layout) != 0)
@@ -103,19 +109,38 @@ shoal_status_t shoal_graph_constrain(shoal_graph_t *graph, int32_t value, const 
   return NULL;
 }
 
+// A node behind the value that has the layout; it is called like the value: "fc1/add/constrain".
+static shoal_status_t add_constrained(shoal_graph_t *graph, int32_t value, const char *layout,
+                                      const char *file, int line, int32_t *out_id) {
+  const shoal_attr_t attr = shoal_attr_string("layout", layout);
+  SHOAL_RETURN_IF_ERROR(shoal_graph_push_scope(graph, graph->values.items[value].name));
+  shoal_status_t status =
+      shoal_graph_emit(graph, "shoal.constrain", 1, &value, 1, &attr, file, line, 1, out_id);
+  shoal_graph_pop_scope(graph);
+  return status;
+}
+
+static shoal_status_t constrain(shoal_graph_t *graph, shoal_value_t value, const char *layout,
+                                const char *file, int line, int32_t *out_id) {
+  if (!shoal_value_ok(value) || value.graph != graph)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "what is constrained is no value of graph '%s'",
+                       graph->name);
+  if (!layout)
+    return SHOAL_ERROR(INVALID_ARGUMENT, "the layout of '%s' is NULL", shoal_value_name(value));
+  if (graph->values.items[value.id].source == SHOAL_FROM_NODE)
+    return add_constrained(graph, value.id, layout, file, line, out_id);
+  *out_id = value.id;
+  return shoal_graph_constrain(graph, value.id, layout, file, line);
+}
+
 shoal_value_t shoal_constrain_at(shoal_graph_t *graph, shoal_value_t value, const char *layout,
                                  const char *file, int line) {
-  const shoal_value_t none = {NULL, -1};
-  if (!graph || graph->model->error) return none;
+  shoal_value_t out = {NULL, -1};
+  if (!graph || graph->model->error) return out;
   shoal_graph_site(graph, &file, &line);
-  shoal_status_t status =
-      !shoal_value_ok(value) || value.graph != graph
-          ? SHOAL_ERROR(INVALID_ARGUMENT, "what is constrained is no value of graph '%s'",
-                        graph->name)
-      : !layout
-          ? SHOAL_ERROR(INVALID_ARGUMENT, "the layout of '%s' is NULL", shoal_value_name(value))
-          : shoal_graph_constrain(graph, value.id, layout, file, line);
-  if (!status) return value;
+  int32_t id = -1;
+  shoal_status_t status = constrain(graph, value, layout, file, line, &id);
+  if (!status) return (shoal_value_t){graph, id};
   shoal_model_fail_at(graph->model, status, file, line);
-  return none;
+  return out;
 }

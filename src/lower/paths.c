@@ -31,7 +31,7 @@ typedef struct routing {
   build_t *b;
   graph_build_t *out;  // its items: those that are done
   const shoal_graph_t *graph;
-  shoal_gradients_t *states;  // NULL: no gradient is exchanged in each micro-batch
+  shoal_gradients_t *states;  // NULL: nobody asks for the state of a gradient
   const bool *early;          // by node: it runs before the loop, for the loop
   redo_t redo;                // of the value that is being brought
 } routing_t;
@@ -462,6 +462,23 @@ static redo_t redo_for(const routing_t *l, const item_t *item) {
                   .depth = item->depth};
 }
 
+// Does the program need no instruction for a node that only says how ranks hold its input? What it
+// reads then stands for what it makes. They have to be alike in what later passes ask of a value:
+// whether it is kept, computed again, and a gradient that is exchanged in some way.
+static bool is_same_as_input(const routing_t *l, const item_t *item) {
+  if (item->node < 0 || !item->code.op->constrains) return false;
+  const shoal_graph_plan_t *gp = l->out->gp;
+  const shoal_node_t *node = &l->graph->nodes.items[item->node];
+  const int32_t from = node->inputs[0], to = node->outputs[0];
+  const instance_t *have = instance_at(l->b, item->inputs[0]);
+  return l->graph->values.items[from].source == SHOAL_FROM_NODE &&
+         have->kind == SHOAL_BUFFER_TEMP && have->redo == 0 && have->again == item->again &&
+         shoal_layout_equal(have->layout, instance_at(l->b, item->code.outputs[0])->layout) &&
+         gp->keeps[from] == SHOAL_KEEP && gp->keeps[to] == SHOAL_KEEP &&
+         (!gp->exchanged || gp->exchanged[from] == gp->exchanged[to]) &&
+         shoal_gradients_state(l->states, from) == shoal_gradients_state(l->states, to);
+}
+
 static shoal_status_t route_item(routing_t *l, item_t *item) {
   const int64_t first = l->out->items.count;
   bool redone = false, needless = false;
@@ -486,6 +503,11 @@ static shoal_status_t route_item(routing_t *l, item_t *item) {
     SHOAL_RETURN_IF_ERROR(place_assign(l, item, &needless));
   }
   for (int64_t i = first; i < l->out->items.count; ++i) l->out->items.items[i]->side = item->side;
+  if (is_same_as_input(l, item)) {
+    const int32_t value = l->graph->nodes.items[item->node].outputs[0];
+    (item->again ? l->out->again_homes : l->out->homes)[value] = item->inputs[0];
+    return NULL;
+  }
   if (needless) return NULL;
   if (!SHOAL_PUSH(l->b->arena, &l->out->items, item)) return SHOAL_OOM();
   return item->node >= 0 && shoal_lower_is_pair(l->b, item)
@@ -498,7 +520,7 @@ static shoal_status_t route_graph(build_t *b, graph_build_t *graph) {
   bool each = false;
   SHOAL_RETURN_IF_ERROR(shoal_early_find(graph->gp, b->arena, &l.early));
   for (int64_t s = 0; s < b->plan->model->states.count; ++s) each |= b->plan->syncs[s].each;
-  if (each)
+  if (each || graph->gp->constrainers)
     SHOAL_RETURN_IF_ERROR(shoal_gradients_make(graph->graph, b->plan->model, b->arena, &l.states));
   item_t **items = graph->items.items;
   const int64_t count = graph->items.count;

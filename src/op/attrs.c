@@ -56,6 +56,12 @@ bool shoal_attr_same_ints(const shoal_attr_value_t *a, const shoal_attr_value_t 
          memcmp(shoal_attr_list(a), shoal_attr_list(b), (size_t)a->count * sizeof(int64_t)) == 0;
 }
 
+const char *shoal_op_constraint(const shoal_op_t *op, const shoal_attr_value_t *attrs) {
+  for (int32_t i = 0; op->constrains && i < op->attr_count; ++i)
+    if (strcmp(op->attrs[i].name, op->constrains) == 0) return attrs[i].s;
+  return NULL;
+}
+
 shoal_attr_value_t *shoal_attrs_copy(const shoal_op_t *op, const shoal_attr_value_t *attrs,
                                      shoal_arena_t *arena) {
   shoal_attr_value_t *copy = shoal_arena_copy(arena, attrs, (size_t)op->attr_count, sizeof *copy);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "plan/complete.h"
 #include "plan/cut.h"
+#include "plan/resolved.h"
 
 enum { MAX_TRIES = 24 };  // item cuts tried per way: two per operand and the plain one
 
@@ -201,14 +202,14 @@ static shoal_choice_t choose(const chooser_t *c, shoal_why_t *why) {
 // ---- reasons ---------------------------------------------------------------------------
 
 // Does the choice leave the operand as it is cut?
-static bool follows(const chooser_t *c, const shoal_choice_t *choice, int32_t k) {
+static bool follows(const chooser_t *c, const shoal_choice_t *choice, int32_t k, bool ignore_halo) {
   const operand_view_t *view = &c->operands[k];
   bool cuts = false;
   shoal_cut_t cut = {0};
   shoal_status_t status = shoal_way_cut(choice->way, k, &view->type->shape, axis_of(c->slot),
                                         &choice->item_cut, &cuts, &cut);
   shoal_status_free(status);
-  return !status && cuts && shoal_cut_same(view->cut, &cut, &view->type->shape, true);
+  return !status && cuts && shoal_cut_same(view->cut, &cut, &view->type->shape, ignore_halo);
 }
 
 // The largest operand that is cut along the axis and, if there is a way, stays so; or -1. Inputs
@@ -218,7 +219,7 @@ static int32_t find_leader(const chooser_t *c, const shoal_choice_t *choice) {
   for (int32_t k = 0; k < c->node->input_count + c->node->output_count; ++k) {
     const operand_view_t *view = &c->operands[k];
     if (!view->cut || (k >= c->node->input_count && leader >= 0)) continue;
-    if (choice->way && !follows(c, choice, k)) continue;
+    if (choice->way && !follows(c, choice, k, true)) continue;
     if (leader < 0 || view->bytes > c->operands[leader].bytes) leader = k;
   }
   return leader;
@@ -248,6 +249,7 @@ static void give_reason(const chooser_t *c, const shoal_choice_t *choice, shoal_
 // ---- decisions -------------------------------------------------------------------------
 
 static shoal_status_t refuse(const chooser_t *c, int32_t slot, shoal_status_t status) {
+  if (!c->of->decided || !c->of->decided[slot]) return status;  // whoever constrains it is blamed
   return shoal_decision_annotate(c->of->decided[slot],
                                  shoal_status_annotatef(status, "about node '%s'", c->node->name));
 }
@@ -286,6 +288,36 @@ static shoal_status_t obey(chooser_t *c, shoal_arena_t *scratch, shoal_choice_t 
   why->because = SHOAL_BECAUSE_DECIDED;
   why->merged = merges(out_choice->way);
   why->decided = decided;
+  return NULL;
+}
+
+// The choice that leaves output 0 as it is pinned. Along micro a pin that does not name it leaves
+// the node as free as any other.
+static shoal_status_t constrain(const chooser_t *c, shoal_choice_t *out_choice) {
+  const int32_t k = c->node->input_count;
+  const operand_view_t *view = &c->operands[k];
+  shoal_why_t *why = &c->why[c->slot];
+  const shoal_choice_t free_choice = choose(c, why);
+  const double free_cost = why->cost;
+  bool found = !view->cut;
+  *out_choice = (shoal_choice_t){0};
+  for (int32_t w = 0; w < c->rule->way_count && !found; ++w) {
+    *out_choice = (shoal_choice_t){.way = &c->rule->ways[w]};
+    found =
+        shoal_way_match(out_choice->way, k, &view->type->shape, view->cut, &out_choice->item_cut) &&
+        follows(c, out_choice, k, false);
+  }
+  if (!found)
+    return SHOAL_ERROR(UNSUPPORTED, "a value cannot be held like that along '%s'",
+                       shoal_slot_name(&c->plan->meshes[c->mesh], c->slot));
+  why->cost = way_cost(c, out_choice);
+  if (isinf(why->cost))
+    return SHOAL_ERROR(UNSUPPORTED, "it cannot be brought into that layout along '%s'",
+                       shoal_slot_name(&c->plan->meshes[c->mesh], c->slot));
+  if (out_choice->way != free_choice.way)
+    why->runner_up = free_choice.way, why->runner_up_cost = free_cost;
+  why->because = SHOAL_BECAUSE_DECIDED;
+  why->decided = c->of->constrained;
   return NULL;
 }
 
@@ -391,7 +423,9 @@ static void look_at_operands(chooser_t *c) {
     operand_view_t *view = &c->operands[k];
     const bool input = k < c->node->input_count;
     const shoal_layout_t *layout = c->of->layouts[k];
-    view->pinned = !input && layout;
+    const int32_t output = k - c->node->input_count;
+    const bool loose = !input && output < 64 && ((c->of->loose >> output) & 1);
+    view->pinned = !input && layout && (c->slot > 0 || !loose);
     view->elsewhere = input && layout->mesh != mesh;
     view->cut = layout ? cut_along(c, layout, &view->storage) : NULL;
     const shoal_layout_t *home = input && c->of->homes ? c->of->homes[k] : NULL;
@@ -413,6 +447,10 @@ static shoal_status_t choose_all(chooser_t *c, shoal_arena_t *scratch) {
     if (is_decided(c)) {
       shoal_status_t status = obey(c, scratch, &c->choices[c->slot]);
       if (status) return refuse(c, c->slot, status);
+      continue;
+    }
+    if (c->of->constrained && c->operands[c->node->input_count].pinned) {
+      SHOAL_RETURN_IF_ERROR(constrain(c, &c->choices[c->slot]));
       continue;
     }
     c->choices[c->slot] = choose(c, why);

@@ -17,6 +17,9 @@ typedef struct shoal_chooser_node {
   const shoal_rule_t *rule;
   int32_t mesh;
   const shoal_layout_t *const *layouts;
+  uint64_t loose;  // bit o: what output o is pinned to says nothing about micro
+  // Output 0 has the layout that it is pinned to, because this says so. NULL: the pin only weighs.
+  const shoal_intent_decision_t *constrained;
   const shoal_intent_decision_t *const *decided;  // by slot; NULL: completion chooses
   shoal_late_t late;
   bool early;                      // it runs before the loop, on the whole batch (early.h)

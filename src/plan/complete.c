@@ -29,6 +29,8 @@ typedef struct seen {
   bool early;
   bool gathers;                 // it adds up rows that are sent to all ranks
   const shoal_row_sum_t *rows;  // of a node that may be made one; NULL: of others
+  uint64_t loose;               // bit o: the pin of output o says nothing about micro
+  const shoal_intent_decision_t *constrained;  // who says that it has the layout of its pin
   const shoal_intent_decision_t *decided[SHOAL_PLAN_SLOTS];
   const shoal_decision_t *decision;
   const shoal_why_t *why;
@@ -51,6 +53,7 @@ static uint64_t hash_seen(const seen_t *seen) {
   uint64_t hash = shoal_hash_int(SHOAL_HASH_START, (int64_t)(intptr_t)seen->rule);
   hash = shoal_hash_int(shoal_hash_int(hash, seen->mesh),
                         4 * seen->late + 2 * seen->gathers + seen->early);
+  if (seen->loose) hash = shoal_hash_int(hash, (int64_t)seen->loose);
   for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot)
     if (seen->decided[slot]) hash = shoal_hash_int(hash, (int64_t)(intptr_t)seen->decided[slot]);
   if (seen->exchanged)
@@ -71,7 +74,7 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
   for (int64_t at = -1, n; (n = shoal_index_next(&all->index, hash, &at)) >= 0;) {
     const seen_t *other = &all->seen.items[n];
     if (other->rule != seen->rule || other->mesh != seen->mesh || other->count != seen->count ||
-        other->late != seen->late || other->early != seen->early ||
+        other->late != seen->late || other->early != seen->early || other->loose != seen->loose ||
         other->gathers != seen->gathers || !same_rows(other->rows, seen->rows) ||
         memcmp(other->layouts, seen->layouts, (size_t)seen->count * sizeof *seen->layouts) != 0 ||
         memcmp(other->decided, seen->decided, sizeof seen->decided) != 0 ||
@@ -93,10 +96,30 @@ static const seen_t *find_seen(const completion_t *all, const seen_t *seen, uint
   return NULL;
 }
 
+// What shoal.constrain wants of a value that it reads; NULL: nothing, or on another mesh.
+static shoal_status_t find_wanted(shoal_plan_t *plan, const shoal_graph_plan_t *graph,
+                                  int32_t value, int32_t mesh, const shoal_layout_t **out_pin) {
+  const int32_t reader = graph->constrainers ? graph->constrainers[value] : -1;
+  *out_pin = NULL;
+  if (reader < 0 || graph->nodes[reader].mesh != mesh) return NULL;
+  return shoal_plan_pin_constrained(plan, graph, reader, out_pin);
+}
+
+static uint64_t loose_bit(const shoal_layout_t *pin, int32_t output) {
+  const bool loose = pin && output < 64 && !shoal_layout_along(pin, SHOAL_AXIS_MICRO);
+  return (uint64_t)loose << (output & 63);
+}
+
 shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan, const shoal_graph_plan_t *graph, int32_t n,
-                                    const shoal_layout_t **out_pins) {
+                                    const shoal_layout_t **out_pins, uint64_t *out_loose) {
   const shoal_node_t *node = &graph->graph->nodes.items[n];
   const int32_t mesh = graph->nodes[n].mesh;
+  *out_loose = 0;
+  if (node->op->constrains) {
+    SHOAL_RETURN_IF_ERROR(shoal_plan_pin_constrained(plan, graph, n, out_pins));
+    *out_loose = loose_bit(out_pins[0], 0);
+    return NULL;
+  }
   for (int32_t o = 0; o < node->output_count; ++o) {
     int32_t value = node->outputs[o];
     const shoal_value_info_t *info = &graph->graph->values.items[value];
@@ -107,6 +130,9 @@ shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan, const shoal_graph_plan_t
                                                     &info->type.shape, &out_pins[o]));
     } else if (graph->assigned[value] >= 0) {
       out_pins[o] = plan->states[graph->assigned[value]];
+    } else {
+      SHOAL_RETURN_IF_ERROR(find_wanted(plan, graph, value, mesh, &out_pins[o]));
+      *out_loose |= loose_bit(out_pins[o], o);
     }
   }
   return NULL;
@@ -251,6 +277,8 @@ static shoal_status_t choose_anew(completion_t *all, int32_t index, const shoal_
                                    .rule = seen->rule,
                                    .mesh = seen->mesh,
                                    .layouts = seen->layouts,
+                                   .loose = seen->loose,
+                                   .constrained = seen->constrained,
                                    .late = seen->late,
                                    .early = seen->early,
                                    .gathers = seen->gathers,
@@ -321,6 +349,24 @@ static shoal_status_t find_homes(const completion_t *all, const shoal_node_t *no
   return NULL;
 }
 
+// Such a node is like no other: its errors name the line that constrains it. What a person decides
+// about its ways wins.
+static shoal_status_t complete_constrained(completion_t *all, int32_t index,
+                                           const shoal_call_t *call, seen_t *seen,
+                                           shoal_arena_t *scratch) {
+  bool decided = false;
+  for (int slot = 0; slot < SHOAL_PLAN_SLOTS; ++slot) decided |= seen->decided[slot] != NULL;
+  const shoal_layout_t *pin = seen->layouts[call->input_count];
+  shoal_status_t status = NULL;
+  if (seen->late != SHOAL_LATE_NOT && shoal_layout_along(pin, SHOAL_AXIS_MICRO))
+    status = SHOAL_ERROR(UNSUPPORTED, "it is known only when all micro-batches are done");
+  if (!status) status = choose_anew(all, index, call, seen, scratch);
+  if (!status) take(all, index, seen);
+  if (!status && !decided) status = shoal_plan_check_constrained(all->graph, index, pin, scratch);
+  if (decided) return status;
+  return shoal_plan_blame_constraint(all->graph, index, seen->constrained, status);
+}
+
 static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_arena_t *scratch) {
   shoal_graph_plan_t *graph = all->graph;
   const shoal_node_t *node = &graph->graph->nodes.items[index];
@@ -342,10 +388,12 @@ static shoal_status_t complete_node(completion_t *all, int32_t index, shoal_aren
       seen.late = node->kind == SHOAL_NODE_UPDATE ? SHOAL_LATE_ALL : SHOAL_LATE_SUMS;
   }
   SHOAL_RETURN_IF_ERROR(
-      shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count));
+      shoal_plan_find_pins(all->plan, graph, index, seen.layouts + node->input_count, &seen.loose));
   SHOAL_RETURN_IF_ERROR(find_ways(all, index, seen.decided));
   SHOAL_RETURN_IF_ERROR(find_exchanged(graph, node, &seen, scratch));
   SHOAL_RETURN_IF_ERROR(find_homes(all, node, &seen));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_constrained(all->plan, graph, index, &seen.constrained));
+  if (seen.constrained) return complete_constrained(all, index, &call, &seen, scratch);
   const uint64_t hash = hash_seen(&seen);
   const seen_t *alike = find_seen(all, &seen, hash, &call);
   if (alike) {

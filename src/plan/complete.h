@@ -16,11 +16,13 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_complete(shoal_plan_t *plan, shoal_grap
 // for.
 SHOAL_MUST_USE shoal_status_t shoal_plan_complete_parts(shoal_plan_t *plan,
                                                         shoal_graph_plan_t *graph);
-// Pins of a node's outputs: a state it is assigned to, or a layout the intent gives the value by
-// name. NULL: none.
+// Pins of a node's outputs: a state it is assigned to, a layout the intent gives the value by name,
+// or one that shoal.constrain has or wants. NULL: none. Bit o of *out_loose: that of output o says
+// nothing about micro.
 SHOAL_MUST_USE shoal_status_t shoal_plan_find_pins(shoal_plan_t *plan,
                                                    const shoal_graph_plan_t *graph, int32_t node,
-                                                   const shoal_layout_t **out_pins);
+                                                   const shoal_layout_t **out_pins,
+                                                   uint64_t *out_loose);
 // What the intent says about the ways of a node of that name, by slot of its mesh.
 SHOAL_MUST_USE shoal_status_t shoal_plan_find_ways(const shoal_plan_t *plan, const char *name,
                                                    int32_t mesh,
@@ -34,6 +36,31 @@ SHOAL_MUST_USE shoal_status_t shoal_plan_operand(const shoal_mesh_t *mesh,
                                                  const shoal_choice_t *choices, int32_t operand,
                                                  const shoal_shape_t *shape,
                                                  shoal_layout_t *out_layout);
+
+// ---- what a model says of layouts: constrain.c ------------------------------------------
+
+// Fills graph->constrainers.
+SHOAL_MUST_USE shoal_status_t shoal_plan_index_constraints(shoal_plan_t *plan,
+                                                           shoal_graph_plan_t *graph);
+// Who says which layout the output of a node of shoal.constrain has: the model, or the intent.
+// NULL: it is no such node, or there is one rank.
+SHOAL_MUST_USE shoal_status_t shoal_plan_constrained(shoal_plan_t *plan,
+                                                     const shoal_graph_plan_t *graph, int32_t node,
+                                                     const shoal_intent_decision_t **out_by);
+// That layout, on the node's mesh; NULL likewise.
+SHOAL_MUST_USE shoal_status_t shoal_plan_pin_constrained(shoal_plan_t *plan,
+                                                         const shoal_graph_plan_t *graph,
+                                                         int32_t node,
+                                                         const shoal_layout_t **out_pin);
+// "'h/constrain' is constrained to 'data:0' at FILE:LINE: ..." in front of the message.
+SHOAL_MUST_USE shoal_status_t shoal_plan_blame_constraint(const shoal_graph_plan_t *graph,
+                                                          int32_t node,
+                                                          const shoal_intent_decision_t *by,
+                                                          shoal_status_t status);
+// Is the output as the pin says? Along micro anything will do, unless the pin names it.
+SHOAL_MUST_USE shoal_status_t shoal_plan_check_constrained(const shoal_graph_plan_t *graph,
+                                                           int32_t node, const shoal_layout_t *pin,
+                                                           shoal_arena_t *scratch);
 
 // ---- what an intent says of a name -----------------------------------------------------
 

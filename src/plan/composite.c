@@ -260,6 +260,7 @@ static shoal_status_t choose_whole(shoal_plan_t *plan, const shoal_composite_t *
   const shoal_layout_t **layouts = SHOAL_NEW(scratch, const shoal_layout_t *, count);
   const shoal_rule_t *rule = NULL;
   shoal_call_t call;
+  uint64_t loose = 0;
   if (!layouts) return SHOAL_OOM();
   for (int32_t k = 0; k < node->input_count; ++k) layouts[k] = gp->values[images[node->inputs[k]]];
   for (int32_t o = 0; o < node->output_count; ++o) {
@@ -268,8 +269,10 @@ static shoal_status_t choose_whole(shoal_plan_t *plan, const shoal_composite_t *
     const shoal_node_t *part = &gp->graph->nodes.items[value->node];
     const shoal_layout_t **pins = SHOAL_NEW(scratch, const shoal_layout_t *, part->output_count);
     if (!pins) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(shoal_plan_find_pins(plan, gp, value->node, pins));
+    uint64_t bits = 0;
+    SHOAL_RETURN_IF_ERROR(shoal_plan_find_pins(plan, gp, value->node, pins, &bits));
     layouts[node->input_count + o] = pins[value->output];
+    if (o < 64 && value->output < 64) loose |= ((bits >> value->output) & 1) << o;
   }
   SHOAL_RETURN_IF_ERROR(shoal_node_call(graph, node, scratch, &call));
   SHOAL_RETURN_IF_ERROR(shoal_rules_get(plan->rules, &call, &rule));
@@ -277,7 +280,8 @@ static shoal_status_t choose_whole(shoal_plan_t *plan, const shoal_composite_t *
                                    .call = &call,
                                    .rule = rule,
                                    .mesh = gp->nodes[composite->first].mesh,
-                                   .layouts = layouts};
+                                   .layouts = layouts,
+                                   .loose = loose};
   shoal_status_t status = shoal_plan_choose(plan, &of, scratch, choices, why);
   if (!status || shoal_status_code(status) == SHOAL_OUT_OF_MEMORY) return status;
   shoal_status_free(status);

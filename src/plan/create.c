@@ -95,6 +95,7 @@ static shoal_status_t build(shoal_plan_t *plan, bool *const *phased) {
     if (!gp->nodes || !gp->values) return SHOAL_OOM();
     shoal_plan_spread_meshes(plan, graph, meshes[g]);
     for (int64_t n = 0; n < graph->nodes.count; ++n) gp->nodes[n].mesh = meshes[g][n];
+    SHOAL_RETURN_IF_ERROR(shoal_plan_index_constraints(plan, gp));
     SHOAL_RETURN_IF_ERROR(shoal_plan_place_inputs(plan, gp));
     for (int64_t v = 0; v < graph->values.count; ++v)
       if (graph->values.items[v].source == SHOAL_FROM_STATE)

@@ -35,7 +35,8 @@ static shoal_status_t is_asked_for(shoal_plan_t *plan, const shoal_graph_plan_t 
   const shoal_layout_t **pins = SHOAL_NEW(scratch, const shoal_layout_t *, node->output_count);
   if (!pins) return SHOAL_OOM();
   *out_asked = gp->nodes[n].why[0].decided != NULL;
-  SHOAL_RETURN_IF_ERROR(shoal_plan_find_pins(plan, gp, n, pins));
+  uint64_t loose = 0;
+  SHOAL_RETURN_IF_ERROR(shoal_plan_find_pins(plan, gp, n, pins, &loose));
   for (int32_t o = 0; o < node->output_count; ++o)
     *out_asked |= pins[o] && shoal_layout_along(pins[o], SHOAL_AXIS_MICRO);
   return NULL;

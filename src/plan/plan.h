@@ -144,6 +144,8 @@ typedef struct shoal_graph_plan {
                             // computed once
   shoal_keep_t *keeps;      // by value
   int32_t *assigned;        // by value: the state it is assigned to, or -1
+  int32_t *constrainers;    // by value: the first node of shoal.constrain that reads it, or -1.
+                            // NULL: there are none
   shoal_halo_t *halos;      // by node; WHOLE where it has no halo
   bool *at_capacity;        // by node: what it bounds moves with all its rows
   shoal_tiling_t *tilings;  // by node

@@ -52,6 +52,10 @@ static int64_t find_layout(const shoal_strategy_context_t *context, const char *
   return best;
 }
 
+bool shoal_context_has_layout(const shoal_strategy_context_t *context, const char *name) {
+  return find_layout(context, name) >= 0;
+}
+
 shoal_status_t shoal_context_layout_of(const shoal_strategy_context_t *context, const char *name,
                                        const char **out_layout) {
   const shoal_model_t *model = context->model;

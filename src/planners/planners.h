@@ -52,8 +52,9 @@ SHOAL_MUST_USE shoal_status_t shoal_cache_write(const char *path, const shoal_pl
                                                 const shoal_plan_options_t *options,
                                                 shoal_arena_t *arena, shoal_cache_note_t *note);
 
-// context.c: the layout that a name has so far, "" if none is given ("w#m" follows w); adding a
-// decision that somebody else made.
+// context.c: whether a name has a layout so far, and which, "" if none is given ("w#m" follows w);
+// adding a decision that somebody else made.
+bool shoal_context_has_layout(const shoal_strategy_context_t *context, const char *name);
 SHOAL_MUST_USE shoal_status_t shoal_context_layout_of(const shoal_strategy_context_t *context,
                                                       const char *name, const char **out_layout);
 SHOAL_MUST_USE shoal_status_t shoal_context_add_decision(shoal_strategy_context_t *context,

@@ -97,7 +97,7 @@ static shoal_status_t scatter_tables(sequence_t *s) {
 shoal_status_t shoal_strategy_sequence(shoal_strategy_context_t *context, void *user_data) {
   (void)user_data;
   sequence_t s = {.context = context};
-  SHOAL_RETURN_IF_ERROR(shoal_tensor_place(context, NULL, &s.found));
+  SHOAL_RETURN_IF_ERROR(shoal_tensor_place(context, "tensor", NULL, &s.found));
   if (!s.found.graph || shoal_context_axis(context, "tensor") < 2) return NULL;
   for (int64_t i = 0; i < s.found.products.count; ++i) {
     const shoal_tensor_product_t *product = &s.found.products.items[i];

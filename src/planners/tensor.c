@@ -21,9 +21,10 @@ typedef struct grain {
 
 typedef struct tensor_planner {
   shoal_strategy_context_t *context;
+  const char *axis;
   const shoal_graph_t *graph;
   const shoal_rule_t **rules;  // per node
-  bool *cut;                   // per value: cut over `tensor` as far as this strategy knows
+  bool *cut;                   // per value: cut over the axis as far as this strategy knows
   bool *placed;                // per state
   shoal_tensor_products_t *out;
   int32_t *first_use, *next_use;  // uses of a value by forward nodes, as lists; -1: no more
@@ -99,19 +100,19 @@ static shoal_status_t print_cut(const tensor_planner_t *p, int32_t dim, int64_t 
   shoal_arena_t *arena = p->context->arena;
   if (grain->break_count == 0) {
     *out_text = grain->unit > 1
-                    ? shoal_arena_printf(arena, "tensor:%d/%lld", dim, (long long)grain->unit)
-                    : shoal_arena_printf(arena, "tensor:%d", dim);
+                    ? shoal_arena_printf(arena, "%s:%d/%lld", p->axis, dim, (long long)grain->unit)
+                    : shoal_arena_printf(arena, "%s:%d", p->axis, dim);
     return *out_text ? NULL : SHOAL_OOM();
   }
   bool equal = true;
   int64_t each = length / (grain->break_count + 1);
   for (int32_t i = 0; i < grain->break_count; ++i) equal &= grain->breaks[i] == (i + 1) * each;
   if (equal && each * (grain->break_count + 1) == length) {
-    *out_text = shoal_arena_printf(arena, "tensor:%d*%d/%lld", dim, grain->break_count + 1,
+    *out_text = shoal_arena_printf(arena, "%s:%d*%d/%lld", p->axis, dim, grain->break_count + 1,
                                    (long long)grain->unit);
     return *out_text ? NULL : SHOAL_OOM();
   }
-  char *text = shoal_arena_printf(arena, "tensor:%d*(", dim);
+  char *text = shoal_arena_printf(arena, "%s:%d*(", p->axis, dim);
   for (int32_t i = 0; i <= grain->break_count && text; ++i) {
     int64_t from = i ? grain->breaks[i - 1] : 0;
     int64_t to = i < grain->break_count ? grain->breaks[i] : length;
@@ -238,9 +239,9 @@ static shoal_status_t visit(tensor_planner_t *p, int64_t n) {
   return NULL;
 }
 
-shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context, const bool *only,
-                                  shoal_tensor_products_t *out) {
-  tensor_planner_t p = {.context = context, .out = out};
+shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context, const char *axis,
+                                  const bool *only, shoal_tensor_products_t *out) {
+  tensor_planner_t p = {.context = context, .axis = axis, .out = out};
   *out = (shoal_tensor_products_t){0};
   p.graph = shoal_model_find_graph(context->model, "train");
   for (int64_t g = 0; g < context->model->graphs.count && !p.graph; ++g)
@@ -265,7 +266,7 @@ shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context, const bool 
   }
   for (int64_t n = 0; n < p.graph->nodes.count; ++n) {
     const shoal_node_t *node = &p.graph->nodes.items[n];
-    if (shoal_node_is_gradient(node)) break;  // backward follows forward
+    if (node->kind != SHOAL_NODE_FORWARD) continue;  // backward follows forward
     if (!only || only[n]) SHOAL_RETURN_IF_ERROR(visit(&p, n));
   }
   return NULL;
@@ -274,5 +275,5 @@ shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context, const bool 
 shoal_status_t shoal_strategy_tensor(shoal_strategy_context_t *context, void *user_data) {
   (void)user_data;
   shoal_tensor_products_t products;
-  return shoal_tensor_place(context, NULL, &products);
+  return shoal_tensor_place(context, "tensor", NULL, &products);
 }

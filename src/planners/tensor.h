@@ -4,11 +4,11 @@
 
 #include "planners/planners.h"
 
-// A product with a weight that is cut over `tensor`.
+// A product with a weight that is cut over the axis.
 typedef struct shoal_tensor_product {
   int32_t node, weight;    // of the graph; which input the weight is, or a cast of it
   bool by_rows;            // the output is an unreduced sum; else it is cut by columns
-  const shoal_way_t *way;  // along `tensor`
+  const shoal_way_t *way;  // along the axis
 } shoal_tensor_product_t;
 
 typedef struct shoal_tensor_products {
@@ -19,8 +19,10 @@ typedef struct shoal_tensor_products {
   bool *cut;      // by value: cut by columns, or what follows from it
 } shoal_tensor_products_t;
 
-// Cuts weights over `tensor`, as the strategy does; of the nodes that `only` marks, NULL: of all.
+// Cuts weights over an axis, as the strategy does over `tensor`; of the nodes that `only` marks,
+// NULL: of all. What it finds is about that axis.
 SHOAL_MUST_USE shoal_status_t shoal_tensor_place(shoal_strategy_context_t *context,
-                                                 const bool *only, shoal_tensor_products_t *out);
+                                                 const char *axis, const bool *only,
+                                                 shoal_tensor_products_t *out);
 
 #endif  // SHOAL_PLANNERS_TENSOR_H_

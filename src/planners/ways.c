@@ -55,6 +55,7 @@ shoal_status_t shoal_context_decide_deal(shoal_strategy_context_t *context,
                                          const char *reason) {
   const uint64_t hash = shoal_hash_string(SHOAL_HASH_START, node->name);
   const char *text = NULL;
+  if (node->op->constrains) return NULL;  // the model has decided
   SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, way, context->arena, &text));
   SHOAL_RETURN_IF_ERROR(index_nodes(context));
   for (int64_t at = -1, n; (n = shoal_index_next(&context->by_name, hash, &at)) >= 0;) {

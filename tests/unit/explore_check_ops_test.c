@@ -76,8 +76,8 @@ MAP(swallowing_kernel, isnan(x) ? 0 : x *x)
 MAP(reversed_kernel, load(in, n - 1 - i))
 MAP(garbage_kernel, i == 2 ? load(out, i) : x)
 
-// The last element is not used, and is multiplied by 0.
-MAP(touching_kernel, i + 1 < n ? x + 0 * load(in, n - 1) : 0)
+// The second half is not used, and is multiplied by 0.
+MAP(touching_kernel, 2 * i < n ? x + 0 * load(in, n - 1 - i) : 0)
 
 // In place, the first element is lost; in the other, the last one of many.
 KERNEL(hasty_kernel) {

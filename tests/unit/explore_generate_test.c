@@ -60,6 +60,7 @@ static void test_every_op_is_used(void **state) {
     const shoal_op_t *op = shoal_registry_op(g.registry, i);
     const bool flows = op->gradient && op->gradient != shoal_gradient_none;
     found_t found = {0};
+    if (op->constrains) continue;  // test_results_are_constrained
     for (uint64_t k = 0; k < TRIES && (!found.used || (flows && !found.differentiated)); ++k) {
       g.state = (uint64_t)i * 1000 + k;
       use(g, op, &found);
@@ -120,6 +121,54 @@ static bool is_planned_by(shoal_registry_t *registry, shoal_rules_t *rules, uint
   return found;
 }
 
+// Results of some cases are held as the model says, with layouts that their meshes can hold; and so
+// are gradients.
+static void test_results_are_constrained(void **state) {
+  (void)state;
+  shoal_registry_t *registry;
+  shoal_rules_t *rules;
+  shoal_coverage_t *coverage;
+  int cases = 0, layouts = 0, gradients = 0;
+  assert_ok(shoal_registry_create(shoal_allocator_system(), &registry));
+  assert_ok(shoal_rules_create(shoal_allocator_system(), &rules));
+  assert_ok(shoal_coverage_create(shoal_allocator_system(), registry, &coverage));
+  for (uint64_t seed = 2; seed < 14 * 4; seed += 14) {
+    shoal_random_case_t c, again;
+    shoal_arena_t arena;
+    shoal_model_t *model;
+    const char *text;
+    int held = 0, nodes = 0;
+    shoal_arena_init(shoal_allocator_system(), &arena);
+    assert_ok(shoal_generate_case(seed, false, registry, rules, coverage, &arena, &c));
+    assert_ok(shoal_random_case_print(&c, &arena, &text));
+    assert_ok(shoal_random_case_parse(text, registry, &arena, &again));
+    for (int64_t n = 0; n < again.nodes.count; ++n) {
+      const char *layout = again.nodes.items[n].held;
+      if (!layout || !c.nodes.items[n].held) assert_ptr_equal(layout, c.nodes.items[n].held);
+      if (!layout) continue;
+      assert_string_equal(layout, c.nodes.items[n].held);
+      ++held;
+      layouts += layout[0] != 0;
+    }
+    assert_ok(shoal_random_case_build(&again, registry, shoal_allocator_system(), &model));
+    const shoal_graph_t *train = shoal_model_graph(model, "train");
+    for (int64_t n = 0; n < train->nodes.count; ++n) {
+      const shoal_node_t *node = &train->nodes.items[n];
+      if (!node->op->constrains) continue;
+      nodes += node->kind == SHOAL_NODE_FORWARD;
+      gradients += node->kind != SHOAL_NODE_FORWARD;
+    }
+    assert_int_equal(nodes, held);
+    cases += held > 0;
+    shoal_model_free(model);
+    shoal_arena_deinit(&arena);
+  }
+  assert_true(cases > 0 && layouts > 0 && gradients > 0);
+  shoal_coverage_free(coverage);
+  shoal_rules_free(rules);
+  shoal_registry_release(registry);
+}
+
 // Chains of windows are planned by `spatial` and `channel` now and then, groups of rows by
 // `expert`.
 static void test_strategies_are_drawn(void **state) {
@@ -139,6 +188,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_op_is_used),
       cmocka_unit_test(test_what_is_missing_is_named),
+      cmocka_unit_test(test_results_are_constrained),
       cmocka_unit_test(test_strategies_are_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -243,7 +243,7 @@ static void test_what_does_not_fit(void **state) {
   g = shoal_model_graph(model, "train");
   x = shoal_input(g, "z", SHOAL_F64, SHOAL_SHAPE(6, 4));
   shoal_with_split(g, 4) shoal_output(g, "h", shoal_tanh(g, x));
-  expect_plan_error(model, NULL, 4, "is split over 2 ranks and 'tanh_2' (");
+  expect_plan_error(model, NULL, 4, "nothing in the part of 'tanh_2' (");
 }
 
 // What is asked for fits the mesh that follows from it, down to parts of one rank.
@@ -287,7 +287,107 @@ static void test_all_beside_some(void **state) {
   check_on(model, 2, NULL, NULL);
   check_on(model, 4, NULL, "data=2,tensor=2");
   shoal_model_free(model);
-  expect_plan_error(with_all(2), NULL, 4, "is split over 2 ranks and 'more/einsum' (");
+  model = with_all(2);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, NULL, 4);
+  expect_mesh(plan, "split=2,tensor=2");
+  shoal_plan_free(plan);
+  check_on(model, 4, NULL, NULL);
+  check_on(model, 8, NULL, NULL);
+  shoal_model_free(model);
+}
+
+// ---- splits of several sizes -----------------------------------------------------------------
+
+// A replicated body, a block that is split over `inner` ranks, a classifier that is over `outer`;
+// or the other way round.
+static shoal_model_t *two_sizes(int32_t replicate, int32_t inner, int32_t outer) {
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5)), h, loss, right;
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
+  shoal_with_replicate(g, replicate) h = shoal_tanh(g, shoal_nn_linear(g, "fc1", x, 9));
+  shoal_with_split(g, inner) {
+    h = shoal_tanh(g, shoal_nn_linear(g, "up", h, 13));
+    h = shoal_nn_linear(g, "down", h, 6);
+  }
+  shoal_with_replicate(g, replicate) h = shoal_tanh(g, h);
+  shoal_with_split(g, outer) {
+    h = shoal_nn_linear(g, "head", h, CLASSES);
+    loss = shoal_nn_cross_entropy(g, h, y);
+    right = shoal_equal(g, shoal_cast(g, shoal_argmax(g, h, 1), SHOAL_I32), y);
+  }
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.01f, .eps = 1e-3f});
+  shoal_output(g, "loss", loss);
+  shoal_output(g, "right", right);
+  assert_ok(shoal_model_status(model));
+  return model;
+}
+
+static void test_two_sizes(void **state) {
+  (void)state;
+  shoal_model_t *model = two_sizes(8, 2, 4);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, NULL, 8);
+  expect_mesh(plan, "data=2,split=2,tensor=2");
+  expect_way(plan, "fc1/einsum", "split", "{a:0 -> out:0}~");
+  expect_way(plan, "up/einsum", "split", "{a:0 -> out:0}~");  // others take other rows
+  expect_way(plan, "up/einsum", "tensor", "{b:1 -> out:1}~");
+  expect_way(plan, "down/einsum", "tensor", "{a:1, b:0 -> out:sum}~");
+  expect_way(plan, "head/einsum", "data", "{a:0 -> out:0}~");
+  expect_way(plan, "head/einsum", "split", "{b:1 -> out:1}~");
+  expect_way(plan, "head/einsum", "tensor", "{b:1 -> out:1}~");
+  expect_state(plan, "up/weight", "tensor:1");
+  expect_state(plan, "head/weight", "split:1,tensor:1");
+  shoal_plan_free(plan);
+  check_on(model, 8, NULL, NULL);
+  check_on(model, 8, NULL, "micro=2");
+  check_on(model, 8, "annotated+zero1", NULL);
+  check_on(model, 8, NULL, "data=2,split=2,tensor=2");
+  shoal_model_free(model);
+  static const int32_t sizes[][3] = {{4, 2, 4}, {0, 4, 2}, {2, 2, 0}, {0, 0, 2}, {4, 1, 4}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    model = two_sizes(sizes[i][0], sizes[i][1], sizes[i][2]);
+    check_on(model, 4, NULL, NULL);
+    check_on(model, 4, NULL, "micro=2");
+    check_on(model, 8, NULL, NULL);
+    check_on(model, 1, NULL, NULL);
+    shoal_model_free(model);
+  }
+  model = two_sizes(0, 2, 6);
+  check_on(model, 6, NULL, NULL);
+  shoal_model_free(model);
+}
+
+// Sizes that do not divide one another, and meshes that do not have them.
+static void test_sizes_that_do_not_fit(void **state) {
+  (void)state;
+  expect_plan_error(two_sizes(0, 2, 3), NULL, 6, "is split over 2 ranks and 'head/einsum' (");
+  expect_plan_error(two_sizes(0, 2, 4), "data=2,tensor=4", 8,
+                    "is split over 2 ranks, and axis 'tensor' of the mesh has 4");
+  expect_plan_error(two_sizes(0, 2, 4), "split=4,tensor=2", 8, "nor do its axes of splits");
+  expect_plan_error(two_sizes(0, 2, 4), NULL, 6, "over 4 ranks, and there are 6");
+}
+
+// Stages that hold splits of two sizes.
+static void test_two_sizes_in_stages(void **state) {
+  (void)state;
+  shoal_model_t *model = empty_model();
+  shoal_graph_t *g = shoal_model_graph(model, "train");
+  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5)), h, loss;
+  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
+  shoal_with_stage(g, 0) shoal_with_split(g, 2) {
+    h = shoal_tanh(g, shoal_nn_linear(g, "up", x, 13));
+    h = shoal_nn_linear(g, "down", h, 6);
+  }
+  shoal_with_stage(g, 1) shoal_with_split(g, 4) {
+    loss = shoal_nn_cross_entropy(g, shoal_nn_linear(g, "head", shoal_tanh(g, h), CLASSES), y);
+  }
+  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.01f, .eps = 1e-3f});
+  shoal_output(g, "loss", loss);
+  shoal_plan_t *plan = plan_by(model, rules, NULL, "micro=2", 8);
+  expect_mesh(plan, "pipe0!split=2,tensor=2,micro=2@0-3");
+  shoal_plan_free(plan);
+  check_on(model, 8, NULL, "micro=2");
+  shoal_model_free(model);
 }
 
 static shoal_model_t *with_eval(shoal_model_t *model, int32_t split) {
@@ -337,166 +437,21 @@ static void test_products_name_the_mesh(void **state) {
   shoal_model_free(model);
 }
 
-// ---- layouts of values -------------------------------------------------------------------
-
-static shoal_model_t *constrained(const char *hidden, const char *weight) {
-  shoal_model_t *model = empty_model();
-  shoal_graph_t *g = shoal_model_graph(model, "train");
-  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5));
-  shoal_value_t y = shoal_input(g, "y", SHOAL_I32, SHOAL_SHAPE(ROWS));
-  shoal_value_t h = shoal_tanh(g, shoal_nn_linear(g, "fc1", x, 9));
-  h = shoal_constrain(g, h, hidden);
-  if (weight)
-    shoal_constrain(g, shoal_state(g, "fc1/weight", SHOAL_F64, SHOAL_SHAPE(5, 9), NULL), weight);
-  shoal_value_t loss = shoal_nn_cross_entropy(g, shoal_nn_linear(g, "fc2", h, 4), y);
-  shoal_minimize(g, loss, &(shoal_adamw_t){.lr = 0.01f, .eps = 1e-3f});
-  shoal_output(g, "loss", loss);
-  return model;
-}
-
-static void expect_refusal(shoal_model_t *model, const char *part) {
-  shoal_plan_t *plan;
-  assert_error(UNSUPPORTED, part,
-               shoal_plan_make(model, rules,
-                               &(shoal_plan_options_t){.strategy = "data", .world = 2}, &plan));
-  shoal_model_free(model);
-}
-
-static void test_constrain(void **state) {
-  (void)state;
-  shoal_model_t *model = constrained("data:0,tensor:1", "tensor:0"), *again;
-  assert_ok(shoal_model_status(model));
-  shoal_plan_t *plan = plan_by(model, rules, "data", "data=2,tensor=2", 4);
-  expect_layout(plan, "tanh", "data:0,tensor:1");
-  expect_state(plan, "fc1/weight", "tensor:0");
-  shoal_plan_free(plan);
-  check_on(model, 4, "explicit", "data=2,tensor=2");
-  check_on(model, 4, "data", "data=2,tensor=2,micro=3");
-  check_on(model, 1, NULL, NULL);
-  const char *text, *second;
-  assert_ok(shoal_model_print(model, arena, &text));
-  assert_non_null(strstr(text, " \"data:0,tensor:1\"\n"));
-  assert_ok(shoal_model_parse("again", text, NULL, &again));
-  assert_ok(shoal_model_print(again, arena, &second));
-  assert_string_equal(text, second);
-  assert_true(shoal_model_structure_hash(again) == shoal_model_structure_hash(model));
-  shoal_model_free(model);
-  model = constrained("data:0", "tensor:0");
-  assert_true(shoal_model_structure_hash(again) != shoal_model_structure_hash(model));
-  shoal_model_free(again);
-  expect_refusal(model, "'fc1/weight' is constrained to 'tensor:0' at ");
-  expect_refusal(constrained("data:2", NULL), "planners_annotated_test.c:");  // it has two dims
-  model = constrained("data:0", NULL);
-  shoal_constrain(shoal_model_graph(model, "train"), shoal_none(), "data:0");
-  expect_model_error(model, "what is constrained is no value of graph 'train'");
-  model = empty_model();
-  shoal_graph_t *g = shoal_model_graph(model, "train");
-  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5));
-  shoal_constrain(g, shoal_constrain(g, x, "data:0"), "data:1");
-  expect_model_error(model, "'x' is constrained to 'data:0' at ");
-}
-
-// A graph beside `train` with values of the same names and other shapes.
-static shoal_model_t *two_graphs(const char *train, const char *eval, bool flat) {
-  shoal_model_t *model = constrained(train, NULL);
-  shoal_graph_t *g = shoal_model_graph(model, "eval");
-  shoal_value_t x = shoal_input(g, "x", SHOAL_F64, SHOAL_SHAPE(ROWS, 5));
-  shoal_value_t h = flat ? shoal_reduce_sum(g, x, SHOAL_SHAPE(1)) : shoal_nn_linear(g, "fc1", x, 9);
-  h = shoal_tanh(g, h);
-  if (eval) h = shoal_constrain(g, h, eval);
-  shoal_output(g, "h", h);
-  assert_ok(shoal_model_status(model));
-  return model;
-}
-
-static const char *layout_in(const shoal_plan_t *plan, const char *graph, const char *value) {
-  const char *text = NULL;
-  for (int64_t g = 0; g < plan->model->graphs.count; ++g) {
-    const shoal_graph_t *of = plan->model->graphs.items[g];
-    for (int64_t v = 0; v < of->values.count && strcmp(of->name, graph) == 0; ++v)
-      if (strcmp(of->values.items[v].name, value) == 0)
-        assert_ok(shoal_layout_print(plan->graphs[g].values[v], arena, &text));
-  }
-  assert_non_null(text);
-  return text;
-}
-
-// What a graph says of its values is about its own, and is said again by the plan's text.
-static void test_constrain_one_graph(void **state) {
-  (void)state;
-  static const char *const layouts[][2] = {{"data:0", ""}, {"", "data:0"}};
-  for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; ++i) {
-    shoal_model_t *model = two_graphs(layouts[i][0], layouts[i][1], false);
-    shoal_plan_t *plan = plan_by(model, rules, "data", NULL, 2), *again;
-    const char *text;
-    bool rebuilt;
-    assert_string_equal(layout_in(plan, "train", "tanh"), layouts[i][0]);
-    assert_string_equal(layout_in(plan, "eval", "tanh"), layouts[i][1]);
-    assert_ok(shoal_plan_print(plan, arena, &text));
-    assert_ok(shoal_plan_parse("again", text, model, rules, 2, shoal_allocator_system(), &rebuilt,
-                               &again));
-    assert_false(rebuilt);
-    assert_string_equal(layout_in(again, "train", "tanh"), layouts[i][0]);
-    assert_string_equal(layout_in(again, "eval", "tanh"), layouts[i][1]);
-    shoal_plan_free(again);
-    shoal_plan_free(plan);
-    check_on(model, 2, "data", NULL);
-    shoal_model_free(model);
-  }
-  shoal_model_t *model = two_graphs("data:1", NULL, true);  // eval's has one dim
-  check_on(model, 3, "data", NULL);
-  const shoal_intent_entry_t person = {"tanh", "data:0"};  // comes later, and is about both
-  shoal_plan_t *plan;
-  assert_ok(
-      shoal_plan_make(model, rules,
-                      &(shoal_plan_options_t){
-                          .strategy = "data", .world = 2, .layout_count = 1, .layouts = &person},
-                      &plan));
-  assert_string_equal(layout_in(plan, "train", "tanh"), "data:0");
-  assert_string_equal(layout_in(plan, "eval", "tanh"), "data:0");
-  shoal_plan_free(plan);
-  const shoal_intent_entry_t missing = {"eval:fc2", "data:0"};
-  assert_error(
-      NOT_FOUND, "layout 'eval:fc2' matches no state, input or value",
-      shoal_plan_make(model, rules,
-                      &(shoal_plan_options_t){
-                          .strategy = "data", .world = 2, .layout_count = 1, .layouts = &missing},
-                      &plan));
-  shoal_model_free(model);
-  model = constrained("data:0", "data:0");
-  shoal_graph_t *g = shoal_model_graph(model, "eval");
-  shoal_value_t w = shoal_state(g, "fc1/weight", SHOAL_F64, SHOAL_SHAPE(5, 9), NULL);
-  shoal_output(g, "w", shoal_tanh(g, shoal_constrain(g, w, "data:1")));
-  assert_ok(shoal_model_status(model));
-  assert_error(INVALID_ARGUMENT, "and to 'data:0' at ",
-               shoal_plan_make(model, rules,
-                               &(shoal_plan_options_t){.strategy = "data", .world = 2}, &plan));
-  shoal_model_free(model);
-}
-
-// A layout that names micro-batches has its own way with them.
-static void test_constrain_micro(void **state) {
-  (void)state;
-  static const char *const layouts[] = {"micro:0,data:0", "micro:0"};
-  for (int i = 0; i < 2; ++i) {
-    shoal_model_t *model = constrained(layouts[i], NULL);
-    shoal_plan_t *plan = plan_by(model, rules, "data", "data=2,micro=2", 2);
-    expect_layout(plan, "tanh", layouts[i]);
-    shoal_plan_free(plan);
-    check_on(model, 2, "data", "data=2,micro=2");
-    shoal_model_free(model);
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_ranks),      cmocka_unit_test(test_no_logits_are_gathered),
-      cmocka_unit_test(test_stages),          cmocka_unit_test(test_defaults_and_text),
-      cmocka_unit_test(test_wrong_scopes),    cmocka_unit_test(test_what_does_not_fit),
-      cmocka_unit_test(test_few_ranks),       cmocka_unit_test(test_all_beside_some),
-      cmocka_unit_test(test_other_graphs),    cmocka_unit_test(test_products_name_the_mesh),
-      cmocka_unit_test(test_constrain),       cmocka_unit_test(test_constrain_one_graph),
-      cmocka_unit_test(test_constrain_micro),
+      cmocka_unit_test(test_same_ranks),
+      cmocka_unit_test(test_no_logits_are_gathered),
+      cmocka_unit_test(test_stages),
+      cmocka_unit_test(test_defaults_and_text),
+      cmocka_unit_test(test_wrong_scopes),
+      cmocka_unit_test(test_what_does_not_fit),
+      cmocka_unit_test(test_few_ranks),
+      cmocka_unit_test(test_all_beside_some),
+      cmocka_unit_test(test_other_graphs),
+      cmocka_unit_test(test_products_name_the_mesh),
+      cmocka_unit_test(test_two_sizes),
+      cmocka_unit_test(test_sizes_that_do_not_fit),
+      cmocka_unit_test(test_two_sizes_in_stages),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
