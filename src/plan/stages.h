@@ -23,7 +23,7 @@ typedef struct shoal_stages {
 // where meshes alternate. Lies in the arena.
 SHOAL_MUST_USE shoal_status_t shoal_plan_stages(const shoal_graph_plan_t *gp, shoal_arena_t *arena,
                                                 shoal_stages_t *out_stages);
-// By node: its stage, if the graph's schedule has meshes with several stages; else NULL. In `arena`.
+// By node: its stage, if the graph's schedule has meshes with several of them; else NULL.
 SHOAL_MUST_USE shoal_status_t shoal_plan_several_stages(const shoal_graph_plan_t *gp,
                                                         shoal_arena_t *arena,
                                                         const int32_t **out_stages);
