@@ -61,10 +61,12 @@ static bool had(const shoal_comparison_t *c, const char *name, const shoal_recor
   return found;
 }
 
-// The records of a value in one run, as if nothing else had been recorded.
+// The records of a value in one run that are what their ranks had of `source`, all in the layout
+// that it was made in, as if nothing else had been recorded. Copies that went elsewhere do not
+// count.
 static shoal_status_t find_records(const shoal_comparison_t *c, int32_t run,
-                                   const shoal_value_info_t *info, shoal_arena_t *arena,
-                                   shoal_comparison_t *out_alone) {
+                                   const shoal_value_info_t *info, const char *source,
+                                   shoal_arena_t *arena, shoal_comparison_t *out_alone) {
   int64_t capacity = 0;
   *out_alone = *c;
   out_alone->entry_count = 0;
@@ -79,6 +81,7 @@ static shoal_status_t find_records(const shoal_comparison_t *c, int32_t run,
         continue;
       const int32_t layout = c->records[r].layouts[record->layout];
       if (out_alone->entry_count > 0 && layout != out_alone->entries[0].layout) continue;
+      if (!had(c, source, record)) continue;
       out_alone->entries[out_alone->entry_count++] =
           (entry_t){.record = record, .layout = layout, .state = -1};
     }
@@ -89,14 +92,15 @@ bool shoal_comparison_take(void *self, int32_t run, const shoal_graph_t *graph, 
                            int64_t count, double *elements) {
   const shoal_comparison_t *c = self;
   const shoal_value_info_t *info = &graph->values.items[value];
+  const int32_t source = graph->nodes.items[info->node].inputs[0];
   shoal_comparison_t alone;
   shoal_arena_t arena;
   shoal_arena_init(c->arena->allocator, &arena);
   double *known = SHOAL_NEW(&arena, double, count);
-  shoal_status_t status = known ? find_records(c, run, info, &arena, &alone) : SHOAL_OOM();
+  shoal_status_t status = known ? NULL : SHOAL_OOM();
+  if (!status)
+    status = find_records(c, run, info, graph->values.items[source].name, &arena, &alone);
   bool all = !status && alone.entry_count > 0;
-  const char *of = graph->values.items[graph->nodes.items[info->node].inputs[0]].name;
-  for (int64_t i = 0; all && i < alone.entry_count; ++i) all = had(c, of, alone.entries[i].record);
   if (all)
     status = shoal_comparison_assemble(&alone, 0, alone.entry_count, &info->type.shape, &arena,
                                        elements, known);
