@@ -18,6 +18,7 @@ clipped 2 --strategy zero2 --mesh data=2,micro=2 --decide 'sync * last'
 clipped 4 --strategy hybrid-zero --mesh node=2,data=2
 clipped 4 --strategy tensor+zero1 --mesh data=2,tensor=2
 clipped 4 --strategy pipeline --mesh pipe=2,data=2,micro=2
+clipped 4 --strategy pipeline --mesh pipe=2,data=2 --decide 'stage update/gradients/weighted_sum pipe1'  # with its summands
 clipped 2 --strategy tensor
 clipped 3 --strategy data --decide 'sync * dtype=bf16 bucket=100'
 clipped 3 --strategy zero1 --loss-scale 1024 --average 0.9
@@ -46,6 +47,12 @@ done
 "$shoal" explain mlp -n 2 --strategy data --clip-norm 1 --clip-before --show communication >out
 grep -qE '^  update +all_reduce +data +4 +4 ' out && grep -qE '^  forward +all_reduce +data +1 ' out || fail "$(cat out)"
 [ "$(grep -cE 'all_reduce +data +[0-9]' out)" -eq 2 ] || fail "$(cat out)"
+# Norms and factors go from stage to stage, gradients do not, also where they are clipped behind the sum.
+for before in "" --clip-before; do
+  "$shoal" check $mlp -n 4 --strategy pipeline --mesh pipe=2,data=2 --clip-norm 1 $before --verbose >out 2>&1
+  grep -q 'receive reshard' out || fail "$(tail -3 out)"
+  if grep -E 'receive reshard.*"update/gradients/(mul|summands|weighted_sum)' out; then fail "gradients change stages"; fi
+done
 # What is clipped is still the gradient: it goes where the moments are, in the type that is asked for.
 "$shoal" explain $words --compress bf16 --show communication >out
 grep -qE '^  update +reduce_scatter +data +4 +4 +9610$' out || fail "$(cat out)"
