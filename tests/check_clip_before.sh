@@ -18,7 +18,7 @@ clipped 2 --strategy zero2 --mesh data=2,micro=2 --decide 'sync * last'
 clipped 4 --strategy hybrid-zero --mesh node=2,data=2
 clipped 4 --strategy tensor+zero1 --mesh data=2,tensor=2
 clipped 4 --strategy pipeline --mesh pipe=2,data=2,micro=2
-clipped 4 --strategy pipeline --mesh pipe=2,data=2 --decide 'stage update/gradients/weighted_sum pipe1'  # with its summands
+clipped 4 --strategy pipeline --mesh pipe=2,data=2 --decide 'stage update/gradients/weighted_sum_2 pipe0'  # with its summands
 clipped 2 --strategy tensor
 clipped 3 --strategy data --decide 'sync * dtype=bf16 bucket=100'
 clipped 3 --strategy zero1 --loss-scale 1024 --average 0.9
@@ -37,6 +37,10 @@ grep -q "$line" out && ! grep -q 'completed anew' out || { cat out >&2; fail "th
 proven mlp -n 2 --plan plan.json --clip-norm 1 --clip-before
 "$shoal" explain $words --why update/gradients/summands >out
 grep -qF 'way: data={x:sum -> out:0}' out && grep -q 'each rank clips its own gradients, before ranks sum them' out || fail "$(cat out)"
+# A rank's summand is its sum over all micro-batches: it is made once, behind them.
+"$shoal" explain gpt2-tiny -n 4 --strategy pipeline --mesh pipe=2,data=2,micro=2 --clip-norm 1 --clip-before \
+  --why 'update/gradients/summands*' >out
+[ "$(grep -cF 'way: micro=whole' out)" -eq 28 ] && ! grep -qF 'way: micro={' out || fail "$(head -20 out)"
 for how in "-n 1" "-n 2 --strategy tensor" "-n 2 --strategy data"; do  # on one rank it is the same; and without
   before="--clip-before"
   [ "$how" = "-n 2 --strategy data" ] && before=""
@@ -58,6 +62,9 @@ done
 grep -qE '^  update +reduce_scatter +data +4 +4 +9610$' out || fail "$(cat out)"
 "$shoal" plan $words --compress bf16 >out 2>&1
 grep -q "$line" out && grep -q '^approximate: the gradients of 4 states are summed over ranks in bf16$' out || fail "$(cat out)"
+
+"$shoal" rules summands >out
+grep -qF 'claimed, where gradients are clipped before they are summed: {x:sum -> out:0}' out || fail "$(cat out)"
 
 refused() {  # ERROR WORDS...
   "$shoal" explain "${@:2}" >out 2>&1 && fail "$* is not refused"
